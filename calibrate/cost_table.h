@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cost tables: measured times of kernels and collectives on one hardware, and the lookup.
+//
+// A table is a CSV file with a '#' header (docs/costs.md has the format).  Lookup, best first: the
+// exact row; interpolation between rows in log space; a row of a sibling shape scaled by the smooth
+// roofline; nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/price.h"
+#include "sim/work.h"
+#include "topology/cluster.h"
+#include "topology/collectives.h"
+
+namespace stepcast {
+
+class CostTable {
+ public:
+  // Throws InputError (E3xx) with line and column.
+  static CostTable parse(std::string_view text, std::string file_name);
+
+  CostTable(CostTable&&) noexcept;
+  CostTable& operator=(CostTable&&) noexcept;
+  ~CostTable();
+
+  const std::string& name() const;  // "a100-sxm-80g"
+
+  // Time of a compute work (any kind but communication), or nothing if the table says nothing about
+  // such works.
+  std::optional<Price> compute(const Work& work, const Gpu& gpu) const;
+  // Time of a collective on a group of this shape.
+  std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape) const;
+  // Host time of launching one kernel, if measured.
+  std::optional<Time> launch() const;
+
+ private:
+  struct Rows;
+  explicit CostTable(std::unique_ptr<Rows> rows);
+  std::unique_ptr<Rows> rows_;
+};
+
+// The tables that ship with Stepcast, compiled into the library: table of a GPU, nullptr if there
+// is none.  Parsed at first use and kept; safe to call from several threads.
+const CostTable* shipped_table(std::string_view gpu_name);
+
+}  // namespace stepcast

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of a kernel from the data sheet: launch floor + smooth maximum of arithmetic and memory
+// time.
+//
+//   t = t0 + (c^p + m^p)^(1/p),  c = flops / (efficiency * peak),  m = bytes / (efficiency *
+//   bandwidth)
+//
+// The efficiencies are properties of a GPU generation, documented with their sources in
+// roofline.csv.
+#pragma once
+
+#include "sim/units.h"
+#include "sim/work.h"
+#include "topology/cluster.h"
+
+namespace stepcast {
+
+// REQUIRES: !is_communication(work.kind).
+Time roofline_time(const Work& work, const Gpu& gpu);
+
+// Bytes a GEMM or fused attention reads and writes at least once.
+Bytes operand_bytes(const Work& work);
+
+}  // namespace stepcast

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape of a transformer, in the vocabulary of Hugging Face's config.json.
+//
+// Plain data; what a field costs is decided in layer_ops.h.  Layers are alike but for the first
+// `dense_layers` of a mixture of experts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace stepcast {
+
+enum class Norm : uint8_t { layer_norm, rms_norm };
+enum class Activation : uint8_t { gelu, silu, relu };
+enum class Positions : uint8_t {
+  learned,
+  rotary,
+  none
+};  // none: ALiBi and the like, nothing to look up or rotate
+
+struct Transformer {
+  std::string name;
+
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;       // = heads without grouped queries
+  int64_t head_dim = 0;       // usually hidden / heads
+  int64_t ffn = 0;            // width of the (dense) MLP
+  int64_t vocab = 0;          // as the framework pads it
+  int64_t max_positions = 0;  // rows of the learned position embedding
+  bool gated = false;         // SwiGLU-like: two up projections
+  bool tied = false;          // head = transposed word embedding
+  Norm norm = Norm::layer_norm;
+  Activation activation = Activation::gelu;
+  Positions positions = Positions::learned;
+  bool attention_bias = false;  // bias on the query, key, value projections
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool norm_bias = true;         // layer norms have a bias (LLM Foundry's MPT: not)
+  bool qk_norm = false;          // RMS norm of head_dim on queries and keys
+  int64_t sliding_window = 0;    // keys each query sees; 0 = all
+  double attention_dropout = 0;  // probability; 0 = no kernel
+  double hidden_dropout = 0;
+
+  // Mixture of experts; 0 experts = dense.
+  int64_t experts = 0;
+  int64_t experts_per_token = 0;
+  int64_t moe_ffn = 0;       // width of one expert
+  int64_t shared_ffn = 0;    // width of the shared experts together
+  int64_t dense_layers = 0;  // leading layers without experts
+  bool router_bias = false;  // correction bias of the router, one a expert
+
+  // Multi-head latent attention; kv_rank 0 = ordinary attention.
+  int64_t q_rank = 0;  // 0: queries are projected directly
+  int64_t kv_rank = 0;
+  int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
+};
+
+// Exact number of parameters, tied embeddings counted once, multi-token-prediction modules not
+// counted.
+int64_t parameters(const Transformer& t);
+// Those that one token meets: of the routed experts only `experts_per_token`.
+int64_t active_parameters(const Transformer& t);
+// Of one layer.
+int64_t layer_parameters(const Transformer& t, int64_t layer);
+
+// ----------------------------------------------------------------------------------------------
+// model FLOPs ---- Per step of `sequences` sequences of `seq` tokens; a multiply-add counts two,
+// backward twice forward.
+struct ModelFlops {
+  double full_attention = 0;    // every query times every key; head counted, embedding lookup not
+  double causal_attention = 0;  // queries times the keys they see
+  double with_recompute =
+      0;  // full attention + a second forward of what is recomputed (set by the caller)
+};
+// The closed forms 72 B s L h^2 (1 + s/6h + V/12Lh) (Korthikanti et al. 2022, eq. 7-8) and with
+// full recompute 96 B s L h^2 (1 + s/6h + V/16Lh) (Narayanan et al. 2021, eq. 3) are special cases:
+// heads = kv_heads, ffn = 4h.
+double forward_matmul_flops(const Transformer& t, double sequences, double seq,
+                            bool causal);  // layers + head
+double head_matmul_flops(const Transformer& t, double sequences, double seq);
+
+}  // namespace stepcast

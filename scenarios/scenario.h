@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scenario: what the user wrote, resolved.  Presets, `extends` and `--set` are applied, every
+// default is filled in, everything is checked; nothing below this folder knows YAML.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/plan.h"
+#include "model/transformer.h"
+#include "schedules/schedule.h"
+#include "topology/cluster.h"
+
+namespace stepcast {
+
+// One resolved value and why it has it: the lines of `stepcast explain`.
+struct Setting {
+  std::string path;    // "parallel.dp"
+  std::string value;   // "4", with its unit
+  std::string origin;  // "run.yaml:3:12", "--set", "preset llama3-8b", "default: ..." or "derived:
+                       // 16 / (2*2*1)"
+};
+
+struct Measured {
+  std::string variant;  // "" for the scenario itself
+  std::optional<double> step_time_s;
+  std::optional<double> tokens_per_gpu_s;
+  std::optional<Bytes> peak_memory;
+  double tolerance = 0.1;  // share
+  std::string source;
+  std::vector<std::pair<std::string, std::string>> set;  // what the variant changes
+};
+
+struct CompareCase {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> set;  // dotted path -> YAML text
+};
+
+struct Scenario {
+  std::string name;
+  std::string description;
+  std::string file;
+  std::string hash;  // 16 hex digits over the resolved settings
+
+  Transformer model;
+  Cluster cluster;
+  Plan plan;
+  Schedule schedule;
+  std::string schedule_title;  // "interleaved 1F1B"
+
+  std::vector<Setting> settings;  // in schema order
+  std::vector<std::string>
+      warnings;  // what is odd but legal: "900GB/s looks like the two-way figure of NVLink 4"
+  std::vector<Measured> measured;
+  std::string compare_baseline;
+  std::vector<CompareCase> compare;
+};
+
+struct LoadOptions {
+  std::vector<std::pair<std::string, std::string>> set;  // --set, in order: dotted path, YAML text
+  std::string root;  // `extends` must stay below; default: the file's directory
+};
+
+// Reads, resolves and checks.  Throws InputError with all problems found (at most 20).
+Scenario load_scenario(const std::string& path, const LoadOptions& options = {});
+// The same for text that is already in memory; `name` appears in messages.
+Scenario load_scenario_text(const std::string& text, const std::string& name,
+                            const LoadOptions& options = {});
+
+}  // namespace stepcast

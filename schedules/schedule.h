@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipeline schedules: for each pipeline rank, the ordered list of its actions.
+//
+// A schedule says only in which order; when is the engine's business.  Generators are functions of
+// (pp, vpp, microbatches, parameters), one family a file; find them by name here.  Notation and
+// rules: docs/schedules.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/action.h"
+
+namespace stepcast {
+
+struct Schedule {
+  std::string name;  // canonical: "interleaved-1f1b"
+  int64_t pp = 1, vpp = 1, microbatches = 1;
+  std::vector<uint16_t> rank_of_stage;     // placement, pp * vpp entries
+  std::vector<std::vector<Action>> ranks;  // pp lists
+};
+
+struct ScheduleParams {
+  int64_t pp = 1;
+  int64_t vpp = 1;
+  int64_t microbatches = 1;
+  int64_t group = 0;  // interleaved: microbatches of a group; 0 = pp
+};
+
+// What is known of a family, for `stepcast presets schedules` and for messages.
+struct ScheduleFamily {
+  std::string_view name;
+  std::span<const std::string_view> aliases;  // compared without case, '_' = '-'
+  std::string_view summary;                   // bubble, memory, constraint
+  std::string_view source;
+  Schedule (*generate)(
+      const ScheduleParams&);  // throws std::invalid_argument with a sentence for the user
+};
+
+std::span<const ScheduleFamily> schedule_families();
+// nullptr if unknown.
+const ScheduleFamily* find_schedule_family(std::string_view name_or_alias);
+// Canonical names that come close to `name`, best first, at most 3.
+std::vector<std::string_view> similar_schedule_names(std::string_view name);
+
+}  // namespace stepcast

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timeline explained: what every picosecond of every role was spent on.
+//
+// A role's compute stream is either busy (booked by what the op is) or standing still.  A
+// stand-still is booked to what ended it:
+//   * the host had not launched the op yet                     -> launch
+//   * a communication on another stream of the same rank       -> exposed_*, for as long as it ran
+//   or queued
+//   * a rendezvous that was running                            -> exposed_pp (or _dp, _other: by
+//   its axis)
+//   * a rendezvous that had not started, because a peer was late: the chain of what the peer did
+//   meanwhile is walked.
+//     Peer computing (or in its own exposed communication)     -> warmup, imbalance or drain, by
+//     the phase of the WAITING role; peer in a transfer -> exposed_pp; peer held up by its own
+//     blocking send -> coupling.
+// The items of each role sum to the makespan exactly.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/run.h"
+
+namespace stepcast {
+
+using SpendTable = std::array<Time, kSpends>;
+
+struct Account {
+  std::vector<SpendTable> by_role;
+  uint32_t critical_role =
+      0;  // the role with the least bubble and idle time: what the step is long for
+};
+
+// REQUIRES: `timeline` was recorded with Record::account or all from `program`.
+Account make_account(const Program& program, const Timeline& timeline);
+
+// One stretch of the longest chain of the step, latest last.  Consecutive stretches touch.
+struct PathSegment {
+  enum class Kind : uint8_t { role, rendezvous } kind = Kind::role;
+  uint32_t role = 0;  // role: whose compute stream; rendezvous: the role that it delayed
+  RendezvousId rendezvous{};
+  Time begin{}, end{};
+};
+
+// From 0 to the makespan.
+std::vector<PathSegment> critical_path(const Program& program, const Timeline& timeline);
+
+}  // namespace stepcast

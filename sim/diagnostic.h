@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with something the user gave us: a scenario, a table, a schedule file.
+//
+// Readers collect every problem they can find and throw them together as one InputError, so that a
+// file is mended in one round.  The library only carries the facts; how they look on a terminal or
+// in JSON is decided in report/.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace stepcast {
+
+struct Diagnostic {
+  std::string code;         // "E102"; the families are listed in docs/errors.md
+  std::string message;      // one line, no final full stop: "unknown key 'tpp' in 'parallel'"
+  std::string file;         // as the user named it; empty if the problem has no place
+  int line = 0;             // from 1; 0 = no position
+  int column = 0;           // from 1
+  int length = 1;           // characters to underline from `column`
+  std::string source_line;  // text of that line, without its end; may be empty
+  std::string label;        // short remark beside the underline: "did you mean 'tp'?"
+  std::string help;         // what would be legal
+  std::string note;         // background: "Megatron's --global-batch-size is batch.global here"
+};
+
+// All problems of one input.  Exit status of the command: 2, or `exit_status` where the interface
+// names another one (3 out of memory, 4 deadlock, 7 input/output).
+struct InputError : std::exception {
+  explicit InputError(std::vector<Diagnostic> all, int status = 2);
+  explicit InputError(Diagnostic one, int status = 2);
+  const char* what() const noexcept override { return text_.c_str(); }
+
+  std::vector<Diagnostic> diagnostics;  // in order of file and position, at least one
+  int exit_status = 2;
+
+ private:
+  std::string text_;  // "file:line:col: CODE message", one line a problem
+};
+
+}  // namespace stepcast

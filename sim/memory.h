@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of every role over the step.
+//
+// Tensors are allocated and freed in program order, as PyTorch's host does, so peaks do not depend
+// on times.
+//   allocated  what the framework asked for, by category;
+//   reserved   what PyTorch's caching allocator holds for it: requests rounded to 512 B; blocks
+//   below 1 MiB cut from
+//              2 MiB segments, below 10 MiB from 20 MiB segments, larger ones in segments rounded
+//              to 2 MiB; best fit, split and merged within a segment, never moved
+//              (c10/cuda/CUDACachingAllocator.cpp, kSmallSize, kSmallBuffer, kLargeBuffer,
+//              kMinLargeAlloc, kRoundLarge).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+using MemoryTable = std::array<Bytes, kMemoryCategories>;
+
+struct MemoryPoint {
+  uint32_t item = 0;  // after this item of the role ...
+  Bytes allocated{};  // ... that much was allocated
+};
+
+struct RoleMemory {
+  Bytes peak{};            // allocated, all categories
+  MemoryTable at_peak{};   // sums to `peak`
+  uint32_t peak_item = 0;  // where: item of the role, op of its pass
+  uint32_t peak_op = 0;
+  Bytes start{}, end{};    // allocated before the first and after the last item; equal
+  int peak_in_flight = 0;  // largest number of (stage, microbatch) whose activations were held
+  std::vector<MemoryPoint> curve;  // after each pass item
+};
+
+// O(items + memory events of the passes).
+std::vector<RoleMemory> trace_memory(const OpGraph& graph);
+
+// Peak of reserved bytes of one role, by running its allocations through the caching allocator; at
+// least its peak of allocated bytes.  O(allocations of the role * log).
+Bytes trace_reserved(const OpGraph& graph, uint32_t role);
+
+}  // namespace stepcast

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops of a training step in symbolic form: what is done, in which order, on which stream,
+// waiting for what. `compile` (program.h) turns it into the form the engine runs; the naive engine
+// under tests/oracle reads it directly.
+//
+// Shape of the thing:
+//   OpGraph  = works, tensors, passes, rendezvous, and one RoleOps for each role.
+//   Pass     = a small graph of ops (the forward of one chunk, say), shared by all microbatches and
+//   by all stages that
+//              do the same.
+//   RoleOps  = what the ranks of one role do, in program order: a list of Items, most of which run
+//   a pass.
+//
+// Semantics (CUDA's streams):
+//   * A role has one in-order queue for each Stream, and its host.  The host walks the items and,
+//   inside a pass, the
+//     ops in order; launching an op takes the host Prices::launch.
+//   * An op starts when its stream has finished its previous op, the op has been launched, and
+//   every op it waits for
+//     has finished (or, for a Wait with `from_start`, has started) at least `delay` ago.  It ends
+//     `duration` later.
+//   * A Rendezvous is anything that needs several roles, or that runs beside its issuer: a pipeline
+//   transfer, an
+//     all-reduce over first and last stage.  It starts when `parties` posts have been made and ends
+//     its price later. post: made by a role when the given stream has reached this place and the
+//     host has launched it. join: the given stream goes on no earlier than the end of the
+//     rendezvous. A send that completes without its receiver, and a plain latency, are rendezvous
+//     with one party.
+//   * record/wait: a role's own events, as cudaEventRecord / cudaStreamWaitEvent.
+//
+// All of it is a (max,+) recurrence with one solution, whatever the order of evaluation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/action.h"
+#include "sim/units.h"
+#include "sim/work.h"
+
+namespace stepcast {
+
+enum class WorkId : uint32_t {};
+enum class PassId : uint32_t {};
+enum class RendezvousId : uint32_t {};
+enum class TensorTableId : uint32_t {};
+enum class LabelId : uint16_t {};  // index into OpGraph::labels
+
+enum class Stream : uint8_t { compute, tp, cp, ep, dp, copy };
+constexpr int kStreams = 6;
+std::string_view name_of(Stream s);
+
+// What part of the step an op belongs to; the account separates recompute and optimizer from the
+// rest.
+enum class Phase : uint8_t {
+  forward,
+  backward_input,
+  backward_weight,
+  recompute,
+  gradient_sync,
+  optimizer
+};
+std::string_view name_of(Phase p);
+
+// -------------------------------------------------------------------------------------------------------
+// memory ----
+enum class MemoryCategory : uint8_t {
+  parameters,
+  gradients,
+  optimizer_state,
+  activations,
+  recompute_workspace,
+  workspace,
+  communication,
+  logits,
+  reserve,  // CUDA context, libraries: memory the framework never sees
+};
+constexpr int kMemoryCategories = 9;
+std::string_view name_of(MemoryCategory c);
+
+struct Tensor {
+  Bytes bytes{};
+  MemoryCategory category = MemoryCategory::activations;
+  LabelId label{};
+};
+
+// `op` allocates `tensor` before it runs, or frees it after.  A tensor that a pass allocates and
+// does not free stays alive for its (stage, microbatch) until another pass of that stage and
+// microbatch frees it.
+struct MemoryEvent {
+  uint32_t op = 0;      // index into Pass::ops
+  uint32_t tensor = 0;  // index into the pass's tensor table
+  bool allocate = true;
+};
+
+// ---------------------------------------------------------------------------------------------------------
+// pass ----
+struct Op {
+  WorkId work{};
+  Stream stream = Stream::compute;
+  Phase phase = Phase::forward;
+  LabelId label{};     // "qkv", "fc1 weight gradient"
+  int16_t layer = -1;  // counted within the stage; -1 outside the layers
+};
+
+// Op `op` waits for op `on` of the same pass.
+struct Wait {
+  uint32_t op = 0;
+  uint32_t on = 0;
+  bool from_start = false;  // for its start instead of its end
+  Time delay{};             // that much later
+};
+
+// The waits of a pass, stored as a Boost.Graph compressed sparse row graph with edges op -> what it
+// waits for.
+class WaitGraph {
+ public:
+  WaitGraph();
+  // REQUIRES: both ends < ops.
+  WaitGraph(uint32_t ops, std::vector<Wait> waits);
+  WaitGraph(WaitGraph&&) noexcept;
+  WaitGraph& operator=(WaitGraph&&) noexcept;
+  ~WaitGraph();
+
+  // All waits, ordered by op.
+  std::span<const Wait> all() const;
+  std::span<const Wait> of(uint32_t op) const;
+
+  // Ops of a circle, if the waits together with the program order of `streams` (one entry an op)
+  // contain one.  O(V+E).
+  std::vector<uint32_t> find_cycle(std::span<const Stream> streams) const;
+
+ private:
+  struct Storage;
+  std::unique_ptr<Storage> storage_;
+};
+
+struct Pass {
+  std::string name;  // "forward, 4 layers"
+  TensorTableId tensors{};
+  std::vector<Op> ops;  // in launch order; an op waits only for ops before it
+  WaitGraph waits;
+  std::vector<MemoryEvent> memory;  // by op; at one op allocations come first
+};
+
+// ---------------------------------------------------------------------------------------------------------
+// role ----
+enum class ItemKind : uint8_t {
+  pass,    // run `pass` as `action`
+  post,    // of `rendezvous`, from `stream`
+  join,    // of `rendezvous`, by `stream`
+  record,  // event := end of everything on `stream` so far
+  wait,    // `stream` waits for event
+  sync,    // the host waits for everything on `stream` so far
+};
+
+struct Item {
+  ItemKind kind = ItemKind::pass;
+  Stream stream = Stream::compute;
+  bool host_waits = false;  // join: the host waits too
+  bool only_sends =
+      false;  // join: this role needs nothing from it, it merely waits for its own send to end
+  bool has_action = false;  // pass: `action` is meaningful (false: optimizer, gradient sync)
+  PassId pass{};
+  RendezvousId rendezvous{};
+  uint32_t event = 0;  // of this role, from 0
+  Action action{};
+};
+
+struct Rendezvous {
+  WorkId work{};
+  uint16_t parties = 1;  // posts it needs before it starts, each from another role
+  LabelId label{};
+};
+
+// Memory that is held through the whole step.
+struct StaticMemory {
+  MemoryCategory category{};
+  Bytes bytes{};
+};
+
+struct RoleOps {
+  std::string name;  // "stage 3" for a pipeline rank
+  uint32_t pipeline_rank = 0;
+  int64_t ranks = 1;  // ranks of the job that run this program alike
+  std::vector<StaticMemory> memory;
+  std::vector<Item> items;
+};
+
+struct OpGraph {
+  std::vector<std::string> labels;
+  std::vector<Work> works;
+  std::vector<std::vector<Tensor>> tensor_tables;
+  std::vector<Pass> passes;
+  std::vector<Rendezvous> rendezvous;
+  std::vector<RoleOps> roles;
+
+  const std::string& text(LabelId id) const { return labels[static_cast<size_t>(id)]; }
+};
+
+// Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly
+// `parties` roles and joined only by roles of the step, passes free of circles, every tensor freed
+// by the pass that allocates it or by a later pass of the same stage and microbatch, at most once.
+// Throws InternalError.  O(size).
+void check_graph(const OpGraph& graph);
+
+}  // namespace stepcast

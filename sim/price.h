@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prices: how long each Work takes, and how we know.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/units.h"
+
+namespace stepcast {
+
+// Where a time comes from, best first.  DESIGN: "every number says where it comes from".
+enum class Origin : uint8_t {
+  measured,      // this very shape or message size was measured on this hardware
+  interpolated,  // between measured points
+  extrapolated,  // outside the measured hull, or from a sibling (other layout, other group size) by
+                 // a fitted form
+  fitted,        // from parameters fitted to whole training runs, for lack of kernel measurements
+  roofline,      // data sheet and documented efficiencies only
+};
+constexpr int kOrigins = 5;
+std::string_view name_of(Origin o);
+
+struct Price {
+  Time time{};
+  Origin origin = Origin::roofline;
+  std::string basis;  // one line for `explain`: "table a100-sxm-80g: 4 nearest rows", "ring, 8
+                      // ranks, 1 node"
+};
+
+// Prices of an OpGraph: one for each of its works, by index, and the cost of launching one kernel
+// on the host.
+struct Prices {
+  std::vector<Price> by_work;
+  Time launch{};
+};
+
+}  // namespace stepcast

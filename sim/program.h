@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Program is the compiled form of an OpGraph with its prices: flat instructions, durations
+// inside, nothing left to look up.  See op_graph.h for the symbolic form and its semantics.
+//
+// All ranks of a role run the same instructions; a rank is a lane.  This engine has one lane for
+// each role.
+//
+// Two equal compilations exist:
+//   merged    chains of ops on one stream that nothing waits for are one instruction (exact: see
+//   Instruction); unmerged  one instruction an op, so that the start of each op can be recorded.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/op_graph.h"
+#include "sim/price.h"
+#include "sim/spend.h"
+
+namespace stepcast {
+
+// The engine keeps for each role the time t of each stream, the time h of the host, and event
+// slots.
+enum class OpCode : uint8_t {
+  run,             // t = max(t + duration, h + lead); h += launch
+  run_mark_end,    // the same; slot = t
+  run_mark_start,  // the same; slot = start of the op (never merged)
+  run_mark_both,   // slot = end, slot + 1 = start
+  wait,            // t = max(t, slot + duration)
+};
+
+// A chain of k ops with durations d_i and launch costs l_i ends at
+//     max(t + sum d_i,  h + max_i(l_1 + .. + l_i + d_i + .. + d_k)),
+// so `duration` = sum d_i and `lead` = that maximum over i; k = 1 is an ordinary op (lead = l_1 +
+// d_1).
+struct Instruction {
+  int64_t duration = 0;  // ps
+  int64_t lead = 0;      // ps
+  int64_t launch = 0;    // ps of host time, sum over the chain
+  OpCode code = OpCode::run;
+  Stream stream = Stream::compute;
+  uint16_t slot = 0;
+  uint32_t op = 0;  // first op of the chain, index into Pass::ops
+};
+
+struct CompiledPass {
+  std::vector<Instruction> code;
+  std::vector<uint32_t> slot_op;  // slot -> op that marks it
+  uint32_t slots = 0;
+  uint32_t device_ops = 0;
+  std::array<int64_t, kSpends> busy{};  // ps on the compute stream, by what for
+};
+
+// Which prices to change before compiling; how what-if questions are asked.  Costs are only ever
+// scaled, the order of things never changes.
+struct Variation {
+  std::array<double, 8> axis_scale{1, 1, 1, 1, 1, 1, 1, 1};  // communication by Axis; 0 = free
+  double launch_scale = 1;
+  double optimizer_scale = 1;      // ops of Phase::optimizer
+  double recompute_scale = 1;      // ops of Phase::recompute
+  std::vector<double> pass_scale;  // every op of a pass; empty = 1 for all
+};
+
+struct Program {
+  const OpGraph* graph = nullptr;      // not owned; must outlive the Program
+  std::vector<CompiledPass> passes;    // as OpGraph::passes
+  std::vector<int64_t> rendezvous_ps;  // duration of each rendezvous
+  int64_t post_launch = 0;             // host time of a post
+  bool merged = true;
+};
+
+// REQUIRES: check_graph(graph) passes; prices.by_work.size() == graph.works.size().  O(ops of the
+// passes).
+Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation = {},
+                bool merged = true);
+
+}  // namespace stepcast

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a forecast has to say, as plain data: what report/ turns into text, JSON and traces.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/account.h"
+#include "sim/memory.h"
+#include "sim/op_graph.h"
+#include "sim/price.h"
+#include "sim/program.h"
+#include "sim/run.h"
+
+namespace stepcast {
+
+// The scenario in the words of the headline.
+struct ScenarioText {
+  std::string name, file, hash;
+  std::string gpus;      // "64 x A100-SXM-80G"
+  std::string layout;    // "TP 8  PP 8  VPP 3  DP 1"
+  std::string batch;     // "GBS 64  MBS 1  seq 2048"
+  std::string schedule;  // "interleaved 1F1B"
+  std::vector<std::string> warnings;
+};
+
+// Model FLOPs utilization under each convention; `value` is the one quoted.
+struct Utilization {
+  double mfu_full_attention =
+      0;  // every query meets every key, head counted (Korthikanti et al. 2022)
+  double mfu_causal_attention = 0;  // only the keys a query sees
+  double hfu = 0;                   // what the hardware executes, recomputation once
+  double hfu_korthikanti = 0;       // their Table 5 form: selective recompute counted as s/3h
+};
+
+struct WhatIf {
+  Spend spend{};  // the line of the account it belongs to
+  Time saved{};   // makespan now - makespan with that cost removed
+};
+
+struct StageMemory {
+  std::string name;  // "stage 0"
+  RoleMemory memory;
+  std::vector<std::pair<std::string, Bytes>>
+      activation_terms;  // bytes at the peak by tensor label, largest first
+};
+
+struct Result {
+  ScenarioText scenario;
+
+  Time step_time{};  // makespan
+  Time span{};
+  double tokens_per_step = 0;
+  double tokens_per_s_per_gpu = 0;
+  double model_flops_per_step = 0;  // full attention
+  Utilization utilization;
+
+  Account account;
+  Time bubble{};  // of the critical role
+  std::vector<PathSegment> critical_path;
+  std::vector<WhatIf> what_if;
+
+  std::vector<StageMemory> memory;  // by role
+  uint32_t memory_role = 0;         // the one with the largest peak
+  std::string memory_op;            // "fc1, forward of stage 0 microbatch 7"
+  Bytes memory_reserved{};          // of that role
+  Bytes memory_usable{};            // of a GPU, after the reserve
+  bool fits = true;                 // reserved <= usable
+
+  std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
+  std::string calibration;               // "table a100-sxm-80g", or "none: roofline"
+
+  Timeline timeline;
+  int64_t rank_ops = 0;        // one lane a role
+  double fast_path_share = 1;  // ops that need no event engine
+
+  // What the numbers were computed from; report/ reads names and times out of them.
+  std::shared_ptr<const OpGraph> graph;
+  std::shared_ptr<const Prices> prices;
+};
+
+}  // namespace stepcast

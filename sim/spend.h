@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The items of the account: what a picosecond of a rank can be spent on.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+enum class Spend : uint8_t {
+  matmul,
+  attention,
+  norm,
+  elementwise,     // activation, dropout, bias, residual, rotary
+  embedding_loss,  // embedding lookup, cross-entropy
+  recompute,
+  gradient_buffers,  // zeroing, casting, scaling gradients
+  optimizer,         // Adam, gradient norm and clipping
+  exposed_tp,
+  exposed_cp,
+  exposed_ep,
+  exposed_pp,  // a pipeline transfer on the wire
+  exposed_dp,
+  exposed_other,  // collectives over first and last stage, over the model group
+  warmup,         // bubble: before the rank's first backward, waiting for other stages to compute
+  imbalance,      // bubble: between its first backward and its last forward, the same
+  drain,          // bubble: after its last forward, the same
+  coupling,       // bubble: waiting for a rank that is itself held up by a blocking send
+  launch,         // the device waits for the host
+  idle_end,       // everything of this rank is done, others still work
+};
+constexpr int kSpends = 20;
+
+// "matmul", "exposed_tp", ...: keys of the JSON account.
+std::string_view name_of(Spend s);
+// "TP exposed": for tables.
+std::string_view title_of(Spend s);
+
+constexpr bool is_bubble(Spend s) {
+  return s >= Spend::warmup && s <= Spend::coupling;
+}
+constexpr bool is_exposed(Spend s) {
+  return s >= Spend::exposed_tp && s <= Spend::exposed_other;
+}
+
+// Where the time of an op on the compute stream is booked, or of a communication that holds the
+// compute stream up.
+Spend spend_of(const Work& work, Phase phase);
+
+}  // namespace stepcast

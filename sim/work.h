@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op has to do, in the terms its cost depends on: the key of a price.
+//
+// Works are few (a few hundred a scenario) and shared by all ops that do the same; each is priced
+// once.  A Work says nothing about time; see price.h.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sim/units.h"
+
+namespace stepcast {
+
+enum class DType : uint8_t { fp32, tf32, fp16, bf16, fp8, int8, fp4, uint8 };
+
+// Bytes of one element; 0.5 for fp4.
+double bytes_per_element(DType t);
+std::string_view name_of(DType t);  // "bf16"
+
+// The dimensions of the rank grid, plus `embedding`: the group of first and last pipeline stage
+// that shares the tied word embedding, and `model`: all ranks that hold one replica of the model
+// (tp x pp), over which the gradient norm is summed.
+enum class Axis : uint8_t { none, tp, cp, ep, dp, pp, embedding, model };
+std::string_view name_of(Axis a);
+
+enum class WorkKind : uint8_t {
+  gemm,                // C[m,n] += A[m,k] B[k,n], `batch` times
+  attention_forward,   // fused (flash) attention: m = query length, n = key length, k = head
+                       // dimension
+  attention_backward,  // its whole backward pass
+  memory_bound,  // a kernel limited by device memory: `kernel` says which, `bytes` what it moves
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  send_recv,
+};
+std::string_view name_of(WorkKind k);
+constexpr bool is_communication(WorkKind k) {
+  return k >= WorkKind::all_reduce;
+}
+
+// Memory-bound kernels, named after what they compute; `_backward` is the input gradient (and the
+// gradients of the kernel's own few parameters).
+enum class Kernel : uint8_t {
+  none,
+  embedding,
+  embedding_backward,
+  layer_norm,
+  layer_norm_backward,
+  rms_norm,
+  rms_norm_backward,
+  rotary,
+  rotary_backward,
+  bias_add,
+  bias_backward,  // sum of the output gradient over tokens
+  softmax,        // scale + mask + softmax of attention scores, one kernel
+  softmax_backward,
+  dropout,
+  dropout_backward,
+  bias_dropout_add,  // bias + dropout + residual, one kernel
+  bias_dropout_add_backward,
+  activation,  // GELU (with its bias), or SiLU and product of a gated MLP, one kernel
+  activation_backward,
+  add,
+  transpose,
+  cross_entropy,
+  cross_entropy_backward,
+  cast,
+  fill,
+  copy,
+  scale,
+  grad_norm,
+  adam,
+};
+std::string_view name_of(Kernel k);
+
+// Operand layout of a GEMM as cuBLAS names it (column-major): forward is tn, input gradient nn,
+// weight gradient nt.
+enum class GemmLayout : uint8_t { tn, nn, nt };
+std::string_view name_of(GemmLayout l);
+
+struct Work {
+  WorkKind kind = WorkKind::memory_bound;
+  Kernel kernel = Kernel::none;
+  DType dtype = DType::bf16;  // of the operands; of the payload for communication
+  GemmLayout layout = GemmLayout::tn;
+  bool accumulate = false;    // GEMM adds to its output (weight gradients into fp32 main gradients)
+  bool causal = false;        // attention: only keys at or before the query are needed
+  Axis axis = Axis::none;     // communication: the group
+  uint16_t from = 0, to = 0;  // send_recv: pipeline ranks
+  int64_t m = 0, n = 0, k = 0;      // see WorkKind
+  int64_t batch = 1;                // GEMMs in one call; attention: sequences
+  int64_t heads = 0, kv_heads = 0;  // attention, on this rank
+  Flops flops{};  // what the hardware executes (causal attention: only what is needed)
+  Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
+                  // (all-gather and reduce-scatter: the full, gathered size)
+  auto operator<=>(const Work&) const = default;
+};
+
+// "gemm 2048x4608x12288 bf16 tn", "all_gather tp 50331648 B": for messages and `explain`.
+std::string describe(const Work& w);
+
+}  // namespace stepcast

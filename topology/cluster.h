@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster: GPUs in nodes, nodes in a fabric, as a graph of devices and links.
+//
+// Bandwidths are of one direction.  Numbers come from presets (scenarios/presets), each with its
+// source there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/units.h"
+#include "sim/work.h"
+
+namespace stepcast {
+
+enum class GpuArch : uint8_t { volta, ampere, hopper, blackwell, other };
+
+struct Gpu {
+  std::string name;  // "a100-sxm-80g": also names the cost tables
+  GpuArch arch = GpuArch::other;
+  Bytes memory{};                  // what the device reports
+  Bytes reserve{};                 // CUDA context and communication libraries
+  Bandwidth memory_bandwidth{};    // data sheet
+  std::map<DType, FlopRate> peak;  // dense, data sheet
+  int64_t sms = 0;
+};
+
+enum class IntraKind : uint8_t { nvswitch, nvlink_mesh, pcie };
+
+struct Node {
+  Gpu gpu;
+  int64_t gpus = 8;
+  IntraKind intra = IntraKind::nvswitch;
+  Bandwidth intra_bandwidth{};  // of one GPU
+  Time intra_latency{};
+  bool sharp = false;  // NVSwitch reduces in the network (NVLS)
+  int64_t nics = 8;
+  Bandwidth nic_bandwidth{};  // of one NIC
+  Time nic_latency{};         // end to end between two nodes' NICs, switches not counted
+};
+
+enum class FabricKind : uint8_t { fat_tree, rail_fat_tree, clos };
+
+struct Tier {
+  std::string name;
+  int64_t size = 0;             // GPUs under one switch group
+  double oversubscription = 1;  // down : up
+};
+
+struct Fabric {
+  FabricKind kind = FabricKind::rail_fat_tree;
+  int64_t radix = 64;  // ports of a switch
+  double oversubscription = 1;
+  Time hop_latency{};       // of one switch
+  std::vector<Tier> tiers;  // innermost first; empty: derived from radix
+};
+
+struct Cluster {
+  std::string name;
+  int64_t nodes = 1;
+  Node node;
+  Fabric fabric;
+
+  int64_t gpus() const { return nodes * node.gpus; }
+  int64_t node_of(int64_t rank) const { return rank / node.gpus; }
+};
+
+}  // namespace stepcast
