@@ -14,13 +14,8 @@
 
 namespace stepcast {
 
-struct Reserve {
-  Bytes bytes{};  // device memory that the framework never sees
-};
-
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
-OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
-              Reserve reserve = {});
+OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule);
 
 // The schedule alone, with given costs: every forward of a chunk takes `forward`, B takes input +
 // weight, a hop between ranks takes `hop` (latency, no occupancy).  Compute only; what `eval` of

@@ -77,9 +77,8 @@ enum class MemoryCategory : uint8_t {
   workspace,
   communication,
   logits,
-  reserve,  // CUDA context, libraries: memory the framework never sees
 };
-constexpr int kMemoryCategories = 9;
+constexpr int kMemoryCategories = 8;
 std::string_view name_of(MemoryCategory c);
 
 struct Tensor {

@@ -56,7 +56,7 @@ struct CompiledPass {
 // Which prices to change before compiling; how what-if questions are asked.  Costs are only ever
 // scaled, the order of things never changes.
 struct Variation {
-  std::array<double, 8> axis_scale{1, 1, 1, 1, 1, 1, 1, 1};  // communication by Axis; 0 = free
+  std::array<double, kAxes> axis_scale{1, 1, 1, 1, 1, 1, 1, 1};  // communication by Axis; 0 = free
   double launch_scale = 1;
   double optimizer_scale = 1;      // ops of Phase::optimizer
   double recompute_scale = 1;      // ops of Phase::recompute
@@ -67,7 +67,7 @@ struct Program {
   const OpGraph* graph = nullptr;      // not owned; must outlive the Program
   std::vector<CompiledPass> passes;    // as OpGraph::passes
   std::vector<int64_t> rendezvous_ps;  // duration of each rendezvous
-  int64_t post_launch = 0;             // host time of a post
+  int64_t launch_ps = 0;               // host time of one launch, and of one post
   bool merged = true;
 };
 

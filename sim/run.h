@@ -43,8 +43,9 @@ struct RoleTimeline {
   Time compute_begin{};  // start of its first op
   Time compute_end{};    // end of its compute stream
   Time end{};            // end of its last stream
-  Time first_backward{},
-      last_forward{};  // begin of the first backward-type pass, end of the last forward pass
+  Time first_backward =
+      Time::max();              // begin of the first backward-type pass; max() if there is none
+  Time last_forward{};          // end of the last forward pass
   std::vector<ItemTime> items;  // Record::account
   std::vector<Gap> gaps;        // Record::account; in order of time
   std::vector<Time> op_start;   // Record::all; every op of every pass item, in program order

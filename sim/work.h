@@ -24,6 +24,7 @@ std::string_view name_of(DType t);  // "bf16"
 // that shares the tied word embedding, and `model`: all ranks that hold one replica of the model
 // (tp x pp), over which the gradient norm is summed.
 enum class Axis : uint8_t { none, tp, cp, ep, dp, pp, embedding, model };
+constexpr int kAxes = 8;
 std::string_view name_of(Axis a);
 
 enum class WorkKind : uint8_t {
@@ -95,7 +96,7 @@ struct Work {
   uint16_t from = 0, to = 0;  // send_recv: pipeline ranks
   int64_t m = 0, n = 0, k = 0;      // see WorkKind
   int64_t batch = 1;                // GEMMs in one call; attention: sequences
-  int64_t heads = 0, kv_heads = 0;  // attention, on this rank
+  int64_t heads = 0, kv_heads = 0;  // attention (unfused: its batched GEMMs too), on this rank
   Flops flops{};  // what the hardware executes (causal attention: only what is needed)
   Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
                   // (all-gather and reduce-scatter: the full, gathered size)

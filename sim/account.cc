@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/account.h"
+
+#include <algorithm>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+class Accountant {
+ public:
+  Accountant(const Program& program, const Timeline& timeline)
+      : program_(program), graph_(*program.graph), timeline_(timeline) {}
+
+  SpendTable account_of(uint32_t r) {
+    SpendTable table{};
+    for (const Item& item : graph_.roles[r].items) {
+      if (item.kind != ItemKind::pass) continue;
+      const auto& busy = program_.passes[static_cast<size_t>(item.pass)].busy;
+      for (size_t s = 0; s < busy.size(); ++s) table[s] += Time{busy[s]};
+    }
+    for (const Gap& gap : timeline_.roles[r].gaps) book(table, r, gap);
+    at(table, Spend::idle_end) += timeline_.makespan - timeline_.roles[r].compute_end;
+    check_sum(table);
+    return table;
+  }
+
+ private:
+  static Time& at(SpendTable& table, Spend s) { return table[static_cast<size_t>(s)]; }
+
+  void check_sum(const SpendTable& table) const {
+    Time sum{};
+    for (Time t : table) sum += t;
+    STEPCAST_CHECK(sum == timeline_.makespan, "the account of a role does not sum to the step");
+  }
+
+  void book(SpendTable& table, uint32_t r, const Gap& gap) {
+    switch (gap.cause) {
+      case Gap::Cause::host: at(table, Spend::launch) += gap.end - gap.begin; return;
+      case Gap::Cause::op: {
+        const Item& item = graph_.roles[r].items[gap.item];
+        const Op& op = graph_.passes[static_cast<size_t>(item.pass)].ops[gap.id];
+        // Before the op began, its own stream was busy with others of its kind.
+        at(table, spend_of(graph_.works[static_cast<size_t>(op.work)], op.phase)) +=
+            gap.end - gap.begin;
+        return;
+      }
+      case Gap::Cause::event: at(table, spend_of_event(r, gap.id)) += gap.end - gap.begin; return;
+      case Gap::Cause::rendezvous: book_rendezvous(table, r, gap); return;
+    }
+  }
+
+  // An event is named by the stream whose end it records.
+  Spend spend_of_event(uint32_t r, uint32_t event) const {
+    for (const Item& item : graph_.roles[r].items) {
+      if (item.kind != ItemKind::record || item.event != event) continue;
+      switch (item.stream) {
+        case Stream::tp: return Spend::exposed_tp;
+        case Stream::cp: return Spend::exposed_cp;
+        case Stream::ep: return Spend::exposed_ep;
+        case Stream::dp: return Spend::exposed_dp;
+        default: return Spend::exposed_other;
+      }
+    }
+    return Spend::exposed_other;
+  }
+
+  Spend spend_of_rendezvous(uint32_t id) const {
+    const Work& work = graph_.works[static_cast<size_t>(graph_.rendezvous[id].work)];
+    return work.kind == WorkKind::send_recv ? Spend::exposed_pp : spend_of(work, Phase::forward);
+  }
+
+  // Pipeline fill, drain, or what unequal stages cost in between, by where the waiting role is in
+  // its schedule.
+  Spend bubble_of(uint32_t r, const Gap& gap) const {
+    const RoleTimeline& t = timeline_.roles[r];
+    if (gap.end <= t.first_backward) return Spend::warmup;
+    return gap.begin >= t.last_forward ? Spend::drain : Spend::imbalance;
+  }
+
+  void book_rendezvous(SpendTable& table, uint32_t r, const Gap& gap) {
+    const RendezvousTime& met = timeline_.rendezvous[gap.id];
+    const Time wire = std::max(gap.begin, met.begin);
+    at(table, spend_of_rendezvous(gap.id)) += gap.end - wire;
+    if (wire == gap.begin) return;
+    if (met.last_role == r) {
+      at(table, Spend::launch) += wire - gap.begin;  // its own host was late to post
+      return;
+    }
+    const Waiter waiter{&table, bubble_of(r, gap)};
+    walk(waiter, met.last_role, gap.begin, wire, gap.only_sends, 0);
+  }
+
+  struct Waiter {
+    SpendTable* table;
+    Spend bubble;
+  };
+
+  // Books [begin, end), in which somebody waited for role r, by what r did in that time.
+  void walk(const Waiter& waiter, uint32_t r, Time begin, Time end, bool coupled, int depth) {
+    const RoleTimeline& role = timeline_.roles[r];
+    const Spend bubble = coupled ? Spend::coupling : waiter.bubble;
+    auto it = std::upper_bound(role.items.begin(), role.items.end(), begin,
+                               [](Time t, const ItemTime& i) { return t < i.end; });
+    for (; it != role.items.end() && begin < end; ++it) {
+      const Time until = std::min(end, it->end);
+      if (until <= begin) continue;
+      const auto index = static_cast<size_t>(it - role.items.begin());
+      const Item& item = graph_.roles[r].items[index];
+      if (item.kind == ItemKind::join && item.stream == Stream::compute && depth < kMaxDepth) {
+        walk_join(waiter, r, item, begin, until, coupled, depth);
+      } else {
+        at(*waiter.table, bubble) += until - begin;
+      }
+      begin = until;
+    }
+    if (begin < end) at(*waiter.table, bubble) += end - begin;  // its host was late to post
+  }
+
+  // Role r itself stood at a join in [begin, end).
+  void walk_join(const Waiter& waiter, uint32_t r, const Item& item, Time begin, Time end,
+                 bool coupled, int depth) {
+    const auto id = static_cast<uint32_t>(item.rendezvous);
+    const RendezvousTime& met = timeline_.rendezvous[id];
+    const Time wire = std::clamp(met.begin, begin, end);
+    at(*waiter.table, spend_of_rendezvous(id)) += end - wire;
+    if (wire == begin) return;
+    const bool now_coupled = coupled || item.only_sends;
+    if (met.last_role == r) {
+      at(*waiter.table, now_coupled ? Spend::coupling : waiter.bubble) += wire - begin;
+    } else {
+      walk(waiter, met.last_role, begin, wire, now_coupled, depth + 1);
+    }
+  }
+
+  // A chain passes each role at most a few times; beyond this the rest is booked where the walk
+  // stands.
+  static constexpr int kMaxDepth = 4096;
+
+  const Program& program_;
+  const OpGraph& graph_;
+  const Timeline& timeline_;
+};
+
+Time not_working(const SpendTable& table) {
+  Time sum{};
+  for (int s = 0; s < kSpends; ++s) {
+    const auto spend = static_cast<Spend>(s);
+    if (is_bubble(spend) || spend == Spend::idle_end) sum += table[static_cast<size_t>(s)];
+  }
+  return sum;
+}
+
+}  // namespace
+
+Account make_account(const Program& program, const Timeline& timeline) {
+  Account account;
+  Accountant accountant(program, timeline);
+  for (uint32_t r = 0; r < timeline.roles.size(); ++r) {
+    account.by_role.push_back(accountant.account_of(r));
+    if (not_working(account.by_role[r]) < not_working(account.by_role[account.critical_role])) {
+      account.critical_role = r;
+    }
+  }
+  return account;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "sim/check.h"
+#include "sim/program.h"
+
+namespace stepcast {
+namespace {
+
+int64_t scaled(int64_t ps, double factor) {
+  if (factor == 1) return ps;
+  return static_cast<int64_t>(static_cast<double>(ps) * factor + 0.5);
+}
+
+// What a scenario's what-if question does to the duration of an op.
+double factor_of(const Work& work, Phase phase, const Variation& v) {
+  double f = 1;
+  if (is_communication(work.kind)) f *= v.axis_scale[static_cast<size_t>(work.axis)];
+  if (phase == Phase::optimizer) f *= v.optimizer_scale;
+  if (phase == Phase::recompute) f *= v.recompute_scale;
+  return f;
+}
+
+// A wait that the order of the stream already guarantees.
+bool implied(const Pass& pass, const Wait& w) {
+  return pass.ops[w.op].stream == pass.ops[w.on].stream && w.delay.count() == 0;
+}
+
+struct Marks {
+  std::vector<int32_t> end, start;  // op -> slot, -1 = none
+  std::vector<uint32_t> slot_op;
+};
+
+// Slots for the ops that a kept wait names.  An op with both marks gets two consecutive slots, end
+// first.
+Marks assign_slots(const Pass& pass) {
+  Marks marks;
+  marks.end.assign(pass.ops.size(), -1);
+  marks.start = marks.end;
+  for (const Wait& w : pass.waits.all()) {
+    if (implied(pass, w)) continue;
+    (w.from_start ? marks.start : marks.end)[w.on] = 0;
+  }
+  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
+    for (std::vector<int32_t>* mark : {&marks.end, &marks.start}) {
+      if ((*mark)[op] < 0) continue;
+      (*mark)[op] = static_cast<int32_t>(marks.slot_op.size());
+      marks.slot_op.push_back(op);
+    }
+  }
+  STEPCAST_CHECK(marks.slot_op.size() < 65536, "pass with more than 65,535 waited-for ops");
+  return marks;
+}
+
+OpCode code_of(const Marks& marks, uint32_t op) {
+  if (marks.end[op] >= 0)
+    return marks.start[op] >= 0 ? OpCode::run_mark_both : OpCode::run_mark_end;
+  return marks.start[op] >= 0 ? OpCode::run_mark_start : OpCode::run;
+}
+
+// Appends `next` to the chain `tail`, both on one stream and launched one after the other.
+void merge(Instruction& tail, const Instruction& next) {
+  tail.lead = std::max(tail.lead + next.duration, tail.launch + next.lead);
+  tail.duration += next.duration;
+  tail.launch += next.launch;
+  tail.code = next.code;
+  tail.slot = next.slot;
+}
+
+CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& prices,
+                          const Variation& variation, double scale, bool merged) {
+  CompiledPass out;
+  const Marks marks = assign_slots(pass);
+  out.slots = static_cast<uint32_t>(marks.slot_op.size());
+  out.slot_op = marks.slot_op;
+  out.device_ops = static_cast<uint32_t>(pass.ops.size());
+  const int64_t launch = scaled(prices.launch.count(), variation.launch_scale);
+  bool open = false;  // the last instruction may be continued
+  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
+    const Op& o = pass.ops[op];
+    for (const Wait& w : pass.waits.of(op)) {
+      if (implied(pass, w)) continue;
+      const int32_t slot = w.from_start ? marks.start[w.on] : marks.end[w.on];
+      out.code.push_back({.duration = w.delay.count(),
+                          .code = OpCode::wait,
+                          .stream = o.stream,
+                          .slot = static_cast<uint16_t>(slot),
+                          .op = op});
+      open = false;
+    }
+    const Work& work = graph.works[static_cast<size_t>(o.work)];
+    const int64_t ps = scaled(prices.by_work[static_cast<size_t>(o.work)].time.count(),
+                              factor_of(work, o.phase, variation) * scale);
+    Instruction in{.duration = ps,
+                   .lead = launch + ps,
+                   .launch = launch,
+                   .code = code_of(marks, op),
+                   .stream = o.stream,
+                   .op = op};
+    const int32_t slot = marks.end[op] >= 0 ? marks.end[op] : marks.start[op];
+    if (slot >= 0) in.slot = static_cast<uint16_t>(slot);
+    if (o.stream == Stream::compute) {
+      out.busy[static_cast<size_t>(spend_of(work, o.phase))] += ps;
+    }
+    const bool marks_start = marks.start[op] >= 0;
+    if (merged && open && !marks_start && out.code.back().stream == o.stream) {
+      merge(out.code.back(), in);
+    } else {
+      out.code.push_back(in);
+    }
+    open = in.code == OpCode::run;
+  }
+  return out;
+}
+
+}  // namespace
+
+Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation,
+                bool merged) {
+  STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
+  Program program;
+  program.graph = &graph;
+  program.merged = merged;
+  program.launch_ps = scaled(prices.launch.count(), variation.launch_scale);
+  program.passes.reserve(graph.passes.size());
+  for (size_t i = 0; i < graph.passes.size(); ++i) {
+    const double scale = variation.pass_scale.empty() ? 1 : variation.pass_scale[i];
+    program.passes.push_back(
+        compile_pass(graph, graph.passes[i], prices, variation, scale, merged));
+  }
+  program.rendezvous_ps.reserve(graph.rendezvous.size());
+  for (const Rendezvous& r : graph.rendezvous) {
+    const auto id = static_cast<size_t>(r.work);
+    program.rendezvous_ps.push_back(scaled(prices.by_work[id].time.count(),
+                                           factor_of(graph.works[id], Phase::forward, variation)));
+  }
+  return program;
+}
+
+}  // namespace stepcast

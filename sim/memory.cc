@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory.h"
+
+#include <algorithm>
+
+#include "sim/caching_allocator.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+Bytes sum_of(const MemoryTable& table) {
+  Bytes sum;
+  for (Bytes b : table) sum += b;
+  return sum;
+}
+
+// What a pass adds to the memory of its role: independent of the microbatch, so it is worked out
+// once.
+struct PassProfile {
+  MemoryTable net{};      // left behind at the end (negative: freed)
+  Bytes peak{};           // highest total above the level at its begin, at least 0
+  MemoryTable at_peak{};  // relative to the begin
+  uint32_t peak_op = 0;
+};
+
+PassProfile profile_of(const OpGraph& graph, const Pass& pass) {
+  PassProfile p;
+  Bytes total;
+  for (const MemoryEvent& e : pass.memory) {
+    const Tensor& t = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor];
+    Bytes& slot = p.net[static_cast<size_t>(t.category)];
+    slot += e.allocate ? t.bytes : -t.bytes;
+    total += e.allocate ? t.bytes : -t.bytes;
+    if (total > p.peak) {
+      p.peak = total;
+      p.at_peak = p.net;
+      p.peak_op = e.op;
+    }
+  }
+  return p;
+}
+
+MemoryTable static_memory(const RoleOps& role) {
+  MemoryTable table{};
+  for (const StaticMemory& m : role.memory) table[static_cast<size_t>(m.category)] += m.bytes;
+  return table;
+}
+
+RoleMemory trace_role(const RoleOps& role, const std::vector<PassProfile>& profiles) {
+  RoleMemory out;
+  MemoryTable now = static_memory(role);
+  out.start = out.end = out.peak = sum_of(now);
+  out.at_peak = now;
+  int in_flight = 0;
+  for (uint32_t i = 0; i < role.items.size(); ++i) {
+    const Item& item = role.items[i];
+    if (item.kind != ItemKind::pass) continue;
+    const PassProfile& p = profiles[static_cast<size_t>(item.pass)];
+    if (out.end + p.peak > out.peak) {
+      out.peak = out.end + p.peak;
+      out.at_peak = now;
+      for (size_t c = 0; c < now.size(); ++c) out.at_peak[c] += p.at_peak[c];
+      out.peak_item = i;
+      out.peak_op = p.peak_op;
+    }
+    for (size_t c = 0; c < now.size(); ++c) now[c] += p.net[c];
+    out.end = sum_of(now);
+    out.curve.push_back({i, out.end});
+    if (!item.has_action) continue;
+    if (item.action.kind == ActionKind::forward) {
+      out.peak_in_flight = std::max(out.peak_in_flight, ++in_flight);
+    } else if (item.action.kind != ActionKind::backward_input) {
+      --in_flight;
+    }
+  }
+  return out;
+}
+
+// Tensors alive between the passes of one (stage, microbatch), as blocks of the allocator.
+struct LiveSet {
+  uint64_t key = 0;
+  bool used = false;
+  std::vector<CachingAllocator::Block> blocks;  // by tensor
+};
+
+uint64_t key_of(const Action& a) {
+  return (uint64_t{a.stage} << 32U) | a.microbatch;
+}
+
+class LiveSets {
+ public:
+  LiveSet& get(uint64_t key, size_t tensors) {
+    LiveSet* free = nullptr;
+    for (LiveSet& s : sets_) {
+      if (s.used && s.key == key) return s;
+      if (!s.used) free = &s;
+    }
+    if (free == nullptr) free = &sets_.emplace_back();
+    free->key = key;
+    free->used = true;
+    free->blocks.assign(tensors, CachingAllocator::kNone);
+    return *free;
+  }
+
+ private:
+  std::vector<LiveSet> sets_;
+};
+
+}  // namespace
+
+std::vector<RoleMemory> trace_memory(const OpGraph& graph) {
+  std::vector<PassProfile> profiles;
+  for (const Pass& pass : graph.passes) profiles.push_back(profile_of(graph, pass));
+  std::vector<RoleMemory> out;
+  for (const RoleOps& role : graph.roles) out.push_back(trace_role(role, profiles));
+  return out;
+}
+
+Bytes trace_reserved(const OpGraph& graph, uint32_t role) {
+  const RoleOps& ops = graph.roles[role];
+  CachingAllocator allocator;
+  for (const StaticMemory& m : ops.memory) allocator.allocate(m.bytes);
+  LiveSets live;
+  for (const Item& item : ops.items) {
+    if (item.kind != ItemKind::pass) continue;
+    const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+    if (pass.memory.empty()) continue;
+    const std::vector<Tensor>& tensors = graph.tensor_tables[static_cast<size_t>(pass.tensors)];
+    LiveSet& set = live.get(item.has_action ? key_of(item.action) : UINT64_MAX, tensors.size());
+    for (const MemoryEvent& e : pass.memory) {
+      CachingAllocator::Block& block = set.blocks[e.tensor];
+      if (e.allocate) {
+        block = allocator.allocate(tensors[e.tensor].bytes);
+      } else {
+        allocator.free(std::exchange(block, CachingAllocator::kNone));
+      }
+    }
+    set.used = std::any_of(set.blocks.begin(), set.blocks.end(),
+                           [](auto b) { return b != CachingAllocator::kNone; });
+  }
+  return allocator.peak_reserved();
+}
+
+}  // namespace stepcast

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one spelling of every enumerator that reaches a user.
+#include <array>
+
+#include "sim/op_graph.h"
+#include "sim/price.h"
+#include "sim/spend.h"
+#include "sim/work.h"
+
+namespace stepcast {
+namespace {
+
+template <size_t N, class Enum>
+std::string_view pick(const std::array<std::string_view, N>& names, Enum e) {
+  return names[static_cast<size_t>(e)];
+}
+
+}  // namespace
+
+std::string_view name_of(DType t) {
+  static constexpr std::array<std::string_view, 8> kNames{"fp32", "tf32", "fp16", "bf16",
+                                                          "fp8",  "int8", "fp4",  "uint8"};
+  return pick(kNames, t);
+}
+
+double bytes_per_element(DType t) {
+  static constexpr std::array<double, 8> kBytes{4, 4, 2, 2, 1, 1, 0.5, 1};
+  return kBytes[static_cast<size_t>(t)];
+}
+
+std::string_view name_of(Axis a) {
+  static constexpr std::array<std::string_view, kAxes> kNames{"none", "tp", "cp",        "ep",
+                                                              "dp",   "pp", "embedding", "model"};
+  return pick(kNames, a);
+}
+
+std::string_view name_of(WorkKind k) {
+  static constexpr std::array<std::string_view, 10> kNames{
+      "gemm",       "attention_forward", "attention_backward", "memory_bound", "all_reduce",
+      "all_gather", "reduce_scatter",    "all_to_all",         "broadcast",    "send_recv"};
+  return pick(kNames, k);
+}
+
+std::string_view name_of(Kernel k) {
+  static constexpr std::array<std::string_view, 29> kNames{"none",
+                                                           "embedding",
+                                                           "embedding_backward",
+                                                           "layer_norm",
+                                                           "layer_norm_backward",
+                                                           "rms_norm",
+                                                           "rms_norm_backward",
+                                                           "rotary",
+                                                           "rotary_backward",
+                                                           "bias_add",
+                                                           "bias_backward",
+                                                           "softmax",
+                                                           "softmax_backward",
+                                                           "dropout",
+                                                           "dropout_backward",
+                                                           "bias_dropout_add",
+                                                           "bias_dropout_add_backward",
+                                                           "activation",
+                                                           "activation_backward",
+                                                           "add",
+                                                           "transpose",
+                                                           "cross_entropy",
+                                                           "cross_entropy_backward",
+                                                           "cast",
+                                                           "fill",
+                                                           "copy",
+                                                           "scale",
+                                                           "grad_norm",
+                                                           "adam"};
+  return pick(kNames, k);
+}
+
+std::string_view name_of(GemmLayout l) {
+  static constexpr std::array<std::string_view, 3> kNames{"tn", "nn", "nt"};
+  return pick(kNames, l);
+}
+
+std::string_view name_of(Origin o) {
+  static constexpr std::array<std::string_view, kOrigins> kNames{
+      "measured", "interpolated", "extrapolated", "fitted", "roofline"};
+  return pick(kNames, o);
+}
+
+std::string_view name_of(Stream s) {
+  static constexpr std::array<std::string_view, kStreams> kNames{"compute", "tp", "cp",
+                                                                 "ep",      "dp", "copy"};
+  return pick(kNames, s);
+}
+
+std::string_view name_of(Phase p) {
+  static constexpr std::array<std::string_view, 6> kNames{
+      "forward", "backward_input", "backward_weight", "recompute", "gradient_sync", "optimizer"};
+  return pick(kNames, p);
+}
+
+std::string_view name_of(MemoryCategory c) {
+  static constexpr std::array<std::string_view, kMemoryCategories> kNames{
+      "parameters",          "gradients", "optimizer_state", "activations",
+      "recompute_workspace", "workspace", "communication",   "logits"};
+  return pick(kNames, c);
+}
+
+std::string_view name_of(Spend s) {
+  static constexpr std::array<std::string_view, kSpends> kNames{
+      "matmul",           "attention",      "norm",
+      "elementwise",      "embedding_loss", "recompute",
+      "gradient_buffers", "optimizer",      "exposed_tp",
+      "exposed_cp",       "exposed_ep",     "exposed_pp",
+      "exposed_dp",       "exposed_other",  "warmup",
+      "imbalance",        "drain",          "coupling",
+      "launch",           "idle_end"};
+  return pick(kNames, s);
+}
+
+std::string_view title_of(Spend s) {
+  static constexpr std::array<std::string_view, kSpends> kTitles{
+      "matrix products", "attention",        "norms",         "elementwise",   "embedding, loss",
+      "recompute",       "gradient buffers", "optimizer",     "TP exposed",    "CP exposed",
+      "EP exposed",      "PP exposed",       "DP exposed",    "other exposed", "pipeline fill",
+      "stage imbalance", "pipeline drain",   "blocked sends", "launch gaps",   "idle at the end"};
+  return pick(kTitles, s);
+}
+
+Spend spend_of(const Work& work, Phase phase) {
+  if (is_communication(work.kind)) {
+    switch (work.axis) {
+      case Axis::tp: return Spend::exposed_tp;
+      case Axis::cp: return Spend::exposed_cp;
+      case Axis::ep: return Spend::exposed_ep;
+      case Axis::dp: return Spend::exposed_dp;
+      case Axis::pp: return Spend::exposed_pp;
+      default: return Spend::exposed_other;
+    }
+  }
+  if (phase == Phase::optimizer) return Spend::optimizer;
+  if (phase == Phase::gradient_sync) return Spend::gradient_buffers;
+  if (phase == Phase::recompute) return Spend::recompute;
+  switch (work.kind) {
+    // The batched products of unfused attention carry their heads.
+    case WorkKind::gemm: return work.heads > 0 ? Spend::attention : Spend::matmul;
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: return Spend::attention;
+    default: break;
+  }
+  switch (work.kernel) {
+    case Kernel::softmax:
+    case Kernel::softmax_backward: return Spend::attention;
+    case Kernel::layer_norm:
+    case Kernel::layer_norm_backward:
+    case Kernel::rms_norm:
+    case Kernel::rms_norm_backward: return Spend::norm;
+    case Kernel::embedding:
+    case Kernel::embedding_backward:
+    case Kernel::cross_entropy:
+    case Kernel::cross_entropy_backward: return Spend::embedding_loss;
+    default: return Spend::elementwise;
+  }
+}
+
+std::string describe(const Work& w) {
+  std::string s(w.kind == WorkKind::memory_bound ? name_of(w.kernel) : name_of(w.kind));
+  const auto times = [](int64_t a, int64_t b, int64_t c) {
+    return std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c);
+  };
+  switch (w.kind) {
+    case WorkKind::gemm:
+      s += ' ' + (w.batch > 1 ? std::to_string(w.batch) + " of " : std::string()) +
+           times(w.m, w.n, w.k) + ' ' + std::string(name_of(w.dtype)) + ' ' +
+           std::string(name_of(w.layout)) + (w.accumulate ? " accumulate" : "");
+      break;
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward:
+      s += ' ' + std::to_string(w.batch) + " x " + std::to_string(w.heads) + " heads " +
+           times(w.m, w.n, w.k) + ' ' + std::string(name_of(w.dtype)) + (w.causal ? " causal" : "");
+      break;
+    case WorkKind::send_recv:
+      s += " stage rank " + std::to_string(w.from) + " to " + std::to_string(w.to) + ", " +
+           std::to_string(w.bytes.value) + " B";
+      break;
+    default:
+      if (is_communication(w.kind)) s += ' ' + std::string(name_of(w.axis));
+      s += ' ' + std::to_string(w.bytes.value) + " B";
+  }
+  return s;
+}
+
+}  // namespace stepcast

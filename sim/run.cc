@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+constexpr auto kCompute = static_cast<size_t>(Stream::compute);
+constexpr uint32_t kNobody = UINT32_MAX;
+
+struct RoleState {
+  std::array<int64_t, kStreams> stream{};  // end of what each stream has been given so far
+  int64_t host = 0;
+  uint32_t item = 0;  // next one to execute
+  std::vector<int64_t> events;
+  bool started = false;
+};
+
+// What is known of a rendezvous while roles arrive at it.
+struct Meeting {
+  int64_t begin = 0;
+  uint32_t posts = 0;
+  uint32_t last_role =
+      kNobody;  // of the latest post; the lower role on ties, whatever the order of arrival
+  uint32_t last_item = 0;
+  uint32_t first_waiter =
+      kNobody;  // roles that stand at its join, linked through Engine::next_waiter
+};
+
+template <Record kRecord>
+class Engine {
+ public:
+  explicit Engine(const Program& program)
+      : program_(program),
+        graph_(*program.graph),
+        roles_(graph_.roles.size()),
+        meetings_(graph_.rendezvous.size()),
+        next_waiter_(graph_.roles.size(), kNobody) {
+    uint32_t slots = 0;
+    for (const CompiledPass& p : program.passes) slots = std::max(slots, p.slots);
+    slot_.resize(slots + 1);
+    slot_begin_.resize(slots + 1);
+    out_.roles.resize(graph_.roles.size());
+    for (size_t r = 0; r < roles_.size(); ++r) prepare(r);
+  }
+
+  Timeline run() {
+    // Any order of visits gives the same times; last in, first out keeps a role's data warm.
+    ready_.reserve(roles_.size());
+    for (auto r = static_cast<uint32_t>(roles_.size()); r-- > 0;) ready_.push_back(r);
+    while (!ready_.empty()) {
+      const uint32_t r = ready_.back();
+      ready_.pop_back();
+      advance(r);
+    }
+    throw_if_stuck();
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  void prepare(size_t r) {
+    const RoleOps& ops = graph_.roles[r];
+    uint32_t events = 0;
+    size_t starts = 0;
+    for (const Item& item : ops.items) {
+      if (item.kind == ItemKind::record) events = std::max(events, item.event + 1);
+      if (kRecord == Record::all && item.kind == ItemKind::pass) {
+        starts += graph_.passes[static_cast<size_t>(item.pass)].ops.size();
+      }
+    }
+    roles_[r].events.assign(events, 0);
+    if constexpr (kRecord != Record::nothing) out_.roles[r].items.reserve(ops.items.size());
+    if constexpr (kRecord == Record::all) out_.roles[r].op_start.reserve(starts);
+  }
+
+  // Executes items of role r until it has to wait for another role or is done.
+  void advance(uint32_t r) {
+    RoleState& role = roles_[r];
+    const std::vector<Item>& items = graph_.roles[r].items;
+    for (; role.item < items.size(); ++role.item) {
+      const Item& item = items[role.item];
+      const int64_t before = role.stream[kCompute];
+      if (!execute(r, role, item)) return;
+      if constexpr (kRecord != Record::nothing) {
+        out_.roles[r].items.push_back({Time{before}, Time{role.stream[kCompute]}});
+      }
+    }
+  }
+
+  // False if the item has to be tried again later.
+  bool execute(uint32_t r, RoleState& role, const Item& item) {
+    int64_t& stream = role.stream[static_cast<size_t>(item.stream)];
+    switch (item.kind) {
+      case ItemKind::pass: run_pass(r, role, item); return true;
+      case ItemKind::post: post(r, role, item, stream); return true;
+      case ItemKind::join: return join(r, role, item, stream);
+      case ItemKind::record: role.events[item.event] = stream; return true;
+      case ItemKind::wait: {
+        const int64_t until = role.events[item.event];
+        if (until > stream) {
+          note_gap(r, item, stream, until, Gap::Cause::event, item.event, stream);
+          stream = until;
+        }
+        return true;
+      }
+      case ItemKind::sync: role.host = std::max(role.host, stream); return true;
+    }
+    return true;
+  }
+
+  void post(uint32_t r, RoleState& role, const Item& item, int64_t stream) {
+    role.host += program_.launch_ps;
+    const int64_t time = std::max(stream, role.host);
+    const auto id = static_cast<uint32_t>(item.rendezvous);
+    Meeting& m = meetings_[id];
+    if (m.posts == 0 || time > m.begin || (time == m.begin && r < m.last_role)) {
+      m.begin = time;
+      m.last_role = r;
+      m.last_item = role.item;
+    }
+    if (++m.posts < graph_.rendezvous[id].parties) return;
+    for (uint32_t w = std::exchange(m.first_waiter, kNobody); w != kNobody;) {
+      ready_.push_back(w);
+      w = std::exchange(next_waiter_[w], kNobody);
+    }
+  }
+
+  bool join(uint32_t r, RoleState& role, const Item& item, int64_t& stream) {
+    const auto id = static_cast<uint32_t>(item.rendezvous);
+    Meeting& m = meetings_[id];
+    if (m.posts < graph_.rendezvous[id].parties) {
+      next_waiter_[r] = std::exchange(m.first_waiter, r);
+      return false;
+    }
+    const int64_t end = m.begin + program_.rendezvous_ps[id];
+    if (end > stream) {
+      note_gap(r, item, stream, end, Gap::Cause::rendezvous, id, m.begin);
+      stream = end;
+    }
+    if (item.host_waits) role.host = std::max(role.host, end);
+    return true;
+  }
+
+  void note_gap(uint32_t r, const Item& item, int64_t begin, int64_t end, Gap::Cause cause,
+                uint32_t id, int64_t cause_begin) {
+    if constexpr (kRecord != Record::nothing) {
+      if (item.stream != Stream::compute) return;
+      out_.roles[r].gaps.push_back({.begin = Time{begin},
+                                    .end = Time{end},
+                                    .cause = cause,
+                                    .only_sends = item.only_sends,
+                                    .item = roles_[r].item,
+                                    .id = id,
+                                    .cause_begin = Time{cause_begin}});
+    }
+  }
+
+  void run_pass(uint32_t r, RoleState& role, const Item& item) {
+    const CompiledPass& pass = program_.passes[static_cast<size_t>(item.pass)];
+    const int64_t before = role.stream[kCompute];
+    if (!role.started) {
+      role.started = true;
+      out_.roles[r].compute_begin = Time{std::max(before, role.host + program_.launch_ps)};
+    }
+    out_.rank_ops += pass.device_ops;
+    run_instructions(r, role, pass);
+    note_phase(r, role, item, before);
+  }
+
+  void note_phase(uint32_t r, const RoleState& role, const Item& item, int64_t before) {
+    if constexpr (kRecord != Record::nothing) {
+      if (!item.has_action) return;
+      RoleTimeline& t = out_.roles[r];
+      if (item.action.kind == ActionKind::forward) {
+        t.last_forward = Time{role.stream[kCompute]};
+      } else if (t.first_backward == Time::max()) {
+        t.first_backward = Time{before};
+      }
+    }
+  }
+
+  void run_instructions(uint32_t r, RoleState& role, const CompiledPass& pass) {
+    int64_t host = role.host;
+    for (const Instruction& in : pass.code) {
+      int64_t& stream = role.stream[static_cast<size_t>(in.stream)];
+      if (in.code == OpCode::wait) {
+        const int64_t until = slot_[in.slot] + in.duration;
+        if (until > stream) {
+          if constexpr (kRecord != Record::nothing) {
+            note_op_gap(r, in, stream, until, Gap::Cause::op, pass.slot_op[in.slot],
+                        slot_begin_[in.slot]);
+          }
+          stream = until;
+        }
+        continue;
+      }
+      const int64_t ready = stream + in.duration;
+      const int64_t end = std::max(ready, host + in.lead);
+      host += in.launch;
+      if constexpr (kRecord != Record::nothing) {
+        if (end > ready) {
+          note_op_gap(r, in, stream, stream + end - ready, Gap::Cause::host, in.op, stream);
+        }
+      }
+      if constexpr (kRecord == Record::all) {
+        out_.roles[r].op_start.push_back(Time{end - in.duration});
+      }
+      stream = end;
+      if (in.code != OpCode::run) mark(in, end);
+    }
+    role.host = host;
+  }
+
+  void mark(const Instruction& in, int64_t end) {
+    const int64_t begin = end - in.duration;
+    uint32_t slot = in.slot;
+    if (in.code != OpCode::run_mark_start) {
+      slot_[slot] = end;
+      slot_begin_[slot++] = begin;
+    }
+    if (in.code != OpCode::run_mark_end) {
+      slot_[slot] = begin;
+      slot_begin_[slot] = begin;
+    }
+  }
+
+  void note_op_gap(uint32_t r, const Instruction& in, int64_t begin, int64_t end, Gap::Cause cause,
+                   uint32_t id, int64_t cause_begin) {
+    if (in.stream != Stream::compute) return;
+    out_.roles[r].gaps.push_back({.begin = Time{begin},
+                                  .end = Time{end},
+                                  .cause = cause,
+                                  .only_sends = false,
+                                  .item = roles_[r].item,
+                                  .id = id,
+                                  .cause_begin = Time{cause_begin}});
+  }
+
+  void throw_if_stuck() const {
+    Deadlock deadlock;
+    for (uint32_t r = 0; r < roles_.size(); ++r) {
+      const std::vector<Item>& items = graph_.roles[r].items;
+      if (roles_[r].item < items.size()) {
+        deadlock.waiting.push_back({r, roles_[r].item, items[roles_[r].item].rendezvous});
+      }
+    }
+    if (!deadlock.waiting.empty()) throw deadlock;
+  }
+
+  void finish() {
+    for (size_t r = 0; r < roles_.size(); ++r) {
+      RoleTimeline& t = out_.roles[r];
+      t.compute_end = Time{roles_[r].stream[kCompute]};
+      t.end = Time{*std::max_element(roles_[r].stream.begin(), roles_[r].stream.end())};
+      out_.makespan = std::max(out_.makespan, t.end);
+      out_.span = std::max(out_.span, t.end - t.compute_begin);
+    }
+    if constexpr (kRecord != Record::nothing) {
+      out_.rendezvous.reserve(meetings_.size());
+      for (size_t i = 0; i < meetings_.size(); ++i) {
+        const Meeting& m = meetings_[i];
+        out_.rendezvous.push_back(
+            {Time{m.begin}, Time{m.begin + program_.rendezvous_ps[i]}, m.last_role, m.last_item});
+      }
+    }
+  }
+
+  const Program& program_;
+  const OpGraph& graph_;
+  std::vector<RoleState> roles_;
+  std::vector<Meeting> meetings_;
+  std::vector<uint32_t> next_waiter_;
+  std::vector<uint32_t> ready_;
+  // Ends (or starts) of waited-for ops of the pass being run; passes never stop half-way, so one
+  // set serves all.
+  std::vector<int64_t> slot_, slot_begin_;
+  Timeline out_;
+};
+
+}  // namespace
+
+Timeline run(const Program& program, Record record) {
+  switch (record) {
+    case Record::nothing: return Engine<Record::nothing>(program).run();
+    case Record::account: return Engine<Record::account>(program).run();
+    case Record::all:
+      STEPCAST_CHECK(!program.merged, "op starts are recorded from an unmerged program");
+      return Engine<Record::all>(program).run();
+  }
+  return {};
+}
+
+}  // namespace stepcast
