@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/families.h"
+
+#include <algorithm>
+#include <array>
+
+namespace stepcast {
+namespace {
+
+// Lower case, and one way to separate words.
+std::string normalised(std::string_view name) {
+  std::string text(name);
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '_' || c == ' ') c = '-';
+  }
+  return text;
+}
+
+bool has_name(const ScheduleFamily& family, std::string_view normal) {
+  return family.name == normal ||
+         std::find(family.aliases.begin(), family.aliases.end(), normal) != family.aliases.end();
+}
+
+// Edits (insert, delete, replace, swap neighbours) that make `b` of `a`.  O(|a| |b|).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
+}
+
+}  // namespace
+
+std::span<const ScheduleFamily> schedule_families() {
+  // In the order of docs/schedules.md.
+  static const std::array families = {
+      gpipe(),
+      one_f_one_b(),
+      interleaved(),
+      interleaved_flex(),
+  };
+  return families;
+}
+
+const ScheduleFamily* find_schedule_family(std::string_view name_or_alias) {
+  const std::string normal = normalised(name_or_alias);
+  for (const ScheduleFamily& family : schedule_families())
+    if (has_name(family, normal)) return &family;
+  return nullptr;
+}
+
+std::vector<std::string_view> similar_schedule_names(std::string_view name) {
+  constexpr size_t kLongest = 64;  // nothing that long is a misspelt name
+  constexpr size_t kMost = 3;
+  if (name.empty() || name.size() > kLongest) return {};
+  const std::string normal = normalised(name);
+  struct Candidate {
+    size_t distance;
+    std::string_view name;
+  };
+  std::vector<Candidate> close;
+  for (const ScheduleFamily& family : schedule_families()) {
+    size_t best = edit_distance(normal, family.name);
+    for (const std::string_view alias : family.aliases)
+      best = std::min(best, edit_distance(normal, alias));
+    // A third of the name may be wrong, or it is the beginning of ours.
+    const bool begins = normal.size() >= 3 && family.name.starts_with(normal);
+    if (begins || best <= std::max<size_t>(1, normal.size() / 3))
+      close.push_back({begins ? 0 : best, family.name});
+  }
+  std::stable_sort(close.begin(), close.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.distance < b.distance; });
+  std::vector<std::string_view> names;
+  for (const Candidate& c : close)
+    if (names.size() < kMost) names.push_back(c.name);
+  return names;
+}
+
+}  // namespace stepcast

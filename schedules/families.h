@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedule families.  A family is one file that defines one of these functions; list it in
+// families.cc and it is known everywhere.
+#pragma once
+
+#include "schedules/schedule.h"
+
+namespace stepcast {
+
+ScheduleFamily gpipe();
+ScheduleFamily one_f_one_b();
+ScheduleFamily interleaved();
+ScheduleFamily interleaved_flex();
+
+}  // namespace stepcast

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPipe: all forwards, then all backwards, both in ascending order (Huang et al. 2019; the backward
+// order is that of torch.distributed.pipelining).
+#include "schedules/families.h"
+#include "schedules/order.h"
+#include "schedules/placement.h"
+
+namespace stepcast {
+namespace {
+
+constexpr std::string_view kName = "gpipe";
+constexpr std::string_view kAliases[] = {"schedulegpipe", "g-pipe", "afab",
+                                         "f-then-b",      "fthenb", "all-forward-all-backward"};
+
+Schedule generate(const ScheduleParams& params) {
+  require_one_chunk(kName, params, "looped-bfs");
+  Schedule schedule = loop_schedule(kName, params);
+  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
+  for (int64_t r = 0; r < params.pp; ++r) {
+    const RankActions rank = loop_actions(steps, params.pp, 1, r);
+    schedule.ranks[static_cast<size_t>(r)] =
+        one_forward_one_backward(rank.forwards, rank.backwards, params.microbatches);
+  }
+  return schedule;
+}
+
+}  // namespace
+
+ScheduleFamily gpipe() {
+  return {kName, kAliases,
+          "all forwards, then all backwards; bubble (p-1)(tF+tB), holds m microbatches; vpp = 1",
+          "Huang et al. 2019 (arXiv:1811.06965); torch.distributed.pipelining ScheduleGPipe",
+          generate};
+}
+
+}  // namespace stepcast

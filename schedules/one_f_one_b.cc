@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// 1F1B (PipeDream-flush): rank r runs p-1-r forwards ahead, then one forward and one backward in
+// turn.  Fewer microbatches than ranks are legal, as in Megatron-LM.
+#include "schedules/families.h"
+#include "schedules/order.h"
+#include "schedules/placement.h"
+
+namespace stepcast {
+namespace {
+
+constexpr std::string_view kName = "1f1b";
+constexpr std::string_view kAliases[] = {
+    "schedule1f1b", "pipedream-flush", "dapple",          "one-forward-one-backward", "1-f-1-b",
+    "pipedream",    "onefoneb",        "non-interleaved", "non-interleaved-1f1b"};
+
+Schedule generate(const ScheduleParams& params) {
+  require_one_chunk(kName, params, "interleaved-1f1b");
+  Schedule schedule = loop_schedule(kName, params);
+  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
+  for (int64_t r = 0; r < params.pp; ++r) {
+    const RankActions rank = loop_actions(steps, params.pp, 1, r);
+    schedule.ranks[static_cast<size_t>(r)] =
+        one_forward_one_backward(rank.forwards, rank.backwards, params.pp - 1 - r);
+  }
+  return schedule;
+}
+
+}  // namespace
+
+ScheduleFamily one_f_one_b() {
+  return {kName, kAliases,
+          "one forward, one backward; bubble (p-1)(tF+tB), rank r holds min(p-r, m) microbatches; "
+          "vpp = 1",
+          "Narayanan et al. 2021 (arXiv:2006.09503); Megatron-LM "
+          "forward_backward_pipelining_without_interleaving",
+          generate};
+}
+
+}  // namespace stepcast

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/order.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "schedules/placement.h"
+
+namespace stepcast {
+
+std::vector<Action> one_forward_one_backward(std::span<const Action> forwards,
+                                             std::span<const Action> backwards, int64_t warmup) {
+  const size_t warm = std::min(static_cast<size_t>(warmup), forwards.size());
+  std::vector<Action> order;
+  order.reserve(forwards.size() + backwards.size());
+  order.insert(order.end(), forwards.begin(), forwards.begin() + static_cast<ptrdiff_t>(warm));
+  for (size_t k = 0; k < backwards.size(); ++k) {
+    if (warm + k < forwards.size()) order.push_back(forwards[warm + k]);
+    order.push_back(backwards[k]);
+  }
+  return order;
+}
+
+std::vector<ChunkStep> grouped_steps(int64_t chunks, int64_t microbatches, int64_t group) {
+  std::vector<ChunkStep> steps;
+  steps.reserve(static_cast<size_t>(chunks * microbatches));
+  for (int64_t first = 0; first < microbatches; first += group) {
+    const int64_t last = std::min(microbatches, first + group);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+      for (int64_t m = first; m < last; ++m) steps.push_back({chunk, m});
+  }
+  return steps;
+}
+
+int64_t microbatches_of_round(std::string_view name, const ScheduleParams& params) {
+  const int64_t m = params.microbatches;
+  const int64_t rounds = std::max<int64_t>(1, m / params.pp);
+  if (m % rounds == 0) return m / rounds;
+  // Any multiple of pp is legal, so there is one on either side.
+  const auto legal = [&](int64_t n) { return n % std::max<int64_t>(1, n / params.pp) == 0; };
+  int64_t below = m - 1;
+  while (!legal(below)) --below;
+  int64_t above = m + 1;
+  while (!legal(above)) ++above;
+  throw std::invalid_argument(
+      std::string(name) + " runs max(1, microbatches / pp) = " + std::to_string(rounds) +
+      " equal rounds, which " + std::to_string(m) + " microbatches do not fill; " +
+      std::to_string(below) + " or " + std::to_string(above) + " would");
+}
+
+RankActions loop_actions(std::span<const ChunkStep> steps, int64_t pp, int64_t chunks,
+                         int64_t rank) {
+  RankActions actions;
+  actions.forwards.reserve(steps.size());
+  actions.backwards.reserve(steps.size());
+  for (const ChunkStep& step : steps) {
+    actions.forwards.push_back(forward_of(step.chunk * pp + rank, step.microbatch));
+    actions.backwards.push_back(
+        backward_of((chunks - 1 - step.chunk) * pp + rank, step.microbatch));
+  }
+  return actions;
+}
+
+}  // namespace stepcast
