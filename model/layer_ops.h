@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ class GraphBuilder {
 
  private:
   OpGraph& graph_;
+  std::map<Work, WorkId> works_;
+  std::map<std::string, LabelId> labels_;
 };
 
 // Appends the passes of a stage with this content.  Stages of equal content share their passes:

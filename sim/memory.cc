@@ -2,6 +2,7 @@
 #include "sim/memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/caching_allocator.h"
 #include "sim/check.h"

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes one pass op by op, in launch order, with what it allocates and frees.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/layer_ops.h"
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+// The tensors of a stage while its passes are written.  A forward pass leaves some alive; the
+// backward pass of the same stage and microbatch frees them by the same index.
+using TensorIndex = uint32_t;
+constexpr TensorIndex kNoTensor = UINT32_MAX;
+
+class PassWriter {
+ public:
+  PassWriter(GraphBuilder& builder, std::string name, TensorTableId tensors);
+
+  void set_phase(Phase phase) { phase_ = phase; }
+  Phase phase() const { return phase_; }
+  void set_layer(int layer) { layer_ = static_cast<int16_t>(layer); }
+
+  // Appends an op to the compute stream; it waits for what was given to `join` since the last one.
+  uint32_t compute(const std::string& label, const Work& work);
+  // Appends a communication to `stream`.  As NCCL under PyTorch does, it waits for all compute launched so far.
+  uint32_t communicate(Stream stream, const std::string& label, const Work& work);
+  // The next op on the compute stream waits for `op`.
+  void join(uint32_t op) { pending_.push_back(op); }
+
+  // The op appended last allocates a new tensor (none for 0 bytes).
+  TensorIndex allocate(const std::string& label, Bytes bytes, MemoryCategory category);
+  // The op appended last frees it; kNoTensor is ignored and the argument becomes kNoTensor.
+  void free(TensorIndex& tensor);
+
+  bool empty() const { return pass_.ops.empty(); }
+  // Adds the pass to the graph.
+  PassId finish();
+
+ private:
+  uint32_t append(const std::string& label, const Work& work, Stream stream);
+
+  GraphBuilder& builder_;
+  Pass pass_;
+  std::vector<Wait> waits_;
+  std::vector<uint32_t> pending_;
+  Phase phase_ = Phase::forward;
+  int16_t layer_ = -1;
+  int64_t last_compute_ = -1;
+};
+
+}  // namespace stepcast
