@@ -163,12 +163,12 @@ class Engine {
   void run_pass(uint32_t r, RoleState& role, const Item& item) {
     const CompiledPass& pass = program_.passes[static_cast<size_t>(item.pass)];
     const int64_t before = role.stream[kCompute];
-    if (!role.started) {
-      role.started = true;
-      out_.roles[r].compute_begin = Time{std::max(before, role.host + program_.launch_ps)};
-    }
     out_.rank_ops += pass.device_ops;
-    run_instructions(r, role, pass);
+    if (role.started) {
+      run_instructions<false>(r, role, pass);
+    } else {
+      run_instructions<true>(r, role, pass);
+    }
     note_phase(r, role, item, before);
   }
 
@@ -184,6 +184,8 @@ class Engine {
     }
   }
 
+  // kFirst: the compute stream of the role has run nothing yet.
+  template <bool kFirst>
   void run_instructions(uint32_t r, RoleState& role, const CompiledPass& pass) {
     int64_t host = role.host;
     for (const Instruction& in : pass.code) {
@@ -198,6 +200,10 @@ class Engine {
           stream = until;
         }
         continue;
+      }
+      if (kFirst && !role.started && in.stream == Stream::compute) {
+        role.started = true;
+        out_.roles[r].compute_begin = Time{std::max(stream, host + program_.launch_ps)};
       }
       const int64_t ready = stream + in.duration;
       const int64_t end = std::max(ready, host + in.lead);

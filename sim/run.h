@@ -40,7 +40,7 @@ struct ItemTime {
 };
 
 struct RoleTimeline {
-  Time compute_begin{};  // start of its first op
+  Time compute_begin{};  // start of the first op on its compute stream; 0 if there is none
   Time compute_end{};    // end of its compute stream
   Time end{};            // end of its last stream
   Time first_backward =
