@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# yaml-cpp parses; the presets are part of the library (presets.h).
+target_link_libraries(stepcast_scenarios PRIVATE yaml-cpp)
+
+include(EmbedFiles)
+file(GLOB presets CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/scenarios/presets/models/*.yaml
+  ${PROJECT_SOURCE_DIR}/scenarios/presets/gpus/*.yaml
+  ${PROJECT_SOURCE_DIR}/scenarios/presets/clusters/*.yaml)
+embed_files(stepcast_scenarios preset_files ${presets})

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// parse_yaml: yaml-cpp's event interface -> Value.
+//
+// The events arrive while the text is scanned, so every limit stops the parser at once, before it
+// has recursed or copied much.  yaml-cpp's own node tree is not used: it keeps the first of two equal
+// keys silently and expands aliases without a limit.
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <istream>
+#include <numeric>
+#include <streambuf>
+
+#include "scenarios/value.h"
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMostNodes = 1'000'000;
+constexpr size_t kMostLevels = 64;
+
+struct Stop {};  // the problem has been added; parsing cannot go on
+
+// The text as a stream, not copied.
+struct ViewBuffer : std::streambuf {
+  explicit ViewBuffer(std::string_view text) {
+    char* begin = const_cast<char*>(text.data());  // only read
+    setg(begin, begin, begin + text.size());
+  }
+};
+
+// Builds the tree.  A stack of open collections; a finished one moves into the one around it.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  TreeBuilder(Problems& problems, uint32_t source)
+      : problems_(problems), source_(source), text_(problems.source(source).text) {}
+
+  Value take() { return std::move(root_); }
+  int documents() const { return documents_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1)
+      stop("E100", "there is a second document in the file", at(mark),
+           "a scenario is one document: remove '---' and what follows");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { finish(node(mark)); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_alias(at(mark)); }
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    stop("E104", "anchors are not allowed here: '&" + name + "'", at(mark),
+         "write the value out, or share it through `extends`");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& text) override {
+    refuse_tag(mark, tag);
+    Value v = node(mark);
+    v.kind = Value::Kind::scalar;
+    v.quoted = tag == "!";  // how yaml-cpp marks what is not plain
+    v.text = text;
+    finish(std::move(v));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(mark, tag, Value::Kind::sequence);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    open(mark, tag, Value::Kind::mapping);
+  }
+  void OnMapEnd() override { close(); }
+
+  [[noreturn]] void refuse_alias(const Mark& mark) {
+    stop("E104", "aliases are not allowed here", mark,
+         "write the value out, or share it through `extends`");
+  }
+  [[noreturn]] void stop(const char* code, std::string message, const Mark& mark,
+                         std::string help = {}) {
+    problems_.add(code, std::move(message), mark, 1, {}, std::move(help));
+    throw Stop{};
+  }
+  Mark at(const YAML::Mark& mark) const {
+    return {source_, std::max(mark.line, 0) + 1, std::max(mark.column, 0) + 1};
+  }
+
+ private:
+  struct Open {
+    Value value;
+    bool has_key = false;
+    std::string key;
+    Mark key_mark;
+  };
+
+  Value node(const YAML::Mark& mark) {
+    if (++nodes_ > kMostNodes)
+      stop("E106", "the file has more than a million values", at(mark));
+    Value v;
+    v.mark = at(mark);
+    return v;
+  }
+
+  void open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
+    refuse_tag(mark, tag);
+    if (wants_key()) stop("E100", "a key must be a plain word", at(mark));
+    if (stack_.size() >= kMostLevels)
+      stop("E105", "nested deeper than 64 levels", at(mark));
+    Value v = node(mark);
+    v.kind = kind;
+    stack_.push_back({std::move(v), false, {}, {}});
+  }
+
+  void close() {
+    Value v = std::move(stack_.back().value);
+    stack_.pop_back();
+    if (v.kind == Value::Kind::mapping) drop_repeated_keys(v);
+    finish(std::move(v));
+  }
+
+  bool wants_key() const {
+    return !stack_.empty() && stack_.back().value.kind == Value::Kind::mapping &&
+           !stack_.back().has_key;
+  }
+
+  // Puts a finished value where it belongs.
+  void finish(Value v) {
+    if (stack_.empty()) {
+      root_ = std::move(v);
+      return;
+    }
+    Open& around = stack_.back();
+    if (around.value.kind == Value::Kind::sequence) {
+      around.value.items.push_back(std::move(v));
+    } else if (!around.has_key) {
+      if (v.kind == Value::Kind::null) stop("E100", "a key must be a plain word", v.mark);
+      if (v.text == "<<" && !v.quoted)
+        stop("E104", "merge keys are not allowed here: '<<'", v.mark,
+             "write the values out, or share them through `extends`");
+      around.has_key = true;
+      around.key = std::move(v.text);
+      around.key_mark = v.mark;
+    } else {
+      around.has_key = false;
+      around.value.members.push_back({std::move(around.key), around.key_mark, std::move(v)});
+    }
+  }
+
+  void drop_repeated_keys(Value& v) {
+    std::vector<size_t> order(v.members.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return v.members[a].key < v.members[b].key; });
+    std::vector<bool> repeated(order.size(), false);
+    size_t first = 0;
+    for (size_t i = 1; i < order.size(); ++i) {
+      const Member& m = v.members[order[i]];
+      if (m.key != v.members[order[first]].key) {
+        first = i;
+        continue;
+      }
+      repeated[order[i]] = true;
+      const Mark& earlier = v.members[order[first]].key_mark;
+      problems_.add("E103", "'" + m.key + "' is given twice", m.key_mark,
+                    static_cast<int>(m.key.size()), {},
+                    "first given at " + std::to_string(earlier.line) + ":" +
+                        std::to_string(earlier.column));
+    }
+    if (first + 1 == order.size() || order.empty()) {
+      if (std::find(repeated.begin(), repeated.end(), true) == repeated.end()) return;
+    }
+    std::vector<Member> kept;
+    kept.reserve(v.members.size());
+    for (size_t i = 0; i < v.members.size(); ++i)
+      if (!repeated[i]) kept.push_back(std::move(v.members[i]));
+    v.members = std::move(kept);
+  }
+
+  // yaml-cpp gives "?" for no tag and "!" for a quoted scalar; a lone `!` before a plain one too.
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    const auto pos = static_cast<size_t>(std::max(mark.pos, 0));
+    const bool written = pos < text_.size() && text_[pos] == '!';
+    if (!written && (tag == "?" || tag == "!")) return;
+    stop("E104", "tags are not allowed here", at(mark), "remove the word that begins with '!'");
+  }
+
+  Problems& problems_;
+  uint32_t source_;
+  const std::string& text_;
+  std::vector<Open> stack_;
+  Value root_;
+  size_t nodes_ = 0;
+  int documents_ = 0;
+};
+
+// Bytes of the UTF-8 character at `pos`, 0 if there is none.
+size_t utf8_length(std::string_view text, size_t pos) {
+  const auto byte = [&](size_t i) {
+    return pos + i < text.size() ? static_cast<unsigned char>(text[pos + i]) : 0u;
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xF5 ? 0 : first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0u) != 0x80u) return 0;
+  if (first == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
+  if (first == 0xED && byte(1) > 0x9F) return 0;  // surrogates
+  if (first == 0xF0 && byte(1) < 0x90) return 0;
+  if (first == 0xF4 && byte(1) > 0x8F) return 0;
+  return length;
+}
+
+// YAML text is UTF-8 without control characters.  yaml-cpp would guess UTF-16 from NUL bytes and
+// count its columns in something else.
+bool is_text(Problems& problems, uint32_t source) {
+  const std::string& text = problems.source(source).text;
+  Mark mark{source, 1, 1};
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    const size_t length = utf8_length(text, i);
+    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
+    if (length == 0 || control || c == 0x7F) {
+      problems.add("E100", length == 0 ? "this is not UTF-8 text" : "there is a control character in the text", mark);
+      return false;
+    }
+    i += length;
+    mark.column += static_cast<int>(length);
+    if (c == '\n') {
+      ++mark.line;
+      mark.column = 1;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Value parse_yaml(Problems& problems, uint32_t source) {
+  const std::string& text = problems.source(source).text;
+  if (text.size() > kMostBytes) {
+    problems.add("E106", "the file is larger than 16 MiB", Mark{source, 0, 0});
+    return {};
+  }
+  if (!is_text(problems, source)) return {};
+
+  TreeBuilder builder(problems, source);
+  ViewBuffer buffer(text);
+  std::istream stream(&buffer);
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+    return builder.take();
+  } catch (const Stop&) {
+  } catch (const YAML::Exception& e) {
+    const auto pos = static_cast<size_t>(std::max(e.mark.pos, 0));
+    if (pos < text.size() && text[pos] == '*' && e.msg.find("anchor") != std::string::npos) {
+      problems.add("E104", "aliases are not allowed here", builder.at(e.mark), 1, {},
+                   "write the value out, or share it through `extends`");
+    } else {
+      problems.add("E100", "this is not valid YAML: " + e.msg, builder.at(e.mark));
+    }
+  }
+  return {};
+}
+
+}  // namespace stepcast
