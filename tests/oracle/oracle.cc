@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <limits>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace stepcast::oracle {
 namespace {
@@ -32,10 +33,19 @@ struct Task {
 };
 
 struct StreamState {
-  std::deque<Task> queue;
-  bool running = false;  // the front of the queue is an op that has started
-  Time dry{};            // when the stream last ran dry
+  std::vector<Task> handed;  // everything handed over so far ...
+  size_t done = 0;           // ... of which so many are dealt with
+  bool running = false;      // the front of the queue is an op that has started
+  Time dry{};                // when the stream last ran dry
 };
+
+bool is_empty(const StreamState& stream) {
+  return stream.done == stream.handed.size();
+}
+
+const Task& front_of(const StreamState& stream) {
+  return stream.handed[stream.done];
+}
 
 struct Stamp {
   bool made = false;
@@ -49,6 +59,7 @@ struct HostState {
   bool in_sync = false;          // the marker of a sync has been handed over ...
   bool sync_passed = false;      // ... and dealt with by its stream
   bool in_join = false;          // the join has been handed over, its end is awaited
+  size_t instance = 0;           // of the next op
 };
 
 struct RoleState {
@@ -119,13 +130,13 @@ Time satisfied_at(const RoleState& role, const Instance& waiter, const Wait& wai
 // When all waits of the op are satisfied, as far as is known now.
 Time ready_at(const Machine& m, const RoleState& role, const Instance& waiter) {
   Time ready{};
-  for (const Wait& wait : m.graph.passes[waiter.pass].waits.all())
-    if (wait.op == waiter.op) ready = std::max(ready, satisfied_at(role, waiter, wait));
+  for (const Wait& wait : m.graph.passes[waiter.pass].waits.of(waiter.op))
+    ready = std::max(ready, satisfied_at(role, waiter, wait));
   return ready;
 }
 
 bool step_op(Machine& m, RoleState& role, StreamState& stream) {
-  Instance& self = role.instances[stream.queue.front().instance];
+  Instance& self = role.instances[front_of(stream).instance];
   if (!stream.running) {
     if (ready_at(m, role, self) > m.now) return false;
     self.started = true;
@@ -139,16 +150,16 @@ bool step_op(Machine& m, RoleState& role, StreamState& stream) {
   self.ended = true;
   stream.running = false;
   stream.dry = self.end;
-  stream.queue.pop_front();
+  ++stream.done;
   ++m.out.ops;
   return true;
 }
 
 // Deals with the front of the queue, if that is possible now.
 bool step_stream(Machine& m, uint32_t r, StreamState& stream) {
-  if (stream.queue.empty()) return false;
+  if (is_empty(stream)) return false;
   RoleState& role = m.roles[r];
-  const Task task = stream.queue.front();
+  const Task task = front_of(stream);
   switch (task.kind) {
     case Task::Kind::op: return step_op(m, role, stream);
     case Task::Kind::post: count_post(m, r, task.rendezvous); break;
@@ -163,32 +174,23 @@ bool step_stream(Machine& m, uint32_t r, StreamState& stream) {
       break;
     case Task::Kind::sync: role.host.sync_passed = true; break;
   }
-  stream.queue.pop_front();
+  ++stream.done;
   return true;
 }
 
 // --- host ---------------------------------------------------------------------------------------
 
 void go_on(HostState& host) {
-  const uint32_t next = host.item + 1;
-  host = {};
-  host.item = next;
+  ++host.item;
+  host.op = 0;
+  host.launched.reset();
+  host.in_sync = host.sync_passed = host.in_join = false;
 }
 
 // Spends the launch cost; true once it is spent.
 bool launch(const Machine& m, HostState& host) {
   if (!host.launched) host.launched = m.now + m.prices.launch;
   return *host.launched <= m.now;
-}
-
-size_t instance_of(const Machine& m, uint32_t r, const HostState& host) {
-  size_t at = host.op;
-  for (uint32_t i = 0; i < host.item; ++i) {
-    const Item& item = m.graph.roles[r].items[i];
-    if (item.kind == ItemKind::pass)
-      at += m.graph.passes[static_cast<size_t>(item.pass)].ops.size();
-  }
-  return at;
 }
 
 bool step_pass(Machine& m, uint32_t r, const Item& item) {
@@ -201,8 +203,8 @@ bool step_pass(Machine& m, uint32_t r, const Item& item) {
   const bool begun = role.host.launched.has_value();
   if (!launch(m, role.host)) return !begun;
   const Op& op = pass.ops[role.host.op];
-  role.streams[static_cast<size_t>(op.stream)].queue.push_back(
-      {Task::Kind::op, instance_of(m, r, role.host), 0, 0, role.host.item});
+  role.streams[static_cast<size_t>(op.stream)].handed.push_back(
+      {Task::Kind::op, role.host.instance++, 0, 0, role.host.item});
   role.host.launched.reset();
   ++role.host.op;
   return true;
@@ -211,7 +213,7 @@ bool step_pass(Machine& m, uint32_t r, const Item& item) {
 bool step_join(Machine& m, RoleState& role, const Item& item) {
   const auto id = static_cast<uint32_t>(item.rendezvous);
   if (!role.host.in_join) {
-    role.streams[static_cast<size_t>(item.stream)].queue.push_back(
+    role.streams[static_cast<size_t>(item.stream)].handed.push_back(
         {Task::Kind::join, 0, id, 0, role.host.item});
     role.host.in_join = true;
     if (!item.host_waits) go_on(role.host);
@@ -224,7 +226,7 @@ bool step_join(Machine& m, RoleState& role, const Item& item) {
 
 bool step_sync(RoleState& role, const Item& item) {
   if (!role.host.in_sync) {
-    role.streams[static_cast<size_t>(item.stream)].queue.push_back(
+    role.streams[static_cast<size_t>(item.stream)].handed.push_back(
         {Task::Kind::sync, 0, 0, 0, role.host.item});
     role.host.in_sync = true;
     return true;
@@ -240,7 +242,7 @@ bool step_host(Machine& m, uint32_t r) {
   HostState& host = role.host;
   if (host.item == m.graph.roles[r].items.size()) return false;
   const Item& item = m.graph.roles[r].items[host.item];
-  auto& queue = role.streams[static_cast<size_t>(item.stream)].queue;
+  auto& queue = role.streams[static_cast<size_t>(item.stream)].handed;
   switch (item.kind) {
     case ItemKind::pass: return step_pass(m, r, item);
     case ItemKind::join: return step_join(m, role, item);
@@ -286,8 +288,8 @@ Time next_moment(const Machine& m) {
   for (const RoleState& role : m.roles) {
     if (role.host.launched) due(*role.host.launched);
     for (const StreamState& stream : role.streams) {
-      if (stream.queue.empty() || stream.queue.front().kind != Task::Kind::op) continue;
-      const Instance& front = role.instances[stream.queue.front().instance];
+      if (is_empty(stream) || front_of(stream).kind != Task::Kind::op) continue;
+      const Instance& front = role.instances[front_of(stream).instance];
       due(stream.running ? front.end : ready_at(m, role, front));
     }
   }
@@ -305,8 +307,8 @@ void find_blocked(Machine& m, uint32_t r) {
     if (!first || item < first->item) first = Blocked{r, item, RendezvousId{id}};
   };
   for (const StreamState& stream : m.roles[r].streams)
-    if (!stream.queue.empty() && stream.queue.front().kind == Task::Kind::join)
-      consider(stream.queue.front().item, stream.queue.front().rendezvous);
+    if (!is_empty(stream) && front_of(stream).kind == Task::Kind::join)
+      consider(front_of(stream).item, front_of(stream).rendezvous);
   if (first) m.out.blocked.push_back(*first);
 }
 

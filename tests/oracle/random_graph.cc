@@ -5,6 +5,7 @@
 #include <array>
 #include <initializer_list>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
