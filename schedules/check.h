@@ -22,7 +22,7 @@ struct ScheduleProblem {
 // Every stage and microbatch has one F and either one B or one I and one W, on the rank that holds
 // the stage; B or I after F and W after I on the same rank; and executing the lists in order never
 // gets stuck, under the rule that F of stage s needs F of s-1 and B/I of stage s needs B/I of s+1.
-// At most `limit` problems.  O(actions).
+// At most `limit` problems (and at least one, if there is any).  O(actions).
 std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t limit = 20);
 
 }  // namespace stepcast

@@ -53,9 +53,9 @@ void check_group(const ScheduleParams& params, int64_t group) {
   if (group < params.pp || group > params.microbatches)
     throw std::invalid_argument(g + " must lie between pp = " + p + " and microbatches = " + m +
                                 legal);
-  throw std::invalid_argument(g + " leaves a last group of " +
+  throw std::invalid_argument(g + " leaves a remainder of " +
                               std::to_string(params.microbatches % group) +
-                              " microbatches, which must be none or at least pp = " + p + legal);
+                              " microbatches, which must be 0 or at least pp = " + p + legal);
 }
 
 Schedule generate(const ScheduleParams& params) {

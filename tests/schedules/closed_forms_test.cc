@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closed forms of the bubble and of the activations in flight, for every small pipeline.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "schedules/check.h"
+#include "schedules/schedule.h"
+#include "sim/memory.h"
+#include "vectors.h"
+
+namespace stepcast {
+namespace {
+
+using testing::evaluate;
+
+Schedule generate(std::string_view name, const ScheduleParams& params) {
+  return find_schedule_family(name)->generate(params);
+}
+
+// Three cost sets without latency: forward, input gradient, weight gradient, in ns.
+const int64_t kCosts[][3] = {{1, 1, 1}, {10, 12, 7}, {5, 3, 9}};
+
+UnitCosts unit_costs(const int64_t (&c)[3]) {
+  UnitCosts costs;
+  costs.forward = Time{c[0] * 1000};
+  costs.backward_input = Time{c[1] * 1000};
+  costs.backward_weight = Time{c[2] * 1000};
+  return costs;
+}
+
+double chunk_time(const int64_t (&c)[3]) {
+  return static_cast<double>(c[0] + c[1] + c[2]);
+}
+
+void expect_each_once(const Schedule& s) {
+  std::set<std::string> seen;
+  size_t actions = 0;
+  for (const auto& rank : s.ranks)
+    for (const Action& a : rank) {
+      seen.insert(to_string(a));
+      ++actions;
+    }
+  const size_t wanted = 2 * s.rank_of_stage.size() * static_cast<size_t>(s.microbatches);
+  EXPECT_EQ(actions, wanted);
+  EXPECT_EQ(seen.size(), wanted);
+  EXPECT_TRUE(check_schedule(s).empty());
+}
+
+int peak(const Schedule& s, size_t rank) {
+  std::vector<Time> durations;
+  return trace_memory(lower_unit(s, {}, durations)).at(rank).peak_in_flight;
+}
+
+TEST(ClosedForm, OneChunkARankTakesMicrobatchesPlusRanksMinusOnePeriods) {
+  for (const char* name : {"gpipe", "1f1b"})
+    for (int64_t p = 1; p <= 4; ++p)
+      for (int64_t m = 1; m <= 6; ++m) {
+        SCOPED_TRACE(std::string(name) + " p=" + std::to_string(p) + " m=" + std::to_string(m));
+        const Schedule s = generate(name, {p, 1, m, 0});
+        expect_each_once(s);
+        for (const auto& c : kCosts)
+          EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
+                    static_cast<double>(m + p - 1) * chunk_time(c));
+        for (int64_t r = 0; r < p; ++r)
+          EXPECT_EQ(peak(s, static_cast<size_t>(r)),
+                    std::string(name) == "gpipe" ? m : std::min(p - r, m));
+      }
+}
+
+TEST(ClosedForm, InterleavedHasTheBubbleOfOneChunkForEveryLegalGroup) {
+  int legal = 0;
+  for (int64_t p = 1; p <= 4; ++p)
+    for (int64_t v = 2; v <= 3; ++v)
+      for (int64_t m = p; m <= 6; ++m)
+        for (int64_t n = p; n <= m; ++n) {
+          if (m % n != 0 && m % n < p) continue;
+          SCOPED_TRACE("p=" + std::to_string(p) + " v=" + std::to_string(v) +
+                       " m=" + std::to_string(m) + " N=" + std::to_string(n));
+          const Schedule s = generate("interleaved-1f1b", {p, v, m, n});
+          expect_each_once(s);
+          for (const auto& c : kCosts)
+            EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
+                      static_cast<double>(v * m + p - 1) * chunk_time(c));
+          for (int64_t r = 0; r < p; ++r)
+            EXPECT_EQ(peak(s, static_cast<size_t>(r)),
+                      std::min(v * m, 2 * (p - 1 - r) + (v - 1) * n + 1));
+          ++legal;
+        }
+  EXPECT_GT(legal, 60);
+}
+
+TEST(ClosedForm, FlexPaysForRoundsSmallerThanThePipeline) {
+  for (int64_t p = 1; p <= 4; ++p)
+    for (int64_t v = 2; v <= 3; ++v)
+      for (int64_t m = 1; m <= 6; ++m) {
+        const int64_t rounds = std::max<int64_t>(1, m / p);
+        if (m % rounds != 0) continue;
+        SCOPED_TRACE("p=" + std::to_string(p) + " v=" + std::to_string(v) +
+                     " m=" + std::to_string(m));
+        const Schedule s = generate("interleaved-1f1b-flex", {p, v, m, 0});
+        expect_each_once(s);
+        const int64_t extra = std::max<int64_t>(0, p - m / rounds) * (v - 1);
+        for (const auto& c : kCosts)
+          EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
+                    static_cast<double>(v * m + p - 1 + extra) * chunk_time(c));
+      }
+}
+
+// The same work cut into v chunks: the bubble is 1/v of that of 1F1B.
+TEST(ClosedForm, InterleavingDividesTheBubbleByTheNumberOfChunks) {
+  for (int64_t p = 2; p <= 4; ++p)
+    for (int64_t v = 2; v <= 3; ++v) {
+      const int64_t m = 2 * p;
+      const int64_t whole[3] = {6 * 2, 6 * 3, 6 * 1};
+      const int64_t part[3] = {whole[0] / v, whole[1] / v, whole[2] / v};
+      const double work = static_cast<double>(m) * chunk_time(whole);
+      const double plain =
+          evaluate(generate("1f1b", {p, 1, m, 0}), unit_costs(whole)).makespan - work;
+      const double cut =
+          evaluate(generate("interleaved-1f1b", {p, v, m, 0}), unit_costs(part)).makespan - work;
+      EXPECT_GT(cut, 0);
+      EXPECT_EQ(cut * static_cast<double>(v), plain);
+    }
+}
+
+// With latency c a hop and p dividing m, free-running sends: c [2(p-1)m/p + 2(p-2)] more.
+TEST(ClosedForm, OneForwardOneBackwardPaysLatencyOnEveryRoundTrip) {
+  for (int64_t p = 2; p <= 6; ++p)
+    for (int64_t k = 1; k <= 4; ++k) {
+      const int64_t m = k * p;
+      UnitCosts costs = unit_costs(kCosts[1]);
+      const Schedule s = generate("1f1b", {p, 1, m, 0});
+      const double free = evaluate(s, costs).makespan;
+      costs.hop = Time{1000};
+      EXPECT_EQ(evaluate(s, costs).makespan - free,
+                static_cast<double>(2 * (p - 1) * k + 2 * (p - 2)))
+          << "p=" << p << " m=" << m;
+    }
+}
+
+// Latency 2(vp-1)c once, however many microbatches.
+TEST(ClosedForm, InterleavedPaysLatencyOnce) {
+  for (int64_t p = 2; p <= 4; ++p)
+    for (int64_t v = 2; v <= 3; ++v)
+      for (int64_t k = 1; k <= 3; ++k) {
+        UnitCosts costs = unit_costs(kCosts[1]);
+        const Schedule s = generate("interleaved-1f1b", {p, v, k * p, 0});
+        const double free = evaluate(s, costs).makespan;
+        costs.hop = Time{1000};
+        EXPECT_EQ(evaluate(s, costs).makespan - free, static_cast<double>(2 * (v * p - 1)))
+            << "p=" << p << " v=" << v << " m=" << k * p;
+      }
+}
+
+TEST(ClosedForm, FasterPartsNeverMakeAFixedOrderSlower) {
+  const Schedule s = generate("interleaved-1f1b", {4, 2, 8, 0});
+  UnitCosts costs = unit_costs(kCosts[1]);
+  costs.hop = Time{3000};
+  costs.slow_rank = 2;
+  double last = 0;
+  for (const double factor : {0.5, 1.0, 1.25, 1.5, 2.0, 4.0}) {
+    costs.slow_factor = factor;
+    const double now = evaluate(s, costs).makespan;
+    EXPECT_GE(now, last) << factor;
+    last = now;
+  }
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <set>
+#include <string>
+
+#include "schedules/schedule.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+
+std::string found(std::string_view name) {
+  const ScheduleFamily* family = find_schedule_family(name);
+  return family == nullptr ? "" : std::string(family->name);
+}
+
+TEST(ScheduleRegistry, KnowsTheNamesOfOtherProjects) {
+  EXPECT_EQ(found("1F1B"), "1f1b");
+  EXPECT_EQ(found("Schedule1F1B"), "1f1b");
+  EXPECT_EQ(found("PipeDream-Flush"), "1f1b");
+  EXPECT_EQ(found("GPipe"), "gpipe");
+  EXPECT_EQ(found("ScheduleGPipe"), "gpipe");
+  EXPECT_EQ(found("AFAB"), "gpipe");
+  EXPECT_EQ(found("F-then-B"), "gpipe");
+  EXPECT_EQ(found("FThenB"), "gpipe");
+  EXPECT_EQ(found("interleaved"), "interleaved-1f1b");
+  EXPECT_EQ(found("interleaved_1f1b"), "interleaved-1f1b");
+  EXPECT_EQ(found("Interleaved 1F1B"), "interleaved-1f1b");
+}
+
+TEST(ScheduleRegistry, PyTorchsInterleavedIsPyTorchsRule) {
+  EXPECT_EQ(found("Interleaved1F1B"), "interleaved-1f1b-flex");
+  EXPECT_EQ(found("ScheduleInterleaved1F1B"), "interleaved-1f1b-flex");
+}
+
+TEST(ScheduleRegistry, DoesNotGuess) {
+  for (const char* name : {"", "1f1", "interleave", "1f1b ", "nonsense", "-"})
+    EXPECT_EQ(find_schedule_family(name), nullptr) << name;
+}
+
+TEST(ScheduleRegistry, NamesAreCanonicalAndBelongToOneFamily) {
+  std::set<std::string_view> all;
+  for (const ScheduleFamily& family : schedule_families()) {
+    EXPECT_TRUE(all.insert(family.name).second) << family.name;
+    for (const std::string_view alias : family.aliases)
+      EXPECT_TRUE(all.insert(alias).second) << alias;
+    EXPECT_FALSE(family.summary.empty()) << family.name;
+    EXPECT_FALSE(family.source.empty()) << family.name;
+    EXPECT_NE(family.generate, nullptr) << family.name;
+    EXPECT_EQ(found(family.name), family.name);
+  }
+  for (const std::string_view name : all)
+    for (const char c : name)
+      EXPECT_TRUE(std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-') << name;
+}
+
+TEST(ScheduleRegistry, SuggestsWhatWasMeant) {
+  EXPECT_EQ(similar_schedule_names("1f1").at(0), "1f1b");
+  EXPECT_EQ(similar_schedule_names("gpip").at(0), "gpipe");
+  EXPECT_EQ(similar_schedule_names("GIPE").at(0), "gpipe");
+  EXPECT_EQ(similar_schedule_names("interleave").at(0), "interleaved-1f1b");
+  EXPECT_EQ(similar_schedule_names("interleaved-1fb1").at(0), "interleaved-1f1b");
+  EXPECT_THAT(similar_schedule_names("interleaved-1f1b-flx"), Contains("interleaved-1f1b-flex"));
+  EXPECT_LE(similar_schedule_names("interleaved").size(), 3u);
+}
+
+TEST(ScheduleRegistry, SuggestsNothingForSomethingElse) {
+  for (const std::string& name : {std::string("banana"), std::string(), std::string(100'000, 'x')})
+    EXPECT_THAT(similar_schedule_names(name), IsEmpty()) << name.substr(0, 20);
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reference vectors of tests/data/schedules: what the public implementations make of a set of
+// parameters.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "schedules/lower.h"
+#include "schedules/schedule.h"
+
+namespace stepcast::testing {
+
+struct Makespan {
+  double makespan = 0, span = 0;  // in the unit of the costs
+};
+
+struct Vector {
+  std::string id, schedule, placement;
+  ScheduleParams params;
+  std::vector<std::string> rows;  // one a rank, actions separated by commas
+  std::vector<int64_t> leading_forwards, peak_until_weight, peak_until_input;
+  std::map<std::string, Makespan> eval;  // by cost set: "unit", "uneven", "straggler"
+};
+
+// All vectors of a file, "1f1b.jsonl".  Throws if the file is not there or not as expected.
+std::vector<Vector> read_vectors(const std::string& file);
+
+// A parameter set that a reference implementation refuses.
+struct Refused {
+  std::string schedule, refused_by, reason;
+  ScheduleParams params;
+  bool needs_overlap = false;  // refused because of how transfers are made, not of the order
+};
+std::vector<Refused> read_refused(const std::string& file);
+
+std::string read_file(const std::string& file);  // of tests/data/schedules
+
+// The cost sets of the vectors, one unit of time = 1 ns.
+UnitCosts costs_named(const std::string& name, int64_t pp);
+
+// Makespan and span, in units of 1 ns, of the schedule alone.
+Makespan evaluate(const Schedule& schedule, const UnitCosts& costs);
+
+// The row of a rank as the vectors write it: "0F0,0B0".
+std::string row_of(const std::vector<Action>& actions);
+
+inline void PrintTo(const Vector& v, std::ostream* out) {
+  *out << v.id;
+}
+
+}  // namespace stepcast::testing
