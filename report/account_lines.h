@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The account of one role as lines for people: what is zero is gone, what is small is grouped.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/format.h"
+#include "sim/result.h"
+
+namespace stepcast {
+
+struct AccountLine {
+  std::string title;
+  Time time{};
+  std::optional<Time> saved;  // what-if: shorter step if this cost were removed
+  Tone tone = Tone::plain;    // of its bar
+};
+
+// Lines that add up to the account of `role`: compute by kind, then exposed communication, bubbles,
+// launch gaps and idling, each group largest first within the order of the account.  REQUIRES: role
+// < account.by_role.size().
+std::vector<AccountLine> account_lines(const Result& result, uint32_t role);
+
+// What a role computes (no communication, bubble, launch gap or idling).
+Time compute_time(const SpendTable& table);
+Time exposed_time(const SpendTable& table);
+Time bubble_time(const SpendTable& table);
+
+// "stage 3": of the graph, or made from the number if there is no graph.
+std::string role_name(const Result& result, uint32_t role);
+
+// Part / whole, 0 of nothing.
+double share_of(Time part, Time whole);
+
+}  // namespace stepcast

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/explain.h"
+
+#include <algorithm>
+
+#include "report/account_lines.h"
+#include "report/text.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int kLongestPath = 34;
+constexpr int kLongestValue = 26;
+
+int widest(std::span<const SettingLine> settings, std::string SettingLine::*field, int limit) {
+  int width = 0;
+  for (const SettingLine& s : settings)
+    width = std::max(width, display_width(escape_text(s.*field)));
+  return std::min(width, limit);
+}
+
+// Rows of cells under a header; the first column is flush left, the others flush right.
+std::string table(const std::vector<std::vector<std::string>>& rows, const TextStyle& style) {
+  std::vector<int> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
+  }
+  std::string s;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::string line = "  ";
+    for (size_t c = 0; c < rows[i].size(); ++c)
+      line += c == 0 ? pad_right(rows[i][c], widths[c]) : "  " + pad_left(rows[i][c], widths[c]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    s += (i == 0 ? paint(line, Tone::dim, style) : line) + '\n';
+  }
+  return s;
+}
+
+std::string_view short_title(MemoryCategory c) {
+  switch (c) {
+    case MemoryCategory::parameters: return "params";
+    case MemoryCategory::gradients: return "grads";
+    case MemoryCategory::optimizer_state: return "optim";
+    case MemoryCategory::activations: return "activ";
+    case MemoryCategory::recompute_workspace: return "recomp";
+    case MemoryCategory::workspace: return "work";
+    case MemoryCategory::communication: return "comm";
+    case MemoryCategory::logits: return "logits";
+  }
+  return "";
+}
+
+std::vector<int> used_categories(const Result& r) {
+  std::vector<int> used;
+  for (int c = 0; c < kMemoryCategories; ++c) {
+    const bool any = std::any_of(r.memory.begin(), r.memory.end(), [c](const StageMemory& m) {
+      return m.memory.at_peak[static_cast<size_t>(c)].value != 0;
+    });
+    if (any) used.push_back(c);
+  }
+  return used;
+}
+
+std::string activation_terms(const Result& r, std::span<const ActivationUnit> units,
+                             const TextStyle& style) {
+  const StageMemory& stage = r.memory[r.memory_role];
+  if (stage.activation_terms.empty()) return {};
+  const ActivationUnit unit =
+      r.memory_role < units.size() ? units[r.memory_role] : ActivationUnit{};
+  const double divisor =
+      unit.elements * unit.layers_per_chunk * static_cast<double>(stage.memory.peak_in_flight);
+  std::vector<std::vector<std::string>> rows{{"tensor", "bytes at the peak", "GiB", "share"}};
+  if (divisor > 0) rows.front().push_back("x s*b*h a layer");
+  Bytes sum{};
+  for (const auto& [label, bytes] : stage.activation_terms) sum += bytes;
+  double coefficients = 0;
+  for (const auto& [label, bytes] : stage.activation_terms) {
+    const double v = static_cast<double>(bytes.value);
+    rows.push_back({escape_text(label), grouped(bytes.value), gib(bytes),
+                    percent(v / static_cast<double>(std::max<int64_t>(1, sum.value)))});
+    if (divisor > 0) rows.back().push_back(fixed(v / divisor, 3));
+    coefficients += divisor > 0 ? v / divisor : 0;
+  }
+  rows.push_back({"sum", grouped(sum.value), gib(sum), percent(1)});
+  if (divisor > 0) rows.back().push_back(fixed(coefficients, 3));
+  std::string s = "\nactivations of " + role_name(r, r.memory_role) + " at its peak";
+  s +=
+      " (" + std::to_string(stage.memory.peak_in_flight) + " forward passes in flight at most)\n\n";
+  return s + table(rows, style);
+}
+
+}  // namespace
+
+std::string explain_settings(std::span<const SettingLine> settings, const TextStyle& style) {
+  const int path_width = widest(settings, &SettingLine::path, kLongestPath);
+  const int value_width = widest(settings, &SettingLine::value, kLongestValue);
+  std::string s;
+  for (const SettingLine& setting : settings) {
+    const std::string left = pad_right(escape_text(setting.path), path_width) + "  " +
+                             pad_right(escape_text(setting.value), value_width);
+    s += left + "  " + paint(escape_text(setting.origin), Tone::dim, style) + '\n';
+  }
+  return s;
+}
+
+std::string explain_memory(const Result& r, std::span<const ActivationUnit> units,
+                           const TextStyle& style) {
+  if (r.memory_role >= r.memory.size()) return "no memory was traced\n";
+  const std::vector<int> used = used_categories(r);
+  std::vector<std::vector<std::string>> rows{{"GiB at the peak"}};
+  for (const int c : used) rows.front().emplace_back(short_title(static_cast<MemoryCategory>(c)));
+  rows.front().emplace_back("peak");
+  rows.front().emplace_back("in flight");
+  for (uint32_t i = 0; i < r.memory.size(); ++i) {
+    const RoleMemory& m = r.memory[i].memory;
+    std::vector<std::string> row{role_name(r, i)};
+    for (const int c : used) row.push_back(gib(m.at_peak[static_cast<size_t>(c)]));
+    row.push_back(gib(m.peak));
+    row.push_back(std::to_string(m.peak_in_flight));
+    rows.push_back(std::move(row));
+  }
+  std::string s = "allocated memory by rank; " + gib(r.memory_usable) + " GiB are usable\n\n";
+  s += table(rows, style);
+  s += '\n';
+  std::string peak = "peak: " + role_name(r, r.memory_role);
+  if (!r.memory_op.empty()) peak += ", at " + escape_text(r.memory_op);
+  peak += ": " + gib(r.memory[r.memory_role].memory.peak) + " GiB allocated, " +
+          gib(r.memory_reserved) + " GiB reserved by the caching allocator; " + memory_verdict(r);
+  s += wrap(peak, "", style.width);
+  return s + activation_terms(r, units, style);
+}
+
+std::string explain_bubble(const Result& r, const TextStyle& style) {
+  std::vector<int> causes;
+  for (int i = 0; i < kSpends; ++i) {
+    const auto spend = static_cast<Spend>(i);
+    if (!is_bubble(spend) && spend != Spend::idle_end) continue;
+    const bool any =
+        std::any_of(r.account.by_role.begin(), r.account.by_role.end(),
+                    [i](const SpendTable& t) { return t[static_cast<size_t>(i)].count() != 0; });
+    if (any) causes.push_back(i);
+  }
+  std::vector<std::vector<std::string>> rows{{"% of the step", "busy", "exposed"}};
+  for (const int c : causes) rows.front().emplace_back(title_of(static_cast<Spend>(c)));
+  rows.front().emplace_back("bubble");
+  for (uint32_t role = 0; role < r.account.by_role.size(); ++role) {
+    const SpendTable& t = r.account.by_role[role];
+    const auto cell = [&](Time time) { return fixed(share_of(time, r.step_time) * 100, 1); };
+    std::vector<std::string> row{role_name(r, role), cell(compute_time(t)), cell(exposed_time(t))};
+    for (const int c : causes) row.push_back(cell(t[static_cast<size_t>(c)]));
+    row.push_back(cell(bubble_time(t)));
+    if (role == r.account.critical_role) row[0] += " *";
+    rows.push_back(std::move(row));
+  }
+  std::string s = table(rows, style);
+  s += "\n  * critical rank: least bubble and idling; the step is as long as it needs.\n";
+  s += "  fill: before its first backward; imbalance: between; drain: after its last forward.\n";
+  return s + "  blocked sends: held up by a rank that waits for its own send.\n";
+}
+
+}  // namespace stepcast

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// explain.h: the critical path and the prices.
+#include <algorithm>
+#include <array>
+
+#include "report/account_lines.h"
+#include "report/explain.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kShownSegments = 60;
+
+std::string microseconds(Time t) {
+  return fixed(static_cast<double>(t.count()) * 1e-6, 1);
+}
+
+// "0F3 .. 0B1, 5 passes": what the items of a role that ran in [begin, end) were.
+std::string what_ran(const Result& r, const PathSegment& segment) {
+  if (!r.graph || segment.role >= r.graph->roles.size() || segment.role >= r.timeline.roles.size())
+    return {};
+  const auto& items = r.graph->roles[segment.role].items;
+  const auto& times = r.timeline.roles[segment.role].items;
+  const Item* first = nullptr;
+  const Item* last = nullptr;
+  size_t passes = 0;
+  for (size_t i = 0; i < std::min(items.size(), times.size()); ++i) {
+    const bool overlaps = times[i].end > segment.begin && times[i].begin < segment.end;
+    if (items[i].kind != ItemKind::pass || !overlaps) continue;
+    if (first == nullptr) first = &items[i];
+    last = &items[i];
+    ++passes;
+  }
+  const auto name = [&](const Item& item) {
+    return item.has_action ? to_string(item.action)
+                           : escape_text(r.graph->passes[static_cast<size_t>(item.pass)].name);
+  };
+  if (passes == 0) return {};
+  if (passes == 1) return name(*first);
+  return name(*first) + " .. " + name(*last) + ", " + std::to_string(passes) + " passes";
+}
+
+std::string segment_line(const Result& r, const PathSegment& segment) {
+  const bool transfer = segment.kind == PathSegment::Kind::rendezvous;
+  std::string what;
+  const auto id = static_cast<size_t>(segment.rendezvous);
+  if (!transfer) {
+    what = what_ran(r, segment);
+  } else if (r.graph && id < r.graph->rendezvous.size()) {
+    what = escape_text(r.graph->text(r.graph->rendezvous[id].label));
+  }
+  std::string line = pad_left(microseconds(segment.begin), 14);
+  line += pad_left(microseconds(segment.end - segment.begin), 14) + "  ";
+  line += pad_right((transfer ? "to " : "") + role_name(r, segment.role), 14) + "  " + what;
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+// Time on the path by role, and on transfers.
+std::string path_summary(const Result& r) {
+  std::vector<Time> by_role;
+  Time transfers{};
+  for (const PathSegment& s : r.critical_path) {
+    if (s.kind == PathSegment::Kind::rendezvous) {
+      transfers += s.end - s.begin;
+      continue;
+    }
+    if (s.role >= by_role.size()) by_role.resize(s.role + 1, Time{});
+    by_role[s.role] += s.end - s.begin;
+  }
+  std::string text = "the longest chain of the step: ";
+  text += std::to_string(r.critical_path.size()) + " stretches;";
+  for (uint32_t i = 0; i < by_role.size(); ++i) {
+    if (by_role[i].count() == 0) continue;
+    text += ' ' + role_name(r, i) + ' ' + percent(share_of(by_role[i], r.step_time)) + ',';
+  }
+  return text + " transfers " + percent(share_of(transfers, r.step_time));
+}
+
+}  // namespace
+
+std::string explain_critical_path(const Result& r, const TextStyle& style) {
+  if (r.critical_path.empty()) return "no critical path was traced\n";
+  std::string s = wrap(path_summary(r), "", style.width) + '\n';
+  s += paint("      begin us       length us  who             what", Tone::dim, style) + '\n';
+  const size_t count = r.critical_path.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (count > kShownSegments && i == kShownSegments / 2) {
+      const size_t skipped = count - kShownSegments;
+      s += "           ... " + std::to_string(skipped) + " more, all of them with --json ...\n";
+      i += skipped;
+    }
+    s += segment_line(r, r.critical_path[i]);
+  }
+  return s;
+}
+
+std::vector<CostLine> cost_lines(const Result& r) {
+  STEPCAST_CHECK(r.graph && r.prices, "costs are read out of graph and prices");
+  const OpGraph& graph = *r.graph;
+  std::vector<int64_t> pass_runs(graph.passes.size(), 0);
+  for (const RoleOps& role : graph.roles)
+    for (const Item& item : role.items)
+      if (item.kind == ItemKind::pass) ++pass_runs[static_cast<size_t>(item.pass)];
+  std::vector<CostLine> all(graph.works.size());
+  for (size_t w = 0; w < all.size(); ++w) all[w].work = static_cast<WorkId>(w);
+  for (size_t p = 0; p < graph.passes.size(); ++p)
+    for (const Op& op : graph.passes[p].ops) all[static_cast<size_t>(op.work)].runs += pass_runs[p];
+  for (const Rendezvous& rv : graph.rendezvous) ++all[static_cast<size_t>(rv.work)].runs;
+  for (CostLine& line : all)
+    line.total = r.prices->by_work[static_cast<size_t>(line.work)].time * line.runs;
+  std::erase_if(all, [](const CostLine& line) { return line.runs == 0; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const CostLine& a, const CostLine& b) { return a.total > b.total; });
+  return all;
+}
+
+std::string explain_costs(const Result& r, const TextStyle& style) {
+  const std::vector<CostLine> lines = cost_lines(r);
+  Time sum{};
+  for (const CostLine& line : lines) sum += line.total;
+  std::string s =
+      "device time of the step by work, one rank of each stage; launching a kernel "
+      "takes ";
+  s += format_time(r.prices->launch);
+  s = wrap(s, "", style.width) + '\n';
+  s += paint("  share      runs x time each     origin        work, and how its time is known",
+             Tone::dim, style) +
+       '\n';
+  for (const CostLine& line : lines) {
+    const Price& price = r.prices->by_work[static_cast<size_t>(line.work)];
+    s += pad_left(percent(share_of(line.total, sum)), 8);
+    s += pad_left(grouped(line.runs), 9) + " x " + pad_right(format_time(price.time), 12);
+    s += "  " + pad_right(name_of(price.origin), 12) + "  " +
+         escape_text(describe(r.graph->works[static_cast<size_t>(line.work)])) + '\n';
+    if (!price.basis.empty())
+      s += std::string(48, ' ') + paint(escape_text(price.basis), Tone::dim, style) + '\n';
+  }
+  return s;
+}
+
+void write_costs(JsonWriter& json, const Result& r) {
+  json.key("costs");
+  json.begin_array();
+  for (const CostLine& line : cost_lines(r)) {
+    const Price& price = r.prices->by_work[static_cast<size_t>(line.work)];
+    json.begin_object();
+    json.member("work", describe(r.graph->works[static_cast<size_t>(line.work)]));
+    json.member("runs", line.runs);
+    json.member_time("time", price.time);
+    json.member("origin", name_of(price.origin));
+    json.member("basis", price.basis);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace stepcast

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/json.h"
+
+#include "report/account_lines.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+Time at(const SpendTable& table, int spend) {
+  return table[static_cast<size_t>(spend)];
+}
+
+std::string_view key_of(int spend) {
+  return name_of(static_cast<Spend>(spend));
+}
+
+// {"matmul": 1.5, ...}: items that are zero are left out, twice for seconds and picoseconds.
+template <class Keep>
+void write_items(JsonWriter& json, std::string_view name, const SpendTable& table, Keep keep) {
+  for (const bool exact : {false, true}) {
+    json.key(std::string(name) + (exact ? "_ps" : ""));
+    json.begin_object();
+    for (int i = 0; i < kSpends; ++i) {
+      if (at(table, i).count() == 0 || !keep(static_cast<Spend>(i))) continue;
+      json.key(key_of(i));
+      if (exact)
+        json.value(int64_t{at(table, i).count()});
+      else
+        json.seconds(at(table, i));
+    }
+    json.end_object();
+  }
+}
+
+void write_scenario(JsonWriter& json, const ScenarioText& scenario) {
+  json.key("scenario");
+  json.begin_object();
+  json.member("name", scenario.name);
+  json.member("hash", scenario.hash);
+  json.member("gpus", scenario.gpus);
+  json.member("layout", scenario.layout);
+  json.member("batch", scenario.batch);
+  json.member("schedule", scenario.schedule);
+  json.end_object();
+}
+
+void write_utilization(JsonWriter& json, const Result& r) {
+  const Utilization& u = r.utilization;
+  json.key("mfu");
+  json.begin_object();
+  json.member("value", u.mfu_full_attention);
+  json.member("convention", "full_attention");
+  json.key("all");
+  json.begin_object();
+  json.member("full_attention", u.mfu_full_attention);
+  json.member("causal_attention", u.mfu_causal_attention);
+  json.end_object();
+  json.end_object();
+  json.member("hfu", u.hfu);
+  json.member("hfu_korthikanti", u.hfu_korthikanti);
+}
+
+void write_what_if(JsonWriter& json, const Result& r) {
+  json.key("what_if");
+  json.begin_array();
+  for (const WhatIf& w : r.what_if) {
+    json.begin_object();
+    json.member("free", name_of(w.spend));
+    json.member_time("saved", w.saved);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_trust(JsonWriter& json, const Result& r) {
+  json.key("trust");
+  json.begin_object();
+  for (int i = 0; i < kOrigins; ++i)
+    json.member(name_of(static_cast<Origin>(i)), r.trust[static_cast<size_t>(i)]);
+  json.end_object();
+  json.member("calibration", r.calibration);
+}
+
+// The members of one result, after name and versions.
+void write_result(JsonWriter& json, const Result& r) {
+  write_scenario(json, r.scenario);
+  json.member_time("step_time", r.step_time);
+  json.member_time("span", r.span);
+  json.member("tokens_per_step", r.tokens_per_step);
+  json.member("tokens_per_s_per_gpu", r.tokens_per_s_per_gpu);
+  json.member("model_flops_per_step", r.model_flops_per_step);
+  write_utilization(json, r);
+  write_bubble(json, r);
+  write_account(json, r);
+  write_critical_path(json, r);
+  write_what_if(json, r);
+  write_memory(json, r);
+  write_trust(json, r);
+  json.key("interval");  // no forecast of the error yet
+  json.null();
+  json.key("engine");
+  json.begin_object();
+  json.member("fast_path_share", r.fast_path_share);
+  json.member("rank_ops", r.rank_ops);
+  json.end_object();
+  json.key("warnings");
+  json.begin_array();
+  for (const std::string& w : r.scenario.warnings) json.value(w);
+  json.end_array();
+}
+
+void write_versions(JsonWriter& json, std::string_view version) {
+  json.member("schema_version", kResultSchemaVersion);
+  json.member("version", version);
+}
+
+void write_categories(JsonWriter& json, const MemoryTable& table) {
+  json.key("by_category");
+  json.begin_object();
+  for (int i = 0; i < kMemoryCategories; ++i)
+    json.member(name_of(static_cast<MemoryCategory>(i)), table[static_cast<size_t>(i)].value);
+  json.end_object();
+}
+
+}  // namespace
+
+void write_bubble(JsonWriter& json, const Result& r) {
+  json.key("bubble");
+  json.begin_object();
+  json.member("fraction", share_of(r.bubble, r.step_time));
+  json.key("seconds");
+  json.seconds(r.bubble);
+  json.member("ps", int64_t{r.bubble.count()});
+  static constexpr SpendTable kNothing{};
+  const uint32_t role = r.account.critical_role;
+  const SpendTable& table = role < r.account.by_role.size() ? r.account.by_role[role] : kNothing;
+  write_items(json, "by_cause", table, is_bubble);
+  json.end_object();
+}
+
+void write_account(JsonWriter& json, const Result& r) {
+  json.key("account");
+  json.begin_array();
+  for (uint32_t role = 0; role < r.account.by_role.size(); ++role) {
+    json.begin_object();
+    const bool known = r.graph && role < r.graph->roles.size();
+    json.member("rank", known ? r.graph->roles[role].pipeline_rank : role);
+    json.member("stage", known ? r.graph->roles[role].name : role_name(r, role));
+    if (known) json.member("ranks", r.graph->roles[role].ranks);
+    json.member("critical", role == r.account.critical_role);
+    write_items(json, "items", r.account.by_role[role], [](Spend) { return true; });
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_critical_path(JsonWriter& json, const Result& r) {
+  json.key("critical_path");
+  json.begin_array();
+  for (const PathSegment& segment : r.critical_path) {
+    const bool transfer = segment.kind == PathSegment::Kind::rendezvous;
+    json.begin_object();
+    json.member("kind", transfer ? "transfer" : "rank");
+    json.member("rank", segment.role);
+    const auto id = static_cast<size_t>(segment.rendezvous);
+    if (transfer && r.graph && id < r.graph->rendezvous.size())
+      json.member("label", r.graph->text(r.graph->rendezvous[id].label));
+    json.member_time("begin", segment.begin);
+    json.member_time("end", segment.end);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_memory(JsonWriter& json, const Result& r) {
+  json.key("memory");
+  json.begin_object();
+  if (r.memory_role < r.memory.size()) {
+    json.member("peak_bytes", r.memory[r.memory_role].memory.peak.value);
+    json.member("reserved_bytes", r.memory_reserved.value);
+    json.member("rank", r.memory_role);
+    json.member("stage", r.memory[r.memory_role].name);
+    json.member("op", r.memory_op);
+  }
+  json.member("usable_bytes", r.memory_usable.value);
+  json.member("fits", r.fits);
+  json.key("by_stage");
+  json.begin_array();
+  for (const StageMemory& stage : r.memory) {
+    json.begin_object();
+    json.member("stage", stage.name);
+    json.member("peak_bytes", stage.memory.peak.value);
+    write_categories(json, stage.memory.at_peak);
+    json.member("peak_in_flight", stage.memory.peak_in_flight);
+    json.key("activation_terms");
+    json.begin_array();
+    for (const auto& [label, bytes] : stage.activation_terms) {
+      json.begin_object();
+      json.member("tensor", label);
+      json.member("bytes", bytes.value);
+      json.end_object();
+    }
+    json.end_array();
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
+std::string run_json(const Result& result, std::string_view version) {
+  JsonWriter json;
+  json.begin_object();
+  write_versions(json, version);
+  write_result(json, result);
+  json.end_object();
+  return json.text() + '\n';
+}
+
+std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
+                         size_t baseline, std::string_view version) {
+  STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
+                 "a name for each result, and the baseline among them");
+  JsonWriter json;
+  json.begin_object();
+  write_versions(json, version);
+  json.member("baseline", names[baseline]);
+  json.key("cases");
+  json.begin_array();
+  for (size_t i = 0; i < results.size(); ++i) {
+    json.begin_object();
+    json.member("name", names[i]);
+    write_result(json, results[i]);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  return json.text() + '\n';
+}
+
+}  // namespace stepcast

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON text, key by key in the order it is written, so that equal results are equal bytes.
+//
+// Strings are escaped to plain ASCII where a character could do harm ('<' too: results are embedded
+// in HTML); numbers are the shortest form that reads back the same; NaN and Infinity are null.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "sim/units.h"
+
+namespace stepcast {
+
+std::string json_string(std::string_view text);  // with its quotes
+
+class JsonWriter {
+ public:
+  // `indent` blanks a level; 0: everything on one line.
+  explicit JsonWriter(int indent = 2) : indent_(indent) {}
+
+  void begin_object() { open('{'); }
+  void end_object() { close('}'); }
+  void begin_array() { open('['); }
+  void end_array() { close(']'); }
+  void key(std::string_view name);
+  void value(std::string_view text);
+  void value(const char* text) { value(std::string_view(text)); }
+  void value(double number);
+  void value(int64_t number);
+  void value(int number) { value(int64_t{number}); }
+  void value(uint32_t number) { value(int64_t{number}); }
+  void value(bool flag);
+  void null();
+
+  template <class T>
+  void member(std::string_view name, const T& v) {
+    key(name);
+    value(v);
+  }
+  // Seconds, exact to the picosecond.
+  void seconds(Time t);
+  // NAME_s in seconds and NAME_ps as an integer.
+  void member_time(std::string_view name, Time t);
+
+  // REQUIRES: everything that was begun is ended.
+  const std::string& text() const { return text_; }
+
+ private:
+  void open(char c);
+  void close(char c);
+  void separate();
+  void break_line();
+
+  std::string text_;
+  int indent_;
+  int depth_ = 0;
+  bool first_ = true;  // nothing yet in the innermost object or array
+  bool after_key_ = false;
+};
+
+}  // namespace stepcast

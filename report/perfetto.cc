@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/perfetto.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "report/protobuf.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// Field numbers of perfetto's protos/perfetto/trace/*.proto.
+enum TraceField : uint32_t { kPacket = 1 };
+enum PacketField : uint32_t {
+  kTimestamp = 8,
+  kSequenceId = 10,
+  kTrackEvent = 11,
+  kInternedData = 12,
+  kSequenceFlags = 13,
+  kTrackDescriptor = 60,
+};
+enum DescriptorField : uint32_t {
+  kUuid = 1,
+  kTrackName = 2,
+  kProcess = 3,
+  kParentUuid = 5,
+  kCounter = 8,
+  kChildOrdering = 11,
+  kSiblingOrderRank = 12,
+  kProcessOrdering = 19,
+};
+enum ProcessField : uint32_t { kPid = 1, kProcessName = 6 };
+enum CounterField : uint32_t { kUnit = 3, kShareKey = 7 };
+enum EventField : uint32_t {
+  kCategoryIids = 3,
+  kAnnotations = 4,
+  kEventType = 9,
+  kNameIid = 10,
+  kEventTrack = 11,
+  kCounterValue = 30,
+  kFlowIds = 47,
+  kTerminatingFlowIds = 48,
+};
+enum AnnotationField : uint32_t { kAnnotationName = 1, kUintValue = 3, kStringIid = 17 };
+enum EventType : uint32_t { kBegin = 1, kEnd = 2, kCounterSample = 4 };
+constexpr uint64_t kExplicitChildren = 3;
+constexpr uint64_t kExplicitProcesses = 1;
+constexpr uint64_t kBytesUnit = 3;
+constexpr uint64_t kStateCleared = 1;
+constexpr uint64_t kNeedsState = 2;
+
+// Kinds of interned strings; the value is their field of InternedData.
+enum class Interned : uint32_t { category = 1, name = 2, annotation = 3, value = 29 };
+
+int64_t nanoseconds(Time t) {
+  return t.count() / 1000;
+}
+
+// Packets of one sequence.
+class PacketWriter {
+ public:
+  explicit PacketWriter(const TraceSink& sink) : sink_(sink) {}
+
+  // Number of a string; its definition travels with the next packet.
+  uint64_t intern(Interned kind, const std::string& text) {
+    auto& known = iids_[kind];
+    const auto [it, fresh] = known.try_emplace(text, known.size() + 1);
+    if (fresh) {
+      ProtoMessage entry;
+      entry.varint(1, it->second);
+      entry.text(2, text);
+      definitions_.message(static_cast<uint32_t>(kind), entry);
+    }
+    return it->second;
+  }
+
+  void descriptor(const ProtoMessage& track) {
+    packet_.clear();
+    packet_.message(kTrackDescriptor, track);
+    finish();
+  }
+
+  void event(int64_t ns, const ProtoMessage& track_event) {
+    packet_.clear();
+    packet_.varint(kTimestamp, static_cast<uint64_t>(ns));
+    packet_.message(kTrackEvent, track_event);
+    finish();
+  }
+
+  void flush() {
+    if (!buffer_.empty()) sink_(buffer_.bytes());
+    buffer_.clear();
+  }
+
+ private:
+  void finish() {
+    packet_.varint(kSequenceId, 1);
+    packet_.varint(kSequenceFlags, first_ ? kStateCleared | kNeedsState : kNeedsState);
+    first_ = false;
+    if (!definitions_.empty()) packet_.message(kInternedData, definitions_);
+    definitions_.clear();
+    buffer_.message(kPacket, packet_);
+    if (buffer_.bytes().size() > (1u << 16)) flush();
+  }
+
+  const TraceSink& sink_;
+  std::map<Interned, std::unordered_map<std::string, uint64_t>> iids_;
+  ProtoMessage definitions_, packet_, buffer_;
+  bool first_ = true;
+};
+
+struct Slice {
+  int64_t begin = 0, end = 0;  // ns
+  uint64_t name = 0;           // interned
+  uint64_t category = 0;       // interned; 0 = none
+};
+
+// A transfer or a collective over several roles, on one of them.
+struct TransferEnd {
+  uint32_t role = 0;
+  std::string track;  // "pp send"
+};
+
+struct Transfer {
+  RendezvousId id{};
+  Time begin{}, end{};
+  std::vector<TransferEnd> ends;  // of a point-to-point transfer: sender, receiver
+  bool arrow = false;
+};
+
+class TraceBuilder {
+ public:
+  TraceBuilder(const Result& result, const TraceOptions& options, const TraceSink& sink)
+      : result_(result), graph_(*result.graph), out_(sink) {
+    included_.assign(graph_.roles.size(), options.roles.empty());
+    for (const uint32_t role : options.roles) {
+      STEPCAST_CHECK(role < graph_.roles.size(), "a trace of ranks that exist");
+      included_[role] = true;
+    }
+    next_track_.assign(graph_.roles.size(), 1);
+    annotation_.microbatch = out_.intern(Interned::annotation, "microbatch");
+    annotation_.stage = out_.intern(Interned::annotation, "stage");
+    annotation_.layer = out_.intern(Interned::annotation, "layer");
+    annotation_.work = out_.intern(Interned::annotation, "work");
+  }
+
+  TraceCounts write() {
+    ProtoMessage root;
+    root.varint(kUuid, 0);
+    root.varint(kProcessOrdering, kExplicitProcesses);
+    out_.descriptor(root);
+    for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
+      if (!included_[role]) continue;
+      ++counts_.ranks;
+      add_process(role);
+      add_streams(role);
+    }
+    add_transfers();
+    for (uint32_t role = 0; role < graph_.roles.size(); ++role)
+      if (included_[role]) add_memory(role);
+    out_.flush();
+    return counts_;
+  }
+
+ private:
+  // Tracks of role r have the numbers (r+1) * 2^16 + 1, 2, ...; its process is number 0 of them.
+  static uint64_t process_uuid(uint32_t role) { return (uint64_t{role} + 1) << 16; }
+
+  void add_process(uint32_t role) {
+    ProtoMessage process, track;
+    process.varint(kPid, uint64_t{role} + 1);
+    process.text(kProcessName, graph_.roles[role].name);
+    track.varint(kUuid, process_uuid(role));
+    track.message(kProcess, process);
+    track.varint(kChildOrdering, kExplicitChildren);
+    track.varint(kSiblingOrderRank, role);
+    out_.descriptor(track);
+  }
+
+  // `order`: position among the tracks of the role.
+  uint64_t add_track(uint32_t role, std::string_view name, uint64_t order,
+                     const ProtoMessage* counter = nullptr) {
+    const uint64_t uuid = process_uuid(role) + next_track_[role]++;
+    ProtoMessage track;
+    track.varint(kUuid, uuid);
+    track.text(kTrackName, name);
+    track.varint(kParentUuid, process_uuid(role));
+    track.varint(kSiblingOrderRank, order);
+    if (counter != nullptr) track.message(kCounter, *counter);
+    out_.descriptor(track);
+    return uuid;
+  }
+
+  void begin_event(EventType type, uint64_t track) {
+    event_.clear();
+    event_.varint(kEventType, type);
+    event_.varint(kEventTrack, track);
+  }
+
+  void annotate(uint64_t name, uint32_t value_field, uint64_t value) {
+    annotation_message_.clear();
+    annotation_message_.varint(kAnnotationName, name);
+    annotation_message_.varint(value_field, value);
+    event_.message(kAnnotations, annotation_message_);
+  }
+
+  void annotate_action(const Item& item) {
+    if (!item.has_action) return;
+    annotate(annotation_.microbatch, kUintValue, item.action.microbatch);
+    annotate(annotation_.stage, kUintValue, item.action.stage);
+  }
+
+  void open_slice(uint64_t track, const Slice& slice) {
+    begin_event(kBegin, track);
+    event_.varint(kNameIid, slice.name);
+    if (slice.category != 0) event_.varint(kCategoryIids, slice.category);
+    ++counts_.slices;
+  }
+
+  void close_slice(uint64_t track, int64_t ns) {
+    begin_event(kEnd, track);
+    out_.event(ns, event_);
+  }
+
+  void add_streams(uint32_t role) {
+    const RoleOps& ops = graph_.roles[role];
+    const RoleTimeline& times = result_.timeline.roles[role];
+    std::array<uint64_t, kStreams> tracks{};
+    size_t at = 0;  // of op_start
+    for (const Item& item : ops.items) {
+      if (item.kind != ItemKind::pass) continue;
+      const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
+      STEPCAST_CHECK(at + pass.ops.size() <= times.op_start.size(),
+                     "a trace needs the start of every op");
+      const std::span<const Time> starts(times.op_start.data() + at, pass.ops.size());
+      add_pass(role, item, pass, starts, tracks);
+      at += pass.ops.size();
+    }
+    STEPCAST_CHECK(at == times.op_start.size(), "as many starts as ops");
+  }
+
+  // Stream by stream, so that the slices of each track are in order.
+  void add_pass(uint32_t role, const Item& item, const Pass& pass, std::span<const Time> starts,
+                std::array<uint64_t, kStreams>& tracks) {
+    for (size_t s = 0; s < kStreams; ++s) {
+      const auto stream = static_cast<Stream>(s);
+      std::optional<size_t> first;
+      size_t last = 0;
+      for (size_t i = 0; i < pass.ops.size(); ++i) {
+        if (pass.ops[i].stream != stream) continue;
+        if (!first) first = i;
+        last = i;
+      }
+      if (!first) continue;
+      if (tracks[s] == 0) tracks[s] = add_track(role, name_of(stream), s);
+      const bool whole = stream == Stream::compute;
+      if (whole) {
+        open_slice(tracks[s], {0, 0, out_.intern(Interned::name, pass_name(item, pass)), 0});
+        annotate_action(item);
+        out_.event(nanoseconds(starts[*first]), event_);
+      }
+      for (size_t i = *first; i <= last; ++i)
+        if (pass.ops[i].stream == stream) add_op(tracks[s], item, pass.ops[i], starts[i]);
+      if (whole) close_slice(tracks[s], nanoseconds(starts[last] + duration(pass.ops[last].work)));
+    }
+  }
+
+  static std::string pass_name(const Item& item, const Pass& pass) {
+    return item.has_action ? to_string(item.action) : pass.name;
+  }
+
+  void add_op(uint64_t track, const Item& item, const Op& op, Time start) {
+    Slice slice;
+    slice.name = out_.intern(Interned::name, graph_.text(op.label));
+    slice.category = out_.intern(Interned::category, std::string(name_of(op.phase)));
+    open_slice(track, slice);
+    annotate_action(item);
+    if (op.layer >= 0) annotate(annotation_.layer, kUintValue, static_cast<uint64_t>(op.layer));
+    annotate(annotation_.work, kStringIid, described(op.work));
+    out_.event(nanoseconds(start), event_);
+    close_slice(track, nanoseconds(start + duration(op.work)));
+  }
+
+  Time duration(WorkId work) const {
+    return result_.prices->by_work[static_cast<size_t>(work)].time;
+  }
+
+  // The interned description of a work; described once.
+  uint64_t described(WorkId work) {
+    if (described_.empty()) described_.assign(graph_.works.size(), 0);
+    uint64_t& iid = described_[static_cast<size_t>(work)];
+    if (iid == 0)
+      iid = out_.intern(Interned::value, describe(graph_.works[static_cast<size_t>(work)]));
+    return iid;
+  }
+
+  // Every rendezvous with the roles it is drawn on, by begin.
+  std::vector<Transfer> transfers() const {
+    std::vector<std::vector<uint32_t>> posters(graph_.rendezvous.size());
+    std::map<uint32_t, uint32_t> role_of;  // pipeline rank -> role
+    for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
+      role_of.try_emplace(graph_.roles[role].pipeline_rank, role);
+      for (const Item& item : graph_.roles[role].items)
+        if (item.kind == ItemKind::post)
+          posters[static_cast<size_t>(item.rendezvous)].push_back(role);
+    }
+    std::vector<Transfer> all;
+    for (size_t i = 0; i < std::min(posters.size(), result_.timeline.rendezvous.size()); ++i) {
+      const Work& work = graph_.works[static_cast<size_t>(graph_.rendezvous[i].work)];
+      const RendezvousTime& time = result_.timeline.rendezvous[i];
+      Transfer t{static_cast<RendezvousId>(i), time.begin, time.end, {}, false};
+      const auto from = role_of.find(work.from), to = role_of.find(work.to);
+      if (work.kind == WorkKind::send_recv && from != role_of.end() && to != role_of.end()) {
+        t.ends = {{from->second, "pp send"}, {to->second, "pp receive"}};
+        t.arrow = true;
+      } else {
+        const std::string axis(name_of(work.axis));
+        for (const uint32_t role : posters[i]) t.ends.push_back({role, axis + " group"});
+      }
+      all.push_back(std::move(t));
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Transfer& a, const Transfer& b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    return all;
+  }
+
+  // A track of this name on which nothing runs at `begin` any more; slices of a track must nest.
+  uint64_t free_track(const TransferEnd& end, const Transfer& t) {
+    auto& lanes = lanes_[{end.role, end.track}];
+    for (auto& [uuid, busy_until] : lanes) {
+      if (busy_until > t.begin) continue;
+      busy_until = t.end;
+      return uuid;
+    }
+    std::string name = end.track;
+    if (!lanes.empty()) name += ' ' + std::to_string(lanes.size() + 1);
+    lanes.emplace_back(add_track(end.role, name, kStreams + (end.track == "pp receive" ? 1 : 0)),
+                       t.end);
+    return lanes.back().first;
+  }
+
+  // Send before receipt in the file: a reader resolves arrows in the order of equal times.
+  void add_transfers() {
+    for (const Transfer& t : transfers()) {
+      const Rendezvous& rendezvous = graph_.rendezvous[static_cast<size_t>(t.id)];
+      Slice slice{nanoseconds(t.begin), nanoseconds(t.end),
+                  out_.intern(Interned::name, graph_.text(rendezvous.label)), 0};
+      const bool both = t.arrow && included_[t.ends[0].role] && included_[t.ends[1].role];
+      for (size_t i = 0; i < t.ends.size(); ++i) {
+        if (!included_[t.ends[i].role]) continue;
+        const uint64_t track = free_track(t.ends[i], t);
+        open_slice(track, slice);
+        annotate(annotation_.work, kStringIid, described(rendezvous.work));
+        if (both)
+          event_.fixed64(i == 0 ? kFlowIds : kTerminatingFlowIds, static_cast<uint64_t>(t.id) + 1);
+        out_.event(slice.begin, event_);
+        close_slice(track, slice.end);
+      }
+      counts_.arrows += both ? 1 : 0;
+    }
+  }
+
+  void add_memory(uint32_t role) {
+    if (role >= result_.memory.size()) return;
+    const RoleMemory& memory = result_.memory[role].memory;
+    const auto& items = result_.timeline.roles[role].items;
+    ProtoMessage counter;
+    counter.varint(kUnit, kBytesUnit);
+    counter.text(kShareKey, "memory");
+    const uint64_t track = add_track(role, "memory", kStreams + 2, &counter);
+    sample(track, Time{}, memory.start);
+    for (const MemoryPoint& point : memory.curve)
+      if (point.item < items.size()) sample(track, items[point.item].end, point.allocated);
+  }
+
+  void sample(uint64_t track, Time t, Bytes bytes) {
+    begin_event(kCounterSample, track);
+    event_.varint(kCounterValue, static_cast<uint64_t>(bytes.value));
+    out_.event(nanoseconds(t), event_);
+  }
+
+  struct AnnotationNames {
+    uint64_t microbatch = 0, stage = 0, layer = 0, work = 0;
+  };
+
+  const Result& result_;
+  const OpGraph& graph_;
+  PacketWriter out_;
+  TraceCounts counts_;
+  AnnotationNames annotation_;
+  std::vector<bool> included_;
+  std::vector<uint64_t> next_track_;  // by role
+  std::vector<uint64_t> described_;   // by work; 0 = not yet
+  std::map<std::pair<uint32_t, std::string>, std::vector<std::pair<uint64_t, Time>>> lanes_;
+  ProtoMessage event_, annotation_message_;
+};
+
+}  // namespace
+
+TraceCounts write_perfetto(const Result& result, const TraceOptions& options,
+                           const TraceSink& sink) {
+  STEPCAST_CHECK(result.graph && result.prices, "a trace is read out of graph and prices");
+  STEPCAST_CHECK(result.timeline.roles.size() == result.graph->roles.size(),
+                 "a timeline of this graph");
+  return TraceBuilder(result, options, sink).write();
+}
+
+}  // namespace stepcast

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/text.h"
+
+#include <algorithm>
+#include <array>
+
+#include "report/account_lines.h"
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kFigureColumn = 17;
+constexpr int kTitleWidth = 18;  // of the account's first column
+constexpr int kBarWidth = 24;
+
+const StageMemory* peak_stage(const Result& r) {
+  return r.memory_role < r.memory.size() ? &r.memory[r.memory_role] : nullptr;
+}
+
+// "  step time      13.62 s     tokens/s/GPU  150.4": a name, the figure, what else belongs to it.
+std::string figure(std::string_view name, std::string_view value, std::string_view more,
+                   const TextStyle& style) {
+  std::string s = "  " + pad_right(name, 15);
+  s += pad_right(paint(value, Tone::strong, style), 12);
+  s += more;
+  return s + '\n';
+}
+
+std::string speed_lines(const Result& r, const TextStyle& style) {
+  const Utilization& u = r.utilization;
+  const std::string rate = "tokens/s/GPU  " + fixed(r.tokens_per_s_per_gpu, 1);
+  std::string s = figure("step time", format_time(r.step_time), rate, style);
+  const std::string how =
+      "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
+  return s + figure("MFU", percent(u.mfu_full_attention), how, style);
+}
+
+std::string memory_lines(const Result& r, const TextStyle& style) {
+  const StageMemory* stage = peak_stage(r);
+  if (stage == nullptr) return {};
+  const std::string verdict = paint(memory_verdict(r), r.fits ? Tone::good : Tone::bad, style);
+  std::string more =
+      "of " + gib(r.memory_usable) + " usable (reserved " + gib(r.memory_reserved) + ")";
+  if (r.fits) more += ": " + verdict;
+  std::string s = figure("peak memory", gib(stage->memory.peak) + " GiB", more, style);
+  const std::string indent(kFigureColumn, ' ');
+  if (!r.fits) s += indent + verdict + '\n';
+  std::string where = role_name(r, r.memory_role);
+  if (!r.memory_op.empty()) where += ", at " + escape_text(r.memory_op);
+  return s + wrap(where, indent, style.width);
+}
+
+std::string losses_line(const Result& r, const TextStyle& style) {
+  if (r.account.critical_role >= r.account.by_role.size()) return {};
+  const Time exposed = exposed_time(r.account.by_role[r.account.critical_role]);
+  return figure("bubble", percent(share_of(r.bubble, r.step_time)),
+                "exposed communication  " + percent(share_of(exposed, r.step_time)), style);
+}
+
+std::string saving(const AccountLine& line, const TimeScale& scale) {
+  if (!line.saved) return "-";
+  const int64_t half = scale.quantum_ps / 2;
+  const int64_t ps = line.saved->count();
+  const int64_t quanta = (ps + (ps < 0 ? -half : half)) / scale.quantum_ps;
+  if (quanta == 0) return "0 " + std::string(scale.unit);
+  const std::string number = format_quanta(-quanta, scale);
+  return (quanta < 0 ? "+" : "") + number + ' ' + std::string(scale.unit);
+}
+
+std::string account_table(const Result& r, const TextStyle& style) {
+  const uint32_t role = r.account.critical_role;
+  if (role >= r.account.by_role.size()) return {};
+  const std::vector<AccountLine> lines = account_lines(r, role);
+  if (lines.empty()) return {};
+  std::vector<Time> times;
+  for (const AccountLine& l : lines) times.push_back(l.time);
+  Time whole{};
+  for (const Time t : times) whole += t;
+  const TimeScale scale = scale_of(whole);
+  // Both columns add up as shown: times to the step time, shares to 100.0 %.
+  const std::vector<int64_t> quanta =
+      apportion(times, (whole.count() + scale.quantum_ps / 2) / scale.quantum_ps);
+  const std::vector<int64_t> tenths = apportion(times, 1000);
+  const int64_t longest = std::max<int64_t>(1, *std::max_element(tenths.begin(), tenths.end()));
+
+  const bool what_if = !r.what_if.empty();
+  std::string head = "  where the step goes (critical rank: " + role_name(r, role) + ')';
+  std::string s = '\n' + (what_if ? pad_right(head, 66) + "if it were free" : head) + '\n';
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const int64_t bar = (tenths[i] * kBarWidth + longest / 2) / longest;
+    std::string line = "  " + pad_right(lines[i].title, kTitleWidth);
+    line += pad_left(format_quanta(quanta[i], scale) + ' ' + std::string(scale.unit), 11);
+    line += pad_left(fixed(static_cast<double>(tenths[i]) / 10, 1) + " %", 9) + "  ";
+    const std::string hashes(static_cast<size_t>(bar), '#');
+    line += paint(hashes, lines[i].tone, style);
+    if (what_if) {
+      line = pad_right(line, 68) + pad_left(saving(lines[i], scale), 12);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    s += line + '\n';
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string headline(const ScenarioText& scenario, const TextStyle& style) {
+  const std::array<std::string, 5> pieces{
+      paint(escape_text(scenario.name), Tone::strong, style), escape_text(scenario.gpus),
+      escape_text(scenario.layout), escape_text(scenario.batch), escape_text(scenario.schedule)};
+  return flow(pieces, style.width);
+}
+
+std::string memory_verdict(const Result& r) {
+  const Bytes left = r.memory_usable - r.memory_reserved;
+  if (!r.fits)
+    return "does NOT fit: out of memory by " + gib(-left) + " GiB on " +
+           role_name(r, r.memory_role);
+  if (r.memory_usable.value <= 0) return "fits";
+  const double free = static_cast<double>(left.value) / static_cast<double>(r.memory_usable.value);
+  return "fits, " + fixed(free * 100, 0) + " % free";
+}
+
+std::string trust_sentence(const Result& r) {
+  static constexpr std::array<std::string_view, kOrigins> kWords{
+      "measured", "interpolated", "extrapolated", "fitted to runs", "roofline"};
+  std::string s;
+  for (size_t i = 0; i < kOrigins; ++i) {
+    if (r.trust[i] <= 0) continue;
+    const bool tiny = r.trust[i] < 0.005;
+    if (!s.empty()) s += ", ";
+    s += tiny ? "<1 %" : fixed(r.trust[i] * 100, 0) + " %";
+    if (s.find("device time") == std::string::npos) s += " of device time";
+    s += ' ' + std::string(kWords[i]);
+  }
+  if (!r.calibration.empty()) s += (s.empty() ? "(" : "  (") + escape_text(r.calibration) + ')';
+  return s;
+}
+
+std::string next_step(const Result& r) {
+  if (!r.fits) {
+    return "`stepcast explain --memory` lists what fills " + role_name(r, r.memory_role);
+  }
+  const auto& roles = r.account.by_role;
+  if (roles.size() < 2 || r.account.critical_role >= roles.size()) return {};
+  std::vector<std::pair<Time, uint32_t>> compute;
+  for (uint32_t i = 0; i < roles.size(); ++i) compute.emplace_back(compute_time(roles[i]), i);
+  const auto slowest = std::max_element(compute.begin(), compute.end(),
+                                        [](auto& a, auto& b) { return a.first < b.first; });
+  const uint32_t slow_role = slowest->second;
+  const Time most = slowest->first;
+  std::stable_sort(compute.begin(), compute.end(),
+                   [](auto& a, auto& b) { return a.first < b.first; });
+  const Time typical = compute[(compute.size() - 1) / 2].first;
+  const double excess = share_of(most - typical, typical);
+  if (excess > 0.03) {
+    return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) +
+           " % longer than the median stage; fewer layers on it would shorten the step";
+  }
+  const SpendTable& table = roles[r.account.critical_role];
+  const Time ramp =
+      table[static_cast<size_t>(Spend::warmup)] + table[static_cast<size_t>(Spend::drain)];
+  if (share_of(ramp, r.step_time) > 0.1) {
+    return "pipeline fill and drain take " + percent(share_of(ramp, r.step_time)) +
+           " of the step; more microbatches or more chunks (parallel.vpp) shrink that share";
+  }
+  return {};
+}
+
+std::string text_report(const Result& r, const TextStyle& style) {
+  std::string s = headline(r.scenario, style) + '\n';
+  s += speed_lines(r, style);
+  s += memory_lines(r, style);
+  s += losses_line(r, style);
+  s += account_table(r, style);
+  s += '\n';
+  const std::string trust = trust_sentence(r);
+  if (!trust.empty()) s += wrap(trust, "  trust    ", style.width);
+  for (const std::string& warning : r.scenario.warnings) {
+    s += wrap(escape_text(warning), "  " + paint("warning", Tone::warn, style) + "  ", style.width);
+  }
+  const std::string next = next_step(r);
+  if (!next.empty()) s += wrap(next, "  next     ", style.width);
+  return s;
+}
+
+}  // namespace stepcast
