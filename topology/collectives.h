@@ -5,9 +5,15 @@
 //
 // for ring and tree, the better of the two as NCCL would choose; inside a node over NVLink, between
 // nodes over the NICs.  `bytes` is the size as nccl-tests counts it (all-gather and reduce-scatter:
-// the gathered size). Formulas: nccl_model in docs/communication.md.
+// the gathered size; all-to-all: what one rank sends in all).  Formulas and limits:
+// docs/communication.md.
+//
+// Oversubscribed tiers (fabric.h): a ring leaves a block of switches on one hop of the m that its m
+// nodes there make, so it is slowed only if the tier above offers less than 1/m of the bandwidth;
+// pairwise exchanges and transfers get the NIC bandwidth divided by the oversubscription.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -16,6 +22,7 @@
 #include "sim/units.h"
 #include "sim/work.h"
 #include "topology/cluster.h"
+#include "topology/fabric.h"
 
 namespace stepcast {
 
@@ -26,13 +33,19 @@ struct GroupShape {
   int64_t ranks_per_node = 1;  // most on any node
   int64_t tier = 0;     // highest fabric tier it crosses: 0 inside a leaf, 1 ...; -1 inside a node
   int64_t sharing = 1;  // groups of the same axis that use a node's NICs at the same time
+  // For each tier below `tier`: nodes of the group in one block of that tier, on average (rounded
+  // down); 0 from `tier` on.
+  std::array<int64_t, kMaxTiers> block_nodes{};
   auto operator<=>(const GroupShape&) const = default;
 };
 
-// REQUIRES: ranks ascending, within the cluster.
+// The group by itself: `sharing` is 1.  REQUIRES: ranks ascending, at least one, within the
+// cluster.
 GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> ranks);
 
-// The costliest shape among the groups of `axis`: the one that all of them wait for.  O(world).
+// The costliest shape among the groups of `axis`: the one that all of them wait for; `sharing` is
+// that of the node with most groups.  The grid's ranks are placed from rank 0 of the cluster on.
+// O(world).  REQUIRES: grid.world() <= cluster.gpus(), axis != ep.
 GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis);
 
 struct CommunicationCost {
@@ -40,11 +53,13 @@ struct CommunicationCost {
   std::string basis;  // "ring, 8 ranks on 1 node"
 };
 
-// REQUIRES: is_communication(kind), kind != send_recv.  A group of one costs nothing.
+// REQUIRES: is_communication(kind), kind != send_recv, bytes >= 0; bandwidths of the links used are
+// positive.  A group of one costs nothing.
 CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
                                   const GroupShape& shape);
 
-// One message from `from` to `to`, nothing else on the links.
+// One message from `from` to `to`, while every other GPU of the node may send one too: between
+// nodes it has its GPU's share of the NICs (nics * bandwidth / gpus).  Nothing if from == to.
 CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to, Bytes bytes);
 
 }  // namespace stepcast

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/rank_grid.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+RankGrid grid(int64_t tp, int64_t cp, int64_t dp, int64_t pp, std::string_view order) {
+  return {tp, cp, dp, pp, parse_order(order)};
+}
+
+TEST(RankGrid, DefaultOrderIsMegatrons) {
+  const RankGrid g = grid(2, 1, 2, 4, "tp-cp-ep-dp-pp");
+  EXPECT_EQ(g.world(), 16);
+  // Megatron-LM, parallel_state.py: 16 GPUs, tp 2, pp 4, dp 2.
+  EXPECT_THAT(g.group(Axis::tp, 0), ElementsAre(0, 1));
+  EXPECT_THAT(g.group(Axis::tp, 15), ElementsAre(14, 15));
+  EXPECT_THAT(g.group(Axis::dp, 0), ElementsAre(0, 2));
+  EXPECT_THAT(g.group(Axis::dp, 7), ElementsAre(5, 7));
+  EXPECT_THAT(g.group(Axis::pp, 0), ElementsAre(0, 4, 8, 12));
+  EXPECT_THAT(g.group(Axis::pp, 7), ElementsAre(3, 7, 11, 15));
+  EXPECT_THAT(g.group(Axis::embedding, 1), ElementsAre(1, 13));
+  EXPECT_THAT(g.group(Axis::model, 2), ElementsAre(2, 3, 6, 7, 10, 11, 14, 15));
+  EXPECT_THAT(g.group(Axis::none, 5), ElementsAre(5));
+}
+
+TEST(RankGrid, PipelineInsideDataMovesTheGroups) {
+  const RankGrid g = grid(2, 1, 2, 4, "tp-cp-pp-dp");
+  EXPECT_THAT(g.group(Axis::pp, 0), ElementsAre(0, 2, 4, 6));
+  EXPECT_THAT(g.group(Axis::dp, 0), ElementsAre(0, 8));
+  EXPECT_THAT(g.group(Axis::model, 0), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(RankGrid, ModelGroupIsAscendingEvenIfPipelineIsInsideTensor) {
+  const RankGrid g = grid(2, 1, 1, 2, "pp-tp-cp-dp");
+  EXPECT_THAT(g.group(Axis::model, 3), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(RankGrid, RankAndCoordinatesAreInverse) {
+  for (const char* order : {"tp-cp-dp-pp", "pp-dp-cp-tp", "dp-tp-pp-cp", "cp-pp-tp-dp"}) {
+    const RankGrid g = grid(3, 2, 5, 4, order);
+    for (int64_t r = 0; r < g.world(); ++r) ASSERT_EQ(g.rank(g.coordinates(r)), r) << order;
+  }
+}
+
+TEST(RankGrid, GroupsOfAnAxisAreAPartitionOfTheWorld) {
+  const RankGrid g = grid(2, 3, 4, 2, "cp-tp-pp-dp");
+  for (Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp, Axis::model}) {
+    std::set<int64_t> seen;
+    for (int64_t r = 0; r < g.world(); ++r) {
+      const std::vector<int64_t> members = g.group(axis, r);
+      ASSERT_EQ(static_cast<int64_t>(members.size()), g.size(axis));
+      ASSERT_TRUE(std::is_sorted(members.begin(), members.end()));
+      ASSERT_NE(std::find(members.begin(), members.end(), r), members.end());
+      if (members.front() == r) seen.insert(members.begin(), members.end());
+      for (int64_t m : members) ASSERT_EQ(g.group(axis, m), members);
+    }
+    EXPECT_EQ(static_cast<int64_t>(seen.size()), g.world()) << name_of(axis);
+  }
+}
+
+TEST(RankGrid, OnePipelineStageHasNoEmbeddingPair) {
+  const RankGrid g = grid(2, 1, 2, 1, "tp-cp-dp-pp");
+  EXPECT_EQ(g.size(Axis::embedding), 1);
+  EXPECT_THAT(g.group(Axis::embedding, 3), ElementsAre(3));
+}
+
+TEST(RankGrid, ExpertAxisAndRanksOutsideAreBugs) {
+  const RankGrid g = grid(2, 1, 2, 1, "tp-cp-dp-pp");
+  EXPECT_THROW(g.size(Axis::ep), InternalError);
+  EXPECT_THROW(g.coordinates(4), InternalError);
+  EXPECT_THROW(g.coordinates(-1), InternalError);
+}
+
+TEST(ParseOrder, IgnoresCaseAndExperts) {
+  EXPECT_THAT(parse_order("TP-CP-EP-PP-DP"), ElementsAre(Axis::tp, Axis::cp, Axis::pp, Axis::dp));
+  EXPECT_THAT(parse_order("tp-cp-pp-dp"), ElementsAre(Axis::tp, Axis::cp, Axis::pp, Axis::dp));
+}
+
+std::string complaint(const char* text) {
+  try {
+    parse_order(text);
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(ParseOrder, SaysWhatIsWrong) {
+  EXPECT_THAT(complaint("tp-cp-dp"), HasSubstr("pp is missing"));
+  EXPECT_THAT(complaint("tp-cp-dp-dp"), HasSubstr("dp appears twice"));
+  EXPECT_THAT(complaint("tp-ep-cp-ep-dp-pp"), HasSubstr("ep appears twice"));
+  EXPECT_THAT(complaint("tp-cp-dp-pp-sp"), HasSubstr("'sp' is no axis"));
+  EXPECT_THAT(complaint("tp-cp-dp-pp-tp"), HasSubstr("tp appears twice"));
+  EXPECT_THAT(complaint("tp-cp-dp-embedding"), HasSubstr("'embedding' is no axis"));
+  EXPECT_THAT(complaint(""), HasSubstr("'' is no axis"));
+  EXPECT_THAT(complaint("tp-cp-dp-pp-"), HasSubstr("'' is no axis"));
+  EXPECT_THAT(complaint("tp,cp,dp,pp"), HasSubstr("innermost first"));
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/collectives.h"
+
+#include <vector>
+
+#include "sim/check.h"
+#include "topology/alternatives.h"
+#include "topology/nccl_constants.h"
+
+namespace stepcast {
+namespace {
+
+std::string describe(const char* how, const GroupShape& shape) {
+  std::string text = std::string(how) + ", " + std::to_string(shape.ranks) + " ranks on " +
+                     std::to_string(shape.nodes) + (shape.nodes == 1 ? " node" : " nodes");
+  if (shape.sharing > 1) text += ", NICs shared by " + std::to_string(shape.sharing) + " groups";
+  return text;
+}
+
+}  // namespace
+
+CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
+                                  const GroupShape& shape) {
+  STEPCAST_CHECK(is_communication(kind) && kind != WorkKind::send_recv, "a collective");
+  STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
+  if (shape.ranks <= 1) return {Time{}, "group of one"};
+  const char* best = "";
+  double seconds = 0;
+  for (const Alternative& a : alternatives(cluster, kind, shape)) {
+    const double t = a.latency + static_cast<double>(bytes.value) / a.bandwidth;
+    if (*best == '\0' || t < seconds) {
+      best = a.name;
+      seconds = t;
+    }
+  }
+  return {time_from_seconds(seconds), describe(best, shape)};
+}
+
+CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to, Bytes bytes) {
+  STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
+  if (from == to) return {Time{}, "same GPU"};
+  const Route route = route_of(cluster, from, to);
+  const Node& node = cluster.node;
+  const ArchConstants& arch = arch_constants(node.gpu.arch);
+  const NcclLatencies& latencies = nccl_latencies();
+  constexpr auto kSimple = static_cast<size_t>(Protocol::simple);
+  STEPCAST_CHECK(route.bandwidth.value > 0, "a transfer needs a bandwidth");
+  double latency = latencies.ring.base[kSimple];
+  double bandwidth = route.bandwidth.value / route.oversubscription;
+  std::string basis;
+  if (route.tier < 0) {
+    const bool pcie = node.intra == IntraKind::pcie;
+    const double hop = pcie ? latencies.ring.pcie[kSimple] : latencies.ring.nvlink[kSimple];
+    latency += hop * to_seconds(route.latency) / latencies.nominal_intra;
+    bandwidth *= pcie ? kPcieFraction : arch.p2p_fraction;
+    basis = "send/recv inside a node";
+  } else {
+    latency += latencies.ring.network[kSimple] +
+               2 * (to_seconds(route.latency) - latencies.nominal_network);
+    bandwidth *= arch.p2p_nic_fraction;
+    basis = "send/recv between nodes, " + std::to_string(route.switches) +
+            (route.switches == 1 ? " switch" : " switches");
+  }
+  return {time_from_seconds(latency + static_cast<double>(bytes.value) / bandwidth),
+          std::move(basis)};
+}
+
+}  // namespace stepcast

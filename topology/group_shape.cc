@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// How groups of the rank grid lie on nodes and switch blocks.
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "sim/check.h"
+#include "topology/collectives.h"
+#include "topology/fabric.h"
+
+namespace stepcast {
+namespace {
+
+// Counts the blocks of `size` ranks that an ascending sequence of ranks visits; divides only when a
+// block is left.
+class BlockCounter {
+ public:
+  explicit BlockCounter(int64_t size) : size_(size) {}
+  // True if `rank` is the first of a new block.
+  bool visit(int64_t rank) {
+    if (rank < end_) return false;
+    block_ = rank / size_;
+    end_ = (block_ + 1) * size_;
+    ++count_;
+    return true;
+  }
+  int64_t count() const { return count_; }
+  int64_t block() const { return block_; }
+
+ private:
+  int64_t size_, end_ = 0, block_ = 0, count_ = 0;
+};
+
+// Shape of the group {base + o : o in offsets}; counts it in `groups_on_node` for each node it
+// visits, unless that is null or it stays inside one node.
+GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int64_t base,
+                    std::span<const int64_t> offsets, std::vector<int64_t>* groups_on_node) {
+  GroupShape shape;
+  shape.ranks = static_cast<int64_t>(offsets.size());
+  BlockCounter nodes(cluster.node.gpus);
+  std::vector<BlockCounter> blocks;
+  for (const Tier& tier : tiers) blocks.emplace_back(tier.size);
+  const bool several =
+      (base + offsets.front()) / cluster.node.gpus != (base + offsets.back()) / cluster.node.gpus;
+  int64_t here = 0;
+  for (int64_t offset : offsets) {
+    const int64_t rank = base + offset;
+    if (nodes.visit(rank)) {
+      here = 0;
+      if (several && groups_on_node) ++(*groups_on_node)[static_cast<size_t>(nodes.block())];
+      for (BlockCounter& b : blocks) b.visit(rank);
+    }
+    shape.ranks_per_node = std::max(shape.ranks_per_node, ++here);
+  }
+  shape.nodes = nodes.count();
+  shape.tier = -1;
+  if (!several) return shape;
+  for (size_t t = 0; t < blocks.size(); ++t) {
+    shape.tier = static_cast<int64_t>(t);
+    if (blocks[t].count() == 1) break;
+    if (t + 1 == blocks.size()) break;  // the last tier holds everything
+    shape.block_nodes[t] = std::max<int64_t>(1, shape.nodes / blocks[t].count());
+  }
+  return shape;
+}
+
+// Distance in ranks of neighbours along `axis`.
+int64_t stride_of(const RankGrid& grid, Axis axis) {
+  int64_t stride = 1;
+  for (Axis a : grid.order) {
+    if (a == axis) return stride;
+    stride *= grid.size(a);
+  }
+  STEPCAST_CHECK(false, "the order names every axis");
+  return stride;
+}
+
+// A family of equal groups: the first rank of each has coordinate 0 along `fixed`.
+struct Family {
+  std::vector<int64_t> offsets;
+  std::vector<Axis> fixed;
+};
+
+Family family_of(const RankGrid& grid, Axis axis) {
+  Family family;
+  const auto add = [&](int64_t count, int64_t stride) {
+    for (int64_t i = 0; i < count; ++i) family.offsets.push_back(i * stride);
+  };
+  if (axis == Axis::embedding) {
+    family.fixed = {Axis::pp};
+    add(grid.size(axis), stride_of(grid, Axis::pp) * (grid.pp - 1));
+  } else if (axis == Axis::model) {
+    family.fixed = {Axis::tp, Axis::pp};
+    for (int64_t p = 0; p < grid.pp; ++p) {
+      for (int64_t t = 0; t < grid.tp; ++t) {
+        family.offsets.push_back(p * stride_of(grid, Axis::pp) + t * stride_of(grid, Axis::tp));
+      }
+    }
+    std::sort(family.offsets.begin(), family.offsets.end());
+  } else {
+    family.fixed = {axis};
+    add(grid.size(axis), stride_of(grid, axis));
+  }
+  return family;
+}
+
+std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& grid,
+                                        const Family& family) {
+  const std::vector<Tier> tiers = fabric_tiers(cluster);
+  struct Digit {
+    int64_t stride, size;
+  };
+  std::vector<Digit> fixed;
+  for (Axis a : family.fixed) {
+    if (grid.size(a) > 1) fixed.push_back({stride_of(grid, a), grid.size(a)});
+  }
+  std::vector<int64_t> groups_on_node(static_cast<size_t>(cluster.nodes));
+  std::set<GroupShape> shapes;
+  GroupShape last;
+  for (int64_t rank = 0; rank < grid.world(); ++rank) {
+    const auto inside = [rank](const Digit& d) { return rank / d.stride % d.size != 0; };
+    if (std::any_of(fixed.begin(), fixed.end(), inside)) continue;
+    const GroupShape shape = shape_at(cluster, tiers, rank, family.offsets, &groups_on_node);
+    if (shape != last || shapes.empty()) shapes.insert(shape);
+    last = shape;
+  }
+  const int64_t sharing = *std::max_element(groups_on_node.begin(), groups_on_node.end());
+  std::vector<GroupShape> result(shapes.begin(), shapes.end());
+  for (GroupShape& shape : result) {
+    if (shape.nodes > 1) shape.sharing = sharing;
+  }
+  return result;
+}
+
+}  // namespace
+
+GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> ranks) {
+  STEPCAST_CHECK(!ranks.empty() && ranks.front() >= 0 && ranks.back() < cluster.gpus() &&
+                     std::is_sorted(ranks.begin(), ranks.end()),
+                 "a group is an ascending list of ranks of the cluster");
+  return shape_at(cluster, fabric_tiers(cluster), 0, ranks, nullptr);
+}
+
+GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis) {
+  STEPCAST_CHECK(grid.world() <= cluster.gpus(), "every rank has a GPU");
+  if (grid.size(axis) == 1) {
+    GroupShape one;
+    one.tier = -1;
+    return one;
+  }
+  // Large enough that bandwidth counts, small enough that latency does.
+  constexpr Bytes kTypical{int64_t{64} << 20};
+  GroupShape worst;
+  Time longest{-1};
+  for (const GroupShape& shape : distinct_shapes(cluster, grid, family_of(grid, axis))) {
+    const Time t = collective_cost(cluster, WorkKind::all_reduce, kTypical, shape).time;
+    if (t >= longest) {
+      longest = t;
+      worst = shape;
+    }
+  }
+  return worst;
+}
+
+}  // namespace stepcast

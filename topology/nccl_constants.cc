@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sources, by column.
+//   Latencies, caps (ll_max, *_channel): NVIDIA/nccl src/graph/tuning.cc (2.28.9 to 2.30.7).  The
+//     cap of LL across nodes depends on the CPU there: AMD hosts (DGX A100) 22.5 / 19, others
+//     39 / 20.4 GB/s.
+//   kNicFraction: NCCL counts 24 of 25 GB/s for a 200 Gb/s NIC and 48 of 50 for 400 Gb/s
+//     (src/graph/search.cc); logs show 46-49 and, on EFA, 24.2 of 25.
+//   kNicExchangeFraction: median of all-to-all on 2-4 nodes and 2-3 racks: B300 .97, MI355X .92 and
+//     .78, GB200 .90 and .84 (oracle-quickstart/oci-gpu-quickstarts).
+//   kPcieFraction: NCCL's 24 of 31.5 GB/s for gen4 x16 (src/graph/topo.h); the same for gen3, gen5.
+//   ring_fraction: NCCL's channel search gives 240 of 300 (A100), 360 of 450 (H100), 720 of 900
+//     GB/s (B200); measured 232-235 (microsoft/superbenchmark), 365 (stas00/ml-engineering, NVLS
+//     off), 682.
+//   mesh_fraction: V100 hybrid cube mesh 135.5 of 150 (8 GPUs, 1 GiB); A100 4-GPU mesh 213 of 300
+//     and GH200 312 of 450 (openfabric-systems/simllm); Blackwell: assumed as Hopper.
+//   exchange_fraction: all-to-all inside a node or rack: A100 224 of 300 (superbenchmark), B300 676
+//     of 900, GB300 667 of 900 (OCI); Hopper, Volta: assumed.
+//   p2p_fraction: A100 NCCL sendrecv among 8 GPUs 195 of 300 (li-plus/playground), H100 335 of 450
+//     at 30 MB (microsoft/vidur); copy engines reach .94, .89, .85.  Volta, Blackwell: assumed as
+//     Ampere and Hopper.
+//   p2p_nic_fraction: H100 send/recv between two nodes 35.6 of 50 GB/s (vidur), H200 32 of 50 (one
+//     GPU a node, google/dranet); others: assumed as all-to-all.
+//   nvls_fraction: all-reduce of 8 H100 480 GB/s bus = 274 of 450, of 5 to 8 H200 258-270; 8 B200
+//     845 = 483 of 900, 64 GB300 930 = 472, 72 GB200 839 = 425 (ml-engineering, NVIDIA/dgxc, OCI,
+//     coreweave/nccl-tests).  NCCL picks it from 5 GPUs on H200, from 6 on B200 (ml-engineering).
+#include "topology/nccl_constants.h"
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+constexpr double kUs = 1e-6;
+constexpr double kGB = 1e9;
+
+constexpr NcclLatencies kLatencies{
+    .ring = {.base = {6.6 * kUs, 14 * kUs, 8.4 * kUs},
+             .nvlink = {0.6 * kUs, 1.9 * kUs, 3.4 * kUs},
+             .pcie = {1 * kUs, 2.5 * kUs, 5.7 * kUs},
+             .network = {2.7 * kUs, 4 * kUs, 14 * kUs}},
+    .tree = {.base = {6.8 * kUs, 14 * kUs, 8.4 * kUs},
+             .nvlink = {0.6 * kUs, 1.25 * kUs, 4 * kUs},
+             .pcie = {1 * kUs, 1.9 * kUs, 4 * kUs},
+             .network = {5 * kUs, 8.5 * kUs, 14 * kUs}},
+    .nvls = 25 * kUs,
+    .nvls_tree_network = 20.9 * kUs,
+    .network_post = 1 * kUs,
+    .nominal_intra = 1 * kUs,
+    .nominal_network = 2 * kUs,
+};
+
+constexpr ArchConstants kVolta{
+    .ring_fraction = 0.80,
+    .mesh_fraction = 0.90,
+    .exchange_fraction = 0.75,
+    .p2p_fraction = 0.65,
+    .p2p_nic_fraction = 0.90,
+    .channel = 20 * kGB,
+    .ll_max = {39 * kGB, 39 * kGB, 20.4 * kGB},
+    .ring_ll128_channel = 20 * kGB,
+    .tree_channel = {26.5 * kGB, 18.5 * kGB, 10 * kGB},
+    .nvls_tree_channel = {},
+    .nvls_fraction = 0,
+    .nvls_min_ranks = 0,
+    .ring_simple_penalty = 1.9,
+};
+
+constexpr ArchConstants kAmpere{
+    .ring_fraction = 0.80,
+    .mesh_fraction = 0.71,
+    .exchange_fraction = 0.75,
+    .p2p_fraction = 0.65,
+    .p2p_nic_fraction = 0.90,
+    .channel = 20 * kGB,
+    .ll_max = {87.7 * kGB, 22.5 * kGB, 19 * kGB},
+    .ring_ll128_channel = 20 * kGB,
+    .tree_channel = {24 * kGB, 23.6 * kGB, 17.8 * kGB},
+    .nvls_tree_channel = {},
+    .nvls_fraction = 0,
+    .nvls_min_ranks = 0,
+    .ring_simple_penalty = 1.4,
+};
+
+constexpr ArchConstants kHopper{
+    .ring_fraction = 0.80,
+    .mesh_fraction = 0.70,
+    .exchange_fraction = 0.75,
+    .p2p_fraction = 0.74,
+    .p2p_nic_fraction = 0.71,
+    .channel = 30 * kGB,
+    .ll_max = {141 * kGB, 39 * kGB, 20.4 * kGB},
+    .ring_ll128_channel = 36.7 * kGB,
+    .tree_channel = {38.7 * kGB, 41.4 * kGB, 36 * kGB},
+    .nvls_tree_channel = {0, 57.7 * kGB, 45.5 * kGB},
+    .nvls_fraction = 0.61,
+    .nvls_min_ranks = 5,
+    .ring_simple_penalty = 1.4,
+};
+
+constexpr ArchConstants kBlackwell{
+    .ring_fraction = 0.80,
+    .mesh_fraction = 0.70,
+    .exchange_fraction = 0.75,
+    .p2p_fraction = 0.74,
+    .p2p_nic_fraction = 0.90,
+    .channel = 45 * kGB,
+    .ll_max = {282 * kGB, 39 * kGB, 20.4 * kGB},
+    .ring_ll128_channel = 40 * kGB,
+    .tree_channel = {70 * kGB, 42.8 * kGB, 24 * kGB},
+    .nvls_tree_channel = {0, 96 * kGB, 80 * kGB},
+    .nvls_fraction = 0.53,
+    .nvls_min_ranks = 6,
+    .ring_simple_penalty = 1.4,
+};
+
+}  // namespace
+
+std::string_view name_of(Protocol p) {
+  switch (p) {
+    case Protocol::ll: return "LL";
+    case Protocol::ll128: return "LL128";
+    case Protocol::simple: return "Simple";
+  }
+  STEPCAST_CHECK(false, "a protocol has a name");
+  return {};
+}
+
+const NcclLatencies& nccl_latencies() {
+  return kLatencies;
+}
+
+const ArchConstants& arch_constants(GpuArch arch) {
+  switch (arch) {
+    case GpuArch::volta: return kVolta;
+    case GpuArch::ampere: return kAmpere;
+    case GpuArch::hopper: return kHopper;
+    case GpuArch::blackwell: return kBlackwell;
+    case GpuArch::other: return kAmpere;  // the plainest: no in-network reduction
+  }
+  STEPCAST_CHECK(false, "an architecture has constants");
+  return kAmpere;
+}
+
+}  // namespace stepcast
