@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The presets that are compiled into the library: one YAML file each, scenarios/presets/KIND/NAME.yaml.
+// The presets that are compiled into the library: one YAML file each,
+// scenarios/presets/KIND/NAME.yaml.
 //
-// A model preset is what stands under `model:`, a cluster preset what stands under `cluster:`, a GPU
-// preset what stands under `cluster: node: gpu:`.
+// A model preset is what stands under `model:`, a cluster preset what stands under `cluster:`, a
+// GPU preset what stands under `cluster: node: gpu:`.
 #pragma once
 
 #include <cstdint>

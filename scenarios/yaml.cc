@@ -2,8 +2,8 @@
 // parse_yaml: yaml-cpp's event interface -> Value.
 //
 // The events arrive while the text is scanned, so every limit stops the parser at once, before it
-// has recursed or copied much.  yaml-cpp's own node tree is not used: it keeps the first of two equal
-// keys silently and expands aliases without a limit.
+// has recursed or copied much.  yaml-cpp's own node tree is not used: it keeps the first of two
+// equal keys silently and expands aliases without a limit.
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -96,8 +96,7 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   Value node(const YAML::Mark& mark) {
-    if (++nodes_ > kMostNodes)
-      stop("E106", "the file has more than a million values", at(mark));
+    if (++nodes_ > kMostNodes) stop("E106", "the file has more than a million values", at(mark));
     Value v;
     v.mark = at(mark);
     return v;
@@ -106,8 +105,7 @@ class TreeBuilder : public YAML::EventHandler {
   void open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
     refuse_tag(mark, tag);
     if (wants_key()) stop("E100", "a key must be a plain word", at(mark));
-    if (stack_.size() >= kMostLevels)
-      stop("E105", "nested deeper than 64 levels", at(mark));
+    if (stack_.size() >= kMostLevels) stop("E105", "nested deeper than 64 levels", at(mark));
     Value v = node(mark);
     v.kind = kind;
     stack_.push_back({std::move(v), false, {}, {}});
@@ -163,14 +161,11 @@ class TreeBuilder : public YAML::EventHandler {
       }
       repeated[order[i]] = true;
       const Mark& earlier = v.members[order[first]].key_mark;
-      problems_.add("E103", "'" + m.key + "' is given twice", m.key_mark,
-                    static_cast<int>(m.key.size()), {},
-                    "first given at " + std::to_string(earlier.line) + ":" +
-                        std::to_string(earlier.column));
+      problems_.add(
+          "E103", "'" + m.key + "' is given twice", m.key_mark, static_cast<int>(m.key.size()), {},
+          "first given at " + std::to_string(earlier.line) + ":" + std::to_string(earlier.column));
     }
-    if (first + 1 == order.size() || order.empty()) {
-      if (std::find(repeated.begin(), repeated.end(), true) == repeated.end()) return;
-    }
+    if (std::find(repeated.begin(), repeated.end(), true) == repeated.end()) return;
     std::vector<Member> kept;
     kept.reserve(v.members.size());
     for (size_t i = 0; i < v.members.size(); ++i)
@@ -202,7 +197,11 @@ size_t utf8_length(std::string_view text, size_t pos) {
   };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
-  const size_t length = first >= 0xF5 ? 0 : first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 0;
+  const size_t length = first >= 0xF5   ? 0
+                        : first >= 0xF0 ? 4
+                        : first >= 0xE0 ? 3
+                        : first >= 0xC2 ? 2
+                                        : 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xC0u) != 0x80u) return 0;
   if (first == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
@@ -220,9 +219,13 @@ bool is_text(Problems& problems, uint32_t source) {
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
     const size_t length = utf8_length(text, i);
-    const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
+    const bool control =
+        static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
     if (length == 0 || control || c == 0x7F) {
-      problems.add("E100", length == 0 ? "this is not UTF-8 text" : "there is a control character in the text", mark);
+      problems.add(
+          "E100",
+          length == 0 ? "this is not UTF-8 text" : "there is a control character in the text",
+          mark);
       return false;
     }
     i += length;
