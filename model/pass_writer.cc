@@ -55,11 +55,12 @@ uint32_t PassWriter::communicate(Stream stream, const std::string& label, const 
 
 TensorIndex PassWriter::allocate(const std::string& label, Bytes bytes, MemoryCategory category) {
   if (bytes.value == 0) return kNoTensor;
-  STEPCAST_CHECK(!pass_.ops.empty() && bytes.value > 0, "a tensor is allocated by an op");
+  STEPCAST_CHECK(bytes.value > 0, "a tensor has a size");
   auto& table = builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)];
   table.push_back({bytes, category, builder_.label(label)});
   const auto tensor = static_cast<TensorIndex>(table.size() - 1);
-  pass_.memory.push_back({static_cast<uint32_t>(pass_.ops.size() - 1), tensor, true});
+  const size_t op = pass_.ops.empty() ? 0 : pass_.ops.size() - 1;
+  pass_.memory.push_back({static_cast<uint32_t>(op), tensor, true});
   return tensor;
 }
 

@@ -25,12 +25,14 @@ class PassWriter {
 
   // Appends an op to the compute stream; it waits for what was given to `join` since the last one.
   uint32_t compute(const std::string& label, const Work& work);
-  // Appends a communication to `stream`.  As NCCL under PyTorch does, it waits for all compute launched so far.
+  // Appends a communication to `stream`.  As NCCL under PyTorch does, it waits for all compute
+  // launched so far.
   uint32_t communicate(Stream stream, const std::string& label, const Work& work);
   // The next op on the compute stream waits for `op`.
   void join(uint32_t op) { pending_.push_back(op); }
 
-  // The op appended last allocates a new tensor (none for 0 bytes).
+  // The op appended last (the first one, if there is none yet) allocates a new tensor; none for 0
+  // bytes.
   TensorIndex allocate(const std::string& label, Bytes bytes, MemoryCategory category);
   // The op appended last frees it; kNoTensor is ignored and the argument becomes kNoTensor.
   void free(TensorIndex& tensor);

@@ -118,6 +118,37 @@ std::vector<RoleMemory> trace_memory(const OpGraph& graph) {
   return out;
 }
 
+std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
+                                                     const RoleMemory& memory) {
+  const RoleOps& ops = graph.roles[role];
+  std::vector<Bytes> held(graph.labels.size());
+  const auto apply = [&](const Pass& pass, uint32_t last_op, int64_t times) {
+    for (const MemoryEvent& e : pass.memory) {
+      if (e.op > last_op || (e.op == last_op && !e.allocate)) break;
+      const Tensor& t = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor];
+      held[static_cast<size_t>(t.label)] += (e.allocate ? t.bytes : -t.bytes) * times;
+    }
+  };
+  std::vector<int64_t> runs(graph.passes.size());
+  for (uint32_t i = 0; i < memory.peak_item; ++i) {
+    if (ops.items[i].kind == ItemKind::pass) ++runs[static_cast<size_t>(ops.items[i].pass)];
+  }
+  for (size_t p = 0; p < runs.size(); ++p) {
+    if (runs[p] > 0) apply(graph.passes[p], UINT32_MAX, runs[p]);
+  }
+  if (memory.peak_item < ops.items.size() && ops.items[memory.peak_item].kind == ItemKind::pass) {
+    const auto pass = static_cast<size_t>(ops.items[memory.peak_item].pass);
+    apply(graph.passes[pass], memory.peak_op, 1);
+  }
+  std::vector<std::pair<LabelId, Bytes>> out;
+  for (size_t l = 0; l < held.size(); ++l) {
+    if (held[l].value != 0) out.emplace_back(static_cast<LabelId>(l), held[l]);
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+
 Bytes trace_reserved(const OpGraph& graph, uint32_t role) {
   const RoleOps& ops = graph.roles[role];
   CachingAllocator allocator;

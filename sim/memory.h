@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/op_graph.h"
@@ -44,5 +45,9 @@ std::vector<RoleMemory> trace_memory(const OpGraph& graph);
 // Peak of reserved bytes of one role, by running its allocations through the caching allocator; at
 // least its peak of allocated bytes.  O(allocations of the role * log).
 Bytes trace_reserved(const OpGraph& graph, uint32_t role);
+
+// What of the role's peak is held by which tensors (static memory apart), largest first.
+std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
+                                                     const RoleMemory& memory);
 
 }  // namespace stepcast

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shapes one rank works on: the model divided by tensor (and sequence) parallelism.
+#pragma once
+
+#include <cstdint>
+
+#include "model/plan.h"
+#include "model/transformer.h"
+#include "sim/work.h"
+
+namespace stepcast {
+
+struct Shard {
+  const Transformer& model;
+  const Plan& plan;
+
+  int64_t tokens;  // of a microbatch, seq * micro_batch
+  int64_t
+      own_tokens;  // where activations are split by sequence parallelism: tokens / tp, else tokens
+  int64_t hidden;
+  int64_t heads, kv_heads;  // of this rank
+  int64_t q, kv;            // widths of queries and of keys (= of values)
+  int64_t qkv;              // q + 2 kv
+  int64_t ffn;              // input width of the second MLP product
+  int64_t up;               // output width of the first: ffn, or 2 ffn when gated
+  int64_t vocab;
+  double element;  // bytes of one activation
+
+  Shard(const Transformer& model, const Plan& plan);
+
+  Bytes bytes(int64_t rows, int64_t width) const;  // activations
+  Bytes bytes(int64_t rows, int64_t width, DType dtype) const;
+  bool split() const { return plan.tp > 1; }  // there is tensor-parallel communication
+  bool sequence_split() const { return plan.tp > 1 && plan.sp; }
+
+  // C[rows, out] = X[rows, in] W[in, out] and its two gradients.
+  Work forward_gemm(int64_t rows, int64_t out, int64_t in) const;
+  Work input_gemm(int64_t rows, int64_t out, int64_t in) const;
+  Work weight_gemm(int64_t rows, int64_t out, int64_t in) const;
+  // One of the s x s products of unfused attention, for all heads of the microbatch.
+  Work head_gemm(int64_t m, int64_t n, int64_t k, GemmLayout layout) const;
+  Work fused_attention(bool backward) const;
+  Work memory_bound(Kernel kernel, Bytes moved) const;
+  // A tensor-parallel collective over [tokens, width] activations.
+  Work collective(WorkKind kind, int64_t width) const;
+};
+
+}  // namespace stepcast

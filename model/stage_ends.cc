@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the first stage does before its layers (embedding) and the last one after them (final norm,
+// head, loss).
+#include <string>
+
+#include "model/stage_writer.h"
+
+namespace stepcast {
+
+// ---------------------------------------------------------------------------------------------
+// embedding ----
+TensorIndex StageWriter::embedding_forward(EmbeddingTensors& t) {
+  const Shard& s = s_;
+  const Bytes full = s.bytes(s.tokens, s.hidden);
+  const Bytes own = s.bytes(s.own_tokens, s.hidden);
+  p_.compute("embedding", s.memory_bound(Kernel::embedding, full * 2));
+  const bool last = s.model.positions != Positions::learned && s.model.hidden_dropout == 0;
+  const MemoryCategory category = last ? MemoryCategory::activations : MemoryCategory::workspace;
+  TensorIndex out = p_.allocate("embedding output", full, category);
+  if (s.split()) {
+    // Rows of words that other ranks hold are set to zero before the sum over the vocabulary
+    // shards.
+    p_.compute("embedding mask", s.memory_bound(Kernel::fill, full));
+    out = reduce("embedding", out, s.hidden, category);
+  }
+  if (last) return out;
+  if (s.model.positions == Positions::learned) {
+    p_.compute("position embedding", s.memory_bound(Kernel::add, own * 3));
+  }
+  TensorIndex stream = p_.allocate("residual stream", own, MemoryCategory::activations);
+  p_.free(out);
+  if (s.model.hidden_dropout > 0) {
+    const Bytes mask = s.bytes(s.own_tokens, s.hidden, DType::uint8);
+    p_.compute("embedding dropout", s.memory_bound(Kernel::dropout, own * 2 + mask));
+    t.mask = p_.allocate("embedding dropout mask", mask, MemoryCategory::activations);
+  }
+  return stream;
+}
+
+void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient) {
+  const Shard& s = s_;
+  const DType main = s.plan.precision.gradients;
+  const Bytes own = s.bytes(s.own_tokens, s.hidden);
+  p_.set_phase(Phase::backward_input);
+  if (s.model.hidden_dropout > 0) {
+    p_.compute("embedding dropout backward",
+               s.memory_bound(Kernel::dropout_backward,
+                              own * 2 + s.bytes(s.own_tokens, s.hidden, DType::uint8)));
+    p_.free(t.mask);
+  }
+  TensorIndex full = kNoTensor;
+  if (s.sequence_split()) full = gather("embedding gradient all-gather", s.hidden);
+  p_.set_phase(Phase::backward_weight);
+  if (s.model.positions == Positions::learned) {
+    const Bytes rows = s.bytes(s.plan.seq, s.hidden);
+    p_.compute("position embedding gradient",
+               s.memory_bound(Kernel::embedding_backward,
+                              own + rows + s.bytes(s.plan.seq, s.hidden, main) * 2));
+    reduce_after(s.model.max_positions * s.hidden);
+  }
+  // A dense gradient of the whole shard is zeroed, scattered into, and added to the main gradient.
+  const Bytes shard = s.bytes(s.vocab, s.hidden);
+  p_.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
+  TensorIndex dense = p_.allocate("embedding gradient", shard, MemoryCategory::workspace);
+  p_.compute("embedding gradient scatter",
+             s.memory_bound(Kernel::embedding_backward, s.bytes(s.tokens, s.hidden) * 3));
+  p_.compute("embedding gradient accumulation",
+             s.memory_bound(Kernel::add, shard + s.bytes(s.vocab, s.hidden, main) * 2));
+  p_.free(dense);
+  p_.free(full);
+  p_.free(gradient);
+  p_.set_phase(Phase::backward_input);
+  reduce_after(s.vocab * s.hidden);
+}
+
+// --------------------------------------------------------------------------------------------------
+// head ----
+void StageWriter::head_forward(HeadTensors& t) {
+  const Shard& s = s_;
+  mode_ = ForwardMode::keep;
+  norm_forward("final norm", t.norm_statistics, t.norm_output, s.own_tokens, s.hidden);
+  TensorIndex gathered = kNoTensor;
+  if (s.sequence_split()) gathered = gather("head all-gather", s.hidden);
+  p_.compute("head", s.forward_gemm(s.tokens, s.vocab, s.hidden));
+  const Bytes logits = s.bytes(s.tokens, s.vocab);
+  const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
+  TensorIndex low = p_.allocate("logits", logits, MemoryCategory::logits);
+  p_.free(gathered);
+  const auto loss = [&](const std::string& label, Bytes moved) {
+    p_.compute(label, s.memory_bound(Kernel::cross_entropy, moved));
+  };
+  // Vocabulary-parallel cross-entropy (Megatron-LM): three small all-reduces over the
+  // tensor-parallel group.
+  const auto sum_over_shards = [&](const std::string& label) {
+    if (!s.split()) return;
+    Work w = s.collective(WorkKind::all_reduce, 1);
+    w.dtype = DType::fp32;
+    w.bytes = s.bytes(s.tokens, 1, DType::fp32);
+    p_.join(p_.communicate(Stream::tp, label, w));
+  };
+  if (s.plan.kernels.fused_cross_entropy) {
+    loss("loss maximum", logits);
+    sum_over_shards("loss maximum all-reduce");
+    loss("loss", logits + wide);
+    t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
+    sum_over_shards("loss sum all-reduce");
+    loss("loss normalization", wide * 2);
+    p_.free(low);
+    return;
+  }
+  p_.compute("logits to fp32", s.memory_bound(Kernel::cast, logits + wide));
+  t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
+  p_.free(low);
+  loss("loss maximum", wide);
+  sum_over_shards("loss maximum all-reduce");
+  loss("loss subtract maximum", wide * 2);
+  sum_over_shards("loss target all-reduce");
+  loss("loss exponential", wide * 2);
+  loss("loss sum", wide);
+  sum_over_shards("loss sum all-reduce");
+  loss("loss normalization", wide * 2);
+}
+
+TensorIndex StageWriter::head_backward(HeadTensors& t) {
+  const Shard& s = s_;
+  p_.set_phase(Phase::backward_input);
+  const Bytes logits = s.bytes(s.tokens, s.vocab);
+  const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
+  if (!s.plan.kernels.fused_cross_entropy) {
+    p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide * 2));
+    p_.compute("logit gradient to " + std::string(name_of(s.plan.precision.params)),
+               s.memory_bound(Kernel::cast, wide + logits));
+  } else {
+    p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide + logits));
+  }
+  TensorIndex d = p_.allocate("logit gradient", logits, MemoryCategory::logits);
+  p_.free(t.softmax);
+  const TensorIndex gradient = column_parallel_backward("head", d, t.norm_output, s.vocab);
+  norm_backward("final norm", s.own_tokens, s.hidden);
+  p_.free(t.norm_statistics);
+  p_.free(t.input);
+  return gradient;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the ops of layers, embedding and head into passes; used by layer_ops.cc alone.
+//
+// Each function appends what one part of the model launches, in Megatron-LM's order.  Forward
+// functions fill a
+// `...Tensors` struct with what they keep for the backward pass; backward functions free it.
+#pragma once
+
+#include <vector>
+
+#include "model/pass_writer.h"
+#include "model/shard.h"
+
+namespace stepcast {
+
+// How a forward is run.
+enum class ForwardMode : uint8_t {
+  keep,       // everything the backward needs stays
+  discard,    // under a checkpoint: only the input stays (Megatron's full recomputation)
+  recompute,  // inside the backward of a checkpoint: kept, as workspace
+};
+
+struct LayerTensors {
+  TensorIndex input = kNoTensor;  // owned by the layer: freed by its backward
+  TensorIndex norm1_statistics = kNoTensor, norm1_output = kNoTensor;
+  TensorIndex qkv = kNoTensor;
+  TensorIndex qk_normed = kNoTensor;
+  TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
+  TensorIndex log_sum_exp = kNoTensor;                                                   // fused
+  TensorIndex context = kNoTensor;
+  TensorIndex mask1 = kNoTensor;
+  TensorIndex residual = kNoTensor;  // after attention
+  TensorIndex norm2_statistics = kNoTensor, norm2_output = kNoTensor;
+  TensorIndex up = kNoTensor, activated = kNoTensor;
+  TensorIndex mask2 = kNoTensor;
+};
+
+struct EmbeddingTensors {
+  TensorIndex mask = kNoTensor;
+};
+
+struct HeadTensors {
+  TensorIndex input = kNoTensor;  // of the final norm
+  TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
+  TensorIndex softmax = kNoTensor;
+};
+
+// Gradient reduction that runs beside a backward pass; see StageWriter::reduce_after.
+struct GradientBuckets {
+  int64_t bucket_parameters = 0;  // 0 = do not reduce inside the pass
+  WorkKind collective = WorkKind::all_reduce;
+  DType dtype = DType::fp32;
+  int64_t pending = 0;
+};
+
+class StageWriter {
+ public:
+  StageWriter(const Shard& shard, PassWriter& pass) : s_(shard), p_(pass) {}
+  StageWriter(const Shard& shard, PassWriter& pass, GradientBuckets buckets)
+      : s_(shard), p_(pass), buckets_(buckets) {}
+
+  // Reads `t.input`; returns the tensor of the layer's output.
+  TensorIndex layer_forward(LayerTensors& t, ForwardMode mode);
+  // `gradient` of the output in, of the input out.
+  void layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention);
+
+  TensorIndex embedding_forward(EmbeddingTensors& t);
+  void embedding_backward(EmbeddingTensors& t, TensorIndex& gradient);
+
+  void head_forward(HeadTensors& t);
+  // Returns the gradient of the head's input.
+  TensorIndex head_backward(HeadTensors& t);
+
+  // Whatever is left of the last bucket.
+  void flush_gradients();
+
+ private:
+  // A linear layer's collective after its forward (sum of partial outputs) or before it (gather of
+  // its input).
+  uint32_t tp(const std::string& label, WorkKind kind, int64_t width);
+  TensorIndex gather(const std::string& label, int64_t width);
+  // Reduces `partial` [tokens, width]; returns what is left of it on this rank.
+  TensorIndex reduce(const std::string& label, TensorIndex partial, int64_t width,
+                     MemoryCategory category = MemoryCategory::workspace);
+  void norm_forward(const std::string& label, TensorIndex& statistics, TensorIndex& output,
+                    int64_t rows, int64_t width);
+  void norm_backward(const std::string& label, int64_t rows, int64_t width);
+  void core_attention_forward(LayerTensors& t, bool keep);
+  void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
+  TensorIndex add_residual(const std::string& label, TensorIndex& branch, TensorIndex* mask,
+                           bool bias);
+  // Gradient of bias + dropout + residual for the branch; the residual part is `gradient` itself.
+  TensorIndex branch_gradient(const std::string& label, TensorIndex gradient, TensorIndex& mask,
+                              bool bias);
+  // Backward of a row-parallel linear layer (its output was reduced): gradient of its input.
+  TensorIndex row_parallel_backward(const std::string& label, TensorIndex branch, bool own_branch,
+                                    TensorIndex& input, int64_t in);
+  // Backward of a column-parallel linear layer (its input was gathered): reduced gradient of its
+  // input.
+  TensorIndex column_parallel_backward(const std::string& label, TensorIndex& gradient,
+                                       TensorIndex& input, int64_t out);
+  void weight_gradient(const std::string& label, const Work& gemm);
+  void bias_gradient(const std::string& label, int64_t rows, int64_t width);
+  void reduce_after(int64_t parameters);
+  void reduce_bucket();
+  MemoryCategory saved() const {
+    return mode_ == ForwardMode::recompute ? MemoryCategory::recompute_workspace
+                                           : MemoryCategory::activations;
+  }
+
+  const Shard& s_;
+  PassWriter& p_;
+  GradientBuckets buckets_;
+  ForwardMode mode_ = ForwardMode::keep;
+};
+
+}  // namespace stepcast

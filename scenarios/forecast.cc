@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <utility>
+
+#include "calibrate/cost_table.h"
+#include "calibrate/price_graph.h"
+#include "scenarios/utilization.h"
+#include "scenarios/what_if.h"
+#include "schedules/lower.h"
+#include "sim/account.h"
+#include "sim/diagnostic.h"
+#include "sim/run.h"
+
+namespace stepcast {
+namespace {
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+ScenarioText text_of(const Scenario& s) {
+  const Plan& p = s.plan;
+  ScenarioText t;
+  t.name = s.name;
+  t.file = s.file;
+  t.hash = s.hash;
+  t.warnings = s.warnings;
+  t.gpus = std::to_string(p.grid.world()) + " x " + upper(s.cluster.node.gpu.name);
+  const auto add = [](std::string& line, const char* key, int64_t value) {
+    if (!line.empty()) line += "  ";
+    line += std::string(key) + ' ' + std::to_string(value);
+  };
+  add(t.layout, "TP", p.tp);
+  add(t.layout, "PP", p.pp);
+  if (p.vpp > 1) add(t.layout, "VPP", p.vpp);
+  add(t.layout, "DP", p.dp);
+  if (p.zero > 0) add(t.layout, "ZeRO", p.zero);
+  add(t.batch, "GBS", p.global_batch);
+  add(t.batch, "MBS", p.micro_batch);
+  add(t.batch, "seq", p.seq);
+  t.schedule = s.schedule_title;
+  return t;
+}
+
+// Share of all device time by the origin of its price.
+std::array<double, kOrigins> trust_of(const OpGraph& graph, const Prices& prices) {
+  std::array<double, kOrigins> sum{};
+  const auto add = [&](WorkId work, double times) {
+    const Price& p = prices.by_work[static_cast<size_t>(work)];
+    sum[static_cast<size_t>(p.origin)] += times * static_cast<double>(p.time.count());
+  };
+  std::vector<int64_t> runs(graph.passes.size());
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass) runs[static_cast<size_t>(item.pass)] += role.ranks;
+      if (item.kind == ItemKind::post) {
+        const Rendezvous& r = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
+        add(r.work, static_cast<double>(role.ranks));
+      }
+    }
+  }
+  for (size_t p = 0; p < runs.size(); ++p) {
+    for (const Op& op : graph.passes[p].ops) add(op.work, static_cast<double>(runs[p]));
+  }
+  double total = 0;
+  for (double s : sum) total += s;
+  if (total > 0) {
+    for (double& s : sum) s /= total;
+  }
+  return sum;
+}
+
+std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory& memory) {
+  if (memory.peak_item >= graph.roles[role].items.size()) return "all the time";
+  const Item& item = graph.roles[role].items[memory.peak_item];
+  if (item.kind != ItemKind::pass) return "all the time";
+  const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+  const std::string op =
+      memory.peak_op < pass.ops.size() ? graph.text(pass.ops[memory.peak_op].label) : "";
+  return op + " in " + (item.has_action ? to_string(item.action) : pass.name);
+}
+
+void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
+  std::vector<RoleMemory> memory = trace_memory(graph);
+  for (uint32_t r = 0; r < memory.size(); ++r) {
+    if (memory[r].peak > memory[result.memory_role].peak) result.memory_role = r;
+    StageMemory stage;
+    stage.name = graph.roles[r].name;
+    for (const auto& [label, bytes] : peak_by_label(graph, r, memory[r])) {
+      stage.activation_terms.emplace_back(graph.text(label), bytes);
+    }
+    stage.memory = std::move(memory[r]);
+    result.memory.push_back(std::move(stage));
+  }
+  const uint32_t worst = result.memory_role;
+  result.memory_op = place_of_peak(graph, worst, result.memory[worst].memory);
+  result.memory_reserved = trace_reserved(graph, worst);
+  const Gpu& gpu = scenario.cluster.node.gpu;
+  result.memory_usable = gpu.memory - gpu.reserve;
+  result.fits = result.memory_reserved <= result.memory_usable;
+}
+
+void fill_rates(const Scenario& s, const OpGraph& graph, Result& result) {
+  const double step = to_seconds(result.step_time);
+  const auto world = static_cast<double>(s.plan.grid.world());
+  result.tokens_per_step =
+      static_cast<double>(s.plan.global_batch) * static_cast<double>(s.plan.seq);
+  result.tokens_per_s_per_gpu = step > 0 ? result.tokens_per_step / step / world : 0;
+  const StepFlops flops = step_flops(s.model, s.plan, graph);
+  result.model_flops_per_step = flops.full_attention;
+  const auto peak = s.cluster.node.gpu.peak.find(s.plan.precision.params);
+  if (step <= 0 || peak == s.cluster.node.gpu.peak.end()) return;
+  const double available = step * world * peak->second.value;
+  result.utilization = {flops.full_attention / available, flops.causal_attention / available,
+                        flops.executed / available, flops.korthikanti / available};
+}
+
+InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const Scenario& s) {
+  Diagnostic d;
+  d.code = "E401";
+  d.message = "the schedule deadlocks";
+  d.file = s.file;
+  for (const Deadlock::Waiting& w : deadlock.waiting) {
+    if (!d.help.empty()) d.help += "; ";
+    const Rendezvous& r = graph.rendezvous[static_cast<size_t>(w.rendezvous)];
+    d.help += graph.roles[w.role].name + " waits for '" + graph.text(r.label) + "'";
+  }
+  return InputError(std::move(d), 4);
+}
+
+}  // namespace
+
+Result forecast(const Scenario& scenario, const ForecastOptions& options) {
+  std::optional<CostTable> own;
+  if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
+  const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);
+
+  Result result;
+  auto graph = std::make_shared<OpGraph>(lower(scenario.model, scenario.plan, scenario.schedule));
+  auto prices =
+      std::make_shared<Prices>(price(*graph, scenario.cluster, scenario.plan.grid, table));
+  try {
+    // A trace needs the start of every op, hence unmerged instructions; the times are the same.
+    const Program program = compile(*graph, *prices, {}, !options.trace);
+    result.timeline = run(program, options.trace ? Record::all : Record::account);
+    result.account = make_account(program, result.timeline);
+    result.critical_path = critical_path(program, result.timeline);
+  } catch (const Deadlock& deadlock) {
+    throw deadlock_error(*graph, deadlock, scenario);
+  }
+  result.scenario = text_of(scenario);
+  result.step_time = result.timeline.makespan;
+  result.span = result.timeline.span;
+  result.rank_ops = result.timeline.rank_ops;
+  const SpendTable& critical = result.account.by_role[result.account.critical_role];
+  for (int i = 0; i < kSpends; ++i) {
+    if (is_bubble(static_cast<Spend>(i))) result.bubble += critical[static_cast<size_t>(i)];
+  }
+  if (options.what_if) {
+    result.what_if = what_if(*graph, *prices, critical, result.step_time);
+  }
+  fill_memory(scenario, *graph, result);
+  fill_rates(scenario, *graph, result);
+  result.trust = trust_of(*graph, *prices);
+  result.calibration = table != nullptr ? "table " + table->name() : "no table: roofline";
+  result.graph = std::move(graph);
+  result.prices = std::move(prices);
+  return result;
+}
+
+}  // namespace stepcast

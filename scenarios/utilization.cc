@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/utilization.h"
+
+namespace stepcast {
+namespace {
+
+double executed_flops(const OpGraph& graph) {
+  std::vector<double> per_pass(graph.passes.size());
+  for (size_t p = 0; p < per_pass.size(); ++p) {
+    for (const Op& op : graph.passes[p].ops) {
+      per_pass[p] += graph.works[static_cast<size_t>(op.work)].flops.value;
+    }
+  }
+  double total = 0;
+  for (const RoleOps& role : graph.roles) {
+    double of_role = 0;
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass) of_role += per_pass[static_cast<size_t>(item.pass)];
+    }
+    total += of_role * static_cast<double>(role.ranks);
+  }
+  return total;
+}
+
+}  // namespace
+
+StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& graph) {
+  const auto sequences = static_cast<double>(plan.global_batch);
+  const auto seq = static_cast<double>(plan.seq);
+  const double forward = forward_matmul_flops(model, sequences, seq, false);
+  StepFlops flops;
+  flops.full_attention = 3 * forward;
+  flops.causal_attention = 3 * forward_matmul_flops(model, sequences, seq, true);
+  flops.executed = executed_flops(graph);
+  flops.korthikanti = flops.full_attention;
+  if (plan.recompute == Recompute::selective) {
+    // Attention products alone: what a model of twice the sequence would add.
+    const double attention = 4 * sequences * seq * seq *
+                             static_cast<double>(model.heads * model.head_dim * model.layers);
+    flops.korthikanti += 3 * attention;
+  } else if (plan.recompute == Recompute::full) {
+    flops.korthikanti += forward - head_matmul_flops(model, sequences, seq);
+  }
+  return flops;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/what_if.h"
+
+#include <map>
+#include <optional>
+
+#include "sim/run.h"
+
+namespace stepcast {
+namespace {
+
+// Scale of each pass that makes all stages cost the same, forward and backward apart.
+std::vector<double> level_stages(const OpGraph& graph, const Prices& prices) {
+  const Program program = compile(graph, prices);
+  std::vector<double> cost(graph.passes.size());
+  for (size_t p = 0; p < cost.size(); ++p) {
+    for (int64_t ps : program.passes[p].busy) cost[p] += static_cast<double>(ps);
+  }
+  std::map<ActionKind, std::pair<double, double>> sums;  // total cost, runs
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind != ItemKind::pass || !item.has_action) continue;
+      auto& [total, runs] = sums[item.action.kind];
+      total += cost[static_cast<size_t>(item.pass)];
+      runs += 1;
+    }
+  }
+  std::vector<double> scale(graph.passes.size(), 1);
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind != ItemKind::pass || !item.has_action) continue;
+      const auto& [total, runs] = sums[item.action.kind];
+      const double own = cost[static_cast<size_t>(item.pass)];
+      if (own > 0) scale[static_cast<size_t>(item.pass)] = total / runs / own;
+    }
+  }
+  return scale;
+}
+
+std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spend spend) {
+  Variation v;
+  const auto free = [&](Axis axis) { v.axis_scale[static_cast<size_t>(axis)] = 0; };
+  switch (spend) {
+    case Spend::exposed_tp: free(Axis::tp); return v;
+    case Spend::exposed_cp: free(Axis::cp); return v;
+    case Spend::exposed_ep: free(Axis::ep); return v;
+    case Spend::exposed_pp: free(Axis::pp); return v;
+    case Spend::exposed_dp: free(Axis::dp); return v;
+    case Spend::exposed_other:
+      free(Axis::embedding);
+      free(Axis::model);
+      return v;
+    case Spend::recompute: v.recompute_scale = 0; return v;
+    case Spend::optimizer: v.optimizer_scale = 0; return v;
+    case Spend::launch: v.launch_scale = 0; return v;
+    case Spend::imbalance: v.pass_scale = level_stages(graph, prices); return v;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
+                            Time step) {
+  std::vector<WhatIf> answers;
+  for (int i = 0; i < kSpends; ++i) {
+    const auto spend = static_cast<Spend>(i);
+    if (account[static_cast<size_t>(i)] == Time{0}) continue;
+    const std::optional<Variation> variation = without(graph, prices, spend);
+    if (!variation) continue;
+    const Timeline t = run(compile(graph, prices, *variation), Record::nothing);
+    answers.push_back({spend, step - t.makespan});
+  }
+  return answers;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// "If it were free": the step simulated again with one cost removed.  Never a subtraction, because
+// what one cost hides another may uncover.
+#pragma once
+
+#include <vector>
+
+#include "sim/account.h"
+#include "sim/result.h"
+
+namespace stepcast {
+
+// One answer for each line of `account` that an experiment can remove: communication of an axis,
+// recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
+// all.
+std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
+                            Time step);
+
+}  // namespace stepcast

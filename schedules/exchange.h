@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Items of a role, and the pipeline transfers between its actions.
+//
+// Two styles of transfer:
+//   async      a send leaves when its action ends and nobody waits for it; the receiver waits
+//   before the action that
+//              needs it.  What Megatron-LM does with overlap_p2p_comm, and
+//              torch.distributed.pipelining.
+//   blocking   Megatron-LM's non-interleaved schedule: every transfer is a rendezvous that both
+//   sides wait for; in the
+//              steady phase a send and the opposite receive form one exchange ({send F, receive B},
+//              {send B, receive F}), in warm-up and cool-down they follow each other.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "model/layer_ops.h"
+#include "schedules/schedule.h"
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+struct JoinOptions {
+  bool host_waits = false;
+  bool only_sends = false;
+};
+
+// Appends to the program order of one role.
+class RoleItems {
+ public:
+  explicit RoleItems(std::vector<Item>& items) : items_(items) {}
+
+  void run(const OpGraph& graph, PassId pass);
+  void run(const OpGraph& graph, PassId pass, const Action& action);
+  // Runs a pass that lives on `stream` after all compute so far; compute goes on when it has ended.
+  void run_beside(const OpGraph& graph, PassId pass, Stream stream);
+  void post(RendezvousId id, Stream stream);
+  void join(RendezvousId id, Stream stream, JoinOptions options = {});
+  uint32_t record(Stream stream);  // returns the event
+  void wait(Stream stream, uint32_t event);
+
+ private:
+  void start_after_compute(const OpGraph& graph, PassId pass);
+
+  std::vector<Item>& items_;
+  uint32_t events_ = 0;
+};
+
+class Transfers {
+ public:
+  // Appends to `items` what happens before and after action `i` of a rank's list.
+  void before(RoleItems& items, const std::vector<Action>& actions, size_t i) const;
+  void after(RoleItems& items, const std::vector<Action>& actions, size_t i) const;
+
+ private:
+  friend Transfers add_transfers(GraphBuilder& builder, const Schedule& schedule, Bytes payload,
+                                 DType dtype, bool blocking);
+  using Key = std::pair<uint16_t, uint32_t>;  // consuming stage, microbatch
+  const RendezvousId* sent_by(const Action& a) const;
+  const RendezvousId* needed_by(const Action& a) const;
+
+  std::map<Key, RendezvousId> forward_, backward_;
+  bool blocking_ = false;
+};
+
+// One rendezvous for each activation and gradient that changes ranks.
+Transfers add_transfers(GraphBuilder& builder, const Schedule& schedule, Bytes payload, DType dtype,
+                        bool blocking);
+
+}  // namespace stepcast
