@@ -48,6 +48,14 @@ std::span<const ScheduleFamily> schedule_families() {
       one_f_one_b(),
       interleaved(),
       interleaved_flex(),
+      eager_1f1b(),
+      looped_bfs(),
+      breadth_first(),
+      zb_h1(),
+      zb_h1_quickstart(),
+      zb_h2(),
+      interleaved_zero_bubble(),
+      zb_v(),
   };
   return families;
 }

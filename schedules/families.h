@@ -11,5 +11,13 @@ ScheduleFamily gpipe();
 ScheduleFamily one_f_one_b();
 ScheduleFamily interleaved();
 ScheduleFamily interleaved_flex();
+ScheduleFamily eager_1f1b();
+ScheduleFamily looped_bfs();
+ScheduleFamily breadth_first();
+ScheduleFamily zb_h1();
+ScheduleFamily zb_h1_quickstart();
+ScheduleFamily zb_h2();
+ScheduleFamily interleaved_zero_bubble();
+ScheduleFamily zb_v();
 
 }  // namespace stepcast

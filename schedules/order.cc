@@ -22,6 +22,29 @@ std::vector<Action> one_forward_one_backward(std::span<const Action> forwards,
   return order;
 }
 
+std::pair<Action, Action> split(const Action& backward) {
+  return {{ActionKind::backward_input, backward.stage, backward.microbatch},
+          {ActionKind::backward_weight, backward.stage, backward.microbatch}};
+}
+
+std::vector<Action> split_backward_order(std::span<const Action> forwards,
+                                         std::span<const Action> backwards, int64_t warmup,
+                                         int64_t lag) {
+  std::vector<Action> order;
+  order.reserve(forwards.size() + 2 * backwards.size());
+  size_t next_weight = 0;
+  for (const Action& a : one_forward_one_backward(forwards, backwards, warmup)) {
+    if (a.kind == ActionKind::forward) {
+      order.push_back(a);
+      continue;
+    }
+    order.push_back(split(a).first);
+    if (lag-- <= 0) order.push_back(split(backwards[next_weight++]).second);
+  }
+  while (next_weight < backwards.size()) order.push_back(split(backwards[next_weight++]).second);
+  return order;
+}
+
 std::vector<ChunkStep> grouped_steps(int64_t chunks, int64_t microbatches, int64_t group) {
   std::vector<ChunkStep> steps;
   steps.reserve(static_cast<size_t>(chunks * microbatches));

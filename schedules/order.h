@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "schedules/schedule.h"
@@ -19,6 +20,15 @@ namespace stepcast {
 // all of it.
 std::vector<Action> one_forward_one_backward(std::span<const Action> forwards,
                                              std::span<const Action> backwards, int64_t warmup);
+
+// The input and the weight gradient that make up a full backward.  REQUIRES: kind is backward.
+std::pair<Action, Action> split(const Action& backward);
+
+// The same order with every backward split: I where B was; after the I of backward k the W of
+// backward k - lag, and at the end the W that are left.
+std::vector<Action> split_backward_order(std::span<const Action> forwards,
+                                         std::span<const Action> backwards, int64_t warmup,
+                                         int64_t lag);
 
 // The k-th forward of a rank: chunk and microbatch.
 struct ChunkStep {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eager 1F1B: 1F1B with a warm-up twice as long, 2(p-r)-1 forwards before the first backward, so
+// that every message has the time of one action to arrive.
+#include "schedules/families.h"
+#include "schedules/order.h"
+#include "schedules/placement.h"
+
+namespace stepcast {
+namespace {
+
+constexpr std::string_view kName = "eager-1f1b";
+constexpr std::string_view kAliases[] = {"eager1f1b", "1f1b-eager"};
+
+Schedule generate(const ScheduleParams& params) {
+  require_one_chunk(kName, params, "interleaved-1f1b");
+  Schedule schedule = loop_schedule(kName, params);
+  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
+  for (int64_t r = 0; r < params.pp; ++r) {
+    const RankActions rank = loop_actions(steps, params.pp, 1, r);
+    schedule.ranks[static_cast<size_t>(r)] =
+        one_forward_one_backward(rank.forwards, rank.backwards, 2 * (params.pp - 1 - r));
+  }
+  return schedule;
+}
+
+}  // namespace
+
+ScheduleFamily eager_1f1b() {
+  return {kName, kAliases,
+          "1F1B with twice the warm-up, hides transfers; bubble (p-1)(tF+tB), rank r holds "
+          "min(2(p-r)-1, m) microbatches; vpp = 1",
+          "derived from the rule", generate};
+}
+
+}  // namespace stepcast
