@@ -9,11 +9,12 @@
 namespace stepcast {
 namespace {
 
-// The last stand-still at a join of role r, among its gaps before `count`, that ended no later than
-// `t`.
-const Gap* last_join_gap(const RoleTimeline& role, Time t) {
-  auto it = std::upper_bound(role.gaps.begin(), role.gaps.end(), t,
-                             [](Time x, const Gap& g) { return x < g.end; });
+// The last stand-still at a join of role r, before its item `item`, that ended no later than `t`.
+// The bound on items keeps the walk going back in the order of causes where nothing takes time.
+const Gap* last_join_gap(const RoleTimeline& role, uint32_t item, Time t) {
+  // Gaps are in the order of items as well as of time.
+  auto it = std::partition_point(role.gaps.begin(), role.gaps.end(),
+                                 [&](const Gap& g) { return g.end <= t && g.item < item; });
   while (it != role.gaps.begin()) {
     --it;
     if (it->cause == Gap::Cause::rendezvous) return &*it;
@@ -35,9 +36,10 @@ std::vector<PathSegment> critical_path(const Program&, const Timeline& timeline)
   std::vector<PathSegment> path;
   if (timeline.roles.empty()) return path;
   uint32_t r = last_to_end(timeline);
+  uint32_t item = UINT32_MAX;
   Time t = timeline.makespan;
   while (t > Time{0}) {
-    const Gap* gap = last_join_gap(timeline.roles[r], t);
+    const Gap* gap = last_join_gap(timeline.roles[r], item, t);
     const Time from = gap == nullptr ? Time{0} : gap->end;
     if (t > from) path.push_back({PathSegment::Kind::role, r, RendezvousId{}, from, t});
     if (gap == nullptr) break;
@@ -46,6 +48,7 @@ std::vector<PathSegment> critical_path(const Program&, const Timeline& timeline)
       path.push_back({PathSegment::Kind::rendezvous, r, RendezvousId{gap->id}, met.begin, met.end});
     }
     r = met.last_role;
+    item = met.last_item;
     t = met.begin;
   }
   std::reverse(path.begin(), path.end());
