@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closed forms of the families whose backward is split, and of those that trade memory for latency.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "schedules/check.h"
+#include "schedules/schedule.h"
+#include "sim/memory.h"
+#include "vectors.h"
+
+namespace stepcast {
+namespace {
+
+using testing::evaluate;
+using testing::Makespan;
+
+struct Costs {
+  int64_t f, i, w;  // ns
+};
+
+// Every order of forward, input and weight gradient, and equal times.
+constexpr Costs kCosts[] = {{1, 1, 1},   {10, 12, 7}, {10, 7, 12}, {7, 10, 12},
+                            {7, 12, 10}, {12, 7, 10}, {12, 10, 7}, {5, 5, 30}};
+
+Schedule generate(std::string_view name, const ScheduleParams& params) {
+  return find_schedule_family(name)->generate(params);
+}
+
+// Makespan and span beyond the work of a rank.
+Makespan excess(const Schedule& s, const Costs& c) {
+  UnitCosts costs;
+  costs.forward = Time{c.f * 1000};
+  costs.backward_input = Time{c.i * 1000};
+  costs.backward_weight = Time{c.w * 1000};
+  const Makespan m = evaluate(s, costs);
+  const auto work = static_cast<double>(s.vpp * s.microbatches * (c.f + c.i + c.w));
+  return {m.makespan - work, m.span - work};
+}
+
+int peak(const Schedule& s) {
+  std::vector<Time> durations;
+  int most = 0;
+  for (const RoleMemory& m : trace_memory(lower_unit(s, {}, durations)))
+    most = std::max(most, m.peak_in_flight);
+  return most;
+}
+
+std::string trace(std::string_view name, int64_t p, int64_t v, int64_t m) {
+  return std::string(name) + " p=" + std::to_string(p) + " v=" + std::to_string(v) +
+         " m=" + std::to_string(m);
+}
+
+TEST(ClosedForm, ZeroBubbleH1SavesTheWeightGradientAtTheMemoryOf1F1B) {
+  for (int64_t p = 1; p <= 5; ++p)
+    for (int64_t m = 2 * p; m <= 2 * p + 4; ++m) {
+      SCOPED_TRACE(trace("zb-h1", p, 1, m));
+      const Schedule s = generate("zb-h1", {p, 1, m, 0});
+      EXPECT_TRUE(check_schedule(s).empty());
+      EXPECT_EQ(peak(s), p);
+      for (const Costs& c : kCosts)
+        EXPECT_EQ(excess(s, c).makespan,
+                  static_cast<double>((p - 1) * std::max({c.f + c.i - c.w, c.f, c.i})));
+    }
+}
+
+TEST(ClosedForm, ZeroBubbleH1QuickstartTakesTheTimeOfH1) {
+  for (int64_t p = 1; p <= 5; ++p)
+    for (int64_t m = 1; m <= 2 * p + 3; ++m) {
+      SCOPED_TRACE(trace("zb-h1-quickstart", p, 1, m));
+      const Schedule s = generate("zb-h1-quickstart", {p, 1, m, 0});
+      EXPECT_TRUE(check_schedule(s).empty());
+      if (m >= 2 * p) {
+        const Schedule h1 = generate("zb-h1", {p, 1, m, 0});
+        EXPECT_EQ(excess(s, {1, 1, 1}).makespan, excess(h1, {1, 1, 1}).makespan);
+        EXPECT_EQ(excess(s, {10, 12, 7}).makespan, excess(h1, {10, 12, 7}).makespan);
+      }
+      for (const Action& a : s.ranks[0]) EXPECT_LE(a.kind, ActionKind::backward) << to_string(a);
+    }
+}
+
+TEST(ClosedForm, ZeroBubbleH2HasNoBubbleWithinTheSpanForEqualTimes) {
+  for (int64_t p = 1; p <= 5; ++p)
+    for (int64_t m = 2 * p; m <= 2 * p + 4; ++m) {
+      SCOPED_TRACE(trace("zb-h2", p, 1, m));
+      const Schedule s = generate("zb-h2", {p, 1, m, 0});
+      EXPECT_TRUE(check_schedule(s).empty());
+      EXPECT_EQ(peak(s), 2 * p - 1);
+      EXPECT_EQ(excess(s, {1, 1, 1}).span, 0);
+      EXPECT_EQ(excess(s, {1, 1, 1}).makespan, static_cast<double>(p - 1));
+      const Costs c{10, 12, 7};
+      EXPECT_EQ(
+          excess(s, c).span,
+          static_cast<double>((p - 1) * std::max({int64_t{0}, c.f + c.i - 2 * c.w, c.i - c.f})));
+    }
+}
+
+TEST(ClosedForm, InterleavedZeroBubbleDividesTheBubbleOfH1) {
+  for (int64_t p = 1; p <= 4; ++p)
+    for (int64_t v = 1; v <= 3; ++v)
+      for (int64_t m = p; m <= 3 * p; m += p) {
+        SCOPED_TRACE(trace("interleaved-zero-bubble", p, v, m));
+        const Schedule s = generate("interleaved-zero-bubble", {p, v, m, 0});
+        EXPECT_TRUE(check_schedule(s).empty());
+        EXPECT_EQ(peak(s), v * p);
+        for (const Costs& c : kCosts)
+          EXPECT_EQ(excess(s, c).makespan,
+                    static_cast<double>((p - 1) * std::max({c.f + c.i - c.w, c.f, c.i})))
+              << c.f << ' ' << c.i << ' ' << c.w;
+      }
+}
+
+TEST(ClosedForm, ZeroBubbleVFillsTheSpanForEqualTimes) {
+  for (int64_t p = 1; p <= 5; ++p)
+    for (int64_t m = 1; m <= 2 * p + 3; ++m) {
+      SCOPED_TRACE(trace("zb-v", p, 2, m));
+      const Schedule s = generate("zb-v", {p, 2, m, 0});
+      EXPECT_TRUE(check_schedule(s).empty());
+      EXPECT_LE(peak(s), 2 * p);
+      if (m < 2 * p - 1) continue;
+      EXPECT_EQ(excess(s, {1, 1, 1}).span, 0);
+      EXPECT_EQ(excess(s, {1, 1, 1}).makespan, static_cast<double>(p - 1));
+      // For tW <= tF <= tI.
+      EXPECT_EQ(excess(s, {10, 12, 7}).span, static_cast<double>(2 * (p - 1) * (12 - 7)));
+    }
+}
+
+TEST(ClosedForm, BreadthFirstHasTheBubbleOfOneChunkAndHoldsEverything) {
+  for (const char* name : {"looped-bfs", "breadth-first"})
+    for (int64_t p = 1; p <= 4; ++p)
+      for (int64_t v = 1; v <= 3; ++v)
+        for (int64_t m = 1; m <= 6; ++m) {
+          SCOPED_TRACE(trace(name, p, v, m));
+          const Schedule s = generate(name, {p, v, m, 0});
+          EXPECT_TRUE(check_schedule(s).empty());
+          EXPECT_EQ(peak(s), v * m);
+          const int64_t extra = std::max<int64_t>(0, p - m) * (v - 1);
+          EXPECT_EQ(excess(s, {10, 12, 7}).makespan, static_cast<double>((p - 1 + extra) * 29));
+        }
+}
+
+TEST(ClosedForm, DepthFirstRoundsHoldOnlyTheirOwnMicrobatches) {
+  const Schedule s = generate("breadth-first", {4, 2, 12, 4});
+  EXPECT_TRUE(check_schedule(s).empty());
+  EXPECT_EQ(peak(s), 8);
+  EXPECT_EQ(testing::row_of({s.ranks[0].begin(), s.ranks[0].begin() + 4}), "0F0,0F3,0F6,0F9");
+  EXPECT_THROW(generate("breadth-first", {4, 2, 12, 5}), std::invalid_argument);
+}
+
+TEST(ClosedForm, EagerHidesLatencyThatOneForwardOneBackwardPays) {
+  for (int64_t p = 2; p <= 4; ++p) {
+    const int64_t m = 4 * p;
+    const Schedule eager = generate("eager-1f1b", {p, 1, m, 0});
+    const Schedule plain = generate("1f1b", {p, 1, m, 0});
+    EXPECT_TRUE(check_schedule(eager).empty());
+    EXPECT_EQ(peak(eager), 2 * p - 1);
+    EXPECT_EQ(excess(eager, {10, 12, 7}).makespan, static_cast<double>((p - 1) * 29));
+    // Each of the 2(p-1) hops of a round trip is paid once instead of once a round.
+    UnitCosts costs = testing::costs_named("uneven", p);
+    const double late_eager = evaluate(eager, costs).makespan;
+    const double late_plain = evaluate(plain, costs).makespan;
+    costs.hop = Time{0};
+    EXPECT_EQ(late_eager - evaluate(eager, costs).makespan, static_cast<double>(2 * (p - 1)));
+    EXPECT_GT(late_plain - evaluate(plain, costs).makespan, static_cast<double>(2 * (p - 1)));
+  }
+}
+
+}  // namespace
+}  // namespace stepcast
