@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the subcommands of `stepcast` share: the parsed command line, and their entry points.
+//
+// A command writes its answer to standard output and everything else to standard error, throws
+// InputError for whatever the user can mend, and returns the exit status:
+//   0 ok   1 internal error   2 usage or scenario   3 out of memory with --fail-on-oom
+//   4 the schedule deadlocks   7 input or output
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/format.h"
+#include "scenarios/scenario.h"
+#include "sim/result.h"
+
+namespace stepcast::cli {
+
+struct Arguments {
+  std::vector<std::string> files;  // "-" = standard input
+  std::vector<std::string> set;    // path=value
+  std::string root;
+  bool json = false;
+  bool quiet = false;
+  std::string color = "auto";
+
+  // run
+  std::string trace;  // file, or empty
+  std::string trace_ranks = "all";
+  bool force = false;
+  bool fail_on_oom = false;
+  // explain
+  bool memory = false, bubble = false, critical_path = false, costs = false;
+  // presets
+  std::string kind, show;
+  // help
+  std::string topic;
+};
+
+// Where the output goes, as far as its looks depend on it.
+struct Terminal {
+  TextStyle out, err;
+};
+
+constexpr int kExitInternal = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitOutOfMemory = 3;
+constexpr int kExitDeadlock = 4;
+constexpr int kExitIo = 7;
+
+std::string_view version();  // "0.1.0"
+
+int run_command(const Arguments& args, const Terminal& terminal);
+int validate_command(const Arguments& args, const Terminal& terminal);
+int explain_command(const Arguments& args, const Terminal& terminal);
+int compare_command(const Arguments& args, const Terminal& terminal);
+int presets_command(const Arguments& args, const Terminal& terminal);
+int schema_command(const Arguments& args, const Terminal& terminal);
+int help_code_command(const Arguments& args, const Terminal& terminal);
+
+// --- shared by several commands (shared.cc) ---
+
+// The --set options as pairs.  Throws InputError E004 for one without '='.
+std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
+
+// Loads `file`, standard input for "-".  `extra` is applied after --set.
+Scenario load(const std::string& file, const Arguments& args,
+              std::span<const std::pair<std::string, std::string>> extra = {});
+
+// Throws an InputError of one diagnostic without a place.
+[[noreturn]] void usage_error(std::string code, std::string message, std::string help = {});
+
+}  // namespace stepcast::cli

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast compare A B..., or one file with a `compare:` section: results side by side.
+#include "report/compare.h"
+
+#include <algorithm>
+#include <set>
+
+#include "report/json.h"
+#include "scenarios/forecast.h"
+#include "sim/diagnostic.h"
+#include "tools/command.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Case {
+  std::string name;
+  std::string file;
+  std::vector<std::pair<std::string, std::string>> set;
+};
+
+// Problems of all cases, each said once.
+class Collector {
+ public:
+  void add(const InputError& e, const std::string& name) {
+    status_ = std::max(status_, e.exit_status);
+    for (Diagnostic d : e.diagnostics) {
+      const std::string key = d.code + d.message + d.file + std::to_string(d.line);
+      if (!seen_.insert(key).second) continue;
+      if (d.note.empty()) d.note = "in case '" + name + "'";
+      found_.push_back(std::move(d));
+    }
+  }
+  void throw_if_any() const {
+    if (!found_.empty()) throw InputError(found_, status_);
+  }
+
+ private:
+  int status_ = 0;
+  std::set<std::string> seen_;
+  std::vector<Diagnostic> found_;
+};
+
+std::vector<Case> cases_of(const Arguments& args, std::string& baseline) {
+  std::vector<Case> cases;
+  if (args.files.size() > 1) {
+    for (const std::string& file : args.files) cases.push_back({file, file, {}});
+    return cases;
+  }
+  const Scenario scenario = load(args.files.front(), args);
+  if (scenario.compare.empty())
+    usage_error("E005",
+                "'" + args.files.front() +
+                    "' has no compare section, so there is nothing "
+                    "to compare it with",
+                "name more files, or add compare: {cases: {...}} to it");
+  for (const CompareCase& c : scenario.compare)
+    cases.push_back({c.name, args.files.front(), c.set});
+  baseline = scenario.compare_baseline;
+  return cases;
+}
+
+// Names of the scenarios where they tell the cases apart, else the files they are in.
+void name_after_scenarios(std::vector<Case>& cases, std::span<const Result> results) {
+  std::set<std::string> names;
+  for (const Result& r : results) names.insert(r.scenario.name);
+  if (names.size() != results.size() || names.contains("")) return;
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].name = results[i].scenario.name;
+}
+
+}  // namespace
+
+int compare_command(const Arguments& args, const Terminal& terminal) {
+  std::string baseline_name;
+  std::vector<Case> cases = cases_of(args, baseline_name);
+  std::vector<Result> results;
+  Collector problems;
+  for (const Case& c : cases) {
+    try {
+      ForecastOptions options;
+      options.what_if = false;
+      results.push_back(forecast(load(c.file, args, c.set), options));
+    } catch (const InputError& e) {
+      problems.add(e, c.name);
+    }
+  }
+  problems.throw_if_any();
+  if (args.files.size() > 1) name_after_scenarios(cases, results);
+  std::vector<std::string> names;
+  size_t baseline = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    names.push_back(cases[i].name);
+    if (cases[i].name == baseline_name) baseline = i;
+  }
+  write_stdout(args.json ? compare_json(results, names, baseline, version())
+                         : compare_table(results, names, baseline, terminal.out));
+  std::set<std::string> said;
+  for (const Result& r : results)
+    for (const std::string& w : r.scenario.warnings)
+      if (!args.quiet && said.insert(w).second)
+        write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
+  const bool all_fit =
+      std::all_of(results.begin(), results.end(), [](const Result& r) { return r.fits; });
+  return args.fail_on_oom && !all_fit ? kExitOutOfMemory : 0;
+}
+
+}  // namespace stepcast::cli

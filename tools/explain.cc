@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast explain FILE: every setting with its origin; --memory, --bubble, --critical-path,
+// --costs open up the result.
+#include "report/explain.h"
+
+#include <optional>
+
+#include "report/json.h"
+#include "report/text.h"
+#include "scenarios/forecast.h"
+#include "tools/command.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+std::vector<SettingLine> setting_lines(const Scenario& scenario) {
+  std::vector<SettingLine> lines;
+  for (const Setting& s : scenario.settings) lines.push_back({s.path, s.value, s.origin});
+  return lines;
+}
+
+// s*b*h and the layers of a chunk, for each pipeline rank.
+std::vector<ActivationUnit> activation_units(const Scenario& scenario) {
+  const Plan& plan = scenario.plan;
+  std::vector<ActivationUnit> units(static_cast<size_t>(plan.pp));
+  std::vector<std::optional<int64_t>> layers(units.size());
+  const size_t stages = std::min(plan.stages.size(), scenario.schedule.rank_of_stage.size());
+  for (size_t s = 0; s < stages; ++s) {
+    const size_t rank = scenario.schedule.rank_of_stage[s];
+    if (rank >= units.size()) continue;
+    const int64_t here = plan.stages[s].layers;
+    layers[rank] = layers[rank].value_or(here) == here ? here : 0;
+  }
+  for (size_t rank = 0; rank < units.size(); ++rank) {
+    units[rank].elements = static_cast<double>(plan.seq * plan.micro_batch) *
+                           static_cast<double>(scenario.model.hidden);
+    units[rank].layers_per_chunk = static_cast<double>(layers[rank].value_or(0));
+  }
+  return units;
+}
+
+std::string as_json(const Arguments& args, const Scenario& scenario, const Result* result) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("schema_version", kResultSchemaVersion);
+  json.member("version", version());
+  json.key("scenario");
+  json.begin_object();
+  json.member("name", scenario.name);
+  json.member("hash", scenario.hash);
+  json.end_object();
+  json.key("settings");
+  json.begin_array();
+  for (const Setting& s : scenario.settings) {
+    json.begin_object();
+    json.member("path", s.path);
+    json.member("value", s.value);
+    json.member("origin", s.origin);
+    json.end_object();
+  }
+  json.end_array();
+  if (result != nullptr) {
+    if (args.memory) write_memory(json, *result);
+    if (args.bubble) write_bubble(json, *result);
+    if (args.bubble) write_account(json, *result);
+    if (args.critical_path) write_critical_path(json, *result);
+    if (args.costs) write_costs(json, *result);
+  }
+  json.end_object();
+  return json.text() + '\n';
+}
+
+}  // namespace
+
+int explain_command(const Arguments& args, const Terminal& terminal) {
+  const Scenario scenario = load(args.files.front(), args);
+  std::optional<Result> result;
+  if (args.memory || args.bubble || args.critical_path || args.costs) {
+    ForecastOptions options;
+    options.what_if = false;
+    result = forecast(scenario, options);
+  }
+  if (args.json) {
+    write_stdout(as_json(args, scenario, result ? &*result : nullptr));
+    return 0;
+  }
+  const TextStyle& style = terminal.out;
+  if (!result) {
+    write_stdout(explain_settings(setting_lines(scenario), style));
+    return 0;
+  }
+  std::string text = headline(result->scenario, style);
+  if (args.memory) text += '\n' + explain_memory(*result, activation_units(scenario), style);
+  if (args.bubble) text += '\n' + explain_bubble(*result, style);
+  if (args.critical_path) text += '\n' + explain_critical_path(*result, style);
+  if (args.costs) text += '\n' + explain_costs(*result, style);
+  write_stdout(text);
+  return 0;
+}
+
+}  // namespace stepcast::cli

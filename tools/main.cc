@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `stepcast` command: reads the command line, calls a subcommand, turns exceptions into exit
+// statuses.
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "report/diagnostics.h"
+#include "report/error_codes.h"
+#include "scenarios/spelling.h"
+#include "sim/check.h"
+#include "sim/run.h"
+#include "tools/command.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+using Command = int (*)(const Arguments&, const Terminal&);
+
+constexpr std::string_view kFooter =
+    "Exit status: 0 ok, 1 internal error, 2 usage or scenario, 3 out of memory (--fail-on-oom),\n"
+    "             4 the schedule deadlocks, 7 input or output\n";
+
+void add_common(CLI::App* sub, Arguments& args) {
+  sub->add_flag("--json", args.json, "print JSON, errors included");
+  sub->add_option("--color", args.color, "colours: auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->option_text("WHEN");
+  sub->add_flag("-q,--quiet", args.quiet, "say nothing on standard error but errors");
+}
+
+void add_scenario(CLI::App* sub, Arguments& args, bool many) {
+  auto* files = sub->add_option("FILE", args.files, "scenario; - is standard input")->required();
+  files->option_text(many ? "..." : " ");
+  if (!many) files->expected(1);
+  sub->add_option("-s,--set", args.set, "set a value, as often as needed: -s parallel.tp=4")
+      ->allow_extra_args(false)
+      ->option_text("PATH=VALUE");
+  sub->add_option("--root", args.root, "directory that `extends` may not leave")
+      ->option_text("DIR");
+}
+
+// Adds the subcommands; the chosen one is stored in `command`.
+void define(CLI::App& app, Arguments& args, Command& command) {
+  const auto add = [&](const char* name, const char* summary, Command function) {
+    CLI::App* sub = app.add_subcommand(name, summary);
+    sub->callback([&command, function] { command = function; });
+    return sub;
+  };
+  CLI::App* run = add("run", "Simulate a training step and print the answer", run_command);
+  add_scenario(run, args, false);
+  run->add_option("--trace", args.trace, "write a Perfetto trace")->option_text("FILE");
+  run->add_option("--trace-ranks", args.trace_ranks,
+                  "pipeline ranks in the trace: all, slowest, or numbers such as 0-2,5")
+      ->option_text("RANKS");
+  run->add_flag("--force", args.force, "overwrite existing outputs");
+  run->add_flag("--fail-on-oom", args.fail_on_oom,
+                "exit with 3 if the step does not fit in memory");
+  add_common(run, args);
+
+  CLI::App* validate = add("validate", "Read, resolve and check scenarios only", validate_command);
+  add_scenario(validate, args, true);
+  add_common(validate, args);
+
+  CLI::App* explain = add("explain", "Show every setting and where it comes from", explain_command);
+  add_scenario(explain, args, false);
+  explain->add_flag("--memory", args.memory, "what fills the memory of each rank");
+  explain->add_flag("--bubble", args.bubble, "why ranks wait");
+  explain->add_flag("--critical-path", args.critical_path, "the longest chain of the step");
+  explain->add_flag("--costs", args.costs, "every price, and how it is known");
+  add_common(explain, args);
+
+  CLI::App* compare =
+      add("compare", "Put several scenarios, or the cases of one, side by side", compare_command);
+  add_scenario(compare, args, true);
+  compare->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit");
+  add_common(compare, args);
+
+  CLI::App* presets = add("presets", "List what has a name already", presets_command);
+  presets->add_option("KIND", args.kind, "models, gpus, clusters or schedules")->option_text(" ");
+  presets->add_option("--show", args.show, "print one of them")->option_text("NAME");
+  add_common(presets, args);
+
+  add_common(add("schema", "Print the JSON Schema of scenario files", schema_command), args);
+
+  CLI::App* help = add("help", "Explain an error code or a command", help_code_command);
+  help->add_option("TOPIC", args.topic, "E102, run, or codes for all codes")->option_text(" ");
+  add_common(help, args);
+}
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// https://no-color.org, https://bixense.com/clicolors
+bool wants_color(const std::string& choice, int fd) {
+  if (choice == "always") return true;
+  if (choice == "never" || is_set("NO_COLOR")) return false;
+  const char* force = std::getenv("CLICOLOR_FORCE");
+  if (force != nullptr && *force != '\0' && std::string_view(force) != "0") return true;
+  const char* term = std::getenv("TERM");
+  return ::isatty(fd) != 0 && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+Terminal terminal_for(const std::string& color) {
+  Terminal t;
+  t.out.color = wants_color(color, STDOUT_FILENO);
+  t.err.color = wants_color(color, STDERR_FILENO);
+  return t;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const std::vector<std::string_view> views(candidates.begin(), candidates.end());
+  const std::string_view near = closest(word, views);
+  return near.empty() ? "" : "did you mean '" + std::string(near) + "'?";
+}
+
+// A first word that is no command.
+void check_command_word(const CLI::App& app, std::string_view word) {
+  if (word.empty() || word.starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  for (const std::string& name : names)
+    if (name == word) return;
+  std::string help = did_you_mean(word, names);
+  if (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json"))
+    help = "`stepcast run " + std::string(word) + "` simulates a scenario";
+  if (help.empty()) help = "`stepcast --help` lists the commands";
+  usage_error("E001", "unknown command '" + std::string(word) + "'", help);
+}
+
+// What CLI11 found wrong, in our words.
+[[noreturn]] void rethrow(const CLI::App& app, const CLI::ParseError& e) {
+  const CLI::App* chosen = &app;
+  for (const CLI::App* sub : app.get_subcommands()) chosen = sub;
+  const std::string name = chosen == &app ? "" : ' ' + chosen->get_name();
+  const std::string usage = "`stepcast" + name + " --help` shows what is legal";
+  for (const std::string& word : app.remaining(true)) {
+    if (word.size() < 2 || !word.starts_with('-')) continue;
+    std::string help = did_you_mean(word.substr(0, word.find('=')), option_names(*chosen));
+    usage_error("E002", "unknown option '" + word + "'", help.empty() ? usage : help);
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr && !app.remaining(true).empty())
+    usage_error("E003", "'" + app.remaining(true).front() + "' is one argument too many", usage);
+  usage_error("E003", e.what(), usage);
+}
+
+int parse_and_run(int argc, char** argv, Arguments& args) {
+  CLI::App app{"Stepcast forecasts one training step of a transformer on a GPU cluster.",
+               "stepcast"};
+  Command command = nullptr;
+  define(app, args, command);
+  app.set_version_flag("--version", "stepcast " + std::string(version()));
+  app.footer(std::string(kFooter));
+  if (argc < 2) {
+    write_stderr(app.help());
+    return kExitUsage;
+  }
+  check_command_word(app, argv[1]);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    write_stdout(chosen.empty() ? app.help() : chosen.front()->help());
+    return 0;
+  } catch (const CLI::CallForVersion&) {
+    write_stdout("stepcast " + std::string(version()) + '\n');
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    rethrow(app, e);
+  }
+  if (command == help_code_command) {
+    if (args.topic.empty()) {
+      write_stdout(app.help());
+      return 0;
+    }
+    for (const CLI::App* sub : app.get_subcommands({})) {
+      if (sub->get_name() != args.topic) continue;
+      write_stdout(sub->help());
+      return 0;
+    }
+  }
+  if (command == nullptr)
+    usage_error("E003", "no command is given", "`stepcast --help` lists them");
+  return command(args, terminal_for(args.color));
+}
+
+// Colour and form of an error that may have happened before the command line was understood.
+void read_presentation(int argc, char** argv, Arguments& args) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--json") args.json = true;
+    if (word == "--color=always" || word == "--color=never") args.color = word.substr(8);
+  }
+}
+
+int report(const InputError& e, const Arguments& args) {
+  if (args.json) {
+    write_stdout(diagnostics_json(e.diagnostics));
+    return e.exit_status;
+  }
+  const bool before = e.exit_status != kExitIo && !e.diagnostics.front().code.starts_with("E0");
+  write_stderr(render_diagnostics(e.diagnostics, terminal_for(args.color).err,
+                                  before ? "Nothing was run." : ""));
+  return e.exit_status;
+}
+
+int internal_error(std::string_view what, const Arguments& args) {
+  if (args.json) {
+    JsonWriter json;
+    json.begin_object();
+    json.key("error");
+    json.begin_object();
+    json.member("code", "internal");
+    json.member("message", what);
+    json.end_object();
+    json.end_object();
+    write_stdout(json.text() + '\n');
+  }
+  write_stderr("stepcast: internal error: " + escape_text(what) + "\nThis is a bug in Stepcast " +
+               std::string(version()) +
+               ", not in your scenario. Please report it with this text, the command line\n"
+               "and the scenario file.\n");
+  return kExitInternal;
+}
+
+int guarded_main(int argc, char** argv) {
+  prepare_standard_streams();
+  Arguments args, shown;
+  read_presentation(argc, argv, shown);
+  try {
+    try {
+      return parse_and_run(argc, argv, args);
+    } catch (const InputError& e) {
+      return report(e, shown);
+    } catch (const ClosedPipe&) {
+      return kExitIo;
+    } catch (const std::bad_alloc&) {
+      write_stderr("stepcast: this machine has not enough memory for the scenario\n");
+      return kExitInternal;
+    } catch (const std::exception& e) {
+      return internal_error(e.what(), shown);
+    }
+  } catch (...) {  // standard output is gone while an error is printed there
+    return kExitIo;
+  }
+}
+
+}  // namespace
+}  // namespace stepcast::cli
+
+int main(int argc, char** argv) {
+  return stepcast::cli::guarded_main(argc, argv);
+}

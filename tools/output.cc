@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/output.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "sim/diagnostic.h"
+#include "tools/command.h"
+
+namespace stepcast::cli {
+namespace {
+
+constexpr size_t kLargestInput = (size_t{16} << 20) + 1;
+constexpr size_t kBuffer = size_t{1} << 18;
+
+[[noreturn]] void io_error(const char* code, std::string message, std::string help = {}) {
+  Diagnostic d;
+  d.code = code;
+  d.message = std::move(message);
+  d.help = std::move(help);
+  throw InputError(std::move(d), kExitIo);
+}
+
+// 0, or errno.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+std::string read_standard_input() {
+  std::string text;
+  std::array<char, 65536> chunk;
+  while (text.size() < kLargestInput) {
+    const ssize_t n = ::read(STDIN_FILENO, chunk.data(), chunk.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) io_error("E500", std::string("cannot read standard input: ") + std::strerror(errno));
+    if (n == 0) break;
+    text.append(chunk.data(), static_cast<size_t>(n));
+  }
+  return text;
+}
+
+// Where a path leads after symbolic links; the path itself if nothing is there.
+std::string resolved(const std::string& path) {
+  std::array<char, PATH_MAX> buffer;
+  return ::realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
+}
+
+mode_t current_umask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
+}
+
+}  // namespace
+
+void prepare_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) != -1) continue;
+    // The lowest free descriptor is `fd`.  Standard output becomes unwritable, as it was.
+    if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0) std::_Exit(kExitIo);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+const std::string& standard_input() {
+  static const std::string text = read_standard_input();
+  return text;
+}
+
+void write_stdout(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == EPIPE) throw ClosedPipe{};
+  if (error != 0)
+    io_error("E503", std::string("cannot write to standard output: ") + std::strerror(error));
+}
+
+void write_stderr(std::string_view text) noexcept {
+  write_all(STDERR_FILENO, text);
+}
+
+OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), force_(force) {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) fail(EISDIR);
+    if (!S_ISREG(status.st_mode)) {
+      fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd_ < 0) fail(errno);
+      return;
+    }
+    if (!force_) io_error("E501", "'" + path_ + "' exists already", "--force overwrites it");
+    path_ = resolved(path_);
+  } else if (errno != ENOENT) {
+    fail(errno);
+  }
+  open_temporary();
+}
+
+void OutputFile::open_temporary() {
+  const size_t slash = path_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path_.substr(0, slash + 1);
+  temporary_ = folder + ".stepcast-XXXXXX";
+  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  if (fd_ < 0) {
+    const int error = errno;
+    temporary_.clear();
+    fail(error);
+  }
+  if (::fchmod(fd_, 0666 & ~current_umask()) != 0) fail(errno);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::fail(int error) {
+  // The destructor of a constructor that throws does not run.
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+  if (error == EPIPE) throw ClosedPipe{};
+  io_error("E502", "cannot write '" + path_ + "': " + std::strerror(error));
+}
+
+void OutputFile::write(std::string_view bytes) {
+  buffer_ += bytes;
+  if (buffer_.size() >= kBuffer) flush();
+}
+
+void OutputFile::flush() {
+  const int error = write_all(fd_, buffer_);
+  buffer_.clear();
+  if (error != 0) fail(error);
+}
+
+void OutputFile::commit() {
+  flush();
+  const bool direct = temporary_.empty();
+  if (!direct && ::fsync(fd_) != 0) fail(errno);
+  const int closed = ::close(fd_);
+  fd_ = -1;
+  if (closed != 0) fail(errno);
+  if (direct) return;
+  // Without --force a file that appeared meanwhile is left alone: link() does not replace.
+  if (force_) {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  } else {
+    if (::link(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+    ::unlink(temporary_.c_str());
+  }
+  temporary_.clear();
+}
+
+}  // namespace stepcast::cli

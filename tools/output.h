@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading standard input and writing results: nothing is ever half written.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace stepcast::cli {
+
+// The reader of standard output went away (a closed pipe): exit status 7 without a word.
+struct ClosedPipe : std::exception {};
+
+// Makes sure that descriptors 0 to 2 are open, so that no file is taken for standard output, and
+// that a closed pipe or a file size limit is an error of write() instead of a signal.  Call first.
+void prepare_standard_streams();
+
+// All of standard input, read once (and given again when asked again).  Reads at most one byte more
+// than a scenario may have.  Throws InputError E500, status 7.
+const std::string& standard_input();
+
+// Throws ClosedPipe, or InputError E503 with status 7.
+void write_stdout(std::string_view text);
+// Failures are ignored: there is nowhere to report them.
+void write_stderr(std::string_view text) noexcept;
+
+// A file that appears under its name only when it is complete: written beside it, synced, renamed.
+// Devices and pipes are written directly.  Every failure is an InputError with status 7: E501 the
+// file exists (and not `force`), E502 anything else.
+class OutputFile {
+ public:
+  OutputFile(std::string path, bool force);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();  // without commit(): removes what was written
+
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int error);
+  void flush();
+  void open_temporary();
+
+  std::string path_, temporary_;  // temporary_ empty: written directly
+  std::string buffer_;
+  int fd_ = -1;
+  bool force_ = false;
+};
+
+}  // namespace stepcast::cli

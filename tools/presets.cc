@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast presets [models|gpus|clusters|schedules] [--show NAME]: what has a name already.
+#include "scenarios/presets.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "report/json_writer.h"
+#include "scenarios/spelling.h"
+#include "scenarios/value.h"
+#include "schedules/schedule.h"
+#include "tools/command.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Entry {
+  std::string name;
+  std::string summary;  // one line
+  std::string text;     // what --show prints
+};
+
+struct Kind {
+  std::string_view name;
+  std::vector<Entry> entries;
+};
+
+// Value of a dotted path as it is written, "" if it is not there.
+std::string text_at(const Value& root, std::string_view path) {
+  const Value* v = &root;
+  while (!path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    v = v->find(path.substr(0, dot));
+    if (v == nullptr) return {};
+    path.remove_prefix(std::min(dot + 1, path.size()));
+  }
+  return v->text;
+}
+
+// The figures one chooses a preset by: each word is a path, "name=" in front of it says what it is.
+std::string summary_of(const Value& root, std::span<const std::string_view> parts) {
+  std::string s;
+  for (std::string_view part : parts) {
+    const size_t equals = part.find('=');
+    const std::string text = text_at(root, part.substr(equals + 1));
+    if (text.empty()) continue;
+    if (!s.empty()) s += ", ";
+    s += std::string(part.substr(0, equals)) + ' ' + text;
+  }
+  return s;
+}
+
+std::span<const std::string_view> figures_of(PresetKind kind) {
+  static constexpr std::array<std::string_view, 8> kModel{
+      "layers=num_hidden_layers",  "layers=n_layer",
+      "hidden=hidden_size",        "hidden=n_embd",
+      "heads=num_attention_heads", "heads=n_head",
+      "vocabulary=vocab_size",     "experts=n_routed_experts"};
+  static constexpr std::array<std::string_view, 3> kGpu{"memory=memory", "at=mem_bw",
+                                                        "bf16=peak.bf16"};
+  static constexpr std::array<std::string_view, 4> kCluster{
+      "node of=node.gpus", "GPU=node.gpu", "NVLink=node.intra.bw", "NIC=node.nics.bw"};
+  switch (kind) {
+    case PresetKind::model: return kModel;
+    case PresetKind::gpu: return kGpu;
+    case PresetKind::cluster: return kCluster;
+  }
+  return {};
+}
+
+std::vector<Entry> files_of(PresetKind kind) {
+  std::vector<Entry> entries;
+  for (const std::string_view name : preset_names(kind)) {
+    const std::string text(preset_text(kind, name).value_or(""));
+    Problems problems;
+    const Value root = parse_yaml(problems, problems.add_source({std::string(name), text, true}));
+    entries.push_back({std::string(name), summary_of(root, figures_of(kind)), text});
+  }
+  return entries;
+}
+
+std::vector<Entry> schedules() {
+  std::vector<Entry> entries;
+  for (const ScheduleFamily& family : schedule_families()) {
+    std::string text = std::string(family.name) + "\n  " + std::string(family.summary) + '\n';
+    std::string aliases;
+    for (const std::string_view alias : family.aliases)
+      aliases += (aliases.empty() ? "" : ", ") + std::string(alias);
+    if (!aliases.empty()) text += "  also called: " + aliases + '\n';
+    text += "  source: " + std::string(family.source) + '\n';
+    entries.push_back({std::string(family.name), std::string(family.summary), std::move(text)});
+  }
+  return entries;
+}
+
+std::vector<Kind> chosen_kinds(const Arguments& args) {
+  static constexpr std::array<std::string_view, 4> kNames{"models", "gpus", "clusters",
+                                                          "schedules"};
+  if (!args.kind.empty() && std::find(kNames.begin(), kNames.end(), args.kind) == kNames.end()) {
+    const std::string near(closest(args.kind, kNames));
+    usage_error(
+        "E004", "there are no presets called '" + args.kind + "'",
+        near.empty() ? "models, gpus, clusters, schedules" : "did you mean '" + near + "'?");
+  }
+  const auto wanted = [&](std::string_view name) { return args.kind.empty() || args.kind == name; };
+  std::vector<Kind> kinds;
+  if (wanted("models")) kinds.push_back({"models", files_of(PresetKind::model)});
+  if (wanted("gpus")) kinds.push_back({"gpus", files_of(PresetKind::gpu)});
+  if (wanted("clusters")) kinds.push_back({"clusters", files_of(PresetKind::cluster)});
+  if (wanted("schedules")) kinds.push_back({"schedules", schedules()});
+  return kinds;
+}
+
+int show(const std::string& name, std::span<const Kind> kinds) {
+  std::vector<std::string_view> all;
+  for (const Kind& kind : kinds) {
+    for (const Entry& entry : kind.entries) {
+      all.push_back(entry.name);
+      if (entry.name != name) continue;
+      write_stdout(entry.text);
+      return 0;
+    }
+  }
+  const std::string near(closest(name, all));
+  usage_error("E006", "there is no preset '" + name + "'",
+              near.empty() ? "`stepcast presets` lists them" : "did you mean '" + near + "'?");
+}
+
+std::string as_json(std::span<const Kind> kinds) {
+  JsonWriter json;
+  json.begin_object();
+  for (const Kind& kind : kinds) {
+    json.key(kind.name);
+    json.begin_array();
+    for (const Entry& entry : kind.entries) {
+      json.begin_object();
+      json.member("name", entry.name);
+      json.member("summary", entry.summary);
+      json.end_object();
+    }
+    json.end_array();
+  }
+  json.end_object();
+  return json.text() + '\n';
+}
+
+}  // namespace
+
+int presets_command(const Arguments& args, const Terminal& terminal) {
+  const std::vector<Kind> kinds = chosen_kinds(args);
+  if (!args.show.empty()) return show(args.show, kinds);
+  if (args.json) {
+    write_stdout(as_json(kinds));
+    return 0;
+  }
+  std::string text;
+  for (const Kind& kind : kinds) {
+    if (!text.empty()) text += '\n';
+    text += paint(kind.name, Tone::strong, terminal.out) + '\n';
+    int width = 0;
+    for (const Entry& entry : kind.entries) width = std::max(width, display_width(entry.name));
+    for (const Entry& entry : kind.entries)
+      text += wrap(entry.summary, "  " + pad_right(entry.name, width) + "  ", terminal.out.width);
+  }
+  write_stdout(text);
+  return 0;
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast run FILE: simulate, print the answer.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "report/account_lines.h"
+#include "report/json.h"
+#include "report/perfetto.h"
+#include "report/text.h"
+#include "scenarios/forecast.h"
+#include "tools/command.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+uint32_t slowest_role(const Result& result) {
+  const auto& roles = result.account.by_role;
+  const auto most = std::max_element(
+      roles.begin(), roles.end(),
+      [](const SpendTable& a, const SpendTable& b) { return compute_time(a) < compute_time(b); });
+  return static_cast<uint32_t>(most - roles.begin());
+}
+
+// A whole number at the start of `text`, which is shortened by it.
+std::optional<uint32_t> take_number(std::string_view& text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+// "0-3,7" of `count` ranks; nothing if it is malformed or names others.
+std::optional<std::vector<uint32_t>> parse_ranks(std::string_view text, uint32_t count) {
+  std::vector<bool> chosen(count, false);
+  while (true) {
+    const std::optional<uint32_t> first = take_number(text);
+    if (!first || *first >= count) return std::nullopt;
+    uint32_t last = *first;
+    if (text.starts_with('-')) {
+      text.remove_prefix(1);
+      const std::optional<uint32_t> end = take_number(text);
+      if (!end || *end >= count || *end < *first) return std::nullopt;
+      last = *end;
+    }
+    for (uint32_t i = *first; i <= last; ++i) chosen[i] = true;
+    if (text.empty()) break;
+    if (!text.starts_with(',')) return std::nullopt;
+    text.remove_prefix(1);
+  }
+  std::vector<uint32_t> ranks;
+  for (uint32_t i = 0; i < count; ++i)
+    if (chosen[i]) ranks.push_back(i);
+  return ranks;
+}
+
+TraceOptions trace_options(const Arguments& args, const Result& result) {
+  const auto count = static_cast<uint32_t>(result.timeline.roles.size());
+  if (args.trace_ranks == "all" || args.trace_ranks == "pp") return {};
+  if (args.trace_ranks == "slowest") return {{slowest_role(result)}};
+  const auto ranks = parse_ranks(args.trace_ranks, count);
+  if (!ranks)
+    usage_error(
+        "E004",
+        "'--trace-ranks " + args.trace_ranks +
+            "' names no pipeline ranks of this "
+            "scenario",
+        "all, slowest, or numbers from 0 to " + std::to_string(count - 1) + " such as 0-2,5");
+  return {*ranks};
+}
+
+}  // namespace
+
+int run_command(const Arguments& args, const Terminal& terminal) {
+  if (args.trace == "-")
+    usage_error("E004", "the trace goes to a file, standard output is for the answer");
+  // Before the simulation: an existing file is refused at once.
+  std::optional<OutputFile> trace_file;
+  if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
+  const Scenario scenario = load(args.files.front(), args);
+  ForecastOptions options;
+  options.trace = trace_file.has_value();
+  const Result result = forecast(scenario, options);
+
+  TraceCounts counts;
+  if (trace_file) {
+    counts = write_perfetto(result, trace_options(args, result),
+                            [&](std::string_view bytes) { trace_file->write(bytes); });
+    trace_file->commit();
+  }
+  write_stdout(args.json ? run_json(result, version()) : text_report(result, terminal.out));
+  if (trace_file && !args.quiet) {
+    write_stderr("trace: " + escape_text(args.trace) + ", " + std::to_string(counts.ranks) +
+                 " ranks, " + grouped(counts.slices) +
+                 " slices; open it at https://ui.perfetto.dev\n");
+  }
+  return args.fail_on_oom && !result.fits ? kExitOutOfMemory : 0;
+}
+
+}  // namespace stepcast::cli
