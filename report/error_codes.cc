@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/error_codes.h"
+
+#include <algorithm>
+#include <array>
+
+namespace stepcast {
+namespace {
+
+constexpr std::array kCodes{
+    ErrorCode{"E001", "unknown command",
+              "The first word after `stepcast` is a command; `stepcast --help` lists them."},
+    ErrorCode{"E002", "unknown option",
+              "Options belong to a command: `stepcast COMMAND --help` lists those of one command."},
+    ErrorCode{"E003", "the command line cannot be read",
+              "An argument is missing, given twice, or has no value."},
+    ErrorCode{"E004", "the value of an option is not legal",
+              "The message names the legal values. --set takes a dotted path, '=' and a value in "
+              "YAML, for example --set parallel.tp=4 or --set 'recompute={granularity: full}'."},
+    ErrorCode{"E005", "nothing to compare",
+              "`stepcast compare` needs several files, or one with a compare section that names "
+              "cases: each case is a set of dotted paths with the values they take."},
+    ErrorCode{"E006", "unknown preset", "`stepcast presets` lists what has a name."},
+    ErrorCode{"E007", "unknown help topic",
+              "`stepcast help codes` lists all error codes, `stepcast --help` all commands."},
+    ErrorCode{"E100", "not a YAML text that scenarios may be written in",
+              "Scenarios are YAML mappings, sequences and scalars (JSON included) in UTF-8, one "
+              "document a file. The position is where reading stopped; the cause is often in the "
+              "line above: a missing colon, bracket or quote, or a tab in the indentation."},
+    ErrorCode{"E101", "the file cannot be read",
+              "It does not exist, is not a regular file, or may not be read by you."},
+    ErrorCode{"E102", "unknown key",
+              "Every key of a scenario is known; a misspelt one would silently mean the default. "
+              "`stepcast schema` prints all of them with what they mean."},
+    ErrorCode{"E103", "a key is given twice",
+              "Which of the two should count? Remove one. Keys of a file that is extended may be "
+              "given again; that is what `extends` is for."},
+    ErrorCode{"E104", "anchors, aliases, tags and merge keys are not allowed",
+              "They make a few bytes into a huge document, and a reader has to search for what a "
+              "value is. Use `extends` to share settings between files."},
+    ErrorCode{"E105", "nested too deeply", "Scenarios need a handful of levels; 64 are allowed."},
+    ErrorCode{"E106", "the file is too large",
+              "At most 16 MiB and a million values: this is probably not a scenario."},
+    ErrorCode{"E107", "a value of the wrong kind",
+              "A number, text, list or mapping stands where another kind is due. yes, no, on and "
+              "off are text; true and false are flags."},
+    ErrorCode{"E110", "'extends' goes round in a circle",
+              "A file extends itself, directly or through others; the help line shows the way."},
+    ErrorCode{"E111", "'extends' leads outside",
+              "Files named by `extends` must lie below the directory of the first file, or below "
+              "--root, and be regular files; at most 8 of them on a path."},
+    ErrorCode{
+        "E120", "a unit is missing or not understood",
+        "Quantities state their unit: 80GiB or 80GB, 400Gb/s (bits) or 50GB/s (bytes), 2.5us, "
+        "989TFLOP/s. A bare number would have to be guessed, and bits and bytes differ by "
+        "eight."},
+    ErrorCode{"E121", "a number that is not finite or not above zero",
+              "NaN, infinity and zero have no meaning for this value."},
+    ErrorCode{"E122", "a negative number", "This value cannot be below zero."},
+    ErrorCode{"E123", "a number that is too large, or not whole",
+              "The value, or a product it enters, is beyond what can be counted exactly, or a "
+              "count has a fraction."},
+    ErrorCode{"E124", "a form of number that is not read",
+              "Write plain decimals: 010, 0x10, 1:30 and 1_000 mean different things to different "
+              "readers of YAML."},
+    ErrorCode{"E125", "not one of the legal words", "The help line lists the legal ones."},
+    ErrorCode{"E126", "something that is needed is missing",
+              "A scenario names at least a model, a cluster and a batch; see "
+              "`stepcast presets` for names of models and clusters."},
+    ErrorCode{"E127", "a value that contradicts another one",
+              "Two settings cannot both hold; the message names both."},
+    ErrorCode{
+        "E130", "not supported yet",
+        "The key is known and would change the result, but this version does not simulate it. "
+        "It is an error because a forecast that ignores it would be wrong."},
+    ErrorCode{"E201", "the number of GPUs does not fit the layout",
+              "GPUs = tp * cp * pp * dp. dp may be left out, then it is what remains."},
+    ErrorCode{"E202", "the layers do not fit the stages",
+              "Layers are spread evenly over pp * vpp stages; `parallel.layout` gives any other "
+              "split, in the notation of Megatron's --pipeline-model-parallel-layout."},
+    ErrorCode{"E203", "the batch does not fit the layout",
+              "The global batch is split over dp replicas into microbatches of `batch.micro` "
+              "sequences; it must be a multiple of micro * dp. It is never rounded."},
+    ErrorCode{"E204", "the sequence cannot be split",
+              "Sequence parallelism splits each sequence over the tp ranks: seq must be a multiple "
+              "of tp."},
+    ErrorCode{"E210", "tp does not divide the model",
+              "Tensor parallelism splits attention heads, key-value heads, the width of the MLP "
+              "and the vocabulary into tp equal parts."},
+    ErrorCode{
+        "E220", "the nodes are not connected",
+        "Pipeline stages and data-parallel groups need a path between the nodes they are on."},
+    ErrorCode{
+        "E301", "a cost table cannot be read",
+        "Cost tables are CSV files with a '#' header; the position is that of the bad field."},
+    ErrorCode{"E401", "the schedule deadlocks",
+              "Ranks wait for each other in a circle, so the step would hang. The help line walks "
+              "the circle: what each rank is about to do, and whom it waits for."},
+    ErrorCode{"E402", "the schedule is incomplete or out of order",
+              "Every stage and microbatch needs one F and either one B or one I and one W, on the "
+              "rank that holds the stage; B or I after F, W after I."},
+    ErrorCode{"E403", "a schedule that cannot be read",
+              "Schedules are lists of actions in the notation of torch.distributed.pipelining: "
+              "2F0 is the forward of stage 2 for microbatch 0; B backward, I input gradient, W "
+              "weight gradient."},
+    ErrorCode{"E500", "standard input cannot be read", "'-' in place of a file is standard input."},
+    ErrorCode{"E501", "the output exists already",
+              "Results are not overwritten unless --force is given."},
+    ErrorCode{"E502", "a file cannot be written",
+              "The system's reason is in the message. Files appear under their name only when they "
+              "are complete; nothing was left behind."},
+    ErrorCode{"E503", "standard output cannot be written",
+              "The system's reason is in the message; what was printed is not complete."},
+};
+
+}  // namespace
+
+std::span<const ErrorCode> error_codes() {
+  return kCodes;
+}
+
+const ErrorCode* find_error_code(std::string_view code) {
+  const auto found = std::find_if(kCodes.begin(), kCodes.end(),
+                                  [code](const ErrorCode& c) { return c.code == code; });
+  return found == kCodes.end() ? nullptr : &*found;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The codes of Diagnostics, explained: what `stepcast help CODE` prints.
+//
+//   E0xx  the command line            E1xx  reading a scenario: text, numbers, units, files
+//   E2xx  a scenario that cannot be   E3xx  cost tables
+//   E4xx  schedules                   E5xx  reading and writing files
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace stepcast {
+
+struct ErrorCode {
+  std::string_view code;         // "E102"
+  std::string_view title;        // "unknown key"
+  std::string_view explanation;  // why it is an error, and what to do
+};
+
+// All of them, by code.
+std::span<const ErrorCode> error_codes();
+// nullptr if there is none.
+const ErrorCode* find_error_code(std::string_view code);
+
+}  // namespace stepcast
