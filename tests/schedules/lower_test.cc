@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/lower.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "sim/account.h"
+#include "sim/memory.h"
+#include "sim/run.h"
+#include "tests/model/sample.h"
+
+namespace stepcast {
+namespace {
+
+Schedule schedule_of(const char* name, const Plan& plan, int64_t group = 0) {
+  return find_schedule_family(name)->generate(
+      {.pp = plan.pp, .vpp = plan.vpp, .microbatches = plan.microbatches(), .group = group});
+}
+
+// Stages without embedding and head, all alike; nothing but matrix products takes time.
+Plan equal_stages(int64_t pp, int64_t vpp, int64_t microbatches) {
+  Plan plan = sample::plan(1, pp, 1, microbatches, 1, 256);
+  plan.vpp = vpp;
+  plan.stages.assign(static_cast<size_t>(pp * vpp), StageContent{.layers = 2});
+  return plan;
+}
+
+Transformer small_gpt() {
+  Transformer model = sample::gpt(8, 512, 8, 1024, 256);
+  model.tied = false;
+  return model;
+}
+
+Prices only_products(const OpGraph& graph) {
+  Prices prices;
+  for (const Work& work : graph.works) {
+    prices.by_work.push_back(
+        {Time{work.kind == WorkKind::gemm ? work.m + work.n + work.k : 0}, Origin::measured, ""});
+  }
+  return prices;
+}
+
+int64_t cost_of(const OpGraph& graph, const Prices& prices, const char* pass_name) {
+  for (const Pass& pass : graph.passes) {
+    if (pass.name.rfind(pass_name, 0) != 0) continue;
+    return std::accumulate(pass.ops.begin(), pass.ops.end(), int64_t{0},
+                           [&](int64_t sum, const Op& op) {
+                             return sum + prices.by_work[static_cast<size_t>(op.work)].time.count();
+                           });
+  }
+  return -1;
+}
+
+struct StepCase {
+  const char* schedule;
+  int64_t pp, vpp, microbatches;
+  bool overlapped;
+};
+
+class EqualStages : public testing::TestWithParam<StepCase> {};
+
+// (v m + p - 1)(tF + tB) in times of one chunk: GPipe and 1F1B with v = 1, interleaved 1F1B.
+TEST_P(EqualStages, TakeTheClosedFormToThePicosecond) {
+  const StepCase& c = GetParam();
+  const Transformer model = small_gpt();
+  Plan plan = equal_stages(c.pp, c.vpp, c.microbatches);
+  plan.overlap.pp_p2p = c.overlapped;
+  const OpGraph graph = lower(model, plan, schedule_of(c.schedule, plan));
+  check_graph(graph);
+  const Prices prices = only_products(graph);
+  const int64_t both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
+  const Program program = compile(graph, prices);
+  const Timeline timeline = run(program);
+  EXPECT_EQ(timeline.makespan.count(), (c.vpp * c.microbatches + c.pp - 1) * both);
+  // Every rank works v m (tF + tB); the rest of its step is bubble.
+  const Account account = make_account(program, timeline);
+  for (const SpendTable& table : account.by_role) {
+    Time bubble{};
+    for (int s = 0; s < kSpends; ++s) {
+      if (is_bubble(static_cast<Spend>(s)) || static_cast<Spend>(s) == Spend::idle_end) {
+        bubble += table[static_cast<size_t>(s)];
+      }
+    }
+    EXPECT_EQ(bubble.count(), (c.pp - 1) * both);
+    EXPECT_EQ(table[static_cast<size_t>(Spend::imbalance)].count(), 0);
+    EXPECT_EQ(table[static_cast<size_t>(Spend::exposed_pp)].count(), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ClosedForms, EqualStages,
+    testing::Values(StepCase{"1f1b", 1, 1, 3, true}, StepCase{"1f1b", 4, 1, 2, true},
+                    StepCase{"1f1b", 4, 1, 8, true}, StepCase{"1f1b", 8, 1, 13, true},
+                    StepCase{"1f1b", 2, 1, 4, false}, StepCase{"1f1b", 4, 1, 8, false},
+                    StepCase{"1f1b", 8, 1, 3, false}, StepCase{"gpipe", 4, 1, 8, true},
+                    StepCase{"interleaved-1f1b", 2, 2, 4, true},
+                    StepCase{"interleaved-1f1b", 4, 3, 8, true},
+                    StepCase{"interleaved-1f1b", 8, 4, 16, true}),
+    [](const auto& param) {
+      std::string name = param.param.schedule;
+      for (char& ch : name) ch = ch == '-' ? '_' : ch;
+      return name + "_pp" + std::to_string(param.param.pp) + "_vpp" +
+             std::to_string(param.param.vpp) + "_m" + std::to_string(param.param.microbatches) +
+             (param.param.overlapped ? "" : "_blocking");
+    });
+
+TEST(Lower, BlockingExchangesExposeTwoTransfersForEachMicrobatch) {
+  // docs/schedules.md: 2m + 2p - 5 transfers exposed for Megatron's 1F1B with p > 2, at equal
+  // stages.
+  const Transformer model = small_gpt();
+  Plan plan = equal_stages(4, 1, 8);
+  plan.overlap.pp_p2p = false;
+  const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+  Prices prices = only_products(graph);
+  const int64_t both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
+  for (size_t w = 0; w < graph.works.size(); ++w) {
+    if (graph.works[w].kind == WorkKind::send_recv) prices.by_work[w].time = Time{7};
+  }
+  const Timeline timeline = run(compile(graph, prices));
+  EXPECT_EQ(timeline.makespan.count(), (8 + 4 - 1) * both + (2 * 8 + 2 * 4 - 5) * 7);
+}
+
+TEST(Lower, ActivationsInFlightFollowTheSchedule) {
+  const Transformer model = small_gpt();
+  const Plan plan = equal_stages(4, 1, 8);
+  const std::vector<RoleMemory> memory =
+      trace_memory(lower(model, plan, schedule_of("1f1b", plan)));
+  for (size_t r = 0; r < 4; ++r) {
+    EXPECT_EQ(memory[r].peak_in_flight, 4 - static_cast<int>(r));
+    EXPECT_EQ(memory[r].start, memory[r].end);
+  }
+}
+
+// 18 bytes a parameter with fp32 gradients and Adam in mixed precision; 6 + 12/d with ZeRO-1.
+TEST(Lower, StaticMemoryFollowsTheRuleOfBytesForEachParameter) {
+  const Transformer model = small_gpt();
+  for (const auto& [zero, dp] : {std::pair{0, 4}, std::pair{1, 4}}) {
+    Plan plan = sample::plan(1, 1, dp, 2, 1, 256);
+    plan.zero = zero;
+    plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+    const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+    int64_t bytes = 0;
+    for (const StaticMemory& m : graph.roles[0].memory) bytes += m.bytes.value;
+    const int64_t n = parameters(model);
+    EXPECT_EQ(bytes, zero == 0 ? 18 * n : 6 * n + 12 * ((n + dp - 1) / dp));
+  }
+}
+
+int count_works(const OpGraph& graph, Axis axis, WorkKind kind) {
+  int count = 0;
+  for (const Pass& pass : graph.passes) {
+    for (const Op& op : pass.ops) {
+      const Work& w = graph.works[static_cast<size_t>(op.work)];
+      count += w.axis == axis && w.kind == kind;
+    }
+  }
+  return count;
+}
+
+TEST(Lower, DataParallelCollectivesFollowTheZeroStage) {
+  const Transformer model = small_gpt();
+  Plan plan = sample::plan(1, 1, 4, 2, 1, 256);
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  const Schedule schedule = schedule_of("1f1b", plan);
+  const OpGraph replicated = lower(model, plan, schedule);
+  EXPECT_EQ(count_works(replicated, Axis::dp, WorkKind::all_reduce), 1);
+  EXPECT_EQ(count_works(replicated, Axis::dp, WorkKind::all_gather), 0);
+  plan.zero = 1;
+  const OpGraph sharded = lower(model, plan, schedule);
+  EXPECT_EQ(count_works(sharded, Axis::dp, WorkKind::reduce_scatter), 1);
+  EXPECT_EQ(count_works(sharded, Axis::dp, WorkKind::all_gather), 1);
+}
+
+TEST(Lower, TiedEmbeddingGradientsAreSummedOverFirstAndLastStage) {
+  Transformer model = small_gpt();
+  model.tied = true;
+  Plan plan = sample::plan(1, 4, 1, 4, 1, 256);
+  plan.stages.assign(4, StageContent{.layers = 2});
+  plan.stages.front().embedding = true;
+  plan.stages.back().head = true;
+  const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+  check_graph(graph);
+  std::vector<int> posts(4);
+  for (size_t r = 0; r < 4; ++r) {
+    for (const Item& item : graph.roles[r].items) {
+      if (item.kind != ItemKind::post) continue;
+      const Rendezvous& met = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
+      const Work& w = graph.works[static_cast<size_t>(met.work)];
+      if (w.axis != Axis::embedding) continue;
+      ++posts[r];
+      EXPECT_EQ(w.bytes.value, 4 * model.vocab * model.hidden);
+    }
+  }
+  EXPECT_EQ(posts, (std::vector<int>{1, 0, 0, 1}));
+}
+
+}  // namespace
+}  // namespace stepcast
