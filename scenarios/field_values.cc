@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/field_values.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "scenarios/number.h"
+#include "scenarios/spelling.h"
+#include "scenarios/tree.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+using Datum = FieldValues::Datum;
+
+std::string last_word(std::string_view path) {
+  return std::string(path.substr(path.rfind('.') + 1));
+}
+
+std::string first_words(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  return std::string(dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot));
+}
+
+std::string join(std::string_view section, std::string_view key) {
+  return section.empty() ? std::string(key) : std::string(section) + '.' + std::string(key);
+}
+
+template <class T>
+std::optional<Datum> wrap(std::optional<T> x) {
+  return x ? std::optional<Datum>(*x) : std::nullopt;
+}
+
+// A word of a closed list: E109 if it is none, E130 if it is not modelled yet.
+std::optional<Datum> read_choice(const Value& value, const Field& field, std::string_view name,
+                                 Problems& problems) {
+  const int length = static_cast<int>(value.text.size());
+  if (!value.is_scalar()) {
+    problems.add("E107", '\'' + std::string(name) + "' must be one word", value.mark, 1, {},
+                 choices_text(field.choices));
+    return {};
+  }
+  if (!one_of(value.text, field.choices)) {
+    std::vector<std::string_view> words;
+    Words list{field.choices};
+    while (const auto w = list.next()) words.push_back(*w);
+    const std::string_view near = closest(value.text, words);
+    problems.add("E109", '\'' + std::string(name) + "' cannot be '" + value.text + '\'', value.mark,
+                 length, near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                 "it is one of: " + choices_text(field.choices));
+    return {};
+  }
+  if (!field.now.empty() && !one_of(value.text, field.now))
+    problems.add("E130", std::string(name) + " = " + value.text + " is not supported yet",
+                 value.mark, length, {}, "legal now: " + choices_text(field.now));
+  return value.text;
+}
+
+std::optional<Datum> read_list(const Value& value, const Field& field, std::string_view name,
+                               Problems& problems) {
+  std::vector<std::string> words;
+  // One word is a list of one.
+  const std::vector<Value> one{value.is_scalar() ? value : Value{}};
+  if (value.is_mapping()) {
+    problems.add("E107", '\'' + std::string(name) + "' must be a list", value.mark);
+    return {};
+  }
+  for (const Value& item : value.is_scalar() ? one : value.items) {
+    if (field.type == FieldType::choices) {
+      const std::optional<Datum> word = read_choice(item, field, name, problems);
+      if (!word) return {};
+      words.push_back(std::get<std::string>(*word));
+    } else {
+      const std::optional<std::string> word = read_text(item, name, problems);
+      if (!word) return {};
+      words.push_back(*word);
+    }
+  }
+  return words;
+}
+
+constexpr int64_t kMostCount = 1'000'000'000;  // products of a few of them fit 128 bits
+
+std::optional<Datum> read_datum(const Value& value, const Field& field, Problems& problems) {
+  const std::string name = last_word(field.path);
+  const auto picoseconds = [](std::optional<Time> t) {
+    return t ? std::optional<Datum>(int64_t{t->count()}) : std::nullopt;
+  };
+  const auto value_of = [](auto quantity) {
+    return quantity ? std::optional<Datum>(quantity->value) : std::nullopt;
+  };
+  switch (field.type) {
+    case FieldType::text: return wrap(read_text(value, name, problems));
+    case FieldType::flag: return wrap(read_flag(value, name, problems));
+    case FieldType::count: return wrap(read_whole(value, name, problems, 1, kMostCount));
+    case FieldType::whole: return wrap(read_whole(value, name, problems));
+    case FieldType::number: return wrap(read_number(value, name, problems));
+    case FieldType::share: return wrap(read_share(value, name, problems));
+    case FieldType::tokens: return wrap(read_tokens(value, name, problems));
+    case FieldType::bytes: return value_of(read_bytes(value, name, problems, true));
+    case FieldType::bandwidth: return value_of(read_bandwidth(value, name, problems));
+    case FieldType::flop_rate: return value_of(read_flop_rate(value, name, problems));
+    case FieldType::time: return picoseconds(read_time(value, name, problems));
+    case FieldType::choice: return read_choice(value, field, name, problems);
+    case FieldType::choices:
+    case FieldType::texts: return read_list(value, field, name, problems);
+    default: return {};
+  }
+}
+
+bool is_leaf(const Field& field) {
+  switch (field.type) {
+    case FieldType::section:
+    case FieldType::list:
+    case FieldType::names:
+    case FieldType::opaque:
+    case FieldType::later:
+    case FieldType::noted: return false;
+    default: return true;
+  }
+}
+
+std::string plain_text(const Datum& datum) {
+  struct Writer {
+    std::string operator()(int64_t x) const { return std::to_string(x); }
+    std::string operator()(double x) const {
+      std::array<char, 40> text{};
+      const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), x);
+      return {text.data(), end};
+    }
+    std::string operator()(bool x) const { return x ? "true" : "false"; }
+    std::string operator()(const std::string& x) const { return x; }
+    std::string operator()(const std::vector<std::string>& x) const {
+      std::string text;
+      for (const std::string& word : x) text += word + '\n';
+      return text;
+    }
+  };
+  return std::visit(Writer{}, datum);
+}
+
+// Writes the shorthand of every section out.
+void expand_all(Value& root) {
+  for (const Field& field : scenario_fields()) {
+    if (field.type != FieldType::section || field.shorthand.empty()) continue;
+    Value* at = &root;
+    std::string_view rest = field.path;
+    while (at != nullptr && !rest.empty()) {
+      const size_t dot = rest.find('.');
+      at = at->find(rest.substr(0, dot));
+      rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(dot + 1);
+    }
+    if (at != nullptr) expand_shorthand(*at, field);
+  }
+}
+
+}  // namespace
+
+std::string origin_of(const Mark& mark, const Problems& problems) {
+  const Source& source = problems.source(mark.source);
+  if (source.is_preset) return source.name;
+  if (source.name.starts_with("--set ")) return "--set";
+  return source.name + ':' + std::to_string(mark.line) + ':' + std::to_string(mark.column);
+}
+
+FieldValues::FieldValues(Value root, std::string prefix, Problems& problems)
+    : root_(std::move(root)), prefix_(prefix.empty() ? prefix : prefix + '.'), problems_(problems) {
+  if (prefix.empty()) expand_all(root_);
+  check_keys(root_, prefix);
+  for (const Field& field : scenario_fields()) {
+    if (!field.path.starts_with(prefix_)) continue;
+    const std::string_view rest = field.path.substr(prefix_.size());
+    if (rest.find('[') != std::string_view::npos || rest.find('*') != std::string_view::npos)
+      continue;
+    read_row(field);
+  }
+}
+
+void FieldValues::check_keys(const Value& section, const std::string& path) {
+  for (const Member& m : section.members) {
+    const std::string full = join(path, m.key);
+    const Field* field = find_field(full);
+    if (field == nullptr || m.key == "*") {
+      unknown_key(m, path);
+      continue;
+    }
+    if (m.value.kind == Value::Kind::null || field->type != FieldType::section) continue;
+    if (m.value.is_mapping()) {
+      check_keys(m.value, full);
+    } else {
+      problems_.add("E107", '\'' + m.key + "' must be a mapping", m.value.mark,
+                    static_cast<int>(m.value.text.size()));
+    }
+  }
+}
+
+void FieldValues::unknown_key(const Member& m, const std::string& section) {
+  std::string message = "unknown key '" + m.key + "'";
+  if (!section.empty()) message += " in '" + section + "'";
+  const int length = static_cast<int>(m.key.size());
+  if (const ForeignName* foreign = find_foreign_name(m.key); foreign != nullptr) {
+    const bool here = first_words(foreign->path) == section;
+    const std::string ours = here ? last_word(foreign->path) : std::string(foreign->path);
+    suspects_.insert(std::string(foreign->path));
+    problems_.add("E102", std::move(message), m.key_mark, length, "did you mean '" + ours + "'?",
+                  {}, std::string(foreign->note));
+    return;
+  }
+  std::vector<std::string_view> here;
+  std::string list;
+  for (const Field& field : scenario_fields()) {
+    if (first_words(field.path) != section) continue;
+    here.push_back(field.path.substr(section.empty() ? 0 : section.size() + 1));
+    list += (list.empty() ? "" : ", ") + std::string(here.back());
+  }
+  if (const std::string_view near = closest(m.key, here); !near.empty()) {
+    suspects_.insert(join(section, near));
+    problems_.add("E102", std::move(message), m.key_mark, length,
+                  "did you mean '" + std::string(near) + "'?");
+    return;
+  }
+  // A key of ours in the wrong place: `tp` at top level.
+  for (const Field& field : scenario_fields()) {
+    if (last_word(field.path) != m.key || field.path.find('[') != std::string_view::npos) continue;
+    suspects_.insert(std::string(field.path));
+    problems_.add("E102", std::move(message), m.key_mark, length,
+                  "did you mean '" + std::string(field.path) + "'?");
+    return;
+  }
+  problems_.add("E102", std::move(message), m.key_mark, length, {}, "known here: " + list);
+}
+
+void FieldValues::read_row(const Field& field) {
+  const Value* written = value(field.path);
+  const std::string key = last_word(field.path);
+  if (written == nullptr) {
+    if (field.fallback.empty()) return;
+    // A default is read as if it had been written, so the table cannot hold a wrong one.
+    Problems none;
+    none.add_source({"default", std::string(field.fallback), false});
+    const Value fallback = parse_yaml(none, 0);
+    std::optional<Datum> datum = read_datum(fallback, field, none);
+    STEPCAST_CHECK(datum && !none.any(), std::string(field.path));
+    entries_[std::string(field.path)] = {std::move(*datum), std::string(field.fallback),
+                                         "default: " + std::string(field.reason)};
+    return;
+  }
+  if (field.type == FieldType::later) {
+    problems_.add("E130", '\'' + key + "' is not supported yet", key_mark(field.path),
+                  static_cast<int>(key.size()), {}, "leave it out");
+  } else if (field.type == FieldType::noted) {
+    warnings_.push_back('\'' + key + "' does not change this result");
+  }
+  if (!is_leaf(field)) return;
+  std::optional<Datum> datum = read_datum(*written, field, problems_);
+  if (!datum) return;
+  const bool number = std::holds_alternative<int64_t>(*datum);
+  if (number && !field.now.empty() && plain_text(*datum) != field.now)
+    problems_.add("E130", key + " = " + written->text + " is not supported yet", written->mark,
+                  static_cast<int>(written->text.size()), {},
+                  "legal now: " + std::string(field.now));
+  entries_[std::string(field.path)] = {std::move(*datum), to_flow(*written),
+                                       origin_of(written->mark, problems_)};
+}
+
+bool FieldValues::has(std::string_view path) const {
+  return entries_.find(path) != entries_.end();
+}
+
+bool FieldValues::given(std::string_view path) const {
+  return value(path) != nullptr || suspects_.find(path) != suspects_.end();
+}
+
+const FieldValues::Entry& FieldValues::entry(std::string_view path) const {
+  const auto it = entries_.find(path);
+  STEPCAST_CHECK(it != entries_.end(), std::string(path));
+  return it->second;
+}
+
+int64_t FieldValues::whole(std::string_view path) const {
+  return std::get<int64_t>(entry(path).datum);
+}
+double FieldValues::real(std::string_view path) const {
+  return std::get<double>(entry(path).datum);
+}
+bool FieldValues::flag(std::string_view path) const {
+  return std::get<bool>(entry(path).datum);
+}
+const std::string& FieldValues::text(std::string_view path) const {
+  return std::get<std::string>(entry(path).datum);
+}
+const std::vector<std::string>& FieldValues::texts(std::string_view path) const {
+  return std::get<std::vector<std::string>>(entry(path).datum);
+}
+
+const Value* FieldValues::value(std::string_view path) const {
+  STEPCAST_CHECK(path.starts_with(prefix_), std::string(path));
+  path.remove_prefix(prefix_.size());
+  const Value* at = &root_;
+  while (at != nullptr) {
+    const size_t dot = path.find('.');
+    at = at->find(path.substr(0, dot));
+    if (dot == std::string_view::npos) break;
+    path.remove_prefix(dot + 1);
+  }
+  return at == nullptr || at->kind == Value::Kind::null ? nullptr : at;
+}
+
+Mark FieldValues::mark(std::string_view path) const {
+  for (;;) {
+    if (const Value* v = value(path); v != nullptr) return v->mark;
+    const size_t dot = path.rfind('.');
+    if (dot == std::string_view::npos || dot < prefix_.size()) return root_.mark;
+    path = path.substr(0, dot);
+  }
+}
+
+Mark FieldValues::key_mark(std::string_view path) const {
+  const std::string section = first_words(path), key = last_word(path);
+  const Value* around =
+      section.size() < prefix_.size() || section.empty() ? &root_ : value(section);
+  if (around != nullptr)
+    for (const Member& m : around->members)
+      if (m.key == key) return m.key_mark;
+  return mark(path);
+}
+
+int FieldValues::length(std::string_view path) const {
+  const Value* v = value(path);
+  return v != nullptr && v->is_scalar() ? std::max(1, static_cast<int>(v->text.size())) : 1;
+}
+
+bool FieldValues::require(std::string_view path, std::string help) {
+  if (given(path)) return has(path);
+  if (has(path)) return true;
+  std::string_view around = path;
+  while (around.rfind('.') != std::string_view::npos) {
+    around = around.substr(0, around.rfind('.'));
+    if (around.size() >= prefix_.size() && value(around) != nullptr) {
+      problems_.add("E108", '\'' + std::string(path) + "' is missing", key_mark(around),
+                    static_cast<int>(last_word(around).size()), {}, std::move(help));
+      return false;
+    }
+  }
+  problems_.add("E108", '\'' + std::string(path) + "' is missing", root_.mark, 1, {},
+                std::move(help));
+  return false;
+}
+
+void FieldValues::derive(std::string_view path, Datum datum, std::string shown,
+                         std::string origin) {
+  STEPCAST_CHECK(find_field(path) != nullptr, std::string(path));
+  entries_[std::string(path)] = {std::move(datum), std::move(shown), std::move(origin)};
+}
+
+std::vector<Setting> FieldValues::settings() const {
+  std::vector<Setting> all;
+  for (const Field& field : scenario_fields()) {
+    if (!field.path.starts_with(prefix_)) continue;
+    const std::string section(field.path.substr(0, field.path.find('.')));
+    const bool optional = section == "measured" || section == "compare";
+    if (optional && value(section) == nullptr) continue;
+    if (const auto it = entries_.find(field.path); it != entries_.end()) {
+      all.push_back({it->first, it->second.shown, it->second.origin});
+    } else if (field.type == FieldType::list || field.type == FieldType::noted) {
+      if (const Value* v = value(field.path); v != nullptr)
+        all.push_back({std::string(field.path), to_flow(*v), origin_of(v->mark, problems_)});
+    }
+  }
+  return all;
+}
+
+std::string FieldValues::canonical() const {
+  std::string text;
+  for (const auto& [path, entry] : entries_)
+    text += path + '=' + plain_text(entry.datum) + '\n';
+  return text;
+}
+
+}  // namespace stepcast

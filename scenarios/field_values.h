@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a scenario says, row by row of the field table: read, checked one by one, defaults filled
+// in.
+//
+// Relations between values (does tp divide the heads?) are checked by whoever resolves them; here a
+// value is right or wrong by itself.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "scenarios/fields.h"
+#include "scenarios/scenario.h"
+#include "scenarios/value.h"
+
+namespace stepcast {
+
+class FieldValues {
+ public:
+  // Reads the rows below `prefix` ("" = all) from the mapping `root`, shorthand written out.  Adds
+  // E102 for keys that are no rows, E107-E109 and E120-E124 for wrong values, E130 for values and
+  // sections that are not modelled yet.  Rows inside lists and free names are not read.
+  FieldValues(Value root, std::string prefix, Problems& problems);
+
+  // There is a value, given or default.  False also for a value that was wrong, so that one mistake
+  // is reported once.
+  bool has(std::string_view path) const;
+  // The user or a preset wrote something here, right or wrong; perhaps under a misspelt key.
+  bool given(std::string_view path) const;
+
+  // REQUIRES: has(path), and the row is of a type that is kept so: whole, count, tokens, bytes and
+  // time (picoseconds) as whole(); number, share, bandwidth and flop_rate as real().
+  int64_t whole(std::string_view path) const;
+  double real(std::string_view path) const;
+  bool flag(std::string_view path) const;
+  const std::string& text(std::string_view path) const;                // text, choice
+  const std::vector<std::string>& texts(std::string_view path) const;  // texts, choices
+
+  // As written; nullptr if it was not.
+  const Value* value(std::string_view path) const;
+  // Place of the value, or of the key; of the nearest section around it if it was not written.
+  Mark mark(std::string_view path) const;
+  Mark key_mark(std::string_view path) const;
+  // Length of the value as written, for underlining.
+  int length(std::string_view path) const;
+
+  // Adds E108 and returns false if nothing was given.
+  bool require(std::string_view path, std::string help = {});
+
+  // Fills a value in that follows from others.
+  using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
+  void derive(std::string_view path, Datum datum, std::string shown, std::string origin);
+
+  // All rows that have a value, in the order of the table.
+  std::vector<Setting> settings() const;
+  // The values of settings() in a form that does not depend on how they were written.
+  std::string canonical() const;
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  struct Entry {
+    Datum datum;
+    std::string shown, origin;
+  };
+  const Entry& entry(std::string_view path) const;
+  void check_keys(const Value& section, const std::string& path);
+  void unknown_key(const Member& m, const std::string& section);
+  void read_row(const Field& field);
+
+  Value root_;
+  std::string prefix_;  // "" or ends with '.'
+  Problems& problems_;
+  std::map<std::string, Entry, std::less<>> entries_;
+  std::set<std::string, std::less<>> suspects_;  // rows that an unknown key was probably meant for
+  std::vector<std::string> warnings_;
+};
+
+// Where a value comes from, as `explain` says it: "run.yaml:3:12", "--set", "preset llama3-8b".
+std::string origin_of(const Mark& mark, const Problems& problems);
+
+}  // namespace stepcast

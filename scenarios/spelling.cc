@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/spelling.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace stepcast {
+namespace {
+
+std::string normal(std::string_view word) {
+  std::string s(word);
+  for (char& c : s) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '_') c = '-';
+  }
+  return s;
+}
+
+}  // namespace
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[b.size()];
+}
+
+std::string_view closest(std::string_view word, std::span<const std::string_view> candidates) {
+  constexpr size_t kLongest = 64;  // nothing that long is a misspelt name
+  if (word.empty() || word.size() > kLongest) return {};
+  const std::string from = normal(word);
+  std::string_view best;
+  size_t best_distance = std::max<size_t>(word.size() / 3, 1) + 1;
+  for (const std::string_view candidate : candidates) {
+    const std::string to = normal(candidate);
+    // Of a word of one or two letters nothing would be left to recognise.
+    const size_t distance = edit_distance(from, to);
+    if (distance >= best_distance || distance >= to.size()) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
+}
+
+std::string or_list(std::span<const std::string> words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+}  // namespace stepcast

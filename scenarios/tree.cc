@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/tree.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+void erase(Value& mapping, std::string_view key) {
+  std::erase_if(mapping.members, [&](const Member& m) { return m.key == key; });
+}
+
+std::string child(std::string_view path, std::string_view key) {
+  return path.empty() ? std::string(key) : std::string(path) + '.' + std::string(key);
+}
+
+Member member(std::string_view key, const Value& value) {
+  return {std::string(key), value.mark, value};
+}
+
+// "dgx-h100 x 2": the name, and where the number begins.
+struct Times {
+  std::string_view name;
+  size_t number = 0;  // offset; 0 = none
+};
+Times split_times(std::string_view text) {
+  const size_t x = text.rfind(" x ");
+  if (x == std::string_view::npos) return {text, 0};
+  size_t number = x + 3, end = x;
+  while (number < text.size() && text[number] == ' ') ++number;
+  while (end > 0 && text[end - 1] == ' ') --end;
+  return number < text.size() ? Times{text.substr(0, end), number} : Times{text, 0};
+}
+
+}  // namespace
+
+void merge(Value& base, Value over) {
+  if (!base.is_mapping() || !over.is_mapping()) {
+    base = std::move(over);
+    return;
+  }
+  base.mark = over.mark;
+  for (Member& m : over.members) {
+    if (m.value.kind == Value::Kind::null) {
+      erase(base, m.key);
+      continue;
+    }
+    const auto it = std::find_if(base.members.begin(), base.members.end(),
+                                 [&](const Member& b) { return b.key == m.key; });
+    if (it == base.members.end()) {
+      Value clean = m.value.is_mapping() ? Value{} : std::move(m.value);
+      if (m.value.is_mapping()) {  // nulls below delete nothing, but are no values either
+        clean.kind = Value::Kind::mapping;
+        clean.mark = m.value.mark;
+        merge(clean, std::move(m.value));
+      }
+      base.members.push_back({std::move(m.key), m.key_mark, std::move(clean)});
+    } else {
+      it->key_mark = m.key_mark;
+      merge(it->value, std::move(m.value));
+    }
+  }
+}
+
+void expand_shorthand(Value& value, const Field& field) {
+  if (!value.is_scalar() || field.shorthand.empty()) return;
+  Value mapping;
+  mapping.kind = Value::Kind::mapping;
+  mapping.mark = value.mark;
+  if (field.path == "cluster") {
+    const Times times = split_times(value.text);
+    Value name = value;
+    name.text = std::string(times.name);
+    mapping.members.push_back(member("preset", name));
+    if (times.number > 0) {
+      Value nodes = value;
+      nodes.quoted = false;
+      nodes.text = value.text.substr(times.number);
+      nodes.mark.column += static_cast<int>(times.number) + (value.quoted ? 1 : 0);
+      mapping.members.push_back(member("nodes", nodes));
+    }
+  } else {
+    Words keys{field.shorthand};
+    while (const auto key = keys.next()) mapping.members.push_back(member(*key, value));
+  }
+  value = std::move(mapping);
+}
+
+void merge_expanded(Value& base, Value over, const std::string& path) {
+  if (base.kind != over.kind) {
+    if (const Field* field = find_field(path); field != nullptr) {
+      if (over.is_mapping()) expand_shorthand(base, *field);
+      if (base.is_mapping()) expand_shorthand(over, *field);
+    }
+  }
+  if (!base.is_mapping() || !over.is_mapping()) {
+    base = std::move(over);
+    return;
+  }
+  base.mark = over.mark;
+  for (Member& m : over.members) {
+    Value* old = base.find(m.key);
+    if (m.value.kind == Value::Kind::null) {
+      erase(base, m.key);
+    } else if (old == nullptr) {
+      base.members.push_back(std::move(m));
+    } else {
+      merge_expanded(*old, std::move(m.value), child(path, m.key));
+    }
+  }
+}
+
+void set_path(Value& root, std::string_view path, Value value, Problems& problems) {
+  if (path.empty() || path.starts_with('.') || path.ends_with('.') ||
+      path.find("..") != std::string_view::npos || path.starts_with("extends")) {
+    problems.add("E113", '\'' + std::string(path) + "' cannot be set", value.mark, 1, {},
+                 "write the path of a key, as in parallel.tp=4");
+    return;
+  }
+  Value* at = &root;
+  std::string so_far;
+  for (;;) {
+    const size_t dot = path.find('.');
+    const std::string_view key = path.substr(0, dot);
+    so_far = child(so_far, key);
+    Value* next = at->find(key);
+    if (dot == std::string_view::npos) {
+      if (value.kind == Value::Kind::null) {
+        erase(*at, key);
+      } else if (next != nullptr) {
+        std::find_if(at->members.begin(), at->members.end(), [&](const Member& m) {
+          return m.key == key;
+        })->key_mark = value.mark;
+        *next = std::move(value);
+      } else {
+        at->members.push_back({std::string(key), value.mark, std::move(value)});
+      }
+      return;
+    }
+    path.remove_prefix(dot + 1);
+    if (next == nullptr) {
+      at->members.push_back({std::string(key), value.mark, Value{}});
+      next = &at->members.back().value;
+    }
+    if (const Field* field = find_field(so_far); field != nullptr) expand_shorthand(*next, *field);
+    if (!next->is_mapping()) {
+      *next = Value{};
+      next->kind = Value::Kind::mapping;
+      next->mark = value.mark;
+    }
+    at = next;
+  }
+}
+
+const Field* field_of_path(std::string_view dotted) {
+  std::string path;
+  const Field* field = nullptr;
+  while (!dotted.empty()) {
+    const size_t dot = dotted.find('.');
+    const std::string_view key = dotted.substr(0, dot);
+    const bool free_name = field != nullptr && field->type == FieldType::names;
+    path = child(path, free_name ? "*" : key);
+    const Field* next = find_field(path);
+    // Free names whose content has rows have none themselves.
+    if (next == nullptr && !free_name) return nullptr;
+    if (next != nullptr) field = next;
+    const bool open = field->type == FieldType::opaque || field->type == FieldType::noted ||
+                      field->type == FieldType::later;
+    if (open || dot == std::string_view::npos) return field;
+    dotted.remove_prefix(dot + 1);
+  }
+  return nullptr;
+}
+
+std::string to_flow(const Value& value) {
+  std::string text;
+  switch (value.kind) {
+    case Value::Kind::null: return "null";
+    case Value::Kind::scalar: {
+      const bool plain =
+          !value.quoted && value.text.find_first_of(",[]{}\n\"'#:&*!|>%@`") == std::string::npos;
+      if (plain) return value.text;
+      text = "\"";
+      for (const char c : value.text) {
+        if (c == '"' || c == '\\') text += '\\';
+        if (c == '\n') {
+          text += "\\n";
+        } else {
+          text += c;
+        }
+      }
+      return text + '"';
+    }
+    case Value::Kind::sequence:
+      for (const Value& item : value.items) text += (text.empty() ? "" : ", ") + to_flow(item);
+      return '[' + text + ']';
+    case Value::Kind::mapping:
+      for (const Member& m : value.members) {
+        Value key;
+        key.kind = Value::Kind::scalar;
+        key.text = m.key;
+        text += (text.empty() ? "" : ", ") + to_flow(key) + ": " + to_flow(m.value);
+      }
+      return '{' + text + '}';
+  }
+  return text;
+}
+
+}  // namespace stepcast
