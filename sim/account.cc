@@ -51,17 +51,21 @@ class Accountant {
     }
   }
 
+  static Spend spend_of_stream(Stream stream) {
+    switch (stream) {
+      case Stream::tp: return Spend::exposed_tp;
+      case Stream::cp: return Spend::exposed_cp;
+      case Stream::ep: return Spend::exposed_ep;
+      case Stream::dp: return Spend::exposed_dp;
+      default: return Spend::exposed_other;
+    }
+  }
+
   // An event is named by the stream whose end it records.
   Spend spend_of_event(uint32_t r, uint32_t event) const {
     for (const Item& item : graph_.roles[r].items) {
       if (item.kind != ItemKind::record || item.event != event) continue;
-      switch (item.stream) {
-        case Stream::tp: return Spend::exposed_tp;
-        case Stream::cp: return Spend::exposed_cp;
-        case Stream::ep: return Spend::exposed_ep;
-        case Stream::dp: return Spend::exposed_dp;
-        default: return Spend::exposed_other;
-      }
+      return spend_of_stream(item.stream);
     }
     return Spend::exposed_other;
   }
@@ -85,7 +89,10 @@ class Accountant {
     at(table, spend_of_rendezvous(gap.id)) += gap.end - wire;
     if (wire == gap.begin) return;
     if (met.last_role == r) {
-      at(table, Spend::launch) += wire - gap.begin;  // its own host was late to post
+      // Its own post was late: the stream that made it was busy, or the host had not launched it.
+      const Stream from = graph_.roles[r].items[met.last_item].stream;
+      at(table, from == Stream::compute ? Spend::launch : spend_of_stream(from)) +=
+          wire - gap.begin;
       return;
     }
     const Waiter waiter{&table, bubble_of(r, gap)};

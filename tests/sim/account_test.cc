@@ -247,6 +247,18 @@ TEST(Account, ARoleThatLacksOnlyItsOwnPostWaitsForItsHost) {
             spends({{Spend::launch, 17_ps}, {Spend::matmul, 3_ps}, {Spend::exposed_pp, 5_ps}}));
 }
 
+TEST(Account, APostThatItsOwnStreamMadeLateIsThatStreamsCommunication) {
+  HandGraph g;
+  const uint32_t r = g.role();
+  const RendezvousId m = g.rendezvous(1, 5, Axis::embedding);
+  g.run(r, g.pass({{30, Stream::dp}, {10}}));
+  g.post(r, m, Stream::dp);  // at 30
+  g.join(r, m);              // until 35
+  EXPECT_EQ(
+      account_of(g).by_role[r],
+      spends({{Spend::matmul, 10_ps}, {Spend::exposed_dp, 20_ps}, {Spend::exposed_other, 5_ps}}));
+}
+
 TEST(Account, TheCriticalRoleIsTheOneThatStandsStillLeast) {
   HandGraph g;
   const uint32_t light = g.role(), heavy = g.role();
