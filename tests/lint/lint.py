@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: lint.py CHECK [ROOT]
+
+Checks of the source text, each a test of its own (see CMakeLists.txt).  Prints file:line: and what
+is wrong; exit status 1 if anything is, 77 if the tool that a check needs is not installed.
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+MAX_LINES = 800
+SOURCE = {".h", ".cc", ".cu", ".cuh", ".S", ".cmake", ".py", ".sh"}
+TEXT = SOURCE | {".md", ".yaml", ".json", ".txt", ".in"}
+SKIPPED = 77
+
+
+def files(root):
+    """Every file of the project, in order; build trees, data and expected outputs apart."""
+    for path in sorted(root.iterdir()):
+        if path.is_dir() and path.name not in ("build", ".git", ".cache", "__pycache__"):
+            for inner in files(path):
+                yield inner
+        elif path.is_file():
+            yield path
+
+
+def is_script(path):
+    with path.open("rb") as file:
+        return file.read(2) == b"#!"
+
+
+def is_source(path):
+    return path.suffix in SOURCE or path.name == "CMakeLists.txt" or is_script(path)
+
+
+def is_data(name):
+    return name.startswith(("tests/data/", "tests/golden/", "calibrate/tables/"))
+
+
+def numbered(root, keep):
+    for path in files(root):
+        name = path.relative_to(root).as_posix()
+        if keep(path) and not is_data(name):
+            for number, line in enumerate(path.read_text().split("\n"), 1):
+                yield name, number, line
+
+
+def check_length(root):
+    for path in files(root):
+        lines = path.read_text().count("\n") if is_source(path) else 0
+        if lines > MAX_LINES:
+            yield f"{path.relative_to(root)}:{lines}: more than {MAX_LINES} lines"
+
+
+def check_licence(root):
+    """Each source names its licence in its first line, a script in its second."""
+    for path in files(root):
+        if is_source(path):
+            lines = path.read_text().split("\n")
+            if "SPDX-License-Identifier: Apache-2.0" not in lines[1 if is_script(path) else 0]:
+                yield f"{path.relative_to(root)}:1: no SPDX line"
+
+
+def check_words(root):
+    """No path of the machine the code was written on.  (Spelled so as not to find itself.)"""
+    forbidden = re.compile(r"(?<![\w.:/])/(" + "work|farm|root" + r")/")
+    for path in files(root):
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            found = forbidden.search(line)
+            if found:
+                yield f"{path.relative_to(root)}:{number}: names {found[0]}, a path of one machine"
+
+
+def check_blanks(root):
+    for name, number, line in numbered(root, lambda p: is_source(p) or p.suffix in TEXT):
+        if "\t" in line:
+            yield f"{name}:{number}: tab"
+        if line != line.rstrip():
+            yield f"{name}:{number}: blanks at the end of the line"
+
+
+def check_links(root):
+    """Links of Markdown files that lead into the project lead to something."""
+    for path in files(root):
+        if path.suffix != ".md":
+            continue
+        for number, line in enumerate(path.read_text().split("\n"), 1):
+            for target in re.findall(r"\]\(([^)\s]+)\)", line):
+                where = target.split("#")[0]
+                if where and "://" not in where and not where.startswith("mailto:") and \
+                        not (path.parent / where).exists():
+                    yield f"{path.relative_to(root)}:{number}: link to {target}, which is not there"
+
+
+def check_packages(root):
+    """README.md's `apt-get install` lines and tools/dependencies name the same packages."""
+    listed = subprocess.run([root / "tools/dependencies", "build", "test"], check=True,
+                            capture_output=True, text=True).stdout.split()
+    readme = (root / "README.md").read_text().replace("\\\n", " ")
+    written = [word for line in re.findall(r"apt-get install ([^#\n]*)", readme)
+               for word in line.split() if not word.startswith("-")]
+    for package in sorted(set(listed) - set(written)):
+        yield f"README.md:1: does not name {package}, which tools/dependencies does"
+    for package in sorted(set(written) - set(listed)):
+        yield f"README.md:1: names {package}, which tools/dependencies does not"
+
+
+def run_tool(command, paths):
+    found = subprocess.run([*command, *paths], capture_output=True, text=True, check=False)
+    if found.returncode:
+        yield found.stdout + found.stderr
+
+
+def check_format(root):
+    """.clang-format's text, as version 14 lays it out (others differ in details)."""
+    tool = shutil.which("clang-format-14")
+    if not tool:
+        sys.exit(skip("clang-format-14"))
+    paths = [p for p in files(root) if p.suffix in (".h", ".cc")]
+    yield from run_tool([tool, "--dry-run", "-Werror"], paths)
+
+
+def check_scripts(root):
+    tool = shutil.which("shellcheck")
+    if not tool:
+        sys.exit(skip("shellcheck"))
+    paths = [p for p in files(root)
+             if p.suffix == ".sh" or (is_script(p) and b"bash" in p.read_bytes().split(b"\n")[0])]
+    yield from run_tool([tool, "-x", f"--source-path={root}"], paths)
+
+
+def skip(tool):
+    print(f"skipped: {tool} is not installed (tools/dependencies check)")
+    return SKIPPED
+
+
+def main():
+    checks = {name[6:]: function for name, function in globals().items()
+              if name.startswith("check_")}
+    if len(sys.argv) < 2 or sys.argv[1] not in checks:
+        print(f"usage: {sys.argv[0]} {'|'.join(checks)} [ROOT]", file=sys.stderr)
+        return 2
+    default = pathlib.Path(__file__).resolve().parents[2]
+    root = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else default
+    complaints = list(checks[sys.argv[1]](root))
+    print("\n".join(complaints) or "ok")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The checks find what they are there to find: each is run on a small tree with one fault."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+MODULES = "stepcast_module(sim)\nstepcast_module(model DEPENDS sim)\n"
+
+
+class TreeTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def write(self, name, text, mode=0o644):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+
+    def run_tool(self, *command):
+        done = subprocess.run([*command, self.root], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def expect_clean(self, *command):
+        self.assertEqual(self.run_tool(*command)[0], 0, self.run_tool(*command)[1])
+
+    def expect_complaint(self, text, *command):
+        status, output = self.run_tool(*command)
+        self.assertEqual(status, 1, output)
+        self.assertIn(text, output)
+
+
+class Layers(TreeTest):
+    TOOL = (sys.executable, ROOT / "tools/check_layers")
+
+    def setUp(self):
+        super().setUp()
+        self.write("CMakeLists.txt", MODULES)
+        self.write("sim/units.h", SPDX + "#include <vector>\n")
+        self.write("model/plan.h", SPDX + '#include "sim/units.h"\n')
+
+    def test_inner_folders_may_be_included(self):
+        self.expect_clean(*self.TOOL)
+
+    def test_outer_folders_may_not(self):
+        self.write("sim/step.cc", SPDX + '#include "model/plan.h"\n')
+        self.expect_complaint('sim/step.cc:2: sim/ must not include "model/plan.h"', *self.TOOL)
+
+    def test_tests_may_not_be_included(self):
+        self.write("tests/sim/fake.h", SPDX)
+        self.write("model/plan.cc", '#include "tests/sim/fake.h"\n')
+        self.expect_complaint("model/plan.cc:1: model/ must not include", *self.TOOL)
+
+    def test_includes_are_paths_from_the_root(self):
+        self.write("sim/step.cc", '#include "units.h"\n')
+        self.expect_complaint('sim/step.cc:1: "units.h" is no file', *self.TOOL)
+
+    def test_circles_are_named(self):
+        self.write("sim/a.h", '#include "sim/b.h"\n')
+        self.write("sim/b.h", '#include "sim/c.h"\n')
+        self.write("sim/c.h", '#include "sim/b.h"\n')
+        self.expect_complaint("sim/b.h -> sim/c.h -> sim/b.h", *self.TOOL)
+
+    def test_slow_headers_stay_out_of_headers(self):
+        self.write("sim/a.cc", "#include <boost/graph/adjacency_list.hpp>\n")
+        self.expect_clean(*self.TOOL)
+        self.write("sim/a.h", "#include <boost/graph/adjacency_list.hpp>\n")
+        self.expect_complaint("sim/a.h:1: <boost/graph/adjacency_list.hpp> is slow", *self.TOOL)
+
+    def test_libraries_are_linked_along_the_same_arrows(self):
+        self.write("CMakeLists.txt", MODULES + "stepcast_module(report DEPENDS sim model)\n")
+        self.expect_complaint("CMakeLists.txt:3: report links ['sim', 'model']", *self.TOOL)
+
+    def test_an_empty_tree_is_no_success(self):
+        with tempfile.TemporaryDirectory() as empty:
+            self.root = pathlib.Path(empty)
+            self.write("CMakeLists.txt", "")
+            self.expect_complaint("no source files", *self.TOOL)
+
+
+class SourceText(TreeTest):
+    @staticmethod
+    def lint(check):
+        return sys.executable, ROOT / "tests/lint/lint.py", check
+
+    def test_long_files(self):
+        self.write("sim/long.cc", "//\n" * 800)
+        self.expect_clean(*self.lint("length"))
+        self.write("sim/long.cc", "//\n" * 801)
+        self.expect_complaint("sim/long.cc:801", *self.lint("length"))
+
+    def test_missing_licence(self):
+        self.write("sim/a.h", SPDX)
+        self.write("tools/run", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n")
+        self.write("build/x/a.h", "built\n")
+        self.expect_clean(*self.lint("licence"))
+        self.write("tools/run", "#!/bin/sh\necho\n")
+        self.expect_complaint("tools/run:1", *self.lint("licence"))
+        self.write("sim/a.h", "#pragma once\n" + SPDX)
+        self.expect_complaint("sim/a.h:1", *self.lint("licence"))
+
+    def test_paths_of_one_machine(self):
+        folder = "/" + "work/main"
+        self.write("sim/a.cc", "// sim/work/x and https://a.b/" + "work/x are fine\n")
+        self.expect_clean(*self.lint("words"))
+        self.write("docs/a.md", f"see `{folder}`\n")
+        self.expect_complaint("docs/a.md:1: names /", *self.lint("words"))
+
+    def test_tabs_and_trailing_blanks(self):
+        self.write("tests/data/a.csv", "a\tb \n")
+        self.write("sim/a.cc", "int a;\n")
+        self.expect_clean(*self.lint("blanks"))
+        self.write("sim/a.cc", "int a; \n")
+        self.expect_complaint("sim/a.cc:1: blanks", *self.lint("blanks"))
+        self.write("sim/a.cc", "\nint\ta;\n")
+        self.expect_complaint("sim/a.cc:2: tab", *self.lint("blanks"))
+
+    def test_dead_links(self):
+        self.write("docs/a.md", "[b](b.md#x) [web](https://example.org/b.md) [here](#x)\n")
+        self.write("docs/b.md", "\n")
+        self.expect_clean(*self.lint("links"))
+        self.write("README.md", "\n[a](a.md)\n")
+        self.expect_complaint("README.md:2: link to a.md", *self.lint("links"))
+
+    def test_packages_of_the_readme(self):
+        self.write("tools/dependencies", "#!/bin/sh\necho cmake ninja-build\n", 0o755)
+        self.write("README.md", "    apt-get install -y cmake \\\n      ninja-build\n")
+        self.expect_clean(*self.lint("packages"))
+        self.write("README.md", "    apt-get install cmake\n")
+        self.expect_complaint("does not name ninja-build", *self.lint("packages"))
+        self.write("README.md", "    apt-get install cmake ninja-build vim\n")
+        self.expect_complaint("names vim", *self.lint("packages"))
+
+    def test_unknown_checks_are_refused(self):
+        self.assertEqual(self.run_tool(*self.lint("nonsense"))[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
