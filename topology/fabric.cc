@@ -77,8 +77,9 @@ Route route_of(const Cluster& cluster, int64_t from, int64_t to) {
       node.nic_bandwidth * (static_cast<double>(node.nics) / static_cast<double>(node.gpus));
   route.oversubscription = oversubscription_into(tiers, route.tier);
   route.latency = node.nic_latency + cluster.fabric.hop_latency * route.switches;
+  // Above the leaves the spine joins the rails; below it NVLink does.
   const bool other_rail = from % node.gpus != to % node.gpus;
-  if (cluster.fabric.kind == FabricKind::rail_fat_tree && other_rail) {
+  if (cluster.fabric.kind == FabricKind::rail_fat_tree && route.tier == 0 && other_rail) {
     route.latency += node.intra_latency;
   }
   return route;

@@ -3,8 +3,9 @@
 //
 // Tier 0 is the leaf (in a rail fabric: the set of rail leaves of one scalable unit), tier 1 the
 // spine, and so on.  A block of tier t holds `size` GPUs; two GPUs whose smallest common block is
-// of tier t have 2t + 1 switches between them.  In a rail fabric that holds for any pair: a message
-// to another rail first goes over NVLink to the GPU beside the NIC of that rail (NCCL's PXN).
+// of tier t have 2t + 1 switches between them.  In a rail fabric that holds for any pair: below
+// one leaf a message to another rail first goes over NVLink to the GPU beside the NIC of that rail
+// (NCCL's PXN).
 //
 // Oversubscription of a tier is that of the way INTO it: {rack 16}, {pod 3072}, {spine, 7} says
 // that a pod's way up to the spine has a seventh of the bandwidth of what is below.  Ratios of
