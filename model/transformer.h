@@ -37,8 +37,9 @@ struct Transformer {
   bool attention_bias = false;  // bias on the query, key, value projections
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool norm_bias = true;         // layer norms have a bias (LLM Foundry's MPT: not)
+  bool norm_bias = true;         // layer norms have a bias (RMS norms never do)
   bool qk_norm = false;          // RMS norm of head_dim on queries and keys
+  bool attention_sinks = false;  // one learned logit a head (gpt-oss)
   int64_t sliding_window = 0;    // keys each query sees; 0 = all
   double attention_dropout = 0;  // probability; 0 = no kernel
   double hidden_dropout = 0;
@@ -50,6 +51,7 @@ struct Transformer {
   int64_t shared_ffn = 0;    // width of the shared experts together
   int64_t dense_layers = 0;  // leading layers without experts
   bool router_bias = false;  // correction bias of the router, one a expert
+  bool shared_gate = false;  // a gate of its own in front of the shared experts (Qwen2-MoE)
 
   // Multi-head latent attention; kv_rank 0 = ordinary attention.
   int64_t q_rank = 0;  // 0: queries are projected directly

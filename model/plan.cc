@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/plan.h"
+
+#include <charconv>
+#include <stdexcept>
+#include <string_view>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// Far above any model or cluster; keeps "(t|)*999999999" from filling the memory.
+constexpr size_t kMostSymbols = 1'000'000;
+
+[[noreturn]] void refuse(const std::string& sentence) {
+  throw std::invalid_argument(sentence);
+}
+
+std::string shown(char c) {
+  const auto code = static_cast<unsigned char>(c);
+  if (code >= 0x20 && code < 0x7f) return std::string("'") + c + "'";
+  return "byte " + std::to_string(code);
+}
+
+// Reads a layout string and writes it out without repetitions: "E|(t|)*2L" -> "E|t|t|L".
+class LayoutExpander {
+ public:
+  explicit LayoutExpander(std::string_view text) : text_(text) {}
+
+  std::string expand() {
+    std::string flat;
+    while (skip_decoration()) {
+      const std::string part = text_[at_] == '(' ? group() : symbol();
+      append(flat, part, repetition());
+    }
+    return flat;
+  }
+
+ private:
+  std::string here() const { return " at character " + std::to_string(at_ + 1); }
+
+  // Moves over commas and blanks; false at the end.
+  bool skip_decoration() {
+    while (at_ < text_.size() && (text_[at_] == ',' || text_[at_] == ' ')) ++at_;
+    return at_ < text_.size();
+  }
+
+  std::string symbol() {
+    const char c = text_[at_];
+    constexpr std::string_view kKnown = "EtmL|";
+    if (c == '*')
+      refuse("the layout has a '*'" + here() +
+             " with nothing to repeat before it: write t*3 or (t|)*3");
+    if (c == ')') refuse("the layout has a ')'" + here() + " that closes nothing");
+    if (kKnown.find(c) == std::string_view::npos)
+      refuse("the layout has " + shown(c) + here() +
+             ": it is written with E (embedding), t (layer), L (loss), '|' between stages, and "
+             "x*n or (...)*n to repeat");
+    if (c == 'm')
+      refuse("the layout has an 'm'" + here() +
+             ": layers for multi-token prediction are not supported yet");
+    ++at_;
+    return {c};
+  }
+
+  std::string group() {
+    const size_t open = at_++;
+    std::string inside;
+    while (true) {
+      if (!skip_decoration())
+        refuse("the layout's '(' at character " + std::to_string(open + 1) + " is never closed");
+      if (text_[at_] == ')') break;
+      if (text_[at_] == '(')
+        refuse("the layout has a '('" + here() + " inside parentheses: they do not nest");
+      const std::string part = symbol();
+      append(inside, part, repetition());
+    }
+    ++at_;
+    const size_t after = at_;
+    if (inside.empty())
+      refuse("the layout's parentheses at character " + std::to_string(open + 1) + " are empty");
+    if (!skip_decoration() || text_[at_] != '*')
+      refuse("the layout's parentheses that end at character " + std::to_string(after) +
+             " need a count: (...)*n");
+    return inside;
+  }
+
+  // The n of a following "*n"; 1 if there is none.
+  size_t repetition() {
+    const size_t before = at_;
+    if (!skip_decoration() || text_[at_] != '*') {
+      at_ = before;
+      return 1;
+    }
+    ++at_;
+    skip_decoration();
+    uint64_t count = 0;
+    const char* begin = text_.data() + at_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), count);
+    if (end == begin) refuse("the layout needs a count after '*'" + here());
+    if (error != std::errc{} || count > kMostSymbols) refuse_size();
+    if (count == 0) refuse("the layout repeats something 0 times" + here() + ": leave it out");
+    at_ += static_cast<size_t>(end - begin);
+    return static_cast<size_t>(count);
+  }
+
+  static void append(std::string& flat, const std::string& part, size_t count) {
+    if (part.size() * count > kMostSymbols - flat.size()) refuse_size();
+    for (size_t i = 0; i < count; ++i) flat += part;
+  }
+
+  [[noreturn]] static void refuse_size() {
+    refuse("the layout has more than 1,000,000 layers and stages");
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+// Megatron's rules: one embedding before everything, one loss after everything.
+void check_ends(const std::string& flat) {
+  const size_t embedding = flat.find('E'), loss = flat.find('L');
+  if (embedding == std::string::npos)
+    refuse("the layout has no E: the embedding must stand first, as in \"E|(t|)*3L\"");
+  if (loss == std::string::npos)
+    refuse("the layout has no L: the loss must stand last, as in \"E|(t|)*3L\"");
+  if (flat.find('E', embedding + 1) != std::string::npos)
+    refuse("the layout has more than one E: there is one embedding");
+  if (flat.find('L', loss + 1) != std::string::npos)
+    refuse("the layout has more than one L: there is one loss");
+  if (embedding != 0) refuse("the layout's E must stand first: the first stage embeds the tokens");
+  if (loss + 1 != flat.size())
+    refuse("the layout's L must stand last: the last stage computes the loss");
+  if (flat.find('t') == std::string::npos) refuse("the layout has no layers (t)");
+}
+
+}  // namespace
+
+std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp) {
+  STEPCAST_CHECK(layers >= 0 && pp > 0 && vpp > 0 && layers % (pp * vpp) == 0,
+                 "layers do not spread evenly over the stages");
+  std::vector<StageContent> stages(static_cast<size_t>(pp * vpp));
+  for (StageContent& s : stages) s.layers = layers / (pp * vpp);
+  stages.front().embedding = true;
+  stages.back().head = true;
+  return stages;
+}
+
+std::vector<StageContent> parse_layout(const std::string& text) {
+  const std::string flat = LayoutExpander(text).expand();
+  if (flat.empty()) refuse("the layout is empty: write something like \"E|(t|)*3L\"");
+  check_ends(flat);
+  std::vector<StageContent> stages(1);
+  for (const char c : flat) {
+    if (c == '|')
+      stages.emplace_back();
+    else if (c == 't')
+      ++stages.back().layers;
+    else if (c == 'E')
+      stages.back().embedding = true;
+    else
+      stages.back().head = true;
+  }
+  return stages;
+}
+
+}  // namespace stepcast
