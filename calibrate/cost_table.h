@@ -2,7 +2,7 @@
 // Cost tables: measured times of kernels and collectives on one hardware, and the lookup.
 //
 // A table is a CSV file with a '#' header (docs/costs.md has the format).  Lookup, best first: the
-// exact row; interpolation between rows in log space; a row of a sibling shape scaled by the smooth
+// exact row; interpolation between rows in log space; rows of nearby shapes scaled by the smooth
 // roofline; nothing.
 #pragma once
 
@@ -30,12 +30,18 @@ class CostTable {
   ~CostTable();
 
   const std::string& name() const;  // "a100-sxm-80g"
+  // Takes over the families of rows that the table's '# share:' line names, all of which then count
+  // as extrapolated.  `share_from` is empty if there are none.
+  const std::string& share_from() const;
+  void take_over(const CostTable& other);
 
   // Time of a compute work (any kind but communication), or nothing if the table says nothing about
   // such works.
   std::optional<Price> compute(const Work& work, const Gpu& gpu) const;
-  // Time of a collective on a group of this shape.
-  std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape) const;
+  // Time of a collective on a group of this shape, or nothing: only the exact shape, with the
+  // NVLink and NIC bandwidth of the measurement and no other group on the same NICs, is answered.
+  std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape,
+                                  const Cluster& cluster) const;
   // Host time of launching one kernel, if measured.
   std::optional<Time> launch() const;
 
@@ -48,5 +54,8 @@ class CostTable {
 // The tables that ship with Stepcast, compiled into the library: table of a GPU, nullptr if there
 // is none.  Parsed at first use and kept; safe to call from several threads.
 const CostTable* shipped_table(std::string_view gpu_name);
+
+// Its text, as `stepcast calibrate show` prints it; empty if there is none.
+std::string_view shipped_table_text(std::string_view gpu_name);
 
 }  // namespace stepcast

@@ -2,7 +2,7 @@
 // Time of a kernel from the data sheet: launch floor + smooth maximum of arithmetic and memory
 // time.
 //
-//   t = t0 + (c^p + m^p)^(1/p),  c = flops / (efficiency * peak),  m = bytes / (efficiency *
+//   t = t0 + sqrt(c^2 + m^2),  c = flops / (efficiency * peak),  m = bytes / (efficiency *
 //   bandwidth)
 //
 // The efficiencies are properties of a GPU generation, documented with their sources in

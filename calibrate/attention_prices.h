@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of fused attention from measured rates.
+//
+// The rate (flops over time) of the nearest measured shapes, where near means alike in parallel
+// work (query rows x heads x sequences), key length, head dimension and mask.  Head dimensions
+// that differ for keys and values stand in the table as their mean: same flops.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "calibrate/gemm_prices.h"
+#include "calibrate/neighbors.h"
+#include "calibrate/table_text.h"
+#include "sim/work.h"
+
+namespace stepcast {
+
+// 4 m n k a head and sequence, half of it under a causal mask; backward 2.5 times that (it
+// recomputes the scores).  Rectangular causal shapes count half as well.
+Flops attention_flops(const AttentionRow& row);
+
+class AttentionPrices {
+ public:
+  AttentionPrices() = default;
+  explicit AttentionPrices(const TableText& table);
+
+  // REQUIRES: kind attention_forward or attention_backward; m, n, k, heads, batch, flops > 0.
+  std::optional<TablePrice> time(const Work& work) const;
+  void mark_derived();
+
+ private:
+  struct Group {  // of one pass and type
+    bool backward = false;
+    DType dtype{};
+    FitRow fit;
+    std::vector<AttentionRow> rows;
+    std::vector<Neighbor> points;  // of the same index
+    std::array<double, 4> low{}, high{};
+  };
+
+  std::vector<Group> groups_;
+};
+
+}  // namespace stepcast

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/cost_table.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "calibrate/attention_prices.h"
+#include "calibrate/curve.h"
+#include "calibrate/gemm_prices.h"
+#include "calibrate/table_text.h"
+#include "sim/check.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> shipped_table_files();
+
+namespace {
+
+constexpr double kDefaultKernelFloor = 2.5;  // us; the tables state it as fit of memory_bound
+// A sweep that begins above this says nothing about latency, hence nothing about smaller sizes.
+constexpr int64_t kLatencyBytes = 64 << 10;
+constexpr double kSameBandwidth = 0.05;
+
+// The measured kernel that stands for another one of the same traffic pattern.
+Kernel stand_in(Kernel k) {
+  switch (k) {
+    case Kernel::layer_norm_backward: return Kernel::layer_norm;
+    case Kernel::rms_norm_backward: return Kernel::rms_norm;
+    case Kernel::rotary_backward: return Kernel::rotary;
+    case Kernel::softmax_backward: return Kernel::softmax;
+    case Kernel::activation_backward: return Kernel::activation;
+    case Kernel::rms_norm: return Kernel::layer_norm;
+    case Kernel::transpose:
+    case Kernel::cast: return Kernel::copy;
+    default: return Kernel::add;
+  }
+}
+
+void sort_curve(Curve& c) {
+  std::sort(c.begin(), c.end(),
+            [](const CurvePoint& a, const CurvePoint& b) { return a.bytes < b.bytes; });
+}
+
+void mark_derived(Curve& c) {
+  for (CurvePoint& p : c) p.derived = true;
+}
+
+bool about(double a, double b) {
+  return a >= b * (1 - kSameBandwidth) && a <= b * (1 + kSameBandwidth);
+}
+
+}  // namespace
+
+struct CostTable::Rows {
+  using CollectiveKey = std::tuple<WorkKind, int64_t, int64_t, int64_t>;
+  struct CollectiveCurve {
+    double nic_gbs = 0;
+    Curve curve;
+  };
+
+  std::string gpu;
+  std::string share_from;
+  std::array<bool, kFamilies> shared{};
+  double nvlink_gbs = 0;
+  bool in_network_reduction = false;
+  GemmPrices gemms;
+  AttentionPrices attentions;
+  std::map<Kernel, Curve> kernels;
+  double kernel_floor_us = kDefaultKernelFloor;
+  std::map<CollectiveKey, std::vector<CollectiveCurve>> collectives;
+  std::optional<double> launch_us;
+
+  std::optional<TablePrice> memory(const Work& work) const;
+};
+
+namespace {
+
+template <class Rows>
+void add_collectives(const TableText& text, Rows& rows) {
+  for (const CollectiveRow& r : text.collectives) {
+    auto& curves = rows.collectives[{r.kind, r.ranks, r.nodes, r.ranks_per_node}];
+    auto curve = std::find_if(curves.begin(), curves.end(),
+                              [&](const auto& c) { return c.nic_gbs == r.nic_gbs; });
+    if (curve == curves.end()) {
+      curves.push_back({r.nic_gbs, {}});
+      curve = curves.end() - 1;
+    }
+    curve->curve.push_back({r.bytes, r.us, text.sources[r.source].derived});
+  }
+  for (auto& [key, curves] : rows.collectives) {
+    for (auto& c : curves) sort_curve(c.curve);
+  }
+}
+
+}  // namespace
+
+std::optional<TablePrice> CostTable::Rows::memory(const Work& work) const {
+  Kernel kernel = work.kernel;
+  auto found = kernels.find(kernel);
+  while (found == kernels.end() && kernel != Kernel::add) {
+    kernel = stand_in(kernel);
+    found = kernels.find(kernel);
+  }
+  if (found == kernels.end()) return std::nullopt;
+  const CurveValue v = value_on(found->second, work.bytes.value, kernel_floor_us);
+  TablePrice price{v.us, v.origin, "rows of " + std::string(name_of(kernel))};
+  if (kernel != work.kernel) price.origin = Origin::extrapolated;
+  return price;
+}
+
+CostTable::CostTable(std::unique_ptr<Rows> rows) : rows_(std::move(rows)) {}
+CostTable::CostTable(CostTable&&) noexcept = default;
+CostTable& CostTable::operator=(CostTable&&) noexcept = default;
+CostTable::~CostTable() = default;
+
+CostTable CostTable::parse(std::string_view text, std::string file_name) {
+  const TableText table = parse_table_text(text, file_name);
+  auto rows = std::make_unique<Rows>();
+  rows->gpu = table.gpu;
+  rows->share_from = table.share_from;
+  rows->shared = table.shared;
+  rows->nvlink_gbs = table.nvlink_gbs;
+  rows->in_network_reduction = table.in_network_reduction;
+  rows->gemms = GemmPrices(table);
+  rows->attentions = AttentionPrices(table);
+  for (const MemoryRow& r : table.memories) {
+    rows->kernels[r.kernel].push_back({r.bytes, r.us, table.sources[r.source].derived});
+  }
+  for (auto& [kernel, curve] : rows->kernels) sort_curve(curve);
+  if (const FitRow* fit = find_fit(table.fits, WorkKind::memory_bound, DType::bf16)) {
+    rows->kernel_floor_us = fit->t0_us;
+  }
+  add_collectives(table, *rows);
+  rows->launch_us = table.launch_us;
+  return CostTable(std::move(rows));
+}
+
+const std::string& CostTable::name() const {
+  return rows_->gpu;
+}
+
+const std::string& CostTable::share_from() const {
+  return rows_->share_from;
+}
+
+void CostTable::take_over(const CostTable& other) {
+  const Rows& from = *other.rows_;
+  Rows& to = *rows_;
+  const auto takes = [&](Family f) { return to.shared[static_cast<size_t>(f)]; };
+  if (takes(Family::gemm)) {
+    to.gemms = from.gemms;
+    to.gemms.mark_derived();
+  }
+  if (takes(Family::attention)) {
+    to.attentions = from.attentions;
+    to.attentions.mark_derived();
+  }
+  if (takes(Family::memory)) {
+    to.kernels = from.kernels;
+    to.kernel_floor_us = from.kernel_floor_us;
+    for (auto& [kernel, curve] : to.kernels) mark_derived(curve);
+  }
+  if (takes(Family::collective)) {
+    to.collectives = from.collectives;
+    for (auto& [key, curves] : to.collectives) {
+      for (auto& c : curves) mark_derived(c.curve);
+    }
+  }
+  if (takes(Family::launch)) to.launch_us = from.launch_us;
+}
+
+std::optional<Price> CostTable::compute(const Work& work, const Gpu& /*gpu*/) const {
+  STEPCAST_CHECK(!is_communication(work.kind), describe(work));
+  std::optional<TablePrice> p;
+  switch (work.kind) {
+    case WorkKind::gemm: p = rows_->gemms.time(work); break;
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: p = rows_->attentions.time(work); break;
+    default: p = rows_->memory(work); break;
+  }
+  if (!p) return std::nullopt;
+  return Price{time_from_seconds(p->us * 1e-6), p->origin, "table " + name() + ": " + p->basis};
+}
+
+std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const GroupShape& shape,
+                                           const Cluster& cluster) const {
+  const auto found =
+      rows_->collectives.find({kind, shape.ranks, shape.nodes, shape.ranks_per_node});
+  if (found == rows_->collectives.end() || bytes.value <= 0) return std::nullopt;
+  const Node& node = cluster.node;
+  if (node.intra != IntraKind::nvswitch ||
+      !about(node.intra_bandwidth.value * 1e-9, rows_->nvlink_gbs) ||
+      node.sharp != rows_->in_network_reduction) {
+    return std::nullopt;
+  }
+  // Several nodes: alone on its NICs, and within one leaf (or a fabric as good as one).
+  const bool alone =
+      shape.sharing <= 1 && (shape.tier <= 0 || cluster.fabric.oversubscription <= 1);
+  if (shape.nodes > 1 && !alone) return std::nullopt;
+  const double nic_gbs = node.nic_bandwidth.value * 1e-9 * static_cast<double>(node.nics) /
+                         static_cast<double>(std::max<int64_t>(1, node.gpus));
+  for (const Rows::CollectiveCurve& c : found->second) {
+    if (shape.nodes > 1 && !about(nic_gbs, c.nic_gbs)) continue;
+    const CurvePoint& first = c.curve.front();
+    if (bytes.value < first.bytes && first.bytes > kLatencyBytes) continue;
+    const CurveValue v = value_on(c.curve, bytes.value, first.us);
+    return Price{time_from_seconds(v.us * 1e-6), v.origin,
+                 "table " + name() + ": " + std::string(name_of(kind)) + " of " +
+                     std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
+                     (shape.nodes == 1 ? " node" : " nodes")};
+  }
+  return std::nullopt;
+}
+
+std::optional<Time> CostTable::launch() const {
+  if (!rows_->launch_us) return std::nullopt;
+  return time_from_seconds(*rows_->launch_us * 1e-6);
+}
+
+// -------------------------------------------------------------------------------------------------
+// shipped tables ----
+namespace {
+
+std::string path_of(std::string_view gpu) {
+  return "calibrate/tables/" + std::string(gpu) + ".csv";
+}
+
+}  // namespace
+
+std::string_view shipped_table_text(std::string_view gpu_name) {
+  const std::string path = path_of(gpu_name);
+  for (const auto& [file, text] : shipped_table_files()) {
+    if (file == path) return text;
+  }
+  return {};
+}
+
+const CostTable* shipped_table(std::string_view gpu_name) {
+  static std::mutex mutex;
+  static std::map<std::string, CostTable, std::less<>> parsed;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = parsed.find(gpu_name);
+    if (found != parsed.end()) return &found->second;
+  }
+  const std::string_view text = shipped_table_text(gpu_name);
+  if (text.empty()) return nullptr;
+  CostTable table = CostTable::parse(text, path_of(gpu_name));
+  if (!table.share_from().empty()) {
+    const CostTable* other = shipped_table(table.share_from());
+    STEPCAST_CHECK(other != nullptr, "a shipped table shares one that does not exist");
+    table.take_over(*other);
+  }
+  const std::lock_guard lock(mutex);
+  return &parsed.try_emplace(std::string(gpu_name), std::move(table)).first->second;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# The shipped cost tables and the roofline's efficiencies, compiled in; Eigen for the fits.
+include(EmbedFiles)
+file(GLOB stepcast_table_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/calibrate/tables/*.csv)
+embed_files(stepcast_calibrate shipped_table_files ${stepcast_table_files})
+embed_files(stepcast_calibrate roofline_files ${PROJECT_SOURCE_DIR}/calibrate/roofline.csv)
+target_link_libraries(stepcast_calibrate PRIVATE $<BUILD_INTERFACE:Eigen3::Eigen>)

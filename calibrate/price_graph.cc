@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/price_graph.h"
+
+#include <array>
+#include <optional>
+
+#include "calibrate/roofline.h"
+#include "sim/check.h"
+#include "topology/collectives.h"
+
+namespace stepcast {
+namespace {
+
+// Host time of launching one cublasGemmEx: 3.5 to 4.7 us on an EPYC host (openfabric-systems/simllm
+// @9c2672c), the middle.
+constexpr Time kLaunch{4'100'000};
+
+Price price_compute(const Work& work, const Gpu& gpu, const CostTable* table) {
+  if (work.flops.value <= 0 && work.bytes.value <= 0) {
+    return {Time{}, Origin::measured, "nothing to do"};
+  }
+  if (table != nullptr) {
+    if (auto found = table->compute(work, gpu)) return *found;
+  }
+  return {roofline_time(work, gpu), Origin::roofline, "data sheet of " + gpu.name};
+}
+
+class CommunicationPrices {
+ public:
+  CommunicationPrices(const Cluster& cluster, const RankGrid& grid, const CostTable* table)
+      : cluster_(cluster), grid_(grid), table_(table) {}
+
+  Price of(const Work& work) {
+    if (work.bytes.value <= 0) return {Time{}, Origin::measured, "nothing to send"};
+    if (work.kind == WorkKind::send_recv) return transfer(work);
+    const GroupShape& shape = shape_of_axis(work.axis);
+    if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
+    if (table_ != nullptr) {
+      if (auto found = table_->collective(work.kind, work.bytes, shape, cluster_)) return *found;
+    }
+    CommunicationCost cost = collective_cost(cluster_, work.kind, work.bytes, shape);
+    return {cost.time, Origin::roofline, std::move(cost.basis)};
+  }
+
+ private:
+  // Between the first ranks of the two pipeline stages: with the usual orders their other ranks
+  // lie alike.
+  Price transfer(const Work& work) const {
+    const int64_t from = grid_.rank({0, 0, 0, work.from});
+    const int64_t to = grid_.rank({0, 0, 0, work.to});
+    CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
+    return {cost.time, Origin::roofline, std::move(cost.basis)};
+  }
+
+  const GroupShape& shape_of_axis(Axis axis) {
+    // Expert parallelism lies inside dp; until it has groups of its own, those of dp bound it.
+    const Axis group = axis == Axis::ep ? Axis::dp : axis;
+    std::optional<GroupShape>& shape = shapes_[static_cast<size_t>(group)];
+    if (!shape) shape = worst_shape(cluster_, grid_, group);
+    return *shape;
+  }
+
+  const Cluster& cluster_;
+  const RankGrid& grid_;
+  const CostTable* table_;
+  std::array<std::optional<GroupShape>, 16> shapes_;
+};
+
+}  // namespace
+
+Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
+             const CostTable* table) {
+  Prices prices;
+  prices.by_work.reserve(graph.works.size());
+  CommunicationPrices communication(cluster, grid, table);
+  for (const Work& work : graph.works) {
+    prices.by_work.push_back(is_communication(work.kind)
+                                 ? communication.of(work)
+                                 : price_compute(work, cluster.node.gpu, table));
+  }
+  prices.launch = kLaunch;
+  if (table != nullptr) prices.launch = table->launch().value_or(kLaunch);
+  return prices;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/roofline.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> roofline_files();
+
+namespace {
+
+struct Efficiency {
+  double gemm = 0, attention_forward = 0, attention_backward = 0, memory = 0, t0_us = 0;
+};
+constexpr size_t kArchs = 5;
+using Efficiencies = std::array<Efficiency, kArchs>;
+
+constexpr std::array<std::string_view, kArchs> kArchNames{"volta", "ampere", "hopper", "blackwell",
+                                                          "other"};
+
+double number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  STEPCAST_CHECK(error == std::errc() && end == text.data() + text.size() && value > 0,
+                 "roofline.csv: '" + std::string(text) + "'");
+  return value;
+}
+
+Efficiencies read_efficiencies(std::string_view text) {
+  Efficiencies all{};
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    for (size_t arch = 0; arch < kArchs; ++arch) {
+      if (!line.starts_with(kArchNames[arch]) || line[kArchNames[arch].size()] != ',') continue;
+      std::string_view rest = line.substr(kArchNames[arch].size() + 1);
+      Efficiency& e = all[arch];
+      for (double* field :
+           {&e.gemm, &e.attention_forward, &e.attention_backward, &e.memory, &e.t0_us}) {
+        const std::string_view word = rest.substr(0, rest.find(','));
+        *field = number(word);
+        rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+      }
+    }
+  }
+  for (const Efficiency& e : all) STEPCAST_CHECK(e.gemm > 0, "roofline.csv lacks a generation");
+  return all;
+}
+
+const Efficiency& efficiency(GpuArch arch) {
+  static const Efficiencies all = read_efficiencies(roofline_files()[0].second);
+  return all[static_cast<size_t>(arch)];
+}
+
+// Peak of the type, or of the one that the hardware would run it as; 0 if the GPU states none.
+double peak(const Gpu& gpu, DType type) {
+  const auto stated = [&](DType t) {
+    const auto found = gpu.peak.find(t);
+    return found == gpu.peak.end() ? 0 : found->second.value;
+  };
+  static constexpr std::array<std::array<DType, 4>, 8> kInstead{{
+      /* fp32 */ {DType::fp32, DType::tf32, DType::bf16, DType::fp16},
+      /* tf32 */ {DType::tf32, DType::fp32, DType::bf16, DType::fp16},
+      /* fp16 */ {DType::fp16, DType::bf16, DType::tf32, DType::fp32},
+      /* bf16 */ {DType::bf16, DType::fp16, DType::tf32, DType::fp32},
+      /* fp8 */ {DType::fp8, DType::bf16, DType::fp16, DType::fp32},
+      /* int8 */ {DType::int8, DType::fp8, DType::bf16, DType::fp16},
+      /* fp4 */ {DType::fp4, DType::fp8, DType::bf16, DType::fp16},
+      /* uint8 */ {DType::int8, DType::fp8, DType::bf16, DType::fp16},
+  }};
+  for (const DType t : kInstead[static_cast<size_t>(type)]) {
+    if (const double rate = stated(t); rate > 0) return rate;
+  }
+  return 0;
+}
+
+double gemm_bytes(const Work& w) {
+  const auto m = static_cast<double>(w.m);
+  const auto n = static_cast<double>(w.n);
+  const auto k = static_cast<double>(w.k);
+  const double in = bytes_per_element(w.dtype);
+  // fp8 and fp4 products are written in 16 bits; an accumulating one reads and writes fp32.
+  const double out = w.accumulate ? 8.0 : std::max(in, 2.0);
+  return static_cast<double>(w.batch) * (in * (m * k + k * n) + out * m * n);
+}
+
+// Forward: reads Q, K, V, writes O.  Backward: reads those and dO, writes dQ, dK, dV.
+double attention_bytes(const Work& w) {
+  const auto rows = static_cast<double>(w.m) * static_cast<double>(w.heads);
+  const auto columns = static_cast<double>(w.n) * static_cast<double>(w.kv_heads);
+  const double tensors =
+      w.kind == WorkKind::attention_forward ? 2 * rows + 2 * columns : 4 * rows + 4 * columns;
+  return tensors * static_cast<double>(w.k) * static_cast<double>(w.batch) *
+         bytes_per_element(w.dtype);
+}
+
+}  // namespace
+
+Bytes operand_bytes(const Work& w) {
+  switch (w.kind) {
+    case WorkKind::gemm: return {static_cast<int64_t>(std::ceil(gemm_bytes(w)))};
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: return {static_cast<int64_t>(std::ceil(attention_bytes(w)))};
+    default: return w.bytes;
+  }
+}
+
+Time roofline_time(const Work& work, const Gpu& gpu) {
+  STEPCAST_CHECK(!is_communication(work.kind), describe(work));
+  const Efficiency& e = efficiency(gpu.arch);
+  double share = 0;
+  if (work.kind == WorkKind::gemm) share = e.gemm;
+  if (work.kind == WorkKind::attention_forward) share = e.attention_forward;
+  if (work.kind == WorkKind::attention_backward) share = e.attention_backward;
+  const double rate = share * peak(gpu, work.dtype);
+  const double c = rate > 0 ? work.flops.value / rate : 0;
+  const double bandwidth = e.memory * gpu.memory_bandwidth.value;
+  const double m = bandwidth > 0 ? static_cast<double>(operand_bytes(work).value) / bandwidth : 0;
+  return time_from_seconds(e.t0_us * 1e-6 + std::sqrt(c * c + m * m));
+}
+
+}  // namespace stepcast
