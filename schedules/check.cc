@@ -66,11 +66,14 @@ void place_actions(Checker& c) {
         continue;
       }
       uint32_t& place = c.of(a.stage, a.microbatch)[static_cast<size_t>(a.kind)];
-      if (c.schedule.rank_of_stage[a.stage] != r) {
+      const uint16_t right = c.schedule.rank_of(a.stage, a.microbatch);
+      if (right != r) {
         c.add(Kind::misplaced,
               quoted(a) + " is on rank " + std::to_string(r) + ", but stage " +
-                  std::to_string(a.stage) + " is on rank " +
-                  std::to_string(c.schedule.rank_of_stage[a.stage]),
+                  std::to_string(a.stage) +
+                  (c.schedule.is_bidirectional() ? " of microbatch " + std::to_string(a.microbatch)
+                                                 : std::string()) +
+                  " is on rank " + std::to_string(right),
               r, at);
         if (place == kNowhere) place = kElsewhere;
         continue;
@@ -86,7 +89,7 @@ void place_actions(Checker& c) {
 // One stage and microbatch: which actions are there, and in which order.
 void check_one(Checker& c, uint16_t stage, uint32_t microbatch) {
   const auto [f, b, i, w] = c.of(stage, microbatch);
-  const size_t rank = c.schedule.rank_of_stage[stage];
+  const size_t rank = c.schedule.rank_of(stage, microbatch);
   const auto named = [&](ActionKind k) { return quoted({k, stage, microbatch}); };
   const std::string forward = named(ActionKind::forward), full = named(ActionKind::backward),
                     input = named(ActionKind::backward_input),
@@ -155,7 +158,7 @@ void advance(Checker& c, Replay& replay, uint32_t rank, std::vector<uint32_t>& r
   for (; next < list.size(); ++next) {
     const std::optional<Action> need = needed_by(c, list[next]);
     if (!need) continue;
-    const uint32_t other = c.schedule.rank_of_stage[need->stage];
+    const uint32_t other = c.schedule.rank_of(need->stage, need->microbatch);
     const uint32_t position = c.position(*need);
     if (replay.next[other] > position) continue;
     replay.waiting[other].push_back({rank, position});
@@ -181,7 +184,7 @@ std::vector<uint32_t> circle_from(Checker& c, const Replay& replay, uint32_t sta
     path.push_back(rank);
     const std::optional<Action> need = needed_by(c, c.schedule.ranks[rank][replay.next[rank]]);
     STEPCAST_CHECK(need.has_value(), "a stuck rank waits for something");
-    rank = c.schedule.rank_of_stage[need->stage];
+    rank = c.schedule.rank_of(need->stage, need->microbatch);
   }
   std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
   return path;
@@ -227,6 +230,10 @@ void check_progress(Checker& c) {
 
 std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t limit) {
   STEPCAST_CHECK(schedule.microbatches >= 1 && !schedule.rank_of_stage.empty(), schedule.name);
+  STEPCAST_CHECK(!schedule.is_bidirectional() ||
+                     (schedule.reverse_rank_of_stage.size() == schedule.rank_of_stage.size() &&
+                      schedule.reversed.size() == static_cast<size_t>(schedule.microbatches)),
+                 schedule.name);
   Checker c{
       schedule, limit, schedule.rank_of_stage.size(), static_cast<size_t>(schedule.microbatches),
       {},       {}};

@@ -56,6 +56,7 @@ std::span<const ScheduleFamily> schedule_families() {
       zb_h2(),
       interleaved_zero_bubble(),
       zb_v(),
+      chimera(),
   };
   return families;
 }

@@ -19,5 +19,6 @@ ScheduleFamily zb_h1_quickstart();
 ScheduleFamily zb_h2();
 ScheduleFamily interleaved_zero_bubble();
 ScheduleFamily zb_v();
+ScheduleFamily chimera();
 
 }  // namespace stepcast

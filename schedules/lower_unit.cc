@@ -86,14 +86,18 @@ void add_message(RoleOps& role, ItemKind kind, RendezvousId message) {
 
 // Waits for its input if that comes from another rank, runs, sends its output if that goes to one.
 void add_action(RoleOps& role, Messages& messages, const Action& a, PassId pass) {
-  const std::vector<uint16_t>& rank_of = messages.schedule.rank_of_stage;
+  const Schedule& schedule = messages.schedule;
+  const size_t stages = schedule.rank_of_stage.size();
+  const auto crosses = [&](size_t other) {
+    return schedule.rank_of(other, a.microbatch) != schedule.rank_of(a.stage, a.microbatch);
+  };
   const bool forward = a.kind == ActionKind::forward;
   const bool moves = a.kind != ActionKind::backward_weight;
-  const bool has_source = forward ? a.stage > 0 : a.stage + 1u < rank_of.size();
-  const bool has_target = forward ? a.stage + 1u < rank_of.size() : a.stage > 0;
+  const bool has_source = forward ? a.stage > 0 : a.stage + 1u < stages;
+  const bool has_target = forward ? a.stage + 1u < stages : a.stage > 0;
   const auto source = static_cast<size_t>(a.stage + (forward ? -1 : 1));
   const auto target = static_cast<size_t>(a.stage + (forward ? 1 : -1));
-  if (moves && has_source && rank_of[source] != rank_of[a.stage])
+  if (moves && has_source && crosses(source))
     add_message(role, ItemKind::join, messages.received_by(forward, a.stage, a.microbatch));
   Item item;
   item.kind = ItemKind::pass;
@@ -101,7 +105,7 @@ void add_action(RoleOps& role, Messages& messages, const Action& a, PassId pass)
   item.has_action = true;
   item.action = a;
   role.items.push_back(item);
-  if (moves && has_target && rank_of[target] != rank_of[a.stage])
+  if (moves && has_target && crosses(target))
     add_message(role, ItemKind::post, messages.received_by(forward, target, a.microbatch));
 }
 

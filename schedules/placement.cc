@@ -14,6 +14,12 @@ void require_positive(const char* what, int64_t value) {
                                 " must be at least 1");
 }
 
+void require_two_chunks(std::string_view name, const ScheduleParams& params) {
+  if (params.vpp != 2)
+    throw std::invalid_argument(std::string(name) + " runs exactly 2 chunks on each rank: vpp = " +
+                                std::to_string(params.vpp) + " must be 2");
+}
+
 Schedule sized_schedule(std::string_view name, const ScheduleParams& params) {
   require_positive("pp", params.pp);
   require_positive("vpp", params.vpp);
@@ -52,13 +58,24 @@ Schedule loop_schedule(std::string_view name, const ScheduleParams& params) {
 }
 
 Schedule v_schedule(std::string_view name, const ScheduleParams& params) {
-  if (params.vpp != 2)
-    throw std::invalid_argument(std::string(name) + " runs exactly 2 chunks on each rank: vpp = " +
-                                std::to_string(params.vpp) + " must be 2");
+  require_two_chunks(name, params);
   Schedule schedule = sized_schedule(name, params);
   const auto pp = static_cast<size_t>(params.pp);
   for (size_t s = 0; s < 2 * pp; ++s)
     schedule.rank_of_stage[s] = static_cast<uint16_t>(s < pp ? s : 2 * pp - 1 - s);
+  return schedule;
+}
+
+Schedule bidirectional_schedule(std::string_view name, const ScheduleParams& params) {
+  require_two_chunks(name, params);
+  Schedule schedule = sized_schedule(name, params);
+  const auto pp = static_cast<size_t>(params.pp);
+  schedule.rank_of_stage.resize(pp);
+  schedule.reverse_rank_of_stage.resize(pp);
+  for (size_t s = 0; s < pp; ++s) {
+    schedule.rank_of_stage[s] = static_cast<uint16_t>(s);
+    schedule.reverse_rank_of_stage[s] = static_cast<uint16_t>(pp - 1 - s);
+  }
   return schedule;
 }
 

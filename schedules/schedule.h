@@ -20,8 +20,21 @@ namespace stepcast {
 struct Schedule {
   std::string name;  // canonical: "interleaved-1f1b"
   int64_t pp = 1, vpp = 1, microbatches = 1;
-  std::vector<uint16_t> rank_of_stage;     // placement, pp * vpp entries
+  std::vector<uint16_t> rank_of_stage;     // placement, one entry a stage
   std::vector<std::vector<Action>> ranks;  // pp lists
+
+  // Bidirectional schedules hold two replicas of the model and run microbatches through them in
+  // opposite directions: microbatch m runs through the second one if reversed[m], whose stage s is
+  // on rank reverse_rank_of_stage[s].  Both are empty if there is one replica.
+  std::vector<uint16_t> reverse_rank_of_stage;
+  std::vector<bool> reversed;
+
+  bool is_bidirectional() const { return !reverse_rank_of_stage.empty(); }
+  // REQUIRES: a stage and a microbatch of the schedule.
+  uint16_t rank_of(size_t stage, size_t microbatch) const {
+    return is_bidirectional() && reversed[microbatch] ? reverse_rank_of_stage[stage]
+                                                      : rank_of_stage[stage];
+  }
 };
 
 struct ScheduleParams {

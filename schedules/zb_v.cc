@@ -67,7 +67,7 @@ std::vector<Action> order_of_rank(int64_t pp, int64_t microbatches, int64_t r) {
     o.input(0);
     o.weight(0);
   }
-  for (const size_t chunk : {1, 0})
+  for (const size_t chunk : {size_t{1}, size_t{0}})
     while (o.count(ActionKind::backward_weight, chunk) < n) o.weight(chunk);
   return std::move(o.list);
 }

@@ -84,6 +84,16 @@ TEST(ScheduleCheck, NamesWhatIsOutsideTheSchedule) {
                           "from 0"));
 }
 
+TEST(ScheduleCheck, KnowsWhichReplicaAMicrobatchRunsThrough) {
+  Schedule s = find_schedule_family("chimera")->generate({4, 2, 4, 0});
+  EXPECT_THAT(messages(s), IsEmpty());
+  // Microbatch 2 runs up: its stage 0 is on rank 3.
+  std::swap(s.ranks[0].front(), s.ranks[3].front());
+  EXPECT_THAT(messages(s),
+              ElementsAre("`0F2` is on rank 0, but stage 0 of microbatch 2 is on rank 3",
+                          "`0F0` is on rank 3, but stage 0 of microbatch 0 is on rank 0"));
+}
+
 TEST(ScheduleCheck, NamesWhatIsOutOfOrderOnItsRank) {
   EXPECT_THAT(messages(rows({"0B0 0F0", "1F0 1B0"})), ElementsAre("`0B0` comes before `0F0`"));
   EXPECT_THAT(messages(rows({"0F0 0W0 0I0", "1F0 1B0"})), ElementsAre("`0W0` comes before `0I0`"));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "schedules/check.h"
@@ -152,6 +153,21 @@ TEST(ClosedForm, InterleavedPaysLatencyOnce) {
         EXPECT_EQ(evaluate(s, costs).makespan - free, static_cast<double>(2 * (v * p - 1)))
             << "p=" << p << " v=" << v << " m=" << k * p;
       }
+}
+
+TEST(ClosedForm, ChimeraPaysOnlyForUnequalForwardAndBackward) {
+  for (int64_t p = 2; p <= 6; p += 2)
+    for (int64_t m = p; m <= 3 * p; m += p) {
+      SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
+      const Schedule s = generate("chimera", {p, 2, m, 0});
+      expect_each_once(s);
+      for (const auto& c : kCosts) {
+        const int64_t f = c[0], b = c[1] + c[2];
+        const int64_t bubble = (p - 2) * (std::max(b, f) + (m / p - 1) * std::abs(b - f));
+        EXPECT_EQ(evaluate(s, unit_costs(c)).makespan, static_cast<double>(m * (f + b) + bubble));
+      }
+      for (size_t r = 0; r < s.ranks.size(); ++r) EXPECT_LE(peak(s, r), p);
+    }
 }
 
 TEST(ClosedForm, FasterPartsNeverMakeAFixedOrderSlower) {

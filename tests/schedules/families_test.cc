@@ -29,7 +29,8 @@ const char* const kFiles[] = {"gpipe.jsonl",
                               "zb_h1_quickstart.jsonl",
                               "zb_h2.jsonl",
                               "interleaved_zero_bubble.jsonl",
-                              "zbv_torch.jsonl"};
+                              "zbv_torch.jsonl",
+                              "chimera.jsonl"};
 
 Schedule generate(const Vector& v) {
   const ScheduleFamily* family = find_schedule_family(v.schedule);
@@ -53,6 +54,16 @@ int64_t peak_until_input(const std::vector<Action>& actions) {
   return peak;
 }
 
+// The rules of tests/data/schedules/README.md.
+size_t placed(const Vector& v, size_t stage, size_t microbatch) {
+  const auto pp = static_cast<size_t>(v.params.pp);
+  if (v.placement == "loop") return stage % pp;
+  if (v.placement == "v") return stage < pp ? stage : 2 * pp - 1 - stage;
+  if (v.placement == "bidirectional-by-unit")
+    return microbatch / (pp / 2) % 2 == 0 ? stage : pp - 1 - stage;
+  throw std::runtime_error("placement " + v.placement);
+}
+
 class ReferenceVector : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ReferenceVector, OrderAndPlacementAreThoseOfTheReference) {
@@ -63,11 +74,11 @@ TEST_P(ReferenceVector, OrderAndPlacementAreThoseOfTheReference) {
     ASSERT_EQ(s.ranks.size(), v.rows.size());
     for (size_t r = 0; r < v.rows.size(); ++r)
       EXPECT_EQ(testing::row_of(s.ranks[r]), v.rows[r]) << "rank " << r;
-    for (size_t stage = 0; stage < s.rank_of_stage.size(); ++stage) {
-      const auto pp = static_cast<size_t>(v.params.pp);
-      const size_t turned = stage < pp ? stage : 2 * pp - 1 - stage;
-      EXPECT_EQ(s.rank_of_stage[stage], v.placement == "v" ? turned : stage % pp);
-    }
+    EXPECT_EQ(s.is_bidirectional(), v.placement == "bidirectional-by-unit");
+    EXPECT_EQ(s.rank_of_stage.size(), static_cast<size_t>(v.stages));
+    for (size_t stage = 0; stage < s.rank_of_stage.size(); ++stage)
+      for (size_t m = 0; m < static_cast<size_t>(s.microbatches); ++m)
+        EXPECT_EQ(s.rank_of(stage, m), placed(v, stage, m)) << stage << ' ' << m;
   }
 }
 
@@ -183,6 +194,13 @@ TEST(RefusedParameters, SizesOutOfRangeAreRefusedByEveryFamily) {
   EXPECT_THAT(refusal("1f1b", {0, 1, 4, 0}), HasSubstr("pp = 0 must be at least 1"));
   EXPECT_THAT(refusal("1f1b", {70000, 1, 4, 0}), HasSubstr("at most 65536"));
   EXPECT_THAT(refusal("1f1b", {4, 1, 100'000'000, 0}), HasSubstr("at most 8333333 are possible"));
+}
+
+TEST(RefusedParameters, ChimeraNeedsTwoEqualHalves) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal("chimera", {3, 2, 6, 0}), HasSubstr("pp = 3 must be even"));
+  EXPECT_THAT(refusal("chimera", {4, 2, 6, 0}), HasSubstr("must be a multiple of pp = 4"));
+  EXPECT_THAT(refusal("chimera", {4, 1, 4, 0}), HasSubstr("vpp = 1 must be 2"));
 }
 
 TEST(InterleavedSchedule, OneGroupOfAllMicrobatchesIsAlwaysLegal) {

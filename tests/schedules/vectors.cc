@@ -54,6 +54,7 @@ std::vector<Vector> read_vectors(const std::string& file) {
     v.schedule = json.at("schedule");
     v.placement = json.at("placement");
     v.params = params_of(json);
+    v.stages = json.at("stages");
     v.rows = json.at("ranks").get<std::vector<std::string>>();
     v.leading_forwards = json.at("leading_forwards").get<std::vector<int64_t>>();
     v.peak_until_weight = json.at("peak_inflight_release_W").get<std::vector<int64_t>>();

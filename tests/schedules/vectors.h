@@ -21,6 +21,7 @@ struct Makespan {
 struct Vector {
   std::string id, schedule, placement;
   ScheduleParams params;
+  int64_t stages = 0;
   std::vector<std::string> rows;  // one a rank, actions separated by commas
   std::vector<int64_t> leading_forwards, peak_until_weight, peak_until_input;
   std::map<std::string, Makespan> eval;  // by cost set: "unit", "uneven", "straggler"
