@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/caching_allocator.h"
+#include "sim/check.h"
+#include "tests/hand_graph.h"
+
+namespace stepcast {
+namespace {
+
+using namespace literals;
+using testing::ElementsAre;
+using testing::Pair;
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+
+Bytes at(const MemoryTable& table, MemoryCategory c) {
+  return table[static_cast<size_t>(c)];
+}
+
+// Forward leaves 100 B of activations and needs 30 B meanwhile; backward needs 50 B and frees all.
+struct OneStage {
+  HandGraph g;
+  PassId forward = g.pass({{1}, {1}, {1}});
+  PassId backward = g.pass({{1}, {1}});
+  uint32_t role = g.role();
+
+  OneStage() {
+    const uint32_t kept = g.tensor(100);
+    const uint32_t scratch = g.tensor(30, MemoryCategory::workspace);
+    const uint32_t gradient = g.tensor(50, MemoryCategory::gradients);
+    g.allocate(forward, 0, kept);
+    g.allocate(forward, 1, scratch);
+    g.free(forward, 1, scratch);
+    g.allocate(backward, 0, gradient);
+    g.free(backward, 1, gradient);
+    g.free(backward, 1, kept);
+  }
+
+  RoleMemory trace() const {
+    check_graph(g.graph);
+    return trace_memory(g.graph)[role];
+  }
+};
+
+// --- allocated ----------------------------------------------------------------------------------
+
+TEST(Memory, ActivationsLiveFromForwardToBackward) {
+  OneStage s;
+  s.g.run(s.role, s.forward, forward_of(0, 0));
+  s.g.run(s.role, s.backward, backward_of(0, 0));
+  const RoleMemory m = s.trace();
+  EXPECT_EQ(m.peak, 150_B);
+  EXPECT_EQ(m.peak_item, 1U);
+  EXPECT_EQ(m.peak_op, 0U);
+  EXPECT_EQ(at(m.at_peak, MemoryCategory::activations), 100_B);
+  EXPECT_EQ(at(m.at_peak, MemoryCategory::gradients), 50_B);
+  EXPECT_EQ(at(m.at_peak, MemoryCategory::workspace), 0_B);
+  EXPECT_EQ(m.start, 0_B);
+  EXPECT_EQ(m.end, 0_B);
+  EXPECT_EQ(m.peak_in_flight, 1);
+  ASSERT_EQ(m.curve.size(), 2U);
+  EXPECT_EQ(m.curve[0].allocated, 100_B);
+  EXPECT_EQ(m.curve[1].allocated, 0_B);
+}
+
+TEST(Memory, MicrobatchesInFlightAddUp) {
+  OneStage s;
+  for (uint32_t m = 0; m < 3; ++m) s.g.run(s.role, s.forward, forward_of(0, m));
+  for (uint32_t m = 0; m < 3; ++m) s.g.run(s.role, s.backward, backward_of(0, m));
+  const RoleMemory m = s.trace();
+  EXPECT_EQ(m.peak, 350_B);
+  EXPECT_EQ(m.peak_item, 3U);
+  EXPECT_EQ(m.peak_in_flight, 3);
+}
+
+TEST(Memory, OneForwardOneBackwardHoldsOneMicrobatch) {
+  OneStage s;
+  for (uint32_t m = 0; m < 3; ++m) {
+    s.g.run(s.role, s.forward, forward_of(0, m));
+    s.g.run(s.role, s.backward, backward_of(0, m));
+  }
+  const RoleMemory m = s.trace();
+  EXPECT_EQ(m.peak, 150_B);
+  EXPECT_EQ(m.peak_item, 1U);  // the first of equal ones
+  EXPECT_EQ(m.peak_in_flight, 1);
+}
+
+TEST(Memory, APeakInTheMiddleOfAPassNamesItsOp) {
+  HandGraph g;
+  const PassId p = g.pass({{1}, {1}, {1}});
+  const uint32_t small = g.tensor(10), large = g.tensor(1000);
+  g.allocate(p, 0, small);
+  g.free(p, 0, small);
+  g.allocate(p, 1, large);
+  g.free(p, 1, large);
+  g.allocate(p, 2, small);
+  g.free(p, 2, small);
+  const uint32_t r = g.role();
+  g.sync(r, Stream::compute);
+  g.run(r, p);
+  const RoleMemory m = trace_memory(g.graph)[0];
+  EXPECT_EQ(m.peak, 1000_B);
+  EXPECT_EQ(m.peak_item, 1U);
+  EXPECT_EQ(m.peak_op, 1U);
+  EXPECT_EQ(m.peak_in_flight, 0);
+}
+
+TEST(Memory, ASplitBackwardHoldsUntilTheWeightGradient) {
+  HandGraph g;
+  const PassId f = g.pass_of(1), i = g.pass_of(1), w = g.pass_of(1);
+  const uint32_t for_input = g.tensor(100), for_weight = g.tensor(40);
+  g.allocate(f, 0, for_input);
+  g.allocate(f, 0, for_weight);
+  g.free(i, 0, for_input);
+  g.free(w, 0, for_weight);
+  const uint32_t r = g.role();
+  for (uint32_t m = 0; m < 2; ++m) {
+    g.run(r, f, forward_of(0, m));
+    g.run(r, i, Action{ActionKind::backward_input, 0, m});
+  }
+  for (uint32_t m = 0; m < 2; ++m) g.run(r, w, Action{ActionKind::backward_weight, 0, m});
+  check_graph(g.graph);
+  const RoleMemory m = trace_memory(g.graph)[0];
+  EXPECT_EQ(m.peak, 180_B);
+  EXPECT_EQ(m.peak_in_flight, 2);
+  EXPECT_EQ(m.end, 0_B);
+}
+
+TEST(Memory, WhatIsHeldThroughTheStepIsAlwaysThere) {
+  OneStage s;
+  s.g.graph.roles[0].memory = {{MemoryCategory::parameters, 1000_B},
+                               {MemoryCategory::optimizer_state, 3000_B},
+                               {MemoryCategory::parameters, 500_B}};
+  EXPECT_EQ(s.trace().peak, 4500_B);
+  s.g.run(s.role, s.forward, forward_of(0, 0));
+  s.g.run(s.role, s.backward, backward_of(0, 0));
+  const RoleMemory m = s.trace();
+  EXPECT_EQ(m.start, 4500_B);
+  EXPECT_EQ(m.end, 4500_B);
+  EXPECT_EQ(m.peak, 4650_B);
+  EXPECT_EQ(at(m.at_peak, MemoryCategory::parameters), 1500_B);
+  EXPECT_EQ(at(m.at_peak, MemoryCategory::optimizer_state), 3000_B);
+}
+
+TEST(Memory, RolesAreTracedApart) {
+  OneStage s;
+  const uint32_t other = s.g.role();
+  for (const uint32_t r : {s.role, other}) {
+    s.g.run(r, s.forward, forward_of(0, 0));
+    if (r == other) s.g.run(r, s.forward, forward_of(0, 1));
+  }
+  const std::vector<RoleMemory> m = trace_memory(s.g.graph);
+  ASSERT_EQ(m.size(), 2U);
+  EXPECT_EQ(m[0].peak, 130_B);
+  EXPECT_EQ(m[1].peak, 230_B);
+}
+
+TEST(Memory, ThePeakIsTakenApartByLabel) {
+  OneStage s;
+  s.g.graph.labels.push_back("mlp");
+  s.g.graph.tensor_tables[0][2].label = LabelId{1};
+  for (uint32_t m = 0; m < 2; ++m) s.g.run(s.role, s.forward, forward_of(0, m));
+  for (uint32_t m = 0; m < 2; ++m) s.g.run(s.role, s.backward, backward_of(0, m));
+  EXPECT_THAT(peak_by_label(s.g.graph, 0, s.trace()),
+              ElementsAre(Pair(LabelId{0}, 200_B), Pair(LabelId{1}, 50_B)));
+}
+
+// --- reserved -----------------------------------------------------------------------------------
+
+TEST(CachingAllocator, RoundsRequestsTo512Bytes) {
+  CachingAllocator a;
+  a.allocate(1_B);
+  EXPECT_EQ(a.allocated(), 512_B);
+  a.allocate(512_B);
+  EXPECT_EQ(a.allocated(), 1024_B);
+  a.allocate(513_B);
+  EXPECT_EQ(a.allocated(), 2048_B);
+}
+
+TEST(CachingAllocator, NothingTakesNothing) {
+  CachingAllocator a;
+  const CachingAllocator::Block b = a.allocate(0_B);
+  EXPECT_EQ(b, CachingAllocator::kNone);
+  a.free(b);
+  EXPECT_EQ(a.reserved(), 0_B);
+}
+
+TEST(CachingAllocator, SmallRequestsShareSegmentsOf2MiB) {
+  CachingAllocator a;
+  a.allocate({kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{2 * kMiB}));
+  a.allocate({kMiB - 512});
+  EXPECT_EQ(a.reserved(), (Bytes{2 * kMiB}));
+  a.allocate({512});  // exactly what is left
+  EXPECT_EQ(a.reserved(), (Bytes{2 * kMiB}));
+  a.allocate({512});
+  EXPECT_EQ(a.reserved(), (Bytes{4 * kMiB}));
+}
+
+TEST(CachingAllocator, MiddleRequestsShareSegmentsOf20MiB) {
+  CachingAllocator a;
+  a.allocate({kMiB + 1});
+  EXPECT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+  a.allocate({9 * kMiB});
+  a.allocate({9 * kMiB - 512});
+  EXPECT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+  a.allocate({2 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{40 * kMiB}));
+}
+
+TEST(CachingAllocator, LargeRequestsGetSegmentsRoundedTo2MiB) {
+  CachingAllocator a;
+  a.allocate({10 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{10 * kMiB}));
+  a.allocate({10 * kMiB + 1});
+  EXPECT_EQ(a.reserved(), (Bytes{22 * kMiB}));
+  a.allocate({101 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{124 * kMiB}));
+}
+
+TEST(CachingAllocator, JustBelow10MiBComesFromA20MiBSegment) {
+  CachingAllocator a;
+  a.allocate({10 * kMiB - 512});
+  EXPECT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+}
+
+TEST(CachingAllocator, SmallRequestsDoNotUseLargeSegments) {
+  CachingAllocator a;
+  a.free(a.allocate({8 * kMiB}));
+  a.allocate({kKiB});
+  EXPECT_EQ(a.reserved(), (Bytes{22 * kMiB}));
+}
+
+TEST(CachingAllocator, ARestOfAtMost1MiBStaysWithALargeBlock) {
+  CachingAllocator a;
+  const CachingAllocator::Block b = a.allocate({19 * kMiB - 512});
+  EXPECT_EQ(a.allocated(), (Bytes{19 * kMiB - 512}));  // 1 MiB + 512 B are split off
+  a.free(b);
+  // 10 MiB out of the remaining 11 MiB: the 1 MiB that would be left is not split off.
+  const CachingAllocator::Block c = a.allocate({9 * kMiB}), d = a.allocate({10 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+  EXPECT_EQ(a.allocated(), (Bytes{20 * kMiB}));
+  a.free(c);
+  a.free(d);
+}
+
+TEST(CachingAllocator, FreedNeighboursMergeOnBothSides) {
+  CachingAllocator a;
+  const auto first = a.allocate({6 * kMiB}), middle = a.allocate({6 * kMiB}),
+             last = a.allocate({6 * kMiB});
+  ASSERT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+  a.free(first);
+  a.free(last);
+  a.free(middle);
+  a.allocate({20 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+}
+
+TEST(CachingAllocator, BlocksOfDifferentSegmentsDoNotMerge) {
+  CachingAllocator a;
+  const auto first = a.allocate({10 * kMiB}), second = a.allocate({10 * kMiB});
+  a.free(first);
+  a.free(second);
+  a.allocate({20 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{40 * kMiB}));
+}
+
+TEST(CachingAllocator, TheSmallestBlockThatFitsServes) {
+  CachingAllocator a;
+  const auto large = a.allocate({40 * kMiB}), small = a.allocate({12 * kMiB});
+  a.free(large);
+  a.free(small);
+  a.allocate({12 * kMiB});  // must not break up the 40 MiB
+  a.allocate({40 * kMiB});
+  EXPECT_EQ(a.reserved(), (Bytes{52 * kMiB}));
+}
+
+TEST(CachingAllocator, FragmentsAreNeverMoved) {
+  CachingAllocator a;
+  std::vector<CachingAllocator::Block> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(a.allocate({5 * kMiB}));
+  ASSERT_EQ(a.reserved(), (Bytes{20 * kMiB}));
+  a.free(blocks[0]);
+  a.free(blocks[2]);
+  a.allocate({8 * kMiB});  // 10 MiB are free, but not in one piece
+  EXPECT_EQ(a.reserved(), (Bytes{40 * kMiB}));
+}
+
+TEST(CachingAllocator, SegmentsAreKept) {
+  CachingAllocator a;
+  a.free(a.allocate({100 * kMiB}));
+  EXPECT_EQ(a.reserved(), (Bytes{100 * kMiB}));
+  EXPECT_EQ(a.peak_reserved(), (Bytes{100 * kMiB}));
+  EXPECT_EQ(a.allocated(), 0_B);
+}
+
+TEST(CachingAllocator, FreeingTwiceIsABug) {
+  CachingAllocator a;
+  const auto b = a.allocate({kKiB});
+  a.allocate({kKiB});
+  a.free(b);
+  EXPECT_THROW(a.free(b), InternalError);
+}
+
+TEST(Reserved, FollowsThePassesOfARole) {
+  HandGraph g;
+  const PassId f = g.pass_of(1), b = g.pass_of(1);
+  const uint32_t kept = g.tensor(12 * kMiB), scratch = g.tensor(30 * kMiB);
+  g.allocate(f, 0, kept);
+  g.allocate(b, 0, scratch);
+  g.free(b, 0, scratch);
+  g.free(b, 0, kept);
+  const uint32_t r = g.role();
+  g.graph.roles[r].memory = {{MemoryCategory::parameters, {64 * kMiB}}};
+  EXPECT_EQ(trace_reserved(g.graph, r), (Bytes{64 * kMiB}));
+  g.run(r, f, forward_of(0, 0));
+  g.run(r, f, forward_of(0, 1));
+  g.run(r, b, backward_of(0, 0));
+  g.run(r, b, backward_of(0, 1));  // its scratch is the block of the one before
+  check_graph(g.graph);
+  EXPECT_EQ(trace_reserved(g.graph, r), (Bytes{(64 + 12 + 12 + 30) * kMiB}));
+}
+
+TEST(Reserved, TensorsOfTwoMicrobatchesAreDifferentBlocks) {
+  HandGraph g;
+  const PassId f = g.pass_of(1);
+  g.allocate(f, 0, g.tensor(12 * kMiB));
+  const uint32_t r = g.role();
+  for (uint32_t m = 0; m < 3; ++m) g.run(r, f, forward_of(0, m));
+  g.run(r, f, forward_of(1, 0));
+  EXPECT_EQ(trace_reserved(g.graph, r), (Bytes{4 * 12 * kMiB}));
+}
+
+}  // namespace
+}  // namespace stepcast
