@@ -11,7 +11,7 @@
 #include "schedules/custom_schedule.h"
 #include "sim/program.h"
 #include "sim/run.h"
-#include "vectors.h"
+#include "tests/schedules/vectors.h"
 
 namespace stepcast {
 namespace {

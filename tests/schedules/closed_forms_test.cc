@@ -9,7 +9,7 @@
 #include "schedules/check.h"
 #include "schedules/schedule.h"
 #include "sim/memory.h"
-#include "vectors.h"
+#include "tests/schedules/vectors.h"
 
 namespace stepcast {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "schedules/check.h"
 #include "sim/diagnostic.h"
-#include "vectors.h"
+#include "tests/schedules/vectors.h"
 
 namespace stepcast {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vectors.h"
+#include "tests/schedules/vectors.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
