@@ -51,7 +51,7 @@ Cluster p5(int64_t nodes) {
   Cluster c = test::dgx_h100(nodes);
   c.node.nics = 32;
   c.node.nic_bandwidth = {12.5e9};
-  c.node.nic_latency = test::microseconds(20);
+  c.node.nic_latency = test::microseconds(15);
   c.fabric.kind = FabricKind::clos;
   return c;
 }
