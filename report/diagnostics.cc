@@ -100,9 +100,9 @@ std::string render_diagnostics(std::span<const Diagnostic> all, const TextStyle&
   for (const Diagnostic& d : all) s += render_diagnostic(d, style);
   if (all.empty()) return s;
   s += all.size() == 1 ? "1 error. " : std::to_string(all.size()) + " errors. ";
-  s += "`stepcast help " + all.front().code + "` explains " + (all.size() == 1 ? "it" : "a code") +
-       ". ";
-  s += outcome;
+  s += "`stepcast help " + all.front().code + "` explains ";
+  s += all.size() == 1 ? "it." : "a code.";
+  if (!outcome.empty()) s += ' ' + std::string(outcome);
   return s + '\n';
 }
 

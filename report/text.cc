@@ -85,7 +85,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
 
   const bool what_if = !r.what_if.empty();
   std::string head = "  where the step goes (critical rank: " + role_name(r, role) + ')';
-  std::string s = '\n' + (what_if ? pad_right(head, 66) + "if it were free" : head) + '\n';
+  std::string s = '\n' + (what_if ? pad_right(head, 65) + "if it were free" : head) + '\n';
   for (size_t i = 0; i < lines.size(); ++i) {
     const int64_t bar = (tenths[i] * kBarWidth + longest / 2) / longest;
     std::string line = "  " + pad_right(lines[i].title, kTitleWidth);
@@ -100,6 +100,17 @@ std::string account_table(const Result& r, const TextStyle& style) {
     s += line + '\n';
   }
   return s;
+}
+
+std::string trust_lines(const Result& r, const TextStyle& style) {
+  const std::string first = "  trust    ";
+  std::array<std::string, 2> pieces{trust_sentence(r), {}};
+  if (!r.calibration.empty()) pieces[1] = '(' + escape_text(r.calibration) + ')';
+  std::string s = flow(pieces, style.width - static_cast<int>(first.size()));
+  if (s.empty()) return s;
+  const size_t second = s.find('\n') + 1;
+  if (second < s.size()) s.insert(second, first.size(), ' ');
+  return first + s;
 }
 
 }  // namespace
@@ -130,10 +141,9 @@ std::string trust_sentence(const Result& r) {
     const bool tiny = r.trust[i] < 0.005;
     if (!s.empty()) s += ", ";
     s += tiny ? "<1 %" : fixed(r.trust[i] * 100, 0) + " %";
-    if (s.find("device time") == std::string::npos) s += " of device time";
+    if (s.find("of the time") == std::string::npos) s += " of the time";
     s += ' ' + std::string(kWords[i]);
   }
-  if (!r.calibration.empty()) s += (s.empty() ? "(" : "  (") + escape_text(r.calibration) + ')';
   return s;
 }
 
@@ -155,7 +165,7 @@ std::string next_step(const Result& r) {
   const double excess = share_of(most - typical, typical);
   if (excess > 0.03) {
     return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) +
-           " % longer than the median stage; fewer layers on it would shorten the step";
+           " % longer than the median stage and sets the pace; parallel.layout moves layers";
   }
   const SpendTable& table = roles[r.account.critical_role];
   const Time ramp =
@@ -174,8 +184,7 @@ std::string text_report(const Result& r, const TextStyle& style) {
   s += losses_line(r, style);
   s += account_table(r, style);
   s += '\n';
-  const std::string trust = trust_sentence(r);
-  if (!trust.empty()) s += wrap(trust, "  trust    ", style.width);
+  s += trust_lines(r, style);
   for (const std::string& warning : r.scenario.warnings) {
     s += wrap(escape_text(warning), "  " + paint("warning", Tone::warn, style) + "  ", style.width);
   }

@@ -19,7 +19,7 @@ std::string headline(const ScenarioText& scenario, const TextStyle& style = {});
 // "fits, 24 % free" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
 std::string memory_verdict(const Result& result);
 
-// "91 % of device time measured, 9 % interpolated (table a100-sxm-80g)"
+// "91 % of the time measured, 9 % interpolated": shares of device time by origin of its price.
 std::string trust_sentence(const Result& result);
 
 // One sentence of advice that the result itself proves, or nothing.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/json.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "sim/check.h"
+#include "tests/report/sample.h"
+
+namespace stepcast {
+namespace {
+
+using nlohmann::json;
+
+json sample() {
+  return json::parse(run_json(sample_result(), "1.2.3"));
+}
+
+TEST(RunJson, HasTheAgreedFields) {
+  const json j = sample();
+  for (const char* field :
+       {"schema_version", "version", "scenario", "step_time_s", "step_time_ps", "span_s", "span_ps",
+        "tokens_per_s_per_gpu", "mfu", "hfu", "bubble", "account", "critical_path", "what_if",
+        "memory", "trust", "interval", "engine", "warnings"})
+    EXPECT_TRUE(j.contains(field)) << field;
+  EXPECT_EQ(j["schema_version"], 1);
+  EXPECT_EQ(j["version"], "1.2.3");
+  EXPECT_EQ(j["scenario"]["hash"], "0123456789abcdef");
+  EXPECT_EQ(j["mfu"]["convention"], "full_attention");
+  EXPECT_DOUBLE_EQ(j["mfu"]["all"]["causal_attention"], 0.511);
+}
+
+TEST(RunJson, TimesAgreeInBothUnits) {
+  const json j = sample();
+  EXPECT_EQ(j["step_time_ps"], 1'510'000'000);
+  EXPECT_DOUBLE_EQ(j["step_time_s"], 0.00151);
+}
+
+TEST(RunJson, AccountItemsSumToTheStep) {
+  const json j = sample();
+  ASSERT_EQ(j["account"].size(), 2u);
+  for (const json& role : j["account"]) {
+    int64_t sum = 0;
+    for (const auto& [name, ps] : role["items_ps"].items()) {
+      sum += ps.get<int64_t>();
+      EXPECT_TRUE(role["items"].contains(name));
+    }
+    EXPECT_EQ(sum, j["step_time_ps"]);
+    EXPECT_EQ(role["ranks"], 4);
+  }
+  EXPECT_EQ(j["account"][1]["stage"], "stage 1");
+}
+
+TEST(RunJson, BubbleIsTheSumOfItsCauses) {
+  const json j = sample();
+  int64_t sum = 0;
+  for (const auto& [name, ps] : j["bubble"]["by_cause_ps"].items()) sum += ps.get<int64_t>();
+  EXPECT_GT(sum, 0);
+  EXPECT_EQ(sum, j["bubble"]["ps"]);
+}
+
+TEST(RunJson, CategoriesOfMemorySumToThePeak) {
+  const json j = sample();
+  EXPECT_EQ(j["memory"]["fits"], true);
+  for (const json& stage : j["memory"]["by_stage"]) {
+    int64_t sum = 0;
+    for (const auto& [name, bytes] : stage["by_category"].items()) sum += bytes.get<int64_t>();
+    EXPECT_EQ(sum, stage["peak_bytes"]);
+  }
+  EXPECT_EQ(j["memory"]["by_stage"][0]["activation_terms"][0]["tensor"], "qkv input");
+}
+
+TEST(RunJson, TheCriticalPathCoversTheStep) {
+  const json j = sample();
+  int64_t at = 0;
+  for (const json& segment : j["critical_path"]) {
+    EXPECT_EQ(segment["begin_ps"], at);
+    at = segment["end_ps"];
+  }
+  EXPECT_EQ(at, j["step_time_ps"]);
+}
+
+TEST(RunJson, IsTheSameEveryTime) {
+  EXPECT_EQ(run_json(sample_result(), "1"), run_json(sample_result(), "1"));
+}
+
+TEST(RunJson, SurvivesAnEmptyResult) {
+  const json j = json::parse(run_json(empty_result(), "1"));
+  EXPECT_EQ(j["step_time_ps"], 0);
+  EXPECT_TRUE(j["account"].empty());
+  EXPECT_EQ(j["bubble"]["fraction"], 0.0);
+}
+
+TEST(CompareJson, IsOneRunACase) {
+  const std::array results{sample_result(), sample_result()};
+  const std::array<std::string, 2> names{"a", "b"};
+  const json j = json::parse(compare_json(results, names, 1, "1"));
+  EXPECT_EQ(j["baseline"], "b");
+  ASSERT_EQ(j["cases"].size(), 2u);
+  EXPECT_EQ(j["cases"][0]["name"], "a");
+  EXPECT_EQ(j["cases"][0]["step_time_ps"], 1'510'000'000);
+}
+
+TEST(CompareJson, ABaselineThatIsNotThereIsABug) {
+  const std::array results{sample_result()};
+  const std::array<std::string, 1> names{"a"};
+  EXPECT_THROW(compare_json(results, names, 1, "1"), InternalError);
+}
+
+}  // namespace
+}  // namespace stepcast
