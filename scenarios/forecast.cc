@@ -149,6 +149,8 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
     const Program program = compile(*graph, *prices, {}, !options.trace);
     result.timeline = run(program, options.trace ? Record::all : Record::account);
     result.account = make_account(program, result.timeline);
+    const Program levelled = compile(*graph, *prices, level_stages(*graph, *prices));
+    separate_imbalance(result.account, make_account(levelled, run(levelled)));
     result.critical_path = critical_path(program, result.timeline);
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(*graph, deadlock, scenario);

@@ -9,34 +9,6 @@
 namespace stepcast {
 namespace {
 
-// Scale of each pass that makes all stages cost the same, forward and backward apart.
-std::vector<double> level_stages(const OpGraph& graph, const Prices& prices) {
-  const Program program = compile(graph, prices);
-  std::vector<double> cost(graph.passes.size());
-  for (size_t p = 0; p < cost.size(); ++p) {
-    for (int64_t ps : program.passes[p].busy) cost[p] += static_cast<double>(ps);
-  }
-  std::map<ActionKind, std::pair<double, double>> sums;  // total cost, runs
-  for (const RoleOps& role : graph.roles) {
-    for (const Item& item : role.items) {
-      if (item.kind != ItemKind::pass || !item.has_action) continue;
-      auto& [total, runs] = sums[item.action.kind];
-      total += cost[static_cast<size_t>(item.pass)];
-      runs += 1;
-    }
-  }
-  std::vector<double> scale(graph.passes.size(), 1);
-  for (const RoleOps& role : graph.roles) {
-    for (const Item& item : role.items) {
-      if (item.kind != ItemKind::pass || !item.has_action) continue;
-      const auto& [total, runs] = sums[item.action.kind];
-      const double own = cost[static_cast<size_t>(item.pass)];
-      if (own > 0) scale[static_cast<size_t>(item.pass)] = total / runs / own;
-    }
-  }
-  return scale;
-}
-
 std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spend spend) {
   Variation v;
   const auto free = [&](Axis axis) { v.axis_scale[static_cast<size_t>(axis)] = 0; };
@@ -53,12 +25,41 @@ std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spe
     case Spend::recompute: v.recompute_scale = 0; return v;
     case Spend::optimizer: v.optimizer_scale = 0; return v;
     case Spend::launch: v.launch_scale = 0; return v;
-    case Spend::imbalance: v.pass_scale = level_stages(graph, prices); return v;
+    case Spend::imbalance: return level_stages(graph, prices);
     default: return std::nullopt;
   }
 }
 
 }  // namespace
+
+Variation level_stages(const OpGraph& graph, const Prices& prices) {
+  const Program program = compile(graph, prices);
+  std::vector<double> cost(graph.passes.size());
+  for (size_t p = 0; p < cost.size(); ++p) {
+    for (int64_t ps : program.passes[p].busy) cost[p] += static_cast<double>(ps);
+  }
+  std::map<ActionKind, std::pair<double, double>> sums;  // total cost, runs
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind != ItemKind::pass || !item.has_action) continue;
+      auto& [total, runs] = sums[item.action.kind];
+      total += cost[static_cast<size_t>(item.pass)];
+      runs += 1;
+    }
+  }
+  Variation levelled;
+  std::vector<double>& scale = levelled.pass_scale;
+  scale.assign(graph.passes.size(), 1);
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind != ItemKind::pass || !item.has_action) continue;
+      const auto& [total, runs] = sums[item.action.kind];
+      const double own = cost[static_cast<size_t>(item.pass)];
+      if (own > 0) scale[static_cast<size_t>(item.pass)] = total / runs / own;
+    }
+  }
+  return levelled;
+}
 
 std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
                             Time step) {

@@ -10,6 +10,10 @@
 
 namespace stepcast {
 
+// The variation in which every stage costs what the stages cost on average, forward and backward
+// apart.
+Variation level_stages(const OpGraph& graph, const Prices& prices);
+
 // One answer for each line of `account` that an experiment can remove: communication of an axis,
 // recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
 // all.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/exchange.h"
 
-#include <algorithm>
-
 namespace stepcast {
 
 // -----------------------------------------------------------------------------------------------
@@ -83,16 +81,6 @@ bool is_forward(const Action& a) {
   return a.kind == ActionKind::forward;
 }
 
-// Whether the send after action i and the receive before action i+1 are one exchange.  Megatron's
-// steady phase alternates F and B; F is followed by B outside it only where a rank has all its
-// forwards in warm-up.
-bool fused(const std::vector<Action>& actions, size_t i) {
-  if (i + 1 >= actions.size() || is_forward(actions[i]) == is_forward(actions[i + 1])) return false;
-  if (!is_forward(actions[i])) return true;
-  return std::any_of(actions.begin() + static_cast<std::ptrdiff_t>(i) + 1, actions.end(),
-                     is_forward);
-}
-
 }  // namespace
 
 const RendezvousId* Transfers::sent_by(const Action& a) const {
@@ -104,20 +92,31 @@ const RendezvousId* Transfers::needed_by(const Action& a) const {
   return find(is_forward(a) ? forward_ : backward_, a.stage, a.microbatch);
 }
 
-void Transfers::before(RoleItems& items, const std::vector<Action>& actions, size_t i) const {
-  const RendezvousId* needed = needed_by(actions[i]);
+Exchanges::Exchanges(const std::vector<Action>& actions, int64_t rank, int64_t pp)
+    : actions_(actions), fused_(actions.size()) {
+  int64_t forwards = 0;
+  for (size_t i = 0; i + 1 < actions.size(); ++i) {
+    const bool forward = is_forward(actions[i]);
+    forwards += forward;
+    const bool warmup = forward && forwards <= pp - 1 - rank;
+    fused_[i] = forward != is_forward(actions[i + 1]) && !warmup;
+  }
+}
+
+void Transfers::before(RoleItems& items, const Exchanges& exchanges, size_t i) const {
+  const RendezvousId* needed = needed_by(exchanges.action(i));
   if (needed == nullptr) return;
   if (blocking_) {
-    if (i > 0 && fused(actions, i - 1)) return;  // received in the exchange after the action before
+    if (i > 0 && exchanges.fused(i - 1)) return;  // received in the exchange of the action before
     items.post(*needed, Stream::compute);
   }
   items.join(*needed, Stream::compute);
 }
 
-void Transfers::after(RoleItems& items, const std::vector<Action>& actions, size_t i) const {
-  const RendezvousId* sent = sent_by(actions[i]);
+void Transfers::after(RoleItems& items, const Exchanges& exchanges, size_t i) const {
+  const RendezvousId* sent = sent_by(exchanges.action(i));
   const RendezvousId* received = nullptr;
-  if (blocking_ && fused(actions, i)) received = needed_by(actions[i + 1]);
+  if (blocking_ && exchanges.fused(i)) received = needed_by(exchanges.action(i + 1));
   if (sent != nullptr) items.post(*sent, Stream::compute);
   if (received != nullptr) items.post(*received, Stream::compute);
   if (sent != nullptr && blocking_) items.join(*sent, Stream::compute, {.only_sends = true});

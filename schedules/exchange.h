@@ -49,11 +49,25 @@ class RoleItems {
   uint32_t events_ = 0;
 };
 
+// One rank's list, with the places where a send and the next receive are one exchange: at every
+// change between F and B outside the first pp - 1 - rank forwards, which are the warm-up.
+class Exchanges {
+ public:
+  // Keeps a reference to `actions`.  O(actions).
+  Exchanges(const std::vector<Action>& actions, int64_t rank, int64_t pp);
+  const Action& action(size_t i) const { return actions_[i]; }
+  bool fused(size_t i) const { return fused_[i]; }  // between actions i and i + 1
+
+ private:
+  const std::vector<Action>& actions_;
+  std::vector<bool> fused_;
+};
+
 class Transfers {
  public:
   // Appends to `items` what happens before and after action `i` of a rank's list.
-  void before(RoleItems& items, const std::vector<Action>& actions, size_t i) const;
-  void after(RoleItems& items, const std::vector<Action>& actions, size_t i) const;
+  void before(RoleItems& items, const Exchanges& exchanges, size_t i) const;
+  void after(RoleItems& items, const Exchanges& exchanges, size_t i) const;
 
  private:
   friend Transfers add_transfers(GraphBuilder& builder, const Schedule& schedule, Bytes payload,

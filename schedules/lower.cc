@@ -181,11 +181,12 @@ class Lowering {
   // schedule ----
   void add_schedule(RoleItems& items, int64_t rank, const std::map<uint16_t, uint32_t>& gathered) {
     const std::vector<Action>& actions = schedule_.ranks[static_cast<size_t>(rank)];
-    std::map<uint16_t, uint32_t> last = last_backwards(actions);
+    const Exchanges exchanges(actions, rank, schedule_.pp);
+    const std::map<uint16_t, uint32_t> last = last_backwards(actions);
     std::map<uint16_t, uint32_t> to_gather = gathered;
     for (size_t i = 0; i < actions.size(); ++i) {
       const Action& a = actions[i];
-      transfers_.before(items, actions, i);
+      transfers_.before(items, exchanges, i);
       if (const auto event = to_gather.find(a.stage);
           event != to_gather.end() && a.kind == ActionKind::forward) {
         items.wait(Stream::compute, event->second);
@@ -198,7 +199,7 @@ class Lowering {
         pass = last.at(a.stage) == i ? passes.last_backward : passes.backward;
       }
       items.run(graph_, pass, a);
-      transfers_.after(items, actions, i);
+      transfers_.after(items, exchanges, i);
     }
   }
 

@@ -104,10 +104,13 @@ class Accountant {
     Spend bubble;
   };
 
+  static Spend bubble_of(const Waiter& waiter, bool coupled) {
+    return coupled ? Spend::coupling : waiter.bubble;
+  }
+
   // Books [begin, end), in which somebody waited for role r, by what r did in that time.
   void walk(const Waiter& waiter, uint32_t r, Time begin, Time end, bool coupled, int depth) {
     const RoleTimeline& role = timeline_.roles[r];
-    const Spend bubble = coupled ? Spend::coupling : waiter.bubble;
     auto it = std::upper_bound(role.items.begin(), role.items.end(), begin,
                                [](Time t, const ItemTime& i) { return t < i.end; });
     for (; it != role.items.end() && begin < end; ++it) {
@@ -118,11 +121,12 @@ class Accountant {
       if (item.kind == ItemKind::join && item.stream == Stream::compute && depth < kMaxDepth) {
         walk_join(waiter, r, item, begin, until, coupled, depth);
       } else {
-        at(*waiter.table, bubble) += until - begin;
+        at(*waiter.table, bubble_of(waiter, coupled)) += until - begin;
       }
       begin = until;
     }
-    if (begin < end) at(*waiter.table, bubble) += end - begin;  // its host was late to post
+    // Its host was late to post.
+    if (begin < end) at(*waiter.table, bubble_of(waiter, coupled)) += end - begin;
   }
 
   // Role r itself stood at a join in [begin, end).
@@ -135,7 +139,7 @@ class Accountant {
     if (wire == begin) return;
     const bool now_coupled = coupled || item.only_sends;
     if (met.last_role == r) {
-      at(*waiter.table, now_coupled ? Spend::coupling : waiter.bubble) += wire - begin;
+      at(*waiter.table, bubble_of(waiter, now_coupled)) += wire - begin;
     } else {
       walk(waiter, met.last_role, begin, wire, now_coupled, depth + 1);
     }
@@ -171,6 +175,22 @@ Account make_account(const Program& program, const Timeline& timeline) {
     }
   }
   return account;
+}
+
+void separate_imbalance(Account& account, const Account& levelled) {
+  const auto waiting = [](const SpendTable& of) {
+    return of[static_cast<size_t>(Spend::warmup)] + of[static_cast<size_t>(Spend::imbalance)] +
+           of[static_cast<size_t>(Spend::drain)];
+  };
+  for (size_t r = 0; r < account.by_role.size(); ++r) {
+    SpendTable& table = account.by_role[r];
+    const Time all = waiting(table);
+    const Time imbalance = std::max(Time{0}, all - waiting(levelled.by_role[r]));
+    Time& drain = table[static_cast<size_t>(Spend::drain)];
+    drain = std::min(drain, all - imbalance);
+    table[static_cast<size_t>(Spend::imbalance)] = imbalance;
+    table[static_cast<size_t>(Spend::warmup)] = all - imbalance - drain;
+  }
 }
 
 }  // namespace stepcast

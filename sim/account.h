@@ -35,6 +35,11 @@ struct Account {
 // REQUIRES: `timeline` was recorded with Record::account or all from `program`.
 Account make_account(const Program& program, const Timeline& timeline);
 
+// Which part of the waits for other stages is due to stages that differ: what `levelled`, the
+// account of the same step with every stage at the mean cost, does not have.  Moves time between
+// warmup, imbalance and drain; sums stay.  REQUIRES: equal roles.
+void separate_imbalance(Account& account, const Account& levelled);
+
 // One stretch of the longest chain of the step, latest last.  Consecutive stretches touch.
 struct PathSegment {
   enum class Kind : uint8_t { role, rendezvous } kind = Kind::role;
