@@ -18,6 +18,7 @@ struct RoleState {
   uint32_t item = 0;  // next one to execute
   std::vector<int64_t> events;
   bool started = false;
+  Time* next_start = nullptr;  // Record::all: where the start of the next op goes
 };
 
 // What is known of a rendezvous while roles arrive at it.
@@ -45,7 +46,13 @@ class Engine {
     slot_.resize(slots + 1);
     slot_begin_.resize(slots + 1);
     out_.roles.resize(graph_.roles.size());
-    for (size_t r = 0; r < roles_.size(); ++r) prepare(r);
+    std::vector<size_t> waits;  // of each pass, on the compute stream
+    for (const CompiledPass& p : program.passes) {
+      waits.push_back(static_cast<size_t>(std::ranges::count_if(p.code, [](const Instruction& in) {
+        return in.code == OpCode::wait && in.stream == Stream::compute;
+      })));
+    }
+    for (size_t r = 0; r < roles_.size(); ++r) prepare(r, waits);
   }
 
   Timeline run() {
@@ -63,19 +70,29 @@ class Engine {
   }
 
  private:
-  void prepare(size_t r) {
+  void prepare(size_t r, const std::vector<size_t>& waits) {
     const RoleOps& ops = graph_.roles[r];
     uint32_t events = 0;
     size_t starts = 0;
+    size_t gaps = 0;  // about; what is not touched costs nothing
     for (const Item& item : ops.items) {
-      if (item.kind == ItemKind::record) events = std::max(events, item.event + 1);
-      if (kRecord == Record::all && item.kind == ItemKind::pass) {
-        starts += graph_.passes[static_cast<size_t>(item.pass)].ops.size();
+      if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
+        events = std::max(events, item.event + 1);
       }
+      ++gaps;
+      if (item.kind != ItemKind::pass) continue;
+      gaps += waits[static_cast<size_t>(item.pass)];
+      starts += graph_.passes[static_cast<size_t>(item.pass)].ops.size();
     }
     roles_[r].events.assign(events, 0);
-    if constexpr (kRecord != Record::nothing) out_.roles[r].items.reserve(ops.items.size());
-    if constexpr (kRecord == Record::all) out_.roles[r].op_start.reserve(starts);
+    if constexpr (kRecord != Record::nothing) {
+      out_.roles[r].items.reserve(ops.items.size());
+      out_.roles[r].gaps.reserve(gaps);
+    }
+    if constexpr (kRecord == Record::all) {
+      out_.roles[r].op_start.resize(starts);
+      roles_[r].next_start = out_.roles[r].op_start.data();
+    }
   }
 
   // Executes items of role r until it has to wait for another role or is done.
@@ -188,8 +205,16 @@ class Engine {
   template <bool kFirst>
   void run_instructions(uint32_t r, RoleState& role, const CompiledPass& pass) {
     int64_t host = role.host;
+    // The stream in use stays in a register: from one op to the next it is what everything waits
+    // for, and a round through memory would more than double the cost of an op.
+    Stream at = Stream::compute;
+    int64_t stream = role.stream[kCompute];
     for (const Instruction& in : pass.code) {
-      int64_t& stream = role.stream[static_cast<size_t>(in.stream)];
+      if (in.stream != at) {
+        role.stream[static_cast<size_t>(at)] =
+            std::exchange(stream, role.stream[static_cast<size_t>(in.stream)]);
+        at = in.stream;
+      }
       if (in.code == OpCode::wait) {
         const int64_t until = slot_[in.slot] + in.duration;
         if (until > stream) {
@@ -213,12 +238,11 @@ class Engine {
           note_op_gap(r, in, stream, stream + end - ready, Gap::Cause::host, in.op, stream);
         }
       }
-      if constexpr (kRecord == Record::all) {
-        out_.roles[r].op_start.push_back(Time{end - in.duration});
-      }
+      if constexpr (kRecord == Record::all) *role.next_start++ = Time{end - in.duration};
       stream = end;
       if (in.code != OpCode::run) mark(in, end);
     }
+    role.stream[static_cast<size_t>(at)] = stream;
     role.host = host;
   }
 

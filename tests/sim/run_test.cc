@@ -258,6 +258,9 @@ TEST(Run, AWaitForAnEventNobodyRecordedDoesNothing) {
   g.run(r, g.pass_of(1));
   g.record(r, 0, Stream::tp);
   EXPECT_THAT(g.timeline().roles[0].op_start, ElementsAre(0_ps, 0_ps));
+  g.wait(r, 1000, Stream::compute);  // not even later
+  g.run(r, g.pass_of(1));
+  EXPECT_THAT(g.timeline().roles[0].op_start, ElementsAre(0_ps, 0_ps, 1_ps));
 }
 
 TEST(Run, SyncHoldsTheHostAndSoAllThatIsLaunchedLater) {
