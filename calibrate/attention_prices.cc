@@ -83,14 +83,17 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
       return TablePrice{r.us, derived ? Origin::extrapolated : Origin::measured, "exact row"};
     }
   }
-  const auto at = coordinates(w.m, w.n, w.k, w.heads, w.batch, w.causal);
-  const Residual r = nearest_residual(group->points, at, Falloff::fourth, 0);
-  bool inside = !r.derived;
+  auto at = coordinates(w.m, w.n, w.k, w.heads, w.batch, w.causal);
+  bool inside = true;
   for (size_t i = 0; i < at.size(); ++i) {
-    inside = inside && at[i] >= group->low[i] && at[i] <= group->high[i];
+    // Outside the hull: the rate at its edge.
+    const double clamped = std::clamp(at[i], group->low[i], group->high[i]);
+    inside = inside && clamped == at[i];
+    at[i] = clamped;
   }
+  const Residual r = nearest_residual(group->points, at, Falloff::fourth, 0);
   return TablePrice{smooth_attention(w.flops.value, group->fit) * exact_exp2(r.value),
-                    inside ? Origin::interpolated : Origin::extrapolated,
+                    inside && !r.derived ? Origin::interpolated : Origin::extrapolated,
                     std::to_string(r.used) + " nearest attention rows"};
 }
 

@@ -120,17 +120,21 @@ std::optional<TablePrice> GemmPrices::along_m(const Group& group, const Work& w,
 }
 
 TablePrice GemmPrices::from_neighbors(const Group& group, const Work& w, double smooth) const {
-  const std::array<double, 4> at = coordinates(w);
+  std::array<double, 4> at = coordinates(w);
+  bool inside = w.batch == 1;
+  for (size_t i = 0; i < 3 && w.batch == 1 && !group.points.empty(); ++i) {
+    // Outside the hull: the residual at its edge.
+    const double clamped = std::clamp(at[i], group.low[i], group.high[i]);
+    inside = inside && clamped == at[i];
+    at[i] = clamped;
+  }
   const bool skinny = std::min({w.m, w.n, w.k}) <= kSkinny;
   const double prior = skinny ? exact_log2(skinny_) : 0;
   const Residual r = nearest_residual(group.points, at, Falloff::square, prior);
   // Where nothing similar was measured the mean of far shapes is no better than the prior.
   const double value = w.batch > 1 && r.nearest > kFarAway ? prior : r.value;
-  bool inside = !r.derived && w.batch == 1;
-  for (size_t i = 0; i < 3; ++i) {
-    inside = inside && at[i] >= group.low[i] && at[i] <= group.high[i];
-  }
-  return {smooth * exact_exp2(value), inside ? Origin::interpolated : Origin::extrapolated,
+  return {smooth * exact_exp2(value),
+          inside && !r.derived ? Origin::interpolated : Origin::extrapolated,
           std::to_string(r.used) + " nearest rows"};
 }
 

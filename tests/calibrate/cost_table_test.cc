@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/cost_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "sim/check.h"
+#include "sim/diagnostic.h"
+#include "tests/calibrate/works.h"
+
+namespace stepcast {
+namespace {
+
+using test::a100_cluster;
+using test::attention;
+using test::gemm;
+using test::kernel;
+using test::us;
+
+CostTable make(const std::string& rows, const std::string& header = "") {
+  int count = 0;
+  for (const char c : rows) count += c == '\n' ? 1 : 0;
+  return CostTable::parse(
+      "# stepcast cost table\n# format: 1\n# gpu: test\n# nvlink_gbs: 300\n"
+      "# source: m measured here\n# source: d derived there\n" +
+          header + "# rows: " + std::to_string(count) + "\n" + rows,
+      "t.csv");
+}
+
+// Smooth form of "fit,gemm,bf16,5,200,1000".
+double smooth(const Work& w, double out_bytes = 2) {
+  const auto m = static_cast<double>(w.m);
+  const auto n = static_cast<double>(w.n);
+  const auto k = static_cast<double>(w.k);
+  const double bytes = static_cast<double>(w.batch) * (2 * (m * k + n * k) + out_bytes * m * n);
+  return 5 + std::hypot(w.flops.value / 200e6, bytes / 1000e3);
+}
+
+const std::string kFit = "fit,gemm,bf16,5,200,1000,d\n";
+
+TEST(GemmLookup, GivesTheExactRow) {
+  const CostTable t = make(kFit + "gemm,bf16,tn,2048,4096,1024,1,123.5,m\n");
+  const auto p = t.compute(gemm(2048, 4096, 1024), {});
+  ASSERT_TRUE(p.has_value());
+  EXPECT_EQ(p->time, Time{123'500'000});
+  EXPECT_EQ(p->origin, Origin::measured);
+  EXPECT_EQ(p->basis, "table test: row 2048x4096x1024");
+}
+
+TEST(GemmLookup, TreatsFp16AsBf16ButNotFp8OrFp32) {
+  const CostTable t = make(kFit + "gemm,bf16,tn,2048,4096,1024,1,123.5,m\n");
+  Work w = gemm(2048, 4096, 1024);
+  w.dtype = DType::fp16;
+  EXPECT_EQ(t.compute(w, {})->time, Time{123'500'000});
+  w.dtype = DType::fp8;
+  EXPECT_FALSE(t.compute(w, {}).has_value());
+  w.dtype = DType::fp32;
+  EXPECT_FALSE(t.compute(w, {}).has_value());
+}
+
+TEST(GemmLookup, InterpolatesTheResidualAlongM) {
+  // Residuals 1.0 at m = 1024 and 1.21 at m = 4096: 1.1 halfway in the logarithm.
+  const Work low = gemm(1024, 4096, 4096);
+  const Work high = gemm(4096, 4096, 4096);
+  const CostTable t =
+      make(kFit + "gemm,bf16,tn,1024,4096,4096,1," + std::to_string(smooth(low)) + ",m\n" +
+           "gemm,bf16,tn,4096,4096,4096,1," + std::to_string(1.21 * smooth(high)) + ",m\n");
+  const Work mid = gemm(2048, 4096, 4096);
+  const auto p = t.compute(mid, {});
+  EXPECT_NEAR(us(p->time) / smooth(mid), 1.1, 1e-6);
+  EXPECT_EQ(p->origin, Origin::interpolated);
+}
+
+TEST(GemmLookup, TakesTheResidualOfNearShapesElsewhere) {
+  std::string rows = kFit;
+  for (const int64_t n : {2048, 8192}) {
+    for (const int64_t k : {2048, 8192}) {
+      for (const int64_t m : {1024, 8192}) {
+        const Work w = gemm(m, n, k);
+        rows += "gemm,bf16,tn," + std::to_string(m) + "," + std::to_string(n) + "," +
+                std::to_string(k) + ",1," + std::to_string(1.2 * smooth(w)) + ",m\n";
+      }
+    }
+  }
+  const CostTable t = make(rows);
+  const Work inside = gemm(4096, 4096, 4096);
+  EXPECT_NEAR(us(t.compute(inside, {})->time) / smooth(inside), 1.2, 0.02);
+  EXPECT_EQ(t.compute(inside, {})->origin, Origin::interpolated);
+  for (const Work& outside :
+       {gemm(512, 4096, 4096), gemm(4096, 9000, 4096), gemm(4096, 4096, 999)}) {
+    EXPECT_EQ(t.compute(outside, {})->origin, Origin::extrapolated) << describe(outside);
+    EXPECT_NEAR(us(t.compute(outside, {})->time) / smooth(outside), 1.2, 0.02);
+  }
+}
+
+TEST(GemmLookup, UsesTheLayoutsOwnRowsOrTheRatio) {
+  std::string rows = kFit + "ratio,nn,1.5,d\nratio,nt,1.25,d\n";
+  for (int64_t m = 1024; m <= 131072; m *= 2) {
+    rows += "gemm,bf16,tn," + std::to_string(m) + ",4096,4096,1," +
+            std::to_string(smooth(gemm(m, 4096, 4096))) + ",m\n";
+    rows += "gemm,bf16,nn," + std::to_string(m) + ",4096,4096,1," +
+            std::to_string(3 * smooth(gemm(m, 4096, 4096))) + ",m\n";
+  }
+  const CostTable t = make(rows);
+  const Work nn = gemm(1024, 4096, 4096, GemmLayout::nn);
+  EXPECT_NEAR(us(t.compute(nn, {})->time) / smooth(nn), 3, 1e-5);
+  EXPECT_EQ(t.compute(nn, {})->origin, Origin::measured);
+  // nt adds into an fp32 buffer: 8 bytes an element of the output.
+  const Work nt = gemm(1024, 4096, 4096, GemmLayout::nt);
+  EXPECT_NEAR(us(t.compute(nt, {})->time) / smooth(nt, 8), 1.25, 1e-5);
+  EXPECT_EQ(t.compute(nt, {})->origin, Origin::extrapolated);
+}
+
+TEST(GemmLookup, BatchedProductsHaveRowsOfTheirOwn) {
+  const Work grouped = gemm(512, 4096, 4096, GemmLayout::tn, 8);
+  const CostTable t =
+      make(kFit + "ratio,skinny,1.3,d\n" + "gemm,bf16,tn,512,4096,4096,1,1000000,m\n" +
+           "gemm,bf16,tn,512,4096,4096,8," + std::to_string(2 * smooth(grouped)) + ",m\n");
+  EXPECT_EQ(t.compute(grouped, {})->origin, Origin::measured);
+  EXPECT_NEAR(us(t.compute(grouped, {})->time) / smooth(grouped), 2, 1e-5);
+  // Attention scores are nothing like it: the smooth form and the ratio of skinny products.
+  const Work scores = gemm(2048, 2048, 128, GemmLayout::tn, 96);
+  EXPECT_NEAR(us(t.compute(scores, {})->time) / smooth(scores), 1.3, 1e-5);
+  EXPECT_EQ(t.compute(scores, {})->origin, Origin::extrapolated);
+}
+
+TEST(GemmLookup, CallsDerivedRowsExtrapolated) {
+  const CostTable t = make(kFit +
+                           "gemm,bf16,tn,1024,4096,4096,1,200,d\n"
+                           "gemm,bf16,tn,4096,4096,4096,1,800,m\n");
+  EXPECT_EQ(t.compute(gemm(1024, 4096, 4096), {})->origin, Origin::extrapolated);
+  EXPECT_EQ(t.compute(gemm(4096, 4096, 4096), {})->origin, Origin::measured);
+  EXPECT_EQ(t.compute(gemm(2048, 4096, 4096), {})->origin, Origin::extrapolated);
+}
+
+const std::string kAttention =
+    "fit,attention_forward,bf16,10,100,0,d\nfit,attention_backward,bf16,10,80,0,d\n"
+    "attention,fwd,bf16,1,16,16,2048,2048,128,1,200,m\n"
+    "attention,fwd,bf16,1,16,16,8192,8192,128,1,2400,m\n"
+    "attention,bwd,bf16,1,16,16,2048,2048,128,1,500,m\n";
+
+TEST(AttentionLookup, GivesTheExactRowOfItsPass) {
+  const CostTable t = make(kAttention);
+  EXPECT_EQ(t.compute(attention(false, true, 2048, 16, 128, 1), {})->time, Time{200'000'000});
+  EXPECT_EQ(t.compute(attention(true, true, 2048, 16, 128, 1), {})->time, Time{500'000'000});
+  EXPECT_EQ(t.compute(attention(false, true, 2048, 16, 128, 1), {})->origin, Origin::measured);
+}
+
+TEST(AttentionLookup, InterpolatesTheRateOverLength) {
+  const CostTable t = make(kAttention);
+  const auto rate = [&](int64_t seq, Origin origin) {
+    const Work w = attention(false, true, seq, 16, 128, 1);
+    const auto p = t.compute(w, {});
+    EXPECT_EQ(p->origin, origin) << seq;
+    return w.flops.value / us(p->time) * 1e-6;
+  };
+  const double low = rate(2048, Origin::measured);
+  const double high = rate(8192, Origin::measured);
+  ASSERT_LT(low, high);
+  EXPECT_GT(rate(4096, Origin::interpolated), low);
+  EXPECT_LT(rate(4096, Origin::interpolated), high);
+  // Far outside: about the rate at the edge, not one that runs away.
+  EXPECT_NEAR(rate(131072, Origin::extrapolated) / high, 1, 0.05);
+}
+
+TEST(AttentionLookup, ASlidingWindowIsNotTheFullKernel) {
+  const CostTable t = make(kAttention);
+  Work w = attention(false, true, 8192, 16, 128, 1);
+  w.flops = w.flops * 0.25;
+  const auto p = t.compute(w, {});
+  EXPECT_NE(p->origin, Origin::measured);
+  EXPECT_LT(us(p->time), 0.3 * 2400);
+}
+
+TEST(AttentionLookup, SaysNothingWithoutRowsOfThatPass) {
+  const CostTable t = make(
+      "fit,attention_forward,bf16,10,100,0,d\n"
+      "attention,fwd,bf16,1,16,16,2048,2048,128,1,200,m\n");
+  EXPECT_FALSE(t.compute(attention(true, true, 2048, 16, 128, 1), {}).has_value());
+}
+
+TEST(KernelLookup, FollowsTheKernelsOwnCurve) {
+  const CostTable t = make(
+      "memory,softmax,1000000,10,m\nmemory,softmax,4000000,40,m\n"
+      "memory,add,1000000,5,m\n");
+  EXPECT_EQ(t.compute(kernel(Kernel::softmax, 1000000), {})->time, Time{10'000'000});
+  EXPECT_EQ(t.compute(kernel(Kernel::softmax, 1000000), {})->origin, Origin::measured);
+  EXPECT_DOUBLE_EQ(us(t.compute(kernel(Kernel::softmax, 2000000), {})->time), 20);
+  EXPECT_EQ(t.compute(kernel(Kernel::softmax, 2000000), {})->origin, Origin::interpolated);
+}
+
+TEST(KernelLookup, LetsTheNearestKernelStandInAndSaysSo) {
+  const CostTable t = make(
+      "memory,softmax,1000000,10,m\nmemory,add,1000000,5,m\n"
+      "fit,memory_bound,bf16,2,0,0,d\n");
+  const auto backward = t.compute(kernel(Kernel::softmax_backward, 1000000), {});
+  EXPECT_DOUBLE_EQ(us(backward->time), 10);
+  EXPECT_EQ(backward->origin, Origin::extrapolated);
+  EXPECT_EQ(backward->basis, "table test: rows of softmax");
+  for (const Kernel k : {Kernel::adam, Kernel::layer_norm, Kernel::rms_norm, Kernel::transpose,
+                         Kernel::cross_entropy, Kernel::none}) {
+    EXPECT_DOUBLE_EQ(us(t.compute(kernel(k, 1000000), {})->time), 5) << name_of(k);
+  }
+  // Small kernels end at the launch period.
+  EXPECT_NEAR(us(t.compute(kernel(Kernel::add, 1000), {})->time), 2.003, 1e-6);
+  EXPECT_FALSE(make(kFit).compute(kernel(Kernel::add, 1000), {}).has_value());
+}
+
+const std::string kCollectives =
+    "collective,all_reduce,8,1,8,0,1024,20,m\ncollective,all_reduce,8,1,8,0,1048576,60,m\n"
+    "collective,all_reduce,16,2,8,25,1048576,120,m\n"
+    "collective,all_reduce,16,2,8,50,1048576,90,m\n";
+
+TEST(CollectiveLookup, AnswersTheExactGroupShape) {
+  const CostTable t = make(kCollectives);
+  const Cluster c = a100_cluster(2);
+  const GroupShape node{.ranks = 8, .nodes = 1, .ranks_per_node = 8, .tier = -1};
+  const auto p = t.collective(WorkKind::all_reduce, {1 << 20}, node, c);
+  ASSERT_TRUE(p.has_value());
+  EXPECT_DOUBLE_EQ(us(p->time), 60);
+  EXPECT_EQ(p->origin, Origin::measured);
+  EXPECT_EQ(p->basis, "table test: all_reduce of 8 ranks on 1 node");
+  EXPECT_DOUBLE_EQ(us(t.collective(WorkKind::all_reduce, {8}, node, c)->time), 20);  // latency
+  EXPECT_FALSE(t.collective(WorkKind::all_gather, {1 << 20}, node, c).has_value());
+  const GroupShape four{.ranks = 4, .nodes = 1, .ranks_per_node = 4, .tier = -1};
+  EXPECT_FALSE(t.collective(WorkKind::all_reduce, {1 << 20}, four, c).has_value());
+  EXPECT_FALSE(t.collective(WorkKind::all_reduce, {0}, node, c).has_value());
+}
+
+TEST(CollectiveLookup, TakesTheRowsOfTheClustersNics) {
+  const CostTable t = make(kCollectives);
+  Cluster c = a100_cluster(2);
+  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
+  const auto time = [&] { return t.collective(WorkKind::all_reduce, {1 << 20}, two, c); };
+  EXPECT_DOUBLE_EQ(us(time()->time), 120);
+  c.node.nic_bandwidth = {50e9};
+  EXPECT_DOUBLE_EQ(us(time()->time), 90);
+  c.node.nics = 4;  // 25 GB/s a GPU again
+  EXPECT_DOUBLE_EQ(us(time()->time), 120);
+  c.node.nics = 2;
+  EXPECT_FALSE(time().has_value());
+}
+
+TEST(CollectiveLookup, IsSilentWhereTheMeasurementDoesNotApply) {
+  const CostTable t = make(kCollectives);
+  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
+  const auto says = [&](const GroupShape& s, const Cluster& c, int64_t bytes = 1 << 20) {
+    return t.collective(WorkKind::all_reduce, {bytes}, s, c).has_value();
+  };
+  const Cluster good = a100_cluster(2);
+  EXPECT_TRUE(says(two, good));
+  GroupShape shared = two;
+  shared.sharing = 4;  // several groups on the same NICs
+  EXPECT_FALSE(says(shared, good));
+  GroupShape high = two;
+  high.tier = 1;
+  EXPECT_TRUE(says(high, good));
+  Cluster narrow = good;
+  narrow.fabric.oversubscription = 4;
+  EXPECT_FALSE(says(high, narrow));
+  EXPECT_TRUE(says(two, narrow));
+  Cluster links = good;
+  links.node.intra_bandwidth = {200e9};  // fewer NVLinks
+  EXPECT_FALSE(says(two, links));
+  Cluster mesh = good;
+  mesh.node.intra = IntraKind::nvlink_mesh;
+  EXPECT_FALSE(says(two, mesh));
+  Cluster sharp = good;
+  sharp.node.sharp = true;  // the rows were measured without
+  EXPECT_FALSE(says(two, sharp));
+  // A sweep that begins at 1 MiB knows no latency.
+  EXPECT_FALSE(says(two, good, 1024));
+  EXPECT_TRUE(says(two, good, 1 << 24));
+}
+
+TEST(CostTable, TakesOverWhatItSharesAndNothingElse) {
+  const CostTable other = make(kFit + "gemm,bf16,tn,1024,4096,4096,1,200,m\n" + kAttention +
+                               "memory,add,1000000,5,m\nlaunch,4.1,m\n" + kCollectives);
+  CostTable t = make("memory,add,1000000,7,m\n", "# share: x gemm attention collective launch\n");
+  EXPECT_EQ(t.share_from(), "x");
+  EXPECT_FALSE(t.launch().has_value());
+  t.take_over(other);
+  EXPECT_DOUBLE_EQ(us(t.compute(gemm(1024, 4096, 4096), {})->time), 200);
+  EXPECT_EQ(t.compute(gemm(1024, 4096, 4096), {})->origin, Origin::extrapolated);
+  EXPECT_EQ(t.compute(attention(false, true, 2048, 16, 128, 1), {})->origin, Origin::extrapolated);
+  EXPECT_DOUBLE_EQ(us(t.compute(kernel(Kernel::add, 1000000), {})->time), 7);
+  EXPECT_EQ(t.compute(kernel(Kernel::add, 1000000), {})->origin, Origin::measured);
+  EXPECT_EQ(t.launch(), Time{4'100'000});
+  const GroupShape node{.ranks = 8, .nodes = 1, .ranks_per_node = 8, .tier = -1};
+  const auto p = t.collective(WorkKind::all_reduce, {1 << 20}, node, a100_cluster(1));
+  ASSERT_TRUE(p.has_value());
+  EXPECT_EQ(p->origin, Origin::extrapolated);
+}
+
+TEST(CostTable, RefusesCommunicationAsComputeAndShapesOfNothing) {
+  const CostTable t = make(kFit + kAttention);
+  EXPECT_THROW(t.compute(test::collective(WorkKind::all_reduce, Axis::tp, 8), {}), InternalError);
+  EXPECT_THROW(t.compute(gemm(0, 1, 1), {}), InternalError);
+  EXPECT_THROW(t.compute(attention(false, true, 0, 1, 1, 1), {}), InternalError);
+}
+
+TEST(CostTable, NamesTheFileOfABadRow) {
+  try {
+    CostTable::parse("not a table", "mine.csv");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.diagnostics[0].file, "mine.csv");
+    EXPECT_EQ(e.exit_status, 2);
+  }
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/price_graph.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "calibrate/roofline.h"
+#include "tests/calibrate/works.h"
+
+namespace stepcast {
+namespace {
+
+using test::a100_cluster;
+using test::collective;
+using test::gemm;
+using test::kernel;
+using test::us;
+
+Work send(uint16_t from, uint16_t to, int64_t bytes) {
+  Work w = collective(WorkKind::send_recv, Axis::pp, bytes);
+  w.from = from;
+  w.to = to;
+  return w;
+}
+
+Prices price_all(std::vector<Work> works, const Cluster& cluster, const RankGrid& grid,
+                 const CostTable* table) {
+  OpGraph graph;
+  graph.works = std::move(works);
+  return price(graph, cluster, grid, table);
+}
+
+const RankGrid kGrid{.tp = 8, .pp = 2};
+
+TEST(Price, WithoutATableIsTheRooflineAndTheCommunicationModel) {
+  const Cluster c = a100_cluster(2);
+  const Work w = gemm(2048, 4096, 4096);
+  const Prices p =
+      price_all({w, collective(WorkKind::all_reduce, Axis::tp, 1 << 25), send(0, 1, 1 << 25)}, c,
+                kGrid, nullptr);
+  ASSERT_EQ(p.by_work.size(), 3u);
+  EXPECT_EQ(p.by_work[0].time, roofline_time(w, c.node.gpu));
+  EXPECT_EQ(p.by_work[0].origin, Origin::roofline);
+  EXPECT_EQ(p.by_work[0].basis, "data sheet of a100-sxm-80g");
+  const GroupShape tp = worst_shape(c, kGrid, Axis::tp);
+  EXPECT_EQ(p.by_work[1].time, collective_cost(c, WorkKind::all_reduce, {1 << 25}, tp).time);
+  EXPECT_EQ(p.by_work[1].origin, Origin::roofline);
+  EXPECT_EQ(p.by_work[2].time, transfer_cost(c, 0, 8, {1 << 25}).time);
+  EXPECT_EQ(p.launch, Time{4'100'000});
+}
+
+TEST(Price, AsksTheTableFirst) {
+  const Cluster c = a100_cluster(2);
+  const CostTable* table = shipped_table("a100-sxm-80g");
+  ASSERT_NE(table, nullptr);
+  const Prices p = price_all({gemm(2048, 4096, 4096), kernel(Kernel::add, 1 << 28),
+                              collective(WorkKind::all_reduce, Axis::tp, 1 << 25),
+                              collective(WorkKind::broadcast, Axis::tp, 1 << 25)},
+                             c, kGrid, table);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NE(p.by_work[i].origin, Origin::roofline) << i;
+    EXPECT_EQ(p.by_work[i].basis.rfind("table a100-sxm-80g: ", 0), 0u) << p.by_work[i].basis;
+  }
+  EXPECT_EQ(p.by_work[2].origin, Origin::measured);
+  EXPECT_EQ(p.by_work[3].origin, Origin::roofline);  // no broadcast was measured
+  EXPECT_EQ(p.launch, *table->launch());
+}
+
+TEST(Price, FallsBackWhereTheTableSaysNothing) {
+  const Cluster c = a100_cluster(1);
+  Work w = gemm(2048, 4096, 4096);
+  w.dtype = DType::fp32;
+  const Prices p = price_all({w}, c, {.tp = 8}, shipped_table("a100-sxm-80g"));
+  EXPECT_EQ(p.by_work[0].time, roofline_time(w, c.node.gpu));
+  EXPECT_EQ(p.by_work[0].origin, Origin::roofline);
+}
+
+TEST(Price, OfNothingIsNothing) {
+  const Cluster c = a100_cluster(2);
+  const Prices p = price_all({Work{}, collective(WorkKind::all_reduce, Axis::tp, 0), send(0, 1, 0),
+                              collective(WorkKind::all_gather, Axis::dp, 1 << 20)},
+                             c, kGrid, shipped_table("a100-sxm-80g"));
+  for (const Price& each : p.by_work) {
+    EXPECT_EQ(each.time, Time{});
+    EXPECT_EQ(each.origin, Origin::measured);
+    EXPECT_FALSE(each.basis.empty());
+  }
+  EXPECT_EQ(p.by_work[3].basis, "nothing to send");  // one data-parallel rank
+  EXPECT_TRUE(price_all({}, c, kGrid, nullptr).by_work.empty());
+}
+
+TEST(Price, SendsBetweenTheFirstRanksOfTheStages) {
+  const Cluster c = a100_cluster(4);
+  const RankGrid grid{.tp = 4, .pp = 8};  // two stages a node
+  const Prices p =
+      price_all({send(0, 1, 1 << 26), send(1, 2, 1 << 26), send(7, 0, 1 << 26)}, c, grid, nullptr);
+  EXPECT_EQ(p.by_work[0].time, transfer_cost(c, 0, 4, {1 << 26}).time);
+  EXPECT_EQ(p.by_work[1].time, transfer_cost(c, 4, 8, {1 << 26}).time);
+  EXPECT_EQ(p.by_work[2].time, transfer_cost(c, 28, 0, {1 << 26}).time);
+  EXPECT_LT(p.by_work[0].time, p.by_work[1].time);  // NVLink against the NIC
+}
+
+TEST(Price, KnowsTheGroupsOfEachAxis) {
+  const Cluster c = a100_cluster(4);
+  const RankGrid grid{.tp = 8, .dp = 2, .pp = 2};
+  const Prices p = price_all({collective(WorkKind::all_reduce, Axis::tp, 1 << 26),
+                              collective(WorkKind::all_reduce, Axis::dp, 1 << 26),
+                              collective(WorkKind::all_reduce, Axis::embedding, 1 << 26),
+                              collective(WorkKind::all_reduce, Axis::model, 8)},
+                             c, grid, nullptr);
+  EXPECT_LT(p.by_work[0].time, p.by_work[1].time);
+  for (const Price& each : p.by_work) EXPECT_GT(each.time, Time{});
+}
+
+}  // namespace
+}  // namespace stepcast

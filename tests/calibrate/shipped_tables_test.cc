@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables that ship: that they read, say what their headers claim, and how well they predict
+// rows they have not seen.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "calibrate/cost_table.h"
+#include "calibrate/fit.h"
+#include "calibrate/roofline.h"
+#include "calibrate/table_text.h"
+#include "tests/calibrate/works.h"
+
+namespace stepcast {
+namespace {
+
+using test::attention;
+using test::gemm;
+using test::kernel;
+using test::us;
+
+const std::vector<std::string> kAll{"a100-sxm-80g", "a100-sxm-40g", "a100-pcie-80g", "a800-sxm-80g",
+                                    "h100-sxm",     "h800-sxm",     "h200-sxm",      "b200-sxm"};
+const std::vector<std::string> kWithGemms{"a100-sxm-80g", "a100-pcie-80g", "h100-sxm", "b200-sxm"};
+
+TableText text_of(const std::string& gpu) {
+  return parse_table_text(shipped_table_text(gpu), gpu);
+}
+
+class EveryTable : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryTable, ReadsAndBearsTheNameOfItsFile) {
+  const CostTable* table = shipped_table(GetParam());
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(table->name(), GetParam());
+  EXPECT_EQ(shipped_table(GetParam()), table);  // parsed once
+  EXPECT_EQ(text_of(GetParam()).gpu, GetParam());
+  EXPECT_TRUE(table->launch().has_value());
+}
+
+TEST_P(EveryTable, CitesEverySource) {
+  for (const TableSource& s : text_of(GetParam()).sources) {
+    EXPECT_GE(s.text.size(), 20u) << s.key;
+  }
+}
+
+TEST_P(EveryTable, PricesWhatADenseModelNeeds) {
+  const CostTable& table = *shipped_table(GetParam());
+  for (const GemmLayout layout : {GemmLayout::tn, GemmLayout::nn, GemmLayout::nt}) {
+    const Work w = gemm(2048, 6144, 12288, layout);
+    const auto p = table.compute(w, {});
+    ASSERT_TRUE(p.has_value());
+    const double tflops = w.flops.value / us(p->time) * 1e-6;
+    EXPECT_GT(tflops, 180);
+    EXPECT_LT(tflops, 1500);
+  }
+  for (const bool backward : {false, true}) {
+    const Work w = attention(backward, true, 4096, 32, 128, 1);
+    const auto p = table.compute(w, {});
+    ASSERT_TRUE(p.has_value());
+    const double tflops = w.flops.value / us(p->time) * 1e-6;
+    EXPECT_GT(tflops, 120);
+    EXPECT_LT(tflops, 1200);
+  }
+}
+
+TEST_P(EveryTable, KernelTimesGrowWithBytes) {
+  const CostTable& table = *shipped_table(GetParam());
+  if (!table.compute(kernel(Kernel::add, 1 << 20), {})) return;  // left to the roofline
+  for (const Kernel k : {Kernel::add, Kernel::softmax, Kernel::layer_norm, Kernel::adam}) {
+    double last = 0;
+    for (int64_t bytes = 1 << 12; bytes < int64_t{1} << 36; bytes += bytes / 3) {
+      const double now = us(table.compute(kernel(k, bytes), {})->time);
+      EXPECT_GE(now, last * 0.999) << name_of(k) << " " << bytes;
+      last = now;
+    }
+    // 64 GiB at 1 to 8 TB/s.
+    EXPECT_GT(last, 64e9 / 8e6);
+    EXPECT_LT(last, 64e9 / 0.9e6);
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& table) {
+  std::string name = table.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, EveryTable, testing::ValuesIn(kAll), test_name);
+
+TEST(ShippedTables, ThereIsNoneForAnUnknownGpu) {
+  EXPECT_EQ(shipped_table("tpu-v5p"), nullptr);
+  EXPECT_EQ(shipped_table(""), nullptr);
+  EXPECT_EQ(shipped_table("../roofline"), nullptr);
+  EXPECT_TRUE(shipped_table_text("tpu-v5p").empty());
+}
+
+TEST(ShippedTables, MayBeAskedForFromSeveralThreads) {
+  std::vector<const CostTable*> seen(8);
+  std::vector<std::jthread> threads;
+  for (auto& place : seen) {
+    threads.emplace_back([&place] { place = shipped_table("h800-sxm"); });
+  }
+  threads.clear();
+  for (const CostTable* t : seen) EXPECT_EQ(t, seen[0]);
+}
+
+// Fits are stored, not made when a table is read; this holds the stored ones to the rows.
+TEST(ShippedTables, StoreTheFitOfTheirRows) {
+  for (const std::string& gpu : kWithGemms) {
+    const TableText t = text_of(gpu);
+    std::vector<KernelTime> points;
+    for (const GemmRow& r : t.gemms) {
+      if (r.dtype != DType::bf16 || r.layout != GemmLayout::tn || r.batch > 1) continue;
+      const Work w = gemm(r.m, r.n, r.k);
+      points.push_back({w.flops.value, static_cast<double>(operand_bytes(w).value), r.us});
+    }
+    const SmoothRoofline fit = fit_smooth_roofline(points);
+    const auto stored = std::find_if(t.fits.begin(), t.fits.end(), [](const FitRow& f) {
+      return f.kind == WorkKind::gemm && f.dtype == DType::bf16;
+    });
+    ASSERT_NE(stored, t.fits.end());
+    EXPECT_NEAR(fit.t0_us / stored->t0_us, 1, 0.01) << gpu;
+    EXPECT_NEAR(fit.tflops / stored->tflops, 1, 0.01) << gpu;
+    EXPECT_NEAR(fit.gbs / stored->gbs, 1, 0.01) << gpu;
+    EXPECT_LT(fit.rms, 0.15) << gpu;
+  }
+}
+
+// -------------------------------------------------------------------------------------------------
+// held-out rows ----
+// The text of a table without the gemm rows that `drop` names.
+template <class Drop>
+std::string without(std::string_view text, const TableText& table, Drop drop) {
+  std::string out;
+  int rows = 0;
+  size_t gemms = 0;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.starts_with("# rows:")) continue;
+    if (line.starts_with("gemm,") && drop(table.gemms[gemms++])) continue;
+    if (!line.starts_with("#")) ++rows;
+    out += std::string(line) + "\n";
+  }
+  return out + "# rows: " + std::to_string(rows) + "\n";
+}
+
+struct Errors {
+  double median = 0, p90 = 0;
+};
+
+template <class Drop>
+Errors held_out(const std::string& gpu, Drop drop) {
+  const TableText table = text_of(gpu);
+  const std::string text = without(shipped_table_text(gpu), table, drop);
+  const CostTable rest = CostTable::parse(text, gpu);
+  std::vector<double> errors;
+  for (const GemmRow& r : table.gemms) {
+    if (!drop(r) || r.m < 256) continue;
+    const auto p = rest.compute(gemm(r.m, r.n, r.k), {});
+    errors.push_back(std::fabs(us(p->time) / r.us - 1));
+  }
+  EXPECT_GT(errors.size(), 50u);
+  std::sort(errors.begin(), errors.end());
+  const Errors e{errors[errors.size() / 2], errors[errors.size() * 9 / 10]};
+  testing::Test::RecordProperty(gpu + "_median_percent", std::to_string(100 * e.median));
+  testing::Test::RecordProperty(gpu + "_p90_percent", std::to_string(100 * e.p90));
+  return e;
+}
+
+bool is_forward(const GemmRow& r) {
+  return r.layout == GemmLayout::tn && r.batch == 1 && r.dtype == DType::bf16;
+}
+
+TEST(HeldOut, EveryOtherMOfEachWeightShape) {
+  for (const auto& [gpu, median, p90] :
+       {std::tuple("a100-sxm-80g", 0.055, 0.18), std::tuple("h100-sxm", 0.09, 0.25)}) {
+    const TableText table = text_of(gpu);
+    std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> by_nk;
+    for (const GemmRow& r : table.gemms) {
+      if (is_forward(r)) by_nk[{r.n, r.k}].push_back(r.m);
+    }
+    for (auto& [nk, ms] : by_nk) std::sort(ms.begin(), ms.end());
+    const Errors e = held_out(gpu, [&](const GemmRow& r) {
+      if (!is_forward(r)) return false;
+      const auto& ms = by_nk.at({r.n, r.k});
+      const auto at = std::find(ms.begin(), ms.end(), r.m) - ms.begin();
+      return at % 2 == 1 && at + 1 < static_cast<int64_t>(ms.size());
+    });
+    EXPECT_LT(e.median, median) << gpu;
+    EXPECT_LT(e.p90, p90) << gpu;
+  }
+}
+
+TEST(HeldOut, WholeWeightShapes) {
+  for (const auto& [gpu, median, p90] :
+       {std::tuple("a100-sxm-80g", 0.055, 0.16), std::tuple("h100-sxm", 0.07, 0.19)}) {
+    const TableText table = text_of(gpu);
+    std::vector<std::pair<int64_t, int64_t>> shapes;
+    for (const GemmRow& r : table.gemms) {
+      if (is_forward(r)) shapes.emplace_back(r.n, r.k);
+    }
+    std::sort(shapes.begin(), shapes.end());
+    shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
+    const Errors e = held_out(gpu, [&](const GemmRow& r) {
+      const auto at = std::lower_bound(shapes.begin(), shapes.end(), std::pair(r.n, r.k));
+      return is_forward(r) && (at - shapes.begin()) % 4 == 0;
+    });
+    EXPECT_LT(e.median, median) << gpu;
+    EXPECT_LT(e.p90, p90) << gpu;
+  }
+}
+
+TEST(ShippedTables, AnswerTheCollectivesOfANodeOnlyOnItsLinks) {
+  const Cluster c = test::a100_cluster(1);
+  const GroupShape node{.ranks = 8, .nodes = 1, .ranks_per_node = 8, .tier = -1};
+  const Bytes bytes{2048 * 12288 * 2};
+  for (const WorkKind kind : {WorkKind::all_reduce, WorkKind::all_gather, WorkKind::reduce_scatter,
+                              WorkKind::all_to_all}) {
+    const auto p = shipped_table("a100-sxm-80g")->collective(kind, bytes, node, c);
+    ASSERT_TRUE(p.has_value()) << name_of(kind);
+    EXPECT_GT(us(p->time), 150);
+    EXPECT_LT(us(p->time), 800);
+    EXPECT_EQ(p->origin,
+              kind == WorkKind::reduce_scatter ? Origin::extrapolated : Origin::interpolated);
+    // The A800 has fewer NVLinks, and its table no collectives.
+    EXPECT_FALSE(shipped_table("a800-sxm-80g")->collective(kind, bytes, node, c).has_value());
+  }
+}
+
+TEST(ShippedTables, SharedDiesPriceAlikeButSaySo) {
+  const Work w = gemm(4096, 4096, 4096);
+  const auto own = shipped_table("h100-sxm")->compute(w, {});
+  for (const char* gpu : {"h800-sxm", "h200-sxm"}) {
+    const auto shared = shipped_table(gpu)->compute(w, {});
+    EXPECT_EQ(shared->time, own->time);
+    EXPECT_EQ(shared->origin, Origin::extrapolated);
+  }
+}
+
+}  // namespace
+}  // namespace stepcast
