@@ -275,6 +275,36 @@ TEST(Account, AnEmptyStepHasAnEmptyAccount) {
   EXPECT_EQ(account_of(g).by_role[0], SpendTable{});
 }
 
+// --- imbalance by replay ------------------------------------------------------------------------
+
+SpendTable waits(Time warmup, Time imbalance, Time drain) {
+  return spends({{Spend::matmul, 100_ps},
+                 {Spend::warmup, warmup},
+                 {Spend::imbalance, imbalance},
+                 {Spend::drain, drain}});
+}
+
+TEST(SeparateImbalance, IsWhatTheLevelledStepDoesNotWait) {
+  const Account levelled{{waits(20_ps, 0_ps, 10_ps)}, 0};
+  Account account{{waits(30_ps, 5_ps, 25_ps)}, 0};
+  separate_imbalance(account, levelled);
+  EXPECT_EQ(account.by_role[0], waits(5_ps, 30_ps, 25_ps));
+}
+
+TEST(SeparateImbalance, ComesOutOfTheDrainOnceTheWarmupIsSpent) {
+  const Account levelled{{waits(2_ps, 0_ps, 3_ps)}, 0};
+  Account account{{waits(10_ps, 0_ps, 40_ps)}, 0};
+  separate_imbalance(account, levelled);
+  EXPECT_EQ(account.by_role[0], waits(0_ps, 45_ps, 5_ps));
+}
+
+TEST(SeparateImbalance, IsNoneWhereTheLevelledStepWaitsLonger) {
+  const Account levelled{{waits(60_ps, 0_ps, 60_ps)}, 0};
+  Account account{{waits(10_ps, 7_ps, 20_ps)}, 0};
+  separate_imbalance(account, levelled);
+  EXPECT_EQ(account.by_role[0], waits(17_ps, 0_ps, 20_ps));
+}
+
 // --- critical path ------------------------------------------------------------------------------
 
 std::vector<PathSegment> path_of(const HandGraph& g) {
