@@ -138,6 +138,20 @@ class SourceText(TreeTest):
         self.write("README.md", "    apt-get install cmake ninja-build vim\n")
         self.expect_complaint("names vim", *self.lint("packages"))
 
+    def test_shown_output(self):
+        self.write("stepcast", "#!/bin/sh\necho $*; echo second\n", 0o755)
+        shown = sys.executable, ROOT / "tests/lint/shown_output.py", self.root / "stepcast"
+        (self.root / "docs").mkdir()
+        self.write("README.md", "```\n$ stepcast run 'a b'\nrun a b\nsecond\n```\n\n```\nx\n```\n")
+        self.expect_clean(*shown)
+        self.write("docs/a.md", "text\n```\n$ stepcast run c\nrun c\n```\n")
+        self.expect_complaint("+second", *shown)
+        self.expect_clean(*shown, "--update")
+        self.expect_clean(*shown)
+        self.assertIn("run c\nsecond\n```\n", (self.root / "docs/a.md").read_text())
+        self.write("stepcast", "#!/bin/sh\nexit 2\n", 0o755)
+        self.expect_complaint("exit status 2", *shown)
+
     def test_unknown_checks_are_refused(self):
         self.assertEqual(self.run_tool(*self.lint("nonsense"))[0], 2)
 
