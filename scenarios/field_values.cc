@@ -33,7 +33,7 @@ std::optional<Datum> wrap(std::optional<T> x) {
   return x ? std::optional<Datum>(*x) : std::nullopt;
 }
 
-// A word of a closed list: E109 if it is none, E130 if it is not modelled yet.
+// A word of a closed list: E125 if it is none, E130 if it is not modelled yet.
 std::optional<Datum> read_choice(const Value& value, const Field& field, std::string_view name,
                                  Problems& problems) {
   const int length = static_cast<int>(value.text.size());
@@ -47,7 +47,7 @@ std::optional<Datum> read_choice(const Value& value, const Field& field, std::st
     Words list{field.choices};
     while (const auto w = list.next()) words.push_back(*w);
     const std::string_view near = closest(value.text, words);
-    problems.add("E109", '\'' + std::string(name) + "' cannot be '" + value.text + '\'', value.mark,
+    problems.add("E125", '\'' + std::string(name) + "' cannot be '" + value.text + '\'', value.mark,
                  length, near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
                  "it is one of: " + choices_text(field.choices));
     return {};
@@ -168,6 +168,9 @@ std::string origin_of(const Mark& mark, const Problems& problems) {
 FieldValues::FieldValues(Value root, std::string prefix, Problems& problems)
     : root_(std::move(root)), prefix_(prefix.empty() ? prefix : prefix + '.'), problems_(problems) {
   if (prefix.empty()) expand_all(root_);
+  if (!root_.is_mapping())
+    problems_.add("E107", "each item of '" + first_words(prefix + '.') + "' must be a mapping",
+                  root_.mark, std::max(1, static_cast<int>(root_.text.size())));
   check_keys(root_, prefix);
   for (const Field& field : scenario_fields()) {
     if (!field.path.starts_with(prefix_)) continue;
@@ -333,18 +336,18 @@ int FieldValues::length(std::string_view path) const {
 }
 
 bool FieldValues::require(std::string_view path, std::string help) {
-  if (given(path)) return has(path);
   if (has(path)) return true;
+  if (given(path)) return value(path) != nullptr && !is_leaf(*find_field(path));
   std::string_view around = path;
   while (around.rfind('.') != std::string_view::npos) {
     around = around.substr(0, around.rfind('.'));
     if (around.size() >= prefix_.size() && value(around) != nullptr) {
-      problems_.add("E108", '\'' + std::string(path) + "' is missing", key_mark(around),
+      problems_.add("E126", '\'' + std::string(path) + "' is missing", key_mark(around),
                     static_cast<int>(last_word(around).size()), {}, std::move(help));
       return false;
     }
   }
-  problems_.add("E108", '\'' + std::string(path) + "' is missing", root_.mark, 1, {},
+  problems_.add("E126", '\'' + std::string(path) + "' is missing", root_.mark, 1, {},
                 std::move(help));
   return false;
 }
@@ -372,10 +375,13 @@ std::vector<Setting> FieldValues::settings() const {
   return all;
 }
 
-std::string FieldValues::canonical() const {
+std::string FieldValues::canonical(bool (*skip)(std::string_view path)) const {
   std::string text;
   for (const auto& [path, entry] : entries_)
-    text += path + '=' + plain_text(entry.datum) + '\n';
+    if (!skip(path)) text += path + '=' + plain_text(entry.datum) + '\n';
+  for (const Field& field : scenario_fields())
+    if (field.type == FieldType::list && field.path.starts_with(prefix_) && value(field.path))
+      text += std::string(field.path) + '=' + to_flow(*value(field.path)) + '\n';
   return text;
 }
 

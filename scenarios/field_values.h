@@ -23,7 +23,7 @@ namespace stepcast {
 class FieldValues {
  public:
   // Reads the rows below `prefix` ("" = all) from the mapping `root`, shorthand written out.  Adds
-  // E102 for keys that are no rows, E107-E109 and E120-E124 for wrong values, E130 for values and
+  // E102 for keys that are no rows, E107, E120-E126 for wrong values, E130 for values and
   // sections that are not modelled yet.  Rows inside lists and free names are not read.
   FieldValues(Value root, std::string prefix, Problems& problems);
 
@@ -49,7 +49,7 @@ class FieldValues {
   // Length of the value as written, for underlining.
   int length(std::string_view path) const;
 
-  // Adds E108 and returns false if nothing was given.
+  // Adds E126 and returns false if nothing was given.
   bool require(std::string_view path, std::string help = {});
 
   // Fills a value in that follows from others.
@@ -58,8 +58,9 @@ class FieldValues {
 
   // All rows that have a value, in the order of the table.
   std::vector<Setting> settings() const;
-  // The values of settings() in a form that does not depend on how they were written.
-  std::string canonical() const;
+  // All values in a form that does not depend on how they were written, but for the rows that `skip`
+  // is true for.
+  std::string canonical(bool (*skip)(std::string_view path)) const;
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -116,7 +116,7 @@ void merge_expanded(Value& base, Value over, const std::string& path) {
 void set_path(Value& root, std::string_view path, Value value, Problems& problems) {
   if (path.empty() || path.starts_with('.') || path.ends_with('.') ||
       path.find("..") != std::string_view::npos || path.starts_with("extends")) {
-    problems.add("E113", '\'' + std::string(path) + "' cannot be set", value.mark, 1, {},
+    problems.add("E102", '\'' + std::string(path) + "' cannot be set", value.mark, 1, {},
                  "write the path of a key, as in parallel.tp=4");
     return;
   }
@@ -134,7 +134,7 @@ void set_path(Value& root, std::string_view path, Value value, Problems& problem
         std::find_if(at->members.begin(), at->members.end(), [&](const Member& m) {
           return m.key == key;
         })->key_mark = value.mark;
-        *next = std::move(value);
+        merge(*next, std::move(value));
       } else {
         at->members.push_back({std::string(key), value.mark, std::move(value)});
       }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/resolve_cluster.h"
+
+#include <array>
+
+#include "scenarios/presets.h"
+#include "scenarios/spelling.h"
+#include "scenarios/tree.h"
+
+namespace stepcast {
+namespace {
+
+// Merges `section` over the preset it names.  `path` is the section's.
+bool apply_preset(Value& section, PresetKind kind, const std::string& path, Problems& problems) {
+  const Value* named = section.find("preset");
+  if (named == nullptr || named->kind == Value::Kind::null) return true;
+  const std::string what = kind == PresetKind::gpu ? "GPU" : "cluster";
+  if (!named->is_scalar()) {
+    problems.add("E107", "'preset' must be the name of a " + what + " preset", named->mark);
+    return false;
+  }
+  const std::string name = named->text;
+  const std::optional<std::string_view> text = preset_text(kind, name);
+  if (!text) {
+    const std::vector<std::string_view> names = preset_names(kind);
+    const std::string_view near = closest(name, names);
+    problems.add("E125", "there is no " + what + " preset '" + name + '\'', named->mark,
+                 static_cast<int>(name.size()),
+                 near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                 "`stepcast presets " + std::string(kind == PresetKind::gpu ? "gpus" : "clusters") +
+                     "` lists them");
+    return false;
+  }
+  const uint32_t source = problems.add_source({"preset " + name, std::string(*text), true});
+  Value preset = parse_yaml(problems, source);
+  if (!preset.is_mapping()) return false;
+  merge_expanded(preset, std::move(section), path);
+  section = std::move(preset);
+  return true;
+}
+
+// The section at `key`, shorthand written out; nullptr if it is no mapping.
+Value* section_at(Value& around, const std::string& key, const std::string& path) {
+  Value* section = around.find(key);
+  if (section == nullptr) return nullptr;
+  expand_shorthand(*section, *find_field(path));
+  return section->is_mapping() ? section : nullptr;
+}
+
+template <class Enum>
+Enum position_of(std::string_view word, std::string_view choices) {
+  int i = 0;
+  Words words{choices};
+  for (auto w = words.next(); w && *w != word; w = words.next()) ++i;
+  return static_cast<Enum>(i);
+}
+
+Gpu resolve_gpu(FieldValues& v, Problems& problems) {
+  Gpu gpu;
+  const std::string path = "cluster.node.gpu.";
+  gpu.name = v.has(path + "preset") ? v.text(path + "preset") : "custom-gpu";
+  if (v.has(path + "arch"))
+    gpu.arch = position_of<GpuArch>(v.text(path + "arch"), "volta|ampere|hopper|blackwell|other");
+  const bool known = v.given("cluster.node.gpu");
+  const std::string help = "name a GPU preset (cluster.node.gpu) or state the GPU's data";
+  if (!known) {
+    v.require("cluster.node.gpu", help);
+    return gpu;
+  }
+  if (v.require(path + "memory", help)) gpu.memory = Bytes{v.whole(path + "memory")};
+  if (v.has(path + "reserve")) gpu.reserve = Bytes{v.whole(path + "reserve")};
+  if (gpu.memory.value > 0 && gpu.reserve >= gpu.memory)
+    problems.add("E127", "'reserve' must be smaller than 'memory'", v.mark(path + "reserve"),
+                 v.length(path + "reserve"));
+  if (v.require(path + "mem_bw", help)) gpu.memory_bandwidth = Bandwidth{v.real(path + "mem_bw")};
+  if (v.has(path + "sms")) gpu.sms = v.whole(path + "sms");
+  static constexpr std::array<std::pair<std::string_view, DType>, 7> kRates{{{"fp32", DType::fp32},
+                                                                             {"tf32", DType::tf32},
+                                                                             {"fp16", DType::fp16},
+                                                                             {"bf16", DType::bf16},
+                                                                             {"fp8", DType::fp8},
+                                                                             {"int8", DType::int8},
+                                                                             {"fp4", DType::fp4}}};
+  for (const auto& [word, dtype] : kRates)
+    if (const std::string rate = path + "peak." + std::string(word); v.has(rate))
+      gpu.peak[dtype] = FlopRate{v.real(rate)};
+  if (gpu.peak.empty()) v.require(path + "peak", help);
+  return gpu;
+}
+
+Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems) {
+  Node node;
+  node.gpu = resolve_gpu(v, problems);
+  const auto time = [&](std::string_view path) {
+    return v.has(path) ? Time{v.whole(path)} : Time{};
+  };
+  if (v.has("cluster.node.gpus")) node.gpus = v.whole("cluster.node.gpus");
+  if (v.has("cluster.node.intra.kind"))
+    node.intra = position_of<IntraKind>(v.text("cluster.node.intra.kind"),
+                                        "nvswitch|nvlink-mesh|pcie|custom");
+  // A single GPU, a single node: there is nothing to link.
+  if (v.has("cluster.node.intra.bw")) {
+    node.intra_bandwidth = Bandwidth{v.real("cluster.node.intra.bw")};
+  } else if (node.gpus > 1) {
+    v.require("cluster.node.intra.bw", "state it, or name a cluster preset");
+  }
+  if (v.has("cluster.node.nics.bw")) {
+    node.nic_bandwidth = Bandwidth{v.real("cluster.node.nics.bw")};
+  } else if (nodes > 1) {
+    v.require("cluster.node.nics.bw", "state it, or name a cluster preset");
+  }
+  node.intra_latency = time("cluster.node.intra.latency");
+  if (v.has("cluster.node.intra.sharp")) node.sharp = v.flag("cluster.node.intra.sharp");
+  if (v.has("cluster.node.nics.count")) node.nics = v.whole("cluster.node.nics.count");
+  node.nic_latency = time("cluster.node.nics.latency");
+  return node;
+}
+
+double oversubscription(const FieldValues& v, const std::string& path, Problems& problems) {
+  if (!v.has(path)) return 1;
+  const double x = v.real(path);
+  if (x >= 1) return x;
+  problems.add("E121", "'oversub' must be at least 1 (down : up)", v.mark(path), v.length(path));
+  return 1;
+}
+
+Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
+  Fabric fabric;
+  if (v.has("cluster.fabric.kind"))
+    fabric.kind = position_of<FabricKind>(v.text("cluster.fabric.kind"),
+                                          "fat-tree|rail-fat-tree|clos|dragonfly|custom");
+  if (v.has("cluster.fabric.radix")) fabric.radix = v.whole("cluster.fabric.radix");
+  if (fabric.radix < 2)
+    problems.add("E121", "'radix' must be at least 2", v.mark("cluster.fabric.radix"),
+                 v.length("cluster.fabric.radix"));
+  fabric.oversubscription = oversubscription(v, "cluster.fabric.oversub", problems);
+  if (v.has("cluster.fabric.latency_per_hop"))
+    fabric.hop_latency = Time{v.whole("cluster.fabric.latency_per_hop")};
+  const Value* tiers = v.value("cluster.fabric.tiers");
+  if (tiers == nullptr) return fabric;
+  if (tiers->kind != Value::Kind::sequence)
+    problems.add("E107", "'tiers' must be a list", tiers->mark);
+  const std::string path = "cluster.fabric.tiers[]";
+  for (const Value& item : tiers->items) {
+    FieldValues t(item, path, problems);
+    Tier tier;
+    if (t.has(path + ".name")) tier.name = t.text(path + ".name");
+    tier.oversubscription = oversubscription(t, path + ".oversub", problems);
+    if (!t.require(path + ".size", "GPUs under one switch group")) continue;
+    tier.size = t.whole(path + ".size");
+    if (!fabric.tiers.empty() && tier.size <= fabric.tiers.back().size)
+      problems.add("E221",
+                   "tier '" + tier.name + "' has " + std::to_string(tier.size) +
+                       " GPUs, no more than the tier inside it",
+                   t.mark(path + ".size"), t.length(path + ".size"), {},
+                   "tiers are listed innermost first");
+    fabric.tiers.push_back(std::move(tier));
+  }
+  if (!fabric.tiers.empty() && fabric.tiers.back().size < gpus)
+    problems.add("E221",
+                 "the cluster has " + std::to_string(gpus) + " GPUs, its outermost tier only " +
+                     std::to_string(fabric.tiers.back().size),
+                 tiers->mark);
+  return fabric;
+}
+
+// Vendors state both directions of NVLink together.
+void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::string>& warnings) {
+  struct Link {
+    GpuArch arch;
+    double two_way;  // GB/s
+    int generation;
+  };
+  static constexpr std::array<Link, 4> kLinks{{{GpuArch::volta, 300, 2},
+                                               {GpuArch::ampere, 600, 3},
+                                               {GpuArch::hopper, 900, 4},
+                                               {GpuArch::blackwell, 1800, 5}}};
+  if (node.intra == IntraKind::pcie) return;
+  for (const Link& l : kLinks) {
+    if (l.arch != node.gpu.arch || node.intra_bandwidth.value != l.two_way * 1e9) continue;
+    const std::string half = std::to_string(static_cast<int64_t>(l.two_way / 2));
+    warnings.push_back(v.value("cluster.node.intra.bw")->text +
+                       " looks like the two-way figure of NVLink " + std::to_string(l.generation) +
+                       "; one way is " + half + "GB/s");
+  }
+}
+
+}  // namespace
+
+bool apply_cluster_presets(Value& root, Problems& problems) {
+  Value* cluster = section_at(root, "cluster", "cluster");
+  if (cluster == nullptr) return true;
+  bool ok = apply_preset(*cluster, PresetKind::cluster, "cluster", problems);
+  Value* node = cluster->find("node");
+  if (node == nullptr || !node->is_mapping()) return ok;
+  Value* gpu = section_at(*node, "gpu", "cluster.node.gpu");
+  if (gpu == nullptr) return ok;
+  return apply_preset(*gpu, PresetKind::gpu, "cluster.node.gpu", problems) && ok;
+}
+
+std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
+                                       std::vector<std::string>& warnings) {
+  if (!v.require("cluster", "a preset and the number of nodes: cluster: dgx-h100 x 2")) return {};
+  if (v.value("cluster.topology") != nullptr) {
+    check_topology(v, problems);
+    return {};
+  }
+  Cluster cluster;
+  cluster.name = v.has("cluster.preset") ? v.text("cluster.preset") : "custom";
+  if (!v.has("cluster.nodes") || !v.has("cluster.node.gpus")) return {};
+  cluster.nodes = v.whole("cluster.nodes");
+  cluster.node = resolve_node(v, cluster.nodes, problems);
+  constexpr int64_t kMostGpus = 10'000'000;  // each rank has at least a few bytes
+  if (cluster.nodes > kMostGpus / cluster.node.gpus) {
+    problems.add("E123", "a cluster of more than 10,000,000 GPUs is too large",
+                 v.mark("cluster.nodes"), v.length("cluster.nodes"));
+    return {};
+  }
+  cluster.fabric = resolve_fabric(v, cluster.gpus(), problems);
+  warn_two_way(v, cluster.node, warnings);
+  return cluster;
+}
+
+}  // namespace stepcast

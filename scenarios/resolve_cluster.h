@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `cluster` section -> Cluster.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/field_values.h"
+#include "scenarios/value.h"
+#include "topology/cluster.h"
+
+namespace stepcast {
+
+// Writes the presets that `cluster` and `cluster.node.gpu` name into the tree, below what is stated
+// beside them.  Adds E125 for unknown names; false if there was one.
+bool apply_cluster_presets(Value& root, Problems& problems);
+
+// Nothing if the cluster cannot be made out; the problems say why.  Adds to `warnings` what is odd.
+std::optional<Cluster> resolve_cluster(FieldValues& values, Problems& problems,
+                                       std::vector<std::string>& warnings);
+
+// An explicit `cluster.topology`: ids, links and whether all nodes are connected (E220, E221), then
+// E229, because it is not simulated yet.
+void check_topology(const FieldValues& values, Problems& problems);
+
+}  // namespace stepcast

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/resolve_extras.h"
+
+#include <algorithm>
+
+#include "scenarios/spelling.h"
+#include "scenarios/tree.h"
+
+namespace stepcast {
+namespace {
+
+// `prefix` is "measured" or that of a variant.
+Measured read_figures(const FieldValues& v, const std::string& prefix) {
+  Measured m;
+  const auto path = [&](const char* key) { return prefix + '.' + key; };
+  if (v.has(path("step_time"))) m.step_time_s = to_seconds(Time{v.whole(path("step_time"))});
+  if (v.has(path("tokens_per_gpu_s"))) m.tokens_per_gpu_s = v.real(path("tokens_per_gpu_s"));
+  if (v.has(path("peak_memory"))) m.peak_memory = Bytes{v.whole(path("peak_memory"))};
+  if (v.has(path("tolerance"))) m.tolerance = v.real(path("tolerance"));
+  if (v.has(path("source"))) m.source = v.text(path("source"));
+  return m;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> read_set(const Value* set, Problems& problems) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (set == nullptr) return pairs;
+  if (!set->is_mapping()) {
+    problems.add("E107", "this must be a mapping of dotted paths and values", set->mark);
+    return pairs;
+  }
+  for (const Member& m : set->members) {
+    if (field_of_path(m.key) == nullptr) {
+      std::vector<std::string_view> paths;
+      for (const Field& f : scenario_fields()) paths.push_back(f.path);
+      const std::string_view near = closest(m.key, paths);
+      problems.add("E102", "unknown key '" + m.key + "' in a scenario", m.key_mark,
+                   static_cast<int>(m.key.size()),
+                   near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                   near.empty() ? "write the path of a key, as in parallel.tp" : "");
+      continue;
+    }
+    pairs.emplace_back(m.key, to_flow(m.value));
+  }
+  return pairs;
+}
+
+std::vector<Measured> resolve_measured(FieldValues& v, Problems& problems) {
+  std::vector<Measured> all;
+  if (v.value("measured") == nullptr) return all;
+  all.push_back(read_figures(v, "measured"));
+  const Value* variants = v.value("measured.variants");
+  if (variants == nullptr) return all;
+  if (!variants->is_mapping()) {
+    problems.add("E107", "'variants' must be a mapping of names", variants->mark);
+    return all;
+  }
+  const std::string prefix = "measured.variants.*";
+  for (const Member& m : variants->members) {
+    FieldValues own(m.value, prefix, problems);
+    Measured figures = read_figures(own, prefix);
+    figures.variant = m.key;
+    if (!own.has(prefix + ".tolerance")) figures.tolerance = all.front().tolerance;
+    if (!own.has(prefix + ".source")) figures.source = all.front().source;
+    figures.set = read_set(own.value(prefix + ".set"), problems);
+    all.push_back(std::move(figures));
+  }
+  return all;
+}
+
+void resolve_compare(FieldValues& v, Problems& problems, Scenario& scenario) {
+  if (v.value("compare") == nullptr) return;
+  if (!v.require("compare.cases", "compare: {cases: {NAME: {path: value, ...}, ...}}")) return;
+  const Value& cases = *v.value("compare.cases");
+  if (!cases.is_mapping() || cases.members.empty()) {
+    problems.add("E107", "'cases' must be a mapping of names to what they change", cases.mark);
+    return;
+  }
+  for (const Member& m : cases.members)
+    scenario.compare.push_back({m.key, read_set(&m.value, problems)});
+  scenario.compare_baseline = scenario.compare.front().name;
+  if (!v.has("compare.baseline")) return;
+  const std::string& baseline = v.text("compare.baseline");
+  const bool known = std::any_of(scenario.compare.begin(), scenario.compare.end(),
+                                 [&](const CompareCase& c) { return c.name == baseline; });
+  if (!known)
+    problems.add("E125", "there is no case '" + baseline + '\'', v.mark("compare.baseline"),
+                 v.length("compare.baseline"));
+  scenario.compare_baseline = baseline;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// resolve_layout: tp, cp, pp, dp, vpp, the layers of each stage, the placement of the ranks.
+#include <algorithm>
+#include <stdexcept>
+
+#include "scenarios/resolve_plan.h"
+#include "scenarios/spelling.h"
+
+namespace stepcast {
+namespace {
+
+__extension__ using Wide = __int128;
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+// Whether the sizes were readable: what cannot be computed from wrong ones is left out.
+bool has_all(const FieldValues& v, std::initializer_list<std::string_view> paths) {
+  return std::all_of(paths.begin(), paths.end(), [&](std::string_view p) { return v.has(p); });
+}
+
+bool kv_heads_fit(const Transformer& model, int64_t tp) {
+  // With fewer key-value heads than ranks, each is replicated.
+  return model.kv_heads <= 0 || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+}
+
+// What tp must divide and does not, in words; empty if it divides everything.
+std::string undivided(const Transformer& model, int64_t tp) {
+  if (model.heads % tp != 0) return "num_attention_heads = " + str(model.heads);
+  if (!kv_heads_fit(model, tp)) return "num_key_value_heads = " + str(model.kv_heads);
+  if (model.ffn % tp != 0) return "intermediate_size = " + str(model.ffn);
+  if (model.hidden % tp != 0) return "hidden_size = " + str(model.hidden);
+  return {};
+}
+
+void check_tp(const PlanInputs& in, int64_t tp) {
+  if (in.model == nullptr) return;
+  const FieldValues& v = in.values;
+  const int64_t node = in.cluster != nullptr ? in.cluster->node.gpus : 8;
+  if (const std::string what = undivided(*in.model, tp); !what.empty()) {
+    std::string why = "heads " + str(in.model->heads);
+    if (in.model->kv_heads != in.model->heads) why += ", KV heads " + str(in.model->kv_heads);
+    why += ", " + str(node) + " GPUs a node";
+    in.problems.add("E210", "tp = " + str(tp) + " does not divide " + what, v.mark("parallel.tp"),
+                    v.length("parallel.tp"), {},
+                    "tp can be " + or_list(legal_tp(*in.model, node)) + " here (" + why + ")");
+  } else if (in.cluster != nullptr && tp > node) {
+    in.warnings.push_back("tp = " + str(tp) + " spans " + str((tp + node - 1) / node) +
+                          " nodes: its collectives leave the node");
+  }
+}
+
+// The given size among `paths` that stands last in the file.
+std::string_view last_given(const FieldValues& v, std::initializer_list<std::string_view> paths) {
+  std::string_view last = "parallel";
+  for (const std::string_view p : paths) {
+    if (v.value(p) == nullptr) continue;
+    const Mark a = v.mark(p), b = v.mark(last);
+    if (last == "parallel" || a.line > b.line || (a.line == b.line && a.column > b.column))
+      last = p;
+  }
+  return last == "parallel" && v.value("parallel") == nullptr ? "cluster" : last;
+}
+
+// dp follows from the number of GPUs, or is checked against it.
+void resolve_dp(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (in.cluster == nullptr || !has_all(v, {"parallel.tp", "parallel.cp", "parallel.pp"})) return;
+  const Wide one = static_cast<Wide>(plan.tp) * plan.cp * plan.pp;
+  const int64_t gpus = in.cluster->gpus();
+  const auto model_gpus = static_cast<int64_t>(std::min<Wide>(one, int64_t{1} << 62));
+  const std::string product = "tp*pp*cp = " + str(model_gpus);
+  if (model_gpus > gpus || gpus % model_gpus != 0) {
+    const std::string_view at = last_given(v, {"parallel.tp", "parallel.cp", "parallel.pp"});
+    in.problems.add("E201", str(gpus) + " GPUs are not a multiple of " + product, v.mark(at),
+                    v.length(at), {}, "GPUs = tp * cp * pp * dp");
+    return;
+  }
+  const int64_t dp = gpus / model_gpus;
+  if (!v.given("parallel.dp")) {
+    v.derive("parallel.dp", dp, str(dp),
+             "derived: " + str(gpus) + " / (" + str(plan.tp) + '*' + str(plan.pp) + '*' +
+                 str(plan.cp) + ')');
+  } else if (v.has("parallel.dp") && v.whole("parallel.dp") != dp) {
+    const auto all = static_cast<Wide>(model_gpus) * v.whole("parallel.dp");
+    const auto shown = static_cast<int64_t>(std::min<Wide>(all, int64_t{1} << 62));
+    in.problems.add("E201",
+                    "tp*cp*pp*dp = " + str(shown) + ", but the cluster has " + str(gpus) + " GPUs",
+                    v.mark("parallel.dp"), v.length("parallel.dp"), {},
+                    "dp = " + str(dp) + " fits, or leave dp out");
+  }
+  plan.dp = dp;
+}
+
+// Values of vpp (or pp) that divide `layers` evenly, at most a dozen.
+std::string divisors(int64_t layers, int64_t step) {
+  std::vector<std::string> legal;
+  constexpr size_t kMost = 12;
+  for (int64_t n = 1; n * step <= layers && legal.size() < kMost; ++n)
+    if (layers % (n * step) == 0) legal.push_back(str(n));
+  return or_list(legal);
+}
+
+void resolve_even_stages(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (in.model == nullptr || !has_all(v, {"parallel.pp", "parallel.vpp"})) return;
+  const int64_t layers = in.model->layers;
+  const Wide stages = static_cast<Wide>(plan.pp) * plan.vpp;
+  if (stages <= layers && layers % static_cast<int64_t>(stages) == 0) {
+    plan.stages = even_stages(layers, plan.pp, plan.vpp);
+    return;
+  }
+  const bool pp_fits = plan.pp <= layers && layers % plan.pp == 0;
+  const std::string at =
+      pp_fits || v.value("parallel.pp") == nullptr ? "parallel.vpp" : "parallel.pp";
+  const std::string product =
+      plan.vpp == 1 ? "pp = " + str(plan.pp) : "pp*vpp = " + str(plan.pp) + '*' + str(plan.vpp);
+  const std::string help =
+      pp_fits ? "with pp = " + str(plan.pp) + ", vpp can be " + divisors(layers, plan.pp)
+              : "pp can be " + divisors(layers, 1);
+  in.problems.add("E202", str(layers) + " layers are not a multiple of " + product, v.mark(at),
+                  v.length(at), {}, help + "; parallel.layout states any other split");
+}
+
+void resolve_written_stages(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  const auto refuse = [&](const char* code, std::string message, std::string help = {}) {
+    in.problems.add(code, std::move(message), v.mark("parallel.layout"),
+                    v.length("parallel.layout"), {}, std::move(help));
+  };
+  std::vector<StageContent> stages;
+  try {
+    stages = parse_layout(v.text("parallel.layout"));
+  } catch (const std::invalid_argument& e) {
+    return refuse("E202", e.what());
+  }
+  const auto count = static_cast<int64_t>(stages.size());
+  int64_t layers = 0;
+  for (const StageContent& s : stages) layers += s.layers;
+  if (in.model != nullptr && layers != in.model->layers)
+    return refuse("E202", "the layout holds " + str(layers) + " layers, the model has " +
+                              str(in.model->layers));
+  if (!v.has("parallel.pp")) return;
+  if (count % plan.pp != 0)
+    return refuse("E202", "the layout's " + str(count) +
+                              " stages are not a multiple of pp = " + str(plan.pp));
+  const int64_t vpp = count / plan.pp;
+  if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
+    return refuse(
+        "E202",
+        "the layout's " + str(count) + " stages make vpp = " + str(vpp) + ", not " + str(plan.vpp),
+        "leave vpp out, or make them agree");
+  if (v.value("parallel.vpp") == nullptr)
+    v.derive("parallel.vpp", vpp, str(vpp),
+             "derived: " + str(count) + " stages of the layout / pp = " + str(plan.pp));
+  plan.vpp = vpp;
+  plan.stages = std::move(stages);
+}
+
+void resolve_sp(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (v.value("parallel.sp") == nullptr) {
+    plan.sp = plan.tp > 1;
+    v.derive("parallel.sp", plan.sp, plan.sp ? "true" : "false",
+             plan.sp ? "default: Megatron recommends it with tp > 1"
+                     : "default: there is no tensor parallelism");
+  } else if (v.has("parallel.sp")) {
+    plan.sp = v.flag("parallel.sp") && plan.tp > 1;
+    if (v.flag("parallel.sp") && !plan.sp && v.has("parallel.tp"))
+      in.warnings.push_back("sp has no effect with tp = 1");
+  }
+}
+
+}  // namespace
+
+bool divides(const Transformer& model, int64_t tp) {
+  return undivided(model, tp).empty();
+}
+
+std::vector<std::string> legal_tp(const Transformer& model, int64_t most) {
+  std::vector<std::string> legal;
+  for (int64_t tp = 1; tp <= std::min(most, model.heads); ++tp)
+    if (divides(model, tp)) legal.push_back(str(tp));
+  return legal;
+}
+
+void resolve_layout(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  const auto size = [&](std::string_view path, int64_t& to) {
+    if (v.has(path)) to = v.whole(path);
+  };
+  size("parallel.tp", plan.tp);
+  size("parallel.cp", plan.cp);
+  size("parallel.ep", plan.ep);
+  size("parallel.etp", plan.etp);
+  size("parallel.pp", plan.pp);
+  size("parallel.vpp", plan.vpp);
+  if (v.has("parallel.tp")) check_tp(in, plan.tp);
+  resolve_dp(in, plan);
+  if (v.has("parallel.layout")) {
+    resolve_written_stages(in, plan);
+  } else if (!v.given("parallel.layout")) {
+    resolve_even_stages(in, plan);
+  }
+  resolve_sp(in, plan);
+  if (v.has("parallel.zero")) plan.zero = v.text("parallel.zero") == "0" ? 0 : 1;
+  plan.grid.tp = plan.tp;
+  plan.grid.cp = plan.cp;
+  plan.grid.dp = plan.dp;
+  plan.grid.pp = plan.pp;
+  if (v.has("parallel.order")) {
+    try {
+      plan.grid.order = parse_order(v.text("parallel.order"));
+    } catch (const std::invalid_argument& e) {
+      in.problems.add("E125", e.what(), v.mark("parallel.order"), v.length("parallel.order"));
+    }
+  }
+}
+
+}  // namespace stepcast

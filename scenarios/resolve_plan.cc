@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/resolve_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+constexpr int64_t kMostBatch = 1'000'000'000;  // sequences, and tokens of one: products fit 64 bits
+
+bool in_range(const PlanInputs& in, std::string_view path) {
+  const FieldValues& v = in.values;
+  if (v.whole(path) <= kMostBatch) return true;
+  in.problems.add("E123", '\'' + std::string(path) + "' is too large: " + str(v.whole(path)),
+                  v.mark(path), v.length(path), {}, "at most " + str(kMostBatch));
+  return false;
+}
+
+void check_global_batch(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
+  const int64_t global = plan.global_batch;
+  if (global % unit == 0) return;
+  const int64_t below = global / unit * unit, above = below + unit;
+  in.problems.add("E203",
+                  "batch.global = " + str(global) + " is not a multiple of micro*dp = " + str(unit),
+                  v.mark("batch.global"), v.length("batch.global"), {},
+                  below == 0 ? "the smallest is " + str(above)
+                             : "the nearest are " + str(below) + " and " + str(above));
+}
+
+void check_sequence(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  const bool tp_fits = in.model == nullptr || divides(*in.model, plan.tp);
+  if (plan.sp && v.has("parallel.tp") && tp_fits && plan.seq % plan.tp != 0)
+    in.problems.add("E204",
+                    "batch.seq = " + str(plan.seq) + " is not a multiple of tp = " + str(plan.tp) +
+                        ", over which sequence parallelism splits it",
+                    v.mark("batch.seq"), v.length("batch.seq"), {}, "or set parallel.sp to false");
+  const Transformer* m = in.model;
+  if (m != nullptr && m->positions == Positions::learned && m->max_positions > 0 &&
+      plan.seq > m->max_positions)
+    in.problems.add("E211",
+                    "batch.seq = " + str(plan.seq) + " exceeds the model's learned positions, " +
+                        "max_position_embeddings = " + str(m->max_positions),
+                    v.mark("batch.seq"), v.length("batch.seq"), {},
+                    "set model.max_position_embeddings to train longer sequences");
+}
+
+void resolve_batch(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (v.has("batch.micro")) plan.micro_batch = v.whole("batch.micro");
+  const bool global = v.require("batch.global", "sequences of a step: batch: {global: 256, ...}");
+  if (global && in_range(in, "batch.global")) {
+    plan.global_batch = v.whole("batch.global");
+    const bool dp_known = in.cluster != nullptr && v.has("parallel.dp");
+    if (dp_known && v.has("batch.micro")) check_global_batch(in, plan);
+  }
+  if (v.require("batch.seq", "tokens of a sequence: batch: {seq: 4096, ...}") &&
+      in_range(in, "batch.seq")) {
+    plan.seq = v.whole("batch.seq");
+    check_sequence(in, plan);
+  }
+}
+
+DType dtype_of(std::string_view word) {
+  for (const DType t : {DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::fp8, DType::int8,
+                        DType::fp4, DType::uint8})
+    if (name_of(t) == word) return t;
+  return DType::bf16;
+}
+
+struct PrecisionPreset {
+  std::string_view name, params, grads, reduce;
+  bool master;
+  std::string_view why;
+};
+constexpr std::array<PrecisionPreset, 3> kPrecisions{
+    {{"bf16-mixed", "bf16", "fp32", "fp32", true, "gradients accumulate in fp32"},
+     {"fp16-mixed", "fp16", "fp16", "fp16", true,
+      "fp16 gradients without Megatron's --accumulate-allreduce-grads-in-fp32"},
+     {"fp32", "fp32", "fp32", "fp32", false, "everything in fp32"}}};
+
+void resolve_precision(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (!v.has("precision.preset")) return;
+  const std::string& name = v.text("precision.preset");
+  const auto preset = std::find_if(kPrecisions.begin(), kPrecisions.end(),
+                                   [&](const PrecisionPreset& p) { return p.name == name; });
+  if (preset == kPrecisions.end()) return;  // known, not modelled: E130 has been said
+  const std::string origin = "preset " + name + ": " + std::string(preset->why);
+  const auto format = [&](const char* path, std::string_view fallback) {
+    if (v.value(path) == nullptr)
+      v.derive(path, std::string(fallback), std::string(fallback), origin);
+    return v.has(path) ? dtype_of(v.text(path)) : DType::bf16;
+  };
+  Precision& p = plan.precision;
+  p.params = format("precision.params", preset->params);
+  p.gradients = format("precision.grads", preset->grads);
+  // What is reduced is the gradient buffer, unless it is said otherwise.
+  p.reduce = format("precision.reduce",
+                    v.value("precision.grads") != nullptr ? name_of(p.gradients) : preset->reduce);
+  p.moments = format("precision.moments", "fp32");
+  const bool master =
+      v.value("precision.params") != nullptr ? p.params != DType::fp32 : preset->master;
+  if (v.value("precision.master") == nullptr)
+    v.derive("precision.master", master, master ? "true" : "false", origin);
+  if (v.has("precision.master")) p.master = v.flag("precision.master");
+
+  if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;
+  const Gpu& gpu = in.cluster->node.gpu;
+  if (gpu.peak.count(p.params) == 0)
+    in.problems.add(
+        "E230", gpu.name + " has no " + std::string(name_of(p.params)) + " rate",
+        v.mark(v.value("precision.params") != nullptr ? "precision.params" : "precision.preset"),
+        v.length("precision.preset"), {},
+        gpu.peak.count(DType::fp16) != 0 ? "precision: fp16-mixed works on it" : "");
+}
+
+void resolve_recompute(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (v.has("recompute.granularity")) {
+    const std::string& g = v.text("recompute.granularity");
+    plan.recompute = g == "none"        ? Recompute::none
+                     : g == "selective" ? Recompute::selective
+                                        : Recompute::full;
+  }
+  if (v.has("recompute.method"))
+    plan.recompute_method =
+        v.text("recompute.method") == "block" ? RecomputeMethod::block : RecomputeMethod::uniform;
+  if (!v.has("recompute.layers")) return;
+  plan.recompute_layers = v.whole("recompute.layers");
+  int64_t most = 0;
+  for (const StageContent& s : plan.stages) most = std::max(most, s.layers);
+  if (plan.recompute == Recompute::full && most > 0 && plan.recompute_layers > most)
+    in.problems.add("E127",
+                    "recompute.layers = " + str(plan.recompute_layers) +
+                        ", but no stage has more than " + str(most) + " layers",
+                    v.mark("recompute.layers"), v.length("recompute.layers"));
+}
+
+void resolve_overlap(const FieldValues& v, Plan& plan) {
+  const auto flag = [&](const char* path, bool& to) {
+    if (v.has(path)) to = v.flag(path);
+  };
+  if (v.has("overlap.tp"))
+    plan.overlap.tp = v.text("overlap.tp") == "none" ? TpOverlap::none : TpOverlap::backward;
+  flag("overlap.dp_grad", plan.overlap.dp_grad);
+  flag("overlap.dp_param", plan.overlap.dp_param);
+  flag("overlap.pp_p2p", plan.overlap.pp_p2p);
+  flag("optimizer.clip", plan.clip_gradients);
+  if (v.has("overlap.bucket")) plan.bucket_parameters = v.whole("overlap.bucket");
+  Kernels& k = plan.kernels;
+  if (v.has("kernels.attention")) k.flash_attention = v.text("kernels.attention") == "flash";
+  flag("kernels.fused_bias", k.fused_bias);
+  flag("kernels.fused_bias_dropout_add", k.fused_bias_dropout_add);
+  flag("kernels.fused_activation", k.fused_activation);
+  flag("kernels.fused_softmax", k.fused_softmax);
+  flag("kernels.fused_cross_entropy", k.fused_cross_entropy);
+  flag("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
+}
+
+}  // namespace
+
+int64_t padded_vocab(int64_t vocab, int64_t tp) {
+  const int64_t unit = 128 * tp;
+  return (vocab + unit - 1) / unit * unit;
+}
+
+Plan resolve_plan(const PlanInputs& in) {
+  Plan plan;
+  resolve_layout(in, plan);
+  resolve_batch(in, plan);
+  resolve_precision(in, plan);
+  resolve_recompute(in, plan);
+  resolve_overlap(in.values, plan);
+  return plan;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sections parallel, batch, precision, recompute, overlap, optimizer and kernels -> Plan;
+// schedule
+// -> Schedule.  Here the values meet each other: does it all fit together?
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/plan.h"
+#include "model/transformer.h"
+#include "scenarios/field_values.h"
+#include "scenarios/files.h"
+#include "schedules/schedule.h"
+#include "topology/cluster.h"
+
+namespace stepcast {
+
+// Everything that belongs together when relations are checked.  What could not be resolved is
+// absent, and the checks that need it are left out.
+struct PlanInputs {
+  FieldValues& values;
+  Problems& problems;
+  std::vector<std::string>& warnings;
+  const Transformer* model = nullptr;
+  const Cluster* cluster = nullptr;
+};
+
+// Adds E127, E130, E201-E204, E206, E210, E211, E230 problems; the plan is complete only if there
+// are none.  Fills derived values (dp, vpp, sp, the number formats) in.
+Plan resolve_plan(const PlanInputs& in);
+
+// The layout alone: sizes, stages, grid.
+void resolve_layout(const PlanInputs& in, Plan& plan);
+
+// Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
+bool divides(const Transformer& model, int64_t tp);
+
+// How many tensor-parallel ranks the model and a node allow, for messages: "1, 2, 4 or 8".
+std::vector<std::string> legal_tp(const Transformer& model, int64_t most);
+
+// Vocabulary as Megatron pads it: to a multiple of 128 * tp.
+int64_t padded_vocab(int64_t vocab, int64_t tp);
+
+// Adds E125, E127, E130, E205 for what cannot be generated, E401-E403 for what the user wrote out.
+// Of an incomplete plan only the name of the schedule is checked.
+std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan, bool complete,
+                                         ScenarioFiles& files);
+
+// "interleaved 1F1B" for "interleaved-1f1b".
+std::string schedule_title(const Schedule& schedule);
+
+}  // namespace stepcast

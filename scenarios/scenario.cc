@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// load_scenario: files -> one tree -> the rows of the field table -> model, cluster, plan,
+// schedule.
+#include "scenarios/scenario.h"
+
+#include <algorithm>
+#include <array>
+
+#include "scenarios/field_values.h"
+#include "scenarios/files.h"
+#include "scenarios/model_config.h"
+#include "scenarios/resolve_cluster.h"
+#include "scenarios/resolve_extras.h"
+#include "scenarios/resolve_plan.h"
+#include "scenarios/tree.h"
+#include "scenarios/value.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+// FNV-1a, 64 bits.
+std::string hash_of(std::string_view text) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  std::string hex;
+  for (int shift = 60; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(h >> shift) & 15u];
+  return hex;
+}
+
+struct ModelKey {
+  std::string_view key;  // config.json's
+  int64_t Transformer::*field;
+};
+constexpr std::array<ModelKey, 9> kModelKeys{
+    {{"num_hidden_layers", &Transformer::layers},
+     {"hidden_size", &Transformer::hidden},
+     {"num_attention_heads", &Transformer::heads},
+     {"num_key_value_heads", &Transformer::kv_heads},
+     {"head_dim", &Transformer::head_dim},
+     {"intermediate_size", &Transformer::ffn},
+     {"vocab_size", &Transformer::vocab},
+     {"max_position_embeddings", &Transformer::max_positions},
+     {"sliding_window", &Transformer::sliding_window}}};
+
+// Everything of the model that the result depends on.
+std::string model_text(const Transformer& m) {
+  std::string text;
+  for (const ModelKey& k : kModelKeys) text += str(m.*k.field) + ' ';
+  for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
+                          m.norm_bias, m.qk_norm})
+    text += flag ? '1' : '0';
+  for (const int kind :
+       {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
+    text += ' ' + str(kind);
+  return text;
+}
+
+// `model` and its sizes, each with where it comes from.
+std::vector<Setting> model_settings(const Value& written, const Transformer& model,
+                                    int64_t unpadded_vocab, int64_t tp, const Problems& problems) {
+  std::string base = written.text;
+  if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
+  if (const Value* hf = written.find("hf"); hf != nullptr) base = hf->text;
+  const bool pasted = base.empty();
+  std::vector<Setting> all{
+      {"model", pasted ? model.name : base, origin_of(written.mark, problems)}};
+  for (const ModelKey& k : kModelKeys) {
+    const int64_t value = model.*k.field;
+    if (value == 0) continue;
+    const Value* own = written.find(k.key);
+    std::string origin = own != nullptr ? origin_of(own->mark, problems)
+                         : pasted       ? "default: of this kind of model"
+                                        : "model " + base;
+    if (k.field == &Transformer::vocab && value != unpadded_vocab)
+      origin = "derived: " + str(unpadded_vocab) +
+               " padded to a multiple of 128*tp = " + str(128 * tp) +
+               " (Megatron's --make-vocab-size-divisible-by)";
+    all.push_back({"model." + std::string(k.key), str(value), std::move(origin)});
+  }
+  return all;
+}
+
+void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
+  for (const auto& [path, text] : options.set) {
+    const uint32_t source = problems.add_source({"--set " + path, text, false});
+    Value value = parse_yaml(problems, source);
+    if (value.mark.line == 0) value.mark = Mark{source, 1, 1};
+    set_path(root, path, std::move(value), problems);
+  }
+}
+
+// What the simulation cannot do with a model yet.
+void check_model(const Transformer& model, const Mark& mark, Problems& problems) {
+  const auto refuse = [&](const char* what) {
+    problems.add("E130", std::string(what) + " are not supported yet", mark, 1, {},
+                 "legal now: dense models with ordinary attention");
+  };
+  if (model.experts > 0) refuse("mixture-of-experts models");
+  if (model.kv_rank > 0) refuse("models with latent attention");
+}
+
+void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {
+  model.vocab = padded_vocab(model.vocab, plan.tp);
+  if (v.has("kernels.dropout.attention"))
+    model.attention_dropout = v.real("kernels.dropout.attention");
+  if (v.has("kernels.dropout.hidden")) model.hidden_dropout = v.real("kernels.dropout.hidden");
+}
+
+std::string file_stem(const std::string& name) {
+  std::string stem = name.substr(name.rfind('/') + 1);
+  for (const std::string_view ending : {".yaml", ".yml", ".json"})
+    if (stem.size() > ending.size() && stem.ends_with(ending))
+      return stem.substr(0, stem.size() - ending.size());
+  return stem;
+}
+
+void fill_texts(const FieldValues& v, Scenario& s) {
+  s.name = v.has("name") ? v.text("name") : file_stem(s.file);
+  constexpr size_t kLongestName = 200;
+  if (s.name.size() > kLongestName) s.name.resize(kLongestName);
+  if (v.has("description")) s.description = v.text("description");
+}
+
+// Settings that say what the scenario is called, not what happens in it.
+bool is_label(std::string_view path) {
+  for (const std::string_view label :
+       {"schema", "name", "description", "tags", "measured", "compare", "env", "job", "sweep",
+        "objective", "constraints"})
+    if (path == label || (path.starts_with(label) && path[label.size()] == '.')) return true;
+  return false;
+}
+
+Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& options,
+                 Problems& problems) {
+  Scenario s;
+  s.file = problems.source(first).name;
+  Value root = files.load(first);
+  apply_sets(root, options, problems);
+  if (files.incomplete()) problems.throw_if_any();
+  const bool presets_known = apply_cluster_presets(root, problems);
+  FieldValues v(std::move(root), "", problems);
+
+  std::optional<Transformer> model;
+  v.require("model", "a preset, as in model: llama3-8b, or keys of a config.json");
+  if (const Value* written = v.value("model"); written != nullptr) {
+    model = resolve_model(*written, problems, [&](const std::string& path, const Mark& from) {
+      return files.open(path, from);
+    });
+    if (model) check_model(*model, written->mark, problems);
+  }
+  std::optional<Cluster> cluster;
+  if (presets_known) cluster = resolve_cluster(v, problems, s.warnings);
+
+  const PlanInputs in{v, problems, s.warnings, model ? &*model : nullptr,
+                      cluster ? &*cluster : nullptr};
+  s.plan = resolve_plan(in);
+  s.measured = resolve_measured(v, problems);
+  resolve_compare(v, problems, s);
+  std::optional<Schedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
+  problems.throw_if_any();
+  STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
+
+  fill_texts(v, s);
+  const int64_t vocab = model->vocab;
+  resolve_vocab_and_dropout(v, s.plan, *model);
+  s.model = std::move(*model);
+  s.cluster = std::move(*cluster);
+  s.schedule = std::move(*schedule);
+  s.schedule_title = schedule_title(s.schedule);
+  s.warnings.insert(s.warnings.end(), v.warnings().begin(), v.warnings().end());
+  s.settings = v.settings();
+  const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),
+                                        [](const Setting& x) { return !is_label(x.path); });
+  const std::vector<Setting> sizes =
+      model_settings(*v.value("model"), s.model, vocab, s.plan.tp, problems);
+  s.settings.insert(after_texts, sizes.begin(), sizes.end());
+  s.hash = hash_of(v.canonical(is_label) + model_text(s.model));
+  return s;
+}
+
+}  // namespace
+
+Scenario load_scenario(const std::string& path, const LoadOptions& options) {
+  Problems problems;
+  ScenarioFiles files(problems, options.root);
+  const std::optional<uint32_t> first = files.open_first(path);
+  problems.throw_if_any();
+  return resolve(files, *first, options, problems);
+}
+
+Scenario load_scenario_text(const std::string& text, const std::string& name,
+                            const LoadOptions& options) {
+  Problems problems;
+  ScenarioFiles files(problems, options.root);
+  const uint32_t first = files.add_first(text, name);
+  return resolve(files, first, options, problems);
+}
+
+}  // namespace stepcast
