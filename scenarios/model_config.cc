@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/model_config.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scenarios/model_levels.h"
+#include "scenarios/number.h"
+#include "scenarios/spelling.h"
+
+namespace stepcast {
+namespace {
+
+// Far above any model; low enough that the parameters of one layer fit 64 bits.
+constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostWidth = int64_t{1} << 20;
+constexpr int64_t kMostHeads = int64_t{1} << 16;
+constexpr int64_t kMostExperts = int64_t{1} << 16;
+constexpr int64_t kMostShared = int64_t{1} << 10;
+constexpr int64_t kMostRows = 1'000'000'000;
+constexpr double kMostParameters = 1e15;
+
+struct Word {
+  std::string_view written;
+  int meaning;
+};
+
+// transformers' ACT2FN.  What matters is the kernel: variants of GELU cost the same.
+constexpr Word kActivations[] = {
+    {"silu", static_cast<int>(Activation::silu)},
+    {"swish", static_cast<int>(Activation::silu)},
+    {"gelu", static_cast<int>(Activation::gelu)},
+    {"gelu_new", static_cast<int>(Activation::gelu)},
+    {"gelu_fast", static_cast<int>(Activation::gelu)},
+    {"gelu_python", static_cast<int>(Activation::gelu)},
+    {"gelu_pytorch_tanh", static_cast<int>(Activation::gelu)},
+    {"quick_gelu", static_cast<int>(Activation::gelu)},
+    {"relu", static_cast<int>(Activation::relu)},
+    {"relu2", static_cast<int>(Activation::relu)},
+};
+constexpr Word kNorms[] = {
+    {"layer_norm", static_cast<int>(Norm::layer_norm)},
+    {"rms_norm", static_cast<int>(Norm::rms_norm)},
+    {"LayerNorm", static_cast<int>(Norm::layer_norm)},  // Megatron's
+    {"RMSNorm", static_cast<int>(Norm::rms_norm)},
+};
+constexpr Word kPositions[] = {
+    {"learned", static_cast<int>(Positions::learned)},
+    {"rotary", static_cast<int>(Positions::rotary)},
+    {"none", static_cast<int>(Positions::none)},
+    {"alibi", static_cast<int>(Positions::none)},
+    {"learned_absolute", static_cast<int>(Positions::learned)},  // Megatron's
+    {"absolute", static_cast<int>(Positions::learned)},          // BERT's
+    {"rope", static_cast<int>(Positions::rotary)},
+};
+
+class ModelReader {
+ public:
+  ModelReader(const ModelKeys& model, Problems& problems) : keys_(model.keys), problems_(problems) {
+    t_.name = model.name;
+  }
+
+  std::optional<Transformer> read() {
+    read_kind();
+    read_latent_attention();
+    read_sizes();
+    read_experts();
+    if (!missing_.empty()) refuse_missing();
+    if (!ok_) return {};
+    check_heads();
+    check_experts();
+    read_window();
+    if (ok_) check_size();
+    if (!ok_) return {};
+    return t_;
+  }
+
+ private:
+  // nullptr if the key is absent or null, which transformers treats alike but for class defaults
+  // (these a null replaces).
+  const Value* find(std::string_view key) const {
+    const Value* v = keys_.find(key);
+    return v == nullptr || v->kind == Value::Kind::null ? nullptr : v;
+  }
+
+  int64_t whole(std::string_view key, int64_t lowest, int64_t highest, int64_t fallback) {
+    const Value* v = find(key);
+    if (v == nullptr) return fallback;
+    const std::optional<int64_t> n = read_whole(*v, key, problems_, lowest, highest);
+    ok_ = ok_ && n.has_value();
+    return n.value_or(std::max<int64_t>(lowest, 1));
+  }
+
+  int64_t needed(std::string_view key, int64_t highest) {
+    if (find(key) == nullptr) missing_.emplace_back(key);
+    return whole(key, 1, highest, 1);
+  }
+
+  bool flag(std::string_view key, bool fallback) {
+    const Value* v = keys_.find(key);  // null is no flag
+    if (v == nullptr) return fallback;
+    const std::optional<bool> on = read_flag(*v, key, problems_);
+    ok_ = ok_ && on.has_value();
+    return on.value_or(fallback);
+  }
+
+  int word(std::string_view key, std::span<const Word> words, int fallback) {
+    const Value* v = find(key);
+    if (v == nullptr) return fallback;
+    const std::optional<std::string> text = read_text(*v, key, problems_);
+    std::vector<std::string_view> known;
+    for (const Word& w : words) {
+      if (text == w.written) return w.meaning;
+      known.push_back(w.written);
+    }
+    ok_ = false;
+    if (!text) return fallback;
+    const std::string_view near = closest(*text, known);
+    const std::vector<std::string> legal(known.begin(), known.end());
+    problems_.add("E125", "'" + std::string(key) + "' cannot be '" + *text + '\'', v->mark,
+                  static_cast<int>(text->size()),
+                  near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                  "it is one of: " + or_list(legal));
+    return fallback;
+  }
+
+  // Where the user wrote one of these keys; else where `model` stands.
+  Mark place(std::initializer_list<std::string_view> keys) const {
+    for (const std::string_view key : keys)
+      if (const Value* v = keys_.find(key);
+          v != nullptr && !problems_.source(v->mark.source).is_preset)
+        return v->mark;
+    return keys_.mark;
+  }
+
+  void refuse(const char* code, std::string message, const Mark& mark, std::string help = {}) {
+    ok_ = false;
+    problems_.add(code, std::move(message), mark, 1, {}, std::move(help));
+  }
+
+  void read_kind() {
+    t_.activation =
+        static_cast<Activation>(word("hidden_act", kActivations, static_cast<int>(t_.activation)));
+    t_.norm = static_cast<Norm>(word("normalization", kNorms, static_cast<int>(t_.norm)));
+    t_.positions = static_cast<Positions>(
+        word("position_embedding_type", kPositions, static_cast<int>(Positions::none)));
+    t_.gated = flag("gated_mlp", false);
+    t_.tied = flag("tie_word_embeddings", true);
+    const bool bias = flag("attention_bias", false);
+    t_.attention_bias = flag("qkv_bias", bias);
+    t_.attention_output_bias = bias;
+    t_.mlp_bias = flag("mlp_bias", false);
+    t_.norm_bias = flag("norm_bias", t_.norm == Norm::layer_norm);
+    t_.qk_norm = flag("use_qk_norm", false);
+    t_.attention_sinks = flag("attention_sinks", false);
+  }
+
+  void read_latent_attention() {
+    t_.kv_rank = whole("kv_lora_rank", 0, kMostWidth, 0);
+    if (t_.kv_rank == 0) return;
+    t_.q_rank = whole("q_lora_rank", 0, kMostWidth, 0);
+    t_.qk_nope_dim = needed("qk_nope_head_dim", kMostHeads);
+    t_.qk_rope_dim = needed("qk_rope_head_dim", kMostHeads);
+    t_.v_dim = needed("v_head_dim", kMostHeads);
+  }
+
+  void read_sizes() {
+    t_.layers = needed("num_hidden_layers", kMostLayers);
+    t_.hidden = needed("hidden_size", kMostWidth);
+    t_.heads = needed("num_attention_heads", kMostHeads);
+    t_.vocab = needed("vocab_size", kMostRows);
+    t_.max_positions = t_.positions == Positions::learned
+                           ? needed("max_position_embeddings", kMostRows)
+                           : whole("max_position_embeddings", 1, kMostRows, 0);
+    if (t_.kv_rank > 0) {  // heads have widths of their own and share nothing
+      t_.kv_heads = t_.heads;
+      t_.head_dim = t_.qk_nope_dim + t_.qk_rope_dim;
+    } else {
+      t_.kv_heads = whole("num_key_value_heads", 1, kMostHeads, t_.heads);
+      t_.head_dim = whole("head_dim", 1, kMostHeads, 0);
+    }
+  }
+
+  void read_experts() {
+    t_.experts = whole("num_experts", 0, kMostExperts, 0);
+    if (t_.experts > 0) {
+      t_.experts_per_token = needed("num_experts_per_tok", kMostExperts);
+      t_.moe_ffn = needed("moe_intermediate_size", kMostWidth);
+      t_.shared_ffn = whole("shared_expert_intermediate_size", 0, kMostWidth,
+                            whole("n_shared_experts", 0, kMostShared, 0) * t_.moe_ffn);
+      t_.shared_gate = t_.shared_ffn > 0 && flag("shared_expert_gate", false);
+      t_.router_bias = flag("router_bias", false);
+      t_.dense_layers = whole("first_k_dense_replace", 0, kMostLayers, 0);
+      read_dense_list();
+    }
+    if (find("intermediate_size") != nullptr)
+      t_.ffn = whole("intermediate_size", 1, kMostWidth * 16, 1);
+    else if (t_.experts > 0 && t_.dense_layers == 0)
+      t_.ffn = t_.moe_ffn;
+    else if (t_.gated)  // no rule: frameworks round 8/3 of hidden differently
+      missing_.emplace_back("intermediate_size");
+    else
+      t_.ffn = 4 * t_.hidden;
+  }
+
+  // Qwen's way to say which layers have no experts: only leading ones are carried.
+  void read_dense_list() {
+    for (const char* key : {"moe_layer_freq", "decoder_sparse_step"})
+      if (whole(key, 1, kMostLayers, 1) != 1)
+        refuse("E130", std::string(key) + " other than 1 is not supported yet", place({key}),
+               "every layer after the leading dense ones has experts");
+    const Value* list = find("mlp_only_layers");
+    if (list == nullptr) return;
+    if (list->kind != Value::Kind::sequence)
+      return refuse("E107", "'mlp_only_layers' must be a list of layers", list->mark);
+    std::vector<int64_t> layers;
+    for (const Value& item : list->items) {
+      const auto n = read_whole(item, "mlp_only_layers", problems_, 0, kMostLayers);
+      ok_ = ok_ && n.has_value();
+      layers.push_back(n.value_or(0));
+    }
+    std::sort(layers.begin(), layers.end());
+    layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+    if (layers.empty()) return;
+    if (layers.back() != static_cast<int64_t>(layers.size()) - 1)
+      refuse("E130", "dense layers between layers with experts are not supported yet", list->mark,
+             "mlp_only_layers may name the first layers: [0, 1, 2]");
+    t_.dense_layers = std::max(t_.dense_layers, static_cast<int64_t>(layers.size()));
+  }
+
+  void refuse_missing() {
+    std::string names;
+    for (size_t i = 0; i < missing_.size(); ++i)
+      names += (i == 0 ? "" : i + 1 == missing_.size() ? " and " : ", ") + missing_[i];
+    refuse("E126", "the model needs " + names, keys_.mark);
+  }
+
+  void check_heads() {
+    if (t_.head_dim == 0) {
+      t_.head_dim = t_.hidden / t_.heads;
+      if (t_.hidden % t_.heads != 0)
+        refuse("E127",
+               "num_attention_heads = " + std::to_string(t_.heads) +
+                   " does not divide hidden_size = " + std::to_string(t_.hidden),
+               place({"num_attention_heads", "hidden_size"}),
+               "give head_dim if the heads together are not as wide as the model");
+    }
+    if (t_.heads % t_.kv_heads != 0)
+      refuse("E127",
+             "num_key_value_heads = " + std::to_string(t_.kv_heads) +
+                 " does not divide num_attention_heads = " + std::to_string(t_.heads),
+             place({"num_key_value_heads", "num_attention_heads"}),
+             "each key-value head serves the same number of query heads");
+  }
+
+  void check_experts() {
+    if (t_.experts == 0) return;
+    if (t_.experts_per_token > t_.experts)
+      refuse("E127",
+             "num_experts_per_tok = " + std::to_string(t_.experts_per_token) +
+                 " is more than the " + std::to_string(t_.experts) + " experts",
+             place({"num_experts_per_tok", "num_experts"}));
+    if (t_.dense_layers > t_.layers)
+      refuse("E127",
+             std::to_string(t_.dense_layers) +
+                 " dense layers are more than num_hidden_layers = " + std::to_string(t_.layers),
+             place({"first_k_dense_replace", "mlp_only_layers", "num_hidden_layers"}));
+  }
+
+  // Layers are alike, so a window is for all of them or for none.
+  void read_window() {
+    const int64_t window = whole("sliding_window", 0, kMostRows, 0);
+    if (window == 0 || !flag("use_sliding_window", true)) return;
+    int64_t with = t_.layers;
+    if (const Value* types = find("layer_types"))
+      with = count_sliding(*types);
+    else if (find("max_window_layers") != nullptr)  // layers from this one on have the window
+      with = std::max<int64_t>(0, t_.layers - whole("max_window_layers", 0, kMostLayers, 0));
+    if (!ok_) return;
+    if (with != 0 && with != t_.layers)
+      return refuse("E130", "a sliding window in some of the layers is not supported yet",
+                    place({"layer_types", "max_window_layers", "sliding_window"}),
+                    "for an estimate from above, write sliding_window: 0");
+    if (with > 0) t_.sliding_window = window;
+  }
+
+  int64_t count_sliding(const Value& types) {
+    if (types.kind != Value::Kind::sequence) {
+      refuse("E107", "'layer_types' must be a list of words", types.mark);
+      return 0;
+    }
+    if (static_cast<int64_t>(types.items.size()) < t_.layers) {
+      refuse("E127",
+             "layer_types names " + std::to_string(types.items.size()) + " of the " +
+                 std::to_string(t_.layers) + " layers",
+             place({"layer_types", "num_hidden_layers"}));
+      return 0;
+    }
+    int64_t sliding = 0;
+    for (size_t i = 0; i < static_cast<size_t>(t_.layers); ++i) {
+      const Value& type = types.items[i];
+      if (type.text == "sliding_attention")
+        ++sliding;
+      else if (type.text != "full_attention")
+        refuse("E130", "attention of type '" + type.text + "' is not supported yet", type.mark,
+               "full_attention and sliding_attention are");
+      if (!ok_) return 0;
+    }
+    return sliding;
+  }
+
+  // Of the first and the last layer in floating point: the sum may not fit 64 bits.
+  void check_size() {
+    const auto dense = static_cast<double>(t_.experts > 0 ? t_.dense_layers : t_.layers);
+    const double total =
+        dense * static_cast<double>(layer_parameters(t_, 0)) +
+        (static_cast<double>(t_.layers) - dense) *
+            static_cast<double>(layer_parameters(t_, t_.layers - 1)) +
+        static_cast<double>(t_.hidden) * static_cast<double>(2 * t_.vocab + t_.max_positions);
+    if (total > kMostParameters)
+      refuse("E123", "the model has more than 10^15 parameters", keys_.mark);
+  }
+
+  const Value& keys_;
+  Problems& problems_;
+  Transformer t_;
+  std::vector<std::string> missing_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::optional<Transformer> resolve_model(const Value& model, Problems& problems,
+                                         const FileReader& read_file) {
+  const std::optional<ModelKeys> keys = collect_model_keys(model, problems, read_file);
+  if (!keys) return {};
+  return ModelReader(*keys, problems).read();
+}
+
+}  // namespace stepcast
