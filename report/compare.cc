@@ -34,17 +34,30 @@ Bytes peak_of(const Result& r) {
   return r.memory_role < r.memory.size() ? r.memory[r.memory_role].memory.peak : Bytes{};
 }
 
+// "fastest" of results that all do the same work; else the one with the highest rate.
+bool is_faster(const Result& a, const Result& b, bool same_work) {
+  return same_work ? a.step_time < b.step_time : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
+}
+
 }  // namespace
+
+bool comparable_steps(std::span<const Result> results) {
+  return std::all_of(results.begin(), results.end(), [&](const Result& r) {
+    return r.tokens_per_step == results.front().tokens_per_step &&
+           r.model_flops_per_step == results.front().model_flops_per_step;
+  });
+}
 
 std::vector<std::string> compare_notes(std::span<const Result> results) {
   std::vector<std::string> notes(results.size());
   const Result* fastest = nullptr;
   const Result* smallest = nullptr;
   bool all_fit = true;
+  const bool same_work = comparable_steps(results);
   for (const Result& r : results) {
     all_fit = all_fit && r.fits;
     if (!r.fits) continue;
-    if (fastest == nullptr || r.step_time < fastest->step_time) fastest = &r;
+    if (fastest == nullptr || is_faster(r, *fastest, same_work)) fastest = &r;
     if (smallest == nullptr || peak_of(r) < peak_of(*smallest)) smallest = &r;
   }
   if (results.size() < 2) fastest = smallest = nullptr;
@@ -52,7 +65,9 @@ std::vector<std::string> compare_notes(std::span<const Result> results) {
     const Result* r = &results[i];
     if (!r->fits)
       notes[i] = "does not fit by " + gib(r->memory_reserved - r->memory_usable) + " GiB";
-    if (r == fastest) notes[i] = all_fit ? "fastest" : "fastest that fits";
+    if (r == fastest)
+      notes[i] =
+          (same_work ? "fastest" : "highest rate") + std::string(all_fit ? "" : " that fits");
     if (r == smallest) notes[i] += notes[i].empty() ? "least memory" : ", least memory";
   }
   return notes;
@@ -62,11 +77,13 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
                           size_t baseline, const TextStyle& style) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
-  using Row = std::array<std::string, 6>;
+  using Row = std::array<std::string, 7>;
   std::vector<std::string> first{""};
   std::vector<Row> rows;
+  const bool same_work = comparable_steps(results);
   const TimeScale scale = scale_of(results[baseline].step_time);
-  rows.push_back({"step " + std::string(scale.unit), "vs base", "bubble", "peak GiB", "on", "MFU"});
+  rows.push_back({"step " + std::string(scale.unit), "vs base", same_work ? "" : "tokens/s/GPU",
+                  "bubble", "peak GiB", "on", "MFU"});
   for (size_t i = 0; i < results.size(); ++i) {
     const Result& r = results[i];
     first.push_back(shortened(names[i]));
@@ -78,7 +95,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   }
   int name_width = 0;
   for (const std::string& f : first) name_width = std::max(name_width, display_width(f));
-  std::array<int, 6> widths{};
+  std::array<int, 7> widths{};
   for (const Row& row : rows)
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
   const std::vector<std::string> notes = compare_notes(results);
@@ -86,7 +103,8 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   for (size_t i = 0; i < rows.size(); ++i) {
     std::string line = pad_right(first[i], name_width);
     for (size_t c = 0; c < rows[i].size(); ++c) {
-      const bool left = c == 4;  // the stage is a name
+      if (widths[c] == 0) continue;
+      const bool left = c == 5;  // the stage is a name
       line += "  " + (left ? pad_right(rows[i][c], widths[c]) : pad_left(rows[i][c], widths[c]));
     }
     if (i > 0 && !notes[i - 1].empty()) {
@@ -96,6 +114,8 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
     line.erase(line.find_last_not_of(' ') + 1);
     s += i == 0 ? paint(line, Tone::dim, style) + '\n' : line + '\n';
   }
+  if (!same_work)
+    s += "\nThe cases differ in tokens or model: compare tokens/s/GPU and MFU, not step times.\n";
   return s;
 }
 

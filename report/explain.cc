@@ -90,6 +90,18 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
   return s + table(rows, style);
 }
 
+// Short names of bubbles, explained under the table.
+std::string_view cause_title(Spend s) {
+  switch (s) {
+    case Spend::warmup: return "fill";
+    case Spend::imbalance: return "imbalance";
+    case Spend::drain: return "drain";
+    case Spend::coupling: return "blocked";
+    case Spend::idle_end: return "end";
+    default: return title_of(s);
+  }
+}
+
 }  // namespace
 
 std::string explain_settings(std::span<const SettingLine> settings, const TextStyle& style) {
@@ -142,7 +154,7 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
     if (any) causes.push_back(i);
   }
   std::vector<std::vector<std::string>> rows{{"% of the step", "busy", "exposed"}};
-  for (const int c : causes) rows.front().emplace_back(title_of(static_cast<Spend>(c)));
+  for (const int c : causes) rows.front().emplace_back(cause_title(static_cast<Spend>(c)));
   rows.front().emplace_back("bubble");
   for (uint32_t role = 0; role < r.account.by_role.size(); ++role) {
     const SpendTable& t = r.account.by_role[role];
@@ -154,9 +166,10 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
     rows.push_back(std::move(row));
   }
   std::string s = table(rows, style);
-  s += "\n  * critical rank: least bubble and idling; the step is as long as it needs.\n";
-  s += "  fill: before its first backward; imbalance: between; drain: after its last forward.\n";
-  return s + "  blocked sends: held up by a rank that waits for its own send.\n";
+  s += "\n  * critical rank: least bubble and idling, so the step is as long as it needs.\n";
+  s += "  fill: waiting before its first backward; imbalance: between that and its last\n";
+  s += "  forward; drain: after it; blocked: for a rank held up by a send of its own;\n";
+  return s + "  end: done while others still work (not counted as bubble).\n";
 }
 
 }  // namespace stepcast

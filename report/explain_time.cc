@@ -116,10 +116,48 @@ std::vector<CostLine> cost_lines(const Result& r) {
   return all;
 }
 
+namespace {
+
+// A line of the table; transfers of one size and price between different ranks are one line.
+struct CostGroup {
+  CostLine line;
+  int pairs = 1;
+};
+
+std::vector<CostGroup> grouped_costs(const Result& r) {
+  std::vector<CostGroup> groups;
+  const auto alike = [&](WorkId a, WorkId b) {
+    const Work& wa = r.graph->works[static_cast<size_t>(a)];
+    const Work& wb = r.graph->works[static_cast<size_t>(b)];
+    const Price& pa = r.prices->by_work[static_cast<size_t>(a)];
+    const Price& pb = r.prices->by_work[static_cast<size_t>(b)];
+    return wa.kind == WorkKind::send_recv && wb.kind == wa.kind && wa.bytes == wb.bytes &&
+           pa.time == pb.time && pa.origin == pb.origin && pa.basis == pb.basis;
+  };
+  for (const CostLine& line : cost_lines(r)) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const CostGroup& g) {
+      return alike(g.line.work, line.work);
+    });
+    if (same == groups.end()) {
+      groups.push_back({line, 1});
+      continue;
+    }
+    same->line.runs += line.runs;
+    same->line.total += line.total;
+    ++same->pairs;
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const CostGroup& a, const CostGroup& b) {
+    return a.line.total > b.line.total;
+  });
+  return groups;
+}
+
+}  // namespace
+
 std::string explain_costs(const Result& r, const TextStyle& style) {
-  const std::vector<CostLine> lines = cost_lines(r);
+  const std::vector<CostGroup> lines = grouped_costs(r);
   Time sum{};
-  for (const CostLine& line : lines) sum += line.total;
+  for (const CostGroup& group : lines) sum += group.line.total;
   std::string s =
       "device time of the step by work, one rank of each stage; launching a kernel "
       "takes ";
@@ -128,12 +166,16 @@ std::string explain_costs(const Result& r, const TextStyle& style) {
   s += paint("  share      runs x time each     origin        work, and how its time is known",
              Tone::dim, style) +
        '\n';
-  for (const CostLine& line : lines) {
+  for (const auto& [line, pairs] : lines) {
     const Price& price = r.prices->by_work[static_cast<size_t>(line.work)];
     s += pad_left(percent(share_of(line.total, sum)), 8);
     s += pad_left(grouped(line.runs), 9) + " x " + pad_right(format_time(price.time), 12);
-    s += "  " + pad_right(name_of(price.origin), 12) + "  " +
-         escape_text(describe(r.graph->works[static_cast<size_t>(line.work)])) + '\n';
+    const Work& work = r.graph->works[static_cast<size_t>(line.work)];
+    s += "  " + pad_right(name_of(price.origin), 12) + "  ";
+    s += pairs == 1 ? escape_text(describe(work))
+                    : "send_recv between " + std::to_string(pairs) + " pairs of ranks, " +
+                          std::to_string(work.bytes.value) + " B";
+    s += '\n';
     if (!price.basis.empty())
       s += std::string(48, ' ') + paint(escape_text(price.basis), Tone::dim, style) + '\n';
   }

@@ -45,8 +45,9 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   std::string s = figure("peak memory", gib(stage->memory.peak) + " GiB", more, style);
   const std::string indent(kFigureColumn, ' ');
   if (!r.fits) s += indent + verdict + '\n';
-  std::string where = role_name(r, r.memory_role);
-  if (!r.memory_op.empty()) where += ", at " + escape_text(r.memory_op);
+  std::string where = r.fits ? role_name(r, r.memory_role) : "";  // else the verdict names it
+  if (!r.memory_op.empty()) where += (where.empty() ? "at " : ", at ") + escape_text(r.memory_op);
+  if (where.empty()) return s;
   return s + wrap(where, indent, style.width);
 }
 
@@ -87,6 +88,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
   std::string head = "  where the step goes (critical rank: " + role_name(r, role) + ')';
   std::string s = '\n' + (what_if ? pad_right(head, 65) + "if it were free" : head) + '\n';
   for (size_t i = 0; i < lines.size(); ++i) {
+    if (quanta[i] == 0 && tenths[i] == 0 && !lines[i].saved) continue;
     const int64_t bar = (tenths[i] * kBarWidth + longest / 2) / longest;
     std::string line = "  " + pad_right(lines[i].title, kTitleWidth);
     line += pad_left(format_quanta(quanta[i], scale) + ' ' + std::string(scale.unit), 11);
@@ -164,8 +166,10 @@ std::string next_step(const Result& r) {
   const Time typical = compute[(compute.size() - 1) / 2].first;
   const double excess = share_of(most - typical, typical);
   if (excess > 0.03) {
-    return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) +
-           " % longer than the median stage and sets the pace; parallel.layout moves layers";
+    const std::string others =
+        roles.size() == 2 ? role_name(r, slow_role == 0 ? 1 : 0) : "the median stage";
+    return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) + " % longer than " +
+           others + " and sets the pace; parallel.layout moves layers";
   }
   const SpendTable& table = roles[r.account.critical_role];
   const Time ramp =

@@ -45,6 +45,20 @@ TEST(CompareTable, SlowerCasesHaveAPlus) {
   EXPECT_THAT(compare_table(results, names, 0), HasSubstr("+10.0 %"));
 }
 
+TEST(CompareTable, StepsOfDifferentWorkAreComparedByTheirRate) {
+  std::array results{result(100, 1), result(50, 2)};
+  results[0].tokens_per_step = 2000;
+  results[0].tokens_per_s_per_gpu = 20;
+  results[1].tokens_per_step = 500;
+  results[1].tokens_per_s_per_gpu = 10;
+  const std::array<std::string, 2> names{"a", "b"};
+  const std::string table = compare_table(results, names, 0);
+  EXPECT_THAT(table, HasSubstr("tokens/s/GPU"));
+  EXPECT_THAT(table, HasSubstr("highest rate, least memory"));
+  EXPECT_THAT(table, HasSubstr("compare tokens/s/GPU and MFU, not step times"));
+  EXPECT_FALSE(comparable_steps(results));
+}
+
 TEST(CompareTable, LongAndEvilNamesAreTamed) {
   const std::array results{result(1, 1), result(2, 1)};
   const std::array<std::string, 2> names{std::string(200, 'n'), "\x1b[1m"};

@@ -57,8 +57,8 @@ TEST(ExplainMemory, ChunksThatDifferHaveNoCoefficient) {
 
 TEST(ExplainBubble, ListsTheCausesThatOccur) {
   const std::string text = explain_bubble(sample_result());
-  EXPECT_THAT(text, HasSubstr("pipeline fill"));
-  EXPECT_THAT(text, Not(HasSubstr("blocked sends  ")));
+  EXPECT_THAT(text, HasSubstr("fill"));
+  EXPECT_THAT(text.substr(0, text.find('\n')), Not(HasSubstr("blocked")));
   EXPECT_THAT(text, HasSubstr(" *"));
 }
 
@@ -106,7 +106,8 @@ TEST(ExplainCosts, SaysHowEachPriceIsKnown) {
   EXPECT_THAT(text, HasSubstr("2 x 220.0 us"));
   EXPECT_THAT(text, HasSubstr("measured"));
   EXPECT_THAT(text, HasSubstr("table test: exact row"));
-  EXPECT_THAT(text, HasSubstr("4096 B"));
+  EXPECT_THAT(text, HasSubstr("4 x 10.00 us"));
+  EXPECT_THAT(text, HasSubstr("send_recv between 2 pairs of ranks, 4096 B"));
 }
 
 TEST(ExplainCosts, InJsonToo) {

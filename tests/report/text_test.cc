@@ -88,6 +88,15 @@ TEST(TextReport, AWhatIfThatMakesItSlowerSaysSo) {
   EXPECT_TRUE(std::regex_search(text_report(r), std::regex("TP exposed .* \\+0\\.010 ms\n")));
 }
 
+TEST(TextReport, LinesThatWouldShowNothingAreLeftOut) {
+  Result r = sample_result();
+  auto& table = r.account.by_role[r.account.critical_role];
+  table[static_cast<size_t>(Spend::coupling)] = Time{5};
+  EXPECT_THAT(text_report(r), Not(HasSubstr("blocked sends")));
+  r.what_if = {{Spend::coupling, 100_us}};
+  EXPECT_THAT(text_report(r), HasSubstr("blocked sends"));
+}
+
 TEST(TextReport, WithoutWhatIfThereIsNoColumnForIt) {
   Result r = sample_result();
   r.what_if.clear();
@@ -178,7 +187,16 @@ TEST(AccountLines, ASmallItemWithALargeSavingIsNotHidden) {
 
 TEST(NextStep, NamesAStageThatComputesLonger) {
   const std::string hint = next_step(sample_result());
-  EXPECT_THAT(hint, StartsWith("stage 1 computes 9 % longer than the median stage"));
+  EXPECT_THAT(hint, StartsWith("stage 1 computes 9 % longer than stage 0"));
+}
+
+TEST(NextStep, ComparesManyStagesWithTheMedian) {
+  SpendTable t{}, slow{};
+  t[static_cast<size_t>(Spend::matmul)] = Time{800};
+  slow[static_cast<size_t>(Spend::matmul)] = Time{880};
+  Result r = with_account(t);
+  r.account.by_role = {t, t, slow, t};
+  EXPECT_THAT(next_step(r), StartsWith("stage 2 computes 10 % longer than the median stage"));
 }
 
 TEST(NextStep, PointsAtFillAndDrainOfEqualStages) {
