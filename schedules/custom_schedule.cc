@@ -113,6 +113,7 @@ std::string write_schedule_csv(const Schedule& schedule) {
       if (i > 0) text += ',';
       text += to_string(row[i]);
     }
+    if (row.empty()) text += ',';  // an empty line at the end would not count as a rank
     text += "\r\n";
   }
   return text;

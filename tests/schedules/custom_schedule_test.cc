@@ -48,6 +48,12 @@ TEST(CustomSchedule, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(back.microbatches, 7);
 }
 
+TEST(CustomSchedule, RanksWithoutActionsSurviveWriting) {
+  const Schedule s = read_schedule_csv("0F0,0B0\n,\n,\n", "x.csv");
+  ASSERT_EQ(s.ranks.size(), 3U);
+  EXPECT_EQ(read_schedule_csv(write_schedule_csv(s), "x.csv").ranks, s.ranks);
+}
+
 TEST(CustomSchedule, LineEndsAndIdleSlotsDoNotMatter) {
   const Schedule plain = read_schedule_csv("0F0,0B0\n1F0,1B0\n", "a");
   for (const char* text : {"0F0,0B0\r\n1F0,1B0\r\n", "0F0,,,0B0\n,1F0,1B0,",
