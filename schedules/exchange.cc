@@ -70,18 +70,18 @@ void RoleItems::wait(Stream stream, uint32_t event) {
 // Transfers ----
 namespace {
 
-const RendezvousId* find(const std::map<std::pair<uint16_t, uint32_t>, RendezvousId>& map,
-                         int64_t stage, uint32_t microbatch) {
-  if (stage < 0) return nullptr;
-  const auto it = map.find({static_cast<uint16_t>(stage), microbatch});
-  return it == map.end() ? nullptr : &it->second;
-}
-
 bool is_forward(const Action& a) {
   return a.kind == ActionKind::forward;
 }
 
 }  // namespace
+
+const RendezvousId* Transfers::find(const std::vector<RendezvousId>& ids, int64_t stage,
+                                    uint32_t microbatch) const {
+  if (stage < 0 || stage >= stages_) return nullptr;
+  const RendezvousId& id = ids[static_cast<size_t>(stage * microbatches_ + microbatch)];
+  return id == kNone ? nullptr : &id;
+}
 
 const RendezvousId* Transfers::sent_by(const Action& a) const {
   return is_forward(a) ? find(forward_, a.stage + 1, a.microbatch)
@@ -128,25 +128,32 @@ Transfers add_transfers(GraphBuilder& builder, const Schedule& schedule, Bytes p
   Transfers out;
   out.blocking_ = blocking;
   OpGraph& graph = builder.graph();
-  const auto add = [&](size_t from_stage, size_t to_stage, const char* label) {
+  const size_t stages = schedule.rank_of_stage.size();
+  const auto microbatches = static_cast<size_t>(schedule.microbatches);
+  out.stages_ = static_cast<int64_t>(stages);
+  out.microbatches_ = schedule.microbatches;
+  out.forward_.assign(stages * microbatches, Transfers::kNone);
+  out.backward_ = out.forward_;
+  // One rendezvous a microbatch for what stage `from` sends to stage `to`.
+  const auto add = [&](std::vector<RendezvousId>& ids, size_t from, size_t to, const char* label) {
     Work w;
     w.kind = WorkKind::send_recv;
     w.axis = Axis::pp;
     w.dtype = dtype;
-    w.from = schedule.rank_of_stage[from_stage];
-    w.to = schedule.rank_of_stage[to_stage];
+    w.from = schedule.rank_of_stage[from];
+    w.to = schedule.rank_of_stage[to];
     w.bytes = payload;
-    const uint16_t parties = blocking ? 2 : 1;
-    graph.rendezvous.push_back({builder.work(w), parties, builder.label(label)});
-    return static_cast<RendezvousId>(graph.rendezvous.size() - 1);
+    const Rendezvous transfer{builder.work(w), static_cast<uint16_t>(blocking ? 2 : 1),
+                              builder.label(label)};
+    for (size_t m = 0; m < microbatches; ++m) {
+      ids[to * microbatches + m] = static_cast<RendezvousId>(graph.rendezvous.size());
+      graph.rendezvous.push_back(transfer);
+    }
   };
-  const size_t stages = schedule.rank_of_stage.size();
   for (size_t s = 0; s + 1 < stages; ++s) {
     if (schedule.rank_of_stage[s] == schedule.rank_of_stage[s + 1]) continue;
-    for (uint32_t m = 0; m < schedule.microbatches; ++m) {
-      out.forward_[{static_cast<uint16_t>(s + 1), m}] = add(s, s + 1, "send activation");
-      out.backward_[{static_cast<uint16_t>(s), m}] = add(s + 1, s, "send gradient");
-    }
+    add(out.forward_, s, s + 1, "send activation");
+    add(out.backward_, s + 1, s, "send gradient");
   }
   return out;
 }

@@ -13,8 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "model/layer_ops.h"
@@ -72,11 +70,15 @@ class Transfers {
  private:
   friend Transfers add_transfers(GraphBuilder& builder, const Schedule& schedule, Bytes payload,
                                  DType dtype, bool blocking);
-  using Key = std::pair<uint16_t, uint32_t>;  // consuming stage, microbatch
+  // nullptr: no transfer.  `stage` is the one that consumes it.
+  const RendezvousId* find(const std::vector<RendezvousId>& ids, int64_t stage,
+                           uint32_t microbatch) const;
   const RendezvousId* sent_by(const Action& a) const;
   const RendezvousId* needed_by(const Action& a) const;
 
-  std::map<Key, RendezvousId> forward_, backward_;
+  static constexpr RendezvousId kNone{UINT32_MAX};
+  std::vector<RendezvousId> forward_, backward_;  // [consuming stage][microbatch]
+  int64_t stages_ = 0, microbatches_ = 0;
   bool blocking_ = false;
 };
 

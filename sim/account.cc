@@ -20,6 +20,8 @@ class Accountant {
       const auto& busy = program_.passes[static_cast<size_t>(item.pass)].busy;
       for (size_t s = 0; s < busy.size(); ++s) table[s] += Time{busy[s]};
     }
+    const SpendTable& inside = timeline_.roles[r].inside;
+    for (size_t s = 0; s < inside.size(); ++s) table[s] += inside[s];
     for (const Gap& gap : timeline_.roles[r].gaps) book(table, r, gap);
     at(table, Spend::idle_end) += timeline_.makespan - timeline_.roles[r].compute_end;
     check_sum(table);
@@ -37,15 +39,6 @@ class Accountant {
 
   void book(SpendTable& table, uint32_t r, const Gap& gap) {
     switch (gap.cause) {
-      case Gap::Cause::host: at(table, Spend::launch) += gap.end - gap.begin; return;
-      case Gap::Cause::op: {
-        const Item& item = graph_.roles[r].items[gap.item];
-        const Op& op = graph_.passes[static_cast<size_t>(item.pass)].ops[gap.id];
-        // Before the op began, its own stream was busy with others of its kind.
-        at(table, spend_of(graph_.works[static_cast<size_t>(op.work)], op.phase)) +=
-            gap.end - gap.begin;
-        return;
-      }
       case Gap::Cause::event: at(table, spend_of_event(r, gap.id)) += gap.end - gap.begin; return;
       case Gap::Cause::rendezvous: book_rendezvous(table, r, gap); return;
     }

@@ -16,15 +16,12 @@
 // The items of each role sum to the makespan exactly.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "sim/run.h"
 
 namespace stepcast {
-
-using SpendTable = std::array<Time, kSpends>;
 
 struct Account {
   std::vector<SpendTable> by_role;

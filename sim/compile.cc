@@ -67,12 +67,63 @@ void merge(Instruction& tail, const Instruction& next) {
   tail.slot = next.slot;
 }
 
+// Runs the instructions on vectors of (max,+) coefficients instead of times.
+PassStep collapse(const CompiledPass& pass) {
+  constexpr size_t kAll = kStreams + 1;  // the host comes last
+  using Row = std::array<int64_t, kAll>;
+  Row never;
+  never.fill(PassStep::kNever);
+  std::array<Row, kAll> now;
+  now.fill(never);
+  for (size_t i = 0; i < kAll; ++i) now[i][i] = 0;
+  Row& host = now[kStreams];
+  const auto later = [](Row row, int64_t by) {
+    for (int64_t& x : row) x = x == PassStep::kNever ? x : x + by;
+    return row;
+  };
+  const auto raise = [](Row& row, const Row& to) {
+    for (size_t i = 0; i < kAll; ++i) row[i] = std::max(row[i], to[i]);
+  };
+  std::vector<Row> slots(pass.slots, never);
+  std::array<bool, kStreams> used{};
+  for (const Instruction& in : pass.code) {
+    Row& stream = now[static_cast<size_t>(in.stream)];
+    used[static_cast<size_t>(in.stream)] = true;
+    if (in.code == OpCode::wait) {
+      raise(stream, later(slots[in.slot], in.duration));
+      continue;
+    }
+    Row begin = stream;
+    raise(begin, later(host, in.lead - in.duration));
+    stream = later(begin, in.duration);
+    host = later(host, in.launch);
+    uint32_t slot = in.slot;
+    if (in.code == OpCode::run_mark_end || in.code == OpCode::run_mark_both) slots[slot++] = stream;
+    if (in.code == OpCode::run_mark_start || in.code == OpCode::run_mark_both) slots[slot] = begin;
+  }
+  PassStep out;
+  std::vector<size_t> rows;
+  for (size_t s = 0; s < kStreams; ++s) {
+    if (!used[s]) continue;
+    out.streams.push_back(static_cast<Stream>(s));
+    rows.push_back(s);
+  }
+  rows.push_back(kStreams);
+  for (size_t i : rows) {
+    for (size_t j : rows) out.step.push_back(now[i][j]);
+  }
+  return out;
+}
+
 CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& prices,
                           const Variation& variation, double scale, bool merged) {
   CompiledPass out;
   const Marks marks = assign_slots(pass);
   out.slots = static_cast<uint32_t>(marks.slot_op.size());
-  out.slot_op = marks.slot_op;
+  for (uint32_t op : marks.slot_op) {
+    const Op& o = pass.ops[op];
+    out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(o.work)], o.phase));
+  }
   out.device_ops = static_cast<uint32_t>(pass.ops.size());
   const int64_t launch = scaled(prices.launch.count(), variation.launch_scale);
   bool open = false;  // the last instruction may be continued
@@ -110,6 +161,7 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     }
     open = in.code == OpCode::run;
   }
+  out.whole = collapse(out);
   return out;
 }
 

@@ -45,9 +45,20 @@ struct Instruction {
   uint32_t op = 0;  // first op of the chain, index into Pass::ops
 };
 
+// A whole pass as one step: it is linear over (max,+), so the times after it are
+//     t'[i] = max over j of ( step[i][j] + t[j] )
+// over the streams it uses and the host (last).  What searches and what-if questions run on.
+struct PassStep {
+  std::vector<Stream> streams;  // that the pass uses
+  std::vector<int64_t>
+      step;  // (streams + 1) squared, by row; kNever where t'[i] does not depend on t[j]
+  static constexpr int64_t kNever = INT64_MIN / 4;
+};
+
 struct CompiledPass {
   std::vector<Instruction> code;
-  std::vector<uint32_t> slot_op;  // slot -> op that marks it
+  PassStep whole;
+  std::vector<Spend> slot_spend;  // what a wait for it is booked as
   uint32_t slots = 0;
   uint32_t device_ops = 0;
   std::array<int64_t, kSpends> busy{};  // ps on the compute stream, by what for

@@ -44,7 +44,6 @@ class Engine {
     uint32_t slots = 0;
     for (const CompiledPass& p : program.passes) slots = std::max(slots, p.slots);
     slot_.resize(slots + 1);
-    slot_begin_.resize(slots + 1);
     out_.roles.resize(graph_.roles.size());
     std::vector<size_t> waits;  // of each pass, on the compute stream
     for (const CompiledPass& p : program.passes) {
@@ -120,7 +119,7 @@ class Engine {
       case ItemKind::wait: {
         const int64_t until = role.events[item.event];
         if (until > stream) {
-          note_gap(r, item, stream, until, Gap::Cause::event, item.event, stream);
+          note_gap(r, item, stream, until, Gap::Cause::event, item.event);
           stream = until;
         }
         return true;
@@ -156,7 +155,7 @@ class Engine {
     }
     const int64_t end = m.begin + program_.rendezvous_ps[id];
     if (end > stream) {
-      note_gap(r, item, stream, end, Gap::Cause::rendezvous, id, m.begin);
+      note_gap(r, item, stream, end, Gap::Cause::rendezvous, id);
       stream = end;
     }
     if (item.host_waits) role.host = std::max(role.host, end);
@@ -164,7 +163,7 @@ class Engine {
   }
 
   void note_gap(uint32_t r, const Item& item, int64_t begin, int64_t end, Gap::Cause cause,
-                uint32_t id, int64_t cause_begin) {
+                uint32_t id) {
     if constexpr (kRecord != Record::nothing) {
       if (item.stream != Stream::compute) return;
       out_.roles[r].gaps.push_back({.begin = Time{begin},
@@ -172,8 +171,7 @@ class Engine {
                                     .cause = cause,
                                     .only_sends = item.only_sends,
                                     .item = roles_[r].item,
-                                    .id = id,
-                                    .cause_begin = Time{cause_begin}});
+                                    .id = id});
     }
   }
 
@@ -182,7 +180,11 @@ class Engine {
     const int64_t before = role.stream[kCompute];
     out_.rank_ops += pass.device_ops;
     if (role.started) {
-      run_instructions<false>(r, role, pass);
+      if constexpr (kRecord == Record::nothing) {
+        run_whole(role, pass.whole);
+      } else {
+        run_instructions<false>(r, role, pass);
+      }
     } else {
       run_instructions<true>(r, role, pass);
     }
@@ -198,6 +200,21 @@ class Engine {
       } else if (t.first_backward == Time::max()) {
         t.first_backward = Time{before};
       }
+    }
+  }
+
+  static void run_whole(RoleState& role, const PassStep& whole) {
+    const size_t streams = whole.streams.size();
+    std::array<int64_t, kStreams + 1> before{};
+    for (size_t i = 0; i < streams; ++i) {
+      before[i] = role.stream[static_cast<size_t>(whole.streams[i])];
+    }
+    before[streams] = role.host;
+    const int64_t* step = whole.step.data();
+    for (size_t i = 0; i <= streams; ++i) {
+      int64_t after = PassStep::kNever;
+      for (size_t j = 0; j <= streams; ++j) after = std::max(after, *step++ + before[j]);
+      (i < streams ? role.stream[static_cast<size_t>(whole.streams[i])] : role.host) = after;
     }
   }
 
@@ -219,8 +236,7 @@ class Engine {
         const int64_t until = slot_[in.slot] + in.duration;
         if (until > stream) {
           if constexpr (kRecord != Record::nothing) {
-            note_op_gap(r, in, stream, until, Gap::Cause::op, pass.slot_op[in.slot],
-                        slot_begin_[in.slot]);
+            note_inside(r, in.stream, pass.slot_spend[in.slot], until - stream);
           }
           stream = until;
         }
@@ -234,9 +250,7 @@ class Engine {
       const int64_t end = std::max(ready, host + in.lead);
       host += in.launch;
       if constexpr (kRecord != Record::nothing) {
-        if (end > ready) {
-          note_op_gap(r, in, stream, stream + end - ready, Gap::Cause::host, in.op, stream);
-        }
+        note_inside(r, in.stream, Spend::launch, end - ready);
       }
       if constexpr (kRecord == Record::all) *role.next_start++ = Time{end - in.duration};
       stream = end;
@@ -249,26 +263,13 @@ class Engine {
   void mark(const Instruction& in, int64_t end) {
     const int64_t begin = end - in.duration;
     uint32_t slot = in.slot;
-    if (in.code != OpCode::run_mark_start) {
-      slot_[slot] = end;
-      slot_begin_[slot++] = begin;
-    }
-    if (in.code != OpCode::run_mark_end) {
-      slot_[slot] = begin;
-      slot_begin_[slot] = begin;
-    }
+    if (in.code != OpCode::run_mark_start) slot_[slot++] = end;
+    if (in.code != OpCode::run_mark_end) slot_[slot] = begin;
   }
 
-  void note_op_gap(uint32_t r, const Instruction& in, int64_t begin, int64_t end, Gap::Cause cause,
-                   uint32_t id, int64_t cause_begin) {
-    if (in.stream != Stream::compute) return;
-    out_.roles[r].gaps.push_back({.begin = Time{begin},
-                                  .end = Time{end},
-                                  .cause = cause,
-                                  .only_sends = false,
-                                  .item = roles_[r].item,
-                                  .id = id,
-                                  .cause_begin = Time{cause_begin}});
+  // Stand-stills inside a pass are many and explained at once: they are summed, not listed.
+  void note_inside(uint32_t r, Stream stream, Spend spend, int64_t ps) {
+    if (stream == Stream::compute) out_.roles[r].inside[static_cast<size_t>(spend)] += Time{ps};
   }
 
   void throw_if_stuck() const {
@@ -308,7 +309,7 @@ class Engine {
   std::vector<uint32_t> ready_;
   // Ends (or starts) of waited-for ops of the pass being run; passes never stop half-way, so one
   // set serves all.
-  std::vector<int64_t> slot_, slot_begin_;
+  std::vector<int64_t> slot_;
   Timeline out_;
 };
 

@@ -23,16 +23,14 @@ enum class Record : uint8_t {
   all,      // also the start of every op (REQUIRES: an unmerged Program): traces
 };
 
-// A stretch in which the compute stream of a role stood still inside a pass or at an item, and why.
+// A stretch in which the compute stream of a role stood still at an item, and why.
 struct Gap {
-  enum class Cause : uint8_t { host, op, rendezvous, event };
+  enum class Cause : uint8_t { rendezvous, event };
   Time begin{}, end{};
-  Cause cause = Cause::host;
+  Cause cause = Cause::rendezvous;
   bool only_sends = false;  // rendezvous: as Item::only_sends
-  uint32_t item = 0;        // index of the item being executed
-  uint32_t id = 0;          // op: index in the pass; rendezvous: its id; event: event number
-  Time cause_begin{};  // op: its start; event: start of the last op of the recorded stream (or its
-                       // record time)
+  uint32_t item = 0;        // index of the item
+  uint32_t id = 0;          // of the rendezvous or event
 };
 
 struct ItemTime {
@@ -47,8 +45,9 @@ struct RoleTimeline {
       Time::max();              // begin of the first backward-type pass; max() if there is none
   Time last_forward{};          // end of the last forward pass
   std::vector<ItemTime> items;  // Record::account
-  std::vector<Gap> gaps;        // Record::account; in order of time
-  std::vector<Time> op_start;   // Record::all; every op of every pass item, in program order
+  std::vector<Gap> gaps;        // Record::account; at items, in order of time
+  SpendTable inside{};  // Record::account; stand-stills inside passes, by what they waited for
+  std::vector<Time> op_start;  // Record::all; every op of every pass item, in program order
 };
 
 struct RendezvousTime {

@@ -2,6 +2,7 @@
 // The items of the account: what a picosecond of a rank can be spent on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -32,6 +33,7 @@ enum class Spend : uint8_t {
   idle_end,       // everything of this rank is done, others still work
 };
 constexpr int kSpends = 20;
+using SpendTable = std::array<Time, kSpends>;
 
 // "matmul", "exposed_tp", ...: keys of the JSON account.
 std::string_view name_of(Spend s);
