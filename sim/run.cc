@@ -179,12 +179,10 @@ class Engine {
     const CompiledPass& pass = program_.passes[static_cast<size_t>(item.pass)];
     const int64_t before = role.stream[kCompute];
     out_.rank_ops += pass.device_ops;
-    if (role.started) {
-      if constexpr (kRecord == Record::nothing) {
-        run_whole(role, pass.whole);
-      } else {
-        run_instructions<false>(r, role, pass);
-      }
+    if (role.started && kRecord == Record::nothing && program_.merged) {
+      run_whole(role, pass.whole);
+    } else if (role.started) {
+      run_instructions<false>(r, role, pass);
     } else {
       run_instructions<true>(r, role, pass);
     }

@@ -86,7 +86,7 @@ TEST(Compile, AnOpWhoseEndIsWaitedForEndsItsChain) {
   EXPECT_EQ(p.code[2].stream, Stream::tp);
   EXPECT_EQ(p.code[2].slot, p.code[0].slot);
   ASSERT_EQ(p.slots, 1U);
-  EXPECT_EQ(p.slot_op[0], 1U);
+  EXPECT_EQ(p.slot_spend[0], Spend::matmul);
 }
 
 TEST(Compile, AnOpWhoseStartIsWaitedForStandsAlone) {
