@@ -39,6 +39,30 @@ bool is_faster(const Result& a, const Result& b, bool same_work) {
   return same_work ? a.step_time < b.step_time : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
 }
 
+// Name, step, difference, rate, bubble, peak, where, MFU.
+constexpr size_t kColumns = 8;
+constexpr size_t kName = 0, kWhere = 6;  // flush left
+using Row = std::array<std::string, kColumns>;
+
+// The rows in columns; a column that is empty in all of them is left out.
+std::vector<std::string> aligned(std::span<const Row> rows) {
+  std::array<int, kColumns> widths{};
+  for (const Row& row : rows)
+    for (size_t c = 0; c < kColumns; ++c) widths[c] = std::max(widths[c], display_width(row[c]));
+  std::vector<std::string> lines;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < kColumns; ++c) {
+      if (widths[c] == 0) continue;
+      if (c > 0) line += "  ";
+      line +=
+          c == kName || c == kWhere ? pad_right(row[c], widths[c]) : pad_left(row[c], widths[c]);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 }  // namespace
 
 bool comparable_steps(std::span<const Result> results) {
@@ -77,45 +101,30 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
                           size_t baseline, const TextStyle& style) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
-  using Row = std::array<std::string, 7>;
-  std::vector<std::string> first{""};
-  std::vector<Row> rows;
   const bool same_work = comparable_steps(results);
   const TimeScale scale = scale_of(results[baseline].step_time);
-  rows.push_back({"step " + std::string(scale.unit), "vs base", same_work ? "" : "tokens/s/GPU",
-                  "bubble", "peak GiB", "on", "MFU"});
+  std::vector<Row> rows{{"", "step " + std::string(scale.unit), "vs base",
+                         same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB", "on", "MFU"}};
   for (size_t i = 0; i < results.size(); ++i) {
     const Result& r = results[i];
-    first.push_back(shortened(names[i]));
     const int64_t quanta = (r.step_time.count() + scale.quantum_ps / 2) / scale.quantum_ps;
-    rows.push_back(
-        {format_quanta(quanta, scale), i == baseline ? "-" : versus(r, results[baseline]),
-         percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
-         role_name(r, r.memory_role), percent(r.utilization.mfu_full_attention)});
+    rows.push_back({shortened(names[i]), format_quanta(quanta, scale),
+                    i == baseline ? "-" : versus(r, results[baseline]),
+                    same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
+                    percent(share_of(r.bubble, r.step_time)),
+                    gib(peak_of(r)) + (r.fits ? "  " : " !"), role_name(r, r.memory_role),
+                    percent(r.utilization.mfu_full_attention)});
   }
-  int name_width = 0;
-  for (const std::string& f : first) name_width = std::max(name_width, display_width(f));
-  std::array<int, 7> widths{};
-  for (const Row& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
+  std::vector<std::string> lines = aligned(rows);
   const std::vector<std::string> notes = compare_notes(results);
-  std::string s;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::string line = pad_right(first[i], name_width);
-    for (size_t c = 0; c < rows[i].size(); ++c) {
-      if (widths[c] == 0) continue;
-      const bool left = c == 5;  // the stage is a name
-      line += "  " + (left ? pad_right(rows[i][c], widths[c]) : pad_left(rows[i][c], widths[c]));
-    }
-    if (i > 0 && !notes[i - 1].empty()) {
-      const Tone tone = results[i - 1].fits ? Tone::good : Tone::bad;
-      line += "  " + paint(notes[i - 1], tone, style);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    s += i == 0 ? paint(line, Tone::dim, style) + '\n' : line + '\n';
+  std::string s = paint(lines[0], Tone::dim, style) + '\n';
+  for (size_t i = 0; i < results.size(); ++i) {
+    s += lines[i + 1];
+    const Tone tone = results[i].fits ? Tone::good : Tone::bad;
+    if (!notes[i].empty()) s += "  " + paint(notes[i], tone, style);
+    s += '\n';
   }
-  if (!same_work)
-    s += "\nThe cases differ in tokens or model: compare tokens/s/GPU and MFU, not step times.\n";
+  if (!same_work) s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
   return s;
 }
 

@@ -8,6 +8,7 @@
 namespace stepcast {
 namespace {
 
+constexpr int kRemarkWidth = 100;  // help and notes are broken there
 constexpr int kLongestLine = 160;  // columns of a source line that are shown
 
 // A source line as it is shown, and where the underline goes.
@@ -89,8 +90,8 @@ std::string render_diagnostic(const Diagnostic& d, const TextStyle& style) {
   const bool has_excerpt = d.line > 0 && d.column > 0 && !d.source_line.empty();
   if (has_excerpt) s += excerpt_lines(d, margin, style);
   if (!has_excerpt && !d.label.empty()) s += margin + "= " + escape_text(d.label) + '\n';
-  if (!d.help.empty()) s += margin + "= help: " + escape_text(d.help) + '\n';
-  if (!d.note.empty()) s += margin + "= note: " + escape_text(d.note) + '\n';
+  if (!d.help.empty()) s += wrap(escape_text(d.help), margin + "= help: ", kRemarkWidth);
+  if (!d.note.empty()) s += wrap(escape_text(d.note), margin + "= note: ", kRemarkWidth);
   return s;
 }
 

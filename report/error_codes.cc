@@ -84,15 +84,44 @@ constexpr std::array kCodes{
     ErrorCode{"E204", "the sequence cannot be split",
               "Sequence parallelism splits each sequence over the tp ranks: seq must be a multiple "
               "of tp."},
+    ErrorCode{
+        "E205", "the schedule does not go with the layout",
+        "Schedules have rules of their own: interleaved ones need vpp > 1 and microbatches in "
+        "groups, others a fixed number of chunks. `stepcast presets schedules` has them."},
     ErrorCode{"E210", "tp does not divide the model",
               "Tensor parallelism splits attention heads, key-value heads, the width of the MLP "
               "and the vocabulary into tp equal parts."},
+    ErrorCode{"E211", "the sequence is longer than the model allows",
+              "A model with learned positions has no more rows than max_position_embeddings."},
     ErrorCode{
         "E220", "the nodes are not connected",
         "Pipeline stages and data-parallel groups need a path between the nodes they are on."},
+    ErrorCode{"E221", "the topology is not sound",
+              "Nodes, switches and links have names of their own, links join two different things "
+              "that exist, tiers grow outwards and the outermost holds the whole cluster."},
     ErrorCode{
-        "E301", "a cost table cannot be read",
-        "Cost tables are CSV files with a '#' header; the position is that of the bad field."},
+        "E229", "explicit topologies are not simulated yet",
+        "They are read and checked. To simulate, describe the cluster by nodes and fabric, or "
+        "take a preset."},
+    ErrorCode{"E230", "the GPU does not compute in this number format",
+              "Its preset states no peak rate for it; choose another precision or add the rate to "
+              "cluster.node.gpu.peak."},
+    ErrorCode{"E301", "not a cost table",
+              "Cost tables are CSV files whose '#' header says so; docs/costs.md has the format."},
+    ErrorCode{"E302", "a cost table of a newer format",
+              "It was written by a later version of Stepcast."},
+    ErrorCode{"E303", "the header of a cost table is incomplete",
+              "It names at least its format, the GPU and the number of rows."},
+    ErrorCode{"E304", "a row of an unknown kind",
+              "Or one with too many or too few fields; docs/costs.md lists the kinds."},
+    ErrorCode{"E305", "a bad number in a cost table",
+              "Numbers are plain decimals, finite, and above zero."},
+    ErrorCode{"E306", "an unknown word in a cost table",
+              "A data type, layout, kernel, collective or source that does not exist."},
+    ErrorCode{"E307", "a row that was there before",
+              "Two rows answer the same question; remove one."},
+    ErrorCode{"E308", "a cost table that was cut off",
+              "The header states the number of rows, and there are more or fewer of them."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},

@@ -39,6 +39,11 @@ std::string grouped(int64_t value) {
   return s;
 }
 
+std::string rate_text(double per_second) {
+  const bool small = !(per_second >= 1000) || !(per_second < 9e15);
+  return small ? fixed(per_second, 1) : grouped(static_cast<int64_t>(per_second + 0.5));
+}
+
 TimeScale scale_of(Time whole) {
   struct Unit {
     int64_t ps;

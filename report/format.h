@@ -30,6 +30,9 @@ std::string fixed(double value, int decimals);
 // "1,234,567"
 std::string grouped(int64_t value);
 
+// "150.4", "9,997": a rate, with a decimal while that says something.
+std::string rate_text(double per_second);
+
 // A unit of time and the decimals that show `whole` with four to five digits, so that a column of
 // its parts has one unit.
 struct TimeScale {

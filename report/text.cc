@@ -28,7 +28,7 @@ std::string figure(std::string_view name, std::string_view value, std::string_vi
 
 std::string speed_lines(const Result& r, const TextStyle& style) {
   const Utilization& u = r.utilization;
-  const std::string rate = "tokens/s/GPU  " + fixed(r.tokens_per_s_per_gpu, 1);
+  const std::string rate = "tokens/s/GPU  " + rate_text(r.tokens_per_s_per_gpu);
   std::string s = figure("step time", format_time(r.step_time), rate, style);
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
@@ -165,18 +165,19 @@ std::string next_step(const Result& r) {
                    [](auto& a, auto& b) { return a.first < b.first; });
   const Time typical = compute[(compute.size() - 1) / 2].first;
   const double excess = share_of(most - typical, typical);
+  const SpendTable& table = roles[r.account.critical_role];
+  const Time ramp =
+      table[static_cast<size_t>(Spend::warmup)] + table[static_cast<size_t>(Spend::drain)];
+  // The larger of the two is worth a remark.
+  if (share_of(ramp, r.step_time) > 0.1 && ramp > most - typical) {
+    return "pipeline fill and drain take " + percent(share_of(ramp, r.step_time)) +
+           " of the step; more microbatches or more chunks (parallel.vpp) shrink that share";
+  }
   if (excess > 0.03) {
     const std::string others =
         roles.size() == 2 ? role_name(r, slow_role == 0 ? 1 : 0) : "the median stage";
     return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) + " % longer than " +
            others + " and sets the pace; parallel.layout moves layers";
-  }
-  const SpendTable& table = roles[r.account.critical_role];
-  const Time ramp =
-      table[static_cast<size_t>(Spend::warmup)] + table[static_cast<size_t>(Spend::drain)];
-  if (share_of(ramp, r.step_time) > 0.1) {
-    return "pipeline fill and drain take " + percent(share_of(ramp, r.step_time)) +
-           " of the step; more microbatches or more chunks (parallel.vpp) shrink that share";
   }
   return {};
 }

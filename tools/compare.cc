@@ -28,7 +28,7 @@ class Collector {
     for (Diagnostic d : e.diagnostics) {
       const std::string key = d.code + d.message + d.file + std::to_string(d.line);
       if (!seen_.insert(key).second) continue;
-      if (d.note.empty()) d.note = "in case '" + name + "'";
+      if (d.note.empty() && d.file != name) d.note = "in case '" + name + "'";
       found_.push_back(std::move(d));
     }
   }

@@ -6,6 +6,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -24,7 +25,7 @@ using Command = int (*)(const Arguments&, const Terminal&);
 
 constexpr std::string_view kFooter =
     "Exit status: 0 ok, 1 internal error, 2 usage or scenario, 3 out of memory (--fail-on-oom),\n"
-    "             4 the schedule deadlocks, 7 input or output\n";
+    "             4 the schedule deadlocks, 7 input or output";
 
 void add_common(CLI::App* sub, Arguments& args) {
   sub->add_flag("--json", args.json, "print JSON, errors included");
@@ -35,9 +36,10 @@ void add_common(CLI::App* sub, Arguments& args) {
 }
 
 void add_scenario(CLI::App* sub, Arguments& args, bool many) {
-  auto* files = sub->add_option("FILE", args.files, "scenario; - is standard input")->required();
-  files->option_text(many ? "..." : " ");
-  if (!many) files->expected(1);
+  // Several are always taken, so that one too many is explained in our words.
+  sub->add_option("FILE", args.files, "scenario; - is standard input")
+      ->required()
+      ->option_text(many ? "..." : " ");
   sub->add_option("-s,--set", args.set, "set a value, as often as needed: -s parallel.tp=4")
       ->allow_extra_args(false)
       ->option_text("PATH=VALUE");
@@ -115,6 +117,11 @@ Terminal terminal_for(const std::string& color) {
   return t;
 }
 
+// Commands that take several files.
+bool takes_many(Command command) {
+  return command == validate_command || command == compare_command;
+}
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -150,12 +157,20 @@ void check_command_word(const CLI::App& app, std::string_view word) {
   const std::string usage = "`stepcast" + name + " --help` shows what is legal";
   for (const std::string& word : app.remaining(true)) {
     if (word.size() < 2 || !word.starts_with('-')) continue;
-    std::string help = did_you_mean(word.substr(0, word.find('=')), option_names(*chosen));
+    const std::vector<std::string> names = option_names(*chosen);
+    const std::string option = word.substr(0, word.find('='));
+    if (std::find(names.begin(), names.end(), option) != names.end())
+      usage_error("E002", "'" + word + "' stands before the command",
+                  "options follow it: stepcast" + name + ' ' + word);
+    const std::string help = did_you_mean(option, names);
     usage_error("E002", "unknown option '" + word + "'", help.empty() ? usage : help);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr && !app.remaining(true).empty())
     usage_error("E003", "'" + app.remaining(true).front() + "' is one argument too many", usage);
-  usage_error("E003", e.what(), usage);
+  std::string what = e.what();
+  const size_t missing = what.find(": 1 required");
+  if (missing != std::string::npos) what = "'" + what.substr(0, missing) + "' needs a value";
+  usage_error("E003", what, usage);
 }
 
 int parse_and_run(int argc, char** argv, Arguments& args) {
@@ -165,6 +180,7 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
   define(app, args, command);
   app.set_version_flag("--version", "stepcast " + std::string(version()));
   app.footer(std::string(kFooter));
+  app.require_subcommand(0, 1);  // `help run` names no second command
   if (argc < 2) {
     write_stderr(app.help());
     return kExitUsage;
@@ -174,7 +190,7 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
-    write_stdout(chosen.empty() ? app.help() : chosen.front()->help());
+    write_stdout(chosen.empty() ? app.help() : chosen.front()->help("stepcast"));
     return 0;
   } catch (const CLI::CallForVersion&) {
     write_stdout("stepcast " + std::string(version()) + '\n');
@@ -189,10 +205,13 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
     }
     for (const CLI::App* sub : app.get_subcommands({})) {
       if (sub->get_name() != args.topic) continue;
-      write_stdout(sub->help());
+      write_stdout(sub->help("stepcast"));
       return 0;
     }
   }
+  if (args.files.size() > 1 && !takes_many(command))
+    usage_error("E003", "one scenario at a time, not " + std::to_string(args.files.size()),
+                "`stepcast compare` takes several");
   if (command == nullptr)
     usage_error("E003", "no command is given", "`stepcast --help` lists them");
   return command(args, terminal_for(args.color));

@@ -93,7 +93,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   write_stdout(args.json ? run_json(result, version()) : text_report(result, terminal.out));
   if (trace_file && !args.quiet) {
     write_stderr("trace: " + escape_text(args.trace) + ", " + std::to_string(counts.ranks) +
-                 " ranks, " + grouped(counts.slices) +
+                 (counts.ranks == 1 ? " rank, " : " ranks, ") + grouped(counts.slices) +
                  " slices; open it at https://ui.perfetto.dev\n");
   }
   return args.fail_on_oom && !result.fits ? kExitOutOfMemory : 0;

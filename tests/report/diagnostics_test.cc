@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "report/error_codes.h"
@@ -130,6 +134,30 @@ TEST(ErrorCodes, AreSortedUniqueAndExplained) {
     EXPECT_FALSE(c.title.empty());
     EXPECT_TRUE(c.explanation.ends_with('.')) << c.code;
   }
+}
+
+// Codes in quotes in the sources of the library and the command.
+std::set<std::string> codes_in_sources() {
+  const std::regex code("\"(E[0-9]{3})\"");
+  std::set<std::string> codes;
+  for (const char* folder :
+       {"sim", "topology", "model", "schedules", "calibrate", "scenarios", "tools"}) {
+    const std::filesystem::path root = std::filesystem::path(STEPCAST_SOURCE_DIR) / folder;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+      if (entry.path().extension() != ".cc") continue;
+      std::ifstream in(entry.path());
+      const std::string text(std::istreambuf_iterator<char>(in), {});
+      for (std::sregex_iterator it(text.begin(), text.end(), code), end; it != end; ++it)
+        codes.insert((*it)[1]);
+    }
+  }
+  return codes;
+}
+
+TEST(ErrorCodes, EveryCodeThatCanAppearIsExplained) {
+  const std::set<std::string> codes = codes_in_sources();
+  EXPECT_GT(codes.size(), 10u);
+  for (const std::string& code : codes) EXPECT_NE(find_error_code(code), nullptr) << code;
 }
 
 TEST(ErrorCodes, AreFoundByName) {

@@ -33,6 +33,13 @@ TEST(Grouped, PutsACommaEveryThreeDigits) {
   EXPECT_EQ(grouped(-1234567), "-1,234,567");
 }
 
+TEST(RateText, LosesItsDecimalWhenItIsLarge) {
+  EXPECT_EQ(rate_text(150.43), "150.4");
+  EXPECT_EQ(rate_text(9996.9), "9,997");
+  EXPECT_EQ(rate_text(1e300).substr(0, 2), "10");
+  EXPECT_EQ(rate_text(std::numeric_limits<double>::quiet_NaN()), "-");
+}
+
 TEST(FormatTime, TakesTheUnitThatReadsWell) {
   EXPECT_EQ(format_time(13'620'000_us), "13.62 s");
   EXPECT_EQ(format_time(1'234'500_us), "1.235 s");
