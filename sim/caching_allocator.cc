@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/caching_allocator.h"
 
-#include <algorithm>
-
 #include "sim/check.h"
 
 namespace stepcast {
@@ -34,19 +32,42 @@ CachingAllocator::Block CachingAllocator::new_chunk(const Chunk& chunk) {
   return static_cast<Block>(chunks_.size() - 1);
 }
 
+uint64_t CachingAllocator::key_of(const Chunk& c) {
+  return (static_cast<uint64_t>(c.size / kMinBlock) << 32U) |
+         static_cast<uint64_t>(c.address / kMinBlock);
+}
+
+// Without branches: where the search turns is as good as random, and this is what a forecast's
+// memory costs.
+size_t CachingAllocator::FreeList::first_at_least(uint64_t key) const {
+  size_t low = 0;
+  size_t n = keys.size();
+  while (n > 0) {
+    const size_t half = n / 2;
+    const bool right = keys[low + half] < key;
+    low = right ? low + half + 1 : low;
+    n = right ? n - half - 1 : half;
+  }
+  return low;
+}
+
 void CachingAllocator::insert_free(Block b) {
   const Chunk& c = chunks_[static_cast<size_t>(b)];
-  std::vector<Free>& list = free_[c.small ? 1 : 0];
-  const Free entry{c.size, c.address, b};
-  list.insert(std::lower_bound(list.begin(), list.end(), entry), entry);
+  FreeList& list = free_[c.small ? 1 : 0];
+  const uint64_t key = key_of(c);
+  const auto at = static_cast<std::ptrdiff_t>(list.first_at_least(key));
+  list.keys.insert(list.keys.begin() + at, key);
+  list.blocks.insert(list.blocks.begin() + at, b);
 }
 
 void CachingAllocator::remove_free(Block b) {
   const Chunk& c = chunks_[static_cast<size_t>(b)];
-  std::vector<Free>& list = free_[c.small ? 1 : 0];
-  const auto it = std::lower_bound(list.begin(), list.end(), Free{c.size, c.address, b});
-  STEPCAST_CHECK(it != list.end() && it->block == b, "free list of the caching allocator");
-  list.erase(it);
+  FreeList& list = free_[c.small ? 1 : 0];
+  const size_t at = list.first_at_least(key_of(c));
+  STEPCAST_CHECK(at < list.blocks.size() && list.blocks[at] == b,
+                 "free list of the caching allocator");
+  list.keys.erase(list.keys.begin() + static_cast<std::ptrdiff_t>(at));
+  list.blocks.erase(list.blocks.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
@@ -54,6 +75,7 @@ CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
                           : size < kMinLarge ? kLargeSegment
                                              : round_up(size, kRoundLarge);
   reserved_ += segment;
+  STEPCAST_CHECK(reserved_ / kMinBlock < (int64_t{1} << 32), "more than 2 TiB reserved on one GPU");
   Chunk chunk;
   chunk.size = segment;
   chunk.address = next_address_;
@@ -66,11 +88,11 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
   if (bytes.value <= 0) return kNone;
   const int64_t size = round_up(bytes.value, kMinBlock);
   const bool small = size <= kSmallSize;
-  const std::vector<Free>& list = free_[small ? 1 : 0];
-  const auto best = std::lower_bound(list.begin(), list.end(), Free{size, -1, kNone});
+  const FreeList& list = free_[small ? 1 : 0];
+  const size_t best = list.first_at_least(static_cast<uint64_t>(size / kMinBlock) << 32U);
   Block b;
-  if (best != list.end()) {
-    b = best->block;
+  if (best < list.blocks.size()) {
+    b = list.blocks[best];
     remove_free(b);
   } else {
     b = grow(size, small);

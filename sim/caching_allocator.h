@@ -9,6 +9,7 @@
 // with free neighbours of its segment.  Segments are never returned.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -38,13 +39,13 @@ class CachingAllocator {
     bool in_use = false;
     bool small = false;
   };
-  struct Free {
-    int64_t size, address;
-    Block block;
-    bool operator<(const Free& o) const {
-      return size != o.size ? size < o.size : address < o.address;
-    }
+  // Free blocks by size, then address, packed into one number each: 512 B units, 32 bits of either.
+  struct FreeList {
+    std::vector<uint64_t> keys;  // ascending
+    std::vector<Block> blocks;
+    size_t first_at_least(uint64_t key) const;
   };
+  static uint64_t key_of(const Chunk& c);
 
   Block new_chunk(const Chunk& chunk);
   Block grow(int64_t size, bool small);
@@ -54,7 +55,7 @@ class CachingAllocator {
 
   std::vector<Chunk> chunks_;
   std::vector<Block> unused_;  // indices of chunks_ to use again
-  std::vector<Free> free_[2];  // by size and address; [1] = small pool
+  FreeList free_[2];           // [1] = small pool
   int64_t reserved_ = 0, allocated_ = 0, next_address_ = 0;
 };
 

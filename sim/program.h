@@ -6,10 +6,9 @@
 // each role.
 //
 // Two equal compilations exist:
-//   merged    chains of ops on one stream that nothing waits for are one instruction, and whole
-//   passes one step
-//             where nothing inside is recorded (exact: see
-//   Instruction); unmerged  one instruction an op, so that the start of each op can be recorded.
+//   merged    chains of ops on one stream that nothing waits for are one instruction (exact: see
+//             Instruction), and whole passes one step where nothing inside is recorded (PassStep);
+//   unmerged  one instruction an op, so that the start of each op can be recorded.
 #pragma once
 
 #include <array>
