@@ -141,6 +141,22 @@ std::string plain_text(const Datum& datum) {
   return std::visit(Writer{}, datum);
 }
 
+// A default is read as if it had been written, so the table cannot hold a wrong one.
+Datum default_datum(const Field& field) {
+  Problems none;
+  none.add_source({"default", std::string(field.fallback), false});
+  Value value;
+  if (field.type == FieldType::choices || field.type == FieldType::texts) {
+    value = parse_yaml(none, 0);
+  } else {
+    value.kind = Value::Kind::scalar;
+    value.text = std::string(field.fallback);
+  }
+  std::optional<Datum> datum = read_datum(value, field, none);
+  STEPCAST_CHECK(datum && !none.any(), std::string(field.path));
+  return std::move(*datum);
+}
+
 // Writes the shorthand of every section out.
 void expand_all(Value& root) {
   for (const Field& field : scenario_fields()) {
@@ -200,6 +216,8 @@ void FieldValues::check_keys(const Value& section, const std::string& path) {
 }
 
 void FieldValues::unknown_key(const Member& m, const std::string& section) {
+  constexpr int kMostExplained = 50;  // more than are ever reported
+  if (++unknown_ > kMostExplained) return;
   std::string message = "unknown key '" + m.key + "'";
   if (!section.empty()) message += " in '" + section + "'";
   const int length = static_cast<int>(m.key.size());
@@ -214,7 +232,7 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
   std::vector<std::string_view> here;
   std::string list;
   for (const Field& field : scenario_fields()) {
-    if (first_words(field.path) != section) continue;
+    if (first_words(field.path) != section || field.type == FieldType::later) continue;
     here.push_back(field.path.substr(section.empty() ? 0 : section.size() + 1));
     list += (list.empty() ? "" : ", ") + std::string(here.back());
   }
@@ -226,7 +244,8 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
   }
   // A key of ours in the wrong place: `tp` at top level.
   for (const Field& field : scenario_fields()) {
-    if (last_word(field.path) != m.key || field.path.find('[') != std::string_view::npos) continue;
+    if (last_word(field.path) != m.key || field.path.find_first_of("[*") != std::string_view::npos)
+      continue;
     suspects_.insert(std::string(field.path));
     problems_.add("E102", std::move(message), m.key_mark, length,
                   "did you mean '" + std::string(field.path) + "'?");
@@ -240,13 +259,7 @@ void FieldValues::read_row(const Field& field) {
   const std::string key = last_word(field.path);
   if (written == nullptr) {
     if (field.fallback.empty()) return;
-    // A default is read as if it had been written, so the table cannot hold a wrong one.
-    Problems none;
-    none.add_source({"default", std::string(field.fallback), false});
-    const Value fallback = parse_yaml(none, 0);
-    std::optional<Datum> datum = read_datum(fallback, field, none);
-    STEPCAST_CHECK(datum && !none.any(), std::string(field.path));
-    entries_[std::string(field.path)] = {std::move(*datum), std::string(field.fallback),
+    entries_[std::string(field.path)] = {default_datum(field), std::string(field.fallback),
                                          "default: " + std::string(field.reason)};
     return;
   }

@@ -58,8 +58,8 @@ class FieldValues {
 
   // All rows that have a value, in the order of the table.
   std::vector<Setting> settings() const;
-  // All values in a form that does not depend on how they were written, but for the rows that `skip`
-  // is true for.
+  // All values in a form that does not depend on how they were written, but for the rows that
+  // `skip` is true for.
   std::string canonical(bool (*skip)(std::string_view path)) const;
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -79,6 +79,7 @@ class FieldValues {
   std::map<std::string, Entry, std::less<>> entries_;
   std::set<std::string, std::less<>> suspects_;  // rows that an unknown key was probably meant for
   std::vector<std::string> warnings_;
+  int unknown_ = 0;  // keys so far
 };
 
 // Where a value comes from, as `explain` says it: "run.yaml:3:12", "--set", "preset llama3-8b".

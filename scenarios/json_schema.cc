@@ -128,7 +128,7 @@ std::string schema_of(const Field& field, size_t depth) {
                    ": " + std::string(field.reason);
   if (!description.empty()) add("description", quote(description));
   // Every key may be null: that drops an inherited one.
-  return any_of("\"type\": \"null\"", s);
+  return '{' + any_of("\"type\": \"null\"", s) + '}';
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/presets.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -43,6 +44,7 @@ std::vector<std::string_view> preset_names(PresetKind kind) {
   for (const auto& [path, text] : preset_files())
     if (const std::string_view name = name_of_file(kind, path); !name.empty())
       names.push_back(name);
+  std::sort(names.begin(), names.end());  // "gpt2" before "gpt2-xl": not as their files
   return names;
 }
 

@@ -89,7 +89,10 @@ void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
   for (const auto& [path, text] : options.set) {
     const uint32_t source = problems.add_source({"--set " + path, text, false});
     Value value = parse_yaml(problems, source);
-    if (value.mark.line == 0) value.mark = Mark{source, 1, 1};
+    if (value.mark.line == 0) {  // nothing, or nothing that could be read
+      if (text.find_first_not_of(" \t") != std::string::npos) continue;
+      value.mark = Mark{source, 1, 1};
+    }
     set_path(root, path, std::move(value), problems);
   }
 }

@@ -2,7 +2,7 @@
 #include "scenarios/tree.h"
 
 #include <algorithm>
-#include <charconv>
+#include <map>
 
 #include "sim/check.h"
 
@@ -35,34 +35,44 @@ Times split_times(std::string_view text) {
   return number < text.size() ? Times{text.substr(0, end), number} : Times{text, 0};
 }
 
+// Whether a text may stand without quotes inside [] and {}.
+bool is_plain(std::string_view text) {
+  return !text.empty() && text.find_first_of(",[]{}\n\"#\\") == std::string_view::npos &&
+         text.find(": ") == std::string_view::npos && !text.ends_with(':') &&
+         std::string_view("&*!|>%@`'-?: ").find(text.front()) == std::string_view::npos;
+}
+
 }  // namespace
 
 void merge(Value& base, Value over) {
-  if (!base.is_mapping() || !over.is_mapping()) {
+  if (!over.is_mapping()) {
     base = std::move(over);
     return;
   }
+  if (!base.is_mapping()) {  // nulls delete nothing here, but are no values either
+    base = Value{};
+    base.kind = Value::Kind::mapping;
+  }
   base.mark = over.mark;
+  std::map<std::string, size_t> places;  // of the keys that both may have
+  for (size_t i = 0; i < base.members.size(); ++i) places[base.members[i].key] = i;
+  bool erased = false;
   for (Member& m : over.members) {
-    if (m.value.kind == Value::Kind::null) {
-      erase(base, m.key);
-      continue;
-    }
-    const auto it = std::find_if(base.members.begin(), base.members.end(),
-                                 [&](const Member& b) { return b.key == m.key; });
-    if (it == base.members.end()) {
-      Value clean = m.value.is_mapping() ? Value{} : std::move(m.value);
-      if (m.value.is_mapping()) {  // nulls below delete nothing, but are no values either
-        clean.kind = Value::Kind::mapping;
-        clean.mark = m.value.mark;
-        merge(clean, std::move(m.value));
-      }
-      base.members.push_back({std::move(m.key), m.key_mark, std::move(clean)});
+    const auto place = places.find(m.key);
+    const bool null = m.value.kind == Value::Kind::null;
+    if (place == places.end()) {
+      if (null) continue;
+      base.members.push_back({std::move(m.key), m.key_mark, Value{}});
+      merge(base.members.back().value, std::move(m.value));
     } else {
-      it->key_mark = m.key_mark;
-      merge(it->value, std::move(m.value));
+      Member& old = base.members[place->second];
+      old.key_mark = m.key_mark;
+      erased = erased || null;
+      merge(old.value, std::move(m.value));
     }
   }
+  if (erased)
+    std::erase_if(base.members, [](const Member& m) { return m.value.kind == Value::Kind::null; });
 }
 
 void expand_shorthand(Value& value, const Field& field) {
@@ -161,7 +171,8 @@ const Field* field_of_path(std::string_view dotted) {
   while (!dotted.empty()) {
     const size_t dot = dotted.find('.');
     const std::string_view key = dotted.substr(0, dot);
-    const bool free_name = field != nullptr && field->type == FieldType::names;
+    const bool free_name =
+        field != nullptr && field->type == FieldType::names && field->path == path;
     path = child(path, free_name ? "*" : key);
     const Field* next = find_field(path);
     // Free names whose content has rows have none themselves.
@@ -180,9 +191,7 @@ std::string to_flow(const Value& value) {
   switch (value.kind) {
     case Value::Kind::null: return "null";
     case Value::Kind::scalar: {
-      const bool plain =
-          !value.quoted && value.text.find_first_of(",[]{}\n\"'#:&*!|>%@`") == std::string::npos;
-      if (plain) return value.text;
+      if (!value.quoted && is_plain(value.text)) return value.text;
       text = "\"";
       for (const char c : value.text) {
         if (c == '"' || c == '\\') text += '\\';

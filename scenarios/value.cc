@@ -2,9 +2,8 @@
 #include "scenarios/value.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
-
-#include "sim/check.h"
 
 namespace stepcast {
 namespace {
@@ -18,6 +17,19 @@ int characters(std::string_view line, size_t bytes) {
   return static_cast<int>(std::count_if(head.begin(), head.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;
   }));
+}
+
+// Marks and lengths count bytes; people count characters.
+void fill_in_place(Diagnostic& d, const Source& source, const Mark& mark) {
+  d.file = source.name;
+  d.line = mark.line;
+  const std::string_view line = source.line(mark.line);
+  const size_t before = mark.column > 0 ? static_cast<size_t>(mark.column - 1) : 0;
+  const auto under = static_cast<size_t>(std::max(d.length, 1));
+  d.column = mark.column > 0 ? characters(line, before) + 1 : 0;
+  d.length = before < line.size() ? std::max(1, characters(line.substr(before), under)) : 1;
+  constexpr size_t kLongestLine = 2000;  // a whole file may be one line
+  if (line.size() <= kLongestLine) d.source_line = std::string(line);
 }
 
 }  // namespace
@@ -58,37 +70,31 @@ void Problems::add(std::string code, std::string message, const Mark& mark, int 
   Diagnostic d;
   d.code = std::move(code);
   d.message = std::move(message);
+  d.length = length;
   d.label = std::move(label);
   d.help = std::move(help);
   d.note = std::move(note);
-  if (mark.source < sources_.size()) {
-    const Source& source = sources_[mark.source];
-    d.file = source.name;
-    d.line = mark.line;
-    // Marks count bytes, people count characters.
-    const std::string_view line = source.line(mark.line);
-    const size_t before = mark.column > 0 ? static_cast<size_t>(mark.column - 1) : 0;
-    const auto under = static_cast<size_t>(std::max(length, 1));
-    d.column = mark.column > 0 ? characters(line, before) + 1 : 0;
-    d.length = before < line.size() ? std::max(1, characters(line.substr(before), under)) : 1;
-    constexpr size_t kLongestLine = 2000;  // a whole file may be one line
-    if (line.size() <= kLongestLine) d.source_line = std::string(line);
-  }
   found_.push_back(std::move(d));
+  marks_.push_back(mark);
 }
 
 void Problems::throw_if_any() const {
   if (found_.empty()) return;
-  // Files in the order they were read, then by place.
-  const auto place = [&](const Diagnostic& d) {
-    const auto at = std::find_if(sources_.begin(), sources_.end(),
-                                 [&](const Source& s) { return s.name == d.file; });
-    return std::tuple(at - sources_.begin(), d.line, d.column);
+  // Sources in the order they were read, then by place.
+  std::vector<size_t> order(found_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto place = [&](size_t i) {
+    return std::tuple(marks_[i].source, marks_[i].line, marks_[i].column);
   };
-  std::vector<Diagnostic> all = found_;
-  std::stable_sort(all.begin(), all.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
-  if (all.size() > kMostReported) all.resize(kMostReported);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return place(a) < place(b); });
+  if (order.size() > kMostReported) order.resize(kMostReported);
+  std::vector<Diagnostic> all;
+  for (const size_t i : order) {
+    all.push_back(found_[i]);
+    if (marks_[i].source < sources_.size())
+      fill_in_place(all.back(), sources_[marks_[i].source], marks_[i]);
+  }
   throw InputError(std::move(all), exit_status);
 }
 

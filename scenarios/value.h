@@ -72,7 +72,8 @@ class Problems {
 
  private:
   std::vector<Source> sources_;
-  std::vector<Diagnostic> found_;
+  std::vector<Diagnostic> found_;  // without their source lines yet
+  std::vector<Mark> marks_;        // of each
 };
 
 // Parses the text of source `source`.  Adds E100-E106 problems and returns a null value where it

@@ -57,6 +57,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& text) override {
     refuse_tag(mark, tag);
+    refuse_open_quote(mark);
     Value v = node(mark);
     v.kind = Value::Kind::scalar;
     v.quoted = tag == "!";  // how yaml-cpp marks what is not plain
@@ -104,7 +105,6 @@ class TreeBuilder : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
     refuse_tag(mark, tag);
-    if (wants_key()) stop("E100", "a key must be a plain word", at(mark));
     if (stack_.size() >= kMostLevels) stop("E105", "nested deeper than 64 levels", at(mark));
     Value v = node(mark);
     v.kind = kind;
@@ -129,11 +129,13 @@ class TreeBuilder : public YAML::EventHandler {
       root_ = std::move(v);
       return;
     }
+    // Not refused when it opened: yaml-cpp takes a bracket that is never closed for a key.
+    if (wants_key() && v.kind != Value::Kind::scalar)
+      stop("E100", "a key must be a plain word", v.mark);
     Open& around = stack_.back();
     if (around.value.kind == Value::Kind::sequence) {
       around.value.items.push_back(std::move(v));
     } else if (!around.has_key) {
-      if (v.kind == Value::Kind::null) stop("E100", "a key must be a plain word", v.mark);
       if (v.text == "<<" && !v.quoted)
         stop("E104", "merge keys are not allowed here: '<<'", v.mark,
              "write the values out, or share them through `extends`");
@@ -179,6 +181,23 @@ class TreeBuilder : public YAML::EventHandler {
     const bool written = pos < text_.size() && text_[pos] == '!';
     if (!written && (tag == "?" || tag == "!")) return;
     stop("E104", "tags are not allowed here", at(mark), "remove the word that begins with '!'");
+  }
+
+  // yaml-cpp lets a quote that is open at the end of the text pass.
+  void refuse_open_quote(const YAML::Mark& mark) {
+    const auto begin = static_cast<size_t>(std::max(mark.pos, 0));
+    const char quote = begin < text_.size() ? text_[begin] : ' ';
+    if (quote != '"' && quote != '\'') return;
+    for (size_t i = begin + 1; i < text_.size(); ++i) {
+      if (quote == '"' && text_[i] == '\\') {
+        ++i;
+      } else if (text_[i] == quote) {
+        const bool doubled = quote == '\'' && i + 1 < text_.size() && text_[i + 1] == quote;
+        if (!doubled) return;
+        ++i;
+      }
+    }
+    stop("E100", "this quote is never closed", at(mark));
   }
 
   Problems& problems_;

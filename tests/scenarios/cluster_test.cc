@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster section, presets, and schedules as the user writes them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "scenarios/presets.h"
+#include "tests/scenarios/loading.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::failure;
+using testing::Failure;
+using testing::failure_with;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::kMinimal;
+using testing::load_with;
+
+const std::string kOwnNode =
+    "{nodes: 2, node: {gpu: {memory: 40GiB, mem_bw: 1TB/s, peak: {bf16: 100TFLOP/s}}, gpus: 4, "
+    "intra: {kind: pcie, bw: 25GB/s}, nics: {count: 1, bw: 100Gb/s}}}";
+
+TEST(Presets, EveryFileHasAName) {
+  for (const PresetKind kind : {PresetKind::model, PresetKind::gpu, PresetKind::cluster}) {
+    const std::vector<std::string_view> names = preset_names(kind);
+    EXPECT_GE(names.size(), 10u);
+    EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+    for (const std::string_view name : names) {
+      ASSERT_TRUE(preset_text(kind, name)) << name;
+      EXPECT_GT(preset_text(kind, name)->size(), 20u) << name;
+    }
+  }
+  EXPECT_FALSE(preset_text(PresetKind::gpu, "dgx-h100"));  // a cluster's name
+  EXPECT_FALSE(preset_text(PresetKind::gpu, ""));
+  EXPECT_FALSE(preset_text(PresetKind::gpu, "../gpus/h100-sxm"));
+}
+
+TEST(Presets, EveryClusterRunsAScenario) {
+  for (const std::string_view name : preset_names(PresetKind::cluster)) {
+    const bool no_bf16 = name.find("v100") != std::string_view::npos;
+    const Scenario s = testing::load("model: gpt2\ncluster: " + std::string(name) +
+                                         " x 2\nbatch: {global: 4K, seq: 1024}\n" +
+                                         (no_bf16 ? "precision: fp16-mixed\n" : ""),
+                                     {{"batch.global", "{}"}, {"batch.global", "9216"}});
+    EXPECT_EQ(s.cluster.name, name);
+    EXPECT_EQ(s.cluster.nodes, 2);
+    EXPECT_GT(s.cluster.node.intra_bandwidth.value, 0) << name;
+    EXPECT_GT(s.cluster.node.nic_bandwidth.value, 0) << name;
+    EXPECT_GT(s.cluster.node.gpu.memory.value, s.cluster.node.gpu.reserve.value) << name;
+    EXPECT_NE(s.cluster.node.gpu.arch, GpuArch::other) << name;
+    EXPECT_THAT(s.warnings, IsEmpty()) << name;
+  }
+}
+
+TEST(Presets, EveryGpuCanBeNamed) {
+  for (const std::string_view name : preset_names(PresetKind::gpu)) {
+    const Scenario s =
+        load_with({{"cluster.node.gpu", std::string(name)}, {"precision", "fp16-mixed"}});
+    EXPECT_EQ(s.cluster.node.gpu.name, name);
+    EXPECT_GT(s.cluster.node.gpu.memory_bandwidth.value, 0) << name;
+  }
+}
+
+TEST(Cluster, PresetsTakeOverrides) {
+  const Scenario s =
+      load_with({{"cluster",
+                  "{preset: dgx-h100, nodes: 2, node: {gpu: {memory: 90GiB}, nics: {bw: 200Gb/s}}, "
+                  "fabric: {kind: clos, oversub: 2}}"}});
+  EXPECT_EQ(s.cluster.node.gpu.name, "h100-sxm");
+  EXPECT_EQ(s.cluster.node.gpu.memory.value, int64_t{90} << 30);
+  EXPECT_EQ(s.cluster.node.gpu.sms, 132);
+  EXPECT_EQ(s.cluster.node.nic_bandwidth.value, 25e9);
+  EXPECT_EQ(s.cluster.node.nics, 8);
+  EXPECT_EQ(s.cluster.fabric.kind, FabricKind::clos);
+  EXPECT_EQ(s.cluster.fabric.oversubscription, 2);
+}
+
+TEST(Cluster, CanBeStatedWithoutAPreset) {
+  const Scenario s = load_with({{"cluster", "null"}, {"cluster", kOwnNode}, {"parallel.pp", "1"}});
+  EXPECT_EQ(s.cluster.gpus(), 8);
+  EXPECT_EQ(s.cluster.node.intra, IntraKind::pcie);
+  EXPECT_EQ(s.cluster.node.gpu.arch, GpuArch::other);
+  EXPECT_EQ(s.cluster.node.gpu.peak.at(DType::bf16).value, 100e12);
+  EXPECT_EQ(s.cluster.node.nic_latency.count(), 2'000'000);
+}
+
+TEST(Cluster, WhatIsMissingIsNamed) {
+  const auto codes = [](const std::string& cluster) {
+    return failure_with({{"cluster", "null"}, {"cluster", cluster}}).codes;
+  };
+  EXPECT_EQ(codes("{nodes: 2}"), "E126 E126 E126");
+  EXPECT_EQ(codes("{nodes: 2, node: {gpu: h100-sxm}}"), "E126 E126");
+  EXPECT_EQ(codes("{nodes: 1, node: {gpu: h100-sxm, gpus: 1}}"), "E201");  // no links needed
+  EXPECT_EQ(codes("{preset: dgx-h100, node: {gpu: {reserve: 99GiB}}}"), "E127");
+  EXPECT_EQ(codes("dgx-h100 x"), "E125");
+  EXPECT_EQ(codes("dgx-h100 x two"), "E107");
+  EXPECT_EQ(codes("dgx-h100 x 0"), "E121");
+  EXPECT_EQ(codes("dgx-h100 x 999999999"), "E123");
+}
+
+TEST(Cluster, UnknownPresetsSuggest) {
+  const Failure f = failure_with({{"cluster", "dgx-h10 x 2"}});
+  EXPECT_EQ(f.codes, "E125");
+  EXPECT_EQ(f.all[0].label, "did you mean 'dgx-h100'?");
+  EXPECT_EQ(failure_with({{"cluster.node.gpu", "h10"}}).codes, "E125");
+}
+
+TEST(Cluster, TwoWayBandwidthIsWarnedAbout) {
+  EXPECT_THAT(load_with({{"cluster.node.intra.bw", "900GB/s"}}).warnings,
+              ElementsAre("900GB/s looks like the two-way figure of NVLink 4; one way is 450GB/s"));
+  const std::string a100 =
+      "model: llama3-8b\ncluster: dgx-a100-80g\nbatch: {global: 8, seq: 2048}\n";
+  EXPECT_THAT(testing::load(a100, {{"cluster.node.intra.bw", "600GB/s"}}).warnings,
+              ElementsAre(HasSubstr("one way is 300GB/s")));
+  EXPECT_THAT(testing::load(a100, {{"cluster.node.intra.bw", "300GB/s"}}).warnings, IsEmpty());
+}
+
+TEST(Cluster, TiersAreInnermostFirst) {
+  const auto with_tiers = [](const std::string& tiers) {
+    return failure_with({{"cluster.fabric.tiers", tiers}}).codes;
+  };
+  EXPECT_EQ(with_tiers("[{name: a, size: 16}]"), "");
+  EXPECT_EQ(with_tiers("[{name: a, size: 16}, {name: b, size: 16}]"), "E221");
+  EXPECT_EQ(with_tiers("[{name: a, size: 8}]"), "E221");  // 16 GPUs
+  EXPECT_EQ(with_tiers("[{name: a}]"), "E126");
+  EXPECT_EQ(with_tiers("[{name: a, size: 16, oversub: 0.5}]"), "E121");
+  EXPECT_EQ(with_tiers("[{name: a, sise: 16}]"), "E102");
+  EXPECT_EQ(with_tiers("[5]"), "E107 E126");
+  EXPECT_EQ(with_tiers("{a: b}"), "E107");
+}
+
+std::string topology(
+    const std::string& links,
+    const std::string& nodes = "[{id: n0, gpu: h100-sxm}, {id: n1, gpu: h100-sxm}]") {
+  return "model: llama3-8b\nparallel: {tp: 8, pp: 2}\nbatch: {global: 16, seq: 8192}\n"
+         "cluster: {topology: {nodes: " +
+         nodes + ", switches: [{id: s0}], links: [" + links + "]}}\n";
+}
+
+TEST(Topology, IsCheckedThoughNotSimulated) {
+  const std::string n0 = "{a: n0, b: s0, bw: 400Gb/s}", n1 = "{a: s0, b: n1, bw: 400Gb/s}";
+  EXPECT_EQ(failure(topology(n0 + ", " + n1)).codes, "E229");
+  EXPECT_EQ(failure(topology(n0)).codes, "E220");
+  EXPECT_EQ(failure(topology("")).codes, "E220");
+  EXPECT_EQ(failure(topology(n0 + ", {a: n1, b: n1, bw: 1GB/s}")).codes, "E221");  // to itself
+  EXPECT_EQ(failure(topology(n0 + ", {a: n1, b: s9, bw: 1GB/s}")).codes, "E221");
+  EXPECT_EQ(failure(topology(n0 + ", {a: n1, b: s0, bw: 0GB/s}")).codes, "E121");
+  EXPECT_EQ(failure(topology(n0 + ", {a: n1, b: s0}")).codes, "E126");
+  EXPECT_EQ(failure(topology(n0, "[{id: n0}, {id: n0}]")).codes, "E221");
+  EXPECT_EQ(failure(topology(n0, "[{gpus: 8}]")).codes, "E126 E221");  // n0 is not there
+  EXPECT_EQ(failure(topology("", "[]")).codes, "E221");
+  EXPECT_EQ(failure(topology("", "[{id: n0, gpu: h101}]")).codes, "E125");
+}
+
+TEST(WrittenSchedule, ReplacesTheGenerator) {
+  const testing::Sets batch{{"batch.global", "8"}};
+  const auto steps = [&](const std::string& list) {
+    testing::Sets sets = batch;
+    sets.emplace_back("schedule.steps", list);
+    return sets;
+  };
+  const Scenario s = load_with(steps("[\"0F0 0F1 0B0 0B1\", \"1F0 1B0 1F1 1B1\"]"));
+  EXPECT_EQ(s.schedule.name, "custom");
+  EXPECT_EQ(s.schedule.ranks[1][1], (Action{ActionKind::backward, 1, 0}));
+  EXPECT_EQ(failure_with(steps("[\"0F0 0B0\", \"1F0 1B0\"]")).codes, "E205");  // one microbatch
+  EXPECT_EQ(failure_with(steps("[\"0F0 0B0 0F1 0B1\"]")).codes, "E205");       // one rank
+  EXPECT_EQ(failure_with(steps("[\"0F0 0F1 0B0 0B1\", \"1F0 1B0 1F1\"]")).codes, "E402");
+  EXPECT_EQ(failure_with(steps("[\"0F0 0I0 0F1 0B1 0W0\", \"1F0 1B0 1F1 1B1\"]")).codes, "E130");
+  EXPECT_EQ(failure_with(steps("[]")).codes, "E403");
+  EXPECT_EQ(failure_with(steps("{a: b}")).codes, "E107");
+  const Failure f = failure_with(steps("[\"0F0 0F1 0B0 0B1\", \"1F0 XX 1F1 1B1\"]"));
+  EXPECT_EQ(f.codes, "E403");
+  EXPECT_EQ(f.all[0].column, 26);
+  EXPECT_EQ(f.all[0].length, 2);
+}
+
+TEST(WrittenSchedule, ADeadlockIsExitStatusFourOnlyIfItIsTheOnlyProblem) {
+  const testing::Sets stuck{{"batch.global", "8"},
+                            {"schedule.steps", "[\"0F0 0B0 0F1 0B1\", \"1F0 1F1 1B0 1B1\"]"}};
+  EXPECT_EQ(failure_with(stuck).codes, "E401");
+  EXPECT_EQ(failure_with(stuck).exit_status, 4);
+  testing::Sets worse = stuck;
+  worse.emplace_back("parallel.zero", "3");
+  EXPECT_EQ(failure_with(worse).exit_status, 2);
+}
+
+TEST(WrittenSchedule, MayBeAPyTorchFile) {
+  std::string folder = ::testing::TempDir() + "stepcast-csv-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/good.csv") << "0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n";
+  std::ofstream(folder + "/bad.csv") << "0F0,0F1,,0B0,0B1\n,1F0,1X0,1F1,1B1\n";
+  const std::string text = kMinimal + "schedule: {file: good.csv}\n";
+  const auto load_here = [&](const testing::Sets& sets) {
+    LoadOptions options;
+    options.set = {{"batch.global", "8"}};
+    options.set.insert(options.set.end(), sets.begin(), sets.end());
+    return load_scenario_text(text, folder + "/run.yaml", options);
+  };
+  EXPECT_EQ(load_here({}).schedule.microbatches, 2);
+  const Failure f = testing::failure_of([&] { load_here({{"schedule.file", "bad.csv"}}); });
+  EXPECT_EQ(f.codes, "E403");
+  EXPECT_EQ(f.all[0].file, "bad.csv");
+  EXPECT_EQ(f.all[0].line, 2);
+  EXPECT_EQ(testing::failure_of([&] { load_here({{"schedule.file", "no.csv"}}); }).codes, "E101");
+  EXPECT_EQ(testing::failure_of([&] { load_here({{"schedule.kind", "1f1b"}}); }).codes, "E127");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ScheduleNames, AliasesAndMistakes) {
+  EXPECT_EQ(load_with({{"schedule", "1F1B"}}).schedule.name, "1f1b");
+  EXPECT_EQ(load_with({{"schedule", "GPipe"}}).schedule_title, "GPipe");
+  EXPECT_EQ(load_with({{"schedule", "interleaved"}, {"parallel.vpp", "2"}}).schedule.name,
+            "interleaved-1f1b");
+  const Failure f = failure_with({{"schedule", "1f1bb"}});
+  EXPECT_EQ(f.codes, "E125");
+  EXPECT_EQ(f.all[0].label, "did you mean '1f1b'?");
+  EXPECT_EQ(f.all[0].help.substr(0, 10), "legal now:");
+  EXPECT_EQ(failure_with({{"schedule", "interleaved"}}).codes, "E205");  // vpp = 1
+  EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, group: 4}"}}).codes, "E127");
+  EXPECT_EQ(load_with({{"schedule", "{kind: interleaved, group: 4}"}, {"parallel.vpp", "2"}})
+                .schedule.microbatches,
+            64);
+}
+
+}  // namespace
+}  // namespace stepcast

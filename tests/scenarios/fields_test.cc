@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "scenarios/spelling.h"
+#include "scenarios/tree.h"
+#include "tests/scenarios/loading.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::HasSubstr;
+
+Value parse(const std::string& text) {
+  Problems problems;
+  Value v = parse_yaml(problems, problems.add_source({"t", text, false}));
+  EXPECT_FALSE(problems.any()) << text;
+  return v;
+}
+
+std::string merged(const std::string& base, const std::string& over) {
+  Value v = parse(base);
+  merge(v, parse(over));
+  return to_flow(v);
+}
+
+TEST(Fields, PathsAreUniqueAndBelowTheirSections) {
+  std::set<std::string_view> seen;
+  for (const Field& f : scenario_fields()) {
+    EXPECT_TRUE(seen.insert(f.path).second) << f.path;
+    const size_t dot = f.path.rfind('.');
+    if (dot == std::string_view::npos) continue;
+    std::string_view around = f.path.substr(0, dot);
+    if (around.ends_with("[]")) around.remove_suffix(2);
+    if (around.ends_with(".*")) around.remove_suffix(2);
+    EXPECT_EQ(seen.count(around), 1u) << f.path << " comes before its section";
+  }
+}
+
+TEST(Fields, ADefaultHasAReasonAndChoicesContainWhatIsModelled) {
+  for (const Field& f : scenario_fields()) {
+    EXPECT_EQ(f.fallback.empty(), f.reason.empty()) << f.path;
+    if (f.choices.empty()) continue;
+    Words now{f.now};
+    while (const auto w = now.next()) EXPECT_TRUE(one_of(*w, f.choices)) << f.path << ' ' << *w;
+  }
+}
+
+TEST(Fields, ForeignNamesLeadToOurs) {
+  for (const char* key : {"global_batch_size", "--global-batch-size", "Global-Batch-Size"}) {
+    const ForeignName* name = find_foreign_name(key);
+    ASSERT_NE(name, nullptr) << key;
+    EXPECT_EQ(name->path, "batch.global");
+    EXPECT_NE(find_field(name->path), nullptr);
+  }
+  EXPECT_EQ(find_foreign_name("global"), nullptr);
+}
+
+TEST(Fields, APathFindsItsRow) {
+  EXPECT_EQ(field_of_path("parallel.tp")->path, "parallel.tp");
+  EXPECT_EQ(field_of_path("schedule")->path, "schedule");
+  EXPECT_EQ(field_of_path("model.hidden_size")->path, "model");
+  EXPECT_EQ(field_of_path("measured.variants.full.step_time")->path,
+            "measured.variants.*.step_time");
+  EXPECT_EQ(field_of_path("sweep.axes.x")->path, "sweep");
+  for (const char* path : {"parallel.tpp", "parallel.tp.x", "x", "", ".", "measured.variants.a.b"})
+    EXPECT_EQ(field_of_path(path), nullptr) << path;
+}
+
+TEST(Spelling, FindsTheClosestWord) {
+  const std::string_view words[] = {"global", "micro", "seq", "tp", "pp"};
+  EXPECT_EQ(closest("gobal", words), "global");
+  EXPECT_EQ(closest("GLOBAL", words), "global");
+  EXPECT_EQ(closest("mirco", words), "micro");  // neighbours swapped
+  EXPECT_EQ(closest("tpp", words), "tp");
+  EXPECT_EQ(closest("elephant", words), "");
+  EXPECT_EQ(closest("", words), "");
+  EXPECT_EQ(closest(std::string(100'000, 'g'), words), "");
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+}
+
+TEST(Tree, MergeReplacesScalarsAndListsAndMergesMappings) {
+  EXPECT_EQ(merged("{a: 1, b: {c: 2, d: 3}}", "{b: {c: 4, e: 5}}"),
+            "{a: 1, b: {c: 4, d: 3, e: 5}}");
+  EXPECT_EQ(merged("{a: [1, 2]}", "{a: [3]}"), "{a: [3]}");
+  EXPECT_EQ(merged("{a: {b: 1}}", "{a: 2}"), "{a: 2}");
+  EXPECT_EQ(merged("{a: 2}", "{a: {b: 1}}"), "{a: {b: 1}}");
+  EXPECT_EQ(merged("{a: 1, b: {c: 2, d: 3}}", "{a: ~, b: {c: null}}"), "{b: {d: 3}}");
+  EXPECT_EQ(merged("{}", "{a: {b: null, c: 1}, d: null}"), "{a: {c: 1}}");
+}
+
+TEST(Tree, FlowTextReadsBackTheSame) {
+  for (const char* text :
+       {"{a: 1, b: [x, \"y, z\"], c: {d: \"5\"}}", "[]", "{}", "1f1b", "\"a \\\"b\\\" \\\\ c\"",
+        "\"line\\nline\"", "[null, 5%, 400Gb/s]", "\"E|(t|)*126L\"", "\"#x\""}) {
+    const std::string once = to_flow(parse(text));
+    EXPECT_EQ(once, text);
+    EXPECT_EQ(to_flow(parse(once)), once);
+  }
+}
+
+TEST(Tree, ShorthandIsWrittenOut) {
+  const auto expanded = [](const char* path, const std::string& text) {
+    Value v = parse(text);
+    expand_shorthand(v, *find_field(path));
+    return to_flow(v);
+  };
+  EXPECT_EQ(expanded("cluster", "dgx-h100 x 2"), "{preset: dgx-h100, nodes: 2}");
+  EXPECT_EQ(expanded("cluster", "dgx-h100"), "{preset: dgx-h100}");
+  EXPECT_EQ(expanded("cluster", "a x b x 3"), "{preset: a x b, nodes: 3}");
+  EXPECT_EQ(expanded("schedule", "1f1b"), "{kind: 1f1b}");
+  EXPECT_EQ(expanded("kernels.dropout", "0.1"), "{attention: 0.1, hidden: 0.1}");
+  EXPECT_EQ(expanded("schedule", "{group: 4}"), "{group: 4}");
+  EXPECT_EQ(expanded("parallel", "5"), "5");  // has no shorthand
+}
+
+// Walks the schema as a validator would and collects the keys of each object.
+void collect(const Value& v, const std::string& path, std::set<std::string>& paths) {
+  if (const Value* any = v.find("anyOf"); any != nullptr)
+    for (const Value& item : any->items) collect(item, path, paths);
+  if (const Value* items = v.find("items"); items != nullptr) collect(*items, path + "[]", paths);
+  if (const Value* more = v.find("additionalProperties"); more != nullptr && more->is_mapping())
+    collect(*more, path + ".*", paths);
+  const Value* properties = v.find("properties");
+  if (properties == nullptr) return;
+  for (const Member& m : properties->members) {
+    const std::string below = path.empty() ? m.key : path + '.' + m.key;
+    paths.insert(below);
+    collect(m.value, below, paths);
+  }
+}
+
+TEST(Schema, IsJsonAndHasEveryRow) {
+  const Value schema = parse(scenario_json_schema());
+  EXPECT_EQ(schema.find("$schema")->text, "https://json-schema.org/draft/2020-12/schema");
+  std::set<std::string> paths;
+  collect(schema, "", paths);
+  for (const Field& f : scenario_fields()) {
+    if (f.path.ends_with(".*")) continue;
+    EXPECT_EQ(paths.count(std::string(f.path)), 1u) << f.path;
+  }
+  EXPECT_EQ(paths.size() + 1, scenario_fields().size());  // compare.cases.*
+}
+
+TEST(Schema, StatesUnitsChoicesAndDefaults) {
+  const std::string schema = scenario_json_schema();
+  EXPECT_THAT(schema, HasSubstr("([kKMGTP]i?)?[bB]/s$"));
+  EXPECT_THAT(schema, HasSubstr("\"enum\": [0, 1, 2, 3]"));
+  EXPECT_THAT(schema, HasSubstr("default tp-cp-dp-pp: Megatron's order"));
+}
+
+}  // namespace
+}  // namespace stepcast

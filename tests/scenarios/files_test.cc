@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading files: `extends`, --set, and files that are none.
+#include "scenarios/files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/scenarios/loading.h"
+
+namespace stepcast {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using testing::Failure;
+using ::testing::HasSubstr;
+using testing::kMinimal;
+
+class ScenarioFilesTest : public ::testing::Test {
+ protected:
+  ScenarioFilesTest() {
+    std::string name = ::testing::TempDir() + "stepcast-files-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
+    folder_ = name;
+  }
+  ~ScenarioFilesTest() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return path(name);
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  Failure fail(const std::string& name) const {
+    return testing::failure_of([&] { load_scenario(path(name)); });
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ScenarioFilesTest, AFileSaysTheSameAsItsText) {
+  const Scenario s = load_scenario(write("a.yaml", kMinimal));
+  EXPECT_EQ(s.hash, testing::load(kMinimal).hash);
+  EXPECT_EQ(s.name, "a");
+  EXPECT_EQ(s.file, path("a.yaml"));
+}
+
+TEST_F(ScenarioFilesTest, WhatCannotBeReadIsExitStatusSeven) {
+  const Failure missing = fail("nothing.yaml");
+  EXPECT_EQ(missing.exit_status, 7);
+  EXPECT_THAT(missing.lines[0], HasSubstr("E101 0:0 cannot read"));
+  fs::create_directory(folder_ / "dir.yaml");
+  EXPECT_THAT(fail("dir.yaml").lines[0], HasSubstr("it is a directory"));
+  EXPECT_EQ(fail("dir.yaml").exit_status, 7);
+  ASSERT_EQ(::mkfifo(path("pipe.yaml").c_str(), 0600), 0);
+  EXPECT_THAT(fail("pipe.yaml").lines[0],
+              HasSubstr("it is not a regular file"));  // and does not wait
+  EXPECT_THAT(testing::failure_of([] { load_scenario("/dev/zero"); }).codes, "E101");
+}
+
+TEST_F(ScenarioFilesTest, AFileWithoutPermissionIsExitStatusSeven) {
+  write("secret.yaml", kMinimal);
+  fs::permissions(folder_ / "secret.yaml", fs::perms::none);
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  EXPECT_EQ(fail("secret.yaml").exit_status, 7);
+}
+
+TEST_F(ScenarioFilesTest, AnEmptyFileLacksEverything) {
+  write("empty.yaml", "");
+  EXPECT_EQ(fail("empty.yaml").codes, "E126 E126 E126 E126");
+  write("list.yaml", "- a\n");
+  EXPECT_EQ(fail("list.yaml").codes, "E107");
+}
+
+TEST_F(ScenarioFilesTest, AByteOrderMarkIsNoText) {
+  EXPECT_EQ(load_scenario(write("bom.yaml", "\xEF\xBB\xBF" + kMinimal)).plan.tp, 2);
+}
+
+TEST_F(ScenarioFilesTest, ExtendsMergesMappingsAndReplacesTheRest) {
+  write("base.yaml", kMinimal + "recompute: {granularity: selective, modules: [core_attn]}\n");
+  const Scenario s =
+      load_scenario(write("top.yaml", "extends: base.yaml\nparallel: {tp: 4}\nrecompute: full\n"));
+  EXPECT_EQ(s.plan.tp, 4);
+  EXPECT_EQ(s.plan.pp, 2);  // inherited
+  EXPECT_EQ(s.plan.recompute, Recompute::full);
+  EXPECT_EQ(testing::setting(s, "parallel.pp"), "2 (" + path("base.yaml") + ":3:23)");
+  EXPECT_EQ(testing::setting(s, "parallel.tp"), "4 (" + path("top.yaml") + ":2:16)");
+}
+
+TEST_F(ScenarioFilesTest, LaterFilesWinAndNullDeletes) {
+  write("a.yaml",
+        "model: llama3-8b\ncluster: dgx-h100 x 2\nparallel: {tp: 1, pp: 1, zero: 1}\n"
+        "batch: {global: 256, seq: 8192}\nmeasured: {step_time: 1s}\n");
+  write("b.yaml", "parallel: {tp: 2}\n");
+  write("c.yaml", "parallel: {tp: 4}\nbatch: {micro: 2}\n");
+  const Scenario s = load_scenario(write(
+      "top.yaml", "extends: [a.yaml, b.yaml, c.yaml]\nmeasured: null\nparallel: {zero: null}\n"));
+  EXPECT_EQ(s.plan.tp, 4);
+  EXPECT_EQ(s.plan.micro_batch, 2);
+  EXPECT_EQ(s.plan.zero, 0);
+  EXPECT_TRUE(s.measured.empty());
+}
+
+TEST_F(ScenarioFilesTest, ExtendedIsTheSameAsFlattened) {
+  write("sub/base.yaml", "model: llama3-8b\ncluster: dgx-h100 x 2\n");
+  write("sub/mid.yaml", "extends: base.yaml\nparallel: {tp: 2, pp: 2}\n");  // relative to itself
+  const Scenario s = load_scenario(
+      write("top.yaml", "extends: sub/mid.yaml\nbatch: {global: 256, micro: 1, seq: 8192}\n"));
+  EXPECT_EQ(s.hash, testing::load(kMinimal).hash);
+}
+
+TEST_F(ScenarioFilesTest, CirclesAreFoundAcrossFiles) {
+  write("a.yaml", "extends: b.yaml\n");
+  write("b.yaml", "extends: c.yaml\n");
+  write("c.yaml", "extends: ./b.yaml\n");
+  const Failure f = fail("a.yaml");
+  EXPECT_EQ(f.codes, "E110");
+  EXPECT_EQ(f.all[0].help, "b.yaml -> c.yaml -> b.yaml");
+  EXPECT_EQ(f.all[0].file, path("c.yaml"));
+}
+
+TEST_F(ScenarioFilesTest, ADiamondIsNoCircle) {
+  write("root.yaml", kMinimal);
+  write("l.yaml", "extends: root.yaml\n");
+  write("r.yaml", "extends: root.yaml\n");
+  EXPECT_EQ(load_scenario(write("top.yaml", "extends: [l.yaml, r.yaml]\n")).plan.tp, 2);
+}
+
+TEST_F(ScenarioFilesTest, DepthAndNumberOfFilesAreLimited) {
+  write("f0.yaml", kMinimal);
+  for (int i = 1; i <= 9; ++i)
+    write("f" + std::to_string(i) + ".yaml", "extends: f" + std::to_string(i - 1) + ".yaml\n");
+  EXPECT_EQ(load_scenario(path("f7.yaml")).plan.tp, 2);  // eight files
+  EXPECT_EQ(fail("f8.yaml").codes, "E111");
+  EXPECT_THAT(fail("f8.yaml").lines[0], HasSubstr("more than 8 files deep"));
+  // Each level reads the one below it eight times: 8^7 files if nobody counted.
+  write("g0.yaml", kMinimal);
+  for (int i = 1; i <= 7; ++i) {
+    std::string list;
+    for (int k = 0; k < 8; ++k) list += (k ? ", g" : "g") + std::to_string(i - 1) + ".yaml";
+    write("g" + std::to_string(i) + ".yaml", "extends: [" + list + "]\n");
+  }
+  EXPECT_THAT(fail("g7.yaml").lines[0], HasSubstr("E111"));
+}
+
+TEST_F(ScenarioFilesTest, ExtendsStaysBelowTheRoot) {
+  write("in/top.yaml", "extends: ../out.yaml\n");
+  write("out.yaml", kMinimal);
+  EXPECT_THAT(fail("in/top.yaml").lines,
+              ElementsAre("E111 1:10 '../out.yaml' is outside the folder of the scenario"));
+  LoadOptions wider;
+  wider.root = folder_.string();
+  EXPECT_EQ(load_scenario(path("in/top.yaml"), wider).plan.tp, 2);
+
+  write("in/absolute.yaml", "extends: " + path("in/top.yaml") + "\n");
+  EXPECT_EQ(fail("in/absolute.yaml").codes, "E111");
+  fs::create_symlink(path("out.yaml"), path("in/link.yaml"));
+  write("in/by-link.yaml", "extends: link.yaml\n");
+  EXPECT_EQ(fail("in/by-link.yaml").codes, "E111");
+  write("in/etc.yaml", "extends: ../../../../../../../../etc/passwd\n");
+  EXPECT_EQ(fail("in/etc.yaml").codes, "E111");
+}
+
+TEST_F(ScenarioFilesTest, ExtendsNamesRegularFilesThatAreThere) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  write("a.yaml", "extends: pipe\n");
+  EXPECT_EQ(fail("a.yaml").codes, "E111");
+  write("b.yaml", "extends: .\n");
+  EXPECT_EQ(fail("b.yaml").codes, "E111");
+  write("c.yaml", "extends: nowhere.yaml\n");
+  EXPECT_EQ(fail("c.yaml").codes, "E101");
+  EXPECT_EQ(fail("c.yaml").exit_status, 2);
+  write("d.yaml", "extends: {a: b}\n" + kMinimal);
+  EXPECT_EQ(fail("d.yaml").codes, "E107");
+  write("e.yaml", "extends: [[x]]\n" + kMinimal);
+  EXPECT_EQ(fail("e.yaml").codes, "E107");
+}
+
+TEST_F(ScenarioFilesTest, ProblemsOfAnExtendedFileAreItsOwn) {
+  write("base.yaml", "model: llama3-8b\nparallel: {tpp: 2}\n");
+  const Failure f = fail(fs::path(write("top.yaml", "extends: base.yaml\n" +
+                                                        kMinimal.substr(kMinimal.find("cluster"))))
+                             .filename());
+  ASSERT_EQ(f.codes, "E102");
+  EXPECT_EQ(f.all[0].file, path("base.yaml"));
+  EXPECT_EQ(f.all[0].line, 2);
+  EXPECT_EQ(f.all[0].source_line, "parallel: {tpp: 2}");
+}
+
+TEST(Set, ChangesOneValueAndSaysSo) {
+  const Scenario s = testing::load_with({{"parallel.tp", "4"}, {"batch.global", "512"}});
+  EXPECT_EQ(s.plan.tp, 4);
+  EXPECT_EQ(s.plan.global_batch, 512);
+  EXPECT_EQ(testing::setting(s, "parallel.tp"), "4 (--set)");
+}
+
+TEST(Set, LaterOnesWinAndNullDeletes) {
+  EXPECT_EQ(testing::load_with({{"parallel.tp", "4"}, {"parallel.tp", "1"}}).plan.tp, 1);
+  EXPECT_EQ(testing::load_with({{"parallel.tp", "null"}}).plan.tp, 1);
+}
+
+TEST(Set, AMappingMergesIntoASection) {
+  const Scenario s = testing::load_with({{"parallel", "{tp: 4}"}});
+  EXPECT_EQ(s.plan.tp, 4);
+  EXPECT_EQ(s.plan.pp, 2);
+}
+
+TEST(Set, ReachesIntoWhatWasWrittenShort) {
+  const Scenario s = testing::load_with(
+      {{"cluster.nodes", "4"}, {"cluster.node.nics.bw", "200Gb/s"}, {"schedule.kind", "gpipe"}});
+  EXPECT_EQ(s.cluster.nodes, 4);
+  EXPECT_EQ(s.cluster.node.gpu.name, "h100-sxm");
+  EXPECT_EQ(s.cluster.node.nic_bandwidth.value, 25e9);
+  EXPECT_EQ(s.schedule.name, "gpipe");
+  EXPECT_EQ(testing::load_with({{"model.num_hidden_layers", "16"}}).model.layers, 16);
+}
+
+TEST(Set, ProblemsNameTheOption) {
+  const Failure f = testing::failure_with({{"parallel.tp", "x"}, {"parallel.ttp", "2"}});
+  ASSERT_EQ(f.all.size(), 2u);
+  EXPECT_EQ(f.all[0].file, "--set parallel.tp");
+  EXPECT_EQ(f.all[0].line, 1);
+  EXPECT_EQ(f.all[0].source_line, "x");
+  EXPECT_EQ(f.all[1].file, "--set parallel.ttp");
+  EXPECT_EQ(f.all[1].code, "E102");
+}
+
+TEST(Set, PathsAreChecked) {
+  for (const char* path : {"", ".", "a.", ".a", "a..b", "extends"})
+    EXPECT_EQ(testing::failure_with({{path, "1"}}).codes, "E102") << path;
+  EXPECT_EQ(testing::failure_with({{"batch.global.x", "1"}}).codes, "E107");
+  EXPECT_EQ(testing::failure_with({{"parallel.tp", "{"}}).codes.substr(0, 4), "E100");
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+// From text to a resolved scenario: defaults, derived values, and rules that tie values together.
+#include "scenarios/scenario.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "scenarios/resolve_plan.h"
+#include "tests/scenarios/loading.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::failure;
+using testing::Failure;
+using testing::failure_with;
+using testing::find_setting;
+using ::testing::HasSubstr;
+using testing::kMinimal;
+using testing::load_with;
+using testing::setting;
+
+std::string example(const std::string& name) {
+  std::ifstream file(STEPCAST_SOURCE_DIR "/scenarios/examples/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_GT(text.str().size(), 50u) << name;
+  return text.str();
+}
+
+Scenario load_example(const std::string& name) {
+  return load_scenario(STEPCAST_SOURCE_DIR "/scenarios/examples/" + name);
+}
+
+TEST(Scenario, FiveLinesAreAScenario) {
+  const Scenario s = testing::load(kMinimal);
+  EXPECT_EQ(s.name, "run");
+  EXPECT_EQ(s.plan.tp, 2);
+  EXPECT_EQ(s.plan.pp, 2);
+  EXPECT_EQ(s.plan.dp, 4);
+  EXPECT_EQ(s.plan.microbatches(), 64);
+  EXPECT_EQ(s.plan.grid.world(), 16);
+  EXPECT_EQ(s.plan.stages.size(), 2u);
+  EXPECT_EQ(s.plan.stages[0], (StageContent{16, true, false}));
+  EXPECT_EQ(s.plan.stages[1], (StageContent{16, false, true}));
+  EXPECT_EQ(s.schedule.name, "1f1b");
+  EXPECT_EQ(s.schedule_title, "1F1B");
+  EXPECT_EQ(s.schedule.ranks.size(), 2u);
+  EXPECT_EQ(s.cluster.gpus(), 16);
+  EXPECT_EQ(s.cluster.name, "dgx-h100");
+  EXPECT_EQ(s.cluster.node.gpu.name, "h100-sxm");
+  EXPECT_TRUE(s.warnings.empty());
+}
+
+TEST(Scenario, EveryDefaultStatesItsReason) {
+  const Scenario s = testing::load(kMinimal);
+  EXPECT_EQ(setting(s, "parallel.dp"), "4 (derived: 16 / (2*2*1))");
+  EXPECT_EQ(setting(s, "parallel.sp"), "true (default: Megatron recommends it with tp > 1)");
+  EXPECT_EQ(setting(s, "parallel.tp"), "2 (run.yaml:3:16)");
+  EXPECT_EQ(setting(s, "cluster.nodes"), "2 (run.yaml:2:21)");
+  EXPECT_EQ(setting(s, "cluster.node.intra.bw"), "450GB/s (preset dgx-h100)");
+  EXPECT_EQ(setting(s, "cluster.node.gpu.arch"), "hopper (preset h100-sxm)");
+  EXPECT_EQ(setting(s, "model"), "llama3-8b (run.yaml:1:8)");
+  EXPECT_EQ(setting(s, "model.hidden_size"), "4096 (model llama3-8b)");
+  EXPECT_THAT(setting(s, "precision.grads"), HasSubstr("fp32 (preset bf16-mixed"));
+  for (const Setting& x : s.settings) EXPECT_FALSE(x.origin.empty() || x.value.empty()) << x.path;
+}
+
+TEST(Scenario, DefaultsAreThoseOfTheInterface) {
+  const Scenario s = testing::load(kMinimal);
+  const Plan& p = s.plan;
+  EXPECT_EQ(p.zero, 0);
+  EXPECT_EQ(p.vpp, 1);
+  EXPECT_EQ(p.micro_batch, 1);
+  EXPECT_EQ(p.precision.params, DType::bf16);
+  EXPECT_EQ(p.precision.gradients, DType::fp32);
+  EXPECT_TRUE(p.precision.master);
+  EXPECT_EQ(p.recompute, Recompute::none);
+  EXPECT_TRUE(p.kernels.flash_attention);
+  EXPECT_EQ(s.model.attention_dropout, 0);
+  EXPECT_EQ(p.overlap.tp, TpOverlap::backward);
+  EXPECT_FALSE(p.overlap.dp_grad);
+  EXPECT_FALSE(p.overlap.dp_param);
+  EXPECT_TRUE(p.overlap.pp_p2p);
+  EXPECT_TRUE(p.clip_gradients);
+  EXPECT_EQ(p.grid.order, (std::array{Axis::tp, Axis::cp, Axis::dp, Axis::pp}));
+}
+
+TEST(Scenario, VocabularyIsPaddedAndThatIsSaid) {
+  const Scenario s = load_with({{"parallel.tp", "8"}, {"parallel.pp", "2"}});
+  EXPECT_EQ(s.model.vocab, 129'024);
+  EXPECT_THAT(setting(s, "model.vocab_size"),
+              HasSubstr("129024 (derived: 128256 padded to a multiple of 128*tp = 1024"));
+  EXPECT_EQ(padded_vocab(50'257, 1), 50'304);
+  EXPECT_EQ(padded_vocab(51'200, 8), 51'200);
+}
+
+TEST(Scenario, TheHashIsOfWhatHappensNotOfHowItIsWritten) {
+  const std::string hash = testing::load(kMinimal).hash;
+  EXPECT_EQ(hash.size(), 16u);
+  EXPECT_EQ(load_with({{"name", "other"}, {"description", "x"}}).hash, hash);
+  EXPECT_EQ(load_with({{"measured.step_time", "1s"}}).hash, hash);
+  EXPECT_EQ(load_with({{"cluster.node.nics.bw", "50GB/s"}}).hash, hash);  // 400Gb/s
+  EXPECT_EQ(load_with({{"parallel.dp", "4"}, {"parallel.zero", "0"}}).hash, hash);
+  EXPECT_EQ(testing::load("# a comment\n" + kMinimal).hash, hash);
+  std::set<std::string> hashes{hash};
+  for (const testing::Sets& sets :
+       {testing::Sets{{"parallel.zero", "1"}}, testing::Sets{{"batch.global", "512"}},
+        testing::Sets{{"cluster.node.nics.bw", "200Gb/s"}},
+        testing::Sets{{"model.num_hidden_layers", "16"}}, testing::Sets{{"overlap.tp", "none"}},
+        testing::Sets{{"kernels.dropout", "0.1"}}, testing::Sets{{"schedule", "gpipe"}},
+        testing::Sets{{"cluster.fabric.tiers", "[{name: a, size: 64}]"}}})
+    EXPECT_TRUE(hashes.insert(load_with(sets).hash).second) << sets[0].first;
+}
+
+TEST(Scenario, AllProblemsAreReportedInOneGo) {
+  const Failure f = failure(
+      "model: llama3-9b\n"
+      "cluster: {preset: dgx-h100, nodes: 0, node: {nics: {bw: 400}}}\n"
+      "parallel: {tp: two, zero: 3, ordr: tp-pp}\n"
+      "batch: {micro: 1.5, seq: 8192}\n"
+      "schedule: 1f2b\n"
+      "moe: {dispatcher: deepep}\n");
+  EXPECT_THAT(f.codes, HasSubstr("E125 E121 E120 E107 E130 E102"));
+  EXPECT_EQ(f.codes, "E125 E121 E120 E107 E130 E102 E126 E123 E125 E130");
+}
+
+TEST(Scenario, MissingSectionsAreNamedOnce) {
+  EXPECT_THAT(failure("model: llama3-8b\ncluster: dgx-h100\n").lines,
+              ElementsAre("E126 1:1 'batch.global' is missing", "E126 1:1 'batch.seq' is missing"));
+  EXPECT_THAT(failure("model: llama3-8b\ncluster: dgx-h100\nbatch: {global: 8}\n").lines,
+              ElementsAre("E126 3:1 'batch.seq' is missing"));
+}
+
+TEST(Scenario, WrongKindsAreNamed) {
+  EXPECT_EQ(failure_with({{"batch", "5"}}).codes, "E107 E126 E126");
+  EXPECT_EQ(failure_with({{"parallel.tp", "[2]"}}).codes, "E107");
+  EXPECT_EQ(failure_with({{"parallel.sp", "yes"}}).codes, "E107");
+  EXPECT_EQ(failure_with({{"overlap", "[a]"}}).codes, "E107");
+  EXPECT_EQ(failure_with({{"recompute.modules", "{a: b}"}}).codes, "E107");
+  EXPECT_EQ(failure_with({{"name", "[a]"}}).codes, "E107");
+}
+
+TEST(Scenario, WordsOfAListAreChecked) {
+  const Failure f = failure_with({{"recompute.granularity", "selectiv"}});
+  ASSERT_EQ(f.codes, "E125");
+  EXPECT_EQ(f.all[0].label, "did you mean 'selective'?");
+  EXPECT_EQ(f.all[0].help, "it is one of: none, selective or full");
+}
+
+TEST(Scenario, WhatIsNotModelledYetIsAnErrorThatNamesWhatIs) {
+  const std::pair<testing::Sets, const char*> cases[] = {
+      {{{"parallel.cp", "2"}, {"parallel.pp", "1"}}, "cp = 2 is not supported yet"},
+      {{{"parallel.ep", "2"}}, "ep = 2 is not supported yet"},
+      {{{"parallel.etp", "2"}}, "etp = 2 is not supported yet"},
+      {{{"parallel.zero", "2"}}, "zero = 2 is not supported yet"},
+      {{{"parallel.zero", "3"}}, "zero = 3 is not supported yet"},
+      {{{"precision", "fp8-deepseek"}}, "preset = fp8-deepseek is not supported yet"},
+      {{{"precision.params", "fp8"}}, "params = fp8 is not supported yet"},
+      {{{"overlap.tp", "bulk"}}, "tp = bulk is not supported yet"},
+      {{{"recompute", "{granularity: selective, modules: [mlp]}"}},
+       "modules = mlp is not supported yet"},
+      {{{"schedule", "dualpipe"}}, "is not supported yet"},
+      {{{"schedule", "zb-h1"}}, "is not supported yet"},
+      {{{"optimizer", "muon"}}, "kind = muon is not supported yet"},
+      {{{"schema", "2"}}, "schema = 2 is not supported yet"},
+      {{{"moe", "{dispatcher: deepep}"}}, "'moe' is not supported yet"},
+      {{{"offload", "{}"}}, "'offload' is not supported yet"},
+      {{{"perturb", "[]"}}, "'perturb' is not supported yet"},
+      {{{"replicas", "20"}}, "'replicas' is not supported yet"},
+      {{{"calibration", "x"}}, "'calibration' is not supported yet"},
+      {{{"model", "deepseek-v3"}}, "are not supported yet"},
+      {{{"cluster.fabric.kind", "dragonfly"}}, "kind = dragonfly is not supported yet"},
+  };
+  for (const auto& [sets, message] : cases) {
+    const Failure f = failure_with(sets);
+    bool said = false;
+    for (const Diagnostic& d : f.all)
+      said = said ||
+             (d.code == "E130" && d.message.find(message) != std::string::npos && !d.help.empty());
+    EXPECT_TRUE(said) << sets[0].first << ": " << f.codes;
+  }
+}
+
+TEST(Scenario, SectionsOfOtherCommandsAreAcceptedWithAWarning) {
+  const Scenario s = load_with({{"job", "{tokens: 15T}"},
+                                {"sweep", "{axes: {a: [1]}}"},
+                                {"objective", "x"},
+                                {"constraints", "[a]"},
+                                {"tags", "[a]"},
+                                {"env", "{A: b}"}});
+  EXPECT_EQ(s.warnings.size(), 6u);
+  EXPECT_THAT(s.warnings[0], HasSubstr("'tags' does not change this result"));
+}
+
+TEST(Scenario, UnknownKeysSuggestOurs) {
+  const auto label = [](const std::string& path) {
+    const Failure f = failure_with({{path, "1"}});
+    return f.all.empty() ? "" : f.all[0].code + ' ' + f.all[0].label;
+  };
+  EXPECT_EQ(label("parallel.tpp"), "E102 did you mean 'tp'?");
+  EXPECT_EQ(label("paralel"), "E102 did you mean 'parallel'?");
+  EXPECT_EQ(label("tp"), "E102 did you mean 'parallel.tp'?");
+  EXPECT_EQ(label("tensor_model_parallel_size"), "E102 did you mean 'parallel.tp'?");
+  EXPECT_EQ(label("parallel.tensor_model_parallel_size"), "E102 did you mean 'tp'?");
+  EXPECT_EQ(label("parallel.xyzzy"), "E102 ");
+  EXPECT_EQ(label("*"), "E102 ");
+  EXPECT_THAT(failure_with({{"parallel.xyzzy", "1"}}).all[0].help, HasSubstr("tp, cp, ep"));
+}
+
+TEST(Layout, GpusAreTheProductOfTheSizes) {
+  EXPECT_THAT(failure_with({{"parallel.dp", "3"}}).lines,
+              ElementsAre("E201 1:1 tp*cp*pp*dp = 12, but the cluster has 16 GPUs"));
+  EXPECT_EQ(failure_with({{"parallel.dp", "3"}}).all[0].help, "dp = 4 fits, or leave dp out");
+  EXPECT_EQ(failure_with({{"parallel.pp", "32"}}).codes, "E201");
+  EXPECT_EQ(failure_with({{"parallel.pp", "1000000000"}, {"parallel.cp", "1000000000"}}).codes,
+            "E201 E202 E130");
+  EXPECT_EQ(failure_with({{"parallel.tp", "1000000001"}}).codes, "E123");
+}
+
+TEST(Layout, TpDividesTheModel) {
+  EXPECT_THAT(failure_with({{"parallel.tp", "16"}}).lines, ElementsAre(HasSubstr("E201")));
+  // 16 ranks share 8 key-value heads two by two.
+  EXPECT_EQ(load_with({{"parallel.tp", "16"}, {"parallel.pp", "1"}}).plan.tp, 16);
+  EXPECT_THAT(load_with({{"parallel.tp", "16"}, {"parallel.pp", "1"}}).warnings,
+              ElementsAre(HasSubstr("tp = 16 spans 2 nodes")));
+  const Failure f = failure_with({{"model.intermediate_size", "14337"}});
+  EXPECT_THAT(f.lines, ElementsAre("E210 3:16 tp = 2 does not divide intermediate_size = 14337"));
+  EXPECT_THAT(f.all[0].help, HasSubstr("tp can be 1 here"));
+}
+
+TEST(Layout, LayersDivideOverTheStages) {
+  const Failure f = failure_with({{"parallel.vpp", "3"}});
+  EXPECT_EQ(f.all[0].message, "32 layers are not a multiple of pp*vpp = 2*3");
+  EXPECT_THAT(f.all[0].help, HasSubstr("with pp = 2, vpp can be 1, 2, 4, 8 or 16"));
+  EXPECT_EQ(failure_with({{"model.num_hidden_layers", "31"}}).all[0].message,
+            "31 layers are not a multiple of pp = 2");
+  const Scenario s = load_with({{"parallel.vpp", "4"}});
+  EXPECT_EQ(s.plan.stages.size(), 8u);
+  EXPECT_EQ(s.schedule.name, "interleaved-1f1b");
+  EXPECT_EQ(s.schedule_title, "interleaved 1F1B");
+  EXPECT_THAT(setting(s, "schedule.kind"), HasSubstr("default: vpp = 4"));
+}
+
+TEST(Layout, AWrittenLayoutStatesTheStages) {
+  const Scenario s = load_with({{"parallel.layout", "\"Et*15|t*17L\""}});
+  EXPECT_EQ(s.plan.stages[0], (StageContent{15, true, false}));
+  EXPECT_EQ(s.plan.stages[1], (StageContent{17, false, true}));
+  EXPECT_EQ(setting(s, "parallel.vpp"), "1 (derived: 2 stages of the layout / pp = 2)");
+  EXPECT_EQ(load_with({{"parallel.layout", "\"Et*8|t*8|t*8|t*8L\""}}).plan.vpp, 2);
+
+  const auto message = [](const std::string& layout, const testing::Sets& more = {}) {
+    testing::Sets sets{{"parallel.layout", '"' + layout + '"'}};
+    sets.insert(sets.end(), more.begin(), more.end());
+    const Failure f = failure_with(sets);
+    return f.codes == "E202" ? f.all[0].message : "codes: " + f.codes;
+  };
+  EXPECT_EQ(message("Et*15|t*16L"), "the layout holds 31 layers, the model has 32");
+  EXPECT_EQ(message("Et*15|t*16|tL"), "the layout's 3 stages are not a multiple of pp = 2");
+  EXPECT_EQ(message("Et*8|t*8|t*8|t*8L", {{"parallel.vpp", "3"}}),
+            "the layout's 4 stages make vpp = 2, not 3");
+  EXPECT_THAT(message("t*32"), HasSubstr("embedding"));
+  EXPECT_THAT(message("E|(t|)*999999999L"), HasSubstr("more than"));
+}
+
+TEST(Layout, RankOrder) {
+  EXPECT_EQ(load_with({{"parallel.order", "tp-cp-ep-pp-dp"}}).plan.grid.order[3], Axis::dp);
+  EXPECT_EQ(failure_with({{"parallel.order", "tp-tp-dp-pp"}}).codes, "E125");
+}
+
+TEST(Layout, SequenceParallelism) {
+  EXPECT_FALSE(load_with({{"parallel.sp", "false"}}).plan.sp);
+  EXPECT_FALSE(load_with({{"parallel.tp", "1"}}).plan.sp);
+  const Scenario s = load_with({{"parallel.tp", "1"}, {"parallel.sp", "true"}});
+  EXPECT_FALSE(s.plan.sp);
+  EXPECT_THAT(s.warnings, ElementsAre("sp has no effect with tp = 1"));
+  EXPECT_EQ(failure_with({{"batch.seq", "8191"}}).codes, "E204");
+  EXPECT_EQ(load_with({{"batch.seq", "8191"}, {"parallel.sp", "false"}}).plan.seq, 8191);
+}
+
+TEST(Batch, GlobalBatchIsNeverRounded) {
+  const Failure f = failure_with({{"batch.global", "250"}});
+  EXPECT_THAT(f.lines,
+              ElementsAre("E203 1:1 batch.global = 250 is not a multiple of micro*dp = 4"));
+  EXPECT_EQ(f.all[0].help, "the nearest are 248 and 252");
+  EXPECT_EQ(failure_with({{"batch.global", "2"}}).all[0].help, "the smallest is 4");
+  EXPECT_EQ(load_with({{"batch.global", "1K"}, {"batch.micro", "2"}}).plan.microbatches(), 125);
+}
+
+TEST(Batch, SizesAreBounded) {
+  EXPECT_EQ(failure_with({{"batch.global", "2B"}}).codes, "E123");
+  EXPECT_EQ(failure_with({{"batch.seq", "4000000000"}}).codes, "E123");
+  EXPECT_EQ(failure_with({{"batch.global", "400M"}}).codes,
+            "E123");  // 10^8 microbatches, 4 actions
+}
+
+TEST(Batch, LearnedPositionsBoundTheSequence) {
+  const std::string gpt = "model: gpt3-13b\ncluster: dgx-a100-80g\nbatch: {global: 8, seq: 2048}\n";
+  EXPECT_EQ(testing::load(gpt).plan.seq, 2048);
+  EXPECT_EQ(failure(gpt, {{"batch.seq", "2049"}}).codes, "E211");
+  EXPECT_EQ(load_with({{"batch.seq", "131072"}}).plan.seq, 131'072);  // rotary: nothing runs out
+}
+
+TEST(Precision, PresetsAndOverrides) {
+  const Precision fp16 = load_with({{"precision", "fp16-mixed"}}).plan.precision;
+  EXPECT_EQ(fp16.params, DType::fp16);
+  EXPECT_EQ(fp16.gradients, DType::fp16);
+  EXPECT_EQ(fp16.reduce, DType::fp16);
+  EXPECT_TRUE(fp16.master);
+  const Precision fp32 = load_with({{"precision", "fp32"}}).plan.precision;
+  EXPECT_EQ(fp32.params, DType::fp32);
+  EXPECT_FALSE(fp32.master);
+  const Precision own =
+      load_with({{"precision", "{preset: bf16-mixed, reduce: bf16, moments: bf16}"}})
+          .plan.precision;
+  EXPECT_EQ(own.gradients, DType::fp32);
+  EXPECT_EQ(own.reduce, DType::bf16);
+  EXPECT_EQ(own.moments, DType::bf16);
+}
+
+TEST(Precision, TheGpuMustHaveIt) {
+  const std::string v100 = "model: gpt2\ncluster: dgx-1-v100\nbatch: {global: 8, seq: 1024}\n";
+  const Failure f = failure(v100);
+  EXPECT_EQ(f.codes, "E230");
+  EXPECT_EQ(f.all[0].message, "v100-sxm2-32g has no bf16 rate");
+  EXPECT_EQ(testing::load(v100, {{"precision", "fp16-mixed"}}).plan.precision.params, DType::fp16);
+}
+
+TEST(Recompute, FormsAndLimits) {
+  const Plan block =
+      load_with({{"recompute", "{granularity: full, method: block, layers: 7}"}}).plan;
+  EXPECT_EQ(block.recompute, Recompute::full);
+  EXPECT_EQ(block.recompute_method, RecomputeMethod::block);
+  EXPECT_EQ(block.recompute_layers, 7);
+  EXPECT_EQ(load_with({{"recompute", "selective"}}).plan.recompute, Recompute::selective);
+  EXPECT_EQ(failure_with({{"recompute", "{granularity: full, layers: 17}"}}).codes, "E127");
+  EXPECT_EQ(failure_with({{"recompute.layers", "0"}}).codes, "E121");
+}
+
+TEST(Kernels, DropoutIsForBothOrEach) {
+  const Scenario both = load_with({{"kernels", "{attention: unfused, dropout: 0.1}"}});
+  EXPECT_FALSE(both.plan.kernels.flash_attention);
+  EXPECT_EQ(both.model.attention_dropout, 0.1);
+  EXPECT_EQ(both.model.hidden_dropout, 0.1);
+  const Scenario one = load_with({{"kernels.dropout", "{hidden: 10%}"}});
+  EXPECT_EQ(one.model.attention_dropout, 0);
+  EXPECT_EQ(one.model.hidden_dropout, 0.1);
+  EXPECT_EQ(failure_with({{"kernels.dropout", "2"}}).codes.substr(0, 4), "E123");
+}
+
+TEST(Measured, FiguresAndVariants) {
+  const Scenario s = load_example("gpt3-175b-64xa100.yaml");
+  ASSERT_EQ(s.measured.size(), 2u);
+  EXPECT_EQ(s.measured[0].step_time_s, 13.75);
+  EXPECT_EQ(s.measured[0].tolerance, 0.1);
+  EXPECT_THAT(s.measured[0].source, HasSubstr("Korthikanti"));
+  EXPECT_EQ(s.measured[1].variant, "full-recompute");
+  EXPECT_EQ(s.measured[1].step_time_s, 18.13);
+  EXPECT_THAT(s.measured[1].set,
+              ElementsAre(std::pair("recompute", "full"), std::pair("parallel.sp", "false")));
+  EXPECT_EQ(s.measured[1].source, s.measured[0].source);
+  EXPECT_EQ(failure_with({{"measured", "{step_time: 5}"}}).codes, "E120");
+  EXPECT_EQ(failure_with({{"measured", "{variants: {a: {set: {paralel.tp: 1}}}}"}}).codes, "E102");
+  EXPECT_EQ(failure_with({{"measured", "{variants: {a: {stp: 1}}}"}}).codes, "E102");
+  EXPECT_EQ(failure_with({{"measured", "{variants: 5}"}}).codes, "E107");
+}
+
+TEST(Compare, CasesAreSetsOfPaths) {
+  const Scenario s = load_example("compare-schedules.yaml");
+  EXPECT_EQ(s.compare_baseline, "1f1b");
+  ASSERT_EQ(s.compare.size(), 4u);
+  EXPECT_EQ(s.compare[0].name, "gpipe");
+  EXPECT_THAT(s.compare[0].set,
+              ElementsAre(std::pair("schedule", "gpipe"), std::pair("parallel.vpp", "1")));
+  for (const CompareCase& c : s.compare) {
+    LoadOptions options;
+    options.set = c.set;
+    const Scenario one =
+        load_scenario(STEPCAST_SOURCE_DIR "/scenarios/examples/compare-schedules.yaml", options);
+    EXPECT_EQ(one.plan.dp, 4);
+    EXPECT_TRUE(c.name.starts_with(one.schedule.name.substr(0, 4))) << c.name;
+  }
+  EXPECT_TRUE(s.measured.empty());
+  EXPECT_EQ(failure_with({{"compare", "{baseline: x, cases: {a: {parallel.tp: 1}}}"}}).codes,
+            "E125");
+  EXPECT_EQ(failure_with({{"compare", "{cases: {a: {tpp: 1}}}"}}).codes, "E102");
+  EXPECT_EQ(failure_with({{"compare", "{baseline: a}"}}).codes, "E126");
+  EXPECT_EQ(failure_with({{"compare", "{cases: [a]}"}}).codes, "E107");
+  EXPECT_EQ(load_with({{"compare", "{cases: {a: {parallel.tp: 1}, b: {}}}"}}).compare_baseline,
+            "a");
+}
+
+TEST(Examples, AreLegalAndSayWhatTheyAre) {
+  const Scenario llama = load_example("llama3-405b-16384xh100.yaml");
+  EXPECT_EQ(llama.plan.grid.world(), 16'384);
+  EXPECT_EQ(llama.plan.vpp, 8);
+  EXPECT_EQ(llama.plan.microbatches(), 16);
+  EXPECT_EQ(llama.plan.zero, 1);
+  EXPECT_EQ(llama.cluster.fabric.tiers.size(), 3u);
+  EXPECT_EQ(llama.cluster.fabric.tiers[2].oversubscription, 7);
+  const Scenario gpt3 = load_example("gpt3-175b-64xa100.yaml");
+  EXPECT_EQ(gpt3.model.vocab, 51'200);
+  EXPECT_FALSE(gpt3.plan.kernels.flash_attention);
+  EXPECT_EQ(gpt3.model.hidden_dropout, 0.1);
+  EXPECT_EQ(gpt3.plan.vpp, 3);
+  const Scenario gpt13 = load_example("gpt-13b-8xa100.yaml");
+  EXPECT_EQ(gpt13.plan.dp, 2);
+  EXPECT_GE(gpt13.plan.microbatches(), 4);
+  EXPECT_EQ(gpt13.plan.zero, 1);
+  EXPECT_EQ(load_example("00-minimal.yaml").plan.dp, 4);
+  for (const char* name : {"00-minimal.yaml", "gpt3-175b-64xa100.yaml", "compare-schedules.yaml",
+                           "llama3-405b-16384xh100.yaml", "gpt-13b-8xa100.yaml"})
+    EXPECT_TRUE(load_example(name).warnings.empty()) << name;
+}
+
+// A file that was cut or damaged on the way loads or is refused, and nothing else.
+TEST(Examples, EveryPrefixLoadsOrIsRefused) {
+  int loaded = 0, refused = 0;
+  const auto attempt = [&](const std::string& text) {
+    try {
+      load_scenario_text(text, "cut.yaml");
+      ++loaded;
+    } catch (const InputError& e) {
+      EXPECT_FALSE(e.diagnostics.empty());
+      ++refused;
+    }
+  };
+  const std::string minimal = example("00-minimal.yaml"), gpt3 = example("gpt3-175b-64xa100.yaml");
+  for (size_t n = 0; n <= minimal.size(); ++n) attempt(minimal.substr(0, n));
+  for (size_t n = 0; n <= gpt3.size(); n += 7) attempt(gpt3.substr(0, n));
+  EXPECT_GT(loaded, 10);
+  EXPECT_GT(refused, 100);
+}
+
+// Words out of place: each key of an example takes each of these values.
+TEST(Examples, OddValuesAreRefusedNotCrashedOn) {
+  const char* odd[] = {
+      "0",    "-1",   "1e18", ".nan", "[]",  "{}", "[[1]]",  "x",
+      "\"\"", "5GiB", "null", "true", "1us", "7%", "{a: b}", "99999999999999999999"};
+  for (const Setting& s : load_example("gpt3-175b-64xa100.yaml").settings)
+    for (const char* value : odd) {
+      try {
+        load_with({{s.path, value}});
+      } catch (const InputError&) {
+        SUCCEED();
+      }
+    }
+}
+
+}  // namespace
+}  // namespace stepcast
