@@ -154,7 +154,6 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
     plan.overlap.tp = v.text("overlap.tp") == "none" ? TpOverlap::none : TpOverlap::backward;
   flag("overlap.dp_grad", plan.overlap.dp_grad);
   flag("overlap.dp_param", plan.overlap.dp_param);
-  flag("overlap.pp_p2p", plan.overlap.pp_p2p);
   flag("optimizer.clip", plan.clip_gradients);
   if (v.has("overlap.bucket")) plan.bucket_parameters = v.whole("overlap.bucket");
   Kernels& k = plan.kernels;
@@ -168,6 +167,25 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
 }
 
 }  // namespace
+
+void resolve_transfers(const PlanInputs& in, const Schedule& schedule, Plan& plan) {
+  FieldValues& v = in.values;
+  const bool plain = schedule.name == "1f1b";
+  if (v.value("overlap.pp_p2p") == nullptr) {
+    v.derive("overlap.pp_p2p", !plain, plain ? "false" : "true",
+             plain ? "default: Megatron's 1F1B waits for every exchange with its neighbours"
+                   : "default: on without Megatron's --no-overlap-p2p-communication");
+  }
+  if (!v.has("overlap.pp_p2p")) return;
+  plan.overlap.pp_p2p = v.flag("overlap.pp_p2p");
+  if (!plan.overlap.pp_p2p && !plain && schedule.name != "gpipe") {
+    in.problems.add("E130",
+                    "waiting for pipeline transfers is not supported yet with schedule '" +
+                        schedule.name + '\'',
+                    v.mark("overlap.pp_p2p"), v.length("overlap.pp_p2p"), {},
+                    "legal now: true, or schedule 1f1b or gpipe");
+  }
+}
 
 int64_t padded_vocab(int64_t vocab, int64_t tp) {
   const int64_t unit = 128 * tp;

@@ -51,4 +51,8 @@ std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
 // "interleaved 1F1B" for "interleaved-1f1b".
 std::string schedule_title(const Schedule& schedule);
 
+// Whether pipeline stages wait for their transfers: what the framework that runs the schedule does,
+// unless the user says otherwise.
+void resolve_transfers(const PlanInputs& in, const Schedule& schedule, Plan& plan);
+
 }  // namespace stepcast

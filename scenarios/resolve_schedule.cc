@@ -17,7 +17,7 @@ std::string str(int64_t n) {
 }
 
 // Memory is spent on every action before anything is known to work.
-constexpr int64_t kMostActions = 100'000'000;
+constexpr int64_t kMostActions = 10'000'000;
 
 struct Place {
   Mark mark;
@@ -170,10 +170,10 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
                     mark, length);
     return true;
   };
-  const bool wrong_size = differs("pipeline ranks", s.pp, plan.pp) |
-                          differs("chunks a rank", s.vpp, plan.vpp) |
-                          differs("microbatches", s.microbatches, plan.microbatches());
-  if (wrong_size) return false;
+  const bool ranks = differs("pipeline ranks", s.pp, plan.pp);
+  const bool chunks = differs("chunks a rank", s.vpp, plan.vpp);
+  const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches());
+  if (ranks || chunks || microbatches) return false;
   const std::vector<ScheduleProblem> found = check_schedule(s);
   const bool alone = !in.problems.any();
   for (const ScheduleProblem& p : found) {
@@ -207,7 +207,7 @@ std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
     in.problems.add("E123",
                     "a schedule of " + str(stages) + " stages and " + str(plan.microbatches()) +
                         " microbatches is too large",
-                    place.mark, place.length, {}, "at most 65,535 stages and 10^8 actions");
+                    place.mark, place.length, {}, "at most 65,535 stages and 10^7 actions");
     return {};
   }
   if (!steps && !file) return generate(in, plan);

@@ -165,6 +165,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);
   std::optional<Schedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
+  if (schedule) resolve_transfers(in, *schedule, s.plan);
   problems.throw_if_any();
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 

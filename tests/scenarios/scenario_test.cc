@@ -87,7 +87,7 @@ TEST(Scenario, DefaultsAreThoseOfTheInterface) {
   EXPECT_EQ(p.overlap.tp, TpOverlap::backward);
   EXPECT_FALSE(p.overlap.dp_grad);
   EXPECT_FALSE(p.overlap.dp_param);
-  EXPECT_TRUE(p.overlap.pp_p2p);
+  EXPECT_FALSE(p.overlap.pp_p2p);  // 1F1B as Megatron runs it
   EXPECT_TRUE(p.clip_gradients);
   EXPECT_EQ(p.grid.order, (std::array{Axis::tp, Axis::cp, Axis::dp, Axis::pp}));
 }
@@ -297,7 +297,7 @@ TEST(Batch, SizesAreBounded) {
   EXPECT_EQ(failure_with({{"batch.global", "2B"}}).codes, "E123");
   EXPECT_EQ(failure_with({{"batch.seq", "4000000000"}}).codes, "E123");
   EXPECT_EQ(failure_with({{"batch.global", "400M"}}).codes,
-            "E123");  // 10^8 microbatches, 4 actions
+            "E123");  // 10^8 microbatches on 2 stages
 }
 
 TEST(Batch, LearnedPositionsBoundTheSequence) {
@@ -451,6 +451,17 @@ TEST(Examples, OddValuesAreRefusedNotCrashedOn) {
         SUCCEED();
       }
     }
+}
+
+TEST(Scenario, TransfersWaitAsTheFrameworkOfTheScheduleDoes) {
+  const Scenario plain = load_with({});
+  EXPECT_EQ(setting(plain, "overlap.pp_p2p"),
+            "false (default: Megatron's 1F1B waits for every exchange with its neighbours)");
+  EXPECT_TRUE(load_with({{"overlap.pp_p2p", "true"}}).plan.overlap.pp_p2p);
+  EXPECT_TRUE(load_with({{"parallel.vpp", "2"}}).plan.overlap.pp_p2p);
+  EXPECT_TRUE(load_with({{"schedule", "gpipe"}}).plan.overlap.pp_p2p);
+  const Failure f = failure_with({{"parallel.vpp", "2"}, {"overlap.pp_p2p", "false"}});
+  EXPECT_EQ(f.codes, "E130");
 }
 
 }  // namespace
