@@ -157,10 +157,9 @@ std::optional<TablePrice> GemmPrices::time(const Work& work) const {
   std::optional<TablePrice> price = along_m(group->second, work, smooth, borrowed);
   if (!price) price = from_neighbors(group->second, work, smooth);
   if (borrowed) {
-    const double ratio = layout_ratio_[static_cast<size_t>(work.layout)];
-    price->us *= ratio;
+    price->us *= layout_ratio_[static_cast<size_t>(work.layout)];
     price->origin = Origin::extrapolated;
-    price->basis += " of layout tn, times " + std::to_string(ratio).substr(0, 5);
+    price->basis += " of layout tn, by the ratio of layouts";
   }
   return price;
 }

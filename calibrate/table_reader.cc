@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/table_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kMostProblems = 20;
+
+template <class Enum>
+std::optional<Enum> named(std::string_view text, Enum last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (name_of(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TableReader::TableReader(std::string_view text, const std::string& file)
+    : text_(text), file_(file) {}
+
+void TableReader::problem(std::string code, std::string_view at, std::string message,
+                          std::string help) {
+  if (problems_.size() >= kMostProblems) return;
+  Diagnostic d;
+  d.code = std::move(code);
+  d.message = std::move(message);
+  d.file = file_;
+  d.line = line_;
+  d.column = at.data() == nullptr ? 1 : static_cast<int>(at.data() - row_.data()) + 1;
+  d.length = std::max(1, static_cast<int>(at.size()));
+  d.source_line = std::string(row_);
+  d.help = std::move(help);
+  problems_.push_back(std::move(d));
+}
+
+bool TableReader::next_line() {
+  if (position_ >= text_.size()) return false;
+  size_t end = text_.find('\n', position_);
+  if (end == std::string_view::npos) end = text_.size();
+  row_ = text_.substr(position_, end - position_);
+  if (!row_.empty() && row_.back() == '\r') row_.remove_suffix(1);
+  position_ = end + 1;
+  ++line_;
+  return true;
+}
+
+size_t TableReader::split() {
+  size_t count = 0;
+  size_t begin = 0;
+  while (true) {
+    const size_t end = std::min(row_.find(',', begin), row_.size());
+    if (count < fields_.size()) fields_[count] = row_.substr(begin, end - begin);
+    ++count;
+    if (end == row_.size()) return count;
+    begin = end + 1;
+  }
+}
+
+int64_t TableReader::whole(std::string_view field, std::string_view what, int64_t least) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size() || value < least ||
+      value > int64_t{1} << 50) {
+    problem("E305", field,
+            std::string(what) + " must be a whole number, not '" + std::string(field) + "'",
+            "from " + std::to_string(least) + " to 2^50");
+    return 1;
+  }
+  return value;
+}
+
+double TableReader::number(std::string_view field, std::string_view what, bool zero) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size() || !(value <= 1e15) ||
+      !(zero ? value >= 0 : value > 1e-6)) {
+    problem("E305", field,
+            std::string(what) + " must be a positive number, not '" + std::string(field) + "'",
+            zero ? "0 or more" : "microseconds, or the unit in the column's name");
+    return 1;
+  }
+  return value;
+}
+
+uint16_t TableReader::source(std::string_view field, const TableText& table) {
+  if (!table.sources.empty() && table.sources[last_source_].key == field) return last_source_;
+  for (size_t i = 0; i < table.sources.size(); ++i) {
+    if (table.sources[i].key == field) {
+      last_source_ = static_cast<uint16_t>(i);
+      return last_source_;
+    }
+  }
+  problem("E306", field, "unknown source '" + std::string(field) + "'",
+          "declare it above: # source: " + std::string(field) + " measured where it is from");
+  return 0;
+}
+
+DType TableReader::dtype(std::string_view field) {
+  const auto t = named(field, DType::uint8);
+  if (!t) problem("E306", field, "unknown data type '" + std::string(field) + "'");
+  return t.value_or(DType::bf16);
+}
+
+WorkKind TableReader::kind(std::string_view field) {
+  const auto k = named(field, WorkKind::send_recv);
+  if (!k) problem("E306", field, "unknown kind of work '" + std::string(field) + "'");
+  return k.value_or(WorkKind::gemm);
+}
+
+void TableReader::gemm(TableText& out) {
+  GemmRow r;
+  r.dtype = dtype(fields_[1]);
+  const auto layout = named(fields_[2], GemmLayout::nt);
+  if (!layout) {
+    problem("E306", fields_[2], "unknown layout '" + std::string(fields_[2]) + "'", "tn, nn or nt");
+  }
+  r.layout = layout.value_or(GemmLayout::tn);
+  r.m = whole(fields_[3], "m");
+  r.n = whole(fields_[4], "n");
+  r.k = whole(fields_[5], "k");
+  r.batch = whole(fields_[6], "batch");
+  r.us = number(fields_[7], "the time");
+  r.source = source(fields_[8], out);
+  out.gemms.push_back(r);
+}
+
+void TableReader::attention(TableText& out) {
+  AttentionRow r;
+  r.backward = fields_[1] == "bwd";
+  if (!r.backward && fields_[1] != "fwd") {
+    problem("E306", fields_[1], "unknown pass '" + std::string(fields_[1]) + "'", "fwd or bwd");
+  }
+  r.dtype = dtype(fields_[2]);
+  r.causal = fields_[3] == "1";
+  if (!r.causal && fields_[3] != "0") {
+    problem("E306", fields_[3], "causal must be 0 or 1, not '" + std::string(fields_[3]) + "'");
+  }
+  r.heads = whole(fields_[4], "heads");
+  r.kv_heads = whole(fields_[5], "kv_heads");
+  r.m = whole(fields_[6], "the query length");
+  r.n = whole(fields_[7], "the key length");
+  r.k = whole(fields_[8], "the head dimension");
+  r.batch = whole(fields_[9], "batch");
+  r.us = number(fields_[10], "the time");
+  r.source = source(fields_[11], out);
+  out.attentions.push_back(r);
+}
+
+void TableReader::memory(TableText& out) {
+  MemoryRow r;
+  const auto kernel = named(fields_[1], Kernel::adam);
+  if (!kernel || *kernel == Kernel::none) {
+    problem("E306", fields_[1], "unknown kernel '" + std::string(fields_[1]) + "'");
+  }
+  r.kernel = kernel.value_or(Kernel::add);
+  r.bytes = whole(fields_[2], "bytes");
+  r.us = number(fields_[3], "the time");
+  r.source = source(fields_[4], out);
+  out.memories.push_back(r);
+}
+
+void TableReader::collective(TableText& out) {
+  CollectiveRow r;
+  r.kind = kind(fields_[1]);
+  if (!is_communication(r.kind) || r.kind == WorkKind::send_recv) {
+    problem("E306", fields_[1], "'" + std::string(fields_[1]) + "' is not a collective");
+  }
+  r.ranks = whole(fields_[2], "ranks", 2);
+  r.nodes = whole(fields_[3], "nodes");
+  r.ranks_per_node = whole(fields_[4], "ranks_per_node");
+  r.nic_gbs = number(fields_[5], "nic_gbs", true);
+  r.bytes = whole(fields_[6], "bytes");
+  r.us = number(fields_[7], "the time");
+  r.source = source(fields_[8], out);
+  if (r.nodes > 1 && r.nic_gbs == 0) {
+    problem("E305", fields_[5], "nic_gbs must be stated for a group of several nodes");
+  }
+  out.collectives.push_back(r);
+}
+
+void TableReader::fit(TableText& out) {
+  FitRow r;
+  r.kind = kind(fields_[1]);
+  r.dtype = dtype(fields_[2]);
+  r.t0_us = number(fields_[3], "t0_us", true);
+  r.tflops = number(fields_[4], "tflops", true);
+  r.gbs = number(fields_[5], "gbs", true);
+  r.source = source(fields_[6], out);
+  for (const FitRow& other : out.fits) {
+    if (other.kind == r.kind && other.dtype == r.dtype) {
+      problem("E307", row_, "a second fit for the same works");
+    }
+  }
+  if (r.kind != WorkKind::memory_bound && r.tflops == 0) {
+    problem("E305", fields_[4], "tflops must be positive");
+  }
+  out.fits.push_back(r);
+}
+
+void TableReader::ratio(TableText& out) {
+  const double value = number(fields_[2], "the ratio");
+  source(fields_[3], out);
+  std::optional<double>* place = fields_[1] == "nn"       ? &out.ratio_nn
+                                 : fields_[1] == "nt"     ? &out.ratio_nt
+                                 : fields_[1] == "skinny" ? &out.ratio_skinny
+                                                          : nullptr;
+  if (place == nullptr) {
+    problem("E306", fields_[1], "unknown ratio '" + std::string(fields_[1]) + "'",
+            "nn, nt or skinny");
+  } else if (place->has_value()) {
+    problem("E307", row_, "this ratio was there before");
+  } else {
+    *place = value;
+  }
+}
+
+void TableReader::launch(TableText& out) {
+  if (out.launch_us) problem("E307", row_, "a second launch row");
+  out.launch_us = number(fields_[1], "the time");
+  source(fields_[2], out);
+}
+
+void TableReader::row(TableText& out) {
+  struct Form {
+    std::string_view family;
+    size_t fields;
+    void (TableReader::*read)(TableText&);
+  };
+  static constexpr std::array<Form, 7> kForms{{{"gemm", 9, &TableReader::gemm},
+                                               {"attention", 12, &TableReader::attention},
+                                               {"memory", 5, &TableReader::memory},
+                                               {"collective", 9, &TableReader::collective},
+                                               {"fit", 7, &TableReader::fit},
+                                               {"ratio", 4, &TableReader::ratio},
+                                               {"launch", 3, &TableReader::launch}}};
+  const size_t count = split();
+  for (const Form& f : kForms) {
+    if (fields_[0] != f.family) continue;
+    if (count == f.fields) return (this->*f.read)(out);
+    return problem("E304", row_,
+                   "a row of '" + std::string(f.family) + "' has " + std::to_string(f.fields) +
+                       " fields, not " + std::to_string(count));
+  }
+  problem("E304", fields_[0], "unknown kind of row '" + std::string(fields_[0]) + "'",
+          "gemm, attention, memory, collective, launch, fit or ratio");
+}
+
+}  // namespace stepcast
