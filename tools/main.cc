@@ -11,10 +11,7 @@
 #include <new>
 
 #include "report/diagnostics.h"
-#include "report/error_codes.h"
 #include "scenarios/spelling.h"
-#include "sim/check.h"
-#include "sim/run.h"
 #include "tools/command.h"
 #include "tools/output.h"
 
