@@ -325,7 +325,8 @@ constexpr Field kFields[] = {
      .reason = "off without Megatron's --overlap-param-gather"},
     {.path = "overlap.pp_p2p",
      .type = flag,
-     .summary = "pipeline transfers beside computation; without it 1F1B exchanges as Megatron does"},
+     .summary =
+         "pipeline transfers beside computation; without it 1F1B exchanges as Megatron does"},
     {.path = "overlap.bucket",
      .type = whole,
      .summary = "parameters of a gradient bucket; 0 = Megatron's max(40e6, 1e6 dp)",
