@@ -12,27 +12,32 @@ fail() {
   exit 1
 }
 
-# run_quietly WHAT LOG COMMAND...: one line of progress on a terminal, none elsewhere; the whole log
-# if the command fails.
-run_quietly() {
-  local what="$1" log="$2" width line
-  shift 2
-  if [[ -t 2 ]]; then
-    # COLUMNS is unset in scripts; stty asks the terminal.
-    width="$(stty size <&2 2>/dev/null | cut -d' ' -f2 || true)"
-    [[ "$width" =~ ^[1-9][0-9]*$ ]] || width=80
-    if "$@" 2>&1 | tee -- "$log" | while IFS= read -r line; do
-      printf '\r\033[K%.*s' "$((width - 1))" "$line" >&2
-    done; then
-      printf '\r\033[K' >&2
-      return 0
-    fi
-    printf '\r\033[K' >&2
-  elif "$@" >"$log" 2>&1; then
+# Of the lines it reads it shows the latest: in place on a terminal, every 30 s elsewhere.
+show_progress() {
+  local line width shown=$SECONDS
+  if [[ ! -t 2 ]]; then
+    while IFS= read -r line; do
+      ((SECONDS - shown < 30)) || { say "$line" && shown=$SECONDS; }
+    done
     return 0
   fi
-  cat -- "$log" >&2
-  fail "$what failed; its output is above and in $log"
+  # COLUMNS is unset in scripts; stty asks the terminal.
+  width="$(stty size <&2 2>/dev/null | cut -d' ' -f2 || true)"
+  [[ "$width" =~ ^[1-9][0-9]*$ ]] || width=80
+  while IFS= read -r line; do
+    printf '\r\033[K%.*s' "$((width - 1))" "$line" >&2
+  done
+  printf '\r\033[K' >&2
+}
+
+# run_quietly WHAT LOG COMMAND...: a line of progress; the whole log if the command fails.
+run_quietly() {
+  local what="$1" log="$2"
+  shift 2
+  if ! "$@" 2>&1 | tee -- "$log" | show_progress; then
+    cat -- "$log" >&2
+    fail "$what failed; its output is above and in $log"
+  fi
 }
 
 # ensure_packages GROUP...: installs the Debian packages of these groups that dpkg does not know as
