@@ -97,9 +97,19 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
     stage.memory = std::move(memory[r]);
     result.memory.push_back(std::move(stage));
   }
-  const uint32_t worst = result.memory_role;
+  // Another role may reserve more than the one that allocates most, if it comes close.
+  const Bytes peak = result.memory[result.memory_role].memory.peak;
+  uint32_t worst = result.memory_role;
+  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
+    if (result.memory[r].memory.peak.value < peak.value / 100 * 98) continue;
+    const Bytes reserved = trace_reserved(graph, r);
+    if (reserved > result.memory_reserved) {
+      result.memory_reserved = reserved;
+      worst = r;
+    }
+  }
+  result.memory_role = worst;
   result.memory_op = place_of_peak(graph, worst, result.memory[worst].memory);
-  result.memory_reserved = trace_reserved(graph, worst);
   const Gpu& gpu = scenario.cluster.node.gpu;
   result.memory_usable = gpu.memory - gpu.reserve;
   result.fits = result.memory_reserved <= result.memory_usable;

@@ -64,7 +64,7 @@ struct Result {
   std::vector<WhatIf> what_if;
 
   std::vector<StageMemory> memory;  // by role
-  uint32_t memory_role = 0;         // the one with the largest peak
+  uint32_t memory_role = 0;         // the one that reserves most
   std::string memory_op;            // "fc1, forward of stage 0 microbatch 7"
   Bytes memory_reserved{};          // of that role
   Bytes memory_usable{};            // of a GPU, after the reserve

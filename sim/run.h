@@ -6,6 +6,10 @@
 // solution of the recurrence in op_graph.h (timed event graphs in (max,+) algebra: Baccelli et al.,
 // Synchronization and Linearity, 1992), so the order in which roles are visited cannot matter.
 // Cost: about one addition and two maxima an instruction.
+//
+// One limit against CUDA: a role stands at every join, also at one of a side stream, until the
+// rendezvous is complete; a post that follows such a join is made after it even if it comes from
+// another stream.  Lowering therefore joins on the compute stream.
 #pragma once
 
 #include <array>
