@@ -42,7 +42,7 @@ TEST(OperandBytes, OfAttentionFollowsHeadsOfQueriesAndKeys) {
 
 TEST(Roofline, OfALargeProductIsTheShareOfThePeak) {
   const Work w = gemm(16384, 16384, 16384);
-  EXPECT_NEAR(w.flops.value / to_seconds(roofline_time(w, a100())) / 312e12, 0.84, 0.01);
+  EXPECT_NEAR(w.flops.value / to_seconds(roofline_time(w, a100())) / 312e12, 0.79, 0.01);
 }
 
 TEST(Roofline, OfALargeCopyIsTheShareOfTheBandwidth) {
