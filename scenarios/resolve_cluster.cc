@@ -55,7 +55,24 @@ Enum position_of(std::string_view word, std::string_view choices) {
   return static_cast<Enum>(i);
 }
 
-Gpu resolve_gpu(FieldValues& v, Problems& problems) {
+// A GPU whose rates the user changed is another one: measured times of the preset say nothing of
+// it.
+void note_changed_rates(const FieldValues& v, const Problems& problems, Gpu& gpu,
+                        std::vector<std::string>& warnings) {
+  const std::string path = "cluster.node.gpu.";
+  std::vector<std::string> rates{"mem_bw", "sms", "arch"};
+  for (const auto& [dtype, rate] : gpu.peak) rates.push_back("peak." + std::string(name_of(dtype)));
+  for (const std::string& rate : rates) {
+    const Value* value = v.value(path + rate);
+    if (value == nullptr || problems.source(value->mark.source).is_preset) continue;
+    warnings.push_back("cluster.node.gpu." + rate + " is not that of " + gpu.name +
+                       ": measured tables do not apply, costs come from the roofline");
+    gpu.name += " changed";
+    return;
+  }
+}
+
+Gpu resolve_gpu(FieldValues& v, Problems& problems, std::vector<std::string>& warnings) {
   Gpu gpu;
   const std::string path = "cluster.node.gpu.";
   gpu.name = v.has(path + "preset") ? v.text(path + "preset") : "custom-gpu";
@@ -85,12 +102,14 @@ Gpu resolve_gpu(FieldValues& v, Problems& problems) {
     if (const std::string rate = path + "peak." + std::string(word); v.has(rate))
       gpu.peak[dtype] = FlopRate{v.real(rate)};
   if (gpu.peak.empty()) v.require(path + "peak", help);
+  if (v.has(path + "preset")) note_changed_rates(v, problems, gpu, warnings);
   return gpu;
 }
 
-Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems) {
+Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
+                  std::vector<std::string>& warnings) {
   Node node;
-  node.gpu = resolve_gpu(v, problems);
+  node.gpu = resolve_gpu(v, problems, warnings);
   const auto time = [&](std::string_view path) {
     return v.has(path) ? Time{v.whole(path)} : Time{};
   };
@@ -209,7 +228,7 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   cluster.name = v.has("cluster.preset") ? v.text("cluster.preset") : "custom";
   if (!v.has("cluster.nodes") || !v.has("cluster.node.gpus")) return {};
   cluster.nodes = v.whole("cluster.nodes");
-  cluster.node = resolve_node(v, cluster.nodes, problems);
+  cluster.node = resolve_node(v, cluster.nodes, problems, warnings);
   constexpr int64_t kMostGpus = 10'000'000;  // each rank has at least a few bytes
   if (cluster.nodes > kMostGpus / cluster.node.gpus) {
     problems.add("E123", "a cluster of more than 10,000,000 GPUs is too large",

@@ -22,7 +22,7 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     command = pathlib.Path(arguments[0]).resolve()
-    root = pathlib.Path(arguments[1]) if len(arguments) > 1 else pathlib.Path(__file__).parents[2]
+    root = pathlib.Path(arguments[1]) if len(arguments) > 1 else pathlib.Path(__file__).resolve().parents[2]
     differences = 0
 
     def render(block):

@@ -227,5 +227,15 @@ TEST(ScheduleNames, AliasesAndMistakes) {
             64);
 }
 
+TEST(Cluster, AGpuWithChangedRatesHasNoMeasuredTable) {
+  const Scenario as_it_is = testing::load_with({{"cluster.node.gpu.memory", "96GiB"}});
+  EXPECT_EQ(as_it_is.cluster.node.gpu.name, "h100-sxm");
+  EXPECT_TRUE(as_it_is.warnings.empty());
+  const Scenario faster = testing::load_with({{"cluster.node.gpu.mem_bw", "4.8TB/s"}});
+  EXPECT_EQ(faster.cluster.node.gpu.name, "h100-sxm changed");
+  ASSERT_EQ(faster.warnings.size(), 1U);
+  EXPECT_NE(faster.warnings[0].find("mem_bw is not that of h100-sxm"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stepcast
