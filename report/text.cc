@@ -137,12 +137,16 @@ std::string memory_verdict(const Result& r) {
 std::string trust_sentence(const Result& r) {
   static constexpr std::array<std::string_view, kOrigins> kWords{
       "measured", "interpolated", "extrapolated", "fitted to runs", "roofline"};
+  std::array<Time, kOrigins> parts;
+  for (size_t i = 0; i < kOrigins; ++i) {
+    parts[i] = Time{static_cast<int64_t>(r.trust[i] * 1e12)};
+  }
+  const std::vector<int64_t> shown = apportion(parts, 100);
   std::string s;
   for (size_t i = 0; i < kOrigins; ++i) {
     if (r.trust[i] <= 0) continue;
-    const bool tiny = r.trust[i] < 0.005;
     if (!s.empty()) s += ", ";
-    s += tiny ? "<1 %" : fixed(r.trust[i] * 100, 0) + " %";
+    s += shown[i] == 0 ? "<1 %" : std::to_string(shown[i]) + " %";
     if (s.find("of the time") == std::string::npos) s += " of the time";
     s += ' ' + std::string(kWords[i]);
   }
