@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "calibrate/roofline.h"
 #include "sim/check.h"
@@ -43,27 +44,32 @@ class CommunicationPrices {
   }
 
  private:
-  // Between the first ranks of the two pipeline stages: with the usual orders their other ranks
-  // lie alike.
+  // The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.
   Price transfer(const Work& work) const {
-    const int64_t from = grid_.rank({0, 0, 0, work.from});
-    const int64_t to = grid_.rank({0, 0, 0, work.to});
-    CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
-    return {cost.time, Origin::roofline, std::move(cost.basis)};
+    CommunicationCost worst;
+    std::pair<int64_t, int64_t> nodes{-1, -1};
+    for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
+      const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
+      const int64_t from = grid_.rank({at.tp, at.cp, at.dp, work.from});
+      const int64_t to = grid_.rank({at.tp, at.cp, at.dp, work.to});
+      const std::pair<int64_t, int64_t> here{cluster_.node_of(from), cluster_.node_of(to)};
+      if (std::exchange(nodes, here) == here) continue;
+      CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
+      if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
+    }
+    return {worst.time, Origin::roofline, std::move(worst.basis)};
   }
 
   const GroupShape& shape_of_axis(Axis axis) {
-    // Expert parallelism lies inside dp; until it has groups of its own, those of dp bound it.
-    const Axis group = axis == Axis::ep ? Axis::dp : axis;
-    std::optional<GroupShape>& shape = shapes_[static_cast<size_t>(group)];
-    if (!shape) shape = worst_shape(cluster_, grid_, group);
+    std::optional<GroupShape>& shape = shapes_[static_cast<size_t>(axis)];
+    if (!shape) shape = worst_shape(cluster_, grid_, axis);
     return *shape;
   }
 
   const Cluster& cluster_;
   const RankGrid& grid_;
   const CostTable* table_;
-  std::array<std::optional<GroupShape>, 16> shapes_;
+  std::array<std::optional<GroupShape>, kAxes> shapes_;
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ void StageWriter::bias_gradient(const std::string& label, int64_t rows, int64_t 
 }
 
 void StageWriter::reduce_after(int64_t parameters) {
-  if (buckets_.bucket_parameters == 0) return;
+  if (buckets_.bucket_parameters == 0 || incomplete_) return;
   buckets_.pending += parameters;
   if (buckets_.pending >= buckets_.bucket_parameters) reduce_bucket();
 }

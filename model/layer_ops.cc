@@ -114,7 +114,7 @@ PassId write_backward(GraphBuilder& builder, const Shard& shard, const StageCont
   pass.set_phase(Phase::backward_input);
   TensorIndex gradient = kNoTensor;
   if (content.head) {
-    gradient = stage.head_backward(t.head);
+    gradient = stage.head_backward(t.head, shard.model.tied && content.embedding);
   } else {
     gradient = pass.allocate("output gradient", shard.bytes(shard.own_tokens, shard.hidden),
                              MemoryCategory::workspace);  // received
@@ -174,6 +174,16 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
     if (!model.tied || !content.embedding) total += s.vocab * h;
   }
   return total;
+}
+
+int64_t shared_parameters(const Transformer& model, const StageContent& content) {
+  const int64_t h = model.hidden;
+  const int64_t norm = model.norm == Norm::layer_norm && model.norm_bias ? 2 * h : h;
+  int64_t layer = 2 * norm;
+  if (model.attention_output_bias) layer += h;
+  if (model.mlp_bias) layer += h;
+  if (model.qk_norm) layer += 2 * model.head_dim;
+  return layer * content.layers + (content.head ? norm : 0);
 }
 
 }  // namespace stepcast

@@ -49,4 +49,8 @@ StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, co
 // whole).
 int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content);
 
+// Those of them that every tensor-parallel rank holds whole although, with sequence parallelism,
+// each sees only its share of the tokens: norms, and biases added after the reduction.
+int64_t shared_parameters(const Transformer& model, const StageContent& content);
+
 }  // namespace stepcast

@@ -108,9 +108,13 @@ void StageWriter::head_forward(HeadTensors& t) {
     p_.free(low);
     return;
   }
-  p_.compute("logits to fp32", s.memory_bound(Kernel::cast, logits + wide));
-  t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
-  p_.free(low);
+  if (s.plan.precision.params == DType::fp32) {
+    t.softmax = low;  // nothing to convert
+  } else {
+    p_.compute("logits to fp32", s.memory_bound(Kernel::cast, logits + wide));
+    t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
+    p_.free(low);
+  }
   loss("loss maximum", wide);
   sum_over_shards("loss maximum all-reduce");
   loss("loss subtract maximum", wide * 2);
@@ -121,21 +125,25 @@ void StageWriter::head_forward(HeadTensors& t) {
   loss("loss normalization", wide * 2);
 }
 
-TensorIndex StageWriter::head_backward(HeadTensors& t) {
+TensorIndex StageWriter::head_backward(HeadTensors& t, bool shares_embedding) {
   const Shard& s = s_;
   p_.set_phase(Phase::backward_input);
   const Bytes logits = s.bytes(s.tokens, s.vocab);
   const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
   if (!s.plan.kernels.fused_cross_entropy) {
     p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide * 2));
-    p_.compute("logit gradient to " + std::string(name_of(s.plan.precision.params)),
-               s.memory_bound(Kernel::cast, wide + logits));
+    if (s.plan.precision.params != DType::fp32) {
+      p_.compute("logit gradient to " + std::string(name_of(s.plan.precision.params)),
+                 s.memory_bound(Kernel::cast, wide + logits));
+    }
   } else {
     p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide + logits));
   }
   TensorIndex d = p_.allocate("logit gradient", logits, MemoryCategory::logits);
   p_.free(t.softmax);
+  incomplete_ = shares_embedding;
   const TensorIndex gradient = column_parallel_backward("head", d, t.norm_output, s.vocab);
+  incomplete_ = false;
   norm_backward("final norm", s.own_tokens, s.hidden);
   p_.free(t.norm_statistics);
   p_.free(t.input);

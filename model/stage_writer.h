@@ -68,8 +68,9 @@ class StageWriter {
   void embedding_backward(EmbeddingTensors& t, TensorIndex& gradient);
 
   void head_forward(HeadTensors& t);
-  // Returns the gradient of the head's input.
-  TensorIndex head_backward(HeadTensors& t);
+  // Returns the gradient of the head's input.  `shares_embedding`: the stage holds the embedding
+  // that the head is tied to, so its gradient is complete only after the embedding's backward.
+  TensorIndex head_backward(HeadTensors& t, bool shares_embedding);
 
   // Whatever is left of the last bucket.
   void flush_gradients();
@@ -111,6 +112,7 @@ class StageWriter {
   const Shard& s_;
   PassWriter& p_;
   GradientBuckets buckets_;
+  bool incomplete_ = false;  // the gradient being written is not complete yet
   ForwardMode mode_ = ForwardMode::keep;
 };
 

@@ -60,7 +60,7 @@ std::array<double, kOrigins> trust_of(const OpGraph& graph, const Prices& prices
       if (item.kind == ItemKind::pass) runs[static_cast<size_t>(item.pass)] += role.ranks;
       if (item.kind == ItemKind::post) {
         const Rendezvous& r = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
-        add(r.work, static_cast<double>(role.ranks));
+        add(r.work, static_cast<double>(role.ranks) / r.parties);
       }
     }
   }
@@ -85,6 +85,8 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
   return op + " in " + (item.has_action ? to_string(item.action) : pass.name);
 }
 
+constexpr int64_t kTebibyte = int64_t{1} << 40;
+
 void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
   std::vector<RoleMemory> memory = trace_memory(graph);
   for (uint32_t r = 0; r < memory.size(); ++r) {
@@ -102,7 +104,8 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
   uint32_t worst = result.memory_role;
   for (uint32_t r = 0; r < graph.roles.size(); ++r) {
     if (result.memory[r].memory.peak.value < peak.value / 100 * 98) continue;
-    const Bytes reserved = trace_reserved(graph, r);
+    // Far beyond any GPU the allocator's rounding is of no interest.
+    const Bytes reserved = peak.value > kTebibyte ? peak : trace_reserved(graph, r);
     if (reserved > result.memory_reserved) {
       result.memory_reserved = reserved;
       worst = r;

@@ -176,6 +176,14 @@ void resolve_transfers(const PlanInputs& in, const Schedule& schedule, Plan& pla
              plain ? "default: Megatron's 1F1B waits for every exchange with its neighbours"
                    : "default: on without Megatron's --no-overlap-p2p-communication");
   }
+  for (const char* path : {"overlap.dp_grad", "overlap.dp_param"}) {
+    if (v.value(path) == nullptr || !v.has(path) || !v.flag(path)) continue;
+    if (plan.dp == 1) {
+      in.warnings.push_back(std::string(path) + " has no effect: dp = 1");
+    } else if (plan.zero == 0 && path == std::string_view("overlap.dp_param")) {
+      in.warnings.push_back("overlap.dp_param has no effect without parallel.zero: 1");
+    }
+  }
   if (!v.has("overlap.pp_p2p")) return;
   plan.overlap.pp_p2p = v.flag("overlap.pp_p2p");
   if (!plan.overlap.pp_p2p && !plain && schedule.name != "gpipe") {
@@ -192,6 +200,28 @@ int64_t padded_vocab(int64_t vocab, int64_t tp) {
   return (vocab + unit - 1) / unit * unit;
 }
 
+namespace {
+
+// The largest tensor of a microbatch has to be countable in bytes.
+void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
+  if (in.model == nullptr || !in.values.has("batch.seq")) return;
+  const auto seq = static_cast<double>(plan.seq);
+  const auto wide = [](int64_t n) { return static_cast<double>(n); };
+  const Transformer& m = *in.model;
+  const double row =
+      std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + 128 * wide(plan.tp),
+                wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim)});
+  const double bytes =
+      seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
+  if (bytes < 1e18) return;
+  in.problems.add("E123",
+                  "a microbatch of " + str(plan.micro_batch) + " x " + str(plan.seq) +
+                      " tokens needs more bytes than can be counted",
+                  in.values.mark("batch.seq"), in.values.length("batch.seq"));
+}
+
+}  // namespace
+
 Plan resolve_plan(const PlanInputs& in) {
   Plan plan;
   resolve_layout(in, plan);
@@ -199,6 +229,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_precision(in, plan);
   resolve_recompute(in, plan);
   resolve_overlap(in.values, plan);
+  check_tensor_sizes(in, plan);
   return plan;
 }
 

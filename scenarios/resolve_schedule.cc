@@ -32,6 +32,7 @@ Place place_of(const FieldValues& v) {
 
 // What the rest of the program can run: whole backward passes, stage s on rank s % pp.
 std::string not_simulated(const Schedule& s) {
+  if (s.is_bidirectional()) return "it holds two replicas of the model";
   for (size_t stage = 0; stage < s.rank_of_stage.size(); ++stage)
     if (s.rank_of_stage[stage] != stage % static_cast<size_t>(s.pp))
       return "its stages are not placed in turn on the ranks";
@@ -60,8 +61,7 @@ std::string families_now() {
 
 // Known from papers and frameworks, not generated yet.
 constexpr std::string_view kKnownElsewhere =
-    "dualpipe|dualpipev|dualpipe-v|zb-h1|zb-h2|zb-v|zb-1p|zb-2p|interleaved-zero-bubble|chimera|"
-    "gpipe|looped-bfs|hanayo|terapipe|seq1f1b|v-half|v-min";
+    "dualpipe|dualpipev|dualpipe-v|zb-1p|zb-2p|hanayo|terapipe|seq1f1b|v-half|v-min|1f1b-v";
 
 const ScheduleFamily* family_of(const PlanInputs& in, const Plan& plan) {
   FieldValues& v = in.values;

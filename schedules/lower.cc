@@ -110,6 +110,7 @@ class Lowering {
     const std::map<uint16_t, uint32_t> gathered = add_parameter_gather(items, rank);
     add_schedule(items, rank, gathered);
     add_gradient_reduction(items, rank);
+    add_shared_reduction(items, rank);
     add_embedding_reduction(items, rank);
     add_optimizer(items, state);
     if (plan_.zero >= 1 && plan_.dp > 1 && !plan_.overlap.dp_param) {
@@ -140,10 +141,11 @@ class Lowering {
     return pass.finish();
   }
 
-  PassId collective_pass(const std::string& name, const Work& work, Phase phase) {
+  PassId collective_pass(const std::string& name, const Work& work, Phase phase,
+                         Stream stream = Stream::dp) {
     PassWriter pass(builder_, name, no_tensors_);
     pass.set_phase(phase);
-    pass.communicate(Stream::dp, name, work);
+    pass.communicate(stream, name, work);
     return pass.finish();
   }
 
@@ -232,6 +234,23 @@ class Lowering {
     }
   }
 
+  // With sequence parallelism each rank has the gradients of the norms from its own tokens only
+  // (Megatron-LM: finalize_model_grads, _allreduce_layernorm_grads).
+  void add_shared_reduction(RoleItems& items, int64_t rank) {
+    if (plan_.tp == 1 || !plan_.sp) return;
+    int64_t count = 0;
+    for (uint16_t stage : stages_of(rank)) count += shared_parameters(model_, content(stage));
+    if (count == 0) return;
+    Work w;
+    w.kind = WorkKind::all_reduce;
+    w.dtype = plan_.precision.gradients;
+    w.axis = Axis::tp;
+    w.bytes = bytes(count, w.dtype);
+    items.run_beside(
+        graph_, collective_pass("norm gradient all-reduce", w, Phase::gradient_sync, Stream::tp),
+        Stream::tp);
+  }
+
   void add_embedding_reduction(RoleItems& items, int64_t rank) {
     if (!(model_.tied && plan_.pp > 1)) return;
     const bool holds = rank == schedule_.rank_of_stage[embedding_stage()] ||
@@ -255,14 +274,32 @@ class Lowering {
 
   void add_optimizer(RoleItems& items, const RankState& state) {
     const Precision& p = plan_.precision;
-    const Bytes gradients = bytes(state.optimizer_share, p.gradients);
-    if (plan_.clip_gradients) {
-      items.run(graph_,
-                single_pass("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients),
-                            Phase::optimizer));
-      items.post(norm_, Stream::compute);
-      items.join(norm_, Stream::compute, {.host_waits = true});  // its value decides on the host
+    const int64_t share = state.optimizer_share;
+    // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
+    const DType wide = p.master ? DType::fp32 : p.gradients;
+    const bool copied = wide != p.gradients;
+    const Bytes gradients = bytes(share, wide);
+    PassWriter before(builder_, "gradient norm", no_tensors_);
+    before.set_phase(Phase::optimizer);
+    TensorIndex copy = kNoTensor;
+    if (copied) {
+      before.compute("gradient copy",
+                     shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
+      copy = before.allocate("fp32 gradients", gradients, MemoryCategory::gradients);
     }
+    if (p.params == DType::fp16) {
+      // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
+      // unscale_and_check_inf).
+      before.compute("gradient unscaling", shard_.memory_bound(Kernel::scale, gradients * 2));
+    }
+    if (plan_.clip_gradients) {
+      before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
+    }
+    if (!before.empty()) {
+      before.free(copy);  // held until Adam has run, which needs no more than this peak
+      items.run(graph_, before.finish());
+    }
+    if (plan_.clip_gradients) add_norm_reduction(items);
     PassWriter pass(builder_, "optimizer", no_tensors_);
     pass.set_phase(Phase::optimizer);
     if (plan_.clip_gradients) {
@@ -270,14 +307,29 @@ class Lowering {
     }
     // Adam reads gradient, parameter and both moments, writes the last three; with fp32 master
     // parameters the model's own copy is written by a second kernel.
-    const Bytes moments = bytes(2 * state.optimizer_share, p.moments);
-    const Bytes own = bytes(state.optimizer_share, p.master ? DType::fp32 : p.params);
+    const Bytes moments = bytes(2 * share, p.moments);
+    const Bytes own = bytes(share, p.master ? DType::fp32 : p.params);
     pass.compute("adam", shard_.memory_bound(Kernel::adam, gradients + moments * 2 + own * 2));
     if (p.master) {
       pass.compute("parameter copy",
-                   shard_.memory_bound(Kernel::cast, own + bytes(state.optimizer_share, p.params)));
+                   shard_.memory_bound(Kernel::cast, own + bytes(share, p.params)));
     }
     items.run(graph_, pass.finish());
+  }
+
+  // The squares of all gradients: over the replicas too where each holds a share of them.
+  void add_norm_reduction(RoleItems& items) {
+    if (plan_.zero >= 1 && plan_.dp > 1) {
+      Work w;
+      w.kind = WorkKind::all_reduce;
+      w.dtype = DType::fp32;
+      w.axis = Axis::dp;
+      w.bytes = {4};
+      items.run_beside(graph_, collective_pass("gradient norm over replicas", w, Phase::optimizer),
+                       Stream::dp);
+    }
+    items.post(norm_, Stream::compute);
+    items.join(norm_, Stream::compute, {.host_waits = true});  // its value decides on the host
   }
 
   const Transformer& model_;

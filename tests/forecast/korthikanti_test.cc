@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Korthikanti et al. 2022 (arXiv:2205.05198), Table 5: measured iteration times on A100-80G.  The
-// bounds below only catch a model that breaks; nothing is fitted to these runs, and
-// docs/accuracy.md tells the errors.
+// bounds below only catch a model that breaks; nothing is fitted to these runs, and README.md tells
+// the errors.
 #include <gtest/gtest.h>
 
 #include <cstdio>

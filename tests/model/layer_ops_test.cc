@@ -251,5 +251,26 @@ TEST(LayerOps, OverlappedReductionCoversEveryGradientOnce) {
   EXPECT_GT(buckets, 1);
 }
 
+TEST(LayerOps, ATiedEmbeddingOnOneStageIsReducedOnce) {
+  const Transformer model = gpt22b();  // tied
+  Plan plan = sample::plan(1, 1, 8, 1, 1, kSeq);
+  plan.overlap.dp_grad = true;
+  const StageContent content{.layers = 2, .embedding = true, .head = true};
+  const OneStage stage(model, plan, content);
+  int64_t reduced = 0;
+  for (const Op& op : stage.graph.passes[static_cast<size_t>(stage.passes.last_backward)].ops) {
+    const Work& work = stage.graph.works[static_cast<size_t>(op.work)];
+    if (work.axis == Axis::dp) reduced += work.bytes.value;
+  }
+  EXPECT_EQ(reduced, 4 * stage_parameters(model, plan, content));
+}
+
+TEST(LayerOps, Fp32LogitsAreNotConverted) {
+  Plan plan = sample::plan(1, 1, 1, 1, 1, kSeq);
+  plan.precision.params = DType::fp32;
+  const OneStage stage(gpt22b(), plan, {.layers = 1, .head = true});
+  for (const Work& work : stage.graph.works) EXPECT_NE(work.kernel, Kernel::cast);
+}
+
 }  // namespace
 }  // namespace stepcast

@@ -464,5 +464,20 @@ TEST(Scenario, TransfersWaitAsTheFrameworkOfTheScheduleDoes) {
   EXPECT_EQ(f.codes, "E130");
 }
 
+TEST(Scenario, WhatCannotBeCountedOrIsNotSimulatedIsAMessage) {
+  EXPECT_EQ(failure_with({{"batch", "{global: 1000000000, micro: 1000000000, seq: 1000000000}"},
+                          {"parallel", "{tp: 8, pp: 2}"}})
+                .codes,
+            "E123");
+  EXPECT_EQ(failure_with({{"schedule", "chimera"}, {"parallel.vpp", "2"}}).codes, "E130");
+}
+
+TEST(Scenario, OverlapThatCanDoNothingIsRemarkedOn) {
+  const Scenario s = load_with({{"overlap.dp_param", "true"}});
+  ASSERT_EQ(s.warnings.size(), 1u);
+  EXPECT_THAT(s.warnings[0], HasSubstr("no effect without parallel.zero: 1"));
+  EXPECT_TRUE(load_with({{"overlap.dp_param", "true"}, {"parallel.zero", "1"}}).warnings.empty());
+}
+
 }  // namespace
 }  // namespace stepcast

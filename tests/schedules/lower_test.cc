@@ -194,5 +194,44 @@ TEST(Lower, TiedEmbeddingGradientsAreSummedOverFirstAndLastStage) {
   EXPECT_EQ(posts, (std::vector<int>{1, 0, 0, 1}));
 }
 
+int count_label(const OpGraph& graph, const std::string& label) {
+  int count = 0;
+  for (const Pass& pass : graph.passes) {
+    for (const Op& op : pass.ops) count += graph.text(op.label) == label;
+  }
+  return count;
+}
+
+OpGraph one_stage(const Plan& plan, const Transformer& model) {
+  Plan whole = plan;
+  whole.stages = {{.layers = 8, .embedding = true, .head = true}};
+  OpGraph graph = lower(model, whole, schedule_of("1f1b", whole));
+  check_graph(graph);
+  return graph;
+}
+
+TEST(Lower, NormGradientsAreSummedOverTheTensorGroupWithSequenceParallelism) {
+  Plan plan = sample::plan(4, 1, 1, 2, 1, 256);
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "norm gradient all-reduce"), 1);
+  plan.sp = false;
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "norm gradient all-reduce"), 0);
+}
+
+TEST(Lower, GradientNormSpansTheReplicasThatShareTheOptimizer) {
+  Plan plan = sample::plan(1, 1, 4, 2, 1, 256);
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient norm over replicas"), 0);
+  plan.zero = 1;
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient norm over replicas"), 1);
+}
+
+TEST(Lower, Fp16UnscalesAndNarrowGradientsAreCopied) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient unscaling"), 0);
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient copy"), 0);
+  plan.precision.params = plan.precision.gradients = DType::fp16;
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient unscaling"), 1);
+  EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient copy"), 1);
+}
+
 }  // namespace
 }  // namespace stepcast
