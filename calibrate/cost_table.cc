@@ -119,7 +119,7 @@ CostTable::CostTable(CostTable&&) noexcept = default;
 CostTable& CostTable::operator=(CostTable&&) noexcept = default;
 CostTable::~CostTable() = default;
 
-CostTable CostTable::parse(std::string_view text, std::string file_name) {
+CostTable CostTable::parse(std::string_view text, const std::string& file_name) {
   const TableText table = parse_table_text(text, file_name);
   auto rows = std::make_unique<Rows>();
   rows->gpu = table.gpu;

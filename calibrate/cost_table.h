@@ -23,7 +23,7 @@ namespace stepcast {
 class CostTable {
  public:
   // Throws InputError (E3xx) with line and column.
-  static CostTable parse(std::string_view text, std::string file_name);
+  static CostTable parse(std::string_view text, const std::string& file_name);
 
   CostTable(CostTable&&) noexcept;
   CostTable& operator=(CostTable&&) noexcept;

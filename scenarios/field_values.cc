@@ -181,7 +181,7 @@ std::string origin_of(const Mark& mark, const Problems& problems) {
   return source.name + ':' + std::to_string(mark.line) + ':' + std::to_string(mark.column);
 }
 
-FieldValues::FieldValues(Value root, std::string prefix, Problems& problems)
+FieldValues::FieldValues(Value root, const std::string& prefix, Problems& problems)
     : root_(std::move(root)), prefix_(prefix.empty() ? prefix : prefix + '.'), problems_(problems) {
   if (prefix.empty()) expand_all(root_);
   if (!root_.is_mapping())

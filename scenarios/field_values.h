@@ -25,7 +25,7 @@ class FieldValues {
   // Reads the rows below `prefix` ("" = all) from the mapping `root`, shorthand written out.  Adds
   // E102 for keys that are no rows, E107, E120-E126 for wrong values, E130 for values and
   // sections that are not modelled yet.  Rows inside lists and free names are not read.
-  FieldValues(Value root, std::string prefix, Problems& problems);
+  FieldValues(Value root, const std::string& prefix, Problems& problems);
 
   // There is a value, given or default.  False also for a value that was wrong, so that one mistake
   // is reported once.

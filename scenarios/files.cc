@@ -80,7 +80,7 @@ bool is_below(const std::string& path, const std::string& root) {
 
 }  // namespace
 
-ScenarioFiles::ScenarioFiles(Problems& problems, std::string root)
+ScenarioFiles::ScenarioFiles(Problems& problems, const std::string& root)
     : problems_(problems), root_(root.empty() ? root : real_path(root)) {}
 
 uint32_t ScenarioFiles::add(std::string text, std::string name, std::string real) {

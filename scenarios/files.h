@@ -13,7 +13,7 @@ namespace stepcast {
 class ScenarioFiles {
  public:
   // Files that a scenario names must lie below `root`; empty: the folder of the first file.
-  ScenarioFiles(Problems& problems, std::string root);
+  ScenarioFiles(Problems& problems, const std::string& root);
 
   // The file the user named.  E101 and exit status 7 if it cannot be read.
   std::optional<uint32_t> open_first(const std::string& path);

@@ -16,7 +16,6 @@ using test::a100_cluster;
 using test::collective;
 using test::gemm;
 using test::kernel;
-using test::us;
 
 Work send(uint16_t from, uint16_t to, int64_t bytes) {
   Work w = collective(WorkKind::send_recv, Axis::pp, bytes);

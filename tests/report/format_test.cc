@@ -13,8 +13,6 @@ namespace {
 
 using namespace literals;
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(Fixed, RoundsToNearestAndNeverShowsMinusZero) {
   EXPECT_EQ(fixed(12.345, 2), "12.35");

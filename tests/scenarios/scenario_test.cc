@@ -15,12 +15,10 @@
 namespace stepcast {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::failure;
 using testing::Failure;
 using testing::failure_with;
-using testing::find_setting;
 using ::testing::HasSubstr;
 using testing::kMinimal;
 using testing::load_with;

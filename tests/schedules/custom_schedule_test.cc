@@ -14,7 +14,6 @@ namespace stepcast {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(CustomSchedule, SizesAndPlacementAreReadOffTheLists) {
   const Schedule s = read_schedule_csv(testing::read_file("custom_pp2_v2_m3.csv"), "custom.csv");
