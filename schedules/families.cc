@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 
 namespace stepcast {
 namespace {
@@ -66,6 +67,19 @@ const ScheduleFamily* find_schedule_family(std::string_view name_or_alias) {
   for (const ScheduleFamily& family : schedule_families())
     if (has_name(family, normal)) return &family;
   return nullptr;
+}
+
+Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params) {
+  for (const auto& [key, value] : params.more) {
+    const auto known = [&](const ScheduleParameter& p) { return p.key == key; };
+    if (std::any_of(family.parameters.begin(), family.parameters.end(), known)) continue;
+    std::string legal;
+    for (const ScheduleParameter& p : family.parameters)
+      legal += (legal.empty() ? "" : ", ") + std::string(p.key);
+    throw std::invalid_argument("'" + key + "' is not a parameter of " + std::string(family.name) +
+                                (legal.empty() ? "; it has none" : "; it has: " + legal));
+  }
+  return family.generate(params);
 }
 
 std::vector<std::string_view> similar_schedule_names(std::string_view name) {

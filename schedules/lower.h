@@ -17,15 +17,4 @@ namespace stepcast {
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
 OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule);
 
-// The schedule alone, with given costs: every forward of a chunk takes `forward`, B takes input +
-// weight, a hop between ranks takes `hop` (latency, no occupancy).  Compute only; what `eval` of
-// the vectors defines (docs/schedules.md).
-struct UnitCosts {
-  Time forward{}, backward_input{}, backward_weight{}, hop{};
-  int64_t slow_rank = -1;  // every action on this pipeline rank ...
-  double slow_factor = 1;  // ... takes that many times as long
-};
-OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
-                   std::vector<Time>& durations_by_work);
-
 }  // namespace stepcast

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "schedules/lower.h"
+#include "schedules/lower_unit.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -17,10 +17,11 @@ constexpr std::array kAllKinds = {ActionKind::forward, ActionKind::backward,
 
 Time unit_time(const UnitCosts& costs, ActionKind kind) {
   switch (kind) {
-    case ActionKind::forward: return costs.forward;
-    case ActionKind::backward: return costs.backward_input + costs.backward_weight;
-    case ActionKind::backward_input: return costs.backward_input;
-    case ActionKind::backward_weight: return costs.backward_weight;
+    case ActionKind::forward: return costs.times.forward;
+    case ActionKind::backward: return costs.times.backward_input + costs.times.backward_weight;
+    case ActionKind::backward_input: return costs.times.backward_input;
+    case ActionKind::backward_weight: return costs.times.backward_weight;
+    default: break;
   }
   return {};
 }
@@ -112,7 +113,7 @@ void add_action(RoleOps& role, Messages& messages, const Action& a, PassId pass)
 }  // namespace
 
 OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
-                   std::vector<Time>& durations_by_work) {
+                   std::vector<Time>& durations_by_work, P2pStyle /*style*/) {
   OpGraph graph;
   graph.labels = {"", "activation", "message"};
   graph.tensor_tables = {{Tensor{Bytes{1}, MemoryCategory::activations, LabelId{1}}}};

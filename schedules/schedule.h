@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@ namespace stepcast {
 struct Schedule {
   std::string name;  // canonical: "interleaved-1f1b"
   int64_t pp = 1, vpp = 1, microbatches = 1;
+  // Microbatches cut into pieces along the sequence, one after the other through the pipeline
+  // (Seq1F1B); Action::microbatch then counts pieces, microbatch by microbatch.
+  int64_t seq_splits = 1;
   std::vector<uint16_t> rank_of_stage;     // placement, one entry a stage
   std::vector<std::vector<Action>> ranks;  // pp lists
 
@@ -29,6 +33,8 @@ struct Schedule {
   std::vector<uint16_t> reverse_rank_of_stage;
   std::vector<bool> reversed;
 
+  // What Action::microbatch counts.
+  int64_t pieces() const { return microbatches * seq_splits; }
   bool is_bidirectional() const { return !reverse_rank_of_stage.empty(); }
   // REQUIRES: a stage and a microbatch of the schedule.
   uint16_t rank_of(size_t stage, size_t microbatch) const {
@@ -42,6 +48,14 @@ struct ScheduleParams {
   int64_t vpp = 1;
   int64_t microbatches = 1;
   int64_t group = 0;  // interleaved: microbatches of a group; 0 = pp
+  // Parameters of one family, by the key it lists in ScheduleFamily::parameters.
+  std::map<std::string, std::string, std::less<>> more = {};
+};
+
+// A parameter that a family understands beside pp, vpp and microbatches.
+struct ScheduleParameter {
+  std::string_view key;      // "mem_limit_in_activations"
+  std::string_view summary;  // what it is, its unit, its default
 };
 
 // What is known of a family, for `stepcast presets schedules` and for messages.
@@ -52,11 +66,15 @@ struct ScheduleFamily {
   std::string_view source;
   Schedule (*generate)(
       const ScheduleParams&);  // throws std::invalid_argument with a sentence for the user
+  std::span<const ScheduleParameter> parameters = {};
 };
 
 std::span<const ScheduleFamily> schedule_families();
 // nullptr if unknown.
 const ScheduleFamily* find_schedule_family(std::string_view name_or_alias);
+// What `family` makes of `params`.  Throws std::invalid_argument with a sentence for the user, also
+// for a key in params.more that the family does not list.
+Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params);
 // Canonical names that come close to `name`, best first, at most 3.
 std::vector<std::string_view> similar_schedule_names(std::string_view name);
 

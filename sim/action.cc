@@ -11,12 +11,22 @@ char letter_of(ActionKind k) {
     case ActionKind::backward: return 'B';
     case ActionKind::backward_input: return 'I';
     case ActionKind::backward_weight: return 'W';
+    case ActionKind::recompute: return 'R';
+    case ActionKind::offload: return 'O';
+    case ActionKind::reload: return 'L';
   }
   fail_check("k is an ActionKind", __FILE__, __LINE__, std::to_string(static_cast<int>(k)));
 }
 
 std::string to_string(const Action& a) {
-  return std::to_string(a.stage) + letter_of(a.kind) + std::to_string(a.microbatch);
+  return to_string(a, 1);
+}
+
+std::string to_string(const Action& a, int64_t seq_splits) {
+  std::string text = std::to_string(a.stage) + letter_of(a.kind);
+  if (seq_splits == 1) return text + std::to_string(a.microbatch);
+  return text + std::to_string(a.microbatch / seq_splits) + '.' +
+         std::to_string(a.microbatch % seq_splits);
 }
 
 }  // namespace stepcast

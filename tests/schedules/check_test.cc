@@ -114,7 +114,8 @@ TEST(ScheduleCheck, NamesTheCircleOfADeadlock) {
 }
 
 TEST(ScheduleCheck, CallsRanksWithSeveralStagesRanks) {
-  const Schedule s = read_schedule_csv(testing::read_file("bad_deadlock_cycle.csv"), "cycle.csv");
+  const Schedule s =
+      read_schedule_csv(testing::read_file("csv/bad_deadlock_cycle.csv"), "cycle.csv");
   const std::vector<ScheduleProblem> problems = check_schedule(s);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].cycle,
@@ -166,13 +167,14 @@ TEST(ScheduleCheck, FilesThatMustBeRefusedAre) {
                         Case{"bad_missing_backward.csv", Kind::missing},
                         Case{"bad_stage_on_two_ranks.csv", Kind::misplaced},
                         Case{"bad_weight_before_input.csv", Kind::order}}) {
-    const auto problems = check_schedule(read_schedule_csv(testing::read_file(c.file), c.file));
+    const auto problems =
+        check_schedule(read_schedule_csv(testing::read_file(std::string("csv/") + c.file), c.file));
     ASSERT_FALSE(problems.empty()) << c.file;
     EXPECT_EQ(problems[0].kind, c.kind) << c.file << ": " << problems[0].message;
   }
   // Well formed when messages are matched by stage and microbatch.
-  EXPECT_THAT(check_schedule(read_schedule_csv(testing::read_file("bad_deadlock_cross_order.csv"),
-                                               "cross.csv")),
+  EXPECT_THAT(check_schedule(read_schedule_csv(
+                  testing::read_file("csv/bad_deadlock_cross_order.csv"), "cross.csv")),
               IsEmpty());
 }
 

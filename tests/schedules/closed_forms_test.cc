@@ -25,9 +25,9 @@ const int64_t kCosts[][3] = {{1, 1, 1}, {10, 12, 7}, {5, 3, 9}};
 
 UnitCosts unit_costs(const int64_t (&c)[3]) {
   UnitCosts costs;
-  costs.forward = Time{c[0] * 1000};
-  costs.backward_input = Time{c[1] * 1000};
-  costs.backward_weight = Time{c[2] * 1000};
+  costs.times.forward = Time{c[0] * 1000};
+  costs.times.backward_input = Time{c[1] * 1000};
+  costs.times.backward_weight = Time{c[2] * 1000};
   return costs;
 }
 

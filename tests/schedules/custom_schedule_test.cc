@@ -16,7 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(CustomSchedule, SizesAndPlacementAreReadOffTheLists) {
-  const Schedule s = read_schedule_csv(testing::read_file("custom_pp2_v2_m3.csv"), "custom.csv");
+  const Schedule s =
+      read_schedule_csv(testing::read_file("csv/custom_pp2_v2_m3.csv"), "custom.csv");
   EXPECT_EQ(s.pp, 2);
   EXPECT_EQ(s.vpp, 2);
   EXPECT_EQ(s.microbatches, 3);
@@ -33,7 +34,7 @@ TEST(CustomSchedule, RanksMayHoldDifferentNumbersOfStages) {
 
 TEST(CustomSchedule, PyTorchsOwnFileEqualsTheGenerator) {
   const Schedule file =
-      read_schedule_csv(testing::read_file("interleaved1f1b_pp4_v2_m8.csv"), "torch.csv");
+      read_schedule_csv(testing::read_file("csv/interleaved1f1b_pp4_v2_m8.csv"), "torch.csv");
   const Schedule ours = find_schedule_family("Interleaved1F1B")->generate({4, 2, 8, 0});
   EXPECT_EQ(file.ranks, ours.ranks);
   EXPECT_EQ(file.rank_of_stage, ours.rank_of_stage);

@@ -30,9 +30,9 @@ Schedule generate(std::string_view name, const ScheduleParams& params) {
 // Makespan and span beyond the work of a rank.
 Makespan excess(const Schedule& s, const Costs& c) {
   UnitCosts costs;
-  costs.forward = Time{c.f * 1000};
-  costs.backward_input = Time{c.i * 1000};
-  costs.backward_weight = Time{c.w * 1000};
+  costs.times.forward = Time{c.f * 1000};
+  costs.times.backward_input = Time{c.i * 1000};
+  costs.times.backward_weight = Time{c.w * 1000};
   const Makespan m = evaluate(s, costs);
   const auto work = static_cast<double>(s.vpp * s.microbatches * (c.f + c.i + c.w));
   return {m.makespan - work, m.span - work};

@@ -83,13 +83,13 @@ std::vector<Refused> read_refused(const std::string& file) {
 UnitCosts costs_named(const std::string& name, int64_t pp) {
   UnitCosts costs;
   if (name == "unit") {
-    costs.forward = costs.backward_input = costs.backward_weight = Time{kUnit};
+    costs.times.forward = costs.times.backward_input = costs.times.backward_weight = Time{kUnit};
     return costs;
   }
   if (name != "uneven" && name != "straggler") throw std::runtime_error("no costs " + name);
-  costs.forward = Time{10 * kUnit};
-  costs.backward_input = Time{12 * kUnit};
-  costs.backward_weight = Time{7 * kUnit};
+  costs.times.forward = Time{10 * kUnit};
+  costs.times.backward_input = Time{12 * kUnit};
+  costs.times.backward_weight = Time{7 * kUnit};
   costs.hop = Time{kUnit};
   if (name == "straggler") {
     costs.slow_rank = pp / 2;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedule alone as an op graph, with given costs: one op an action, one transfer a message
+// between ranks.  What `stepcast schedule eval` and synthesis run; docs/schedules.md has the rule.
+#pragma once
+
+#include <vector>
+
+#include "schedules/p2p_style.h"
+#include "schedules/schedule.h"
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+struct StageTimes {
+  Time forward{}, backward_input{}, backward_weight{};
+  Time recompute{}, offload{}, reload{};
+};
+
+// Every forward takes `times.forward`, B takes input + weight, an overlapped pair the sum of its
+// halves; a hop between ranks takes `hop`.
+struct UnitCosts {
+  StageTimes times{};                // of every stage, unless ...
+  std::vector<StageTimes> by_stage;  // ... each has its own: by global stage
+  Time hop{};                        // latency, no occupancy
+  int64_t slow_rank = -1;            // every action on this pipeline rank ...
+  double slow_factor = 1;            // ... takes that many times as long
+};
+
+// REQUIRES: check_schedule(schedule) is empty; by_stage is empty or has an entry for every stage.
+OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
+                   std::vector<Time>& durations_by_work, P2pStyle style = P2pStyle::async);
+
+}  // namespace stepcast
