@@ -134,7 +134,8 @@ PassId write_backward(GraphBuilder& builder, const Shard& shard, const StageCont
 }  // namespace
 
 StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, const Plan& plan,
-                             const StageContent& content) {
+                             const StageContent& content, const PassChoice& choice) {
+  STEPCAST_CHECK(!choice.split && !choice.recompute && !choice.offload, "not written yet");
   const Shard shard(model, plan);
   OpGraph& graph = builder.graph();
   const auto table = static_cast<TensorTableId>(graph.tensor_tables.size());
@@ -154,6 +155,36 @@ StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, co
     out.last_backward = write_backward(builder, shard, content, table, tensors, buckets);
   }
   return out;
+}
+
+PassId pass_of(const StagePasses& p, ActionKind kind, bool last, bool recomputed) {
+  const auto either = [&](PassId plain, PassId after) { return recomputed ? after : plain; };
+  PassId pass = kNoPass;
+  switch (kind) {
+    case ActionKind::forward: pass = p.forward; break;
+    case ActionKind::backward:
+      pass = last ? either(p.last_backward, p.last_backward_after_recompute)
+                  : either(p.backward, p.backward_after_recompute);
+      break;
+    case ActionKind::backward_input:
+      pass = either(p.input_gradient, p.input_gradient_after_recompute);
+      break;
+    case ActionKind::backward_weight:
+      pass = last ? either(p.last_weight_gradient, p.last_weight_gradient_after_recompute)
+                  : either(p.weight_gradient, p.weight_gradient_after_recompute);
+      break;
+    case ActionKind::recompute: pass = p.recompute; break;
+    case ActionKind::offload: pass = p.offload; break;
+    case ActionKind::reload: pass = p.reload; break;
+  }
+  STEPCAST_CHECK(pass != kNoPass, "the pass of this action was not asked for");
+  return pass;
+}
+
+PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward) {
+  STEPCAST_CHECK(forward != kNoPass && backward != kNoPass && builder.graph().passes.empty(),
+                 "not written yet");
+  return kNoPass;
 }
 
 int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {

@@ -161,6 +161,11 @@ Spend spend_of(const Work& work, Phase phase) {
   }
 }
 
+std::string action_text(const Item& item) {
+  if (!item.has_second) return to_string(item.action);
+  return '(' + to_string(item.action) + ';' + to_string(item.second) + ')';
+}
+
 std::string describe(const Work& w) {
   std::string s(w.kind == WorkKind::memory_bound ? name_of(w.kernel) : name_of(w.kind));
   const auto times = [](int64_t a, int64_t b, int64_t c) {

@@ -89,11 +89,12 @@ struct Tensor {
 
 // `op` allocates `tensor` before it runs, or frees it after.  A tensor that a pass allocates and
 // does not free stays alive for its (stage, microbatch) until another pass of that stage and
-// microbatch frees it.
+// microbatch frees it; then a later one may allocate it again.
 struct MemoryEvent {
   uint32_t op = 0;      // index into Pass::ops
   uint32_t tensor = 0;  // index into the pass's tensor table
   bool allocate = true;
+  bool second = false;  // of the item's second action, and of the pass's second tensor table
 };
 
 // ---------------------------------------------------------------------------------------------------------
@@ -141,7 +142,8 @@ class WaitGraph {
 struct Pass {
   std::string name;  // "forward, 4 layers"
   TensorTableId tensors{};
-  std::vector<Op> ops;  // in launch order; an op waits only for ops before it
+  TensorTableId second_tensors{};  // of a pass that runs two actions at once
+  std::vector<Op> ops;             // in launch order; an op waits only for ops before it
   WaitGraph waits;
   std::vector<MemoryEvent> memory;  // by op; at one op allocations come first
 };
@@ -164,11 +166,16 @@ struct Item {
   bool only_sends =
       false;  // join: this role needs nothing from it, it merely waits for its own send to end
   bool has_action = false;  // pass: `action` is meaningful (false: optimizer, gradient sync)
+  bool has_second = false;  // pass: it runs two actions at once, `action` (a forward) and `second`
   PassId pass{};
   RendezvousId rendezvous{};
   uint32_t event = 0;  // of this role, from 0
   Action action{};
+  Action second{};  // a backward of another microbatch
 };
+
+// "5F12", or "(5F12;2B4)" of a pair.  REQUIRES: has_action.
+std::string action_text(const Item& item);
 
 struct Rendezvous {
   WorkId work{};
