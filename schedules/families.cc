@@ -57,6 +57,8 @@ std::span<const ScheduleFamily> schedule_families() {
       zb_h2(),
       interleaved_zero_bubble(),
       zb_v(),
+      v_half(),
+      v_min(),
       chimera(),
   };
   return families;

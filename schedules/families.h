@@ -19,6 +19,8 @@ ScheduleFamily zb_h1_quickstart();
 ScheduleFamily zb_h2();
 ScheduleFamily interleaved_zero_bubble();
 ScheduleFamily zb_v();
+ScheduleFamily v_half();
+ScheduleFamily v_min();
 ScheduleFamily chimera();
 
 }  // namespace stepcast

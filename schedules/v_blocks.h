@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules made of a building block, for two chunks a rank in the form of a V (Qi et al. 2024,
+// Pipeline Parallelism with Controllable Memory, arXiv:2405.15362).
+//
+// A block says in which slot of unit length every rank runs the passes of one microbatch; it is
+// repeated every kVPeriod slots, so that the steady state and with it the activations held follow
+// from the block alone.  What is left is to close the gaps of warm-up and cool-down without holding
+// more.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "schedules/schedule.h"
+#include "sim/action.h"
+
+namespace stepcast {
+
+// The passes of one microbatch on one rank.  The first four follow each other through the pipeline:
+// forward of chunk 0 down the ranks, of chunk 1 up, input gradient of chunk 1 down, of chunk 0 up.
+enum class VPass : uint8_t { forward0, forward1, input1, input0, weight1, weight0, idle };
+constexpr size_t kVPasses = 6;
+constexpr int64_t kVPeriod = 6;  // two chunks of F, I, W
+
+// A rank's slots.  The k-th occurrence of a pass belongs to microbatch k.
+using VRow = std::vector<VPass>;
+using VRows = std::vector<VRow>;  // one a rank
+
+// Slots of a rank's passes for microbatch 0, by VPass; kNoSlot: the pass is put in later.
+constexpr int64_t kNoSlot = -1;
+using VBlock = std::array<int64_t, kVPasses>;
+
+// The block of every rank, repeated for every microbatch.  REQUIRES: different slots modulo
+// kVPeriod on each rank; microbatches >= 1.
+VRows repeat_block(std::span<const VBlock> block, int64_t microbatches);
+
+// Rank and pass whose microbatch k has to end before microbatch k of `pass` may start on `rank`;
+// a weight gradient waits for its input gradient.  rank = -1: nothing.
+struct VNeed {
+  int64_t rank = -1;
+  VPass pass = VPass::idle;
+};
+VNeed need_of(VPass pass, int64_t rank, int64_t pp);
+
+// Puts the weight gradients that are owed into the idle slots, as early as possible, and behind the
+// row where none is left.  `by_chunk`: chunk 1 before chunk 0; otherwise they are not told apart
+// and are all called weight1.  REQUIRES: there is none in the row.
+void fill_weights(VRow& row, bool by_chunk);
+void drop_weights(VRow& row);
+
+// Most chunk activations held at a time: from the forward to the weight gradient, or, in a row
+// without weight gradients, to the idle slot that the weight gradient would fill.
+int64_t peak_held(const VRow& row);
+
+// The same order on each rank, every pass as early as its needs allow, unit times.
+VRows squeeze(const VRows& rows);
+
+// Moves the passes of warm-up and cool-down (without weight gradients: of the cool-down) into
+// earlier idle slots, first come first served, where no rank comes to hold more than the fullest
+// does before.  The steady state, from the first backward of stage 0 to its last forward, stays.
+void reorder(VRows& rows, bool with_weights);
+
+// The list of a rank.  `full_backward`: a B for every input gradient, weight gradients left out.
+std::vector<Action> actions_of(const VRow& row, int64_t rank, int64_t pp, bool full_backward);
+
+// The costs that zero-bubble's configuration names beside V-Half and V-Min.  Their order is always
+// made for equal times: accepted, without effect.
+inline constexpr ScheduleParameter kVBlockParameters[] = {
+    {"tF", "time of F; without effect, the order is made for equal times"},
+    {"tB_input", "time of I; without effect"},
+    {"tW", "time of W; without effect"},
+    {"tComm", "latency of a hop; without effect"},
+    {"note", "ignored"},
+};
+
+// V-Half and V-Min: repeats the block, fills in weight gradients, reorders and squeezes twice.
+// Throws std::invalid_argument as v_schedule.
+Schedule v_block_schedule(std::string_view name, const ScheduleParams& params,
+                          VBlock (*block_of)(int64_t rank, int64_t pp));
+
+}  // namespace stepcast
