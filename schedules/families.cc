@@ -59,6 +59,7 @@ std::span<const ScheduleFamily> schedule_families() {
       zb_v(),
       v_half(),
       v_min(),
+      one_f_one_b_v(),
       chimera(),
   };
   return families;

@@ -21,6 +21,7 @@ ScheduleFamily interleaved_zero_bubble();
 ScheduleFamily zb_v();
 ScheduleFamily v_half();
 ScheduleFamily v_min();
+ScheduleFamily one_f_one_b_v();
 ScheduleFamily chimera();
 
 }  // namespace stepcast
