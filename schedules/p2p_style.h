@@ -18,8 +18,18 @@ enum class P2pStyle : uint8_t {
   deepspeed,               // DeepSpeed: separate blocking calls, the send after the next receive
 };
 constexpr int kP2pStyles = 6;
+constexpr std::array<P2pStyle, kP2pStyles> kAllP2pStyles = {P2pStyle::async,
+                                                            P2pStyle::megatron,
+                                                            P2pStyle::megatron_overlap,
+                                                            P2pStyle::megatron_overlap_flush,
+                                                            P2pStyle::dualpipe,
+                                                            P2pStyle::deepspeed};
 
 std::string_view name_of(P2pStyle style);  // "async", "megatron", "megatron-overlap", ...
 std::optional<P2pStyle> p2p_style_named(std::string_view name);
+
+// What the framework that a schedule family comes from does by itself; async for a name that is not
+// a family's, such as that of a schedule file.
+P2pStyle default_p2p_style(std::string_view family);
 
 }  // namespace stepcast

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program of a pipeline rank: its actions, and between them the transfers as a framework makes
+// them (P2pStyle).
+//
+// A step is one of
+//   run        an action, or the two of an overlapped pair
+//   exchange   transfers issued together; the rank goes on when all of them have ended
+//   issue      transfers issued without waiting
+//   wait       for transfers to end
+// and its text is `0F1`, `{0SEND_F1;0RECV_B0}`, `<0SEND_F1>`, `?0SEND_F1`.  A transfer is named
+// from the side of the stage it belongs to: 3SEND_F5 is the output of stage 3 for microbatch 5 on
+// its way, 4RECV_F5 the same message where it arrives; 4SEND_B5 and 3RECV_B5 the gradient that
+// comes back.
+//
+// A message begins to move when its send and its receive have both been issued; P2pStyle::async
+// issues sends only, and a message moves as soon as it is sent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedules/p2p_style.h"
+#include "schedules/schedule.h"
+#include "sim/action.h"
+
+namespace stepcast {
+
+// One message between ranks, seen by one of them.
+struct Transfer {
+  bool sends = false;       // else receives
+  bool forward = true;      // an activation; else a gradient
+  uint16_t stage = 0;       // that sends or receives it
+  uint32_t microbatch = 0;  // as Action::microbatch
+  bool operator==(const Transfer&) const = default;
+};
+
+// What `action` needs from another rank, and what it has for one.  R, O, L and W have neither.
+std::optional<Transfer> received_by(const Schedule& schedule, const Action& action);
+std::optional<Transfer> sent_by(const Schedule& schedule, const Action& action);
+
+struct Step {
+  enum class Kind : uint8_t { run, exchange, issue, wait } kind = Kind::run;
+  uint16_t count = 1;  // actions (1, or 2 of a pair), or transfers
+  uint32_t first = 0;  // position in the rank's list, or in RankProgram::transfers
+};
+
+struct RankProgram {
+  std::vector<Step> steps;
+  std::vector<Transfer> transfers;
+};
+
+// One program a rank, which can be run to the end: every receive meets its send, an input has
+// arrived before its action, and no circle of ranks wait for each other.  Throws
+// std::invalid_argument with a sentence for the user if the rule of the style has no meaning for
+// this schedule or deadlocks with it; the sentence names the styles that do work.
+// REQUIRES: check_schedule(schedule) is empty.  O(actions).
+std::vector<RankProgram> with_transfers(const Schedule& schedule, P2pStyle style);
+
+// The styles with_transfers() accepts; async always is.  O(actions).
+std::vector<P2pStyle> legal_p2p_styles(const Schedule& schedule);
+
+// Steps as text, separated by spaces; pairs as `(5F3;2B1)OVERLAP_F_B`.
+std::string to_string(const Schedule& schedule, size_t rank, const RankProgram& program);
+std::string to_string(const Transfer& transfer, int64_t seq_splits = 1);  // "3SEND_F5"
+
+// Numbers every message between ranks: 0, 1, ... in blocks, one for each hop between two stages and
+// each direction, by microbatch inside a block.
+class Messages {
+ public:
+  struct Hop {
+    uint16_t from = 0, to = 0;  // stages; to = from + 1: activations, from - 1: gradients
+  };
+
+  explicit Messages(const Schedule& schedule);
+  uint32_t count() const { return static_cast<uint32_t>(hops_.size()) * pieces_; }
+  // In the order of their numbers, schedule.pieces() messages each.
+  const std::vector<Hop>& hops() const { return hops_; }
+  // REQUIRES: a transfer that received_by() or sent_by() gives.
+  uint32_t number(const Transfer& t) const {
+    const int up = t.forward ? 1 : -1;
+    const auto target = static_cast<size_t>(t.stage + (t.sends ? up : 0));
+    return (t.forward ? forward_ : backward_)[target] + t.microbatch;
+  }
+
+ private:
+  uint32_t pieces_ = 0;
+  std::vector<Hop> hops_;
+  std::vector<uint32_t> forward_, backward_;  // by receiving stage: first number of the block
+};
+
+}  // namespace stepcast
