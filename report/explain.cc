@@ -54,7 +54,7 @@ std::string_view short_title(MemoryCategory c) {
 std::vector<int> used_categories(const Result& r) {
   std::vector<int> used;
   for (int c = 0; c < kMemoryCategories; ++c) {
-    const bool any = std::any_of(r.memory.begin(), r.memory.end(), [c](const StageMemory& m) {
+    const bool any = std::any_of(r.memory.begin(), r.memory.end(), [c](const RankMemory& m) {
       return m.memory.at_peak[static_cast<size_t>(c)].value != 0;
     });
     if (any) used.push_back(c);
@@ -64,7 +64,7 @@ std::vector<int> used_categories(const Result& r) {
 
 std::string activation_terms(const Result& r, std::span<const ActivationUnit> units,
                              const TextStyle& style) {
-  const StageMemory& stage = r.memory[r.memory_role];
+  const RankMemory& stage = r.memory[r.memory_role];
   if (stage.activation_terms.empty()) return {};
   const ActivationUnit unit =
       r.memory_role < units.size() ? units[r.memory_role] : ActivationUnit{};

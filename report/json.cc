@@ -187,7 +187,7 @@ void write_memory(JsonWriter& json, const Result& r) {
   json.member("fits", r.fits);
   json.key("by_stage");
   json.begin_array();
-  for (const StageMemory& stage : r.memory) {
+  for (const RankMemory& stage : r.memory) {
     json.begin_object();
     json.member("stage", stage.name);
     json.member("peak_bytes", stage.memory.peak.value);

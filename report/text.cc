@@ -13,7 +13,7 @@ constexpr size_t kFigureColumn = 17;
 constexpr int kTitleWidth = 18;  // of the account's first column
 constexpr int kBarWidth = 24;
 
-const StageMemory* peak_stage(const Result& r) {
+const RankMemory* peak_stage(const Result& r) {
   return r.memory_role < r.memory.size() ? &r.memory[r.memory_role] : nullptr;
 }
 
@@ -36,7 +36,7 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
 }
 
 std::string memory_lines(const Result& r, const TextStyle& style) {
-  const StageMemory* stage = peak_stage(r);
+  const RankMemory* stage = peak_stage(r);
   if (stage == nullptr) return {};
   const std::string verdict = paint(memory_verdict(r), r.fits ? Tone::good : Tone::bad, style);
   std::string more =

@@ -91,7 +91,7 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
   std::vector<RoleMemory> memory = trace_memory(graph);
   for (uint32_t r = 0; r < memory.size(); ++r) {
     if (memory[r].peak > memory[result.memory_role].peak) result.memory_role = r;
-    StageMemory stage;
+    RankMemory stage;
     stage.name = graph.roles[r].name;
     for (const auto& [label, bytes] : peak_by_label(graph, r, memory[r])) {
       stage.activation_terms.emplace_back(graph.text(label), bytes);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,18 +42,31 @@ struct WhatIf {
   Time saved{};   // makespan now - makespan with that cost removed
 };
 
-struct StageMemory {
+struct RankMemory {
   std::string name;  // "stage 0"
   RoleMemory memory;
   std::vector<std::pair<std::string, Bytes>>
       activation_terms;  // bytes at the peak by tensor label, largest first
 };
 
+// An order of actions that was made for the scenario, and how good it is by its own reckoning:
+// stages as priced, transfers that never wait.
+struct SynthesisFacts {
+  Time objective{};    // makespan of the pipeline; span with post-validation
+  Time lower_bound{};  // no order within the memory is shorter
+  double gap = 0;      // objective / lower_bound - 1
+  std::string start;   // what the search began with: "zb-h1", "list schedule"
+  Time start_time{};
+  int64_t orders_tried = 0;
+};
+
 struct Result {
   ScenarioText scenario;
 
-  Time step_time{};  // makespan
-  Time span{};
+  Time step_time{};  // makespan; the span if the optimizer is no barrier (post-validation)
+  Time makespan{};   // from the first start to the last end
+  Time span{};       // from first start to last end of a rank, the largest over ranks
+  std::optional<SynthesisFacts> synthesis;
   double tokens_per_step = 0;
   double tokens_per_s_per_gpu = 0;
   double model_flops_per_step = 0;  // full attention
@@ -63,7 +77,7 @@ struct Result {
   std::vector<PathSegment> critical_path;
   std::vector<WhatIf> what_if;
 
-  std::vector<StageMemory> memory;  // by role
+  std::vector<RankMemory> memory;  // by role
   uint32_t memory_role = 0;         // the one that reserves most
   std::string memory_op;            // "fc1, forward of stage 0 microbatch 7"
   Bytes memory_reserved{};          // of that role

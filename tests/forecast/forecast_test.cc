@@ -47,7 +47,7 @@ TEST(Forecast, EveryAccountSumsToTheStepAndMemoryReturns) {
     for (const SpendTable& table : result.account.by_role) {
       EXPECT_EQ(std::accumulate(table.begin(), table.end(), Time{0}), result.step_time) << rest;
     }
-    for (const StageMemory& stage : result.memory) {
+    for (const RankMemory& stage : result.memory) {
       EXPECT_EQ(stage.memory.start, stage.memory.end) << rest;
     }
     EXPECT_NEAR(std::accumulate(result.trust.begin(), result.trust.end(), 0.0), 1, 1e-9) << rest;

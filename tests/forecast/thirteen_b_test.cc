@@ -33,7 +33,7 @@ constexpr double kLayersOfAStage = 10;
 
 TEST(ThirteenB, FirstStageHoldsFourMicrobatchesOf34Sbh) {
   const Result result = forecast_of({});
-  const StageMemory& first = result.memory.at(0);
+  const RankMemory& first = result.memory.at(0);
   EXPECT_EQ(first.memory.peak_in_flight, 4);
   std::map<std::string, double> units;
   for (const auto& [label, bytes] : first.activation_terms) {
