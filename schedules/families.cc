@@ -23,6 +23,9 @@ bool has_name(const ScheduleFamily& family, std::string_view normal) {
          std::find(family.aliases.begin(), family.aliases.end(), normal) != family.aliases.end();
 }
 
+// A remark of whoever wrote the parameters down; no family reads it.
+constexpr std::string_view kRemark = "note";
+
 // Edits (insert, delete, replace, swap neighbours) that make `b` of `a`.  O(|a| |b|).
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
@@ -48,8 +51,11 @@ std::span<const ScheduleFamily> schedule_families() {
       gpipe(),
       one_f_one_b(),
       interleaved(),
+      interleaved_ep_overlap(),
       interleaved_flex(),
       eager_1f1b(),
+      seq1f1b(),
+      group_interleaved(),
       looped_bfs(),
       breadth_first(),
       zb_h1(),
@@ -60,7 +66,10 @@ std::span<const ScheduleFamily> schedule_families() {
       v_half(),
       v_min(),
       one_f_one_b_v(),
+      dualpipe(),
+      dualpipev(),
       chimera(),
+      hanayo(),
   };
   return families;
 }
@@ -74,6 +83,7 @@ const ScheduleFamily* find_schedule_family(std::string_view name_or_alias) {
 
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params) {
   for (const auto& [key, value] : params.more) {
+    if (key == kRemark) continue;
     const auto known = [&](const ScheduleParameter& p) { return p.key == key; };
     if (std::any_of(family.parameters.begin(), family.parameters.end(), known)) continue;
     std::string legal;

@@ -10,8 +10,11 @@ namespace stepcast {
 ScheduleFamily gpipe();
 ScheduleFamily one_f_one_b();
 ScheduleFamily interleaved();
+ScheduleFamily interleaved_ep_overlap();
 ScheduleFamily interleaved_flex();
 ScheduleFamily eager_1f1b();
+ScheduleFamily seq1f1b();
+ScheduleFamily group_interleaved();
 ScheduleFamily looped_bfs();
 ScheduleFamily breadth_first();
 ScheduleFamily zb_h1();
@@ -22,6 +25,9 @@ ScheduleFamily zb_v();
 ScheduleFamily v_half();
 ScheduleFamily v_min();
 ScheduleFamily one_f_one_b_v();
+ScheduleFamily dualpipe();
+ScheduleFamily dualpipev();
 ScheduleFamily chimera();
+ScheduleFamily hanayo();
 
 }  // namespace stepcast

@@ -4,19 +4,43 @@
 // A rank goes through its chunks group by group; warm-up is 2(p-1-r) + (v-1)N forwards.  N = p is
 // depth first, N = m breadth first.  The last group may be smaller than N but not than p: a
 // microbatch must come round before its next chunk is due.
+//
+// With expert-parallel overlap the warm-up is one forward longer, so that the forward and the
+// backward of a steady step do not depend on each other and run as one overlapped unit.
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "schedules/families.h"
 #include "schedules/order.h"
+#include "schedules/params.h"
 #include "schedules/placement.h"
 
 namespace stepcast {
 namespace {
 
 constexpr std::string_view kName = "interleaved-1f1b";
-constexpr std::string_view kAliases[] = {"interleaved", "1f1b-interleaved", "interleaved-pipeline",
-                                         "vpp",         "virtual-pipeline", "megatron-interleaved"};
+constexpr std::string_view kAliases[] = {
+    "interleaved",          "1f1b-interleaved",
+    "interleaved-pipeline", "vpp",
+    "virtual-pipeline",     "megatron-interleaved",
+    "interleavedschedule",  "forward-backward-pipelining-with-interleaving"};
+constexpr std::string_view kEpName = "interleaved-1f1b-ep-overlap";
+constexpr std::string_view kEpAliases[] = {
+    "interleaved-ep-overlap", "1f1b-ep-overlap", "ep-overlap",
+    "1f1b-overlap",           "combined-1f1b",   "overlap-moe-expert-parallel-comm"};
+
+// Megatron-LM's names.
+constexpr std::string_view kGroup = "microbatch_group_size_per_vp_stage";
+constexpr std::string_view kOverlap = "overlap_p2p_comm";
+constexpr std::string_view kOverlapFlush = "overlap_p2p_comm_warmup_flush";
+constexpr std::string_view kEpOverlap = "overlap_moe_expert_parallel_comm";
+constexpr ScheduleParameter kParameters[] = {
+    {kGroup, "N, the microbatches of a group; default pp"},
+    {kOverlap, "transfers run beside compute; default true, and with pp = 2 it must be"},
+    {kOverlapFlush, "... in warm-up and cool-down as well; default false"},
+    {kEpOverlap, "true: the schedule interleaved-1f1b-ep-overlap"},
+};
 
 bool is_legal_group(int64_t pp, int64_t microbatches, int64_t group) {
   const int64_t rest = microbatches % group;
@@ -39,15 +63,14 @@ std::string legal_groups(int64_t pp, int64_t microbatches) {
   return text;
 }
 
-void check_group(const ScheduleParams& params, int64_t group) {
+void check_group(std::string_view name, const ScheduleParams& params, int64_t group, bool given) {
   const std::string m = std::to_string(params.microbatches);
   const std::string p = std::to_string(params.pp);
   if (params.microbatches < params.pp)
-    throw std::invalid_argument(std::string(kName) + " needs at least pp = " + p +
+    throw std::invalid_argument(std::string(name) + " needs at least pp = " + p +
                                 " microbatches, there are " + m);
   if (is_legal_group(params.pp, params.microbatches, group)) return;
-  const std::string g =
-      "group = " + std::to_string(group) + (params.group == 0 ? " (the default, pp)" : "");
+  const std::string g = "group = " + std::to_string(group) + (given ? "" : " (the default, pp)");
   const std::string legal = "; legal with " + m + " microbatches and pp = " + p + ": " +
                             legal_groups(params.pp, params.microbatches);
   if (group < params.pp || group > params.microbatches)
@@ -58,33 +81,76 @@ void check_group(const ScheduleParams& params, int64_t group) {
                               " microbatches, which must be 0 or at least pp = " + p + legal);
 }
 
-Schedule generate(const ScheduleParams& params) {
+// What Megatron-LM's arguments must say together.
+void check_overlap(const ScheduleParams& params) {
+  const std::optional<bool> overlap = flag_param(params, kOverlap);
+  if (overlap == false && params.pp == 2)
+    throw std::invalid_argument(std::string(kOverlap) +
+                                " = false needs pp > 2 when chunks are interleaved: with pp = 2 "
+                                "it must be true");
+  if (overlap == false && flag_param(params, kOverlapFlush) == true)
+    throw std::invalid_argument(std::string(kOverlapFlush) + " = true needs " +
+                                std::string(kOverlap) + " = true");
+}
+
+// `lead` forwards more in the warm-up than a microbatch needs to come round.
+template <typename OrderOfRank>
+Schedule generate(std::string_view name, const ScheduleParams& params, int64_t lead,
+                  OrderOfRank order) {
+  Schedule schedule = loop_schedule(name, params);
+  check_overlap(params);
+  const std::optional<int64_t> given = group_param(params, kGroup);
+  const int64_t group = given.value_or(params.pp);
+  check_group(name, params, group, given.has_value());
+  const std::vector<ChunkStep> steps = grouped_steps(params.vpp, params.microbatches, group);
+  for (int64_t r = 0; r < params.pp; ++r) {
+    const RankActions rank = loop_actions(steps, params.pp, params.vpp, r);
+    const int64_t warmup = 2 * (params.pp - 1 - r) + (params.vpp - 1) * group + lead;
+    schedule.ranks[static_cast<size_t>(r)] = order(rank.forwards, rank.backwards, warmup);
+  }
+  return schedule;
+}
+
+Schedule generate_ep_overlap(const ScheduleParams& params) {
+  if (params.vpp == 1 && params.pp > 1)
+    throw std::invalid_argument(std::string(kEpName) + " needs vpp >= 2 unless pp = 1: vpp = 1");
+  if (flag_param(params, kEpOverlap) == false)
+    throw std::invalid_argument(std::string(kEpOverlap) +
+                                " = false must be true, or the schedule interleaved-1f1b");
+  return generate(kEpName, params, 1, overlapped_one_forward_one_backward);
+}
+
+Schedule generate_plain(const ScheduleParams& params) {
+  if (flag_param(params, kEpOverlap) == true) return generate_ep_overlap(params);
   if (params.vpp == 1)
     throw std::invalid_argument(std::string(kName) +
                                 " needs vpp >= 2 (Megatron's virtual pipeline size); with vpp = 1 "
                                 "the schedule is 1f1b");
-  Schedule schedule = loop_schedule(kName, params);
-  const int64_t group = params.group == 0 ? params.pp : params.group;
-  check_group(params, group);
-  const std::vector<ChunkStep> steps = grouped_steps(params.vpp, params.microbatches, group);
-  for (int64_t r = 0; r < params.pp; ++r) {
-    const RankActions rank = loop_actions(steps, params.pp, params.vpp, r);
-    const int64_t warmup = 2 * (params.pp - 1 - r) + (params.vpp - 1) * group;
-    schedule.ranks[static_cast<size_t>(r)] =
-        one_forward_one_backward(rank.forwards, rank.backwards, warmup);
-  }
-  return schedule;
+  return generate(kName, params, 0, one_forward_one_backward);
 }
 
 }  // namespace
 
 ScheduleFamily interleaved() {
-  return {kName, kAliases,
+  return {kName,
+          kAliases,
           "v chunks a rank in groups of N microbatches; bubble (p-1)(tF+tB) of a chunk, holds "
           "2(p-1)+(v-1)N+1 chunks; vpp >= 2, p <= N <= m, m % N = 0 or >= p",
           "Narayanan et al. 2021 (arXiv:2104.04473); Megatron-LM "
           "forward_backward_pipelining_with_interleaving",
-          generate};
+          generate_plain,
+          kParameters};
+}
+
+ScheduleFamily interleaved_ep_overlap() {
+  return {kEpName,
+          kEpAliases,
+          "interleaved-1f1b with one more forward of warm-up and steady steps as overlapped units "
+          "of forward and backward, to hide all-to-all; bubble (p-1)(2tFB-tF-tB) of a chunk, holds "
+          "2(p-1)+(v-1)N+2 chunks; vpp >= 2 or pp = 1, p <= N <= m, m % N = 0 or >= p",
+          "Megatron-LM overlap_moe_expert_parallel_comm",
+          generate_ep_overlap,
+          kParameters};
 }
 
 }  // namespace stepcast

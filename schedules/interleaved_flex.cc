@@ -34,10 +34,13 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily interleaved_flex() {
-  return {kName, kAliases,
+  return {kName,
+          kAliases,
           "v chunks a rank in R = max(1, m/p) rounds of n microbatches; bubble (p-1)(tF+tB) of a "
           "chunk, and (p-n)(v-1)(tF+tB) more if n < p; R must divide m",
-          "torch.distributed.pipelining ScheduleInterleaved1F1B", generate};
+          "torch.distributed.pipelining ScheduleInterleaved1F1B",
+          generate,
+          kRoundParameters};
 }
 
 }  // namespace stepcast

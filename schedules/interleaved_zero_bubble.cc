@@ -29,10 +29,13 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily interleaved_zero_bubble() {
-  return {kName, kAliases,
+  return {kName,
+          kAliases,
           "interleaved 1F1B with split backward; bubble (p-1)(tF+tI-tW) of a chunk, holds v p "
           "chunks; max(1, m/p) must divide m",
-          "torch.distributed.pipelining ScheduleInterleavedZeroBubble", generate};
+          "torch.distributed.pipelining ScheduleInterleavedZeroBubble",
+          generate,
+          kRoundParameters};
 }
 
 }  // namespace stepcast

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "schedules/params.h"
 #include "schedules/placement.h"
 
 namespace stepcast {
@@ -20,6 +21,21 @@ std::vector<Action> one_forward_one_backward(std::span<const Action> forwards,
     order.push_back(backwards[k]);
   }
   return order;
+}
+
+std::vector<Action> overlapped_one_forward_one_backward(std::span<const Action> forwards,
+                                                        std::span<const Action> backwards,
+                                                        int64_t warmup) {
+  std::vector<Action> order = one_forward_one_backward(forwards, backwards, warmup);
+  const size_t warm = std::min(static_cast<size_t>(warmup), forwards.size());
+  for (size_t k = warm; k < forwards.size(); ++k) order[2 * k - warm].overlaps_next = true;
+  return order;
+}
+
+void add_pair(std::vector<Action>& order, Action forward, const Action& backward) {
+  forward.overlaps_next = true;
+  order.push_back(forward);
+  order.push_back(backward);
 }
 
 std::pair<Action, Action> split(const Action& backward) {
@@ -59,7 +75,11 @@ std::vector<ChunkStep> grouped_steps(int64_t chunks, int64_t microbatches, int64
 int64_t microbatches_of_round(std::string_view name, const ScheduleParams& params) {
   const int64_t m = params.microbatches;
   const int64_t rounds = std::max<int64_t>(1, m / params.pp);
-  if (m % rounds == 0) return m / rounds;
+  if (m % rounds == 0) {
+    expect_param(params, "rounds", rounds, "max(1, microbatches / pp)");
+    expect_param(params, "microbatches_per_round", m / rounds, "microbatches / rounds");
+    return m / rounds;
+  }
   // Any multiple of pp is legal, so there is one on either side.
   const auto legal = [&](int64_t n) { return n % std::max<int64_t>(1, n / params.pp) == 0; };
   int64_t below = m - 1;

@@ -21,6 +21,14 @@ namespace stepcast {
 std::vector<Action> one_forward_one_backward(std::span<const Action> forwards,
                                              std::span<const Action> backwards, int64_t warmup);
 
+// The same, with the forward and the backward of each steady step as one overlapped unit.
+std::vector<Action> overlapped_one_forward_one_backward(std::span<const Action> forwards,
+                                                        std::span<const Action> backwards,
+                                                        int64_t warmup);
+
+// `forward` and `backward` as one overlapped unit at the end of `order`.
+void add_pair(std::vector<Action>& order, Action forward, const Action& backward);
+
 // The input and the weight gradient that make up a full backward.  REQUIRES: kind is backward.
 std::pair<Action, Action> split(const Action& backward);
 
@@ -41,8 +49,15 @@ struct ChunkStep {
 std::vector<ChunkStep> grouped_steps(int64_t chunks, int64_t microbatches, int64_t group);
 
 // PyTorch's rule for the size of such a group: the microbatches in max(1, m / pp) equal rounds.
-// Throws std::invalid_argument with a sentence for the user if the rounds do not come out equal.
+// Throws std::invalid_argument with a sentence for the user if the rounds do not come out equal, or
+// if kRoundParameters are given and say otherwise.
 int64_t microbatches_of_round(std::string_view name, const ScheduleParams& params);
+
+// The outcome of that rule, which PyTorch's schedules carry; given here they are only compared.
+inline constexpr ScheduleParameter kRoundParameters[] = {
+    {"rounds", "rounds of microbatches; must be max(1, m / pp)"},
+    {"microbatches_per_round", "microbatches of a round; must be m / rounds"},
+};
 
 // Forwards and backwards of `rank` in a loop placement, in the order of `steps`; backwards take the
 // chunks the other way round.

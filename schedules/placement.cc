@@ -59,10 +59,16 @@ Schedule loop_schedule(std::string_view name, const ScheduleParams& params) {
 
 Schedule v_schedule(std::string_view name, const ScheduleParams& params) {
   require_two_chunks(name, params);
+  return snake_schedule(name, params);
+}
+
+Schedule snake_schedule(std::string_view name, const ScheduleParams& params) {
   Schedule schedule = sized_schedule(name, params);
   const auto pp = static_cast<size_t>(params.pp);
-  for (size_t s = 0; s < 2 * pp; ++s)
-    schedule.rank_of_stage[s] = static_cast<uint16_t>(s < pp ? s : 2 * pp - 1 - s);
+  for (size_t s = 0; s < schedule.rank_of_stage.size(); ++s) {
+    const size_t along = s % pp;
+    schedule.rank_of_stage[s] = static_cast<uint16_t>(s / pp % 2 == 0 ? along : pp - 1 - along);
+  }
   return schedule;
 }
 

@@ -22,6 +22,10 @@ Schedule loop_schedule(std::string_view name, const ScheduleParams& params);
 // that both the first and the last stage are on rank 0.  Also throws unless vpp = 2.
 Schedule v_schedule(std::string_view name, const ScheduleParams& params);
 
+// The same for any number of chunks, laid out like a snake: even chunks run down the ranks, odd
+// ones up, so that neighbouring chunks meet on one rank.  With vpp = 2 this is the V.
+Schedule snake_schedule(std::string_view name, const ScheduleParams& params);
+
 // Two replicas of a model of pp stages, one on rank s and one on rank pp - 1 - s; `reversed` is
 // left to the family.  vpp counts the stages of a rank: also throws unless it is 2.
 Schedule bidirectional_schedule(std::string_view name, const ScheduleParams& params);
