@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions as text, read strictly: `5F12` is the forward of stage 5 for microbatch 12.
+// Actions as text, read strictly.
 //
-// The notation is that of torch.distributed.pipelining ("compute_only"):
-// <stage><F|B|I|W><microbatch> in decimal, without signs, spaces or leading zeros.  Writing is
-// to_string(Action) in sim/action.h.
+// The notation is that of torch.distributed.pipelining ("compute_only"), with three additions:
+//   5F12                    <stage><F|B|I|W|R|O|L><microbatch>, decimal, no signs, no leading
+//   zeros; (5F3;2B1)OVERLAP_F_B    a forward and a B or I of different microbatches, run as one
+//   unit; 5F12.1                  with sequence splits: <microbatch>.<split>, all actions or none.
+// R (recompute), O (offload), L (reload) and the splits are not PyTorch's.  Its older files write
+// `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like that.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,12 +28,59 @@ struct ActionTextError : std::invalid_argument {
   size_t length = 0;  // bytes of it
 };
 
-// One action.  Throws ActionTextError with a sentence for the user; a stage must be at most 65,535
-// and a microbatch at most 4,294,967,294.
+// An action as it stands in a text.  What it means depends on the others: see combine_rows().
+struct WrittenAction {
+  static constexpr uint32_t kNoSplit = UINT32_MAX;
+  Action action;              // of microbatch <microbatch>, whatever the split
+  uint32_t split = kNoSplit;  // `5F12.1`: 1
+  bool bw = false;            // written `BW`; `action` is a B
+};
+
+// An action, or the two of an overlapped pair, the forward first.  Appends to `to`; throws
+// ActionTextError with a sentence for the user and the whole text's place.  A stage must be at most
+// 65,535 and a microbatch at most 4,294,967,294.
+void parse_cell(std::string_view text, std::vector<WrittenAction>& to);
+
+// The numbers of `<stage><name><microbatch>` or `<stage><name><microbatch>.<split>`, as an F.
+// Throws as parse_cell.  REQUIRES: the text is digits, then `name`, then anything.
+WrittenAction parse_numbers(std::string_view text, std::string_view name);
+
+// One action, not a pair and without a split.  Throws as parse_cell.
 Action parse_action(std::string_view text);
 
-// The actions of one rank, separated by spaces, tabs or commas; nothing between two separators is
-// an idle slot of PyTorch's CSV and stands for no action.  Throws as parse_action.  O(characters).
+// The actions of all ranks, once everything is read.
+struct ActionRows {
+  std::vector<std::vector<Action>> ranks;
+  int64_t seq_splits = 1;  // largest split + 1; Action::microbatch counts pieces
+};
+
+// A wrong action of several rows: `error.offset` counts from the start of the row.
+struct ActionRowError {
+  size_t row = 0;
+  ActionTextError error;
+};
+
+// Resolves splits and the meaning of `B`.  Throws std::invalid_argument with a sentence for the
+// user if only some actions have a split, or if there are too many pieces to count.
+ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows);
+
+// Rows of actions separated by blanks or commas; nothing between two separators is an idle slot of
+// PyTorch's CSV and stands for no action.  Appends what is wrong to `errors`, at most 20.  Throws
+// as combine_rows, if nothing is wrong with the single actions.  O(characters).
+ActionRows parse_rows(std::span<const std::string_view> rows, std::vector<ActionRowError>& errors);
+
+// One such row, without splits.  Throws as parse_cell, with the place in the row.
 std::vector<Action> parse_actions(std::string_view row);
+
+// The number of actions in a cell that parse_cell() accepts, without reading it: 1 or 2.
+inline size_t actions_in_cell(std::string_view text) {
+  return text.starts_with('(') ? 2 : 1;
+}
+
+// A row as the files have it: "0F0,(5F3;2B1)OVERLAP_F_B".  An action that overlaps_next forms a
+// pair with the next one, if there is one.
+std::string to_text(std::span<const Action> row, int64_t seq_splits = 1);
+// The unit at `position`: an action or a pair.
+std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits = 1);
 
 }  // namespace stepcast

@@ -3,258 +3,432 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
+#include <utility>
 
+#include "schedules/action_text.h"
+#include "schedules/in_order.h"
 #include "sim/check.h"
 
 namespace stepcast {
 namespace {
 
-constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
-constexpr uint32_t kElsewhere = kNowhere - 1;  // there, but on a rank where it does not belong
-constexpr size_t kKinds = 4;
+using Kind = ScheduleProblem::Kind;
+using enum ActionKind;
 
-// Position of the four possible actions of a stage and microbatch in the list of its rank.
-using Positions = std::array<uint32_t, kKinds>;
+constexpr uint8_t bit(ActionKind k) {
+  return static_cast<uint8_t>(1U << static_cast<unsigned>(k));
+}
+constexpr uint8_t kMisplaced = 0x80;  // one of the actions is on a rank where it does not belong
+constexpr uint8_t kWholeBackward = bit(forward) | bit(backward);
+constexpr uint8_t kSplitBackward = bit(forward) | bit(backward_input) | bit(backward_weight);
+
+bool is_backward(ActionKind k) {
+  return k == backward || k == backward_input;
+}
+
+// Full backwards and input gradients exclude each other and are found in the same place.
+size_t slot_of(ActionKind k) {
+  return static_cast<size_t>(k == backward_input ? backward : k);
+}
 
 struct Checker {
   const Schedule& schedule;
   size_t limit;
-  size_t stages = 0, microbatches = 0;
-  std::vector<Positions> positions;  // by stage, then microbatch
-  std::vector<ScheduleProblem> problems;
+  size_t stages = 0, pieces = 0;
+  bool stages_are_ranks = false;
+  // By stage, then piece: which kinds there are, and their places in the list of the rank.  Most
+  // schedules have two of the kinds, so that the places of a kind come with its first action.
+  std::vector<uint8_t> there = {};
+  std::array<std::vector<uint32_t>, kActionKinds> places = {};
+  std::vector<ScheduleProblem> problems = {};
 
-  Positions& of(size_t stage, size_t microbatch) {
-    return positions[stage * microbatches + microbatch];
-  }
-  uint32_t position(const Action& a) {
-    return of(a.stage, a.microbatch)[static_cast<size_t>(a.kind)];
+  size_t index(size_t stage, size_t piece) const { return stage * pieces + piece; }
+  uint32_t place(ActionKind k, size_t at) const { return places[slot_of(k)][at]; }
+  uint16_t rank_of(const Action& a) const { return schedule.rank_of(a.stage, a.microbatch); }
+  // How people call a rank: a stage, if that is the same thing.
+  std::string rank_name(size_t rank) const {
+    return (stages_are_ranks ? "stage " : "rank ") + std::to_string(rank);
   }
   bool full() const { return problems.size() >= limit; }
-  void add(ScheduleProblem::Kind kind, std::string message, size_t rank, uint32_t at) {
+  void add(Kind kind, std::string message, size_t rank, uint32_t at) {
     if (!full())
       problems.push_back({kind, std::move(message), static_cast<uint16_t>(rank), at, {}});
   }
 };
 
-using Kind = ScheduleProblem::Kind;
-
-std::string quoted(const Action& a) {
-  return '`' + to_string(a) + '`';
+std::string quoted(const Schedule& schedule, const Action& a) {
+  return '`' + to_string(a, schedule.seq_splits) + '`';
 }
 
-std::string rank_name(const Schedule& schedule, size_t rank) {
-  // Without chunks a rank is a stage, and that is what people call it.
-  return (schedule.vpp == 1 ? "stage " : "rank ") + std::to_string(rank);
+std::string quoted_unit(const Schedule& schedule, const ListPlace& p) {
+  return '`' + unit_text(schedule.ranks[p.list], p.position, schedule.seq_splits) + '`';
 }
 
-// Enters every action at its position; reports those that are outside the schedule, on the wrong
-// rank or there twice.
+void report_outside(Checker& c, const Action& a, size_t rank, uint32_t at) {
+  c.add(Kind::misplaced,
+        quoted(c.schedule, a) + " on rank " + std::to_string(rank) + ": the schedule has " +
+            std::to_string(c.stages) + " stages and " + std::to_string(c.schedule.microbatches) +
+            " microbatches, counted from 0",
+        rank, at);
+}
+
+void report_wrong_rank(Checker& c, const Action& a, size_t rank, uint32_t at) {
+  c.add(Kind::misplaced,
+        quoted(c.schedule, a) + " is on rank " + std::to_string(rank) + ", but stage " +
+            std::to_string(a.stage) +
+            (c.schedule.is_bidirectional() ? " of microbatch " + std::to_string(a.microbatch)
+                                           : std::string()) +
+            " is on rank " + std::to_string(c.rank_of(a)),
+        rank, at);
+}
+
+// A pair at `at`: a forward and, behind it, a backward.
+void check_pair(Checker& c, size_t rank, uint32_t at) {
+  const std::vector<Action>& list = c.schedule.ranks[rank];
+  const auto microbatch = [&](const Action& a) { return a.microbatch / c.schedule.seq_splits; };
+  if (at + 1 < list.size() && list[at].kind == forward && is_backward(list[at + 1].kind) &&
+      !list[at + 1].overlaps_next && microbatch(list[at]) != microbatch(list[at + 1]))
+    return;
+  c.add(Kind::pair,
+        quoted_unit(c.schedule, {static_cast<uint32_t>(rank), at}) +
+            " is not a forward and a backward of different microbatches, the forward first",
+        rank, at);
+}
+
+// Enters every action at its place; reports those that are outside the schedule, on the wrong rank
+// or there twice, and pairs that are none.
 void place_actions(Checker& c) {
   for (size_t r = 0; r < c.schedule.ranks.size() && !c.full(); ++r) {
     const std::vector<Action>& list = c.schedule.ranks[r];
     for (size_t i = 0; i < list.size(); ++i) {
       const Action& a = list[i];
       const auto at = static_cast<uint32_t>(i);
-      if (a.stage >= c.stages || a.microbatch >= c.microbatches) {
-        c.add(Kind::misplaced,
-              quoted(a) + " on rank " + std::to_string(r) + ": the schedule has " +
-                  std::to_string(c.stages) + " stages and " + std::to_string(c.microbatches) +
-                  " microbatches, counted from 0",
-              r, at);
+      if (a.overlaps_next) check_pair(c, r, at);
+      if (a.stage >= c.stages || a.microbatch >= c.pieces) {
+        report_outside(c, a, r, at);
         continue;
       }
-      uint32_t& place = c.of(a.stage, a.microbatch)[static_cast<size_t>(a.kind)];
-      const uint16_t right = c.schedule.rank_of(a.stage, a.microbatch);
-      if (right != r) {
-        c.add(Kind::misplaced,
-              quoted(a) + " is on rank " + std::to_string(r) + ", but stage " +
-                  std::to_string(a.stage) +
-                  (c.schedule.is_bidirectional() ? " of microbatch " + std::to_string(a.microbatch)
-                                                 : std::string()) +
-                  " is on rank " + std::to_string(right),
-              r, at);
-        if (place == kNowhere) place = kElsewhere;
+      const size_t index = c.index(a.stage, a.microbatch);
+      if (c.rank_of(a) != r) {
+        report_wrong_rank(c, a, r, at);
+        c.there[index] |= bit(a.kind);
+        c.there[index] |= kMisplaced;
         continue;
       }
-      if (place < kElsewhere)
-        c.add(Kind::duplicate, quoted(a) + " appears twice on rank " + std::to_string(r), r, at);
-      else
-        place = at;
+      std::vector<uint32_t>& places = c.places[slot_of(a.kind)];
+      if (places.empty()) places.resize(c.there.size());
+      if ((c.there[index] & bit(a.kind)) != 0 && (c.there[index] & kMisplaced) == 0) {
+        c.add(Kind::duplicate,
+              quoted(c.schedule, a) + " appears twice on rank " + std::to_string(r), r, at);
+        continue;
+      }
+      places[index] = at;
+      c.there[index] |= bit(a.kind);
     }
   }
 }
 
-// One stage and microbatch: which actions are there, and in which order.
-void check_one(Checker& c, uint16_t stage, uint32_t microbatch) {
-  const auto [f, b, i, w] = c.of(stage, microbatch);
-  const size_t rank = c.schedule.rank_of(stage, microbatch);
-  const auto named = [&](ActionKind k) { return quoted({k, stage, microbatch}); };
-  const std::string forward = named(ActionKind::forward), full = named(ActionKind::backward),
-                    input = named(ActionKind::backward_input),
-                    weight = named(ActionKind::backward_weight);
-  const uint32_t back = b != kNowhere ? b : i;
-  if (f == kNowhere) c.add(Kind::missing, forward + " is missing", rank, 0);
-  if (b != kNowhere && (i != kNowhere || w != kNowhere)) {
-    c.add(Kind::duplicate,
-          full + " already contains " + (i != kNowhere ? input : weight) + ", which is there too",
-          rank, i != kNowhere ? i : w);
-    return;
+// One stage and piece, looked at closely because something is wrong with it.
+struct Suspect {
+  Checker& c;
+  uint16_t stage = 0;
+  uint32_t piece = 0;
+
+  size_t rank() const { return c.schedule.rank_of(stage, piece); }
+  size_t index() const { return c.index(stage, piece); }
+  bool has(ActionKind k) const { return (c.there[index()] & bit(k)) != 0; }
+  std::string named(ActionKind k) const { return quoted(c.schedule, {k, stage, piece}); }
+  // Where it stands; kNoPosition if it does not, or not on the right rank.
+  uint32_t where(ActionKind k) const {
+    const std::vector<Action>& list = c.schedule.ranks[rank()];
+    const auto found = std::find_if(list.begin(), list.end(), [&](const Action& a) {
+      return a.kind == k && a.stage == stage && a.microbatch == piece;
+    });
+    return found == list.end() ? ScheduleProblem::kNoPosition
+                               : static_cast<uint32_t>(found - list.begin());
   }
-  if (back == kNowhere && w == kNowhere)
-    c.add(Kind::missing, full + " is missing (or " + input + " and " + weight + ")", rank, 0);
-  else if (back == kNowhere)
-    c.add(Kind::missing, input + " is missing, but " + weight + " is there", rank, w);
-  else if (b == kNowhere && w == kNowhere)
-    c.add(Kind::missing, weight + " is missing, but " + input + " is there", rank, i);
-  if (f < kElsewhere && back < f)
-    c.add(Kind::order, (b != kNowhere ? full : input) + " comes before " + forward, rank, back);
-  if (i < kElsewhere && w < i) c.add(Kind::order, weight + " comes before " + input, rank, w);
+  void missing(const std::string& message, ActionKind needed_by) const {
+    c.add(Kind::missing, message, rank(), where(needed_by));
+  }
+  // `later` must stand behind `earlier`, if both are there.
+  void in_order(ActionKind earlier, ActionKind later) const {
+    if (!has(earlier) || !has(later)) return;
+    const uint32_t at = where(later), before = where(earlier);
+    if (before != ScheduleProblem::kNoPosition && at < before)
+      c.add(Kind::order, named(later) + " comes before " + named(earlier), rank(), at);
+  }
+};
+
+void report_incomplete(const Suspect& s) {
+  const std::string full = s.named(backward), input = s.named(backward_input),
+                    weight = s.named(backward_weight);
+  const bool f = s.has(forward), b = s.has(backward), i = s.has(backward_input),
+             w = s.has(backward_weight);
+  if (!f) s.missing(s.named(forward) + " is missing", b ? backward : backward_input);
+  if (b && (i || w)) {
+    const ActionKind part = i ? backward_input : backward_weight;
+    s.c.add(Kind::duplicate, full + " already contains " + s.named(part) + ", which is there too",
+            s.rank(), s.where(part));
+  } else if (!b && !i && !w) {
+    s.missing(full + " is missing (or " + input + " and " + weight + ")", forward);
+  } else if (!b && !i) {
+    s.missing(input + " is missing, but " + weight + " is there", backward_weight);
+  } else if (!b && !w) {
+    s.missing(weight + " is missing, but " + input + " is there", backward_input);
+  }
+  if (s.has(offload) && !s.has(reload))
+    s.missing(s.named(reload) + " is missing, but " + s.named(offload) + " is there", offload);
+  if (s.has(reload) && !s.has(offload))
+    s.missing(s.named(offload) + " is missing, but " + s.named(reload) + " is there", reload);
 }
 
-bool is_fine(const Positions& p) {
-  const auto [f, b, i, w] = p;
-  if (f == kNowhere) return false;
-  if (b != kNowhere) return i == kNowhere && w == kNowhere && f < b;
-  return i != kNowhere && w != kNowhere && f < i && i < w;
+void report_order(const Suspect& s) {
+  const ActionKind back = s.has(backward) ? backward : backward_input;
+  s.in_order(forward, back);
+  s.in_order(backward_input, backward_weight);
+  s.in_order(forward, offload);
+  s.in_order(offload, reload);
+  s.in_order(forward, recompute);
+  s.in_order(reload, recompute);
+  s.in_order(reload, back);
+  s.in_order(recompute, back);
+}
+
+// The split before this one of the same microbatch: F after it, B or I before it.
+void report_splits(const Suspect& s) {
+  const Suspect before{s.c, s.stage, s.piece - 1};
+  const auto back = [](const Suspect& x) { return x.has(backward) ? backward : backward_input; };
+  const uint32_t f = s.where(forward), b = before.where(back(before));
+  if (f < before.where(forward) && before.where(forward) != ScheduleProblem::kNoPosition)
+    s.c.add(Kind::order, s.named(forward) + " comes before " + before.named(forward), s.rank(), f);
+  if (b < s.where(back(s)) && s.where(back(s)) != ScheduleProblem::kNoPosition)
+    s.c.add(Kind::order,
+            before.named(back(before)) + " comes before " + s.named(back(s)) +
+                ": backward takes the splits of a microbatch from the last to the first",
+            s.rank(), b);
+}
+
+bool extras_are_fine(const Checker& c, size_t at, uint8_t there) {
+  uint32_t previous = c.place(forward, at);
+  if (((there & bit(offload)) == 0) != ((there & bit(reload)) == 0)) return false;
+  for (const ActionKind k : {offload, reload, recompute, backward}) {
+    if (k != backward && (there & bit(k)) == 0) continue;
+    if (c.place(k, at) <= previous) return false;
+    previous = c.place(k, at);
+  }
+  return true;
+}
+
+bool is_fine(const Checker& c, size_t at) {
+  constexpr uint8_t kExtras = bit(recompute) | bit(offload) | bit(reload);
+  const uint8_t there = c.there[at], essential = there & static_cast<uint8_t>(~kExtras);
+  if (essential == kSplitBackward) {
+    if (c.place(backward_weight, at) <= c.place(backward, at)) return false;
+  } else if (essential != kWholeBackward) {
+    return false;
+  }
+  return (there & kExtras) == 0 ? c.place(forward, at) < c.place(backward, at)
+                                : extras_are_fine(c, at, there);
+}
+
+// REQUIRES: both splits are fine by themselves.
+bool splits_are_fine(const Checker& c, size_t earlier, size_t later) {
+  return c.place(forward, earlier) < c.place(forward, later) &&
+         c.place(backward, later) < c.place(backward, earlier);
 }
 
 void check_completeness(Checker& c) {
+  const auto splits = static_cast<size_t>(c.schedule.seq_splits);
   for (size_t s = 0; s < c.stages; ++s)
-    for (size_t m = 0; m < c.microbatches; ++m) {
-      if (is_fine(c.of(s, m))) continue;
-      if (c.full()) return;
-      check_one(c, static_cast<uint16_t>(s), static_cast<uint32_t>(m));
+    for (size_t p = 0; p < c.pieces; ++p) {
+      const size_t at = c.index(s, p);
+      const Suspect suspect{c, static_cast<uint16_t>(s), static_cast<uint32_t>(p)};
+      if (!is_fine(c, at)) {
+        if (c.full()) return;
+        report_incomplete(suspect);
+        report_order(suspect);
+      } else if (p % splits != 0 && is_fine(c, at - 1) && !splits_are_fine(c, at - 1, at)) {
+        if (c.full()) return;
+        report_splits(suspect);
+      }
     }
 }
 
 // What an action needs from another stage, if anything.  Needs within a stage are met by the order.
-std::optional<Action> needed_by(Checker& c, const Action& a) {
-  if (a.kind == ActionKind::backward_weight) return std::nullopt;
-  if (a.kind == ActionKind::forward) {
+std::optional<Action> needed_by(const Checker& c, const Action& a) {
+  if (a.kind == forward) {
     if (a.stage == 0) return std::nullopt;
-    return Action{ActionKind::forward, static_cast<uint16_t>(a.stage - 1), a.microbatch};
+    return Action{forward, static_cast<uint16_t>(a.stage - 1), a.microbatch};
   }
-  if (a.stage + 1u == c.stages) return std::nullopt;
-  Action need{ActionKind::backward, static_cast<uint16_t>(a.stage + 1), a.microbatch};
-  if (c.position(need) == kNowhere) need.kind = ActionKind::backward_input;
-  return need;
+  if (!is_backward(a.kind) || a.stage + 1U == c.stages) return std::nullopt;
+  const auto behind = static_cast<uint16_t>(a.stage + 1);
+  const bool whole = (c.there[c.index(behind, a.microbatch)] & bit(backward)) != 0;
+  return Action{whole ? backward : backward_input, behind, a.microbatch};
 }
 
-// Executes the lists as far as they go.
-struct Replay {
-  struct Waiting {
-    uint32_t rank = 0, position = 0;  // goes on when the other rank is past `position`
-  };
-  std::vector<uint32_t> next;                 // by rank: first action not executed
-  std::vector<std::vector<Waiting>> waiting;  // by the rank that is waited for
-};
+ListPlace place_of(const Checker& c, const Action& a) {
+  return {c.rank_of(a), c.place(a.kind, c.index(a.stage, a.microbatch))};
+}
 
-// Runs `rank` until it must wait; adds the ranks that it lets go on to `ready`.
-void advance(Checker& c, Replay& replay, uint32_t rank, std::vector<uint32_t>& ready) {
-  const std::vector<Action>& list = c.schedule.ranks[rank];
-  uint32_t& next = replay.next[rank];
-  for (; next < list.size(); ++next) {
-    const std::optional<Action> need = needed_by(c, list[next]);
+uint32_t unit_length(const Checker& c, const ListPlace& p) {
+  const std::vector<Action>& list = c.schedule.ranks[p.list];
+  if (p.position == list.size()) return 0;
+  return list[p.position].overlaps_next ? 2 : 1;
+}
+
+// What the unit at `p` waits for when the ranks have come as far as `next`.
+std::optional<ListPlace> awaited(const Checker& c, const ListPlace& p,
+                                 const std::vector<uint32_t>& next) {
+  for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
+    const std::optional<Action> need = needed_by(c, c.schedule.ranks[p.list][i]);
     if (!need) continue;
-    const uint32_t other = c.schedule.rank_of(need->stage, need->microbatch);
-    const uint32_t position = c.position(*need);
-    if (replay.next[other] > position) continue;
-    replay.waiting[other].push_back({rank, position});
-    break;
+    const ListPlace place = place_of(c, *need);
+    if (next[place.list] <= place.position) return place;
   }
-  std::erase_if(replay.waiting[rank], [&](const Replay::Waiting& w) {
-    if (next <= w.position) return false;
-    ready.push_back(w.rank);
-    return true;
-  });
+  return std::nullopt;
 }
 
-// The circle that `start` runs into when every stuck rank points at the rank it waits for.
-std::vector<uint32_t> circle_from(Checker& c, const Replay& replay, uint32_t start) {
-  std::vector<uint32_t> path;
-  uint32_t rank = start;
-  for (;;) {
-    const auto seen = std::find(path.begin(), path.end(), rank);
-    if (seen != path.end()) {
-      path.erase(path.begin(), seen);
-      break;
-    }
-    path.push_back(rank);
-    const std::optional<Action> need = needed_by(c, c.schedule.ranks[rank][replay.next[rank]]);
-    STEPCAST_CHECK(need.has_value(), "a stuck rank waits for something");
-    rank = c.schedule.rank_of(need->stage, need->microbatch);
-  }
-  std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
-  return path;
-}
-
-void report_deadlock(Checker& c, const Replay& replay, uint32_t stuck) {
-  const std::vector<uint32_t> circle = circle_from(c, replay, stuck);
-  const auto head = [&](uint32_t rank) { return c.schedule.ranks[rank][replay.next[rank]]; };
+void report_deadlock(Checker& c, const std::vector<uint32_t>& next, uint32_t stuck) {
+  const auto awaits = [&](const ListPlace& p, const std::vector<uint32_t>& n) {
+    return awaited(c, p, n);
+  };
+  const std::vector<uint32_t> circle = circle_from(stuck, next, awaits);
+  const auto awaited_text = [&](uint32_t rank) {
+    const ListPlace p = *awaited(c, {rank, next[rank]}, next);
+    return quoted(c.schedule, c.schedule.ranks[p.list][p.position]);
+  };
+  const auto head = [&](uint32_t rank) { return quoted_unit(c.schedule, {rank, next[rank]}); };
   ScheduleProblem problem;
   problem.kind = Kind::deadlock;
   problem.message = "the schedule deadlocks";
   problem.rank = static_cast<uint16_t>(circle.front());
-  problem.position = replay.next[circle.front()];
+  problem.position = next[circle.front()];
   for (const uint32_t rank : circle)
-    problem.cycle.push_back(rank_name(c.schedule, rank) + " at " + quoted(head(rank)) +
-                            " waits for " + quoted(*needed_by(c, head(rank))));
+    problem.cycle.push_back(c.rank_name(rank) + " at " + head(rank) + " waits for " +
+                            awaited_text(rank));
   // Closes the circle: what the last one waits for stands behind what the first one is stuck at.
-  problem.cycle.push_back(quoted(*needed_by(c, head(circle.back()))) + " comes after " +
-                          quoted(head(circle.front())) + " on " +
-                          rank_name(c.schedule, circle.front()));
+  problem.cycle.push_back(awaited_text(circle.back()) + " comes after " + head(circle.front()) +
+                          " on " + c.rank_name(circle.front()));
   c.problems.push_back(std::move(problem));
 }
 
 // REQUIRES: complete and in order.
 void check_progress(Checker& c) {
-  const size_t ranks = c.schedule.ranks.size();
-  Replay replay{std::vector<uint32_t>(ranks, 0), std::vector<std::vector<Replay::Waiting>>(ranks)};
-  std::vector<uint32_t> ready;
-  for (size_t r = ranks; r-- > 0;) ready.push_back(static_cast<uint32_t>(r));
-  while (!ready.empty()) {
-    const uint32_t rank = ready.back();
-    ready.pop_back();
-    advance(c, replay, rank, ready);
-  }
-  for (size_t r = 0; r < ranks; ++r)
-    if (replay.next[r] < c.schedule.ranks[r].size()) {
-      report_deadlock(c, replay, static_cast<uint32_t>(r));
+  const std::vector<uint32_t> next = execute_in_order(
+      c.schedule.ranks.size(), [&](const ListPlace& p) { return unit_length(c, p); },
+      [&](const ListPlace& p, const std::vector<uint32_t>& n) { return awaited(c, p, n); });
+  for (size_t r = 0; r < next.size(); ++r)
+    if (next[r] < c.schedule.ranks[r].size()) {
+      report_deadlock(c, next, static_cast<uint32_t>(r));
       return;
     }
+}
+
+Checker make_checker(const Schedule& schedule, size_t limit) {
+  STEPCAST_CHECK(
+      schedule.microbatches >= 1 && schedule.seq_splits >= 1 && !schedule.rank_of_stage.empty(),
+      schedule.name);
+  STEPCAST_CHECK(!schedule.is_bidirectional() ||
+                     (schedule.reverse_rank_of_stage.size() == schedule.rank_of_stage.size() &&
+                      schedule.reversed.size() == static_cast<size_t>(schedule.pieces())),
+                 schedule.name);
+  Checker c{schedule, limit, schedule.rank_of_stage.size(), static_cast<size_t>(schedule.pieces())};
+  c.stages_are_ranks = !schedule.is_bidirectional();
+  for (size_t s = 0; c.stages_are_ranks && s < c.stages; ++s)
+    c.stages_are_ranks = schedule.rank_of_stage[s] == s;
+  return c;
+}
+
+// REQUIRES: the problems of place_actions and check_completeness are none.
+struct Message {
+  uint32_t from = 0;  // rank
+  uint32_t sent = 0;  // place of the unit that makes it
+  Action what, needed_by;
+  uint32_t needed_at = 0;  // place of the unit that needs it
+};
+
+// The messages that the unit at `p` receives from other ranks, in the order they are sent in: they
+// are asked for together.
+void received_by(const Checker& c, const ListPlace& p, std::vector<Message>& messages) {
+  messages.clear();
+  for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
+    const Action& a = c.schedule.ranks[p.list][i];
+    const std::optional<Action> what = needed_by(c, a);
+    if (!what) continue;
+    ListPlace place = place_of(c, *what);
+    if (place.list == p.list) continue;
+    // The second half of a pair leaves together with the first.
+    const std::vector<Action>& from = c.schedule.ranks[place.list];
+    if (place.position > 0 && from[place.position - 1].overlaps_next) --place.position;
+    messages.push_back({place.list, place.position, *what, a, p.position});
+  }
+  if (messages.size() == 2 && messages[1].sent < messages[0].sent)
+    std::swap(messages[0], messages[1]);
+}
+
+void report_stall(Checker& c, uint32_t rank, const Message& first, const Message& second) {
+  const auto name = [&](const Action& a) { return quoted(c.schedule, a); };
+  const std::string here = c.rank_name(rank), there = c.rank_name(first.from);
+  ScheduleProblem problem;
+  problem.kind = Kind::stall;
+  problem.rank = static_cast<uint16_t>(rank);
+  problem.position = first.needed_at;
+  problem.message = here + " needs " + name(first.what) + " before " + name(second.what) +
+                    ", but " + there + " sends them the other way round";
+  problem.cycle = {here + " at " + name(first.needed_by) + " waits for " + name(first.what),
+                   there + " sends " + name(first.what) + " after " + name(second.what),
+                   here + " receives " + name(second.what) + " for " + name(second.needed_by) +
+                       ", after " + name(first.needed_by)};
+  c.problems.push_back(std::move(problem));
+}
+
+// What `rank` needs from each other rank must have been sent in the same order.
+void check_receives(Checker& c, uint32_t rank) {
+  std::vector<Message> latest(c.schedule.ranks.size());  // by sender
+  std::vector<bool> any(latest.size(), false), told(latest.size(), false);
+  std::vector<Message> messages;
+  for (ListPlace p{rank, 0}; const uint32_t length = unit_length(c, p); p.position += length) {
+    received_by(c, p, messages);
+    for (const Message& m : messages) {
+      if (any[m.from] && !told[m.from] && m.sent < latest[m.from].sent && !c.full()) {
+        told[m.from] = true;
+        report_stall(c, rank, latest[m.from], m);
+      }
+      latest[m.from] = m;
+      any[m.from] = true;
+    }
+  }
 }
 
 }  // namespace
 
 std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t limit) {
-  STEPCAST_CHECK(schedule.microbatches >= 1 && !schedule.rank_of_stage.empty(), schedule.name);
-  STEPCAST_CHECK(!schedule.is_bidirectional() ||
-                     (schedule.reverse_rank_of_stage.size() == schedule.rank_of_stage.size() &&
-                      schedule.reversed.size() == static_cast<size_t>(schedule.microbatches)),
-                 schedule.name);
-  Checker c{
-      schedule, limit, schedule.rank_of_stage.size(), static_cast<size_t>(schedule.microbatches),
-      {},       {}};
+  Checker c = make_checker(schedule, std::max<size_t>(limit, 1));
   size_t actions = 0;
   for (const std::vector<Action>& list : schedule.ranks) actions += list.size();
   // A list that lacks nearly everything, so that naming it one by one would take memory without
   // bound.
-  if (c.microbatches > (4 * actions + 1'000'000) / c.stages) {
+  if (c.pieces > (4 * actions + 1'000'000) / c.stages) {
     c.add(Kind::missing,
-          std::to_string(c.stages) + " stages and " + std::to_string(c.microbatches) +
+          std::to_string(c.stages) + " stages and " + std::to_string(c.schedule.microbatches) +
               " microbatches need at least two actions each, but there are only " +
               std::to_string(actions) + " actions",
-          0, 0);
+          0, ScheduleProblem::kNoPosition);
     return std::move(c.problems);
   }
-  Positions nowhere;
-  nowhere.fill(kNowhere);
-  c.positions.assign(c.stages * c.microbatches, nowhere);
+  c.there.assign(c.stages * c.pieces, 0);
   place_actions(c);
   check_completeness(c);
   if (c.problems.empty()) check_progress(c);
+  return std::move(c.problems);
+}
+
+std::vector<ScheduleProblem> check_rendezvous(const Schedule& schedule, size_t limit) {
+  Checker c = make_checker(schedule, limit);
+  c.there.assign(c.stages * c.pieces, 0);
+  place_actions(c);
+  for (size_t r = 0; r < schedule.ranks.size(); ++r) check_receives(c, static_cast<uint32_t>(r));
   return std::move(c.problems);
 }
 
