@@ -182,7 +182,8 @@ std::optional<Price> CostTable::compute(const Work& work, const Gpu& /*gpu*/) co
     case WorkKind::gemm: p = rows_->gemms.time(work); break;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: p = rows_->attentions.time(work); break;
-    default: p = rows_->memory(work); break;
+    case WorkKind::memory_bound: p = rows_->memory(work); break;
+    default: break;  // the tables have no rows of copies from and to the host
   }
   if (!p) return std::nullopt;
   return Price{time_from_seconds(p->us * 1e-6), p->origin, "table " + name() + ": " + p->basis};

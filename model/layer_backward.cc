@@ -11,27 +11,29 @@ namespace stepcast {
 // ------------------------------------------------------------------------------- gradients of
 // weights ----
 void StageWriter::weight_gradient(const std::string& label, const Work& gemm) {
-  p_.set_phase(Phase::backward_weight);
-  p_.compute(label + " weight gradient", gemm);
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  w_.compute(label + " weight gradient", gemm);
   const int64_t weights = gemm.m * gemm.n;
   if (!s_.plan.kernels.gradient_accumulation_fusion) {
     // The GEMM wrote a gradient of its own, which is then added to the main gradient.
     const Bytes own = s_.bytes(gemm.m, gemm.n);
-    TensorIndex gradient = p_.allocate(label + " weight gradient", own, MemoryCategory::workspace);
-    p_.compute(label + " gradient accumulation",
+    TensorIndex gradient = w_.allocate(label + " weight gradient", own, MemoryCategory::workspace);
+    w_.compute(label + " gradient accumulation",
                s_.memory_bound(Kernel::add,
                                own + s_.bytes(gemm.m, gemm.n, s_.plan.precision.gradients) * 2));
-    p_.free(gradient);
+    w_.free(gradient);
   }
-  p_.set_phase(Phase::backward_input);
+  w_.set_phase(phase);
   reduce_after(weights);
 }
 
 void StageWriter::bias_gradient(const std::string& label, int64_t rows, int64_t width) {
-  p_.set_phase(Phase::backward_weight);
-  p_.compute(label + " bias gradient",
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  w_.compute(label + " bias gradient",
              s_.memory_bound(Kernel::bias_backward, s_.bytes(rows, width)));
-  p_.set_phase(Phase::backward_input);
+  w_.set_phase(phase);
   reduce_after(width);
 }
 
@@ -47,10 +49,10 @@ void StageWriter::reduce_bucket() {
   w.dtype = buckets_.dtype;
   w.axis = Axis::dp;
   w.bytes = s_.bytes(std::exchange(buckets_.pending, 0), 1, buckets_.dtype);
-  const Phase phase = p_.phase();
-  p_.set_phase(Phase::gradient_sync);
-  p_.communicate(Stream::dp, "gradient reduction", w);
-  p_.set_phase(phase);
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::gradient_sync);
+  w_.communicate(Stream::dp, "gradient reduction", w);
+  w_.set_phase(phase);
 }
 
 void StageWriter::flush_gradients() {
@@ -59,39 +61,53 @@ void StageWriter::flush_gradients() {
 
 // ------------------------------------------------------------------------------------- linear
 // layers ----
-TensorIndex StageWriter::row_parallel_backward(const std::string& label, TensorIndex branch,
-                                               bool own_branch, TensorIndex& input, int64_t in) {
+TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchGradient branch,
+                                               TensorIndex& input, int64_t in) {
   const Shard& s = s_;
   TensorIndex full = kNoTensor;
   if (s.sequence_split()) {
     full = gather(label + " gradient all-gather", s.hidden);
-    if (own_branch) p_.free(branch);
-    own_branch = false;
+    if (branch.own) (branch.bias ? w_ : p_).free(branch.tensor);
+    branch.own = false;
   }
   p_.compute(label + " input gradient", s.input_gemm(s.tokens, s.hidden, in));
   const TensorIndex gradient =
       p_.allocate(label + " input gradient", s.bytes(s.tokens, in), MemoryCategory::workspace);
   weight_gradient(label, s.weight_gemm(s.tokens, s.hidden, in));
-  p_.free(input);
-  p_.free(full);
-  if (own_branch) p_.free(branch);
+  w_.free(input);
+  w_.free(full);
+  if (branch.own) w_.free(branch.tensor);
   return gradient;
+}
+
+InputGather StageWriter::gather_input(const std::string& label) {
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  InputGather out;
+  out.op = tp(w_, label + " input all-gather", WorkKind::all_gather, s_.hidden);
+  out.tensor = w_.allocate(label + " input gathered", s_.bytes(s_.tokens, s_.hidden),
+                           MemoryCategory::communication);
+  w_.set_phase(phase);
+  return out;
+}
+
+InputGather StageWriter::gather_input_early(const std::string& label) {
+  const bool beside = s_.plan.overlap.tp == TpOverlap::backward;
+  if (!split_ || !beside || !s_.sequence_split()) return {};
+  return gather_input(label);
 }
 
 // Megatron's LinearWithGradAccumulationAndAsyncCommunication: the gather of the saved input runs
 // beside the input-gradient GEMM, the reduction of the input gradient beside the weight-gradient
-// GEMM.
+// GEMM.  Split, the reduction has nothing to run beside, and the gather is made by the weight pass.
 TensorIndex StageWriter::column_parallel_backward(const std::string& label, TensorIndex& gradient,
-                                                  TensorIndex& input, int64_t out) {
+                                                  TensorIndex& input, int64_t out,
+                                                  InputGather gathered) {
   const Shard& s = s_;
-  const bool beside = s.plan.overlap.tp == TpOverlap::backward;
-  TensorIndex gathered = kNoTensor;
-  uint32_t gather_op = 0;
-  if (s.sequence_split()) {
-    gather_op = tp(label + " input all-gather", WorkKind::all_gather, s.hidden);
-    gathered = p_.allocate(label + " input gathered", s.bytes(s.tokens, s.hidden),
-                           MemoryCategory::communication);
-    if (!beside) p_.join(gather_op);
+  const bool beside = s.plan.overlap.tp == TpOverlap::backward && !split_;
+  if (s.sequence_split() && !split_) {
+    gathered = gather_input(label);
+    if (!beside) p_.join(gathered.op);
   }
   p_.compute(label + " input gradient", s.input_gemm(s.tokens, out, s.hidden));
   TensorIndex partial = p_.allocate(label + " input gradient", s.bytes(s.tokens, s.hidden),
@@ -109,11 +125,12 @@ TensorIndex StageWriter::column_parallel_backward(const std::string& label, Tens
     }
     if (!beside) p_.join(reduce_op);
   }
-  if (s.sequence_split() && beside) p_.join(gather_op);
+  if (s.sequence_split() && split_ && gathered.tensor == kNoTensor) gathered = gather_input(label);
+  if (s.sequence_split() && (beside || split_)) w_.join(gathered.op);
   weight_gradient(label, s.weight_gemm(s.tokens, out, s.hidden));
-  p_.free(gathered);
-  p_.free(gradient);
-  p_.free(input);
+  w_.free(gathered.tensor);
+  w_.free(gradient);
+  w_.free(input);
   if (result != partial) p_.free(partial);
   if (s.split() && beside) p_.join(reduce_op);
   return result;
@@ -130,19 +147,34 @@ void StageWriter::norm_backward(const std::string& label, int64_t rows, int64_t 
   reduce_after(rms || !s_.model.norm_bias ? width : 2 * width);
 }
 
-TensorIndex StageWriter::branch_gradient(const std::string& label, TensorIndex gradient,
-                                         TensorIndex& mask, bool bias) {
+BranchGradient StageWriter::branch_gradient(const std::string& label, TensorIndex& gradient,
+                                            TensorIndex& mask, bool bias) {
   const Bytes stream = s_.bytes(s_.own_tokens, s_.hidden);
-  TensorIndex branch = gradient;
+  BranchGradient branch{.tensor = gradient, .bias = bias};
   if (s_.model.hidden_dropout > 0) {
     p_.compute(label + " dropout backward",
                s_.memory_bound(Kernel::bias_dropout_add_backward,
                                stream * 2 + s_.bytes(s_.own_tokens, s_.hidden, DType::uint8)));
-    branch = p_.allocate(label + " branch gradient", stream, MemoryCategory::workspace);
+    branch.tensor = p_.allocate(label + " branch gradient", stream, MemoryCategory::workspace);
+    branch.own = true;
     p_.free(mask);
+  } else if (split_ && (bias || !s_.sequence_split())) {
+    // With a split sequence the weight gradient reads the gathered copy instead.
+    branch.own = true;
+    gradient = kNoTensor;
   }
   if (bias) bias_gradient(label, s_.own_tokens, s_.hidden);
   return branch;
+}
+
+void StageWriter::add_residual_gradient(const std::string& label, TensorIndex& branch,
+                                        TensorIndex& gradient) {
+  const Bytes stream = s_.bytes(s_.own_tokens, s_.hidden);
+  p_.compute(label + " residual gradient", s_.memory_bound(Kernel::add, stream * 3));
+  if (gradient == kNoTensor) {
+    gradient = p_.allocate("residual gradient", stream, MemoryCategory::workspace);
+  }
+  p_.free(branch);
 }
 
 void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient,
@@ -183,20 +215,24 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
   }
   p_.free(gradient);
   p_.free(t.context);
+  p_.free(t.context_again);
   p_.free(t.qkv);
 }
 
 // ----------------------------------------------------------------------------------------------
 // layer ----
 void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention) {
+  p_.set_phase(Phase::backward_input);
+  mlp_backward(t, gradient);
+  attention_backward(t, gradient, recompute_attention);
+}
+
+void StageWriter::mlp_backward(LayerTensors& t, TensorIndex& gradient) {
   const Shard& s = s_;
   const Transformer& model = s.model;
-  const Bytes stream = s.bytes(s.own_tokens, s.hidden);
-  p_.set_phase(Phase::backward_input);
-
-  // MLP.
-  TensorIndex branch = branch_gradient("mlp", gradient, t.mask2, model.mlp_bias);
-  TensorIndex d = row_parallel_backward("fc2", branch, branch != gradient, t.activated, s.ffn);
+  const InputGather input = gather_input_early("fc1");
+  const BranchGradient branch = branch_gradient("mlp", gradient, t.mask2, model.mlp_bias);
+  TensorIndex d = row_parallel_backward("fc2", branch, t.activated, s.ffn);
   const Bytes up = s.bytes(s.tokens, s.up);
   p_.compute("activation backward",
              s.memory_bound(Kernel::activation_backward, up * 2 + s.bytes(s.tokens, s.ffn)));
@@ -204,25 +240,29 @@ void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool re
   p_.free(d);
   p_.free(t.up);
   if (model.mlp_bias) bias_gradient("fc1", s.tokens, s.up);
-  d = column_parallel_backward("fc1", d_up, t.norm2_output, s.up);
+  d = column_parallel_backward("fc1", d_up, t.norm2_output, s.up, input);
   norm_backward("norm 2", s.own_tokens, s.hidden);
   p_.free(t.norm2_statistics);
   p_.free(t.residual);
-  p_.compute("mlp residual gradient", s.memory_bound(Kernel::add, stream * 3));
-  p_.free(d);
+  add_residual_gradient("mlp", d, gradient);
+}
 
-  // Attention.
-  branch = branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);
+void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
+                                     bool recompute_core_first) {
+  const Shard& s = s_;
+  const Transformer& model = s.model;
+  const InputGather input = gather_input_early("qkv");
+  const BranchGradient branch =
+      branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);
   // Fused attention needs its own output again; the one that is recomputed is another tensor.
-  const bool context_in_use = s.plan.kernels.flash_attention && !recompute_attention;
+  const bool recomputed = recompute_core_first || t.context_again != kNoTensor;
+  const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !split_;
   TensorIndex none = kNoTensor;
-  d = row_parallel_backward("projection", branch, branch != gradient,
-                            context_in_use ? none : t.context, s.q);
-  if (recompute_attention) {
+  TensorIndex d =
+      row_parallel_backward("projection", branch, context_in_use ? none : t.context, s.q);
+  if (recompute_core_first) {
     p_.set_phase(Phase::recompute);
-    const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
-    core_attention_forward(t, true);
-    mode_ = mode;
+    recompute_core(t);
     p_.set_phase(Phase::backward_input);
   }
   TensorIndex d_qkv = kNoTensor;
@@ -237,12 +277,24 @@ void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool re
     reduce_after(2 * model.head_dim);
   }
   if (model.attention_bias) bias_gradient("qkv", s.tokens, s.qkv);
-  d = column_parallel_backward("qkv", d_qkv, t.norm1_output, s.qkv);
+  d = column_parallel_backward("qkv", d_qkv, t.norm1_output, s.qkv, input);
   norm_backward("norm 1", s.own_tokens, s.hidden);
   p_.free(t.norm1_statistics);
   p_.free(t.input);
-  p_.compute("attention residual gradient", s.memory_bound(Kernel::add, stream * 3));
-  p_.free(d);
+  add_residual_gradient("attention", d, gradient);
+}
+
+void StageWriter::recompute_core(LayerTensors& t) {
+  const TensorIndex saved = std::exchange(t.context, kNoTensor);
+  const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
+  core_attention_forward(t, true);
+  mode_ = mode;
+  t.context_again = std::exchange(t.context, saved);
+}
+
+void StageWriter::set_layer(int layer) {
+  p_.set_layer(layer);
+  w_.set_layer(layer);
 }
 
 }  // namespace stepcast

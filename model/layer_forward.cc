@@ -6,8 +6,8 @@
 
 namespace stepcast {
 
-uint32_t StageWriter::tp(const std::string& label, WorkKind kind, int64_t width) {
-  return p_.communicate(Stream::tp, label, s_.collective(kind, width));
+uint32_t StageWriter::tp(PassWriter& pass, const std::string& label, WorkKind kind, int64_t width) {
+  return pass.communicate(Stream::tp, label, s_.collective(kind, width));
 }
 
 TensorIndex StageWriter::gather(const std::string& label, int64_t width) {

@@ -2,7 +2,9 @@
 #include "model/layer_ops.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "model/stage_writer.h"
 #include "sim/check.h"
@@ -49,20 +51,30 @@ void write_nothing(const Shard& shard, PassWriter& pass) {
   pass.compute("pass through", shard.memory_bound(Kernel::none, {}));
 }
 
-PassId write_forward(GraphBuilder& builder, const Shard& shard, const StageContent& content,
-                     TensorTableId table, StageTensors& t) {
-  PassWriter pass(builder, title("forward", content), table);
+// What the passes of one stage have in common.
+struct Stage {
+  GraphBuilder& builder;
+  const Shard& shard;
+  const StageContent& content;
+  TensorTableId table;
+
+  PassWriter pass(const char* what) const { return {builder, title(what, content), table}; }
+};
+
+PassId write_forward(const Stage& s, StageTensors& t) {
+  const Shard& shard = s.shard;
+  PassWriter pass = s.pass("forward");
   StageWriter stage(shard, pass);
   pass.set_phase(Phase::forward);
   TensorIndex stream = kNoTensor;
-  if (content.embedding) {
+  if (s.content.embedding) {
     stream = stage.embedding_forward(t.embedding);
   } else {
     stream = pass.allocate("residual stream", shard.bytes(shard.own_tokens, shard.hidden),
                            MemoryCategory::activations);  // received
   }
-  t.layers.resize(static_cast<size_t>(content.layers));
-  for (const Unit& unit : units_of(shard.plan, content.layers)) {
+  t.layers.resize(static_cast<size_t>(s.content.layers));
+  for (const Unit& unit : units_of(shard.plan, s.content.layers)) {
     for (int64_t i = unit.begin; i < unit.end; ++i) {
       pass.set_layer(static_cast<int>(i));
       LayerTensors& layer = t.layers[static_cast<size_t>(i)];
@@ -73,7 +85,7 @@ PassId write_forward(GraphBuilder& builder, const Shard& shard, const StageConte
     }
   }
   pass.set_layer(-1);
-  if (content.head) {
+  if (s.content.head) {
     t.head.input = stream;
     stage.head_forward(t.head);
   } else {
@@ -85,75 +97,179 @@ PassId write_forward(GraphBuilder& builder, const Shard& shard, const StageConte
   return pass.finish();
 }
 
-void write_unit_backward(StageWriter& stage, PassWriter& pass, const Plan& plan, const Unit& unit,
-                         StageTensors& t, TensorIndex& gradient) {
-  if (unit.recomputed) {
-    pass.set_phase(Phase::recompute);
-    for (int64_t i = unit.begin; i < unit.end; ++i) {
-      pass.set_layer(static_cast<int>(i));
-      LayerTensors& layer = t.layers[static_cast<size_t>(i)];
-      TensorIndex out = stage.layer_forward(layer, ForwardMode::recompute);
-      if (i + 1 < unit.end) {
-        t.layers[static_cast<size_t>(i + 1)].input = out;
-      } else {
-        pass.free(out);
-      }
+// The forward of a checkpointed unit once more.
+void recompute_unit(StageWriter& stage, PassWriter& pass, const Unit& unit, StageTensors& t) {
+  pass.set_phase(Phase::recompute);
+  for (int64_t i = unit.begin; i < unit.end; ++i) {
+    stage.set_layer(static_cast<int>(i));
+    LayerTensors& layer = t.layers[static_cast<size_t>(i)];
+    TensorIndex out = stage.layer_forward(layer, ForwardMode::recompute);
+    if (i + 1 < unit.end) {
+      t.layers[static_cast<size_t>(i + 1)].input = out;
+    } else {
+      pass.free(out);
     }
-  }
-  for (int64_t i = unit.end; i-- > unit.begin;) {
-    pass.set_layer(static_cast<int>(i));
-    stage.layer_backward(t.layers[static_cast<size_t>(i)], gradient,
-                         plan.recompute == Recompute::selective);
   }
 }
 
-PassId write_backward(GraphBuilder& builder, const Shard& shard, const StageContent& content,
-                      TensorTableId table, StageTensors t, GradientBuckets buckets) {
-  PassWriter pass(builder, title("backward", content), table);
-  StageWriter stage(shard, pass, buckets);
+// R.  Afterwards `t` is what a backward finds that has nothing to recompute.
+PassId write_recompute(const Stage& s, StageTensors& t) {
+  PassWriter pass = s.pass("recompute");
+  StageWriter stage(s.shard, pass);
+  pass.set_phase(Phase::recompute);
+  for (const Unit& unit : units_of(s.shard.plan, s.content.layers)) {
+    if (unit.recomputed) recompute_unit(stage, pass, unit, t);
+    if (s.shard.plan.recompute != Recompute::selective) continue;
+    for (int64_t i = unit.begin; i < unit.end; ++i) {
+      stage.set_layer(static_cast<int>(i));
+      stage.recompute_core(t.layers[static_cast<size_t>(i)]);
+    }
+  }
+  stage.set_layer(-1);
+  if (pass.empty()) write_nothing(s.shard, pass);
+  return pass.finish();
+}
+
+// The whole backward: into `pass` alone, or its weight gradients into `weights`.
+void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, StageTensors t,
+                        bool recompute, const GradientBuckets& buckets) {
+  const Shard& shard = s.shard;
+  StageWriter stage(shard, pass, weights, buckets);
   pass.set_phase(Phase::backward_input);
   TensorIndex gradient = kNoTensor;
-  if (content.head) {
-    gradient = stage.head_backward(t.head, shard.model.tied && content.embedding);
+  if (s.content.head) {
+    gradient = stage.head_backward(t.head, shard.model.tied && s.content.embedding);
   } else {
     gradient = pass.allocate("output gradient", shard.bytes(shard.own_tokens, shard.hidden),
                              MemoryCategory::workspace);  // received
   }
-  std::vector<Unit> units = units_of(shard.plan, content.layers);
+  const bool recompute_core = recompute && shard.plan.recompute == Recompute::selective;
+  const std::vector<Unit> units = units_of(shard.plan, s.content.layers);
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-    write_unit_backward(stage, pass, shard.plan, *unit, t, gradient);
+    if (recompute && unit->recomputed) recompute_unit(stage, pass, *unit, t);
+    for (int64_t i = unit->end; i-- > unit->begin;) {
+      stage.set_layer(static_cast<int>(i));
+      stage.layer_backward(t.layers[static_cast<size_t>(i)], gradient, recompute_core);
+    }
   }
-  pass.set_layer(-1);
-  if (content.embedding) stage.embedding_backward(t.embedding, gradient);
+  stage.set_layer(-1);
+  if (s.content.embedding) stage.embedding_backward(t.embedding, gradient);
   if (pass.empty()) write_nothing(shard, pass);
   pass.free(gradient);
   stage.flush_gradients();
-  return pass.finish();
+  if (weights.empty()) write_nothing(shard, weights);
+}
+
+struct Backward {
+  PassId whole = kNoPass, last_whole = kNoPass;
+  PassId input = kNoPass, weight = kNoPass, last_weight = kNoPass;
+};
+
+// `recompute`: what the forward left out is recomputed here; else R has done it.
+Backward write_backward(const Stage& s, const StageTensors& t, bool recompute, bool split,
+                        const GradientBuckets& buckets) {
+  Backward out;
+  const auto whole = [&](const GradientBuckets& reduced) {
+    PassWriter pass = s.pass("backward");
+    write_backward_ops(s, pass, pass, t, recompute, reduced);
+    return pass.finish();
+  };
+  const bool reduces = buckets.bucket_parameters > 0;
+  out.whole = whole({});
+  out.last_whole = reduces ? whole(buckets) : out.whole;
+  if (!split) return out;
+
+  const auto tables = [&]() -> const auto& {
+    return s.builder.graph().tensor_tables;
+  };
+  auto first = static_cast<TensorIndex>(tables()[static_cast<size_t>(s.table)].size());
+  PassWriter input = s.pass("input gradient");
+  PassWriter weight = s.pass("weight gradient");
+  write_backward_ops(s, input, weight, t, recompute, {});
+  out.input = input.finish();
+  out.weight = out.last_weight = weight.finish();
+  if (reduces) {
+    // The last W frees what I left, so it is written against the tensors of that I.
+    PassWriter same_input = s.pass("input gradient");
+    PassWriter last = s.pass("weight gradient");
+    same_input.reuse_tensors(first);
+    last.reuse_tensors(first);
+    write_backward_ops(s, same_input, last, t, recompute, buckets);
+    out.last_weight = last.finish();
+  }
+  return out;
+}
+
+// O and L of what a forward pass leaves behind.
+void write_offload(const Stage& s, StagePasses& out) {
+  const OpGraph& graph = s.builder.graph();
+  const std::vector<Tensor>& tensors = graph.tensor_tables[static_cast<size_t>(s.table)];
+  std::set<TensorIndex> kept;
+  for (const MemoryEvent& e : graph.passes[static_cast<size_t>(out.forward)].memory) {
+    if (e.allocate) {
+      kept.insert(e.tensor);
+    } else {
+      kept.erase(e.tensor);
+    }
+  }
+  Work copy;
+  copy.kind = WorkKind::host_copy;
+  for (TensorIndex tensor : kept) copy.bytes += tensors[tensor].bytes;
+  PassWriter offload = s.pass("offload");
+  offload.set_phase(Phase::forward);
+  offload.communicate(Stream::copy, "offload", copy);
+  PassWriter reload = s.pass("reload");
+  reload.set_phase(Phase::backward_input);
+  reload.communicate(Stream::copy, "reload", copy);
+  for (TensorIndex tensor : kept) {
+    TensorIndex freed = tensor;
+    offload.free(freed);
+    reload.allocate_again(tensor);
+  }
+  out.offload = offload.finish();
+  out.reload = reload.finish();
+}
+
+GradientBuckets buckets_of(const Plan& plan) {
+  GradientBuckets buckets;
+  if (!plan.overlap.dp_grad || plan.dp == 1) return buckets;
+  buckets.bucket_parameters = plan.bucket_parameters > 0
+                                  ? plan.bucket_parameters
+                                  : std::max<int64_t>(40'000'000, 1'000'000 * plan.dp);
+  buckets.collective = plan.zero >= 1 ? WorkKind::reduce_scatter : WorkKind::all_reduce;
+  buckets.dtype = plan.precision.reduce;
+  return buckets;
 }
 
 }  // namespace
 
 StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, const Plan& plan,
                              const StageContent& content, const PassChoice& choice) {
-  STEPCAST_CHECK(!choice.split && !choice.recompute && !choice.offload, "not written yet");
   const Shard shard(model, plan);
   OpGraph& graph = builder.graph();
-  const auto table = static_cast<TensorTableId>(graph.tensor_tables.size());
+  const Stage stage{builder, shard, content,
+                    static_cast<TensorTableId>(graph.tensor_tables.size())};
   graph.tensor_tables.emplace_back();
   StageTensors tensors;
   StagePasses out;
-  out.forward = write_forward(builder, shard, content, table, tensors);
-  out.backward = write_backward(builder, shard, content, table, tensors, {});
-  out.last_backward = out.backward;
-  if (plan.overlap.dp_grad && plan.dp > 1) {
-    GradientBuckets buckets;
-    buckets.bucket_parameters = plan.bucket_parameters > 0
-                                    ? plan.bucket_parameters
-                                    : std::max<int64_t>(40'000'000, 1'000'000 * plan.dp);
-    buckets.collective = plan.zero >= 1 ? WorkKind::reduce_scatter : WorkKind::all_reduce;
-    buckets.dtype = plan.precision.reduce;
-    out.last_backward = write_backward(builder, shard, content, table, tensors, buckets);
+  out.forward = write_forward(stage, tensors);
+  const GradientBuckets buckets = buckets_of(plan);
+  const Backward plain = write_backward(stage, tensors, true, choice.split, buckets);
+  out.backward = plain.whole;
+  out.last_backward = plain.last_whole;
+  out.input_gradient = plain.input;
+  out.weight_gradient = plain.weight;
+  out.last_weight_gradient = plain.last_weight;
+  if (choice.recompute) {
+    out.recompute = write_recompute(stage, tensors);
+    const Backward after = write_backward(stage, tensors, false, choice.split, buckets);
+    out.backward_after_recompute = after.whole;
+    out.last_backward_after_recompute = after.last_whole;
+    out.input_gradient_after_recompute = after.input;
+    out.weight_gradient_after_recompute = after.weight;
+    out.last_weight_gradient_after_recompute = after.last_weight;
   }
+  if (choice.offload) write_offload(stage, out);
   return out;
 }
 
@@ -179,12 +295,6 @@ PassId pass_of(const StagePasses& p, ActionKind kind, bool last, bool recomputed
   }
   STEPCAST_CHECK(pass != kNoPass, "the pass of this action was not asked for");
   return pass;
-}
-
-PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward) {
-  STEPCAST_CHECK(forward != kNoPass && backward != kNoPass && builder.graph().passes.empty(),
-                 "not written yet");
-  return kNoPass;
 }
 
 int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {

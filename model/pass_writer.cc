@@ -57,16 +57,24 @@ TensorIndex PassWriter::allocate(const std::string& label, Bytes bytes, MemoryCa
   if (bytes.value == 0) return kNoTensor;
   STEPCAST_CHECK(bytes.value > 0, "a tensor has a size");
   auto& table = builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)];
-  table.push_back({bytes, category, builder_.label(label)});
-  const auto tensor = static_cast<TensorIndex>(table.size() - 1);
-  const size_t op = pass_.ops.empty() ? 0 : pass_.ops.size() - 1;
-  pass_.memory.push_back({static_cast<uint32_t>(op), tensor, true});
+  const auto tensor = reused_ != nullptr ? (*reused_)++ : static_cast<TensorIndex>(table.size());
+  if (reused_ == nullptr) table.push_back({bytes, category, builder_.label(label)});
+  STEPCAST_CHECK(tensor < table.size() && table[tensor].bytes == bytes,
+                 "the second version of a pass allocates what the first does");
+  allocate_again(tensor);
   return tensor;
+}
+
+void PassWriter::allocate_again(TensorIndex tensor) {
+  const size_t op = pass_.ops.empty() ? 0 : pass_.ops.size() - 1;
+  pass_.memory.push_back({.op = static_cast<uint32_t>(op), .tensor = tensor, .allocate = true});
 }
 
 void PassWriter::free(TensorIndex& tensor) {
   if (tensor == kNoTensor) return;
-  pass_.memory.push_back({static_cast<uint32_t>(pass_.ops.size() - 1), tensor, false});
+  STEPCAST_CHECK(!pass_.ops.empty(), "an op frees a tensor");
+  pass_.memory.push_back(
+      {.op = static_cast<uint32_t>(pass_.ops.size() - 1), .tensor = tensor, .allocate = false});
   tensor = kNoTensor;
 }
 

@@ -34,8 +34,14 @@ class PassWriter {
   // The op appended last (the first one, if there is none yet) allocates a new tensor; none for 0
   // bytes.
   TensorIndex allocate(const std::string& label, Bytes bytes, MemoryCategory category);
+  // ... one that another pass of the same microbatch has freed.
+  void allocate_again(TensorIndex tensor);
   // The op appended last frees it; kNoTensor is ignored and the argument becomes kNoTensor.
   void free(TensorIndex& tensor);
+
+  // This is a second version of passes already written: what it allocates are their tensors, one
+  // after the other from `next` on, and no new ones.  Keeps a reference to `next`.
+  void reuse_tensors(TensorIndex& next) { reused_ = &next; }
 
   bool empty() const { return pass_.ops.empty(); }
   // Adds the pass to the graph.
@@ -51,6 +57,7 @@ class PassWriter {
   Phase phase_ = Phase::forward;
   int16_t layer_ = -1;
   int64_t last_compute_ = -1;
+  TensorIndex* reused_ = nullptr;
 };
 
 }  // namespace stepcast

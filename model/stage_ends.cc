@@ -48,28 +48,34 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
                               own * 2 + s.bytes(s.own_tokens, s.hidden, DType::uint8)));
     p_.free(t.mask);
   }
+  // All that follows is the gradient of weights.
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
   TensorIndex full = kNoTensor;
-  if (s.sequence_split()) full = gather("embedding gradient all-gather", s.hidden);
-  p_.set_phase(Phase::backward_weight);
+  if (s.sequence_split()) {
+    w_.join(tp(w_, "embedding gradient all-gather", WorkKind::all_gather, s.hidden));
+    full = w_.allocate("embedding gradient all-gather", s.bytes(s.tokens, s.hidden),
+                       MemoryCategory::communication);
+  }
   if (s.model.positions == Positions::learned) {
     const Bytes rows = s.bytes(s.plan.seq, s.hidden);
-    p_.compute("position embedding gradient",
+    w_.compute("position embedding gradient",
                s.memory_bound(Kernel::embedding_backward,
                               own + rows + s.bytes(s.plan.seq, s.hidden, main) * 2));
     reduce_after(s.model.max_positions * s.hidden);
   }
   // A dense gradient of the whole shard is zeroed, scattered into, and added to the main gradient.
   const Bytes shard = s.bytes(s.vocab, s.hidden);
-  p_.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
-  TensorIndex dense = p_.allocate("embedding gradient", shard, MemoryCategory::workspace);
-  p_.compute("embedding gradient scatter",
+  w_.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
+  TensorIndex dense = w_.allocate("embedding gradient", shard, MemoryCategory::workspace);
+  w_.compute("embedding gradient scatter",
              s.memory_bound(Kernel::embedding_backward, s.bytes(s.tokens, s.hidden) * 3));
-  p_.compute("embedding gradient accumulation",
+  w_.compute("embedding gradient accumulation",
              s.memory_bound(Kernel::add, shard + s.bytes(s.vocab, s.hidden, main) * 2));
-  p_.free(dense);
-  p_.free(full);
-  p_.free(gradient);
-  p_.set_phase(Phase::backward_input);
+  w_.free(dense);
+  w_.free(full);
+  w_.free(gradient);
+  w_.set_phase(phase);
   reduce_after(s.vocab * s.hidden);
 }
 

@@ -28,6 +28,7 @@ struct LayerTensors {
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
   TensorIndex log_sum_exp = kNoTensor;                                                   // fused
   TensorIndex context = kNoTensor;
+  TensorIndex context_again = kNoTensor;  // of a recomputed core; the projection reads the first
   TensorIndex mask1 = kNoTensor;
   TensorIndex residual = kNoTensor;  // after attention
   TensorIndex norm2_statistics = kNoTensor, norm2_output = kNoTensor;
@@ -53,16 +54,36 @@ struct GradientBuckets {
   int64_t pending = 0;
 };
 
+// Gradient of a branch's output, [own_tokens, hidden].
+struct BranchGradient {
+  TensorIndex tensor = kNoTensor;
+  bool own = false;   // to be freed by the branch; else it is the residual stream's gradient
+  bool bias = false;  // read by a bias gradient too
+};
+
+// A gather of the saved, sequence-split input of a column-parallel layer; its weight gradient
+// reads the result.
+struct InputGather {
+  uint32_t op = 0;
+  TensorIndex tensor = kNoTensor;
+};
+
 class StageWriter {
  public:
-  StageWriter(const Shard& shard, PassWriter& pass) : s_(shard), p_(pass) {}
-  StageWriter(const Shard& shard, PassWriter& pass, GradientBuckets buckets)
-      : s_(shard), p_(pass), buckets_(buckets) {}
+  StageWriter(const Shard& shard, PassWriter& pass) : s_(shard), p_(pass), w_(pass) {}
+  // A backward.  `weights` is `pass`, or another one that runs some time later: then weight and
+  // bias gradients go there, and what they read stays allocated until then.
+  StageWriter(const Shard& shard, PassWriter& pass, PassWriter& weights, GradientBuckets buckets)
+      : s_(shard), p_(pass), w_(weights), split_(&pass != &weights), buckets_(buckets) {}
+
+  void set_layer(int layer);
 
   // Reads `t.input`; returns the tensor of the layer's output.
   TensorIndex layer_forward(LayerTensors& t, ForwardMode mode);
   // `gradient` of the output in, of the input out.
   void layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention);
+  // Selective recomputation: the core of attention once more, from `t.qkv`.
+  void recompute_core(LayerTensors& t);
 
   TensorIndex embedding_forward(EmbeddingTensors& t);
   void embedding_backward(EmbeddingTensors& t, TensorIndex& gradient);
@@ -78,7 +99,10 @@ class StageWriter {
  private:
   // A linear layer's collective after its forward (sum of partial outputs) or before it (gather of
   // its input).
-  uint32_t tp(const std::string& label, WorkKind kind, int64_t width);
+  uint32_t tp(const std::string& label, WorkKind kind, int64_t width) {
+    return tp(p_, label, kind, width);
+  }
+  uint32_t tp(PassWriter& pass, const std::string& label, WorkKind kind, int64_t width);
   TensorIndex gather(const std::string& label, int64_t width);
   // Reduces `partial` [tokens, width]; returns what is left of it on this rank.
   TensorIndex reduce(const std::string& label, TensorIndex partial, int64_t width,
@@ -90,16 +114,24 @@ class StageWriter {
   void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
   TensorIndex add_residual(const std::string& label, TensorIndex& branch, TensorIndex* mask,
                            bool bias);
-  // Gradient of bias + dropout + residual for the branch; the residual part is `gradient` itself.
-  TensorIndex branch_gradient(const std::string& label, TensorIndex gradient, TensorIndex& mask,
-                              bool bias);
+  // Gradient of bias + dropout + residual for the branch; the residual part is `gradient` itself,
+  // unless a later weight gradient needs it as it is now: then `gradient` becomes kNoTensor.
+  BranchGradient branch_gradient(const std::string& label, TensorIndex& gradient, TensorIndex& mask,
+                                 bool bias);
+  // Sum of the branch's input gradient and the residual part.
+  void add_residual_gradient(const std::string& label, TensorIndex& branch, TensorIndex& gradient);
   // Backward of a row-parallel linear layer (its output was reduced): gradient of its input.
-  TensorIndex row_parallel_backward(const std::string& label, TensorIndex branch, bool own_branch,
+  TensorIndex row_parallel_backward(const std::string& label, BranchGradient branch,
                                     TensorIndex& input, int64_t in);
+  InputGather gather_input(const std::string& label);
+  // The same, if it is to run beside what the weight pass does before.
+  InputGather gather_input_early(const std::string& label);
   // Backward of a column-parallel linear layer (its input was gathered): reduced gradient of its
   // input.
   TensorIndex column_parallel_backward(const std::string& label, TensorIndex& gradient,
-                                       TensorIndex& input, int64_t out);
+                                       TensorIndex& input, int64_t out, InputGather gathered = {});
+  void mlp_backward(LayerTensors& t, TensorIndex& gradient);
+  void attention_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_core_first);
   void weight_gradient(const std::string& label, const Work& gemm);
   void bias_gradient(const std::string& label, int64_t rows, int64_t width);
   void reduce_after(int64_t parameters);
@@ -111,6 +143,8 @@ class StageWriter {
 
   const Shard& s_;
   PassWriter& p_;
+  PassWriter& w_;  // weight gradients
+  const bool split_ = false;
   GradientBuckets buckets_;
   bool incomplete_ = false;  // the gradient being written is not complete yet
   ForwardMode mode_ = ForwardMode::keep;

@@ -11,9 +11,6 @@ namespace stepcast {
 namespace {
 
 void check_pass(const OpGraph& graph, const Pass& pass) {
-  const auto tables = graph.tensor_tables.size();
-  STEPCAST_CHECK(pass.memory.empty() || static_cast<size_t>(pass.tensors) < tables,
-                 "pass '" + pass.name + "' has no tensor table");
   std::vector<Stream> streams;
   for (const Op& op : pass.ops) {
     STEPCAST_CHECK(static_cast<size_t>(op.work) < graph.works.size(), "op without work");
@@ -28,8 +25,10 @@ void check_pass(const OpGraph& graph, const Pass& pass) {
   for (size_t i = 0; i < pass.memory.size(); ++i) {
     const MemoryEvent& e = pass.memory[i];
     STEPCAST_CHECK(e.op < pass.ops.size(), "memory event outside its pass");
-    STEPCAST_CHECK(e.tensor < graph.tensor_tables[static_cast<size_t>(pass.tensors)].size(),
-                   "memory event without tensor");
+    const auto table = static_cast<size_t>(e.second ? pass.second_tensors : pass.tensors);
+    STEPCAST_CHECK(table < graph.tensor_tables.size(),
+                   "pass '" + pass.name + "' has no tensor table");
+    STEPCAST_CHECK(e.tensor < graph.tensor_tables[table].size(), "memory event without tensor");
     STEPCAST_CHECK(i == 0 || pass.memory[i - 1].op <= e.op, "memory events out of order");
   }
 }
@@ -60,20 +59,27 @@ void check_rendezvous(const OpGraph& graph) {
 
 void check_memory(const OpGraph& graph, const RoleOps& role) {
   // Live tensors of each (stage, microbatch); passes without an action may keep nothing.
-  std::map<std::pair<uint16_t, uint32_t>, std::set<uint32_t>> live;
+  using Key = std::pair<uint16_t, uint32_t>;
+  std::map<Key, std::set<uint32_t>> live;
   for (const Item& item : role.items) {
     if (item.kind != ItemKind::pass) continue;
     const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
-    const std::pair<uint16_t, uint32_t> key{item.action.stage, item.action.microbatch};
+    const Key first{item.action.stage, item.action.microbatch};
+    const Key second{item.second.stage, item.second.microbatch};
+    STEPCAST_CHECK(!item.has_second || (item.has_action && first != second),
+                   "a pair without two microbatches");
     std::set<uint32_t> own;
-    std::set<uint32_t>& tensors = item.has_action ? live[key] : own;
     for (const MemoryEvent& e : pass.memory) {
+      STEPCAST_CHECK(!e.second || item.has_second, "pass '" + pass.name + "' runs two actions");
+      std::set<uint32_t>& tensors = !item.has_action ? own : live[e.second ? second : first];
       const bool ok = e.allocate ? tensors.insert(e.tensor).second : tensors.erase(e.tensor) == 1;
       STEPCAST_CHECK(ok, "pass '" + pass.name + "' " + (e.allocate ? "allocates" : "frees") +
                              " tensor " + std::to_string(e.tensor) + " twice");
     }
     STEPCAST_CHECK(item.has_action || own.empty(), "pass '" + pass.name + "' leaves memory behind");
-    if (item.has_action && tensors.empty()) live.erase(key);
+    for (const Key& key : {first, second}) {
+      if (const auto it = live.find(key); it != live.end() && it->second.empty()) live.erase(it);
+    }
   }
   STEPCAST_CHECK(live.empty(), role.name + " ends with activations alive");
 }

@@ -2,6 +2,8 @@
 #include "sim/memory.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <utility>
 
 #include "sim/caching_allocator.h"
@@ -16,20 +18,40 @@ Bytes sum_of(const MemoryTable& table) {
   return sum;
 }
 
+// An op on the copy stream frees what it has copied; see memory.h for when that takes effect.
+bool frees_later(const Pass& pass, const MemoryEvent& e) {
+  return !e.allocate && pass.ops[e.op].stream == Stream::copy;
+}
+
+bool computes(const Pass& pass) {
+  return std::ranges::any_of(pass.ops, [](const Op& op) { return op.stream == Stream::compute; });
+}
+
+void add(MemoryTable& table, const MemoryTable& more) {
+  for (size_t c = 0; c < table.size(); ++c) table[c] += more[c];
+}
+
 // What a pass adds to the memory of its role: independent of the microbatch, so it is worked out
 // once.
 struct PassProfile {
   MemoryTable net{};      // left behind at the end (negative: freed)
+  MemoryTable later{};    // freed later: negative
   Bytes peak{};           // highest total above the level at its begin, at least 0
   MemoryTable at_peak{};  // relative to the begin
   uint32_t peak_op = 0;
+  bool computes = false;
 };
 
 PassProfile profile_of(const OpGraph& graph, const Pass& pass) {
   PassProfile p;
+  p.computes = computes(pass);
   Bytes total;
   for (const MemoryEvent& e : pass.memory) {
-    const Tensor& t = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor];
+    const Tensor& t = graph.tensor(pass, e);
+    if (frees_later(pass, e)) {
+      p.later[static_cast<size_t>(t.category)] -= t.bytes;
+      continue;
+    }
     Bytes& slot = p.net[static_cast<size_t>(t.category)];
     slot += e.allocate ? t.bytes : -t.bytes;
     total += e.allocate ? t.bytes : -t.bytes;
@@ -48,11 +70,26 @@ MemoryTable static_memory(const RoleOps& role) {
   return table;
 }
 
+// What an action does to the number of microbatches in flight.
+int in_flight_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+    case ActionKind::reload: return 1;
+    case ActionKind::backward:
+    case ActionKind::backward_weight:
+    case ActionKind::offload: return -1;
+    case ActionKind::backward_input:
+    case ActionKind::recompute: return 0;
+  }
+  return 0;
+}
+
 RoleMemory trace_role(const RoleOps& role, const std::vector<PassProfile>& profiles) {
   RoleMemory out;
   MemoryTable now = static_memory(role);
   out.start = out.end = out.peak = sum_of(now);
   out.at_peak = now;
+  MemoryTable later{};  // freed by copies of which the next pass that computes has not ended
   int in_flight = 0;
   for (uint32_t i = 0; i < role.items.size(); ++i) {
     const Item& item = role.items[i];
@@ -65,16 +102,17 @@ RoleMemory trace_role(const RoleOps& role, const std::vector<PassProfile>& profi
       out.peak_item = i;
       out.peak_op = p.peak_op;
     }
-    for (size_t c = 0; c < now.size(); ++c) now[c] += p.net[c];
+    add(now, p.net);
+    if (p.computes) add(now, std::exchange(later, {}));
+    add(later, p.later);
     out.end = sum_of(now);
     out.curve.push_back({i, out.end});
     if (!item.has_action) continue;
-    if (item.action.kind == ActionKind::forward) {
-      out.peak_in_flight = std::max(out.peak_in_flight, ++in_flight);
-    } else if (item.action.kind != ActionKind::backward_input) {
-      --in_flight;
-    }
+    in_flight += in_flight_of(item.action.kind);
+    out.peak_in_flight = std::max(out.peak_in_flight, in_flight);
+    if (item.has_second) in_flight += in_flight_of(item.second.kind);
   }
+  out.end += sum_of(later);
   return out;
 }
 
@@ -91,6 +129,7 @@ uint64_t key_of(const Action& a) {
 
 class LiveSets {
  public:
+  // Stays where it is.
   LiveSet& get(uint64_t key, size_t tensors) {
     LiveSet* free = nullptr;
     for (LiveSet& s : sets_) {
@@ -105,8 +144,19 @@ class LiveSets {
   }
 
  private:
-  std::vector<LiveSet> sets_;
+  std::deque<LiveSet> sets_;
 };
+
+// The sets of the one or two microbatches of an item.
+std::array<LiveSet*, 2> sets_of(const OpGraph& graph, const Item& item, LiveSets& live) {
+  const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+  const auto tensors = [&](TensorTableId table) {
+    return graph.tensor_tables[static_cast<size_t>(table)].size();
+  };
+  const uint64_t first = item.has_action ? key_of(item.action) : UINT64_MAX;
+  return {&live.get(first, tensors(pass.tensors)),
+          item.has_second ? &live.get(key_of(item.second), tensors(pass.second_tensors)) : nullptr};
+}
 
 }  // namespace
 
@@ -122,23 +172,29 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
                                                      const RoleMemory& memory) {
   const RoleOps& ops = graph.roles[role];
   std::vector<Bytes> held(graph.labels.size());
-  const auto apply = [&](const Pass& pass, uint32_t last_op, int64_t times) {
+  // `late_times`: so often has what a copy frees been freed in fact.
+  const auto apply = [&](const Pass& pass, uint32_t last_op, int64_t times, int64_t late_times) {
     for (const MemoryEvent& e : pass.memory) {
       if (e.op > last_op || (e.op == last_op && !e.allocate)) break;
-      const Tensor& t = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor];
-      held[static_cast<size_t>(t.label)] += (e.allocate ? t.bytes : -t.bytes) * times;
+      const Tensor& t = graph.tensor(pass, e);
+      held[static_cast<size_t>(t.label)] +=
+          (e.allocate ? t.bytes : -t.bytes) * (frees_later(pass, e) ? late_times : times);
     }
   };
   std::vector<int64_t> runs(graph.passes.size());
+  std::vector<int64_t> late_runs = runs;
   for (uint32_t i = 0; i < memory.peak_item; ++i) {
-    if (ops.items[i].kind == ItemKind::pass) ++runs[static_cast<size_t>(ops.items[i].pass)];
+    if (ops.items[i].kind != ItemKind::pass) continue;
+    const auto pass = static_cast<size_t>(ops.items[i].pass);
+    if (computes(graph.passes[pass])) late_runs = runs;
+    ++runs[pass];
   }
   for (size_t p = 0; p < runs.size(); ++p) {
-    if (runs[p] > 0) apply(graph.passes[p], UINT32_MAX, runs[p]);
+    if (runs[p] > 0) apply(graph.passes[p], UINT32_MAX, runs[p], late_runs[p]);
   }
   if (memory.peak_item < ops.items.size() && ops.items[memory.peak_item].kind == ItemKind::pass) {
     const auto pass = static_cast<size_t>(ops.items[memory.peak_item].pass);
-    apply(graph.passes[pass], memory.peak_op, 1);
+    apply(graph.passes[pass], memory.peak_op, 1, 0);
   }
   std::vector<std::pair<LabelId, Bytes>> out;
   for (size_t l = 0; l < held.size(); ++l) {
@@ -154,22 +210,30 @@ Bytes trace_reserved(const OpGraph& graph, uint32_t role) {
   CachingAllocator allocator;
   for (const StaticMemory& m : ops.memory) allocator.allocate(m.bytes);
   LiveSets live;
+  std::vector<CachingAllocator::Block> late;  // as in trace_role
   for (const Item& item : ops.items) {
     if (item.kind != ItemKind::pass) continue;
     const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
-    if (pass.memory.empty()) continue;
-    const std::vector<Tensor>& tensors = graph.tensor_tables[static_cast<size_t>(pass.tensors)];
-    LiveSet& set = live.get(item.has_action ? key_of(item.action) : UINT64_MAX, tensors.size());
+    const size_t earlier = late.size();
+    const auto sets = pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph, item, live);
     for (const MemoryEvent& e : pass.memory) {
-      CachingAllocator::Block& block = set.blocks[e.tensor];
+      CachingAllocator::Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
       if (e.allocate) {
-        block = allocator.allocate(tensors[e.tensor].bytes);
+        block = allocator.allocate(graph.tensor(pass, e).bytes);
+      } else if (frees_later(pass, e)) {
+        late.push_back(std::exchange(block, CachingAllocator::kNone));
       } else {
         allocator.free(std::exchange(block, CachingAllocator::kNone));
       }
     }
-    set.used = std::any_of(set.blocks.begin(), set.blocks.end(),
-                           [](auto b) { return b != CachingAllocator::kNone; });
+    for (LiveSet* set : sets) {
+      if (set == nullptr) continue;
+      set->used = std::ranges::any_of(set->blocks,
+                                      [](auto block) { return block != CachingAllocator::kNone; });
+    }
+    if (earlier == 0 || !computes(pass)) continue;
+    for (size_t i = 0; i < earlier; ++i) allocator.free(late[i]);
+    late.erase(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(earlier));
   }
   return allocator.peak_reserved();
 }

@@ -3,6 +3,8 @@
 //
 // Tensors are allocated and freed in program order, as PyTorch's host does, so peaks do not depend
 // on times.
+// What an op on Stream::copy frees is one exception: the copy runs beside the passes that follow,
+// so it counts until the next pass that computes has ended.
 //   allocated  what the framework asked for, by category;
 //   reserved   what PyTorch's caching allocator holds for it: requests rounded to 512 B; blocks
 //   below 1 MiB cut from

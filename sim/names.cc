@@ -35,9 +35,10 @@ std::string_view name_of(Axis a) {
 }
 
 std::string_view name_of(WorkKind k) {
-  static constexpr std::array<std::string_view, 10> kNames{
-      "gemm",       "attention_forward", "attention_backward", "memory_bound", "all_reduce",
-      "all_gather", "reduce_scatter",    "all_to_all",         "broadcast",    "send_recv"};
+  static constexpr std::array<std::string_view, 11> kNames{
+      "gemm",       "attention_forward", "attention_backward", "memory_bound",
+      "host_copy",  "all_reduce",        "all_gather",         "reduce_scatter",
+      "all_to_all", "broadcast",         "send_recv"};
   return pick(kNames, k);
 }
 

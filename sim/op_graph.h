@@ -206,6 +206,10 @@ struct OpGraph {
   std::vector<RoleOps> roles;
 
   const std::string& text(LabelId id) const { return labels[static_cast<size_t>(id)]; }
+  const Tensor& tensor(const Pass& pass, const MemoryEvent& e) const {
+    return tensor_tables[static_cast<size_t>(e.second ? pass.second_tensors : pass.tensors)]
+                        [e.tensor];
+  }
 };
 
 // Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly

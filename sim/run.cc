@@ -193,9 +193,12 @@ class Engine {
     if constexpr (kRecord != Record::nothing) {
       if (!item.has_action) return;
       RoleTimeline& t = out_.roles[r];
+      const ActionKind last = item.has_second ? item.second.kind : item.action.kind;
       if (item.action.kind == ActionKind::forward) {
         t.last_forward = Time{role.stream[kCompute]};
-      } else if (t.first_backward == Time::max()) {
+      }
+      if ((last == ActionKind::backward || last == ActionKind::backward_input) &&
+          t.first_backward == Time::max()) {
         t.first_backward = Time{before};
       }
     }

@@ -33,6 +33,7 @@ enum class WorkKind : uint8_t {
                        // dimension
   attention_backward,  // its whole backward pass
   memory_bound,  // a kernel limited by device memory: `kernel` says which, `bytes` what it moves
+  host_copy,     // `bytes` between device and host memory, one way
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -93,7 +94,8 @@ struct Work {
   bool accumulate = false;    // GEMM adds to its output (weight gradients into fp32 main gradients)
   bool causal = false;        // attention: only keys at or before the query are needed
   Axis axis = Axis::none;     // communication: the group
-  uint16_t from = 0, to = 0;  // send_recv: pipeline ranks
+  // send_recv: pipeline ranks.  A collective between the ranks of two of them has both as well.
+  uint16_t from = 0, to = 0;
   int64_t m = 0, n = 0, k = 0;      // see WorkKind
   int64_t batch = 1;                // GEMMs in one call; attention: sequences
   int64_t heads = 0, kv_heads = 0;  // attention (unfused: its batched GEMMs too), on this rank

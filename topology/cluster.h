@@ -24,6 +24,7 @@ struct Gpu {
   Bytes memory{};                  // what the device reports
   Bytes reserve{};                 // CUDA context and communication libraries
   Bandwidth memory_bandwidth{};    // data sheet
+  Bandwidth host_bandwidth{};      // to the host's memory, one way: PCIe or NVLink-C2C, data sheet
   std::map<DType, FlopRate> peak;  // dense, data sheet
   int64_t sms = 0;
 };

@@ -5,9 +5,12 @@
 #include <array>
 #include <initializer_list>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "model/layer_ops.h"
 
 namespace stepcast::oracle {
 
@@ -50,6 +53,8 @@ uint32_t size32(const auto& container) {
 struct Family {
   PassId forward{}, backward{}, weight{};
   bool split = false;  // backward is I, and weight exists
+  PassId pair{};       // forward and backward of two microbatches at once
+  PassId offload{}, reload{};
 };
 
 // A rendezvous that waits for posts.
@@ -66,6 +71,7 @@ struct StageWork {
   uint32_t forwards = 0;             // so many are done
   std::vector<uint32_t> forwarded;   // microbatches that await their backward
   std::vector<uint32_t> backwarded;  // ... their weight gradient
+  std::set<uint32_t> offloaded;      // of those forwarded
 };
 
 struct RoleWork {
@@ -174,7 +180,8 @@ uint32_t add_tensor(Grower& g, TensorTableId table) {
 }
 
 void allocate(Grower& g, PassId pass, uint32_t op, uint32_t tensor, bool allocate) {
-  g.out.graph.passes[static_cast<size_t>(pass)].memory.push_back({op, tensor, allocate});
+  g.out.graph.passes[static_cast<size_t>(pass)].memory.push_back(
+      {.op = op, .tensor = tensor, .allocate = allocate});
 }
 
 uint32_t random_op(Grower& g, PassId pass) {
@@ -203,6 +210,24 @@ void sort_memory(Grower& g) {
     });
 }
 
+// Passes that free what a forward leaves behind, and allocate it again.
+void add_offload(Grower& g, Family& family, TensorTableId table) {
+  family.offload = add_pass(g, "offload", Phase::forward, table);
+  family.reload = add_pass(g, "reload", Phase::backward_input, table);
+  std::set<uint32_t> kept;
+  for (const MemoryEvent& e : g.out.graph.passes[static_cast<size_t>(family.forward)].memory) {
+    if (e.allocate) {
+      kept.insert(e.tensor);
+    } else {
+      kept.erase(e.tensor);
+    }
+  }
+  for (const uint32_t tensor : kept) {
+    allocate(g, family.offload, random_op(g, family.offload), tensor, false);
+    allocate(g, family.reload, random_op(g, family.reload), tensor, true);
+  }
+}
+
 void add_family(Grower& g) {
   const TensorTableId table = add_tensor_table(g);
   Family family;
@@ -220,6 +245,9 @@ void add_family(Grower& g) {
   }
   if (g.draws.chance(50)) add_scratch(g, family.forward, table);
   if (g.draws.chance(50)) add_scratch(g, family.backward, table);
+  GraphBuilder builder(g.out.graph);
+  family.pair = add_pair_pass(builder, family.forward, family.backward);
+  add_offload(g, family, table);
   g.families.push_back(family);
 }
 
@@ -249,6 +277,7 @@ void add_roles(Grower& g) {
                              microbatches,
                              0,
                              {},
+                             {},
                              {}});
     g.roles.push_back(std::move(work));
   }
@@ -273,6 +302,27 @@ uint32_t take(Draws& draws, std::vector<uint32_t>& from) {
   return taken;
 }
 
+void reload_if_offloaded(Grower& g, uint32_t r, StageWork& work, uint32_t microbatch) {
+  if (work.offloaded.erase(microbatch) == 0) return;
+  const Action action{ActionKind::reload, work.stage, microbatch};
+  append_pass(g, r, g.families[work.family].reload, &action);
+}
+
+// The forward of the next microbatch and the backward of an earlier one at once.
+void append_pair(Grower& g, uint32_t r, StageWork& work) {
+  const Family& family = g.families[work.family];
+  const uint32_t microbatch = take(g.draws, work.forwarded);
+  reload_if_offloaded(g, r, work, microbatch);
+  const Action action{ActionKind::forward, work.stage, work.forwards};
+  append_pass(g, r, family.pair, &action);
+  Item& item = g.out.graph.roles[r].items.back();
+  item.has_second = true;
+  item.second = {family.split ? ActionKind::backward_input : ActionKind::backward, work.stage,
+                 microbatch};
+  if (family.split) work.backwarded.push_back(microbatch);
+  work.forwarded.push_back(work.forwards++);
+}
+
 // The next pass of a stage: a forward, or what some forwarded microbatch still needs.  False if
 // the stage is done.
 bool append_stage_pass(Grower& g, uint32_t r, StageWork& work) {
@@ -281,8 +331,11 @@ bool append_stage_pass(Grower& g, uint32_t r, StageWork& work) {
   if (!work.backwarded.empty() && g.draws.chance(40)) {
     const Action action{ActionKind::backward_weight, work.stage, take(g.draws, work.backwarded)};
     append_pass(g, r, family.weight, &action);
+  } else if (!work.forwarded.empty() && can_forward && g.draws.chance(30)) {
+    append_pair(g, r, work);
   } else if (!work.forwarded.empty() && (!can_forward || g.draws.chance(50))) {
     const uint32_t microbatch = take(g.draws, work.forwarded);
+    reload_if_offloaded(g, r, work, microbatch);
     const ActionKind kind = family.split ? ActionKind::backward_input : ActionKind::backward;
     const Action action{kind, work.stage, microbatch};
     append_pass(g, r, family.backward, &action);
@@ -290,6 +343,11 @@ bool append_stage_pass(Grower& g, uint32_t r, StageWork& work) {
   } else if (can_forward) {
     const Action action{ActionKind::forward, work.stage, work.forwards};
     append_pass(g, r, family.forward, &action);
+    if (g.draws.chance(30)) {
+      const Action leaves{ActionKind::offload, work.stage, work.forwards};
+      append_pass(g, r, family.offload, &leaves);
+      work.offloaded.insert(work.forwards);
+    }
     work.forwarded.push_back(work.forwards++);
   } else {
     return !work.backwarded.empty() && append_stage_pass(g, r, work);
