@@ -33,7 +33,7 @@ std::string what_ran(const Result& r, const PathSegment& segment) {
     ++passes;
   }
   const auto name = [&](const Item& item) {
-    return item.has_action ? to_string(item.action)
+    return item.has_action ? action_text(item)
                            : escape_text(r.graph->passes[static_cast<size_t>(item.pass)].name);
   };
   if (passes == 0) return {};

@@ -271,7 +271,7 @@ class TraceBuilder {
   }
 
   static std::string pass_name(const Item& item, const Pass& pass) {
-    return item.has_action ? to_string(item.action) : pass.name;
+    return item.has_action ? action_text(item) : pass.name;
   }
 
   void add_op(uint64_t track, const Item& item, const Op& op, Time start) {
