@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/price_graph.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -34,7 +35,8 @@ class CommunicationPrices {
   Price of(const Work& work) {
     if (work.bytes.value <= 0) return {Time{}, Origin::measured, "nothing to send"};
     if (work.kind == WorkKind::send_recv) return transfer(work);
-    const GroupShape& shape = shape_of_axis(work.axis);
+    const GroupShape shape =
+        work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
     if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
     if (table_ != nullptr) {
       if (auto found = table_->collective(work.kind, work.bytes, shape, cluster_)) return *found;
@@ -58,6 +60,26 @@ class CommunicationPrices {
       if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
     }
     return {worst.time, Origin::roofline, std::move(worst.basis)};
+  }
+
+  // The costliest of the pairs of ranks of two stages; all GPUs of a node are in some pair.
+  GroupShape pair_shape(const Work& work) const {
+    GroupShape worst;
+    Time longest{-1};
+    for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
+      const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
+      std::array<int64_t, 2> pair{grid_.rank({at.tp, at.cp, at.dp, work.from}),
+                                  grid_.rank({at.tp, at.cp, at.dp, work.to})};
+      if (pair[0] > pair[1]) std::swap(pair[0], pair[1]);
+      GroupShape shape = shape_of(cluster_, pair);
+      if (shape.nodes > 1) shape.sharing = std::min(cluster_.node.gpus, grid_.world());
+      if (shape == worst && longest >= Time{}) continue;
+      const Time time = collective_cost(cluster_, work.kind, work.bytes, shape).time;
+      if (time <= longest) continue;
+      longest = time;
+      worst = shape;
+    }
+    return worst;
   }
 
   const GroupShape& shape_of_axis(Axis axis) {

@@ -186,22 +186,22 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
     gradient_qkv = p_.allocate("qkv gradient", qkv, MemoryCategory::workspace);
     p_.free(t.log_sum_exp);
   } else {
-    const int64_t seq = s.plan.seq;
+    const int64_t seq = s.seq, keys = s.keys;
     const int64_t dim = s.model.head_dim;
     const int64_t rows = s.plan.micro_batch * s.heads * seq;
-    const Bytes square = s.bytes(rows, seq);
+    const Bytes square = s.bytes(rows, keys);
     p_.compute("attention transpose backward",
                s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.q) * 2));
-    p_.compute("probability gradient", s.head_gemm(seq, seq, dim, GemmLayout::tn));
+    p_.compute("probability gradient", s.head_gemm(seq, keys, dim, GemmLayout::tn));
     TensorIndex scores =
         p_.allocate("attention probability gradient", square, MemoryCategory::workspace);
-    p_.compute("value gradient", s.head_gemm(seq, dim, seq, GemmLayout::nt));
+    p_.compute("value gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));
     gradient_qkv = p_.allocate("qkv gradient", qkv, MemoryCategory::workspace);
     p_.free(t.dropped);
     if (s.model.attention_dropout > 0) {
       p_.compute(
           "attention dropout backward",
-          s.memory_bound(Kernel::dropout_backward, square * 2 + s.bytes(rows, seq, DType::uint8)));
+          s.memory_bound(Kernel::dropout_backward, square * 2 + s.bytes(rows, keys, DType::uint8)));
       p_.free(t.dropout_mask);
     }
     p_.compute("softmax backward", s.memory_bound(Kernel::softmax_backward, square * 3));
@@ -209,8 +209,8 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
     if (!s.plan.kernels.fused_softmax) {
       p_.compute("scale and mask backward", s.memory_bound(Kernel::scale, square * 2));
     }
-    p_.compute("query gradient", s.head_gemm(seq, dim, seq, GemmLayout::nn));
-    p_.compute("key gradient", s.head_gemm(seq, dim, seq, GemmLayout::nt));
+    p_.compute("query gradient", s.head_gemm(seq, dim, keys, GemmLayout::nn));
+    p_.compute("key gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));
     p_.free(scores);
   }
   p_.free(gradient);

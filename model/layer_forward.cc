@@ -51,11 +51,11 @@ void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
         p_.allocate("attention log-sum-exp", s.bytes(s.tokens, s.heads, DType::fp32), saved());
     if (!keep) p_.free(t.log_sum_exp);
   } else {
-    const int64_t seq = s.plan.seq;
+    const int64_t seq = s.seq, keys = s.keys;
     const int64_t dim = s.model.head_dim;
     const int64_t rows = s.plan.micro_batch * s.heads * seq;
-    const Bytes square = s.bytes(rows, seq);
-    p_.compute("attention scores", s.head_gemm(seq, seq, dim, GemmLayout::tn));
+    const Bytes square = s.bytes(rows, keys);
+    p_.compute("attention scores", s.head_gemm(seq, keys, dim, GemmLayout::tn));
     TensorIndex scores = p_.allocate("attention scores", square, MemoryCategory::workspace);
     if (!s.plan.kernels.fused_softmax) {
       p_.compute("scale and mask", s.memory_bound(Kernel::scale, square * 2));
@@ -65,12 +65,12 @@ void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
     p_.free(scores);
     const bool dropout = s.model.attention_dropout > 0;
     if (dropout) {
-      const Bytes mask = s.bytes(rows, seq, DType::uint8);
+      const Bytes mask = s.bytes(rows, keys, DType::uint8);
       p_.compute("attention dropout", s.memory_bound(Kernel::dropout, square * 2 + mask));
       t.dropped = p_.allocate("attention dropout output", square, saved());
       t.dropout_mask = p_.allocate("attention dropout mask", mask, saved());
     }
-    p_.compute("attention context", s.head_gemm(seq, dim, seq, GemmLayout::nn));
+    p_.compute("attention context", s.head_gemm(seq, dim, keys, GemmLayout::nn));
     TensorIndex product =
         p_.allocate("attention product", context_bytes, MemoryCategory::workspace);
     if (!keep) {

@@ -68,13 +68,18 @@ struct Plan {
   int64_t vpp = 1;                   // chunks of each pipeline rank
   bool sp = false;                   // sequence parallelism in the tensor-parallel group
   int zero = 0;                      // 0: replicated, 1: optimizer state sharded over dp
-  std::vector<StageContent> stages;  // pp * vpp of them; stage s is on pipeline rank s % pp
+  std::vector<StageContent> stages;  // pp * vpp of them; the schedule places them
   RankGrid grid{};                   // placement of the ranks
 
   // Batch, in sequences.
   int64_t global_batch = 1;
   int64_t micro_batch = 1;
   int64_t seq = 0;  // tokens
+  // Microbatches that pass through the pipeline in pieces of equal length along the sequence
+  // (Seq1F1B), and which of them passes are written for: its queries see the keys of all pieces up
+  // to its own.  REQUIRES: seq_pieces divides seq, piece < seq_pieces.
+  int64_t seq_pieces = 1;
+  int64_t piece = 0;
   int64_t microbatches() const { return global_batch / (micro_batch * dp); }
 
   Precision precision;

@@ -8,7 +8,9 @@ namespace stepcast {
 Shard::Shard(const Transformer& t, const Plan& p)
     : model(t),
       plan(p),
-      tokens(p.seq * p.micro_batch),
+      seq(p.seq / p.seq_pieces),
+      keys(seq * (p.piece + 1)),
+      tokens(seq * p.micro_batch),
       own_tokens(p.sp ? tokens / p.tp : tokens),
       hidden(t.hidden),
       heads(t.heads / p.tp),
@@ -73,17 +75,21 @@ Work Shard::fused_attention(bool backward) const {
   w.kind = backward ? WorkKind::attention_backward : WorkKind::attention_forward;
   w.dtype = plan.precision.params;
   w.causal = true;
-  w.m = w.n = plan.seq;
+  w.m = seq;
+  w.n = keys;
   w.k = model.head_dim;
   w.batch = plan.micro_batch;
   w.heads = heads;
   w.kv_heads = kv_heads;
   // Pairs of query and key that are computed: half of all under the causal mask, a band with a
   // window.
-  const auto s = static_cast<double>(plan.seq);
-  const double window =
-      model.sliding_window > 0 ? std::min(s, static_cast<double>(model.sliding_window)) : s;
-  const double pairs = s * window - window * window / 2;
+  const auto pairs_below = [&](int64_t count) {
+    const auto s = static_cast<double>(count);
+    const double window =
+        model.sliding_window > 0 ? std::min(s, static_cast<double>(model.sliding_window)) : s;
+    return s * window - window * window / 2;
+  };
+  const double pairs = pairs_below(keys) - pairs_below(keys - seq);
   // Forward two products, backward five (it recomputes the scores).
   const double products = backward ? 5 : 2;
   w.flops = {products * 2 * pairs * static_cast<double>(model.head_dim * heads * w.batch)};

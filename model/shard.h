@@ -14,7 +14,9 @@ struct Shard {
   const Transformer& model;
   const Plan& plan;
 
-  int64_t tokens;  // of a microbatch, seq * micro_batch
+  int64_t seq;     // tokens of a sequence, or of the plan's piece of it
+  int64_t keys;    // of a sequence that the last of them sees
+  int64_t tokens;  // of a microbatch (or a piece of one), seq * micro_batch
   int64_t
       own_tokens;  // where activations are split by sequence parallelism: tokens / tp, else tokens
   int64_t hidden;

@@ -58,10 +58,10 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
                        MemoryCategory::communication);
   }
   if (s.model.positions == Positions::learned) {
-    const Bytes rows = s.bytes(s.plan.seq, s.hidden);
+    const Bytes rows = s.bytes(s.seq, s.hidden);
     w_.compute("position embedding gradient",
                s.memory_bound(Kernel::embedding_backward,
-                              own + rows + s.bytes(s.plan.seq, s.hidden, main) * 2));
+                              own + rows + s.bytes(s.seq, s.hidden, main) * 2));
     reduce_after(s.model.max_positions * s.hidden);
   }
   // A dense gradient of the whole shard is zeroed, scattered into, and added to the main gradient.
