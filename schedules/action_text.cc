@@ -151,6 +151,7 @@ ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows) {
         "some actions have a sequence split, as `0F1.0`, and some have none: all need one");
   ActionRows all;
   all.seq_splits = int64_t{largest_split} + 1;
+  all.names_pieces = some_split;
   if ((int64_t{largest_microbatch} + 1) * all.seq_splits > int64_t{kLargestMicrobatch} + 1)
     throw std::invalid_argument("microbatches times sequence splits must be at most " +
                                 std::to_string(int64_t{kLargestMicrobatch} + 1));
@@ -200,18 +201,20 @@ std::vector<Action> parse_actions(std::string_view row) {
   return std::move(rows.ranks.front());
 }
 
-std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits) {
-  const std::string first = to_string(row[position], seq_splits);
-  if (!row[position].overlaps_next || position + 1 == row.size()) return first;
-  return '(' + first + ';' + to_string(row[position + 1], seq_splits) + ')' +
-         std::string(kPairSuffix);
+std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits,
+                      bool names_pieces) {
+  const auto text = [&](const Action& a) {
+    return to_string(a, seq_splits) + (names_pieces && seq_splits == 1 ? ".0" : "");
+  };
+  if (!row[position].overlaps_next || position + 1 == row.size()) return text(row[position]);
+  return '(' + text(row[position]) + ';' + text(row[position + 1]) + ')' + std::string(kPairSuffix);
 }
 
-std::string to_text(std::span<const Action> row, int64_t seq_splits) {
+std::string to_text(std::span<const Action> row, int64_t seq_splits, bool names_pieces) {
   std::string text;
   for (size_t i = 0; i < row.size(); ++i) {
     if (i > 0) text += ',';
-    text += unit_text(row, i, seq_splits);
+    text += unit_text(row, i, seq_splits, names_pieces);
     if (row[i].overlaps_next) ++i;
   }
   return text;

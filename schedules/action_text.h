@@ -51,7 +51,8 @@ Action parse_action(std::string_view text);
 // The actions of all ranks, once everything is read.
 struct ActionRows {
   std::vector<std::vector<Action>> ranks;
-  int64_t seq_splits = 1;  // largest split + 1; Action::microbatch counts pieces
+  int64_t seq_splits = 1;     // largest split + 1; Action::microbatch counts pieces
+  bool names_pieces = false;  // there were splits, if only `.0`
 };
 
 // A wrong action of several rows: `error.offset` counts from the start of the row.
@@ -78,9 +79,10 @@ inline size_t actions_in_cell(std::string_view text) {
 }
 
 // A row as the files have it: "0F0,(5F3;2B1)OVERLAP_F_B".  An action that overlaps_next forms a
-// pair with the next one, if there is one.
-std::string to_text(std::span<const Action> row, int64_t seq_splits = 1);
+// pair with the next one, if there is one.  `names_pieces`: "0F0.0" even if there is one split.
+std::string to_text(std::span<const Action> row, int64_t seq_splits = 1, bool names_pieces = false);
 // The unit at `position`: an action or a pair.
-std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits = 1);
+std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits = 1,
+                      bool names_pieces = false);
 
 }  // namespace stepcast

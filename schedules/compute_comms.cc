@@ -149,7 +149,9 @@ void hand_on(Turns& turns, size_t rank, const Action& a) {
   const uint16_t to = turns.schedule.rank_of(stage, a.microbatch);
   if (to == rank) return;
   // "5F3" without the stage and the letter.
-  std::string piece = to_string({a.kind, 0, a.microbatch}, turns.schedule.seq_splits).substr(2);
+  const Action named{a.kind, 0, a.microbatch};
+  const std::string piece =
+      unit_text({&named, 1}, 0, turns.schedule.seq_splits, turns.schedule.names_pieces).substr(2);
   turns.append(rank, std::to_string(a.stage) + (forward ? "SEND_F" : "SEND_B") + piece);
   turns.append(to, std::to_string(stage) + (forward ? "RECV_F" : "RECV_B") + piece);
 }
@@ -172,7 +174,8 @@ bool take_turn(Turns& turns, size_t rank, const Step& step) {
   const uint32_t end = step.value + unit_length(list, step.value);
   for (uint32_t i = step.value; i < end; ++i)
     if (!turns.is_ready(list[i])) return false;
-  turns.append(rank, unit_text(list, step.value, turns.schedule.seq_splits));
+  turns.append(rank,
+               unit_text(list, step.value, turns.schedule.seq_splits, turns.schedule.names_pieces));
   for (uint32_t i = step.value; i < end; ++i) hand_on(turns, rank, list[i]);
   return true;
 }

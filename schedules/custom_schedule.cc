@@ -163,7 +163,9 @@ Schedule read_schedule_csv(std::string_view text, const std::string& file_name) 
   if (!reader.problems.empty()) throw InputError(std::move(reader.problems));
   try {
     ActionRows rows = combine_rows(std::move(reader.rows));
-    return schedule_of_rows(file_name, std::move(rows.ranks), rows.seq_splits);
+    Schedule schedule = schedule_of_rows(file_name, std::move(rows.ranks), rows.seq_splits);
+    schedule.names_pieces = rows.names_pieces;
+    return schedule;
   } catch (const std::invalid_argument& e) {
     Diagnostic d;
     d.code = "E403";
@@ -213,7 +215,7 @@ std::vector<Diagnostic> schedule_diagnostics(std::span<const ScheduleProblem> pr
 std::string write_schedule_csv(const Schedule& schedule) {
   std::string text;
   for (const std::vector<Action>& row : schedule.ranks) {
-    text += to_text(row, schedule.seq_splits);
+    text += to_text(row, schedule.seq_splits, schedule.names_pieces);
     if (row.empty()) text += ',';  // an empty line at the end would not count as a rank
     text += "\r\n";
   }

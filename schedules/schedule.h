@@ -33,6 +33,9 @@ struct Schedule {
   std::vector<uint16_t> reverse_rank_of_stage;
   std::vector<bool> reversed;
 
+  // Files name the piece even if a microbatch is one: "0F1.0".
+  bool names_pieces = false;
+
   // What Action::microbatch counts.
   int64_t pieces() const { return microbatches * seq_splits; }
   bool is_bidirectional() const { return !reverse_rank_of_stage.empty(); }

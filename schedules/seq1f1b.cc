@@ -31,6 +31,7 @@ Schedule generate(const ScheduleParams& params) {
   Schedule schedule = loop_schedule(kName, pieces);
   schedule.microbatches = params.microbatches;
   schedule.seq_splits = splits;
+  schedule.names_pieces = true;
   for (int64_t r = 0; r < params.pp; ++r) {
     RankActions rank;
     for (int64_t m = 0; m < params.microbatches; ++m)
