@@ -143,7 +143,7 @@ TEST(ClosedForm, DepthFirstRoundsHoldOnlyTheirOwnMicrobatches) {
   const Schedule s = generate("breadth-first", {4, 2, 12, 4});
   EXPECT_TRUE(check_schedule(s).empty());
   EXPECT_EQ(peak(s), 8);
-  EXPECT_EQ(testing::row_of({s.ranks[0].begin(), s.ranks[0].begin() + 4}), "0F0,0F3,0F6,0F9");
+  EXPECT_TRUE(testing::rows_of(s).at(0).starts_with("0F0,0F3,0F6,0F9,"));
   EXPECT_THROW(generate("breadth-first", {4, 2, 12, 5}), std::invalid_argument);
 }
 

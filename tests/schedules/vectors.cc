@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
+#include "schedules/action_text.h"
 #include "sim/program.h"
 #include "sim/run.h"
 
@@ -23,16 +25,19 @@ std::vector<nlohmann::json> lines_of(const std::string& file) {
   return all;
 }
 
+// Parameters reach families as text; JSON's null is Python's None.
+std::string text_of(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 ScheduleParams params_of(const nlohmann::json& json) {
   ScheduleParams params;
   params.pp = json.at("pp");
   params.vpp = json.at("vpp");
   params.microbatches = json.at("microbatches");
-  if (json.contains("params")) {
-    const nlohmann::json& more = json.at("params");
-    for (const char* key : {"microbatch_group_size_per_vp_stage", "breadth_first_micro_batches"})
-      if (more.contains(key)) params.group = more.at(key);
-  }
+  if (json.contains("params"))
+    for (const auto& [key, value] : json.at("params").items()) params.more[key] = text_of(value);
+  if (json.contains("seq_splits")) params.more["seq_splits"] = text_of(json.at("seq_splits"));
   return params;
 }
 
@@ -50,17 +55,19 @@ std::vector<Vector> read_vectors(const std::string& file) {
   std::vector<Vector> vectors;
   for (const nlohmann::json& json : lines_of(file)) {
     Vector v;
-    v.id = json.at("id");
     v.schedule = json.at("schedule");
+    v.id = json.value("id", file + ' ' + std::to_string(vectors.size() + 1));
     v.placement = json.at("placement");
     v.params = params_of(json);
     v.stages = json.at("stages");
     v.rows = json.at("ranks").get<std::vector<std::string>>();
-    v.leading_forwards = json.at("leading_forwards").get<std::vector<int64_t>>();
-    v.peak_until_weight = json.at("peak_inflight_release_W").get<std::vector<int64_t>>();
-    v.peak_until_input = json.at("peak_inflight_release_I").get<std::vector<int64_t>>();
-    for (const auto& [name, value] : json.at("eval").items())
-      v.eval[name] = {value.at("makespan"), value.at("span")};
+    for (const auto& [key, member] : {std::pair{"leading_forwards", &v.leading_forwards},
+                                      {"peak_inflight_release_W", &v.peak_until_weight},
+                                      {"peak_inflight_release_I", &v.peak_until_input}})
+      if (json.contains(key)) *member = json.at(key).get<std::vector<int64_t>>();
+    if (json.contains("eval"))
+      for (const auto& [name, value] : json.at("eval").items())
+        v.eval[name] = {value.at("makespan"), value.at("span")};
     vectors.push_back(std::move(v));
   }
   return vectors;
@@ -74,7 +81,6 @@ std::vector<Refused> read_refused(const std::string& file) {
     r.refused_by = json.at("refused_by");
     r.reason = json.at("reason");
     r.params = params_of(json);
-    r.needs_overlap = json.contains("params") && json.at("params").contains("overlap_p2p_comm");
     all.push_back(std::move(r));
   }
   return all;
@@ -110,13 +116,11 @@ Makespan evaluate(const Schedule& schedule, const UnitCosts& costs) {
           static_cast<double>(timeline.span.count()) / kUnit};
 }
 
-std::string row_of(const std::vector<Action>& actions) {
-  std::string row;
-  for (const Action& a : actions) {
-    if (!row.empty()) row += ',';
-    row += to_string(a);
-  }
-  return row;
+std::vector<std::string> rows_of(const Schedule& schedule) {
+  std::vector<std::string> rows;
+  for (const std::vector<Action>& rank : schedule.ranks)
+    rows.push_back(to_text(rank, schedule.seq_splits));
+  return rows;
 }
 
 }  // namespace stepcast::testing

@@ -23,6 +23,7 @@ struct Vector {
   ScheduleParams params;
   int64_t stages = 0;
   std::vector<std::string> rows;  // one a rank, actions separated by commas
+  // Empty where the file does not say, as seq1f1b.jsonl.
   std::vector<int64_t> leading_forwards, peak_until_weight, peak_until_input;
   std::map<std::string, Makespan> eval;  // by cost set: "unit", "uneven", "straggler"
 };
@@ -34,7 +35,6 @@ std::vector<Vector> read_vectors(const std::string& file);
 struct Refused {
   std::string schedule, refused_by, reason;
   ScheduleParams params;
-  bool needs_overlap = false;  // refused because of how transfers are made, not of the order
 };
 std::vector<Refused> read_refused(const std::string& file);
 
@@ -46,8 +46,8 @@ UnitCosts costs_named(const std::string& name, int64_t pp);
 // Makespan and span, in units of 1 ns, of the schedule alone.
 Makespan evaluate(const Schedule& schedule, const UnitCosts& costs);
 
-// The row of a rank as the vectors write it: "0F0,0B0".
-std::string row_of(const std::vector<Action>& actions);
+// The rows of all ranks as the vectors write them: "0F0,(0F1;0B0)OVERLAP_F_B".
+std::vector<std::string> rows_of(const Schedule& schedule);
 
 inline void PrintTo(const Vector& v, std::ostream* out) {
   *out << v.id;
