@@ -45,6 +45,12 @@ PipelineCosts level_costs(int64_t pp, int64_t microbatches, std::vector<uint16_t
                           const StageTimes& times, const StageMemory& memory, Time hop,
                           std::optional<int64_t> memory_limit);
 
+// One action of `stage`: how long it takes, what it adds to memory.  REQUIRES: F, B, I or W.
+Time action_time(const PipelineCosts& costs, ActionKind kind, size_t stage);
+int64_t action_memory(const PipelineCosts& costs, ActionKind kind, size_t stage);
+// From `stage` to the next; 0 within a rank.
+Time hop_between(const PipelineCosts& costs, size_t stage);
+
 using Order = std::vector<std::vector<Action>>;  // one list a rank
 
 struct OrderTimes {

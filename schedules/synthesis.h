@@ -36,7 +36,7 @@ struct SynthesisProblem {
 struct Synthesis {
   Schedule schedule;                 // name "auto"
   Time makespan{}, span{};           // async transfers
-  Time lower_bound{};                // of the objective: no order within the memory is shorter
+  Time lower_bound{};                // of the objective: schedule_bounds.h
   double gap = 0;                    // objective / lower_bound - 1
   std::vector<int64_t> peak_memory;  // by rank, in the unit of the memory
   std::string start;                 // what the search began with: "zb-h1", "list schedule"
@@ -48,8 +48,5 @@ struct Synthesis {
 // std::invalid_argument with a sentence for the user if sizes or times make no sense, or if no
 // order fits the memory; it then says what the least would be.
 Synthesis synthesize(const SynthesisProblem& problem);
-
-// A time that no order within the memory goes below; proofs in schedule_bounds.cc.
-Time lower_bound(const PipelineCosts& costs, bool split_backward, SynthesisObjective objective);
 
 }  // namespace stepcast

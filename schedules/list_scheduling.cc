@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/list_scheduling.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// A candidate: of which stage, and when its input is there.
+struct Candidate {
+  int64_t stage = -1;
+  int64_t microbatch = 0;
+  int64_t ready = kNever;
+};
+
+class ListScheduler {
+ public:
+  ListScheduler(const PipelineCosts& costs, const ListRules& rules)
+      : costs_(costs),
+        rules_(rules),
+        stages_(costs.rank_of_stage.size()),
+        microbatches_(static_cast<size_t>(costs.microbatches)),
+        to_enter_(memory_to_enter(costs, rules.split_backward)),
+        forward_at_(stages_ * microbatches_, kNever),
+        gradient_at_(stages_ * microbatches_, kNever),
+        stage_(stages_),
+        rank_(static_cast<size_t>(costs.pp)),
+        order_(static_cast<size_t>(costs.pp)) {
+    for (size_t s = 0; s < stages_; ++s) {
+      rank_[costs.rank_of_stage[s]].stages.push_back(s);
+      total_ += microbatches_ * (rules.split_backward ? 3 : 2);
+    }
+    for (size_t s = 0; s < stages_; ++s) {
+      const auto& of_rank = rank_[costs.rank_of_stage[s]].stages;
+      stage_[s].still_to_pass = of_rank.end() - std::find(of_rank.begin(), of_rank.end(), s);
+    }
+    std::fill_n(forward_at_.begin(), microbatches_, 0);
+    for (size_t r = 0; r < rank_.size(); ++r) {
+      rank_[r].decides_at = 0;
+      order_[r].reserve(rank_[r].stages.size() * microbatches_ * 3);
+    }
+  }
+
+  Order run() {
+    while (total_ > 0) {
+      const auto next = std::min_element(
+          rank_.begin(), rank_.end(),
+          [](const Rank& a, const Rank& b) { return a.decides_at < b.decides_at; });
+      STEPCAST_CHECK(next->decides_at != kNever, "list schedule got stuck");
+      decide(static_cast<size_t>(next - rank_.begin()));
+    }
+    return std::move(order_);
+  }
+
+ private:
+  struct Stage {
+    size_t forwards = 0, gradients = 0, weights = 0;  // begun so far
+    int64_t still_to_pass = 1;  // stages of the rank from here on, this one included
+  };
+  struct Rank {
+    std::vector<size_t> stages;
+    int64_t decides_at = kNever;
+    int64_t free_at = 0;
+    int64_t memory = 0;
+    int64_t in_flight = 0;
+    int64_t weights_behind = 0;
+  };
+
+  void decide(size_t r) {
+    const Rank& rank = rank_[r];
+    const RankRules& rules = rules_.ranks[r];
+    const int64_t now = rank.decides_at;
+    const Candidate gradient = best(r, now, ActionKind::backward_input);
+    const Candidate forward = best(r, now, ActionKind::forward);
+    const bool gradient_now = gradient.ready <= now, forward_now = forward.ready <= now;
+    if (gradient_now && !(rules_.forward_first && forward_now)) return run_gradient(r, gradient);
+    if (rank.weights_behind > rules.most_weights_behind) return run_weight(r);
+    if (forward_now && (gradient_now || !worth_waiting(gradient.ready - now, rules.forward_patience,
+                                                       ActionKind::forward, forward.stage)))
+      return begin(r, ActionKind::forward, forward);
+    const int64_t next = std::min(gradient.ready, forward_now ? kNever : forward.ready);
+    if (rank.weights_behind > 0) {
+      const bool wait =
+          next != kNever && worth_waiting(next - now, rules.weight_patience,
+                                          ActionKind::backward_weight, oldest_weight(r).stage);
+      if (!wait) return run_weight(r);
+    }
+    rank_[r].decides_at = next;
+  }
+
+  // Whether something that comes in `wait` is worth more than starting an action of this kind now.
+  bool worth_waiting(int64_t wait, int32_t patience, ActionKind kind, int64_t stage) const {
+    const int64_t time = action_time(costs_, kind, static_cast<size_t>(stage)).count();
+    return wait < time / 100 * patience;
+  }
+
+  void run_gradient(size_t r, const Candidate& c) {
+    begin(r, rules_.split_backward ? ActionKind::backward_input : ActionKind::backward, c);
+  }
+  void run_weight(size_t r) { begin(r, ActionKind::backward_weight, oldest_weight(r)); }
+
+  // The best of those that are ready, or else the one that is ready first.
+  Candidate best(size_t r, int64_t now, ActionKind kind) const {
+    Candidate best;
+    for (const size_t s : rank_[r].stages) {
+      const Candidate c = next_of(r, s, kind);
+      if (c.ready == kNever) continue;
+      if (best.stage < 0 || goes_before(c, best, now, kind)) best = c;
+    }
+    return best;
+  }
+  bool goes_before(const Candidate& a, const Candidate& b, int64_t now, ActionKind kind) const {
+    if (a.ready > now || b.ready > now) return a.ready < b.ready;
+    const ChunkOrder rule = kind == ActionKind::forward ? rules_.forwards : rules_.backwards;
+    if (rule == ChunkOrder::lower_microbatch && a.microbatch != b.microbatch)
+      return a.microbatch < b.microbatch;
+    return a.stage > b.stage;
+  }
+  // The next microbatch of stage s; ready == kNever if it may not run or has not been sent.
+  Candidate next_of(size_t r, size_t s, ActionKind kind) const {
+    const bool forward = kind == ActionKind::forward;
+    const size_t m = forward ? stage_[s].forwards : stage_[s].gradients;
+    if (m == microbatches_ || !(forward ? may_enter(r, s) : fits(r, s))) return {};
+    const std::vector<int64_t>& at = forward ? forward_at_ : gradient_at_;
+    return {static_cast<int64_t>(s), static_cast<int64_t>(m), at[s * microbatches_ + m]};
+  }
+  bool may_enter(size_t r, size_t s) const {
+    const int64_t most =
+        std::max(rules_.ranks[r].most_in_flight, static_cast<int64_t>(rank_[r].stages.size()));
+    if (rank_[r].in_flight > most - stage_[s].still_to_pass) return false;
+    return costs_.memory_limit.empty() || rank_[r].memory + to_enter_[s] <= costs_.memory_limit[r];
+  }
+  bool fits(size_t r, size_t s) const {
+    return costs_.memory_limit.empty() || !rules_.split_backward ||
+           rank_[r].memory + costs_.memory[s].backward_input <= costs_.memory_limit[r];
+  }
+  // REQUIRES: there is one.
+  Candidate oldest_weight(size_t r) const {
+    Candidate best;
+    for (const size_t s : rank_[r].stages) {
+      const Stage& stage = stage_[s];
+      if (stage.weights == stage.gradients) continue;
+      const auto m = static_cast<int64_t>(stage.weights);
+      if (best.stage < 0 || m <= best.microbatch) best = {static_cast<int64_t>(s), m, 0};
+    }
+    return best;
+  }
+
+  void begin(size_t r, ActionKind kind, const Candidate& c) {
+    const auto s = static_cast<size_t>(c.stage);
+    Rank& rank = rank_[r];
+    const int64_t end = rank.decides_at + action_time(costs_, kind, s).count();
+    order_[r].push_back({kind, static_cast<uint16_t>(s), static_cast<uint32_t>(c.microbatch)});
+    --total_;
+    rank.memory += action_memory(costs_, kind, s);
+    rank.free_at = rank.decides_at = end;
+    const size_t m = static_cast<size_t>(c.microbatch);
+    if (kind == ActionKind::forward) {
+      ++stage_[s].forwards;
+      ++rank.in_flight;
+      if (s + 1 < stages_)
+        deliver(forward_at_, s + 1, m, end + hop_between(costs_, s).count());
+      else
+        deliver(gradient_at_, s, m, end);
+    } else if (kind == ActionKind::backward_weight) {
+      ++stage_[s].weights;
+      --rank.weights_behind;
+    } else {
+      ++stage_[s].gradients;
+      --rank.in_flight;
+      if (kind == ActionKind::backward_input) ++rank.weights_behind;
+      if (kind == ActionKind::backward) ++stage_[s].weights;
+      if (s > 0) deliver(gradient_at_, s - 1, m, end + hop_between(costs_, s - 1).count());
+    }
+  }
+
+  // What is under way is known to the receiver, which may have nothing else to wait for.
+  void deliver(std::vector<int64_t>& at, size_t s, size_t m, int64_t arrival) {
+    at[s * microbatches_ + m] = arrival;
+    Rank& receiver = rank_[costs_.rank_of_stage[s]];
+    receiver.decides_at = std::min(receiver.decides_at, std::max(arrival, receiver.free_at));
+  }
+
+  const PipelineCosts& costs_;
+  const ListRules& rules_;
+  size_t stages_, microbatches_;
+  std::vector<int64_t> to_enter_;
+  std::vector<int64_t> forward_at_, gradient_at_;  // when the input arrives, by stage, microbatch
+  std::vector<Stage> stage_;
+  std::vector<Rank> rank_;
+  Order order_;
+  size_t total_ = 0;  // actions left
+};
+
+}  // namespace
+
+std::vector<int64_t> memory_to_enter(const PipelineCosts& costs, bool split_backward) {
+  const auto pp = static_cast<size_t>(costs.pp);
+  std::vector<int64_t> held(pp, 0), input(pp, 0);
+  for (size_t s = 0; s < costs.memory.size(); ++s) {
+    int64_t& most = input[costs.rank_of_stage[s]];
+    if (split_backward) most = std::max(most, costs.memory[s].backward_input);
+  }
+  std::vector<int64_t> needed(costs.memory.size());
+  for (size_t s = costs.memory.size(); s-- > 0;) {
+    const size_t r = costs.rank_of_stage[s];
+    held[r] += costs.memory[s].forward;
+    needed[s] = held[r] + input[r];
+  }
+  return needed;
+}
+
+Order list_schedule(const PipelineCosts& costs, const ListRules& rules) {
+  return ListScheduler(costs, rules).run();
+}
+
+}  // namespace stepcast

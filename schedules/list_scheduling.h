@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// List scheduling of a pipeline: time runs forward, and a rank that is free decides what to run
+// next from what has arrived, what is known to be under way, and its memory.
+//
+// Of every stage the microbatches go in turn.  An input gradient is taken before a forward, weight
+// gradients fill the time in which nothing else can run; the rules below shift that.  The outcome
+// is complete, free of deadlock and within the memory, whatever the rules.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedules/order_timing.h"
+
+namespace stepcast {
+
+// Which of two actions of the same kind and of different stages of a rank goes first.
+enum class ChunkOrder : uint8_t { later_stage, lower_microbatch };
+
+struct RankRules {
+  // Forwards begun whose input gradient has not; at least one for each stage of the rank.
+  int64_t most_in_flight = INT64_MAX;
+  // A rank waits for an input gradient that is under way rather than start a forward (weight
+  // gradient) if it arrives within this share of the time the action would take, in percent.
+  int32_t forward_patience = 0;
+  int32_t weight_patience = 0;
+  // More weight gradients than these left behind go before the next forward.
+  int64_t most_weights_behind = INT64_MAX;
+};
+
+struct ListRules {
+  bool split_backward = true;
+  bool forward_first = false;  // a forward that is allowed goes before an input gradient
+  ChunkOrder forwards = ChunkOrder::later_stage;
+  ChunkOrder backwards = ChunkOrder::later_stage;
+  std::vector<RankRules> ranks;  // one a rank
+};
+
+// What a rank must have free before its next forward of each stage, so that the microbatch can get
+// all the way through the rank: that forward and those of the later stages there, and what an input
+// gradient may add.  An order that never starts a forward without it cannot get stuck for want of
+// memory.  By stage.
+std::vector<int64_t> memory_to_enter(const PipelineCosts& costs, bool split_backward);
+
+// REQUIRES: memory_to_enter() is within the limit of the rank for every stage; rules.ranks has an
+// entry for every rank.  O(actions * (pp + stages of a rank)).
+Order list_schedule(const PipelineCosts& costs, const ListRules& rules);
+
+}  // namespace stepcast

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// A try costs the part of the schedule that comes after it: what starts before the first moved
+// action stays as it was.  A try is given up as soon as the work that a rank still has to do, or
+// the way a microbatch still has to go, shows that it comes out too long.
+#include "schedules/local_search.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr size_t kKinds = 4;          // F, B, I, W
+constexpr size_t kHistory = 200;      // tries that late acceptance looks back
+constexpr int64_t kFirstWeight = 16;  // of what is to become short, against the other
+
+size_t index_of(ActionKind kind) {
+  return static_cast<size_t>(kind);
+}
+
+// Whether `first` has to stay before `second`, which comes after it in the list of the same rank.
+// Of one stage the microbatches keep their turn: they are all alike.
+bool must_stay_before(const Action& first, const Action& second) {
+  if (first.kind == second.kind && first.stage == second.stage) return true;
+  if (first.microbatch != second.microbatch) return false;
+  if (first.kind == ActionKind::backward_weight) return false;
+  if (second.kind != ActionKind::backward_weight) return true;
+  return first.kind == ActionKind::forward || first.stage >= second.stage;
+}
+
+// A place in the list of one rank, and where its action goes: all between move up.
+struct Move {
+  size_t rank = 0;
+  uint32_t from = 0, to = 0;  // positions in all lists one after the other
+};
+
+class OrderSearch {
+ public:
+  OrderSearch(const PipelineCosts& costs, const Order& start, const SearchGoal& goal)
+      : costs_(costs), goal_(goal), random_(goal.seed) {
+    tabulate();
+    load(start);
+    STEPCAST_CHECK(retime_from_start(), "the order that a search starts from gets stuck");
+    commit_all();
+    best_ops_ = ops_;
+    best_ = times_;
+  }
+
+  SearchOutcome run() {
+    std::array<int64_t, kHistory> history;
+    history.fill(cost(times_));
+    int64_t tries = 0;
+    for (int64_t idle = 0; tries < goal_.tries && !good_enough() && idle < 50 * goal_.tries;) {
+      Move move;
+      if (!pick(move) || !apply(move)) {
+        ++idle;
+        continue;
+      }
+      int64_t& before = history[static_cast<size_t>(tries++) % kHistory];
+      const int64_t present = cost(committed_times_);
+      const int64_t most = std::max(present, before);
+      if (retime(move, most) && cost(times_) <= most)
+        accept(move);
+      else
+        undo(move);
+      before = std::min(before, cost(committed_times_));
+    }
+    return {best_order(), best_, tries};
+  }
+
+ private:
+  // --- tables ---
+  void tabulate() {
+    const size_t stages = costs_.rank_of_stage.size();
+    microbatches_ = static_cast<uint32_t>(costs_.microbatches);
+    for (size_t k = 0; k < kKinds; ++k)
+      for (size_t s = 0; s < stages; ++s) {
+        time_[k].push_back(action_time(costs_, static_cast<ActionKind>(k), s).count());
+        memory_[k].push_back(action_memory(costs_, static_cast<ActionKind>(k), s));
+      }
+    hop_.assign(stages + 1, 0);  // before stage s
+    for (size_t s = 1; s < stages; ++s) hop_[s] = hop_between(costs_, s - 1).count();
+    // The shortest way from the end of an action to the end of the last gradient.
+    way_back_.assign(stages, 0);
+    for (size_t s = 1; s < stages; ++s)
+      way_back_[s] =
+          way_back_[s - 1] + hop_[s] + time_[index_of(ActionKind::backward_input)][s - 1];
+    way_through_.assign(stages, 0);
+    for (size_t s = stages; s-- > 0;) {
+      const int64_t gradient = time_[index_of(ActionKind::backward_input)][s];
+      way_through_[s] = s + 1 == stages ? gradient + way_back_[s]
+                                        : hop_[s + 1] + time_[0][s + 1] + way_through_[s + 1];
+    }
+  }
+
+  void load(const Order& start) {
+    first_.assign(1, 0);
+    for (const std::vector<Action>& list : start) {
+      ops_.insert(ops_.end(), list.begin(), list.end());
+      first_.push_back(static_cast<uint32_t>(ops_.size()));
+    }
+    for (Action& a : ops_) a.overlaps_next = false;
+    ranks_.resize(start.size());
+    const size_t cells = costs_.rank_of_stage.size() * microbatches_;
+    place_.assign(2 * cells, kNone);
+    end_.assign(ops_.size(), 0);
+    committed_.assign(ops_.size(), 0);
+    held_.assign(ops_.size(), 0);
+    left_.assign(ops_.size(), 0);
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      note_places(first_[r], first_[r + 1]);
+      account(r, first_[r], first_[r + 1]);
+    }
+  }
+
+  // --- the lists ---
+  size_t cell_of(const Action& a) const {
+    return 2 * (size_t{a.stage} * microbatches_ + a.microbatch) +
+           (a.kind == ActionKind::forward ? 0 : 1);
+  }
+  void note_places(uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i)
+      if (ops_[i].kind != ActionKind::backward_weight) place_[cell_of(ops_[i])] = i;
+  }
+  int64_t time_of(uint32_t i) const { return time_[index_of(ops_[i].kind)][ops_[i].stage]; }
+  int64_t limit(size_t r) const {
+    return costs_.memory_limit.empty() ? std::numeric_limits<int64_t>::max()
+                                       : costs_.memory_limit[r];
+  }
+  // Memory after, and work after, each of the places; false if the memory is too small.
+  bool account(size_t r, uint32_t begin, uint32_t end) {
+    int64_t held = begin == first_[r] ? 0 : held_[begin - 1];
+    bool fits = true;
+    for (uint32_t i = begin; i < end; ++i) {
+      held += memory_[index_of(ops_[i].kind)][ops_[i].stage];
+      held_[i] = held;
+      fits = fits && held <= limit(r);
+    }
+    int64_t left = end == first_[r + 1] ? 0 : left_[end] + time_of(end);
+    for (uint32_t i = end; i-- > begin;) {
+      left_[i] = left;
+      left += time_of(i);
+    }
+    return fits;
+  }
+  void rotate(uint32_t from, uint32_t to) {
+    const auto at = [&](uint32_t i) { return ops_.begin() + i; };
+    if (from < to)
+      std::rotate(at(from), at(from + 1), at(to + 1));
+    else
+      std::rotate(at(to), at(from), at(from + 1));
+  }
+  static uint32_t low(const Move& m) { return std::min(m.from, m.to); }
+  static uint32_t high(const Move& m) { return std::max(m.from, m.to) + 1; }
+
+  bool apply(const Move& m) {
+    rotate(m.from, m.to);
+    const bool fits = account(m.rank, low(m), high(m));
+    if (!fits) {
+      rotate(m.to, m.from);
+      account(m.rank, low(m), high(m));
+    } else {
+      note_places(low(m), high(m));
+    }
+    return fits;
+  }
+
+  void undo(const Move& m) {
+    rotate(m.to, m.from);
+    account(m.rank, low(m), high(m));
+    note_places(low(m), high(m));
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      std::copy(committed_.begin() + ranks_[r].restart, committed_.begin() + ranks_[r].next,
+                end_.begin() + ranks_[r].restart);
+  }
+  void accept(const Move&) {
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      std::copy(end_.begin() + ranks_[r].restart, end_.begin() + ranks_[r].next,
+                committed_.begin() + ranks_[r].restart);
+    committed_times_ = times_;
+    path_.clear();
+    if (better(times_, best_)) {
+      best_ = times_;
+      best_ops_ = ops_;
+    }
+  }
+  void commit_all() {
+    committed_ = end_;
+    committed_times_ = times_;
+  }
+
+  // --- times ---
+  struct Rank {
+    uint32_t restart = 0, next = 0;
+    int64_t end = 0;
+    uint32_t waits_for = kNone;  // a cell
+  };
+
+  bool retime_from_start() {
+    for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r] = {first_[r], first_[r], 0, kNone};
+    return walk(std::numeric_limits<int64_t>::max());
+  }
+  bool retime(const Move& m, int64_t most) {
+    // The place of the move had another action in the committed order, which ended at the same
+    // place; what started before it started is not touched.
+    const uint32_t begin = low(m);
+    const int64_t since = committed_[begin] - committed_time_of(m, begin);
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      uint32_t restart = begin;
+      if (r != m.rank) {
+        const auto ends = committed_.begin();
+        restart = static_cast<uint32_t>(
+            std::lower_bound(ends + first_[r], ends + first_[r + 1], since) - ends);
+        while (restart < first_[r + 1] && committed_[restart] - time_of(restart) < since) ++restart;
+      }
+      ranks_[r] = {restart, restart, restart == first_[r] ? 0 : committed_[restart - 1], kNone};
+    }
+    return walk(most);
+  }
+  // The time of the action that was at `begin` before the move was applied.
+  int64_t committed_time_of(const Move& m, uint32_t begin) const {
+    return time_of(m.from <= m.to ? m.to : begin + 1);
+  }
+
+  bool walk(int64_t most) {
+    const int64_t most_first =
+        most == std::numeric_limits<int64_t>::max() ? most : most / kFirstWeight;
+    const int64_t most_end = goal_.span_first ? std::numeric_limits<int64_t>::max() : most_first;
+    ready_.clear();
+    for (size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
+    while (!ready_.empty()) {
+      const size_t r = ready_.back();
+      ready_.pop_back();
+      ranks_[r].waits_for = kNone;
+      if (!go_on(r, most_end)) return false;
+    }
+    times_ = {};
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (ranks_[r].next < first_[r + 1]) return false;
+      if (first_[r] == first_[r + 1]) continue;
+      const int64_t begin = end_[first_[r]] - time_of(first_[r]);
+      times_.makespan = std::max(times_.makespan, Time{ranks_[r].end});
+      times_.span = std::max(times_.span, Time{ranks_[r].end - begin});
+    }
+    return true;
+  }
+
+  bool go_on(size_t r, int64_t most_end) {
+    Rank& rank = ranks_[r];
+    for (const uint32_t last = first_[r + 1]; rank.next < last; ++rank.next) {
+      const uint32_t i = rank.next;
+      const Action a = ops_[i];
+      int64_t start = rank.end, rest = left_[i];
+      if (a.kind == ActionKind::forward) {
+        if (a.stage > 0) {
+          const uint32_t cell = static_cast<uint32_t>(cell_of(a) - 2 * microbatches_);
+          if (!arrived(cell, a.stage - size_t{1})) {
+            rank.waits_for = cell;
+            return true;
+          }
+          start = std::max(start, end_[place_[cell]] + hop_[a.stage]);
+        }
+        rest = std::max(rest, way_through_[a.stage]);
+      } else if (a.kind != ActionKind::backward_weight) {
+        if (a.stage + size_t{1} < way_back_.size()) {
+          const uint32_t cell = static_cast<uint32_t>(cell_of(a) + 2 * microbatches_);
+          if (!arrived(cell, a.stage + size_t{1})) {
+            rank.waits_for = cell;
+            return true;
+          }
+          start = std::max(start, end_[place_[cell]] + hop_[a.stage + size_t{1}]);
+        }
+        rest = std::max(rest, way_back_[a.stage]);
+      }
+      const int64_t end = start + time_[index_of(a.kind)][a.stage];
+      end_[i] = rank.end = end;
+      if (end > most_end - rest) {
+        ++rank.next;  // undone with the others
+        return false;
+      }
+      if (a.kind != ActionKind::backward_weight) wake(a);
+    }
+    return true;
+  }
+  bool arrived(uint32_t cell, size_t stage) const {
+    return place_[cell] < ranks_[costs_.rank_of_stage[stage]].next;
+  }
+  void wake(const Action& a) {
+    const bool forward = a.kind == ActionKind::forward;
+    if (forward ? a.stage + size_t{1} == way_back_.size() : a.stage == 0) return;
+    const size_t stage = forward ? a.stage + size_t{1} : a.stage - size_t{1};
+    const size_t consumer = costs_.rank_of_stage[stage];
+    if (ranks_[consumer].waits_for == cell_of(a)) ready_.push_back(consumer);
+  }
+
+  // --- which way ---
+  int64_t cost(const OrderTimes& t) const {
+    return goal_.span_first ? kFirstWeight * t.span.count() + t.makespan.count()
+                            : kFirstWeight * t.makespan.count() + t.span.count();
+  }
+  bool better(const OrderTimes& a, const OrderTimes& b) const {
+    const auto key = [&](const OrderTimes& t) {
+      return goal_.span_first ? std::pair{t.span, t.makespan} : std::pair{t.makespan, t.span};
+    };
+    return key(a) < key(b);
+  }
+  bool good_enough() const {
+    return best_.makespan <= goal_.good_enough.makespan && best_.span <= goal_.good_enough.span;
+  }
+
+  // The places on a longest way through the committed order, last first: of what is to become
+  // short, and now and then, or if that is as short as can be, of the other.
+  void find_path() {
+    path_.clear();
+    bool span = goal_.span_first;
+    const bool first_done = span ? committed_times_.span <= goal_.good_enough.span
+                                 : committed_times_.makespan <= goal_.good_enough.makespan;
+    if (first_done || random_.below(4) == 0) span = !span;
+    uint32_t at = kNone;
+    int64_t most = -1;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (first_[r] == first_[r + 1]) continue;
+      int64_t length = end_[first_[r + 1] - 1];
+      if (span) length -= end_[first_[r]] - time_of(first_[r]);
+      if (length > most || (length == most && random_.below(2) == 0)) {
+        most = length;
+        at = first_[r + 1] - 1;
+      }
+    }
+    while (at != kNone) {
+      path_.push_back(at);
+      at = cause_of(at);
+    }
+  }
+  size_t rank_of(uint32_t at) const { return costs_.rank_of_stage[ops_[at].stage]; }
+  // What the action at this place waited for last; kNone if it started at 0.
+  uint32_t cause_of(uint32_t at) {
+    const Action a = ops_[at];
+    const int64_t start = end_[at] - time_of(at);
+    const bool first = at == first_[rank_of(at)];
+    const bool rank_busy = !first && end_[at - 1] == start;
+    uint32_t input = kNone;
+    int64_t hop = 0;
+    if (a.kind == ActionKind::forward && a.stage > 0) {
+      input = place_[cell_of(a) - 2 * microbatches_];
+      hop = hop_[a.stage];
+    } else if (a.kind != ActionKind::forward && a.kind != ActionKind::backward_weight &&
+               a.stage + size_t{1} < way_back_.size()) {
+      input = place_[cell_of(a) + 2 * microbatches_];
+      hop = hop_[a.stage + size_t{1}];
+    }
+    const bool waited = input != kNone && end_[input] + hop == start;
+    if (waited && (!rank_busy || random_.below(2) == 0)) return input;
+    return rank_busy ? at - 1 : kNone;
+  }
+
+  bool pick(Move& m) {
+    if (path_.empty() || random_.below(64) == 0) find_path();
+    const auto n = static_cast<uint32_t>(path_.size());
+    uint32_t at;
+    size_t in_path = path_.size();
+    if (random_.below(16) == 0) {
+      at = static_cast<uint32_t>(random_.below(ops_.size()));
+    } else {
+      in_path = random_.below(n);
+      at = path_[in_path];
+    }
+    m.rank = rank_of(at);
+    m.from = at;
+    const bool later = random_.below(2) == 0;
+    const uint32_t edge = later ? latest(m.rank, at) : earliest(m.rank, at);
+    if (edge == at) return false;
+    uint32_t to = edge;
+    switch (random_.below(4)) {
+      case 0: break;
+      case 1: to = later ? at + 1 : at - 1; break;
+      case 2: {
+        // To the edge of the stretch without a pause.
+        to = at;
+        while (to != edge && (later ? end_[to + 1] - time_of(to + 1) == end_[to]
+                                    : end_[to] - time_of(to) == end_[to - 1]))
+          to = later ? to + 1 : to - 1;
+        if (to == at) return false;
+        break;
+      }
+      default: {
+        const uint32_t reach = std::min<uint32_t>(later ? edge - at : at - edge, 8);
+        const auto by = static_cast<uint32_t>(1 + random_.below(reach));
+        to = later ? at + by : at - by;
+      }
+    }
+    m.to = to;
+    return true;
+  }
+  uint32_t latest(size_t r, uint32_t at) const {
+    uint32_t to = at;
+    while (to + 1 < first_[r + 1] && !must_stay_before(ops_[at], ops_[to + 1])) ++to;
+    return to;
+  }
+  uint32_t earliest(size_t r, uint32_t at) const {
+    uint32_t to = at;
+    while (to > first_[r] && !must_stay_before(ops_[to - 1], ops_[at])) --to;
+    return to;
+  }
+
+  Order best_order() const {
+    Order order;
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      order.emplace_back(best_ops_.begin() + first_[r], best_ops_.begin() + first_[r + 1]);
+    return order;
+  }
+
+  const PipelineCosts& costs_;
+  const SearchGoal& goal_;
+  CountedRandom random_;
+
+  uint32_t microbatches_ = 0;
+  std::array<std::vector<int64_t>, kKinds> time_, memory_;  // by kind and stage
+  std::vector<int64_t> hop_, way_back_, way_through_;       // by stage
+
+  std::vector<Action> ops_;      // all lists, one after the other
+  std::vector<uint32_t> first_;  // where each begins, and the end
+  std::vector<uint32_t> place_;  // of each result (cell_of), in ops_
+  std::vector<int64_t> held_;    // memory after each
+  std::vector<int64_t> left_;    // work of the rank after each
+  std::vector<int64_t> end_, committed_;
+  std::vector<Rank> ranks_;
+  std::vector<size_t> ready_;
+  OrderTimes times_, committed_times_;
+  std::vector<uint32_t> path_;
+
+  std::vector<Action> best_ops_;
+  OrderTimes best_;
+};
+
+}  // namespace
+
+SearchOutcome improve_order(const PipelineCosts& costs, const Order& start,
+                            const SearchGoal& goal) {
+  return OrderSearch(costs, start, goal).run();
+}
+
+}  // namespace stepcast

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Local search over orders: actions of the critical path are moved within the list of their rank.
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/order_timing.h"
+
+namespace stepcast {
+
+// Numbers that look random, the same everywhere: a hash of a counter (SplitMix64; Steele, Lea,
+// Flood 2014).
+class CountedRandom {
+ public:
+  explicit CountedRandom(uint64_t seed) : counter_(seed * 0x9e3779b97f4a7c15u) {}
+  uint64_t next() {
+    uint64_t z = counter_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  // 0 .. n - 1, near enough to uniform.  REQUIRES: 1 <= n < 2^32.
+  uint64_t below(uint64_t n) { return ((next() >> 32) * n) >> 32; }
+
+ private:
+  uint64_t counter_;
+};
+
+struct SearchGoal {
+  bool span_first = false;  // what is to become short: the span, or the makespan
+  OrderTimes good_enough;   // the search ends when both are reached
+  int64_t tries = 0;        // orders to time at most
+  uint64_t seed = 1;
+};
+
+struct SearchOutcome {
+  Order order;
+  OrderTimes times;
+  int64_t tries = 0;
+};
+
+// The best order found from `start`, at least as good as it: by what is to become short first, by
+// the other second.  Late acceptance (Burke, Bykov 2017): an order is taken if it is no worse than
+// the present one or than the one some hundred tries ago.  REQUIRES: `start` is as time_order()
+// requires, does not get stuck and fits the memory.
+SearchOutcome improve_order(const PipelineCosts& costs, const Order& start, const SearchGoal& goal);
+
+}  // namespace stepcast

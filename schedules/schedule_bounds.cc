@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/schedule_bounds.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace stepcast {
+namespace {
+
+// Something of which `count` may be taken, each with this memory, for this time.
+struct Item {
+  int64_t memory = 0;
+  int64_t time = 0;
+  int64_t count = 0;
+};
+
+// The most time that fits into `memory`, parts of an item allowed (so not less than the true
+// most): items in the order of time over memory.  Rounded up.
+int64_t most_time(std::vector<Item> items, int64_t memory) {
+  std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return static_cast<double>(a.time) * static_cast<double>(b.memory) >
+           static_cast<double>(b.time) * static_cast<double>(a.memory);
+  });
+  int64_t time = 0;
+  for (const Item& item : items) {
+    const int64_t n = item.memory <= 0
+                          ? item.count
+                          : std::min(item.count, std::max<int64_t>(memory, 0) / item.memory);
+    time += n * item.time;
+    if (item.memory <= 0) continue;
+    memory -= n * item.memory;
+    if (n == item.count) continue;
+    const double part =
+        static_cast<double>(std::max<int64_t>(memory, 0)) / static_cast<double>(item.memory);
+    return time + static_cast<int64_t>(part * static_cast<double>(item.time)) + 1;
+  }
+  return time;
+}
+
+class Bounds {
+ public:
+  Bounds(const PipelineCosts& costs, bool split) : costs_(costs), m_(costs.microbatches) {
+    const size_t stages = costs.times.size();
+    for (size_t s = 0; s < stages; ++s) {
+      const StageTimes& t = costs.times[s];
+      const StageMemory& memory = costs.memory[s];
+      const Time gradient = split ? t.backward_input : t.backward_input + t.backward_weight;
+      forward_.push_back(t.forward.count());
+      gradient_.push_back(gradient.count());
+      weight_.push_back(split ? t.backward_weight.count() : 0);
+      hop_.push_back(s == 0 ? 0 : hop_between(costs, s - 1).count());
+      held_.push_back(memory.forward);
+      held_for_weight_.push_back(
+          split ? std::max<int64_t>(0, memory.forward + memory.backward_input) : 0);
+    }
+    head_.assign(stages, 0);  // until a forward can be at stage s
+    back_.assign(stages, 0);  // from the end of a gradient of stage s to that of stage 0
+    tail_.assign(stages, 0);  // ... until all weight gradients on that way can have ended
+    for (size_t s = 1; s < stages; ++s) {
+      head_[s] = head_[s - 1] + forward_[s - 1] + hop_[s];
+      back_[s] = back_[s - 1] + gradient_[s - 1] + hop_[s];
+    }
+    for (size_t s = 0; s < stages; ++s)
+      for (size_t t = 0; t <= s; ++t)
+        tail_[s] = std::max(tail_[s], back_[s] - back_[t] + weight_[t]);
+    turn_ = head_.back() + forward_.back();
+  }
+
+  ScheduleBounds all() const {
+    ScheduleBounds bounds;
+    for (size_t r = 0; r < static_cast<size_t>(costs_.pp); ++r) {
+      std::vector<size_t> stages;
+      for (size_t s = 0; s < forward_.size(); ++s)
+        if (costs_.rank_of_stage[s] == r) stages.push_back(s);
+      if (stages.empty()) continue;
+      const ScheduleBounds of_rank = of(r, stages);
+      bounds.makespan = std::max(bounds.makespan, of_rank.makespan);
+      bounds.span = std::max(bounds.span, of_rank.span);
+    }
+    return bounds;
+  }
+
+ private:
+  bool limited() const { return !costs_.memory_limit.empty(); }
+
+  ScheduleBounds of(size_t r, const std::vector<size_t>& stages) const {
+    const size_t low = stages.front(), top = stages.back();
+    int64_t forwards = 0, gradients = 0, weights = 0;
+    for (const size_t s : stages) {
+      forwards += m_ * forward_[s];
+      gradients += m_ * gradient_[s];
+      weights += m_ * weight_[s];
+    }
+    // From the first forward of the rank to its first gradient lies the way from the lowest stage
+    // to the last and back to the top one, and the rank can do nothing but forwards.
+    const int64_t first_way = turn_ - head_[low] + way_back_to(top);
+    const int64_t early = std::min(forwards, most_forwards(r, stages));
+    const int64_t fill_pause = std::max<int64_t>(0, first_way - early);
+    // The last forward is one of the top stage, and its gradient cannot start before it has been to
+    // the last stage and back: meanwhile there is what memory holds of other microbatches.
+    const int64_t last_way = turn_ - head_[top] - forward_[top] + way_back_to(top);
+    const int64_t others = std::min(most_backwards(r, stages, top),
+                                    gradients + weights - gradient_[top] - weight_[top]);
+    const int64_t drain_pause = std::max<int64_t>(0, last_way - others);
+    // If all forwards could be done before the first gradient, the pauses may be one and the same.
+    const int64_t pauses =
+        early < forwards ? fill_pause + drain_pause : std::max(fill_pause, drain_pause);
+    const int64_t span = forwards + gradients + weights + pauses;
+    // Before the last gradient of the lowest stage come all forwards and gradients, and the weight
+    // gradients that memory cannot keep until after it.
+    const int64_t weights_before = std::max<int64_t>(0, weights - most_weights(r, stages));
+    const int64_t last = forwards + gradients + weights_before + pauses + tail_[low];
+    const int64_t makespan = head_[low] + std::max({span, last, area_time(r, stages)});
+    return {Time{makespan}, Time{std::max(span, area_time(r, stages))}};
+  }
+
+  // From the end of the forward of the last stage to the start of the gradient of stage s.
+  int64_t way_back_to(size_t s) const {
+    return back_.back() - back_[s] + gradient_.back() - gradient_[s];
+  }
+
+  int64_t within(size_t r, const std::vector<Item>& items, int64_t reserved) const {
+    if (limited()) return most_time(items, costs_.memory_limit[r] - reserved);
+    int64_t time = 0;
+    for (const Item& item : items) time += item.count * item.time;
+    return time;
+  }
+  // Most time of forwards that the rank can hold at a time.
+  int64_t most_forwards(size_t r, const std::vector<size_t>& stages) const {
+    std::vector<Item> items;
+    for (const size_t s : stages) items.push_back({held_[s], forward_[s], m_});
+    return within(r, items, 0);
+  }
+  // Most time of gradients and weight gradients whose activations the rank can hold at a time,
+  // beside one of stage `top`.
+  int64_t most_backwards(size_t r, const std::vector<size_t>& stages, size_t top) const {
+    std::vector<Item> items;
+    for (const size_t s : stages) {
+      items.push_back({held_[s], gradient_[s] + weight_[s], m_});
+      items.push_back({held_for_weight_[s], weight_[s], m_});
+    }
+    return within(r, items, held_[top]);
+  }
+  int64_t most_weights(size_t r, const std::vector<size_t>& stages) const {
+    std::vector<Item> items;
+    for (const size_t s : stages) items.push_back({held_for_weight_[s], weight_[s], m_});
+    return within(r, items, 0);
+  }
+
+  // A microbatch holds the memory of stage s from the start of its forward to the end of its
+  // gradient, and what is left of it while its weight gradient runs; at no time more than the
+  // limit.  Rounded down by more than doubles can be wrong.
+  int64_t area_time(size_t r, const std::vector<size_t>& stages) const {
+    if (!limited() || costs_.memory_limit[r] <= 0) return 0;
+    double area = 0;
+    for (const size_t s : stages) {
+      const int64_t there = turn_ - head_[s] + way_back_to(s) + gradient_[s];
+      area += static_cast<double>(m_) *
+              (static_cast<double>(held_[s]) * static_cast<double>(there) +
+               static_cast<double>(held_for_weight_[s]) * static_cast<double>(weight_[s]));
+    }
+    return static_cast<int64_t>(area / static_cast<double>(costs_.memory_limit[r]) * (1 - 1e-12));
+  }
+
+  const PipelineCosts& costs_;
+  int64_t m_;
+  std::vector<int64_t> forward_, gradient_, weight_, hop_, held_, held_for_weight_;
+  std::vector<int64_t> head_, back_, tail_;
+  int64_t turn_ = 0;
+};
+
+}  // namespace
+
+ScheduleBounds schedule_bounds(const PipelineCosts& costs, bool split_backward) {
+  return Bounds(costs, split_backward).all();
+}
+
+}  // namespace stepcast
