@@ -50,6 +50,17 @@ TEST(Price, WithoutATableIsTheRooflineAndTheCommunicationModel) {
   EXPECT_EQ(p.launch, Time{4'100'000});
 }
 
+TEST(Price, OfACopyToTheHostComesFromTheLinkNotFromATable) {
+  Cluster c = a100_cluster(1);
+  c.node.gpu.host_bandwidth = {31.5e9};
+  Work w;
+  w.kind = WorkKind::host_copy;
+  w.bytes = {1 << 30};
+  const Prices p = price_all({w}, c, {.tp = 8}, shipped_table("a100-sxm-80g"));
+  EXPECT_EQ(p.by_work[0].time, roofline_time(w, c.node.gpu));
+  EXPECT_EQ(p.by_work[0].origin, Origin::roofline);
+}
+
 TEST(Price, AsksTheTableFirst) {
   const Cluster c = a100_cluster(2);
   const CostTable* table = shipped_table("a100-sxm-80g");

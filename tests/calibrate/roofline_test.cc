@@ -40,6 +40,15 @@ TEST(OperandBytes, OfAttentionFollowsHeadsOfQueriesAndKeys) {
   EXPECT_EQ(operand_bytes(w).value, 2 * 2 * 64 * (4 * 128 * 8 + 4 * 128 * 2));
 }
 
+TEST(Roofline, OfACopyToTheHostIsTheLinkToIt) {
+  Gpu gpu = a100();
+  gpu.host_bandwidth = {31.5e9};
+  Work w;
+  w.kind = WorkKind::host_copy;
+  w.bytes = {int64_t{1} << 34};
+  EXPECT_NEAR(17179869184.0 / to_seconds(roofline_time(w, gpu)) / 31.5e9, 0.85, 0.01);
+}
+
 TEST(Roofline, OfALargeProductIsTheShareOfThePeak) {
   const Work w = gemm(16384, 16384, 16384);
   EXPECT_NEAR(w.flops.value / to_seconds(roofline_time(w, a100())) / 312e12, 0.79, 0.01);

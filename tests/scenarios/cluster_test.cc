@@ -63,6 +63,7 @@ TEST(Presets, EveryGpuCanBeNamed) {
         load_with({{"cluster.node.gpu", std::string(name)}, {"precision", "fp16-mixed"}});
     EXPECT_EQ(s.cluster.node.gpu.name, name);
     EXPECT_GT(s.cluster.node.gpu.memory_bandwidth.value, 0) << name;
+    EXPECT_GT(s.cluster.node.gpu.host_bandwidth.value, 15e9) << name;
   }
 }
 

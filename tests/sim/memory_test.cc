@@ -172,6 +172,84 @@ TEST(Memory, ThePeakIsTakenApartByLabel) {
 
 // --- reserved -----------------------------------------------------------------------------------
 
+// F leaves 1 MiB, O copies it out, L brings it back, B frees it.
+struct Offloading {
+  HandGraph g;
+  PassId forward = g.pass({{5}});
+  PassId offload = g.pass({{9, Stream::copy}});
+  PassId reload = g.pass({{9, Stream::copy}});
+  PassId backward = g.pass({{5}});
+  PassId other = g.pass({{5}});
+  uint32_t role = g.role();
+
+  Offloading() {
+    const uint32_t kept = g.tensor(kMiB);
+    g.graph.labels.emplace_back("scratch");
+    const uint32_t scratch = g.tensor(3 * kMiB);
+    g.graph.tensor_tables[0][scratch].label = LabelId{1};
+    g.allocate(forward, 0, kept);
+    g.free(offload, 0, kept);
+    g.allocate(reload, 0, kept);
+    g.free(backward, 0, kept);
+    g.allocate(other, 0, scratch);
+    g.free(other, 0, scratch);
+  }
+
+  void run(PassId pass, ActionKind kind, uint32_t microbatch) {
+    g.run(role, pass, Action{kind, 0, microbatch});
+  }
+
+  RoleMemory memory() const {
+    check_graph(g.graph);
+    return trace_memory(g.graph).front();
+  }
+};
+
+TEST(Memory, WhatIsCopiedToTheHostIsHeldBesideTheNextPassThatComputes) {
+  Offloading o;
+  o.run(o.forward, ActionKind::forward, 0);
+  o.run(o.offload, ActionKind::offload, 0);
+  o.g.run(o.role, o.other);
+  o.g.run(o.role, o.other);
+  o.run(o.reload, ActionKind::reload, 0);
+  o.run(o.backward, ActionKind::backward, 0);
+  const RoleMemory m = o.memory();
+  EXPECT_EQ(m.end, m.start);
+  EXPECT_EQ(m.peak, Bytes{4 * kMiB});
+  EXPECT_EQ(m.peak_item, 2U);
+  EXPECT_EQ(m.peak_in_flight, 1);
+  std::vector<int64_t> curve;
+  for (const MemoryPoint& p : m.curve) curve.push_back(p.allocated.value / kMiB);
+  EXPECT_THAT(curve, ElementsAre(1, 1, 0, 0, 1, 0));
+  EXPECT_THAT(peak_by_label(o.g.graph, o.role, m),
+              ElementsAre(Pair(LabelId{1}, Bytes{3 * kMiB}), Pair(LabelId{0}, Bytes{kMiB})));
+}
+
+TEST(Memory, OffloadedMicrobatchesAreNotInFlight) {
+  Offloading o;
+  for (uint32_t i = 0; i < 3; ++i) {
+    o.run(o.forward, ActionKind::forward, i);
+    o.run(o.offload, ActionKind::offload, i);
+  }
+  for (uint32_t i = 0; i < 3; ++i) {
+    o.run(o.reload, ActionKind::reload, i);
+    o.run(o.backward, ActionKind::backward, i);
+  }
+  const RoleMemory m = o.memory();
+  EXPECT_EQ(m.peak_in_flight, 1);
+  // Two at a time: one leaves or comes while the other is made or used.
+  EXPECT_EQ(m.peak, Bytes{2 * kMiB});
+  EXPECT_EQ(m.end, m.start);
+  EXPECT_GE(trace_reserved(o.g.graph, o.role), m.peak);
+}
+
+TEST(Memory, ACopyNobodyComputesAfterIsFreedInTheEnd) {
+  Offloading o;
+  o.run(o.forward, ActionKind::forward, 0);
+  o.run(o.offload, ActionKind::offload, 0);
+  EXPECT_EQ(o.memory().end, o.memory().start);
+}
+
 TEST(CachingAllocator, RoundsRequestsTo512Bytes) {
   CachingAllocator a;
   a.allocate(1_B);

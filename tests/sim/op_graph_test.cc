@@ -132,6 +132,14 @@ TEST(CheckGraph, RefusesEachUnsoundOne) {
        [](HandGraph& g) { g.graph.roles[0].items[3].action.stage = 1; }},
       {"a tensor allocated twice", [](HandGraph& g) { g.allocate(PassId{0}, 1, 0); }},
       {"a tensor freed twice", [](HandGraph& g) { g.free(PassId{1}, 0, 0); }},
+      {"an event of a second action that is not there",
+       [](HandGraph& g) {
+         for (MemoryEvent& e : g.graph.passes[0].memory) e.second = true;
+       }},
+      {"a pair of one microbatch",
+       [](HandGraph& g) { g.graph.roles[0].items[0].has_second = true; }},
+      {"a tensor table that is not there",
+       [](HandGraph& g) { g.graph.passes[0].tensors = TensorTableId{7}; }},
       {"a tensor left behind by a pass without action",
        [](HandGraph& g) { g.graph.roles[0].items[0].has_action = false; }},
   };

@@ -330,6 +330,20 @@ TEST(Run, TheFirstBackwardAndTheLastForwardAreFound) {
   EXPECT_EQ(role.last_forward, 11_ps);
 }
 
+TEST(Run, APairIsAForwardAndABackward) {
+  HandGraph g;
+  const PassId pass = g.pass_of(5);
+  const uint32_t r = g.role();
+  g.run(r, pass, forward_of(0, 0));
+  g.run(r, pass, forward_of(0, 1));
+  g.graph.roles[r].items.back().has_second = true;
+  g.graph.roles[r].items.back().second = backward_of(0, 0);
+  g.run(r, pass, backward_of(0, 1));
+  const Timeline t = g.timeline();
+  EXPECT_EQ(t.roles[r].first_backward, Time{5});
+  EXPECT_EQ(t.roles[r].last_forward, Time{10});
+}
+
 TEST(Run, ARoleWithoutBackwardHasNone) {
   HandGraph g;
   g.run(g.role(), g.pass_of(3), forward_of(0, 0));
