@@ -52,6 +52,7 @@ struct Checker {
   bool unshards = false, reduces = false;
   // By stage: the row in which its weights are there, its gradients have been reduced.
   std::vector<uint32_t> unsharded_in = {}, reduced_in = {};
+  std::vector<bool> told_of_weights = {};  // by stage: that they are not there
   std::vector<Diagnostic> problems = {};
 
   bool full() const { return problems.size() >= kMostDiagnostics; }
@@ -153,12 +154,11 @@ std::optional<Message> named_message(Checker& c, size_t row, const Cell& cell) {
   if (comm.microbatch >= c.schedule.microbatches || split >= c.schedule.seq_splits ||
       (!comm.split && c.schedule.seq_splits > 1)) {
     c.add(row, cell.at,
-          quoted(cell) + ": the schedule has " + std::to_string(c.schedule.microbatches) +
-              " microbatches" +
+          quoted(cell) + ": the last microbatch of the schedule is " +
+              std::to_string(c.schedule.microbatches - 1) +
               (c.schedule.seq_splits > 1
-                   ? " of " + std::to_string(c.schedule.seq_splits) + " sequence splits"
-                   : std::string()) +
-              ", counted from 0");
+                   ? ", the last sequence split " + std::to_string(c.schedule.seq_splits - 1)
+                   : std::string()));
     return std::nullopt;
   }
   const auto piece = static_cast<uint32_t>(comm.microbatch * c.schedule.seq_splits + split);
@@ -209,6 +209,7 @@ void check_unit(Checker& c, size_t row, uint32_t index) {
             quoted(cell) + " needs the weights: `" + std::to_string(a.stage) +
                 "UNSHARD` is missing before it");
       c.unsharded_in[a.stage] = static_cast<uint32_t>(row);  // say it once
+      c.told_of_weights[a.stage] = true;
     }
     const bool gradient = a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight;
     if (gradient && c.reduced_in[a.stage] == row)
@@ -233,7 +234,8 @@ void check_weights(Checker& c, size_t row, const Cell& cell) {
   }
   uint32_t& unsharded = c.unsharded_in[stage];
   if (cell.comm->kind == CommKind::unshard) {
-    if (unsharded == row) c.add(row, cell.at, quoted(cell) + ": its weights are there already");
+    if (unsharded == row && !c.told_of_weights[stage])
+      c.add(row, cell.at, quoted(cell) + ": its weights are there already");
     unsharded = static_cast<uint32_t>(row);
   } else if (cell.comm->kind == CommKind::reshard) {
     if (unsharded != row)
@@ -378,6 +380,7 @@ std::vector<Diagnostic> check_compute_comms(std::string_view text, const std::st
             make_events(stages, pieces)};
   c.unsharded_in.assign(stages, kNever);
   c.reduced_in.assign(stages, kNever);
+  c.told_of_weights.assign(stages, false);
   for (const std::string_view line : c.lines) {
     c.rows.push_back(read_row(line));
     for (const Cell& cell : c.rows.back()) {
