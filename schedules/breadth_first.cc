@@ -101,7 +101,8 @@ ScheduleFamily breadth_first() {
   return {kFastLlm,
           kFastLlmAliases,
           "chunk by chunk, backwards in ascending order, in depth-first rounds of `group` "
-          "microbatches (default: all, one round); holds v * group chunks",
+          "microbatches (default: all, one round); holds v * group "
+          "chunks; bubble (p-1)(tF+tB) of a chunk and round; group must divide m",
           "Lamy-Poirier 2022 (arXiv:2211.05953); Fast-LLM",
           breadth_first_order,
           kFastLlmParameters};

@@ -9,8 +9,13 @@ namespace stepcast {
 namespace {
 
 constexpr std::string_view kName = "gpipe";
-constexpr std::string_view kAliases[] = {"schedulegpipe", "g-pipe", "afab",
-                                         "f-then-b",      "fthenb", "all-forward-all-backward"};
+constexpr std::string_view kAliases[] = {"schedulegpipe",
+                                         "g-pipe",
+                                         "afab",
+                                         "f-then-b",
+                                         "fthenb",
+                                         "all-forward-all-backward",
+                                         "allforwardallbackwardpipelineengine"};
 
 Schedule generate(const ScheduleParams& params) {
   require_one_chunk(kName, params, "looped-bfs");

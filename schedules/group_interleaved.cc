@@ -75,13 +75,15 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily group_interleaved() {
-  return {kName,
-          kAliases,
-          "chunks in groups of g <= p microbatches, weight gradients at once; holds fewer chunks "
-          "than interleaved-1f1b, bubble (p-1)(tF+tB) of a chunk and more",
-          "Wan et al. 2025, PipeOffload (arXiv:2503.01328); sail-sg zero-bubble group_interleaved",
-          generate,
-          kParameters};
+  return {
+      kName,
+      kAliases,
+      "chunks in groups of g <= p microbatches, each weight gradient at once; for p even, g = p/2 "
+      "(the default) and tF = tI = tW bubble ((v+3)p/2-2) tF, holds (v+1)p/2 chunks, half of "
+      "interleaved-1f1b's; any m",
+      "Wan et al. 2025, PipeOffload (arXiv:2503.01328); sail-sg zero-bubble group_interleaved",
+      generate,
+      kParameters};
 }
 
 }  // namespace stepcast

@@ -2,9 +2,9 @@
 // Hanayo: w waves, that is 2w chunks a rank laid out like a snake, so that a microbatch turns round
 // on the outer ranks without a hop.
 //
-// The order is made by list scheduling in slots (F one, B two): a rank that is free runs a backward
-// if one is ready, otherwise a forward, of the latest chunk that has one; the next microbatch
-// enters while fewer than p are on their way, so that no rank holds more than 1F1B's first rank.
+// The order is made by list scheduling in slots of one action: every rank runs a backward if one is
+// ready, otherwise a forward, of the latest chunk that has one, and holds at most v p activations,
+// as many as 1F1B's first rank.
 #include <algorithm>
 #include <stdexcept>
 
@@ -20,17 +20,15 @@ constexpr std::string_view kAliases[] = {"wave", "waves", "hanayo-wave", "wave-p
 constexpr std::string_view kWaves = "waves";
 constexpr ScheduleParameter kParameters[] = {{kWaves, "vpp / 2; each wave is two chunks a rank"}};
 
-constexpr int64_t kForwardSlots = 1, kBackwardSlots = 2;
-
 // Passes of a stage.  Microbatches go through every stage in the same order, so counts say it all.
 struct StageProgress {
   int64_t forwards_begun = 0, forwards_done = 0, backwards_begun = 0, backwards_done = 0;
 };
 
 struct Rank {
-  int64_t free_at = 0;
   int64_t running = -1;  // stage, if busy
   bool backward = false;
+  int64_t held = 0;  // activations
 };
 
 // All ranks' lists, written slot by slot.
@@ -43,11 +41,11 @@ struct WaveOrder {
   void run() {
     const int64_t last = static_cast<int64_t>(stages.size()) * schedule.microbatches * 2;
     int64_t begun = 0;
-    for (int64_t now = 0; begun < last; ++now) {
+    while (begun < last) {
       for (Rank& rank : ranks)
-        if (rank.running >= 0 && rank.free_at == now) finish(rank);
+        if (rank.running >= 0) finish(rank);
       for (int64_t r = 0; r < schedule.pp; ++r)
-        if (ranks[static_cast<size_t>(r)].running < 0 && start(r, now)) ++begun;
+        if (start(r)) ++begun;
     }
   }
 
@@ -61,6 +59,7 @@ struct WaveOrder {
   void finish(Rank& rank) {
     StageProgress& stage = at(rank.running);
     ++(rank.backward ? stage.backwards_done : stage.forwards_done);
+    if (rank.backward) --rank.held;
     rank.running = -1;
   }
 
@@ -70,22 +69,26 @@ struct WaveOrder {
     return at(s).backwards_begun < next;
   }
 
-  bool forward_ready(int64_t s) {
-    if (s > 0) return at(s).forwards_begun < at(s - 1).forwards_done;
-    return at(0).forwards_begun < schedule.microbatches &&
-           at(0).forwards_begun - at(0).backwards_done < schedule.pp;
+  // Every later chunk of a rank keeps one place free, so that the microbatch that is furthest can
+  // always go on.
+  bool forward_ready(const Rank& rank, int64_t chunk, int64_t s) {
+    const int64_t arrived = s > 0 ? at(s - 1).forwards_done : schedule.microbatches;
+    return at(s).forwards_begun < arrived &&
+           rank.held + schedule.vpp - 1 - chunk < schedule.pp * schedule.vpp;
   }
 
-  bool start(int64_t r, int64_t now) {
+  bool start(int64_t r) {
+    Rank& rank = ranks[static_cast<size_t>(r)];
     for (const bool backward : {true, false})
       for (int64_t chunk = schedule.vpp; chunk-- > 0;) {
         const int64_t s = stage_of(r, chunk);
-        if (!(backward ? backward_ready(s) : forward_ready(s))) continue;
-        Rank& rank = ranks[static_cast<size_t>(r)];
-        std::vector<Action>& list = schedule.ranks[static_cast<size_t>(r)];
-        list.push_back(backward ? backward_of(s, at(s).backwards_begun++)
-                                : forward_of(s, at(s).forwards_begun++));
-        rank = {now + (backward ? kBackwardSlots : kForwardSlots), s, backward};
+        if (!(backward ? backward_ready(s) : forward_ready(rank, chunk, s))) continue;
+        if (!backward) ++rank.held;
+        rank.running = s;
+        rank.backward = backward;
+        schedule.ranks[static_cast<size_t>(r)].push_back(
+            backward ? backward_of(s, at(s).backwards_begun++)
+                     : forward_of(s, at(s).forwards_begun++));
         return true;
       }
     return false;
@@ -111,7 +114,8 @@ Schedule generate(const ScheduleParams& params) {
 ScheduleFamily hanayo() {
   return {kName,
           kAliases,
-          "w = vpp/2 waves over a snake of chunks, greedy 1F1B; holds at most v p chunks; vpp even",
+          "w = vpp/2 waves over a snake of chunks, greedy 1F1B; bubble (p-1)(tF+tB) of a chunk for "
+          "tF = tB and p dividing m, holds at most v p chunks; vpp even",
           "Liu et al. 2023 (arXiv:2308.15762); the paper's rule, no program was compared",
           generate,
           kParameters};

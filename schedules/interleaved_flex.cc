@@ -34,13 +34,14 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily interleaved_flex() {
-  return {kName,
-          kAliases,
-          "v chunks a rank in R = max(1, m/p) rounds of n microbatches; bubble (p-1)(tF+tB) of a "
-          "chunk, and (p-n)(v-1)(tF+tB) more if n < p; R must divide m",
-          "torch.distributed.pipelining ScheduleInterleaved1F1B",
-          generate,
-          kRoundParameters};
+  return {
+      kName,
+      kAliases,
+      "v chunks a rank in R = max(1, m/p) rounds of n microbatches; bubble (p-1)(tF+tB) of a "
+      "chunk, and (p-n)(v-1)(tF+tB) more if n < p; holds 2(p-1)+(v-1)n+1 chunks; R must divide m",
+      "torch.distributed.pipelining ScheduleInterleaved1F1B",
+      generate,
+      kRoundParameters};
 }
 
 }  // namespace stepcast

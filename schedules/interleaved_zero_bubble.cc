@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kName = "interleaved-zero-bubble";
 constexpr std::string_view kAliases[] = {"interleavedzerobubble", "scheduleinterleavedzerobubble",
-                                         "interleaved-zb", "interleaved-zb1p"};
+                                         "interleaved-zb", "interleaved-zb1p", "interleaved-zb-h1"};
 
 Schedule generate(const ScheduleParams& params) {
   Schedule schedule = loop_schedule(kName, params);
@@ -31,8 +31,8 @@ Schedule generate(const ScheduleParams& params) {
 ScheduleFamily interleaved_zero_bubble() {
   return {kName,
           kAliases,
-          "interleaved 1F1B with split backward; bubble (p-1)(tF+tI-tW) of a chunk, holds v p "
-          "chunks; max(1, m/p) must divide m",
+          "interleaved 1F1B with split backward; bubble (p-1) max(tF+tI-tW, tF, tI) of a chunk, "
+          "holds v p chunks; max(1, m/p) must divide m",
           "torch.distributed.pipelining ScheduleInterleavedZeroBubble",
           generate,
           kRoundParameters};

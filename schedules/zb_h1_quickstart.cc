@@ -54,10 +54,10 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily zb_h1_quickstart() {
-  return {
-      kName, kAliases,
-      "zb-h1 that splits only the backwards it must; bubble as zb-h1 for m >= p; vpp = 1, any m",
-      "sail-sg zero-bubble, branch zb-h1-quick-start", generate};
+  return {kName, kAliases,
+          "zb-h1 that splits only the backwards it must; bubble as zb-h1 for m >= p, holds p "
+          "microbatches; vpp = 1, any m",
+          "sail-sg zero-bubble, branch zb-h1-quick-start", generate};
 }
 
 }  // namespace stepcast

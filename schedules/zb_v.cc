@@ -16,8 +16,9 @@ namespace stepcast {
 namespace {
 
 constexpr std::string_view kName = "zb-v";
-constexpr std::string_view kAliases[] = {"zbv",           "zbvzerobubble", "schedulezbvzerobubble",
-                                         "zbv-formatted", "zero-bubble-v", "zb-vschedule"};
+constexpr std::string_view kAliases[] = {
+    "zbv",           "zbvzerobubble", "schedulezbvzerobubble",    "zbv-formatted",
+    "zero-bubble-v", "zb-vschedule",  "zerobubblevpipescheduler", "zerobubble-v"};
 
 // One rank's list: the next microbatch of each kind and chunk is counted here.
 struct VOrder {

@@ -55,18 +55,19 @@ int peak(const Schedule& s, size_t rank) {
 }
 
 TEST(ClosedForm, OneChunkARankTakesMicrobatchesPlusRanksMinusOnePeriods) {
-  for (const char* name : {"gpipe", "1f1b"})
+  for (const std::string name : {"gpipe", "1f1b", "eager-1f1b"})
     for (int64_t p = 1; p <= 4; ++p)
       for (int64_t m = 1; m <= 6; ++m) {
-        SCOPED_TRACE(std::string(name) + " p=" + std::to_string(p) + " m=" + std::to_string(m));
+        SCOPED_TRACE(name + " p=" + std::to_string(p) + " m=" + std::to_string(m));
         const Schedule s = generate(name, {p, 1, m, 0});
         expect_each_once(s);
         for (const auto& c : kCosts)
           EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
                     static_cast<double>(m + p - 1) * chunk_time(c));
-        for (int64_t r = 0; r < p; ++r)
-          EXPECT_EQ(peak(s, static_cast<size_t>(r)),
-                    std::string(name) == "gpipe" ? m : std::min(p - r, m));
+        for (int64_t r = 0; r < p; ++r) {
+          const int64_t lead = name == "gpipe" ? m : name == "1f1b" ? p - r : 2 * (p - r) - 1;
+          EXPECT_EQ(peak(s, static_cast<size_t>(r)), std::min(lead, m));
+        }
       }
 }
 
@@ -106,6 +107,67 @@ TEST(ClosedForm, FlexPaysForRoundsSmallerThanThePipeline) {
         for (const auto& c : kCosts)
           EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
                     static_cast<double>(v * m + p - 1 + extra) * chunk_time(c));
+      }
+}
+
+// One forward more of warm-up, so that a steady step is a pair; if a pair takes the sum of its
+// halves, the time is that of interleaved 1F1B.
+TEST(ClosedForm, OverlappedStepsTakeTheTimeOfInterleavedAndHoldOneMore) {
+  for (int64_t p = 1; p <= 4; ++p)
+    for (int64_t v = p == 1 ? 1 : 2; v <= 3; ++v)
+      for (int64_t m = p; m <= 6; ++m)
+        for (int64_t n = p; n <= m; ++n) {
+          if (m % n != 0 && m % n < p) continue;
+          SCOPED_TRACE("p=" + std::to_string(p) + " v=" + std::to_string(v) +
+                       " m=" + std::to_string(m) + " n=" + std::to_string(n));
+          const Schedule s = generate("interleaved-1f1b-ep-overlap", {p, v, m, n});
+          expect_each_once(s);
+          for (const auto& c : kCosts)
+            EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
+                      static_cast<double>(v * m + p - 1) * chunk_time(c));
+          for (int64_t r = 0; r < p; ++r) {
+            const int64_t lead = 2 * (p - 1 - r) + (v - 1) * n + 1;
+            EXPECT_EQ(peak(s, static_cast<size_t>(r)), std::min(v * m, lead + 1));
+            const auto& list = s.ranks[static_cast<size_t>(r)];
+            EXPECT_EQ(std::count_if(list.begin(), list.end(),
+                                    [](const Action& a) { return a.overlaps_next; }),
+                      std::max<int64_t>(0, v * m - lead));
+          }
+        }
+}
+
+TEST(ClosedForm, PiecesOfASequenceShortenTheBubble) {
+  for (int64_t p = 1; p <= 4; ++p)
+    for (int64_t m = 1; m <= 6; ++m)
+      for (int64_t k = 1; k <= 4; ++k) {
+        SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m) +
+                     " k=" + std::to_string(k));
+        const Schedule s = generate("seq1f1b", {p, 1, m, 0, {{"seq_splits", std::to_string(k)}}});
+        EXPECT_TRUE(check_schedule(s).empty());
+        EXPECT_EQ(s.microbatches, m);
+        EXPECT_EQ(s.pieces(), m * k);
+        for (const auto& c : kCosts)
+          EXPECT_EQ(evaluate(s, unit_costs(c)).makespan,
+                    static_cast<double>(m * k + p - 1) * chunk_time(c));
+        for (int64_t r = 0; r < p; ++r)
+          EXPECT_EQ(peak(s, static_cast<size_t>(r)), std::min(m * k, p - r - 1 + k));
+      }
+}
+
+// Waves meet without conflict if forward and backward take the same time and p divides m.
+TEST(ClosedForm, WavesHaveTheBubbleOfOneChunkForEqualPasses) {
+  for (int64_t p = 1; p <= 6; ++p)
+    for (int64_t v = 2; v <= 6; v += 2)
+      for (int64_t m = 1; m <= 3 * p; ++m) {
+        SCOPED_TRACE("p=" + std::to_string(p) + " v=" + std::to_string(v) +
+                     " m=" + std::to_string(m));
+        const Schedule s = generate("hanayo", {p, v, m, 0});
+        expect_each_once(s);
+        if (m % p == 0) {
+          EXPECT_EQ(evaluate(s, unit_costs({2, 1, 1})).makespan,
+                    static_cast<double>((v * m + p - 1) * 4));
+        }
+        for (size_t r = 0; r < s.ranks.size(); ++r) EXPECT_LE(peak(s, r), v * p);
       }
 }
 

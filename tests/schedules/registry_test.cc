@@ -5,6 +5,7 @@
 #include <cctype>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "schedules/schedule.h"
 
@@ -36,6 +37,57 @@ TEST(ScheduleRegistry, KnowsTheNamesOfOtherProjects) {
 TEST(ScheduleRegistry, PyTorchsInterleavedIsPyTorchsRule) {
   EXPECT_EQ(found("Interleaved1F1B"), "interleaved-1f1b-flex");
   EXPECT_EQ(found("ScheduleInterleaved1F1B"), "interleaved-1f1b-flex");
+}
+
+TEST(ScheduleRegistry, KnowsEverySchedulePyTorchHas) {
+  const std::pair<const char*, const char*> names[] = {
+      {"GPipe", "gpipe"},
+      {"1F1B", "1f1b"},
+      {"Interleaved1F1B", "interleaved-1f1b-flex"},
+      {"LoopedBFS", "looped-bfs"},
+      {"InterleavedZeroBubble", "interleaved-zero-bubble"},
+      {"ZBVZeroBubble", "zb-v"},
+      {"DualPipeV", "dualpipev"},
+  };
+  for (const auto& [name, family] : names) {
+    EXPECT_EQ(found(name), family);
+    EXPECT_EQ(found("Schedule" + std::string(name)), family);
+  }
+}
+
+TEST(ScheduleRegistry, KnowsTheNamesOfPapersAndFrameworks) {
+  const std::pair<const char*, const char*> names[] = {
+      {"forward_backward_pipelining_without_interleaving", "1f1b"},
+      {"forward_backward_pipelining_with_interleaving", "interleaved-1f1b"},
+      {"OneForwardOneBackwardSchedule", "1f1b"},
+      {"InterleavedSchedule", "interleaved-1f1b"},
+      {"TrainSchedule", "1f1b"},
+      {"ZBV-formatted", "zb-v"},
+      {"zero_bubble_v", "zb-v"},
+      {"ZeroBubbleVPipeScheduler", "zb-v"},
+      {"zbh1", "zb-h1"},
+      {"zb-h1-quick-start", "zb-h1-quickstart"},
+      {"DualPipe", "dualpipe"},
+      {"dual_pipe_v", "dualpipev"},
+      {"Seq1F1B", "seq1f1b"},
+      {"seqpipe", "seq1f1b"},
+      {"GIS", "group-interleaved"},
+      {"Hanayo", "hanayo"},
+      {"Chimera", "chimera"},
+      {"Eager1F1B", "eager-1f1b"},
+      {"overlap_moe_expert_parallel_comm", "interleaved-1f1b-ep-overlap"},
+  };
+  for (const auto& [name, family] : names) EXPECT_EQ(found(name), family) << name;
+}
+
+TEST(ScheduleRegistry, ParametersHaveOneNameAndASummary) {
+  for (const ScheduleFamily& family : schedule_families()) {
+    std::set<std::string_view> keys;
+    for (const ScheduleParameter& parameter : family.parameters) {
+      EXPECT_TRUE(keys.insert(parameter.key).second) << family.name << ' ' << parameter.key;
+      EXPECT_GE(parameter.summary.size(), 5u) << family.name << ' ' << parameter.key;
+    }
+  }
 }
 
 TEST(ScheduleRegistry, DoesNotGuess) {

@@ -125,6 +125,55 @@ TEST(ClosedForm, ZeroBubbleVFillsTheSpanForEqualTimes) {
     }
 }
 
+// Exact for tF = tI >= tW; for other times the form is near.
+TEST(ClosedForm, DualPipesFillAllButAFewSlotsWithOverlappedUnits) {
+  for (int64_t p = 1; p <= 6; ++p)
+    for (int64_t m = 2 * p; m <= 2 * p + 4; ++m) {
+      SCOPED_TRACE(trace("dualpipev", p, 2, m));
+      const Schedule s = generate("dualpipev", {p, 2, m, 0});
+      EXPECT_TRUE(check_schedule(s).empty());
+      EXPECT_EQ(peak(s), 2 * p + 1);
+      for (const Costs& c : {Costs{1, 1, 1}, Costs{10, 10, 7}, Costs{12, 12, 1}})
+        EXPECT_EQ(excess(s, c).makespan,
+                  static_cast<double>((p - 1) * (c.f + 2 * (c.i + c.w) - 3 * c.w)));
+      if (p % 2 != 0 || m % 2 != 0) continue;
+      SCOPED_TRACE(trace("dualpipe", p, 2, m));
+      const Schedule both = generate("dualpipe", {p, 2, m, 0});
+      EXPECT_TRUE(check_schedule(both).empty());
+      EXPECT_EQ(peak(both), p + 1);
+      // A rank runs each microbatch once, in one of its two stages.
+      for (const Costs& c : {Costs{1, 1, 1}, Costs{10, 10, 7}, Costs{12, 12, 1}})
+        EXPECT_EQ(excess(both, c).makespan + static_cast<double>(m * (c.f + c.i + c.w)),
+                  static_cast<double>((p / 2 - 1) * (c.f + 2 * (c.i + c.w) - 3 * c.w)));
+    }
+}
+
+TEST(ClosedForm, GroupsOfHalfThePipelineHalveTheMemoryOfInterleaving) {
+  for (int64_t p = 2; p <= 8; p += 2)
+    for (int64_t v = 1; v <= 4; ++v)
+      for (int64_t m = p; m <= 3 * p; m += p) {
+        SCOPED_TRACE(trace("group-interleaved", p, v, m));
+        const Schedule s = generate("group-interleaved", {p, v, m, 0});
+        EXPECT_TRUE(check_schedule(s).empty());
+        EXPECT_EQ(peak(s), (v + 1) * p / 2);
+        EXPECT_EQ(excess(s, {2, 2, 2}).makespan, static_cast<double>((v + 3) * p - 4));
+      }
+}
+
+TEST(ClosedForm, SmallerGroupsNeverHoldMore) {
+  for (int64_t p = 2; p <= 8; ++p)
+    for (int64_t v = 2; v <= 4; ++v) {
+      int last = 0;
+      for (int64_t g = (p + 1) / 2; g <= p; ++g) {
+        const Schedule s = generate("group-interleaved", {p, v, 3 * p + 1, g});
+        SCOPED_TRACE(trace("group-interleaved", p, v, 3 * p + 1));
+        EXPECT_TRUE(check_schedule(s).empty());
+        EXPECT_GE(peak(s), last) << g;
+        last = peak(s);
+      }
+    }
+}
+
 TEST(ClosedForm, BreadthFirstHasTheBubbleOfOneChunkAndHoldsEverything) {
   for (const char* name : {"looped-bfs", "breadth-first"})
     for (int64_t p = 1; p <= 4; ++p)
@@ -144,6 +193,7 @@ TEST(ClosedForm, DepthFirstRoundsHoldOnlyTheirOwnMicrobatches) {
   EXPECT_TRUE(check_schedule(s).empty());
   EXPECT_EQ(peak(s), 8);
   EXPECT_TRUE(testing::rows_of(s).at(0).starts_with("0F0,0F3,0F6,0F9,"));
+  EXPECT_EQ(excess(s, {10, 12, 7}).makespan, 3 * 3 * 29);  // every round fills and drains
   EXPECT_THROW(generate("breadth-first", {4, 2, 12, 5}), std::invalid_argument);
 }
 

@@ -119,7 +119,7 @@ Makespan evaluate(const Schedule& schedule, const UnitCosts& costs) {
 std::vector<std::string> rows_of(const Schedule& schedule) {
   std::vector<std::string> rows;
   for (const std::vector<Action>& rank : schedule.ranks)
-    rows.push_back(to_text(rank, schedule.seq_splits));
+    rows.push_back(to_text(rank, schedule.seq_splits, schedule.names_pieces));
   return rows;
 }
 
