@@ -255,20 +255,15 @@ void check_completeness(Checker& c) {
     }
 }
 
-// What an action needs from another stage, if anything.  Needs within a stage are met by the order.
-std::optional<Action> needed_by(const Checker& c, const Action& a) {
-  if (a.kind == forward) {
-    if (a.stage == 0) return std::nullopt;
-    return Action{forward, static_cast<uint16_t>(a.stage - 1), a.microbatch};
-  }
-  if (!is_backward(a.kind) || a.stage + 1U == c.stages) return std::nullopt;
-  const auto behind = static_cast<uint16_t>(a.stage + 1);
-  const bool whole = (c.there[c.index(behind, a.microbatch)] & bit(backward)) != 0;
-  return Action{whole ? backward : backward_input, behind, a.microbatch};
-}
-
-ListPlace place_of(const Checker& c, const Action& a) {
-  return {c.rank_of(a), c.place(a.kind, c.index(a.stage, a.microbatch))};
+// Where what an action needs from another stage is made, if it needs anything.  Needs within a
+// stage are met by the order.
+std::optional<ListPlace> needed_by(const Checker& c, const Action& a) {
+  const bool ahead = a.kind == forward;
+  if (!ahead && !is_backward(a.kind)) return std::nullopt;
+  if (a.stage == (ahead ? 0 : c.stages - 1)) return std::nullopt;
+  const size_t stage = ahead ? a.stage - size_t{1} : a.stage + size_t{1};
+  return ListPlace{c.schedule.rank_of(stage, a.microbatch),
+                   c.place(ahead ? forward : backward, c.index(stage, a.microbatch))};
 }
 
 uint32_t unit_length(const Checker& c, const ListPlace& p) {
@@ -281,10 +276,8 @@ uint32_t unit_length(const Checker& c, const ListPlace& p) {
 std::optional<ListPlace> awaited(const Checker& c, const ListPlace& p,
                                  const std::vector<uint32_t>& next) {
   for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
-    const std::optional<Action> need = needed_by(c, c.schedule.ranks[p.list][i]);
-    if (!need) continue;
-    const ListPlace place = place_of(c, *need);
-    if (next[place.list] <= place.position) return place;
+    const std::optional<ListPlace> place = needed_by(c, c.schedule.ranks[p.list][i]);
+    if (place && next[place->list] <= place->position) return place;
   }
   return std::nullopt;
 }
@@ -354,14 +347,13 @@ void received_by(const Checker& c, const ListPlace& p, std::vector<Message>& mes
   messages.clear();
   for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
     const Action& a = c.schedule.ranks[p.list][i];
-    const std::optional<Action> what = needed_by(c, a);
-    if (!what) continue;
-    ListPlace place = place_of(c, *what);
-    if (place.list == p.list) continue;
+    const std::optional<ListPlace> place = needed_by(c, a);
+    if (!place || place->list == p.list) continue;
+    const std::vector<Action>& from = c.schedule.ranks[place->list];
+    uint32_t sent = place->position;
     // The second half of a pair leaves together with the first.
-    const std::vector<Action>& from = c.schedule.ranks[place.list];
-    if (place.position > 0 && from[place.position - 1].overlaps_next) --place.position;
-    messages.push_back({place.list, place.position, *what, a, p.position});
+    if (sent > 0 && from[sent - 1].overlaps_next) --sent;
+    messages.push_back({place->list, sent, from[place->position], a, p.position});
   }
   if (messages.size() == 2 && messages[1].sent < messages[0].sent)
     std::swap(messages[0], messages[1]);
