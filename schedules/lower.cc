@@ -9,7 +9,8 @@
 #include "model/layer_ops.h"
 #include "model/pass_writer.h"
 #include "model/shard.h"
-#include "schedules/exchange.h"
+#include "schedules/role_items.h"
+#include "schedules/transfers.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -23,8 +24,16 @@ struct RankState {
 
 class Lowering {
  public:
-  Lowering(const Transformer& model, const Plan& plan, const Schedule& schedule)
-      : model_(model), plan_(plan), schedule_(schedule), shard_(model, plan), builder_(graph_) {}
+  Lowering(const Transformer& model, const Plan& plan, const Schedule& schedule,
+           const LowerOptions& options)
+      : model_(model),
+        plan_(plan),
+        schedule_(schedule),
+        shard_(model, plan),
+        builder_(graph_),
+        programs_(with_transfers(schedule, options.p2p)),
+        messages_(schedule),
+        message_parties_(parties_of_message(options.p2p)) {}
 
   OpGraph lower() {
     builder_.label("");  // label 0: no text
@@ -35,8 +44,7 @@ class Lowering {
         passes_.emplace(content, add_stage_passes(builder_, model_, plan_, content));
       }
     }
-    transfers_ = add_transfers(builder_, schedule_, shard_.bytes(shard_.own_tokens, model_.hidden),
-                               plan_.precision.params, !plan_.overlap.pp_p2p);
+    add_messages();
     add_step_rendezvous();
     for (int64_t r = 0; r < schedule_.pp; ++r) add_role(r);
     return std::move(graph_);
@@ -181,14 +189,47 @@ class Lowering {
 
   // -------------------------------------------------------------------------------------------
   // schedule ----
+  // One rendezvous for each activation and gradient that changes ranks, in the order of their
+  // numbers.
+  void add_messages() {
+    first_message_ = static_cast<RendezvousId>(graph_.rendezvous.size());
+    const auto transfer = [&](uint16_t from, uint16_t to) {
+      Work w;
+      w.kind = WorkKind::send_recv;
+      w.axis = Axis::pp;
+      w.dtype = plan_.precision.params;
+      w.from = from;
+      w.to = to;
+      w.bytes = shard_.bytes(shard_.own_tokens, model_.hidden);
+      return builder_.work(w);
+    };
+    for (const Messages::Hop& hop : messages_.hops()) {
+      const LabelId label = builder_.label(hop.to > hop.from ? "send activation" : "send gradient");
+      const std::vector<uint16_t>& ranks = schedule_.rank_of_stage;
+      const std::vector<uint16_t>& reverse = schedule_.reverse_rank_of_stage;
+      const WorkId work = transfer(ranks[hop.from], ranks[hop.to]);
+      const WorkId reversed =
+          schedule_.is_bidirectional() ? transfer(reverse[hop.from], reverse[hop.to]) : work;
+      for (size_t m = 0; m < static_cast<size_t>(schedule_.pieces()); ++m) {
+        const bool back = schedule_.is_bidirectional() && schedule_.reversed[m];
+        graph_.rendezvous.push_back({back ? reversed : work, message_parties_, label});
+      }
+    }
+  }
+
   void add_schedule(RoleItems& items, int64_t rank, const std::map<uint16_t, uint32_t>& gathered) {
     const std::vector<Action>& actions = schedule_.ranks[static_cast<size_t>(rank)];
-    const Exchanges exchanges(actions, rank, schedule_.pp);
+    const RankProgram& program = programs_[static_cast<size_t>(rank)];
     const std::map<uint16_t, uint32_t> last = last_backwards(actions);
     std::map<uint16_t, uint32_t> to_gather = gathered;
-    for (size_t i = 0; i < actions.size(); ++i) {
+    for (const Step& step : program.steps) {
+      if (step.kind != Step::Kind::run) {
+        items.transfer(program, step, messages_, first_message_);
+        continue;
+      }
+      STEPCAST_CHECK(step.count == 1, "overlapped pairs are not lowered yet");
+      const uint32_t i = step.first;
       const Action& a = actions[i];
-      transfers_.before(items, exchanges, i);
       if (const auto event = to_gather.find(a.stage);
           event != to_gather.end() && a.kind == ActionKind::forward) {
         items.wait(Stream::compute, event->second);
@@ -201,7 +242,6 @@ class Lowering {
         pass = last.at(a.stage) == i ? passes.last_backward : passes.backward;
       }
       items.run(graph_, pass, a);
-      transfers_.after(items, exchanges, i);
     }
   }
 
@@ -340,17 +380,26 @@ class Lowering {
   GraphBuilder builder_;
   TensorTableId no_tensors_{};
   std::map<StageContent, StagePasses> passes_;
-  Transfers transfers_;
+  const std::vector<RankProgram> programs_;  // by pipeline rank
+  const Messages messages_;
+  const uint16_t message_parties_;
+  RendezvousId first_message_{};
   RendezvousId embedding_{}, norm_{};
 };
 
 }  // namespace
 
-OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule) {
+OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
+              const LowerOptions& options) {
   STEPCAST_CHECK(schedule.pp == plan.pp && schedule.microbatches == plan.microbatches() &&
                      schedule.rank_of_stage.size() == plan.stages.size(),
                  "schedule and plan describe different steps");
-  return Lowering(model, plan, schedule).lower();
+  return Lowering(model, plan, schedule, options).lower();
+}
+
+OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule) {
+  return lower(model, plan, schedule,
+               {.p2p = plan.overlap.pp_p2p ? P2pStyle::async : P2pStyle::megatron});
 }
 
 }  // namespace stepcast

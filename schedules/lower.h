@@ -9,12 +9,22 @@
 
 #include "model/plan.h"
 #include "model/transformer.h"
+#include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
 #include "sim/op_graph.h"
 
 namespace stepcast {
 
+struct LowerOptions {
+  P2pStyle p2p = P2pStyle::async;
+};
+
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
+// Throws std::invalid_argument with a sentence for the user if transfers of that style do not go
+// with the schedule (with_transfers()).
+OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
+              const LowerOptions& options);
+// With blocking transfers (P2pStyle::megatron) if the plan says so, else async ones.
 OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule);
 
 }  // namespace stepcast

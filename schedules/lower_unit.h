@@ -16,8 +16,8 @@ struct StageTimes {
   Time recompute{}, offload{}, reload{};
 };
 
-// Every forward takes `times.forward`, B takes input + weight, an overlapped pair the sum of its
-// halves; a hop between ranks takes `hop`.
+// B takes input + weight, an overlapped pair the sum of its halves; R, O and L stand in the rank's
+// list like any other action.  A hop between ranks takes `hop`.
 struct UnitCosts {
   StageTimes times{};                // of every stage, unless ...
   std::vector<StageTimes> by_stage;  // ... each has its own: by global stage
@@ -26,7 +26,11 @@ struct UnitCosts {
   double slow_factor = 1;            // ... takes that many times as long
 };
 
+// Activations are counted in bytes: F and L allocate one, B, W and O free it.  The item of each
+// action has it as Item::action; both halves of a pair have an item of their own.
 // REQUIRES: check_schedule(schedule) is empty; by_stage is empty or has an entry for every stage.
+// Throws std::invalid_argument with a sentence for the user if transfers of that style do not go
+// with the schedule (with_transfers() in transfers.h).
 OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
                    std::vector<Time>& durations_by_work, P2pStyle style = P2pStyle::async);
 

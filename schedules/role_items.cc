@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/role_items.h"
+
+#include "sim/check.h"
+
+namespace stepcast {
+
+// Ops on other streams wait for the compute launched before them inside their pass only; what came
+// before the pass has to be said.
+void RoleItems::start_after_compute(const OpGraph& graph, PassId pass) {
+  const Pass& p = graph.passes[static_cast<size_t>(pass)];
+  if (p.ops.empty() || p.ops.front().stream == Stream::compute) return;
+  wait(p.ops.front().stream, record(Stream::compute));
+}
+
+void RoleItems::run(const OpGraph& graph, PassId pass) {
+  start_after_compute(graph, pass);
+  Item item;
+  item.kind = ItemKind::pass;
+  item.pass = pass;
+  items_.push_back(item);
+}
+
+void RoleItems::run(const OpGraph& graph, PassId pass, const Action& action) {
+  run(graph, pass);
+  items_.back().has_action = true;
+  items_.back().action = action;
+}
+
+void RoleItems::run_beside(const OpGraph& graph, PassId pass, Stream stream) {
+  run(graph, pass);
+  wait(Stream::compute, record(stream));
+}
+
+void RoleItems::post(RendezvousId id, Stream stream) {
+  Item item;
+  item.kind = ItemKind::post;
+  item.rendezvous = id;
+  item.stream = stream;
+  items_.push_back(item);
+}
+
+void RoleItems::join(RendezvousId id, Stream stream, JoinOptions options) {
+  Item item;
+  item.kind = ItemKind::join;
+  item.rendezvous = id;
+  item.stream = stream;
+  item.host_waits = options.host_waits;
+  item.only_sends = options.only_sends;
+  items_.push_back(item);
+}
+
+uint32_t RoleItems::record(Stream stream) {
+  Item item;
+  item.kind = ItemKind::record;
+  item.stream = stream;
+  item.event = events_;
+  items_.push_back(item);
+  return events_++;
+}
+
+void RoleItems::wait(Stream stream, uint32_t event) {
+  Item item;
+  item.kind = ItemKind::wait;
+  item.stream = stream;
+  item.event = event;
+  items_.push_back(item);
+}
+
+void RoleItems::transfer(const RankProgram& program, const Step& step, const Messages& messages,
+                         RendezvousId first_message) {
+  STEPCAST_CHECK(step.kind != Step::Kind::run, "a step of transfers");
+  const auto id = [&](const Transfer& t) {
+    return RendezvousId{static_cast<uint32_t>(first_message) + messages.number(t)};
+  };
+  const uint32_t end = step.first + step.count;
+  if (step.kind != Step::Kind::wait)
+    for (uint32_t i = step.first; i < end; ++i) post(id(program.transfers[i]), Stream::compute);
+  if (step.kind == Step::Kind::issue) return;
+  for (uint32_t i = step.first; i < end; ++i) {
+    const Transfer& t = program.transfers[i];
+    join(id(t), Stream::compute, {.only_sends = t.sends});
+  }
+}
+
+uint16_t parties_of_message(P2pStyle style) {
+  return style == P2pStyle::async ? 1 : 2;
+}
+
+}  // namespace stepcast
