@@ -11,9 +11,10 @@
 // chunks from meeting in a slot where v and q have a common factor.  The order of a rank is the
 // order of its slots.
 #include <algorithm>
-#include <array>
 #include <numeric>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "schedules/families.h"
 #include "schedules/order.h"
@@ -32,32 +33,45 @@ constexpr ScheduleParameter kParameters[] = {
      "microbatches of a building block, 1 to pp; fewer hold less and wait longer for hops; default "
      "(pp + 1) / 2"}};
 
-struct Slot {
+// A forward of the building blocks, in slots of rank 0; the same order on every rank.
+struct TimedStep {
   int64_t time = 0;
-  Action action{};
+  ChunkStep step = {};
 };
 
-std::vector<Action> order_of_rank(const ScheduleParams& params, int64_t group, int64_t r) {
-  const int64_t p = params.pp, v = params.vpp;
-  const int64_t apart = ((p + 1) / 2 + group - 1) / group;
-  const int64_t cycle = v / std::gcd(v, apart);
-  const auto start = [&](int64_t c) { return 3 * group * (apart * c + c / cycle); };
-  std::vector<Slot> slots;
-  slots.reserve(static_cast<size_t>(3 * v * params.microbatches));
-  for (int64_t m = 0; m < params.microbatches; ++m)
-    for (int64_t c = 0; c < v; ++c) {
-      const int64_t time = start(c) + 3 * (m % group) + 3 * group * v * (m / group);
-      const int64_t back = time + start(v - 1) + 1 + 3 * (p - 1) - 2 * r;
-      const auto [input, weight] = split(backward_of((v - 1 - c) * p + r, m));
-      slots.push_back({time + r, forward_of(c * p + r, m)});
-      slots.push_back({back, input});
-      slots.push_back({back + 1, weight});
-    }
-  std::sort(slots.begin(), slots.end(),
-            [](const Slot& a, const Slot& b) { return a.time < b.time; });
+// s(c) of the head of this file.
+int64_t start_of_chunk(const ScheduleParams& params, int64_t group, int64_t chunk) {
+  const int64_t apart = ((params.pp + 1) / 2 + group - 1) / group;
+  return 3 * group * (apart * chunk + chunk / (params.vpp / std::gcd(params.vpp, apart)));
+}
+
+std::vector<TimedStep> timed_steps(const ScheduleParams& params, int64_t group) {
+  std::vector<TimedStep> steps;
+  steps.reserve(static_cast<size_t>(params.vpp * params.microbatches));
+  for (const ChunkStep& step : grouped_steps(params.vpp, params.microbatches, group)) {
+    const int64_t block = step.microbatch / group, within = step.microbatch % group;
+    steps.push_back(
+        {start_of_chunk(params, group, step.chunk) + 3 * within + 3 * group * params.vpp * block,
+         step});
+  }
+  std::sort(steps.begin(), steps.end(),
+            [](const TimedStep& a, const TimedStep& b) { return a.time < b.time; });
+  return steps;
+}
+
+// Forwards and backwards by the slot they run in: no two of a rank share one, since F, I and W
+// differ modulo 3.  Backward k is `lag` slots behind forward k.
+std::vector<Action> merged(const RankActions& rank, std::span<const TimedStep> steps, int64_t lag) {
   std::vector<Action> order;
-  order.reserve(slots.size());
-  for (const Slot& slot : slots) order.push_back(slot.action);
+  order.reserve(3 * steps.size());
+  size_t next = 0;
+  for (size_t k = 0; k < steps.size(); ++k) {
+    while (next < steps.size() && steps[next].time < steps[k].time + lag)
+      order.push_back(rank.forwards[next++]);
+    const auto [input, weight] = split(rank.backwards[k]);
+    order.push_back(input);
+    order.push_back(weight);
+  }
   return order;
 }
 
@@ -67,8 +81,13 @@ Schedule generate(const ScheduleParams& params) {
   if (group > params.pp)
     throw std::invalid_argument(std::string(kGroup) + " = " + std::to_string(group) +
                                 " must be at most pp = " + std::to_string(params.pp));
+  const std::vector<TimedStep> timed = timed_steps(params, group);
+  std::vector<ChunkStep> steps;
+  for (const TimedStep& t : timed) steps.push_back(t.step);
+  const int64_t turn = start_of_chunk(params, group, params.vpp - 1) + 1 + 3 * (params.pp - 1);
   for (int64_t r = 0; r < params.pp; ++r)
-    schedule.ranks[static_cast<size_t>(r)] = order_of_rank(params, group, r);
+    schedule.ranks[static_cast<size_t>(r)] =
+        merged(loop_actions(steps, params.pp, params.vpp, r), timed, turn - 3 * r);
   return schedule;
 }
 

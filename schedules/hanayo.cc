@@ -26,7 +26,8 @@ struct StageProgress {
 };
 
 struct Rank {
-  int64_t running = -1;  // stage, if busy
+  std::vector<int64_t> stages;  // by chunk
+  int64_t running = -1;         // stage, if busy
   bool backward = false;
   int64_t held = 0;  // activations
 };
@@ -36,7 +37,12 @@ struct WaveOrder {
   explicit WaveOrder(Schedule& target)
       : schedule(target),
         stages(target.rank_of_stage.size()),
-        ranks(static_cast<size_t>(target.pp)) {}
+        ranks(static_cast<size_t>(target.pp)) {
+    for (size_t s = 0; s < stages.size(); ++s)
+      ranks[target.rank_of_stage[s]].stages.push_back(static_cast<int64_t>(s));
+    for (std::vector<Action>& list : target.ranks)
+      list.reserve(static_cast<size_t>(2 * target.vpp * target.microbatches));
+  }
 
   void run() {
     const int64_t last = static_cast<int64_t>(stages.size()) * schedule.microbatches * 2;
@@ -50,11 +56,6 @@ struct WaveOrder {
   }
 
   StageProgress& at(int64_t stage) { return stages[static_cast<size_t>(stage)]; }
-
-  // Chunk c runs down the ranks if it is even, up if it is odd.
-  int64_t stage_of(int64_t rank, int64_t chunk) const {
-    return chunk * schedule.pp + (chunk % 2 == 0 ? rank : schedule.pp - 1 - rank);
-  }
 
   void finish(Rank& rank) {
     StageProgress& stage = at(rank.running);
@@ -81,7 +82,7 @@ struct WaveOrder {
     Rank& rank = ranks[static_cast<size_t>(r)];
     for (const bool backward : {true, false})
       for (int64_t chunk = schedule.vpp; chunk-- > 0;) {
-        const int64_t s = stage_of(r, chunk);
+        const int64_t s = rank.stages[static_cast<size_t>(chunk)];
         if (!(backward ? backward_ready(s) : forward_ready(rank, chunk, s))) continue;
         if (!backward) ++rank.held;
         rank.running = s;
