@@ -23,6 +23,11 @@ bool has_name(const ScheduleFamily& family, std::string_view normal) {
          std::find(family.aliases.begin(), family.aliases.end(), normal) != family.aliases.end();
 }
 
+bool has_parameter(const ScheduleFamily& family, std::string_view key) {
+  return std::any_of(family.parameters.begin(), family.parameters.end(),
+                     [&](const ScheduleParameter& p) { return p.key == key; });
+}
+
 // A remark of whoever wrote the parameters down; no family reads it.
 constexpr std::string_view kRemark = "note";
 
@@ -69,6 +74,7 @@ std::span<const ScheduleFamily> schedule_families() {
       v_half(),
       v_min(),
       one_f_one_b_v(),
+      v_controllable(),
       dualpipe(),
       dualpipev(),
       chimera(),
@@ -86,9 +92,7 @@ const ScheduleFamily* find_schedule_family(std::string_view name_or_alias) {
 
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params) {
   for (const auto& [key, value] : params.more) {
-    if (key == kRemark) continue;
-    const auto known = [&](const ScheduleParameter& p) { return p.key == key; };
-    if (std::any_of(family.parameters.begin(), family.parameters.end(), known)) continue;
+    if (key == kRemark || has_parameter(family, key)) continue;
     std::string legal;
     for (const ScheduleParameter& p : family.parameters)
       legal += (legal.empty() ? "" : ", ") + std::string(p.key);

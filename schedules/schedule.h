@@ -76,7 +76,7 @@ std::span<const ScheduleFamily> schedule_families();
 // nullptr if unknown.
 const ScheduleFamily* find_schedule_family(std::string_view name_or_alias);
 // What `family` makes of `params`.  Throws std::invalid_argument with a sentence for the user, also
-// for a key in params.more that the family does not list.
+// for a key in params.more that the family does not list ("note" is a remark, and ignored).
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params);
 // Canonical names that come close to `name`, best first, at most 3.
 std::vector<std::string_view> similar_schedule_names(std::string_view name);
