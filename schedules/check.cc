@@ -380,7 +380,7 @@ void check_receives(Checker& c, uint32_t rank) {
   std::vector<Message> latest(c.schedule.ranks.size());  // by sender
   std::vector<bool> any(latest.size(), false), told(latest.size(), false);
   std::vector<Message> messages;
-  for (ListPlace p{rank, 0}; const uint32_t length = unit_length(c, p); p.position += length) {
+  for (ListPlace p{rank, 0}; unit_length(c, p) > 0; p.position += unit_length(c, p)) {
     received_by(c, p, messages);
     for (const Message& m : messages) {
       if (any[m.from] && !told[m.from] && m.sent < latest[m.from].sent && !c.full()) {
