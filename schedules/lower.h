@@ -17,6 +17,9 @@ namespace stepcast {
 
 struct LowerOptions {
   P2pStyle p2p = P2pStyle::async;
+  // Each pipeline rank runs its optimizer as soon as its own gradients are reduced; no norm over
+  // all stages holds it up (zero-bubble's optimizer post-validation).  A step then costs the span.
+  bool post_validation = false;
 };
 
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
