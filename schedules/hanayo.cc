@@ -44,24 +44,34 @@ struct WaveOrder {
       list.reserve(static_cast<size_t>(2 * target.vpp * target.microbatches));
   }
 
+  // Only ranks that have just finished something, or got an input, can begin something.
   void run() {
-    const int64_t last = static_cast<int64_t>(stages.size()) * schedule.microbatches * 2;
-    int64_t begun = 0;
-    while (begun < last) {
-      for (Rank& rank : ranks)
-        if (rank.running >= 0) finish(rank);
-      for (int64_t r = 0; r < schedule.pp; ++r)
-        if (start(r)) ++begun;
+    std::vector<size_t> running, woken{schedule.rank_of_stage.front()};
+    while (!woken.empty()) {
+      running.clear();
+      for (const size_t r : woken)
+        if (ranks[r].running < 0 && start(r)) running.push_back(r);
+      woken = running;
+      for (const size_t r : running) {
+        const size_t next = finish(ranks[r]);
+        if (next < stages.size()) woken.push_back(schedule.rank_of_stage[next]);
+      }
     }
   }
 
   StageProgress& at(int64_t stage) { return stages[static_cast<size_t>(stage)]; }
 
-  void finish(Rank& rank) {
-    StageProgress& stage = at(rank.running);
-    ++(rank.backward ? stage.backwards_done : stage.forwards_done);
-    if (rank.backward) --rank.held;
+  // The stage that waits for what the rank has done; beyond the last one if none does.
+  size_t finish(Rank& rank) {
+    const auto stage = static_cast<size_t>(rank.running);
     rank.running = -1;
+    if (!rank.backward) {
+      ++stages[stage].forwards_done;
+      return stage + 1;
+    }
+    ++stages[stage].backwards_done;
+    --rank.held;
+    return stage > 0 ? stage - 1 : stages.size();
   }
 
   bool backward_ready(int64_t s) {
@@ -78,8 +88,8 @@ struct WaveOrder {
            rank.held + schedule.vpp - 1 - chunk < schedule.pp * schedule.vpp;
   }
 
-  bool start(int64_t r) {
-    Rank& rank = ranks[static_cast<size_t>(r)];
+  bool start(size_t r) {
+    Rank& rank = ranks[r];
     for (const bool backward : {true, false})
       for (int64_t chunk = schedule.vpp; chunk-- > 0;) {
         const int64_t s = rank.stages[static_cast<size_t>(chunk)];
@@ -87,9 +97,8 @@ struct WaveOrder {
         if (!backward) ++rank.held;
         rank.running = s;
         rank.backward = backward;
-        schedule.ranks[static_cast<size_t>(r)].push_back(
-            backward ? backward_of(s, at(s).backwards_begun++)
-                     : forward_of(s, at(s).forwards_begun++));
+        schedule.ranks[r].push_back(backward ? backward_of(s, at(s).backwards_begun++)
+                                             : forward_of(s, at(s).forwards_begun++));
         return true;
       }
     return false;
