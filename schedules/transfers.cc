@@ -128,6 +128,7 @@ class Replay {
 };
 
 RuleResult apply_rule(const Schedule& schedule, P2pStyle style) {
+  if (Messages(schedule).count() == 0) return async_transfers(schedule);  // nothing to block
   const bool chunks = schedule.rank_of_stage.size() != schedule.ranks.size();
   RuleResult result;
   switch (style) {

@@ -247,16 +247,57 @@ TEST(LegalStyles, AreThoseWhoseRuleHasAMeaning) {
 }
 
 TEST(LegalStyles, HoldForFewerMicrobatchesThanRanks) {
-  for (int64_t p = 1; p <= 5; ++p)
+  for (int64_t p = 2; p <= 5; ++p)
     for (int64_t m = 1; m <= 6; ++m)
       EXPECT_THAT(legal_names(generate("1f1b", {p, 1, m, 0})),
                   ElementsAre("async", "megatron", "deepspeed"))
           << p << ' ' << m;
 }
 
+TEST(LegalStyles, AreAllOnOneRank) {
+  EXPECT_EQ(legal_p2p_styles(generate("1f1b", {1, 1, 3, 0})).size(), 6u);
+  EXPECT_EQ(legal_p2p_styles(generate("interleaved-zero-bubble", {1, 2, 3, 0})).size(), 6u);
+}
+
+TEST(LegalStyles, OfMegatronHoldForEveryGroupWithAndWithoutMergedPairs) {
+  int cases = 0;
+  for (const char* name : {"interleaved-1f1b", "interleaved-1f1b-ep-overlap"})
+    for (int64_t p = 2; p <= 5; ++p)
+      for (int64_t v = 2; v <= 4; ++v)
+        for (int64_t m = p; m <= 3 * p + 1; ++m)
+          for (int64_t n = p; n <= m; ++n) {
+            if (m % n != 0 && m % n < p) continue;
+            SCOPED_TRACE(std::string(name) + " p=" + std::to_string(p) + " v=" + std::to_string(v) +
+                         " m=" + std::to_string(m) + " N=" + std::to_string(n));
+            const Schedule s = generate(name, {p, v, m, n});
+            if (p > 2) {
+              EXPECT_NO_THROW(with_transfers(s, P2pStyle::megatron));
+            }
+            EXPECT_NO_THROW(with_transfers(s, P2pStyle::megatron_overlap));
+            EXPECT_NO_THROW(with_transfers(s, P2pStyle::megatron_overlap_flush));
+            ++cases;
+          }
+  EXPECT_GT(cases, 400);
+}
+
+TEST(LegalStyles, OfDualPipeHoldForEverySize) {
+  for (int64_t p = 1; p <= 8; ++p)
+    for (int64_t m = 2 * p; m <= 4 * p + 2; ++m) {
+      SCOPED_TRACE("p=" + std::to_string(p) + " m=" + std::to_string(m));
+      EXPECT_NO_THROW(with_transfers(generate("dualpipev", {p, 2, m, 0}), P2pStyle::dualpipe));
+      if (p % 2 == 0 && m % 2 == 0) {
+        EXPECT_NO_THROW(with_transfers(generate("dualpipe", {p, 2, m, 0}), P2pStyle::dualpipe));
+      }
+    }
+}
+
 TEST(LegalStyles, IncludeTheDefaultOfEveryFamily) {
-  for (const ScheduleFamily& family : schedule_families())
-    for (int64_t p = 2; p <= 4; ++p)
+  int blocking = 0;
+  for (const ScheduleFamily& family : schedule_families()) {
+    const P2pStyle style = default_p2p_style(family.name);
+    if (style == P2pStyle::async) continue;  // goes with everything
+    ++blocking;
+    for (int64_t p = 1; p <= 4; ++p)
       for (int64_t v = 1; v <= 3; ++v)
         for (int64_t m = 1; m <= 3 * p; ++m) {
           Schedule s;
@@ -267,8 +308,10 @@ TEST(LegalStyles, IncludeTheDefaultOfEveryFamily) {
           }
           SCOPED_TRACE(s.name + " p=" + std::to_string(p) + " v=" + std::to_string(v) +
                        " m=" + std::to_string(m));
-          EXPECT_NO_THROW(with_transfers(s, default_p2p_style(s.name)));
+          EXPECT_NO_THROW(with_transfers(s, style));
         }
+  }
+  EXPECT_EQ(blocking, 7);
 }
 
 std::string refusal(const Schedule& schedule, P2pStyle style) {
