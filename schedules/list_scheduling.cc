@@ -35,10 +35,6 @@ class ListScheduler {
       rank_[costs.rank_of_stage[s]].stages.push_back(s);
       total_ += microbatches_ * (rules.split_backward ? 3 : 2);
     }
-    for (size_t s = 0; s < stages_; ++s) {
-      const auto& of_rank = rank_[costs.rank_of_stage[s]].stages;
-      stage_[s].still_to_pass = of_rank.end() - std::find(of_rank.begin(), of_rank.end(), s);
-    }
     std::fill_n(forward_at_.begin(), microbatches_, 0);
     for (size_t r = 0; r < rank_.size(); ++r) {
       rank_[r].decides_at = 0;
@@ -60,14 +56,12 @@ class ListScheduler {
  private:
   struct Stage {
     size_t forwards = 0, gradients = 0, weights = 0;  // begun so far
-    int64_t still_to_pass = 1;  // stages of the rank from here on, this one included
   };
   struct Rank {
     std::vector<size_t> stages;
     int64_t decides_at = kNever;
     int64_t free_at = 0;
     int64_t memory = 0;
-    int64_t in_flight = 0;
     int64_t weights_behind = 0;
   };
 
@@ -75,11 +69,11 @@ class ListScheduler {
     const Rank& rank = rank_[r];
     const RankRules& rules = rules_.ranks[r];
     const int64_t now = rank.decides_at;
+    if (rank.weights_behind > rules.most_weights_behind) return run_weight(r);
     const Candidate gradient = best(r, now, ActionKind::backward_input);
     const Candidate forward = best(r, now, ActionKind::forward);
     const bool gradient_now = gradient.ready <= now, forward_now = forward.ready <= now;
     if (gradient_now && !(rules_.forward_first && forward_now)) return run_gradient(r, gradient);
-    if (rank.weights_behind > rules.most_weights_behind) return run_weight(r);
     if (forward_now && (gradient_now || !worth_waiting(gradient.ready - now, rules.forward_patience,
                                                        ActionKind::forward, forward.stage)))
       return begin(r, ActionKind::forward, forward);
@@ -130,9 +124,8 @@ class ListScheduler {
     return {static_cast<int64_t>(s), static_cast<int64_t>(m), at[s * microbatches_ + m]};
   }
   bool may_enter(size_t r, size_t s) const {
-    const int64_t most =
-        std::max(rules_.ranks[r].most_in_flight, static_cast<int64_t>(rank_[r].stages.size()));
-    if (rank_[r].in_flight > most - stage_[s].still_to_pass) return false;
+    const auto in_flight = static_cast<int64_t>(stage_[s].forwards - stage_[s].gradients);
+    if (in_flight >= std::max<int64_t>(rules_.most_in_flight[s], 1)) return false;
     return costs_.memory_limit.empty() || rank_[r].memory + to_enter_[s] <= costs_.memory_limit[r];
   }
   bool fits(size_t r, size_t s) const {
@@ -162,7 +155,6 @@ class ListScheduler {
     const size_t m = static_cast<size_t>(c.microbatch);
     if (kind == ActionKind::forward) {
       ++stage_[s].forwards;
-      ++rank.in_flight;
       if (s + 1 < stages_)
         deliver(forward_at_, s + 1, m, end + hop_between(costs_, s).count());
       else
@@ -172,7 +164,6 @@ class ListScheduler {
       --rank.weights_behind;
     } else {
       ++stage_[s].gradients;
-      --rank.in_flight;
       if (kind == ActionKind::backward_input) ++rank.weights_behind;
       if (kind == ActionKind::backward) ++stage_[s].weights;
       if (s > 0) deliver(gradient_at_, s - 1, m, end + hop_between(costs_, s - 1).count());

@@ -18,13 +18,11 @@ namespace stepcast {
 enum class ChunkOrder : uint8_t { later_stage, lower_microbatch };
 
 struct RankRules {
-  // Forwards begun whose input gradient has not; at least one for each stage of the rank.
-  int64_t most_in_flight = INT64_MAX;
   // A rank waits for an input gradient that is under way rather than start a forward (weight
   // gradient) if it arrives within this share of the time the action would take, in percent.
   int32_t forward_patience = 0;
   int32_t weight_patience = 0;
-  // More weight gradients than these left behind go before the next forward.
+  // More weight gradients than these left behind go before anything else.
   int64_t most_weights_behind = INT64_MAX;
 };
 
@@ -34,6 +32,8 @@ struct ListRules {
   ChunkOrder forwards = ChunkOrder::later_stage;
   ChunkOrder backwards = ChunkOrder::later_stage;
   std::vector<RankRules> ranks;  // one a rank
+  // Forwards begun of which the input gradient has not, by stage; at least 1.
+  std::vector<int64_t> most_in_flight;
 };
 
 // What a rank must have free before its next forward of each stage, so that the microbatch can get
@@ -43,7 +43,8 @@ struct ListRules {
 std::vector<int64_t> memory_to_enter(const PipelineCosts& costs, bool split_backward);
 
 // REQUIRES: memory_to_enter() is within the limit of the rank for every stage; rules.ranks has an
-// entry for every rank.  O(actions * (pp + stages of a rank)).
+// entry for every rank, rules.most_in_flight one for every stage.  O(actions * (pp + stages of a
+// rank)).
 Order list_schedule(const PipelineCosts& costs, const ListRules& rules);
 
 }  // namespace stepcast

@@ -236,18 +236,18 @@ class Synthesizer {
   }
 
   // --- list schedules ---
-  // How many activations a rank has to hold so that the work of the busiest rank fills the way of a
-  // microbatch from its forward to its gradient; by rank, in hundredths.
+  // How many activations a stage has to hold so that the work of the busiest rank fills the way of
+  // a microbatch from its forward to its gradient, in hundredths.
   std::vector<int64_t> natural_in_flight() const {
     const size_t stages = costs_.times.size();
-    std::vector<int64_t> work(static_cast<size_t>(costs_.pp), 0), way(work.size(), 0);
+    std::vector<int64_t> work(static_cast<size_t>(costs_.pp), 0), way(stages, 0);
     int64_t onward = 0;  // from the start of the forward to the end of the gradient
     for (size_t s = stages; s-- > 0;) {
       const StageTimes& t = costs_.times[s];
       onward += (t.forward + t.backward_input).count();
       if (s + 1 < stages) onward += 2 * hop_between(costs_, s).count();
       work[costs_.rank_of_stage[s]] += (t.forward + t.backward_input + t.backward_weight).count();
-      way[costs_.rank_of_stage[s]] += onward;
+      way[s] = onward;
     }
     const int64_t period = std::max<int64_t>(1, *std::max_element(work.begin(), work.end()) / 100);
     for (int64_t& w : way) w /= period;
@@ -260,33 +260,27 @@ class Synthesizer {
       if (!costs_.memory_limit.empty() && entry[s] > costs_.memory_limit[costs_.rank_of_stage[s]])
         return;
     natural_ = natural_in_flight();
-    const int64_t until = tried_ + (effort_ - tried_) / 2;
-    const bool chunks = costs_.rank_of_stage.size() > static_cast<size_t>(costs_.pp);
-    for (const int64_t share : {int64_t{1'000'000}, int64_t{150}, int64_t{300}, int64_t{200},
-                                int64_t{100}, int64_t{120}, int64_t{250}, int64_t{70}})
-      for (const int32_t patience : {0, 50, 100})
-        for (const bool forward_first : {false, true})
-          for (int order = 0; order < (chunks ? 4 : 1); ++order)
-            for (const int32_t forward_patience : {0, 50}) {
-              if (done() || tried_ >= until) return;
-              try_rules(rules_of(share, patience, forward_patience, forward_first, order));
-            }
-    vary_rules(tried_ + (effort_ - tried_) / 3);
+    const int64_t begin = tried_, share = (effort_ - tried_) / 4;
+    CountedRandom random(problem_.seed);
+    while (!done() && tried_ < begin + share) try_rules(drawn_rules(random));
+    while (!done() && tried_ < begin + 2 * share) try_rules(varied_rules(random));
   }
-  ListRules rules_of(int64_t share, int32_t patience, int32_t forward_patience, bool forward_first,
-                     int order) const {
+  ListRules drawn_rules(CountedRandom& random) const {
     ListRules rules;
     rules.split_backward = problem_.split_backward;
-    rules.forward_first = forward_first;
-    rules.forwards = order % 2 == 0 ? ChunkOrder::later_stage : ChunkOrder::lower_microbatch;
-    rules.backwards = order / 2 == 0 ? ChunkOrder::later_stage : ChunkOrder::lower_microbatch;
-    for (const int64_t natural : natural_) {
-      RankRules rank;
-      rank.most_in_flight = (natural * share / 100 + 99) / 100;
-      rank.forward_patience = forward_patience;
-      rank.weight_patience = patience;
-      rules.ranks.push_back(rank);
-    }
+    rules.forward_first = random.below(2) == 0;
+    rules.forwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
+    rules.backwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
+    RankRules rank;
+    rank.forward_patience = static_cast<int32_t>(random.below(2) * random.below(5) * 25);
+    rank.weight_patience = static_cast<int32_t>(random.below(5) * 25);
+    if (random.below(2) == 0) rank.most_weights_behind = static_cast<int64_t>(random.below(4));
+    rules.ranks.assign(static_cast<size_t>(costs_.pp), rank);
+    const bool any = random.below(2) == 0;  // as many as memory allows
+    const auto share = static_cast<int64_t>(70 + random.below(180));
+    for (const int64_t natural : natural_)
+      rules.most_in_flight.push_back(any ? costs_.microbatches
+                                         : (natural * share / 100 + 99) / 100);
     return rules;
   }
   bool try_rules(const ListRules& rules) {
@@ -301,27 +295,26 @@ class Synthesizer {
     return best;
   }
 
-  // Climbs from the best rules: other limits and patience on one rank or from one rank on.
-  void vary_rules(int64_t until) {
-    CountedRandom random(problem_.seed);
-    while (!done() && tried_ < until) {
-      ListRules rules = best_rules_.rules;
-      const size_t pp = rules.ranks.size();
-      const size_t from = random.below(pp);
-      const size_t to = random.below(2) == 0 ? from + 1 : from + 1 + random.below(pp - from);
-      const uint64_t what = random.below(4);
-      const auto amount = static_cast<int64_t>(random.below(4));
-      for (size_t r = from; r < to; ++r) vary(rules.ranks[r], r, what, amount);
-      try_rules(rules);
+  // The best rules with another limit or patience, of one rank or of several from one on.
+  ListRules varied_rules(CountedRandom& random) const {
+    static constexpr int64_t kSteps[] = {-2, -1, 1, 2};
+    ListRules rules = best_rules_.rules;
+    const size_t pp = rules.ranks.size();
+    const size_t from = random.below(pp);
+    const size_t to = random.below(2) == 0 ? from + 1 : from + 1 + random.below(pp - from);
+    const uint64_t what = random.below(5);
+    const uint64_t amount = random.below(4);
+    for (size_t r = from; r < to; ++r) {
+      if (what == 0) rules.ranks[r].weight_patience = static_cast<int32_t>(amount * 33);
+      if (what == 1) rules.ranks[r].forward_patience = static_cast<int32_t>(amount * 33);
     }
-  }
-  void vary(RankRules& rules, size_t r, uint64_t what, int64_t amount) const {
-    const int64_t most = std::max<int64_t>(1, natural_[r] * 3 / 100);
-    rules.most_in_flight = std::min(rules.most_in_flight, most);
-    if (what == 0) rules.most_in_flight += amount + 1;
-    if (what == 1) rules.most_in_flight = std::max<int64_t>(1, rules.most_in_flight - amount);
-    if (what == 2) rules.weight_patience = static_cast<int32_t>(amount * 33);
-    if (what == 3) rules.forward_patience = static_cast<int32_t>(amount * 33);
+    for (size_t s = 0; s < natural_.size() && what > 1; ++s) {
+      const size_t r = costs_.rank_of_stage[s];
+      if (r < from || r >= to || (what == 2 && s >= pp) || (what == 3 && s < pp)) continue;
+      int64_t& most = rules.most_in_flight[s];
+      most = std::max<int64_t>(1, std::min(most, costs_.microbatches) + kSteps[amount]);
+    }
+    return rules;
   }
 
   // --- local search ---

@@ -45,9 +45,9 @@ constexpr ScheduleParameter kParameters[] = {
 // at h = 4096, a = 32 and s = 1024.  Only the ratio matters.
 constexpr double kForwardMemory = 303104, kInputMemory = -172032;
 
-// Orders tried for each of the two: small problems need few, large ones get few.
-constexpr int64_t kActionsVisited = 6'000'000;
-constexpr int64_t kFewestOrders = 60, kMostOrders = 1500;
+// Orders tried for each of the two: few where there is little to choose from, and few where one
+// takes long.
+constexpr int64_t kActionsVisited = 8'000'000, kOrdersPerAction = 10, kFewestOrders = 60;
 
 // A share of the makespan, 1 / 10,000, that is no loss.
 constexpr int64_t kSameLength = 10'000;
@@ -162,7 +162,8 @@ Schedule generate(Schedule schedule, const ScheduleParams& params, int64_t activ
   set_memory(costs, params, activations);
   const int64_t actions =
       3 * schedule.microbatches * static_cast<int64_t>(schedule.rank_of_stage.size());
-  problem.effort = std::clamp(kActionsVisited / actions, kFewestOrders, kMostOrders);
+  problem.effort =
+      std::max(std::min(kActionsVisited / actions, kOrdersPerAction * actions), kFewestOrders);
   schedule.ranks = std::move(synthesize_both(problem).schedule.ranks);
   return schedule;
 }
