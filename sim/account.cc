@@ -140,7 +140,7 @@ class Accountant {
 
   // A chain passes each role at most a few times; beyond this the rest is booked where the walk
   // stands.
-  static constexpr int kMaxDepth = 4096;
+  static constexpr int kMaxDepth = 1024;
 
   const Program& program_;
   const OpGraph& graph_;

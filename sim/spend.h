@@ -24,7 +24,7 @@ enum class Spend : uint8_t {
   exposed_ep,
   exposed_pp,  // a pipeline transfer on the wire
   exposed_dp,
-  exposed_other,  // collectives over first and last stage, over the model group
+  exposed_other,  // collectives over first and last stage, over the model group; copies from host
   warmup,         // bubble: before the rank's first backward, waiting for other stages to compute
   imbalance,      // bubble: between its first backward and its last forward, the same
   drain,          // bubble: after its last forward, the same
