@@ -30,8 +30,8 @@ int64_t most_time(std::vector<Item> items, int64_t memory) {
     if (item.memory <= 0) continue;
     memory -= n * item.memory;
     if (n == item.count) continue;
-    const double part =
-        static_cast<double>(std::max<int64_t>(memory, 0)) / static_cast<double>(item.memory);
+    if (memory <= 0) return time;
+    const double part = static_cast<double>(memory) / static_cast<double>(item.memory);
     return time + static_cast<int64_t>(part * static_cast<double>(item.time)) + 1;
   }
   return time;
@@ -50,8 +50,9 @@ class Bounds {
       weight_.push_back(split ? t.backward_weight.count() : 0);
       hop_.push_back(s == 0 ? 0 : hop_between(costs, s - 1).count());
       held_.push_back(memory.forward);
-      held_for_weight_.push_back(
-          split ? std::max<int64_t>(0, memory.forward + memory.backward_input) : 0);
+      // A whole backward that runs at once does not hold what the input gradient adds.
+      const int64_t kept = memory.forward + std::min<int64_t>(0, memory.backward_input);
+      held_for_weight_.push_back(split ? std::max<int64_t>(0, kept) : 0);
     }
     head_.assign(stages, 0);  // until a forward can be at stage s
     back_.assign(stages, 0);  // from the end of a gradient of stage s to that of stage 0

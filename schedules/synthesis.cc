@@ -94,8 +94,7 @@ void check_sizes(const SynthesisProblem& problem) {
 
 // The order that holds least: one microbatch after the other through each rank, every weight
 // gradient at once.
-Order one_at_a_time(const SynthesisProblem& problem) {
-  const PipelineCosts& c = problem.costs;
+Order one_at_a_time(const PipelineCosts& c, bool split_backward) {
   std::vector<std::vector<size_t>> stages(static_cast<size_t>(c.pp));
   for (size_t s = 0; s < c.rank_of_stage.size(); ++s) stages[c.rank_of_stage[s]].push_back(s);
   Order order(stages.size());
@@ -104,7 +103,7 @@ Order one_at_a_time(const SynthesisProblem& problem) {
       for (const size_t s : stages[r]) order[r].push_back(forward_of(static_cast<int64_t>(s), m));
       for (size_t k = stages[r].size(); k-- > 0;) {
         Action a = backward_of(static_cast<int64_t>(stages[r][k]), m);
-        if (problem.split_backward) {
+        if (split_backward) {
           a.kind = ActionKind::backward_input;
           order[r].push_back(a);
           a.kind = ActionKind::backward_weight;
@@ -167,7 +166,9 @@ class Synthesizer {
   }
 
   void begin() {
-    Order order = one_at_a_time(problem_);
+    Order order = one_at_a_time(costs_, problem_.split_backward);
+    // An input gradient may add memory, which a whole backward frees again at once.
+    if (!fits_memory(costs_, order)) order = one_at_a_time(costs_, false);
     if (!fits_memory(costs_, order)) refuse(peak_memory(costs_, order));
     const std::optional<OrderTimes> times = time_order(costs_, order);
     STEPCAST_CHECK(times.has_value(), "one microbatch after the other gets stuck");
@@ -225,14 +226,10 @@ class Synthesizer {
       for (const Action& a : list)
         if (a.kind > ActionKind::backward_weight) return;
     ++tried_;
-    for (const bool split : {problem_.split_backward, false}) {
-      Order order =
-          split || !problem_.split_backward ? converted(schedule.ranks, split) : schedule.ranks;
-      if (!fits_memory(costs_, order)) continue;
-      if (const auto times = time_order(costs_, order))
-        add(std::move(order), *times, schedule.name);
-      return;
-    }
+    Order order = converted(schedule.ranks, problem_.split_backward);
+    if (problem_.split_backward && !fits_memory(costs_, order)) order = std::move(schedule.ranks);
+    if (!fits_memory(costs_, order)) return;
+    if (const auto times = time_order(costs_, order)) add(std::move(order), *times, schedule.name);
   }
 
   // --- list schedules ---

@@ -26,7 +26,9 @@ struct SynthesisProblem {
   // Each stage's memory must come back to what it was: forward + backward_input + backward_weight
   // == 0, forward >= 0.
   PipelineCosts costs;
-  bool split_backward = true;  // false: only whole backwards (B)
+  // false: only whole backwards (B).  Otherwise B is split into I and W, except where that takes
+  // memory that is not there.
+  bool split_backward = true;
   SynthesisObjective objective = SynthesisObjective::makespan;
   // Orders tried, list schedules included; 0 = as many as about a second takes.
   int64_t effort = 0;
