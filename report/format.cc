@@ -39,6 +39,22 @@ std::string grouped(int64_t value) {
   return s;
 }
 
+std::string exact_decimal(int64_t count, int64_t per_unit) {
+  const uint64_t unit = static_cast<uint64_t>(per_unit);
+  const uint64_t magnitude =
+      count < 0 ? uint64_t{0} - static_cast<uint64_t>(count) : static_cast<uint64_t>(count);
+  std::string s = count < 0 ? "-" : "";
+  s += std::to_string(magnitude / unit);
+  unsigned __int128 rest = magnitude % unit;
+  if (rest > 0) s += '.';
+  for (int i = 0; rest > 0 && i < 64; ++i) {
+    rest *= 10;
+    s += static_cast<char>('0' + static_cast<int>(rest / unit));
+    rest %= unit;
+  }
+  return s;
+}
+
 std::string rate_text(double per_second) {
   const bool small = !(per_second >= 1000) || !(per_second < 9e15);
   return small ? fixed(per_second, 1) : grouped(static_cast<int64_t>(per_second + 0.5));

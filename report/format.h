@@ -30,6 +30,9 @@ std::string fixed(double value, int decimals);
 // "1,234,567"
 std::string grouped(int64_t value);
 
+// "74.5": count / per_unit without rounding.  REQUIRES: per_unit >= 1 divides a power of ten.
+std::string exact_decimal(int64_t count, int64_t per_unit);
+
 // "150.4", "9,997": a rate, with a decimal while that says something.
 std::string rate_text(double per_second);
 

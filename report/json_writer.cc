@@ -82,6 +82,11 @@ void JsonWriter::null() {
   text_ += "null";
 }
 
+void JsonWriter::literal(std::string_view number) {
+  separate();
+  text_ += number;
+}
+
 void JsonWriter::seconds(Time t) {
   separate();
   static constexpr int64_t kSecond = 1'000'000'000'000;

@@ -39,6 +39,8 @@ class JsonWriter {
     key(name);
     value(v);
   }
+  // A number that is written already: "74.5".  REQUIRES: JSON's grammar.
+  void literal(std::string_view number);
   // Seconds, exact to the picosecond.
   void seconds(Time t);
   // NAME_s in seconds and NAME_ps as an integer.

@@ -19,6 +19,19 @@
 
 namespace stepcast::cli {
 
+// stepcast schedule: all of it as it was typed; empty = not given.
+struct ScheduleArguments {
+  std::string subject;  // a family, a file, "-"
+  std::string pp, vpp, microbatches;
+  std::vector<std::string> params;  // KEY=VALUE
+  std::string costs, straggler, p2p;
+  std::string format = "compute";
+  std::string output;                                    // file
+  std::string svg;                                       // show
+  std::string columns;                                   // show
+  std::string memory_limit, placement = "loop", effort;  // synth
+};
+
 struct Arguments {
   std::vector<std::string> files;  // "-" = standard input
   std::vector<std::string> set;    // path=value
@@ -36,13 +49,16 @@ struct Arguments {
   bool memory = false, bubble = false, critical_path = false, costs = false;
   // presets
   std::string kind, show;
+  // schedule
+  ScheduleArguments schedule;
   // help
-  std::string topic;
+  std::vector<std::string> topic;  // one word, or a command of two
 };
 
 // Where the output goes, as far as its looks depend on it.
 struct Terminal {
   TextStyle out, err;
+  int columns = 80;  // of standard output, for what is drawn
 };
 
 constexpr int kExitInternal = 1;
@@ -59,6 +75,11 @@ int explain_command(const Arguments& args, const Terminal& terminal);
 int compare_command(const Arguments& args, const Terminal& terminal);
 int presets_command(const Arguments& args, const Terminal& terminal);
 int schema_command(const Arguments& args, const Terminal& terminal);
+int schedule_show_command(const Arguments& args, const Terminal& terminal);
+int schedule_check_command(const Arguments& args, const Terminal& terminal);
+int schedule_export_command(const Arguments& args, const Terminal& terminal);
+int schedule_eval_command(const Arguments& args, const Terminal& terminal);
+int schedule_synth_command(const Arguments& args, const Terminal& terminal);
 int help_code_command(const Arguments& args, const Terminal& terminal);
 
 // --- shared by several commands (shared.cc) ---

@@ -30,18 +30,20 @@ std::string as_json(std::span<const ErrorCode> codes) {
 }  // namespace
 
 int help_code_command(const Arguments& args, const Terminal& terminal) {
-  if (args.topic == "codes") {
+  std::string topic;
+  for (const std::string& word : args.topic) topic += (topic.empty() ? "" : " ") + word;
+  if (topic == "codes") {
     std::string text;
     for (const ErrorCode& c : error_codes())
       text += std::string(c.code) + "  " + std::string(c.title) + '\n';
     write_stdout(args.json ? as_json(error_codes()) : text);
     return 0;
   }
-  std::string code = args.topic;
+  std::string code = topic;
   for (char& c : code) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   const ErrorCode* found = find_error_code(code);
   if (found == nullptr)
-    usage_error("E007", "there is nothing to say about '" + args.topic + "'",
+    usage_error("E007", "there is nothing to say about '" + topic + "'",
                 "a command such as run, an error code such as E102, or `stepcast help codes`");
   write_stdout(args.json ? as_json({found, 1})
                          : std::string(found->code) + ": " + std::string(found->title) + "\n\n" +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `stepcast` command: reads the command line, calls a subcommand, turns exceptions into exit
 // statuses.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -14,23 +15,14 @@
 #include "scenarios/spelling.h"
 #include "tools/command.h"
 #include "tools/output.h"
+#include "tools/schedule_options.h"
 
 namespace stepcast::cli {
 namespace {
 
-using Command = int (*)(const Arguments&, const Terminal&);
-
 constexpr std::string_view kFooter =
     "Exit status: 0 ok, 1 internal error, 2 usage or scenario, 3 out of memory (--fail-on-oom),\n"
     "             4 the schedule deadlocks, 7 input or output";
-
-void add_common(CLI::App* sub, Arguments& args) {
-  sub->add_flag("--json", args.json, "print JSON, errors included");
-  sub->add_option("--color", args.color, "colours: auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->option_text("WHEN");
-  sub->add_flag("-q,--quiet", args.quiet, "say nothing on standard error but errors");
-}
 
 void add_scenario(CLI::App* sub, Arguments& args, bool many) {
   // Several are always taken, so that one too many is explained in our words.
@@ -80,6 +72,8 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   compare->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit");
   add_common(compare, args);
 
+  add_schedule(app, args, command);
+
   CLI::App* presets = add("presets", "List what has a name already", presets_command);
   presets->add_option("KIND", args.kind, "models, gpus, clusters or schedules")->option_text(" ");
   presets->add_option("--show", args.show, "print one of them")->option_text("NAME");
@@ -111,6 +105,10 @@ Terminal terminal_for(const std::string& color) {
   Terminal t;
   t.out.color = wants_color(color, STDOUT_FILENO);
   t.err.color = wants_color(color, STDERR_FILENO);
+  struct winsize size {};
+  if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+      size.ws_col > 0)
+    t.columns = size.ws_col;
   return t;
 }
 
@@ -132,25 +130,46 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return near.empty() ? "" : "did you mean '" + std::string(near) + "'?";
 }
 
-// A first word that is no command.
-void check_command_word(const CLI::App& app, std::string_view word) {
+// A first word that is no command, or a second one that is none of a command with subcommands.
+void check_command_word(const CLI::App& app, std::string_view word, const std::string& path) {
   if (word.empty() || word.starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
   for (const std::string& name : names)
     if (name == word) return;
   std::string help = did_you_mean(word, names);
-  if (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json"))
+  if (path.empty() &&
+      (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json")))
     help = "`stepcast run " + std::string(word) + "` simulates a scenario";
-  if (help.empty()) help = "`stepcast --help` lists the commands";
-  usage_error("E001", "unknown command '" + std::string(word) + "'", help);
+  if (help.empty()) help = "`stepcast" + path + " --help` lists the commands";
+  usage_error(
+      "E001",
+      "unknown command '" + (path.empty() ? "" : path.substr(1) + ' ') + std::string(word) + "'",
+      help);
+}
+
+void check_command_words(const CLI::App& app, int argc, char** argv) {
+  check_command_word(app, argv[1], "");
+  if (argc < 3) return;
+  for (const CLI::App* sub : app.get_subcommands({}))
+    if (sub->get_name() == argv[1] && !sub->get_subcommands({}).empty())
+      check_command_word(*sub, argv[2], ' ' + sub->get_name());
+}
+
+// The command that the line has chosen so far, and its words: " schedule show".
+const CLI::App* chosen_command(const CLI::App& app, std::string& path) {
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().back();
+    path += ' ' + chosen->get_name();
+  }
+  return chosen;
 }
 
 // What CLI11 found wrong, in our words.
 [[noreturn]] void rethrow(const CLI::App& app, const CLI::ParseError& e) {
-  const CLI::App* chosen = &app;
-  for (const CLI::App* sub : app.get_subcommands()) chosen = sub;
-  const std::string name = chosen == &app ? "" : ' ' + chosen->get_name();
+  std::string name;
+  const CLI::App* chosen = chosen_command(app, name);
   const std::string usage = "`stepcast" + name + " --help` shows what is legal";
   for (const std::string& word : app.remaining(true)) {
     if (word.size() < 2 || !word.starts_with('-')) continue;
@@ -170,6 +189,22 @@ void check_command_word(const CLI::App& app, std::string_view word) {
   usage_error("E003", what, usage);
 }
 
+// `stepcast help`, `help run`, `help schedule show`; false if `topic` is no command.
+bool print_help_of_command(const CLI::App& app, std::span<const std::string> topic) {
+  const CLI::App* chosen = &app;
+  std::string path;
+  for (const std::string& word : topic) {
+    const CLI::App* next = nullptr;
+    for (const CLI::App* sub : chosen->get_subcommands({}))
+      if (sub->get_name() == word) next = sub;
+    if (next == nullptr) return false;
+    path += (path.empty() ? "stepcast" : " ") + (chosen == &app ? "" : chosen->get_name());
+    chosen = next;
+  }
+  write_stdout(chosen == &app ? app.help() : chosen->help(path));
+  return true;
+}
+
 int parse_and_run(int argc, char** argv, Arguments& args) {
   CLI::App app{"Stepcast forecasts one training step of a transformer on a GPU cluster.",
                "stepcast"};
@@ -182,7 +217,7 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
     write_stderr(app.help());
     return kExitUsage;
   }
-  check_command_word(app, argv[1]);
+  check_command_words(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -195,22 +230,16 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
   } catch (const CLI::ParseError& e) {
     rethrow(app, e);
   }
-  if (command == help_code_command) {
-    if (args.topic.empty()) {
-      write_stdout(app.help());
-      return 0;
-    }
-    for (const CLI::App* sub : app.get_subcommands({})) {
-      if (sub->get_name() != args.topic) continue;
-      write_stdout(sub->help("stepcast"));
-      return 0;
-    }
-  }
+  if (command == help_code_command && print_help_of_command(app, args.topic)) return 0;
   if (args.files.size() > 1 && !takes_many(command))
     usage_error("E003", "one scenario at a time, not " + std::to_string(args.files.size()),
                 "`stepcast compare` takes several");
-  if (command == nullptr)
-    usage_error("E003", "no command is given", "`stepcast --help` lists them");
+  if (command == nullptr) {
+    if (app.get_subcommands().empty())
+      usage_error("E003", "no command is given", "`stepcast --help` lists them");
+    write_stderr(app.get_subcommands().front()->help("stepcast"));
+    return kExitUsage;
+  }
   return command(args, terminal_for(args.color));
 }
 

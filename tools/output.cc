@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -20,6 +21,7 @@ namespace stepcast::cli {
 namespace {
 
 constexpr size_t kLargestInput = (size_t{16} << 20) + 1;
+constexpr size_t kLargestFile = size_t{256} << 20;
 constexpr size_t kBuffer = size_t{1} << 18;
 
 [[noreturn]] void io_error(const char* code, std::string message, std::string help = {}) {
@@ -80,6 +82,30 @@ void prepare_standard_streams() {
 
 const std::string& standard_input() {
   static const std::string text = read_standard_input();
+  return text;
+}
+
+std::string read_whole_file(const std::string& path) {
+  if (path == "-") return standard_input();
+  const auto fail = [&](const std::string& why) {
+    io_error("E101", "cannot read '" + path + "': " + why);
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) fail(std::strerror(errno));
+  std::string text;
+  ssize_t got = 1;
+  int error = 0;
+  while (got > 0 && text.size() <= kLargestFile) {
+    const size_t old = text.size();
+    text.resize(old + kBuffer);
+    do got = ::read(fd, text.data() + old, kBuffer);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) error = errno;
+    text.resize(old + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  }
+  ::close(fd);
+  if (error != 0) fail(std::strerror(error));
+  if (text.size() > kLargestFile) fail("it is larger than 256 MiB");
   return text;
 }
 
@@ -166,6 +192,13 @@ void OutputFile::commit() {
     ::unlink(temporary_.c_str());
   }
   temporary_.clear();
+}
+
+void deliver(std::string_view text, const std::string& path, bool force) {
+  if (path.empty() || path == "-") return write_stdout(text);
+  OutputFile file(path, force);
+  file.write(text);
+  file.commit();
 }
 
 }  // namespace stepcast::cli

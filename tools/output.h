@@ -19,6 +19,10 @@ void prepare_standard_streams();
 // than a scenario may have.  Throws InputError E500, status 7.
 const std::string& standard_input();
 
+// All of a file that is no scenario, of at most 256 MiB; standard input for "-".  Throws InputError
+// E101, status 7.
+std::string read_whole_file(const std::string& path);
+
 // Throws ClosedPipe, or InputError E503 with status 7.
 void write_stdout(std::string_view text);
 // Failures are ignored: there is nowhere to report them.
@@ -47,5 +51,8 @@ class OutputFile {
   int fd_ = -1;
   bool force_ = false;
 };
+
+// To a new file of that name; to standard output for "" and "-".
+void deliver(std::string_view text, const std::string& path, bool force);
 
 }  // namespace stepcast::cli

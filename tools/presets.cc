@@ -18,8 +18,9 @@ namespace {
 
 struct Entry {
   std::string name;
-  std::string summary;  // one line
-  std::string text;     // what --show prints
+  std::string summary;                     // one line
+  std::string text;                        // what --show prints
+  const ScheduleFamily* family = nullptr;  // of a schedule
 };
 
 struct Kind {
@@ -81,21 +82,33 @@ std::vector<Entry> files_of(PresetKind kind) {
   return entries;
 }
 
-std::vector<Entry> schedules() {
-  std::vector<Entry> entries;
-  for (const ScheduleFamily& family : schedule_families()) {
-    std::string text = std::string(family.name) + "\n  " + std::string(family.summary) + '\n';
-    std::string aliases;
-    for (const std::string_view alias : family.aliases)
-      aliases += (aliases.empty() ? "" : ", ") + std::string(alias);
-    if (!aliases.empty()) text += "  also called: " + aliases + '\n';
-    text += "  source: " + std::string(family.source) + '\n';
-    entries.push_back({std::string(family.name), std::string(family.summary), std::move(text)});
+std::string text_of(const ScheduleFamily& family, int width) {
+  std::string text = std::string(family.name) + '\n' + wrap(family.summary, "  ", width);
+  std::string aliases;
+  for (const std::string_view alias : family.aliases)
+    aliases += (aliases.empty() ? "" : ", ") + std::string(alias);
+  if (!aliases.empty()) text += wrap(aliases, "  also called: ", width);
+  text += wrap(family.source, "  source: ", width);
+  if (!family.parameters.empty()) text += "  parameters, as --param KEY=VALUE\n";
+  for (const ScheduleParameter& p : family.parameters) {
+    const std::string first = "    " + std::string(p.key) + "  ";
+    text += display_width(first) <= width / 2
+                ? wrap(p.summary, first, width)
+                : "    " + std::string(p.key) + '\n' + wrap(p.summary, "      ", width);
   }
+  return text;
+}
+
+std::vector<Entry> schedules(int width) {
+  std::vector<Entry> entries;
+  for (const ScheduleFamily& family : schedule_families())
+    entries.push_back({std::string(family.name),
+                       std::string(family.summary) + " (" + std::string(family.source) + ')',
+                       text_of(family, width), &family});
   return entries;
 }
 
-std::vector<Kind> chosen_kinds(const Arguments& args) {
+std::vector<Kind> chosen_kinds(const Arguments& args, int width) {
   static constexpr std::array<std::string_view, 4> kNames{"models", "gpus", "clusters",
                                                           "schedules"};
   if (!args.kind.empty() && std::find(kNames.begin(), kNames.end(), args.kind) == kNames.end()) {
@@ -109,16 +122,18 @@ std::vector<Kind> chosen_kinds(const Arguments& args) {
   if (wanted("models")) kinds.push_back({"models", files_of(PresetKind::model)});
   if (wanted("gpus")) kinds.push_back({"gpus", files_of(PresetKind::gpu)});
   if (wanted("clusters")) kinds.push_back({"clusters", files_of(PresetKind::cluster)});
-  if (wanted("schedules")) kinds.push_back({"schedules", schedules()});
+  if (wanted("schedules")) kinds.push_back({"schedules", schedules(width)});
   return kinds;
 }
 
+// The entry of a preset, or of a schedule by any of its names.
 int show(const std::string& name, std::span<const Kind> kinds) {
+  const ScheduleFamily* family = find_schedule_family(name);
   std::vector<std::string_view> all;
   for (const Kind& kind : kinds) {
     for (const Entry& entry : kind.entries) {
       all.push_back(entry.name);
-      if (entry.name != name) continue;
+      if (entry.name != name && (entry.family == nullptr || entry.family != family)) continue;
       write_stdout(entry.text);
       return 0;
     }
@@ -126,6 +141,24 @@ int show(const std::string& name, std::span<const Kind> kinds) {
   const std::string near(closest(name, all));
   usage_error("E006", "there is no preset '" + name + "'",
               near.empty() ? "`stepcast presets` lists them" : "did you mean '" + near + "'?");
+}
+
+void write_family(JsonWriter& json, const ScheduleFamily& family) {
+  json.member("summary", family.summary);
+  json.member("source", family.source);
+  json.key("aliases");
+  json.begin_array();
+  for (const std::string_view alias : family.aliases) json.value(alias);
+  json.end_array();
+  json.key("parameters");
+  json.begin_array();
+  for (const ScheduleParameter& p : family.parameters) {
+    json.begin_object();
+    json.member("key", p.key);
+    json.member("summary", p.summary);
+    json.end_object();
+  }
+  json.end_array();
 }
 
 std::string as_json(std::span<const Kind> kinds) {
@@ -137,7 +170,10 @@ std::string as_json(std::span<const Kind> kinds) {
     for (const Entry& entry : kind.entries) {
       json.begin_object();
       json.member("name", entry.name);
-      json.member("summary", entry.summary);
+      if (entry.family != nullptr)
+        write_family(json, *entry.family);
+      else
+        json.member("summary", entry.summary);
       json.end_object();
     }
     json.end_array();
@@ -149,7 +185,7 @@ std::string as_json(std::span<const Kind> kinds) {
 }  // namespace
 
 int presets_command(const Arguments& args, const Terminal& terminal) {
-  const std::vector<Kind> kinds = chosen_kinds(args);
+  const std::vector<Kind> kinds = chosen_kinds(args, terminal.out.width);
   if (!args.show.empty()) return show(args.show, kinds);
   if (args.json) {
     write_stdout(as_json(kinds));

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/schedule_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+#include "sim/check.h"
+#include "tools/command.h"
+
+namespace stepcast::cli {
+namespace {
+
+constexpr int kMostDecimals = 15;
+constexpr int64_t kLargest = int64_t{1} << 60;
+
+// digits / 10^decimals, without zeros at the end.
+struct Decimal {
+  int64_t digits = 0;
+  int decimals = 0;
+};
+
+[[noreturn]] void bad_decimal(std::string_view option, std::string_view text,
+                              const std::string& why) {
+  usage_error("E004", "'" + std::string(text) + "' in " + std::string(option) + ' ' + why,
+              "plain decimals such as 10, 0.5 or 601.25, with at most 15 digits after the point");
+}
+
+Decimal parse_decimal(std::string_view option, std::string_view text) {
+  Decimal d;
+  bool point = false, any = false;
+  for (const char c : text) {
+    if (c == '.' && !point) {
+      point = true;
+      continue;
+    }
+    if (c < '0' || c > '9') bad_decimal(option, text, "is not a number of at least 0");
+    any = true;
+    if (d.digits > (kLargest - (c - '0')) / 10) bad_decimal(option, text, "has too many digits");
+    d.digits = 10 * d.digits + (c - '0');
+    d.decimals += point;
+  }
+  if (!any) bad_decimal(option, text, "is not a number of at least 0");
+  for (; d.decimals > 0 && d.digits % 10 == 0; --d.decimals) d.digits /= 10;
+  if (d.decimals > kMostDecimals) bad_decimal(option, text, "has too many digits");
+  return d;
+}
+
+int64_t power_of_ten(int exponent) {
+  int64_t power = 1;
+  for (int i = 0; i < exponent; ++i) power *= 10;
+  return power;
+}
+
+int64_t times(std::string_view option, int64_t a, int64_t b) {
+  if (a > 0 && b > kLargest / a)
+    usage_error("E004", "the times in " + std::string(option) + " have too many digits to be kept",
+                "write them with fewer digits, or in a larger unit");
+  return a * b;
+}
+
+std::array<Decimal, 4> four_decimals(std::string_view costs) {
+  std::array<Decimal, 4> parsed;
+  size_t n = 0;
+  for (std::string_view rest = costs;; ++n) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    if (n < 4) parsed[n] = parse_decimal("--costs", rest.substr(0, comma));
+    if (comma == rest.size()) break;
+    rest.remove_prefix(comma + 1);
+  }
+  if (n != 3)
+    usage_error(
+        "E004",
+        "--costs " + std::string(costs) + " names " + std::to_string(n + 1) + " times instead of 4",
+        "tF,tI,tW,c: forward, input gradient, weight gradient, transfer; such as 10,12,7,1");
+  return parsed;
+}
+
+void read_straggler(ScheduleCosts& c, std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos)
+    usage_error("E004", "--straggler " + std::string(text) + " is not of the form RANK=FACTOR",
+                "for example: --straggler 2=1.5");
+  c.slow_rank = parse_count("--straggler", text.substr(0, equals), 0);
+  const Decimal factor = parse_decimal("--straggler", text.substr(equals + 1));
+  if (factor.digits == 0)
+    usage_error("E004", "the factor in --straggler must be above 0", "1.5 is half as slow again");
+  const int64_t ten = power_of_ten(factor.decimals);
+  const int64_t common = std::gcd(factor.digits, ten);
+  c.slow_numerator = factor.digits / common;
+  c.slow_denominator = ten / common;
+}
+
+}  // namespace
+
+int64_t parse_count(std::string_view option, std::string_view text, int64_t least) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc{} || read.ptr != end || value < least)
+    usage_error("E004", "'" + std::string(text) + "' in " + std::string(option) +
+                            " is not a whole number of at least " + std::to_string(least));
+  return value;
+}
+
+ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler) {
+  ScheduleCosts c;
+  c.given = !costs.empty();
+  const std::array<Decimal, 4> parsed = four_decimals(costs.empty() ? "1,1,1,0" : costs);
+  if (!straggler.empty()) read_straggler(c, straggler);
+  int decimals = 0;
+  for (const Decimal& d : parsed) decimals = std::max(decimals, d.decimals);
+  c.per_unit = times("--straggler", power_of_ten(decimals), c.slow_denominator);
+  const auto ticks = [&](const Decimal& d) {
+    return times("--costs", d.digits, c.per_unit / power_of_ten(d.decimals));
+  };
+  c.forward = ticks(parsed[0]);
+  c.backward_input = ticks(parsed[1]);
+  c.backward_weight = ticks(parsed[2]);
+  c.hop = ticks(parsed[3]);
+  return c;
+}
+
+OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style,
+                   std::vector<Time>& durations) {
+  UnitCosts unit;
+  unit.times.forward = Time{costs.forward};
+  unit.times.backward_input = Time{costs.backward_input};
+  unit.times.backward_weight = Time{costs.backward_weight};
+  unit.times.recompute = Time{costs.forward};
+  unit.hop = Time{costs.hop};
+  if (costs.slow_rank < 0) return lower_unit(schedule, unit, durations, style);
+  // Factors of 2 and 4 are exact in floating point: what differs is what the straggler does.
+  unit.slow_rank = costs.slow_rank;
+  unit.slow_factor = 4;
+  std::vector<Time> fourfold;
+  lower_unit(schedule, unit, fourfold, style);
+  unit.slow_factor = 2;
+  OpGraph graph = lower_unit(schedule, unit, durations, style);
+  STEPCAST_CHECK(fourfold.size() == durations.size(), "the factor changes the graph");
+  for (size_t i = 0; i < durations.size(); ++i)
+    if (fourfold[i] != durations[i])
+      durations[i] = durations[i] / 2 / costs.slow_denominator * costs.slow_numerator;
+  return graph;
+}
+
+void require_countable(const Schedule& schedule, const ScheduleCosts& costs) {
+  // The makespan is at most all work on one rank, all of it slow, and every hop twice.
+  const __int128 piece = __int128{costs.forward} + costs.backward_input + costs.backward_weight;
+  const __int128 slow = std::max<int64_t>(1, costs.slow_numerator / costs.slow_denominator + 1);
+  const __int128 pieces = static_cast<__int128>(schedule.rank_of_stage.size()) * schedule.pieces();
+  if (piece > 0 && pieces * slow > std::numeric_limits<int64_t>::max() / 4 / piece)
+    usage_error("E004", "the times in --costs have too many digits to be added up exactly",
+                "write them with fewer digits, or in a larger unit");
+  if (costs.hop > 0 && pieces * 4 > std::numeric_limits<int64_t>::max() / 4 / costs.hop)
+    usage_error("E004", "the transfer time in --costs has too many digits to be added up exactly",
+                "write it with fewer digits, or in a larger unit");
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast schedule synth: an order made for given costs and memory.
+#include <algorithm>
+#include <stdexcept>
+
+#include "report/json_writer.h"
+#include "schedules/action_text.h"
+#include "schedules/custom_schedule.h"
+#include "schedules/placement.h"
+#include "schedules/synthesis.h"
+#include "tools/command.h"
+#include "tools/output.h"
+#include "tools/schedule_source.h"
+#include "tools/schedule_timing.h"
+
+namespace stepcast::cli {
+namespace {
+
+// An empty schedule that has the placement.
+Schedule placed(const ScheduleArguments& a, const ScheduleParams& params) {
+  try {
+    if (a.placement == "loop") return loop_schedule("synth", params);
+    if (a.placement == "v") return v_schedule("synth", params);
+  } catch (const std::invalid_argument& e) {
+    usage_error("E205", e.what());
+  }
+  usage_error("E004", "there is no --placement " + a.placement, "loop or v");
+}
+
+// An activation of a chunk counts 1 from its forward to its weight gradient.
+SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& costs) {
+  if (a.pp.empty() || a.microbatches.empty())
+    usage_error("E003", "synth needs --pp and --microbatches",
+                "for example: --pp 4 --microbatches 8 --costs 10,12,7,1");
+  ScheduleParams params;
+  params.pp = parse_count("--pp", a.pp, 1);
+  params.vpp = !a.vpp.empty() ? parse_count("--vpp", a.vpp, 1) : a.placement == "v" ? 2 : 1;
+  params.microbatches = parse_count("--microbatches", a.microbatches, 1);
+  require_few_actions(params);
+  const Schedule empty = placed(a, params);
+  const StageTimes times{.forward = Time{costs.forward},
+                         .backward_input = Time{costs.backward_input},
+                         .backward_weight = Time{costs.backward_weight},
+                         .recompute = {},
+                         .offload = {},
+                         .reload = {}};
+  const int64_t limit = a.memory_limit.empty() ? params.pp * params.vpp
+                                               : parse_count("--memory-limit", a.memory_limit, 1);
+  SynthesisProblem problem;
+  problem.costs = level_costs(params.pp, params.microbatches, empty.rank_of_stage, times,
+                              {.forward = 1, .backward_input = 0, .backward_weight = -1},
+                              Time{costs.hop}, limit);
+  if (!a.effort.empty()) problem.effort = parse_count("--effort", a.effort, 1);
+  require_countable(empty, costs);
+  return problem;
+}
+
+std::string answer_json(const ChosenSchedule& chosen, const Synthesis& s,
+                        const ScheduleTiming& timing, const ScheduleCosts& costs) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("schedule", chosen.title);
+  write_sizes(json, chosen.schedule);
+  write_times(json, timing, costs);
+  write_time(json, "lower_bound", s.lower_bound, costs);
+  json.member("gap", s.gap);
+  json.member("start", s.start);
+  write_time(json, "start_makespan", s.start_time, costs);
+  json.member("orders_tried", s.orders_tried);
+  json.key("ranks");
+  json.begin_array();
+  for (size_t r = 0; r < timing.ranks.size(); ++r) {
+    json.begin_object();
+    json.member("peak_in_flight", timing.ranks[r].peak_in_flight);
+    json.member("actions", to_text(chosen.schedule.ranks[r]));
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  return json.text() + '\n';
+}
+
+std::string answer_text(const ChosenSchedule& chosen, const Synthesis& s,
+                        const ScheduleTiming& timing, const ScheduleCosts& costs, int width) {
+  const auto time = [&](Time t) { return exact_decimal(t.count(), costs.per_unit); };
+  std::vector<std::string> facts = facts_of(timing, costs);
+  int64_t peak = 0;
+  for (const RankTiming& rank : timing.ranks) peak = std::max(peak, rank.peak_in_flight);
+  facts.push_back("lower bound " + time(s.lower_bound) + ", gap " + percent(s.gap));
+  facts.push_back("in flight at most " + std::to_string(peak));
+  facts.push_back("from " + s.start + " at " + time(s.start_time));
+  return wrap(chosen.title + ": " + sizes_of(chosen.schedule), "", width) + flow(facts, width);
+}
+
+}  // namespace
+
+int schedule_synth_command(const Arguments& args, const Terminal& terminal) {
+  const ScheduleArguments& a = args.schedule;
+  const ScheduleCosts costs = parse_costs(a.costs, "");
+  const SynthesisProblem problem = problem_of(a, costs);
+  Synthesis synthesis;
+  try {
+    synthesis = synthesize(problem);
+  } catch (const std::invalid_argument& e) {
+    usage_error("E205", e.what());
+  }
+  const ChosenSchedule chosen{synthesis.schedule, "auto", {}};
+  const ScheduleTiming timing = time_schedule(chosen.schedule, costs, P2pStyle::async);
+  if (!a.output.empty()) deliver(write_schedule_csv(chosen.schedule), a.output, args.force);
+  if (a.output == "-") return 0;
+  write_stdout(args.json ? answer_json(chosen, synthesis, timing, costs)
+                         : answer_text(chosen, synthesis, timing, costs, terminal.out.width));
+  return 0;
+}
+
+}  // namespace stepcast::cli
