@@ -39,31 +39,116 @@ bool is_faster(const Result& a, const Result& b, bool same_work) {
   return same_work ? a.step_time < b.step_time : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
 }
 
-// Name, step, difference, rate, bubble, peak, where, MFU.
-constexpr size_t kColumns = 8;
-constexpr size_t kName = 0, kWhere = 6;  // flush left
+// Name, step, difference, span, rate, bubble, peak, where, MFU.
+constexpr size_t kColumns = 9;
 using Row = std::array<std::string, kColumns>;
+constexpr size_t kWhere = 7;  // flush left, as the name
 
 // The rows in columns; a column that is empty in all of them is left out.
-std::vector<std::string> aligned(std::span<const Row> rows) {
-  std::array<int, kColumns> widths{};
-  for (const Row& row : rows)
-    for (size_t c = 0; c < kColumns; ++c) widths[c] = std::max(widths[c], display_width(row[c]));
+template <size_t N>
+std::vector<std::string> aligned(std::span<const std::array<std::string, N>> rows, size_t left) {
+  std::array<int, N> widths{};
+  for (const auto& row : rows)
+    for (size_t c = 0; c < N; ++c) widths[c] = std::max(widths[c], display_width(row[c]));
   std::vector<std::string> lines;
-  for (const Row& row : rows) {
+  for (const auto& row : rows) {
     std::string line;
-    for (size_t c = 0; c < kColumns; ++c) {
+    for (size_t c = 0; c < N; ++c) {
       if (widths[c] == 0) continue;
       if (c > 0) line += "  ";
-      line +=
-          c == kName || c == kWhere ? pad_right(row[c], widths[c]) : pad_left(row[c], widths[c]);
+      line += c == 0 || c == left ? pad_right(row[c], widths[c]) : pad_left(row[c], widths[c]);
     }
+    line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));
   }
   return lines;
 }
 
+std::string in_scale(Time t, const TimeScale& scale) {
+  return format_quanta((t.count() + scale.quantum_ps / 2) / scale.quantum_ps, scale);
+}
+
+// What a step would cost without the barrier of the optimizer says something only if some
+// schedule gains by it.
+bool spans_matter(std::span<const Result> results) {
+  return std::any_of(results.begin(), results.end(), [](const Result& r) { return shows_span(r); });
+}
+
+const SpendTable& critical_table(const Result& r) {
+  static constexpr SpendTable kNothing{};
+  const uint32_t role = r.account.critical_role;
+  return role < r.account.by_role.size() ? r.account.by_role[role] : kNothing;
+}
+
+// What the critical rank waits for, in percent of the step.
+constexpr std::array<Spend, 5> kCauses{Spend::warmup, Spend::drain, Spend::imbalance,
+                                       Spend::coupling, Spend::exposed_pp};
+using CauseRow = std::array<std::string, kCauses.size() + 1>;
+
+std::string cause_table(std::span<const Result> results, std::span<const std::string> names,
+                        const TextStyle& style) {
+  std::vector<CauseRow> rows{
+      {"waits, % of the step", "fill", "drain", "unequal stages", "blocked peers", "transfers"}};
+  bool any = false;
+  for (size_t i = 0; i < results.size(); ++i) {
+    CauseRow row{"  " + shortened(names[i])};
+    for (size_t c = 0; c < kCauses.size(); ++c) {
+      const Time t = critical_table(results[i])[static_cast<size_t>(kCauses[c])];
+      any = any || t.count() > 0;
+      row[c + 1] = fixed(share_of(t, results[i].step_time) * 100, 1);
+    }
+    rows.push_back(std::move(row));
+  }
+  if (!any) return {};
+  const std::vector<std::string> lines =
+      aligned(std::span<const CauseRow>(rows), CauseRow{}.size());
+  std::string s = '\n' + paint(lines[0], Tone::dim, style) + '\n';
+  for (size_t i = 1; i < lines.size(); ++i) s += lines[i] + '\n';
+  return s;
+}
+
+// "zb-v", "zb-v: 13.0 GiB too much".
+std::string winner_line(std::string_view what, const std::string& text, Tone tone,
+                        const TextStyle& style) {
+  return text.empty() ? "" : pad_right(std::string(what), 15) + paint(text, tone, style) + '\n';
+}
+
+std::string winner_lines(std::span<const Result> results, std::span<const std::string> names,
+                         size_t baseline, const TextStyle& style) {
+  const Winners w = compare_winners(results);
+  const bool same_work = comparable_steps(results);
+  std::string s;
+  const auto name = [&](size_t i) { return shortened(names[i]); };
+  if (w.fastest) {
+    const Result& r = results[*w.fastest];
+    std::string text = name(*w.fastest);
+    if (*w.fastest != baseline && same_work) text += ", " + versus(r, results[baseline]);
+    const Bytes more = peak_of(r) - peak_of(results[baseline]);
+    if (*w.fastest != baseline && more.value != 0)
+      text += ", " + gib(Bytes{std::max(more.value, -more.value)}) + " GiB " +
+              (more.value > 0 ? "more" : "less") + " than " + name(baseline);
+    s += winner_line(same_work ? "fastest" : "highest rate", text, Tone::good, style);
+  }
+  if (w.smallest)
+    s += winner_line("least memory",
+                     name(*w.smallest) + ", " + gib(peak_of(results[*w.smallest])) + " GiB",
+                     Tone::good, style);
+  if (w.best_per_gib) s += winner_line("best per GiB", name(*w.best_per_gib), Tone::good, style);
+  std::string over;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].fits) continue;
+    over += (over.empty() ? "" : ", ") + name(i) + " by " +
+            gib(results[i].memory_reserved - results[i].memory_usable) + " GiB";
+  }
+  if (!over.empty()) s += wrap(over, pad_right("does not fit", 15), style.width);
+  return s.empty() ? s : '\n' + s;
+}
+
 }  // namespace
+
+bool shows_span(const Result& r) {
+  return r.splits_backward || share_of(r.step_time - r.span, r.step_time) > 0.005;
+}
 
 bool comparable_steps(std::span<const Result> results) {
   return std::all_of(results.begin(), results.end(), [&](const Result& r) {
@@ -72,58 +157,52 @@ bool comparable_steps(std::span<const Result> results) {
   });
 }
 
-std::vector<std::string> compare_notes(std::span<const Result> results) {
-  std::vector<std::string> notes(results.size());
-  const Result* fastest = nullptr;
-  const Result* smallest = nullptr;
-  bool all_fit = true;
+Winners compare_winners(std::span<const Result> results) {
+  Winners w;
+  if (results.size() < 2) return w;
   const bool same_work = comparable_steps(results);
-  for (const Result& r : results) {
-    all_fit = all_fit && r.fits;
-    if (!r.fits) continue;
-    if (fastest == nullptr || is_faster(r, *fastest, same_work)) fastest = &r;
-    if (smallest == nullptr || peak_of(r) < peak_of(*smallest)) smallest = &r;
-  }
-  if (results.size() < 2) fastest = smallest = nullptr;
+  const auto better = [&](std::optional<size_t>& best, size_t i, auto is_better) {
+    if (!best || is_better(results[i], results[*best])) best = i;
+  };
+  const auto rate = [](const Result& r) {
+    const double bytes = static_cast<double>(std::max<int64_t>(1, peak_of(r).value));
+    return 1 / (bytes * std::max(1e-12, to_seconds(r.step_time)));
+  };
   for (size_t i = 0; i < results.size(); ++i) {
-    const Result* r = &results[i];
-    if (!r->fits)
-      notes[i] = "does not fit by " + gib(r->memory_reserved - r->memory_usable) + " GiB";
-    if (r == fastest)
-      notes[i] =
-          (same_work ? "fastest" : "highest rate") + std::string(all_fit ? "" : " that fits");
-    if (r == smallest) notes[i] += notes[i].empty() ? "least memory" : ", least memory";
+    if (!results[i].fits) continue;
+    better(w.fastest, i,
+           [&](const Result& a, const Result& b) { return is_faster(a, b, same_work); });
+    better(w.smallest, i, [](const Result& a, const Result& b) { return peak_of(a) < peak_of(b); });
+    if (same_work)
+      better(w.best_per_gib, i,
+             [&](const Result& a, const Result& b) { return rate(a) > rate(b); });
   }
-  return notes;
+  return w;
 }
 
 std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
                           size_t baseline, const TextStyle& style) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
-  const bool same_work = comparable_steps(results);
+  const bool same_work = comparable_steps(results), spans = spans_matter(results);
   const TimeScale scale = scale_of(results[baseline].step_time);
-  std::vector<Row> rows{{"", "step " + std::string(scale.unit), "vs base",
+  std::vector<Row> rows{{"", "step " + std::string(scale.unit), "vs base", spans ? "span" : "",
                          same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB", "on", "MFU"}};
   for (size_t i = 0; i < results.size(); ++i) {
     const Result& r = results[i];
-    const int64_t quanta = (r.step_time.count() + scale.quantum_ps / 2) / scale.quantum_ps;
-    rows.push_back({shortened(names[i]), format_quanta(quanta, scale),
-                    i == baseline ? "-" : versus(r, results[baseline]),
-                    same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
-                    percent(share_of(r.bubble, r.step_time)),
-                    gib(peak_of(r)) + (r.fits ? "  " : " !"), role_name(r, r.memory_role),
-                    percent(r.utilization.mfu_full_attention)});
+    rows.push_back(
+        {shortened(names[i]), in_scale(r.step_time, scale),
+         i == baseline ? "-" : versus(r, results[baseline]), spans ? in_scale(r.span, scale) : "",
+         same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
+         percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
+         role_name(r, r.memory_role), percent(r.utilization.mfu_full_attention)});
   }
-  std::vector<std::string> lines = aligned(rows);
-  const std::vector<std::string> notes = compare_notes(results);
+  const std::vector<std::string> lines = aligned(std::span<const Row>(rows), kWhere);
   std::string s = paint(lines[0], Tone::dim, style) + '\n';
-  for (size_t i = 0; i < results.size(); ++i) {
-    s += lines[i + 1];
-    const Tone tone = results[i].fits ? Tone::good : Tone::bad;
-    if (!notes[i].empty()) s += "  " + paint(notes[i], tone, style);
-    s += '\n';
-  }
+  for (size_t i = 0; i < results.size(); ++i)
+    s += paint(lines[i + 1], results[i].fits ? Tone::plain : Tone::bad, style) + '\n';
+  s += cause_table(results, names, style);
+  s += winner_lines(results, names, baseline, style);
   if (!same_work) s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
   return s;
 }

@@ -2,6 +2,7 @@
 // Several results side by side, against one of them.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,15 +16,24 @@ namespace stepcast {
 // compare.
 bool comparable_steps(std::span<const Result> results);
 
-// One line a case: step time, difference to the baseline, bubble, peak memory (with '!' if it does
-// not fit), the rank with the peak, MFU, and what the case is best at.  Tokens per second and GPU,
-// and a remark, if steps do not compare.  REQUIRES: as many names as results, baseline <
-// results.size().
+// Whether what a step would cost without the optimizer's barrier is worth telling: the schedule
+// splits the backward, or it differs by more than 0.5 %.
+bool shows_span(const Result& result);
+
+// Cases that distinguish themselves among those that fit, by position; the first of equals.  None
+// of one case alone.
+struct Winners {
+  std::optional<size_t> fastest;       // most tokens a second and GPU if steps do not compare
+  std::optional<size_t> smallest;      // least peak memory
+  std::optional<size_t> best_per_gib;  // most steps a second for each GiB of the peak
+};
+Winners compare_winners(std::span<const Result> results);
+
+// One line a case: step time, difference to the baseline, span (if it says something for any),
+// bubble, peak memory (with '!' if it does not fit), the rank with the peak, MFU; then what the
+// critical rank of each case waits for; then who wins.  Tokens per second and GPU, and a remark, if
+// steps do not compare.  REQUIRES: as many names as results, baseline < results.size().
 std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
                           size_t baseline, const TextStyle& style = {});
-
-// "fastest that fits" (most tokens a second and GPU if steps do not compare), "least memory", "does
-// not fit": one entry a case, empty where nothing distinguishes it.
-std::vector<std::string> compare_notes(std::span<const Result> results);
 
 }  // namespace stepcast

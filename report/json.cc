@@ -82,11 +82,30 @@ void write_trust(JsonWriter& json, const Result& r) {
   json.member("calibration", r.calibration);
 }
 
+// null unless the schedule was made for the scenario.
+void write_synthesis(JsonWriter& json, const Result& r) {
+  json.key("synthesis");
+  if (!r.synthesis) {
+    json.null();
+    return;
+  }
+  const SynthesisFacts& f = *r.synthesis;
+  json.begin_object();
+  json.member_time("objective", f.objective);
+  json.member_time("lower_bound", f.lower_bound);
+  json.member("gap", f.gap);
+  json.member("start", f.start);
+  json.member_time("start_time", f.start_time);
+  json.member("orders_tried", f.orders_tried);
+  json.end_object();
+}
+
 // The members of one result, after name and versions.
 void write_result(JsonWriter& json, const Result& r) {
   write_scenario(json, r.scenario);
   json.member_time("step_time", r.step_time);
   json.member_time("span", r.span);
+  write_synthesis(json, r);
   json.member("tokens_per_step", r.tokens_per_step);
   json.member("tokens_per_s_per_gpu", r.tokens_per_s_per_gpu);
   json.member("model_flops_per_step", r.model_flops_per_step);

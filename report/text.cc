@@ -5,6 +5,7 @@
 #include <array>
 
 #include "report/account_lines.h"
+#include "report/compare.h"
 
 namespace stepcast {
 namespace {
@@ -30,9 +31,29 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
   const Utilization& u = r.utilization;
   const std::string rate = "tokens/s/GPU  " + rate_text(r.tokens_per_s_per_gpu);
   std::string s = figure("step time", format_time(r.step_time), rate, style);
+  if (shows_span(r)) {
+    const bool same = r.span == r.step_time;
+    const std::string how = same ? "what a step costs: no barrier in the optimizer"
+                                 : "with optimizer post-validation " +
+                                       fixed(share_of(r.step_time - r.span, r.step_time) * 100, 1) +
+                                       " % less: no barrier in the optimizer";
+    s += figure("span", format_time(r.span), how, style);
+  }
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
   return s + figure("MFU", percent(u.mfu_full_attention), how, style);
+}
+
+// "  schedule       auto        0.8 % above the lower bound ...".
+std::string synthesis_lines(const Result& r, const TextStyle& style) {
+  if (!r.synthesis) return {};
+  const SynthesisFacts& f = *r.synthesis;
+  std::string how = "pipeline " + format_time(f.objective) + ", " + percent(f.gap) +
+                    " above the lower bound " + format_time(f.lower_bound);
+  std::string s = figure("schedule", "auto", how, style);
+  return s + wrap("began with " + escape_text(f.start) + " at " + format_time(f.start_time) + ", " +
+                      grouped(f.orders_tried) + " orders tried",
+                  std::string(kFigureColumn + 12, ' '), style.width);
 }
 
 std::string memory_lines(const Result& r, const TextStyle& style) {
@@ -189,6 +210,7 @@ std::string next_step(const Result& r) {
 std::string text_report(const Result& r, const TextStyle& style) {
   std::string s = headline(r.scenario, style) + '\n';
   s += speed_lines(r, style);
+  s += synthesis_lines(r, style);
   s += memory_lines(r, style);
   s += losses_line(r, style);
   s += account_table(r, style);

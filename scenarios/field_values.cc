@@ -81,6 +81,27 @@ std::optional<Datum> read_list(const Value& value, const Field& field, std::stri
   return words;
 }
 
+// "key=value" for each member; null stands for nothing.
+std::optional<Datum> read_pairs(const Value& value, std::string_view name, Problems& problems) {
+  std::vector<std::string> pairs;
+  if (!value.is_mapping()) {
+    problems.add("E107", '\'' + std::string(name) + "' must be a mapping of names and values",
+                 value.mark, std::max(1, static_cast<int>(value.text.size())));
+    return {};
+  }
+  bool ok = true;
+  for (const Member& m : value.members) {
+    if (m.value.kind == Value::Kind::null) continue;
+    if (m.value.is_scalar()) {
+      pairs.push_back(m.key + '=' + m.value.text);
+      continue;
+    }
+    ok = false;
+    problems.add("E107", '\'' + m.key + "' must be a single value", m.value.mark);
+  }
+  return ok ? std::optional<Datum>(std::move(pairs)) : std::nullopt;
+}
+
 constexpr int64_t kMostCount = 1'000'000'000;  // products of a few of them fit 128 bits
 
 std::optional<Datum> read_datum(const Value& value, const Field& field, Problems& problems) {
@@ -106,6 +127,7 @@ std::optional<Datum> read_datum(const Value& value, const Field& field, Problems
     case FieldType::choice: return read_choice(value, field, name, problems);
     case FieldType::choices:
     case FieldType::texts: return read_list(value, field, name, problems);
+    case FieldType::pairs: return read_pairs(value, name, problems);
     default: return {};
   }
 }

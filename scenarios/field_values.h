@@ -38,8 +38,9 @@ class FieldValues {
   int64_t whole(std::string_view path) const;
   double real(std::string_view path) const;
   bool flag(std::string_view path) const;
-  const std::string& text(std::string_view path) const;                // text, choice
-  const std::vector<std::string>& texts(std::string_view path) const;  // texts, choices
+  const std::string& text(std::string_view path) const;  // text, choice
+  // texts, choices; pairs as "key=value"
+  const std::vector<std::string>& texts(std::string_view path) const;
 
   // As written; nullptr if it was not.
   const Value* value(std::string_view path) const;

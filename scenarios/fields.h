@@ -29,6 +29,7 @@ enum class FieldType : uint8_t {
   choice,     // one of `choices`
   choices,    // list of them
   texts,      // list of scalars
+  pairs,      // mapping of free keys to scalars
   list,       // list of mappings; the rows below are "path[].key"
   names,      // mapping with free keys; the rows below are "path.*.key"
   opaque,     // read elsewhere: `model`, `compare.cases.*`, ...

@@ -2,12 +2,15 @@
 #include "scenarios/forecast.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "calibrate/cost_table.h"
 #include "calibrate/price_graph.h"
+#include "scenarios/make_schedule.h"
 #include "scenarios/utilization.h"
 #include "scenarios/what_if.h"
 #include "schedules/lower.h"
@@ -82,7 +85,7 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
   const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
   const std::string op =
       memory.peak_op < pass.ops.size() ? graph.text(pass.ops[memory.peak_op].label) : "";
-  return op + " in " + (item.has_action ? to_string(item.action) : pass.name);
+  return op + " in " + (item.has_action ? action_text(item) : pass.name);
 }
 
 constexpr int64_t kTebibyte = int64_t{1} << 40;
@@ -146,17 +149,63 @@ InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const 
   return InputError(std::move(d), 4);
 }
 
-}  // namespace
+// The order that is run, and how it came about.
+struct Chosen {
+  const Schedule& schedule;
+  const CostTable* table = nullptr;
+};
 
-Result forecast(const Scenario& scenario, const ForecastOptions& options) {
-  std::optional<CostTable> own;
-  if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
-  const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);
+OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
+  try {
+    return lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation});
+  } catch (const std::invalid_argument& e) {
+    Diagnostic d;
+    d.code = "E127";
+    d.message = e.what();
+    d.file = s.file;
+    throw InputError(std::move(d));
+  }
+}
 
+// Without a barrier the next step of a rank follows its own last action, so that a step costs the
+// span and every rank has `cut` less to wait, first at its end, then at its begin.
+void cut_waiting(Account& account, Time cut) {
+  constexpr std::array kOrder{Spend::idle_end,   Spend::warmup,        Spend::exposed_pp,
+                              Spend::coupling,   Spend::imbalance,     Spend::launch,
+                              Spend::exposed_dp, Spend::exposed_other, Spend::drain};
+  for (SpendTable& table : account.by_role) {
+    Time left = cut;
+    for (const Spend spend : kOrder) {
+      Time& here = table[static_cast<size_t>(spend)];
+      const Time taken = std::min(left, here);
+      here -= taken;
+      left -= taken;
+    }
+  }
+}
+
+bool splits_backward(const Schedule& schedule) {
+  for (const auto& list : schedule.ranks)
+    for (const Action& a : list)
+      if (a.kind == ActionKind::backward_weight) return true;
+  return false;
+}
+
+// What the step would cost without the barrier.  Where no weight gradients are put off, the first
+// rank is both first to start and last to end, and waits for nobody.
+Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& result) {
+  if (!splits_backward(chosen.schedule)) return result.timeline.span;
+  const OpGraph graph = lowered(scenario, chosen.schedule, true);
+  const Prices prices = price(graph, scenario.cluster, scenario.plan.grid, chosen.table);
+  return run(compile(graph, prices), Record::nothing).span;
+}
+
+Result simulate(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen) {
   Result result;
-  auto graph = std::make_shared<OpGraph>(lower(scenario.model, scenario.plan, scenario.schedule));
+  auto graph =
+      std::make_shared<OpGraph>(lowered(scenario, chosen.schedule, scenario.post_validation));
   auto prices =
-      std::make_shared<Prices>(price(*graph, scenario.cluster, scenario.plan.grid, table));
+      std::make_shared<Prices>(price(*graph, scenario.cluster, scenario.plan.grid, chosen.table));
   try {
     // A trace needs the start of every op, hence unmerged instructions; the times are the same.
     const Program program = compile(*graph, *prices, {}, !options.trace);
@@ -169,23 +218,57 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
     throw deadlock_error(*graph, deadlock, scenario);
   }
   result.scenario = text_of(scenario);
-  result.step_time = result.timeline.makespan;
-  result.span = result.timeline.span;
+  result.makespan = result.timeline.makespan;
+  result.span = scenario.post_validation ? result.timeline.span : span_of(scenario, chosen, result);
+  result.splits_backward = splits_backward(chosen.schedule);
+  result.step_time = scenario.post_validation ? result.span : result.makespan;
+  cut_waiting(result.account, result.makespan - result.step_time);
   result.rank_ops = result.timeline.rank_ops;
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   for (int i = 0; i < kSpends; ++i) {
     if (is_bubble(static_cast<Spend>(i))) result.bubble += critical[static_cast<size_t>(i)];
   }
   if (options.what_if) {
-    result.what_if = what_if(*graph, *prices, critical, result.step_time);
+    result.what_if = what_if(*graph, *prices, critical, result.timeline,
+                             scenario.post_validation ? &Timeline::span : &Timeline::makespan);
   }
   fill_memory(scenario, *graph, result);
   fill_rates(scenario, *graph, result);
   result.trust = trust_of(*graph, *prices);
-  result.calibration = table != nullptr ? "table " + table->name() : "no table: roofline";
+  result.calibration =
+      chosen.table != nullptr ? "table " + chosen.table->name() : "no table: roofline";
   result.graph = std::move(graph);
   result.prices = std::move(prices);
   return result;
+}
+
+// An order made to fit may still not, because the caching allocator's blocks have gaps between
+// them: then it is made again with that much less.
+Result simulate_made(const Scenario& scenario, const ForecastOptions& options,
+                     const CostTable* table) {
+  constexpr int kMostAttempts = 3;
+  Bytes reserve;
+  for (int attempt = 1;; ++attempt) {
+    MadeSchedule made = make_schedule(scenario, table, reserve);
+    Result result = simulate(scenario, options, {made.schedule, table});
+    const bool again = made.synthesis && made.warnings.empty() && !result.fits &&
+                       scenario.to_make->memory_limit.value == 0;
+    result.synthesis = std::move(made.synthesis);
+    for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
+    if (!again || attempt == kMostAttempts) return result;
+    reserve += result.memory_reserved - result.memory_usable;
+    reserve += Bytes{result.memory_usable.value / 200};
+  }
+}
+
+}  // namespace
+
+Result forecast(const Scenario& scenario, const ForecastOptions& options) {
+  std::optional<CostTable> own;
+  if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
+  const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);
+  if (scenario.to_make) return simulate_made(scenario, options, table);
+  return simulate(scenario, options, {scenario.schedule, table});
 }
 
 }  // namespace stepcast

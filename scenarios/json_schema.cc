@@ -102,6 +102,9 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::texts:
       return any_of("\"type\": \"string\"",
                     "\"type\": \"array\", \"items\": {\"type\": \"string\"}");
+    case FieldType::pairs:
+      return "\"type\": \"object\", \"additionalProperties\": {\"type\": [\"string\", "
+             "\"number\", \"boolean\", \"null\"]}";
     case FieldType::list:
       return "\"type\": \"array\", \"items\": {\"type\": \"object\", " +
              properties(std::string(field.path) + "[]", depth) + '}';

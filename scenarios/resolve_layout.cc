@@ -142,10 +142,12 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
     return refuse("E202", "the layout holds " + str(layers) + " layers, the model has " +
                               str(in.model->layers));
   if (!v.has("parallel.pp")) return;
-  if (count % plan.pp != 0)
+  // Written orders may put stages anywhere, also more on one rank than on another.
+  const bool anywhere = v.value("schedule.file") != nullptr || v.value("schedule.steps") != nullptr;
+  if (count % plan.pp != 0 && !(anywhere && count > plan.pp))
     return refuse("E202", "the layout's " + str(count) +
                               " stages are not a multiple of pp = " + str(plan.pp));
-  const int64_t vpp = count / plan.pp;
+  const int64_t vpp = (count + plan.pp - 1) / plan.pp;
   if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
     return refuse(
         "E202",
@@ -156,6 +158,19 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
              "derived: " + str(count) + " stages of the layout / pp = " + str(plan.pp));
   plan.vpp = vpp;
   plan.stages = std::move(stages);
+}
+
+// The number of chunks, where the schedule leaves no choice.
+void resolve_vpp(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (!v.has("parallel.vpp")) return;
+  const FamilyChunks chunks = family_chunks(v);
+  if (chunks.vpp && v.value("parallel.vpp") == nullptr && v.value("parallel.layout") == nullptr)
+    v.derive("parallel.vpp", *chunks.vpp, str(*chunks.vpp),
+             "derived: schedule " + v.text("schedule.kind") + " runs " + str(*chunks.vpp) +
+                 " chunks on each rank");
+  // With two replicas the stages are pp, and each is on two ranks.
+  plan.vpp = chunks.replicas ? 1 : v.whole("parallel.vpp");
 }
 
 void resolve_sp(const PlanInputs& in, Plan& plan) {
@@ -195,7 +210,7 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
   size("parallel.ep", plan.ep);
   size("parallel.etp", plan.etp);
   size("parallel.pp", plan.pp);
-  size("parallel.vpp", plan.vpp);
+  resolve_vpp(in, plan);
   if (v.has("parallel.tp")) check_tp(in, plan.tp);
   resolve_dp(in, plan);
   if (v.has("parallel.layout")) {

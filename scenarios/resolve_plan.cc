@@ -166,16 +166,9 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
   flag("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
 }
 
-}  // namespace
-
-void resolve_transfers(const PlanInputs& in, const Schedule& schedule, Plan& plan) {
-  FieldValues& v = in.values;
-  const bool plain = schedule.name == "1f1b";
-  if (v.value("overlap.pp_p2p") == nullptr) {
-    v.derive("overlap.pp_p2p", !plain, plain ? "false" : "true",
-             plain ? "default: Megatron's 1F1B waits for every exchange with its neighbours"
-                   : "default: on without Megatron's --no-overlap-p2p-communication");
-  }
+// Overlap that can do nothing is remarked on.
+void check_overlap(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
   for (const char* path : {"overlap.dp_grad", "overlap.dp_param"}) {
     if (v.value(path) == nullptr || !v.has(path) || !v.flag(path)) continue;
     if (plan.dp == 1) {
@@ -184,16 +177,9 @@ void resolve_transfers(const PlanInputs& in, const Schedule& schedule, Plan& pla
       in.warnings.push_back("overlap.dp_param has no effect without parallel.zero: 1");
     }
   }
-  if (!v.has("overlap.pp_p2p")) return;
-  plan.overlap.pp_p2p = v.flag("overlap.pp_p2p");
-  if (!plan.overlap.pp_p2p && !plain && schedule.name != "gpipe") {
-    in.problems.add("E130",
-                    "waiting for pipeline transfers is not supported yet with schedule '" +
-                        schedule.name + '\'',
-                    v.mark("overlap.pp_p2p"), v.length("overlap.pp_p2p"), {},
-                    "legal now: true, or schedule 1f1b or gpipe");
-  }
 }
+
+}  // namespace
 
 int64_t padded_vocab(int64_t vocab, int64_t tp) {
   const int64_t unit = 128 * tp;
@@ -229,6 +215,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_precision(in, plan);
   resolve_recompute(in, plan);
   resolve_overlap(in.values, plan);
+  check_overlap(in, plan);
   check_tensor_sizes(in, plan);
   return plan;
 }

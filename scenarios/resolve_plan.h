@@ -12,6 +12,8 @@
 #include "model/transformer.h"
 #include "scenarios/field_values.h"
 #include "scenarios/files.h"
+#include "scenarios/scenario.h"
+#include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
 #include "topology/cluster.h"
 
@@ -43,16 +45,29 @@ std::vector<std::string> legal_tp(const Transformer& model, int64_t most);
 // Vocabulary as Megatron pads it: to a multiple of 128 * tp.
 int64_t padded_vocab(int64_t vocab, int64_t tp);
 
-// Adds E125, E127, E130, E205 for what cannot be generated, E401-E403 for what the user wrote out.
+// What `schedule` says.
+struct ResolvedSchedule {
+  Schedule schedule;
+  std::optional<ScheduleToMake> to_make;
+};
+
+// Adds E102, E125, E127, E205 for what cannot be generated, E401-E403 for what the user wrote out.
 // Of an incomplete plan only the name of the schedule is checked.
-std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan, bool complete,
-                                         ScenarioFiles& files);
+std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
+                                                 bool complete, ScenarioFiles& files);
+
+// What the named family does with chunks, as far as it leaves no choice.
+struct FamilyChunks {
+  std::optional<int64_t> vpp;  // the only number of chunks it runs, if that is not 1
+  bool replicas = false;       // two replicas of the model: pp stages, two on each rank
+};
+FamilyChunks family_chunks(const FieldValues& values);
 
 // "interleaved 1F1B" for "interleaved-1f1b".
-std::string schedule_title(const Schedule& schedule);
+std::string schedule_title(const std::string& schedule_name);
 
-// Whether pipeline stages wait for their transfers: what the framework that runs the schedule does,
-// unless the user says otherwise.
-void resolve_transfers(const PlanInputs& in, const Schedule& schedule, Plan& plan);
+// How pipeline transfers block: as in the framework that runs the schedule, unless the user says
+// otherwise.  Adds E127 for a style that does not go with the schedule.
+P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule);
 
 }  // namespace stepcast

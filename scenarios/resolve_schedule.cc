@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // resolve_schedule: a family by name, or the actions the user wrote out.
 #include <algorithm>
+#include <array>
+#include <span>
 #include <stdexcept>
 
+#include "scenarios/make_schedule.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/spelling.h"
 #include "schedules/action_text.h"
 #include "schedules/check.h"
 #include "schedules/custom_schedule.h"
+#include "schedules/params.h"
 
 namespace stepcast {
 namespace {
@@ -30,92 +34,165 @@ Place place_of(const FieldValues& v) {
   return {v.mark("schedule"), 1};
 }
 
-// What the rest of the program can run: whole backward passes, stage s on rank s % pp.
-std::string not_simulated(const Schedule& s) {
-  if (s.is_bidirectional()) return "it holds two replicas of the model";
-  for (size_t stage = 0; stage < s.rank_of_stage.size(); ++stage)
-    if (s.rank_of_stage[stage] != stage % static_cast<size_t>(s.pp))
-      return "its stages are not placed in turn on the ranks";
-  for (const auto& list : s.ranks)
-    for (const Action& a : list)
-      if (a.kind == ActionKind::backward_input || a.kind == ActionKind::backward_weight)
-        return "it splits the backward pass";
-  return {};
-}
+constexpr std::string_view kAuto = "auto";
 
-// Families that run now, for messages: tried out on a pipeline that suits them all.
-std::string families_now() {
+std::string names_of_families() {
   std::vector<std::string> names;
-  for (const ScheduleFamily& family : schedule_families())
-    for (const int64_t vpp : {1, 2}) {
-      try {
-        if (!not_simulated(family.generate({2, vpp, 4, 0})).empty()) continue;
-      } catch (const std::invalid_argument&) {
-        continue;
-      }
-      names.emplace_back(family.name);
-      break;
-    }
+  for (const ScheduleFamily& family : schedule_families()) names.emplace_back(family.name);
+  names.emplace_back(kAuto);
   return or_list(names);
 }
 
-// Known from papers and frameworks, not generated yet.
-constexpr std::string_view kKnownElsewhere =
-    "dualpipe|dualpipev|dualpipe-v|zb-1p|zb-2p|hanayo|terapipe|seq1f1b|v-half|v-min|1f1b-v";
+// Default: what the number of chunks suggests.
+void derive_kind(FieldValues& v, const Plan& plan) {
+  if (v.value("schedule.kind") != nullptr) return;
+  const std::string name = plan.vpp == 1 ? "1f1b" : "interleaved-1f1b";
+  v.derive("schedule.kind", name, name,
+           plan.vpp == 1 ? "default: the least memory without chunks"
+                         : "default: vpp = " + str(plan.vpp) + " chunks");
+}
 
-const ScheduleFamily* family_of(const PlanInputs& in, const Plan& plan) {
-  FieldValues& v = in.values;
-  if (v.value("schedule.kind") == nullptr) {
-    const std::string name = plan.vpp == 1 ? "1f1b" : "interleaved-1f1b";
-    v.derive("schedule.kind", name, name,
-             plan.vpp == 1 ? "default: the least memory without chunks"
-                           : "default: vpp = " + str(plan.vpp) + " chunks");
-  }
-  if (!v.has("schedule.kind")) return nullptr;
-  const std::string& name = v.text("schedule.kind");
+const ScheduleFamily* family_of(const PlanInputs& in, const std::string& name) {
   const ScheduleFamily* family = find_schedule_family(name);
   if (family != nullptr) return family;
-  const Place place = place_of(v);
-  if (one_of(name, kKnownElsewhere)) {
-    in.problems.add("E130", "schedule '" + name + "' is not supported yet", place.mark,
-                    place.length, {}, "legal now: " + families_now());
-    return nullptr;
-  }
-  const std::vector<std::string_view> near = similar_schedule_names(name);
+  const Place place = place_of(in.values);
+  std::vector<std::string_view> near = similar_schedule_names(name);
+  if (near.empty() && edit_distance(name, kAuto) == 1) near.push_back(kAuto);
   in.problems.add("E125", "there is no schedule '" + name + '\'', place.mark, place.length,
                   near.empty() ? "" : "did you mean '" + std::string(near.front()) + "'?",
-                  "legal now: " + families_now());
+                  "legal now: " + names_of_families());
   return nullptr;
 }
 
-std::optional<Schedule> generate(const PlanInputs& in, const Plan& plan) {
+// -----------------------------------------------------------------------------------------------
+// parameters ----
+constexpr std::array<ScheduleParameter, 4> kAutoParameters{
+    {{"placement", "loop or v; default v with two chunks a rank"},
+     {"split_backward", "whether I and W may be apart; default true"},
+     {"effort", "orders that are tried; default: about a second's worth"},
+     {"seed", "of the search; default 1"}}};
+
+// schedule.params, each key one of `known`.
+bool read_params(const PlanInputs& in, std::string_view family,
+                 std::span<const ScheduleParameter> known, ScheduleParams& params) {
   const FieldValues& v = in.values;
-  const ScheduleFamily* family = family_of(in, plan);
-  if (family == nullptr) return {};
-  const Place place = place_of(v);
-  ScheduleParams params{plan.pp, plan.vpp, plan.microbatches(), 0};
-  if (v.has("schedule.group")) {
-    params.group = v.whole("schedule.group");
-    if (!family->name.starts_with("interleaved")) {
-      in.problems.add("E127",
-                      "'group' is for interleaved schedules, not " + std::string(family->name),
-                      v.mark("schedule.group"), v.length("schedule.group"));
-      return {};
-    }
+  if (v.value("schedule.params") == nullptr) return true;
+  if (!v.has("schedule.params")) return false;
+  bool ok = true;
+  std::vector<std::string_view> keys;
+  std::string list;
+  for (const ScheduleParameter& p : known) {
+    keys.push_back(p.key);
+    list += (list.empty() ? "" : ", ") + std::string(p.key);
   }
+  for (const std::string& pair : v.texts("schedule.params")) {
+    const size_t equals = pair.find('=');
+    const std::string key = pair.substr(0, equals);
+    params.more[key] = pair.substr(equals + 1);
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    ok = false;
+    const std::string_view near = closest(key, keys);
+    in.problems.add("E102", '\'' + key + "' is not a parameter of " + std::string(family),
+                    v.key_mark("schedule.params." + key), static_cast<int>(key.size()),
+                    near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                    known.empty() ? "it has none" : "it has: " + list);
+  }
+  return ok;
+}
+
+// Where a sentence about the sizes or a parameter points to: the parameter it begins with.
+Place place_of_sentence(const FieldValues& v, const ScheduleParams& params,
+                        std::string_view sentence) {
+  for (const auto& [key, value] : params.more) {
+    const std::string path = "schedule.params." + key;
+    if (sentence.starts_with(key) && v.value(path) != nullptr)
+      return {v.mark(path), v.length(path)};
+  }
+  return place_of(v);
+}
+
+bool read_group(const PlanInputs& in, const ScheduleFamily& family, ScheduleParams& params) {
+  const FieldValues& v = in.values;
+  if (!v.has("schedule.group")) return v.value("schedule.group") == nullptr;
+  params.group = v.whole("schedule.group");
+  if (family.name.starts_with("interleaved")) return true;
+  in.problems.add("E127", "'group' is for interleaved schedules, not " + std::string(family.name),
+                  v.mark("schedule.group"), v.length("schedule.group"));
+  return false;
+}
+
+// Whether the order depends on what the stages cost and not all of that is stated.
+bool wants_prices(const ScheduleFamily& family, const ScheduleParams& params) {
+  const auto has = [&](std::string_view key) {
+    return std::any_of(family.parameters.begin(), family.parameters.end(),
+                       [&](const ScheduleParameter& p) { return p.key == key; });
+  };
+  const auto open = [&](std::string_view key) { return has(key) && !params.more.contains(key); };
+  return has("tF") && (open("tF") || open("tB_input") || open("tW") || open("tComm"));
+}
+
+std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
+                                         const std::string& name) {
+  const ScheduleFamily* family = family_of(in, name);
+  if (family == nullptr) return {};
+  ScheduleParams params{plan.pp, plan.vpp, plan.microbatches(), 0, {}};
+  if (family_chunks(in.values).replicas) params.vpp = 2;
+  const bool group = read_group(in, *family, params);
+  if (!read_params(in, family->name, family->parameters, params) || !group) return {};
   try {
-    Schedule schedule = family->generate(params);
-    if (const std::string why = not_simulated(schedule); !why.empty()) {
-      in.problems.add("E130",
-                      "schedule '" + std::string(family->name) + "' is not supported yet: " + why,
-                      place.mark, place.length, {}, "legal now: " + families_now());
-      return {};
+    ResolvedSchedule out;
+    out.schedule = generate_schedule(*family, params);
+    if (wants_prices(*family, params)) {
+      out.to_make.emplace();
+      out.to_make->family = std::string(family->name);
+      out.to_make->params = std::move(params);
     }
-    return schedule;
+    return out;
   } catch (const std::invalid_argument& e) {
+    const Place place = place_of_sentence(in.values, params, e.what());
     in.problems.add("E205", e.what(), place.mark, place.length);
     return {};
   }
+}
+
+// -----------------------------------------------------------------------------------------------
+// auto ----
+std::vector<uint16_t> placement_of(const ScheduleToMake& make) {
+  const int64_t pp = make.params.pp, stages = pp * make.params.vpp;
+  std::vector<uint16_t> ranks;
+  for (int64_t s = 0; s < stages; ++s) {
+    const bool back = make.v_placement && s / pp % 2 == 1;
+    ranks.push_back(static_cast<uint16_t>(back ? pp - 1 - s % pp : s % pp));
+  }
+  return ranks;
+}
+
+std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  ResolvedSchedule out;
+  ScheduleToMake& make = out.to_make.emplace();
+  make.family = kAuto;
+  make.params = {plan.pp, plan.vpp, plan.microbatches(), 0, {}};
+  if (v.has("schedule.memory_limit")) make.memory_limit = {v.whole("schedule.memory_limit")};
+  if (!read_params(in, kAuto, kAutoParameters, make.params)) return {};
+  try {
+    const std::optional<std::string> placement =
+        word_param(make.params, "placement", {"loop", "v"});
+    make.v_placement = placement ? *placement == "v" : plan.vpp == 2;
+    if (make.v_placement && plan.vpp % 2 != 0)
+      throw std::invalid_argument("placement = v needs an even number of chunks, not vpp = " +
+                                  str(plan.vpp));
+    make.split_backward = flag_param(make.params, "split_backward").value_or(true);
+    make.effort = whole_param(make.params, "effort", 1, 1'000'000'000).value_or(0);
+    make.seed = static_cast<uint64_t>(whole_param(make.params, "seed", 0).value_or(1));
+  } catch (const std::invalid_argument& e) {
+    const Place place = place_of_sentence(v, make.params, e.what());
+    in.problems.add("E205", e.what(), place.mark, place.length);
+    return {};
+  }
+  out.schedule = all_forwards_then_backwards(placement_of(make), plan.pp, plan.microbatches());
+  out.schedule.name = kAuto;
+  return out;
 }
 
 // The lists under `steps`.
@@ -171,9 +248,12 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
     return true;
   };
   const bool ranks = differs("pipeline ranks", s.pp, plan.pp);
-  const bool chunks = differs("chunks a rank", s.vpp, plan.vpp);
+  const bool chunks = !s.is_bidirectional() && differs("chunks a rank", s.vpp, plan.vpp);
+  const bool stages = !ranks && !chunks &&
+                      differs("stages", static_cast<int64_t>(s.rank_of_stage.size()),
+                              static_cast<int64_t>(plan.stages.size()));
   const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches());
-  if (ranks || chunks || microbatches) return false;
+  if (ranks || chunks || stages || microbatches) return false;
   const std::vector<ScheduleProblem> found = check_schedule(s);
   const bool alone = !in.problems.any();
   for (const ScheduleProblem& p : found) {
@@ -183,24 +263,45 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
     in.problems.add(deadlock ? "E401" : "E402", p.message, mark, length, {}, help);
     if (deadlock && alone) in.problems.exit_status = 4;
   }
-  if (!found.empty()) return false;
-  const std::string why = not_simulated(s);
-  if (!why.empty())
-    in.problems.add("E130", "this schedule is not supported yet: " + why, mark, length);
-  return why.empty();
+  return found.empty();
 }
 
 }  // namespace
 
-std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan, bool complete,
-                                         ScenarioFiles& files) {
-  const FieldValues& v = in.values;
+FamilyChunks family_chunks(const FieldValues& values) {
+  if (values.value("schedule.kind") == nullptr || !values.has("schedule.kind")) return {};
+  const ScheduleFamily* family = find_schedule_family(values.text("schedule.kind"));
+  if (family == nullptr) return {};
+  // Tried out on a pipeline that suits every family.
+  const auto runs = [&](int64_t vpp) -> std::optional<Schedule> {
+    try {
+      return family->generate({2, vpp, 4, 0, {}});
+    } catch (const std::invalid_argument&) {
+      return {};
+    }
+  };
+  const std::optional<Schedule> two = runs(2);
+  if (!two) return {};
+  if (two->is_bidirectional()) return {2, true};
+  const bool only_two = two->rank_of_stage[2] == 1 && !runs(1) && !runs(3) && !runs(4);
+  return {only_two ? std::optional<int64_t>(2) : std::nullopt, false};
+}
+
+std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
+                                                 bool complete, ScenarioFiles& files) {
+  FieldValues& v = in.values;
   const bool steps = v.value("schedule.steps") != nullptr,
              file = v.value("schedule.file") != nullptr;
+  if (!steps && !file) derive_kind(v, plan);
+  const bool automatic = v.has("schedule.kind") && v.text("schedule.kind") == kAuto;
   if (!complete) {
-    if (!steps && !file) family_of(in, plan);
+    if (!steps && !file && !automatic && v.has("schedule.kind"))
+      family_of(in, v.text("schedule.kind"));
     return {};
   }
+  if (!automatic && v.value("schedule.memory_limit") != nullptr)
+    in.problems.add("E127", "'memory_limit' is for schedule: auto", v.mark("schedule.memory_limit"),
+                    v.length("schedule.memory_limit"));
   const auto stages = static_cast<int64_t>(plan.stages.size());
   if (stages > 65535 || plan.microbatches() > kMostActions / (2 * stages)) {
     const Place place = place_of(v);
@@ -210,7 +311,9 @@ std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
                     place.mark, place.length, {}, "at most 65,535 stages and 10^7 actions");
     return {};
   }
-  if (!steps && !file) return generate(in, plan);
+  if (automatic && !steps && !file) return plan_auto(in, plan);
+  if (!steps && !file)
+    return v.has("schedule.kind") ? generate(in, plan, v.text("schedule.kind")) : std::nullopt;
   const char* path = steps ? "schedule.steps" : "schedule.file";
   const int length = steps ? 5 : 4;  // of the key
   if (!v.has(path)) return {};
@@ -220,15 +323,16 @@ std::optional<Schedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
   }
   std::optional<Schedule> schedule = steps ? read_steps(in) : read_file(in, files);
   if (!schedule || !check_written(in, plan, *schedule, v.key_mark(path), length)) return {};
-  return schedule;
+  return ResolvedSchedule{std::move(*schedule), std::nullopt};
 }
 
-std::string schedule_title(const Schedule& schedule) {
-  std::string title = schedule.name;
+std::string schedule_title(const std::string& schedule_name) {
+  std::string title = schedule_name;
   const size_t at = title.find("1f1b");
   if (at != std::string::npos) title.replace(at, 4, "1F1B");
   if (title == "gpipe") return "GPipe";
-  std::replace(title.begin(), title.end(), '-', ' ');
+  if (title.starts_with("zb-")) title.replace(0, 2, "ZB");
+  std::replace(title.begin() + (title.starts_with("ZB-") ? 3 : 0), title.end(), '-', ' ');
   return title;
 }
 

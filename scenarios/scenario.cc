@@ -164,8 +164,9 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   s.plan = resolve_plan(in);
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);
-  std::optional<Schedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
-  if (schedule) resolve_transfers(in, *schedule, s.plan);
+  std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
+  if (schedule) s.p2p = resolve_transfers(in, schedule->schedule);
+  if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
   problems.throw_if_any();
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 
@@ -174,8 +175,9 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   resolve_vocab_and_dropout(v, s.plan, *model);
   s.model = std::move(*model);
   s.cluster = std::move(*cluster);
-  s.schedule = std::move(*schedule);
-  s.schedule_title = schedule_title(s.schedule);
+  s.schedule = std::move(schedule->schedule);
+  s.to_make = std::move(schedule->to_make);
+  s.schedule_title = schedule_title(s.schedule.name);
   s.warnings.insert(s.warnings.end(), v.warnings().begin(), v.warnings().end());
   s.settings = v.settings();
   const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),

@@ -10,6 +10,7 @@
 
 #include "model/plan.h"
 #include "model/transformer.h"
+#include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
 #include "topology/cluster.h"
 
@@ -38,6 +39,18 @@ struct CompareCase {
   std::vector<std::pair<std::string, std::string>> set;  // dotted path -> YAML text
 };
 
+// A schedule that depends on what the stages cost: it is made once they have been priced
+// (scenarios/make_schedule.h).
+struct ScheduleToMake {
+  std::string family;          // canonical name, or "auto"
+  ScheduleParams params;       // sizes, and what the user wrote
+  Bytes memory_limit{};        // auto: of the activations of a rank; 0 = what the GPU has left
+  bool v_placement = false;    // auto: two chunks a rank in the form of a V
+  bool split_backward = true;  // auto: I and W apart
+  int64_t effort = 0;          // auto: orders tried; 0 = about a second's worth
+  uint64_t seed = 1;           // auto
+};
+
 struct Scenario {
   std::string name;
   std::string description;
@@ -47,8 +60,12 @@ struct Scenario {
   Transformer model;
   Cluster cluster;
   Plan plan;
+  // Of a schedule that is `to_make`: its sizes and placement, and some order that can run.
   Schedule schedule;
+  std::optional<ScheduleToMake> to_make;
   std::string schedule_title;  // "interleaved 1F1B"
+  P2pStyle p2p = P2pStyle::async;
+  bool post_validation = false;  // the optimizer is no barrier: a step costs the span
 
   std::vector<Setting> settings;  // in schema order
   std::vector<std::string>

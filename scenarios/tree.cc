@@ -178,8 +178,8 @@ const Field* field_of_path(std::string_view dotted) {
     // Free names whose content has rows have none themselves.
     if (next == nullptr && !free_name) return nullptr;
     if (next != nullptr) field = next;
-    const bool open = field->type == FieldType::opaque || field->type == FieldType::noted ||
-                      field->type == FieldType::later;
+    const bool open = field->type == FieldType::opaque || field->type == FieldType::pairs ||
+                      field->type == FieldType::noted || field->type == FieldType::later;
     if (open || dot == std::string_view::npos) return field;
     dotted.remove_prefix(dot + 1);
   }

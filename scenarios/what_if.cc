@@ -38,11 +38,13 @@ Variation level_stages(const OpGraph& graph, const Prices& prices) {
   for (size_t p = 0; p < cost.size(); ++p) {
     for (int64_t ps : program.passes[p].busy) cost[p] += static_cast<double>(ps);
   }
-  std::map<ActionKind, std::pair<double, double>> sums;  // total cost, runs
+  // Pairs are levelled among themselves.
+  const auto kind_of = [](const Item& i) { return std::pair{i.action.kind, i.has_second}; };
+  std::map<std::pair<ActionKind, bool>, std::pair<double, double>> sums;  // total cost, runs
   for (const RoleOps& role : graph.roles) {
     for (const Item& item : role.items) {
       if (item.kind != ItemKind::pass || !item.has_action) continue;
-      auto& [total, runs] = sums[item.action.kind];
+      auto& [total, runs] = sums[kind_of(item)];
       total += cost[static_cast<size_t>(item.pass)];
       runs += 1;
     }
@@ -53,7 +55,7 @@ Variation level_stages(const OpGraph& graph, const Prices& prices) {
   for (const RoleOps& role : graph.roles) {
     for (const Item& item : role.items) {
       if (item.kind != ItemKind::pass || !item.has_action) continue;
-      const auto& [total, runs] = sums[item.action.kind];
+      const auto& [total, runs] = sums[kind_of(item)];
       const double own = cost[static_cast<size_t>(item.pass)];
       if (own > 0) scale[static_cast<size_t>(item.pass)] = total / runs / own;
     }
@@ -62,7 +64,7 @@ Variation level_stages(const OpGraph& graph, const Prices& prices) {
 }
 
 std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
-                            Time step) {
+                            const Timeline& now, Time Timeline::*step) {
   std::vector<WhatIf> answers;
   for (int i = 0; i < kSpends; ++i) {
     const auto spend = static_cast<Spend>(i);
@@ -70,7 +72,7 @@ std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const Sp
     const std::optional<Variation> variation = without(graph, prices, spend);
     if (!variation) continue;
     const Timeline t = run(compile(graph, prices, *variation), Record::nothing);
-    answers.push_back({spend, step - t.makespan});
+    answers.push_back({spend, now.*step - t.*step});
   }
   return answers;
 }

@@ -7,6 +7,7 @@
 
 #include "sim/account.h"
 #include "sim/result.h"
+#include "sim/run.h"
 
 namespace stepcast {
 
@@ -17,7 +18,8 @@ Variation level_stages(const OpGraph& graph, const Prices& prices);
 // One answer for each line of `account` that an experiment can remove: communication of an axis,
 // recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
 // all.
+// `now` is the run that `account` is of; `step` says what a step costs, the makespan or the span.
 std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
-                            Time step);
+                            const Timeline& now, Time Timeline::*step = &Timeline::makespan);
 
 }  // namespace stepcast

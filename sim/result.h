@@ -64,8 +64,10 @@ struct Result {
   ScenarioText scenario;
 
   Time step_time{};  // makespan; the span if the optimizer is no barrier (post-validation)
-  Time makespan{};   // from the first start to the last end
-  Time span{};       // from first start to last end of a rank, the largest over ranks
+  Time makespan{};   // of the timeline
+  Time span{};       // of a step whose optimizer is no barrier: from first start to last end of a
+                     // rank, the largest over ranks
+  bool splits_backward = false;  // the schedule runs I and W
   std::optional<SynthesisFacts> synthesis;
   double tokens_per_step = 0;
   double tokens_per_s_per_gpu = 0;

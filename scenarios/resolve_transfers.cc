@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// resolve_transfers: schedule.p2p, and overlap.pp_p2p, which says the same in one bit.
+#include <stdexcept>
+
+#include "scenarios/resolve_plan.h"
+#include "schedules/transfers.h"
+
+namespace stepcast {
+namespace {
+
+bool waits(P2pStyle style) {
+  return style == P2pStyle::megatron || style == P2pStyle::dualpipe || style == P2pStyle::deepspeed;
+}
+
+std::string reason_of(const Schedule& schedule, P2pStyle style) {
+  if (schedule.name == "1f1b")
+    return "default: Megatron's 1F1B waits for every exchange with its neighbours";
+  switch (style) {
+    case P2pStyle::megatron:
+      return "default: Megatron waits for every exchange with its neighbours";
+    case P2pStyle::megatron_overlap:
+    case P2pStyle::megatron_overlap_flush:
+      return "default: on without Megatron's --no-overlap-p2p-communication";
+    case P2pStyle::dualpipe: return "default: DualPipe exchanges before each action";
+    case P2pStyle::deepspeed: return "default: DeepSpeed sends and receives one after the other";
+    case P2pStyle::async: break;
+  }
+  return "default: sends leave at once and nobody waits for them";
+}
+
+}  // namespace
+
+P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
+  FieldValues& v = in.values;
+  const bool stated = v.value("schedule.p2p") != nullptr;
+  const bool flagged = v.value("overlap.pp_p2p") != nullptr && v.has("overlap.pp_p2p");
+  P2pStyle style = default_p2p_style(schedule.name);
+  std::string origin = reason_of(schedule, style);
+  const char* path = "schedule.p2p";
+  if (stated && v.has("schedule.p2p")) {
+    style = p2p_style_named(v.text("schedule.p2p")).value_or(style);
+    origin = "derived: schedule.p2p";
+    if (flagged && v.flag("overlap.pp_p2p") == waits(style))
+      in.problems.add("E127", "overlap.pp_p2p contradicts schedule.p2p = " + v.text("schedule.p2p"),
+                      v.mark("overlap.pp_p2p"), v.length("overlap.pp_p2p"), {},
+                      "leave one of them out");
+  } else if (flagged) {
+    path = "overlap.pp_p2p";
+    if (!v.flag("overlap.pp_p2p") && !waits(style)) style = P2pStyle::megatron;
+    if (v.flag("overlap.pp_p2p") && waits(style)) style = P2pStyle::async;
+  }
+  if (!stated)
+    v.derive("schedule.p2p", std::string(name_of(style)), std::string(name_of(style)),
+             flagged ? "derived: overlap.pp_p2p" : origin);
+  if (v.value("overlap.pp_p2p") == nullptr)
+    v.derive("overlap.pp_p2p", !waits(style), waits(style) ? "false" : "true", origin);
+  if (style == P2pStyle::async) return style;
+  try {
+    with_transfers(schedule, style);
+  } catch (const std::invalid_argument& e) {
+    in.problems.add("E127", e.what(), v.mark(path), v.length(path));
+  }
+  return style;
+}
+
+}  // namespace stepcast
