@@ -2,6 +2,7 @@
 #include "schedules/list_scheduling.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "sim/check.h"
@@ -30,25 +31,28 @@ class ListScheduler {
         gradient_at_(stages_ * microbatches_, kNever),
         stage_(stages_),
         rank_(static_cast<size_t>(costs.pp)),
+        decides_at_(static_cast<size_t>(costs.pp), 0),
         order_(static_cast<size_t>(costs.pp)) {
     for (size_t s = 0; s < stages_; ++s) {
+      for (size_t k = 0; k < time_.size(); ++k) {
+        const auto kind = static_cast<ActionKind>(k);
+        time_[k].push_back(action_time(costs, kind, s).count());
+        memory_[k].push_back(action_memory(costs, kind, s));
+      }
+      hop_.push_back(s + 1 < stages_ ? hop_between(costs, s).count() : 0);
       rank_[costs.rank_of_stage[s]].stages.push_back(s);
       total_ += microbatches_ * (rules.split_backward ? 3 : 2);
     }
     std::fill_n(forward_at_.begin(), microbatches_, 0);
-    for (size_t r = 0; r < rank_.size(); ++r) {
-      rank_[r].decides_at = 0;
+    for (size_t r = 0; r < rank_.size(); ++r)
       order_[r].reserve(rank_[r].stages.size() * microbatches_ * 3);
-    }
   }
 
   Order run() {
     while (total_ > 0) {
-      const auto next = std::min_element(
-          rank_.begin(), rank_.end(),
-          [](const Rank& a, const Rank& b) { return a.decides_at < b.decides_at; });
-      STEPCAST_CHECK(next->decides_at != kNever, "list schedule got stuck");
-      decide(static_cast<size_t>(next - rank_.begin()));
+      const auto next = std::min_element(decides_at_.begin(), decides_at_.end());
+      STEPCAST_CHECK(*next != kNever, "list schedule got stuck");
+      decide(static_cast<size_t>(next - decides_at_.begin()), *next);
     }
     return std::move(order_);
   }
@@ -59,16 +63,14 @@ class ListScheduler {
   };
   struct Rank {
     std::vector<size_t> stages;
-    int64_t decides_at = kNever;
     int64_t free_at = 0;
     int64_t memory = 0;
     int64_t weights_behind = 0;
   };
 
-  void decide(size_t r) {
+  void decide(size_t r, int64_t now) {
     const Rank& rank = rank_[r];
     const RankRules& rules = rules_.ranks[r];
-    const int64_t now = rank.decides_at;
     if (rank.weights_behind > rules.most_weights_behind) return run_weight(r);
     const Candidate gradient = best(r, now, ActionKind::backward_input);
     const Candidate forward = best(r, now, ActionKind::forward);
@@ -84,12 +86,12 @@ class ListScheduler {
                                           ActionKind::backward_weight, oldest_weight(r).stage);
       if (!wait) return run_weight(r);
     }
-    rank_[r].decides_at = next;
+    decides_at_[r] = next;
   }
 
   // Whether something that comes in `wait` is worth more than starting an action of this kind now.
   bool worth_waiting(int64_t wait, int32_t patience, ActionKind kind, int64_t stage) const {
-    const int64_t time = action_time(costs_, kind, static_cast<size_t>(stage)).count();
+    const int64_t time = time_[static_cast<size_t>(kind)][static_cast<size_t>(stage)];
     return wait < time / 100 * patience;
   }
 
@@ -147,16 +149,16 @@ class ListScheduler {
   void begin(size_t r, ActionKind kind, const Candidate& c) {
     const auto s = static_cast<size_t>(c.stage);
     Rank& rank = rank_[r];
-    const int64_t end = rank.decides_at + action_time(costs_, kind, s).count();
+    const int64_t end = decides_at_[r] + time_[static_cast<size_t>(kind)][s];
     order_[r].push_back({kind, static_cast<uint16_t>(s), static_cast<uint32_t>(c.microbatch)});
     --total_;
-    rank.memory += action_memory(costs_, kind, s);
-    rank.free_at = rank.decides_at = end;
+    rank.memory += memory_[static_cast<size_t>(kind)][s];
+    rank.free_at = decides_at_[r] = end;
     const size_t m = static_cast<size_t>(c.microbatch);
     if (kind == ActionKind::forward) {
       ++stage_[s].forwards;
       if (s + 1 < stages_)
-        deliver(forward_at_, s + 1, m, end + hop_between(costs_, s).count());
+        deliver(forward_at_, s + 1, m, end + hop_[s]);
       else
         deliver(gradient_at_, s, m, end);
     } else if (kind == ActionKind::backward_weight) {
@@ -166,24 +168,28 @@ class ListScheduler {
       ++stage_[s].gradients;
       if (kind == ActionKind::backward_input) ++rank.weights_behind;
       if (kind == ActionKind::backward) ++stage_[s].weights;
-      if (s > 0) deliver(gradient_at_, s - 1, m, end + hop_between(costs_, s - 1).count());
+      if (s > 0) deliver(gradient_at_, s - 1, m, end + hop_[s - 1]);
     }
   }
 
   // What is under way is known to the receiver, which may have nothing else to wait for.
   void deliver(std::vector<int64_t>& at, size_t s, size_t m, int64_t arrival) {
     at[s * microbatches_ + m] = arrival;
-    Rank& receiver = rank_[costs_.rank_of_stage[s]];
-    receiver.decides_at = std::min(receiver.decides_at, std::max(arrival, receiver.free_at));
+    const size_t receiver = costs_.rank_of_stage[s];
+    decides_at_[receiver] =
+        std::min(decides_at_[receiver], std::max(arrival, rank_[receiver].free_at));
   }
 
   const PipelineCosts& costs_;
   const ListRules& rules_;
   size_t stages_, microbatches_;
+  std::array<std::vector<int64_t>, 4> time_, memory_;  // by kind (F, B, I, W) and stage
+  std::vector<int64_t> hop_;                           // behind each stage
   std::vector<int64_t> to_enter_;
   std::vector<int64_t> forward_at_, gradient_at_;  // when the input arrives, by stage, microbatch
   std::vector<Stage> stage_;
   std::vector<Rank> rank_;
+  std::vector<int64_t> decides_at_;  // by rank; kNever: when something is sent to it
   Order order_;
   size_t total_ = 0;  // actions left
 };

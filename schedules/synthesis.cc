@@ -40,7 +40,7 @@ constexpr std::string_view kFixedFamilies[] = {"gpipe",
 constexpr int64_t kActionsByDefault = 25'000'000;
 constexpr int64_t kMostOrders = 20'000;
 constexpr int64_t kFewestOrders = 100;
-constexpr int64_t kListCost = 4;  // tries of the local search that one list schedule stands for
+constexpr int64_t kListCost = 10;  // tries of the local search that one list schedule stands for
 
 struct Candidate {
   Order order;
@@ -259,25 +259,47 @@ class Synthesizer {
     natural_ = natural_in_flight();
     const int64_t begin = tried_, share = (effort_ - tried_) / 4;
     CountedRandom random(problem_.seed);
-    while (!done() && tried_ < begin + share) try_rules(drawn_rules(random));
+    for (size_t i = 0; !done() && tried_ < begin + share; ++i)
+      try_rules(i < plain_rules() ? plain_rules(i) : drawn_rules(random));
     while (!done() && tried_ < begin + 2 * share) try_rules(varied_rules(random));
   }
-  ListRules drawn_rules(CountedRandom& random) const {
+  // Rules alike for all ranks.  `share`: of natural_, in percent; 0: as many as memory allows.
+  ListRules rules_of(int64_t share, const RankRules& rank) const {
     ListRules rules;
     rules.split_backward = problem_.split_backward;
-    rules.forward_first = random.below(2) == 0;
-    rules.forwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
-    rules.backwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
+    rules.ranks.assign(static_cast<size_t>(costs_.pp), rank);
+    for (const int64_t natural : natural_)
+      rules.most_in_flight.push_back(share == 0 ? costs_.microbatches
+                                                : (natural * share / 100 + 99) / 100);
+    return rules;
+  }
+
+  // The settings that are best most often, tried first.
+  static constexpr int64_t kShares[] = {150, 250, 0, 120, 200, 300};
+  static constexpr int32_t kPatience[] = {0, 50, 75};
+  bool has_chunks() const { return costs_.rank_of_stage.size() > static_cast<size_t>(costs_.pp); }
+  size_t plain_rules() const {
+    return std::size(kShares) * std::size(kPatience) * (has_chunks() ? 4 : 2);
+  }
+  ListRules plain_rules(size_t i) const {
+    RankRules rank;
+    rank.weight_patience = kPatience[i / 2 % std::size(kPatience)];
+    const size_t rest = i / 2 / std::size(kPatience);
+    ListRules rules = rules_of(kShares[rest % std::size(kShares)], rank);
+    rules.forward_first = i % 2 == 1;
+    if (rest >= std::size(kShares)) rules.forwards = rules.backwards = ChunkOrder::lower_microbatch;
+    return rules;
+  }
+  ListRules drawn_rules(CountedRandom& random) const {
     RankRules rank;
     rank.forward_patience = static_cast<int32_t>(random.below(2) * random.below(5) * 25);
     rank.weight_patience = static_cast<int32_t>(random.below(5) * 25);
-    if (random.below(2) == 0) rank.most_weights_behind = static_cast<int64_t>(random.below(4));
-    rules.ranks.assign(static_cast<size_t>(costs_.pp), rank);
-    const bool any = random.below(2) == 0;  // as many as memory allows
-    const auto share = static_cast<int64_t>(70 + random.below(180));
-    for (const int64_t natural : natural_)
-      rules.most_in_flight.push_back(any ? costs_.microbatches
-                                         : (natural * share / 100 + 99) / 100);
+    if (random.below(4) == 0) rank.most_weights_behind = static_cast<int64_t>(random.below(8));
+    const auto share = static_cast<int64_t>(70 + random.below(240));
+    ListRules rules = rules_of(random.below(4) == 0 ? 0 : share, rank);
+    rules.forward_first = random.below(2) == 0;
+    rules.forwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
+    rules.backwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
     return rules;
   }
   bool try_rules(const ListRules& rules) {
