@@ -36,9 +36,9 @@ constexpr std::string_view kFixedFamilies[] = {"gpipe",
                                                "dualpipev",
                                                "hanayo"};
 
-// About what a second allows: places of a list visited, and orders at most.
-constexpr int64_t kActionsByDefault = 25'000'000;
-constexpr int64_t kMostOrders = 20'000;
+// About what a second allows: actions of all orders, and orders at most.
+constexpr int64_t kActionsByDefault = 80'000'000;
+constexpr int64_t kMostOrders = 40'000;
 constexpr int64_t kFewestOrders = 100;
 constexpr int64_t kListCost = 10;  // tries of the local search that one list schedule stands for
 
