@@ -73,9 +73,9 @@ int64_t columns_for(const ScheduleDrawing& d, int64_t per_action, int64_t action
                                                  : static_cast<int64_t>(n);
 }
 
-Layout lay_out(const ScheduleDrawing& d, int64_t band, bool color) {
+Layout lay_out(const ScheduleDrawing& d, int64_t band) {
   const int64_t action = shortest(d);
-  const int64_t readable = widest_label(d) + (color ? 0 : 1);
+  const int64_t readable = widest_label(d) + 1;  // a letter, or with colours a blank
   Layout layout{{1, action}, 0, band, false};
   const auto lines = [&](int64_t columns) {
     const int64_t bands = (columns - 1) / band + 1;
@@ -170,10 +170,12 @@ std::string escape_of(const Cell& cell) {
          std::to_string(cell.odd ? color.odd : color.even) + 'm';
 }
 
-// Columns [first, last) of a row; a change of colour only where it changes.
+// Columns [first, last) of a row; a change of colour only where it changes, and with colours
+// nothing after the last action.
 std::string paint_cells(const std::vector<Cell>& row, size_t first, size_t last,
                         const TextStyle& style) {
   std::string text;
+  while (style.color && last > first && row[last - 1].kind < 0) --last;
   const Cell* before = nullptr;  // a cell of the colour that is on
   for (size_t c = first; c < last; ++c) {
     const Cell& cell = row[c];
@@ -228,9 +230,8 @@ std::string legend(const ScheduleDrawing& d, const Layout& layout, const TextSty
     pieces.push_back("each column shows what takes most of it");
   } else {
     const int64_t room = layout.scale.columns - (style.color ? 0 : 1);
-    if (room >= widest_label(d)) pieces.push_back("numbers: microbatches");
-    if (room < widest_label(d))
-      pieces.push_back("numbers: microbatches, the last digits where space is short");
+    pieces.push_back(room >= widest_label(d) ? "numbers: microbatches"
+                                             : "numbers: last digits of microbatches");
   }
   return flow(pieces, style.width);
 }
@@ -275,7 +276,7 @@ std::string draw_schedule(const ScheduleDrawing& d, const TextStyle& given) {
   style.width = std::max(style.width, kLeastWidth);
   const int name = static_cast<int>(std::to_string(std::max<size_t>(d.lanes.size(), 1) - 1).size());
   const int margin = 5 + name + 2;  // "rank 12 |"
-  const Layout layout = lay_out(d, style.width - margin, style.color);
+  const Layout layout = lay_out(d, style.width - margin);
   std::string text = wrap(escape_text(d.title), "", style.width);
   std::vector<std::vector<Cell>> rows;
   rows.reserve(d.lanes.size());

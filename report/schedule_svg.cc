@@ -28,10 +28,10 @@ constexpr std::array<Rgb, kActionKinds> kColors = {{{0x44, 0x77, 0xaa},
                                                     {0xaa, 0x33, 0x77},
                                                     {0xbb, 0xbb, 0xbb}}};
 
-// Towards white by up to 55 %.
+// Towards white, the more chunks the further the last one: by 40 to 60 %.
 Rgb shade(ActionKind kind, int chunk, int chunks) {
   Rgb c = kColors[static_cast<size_t>(kind)];
-  const int mix = chunks > 1 ? 55 * chunk / (chunks - 1) : 0;
+  const int mix = chunks > 1 ? (chunks == 2 ? 40 : 60) * chunk / (chunks - 1) : 0;
   for (int* part : {&c.r, &c.g, &c.b}) *part += (255 - *part) * mix / 100;
   return c;
 }
@@ -213,10 +213,10 @@ std::string legend(const Canvas& c) {
   if (c.chunks > 1 && !kinds.empty()) {
     x = kLeft;
     y += 20;
-    words("chunks of a rank, from the first to the last:");
     for (int chunk = 0; chunk < std::min(c.chunks, kMostShades); ++chunk, x += 17)
       s += swatch(x, y, class_of(kinds.front(), chunk));
-    s += '\n';
+    x += 4;
+    words("chunks of a rank, from the first to the last");
   }
   return s;
 }

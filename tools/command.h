@@ -58,7 +58,8 @@ struct Arguments {
 // Where the output goes, as far as its looks depend on it.
 struct Terminal {
   TextStyle out, err;
-  int columns = 80;  // of standard output, for what is drawn
+  bool interactive = false;  // standard output is a terminal
+  int columns = 80;          // of standard output, for what is drawn
 };
 
 constexpr int kExitInternal = 1;

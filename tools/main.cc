@@ -106,8 +106,8 @@ Terminal terminal_for(const std::string& color) {
   t.out.color = wants_color(color, STDOUT_FILENO);
   t.err.color = wants_color(color, STDERR_FILENO);
   struct winsize size {};
-  if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
-      size.ws_col > 0)
+  t.interactive = ::isatty(STDOUT_FILENO) != 0;
+  if (t.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     t.columns = size.ws_col;
   return t;
 }

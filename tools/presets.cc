@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "report/json_writer.h"
@@ -103,7 +104,7 @@ std::vector<Entry> schedules(int width) {
   std::vector<Entry> entries;
   for (const ScheduleFamily& family : schedule_families())
     entries.push_back({std::string(family.name),
-                       std::string(family.summary) + " (" + std::string(family.source) + ')',
+                       std::string(family.summary) + " [" + std::string(family.source) + ']',
                        text_of(family, width), &family});
   return entries;
 }
@@ -191,6 +192,9 @@ int presets_command(const Arguments& args, const Terminal& terminal) {
     write_stdout(as_json(kinds));
     return 0;
   }
+  // Families have one line each; on a terminal that is broken to be read.
+  const int family_width =
+      terminal.interactive ? terminal.columns : std::numeric_limits<int>::max();
   std::string text;
   for (const Kind& kind : kinds) {
     if (!text.empty()) text += '\n';
@@ -198,7 +202,8 @@ int presets_command(const Arguments& args, const Terminal& terminal) {
     int width = 0;
     for (const Entry& entry : kind.entries) width = std::max(width, display_width(entry.name));
     for (const Entry& entry : kind.entries)
-      text += wrap(entry.summary, "  " + pad_right(entry.name, width) + "  ", terminal.out.width);
+      text += wrap(entry.summary, "  " + pad_right(entry.name, width) + "  ",
+                   entry.family == nullptr ? terminal.out.width : family_width);
   }
   write_stdout(text);
   return 0;

@@ -13,6 +13,8 @@ constexpr const char* kFooter =
     "file in PyTorch's CSV format (- is standard input), or a scenario.";
 
 constexpr const char* kEvalFooter =
+    "Styles of transfers: async, megatron, megatron-overlap, megatron-overlap-flush, dualpipe,\n"
+    "deepspeed; docs/schedules.md has the rule of each.\n\n"
     "Times are in the unit of --costs.  makespan: from 0 to the last end; span: the largest time\n"
     "from the first start to the last end of a rank; ideal: the busy time of the busiest rank,\n"
     "which no order can beat; bubble: makespan - ideal, and bubble_share its share of the "
@@ -33,19 +35,17 @@ void add_sizes(CLI::App* sub, ScheduleArguments& a) {
 
 void add_params(CLI::App* sub, Arguments& args) {
   sub->add_option("--param", args.schedule.params,
-                  "a parameter of the family, as often as needed; `stepcast presets schedules "
-                  "--show NAME` lists them")
+                  "of a family (`stepcast presets --show FAMILY`), as often as needed")
       ->allow_extra_args(false)
       ->option_text("KEY=VALUE");
-  sub->add_option("-s,--set", args.set, "of a scenario: set a value, as often as needed")
+  sub->add_option("-s,--set", args.set, "of a scenario, as often as needed")
       ->allow_extra_args(false)
       ->option_text("PATH=VALUE");
 }
 
 void add_costs(CLI::App* sub, ScheduleArguments& a) {
   sub->add_option("--costs", a.costs,
-                  "times of forward, input gradient, weight gradient and transfer in any unit, "
-                  "by default 1,1,1,0; B takes tI + tW")
+                  "times of F, I, W (B takes tI + tW) and of a transfer; by default 1,1,1,0")
       ->option_text("tF,tI,tW,c");
 }
 
@@ -54,8 +54,7 @@ void add_timing(CLI::App* sub, ScheduleArguments& a) {
   sub->add_option("--straggler", a.straggler, "every action on this rank takes that much longer")
       ->option_text("RANK=FACTOR");
   sub->add_option("--p2p", a.p2p,
-                  "how transfers block: async (default), megatron, megatron-overlap, "
-                  "megatron-overlap-flush, dualpipe or deepspeed")
+                  "how transfers block: async (the default), megatron, deepspeed, ...")
       ->option_text("STYLE");
 }
 
@@ -69,12 +68,11 @@ void add_synth(CLI::App* sub, Arguments& args) {
   ScheduleArguments& a = args.schedule;
   add_sizes(sub, a);
   add_costs(sub, a);
-  sub->add_option(
-         "--memory-limit", a.memory_limit,
-         "chunk activations that a rank may hold at a time; by default pp * vpp, as 1f1b does")
+  sub->add_option("--memory-limit", a.memory_limit,
+                  "chunk activations a rank may hold; by default pp * vpp, as in 1f1b")
       ->option_text("N");
   sub->add_option("--placement", a.placement,
-                  "loop: stage s on rank s mod pp; v: two chunks a rank, there and back")
+                  "loop (stage s on rank s mod pp, the default) or v (two chunks a rank)")
       ->option_text("loop|v");
   sub->add_option("--effort", a.effort, "orders to try; more take longer")->option_text("N");
   sub->add_option("-o,--csv", a.output, "write the schedule, - is standard output")

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "report/json_writer.h"
+#include "scenarios/make_schedule.h"
 #include "scenarios/spelling.h"
 #include "schedules/check.h"
 #include "schedules/custom_schedule.h"
@@ -154,7 +155,7 @@ ChosenSchedule choose_schedule(const Arguments& args, const ScheduleCosts& costs
   ChosenSchedule chosen;
   if (is_scenario(a.subject)) {
     Scenario scenario = load(a.subject, args);
-    chosen.schedule = std::move(scenario.schedule);
+    chosen.schedule = schedule_of(scenario);
     chosen.title = scenario.schedule_title;
     chosen.remarks = std::move(scenario.warnings);
   } else {
