@@ -39,7 +39,7 @@ BENCHMARK_CAPTURE(load, gpt3_175b_64_a100, "gpt3-175b-64xa100")->Unit(benchmark:
 
 void lowering(benchmark::State& state, const char* name) {
   const Scenario s = load_scenario(example(name));
-  for (auto _ : state) benchmark::DoNotOptimize(lower(s.model, s.plan, s.schedule));
+  for (auto _ : state) benchmark::DoNotOptimize(lower(s.model, s.plan, s.schedule, {.p2p = s.p2p}));
 }
 BENCHMARK_CAPTURE(lowering, gpt3_175b_64_a100, "gpt3-175b-64xa100")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(lowering, llama3_405b_16384_h100, "llama3-405b-16384xh100")
@@ -48,7 +48,7 @@ BENCHMARK_CAPTURE(lowering, llama3_405b_16384_h100, "llama3-405b-16384xh100")
 // The engine alone on a real step; ns_per_op counts device ops.
 void engine(benchmark::State& state, const char* name, bool merged, Record record) {
   const Scenario s = load_scenario(example(name));
-  const OpGraph graph = lower(s.model, s.plan, s.schedule);
+  const OpGraph graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
   const Prices prices =
       price(graph, s.cluster, s.plan.grid, shipped_table(s.cluster.node.gpu.name));
   const Program program = compile(graph, prices, {}, merged);

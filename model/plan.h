@@ -59,7 +59,6 @@ struct Overlap {
   TpOverlap tp = TpOverlap::backward;
   bool dp_grad = false;   // gradient reduction by bucket, beside the last backward
   bool dp_param = false;  // parameter all-gather beside the first forward
-  bool pp_p2p = true;  // pipeline transfers beside computation (else the stage waits for its sends)
 };
 
 struct Plan {

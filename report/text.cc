@@ -27,18 +27,19 @@ std::string figure(std::string_view name, std::string_view value, std::string_vi
   return s + '\n';
 }
 
+// What the optimizer's barrier costs.
+std::string span_remark(const Result& r) {
+  if (r.makespan > r.step_time) return "what a step costs: the optimizer is no barrier";
+  if (r.span == r.step_time) return "optimizer post-validation would save nothing";
+  return "what a step would cost with optimizer post-validation: " +
+         fixed(share_of(r.step_time - r.span, r.step_time) * -100, 1) + " %";
+}
+
 std::string speed_lines(const Result& r, const TextStyle& style) {
   const Utilization& u = r.utilization;
   const std::string rate = "tokens/s/GPU  " + rate_text(r.tokens_per_s_per_gpu);
   std::string s = figure("step time", format_time(r.step_time), rate, style);
-  if (shows_span(r)) {
-    const bool same = r.span == r.step_time;
-    const std::string how = same ? "what a step costs: no barrier in the optimizer"
-                                 : "with optimizer post-validation " +
-                                       fixed(share_of(r.step_time - r.span, r.step_time) * 100, 1) +
-                                       " % less: no barrier in the optimizer";
-    s += figure("span", format_time(r.span), how, style);
-  }
+  if (shows_span(r)) s += figure("span", format_time(r.span), span_remark(r), style);
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
   return s + figure("MFU", percent(u.mfu_full_attention), how, style);
@@ -48,12 +49,12 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
 std::string synthesis_lines(const Result& r, const TextStyle& style) {
   if (!r.synthesis) return {};
   const SynthesisFacts& f = *r.synthesis;
-  std::string how = "pipeline " + format_time(f.objective) + ", " + percent(f.gap) +
-                    " above the lower bound " + format_time(f.lower_bound);
+  const std::string how = "pipeline " + format_time(f.objective) + ", lower bound " +
+                          format_time(f.lower_bound) + " (" + percent(f.gap) + " above it)";
   std::string s = figure("schedule", "auto", how, style);
-  return s + wrap("began with " + escape_text(f.start) + " at " + format_time(f.start_time) + ", " +
-                      grouped(f.orders_tried) + " orders tried",
-                  std::string(kFigureColumn + 12, ' '), style.width);
+  return s + wrap("search began with " + escape_text(f.start) + " at " + format_time(f.start_time) +
+                      "; " + grouped(f.orders_tried) + " orders tried",
+                  std::string(kFigureColumn, ' '), style.width);
 }
 
 std::string memory_lines(const Result& r, const TextStyle& style) {

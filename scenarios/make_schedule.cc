@@ -32,8 +32,8 @@ Bytes workspace_of(const OpGraph& graph, const Pass& pass) {
 constexpr int64_t kSlack = 50;
 
 // Reads times, memory and limit of one rank off the run of a single microbatch.
-void read_rank(const OpGraph& graph, const Timeline& timeline, const RoleMemory& memory,
-               size_t rank, Bytes usable, PipelineCosts& costs) {
+void read_rank(const OpGraph& graph, Time launch, const Timeline& timeline,
+               const RoleMemory& memory, size_t rank, Bytes usable, PipelineCosts& costs) {
   const RoleOps& role = graph.roles[rank];
   Bytes before = memory.start, workspace;
   size_t point = 0;
@@ -44,20 +44,22 @@ void read_rank(const OpGraph& graph, const Timeline& timeline, const RoleMemory&
     workspace =
         std::max(workspace, workspace_of(graph, graph.passes[static_cast<size_t>(item.pass)]));
     if (item.has_action) {
+      const auto& ops = graph.passes[static_cast<size_t>(item.pass)].ops;
       const ItemTime& t = timeline.roles[rank].items[i];
+      const Time time = std::max(t.end - t.begin, launch * static_cast<int64_t>(ops.size()));
       StageTimes& times = costs.times[item.action.stage];
       StageMemory& held = costs.memory[item.action.stage];
       const int64_t change = (after - before).value;
       switch (item.action.kind) {
         case ActionKind::forward:
-          times.forward = t.end - t.begin;
+          times.forward = time;
           held.forward = change;
           break;
         case ActionKind::backward_input:
-          times.backward_input = t.end - t.begin;
+          times.backward_input = time;
           held.backward_input = change;
           break;
-        default: times.backward_weight = t.end - t.begin; held.backward_weight = change;
+        default: times.backward_weight = time; held.backward_weight = change;
       }
     }
     before = after;
@@ -154,6 +156,54 @@ void raise_to_1f1b(PipelineCosts& costs) {
   }
 }
 
+// What one microbatch alone holds on the rank that has least room for it.
+std::string least_memory(const PipelineCosts& costs) {
+  PipelineCosts one = costs;
+  one.microbatches = 1;
+  const Schedule schedule = all_forwards_then_backwards(costs.rank_of_stage, costs.pp, 1, true);
+  const std::vector<int64_t> peak = peak_memory(one, schedule.ranks);
+  size_t worst = 0;
+  for (size_t r = 1; r < peak.size(); ++r)
+    if (peak[r] - costs.memory_limit[r] > peak[worst] - costs.memory_limit[worst]) worst = r;
+  const auto mebibytes = [](int64_t b) {
+    return std::to_string((b + (1 << 20) - 1) >> 20) + "MiB";
+  };
+  return "one microbatch holds " + mebibytes(peak[worst]) + " of activations on stage " +
+         std::to_string(worst) + ", which may have " + mebibytes(costs.memory_limit[worst]);
+}
+
+// An order that is as good as can be may need less memory than it was given: half as much is tried
+// as long as the time stays within one in a thousand.
+void save_memory(SynthesisProblem problem, Synthesis& found) {
+  constexpr int kMostSteps = 4;
+  constexpr int64_t kEffort = 2000;
+  constexpr double kAsGood = 1.001;
+  const bool span = problem.objective == SynthesisObjective::span;
+  const auto time = [&](const Synthesis& s) {
+    return static_cast<double>((span ? s.span : s.makespan).count());
+  };
+  const double most = time(found) * kAsGood;
+  problem.effort = kEffort;
+  std::vector<int64_t> low(found.peak_memory.size()), high = found.peak_memory;
+  for (int step = 0; step < kMostSteps; ++step) {
+    for (size_t r = 0; r < low.size(); ++r)
+      problem.costs.memory_limit[r] = low[r] + (high[r] - low[r]) / 2;
+    try {
+      Synthesis next = synthesize(problem);
+      if (time(next) <= most) {
+        next.lower_bound = found.lower_bound;
+        next.gap = time(next) / static_cast<double>(found.lower_bound.count()) - 1;
+        high = next.peak_memory;
+        found = std::move(next);
+        continue;
+      }
+    } catch (const std::invalid_argument&) {
+      // That little is not enough for any order.
+    }
+    low = problem.costs.memory_limit;
+  }
+}
+
 MadeSchedule synthesized(const Scenario& scenario, PipelineCosts costs) {
   const ScheduleToMake& make = *scenario.to_make;
   SynthesisProblem problem;
@@ -167,10 +217,12 @@ MadeSchedule synthesized(const Scenario& scenario, PipelineCosts costs) {
   std::optional<Synthesis> found;
   try {
     found = synthesize(problem);
-  } catch (const std::invalid_argument& e) {
-    if (make.memory_limit.value > 0) throw cannot_make(scenario, e.what());
-    made.warnings.push_back("schedule auto: " + std::string(e.what()) +
-                            "; it was given the memory of 1F1B");
+    if (found->gap < 0.001 && make.memory_limit.value == 0) save_memory(problem, *found);
+  } catch (const std::invalid_argument&) {
+    // Sizes and times are those of the probe, so it is the memory.
+    const std::string why = "no order fits: " + least_memory(problem.costs);
+    if (make.memory_limit.value > 0) throw cannot_make(scenario, why);
+    made.warnings.push_back("schedule auto: " + why + "; the order takes what 1F1B would hold");
   }
   if (!found) {
     raise_to_1f1b(problem.costs);
@@ -232,7 +284,11 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
   const OpGraph graph =
       lower(scenario.model, plan, all_forwards_then_backwards(placement, plan.pp, 1, true));
   const Prices prices = price(graph, scenario.cluster, plan.grid, table);
-  const Timeline timeline = run(compile(graph, prices));
+  // Launches run ahead of the device in a long list of passes, so they count only where a pass has
+  // more of them than its device needs time for.
+  Variation no_launches;
+  no_launches.launch_scale = 0;
+  const Timeline timeline = run(compile(graph, prices, no_launches));
   const std::vector<RoleMemory> memory = trace_memory(graph);
 
   PipelineCosts costs;
@@ -245,7 +301,7 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
   costs.memory_limit.resize(static_cast<size_t>(plan.pp));
   const Gpu& gpu = scenario.cluster.node.gpu;
   for (size_t r = 0; r < graph.roles.size(); ++r) {
-    read_rank(graph, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
+    read_rank(graph, prices.launch, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
   }
   read_hops(graph, prices, costs);
   return costs;

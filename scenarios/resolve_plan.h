@@ -58,7 +58,7 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
 
 // What the named family does with chunks, as far as it leaves no choice.
 struct FamilyChunks {
-  std::optional<int64_t> vpp;  // the only number of chunks it runs, if that is not 1
+  std::optional<int64_t> vpp;  // the fewest chunks that it runs, where one is not enough
   bool replicas = false;       // two replicas of the model: pp stages, two on each rank
 };
 FamilyChunks family_chunks(const FieldValues& values);

@@ -131,6 +131,19 @@ bool wants_prices(const ScheduleFamily& family, const ScheduleParams& params) {
   return has("tF") && (open("tF") || open("tB_input") || open("tW") || open("tComm"));
 }
 
+// Pieces of a sequence are equal, and sequence parallelism divides each.
+bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, const Place& place) {
+  const int64_t unit = s.seq_splits * (plan.sp ? plan.tp : 1);
+  if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
+  in.problems.add("E205",
+                  "batch.seq = " + str(plan.seq) + " is not a multiple of " +
+                      (unit == s.seq_splits ? "the schedule's " + str(unit) + " pieces"
+                                            : "pieces * tp = " + str(unit)) +
+                      ", into which " + s.name + " cuts sequences",
+                  place.mark, place.length);
+  return false;
+}
+
 std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
                                          const std::string& name) {
   const ScheduleFamily* family = family_of(in, name);
@@ -142,6 +155,8 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
   try {
     ResolvedSchedule out;
     out.schedule = generate_schedule(*family, params);
+    const Place place = place_of_sentence(in.values, params, "seq_splits");
+    if (!check_pieces(in, plan, out.schedule, place)) return {};
     if (wants_prices(*family, params)) {
       out.to_make.emplace();
       out.to_make->family = std::string(family->name);
@@ -263,7 +278,7 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
     in.problems.add(deadlock ? "E401" : "E402", p.message, mark, length, {}, help);
     if (deadlock && alone) in.problems.exit_status = 4;
   }
-  return found.empty();
+  return found.empty() && check_pieces(in, plan, s, {mark, length});
 }
 
 }  // namespace
@@ -283,8 +298,9 @@ FamilyChunks family_chunks(const FieldValues& values) {
   const std::optional<Schedule> two = runs(2);
   if (!two) return {};
   if (two->is_bidirectional()) return {2, true};
-  const bool only_two = two->rank_of_stage[2] == 1 && !runs(1) && !runs(3) && !runs(4);
-  return {only_two ? std::optional<int64_t>(2) : std::nullopt, false};
+  // The second half of a V or a snake begins on the rank where the first half ends.
+  const bool turns = two->rank_of_stage[2] == two->rank_of_stage[1];
+  return {turns && !runs(1) ? std::optional<int64_t>(2) : std::nullopt, false};
 }
 
 std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
@@ -327,12 +343,31 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
 }
 
 std::string schedule_title(const std::string& schedule_name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTitles{
+      {{"gpipe", "GPipe"},
+       {"interleaved-1f1b-ep-overlap", "interleaved 1F1B with EP overlap"},
+       {"looped-bfs", "looped BFS"},
+       {"breadth-first", "breadth-first"},
+       {"group-interleaved", "group-interleaved"},
+       {"zb-h1", "ZB-H1"},
+       {"zb-h1-quickstart", "ZB-H1 quickstart"},
+       {"zb-h2", "ZB-H2"},
+       {"zb-v", "ZB-V"},
+       {"zb-1p-auto", "ZB-1p auto"},
+       {"zb-2p-auto", "ZB-2p auto"},
+       {"zb-v-auto", "ZB-V auto"},
+       {"v-half", "V-Half"},
+       {"v-min", "V-Min"},
+       {"1f1b-v", "1F1B-V"},
+       {"dualpipe", "DualPipe"},
+       {"dualpipev", "DualPipeV"},
+       {"seq1f1b", "Seq1F1B"}}};
+  for (const auto& [name, title] : kTitles)
+    if (name == schedule_name) return std::string(title);
   std::string title = schedule_name;
   const size_t at = title.find("1f1b");
   if (at != std::string::npos) title.replace(at, 4, "1F1B");
-  if (title == "gpipe") return "GPipe";
-  if (title.starts_with("zb-")) title.replace(0, 2, "ZB");
-  std::replace(title.begin() + (title.starts_with("ZB-") ? 3 : 0), title.end(), '-', ' ');
+  std::replace(title.begin(), title.end(), '-', ' ');
   return title;
 }
 

@@ -529,9 +529,4 @@ OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedu
   return Lowering(model, plan, schedule, options).lower();
 }
 
-OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule) {
-  return lower(model, plan, schedule,
-               {.p2p = plan.overlap.pp_p2p ? P2pStyle::async : P2pStyle::megatron});
-}
-
 }  // namespace stepcast

@@ -26,8 +26,6 @@ struct LowerOptions {
 // Throws std::invalid_argument with a sentence for the user if transfers of that style do not go
 // with the schedule (with_transfers()).
 OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
-              const LowerOptions& options);
-// With blocking transfers (P2pStyle::megatron) if the plan says so, else async ones.
-OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule);
+              const LowerOptions& options = {});
 
 }  // namespace stepcast

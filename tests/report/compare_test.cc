@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 Result result(int64_t step_us, int64_t peak_gib, bool fits = true) {
   Result r = empty_result();
-  r.step_time = Time{step_us * 1'000'000};
+  r.step_time = r.makespan = r.span = Time{step_us * 1'000'000};
   r.memory.resize(1);
   r.memory[0].name = "stage 0";
   r.memory[0].memory.peak = {peak_gib << 30};
@@ -27,16 +27,46 @@ Result result(int64_t step_us, int64_t peak_gib, bool fits = true) {
   return r;
 }
 
-TEST(CompareTable, ShowsEachCaseAgainstTheBaseline) {
+TEST(CompareTable, ShowsEachCaseAgainstTheBaselineAndWhoWins) {
   const std::array results{result(15'210'000, 49), result(13'890'000, 58),
                            result(13'610'000, 91, false)};
   const std::array<std::string, 3> names{"1f1b", "interleaved-3", "zb-h2"};
   EXPECT_EQ(compare_table(results, names, 0),
             "               step s  vs base  bubble  peak GiB  on         MFU\n"
-            "1f1b            15.21        -   0.0 %    49.0    stage 0  0.0 %  least memory\n"
-            "interleaved-3   13.89   -8.7 %   0.0 %    58.0    stage 0  0.0 %  fastest that fits\n"
-            "zb-h2           13.61  -10.5 %   0.0 %    91.0 !  stage 0  0.0 %  does not fit by "
-            "13.0 GiB\n");
+            "1f1b            15.21        -   0.0 %    49.0    stage 0  0.0 %\n"
+            "interleaved-3   13.89   -8.7 %   0.0 %    58.0    stage 0  0.0 %\n"
+            "zb-h2           13.61  -10.5 %   0.0 %    91.0 !  stage 0  0.0 %\n"
+            "\n"
+            "fastest        interleaved-3, -8.7 %, 9.0 GiB more than 1f1b\n"
+            "least memory   1f1b, 49.0 GiB\n"
+            "best per GiB   1f1b\n"
+            "does not fit   zb-h2 by 13.0 GiB\n");
+}
+
+TEST(CompareTable, TellsTheSpanWhereOneGainsByIt) {
+  std::array results{result(1000, 1), result(900, 2)};
+  results[1].span = Time{800'000'000};
+  const std::array<std::string, 2> names{"1f1b", "zb-v"};
+  EXPECT_THAT(compare_table(results, names, 0),
+              HasSubstr("      step ms  vs base   span  bubble  peak GiB  on         MFU\n"
+                        "1f1b    1.000        -  1.000   0.0 %     1.0    stage 0  0.0 %\n"
+                        "zb-v    0.900  -10.0 %  0.800   0.0 %     2.0    stage 0  0.0 %\n"));
+}
+
+TEST(CompareTable, TellsWhatTheCriticalRankWaitsFor) {
+  std::array results{result(1000, 1), result(1000, 2)};
+  for (Result& r : results) r.account.by_role.resize(1);
+  results[0].account.by_role[0][static_cast<size_t>(Spend::warmup)] = Time{20'000'000};
+  results[1].account.by_role[0][static_cast<size_t>(Spend::exposed_pp)] = Time{5'000'000};
+  const std::array<std::string, 2> names{"a", "b"};
+  EXPECT_THAT(compare_table(results, names, 0),
+              HasSubstr("\n"
+                        "waits, % of the step  fill  drain  unequal stages  blocked peers  "
+                        "transfers\n"
+                        "  a                    2.0    0.0             0.0            0.0        "
+                        "0.0\n"
+                        "  b                    0.0    0.0             0.0            0.0        "
+                        "0.5\n"));
 }
 
 TEST(CompareTable, SlowerCasesHaveAPlus) {
@@ -54,7 +84,7 @@ TEST(CompareTable, StepsOfDifferentWorkAreComparedByTheirRate) {
   const std::array<std::string, 2> names{"a", "b"};
   const std::string table = compare_table(results, names, 0);
   EXPECT_THAT(table, HasSubstr("tokens/s/GPU"));
-  EXPECT_THAT(table, HasSubstr("highest rate, least memory"));
+  EXPECT_THAT(table, HasSubstr("highest rate   a\nleast memory   a, 1.0 GiB\n"));
   EXPECT_THAT(table, HasSubstr("compare tokens/s/GPU and MFU, not step times"));
   EXPECT_FALSE(comparable_steps(results));
 }
@@ -71,16 +101,21 @@ TEST(CompareTable, ABaselineThatIsNotThereIsABug) {
   EXPECT_THROW(compare_table({}, {}, 0), InternalError);
 }
 
-TEST(CompareNotes, TheFirstOfEqualsWinsAndOneCaseAloneWinsNothing) {
+TEST(CompareWinners, TheFirstOfEqualsWinsAndOneCaseAloneWinsNothing) {
   const std::array two{result(5, 2), result(5, 2)};
-  EXPECT_THAT(compare_notes(two), ElementsAre("fastest, least memory", ""));
-  EXPECT_THAT(compare_notes({two.data(), 1}), ElementsAre(""));
+  const Winners w = compare_winners(two);
+  EXPECT_EQ(w.fastest, 0u);
+  EXPECT_EQ(w.smallest, 0u);
+  EXPECT_EQ(w.best_per_gib, 0u);
+  EXPECT_FALSE(compare_winners({two.data(), 1}).fastest);
 }
 
-TEST(CompareNotes, NothingFits) {
+TEST(CompareWinners, OnlyWhatFitsWins) {
   const std::array two{result(5, 80, false), result(6, 79, false)};
-  EXPECT_THAT(compare_notes(two),
-              ElementsAre("does not fit by 2.0 GiB", "does not fit by 1.0 GiB"));
+  EXPECT_FALSE(compare_winners(two).fastest);
+  const std::array<std::string, 2> names{"a", "b"};
+  EXPECT_THAT(compare_table(two, names, 0),
+              HasSubstr("\ndoes not fit   a by 2.0 GiB, b by 1.0 GiB\n"));
 }
 
 }  // namespace

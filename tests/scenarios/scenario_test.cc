@@ -85,7 +85,8 @@ TEST(Scenario, DefaultsAreThoseOfTheInterface) {
   EXPECT_EQ(p.overlap.tp, TpOverlap::backward);
   EXPECT_FALSE(p.overlap.dp_grad);
   EXPECT_FALSE(p.overlap.dp_param);
-  EXPECT_FALSE(p.overlap.pp_p2p);  // 1F1B as Megatron runs it
+  EXPECT_EQ(s.p2p, P2pStyle::megatron);  // 1F1B as Megatron runs it
+  EXPECT_FALSE(s.post_validation);
   EXPECT_TRUE(p.clip_gradients);
   EXPECT_EQ(p.grid.order, (std::array{Axis::tp, Axis::cp, Axis::dp, Axis::pp}));
 }
@@ -164,8 +165,6 @@ TEST(Scenario, WhatIsNotModelledYetIsAnErrorThatNamesWhatIs) {
       {{{"overlap.tp", "bulk"}}, "tp = bulk is not supported yet"},
       {{{"recompute", "{granularity: selective, modules: [mlp]}"}},
        "modules = mlp is not supported yet"},
-      {{{"schedule", "dualpipe"}}, "is not supported yet"},
-      {{{"schedule", "zb-h1"}}, "is not supported yet"},
       {{{"optimizer", "muon"}}, "kind = muon is not supported yet"},
       {{{"schema", "2"}}, "schema = 2 is not supported yet"},
       {{{"moe", "{dispatcher: deepep}"}}, "'moe' is not supported yet"},
@@ -372,10 +371,10 @@ TEST(Measured, FiguresAndVariants) {
 TEST(Compare, CasesAreSetsOfPaths) {
   const Scenario s = load_example("compare-schedules.yaml");
   EXPECT_EQ(s.compare_baseline, "1f1b");
-  ASSERT_EQ(s.compare.size(), 4u);
-  EXPECT_EQ(s.compare[0].name, "gpipe");
+  ASSERT_EQ(s.compare.size(), 10u);
+  EXPECT_EQ(s.compare[0].name, "1f1b");
   EXPECT_THAT(s.compare[0].set,
-              ElementsAre(std::pair("schedule", "gpipe"), std::pair("parallel.vpp", "1")));
+              ElementsAre(std::pair("schedule", "1f1b"), std::pair("parallel.vpp", "1")));
   for (const CompareCase& c : s.compare) {
     LoadOptions options;
     options.set = c.set;
@@ -455,19 +454,89 @@ TEST(Scenario, TransfersWaitAsTheFrameworkOfTheScheduleDoes) {
   const Scenario plain = load_with({});
   EXPECT_EQ(setting(plain, "overlap.pp_p2p"),
             "false (default: Megatron's 1F1B waits for every exchange with its neighbours)");
-  EXPECT_TRUE(load_with({{"overlap.pp_p2p", "true"}}).plan.overlap.pp_p2p);
-  EXPECT_TRUE(load_with({{"parallel.vpp", "2"}}).plan.overlap.pp_p2p);
-  EXPECT_TRUE(load_with({{"schedule", "gpipe"}}).plan.overlap.pp_p2p);
-  const Failure f = failure_with({{"parallel.vpp", "2"}, {"overlap.pp_p2p", "false"}});
-  EXPECT_EQ(f.codes, "E130");
+  EXPECT_EQ(setting(plain, "schedule.p2p"),
+            "megatron (default: Megatron's 1F1B waits for every exchange with its neighbours)");
+  const auto style = [](const testing::Sets& sets) { return load_with(sets).p2p; };
+  EXPECT_EQ(style({{"overlap.pp_p2p", "true"}}), P2pStyle::async);
+  EXPECT_EQ(style({{"parallel.vpp", "2"}}), P2pStyle::megatron_overlap);
+  EXPECT_EQ(style({{"schedule", "zb-h1"}}), P2pStyle::async);
+  EXPECT_EQ(style({{"schedule", "zb-h1"}, {"overlap.pp_p2p", "false"}}), P2pStyle::megatron);
+  EXPECT_EQ(style({{"schedule", "dualpipev"}}), P2pStyle::dualpipe);
+  EXPECT_EQ(style({{"schedule", "{kind: 1f1b, p2p: deepspeed}"}}), P2pStyle::deepspeed);
+  EXPECT_EQ(setting(load_with({{"schedule", "{kind: 1f1b, p2p: deepspeed}"}}), "overlap.pp_p2p"),
+            "false (derived: schedule.p2p)");
 }
 
-TEST(Scenario, WhatCannotBeCountedOrIsNotSimulatedIsAMessage) {
+TEST(Scenario, TransferStylesMustSuitTheScheduleAndEachOther) {
+  EXPECT_EQ(failure_with({{"schedule", "{kind: zb-v, p2p: deepspeed}"}}).codes, "E127");
+  EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, p2p: nccl}"}}).codes, "E125");
+  EXPECT_EQ(
+      failure_with({{"schedule", "{kind: 1f1b, p2p: megatron}"}, {"overlap.pp_p2p", "true"}}).codes,
+      "E127");
+}
+
+TEST(Scenario, SchedulesWithChunksOfTheirOwnBringThem) {
+  const Scenario v = load_with({{"schedule", "zb-v"}});
+  EXPECT_EQ(v.plan.vpp, 2);
+  EXPECT_EQ(setting(v, "parallel.vpp"), "2 (derived: schedule zb-v runs 2 chunks on each rank)");
+  EXPECT_EQ(v.schedule.rank_of_stage, (std::vector<uint16_t>{0, 1, 1, 0}));
+  // Two replicas of two stages, whatever vpp says.
+  for (const char* vpp : {"null", "2"}) {
+    const Scenario two = load_with({{"schedule", "dualpipe"}, {"parallel.vpp", vpp}});
+    EXPECT_TRUE(two.schedule.is_bidirectional());
+    EXPECT_EQ(two.plan.stages.size(), 2u);
+  }
+  EXPECT_EQ(failure_with({{"schedule", "zb-v"}, {"parallel.vpp", "1"}}).codes, "E205");
+}
+
+TEST(Scenario, FamiliesTakeTheirParameters) {
+  const Scenario s = load_with({{"schedule", "{kind: seq1f1b, params: {seq_splits: 4}}"}});
+  EXPECT_EQ(s.schedule.seq_splits, 4);
+  EXPECT_EQ(setting(s, "schedule.params").substr(0, 15), "{seq_splits: 4}");
+  EXPECT_NE(load_with({{"schedule", "{kind: seq1f1b, params: {seq_splits: 2}}"}}).hash, s.hash);
+  EXPECT_EQ(load_with({{"schedule.kind", "seq1f1b"}, {"schedule.params.seq_splits", "4"}}).hash,
+            s.hash);
+  const Failure unknown = failure_with({{"schedule", "{kind: seq1f1b, params: {seq_split: 4}}"}});
+  EXPECT_EQ(unknown.codes, "E102");
+  EXPECT_EQ(unknown.all[0].label, "did you mean 'seq_splits'?");
+  const Failure wrong = failure_with({{"schedule", "{kind: seq1f1b, params: {seq_splits: two}}"}});
+  EXPECT_EQ(wrong.codes, "E205");
+  EXPECT_EQ(wrong.all[0].column, 38);  // of the value
+  EXPECT_EQ(failure_with({{"schedule", "{kind: seq1f1b, params: {seq_splits: 3}}"}}).codes,
+            "E205");  // 8192 tokens
+  EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, params: 4}"}}).codes, "E107");
+  EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, params: {a: [1]}}"}}).codes, "E107");
+}
+
+TEST(Scenario, SchedulesThatDependOnPricesAreMadeLater) {
+  const Scenario family = load_with({{"schedule", "zb-1p"}});
+  ASSERT_TRUE(family.to_make.has_value());
+  EXPECT_EQ(family.to_make->family, "zb-1p-auto");
+  EXPECT_EQ(family.schedule.microbatches, 64);
+  const Scenario own =
+      load_with({{"schedule", "{kind: zb-1p, params: {tF: 10, tB_input: 12, tW: 7, tComm: 1}}"}});
+  EXPECT_FALSE(own.to_make.has_value());
+
+  const Scenario made =
+      load_with({{"schedule", "{kind: auto, memory_limit: 20GiB, params: {effort: 50}}"}});
+  ASSERT_TRUE(made.to_make.has_value());
+  EXPECT_EQ(made.to_make->memory_limit.value, int64_t{20} << 30);
+  EXPECT_EQ(made.to_make->effort, 50);
+  EXPECT_FALSE(made.to_make->v_placement);
+  const Scenario v = load_with({{"schedule", "auto"}, {"parallel.vpp", "2"}});
+  EXPECT_TRUE(v.to_make->v_placement);
+  EXPECT_EQ(v.schedule.rank_of_stage, (std::vector<uint16_t>{0, 1, 1, 0}));
+  EXPECT_EQ(failure_with({{"schedule", "{kind: auto, params: {placement: w}}"}}).codes, "E205");
+  EXPECT_EQ(failure_with({{"schedule", "{kind: auto, params: {placement: v}}"}}).codes, "E205");
+  EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, memory_limit: 1GiB}"}}).codes, "E127");
+  EXPECT_EQ(failure_with({{"schedule", "outo"}}).all[0].label, "did you mean 'auto'?");
+}
+
+TEST(Scenario, WhatCannotBeCountedIsAMessage) {
   EXPECT_EQ(failure_with({{"batch", "{global: 1000000000, micro: 1000000000, seq: 1000000000}"},
                           {"parallel", "{tp: 8, pp: 2}"}})
                 .codes,
             "E123");
-  EXPECT_EQ(failure_with({{"schedule", "chimera"}, {"parallel.vpp", "2"}}).codes, "E130");
 }
 
 TEST(Scenario, OverlapThatCanDoNothingIsRemarkedOn) {

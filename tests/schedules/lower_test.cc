@@ -64,9 +64,9 @@ class EqualStages : public testing::TestWithParam<StepCase> {};
 TEST_P(EqualStages, TakeTheClosedFormToThePicosecond) {
   const StepCase& c = GetParam();
   const Transformer model = small_gpt();
-  Plan plan = equal_stages(c.pp, c.vpp, c.microbatches);
-  plan.overlap.pp_p2p = c.overlapped;
-  const OpGraph graph = lower(model, plan, schedule_of(c.schedule, plan));
+  const Plan plan = equal_stages(c.pp, c.vpp, c.microbatches);
+  const P2pStyle style = c.overlapped ? P2pStyle::async : P2pStyle::megatron;
+  const OpGraph graph = lower(model, plan, schedule_of(c.schedule, plan), {.p2p = style});
   check_graph(graph);
   const Prices prices = only_products(graph);
   const int64_t both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
@@ -108,9 +108,8 @@ TEST(Lower, BlockingExchangesExposeTwoTransfersForEachMicrobatch) {
   // docs/schedules.md: 2m + 2p - 5 transfers exposed for Megatron's 1F1B with p > 2, at equal
   // stages.
   const Transformer model = small_gpt();
-  Plan plan = equal_stages(4, 1, 8);
-  plan.overlap.pp_p2p = false;
-  const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+  const Plan plan = equal_stages(4, 1, 8);
+  const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan), {.p2p = P2pStyle::megatron});
   Prices prices = only_products(graph);
   const int64_t both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
   for (size_t w = 0; w < graph.works.size(); ++w) {
