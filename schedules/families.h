@@ -28,6 +28,7 @@ ScheduleFamily zb_v_auto();
 ScheduleFamily v_half();
 ScheduleFamily v_min();
 ScheduleFamily one_f_one_b_v();
+ScheduleFamily v_controllable();
 ScheduleFamily dualpipe();
 ScheduleFamily dualpipev();
 ScheduleFamily chimera();

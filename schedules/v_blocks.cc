@@ -119,16 +119,16 @@ class Reordering {
 
 }  // namespace
 
-VRows repeat_block(std::span<const VBlock> block, int64_t microbatches) {
+VRows repeat_block(std::span<const VBlock> block, int64_t microbatches, int64_t period) {
   VRows rows;
   for (const VBlock& first : block) {
     const int64_t last =
-        *std::max_element(first.begin(), first.end()) + kVPeriod * (microbatches - 1);
+        *std::max_element(first.begin(), first.end()) + period * (microbatches - 1);
     VRow row(static_cast<size_t>(last + 1), VPass::idle);
     for (size_t pass = 0; pass < kVPasses; ++pass) {
       if (first[pass] == kNoSlot) continue;
       for (int64_t m = 0; m < microbatches; ++m)
-        row[static_cast<size_t>(first[pass] + kVPeriod * m)] = static_cast<VPass>(pass);
+        row[static_cast<size_t>(first[pass] + period * m)] = static_cast<VPass>(pass);
     }
     rows.push_back(std::move(row));
   }

@@ -3,9 +3,9 @@
 // Pipeline Parallelism with Controllable Memory, arXiv:2405.15362).
 //
 // A block says in which slot of unit length every rank runs the passes of one microbatch; it is
-// repeated every kVPeriod slots, so that the steady state and with it the activations held follow
-// from the block alone.  What is left is to close the gaps of warm-up and cool-down without holding
-// more.
+// repeated every kVPeriod slots (the time of all passes), so that the steady state and with it the
+// activations held follow from the block alone.  What is left is to close the gaps of warm-up and
+// cool-down without holding more.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ constexpr int64_t kNoSlot = -1;
 using VBlock = std::array<int64_t, kVPasses>;
 
 // The block of every rank, repeated for every microbatch.  REQUIRES: different slots modulo
-// kVPeriod on each rank; microbatches >= 1.
-VRows repeat_block(std::span<const VBlock> block, int64_t microbatches);
+// `period` on each rank; microbatches >= 1.
+VRows repeat_block(std::span<const VBlock> block, int64_t microbatches, int64_t period = kVPeriod);
 
 // Rank and pass whose microbatch k has to end before microbatch k of `pass` may start on `rank`;
 // a weight gradient waits for its input gradient.  rank = -1: nothing.
@@ -74,7 +74,6 @@ inline constexpr ScheduleParameter kVBlockParameters[] = {
     {"tB_input", "time of I; without effect"},
     {"tW", "time of W; without effect"},
     {"tComm", "latency of a hop; without effect"},
-    {"note", "ignored"},
 };
 
 // V-Half and V-Min: repeats the block, fills in weight gradients, reorders and squeezes twice.
