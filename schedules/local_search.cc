@@ -54,7 +54,7 @@ class OrderSearch {
     std::array<int64_t, kHistory> history;
     history.fill(cost(times_));
     int64_t tries = 0;
-    for (int64_t idle = 0; tries < goal_.tries && !good_enough() && idle < 50 * goal_.tries;) {
+    for (int64_t idle = 0; tries < goal_.tries && !good_enough() && idle < 5 * goal_.tries;) {
       Move move;
       if (!pick(move) || !apply(move)) {
         ++idle;

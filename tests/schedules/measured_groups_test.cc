@@ -116,11 +116,18 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Measured with an optimizer step that needs no barrier, 12 rows of each schedule.
+#ifdef NDEBUG
+constexpr size_t kGroups = 12;  // all of them
+#else
+constexpr size_t kGroups = 2;  // so that an unoptimised build takes seconds
+#endif
+
+// Measured with an optimizer step that needs no barrier, a row of each group.
 std::vector<Row> profiles(const std::string& schedule) {
   std::vector<Row> rows;
   for (Row& row : read_table("zero_bubble_profiles.csv"))
-    if (row.at("schedule") == schedule && row.at("barrier") == "0") rows.push_back(std::move(row));
+    if (row.at("schedule") == schedule && row.at("barrier") == "0" && rows.size() < kGroups)
+      rows.push_back(std::move(row));
   return rows;
 }
 
@@ -141,7 +148,7 @@ std::vector<double> errors_of(const std::string& schedule) {
 
 TEST(MeasuredProfiles, ZeroBubbleTwoPTakesWhatWasMeasured) {
   const std::vector<double> errors = errors_of("zb-2p");
-  ASSERT_EQ(errors.size(), 12u);
+  ASSERT_EQ(errors.size(), kGroups);
   EXPECT_LE(median(errors), 0.02);
   // The longest, of 256 microbatches, is known to two digits: 1.0 samples/s/GPU.
   EXPECT_LE(*std::max_element(errors.begin(), errors.end()), 0.051);
@@ -155,7 +162,7 @@ TEST(MeasuredProfiles, OtherSchedulesAreTooShortByWhatTheProfileLeavesOut) {
   for (const auto& [schedule, worst] : most) {
     SCOPED_TRACE(schedule);
     const std::vector<double> errors = errors_of(schedule);
-    ASSERT_EQ(errors.size(), 12u);
+    ASSERT_EQ(errors.size(), kGroups);
     EXPECT_LE(*std::max_element(errors.begin(), errors.end()), worst);
   }
 }
@@ -163,10 +170,11 @@ TEST(MeasuredProfiles, OtherSchedulesAreTooShortByWhatTheProfileLeavesOut) {
 TEST(MeasuredProfiles, SchedulesAreInTheMeasuredOrderOfMemory) {
   std::map<std::string, std::map<std::string, std::pair<double, int64_t>>> groups;
   for (const Row& row : read_table("zero_bubble_profiles.csv")) {
-    if (row.at("barrier") != "0" || whole(row, "microbatches") > 64) continue;
+    if (row.at("barrier") != "0") continue;
+    if (groups.size() == kGroups && !groups.contains(row.at("group"))) continue;
     groups[row.at("group")][row.at("schedule")] = {number(row, "peak_gb"), outcome_of(row).peak};
   }
-  EXPECT_EQ(groups.size(), 8u);
+  EXPECT_EQ(groups.size(), kGroups);
   for (const auto& [group, schedules] : groups)
     for (const auto& [a, of_a] : schedules)
       for (const auto& [b, of_b] : schedules)
