@@ -55,6 +55,7 @@ void read_rank(const OpGraph& graph, Time launch, const Timeline& timeline,
           times.forward = time;
           held.forward = change;
           break;
+        case ActionKind::backward:
         case ActionKind::backward_input:
           times.backward_input = time;
           held.backward_input = change;
@@ -172,8 +173,8 @@ std::string least_memory(const PipelineCosts& costs) {
          std::to_string(worst) + ", which may have " + mebibytes(costs.memory_limit[worst]);
 }
 
-// An order that is as good as can be may need less memory than it was given: half as much is tried
-// as long as the time stays within one in a thousand.
+// An order may need less memory than it was given: the least is sought with which the time stays
+// within one in a thousand.
 void save_memory(SynthesisProblem problem, Synthesis& found) {
   constexpr int kMostSteps = 4;
   constexpr int64_t kEffort = 2000;
@@ -204,42 +205,61 @@ void save_memory(SynthesisProblem problem, Synthesis& found) {
   }
 }
 
-MadeSchedule synthesized(const Scenario& scenario, PipelineCosts costs) {
+// The best order of whole backwards, or of I and W apart.  Where the limits leave no room for any
+// order they become what 1F1B would hold, unless the user has set them.
+Synthesis synthesized(const Scenario& scenario, PipelineCosts costs, bool split_backward,
+                      MadeSchedule& made) {
   const ScheduleToMake& make = *scenario.to_make;
   SynthesisProblem problem;
-  problem.split_backward = make.split_backward;
+  problem.split_backward = split_backward;
   problem.objective =
       scenario.post_validation ? SynthesisObjective::span : SynthesisObjective::makespan;
   problem.effort = make.effort;
   problem.seed = make.seed;
   problem.costs = std::move(costs);
-  MadeSchedule made;
-  std::optional<Synthesis> found;
   try {
-    found = synthesize(problem);
-    if (found->gap < 0.001 && make.memory_limit.value == 0) save_memory(problem, *found);
+    Synthesis found = synthesize(problem);
+    if (make.memory_limit.value == 0) save_memory(problem, found);
+    return found;
   } catch (const std::invalid_argument&) {
     // Sizes and times are those of the probe, so it is the memory.
     const std::string why = "no order fits: " + least_memory(problem.costs);
     if (make.memory_limit.value > 0) throw cannot_make(scenario, why);
-    made.warnings.push_back("schedule auto: " + why + "; the order takes what 1F1B would hold");
+    made.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
   }
-  if (!found) {
-    raise_to_1f1b(problem.costs);
-    try {
-      found = synthesize(problem);
-    } catch (const std::invalid_argument& e) {
-      throw cannot_make(scenario, e.what());
+  raise_to_1f1b(problem.costs);
+  try {
+    return synthesize(problem);
+  } catch (const std::invalid_argument& e) {
+    throw cannot_make(scenario, e.what());
+  }
+}
+
+MadeSchedule make_auto(const Scenario& scenario, const CostTable* table, Bytes reserve) {
+  const ScheduleToMake& make = *scenario.to_make;
+  MadeSchedule made;
+  std::optional<Synthesis> best;
+  Time bound = Time::max();
+  const auto objective = [&](const Synthesis& s) {
+    return scenario.post_validation ? s.span : s.makespan;
+  };
+  for (const bool split : {true, false}) {
+    if (make.split_backward.value_or(split) != split) continue;
+    PipelineCosts costs = stage_costs(scenario, table, split);
+    for (int64_t& limit : costs.memory_limit) {
+      limit = make.memory_limit.value > 0 ? make.memory_limit.value
+                                          : std::max<int64_t>(0, limit - reserve.value);
     }
+    Synthesis found = synthesized(scenario, std::move(costs), split, made);
+    bound = std::min(bound, found.lower_bound);
+    if (!best || objective(found) < objective(*best)) best = std::move(found);
   }
-  const bool span = problem.objective == SynthesisObjective::span;
-  made.synthesis = SynthesisFacts{span ? found->span : found->makespan,
-                                  found->lower_bound,
-                                  found->gap,
-                                  found->start,
-                                  found->start_time,
-                                  found->orders_tried};
-  made.schedule = std::move(found->schedule);
+  const Time time = objective(*best);
+  const double gap = static_cast<double>((time - bound).count()) /
+                     static_cast<double>(std::max<int64_t>(1, bound.count()));
+  made.synthesis =
+      SynthesisFacts{time, bound, gap, best->start, best->start_time, best->orders_tried};
+  made.schedule = std::move(best->schedule);
   return made;
 }
 
@@ -275,14 +295,14 @@ Schedule all_forwards_then_backwards(std::vector<uint16_t> rank_of_stage, int64_
   return out;
 }
 
-PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
+PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table, bool split_backward) {
   const std::vector<uint16_t>& placement = scenario.schedule.rank_of_stage;
   // One microbatch, and its last weight gradient without the reduction that may run beside it.
   Plan plan = scenario.plan;
   plan.global_batch = plan.micro_batch * plan.dp;
   plan.overlap.dp_grad = false;
-  const OpGraph graph =
-      lower(scenario.model, plan, all_forwards_then_backwards(placement, plan.pp, 1, true));
+  const OpGraph graph = lower(scenario.model, plan,
+                              all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
   const Prices prices = price(graph, scenario.cluster, plan.grid, table);
   // Launches run ahead of the device in a long list of passes, so they count only where a pass has
   // more of them than its device needs time for.
@@ -309,13 +329,8 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
 
 MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table, Bytes reserve) {
   STEPCAST_CHECK(scenario.to_make, "the schedule is there already");
-  PipelineCosts costs = stage_costs(scenario, table);
-  if (scenario.to_make->family != "auto") return make_family(scenario, costs);
-  const Bytes own = scenario.to_make->memory_limit;
-  for (int64_t& limit : costs.memory_limit) {
-    limit = own.value > 0 ? own.value : std::max<int64_t>(0, limit - reserve.value);
-  }
-  return synthesized(scenario, std::move(costs));
+  if (scenario.to_make->family == "auto") return make_auto(scenario, table, reserve);
+  return make_family(scenario, stage_costs(scenario, table));
 }
 
 Schedule schedule_of(const Scenario& scenario) {

@@ -20,10 +20,13 @@ namespace stepcast {
 Schedule all_forwards_then_backwards(std::vector<uint16_t> rank_of_stage, int64_t pp,
                                      int64_t microbatches, bool split_backward = false);
 
-// What the actions of each stage take and hold, from one microbatch of the scenario that is
-// lowered, priced and run; for each rank what its GPU has left for activations beside the memory
-// that is held throughout and the workspace of a pass (memory_limit).
-PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table);
+// What the actions of each stage take and hold (I and W, or whole backwards as I and a W of
+// nothing, because together they need not take the sum: collectives hide behind weight gradients),
+// from one microbatch of the scenario that is lowered, priced and run; for each rank what its GPU
+// has left for activations beside the memory that is held throughout and the workspace of a pass
+// (memory_limit).
+PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table,
+                          bool split_backward = true);
 
 struct MadeSchedule {
   Schedule schedule;

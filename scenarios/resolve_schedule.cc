@@ -68,7 +68,7 @@ const ScheduleFamily* family_of(const PlanInputs& in, const std::string& name) {
 // parameters ----
 constexpr std::array<ScheduleParameter, 4> kAutoParameters{
     {{"placement", "loop or v; default v with two chunks a rank"},
-     {"split_backward", "whether I and W may be apart; default true"},
+     {"split_backward", "whether I and W are apart; default: whichever is better"},
      {"effort", "orders that are tried; default: about a second's worth"},
      {"seed", "of the search; default 1"}}};
 
@@ -197,7 +197,7 @@ std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan
     if (make.v_placement && plan.vpp % 2 != 0)
       throw std::invalid_argument("placement = v needs an even number of chunks, not vpp = " +
                                   str(plan.vpp));
-    make.split_backward = flag_param(make.params, "split_backward").value_or(true);
+    make.split_backward = flag_param(make.params, "split_backward");
     make.effort = whole_param(make.params, "effort", 1, 1'000'000'000).value_or(0);
     make.seed = static_cast<uint64_t>(whole_param(make.params, "seed", 0).value_or(1));
   } catch (const std::invalid_argument& e) {

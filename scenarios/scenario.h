@@ -42,13 +42,13 @@ struct CompareCase {
 // A schedule that depends on what the stages cost: it is made once they have been priced
 // (scenarios/make_schedule.h).
 struct ScheduleToMake {
-  std::string family;          // canonical name, or "auto"
-  ScheduleParams params;       // sizes, and what the user wrote
-  Bytes memory_limit{};        // auto: of the activations of a rank; 0 = what the GPU has left
-  bool v_placement = false;    // auto: two chunks a rank in the form of a V
-  bool split_backward = true;  // auto: I and W apart
-  int64_t effort = 0;          // auto: orders tried; 0 = about a second's worth
-  uint64_t seed = 1;           // auto
+  std::string family;        // canonical name, or "auto"
+  ScheduleParams params;     // sizes, and what the user wrote
+  Bytes memory_limit{};      // auto: of the activations of a rank; 0 = what the GPU has left
+  bool v_placement = false;  // auto: two chunks a rank in the form of a V
+  std::optional<bool> split_backward;  // auto: I and W apart; else whichever is better
+  int64_t effort = 0;                  // auto: orders tried; 0 = about a second's worth
+  uint64_t seed = 1;                   // auto
 };
 
 struct Scenario {

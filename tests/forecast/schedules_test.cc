@@ -80,7 +80,9 @@ TEST(ForecastSchedules, FamiliesOfCostsGetTheScenariosPrices) {
   ASSERT_EQ(costs.times.size(), 4u);
   for (size_t stage = 0; stage < 4; ++stage) {
     EXPECT_GT(costs.times[stage].forward, Time{});
-    EXPECT_GT(costs.times[stage].backward_input, costs.times[stage].forward);
+    if (stage < 3) {
+      EXPECT_GT(costs.times[stage].backward_input, costs.times[stage].forward);
+    }
     EXPECT_GT(costs.times[stage].backward_weight, Time{});
     EXPECT_GT(costs.memory[stage].forward, 0);
     EXPECT_EQ(costs.memory[stage].forward + costs.memory[stage].backward_input +
