@@ -77,9 +77,13 @@ void RoleItems::transfer(const RankProgram& program, const Step& step, const Mes
   if (step.kind != Step::Kind::wait)
     for (uint32_t i = step.first; i < end; ++i) post(id(program.transfers[i]), Stream::compute);
   if (step.kind == Step::Kind::issue) return;
-  for (uint32_t i = step.first; i < end; ++i) {
-    const Transfer& t = program.transfers[i];
-    join(id(t), Stream::compute, {.only_sends = t.sends});
+  // An exchange ends with the last of its transfers.  What it receives is joined first, so that its
+  // sends are charged only with what they hold the rank up beyond that (sim/account.h).
+  for (const bool sends : {false, true}) {
+    for (uint32_t i = step.first; i < end; ++i) {
+      const Transfer& t = program.transfers[i];
+      if (t.sends == sends) join(id(t), Stream::compute, {.only_sends = sends});
+    }
   }
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the waits of a pipeline are booked to.
+#include <gtest/gtest.h>
+
+#include "scenarios/forecast.h"
+
+namespace stepcast {
+namespace {
+
+Result result_of(const char* p2p) {
+  LoadOptions options;
+  options.set = {{"schedule", std::string("{kind: 1f1b, p2p: ") + p2p + "}"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  return forecast(load_scenario_text("model: {preset: gpt3-1.3b, tie_word_embeddings: false}\n"
+                                     "cluster: dgx-h100\n"
+                                     "parallel: {pp: 8}\n"
+                                     "batch: {global: 16, seq: 2048}\n",
+                                     "run.yaml", options),
+                  quick);
+}
+
+double share(const Result& r, size_t role, Spend spend) {
+  return to_seconds(r.account.by_role[role][static_cast<size_t>(spend)]) / to_seconds(r.step_time);
+}
+
+// In an exchange a rank sends and receives.  That the neighbour takes its message late does not
+// hold it up as long as it waits for the neighbour's anyway: filling and draining the pipeline are
+// not the fault of blocking transfers.
+TEST(Waits, FillOf1F1BIsNoCouplingThoughItsExchangesBlock) {
+  const Result blocking = result_of("megatron"), free = result_of("async");
+  for (size_t role = 1; role + 1 < blocking.account.by_role.size(); ++role) {
+    EXPECT_LT(share(blocking, role, Spend::coupling), 0.005) << role;
+    EXPECT_NEAR(share(blocking, role, Spend::warmup), share(free, role, Spend::warmup), 0.01)
+        << role;
+  }
+}
+
+}  // namespace
+}  // namespace stepcast
