@@ -214,23 +214,24 @@ std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan
 std::optional<Schedule> read_steps(const PlanInputs& in) {
   const FieldValues& v = in.values;
   const Value& steps = *v.value("schedule.steps");
-  std::vector<std::vector<Action>> rows;
-  bool ok = true;
   const std::vector<Value> one{steps};
-  for (const Value& row : steps.is_scalar() ? one : steps.items) {
-    try {
-      rows.push_back(parse_actions(row.text));
-    } catch (const ActionTextError& e) {
-      ok = false;
+  const std::vector<Value>& written = steps.is_scalar() ? one : steps.items;
+  std::vector<std::string_view> texts;
+  for (const Value& row : written) texts.push_back(row.text);
+  try {
+    std::vector<ActionRowError> errors;
+    ActionRows rows = parse_rows(texts, errors);
+    for (const ActionRowError& e : errors) {
+      const Value& row = written[e.row];
       Mark mark = row.mark;
       if (row.text.find('\n') == std::string::npos)
-        mark.column += static_cast<int>(e.offset) + (row.quoted ? 1 : 0);
-      in.problems.add("E403", e.what(), mark, static_cast<int>(e.length));
+        mark.column += static_cast<int>(e.error.offset) + (row.quoted ? 1 : 0);
+      in.problems.add("E403", e.error.what(), mark, static_cast<int>(e.error.length));
     }
-  }
-  if (!ok) return {};
-  try {
-    return schedule_of_rows("custom", std::move(rows));
+    if (!errors.empty()) return {};
+    Schedule schedule = schedule_of_rows("custom", std::move(rows.ranks), rows.seq_splits);
+    schedule.names_pieces = rows.names_pieces;
+    return schedule;
   } catch (const std::invalid_argument& e) {
     in.problems.add("E403", e.what(), v.key_mark("schedule.steps"), 5);
     return {};
@@ -242,19 +243,23 @@ std::optional<Schedule> read_file(const PlanInputs& in, ScenarioFiles& files) {
   const std::string& path = v.text("schedule.file");
   const std::optional<uint32_t> source = files.open(path, v.mark("schedule.file"));
   if (!source) return {};
+  const bool alone = !in.problems.any();
   try {
-    return read_schedule_csv(in.problems.source(*source).text, in.problems.source(*source).name);
+    return load_schedule_csv(in.problems.source(*source).text, in.problems.source(*source).name);
   } catch (const InputError& e) {
-    for (const Diagnostic& d : e.diagnostics)
-      in.problems.add("E403", d.message, Mark{*source, d.line, d.column}, d.length, d.label, d.help,
-                      d.note);
+    for (const Diagnostic& d : e.diagnostics) {
+      const Mark mark = d.line > 0 ? Mark{*source, d.line, d.column} : v.mark("schedule.file");
+      in.problems.add(d.code, d.message, mark, d.length, d.label, d.help, d.note);
+    }
+    if (alone) in.problems.exit_status = e.exit_status;
     return {};
   }
 }
 
-// A written schedule must be the plan's, complete, and free of deadlock.
+// A written schedule must be the plan's, complete, and free of deadlock (which a file is, once it
+// has been read).
 bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, const Mark& mark,
-                   int length) {
+                   int length, bool check_order) {
   const auto differs = [&](const char* what, int64_t theirs, int64_t ours) {
     if (theirs == ours) return false;
     in.problems.add("E205",
@@ -269,6 +274,7 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
                               static_cast<int64_t>(plan.stages.size()));
   const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches());
   if (ranks || chunks || stages || microbatches) return false;
+  if (!check_order) return check_pieces(in, plan, s, {mark, length});
   const std::vector<ScheduleProblem> found = check_schedule(s);
   const bool alone = !in.problems.any();
   for (const ScheduleProblem& p : found) {
@@ -338,7 +344,7 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
     return {};
   }
   std::optional<Schedule> schedule = steps ? read_steps(in) : read_file(in, files);
-  if (!schedule || !check_written(in, plan, *schedule, v.key_mark(path), length)) return {};
+  if (!schedule || !check_written(in, plan, *schedule, v.key_mark(path), length, steps)) return {};
   return ResolvedSchedule{std::move(*schedule), std::nullopt};
 }
 
@@ -364,6 +370,7 @@ std::string schedule_title(const std::string& schedule_name) {
        {"seq1f1b", "Seq1F1B"}}};
   for (const auto& [name, title] : kTitles)
     if (name == schedule_name) return std::string(title);
+  if (schedule_name.find('.') != std::string::npos) return schedule_name;  // a file
   std::string title = schedule_name;
   const size_t at = title.find("1f1b");
   if (at != std::string::npos) title.replace(at, 4, "1F1B");

@@ -206,12 +206,35 @@ TEST(WrittenSchedule, MayBeAPyTorchFile) {
   };
   EXPECT_EQ(load_here({}).schedule.microbatches, 2);
   const Failure f = testing::failure_of([&] { load_here({{"schedule.file", "bad.csv"}}); });
-  EXPECT_EQ(f.codes, "E403");
+  EXPECT_EQ(f.codes, "E402");
   EXPECT_EQ(f.all[0].file, "bad.csv");
   EXPECT_EQ(f.all[0].line, 2);
   EXPECT_EQ(testing::failure_of([&] { load_here({{"schedule.file", "no.csv"}}); }).codes, "E101");
   EXPECT_EQ(testing::failure_of([&] { load_here({{"schedule.kind", "1f1b"}}); }).codes, "E127");
   std::filesystem::remove_all(folder);
+}
+
+// Everything the notation has: pairs, pieces of sequences, two replicas, stages on any rank.
+TEST(WrittenSchedule, MayUseTheWholeNotation) {
+  const auto load_steps = [](const std::string& list, testing::Sets sets = {}) {
+    sets.emplace_back("batch.global", "8");
+    sets.emplace_back("schedule.steps", list);
+    return load_with(sets).schedule;
+  };
+  const Schedule pair = load_steps("[\"0F0 0F1 0B0 0B1\", \"1F0 (1F1;1B0)OVERLAP_F_B 1B1\"]");
+  EXPECT_TRUE(pair.ranks[1][1].overlaps_next);
+  const Schedule pieces = load_steps(
+      "[\"0F0.0 0F0.1 0B0.1 0B0.0 0F1.0 0F1.1 0B1.1 0B1.0\", "
+      "\"1F0.0 1F0.1 1B0.1 1B0.0 1F1.0 1F1.1 1B1.1 1B1.0\"]");
+  EXPECT_EQ(pieces.seq_splits, 2);
+  EXPECT_EQ(pieces.microbatches, 2);
+  const Schedule five = load_steps(
+      "[\"0F0 1F0 0F1 1F1 4F0 4B0 4F1 4B1 1B0 0B0 1B1 0B1\", "
+      "\"2F0 3F0 2F1 3F1 3B0 2B0 3B1 2B1\"]",
+      {{"parallel.layout", "\"Et*6|t*7|t*7|t*7|t*5L\""}});
+  EXPECT_EQ(five.rank_of_stage, (std::vector<uint16_t>{0, 0, 1, 1, 0}));
+  const Schedule kept = load_steps("[\"0F0 0O0 0F1 0B1 0L0 0B0\", \"1F0 1F1 1R1 1B1 1B0\"]");
+  EXPECT_EQ(kept.ranks[0][1].kind, ActionKind::offload);
 }
 
 TEST(ScheduleNames, AliasesAndMistakes) {
