@@ -91,9 +91,9 @@ struct Work {
   Kernel kernel = Kernel::none;
   DType dtype = DType::bf16;  // of the operands; of the payload for communication
   GemmLayout layout = GemmLayout::tn;
-  bool accumulate = false;    // GEMM adds to its output (weight gradients into fp32 main gradients)
-  bool causal = false;        // attention: only keys at or before the query are needed
-  Axis axis = Axis::none;     // communication: the group
+  bool accumulate = false;  // GEMM adds to its output (weight gradients into fp32 main gradients)
+  bool causal = false;      // attention: only keys at or before the query are needed
+  Axis axis = Axis::none;   // communication: the group
   // send_recv: pipeline ranks.  A collective between the ranks of two of them has both as well.
   uint16_t from = 0, to = 0;
   int64_t m = 0, n = 0, k = 0;      // see WorkKind
