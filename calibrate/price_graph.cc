@@ -35,8 +35,7 @@ class CommunicationPrices {
   Price of(const Work& work) {
     if (work.bytes.value <= 0) return {Time{}, Origin::measured, "nothing to send"};
     if (work.kind == WorkKind::send_recv) return transfer(work);
-    const GroupShape shape =
-        work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
+    const GroupShape shape = work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
     if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
     if (table_ != nullptr) {
       if (auto found = table_->collective(work.kind, work.bytes, shape, cluster_)) return *found;

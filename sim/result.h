@@ -80,11 +80,11 @@ struct Result {
   std::vector<WhatIf> what_if;
 
   std::vector<RankMemory> memory;  // by role
-  uint32_t memory_role = 0;         // the one that reserves most
-  std::string memory_op;            // "fc1, forward of stage 0 microbatch 7"
-  Bytes memory_reserved{};          // of that role
-  Bytes memory_usable{};            // of a GPU, after the reserve
-  bool fits = true;                 // reserved <= usable
+  uint32_t memory_role = 0;        // the one that reserves most
+  std::string memory_op;           // "fc1, forward of stage 0 microbatch 7"
+  Bytes memory_reserved{};         // of that role
+  Bytes memory_usable{};           // of a GPU, after the reserve
+  bool fits = true;                // reserved <= usable
 
   std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
   std::string calibration;               // "table a100-sxm-80g", or "none: roofline"
