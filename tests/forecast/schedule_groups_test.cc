@@ -82,7 +82,7 @@ std::string zero_bubble_scenario(const Row& row) {
 
 struct Forecast {
   Row row;
-  double peak_gb = 0, peak_gib = 0, reserved_gib = 0, step_s = 0, bubble = 0, mfu = 0;
+  double peak_gb = 0, peak_gib = 0, reserved_gib = 0, step_s = 0, span_s = 0, bubble = 0, mfu = 0;
   std::string stage;
   bool fits = false;
 };
@@ -101,6 +101,7 @@ Forecast forecast_of(const Row& row, const std::string& text) {
   out.peak_gib = static_cast<double>(most.memory.peak.value) / (1 << 30);
   out.reserved_gib = static_cast<double>(r.memory_reserved.value) / (1 << 30);
   out.step_s = to_seconds(r.step_time);
+  out.span_s = to_seconds(r.span);
   out.bubble = to_seconds(r.bubble) / to_seconds(r.step_time);
   out.mfu = 100 * r.utilization.mfu_full_attention;
   out.stage = most.name;
@@ -159,12 +160,16 @@ TEST_P(ZeroBubbleGroup, OrderOfPeakMemoryAndGainsAreThoseMeasured) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, ZeroBubbleGroup,
-                         ::testing::Values("zb-t4-1.5B-m24", "zb-t4-1.5B-m32", "zb-t4-1.5B-m64",
-                                           "zb-t4-6.2B-m24", "zb-t4-6.2B-m32", "zb-t4-6.2B-m64",
-                                           "zb-t4-14.6B-m48", "zb-t4-14.6B-m64", "zb-t4-14.6B-m128",
-                                           "zb-t4-28.3B-m96", "zb-t4-28.3B-m128",
-                                           "zb-t4-28.3B-m256"),
+// Without optimization the forecasts take seconds: of each model the run with fewest microbatches.
+constexpr const char* kGroups[] = {
+    "zb-t4-1.5B-m24",  "zb-t4-6.2B-m24",   "zb-t4-14.6B-m48",  "zb-t4-28.3B-m96",
+#ifdef NDEBUG
+    "zb-t4-1.5B-m32",  "zb-t4-1.5B-m64",   "zb-t4-6.2B-m32",   "zb-t4-6.2B-m64",
+    "zb-t4-14.6B-m64", "zb-t4-14.6B-m128", "zb-t4-28.3B-m128", "zb-t4-28.3B-m256",
+#endif
+};
+
+INSTANTIATE_TEST_SUITE_P(Published, ZeroBubbleGroup, ::testing::ValuesIn(kGroups),
                          [](const ::testing::TestParamInfo<const char*>& of) {
                            std::string name = of.param + std::string("zb-t4-").size();
                            std::replace_if(
@@ -173,33 +178,32 @@ INSTANTIATE_TEST_SUITE_P(Published, ZeroBubbleGroup,
                            return name;
                          });
 
-// Rows measured with the optimizer's usual synchronisation beside those without.
+// Rows measured with the optimizer's usual synchronisation beside those without, which cost the
+// span.
 TEST(ZeroBubbleGroups, TheOptimizersBarrierCostsWhatItWasMeasuredToCost) {
   int pairs = 0;
   for (const Row& with : table("zero_bubble_profiles.csv")) {
     if (with.at("barrier") != "1") continue;
-    Row without = with;
-    without["barrier"] = "0";
-    const double open_s = forecast_of(without, zero_bubble_scenario(without)).step_s;
-    const double closed_s = forecast_of(with, zero_bubble_scenario(with)).step_s;
+    const Forecast f = forecast_of(with, zero_bubble_scenario(with));
     for (const Row& row : table("zero_bubble_profiles.csv")) {
       if (row.at("barrier") != "0" || row.at("group") != with.at("group") ||
           row.at("schedule") != with.at("schedule"))
         continue;
       const double measured = number(with, "step_s") / number(row, "step_s");
       std::printf("%-17s barrier: measured x%.3f, forecast x%.3f\n", with.at("group").c_str(),
-                  measured, closed_s / open_s);
-      EXPECT_NEAR(closed_s / open_s, measured, 0.03) << with.at("group");
+                  measured, f.step_s / f.span_s);
+      EXPECT_NEAR(f.step_s / f.span_s, measured, 0.03) << with.at("group");
       ++pairs;
     }
   }
   EXPECT_EQ(pairs, 4);
 }
 
-// Medians over the stages, as the publication's profile, which was taken during the run.
+// Medians over the stages, as the publication's profile, which was taken during the run with fewest
+// microbatches of each model.
 TEST(ZeroBubbleGroups, StagesArePricedNearTheirProfile) {
   for (const Row& row : table("zero_bubble_profiles.csv")) {
-    if (row.at("schedule") != "zb-2p" || row.at("barrier") != "0") continue;
+    if (row.at("barrier") != "1") continue;
     const Scenario scenario = load_scenario_text(zero_bubble_scenario(row), row.at("group"));
     const PipelineCosts costs =
         stage_costs(scenario, shipped_table(scenario.cluster.node.gpu.name));
