@@ -115,6 +115,7 @@ struct PullForward {
 
 Schedule generate(const ScheduleParams& params) {
   Schedule schedule = v_schedule(kName, params);
+  check_v_block_parameters(params);
   VRows rows = repeat_block(block_of(params.pp), params.microbatches);
   PullForward{rows, params.pp}.run();
   for (int64_t r = 0; r < params.pp; ++r)

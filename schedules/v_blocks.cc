@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "schedules/params.h"
 #include "schedules/placement.h"
 
 namespace stepcast {
@@ -228,9 +229,14 @@ std::vector<Action> actions_of(const VRow& row, int64_t rank, int64_t pp, bool f
   return list;
 }
 
+void check_v_block_parameters(const ScheduleParams& params) {
+  for (const ScheduleParameter& p : kVBlockParameters) number_param(params, p.key);
+}
+
 Schedule v_block_schedule(std::string_view name, const ScheduleParams& params,
                           VBlock (*block_of)(int64_t rank, int64_t pp)) {
   Schedule schedule = v_schedule(name, params);
+  check_v_block_parameters(params);
   std::vector<VBlock> block;
   for (int64_t r = 0; r < params.pp; ++r) block.push_back(block_of(r, params.pp));
   VRows rows = repeat_block(block, params.microbatches);

@@ -8,12 +8,14 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "schedules/families.h"
 #include "schedules/local_search.h"
 #include "schedules/order_timing.h"
 #include "schedules/params.h"
 #include "schedules/placement.h"
+#include "schedules/schedule_bounds.h"
 #include "schedules/v_blocks.h"
 #include "schedules/v_run_ahead.h"
 #include "sim/check.h"
@@ -25,7 +27,8 @@ constexpr std::string_view kName = "v-controllable-memory";
 constexpr std::string_view kAliases[] = {"v-controllable", "v-auto", "v-auto-schedule",
                                          "controllable-memory-v", "v-flexible"};
 constexpr ScheduleParameter kParameters[] = {
-    {"max_mem_chunks", "most chunk activations held on a rank, at least 2; default p"},
+    {"max_mem_chunks",
+     "most chunk activations held on a rank, at least 2; default p + 2, as v-half"},
     {"tF", "time of F of one chunk, any unit; default 1"},
     {"tB_input", "time of I; default tF"},
     {"tW", "time of W; default tF"},
@@ -120,16 +123,20 @@ struct Problem {
   VTimes times;
   bool level = false;   // F, I and W take as long as each other, a hop no time
   PipelineCosts costs;  // the same, for the evaluator
+  // Times are never quite as given: of equal schedules the one is taken that suits these as well,
+  // with a longer I, a shorter W and a latency, as they mostly are.
+  PipelineCosts other;
 };
 
 struct Candidate {
   OrderTimes times;
+  Time elsewhere{};  // makespan with Problem::other
   Order order;
 };
 
 bool shorter(const Candidate& a, const Candidate& b) {
-  if (a.times.makespan != b.times.makespan) return a.times.makespan < b.times.makespan;
-  return a.times.span < b.times.span;
+  return std::tie(a.times.makespan, a.times.span, a.elsewhere) <
+         std::tie(b.times.makespan, b.times.span, b.elsewhere);
 }
 
 // The best few, the shortest first, no two of the same times.
@@ -137,6 +144,11 @@ struct BestFew {
   static constexpr size_t kMost = 4;
   std::vector<Candidate> all = {};
 
+  bool wants(const OrderTimes& times) const {
+    if (all.size() < kMost) return true;
+    const OrderTimes& worst = all.back().times;
+    return std::tie(times.makespan, times.span) <= std::tie(worst.makespan, worst.span);
+  }
   void offer(Candidate candidate) {
     const auto at = std::lower_bound(all.begin(), all.end(), candidate, shorter);
     if (at != all.end() && !shorter(candidate, *at)) return;
@@ -153,13 +165,11 @@ Order order_of(const VRows& rows) {
   return order;
 }
 
-void offer(const Problem& problem, const VRows& rows, BestFew& best) {
-  Candidate candidate;
-  candidate.order = order_of(rows);
-  const std::optional<OrderTimes> times = time_order(problem.costs, candidate.order);
+void offer(const Problem& problem, Order order, BestFew& best) {
+  const std::optional<OrderTimes> times = time_order(problem.costs, order);
   STEPCAST_CHECK(times.has_value(), "a V schedule gets stuck");
-  candidate.times = *times;
-  best.offer(std::move(candidate));
+  if (!best.wants(*times)) return;
+  best.offer({*times, time_order(problem.other, order)->makespan, std::move(order)});
 }
 
 // What can be made of the rows by closing gaps with time running forward and backward in turn, in
@@ -171,7 +181,7 @@ void explore(const Problem& problem, const VRows& rows, int rounds, bool backwar
     for (const VChoice choice : {VChoice::first_of_row, VChoice::inputs_first_late}) {
       if (backward && choice != VChoice::first_of_row) continue;
       const VRows closed = run_ahead(rows, times, {choice, problem.limit, backward}).rows;
-      offer(problem, closed, best);
+      offer(problem, order_of(closed), best);
       explore(problem, closed, rounds - 1, !backward, best);
     }
   }
@@ -181,7 +191,9 @@ void explore(const Problem& problem, const VRows& rows, int rounds, bool backwar
 // not hang on the machine.  Blocks are tried with two runs after each other, the best with more.
 constexpr int64_t kBlockEffort = 600'000;
 constexpr int64_t kDeepEffort = 10'000;
+constexpr size_t kMostDeep = 10;
 constexpr int64_t kSearchEffort = 12'000'000;
+constexpr size_t kMostTries = 4'000;
 constexpr int kFewRounds = 2;
 int deep_rounds(const Problem& problem) {
   return problem.pp * problem.microbatches <= 1000 ? 5 : 3;
@@ -230,7 +242,7 @@ std::vector<VRows> most_promising(const Problem& problem, std::vector<VRows> all
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked& a, const Ranked& b) { return shorter(a.best, b.best); });
-  ranked.resize(std::min(ranked.size(), affordable(problem, kDeepEffort, 2)));
+  ranked.resize(std::min({ranked.size(), affordable(problem, kDeepEffort, 2), kMostDeep}));
   std::vector<VRows> promising;
   for (const Ranked& r : ranked) promising.push_back(std::move(*r.rows));
   return promising;
@@ -261,13 +273,16 @@ VRows slow_block(const Problem& problem) {
 
 // Shortens the orders by moving single passes, the shortest order first.
 Order improved(const Problem& problem, BestFew best) {
-  const auto tries = static_cast<int64_t>(affordable(problem, kSearchEffort, 50));
+  const auto tries =
+      static_cast<int64_t>(std::min(affordable(problem, kSearchEffort, 50), kMostTries));
+  const ScheduleBounds bounds = schedule_bounds(problem.costs, true);
   BestFew outcome;
   for (Candidate& c : best.all) {
     SearchGoal goal;
+    goal.good_enough = {bounds.makespan, bounds.span};
     goal.tries = tries / static_cast<int64_t>(best.all.size());
     SearchOutcome found = improve_order(problem.costs, c.order, goal);
-    outcome.offer({found.times, std::move(found.order)});
+    offer(problem, std::move(found.order), outcome);
   }
   return std::move(outcome.all.front().order);
 }
@@ -294,14 +309,18 @@ Problem problem_of(const ScheduleParams& params, const Schedule& schedule) {
   problem.microbatches = params.microbatches;
   // No schedule in the form of a V is the better for holding more than 1F1B.
   problem.limit =
-      std::min(whole_param(params, "max_mem_chunks", 2).value_or(params.pp), 2 * params.pp);
+      std::min(whole_param(params, "max_mem_chunks", 2).value_or(params.pp + 2), 2 * params.pp);
   problem.limit = std::max<int64_t>(problem.limit, 2);
   problem.times = times_of(params);
   const VTimes& t = problem.times;
   problem.level = t == VTimes{t.forward, t.forward, t.forward, 0};
-  problem.costs = level_costs(params.pp, params.microbatches, schedule.rank_of_stage,
-                              {Time{t.forward}, Time{t.input}, Time{t.weight}, {}, {}, {}},
-                              {1, 0, -1}, Time{t.hop}, problem.limit);
+  const auto costs_of = [&](int64_t forward, int64_t input, int64_t weight, int64_t hop) {
+    return level_costs(params.pp, params.microbatches, schedule.rank_of_stage,
+                       {Time{forward}, Time{input}, Time{weight}, {}, {}, {}}, {1, 0, -1},
+                       Time{hop}, problem.limit);
+  };
+  problem.costs = costs_of(t.forward, t.input, t.weight, t.hop);
+  problem.other = costs_of(10 * t.forward, 12 * t.input, 7 * t.weight, 10 * t.hop + t.forward);
   return problem;
 }
 
