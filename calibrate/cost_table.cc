@@ -224,8 +224,7 @@ std::optional<Time> CostTable::launch() const {
   return time_from_seconds(*rows_->launch_us * 1e-6);
 }
 
-// -------------------------------------------------------------------------------------------------
-// shipped tables ----
+// ---------------------------------------------------------------------------------- shipped tables
 namespace {
 
 std::string path_of(std::string_view gpu) {

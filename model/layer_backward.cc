@@ -8,8 +8,7 @@
 
 namespace stepcast {
 
-// ------------------------------------------------------------------------------- gradients of
-// weights ----
+// ---------------------------------------------------------------------------- gradients of weights
 void StageWriter::weight_gradient(const std::string& label, const Work& gemm) {
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
@@ -59,8 +58,7 @@ void StageWriter::flush_gradients() {
   if (buckets_.pending > 0) reduce_bucket();
 }
 
-// ------------------------------------------------------------------------------------- linear
-// layers ----
+// ----------------------------------------------------------------------------------- linear layers
 TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchGradient branch,
                                                TensorIndex& input, int64_t in) {
   const Shard& s = s_;
@@ -136,8 +134,7 @@ TensorIndex StageWriter::column_parallel_backward(const std::string& label, Tens
   return result;
 }
 
-// ---------------------------------------------------------------------------------------- small
-// parts ----
+// ------------------------------------------------------------------------------------- small parts
 void StageWriter::norm_backward(const std::string& label, int64_t rows, int64_t width) {
   const bool rms = s_.model.norm == Norm::rms_norm;
   // Reads the output gradient and the input, writes the input gradient.
@@ -219,8 +216,7 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
   p_.free(t.qkv);
 }
 
-// ----------------------------------------------------------------------------------------------
-// layer ----
+// ------------------------------------------------------------------------------------------- layer
 void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention) {
   p_.set_phase(Phase::backward_input);
   mlp_backward(t, gradient);

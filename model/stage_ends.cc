@@ -7,8 +7,7 @@
 
 namespace stepcast {
 
-// ---------------------------------------------------------------------------------------------
-// embedding ----
+// --------------------------------------------------------------------------------------- embedding
 TensorIndex StageWriter::embedding_forward(EmbeddingTensors& t) {
   const Shard& s = s_;
   const Bytes full = s.bytes(s.tokens, s.hidden);
@@ -79,8 +78,7 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
   reduce_after(s.vocab * s.hidden);
 }
 
-// --------------------------------------------------------------------------------------------------
-// head ----
+// -------------------------------------------------------------------------------------------- head
 void StageWriter::head_forward(HeadTensors& t) {
   const Shard& s = s_;
   mode_ = ForwardMode::keep;

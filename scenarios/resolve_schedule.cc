@@ -64,8 +64,7 @@ const ScheduleFamily* family_of(const PlanInputs& in, const std::string& name) {
   return nullptr;
 }
 
-// -----------------------------------------------------------------------------------------------
-// parameters ----
+// -------------------------------------------------------------------------------------- parameters
 constexpr std::array<ScheduleParameter, 4> kAutoParameters{
     {{"placement", "loop or v; default v with two chunks a rank"},
      {"split_backward", "whether I and W are apart; default: whichever is better"},
@@ -170,8 +169,7 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
   }
 }
 
-// -----------------------------------------------------------------------------------------------
-// auto ----
+// -------------------------------------------------------------------------------------------- auto
 std::vector<uint16_t> placement_of(const ScheduleToMake& make) {
   const int64_t pp = make.params.pp, stages = pp * make.params.vpp;
   std::vector<uint16_t> ranks;

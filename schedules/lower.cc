@@ -168,8 +168,7 @@ class Lowering {
     return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
   }
 
-  // ------------------------------------------------------------------------------------------------
-  // roles ----
+  // ----------------------------------------------------------------------------------------- roles
   void add_role(int64_t rank) {
     RoleOps role;
     role.name = "stage " + std::to_string(rank);
@@ -258,8 +257,7 @@ class Lowering {
     return w;
   }
 
-  // -------------------------------------------------------------------------------------------
-  // schedule ----
+  // -------------------------------------------------------------------------------------- schedule
   // One rendezvous for each activation and gradient that changes ranks, in the order of their
   // numbers.
   void add_messages() {
@@ -369,8 +367,7 @@ class Lowering {
     return last;
   }
 
-  // --------------------------------------------------------------------------------------
-  // gradients, optimizer ----
+  // -------------------------------------------------------------------------- gradients, optimizer
   void add_replica_reduction(RoleItems& items, int64_t rank) {
     if (replicas_.empty()) return;
     const RendezvousId id = replicas_[static_cast<size_t>(std::min(rank, plan_.pp - 1 - rank))];

@@ -148,7 +148,6 @@ RuleResult apply_rule(const Schedule& schedule, P2pStyle style) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------
 std::optional<Transfer> received_by(const Schedule& schedule, const Action& action) {
   return message_of(schedule, action, true);
 }

@@ -134,8 +134,7 @@ TEST(ShippedTables, StoreTheFitOfTheirRows) {
   }
 }
 
-// -------------------------------------------------------------------------------------------------
-// held-out rows ----
+// ----------------------------------------------------------------------------------- held-out rows
 // The text of a table without the gemm rows that `drop` names.
 template <class Drop>
 std::string without(std::string_view text, const TableText& table, Drop drop) {

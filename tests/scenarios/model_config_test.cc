@@ -68,8 +68,7 @@ Diagnostic problem_of(const std::string& scenario, const Files& files = {}) {
   return outcome.problems.empty() ? Diagnostic{} : outcome.problems.front();
 }
 
-// ------------------------------------------------------------------------------------------
-// presets
+// ----------------------------------------------------------------------------------------- presets
 
 struct Published {
   const char* preset;
@@ -250,8 +249,7 @@ TEST(Presets, AreNotMixedWithAModelType) {
   EXPECT_EQ(d.column, 40);
 }
 
-// ------------------------------------------------------------------------------------------
-// kinds of architecture
+// --------------------------------------------------------------------------- kinds of architecture
 
 constexpr const char* kTinyGpt =
     "preset: gpt, num_hidden_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 1000, "
@@ -317,8 +315,7 @@ TEST(Families, KnowPositionsThatCostNothing) {
             Positions::none);
 }
 
-// ------------------------------------------------------------------------------------------
-// config.json
+// ------------------------------------------------------------------------------------- config.json
 
 // Hugging Face deepseek-ai/DeepSeek-V3, config.json, shortened to what is not about generation.
 constexpr const char* kDeepSeekV3 =
@@ -518,8 +515,7 @@ TEST(ConfigJson, AndAPresetAreTwoModels) {
   EXPECT_EQ(problem_of("model: {hf: c.json, preset: []}", files).code, "E107");
 }
 
-// ------------------------------------------------------------------------------------------
-// bad input
+// --------------------------------------------------------------------------------------- bad input
 
 TEST(ModelKeys, UnknownGetASuggestion) {
   const Diagnostic d = problem_of("model:\n  preset: llama3-8b\n  num_hiden_layers: 16\n");

@@ -170,7 +170,6 @@ TEST(LowerUnit, StyleThatDoesNotGoWithTheScheduleIsRefused) {
   EXPECT_THROW(lower_unit(s, {}, durations, P2pStyle::deepspeed), std::invalid_argument);
 }
 
-// ------------------------------------------------------------------------------------------------
 // What the programs' own evaluators give.
 struct Reference {
   std::string id;

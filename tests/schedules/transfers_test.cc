@@ -227,7 +227,6 @@ TEST(ExposedLatency, IsNeverLessThanWithSendsThatNobodyWaitsFor) {
     }
 }
 
-// ------------------------------------------------------------------------------------------------
 std::vector<std::string> legal_names(const Schedule& schedule) {
   std::vector<std::string> names;
   for (const P2pStyle style : legal_p2p_styles(schedule)) names.emplace_back(name_of(style));
@@ -352,7 +351,6 @@ TEST(RefusedStyle, IsOneThatWouldDeadlock) {
               HasSubstr("it would deadlock: rank 0 waits for ever at {0SEND_F1}"));
 }
 
-// ------------------------------------------------------------------------------------------------
 TEST(AsyncTransfers, WaitForInputsAndLeaveOutputsAlone) {
   Schedule s = v_schedule("own", {2, 2, 2, 0});
   s.ranks = {actions_of("0F0 0F1 3F0 (3F1;3B0)OVERLAP_F_B 3B1 0B0 0B1"),
