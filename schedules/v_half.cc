@@ -27,14 +27,13 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily v_half() {
-  return {
-      kName,
-      kAliases,
-      "two chunks a rank in a V, split backward; for tF = tI = tW and m >= 2p bubble (3p-7) tF "
-      "and p+2 chunks held for even p, (3p-4) tF and p+1 for odd p: half of 1f1b; vpp = 2",
-      "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's V-Half",
-      generate,
-      kVBlockParameters};
+  return {kName,
+          kAliases,
+          "two chunks a rank in a V, split backward; for tF = tI = tW and m >= 2p bubble (3p-7) tF "
+          "and p+2 chunks held for even p, (3p-4) tF and p+1 for odd p: half of 1f1b; vpp = 2",
+          "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's V-Half",
+          generate,
+          kVBlockParameters};
 }
 
 }  // namespace stepcast
