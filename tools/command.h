@@ -23,8 +23,8 @@ namespace stepcast::cli {
 struct ScheduleArguments {
   std::string subject;  // a family, a file, "-"
   std::string pp, vpp, microbatches;
-  std::vector<std::string> params;  // KEY=VALUE
-  std::string costs, straggler, p2p;
+  std::vector<std::string> params;            // KEY=VALUE
+  std::string costs, stages, straggler, p2p;  // stages: file
   std::string format = "compute";
   std::string output;                                    // file
   std::string svg;                                       // show
@@ -45,6 +45,8 @@ struct Arguments {
   std::string trace_ranks = "all";
   bool force = false;
   bool fail_on_oom = false;
+  // compare
+  std::vector<std::string> schedules;
   // explain
   bool memory = false, bubble = false, critical_path = false, costs = false;
   // presets

@@ -18,7 +18,7 @@ namespace stepcast::cli {
 namespace {
 
 ScheduleCosts costs_of(const Arguments& args) {
-  return parse_costs(args.schedule.costs, args.schedule.straggler);
+  return parse_costs(args.schedule.costs, args.schedule.straggler, read_stages(args.schedule));
 }
 
 std::string csv_of(const Schedule& schedule, const std::string& format) {

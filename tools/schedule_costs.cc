@@ -2,7 +2,6 @@
 #include "tools/schedule_costs.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <limits>
 #include <numeric>
@@ -61,21 +60,46 @@ int64_t times(std::string_view option, int64_t a, int64_t b) {
   return a * b;
 }
 
-std::array<Decimal, 4> four_decimals(std::string_view costs) {
-  std::array<Decimal, 4> parsed;
-  size_t n = 0;
-  for (std::string_view rest = costs;; ++n) {
+std::vector<Decimal> parse_decimals(std::string_view option, std::string_view text) {
+  std::vector<Decimal> parsed;
+  for (std::string_view rest = text;;) {
     const size_t comma = std::min(rest.find(','), rest.size());
-    if (n < 4) parsed[n] = parse_decimal("--costs", rest.substr(0, comma));
-    if (comma == rest.size()) break;
+    parsed.push_back(parse_decimal(option, rest.substr(0, comma)));
+    if (comma == rest.size()) return parsed;
     rest.remove_prefix(comma + 1);
   }
-  if (n != 3)
+}
+
+std::vector<Decimal> four_decimals(std::string_view costs) {
+  std::vector<Decimal> parsed = parse_decimals("--costs", costs);
+  if (parsed.size() != 4)
     usage_error(
         "E004",
-        "--costs " + std::string(costs) + " names " + std::to_string(n + 1) + " times instead of 4",
+        "--costs " + std::string(costs) + " names " + std::to_string(parsed.size()) +
+            " times instead of 4",
         "tF,tI,tW,c: forward, input gradient, weight gradient, transfer; such as 10,12,7,1");
   return parsed;
+}
+
+// The lines of a --stages file.
+std::vector<std::vector<Decimal>> stage_lines(std::string_view text) {
+  std::vector<std::vector<Decimal>> lines;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string line(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
+    if (line.empty() || line.front() == '#') continue;
+    const std::string where = "line " + std::to_string(number) + " of --stages";
+    lines.push_back(parse_decimals(where, line));
+    if (lines.back().size() != 3 && lines.back().size() != 5)
+      usage_error("E004", where + " has " + std::to_string(lines.back().size()) + " numbers",
+                  "tF,tI,tW of a stage; or five, with what it holds after F and after I");
+    if (lines.back().size() != lines.front().size())
+      usage_error("E004", where + " has more or fewer numbers than the first one");
+  }
+  if (lines.empty()) usage_error("E004", "the file of --stages names no stage");
+  return lines;
 }
 
 void read_straggler(ScheduleCosts& c, std::string_view text) {
@@ -105,13 +129,18 @@ int64_t parse_count(std::string_view option, std::string_view text, int64_t leas
   return value;
 }
 
-ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler) {
+ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
+                          std::string_view stages) {
   ScheduleCosts c;
   c.given = !costs.empty();
-  const std::array<Decimal, 4> parsed = four_decimals(costs.empty() ? "1,1,1,0" : costs);
+  const std::vector<Decimal> parsed = four_decimals(costs.empty() ? "1,1,1,0" : costs);
+  std::vector<std::vector<Decimal>> lines;
+  if (!stages.empty()) lines = stage_lines(stages);
   if (!straggler.empty()) read_straggler(c, straggler);
   int decimals = 0;
   for (const Decimal& d : parsed) decimals = std::max(decimals, d.decimals);
+  for (const std::vector<Decimal>& line : lines)
+    for (size_t i = 0; i < 3; ++i) decimals = std::max(decimals, line[i].decimals);
   c.per_unit = times("--straggler", power_of_ten(decimals), c.slow_denominator);
   const auto ticks = [&](const Decimal& d) {
     return times("--costs", d.digits, c.per_unit / power_of_ten(d.decimals));
@@ -120,7 +149,27 @@ ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler) {
   c.backward_input = ticks(parsed[1]);
   c.backward_weight = ticks(parsed[2]);
   c.hop = ticks(parsed[3]);
+  for (const std::vector<Decimal>& line : lines) {
+    StageCosts& s = c.by_stage.emplace_back();
+    s.forward = ticks(line[0]);
+    s.backward_input = ticks(line[1]);
+    s.backward_weight = ticks(line[2]);
+    if (line.size() == 3) continue;
+    if (line[3].decimals > 0 || line[4].decimals > 0)
+      usage_error("E004", "what a stage of --stages holds must be a whole number",
+                  "bytes, or any other unit that --memory-limit counts in");
+    s.after_forward = line[3].digits;
+    s.after_input = line[4].digits;
+  }
   return c;
+}
+
+void require_stages(size_t stages, const ScheduleCosts& costs) {
+  if (costs.by_stage.empty() || costs.by_stage.size() == stages) return;
+  usage_error("E004",
+              "--stages names " + std::to_string(costs.by_stage.size()) +
+                  " stages, the schedule has " + std::to_string(stages),
+              "one line a stage, the first one holds the embedding");
 }
 
 OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style,
@@ -131,6 +180,12 @@ OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyl
   unit.times.backward_weight = Time{costs.backward_weight};
   unit.times.recompute = Time{costs.forward};
   unit.hop = Time{costs.hop};
+  for (const StageCosts& s : costs.by_stage) {
+    StageTimes& times = unit.by_stage.emplace_back();
+    times.forward = times.recompute = Time{s.forward};
+    times.backward_input = Time{s.backward_input};
+    times.backward_weight = Time{s.backward_weight};
+  }
   if (costs.slow_rank < 0) return lower_unit(schedule, unit, durations, style);
   // Factors of 2 and 4 are exact in floating point: what differs is what the straggler does.
   unit.slow_rank = costs.slow_rank;
@@ -148,7 +203,9 @@ OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyl
 
 void require_countable(const Schedule& schedule, const ScheduleCosts& costs) {
   // The makespan is at most all work on one rank, all of it slow, and every hop twice.
-  const __int128 piece = __int128{costs.forward} + costs.backward_input + costs.backward_weight;
+  __int128 piece = __int128{costs.forward} + costs.backward_input + costs.backward_weight;
+  for (const StageCosts& s : costs.by_stage)
+    piece = std::max(piece, __int128{s.forward} + s.backward_input + s.backward_weight);
   const __int128 slow = std::max<int64_t>(1, costs.slow_numerator / costs.slow_denominator + 1);
   const __int128 pieces = static_cast<__int128>(schedule.rank_of_stage.size()) * schedule.pieces();
   if (piece > 0 && pieces * slow > std::numeric_limits<int64_t>::max() / 4 / piece)

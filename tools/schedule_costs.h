@@ -5,10 +5,17 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "schedules/lower_unit.h"
 
 namespace stepcast::cli {
+
+// One stage of a --stages file.
+struct StageCosts {
+  int64_t forward = 0, backward_input = 0, backward_weight = 0;  // ticks
+  int64_t after_forward = 1, after_input = 1;  // memory held after F and after I, until W
+};
 
 // Times are counted in ticks, one of which is 1 / per_unit of the user's unit: as many as it takes
 // to make every time a whole number, those of the straggler included.
@@ -18,12 +25,18 @@ struct ScheduleCosts {
   int64_t slow_rank = -1;                                                 // -1: none
   int64_t slow_numerator = 1, slow_denominator = 1;  // times are multiples of the denominator
   bool given = false;                                // --costs was on the command line
+  std::vector<StageCosts> by_stage;  // instead of the first three; empty: all stages alike
 };
 
-// `costs` is "tF,tI,tW,c" or empty for 1,1,1,0; `straggler` is "RANK=FACTOR" or empty.  Throws
-// InputError E004 unless all are decimals >= 0, the factor > 0, and each has at most 15 digits
-// after the point.
-ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler);
+// `costs` is "tF,tI,tW,c" or empty for 1,1,1,0; `straggler` is "RANK=FACTOR" or empty; `stages` is
+// the text of a --stages file or empty: one line a stage with tF,tI,tW, or with two more columns,
+// whole numbers, what the stage holds after F and after I; empty lines and lines that begin with #
+// do not count.  Throws InputError E004 unless all are decimals >= 0, the factor > 0, and each has
+// at most 15 digits after the point.
+ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
+                          std::string_view stages = {});
+// Throws InputError E004 if by_stage is there and has not one entry for each stage.
+void require_stages(size_t stages, const ScheduleCosts& costs);
 
 // A whole number not below `least`.  Throws InputError E004 that names `option`.
 int64_t parse_count(std::string_view option, std::string_view text, int64_t least);

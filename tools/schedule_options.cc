@@ -49,8 +49,16 @@ void add_costs(CLI::App* sub, ScheduleArguments& a) {
       ->option_text("tF,tI,tW,c");
 }
 
+void add_stages(CLI::App* sub, ScheduleArguments& a) {
+  sub->add_option("--stages", a.stages,
+                  "times of each stage: a line tF,tI,tW for every stage, and what it holds after F "
+                  "and after I if that differs")
+      ->option_text("FILE");
+}
+
 void add_timing(CLI::App* sub, ScheduleArguments& a) {
   add_costs(sub, a);
+  add_stages(sub, a);
   sub->add_option("--straggler", a.straggler, "every action on this rank takes that much longer")
       ->option_text("RANK=FACTOR");
   sub->add_option("--p2p", a.p2p,
@@ -68,8 +76,10 @@ void add_synth(CLI::App* sub, Arguments& args) {
   ScheduleArguments& a = args.schedule;
   add_sizes(sub, a);
   add_costs(sub, a);
+  add_stages(sub, a);
   sub->add_option("--memory-limit", a.memory_limit,
-                  "chunk activations a rank may hold; by default pp * vpp, as in 1f1b")
+                  "what a rank may hold, in chunk activations or the unit of --stages; by default "
+                  "that of pp microbatches, as in 1f1b")
       ->option_text("N");
   sub->add_option("--placement", a.placement,
                   "loop (stage s on rank s mod pp, the default) or v (two chunks a rank)")

@@ -30,6 +30,10 @@ bool is_file(const std::string& name) {
 }
 
 [[noreturn]] void unknown_name(const std::string& name) {
+  if (name == "auto")
+    usage_error("E006", "'auto' is no fixed order",
+                "`stepcast schedule synth --pp 4 --microbatches 8 --costs 10,12,7,1 --csv FILE` "
+                "makes one; in a scenario `schedule: auto` does");
   std::string help;
   for (const std::string_view near : similar_schedule_names(name))
     help += (help.empty() ? "did you mean '" : "', '") + std::string(near);
@@ -136,6 +140,10 @@ void require_equal(std::string_view option, const std::string& text, int64_t val
 }
 
 }  // namespace
+
+std::string read_stages(const ScheduleArguments& a) {
+  return a.stages.empty() ? std::string() : read_whole_file(a.stages) + '\n';
+}
 
 void require_few_actions(const ScheduleParams& params) {
   const __int128 actions = __int128{3} * params.pp * params.vpp * params.microbatches;

@@ -23,6 +23,9 @@ struct ChosenSchedule {
 // from them, as parameters tF, tB_input, tW and tComm.  Throws InputError.
 ChosenSchedule choose_schedule(const Arguments& args, const ScheduleCosts& costs);
 
+// Text of the --stages file; empty if there is none.
+std::string read_stages(const ScheduleArguments& a);
+
 // Throws InputError E205 for sizes that make more actions than anybody looks at.
 void require_few_actions(const ScheduleParams& params);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast schedule synth: an order made for given costs and memory.
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "report/json_writer.h"
@@ -27,6 +28,28 @@ Schedule placed(const ScheduleArguments& a, const ScheduleParams& params) {
   usage_error("E004", "there is no --placement " + a.placement, "loop or v");
 }
 
+StageTimes times_of(int64_t forward, int64_t input, int64_t weight) {
+  StageTimes times;
+  times.forward = Time{forward};
+  times.backward_input = Time{input};
+  times.backward_weight = Time{weight};
+  return times;
+}
+
+// What 1F1B holds: pp microbatches of the rank that needs most for one.
+int64_t default_limit(const Schedule& empty, const ScheduleCosts& costs) {
+  if (costs.by_stage.empty()) return empty.pp * empty.vpp;
+  std::vector<int64_t> held(static_cast<size_t>(empty.pp));
+  for (size_t s = 0; s < costs.by_stage.size(); ++s)
+    held[empty.rank_of_stage[s]] +=
+        std::max(costs.by_stage[s].after_forward, costs.by_stage[s].after_input);
+  const int64_t most = *std::max_element(held.begin(), held.end());
+  if (most > std::numeric_limits<int64_t>::max() / 4 / empty.pp)
+    usage_error("E004", "what the stages of --stages hold is beyond what can be counted",
+                "write it in a larger unit");
+  return most * empty.pp;
+}
+
 // An activation of a chunk counts 1 from its forward to its weight gradient.
 SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& costs) {
   if (a.pp.empty() || a.microbatches.empty())
@@ -38,18 +61,21 @@ SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& cos
   params.microbatches = parse_count("--microbatches", a.microbatches, 1);
   require_few_actions(params);
   const Schedule empty = placed(a, params);
-  const StageTimes times{.forward = Time{costs.forward},
-                         .backward_input = Time{costs.backward_input},
-                         .backward_weight = Time{costs.backward_weight},
-                         .recompute = {},
-                         .offload = {},
-                         .reload = {}};
-  const int64_t limit = a.memory_limit.empty() ? params.pp * params.vpp
+  require_stages(empty.rank_of_stage.size(), costs);
+  const int64_t limit = a.memory_limit.empty() ? default_limit(empty, costs)
                                                : parse_count("--memory-limit", a.memory_limit, 1);
   SynthesisProblem problem;
-  problem.costs = level_costs(params.pp, params.microbatches, empty.rank_of_stage, times,
+  problem.costs = level_costs(params.pp, params.microbatches, empty.rank_of_stage,
+                              times_of(costs.forward, costs.backward_input, costs.backward_weight),
                               {.forward = 1, .backward_input = 0, .backward_weight = -1},
                               Time{costs.hop}, limit);
+  for (size_t s = 0; s < costs.by_stage.size(); ++s) {
+    const StageCosts& stage = costs.by_stage[s];
+    problem.costs.times[s] = times_of(stage.forward, stage.backward_input, stage.backward_weight);
+    problem.costs.memory[s] = {.forward = stage.after_forward,
+                               .backward_input = stage.after_input - stage.after_forward,
+                               .backward_weight = -stage.after_input};
+  }
   if (!a.effort.empty()) problem.effort = parse_count("--effort", a.effort, 1);
   require_countable(empty, costs);
   return problem;
@@ -96,7 +122,7 @@ std::string answer_text(const ChosenSchedule& chosen, const Synthesis& s,
 
 int schedule_synth_command(const Arguments& args, const Terminal& terminal) {
   const ScheduleArguments& a = args.schedule;
-  const ScheduleCosts costs = parse_costs(a.costs, "");
+  const ScheduleCosts costs = parse_costs(a.costs, "", read_stages(a));
   const SynthesisProblem problem = problem_of(a, costs);
   Synthesis synthesis;
   try {

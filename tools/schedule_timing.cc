@@ -110,6 +110,7 @@ P2pStyle parse_p2p(const std::string& name) {
 }
 
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style) {
+  require_stages(schedule.rank_of_stage.size(), costs);
   require_countable(schedule, costs);
   require_rank(schedule, costs);
   std::vector<Time> durations;
