@@ -33,8 +33,8 @@ std::string span_remark(const Result& r) {
   constexpr double kShown = 0.0005;
   if (share_of(r.step_time - r.span, r.step_time) < kShown)
     return "optimizer post-validation would save nothing";
-  return "what a step would cost with optimizer post-validation: " +
-         fixed(share_of(r.step_time - r.span, r.step_time) * -100, 1) + " %";
+  return "the step with optimizer post-validation (" +
+         fixed(share_of(r.step_time - r.span, r.step_time) * -100, 1) + " %)";
 }
 
 std::string speed_lines(const Result& r, const TextStyle& style) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast compare A B..., or one file with a `compare:` section: results side by side.
+// stepcast compare A B..., one file with a `compare:` section, or one under several schedules:
+// results side by side.
 #include "report/compare.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "report/json.h"
@@ -42,8 +44,45 @@ class Collector {
   std::vector<Diagnostic> found_;
 };
 
+// A scenario under the schedule `name`, with the scenario's own vpp if the schedule takes it, else
+// one or two chunks.  Throws the first reason if there is none.
+Case under_schedule(const std::string& name, const Arguments& args) {
+  const std::string& file = args.files.front();
+  std::optional<InputError> first;
+  for (const std::string vpp : {"", "null", "2"}) {
+    Case c{name, file, {{"schedule", name}}};
+    if (!vpp.empty()) c.set.emplace_back("parallel.vpp", vpp);
+    try {
+      const Scenario scenario = load(file, args, c.set);
+      if (scenario.plan.vpp > 1) c.name += " vpp " + std::to_string(scenario.plan.vpp);
+      return c;
+    } catch (const InputError& e) {
+      if (!first) first = e;
+    }
+  }
+  throw InputError(*first);
+}
+
+std::vector<Case> cases_under_schedules(const Arguments& args) {
+  if (args.files.size() > 1)
+    usage_error("E003", "--schedules is for one scenario, not " + std::to_string(args.files.size()),
+                "compare takes one of them at a time");
+  std::vector<Case> cases;
+  Collector problems;
+  for (const std::string& name : args.schedules) {
+    try {
+      cases.push_back(under_schedule(name, args));
+    } catch (const InputError& e) {
+      problems.add(e, name);
+    }
+  }
+  problems.throw_if_any();
+  return cases;
+}
+
 std::vector<Case> cases_of(const Arguments& args, std::string& baseline) {
   std::vector<Case> cases;
+  if (!args.schedules.empty()) return cases_under_schedules(args);
   if (args.files.size() > 1) {
     for (const std::string& file : args.files) cases.push_back({file, file, {}});
     return cases;
@@ -54,7 +93,7 @@ std::vector<Case> cases_of(const Arguments& args, std::string& baseline) {
                 "'" + args.files.front() +
                     "' has no compare section, so there is nothing "
                     "to compare it with",
-                "name more files, or add compare: {cases: {...}} to it");
+                "name more files or --schedules, or add compare: {cases: {...}} to it");
   for (const CompareCase& c : scenario.compare)
     cases.push_back({c.name, args.files.front(), c.set});
   baseline = scenario.compare_baseline;

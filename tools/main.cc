@@ -69,7 +69,20 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   CLI::App* compare =
       add("compare", "Put several scenarios, or the cases of one, side by side", compare_command);
   add_scenario(compare, args, true);
+  compare
+      ->add_option("--schedules", args.schedules,
+                   "one scenario under each of these: 1f1b,interleaved,zb-v,dualpipe,auto")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("NAME,...");
   compare->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit");
+  compare->footer(
+      "With --schedules the first is the baseline; each runs with the scenario's parallel.vpp if it\n"
+      "can, else with one or two chunks.\n\n"
+      "span: the longest time that a rank works on the step, which is what the step takes without\n"
+      "the optimizer's barrier.  on: the rank with the peak.  Waits are those of the critical rank:\n"
+      "fill, drain, imbalance and blocked make the bubble, transfers and collectives are exposed\n"
+      "communication.");
   add_common(compare, args);
 
   add_schedule(app, args, command);

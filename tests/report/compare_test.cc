@@ -39,7 +39,7 @@ TEST(CompareTable, ShowsEachCaseAgainstTheBaselineAndWhoWins) {
             "\n"
             "fastest        interleaved-3, -8.7 %, 9.0 GiB more than 1f1b\n"
             "least memory   1f1b, 49.0 GiB\n"
-            "best per GiB   1f1b\n"
+            "best per GiB   1f1b, most steps a second for each GiB of its peak\n"
             "does not fit   zb-h2 by 13.0 GiB\n");
 }
 
@@ -57,16 +57,18 @@ TEST(CompareTable, TellsWhatTheCriticalRankWaitsFor) {
   std::array results{result(1000, 1), result(1000, 2)};
   for (Result& r : results) r.account.by_role.resize(1);
   results[0].account.by_role[0][static_cast<size_t>(Spend::warmup)] = Time{20'000'000};
+  results[0].account.by_role[0][static_cast<size_t>(Spend::exposed_tp)] = Time{10'000'000};
+  results[0].account.by_role[0][static_cast<size_t>(Spend::exposed_dp)] = Time{5'000'000};
   results[1].account.by_role[0][static_cast<size_t>(Spend::exposed_pp)] = Time{5'000'000};
   const std::array<std::string, 2> names{"a", "b"};
   EXPECT_THAT(compare_table(results, names, 0),
               HasSubstr("\n"
-                        "waits, % of the step  fill  drain  unequal stages  blocked peers  "
-                        "transfers\n"
-                        "  a                    2.0    0.0             0.0            0.0        "
-                        "0.0\n"
-                        "  b                    0.0    0.0             0.0            0.0        "
-                        "0.5\n"));
+                        "waits, % of the step  fill  drain  imbalance  blocked  transfers  "
+                        "collectives\n"
+                        "  a                    2.0    0.0        0.0      0.0        0.0  "
+                        "        1.5\n"
+                        "  b                    0.0    0.0        0.0      0.0        0.5  "
+                        "        0.0\n"));
 }
 
 TEST(CompareTable, SlowerCasesHaveAPlus) {
