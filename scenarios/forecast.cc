@@ -11,6 +11,7 @@
 #include "calibrate/cost_table.h"
 #include "calibrate/price_graph.h"
 #include "scenarios/make_schedule.h"
+#include "scenarios/step_memory.h"
 #include "scenarios/utilization.h"
 #include "scenarios/what_if.h"
 #include "schedules/lower.h"
@@ -88,12 +89,12 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
   return op + " in " + (item.has_action ? action_text(item) : pass.name);
 }
 
-constexpr int64_t kTebibyte = int64_t{1} << 40;
-
 void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
   std::vector<RoleMemory> memory = trace_memory(graph);
+  const StepMemory step = step_memory(graph, memory);
+  result.memory_role = step.role;
+  result.memory_reserved = step.reserved;
   for (uint32_t r = 0; r < memory.size(); ++r) {
-    if (memory[r].peak > memory[result.memory_role].peak) result.memory_role = r;
     RankMemory stage;
     stage.name = graph.roles[r].name;
     for (const auto& [label, bytes] : peak_by_label(graph, r, memory[r])) {
@@ -102,20 +103,7 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
     stage.memory = std::move(memory[r]);
     result.memory.push_back(std::move(stage));
   }
-  // Another role may reserve more than the one that allocates most, if it comes close.
-  const Bytes peak = result.memory[result.memory_role].memory.peak;
-  uint32_t worst = result.memory_role;
-  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
-    if (result.memory[r].memory.peak.value < peak.value / 100 * 98) continue;
-    // Far beyond any GPU the allocator's rounding is of no interest.
-    const Bytes reserved = peak.value > kTebibyte ? peak : trace_reserved(graph, r);
-    if (reserved > result.memory_reserved) {
-      result.memory_reserved = reserved;
-      worst = r;
-    }
-  }
-  result.memory_role = worst;
-  result.memory_op = place_of_peak(graph, worst, result.memory[worst].memory);
+  result.memory_op = place_of_peak(graph, step.role, result.memory[step.role].memory);
   const Gpu& gpu = scenario.cluster.node.gpu;
   result.memory_usable = gpu.memory - gpu.reserve;
   result.fits = result.memory_reserved <= result.memory_usable;
@@ -242,33 +230,18 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   return result;
 }
 
-// An order made to fit may still not, because the caching allocator's blocks have gaps between
-// them: then it is made again with that much less.
-Result simulate_made(const Scenario& scenario, const ForecastOptions& options,
-                     const CostTable* table) {
-  constexpr int kMostAttempts = 3;
-  Bytes reserve;
-  for (int attempt = 1;; ++attempt) {
-    MadeSchedule made = make_schedule(scenario, table, reserve);
-    Result result = simulate(scenario, options, {made.schedule, table});
-    const bool again = made.synthesis && made.warnings.empty() && !result.fits &&
-                       scenario.to_make->memory_limit.value == 0;
-    result.synthesis = std::move(made.synthesis);
-    for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
-    if (!again || attempt == kMostAttempts) return result;
-    reserve += result.memory_reserved - result.memory_usable;
-    reserve += Bytes{result.memory_usable.value / 200};
-  }
-}
-
 }  // namespace
 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   std::optional<CostTable> own;
   if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
   const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);
-  if (scenario.to_make) return simulate_made(scenario, options, table);
-  return simulate(scenario, options, {scenario.schedule, table});
+  if (!scenario.to_make) return simulate(scenario, options, {scenario.schedule, table});
+  MadeSchedule made = make_schedule(scenario, table);
+  Result result = simulate(scenario, options, {made.schedule, table});
+  result.synthesis = std::move(made.synthesis);
+  for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
+  return result;
 }
 
 }  // namespace stepcast

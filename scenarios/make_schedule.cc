@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "calibrate/price_graph.h"
+#include "scenarios/schedule_contest.h"
 #include "schedules/lower.h"
 #include "schedules/placement.h"
 #include "schedules/synthesis.h"
@@ -55,7 +56,7 @@ void read_rank(const OpGraph& graph, Time launch, const Timeline& timeline,
           times.forward = time;
           held.forward = change;
           break;
-        case ActionKind::backward:
+        case ActionKind::backward: times.backward = time; break;
         case ActionKind::backward_input:
           times.backward_input = time;
           held.backward_input = change;
@@ -66,7 +67,7 @@ void read_rank(const OpGraph& graph, Time launch, const Timeline& timeline,
     before = after;
   }
   const Bytes left = usable - Bytes{usable.value / kSlack} - memory.start - workspace;
-  costs.memory_limit[rank] = std::max<int64_t>(0, left.value);
+  costs.memory_limit[rank] = std::clamp<int64_t>(left.value, 0, costs.memory_limit[rank]);
 }
 
 // The transfers' own time: of the messages between two stages in a run where nobody waits long.
@@ -102,7 +103,7 @@ int64_t mean_of(size_t count, Of of) {
 }
 
 // The stages' mean costs, as the parameters of a family: nanoseconds and bytes.
-std::vector<std::pair<std::string_view, int64_t>> mean_params(const PipelineCosts& c) {
+std::map<std::string, std::string, std::less<>> mean_params(const PipelineCosts& c) {
   const auto time = [&](Time StageTimes::*field) {
     return mean_of(c.times.size(), [&](size_t s) { return (c.times[s].*field).count() / 1000; });
   };
@@ -112,13 +113,14 @@ std::vector<std::pair<std::string_view, int64_t>> mean_params(const PipelineCost
   const int64_t hop = mean_of(c.hops.size(), [&](size_t s) { return c.hops[s].count() / 1000; });
   const int64_t at_f = bytes(&StageMemory::forward);
   const int64_t at_i = std::min<int64_t>(0, bytes(&StageMemory::backward_input));
-  return {{"tF", time(&StageTimes::forward)},
-          {"tB_input", time(&StageTimes::backward_input)},
-          {"tW", time(&StageTimes::backward_weight)},
-          {"tComm", hop},
-          {"mem_F", at_f},
-          {"mem_B", at_i},
-          {"mem_W", -at_f - at_i}};
+  const auto str = [](int64_t n) { return std::to_string(n); };
+  return {{"tF", str(time(&StageTimes::forward))},
+          {"tB_input", str(time(&StageTimes::backward_input))},
+          {"tW", str(time(&StageTimes::backward_weight))},
+          {"tComm", str(hop)},
+          {"mem_F", str(at_f)},
+          {"mem_B", str(at_i)},
+          {"mem_W", str(-at_f - at_i)}};
 }
 
 MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
@@ -128,7 +130,7 @@ MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
   for (const auto& [key, value] : mean_params(costs)) {
     const bool known = std::any_of(family->parameters.begin(), family->parameters.end(),
                                    [k = key](const ScheduleParameter& p) { return p.key == k; });
-    if (known) params.more.try_emplace(std::string(key), std::to_string(value));
+    if (known) params.more.try_emplace(key, value);
   }
   try {
     return {generate_schedule(*family, params), std::nullopt, {}};
@@ -173,58 +175,51 @@ std::string least_memory(const PipelineCosts& costs) {
          std::to_string(worst) + ", which may have " + mebibytes(costs.memory_limit[worst]);
 }
 
-// An order may need less memory than it was given: the least is sought with which the time stays
-// within one in a thousand.
-void save_memory(SynthesisProblem problem, Synthesis& found) {
-  constexpr int kMostSteps = 4;
-  constexpr int64_t kEffort = 2000;
-  constexpr double kAsGood = 1.001;
-  const bool span = problem.objective == SynthesisObjective::span;
-  const auto time = [&](const Synthesis& s) {
-    return static_cast<double>((span ? s.span : s.makespan).count());
-  };
-  const double most = time(found) * kAsGood;
-  problem.effort = kEffort;
-  std::vector<int64_t> low(found.peak_memory.size()), high = found.peak_memory;
-  for (int step = 0; step < kMostSteps; ++step) {
-    for (size_t r = 0; r < low.size(); ++r)
-      problem.costs.memory_limit[r] = low[r] + (high[r] - low[r]) / 2;
-    try {
-      Synthesis next = synthesize(problem);
-      if (time(next) <= most) {
-        next.lower_bound = found.lower_bound;
-        next.gap = time(next) / static_cast<double>(found.lower_bound.count()) - 1;
-        high = next.peak_memory;
-        found = std::move(next);
-        continue;
-      }
-    } catch (const std::invalid_argument&) {
-      // That little is not enough for any order.
-    }
-    low = problem.costs.memory_limit;
+// One placement of the stages, and the problem of finding an order for it.
+struct PlacedProblem {
+  Scenario scenario;
+  SynthesisProblem problem;
+};
+
+// The placement of the scenario, and, where nobody has chosen between loop and V, the other one.
+std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostTable* table) {
+  const ScheduleToMake& make = *scenario.to_make;
+  std::vector<PlacedProblem> placed;
+  placed.push_back({scenario, {}});
+  if (make.v_placement && make.params.vpp == 2 && !make.params.more.contains("placement")) {
+    std::vector<uint16_t> loop;
+    for (int64_t s = 0; s < 2 * make.params.pp; ++s)
+      loop.push_back(static_cast<uint16_t>(s % make.params.pp));
+    Scenario& other = placed.emplace_back(placed.front()).scenario;
+    other.to_make->v_placement = false;
+    other.schedule =
+        all_forwards_then_backwards(std::move(loop), make.params.pp, make.params.microbatches);
   }
+  for (PlacedProblem& p : placed) {
+    p.problem.costs = stage_costs(p.scenario, table);
+    if (make.split_backward == true)
+      for (StageTimes& t : p.problem.costs.times) t.backward = Time{0};
+    p.problem.split_backward = make.split_backward.value_or(true);
+    p.problem.objective =
+        scenario.post_validation ? SynthesisObjective::span : SynthesisObjective::makespan;
+    p.problem.effort = make.effort;
+    p.problem.seed = make.seed;
+    if (make.memory_limit.value > 0)
+      p.problem.costs.memory_limit.assign(static_cast<size_t>(make.params.pp),
+                                          make.memory_limit.value);
+  }
+  return placed;
 }
 
-// The best order of whole backwards, or of I and W apart.  Where the limits leave no room for any
-// order they become what 1F1B would hold, unless the user has set them.
-Synthesis synthesized(const Scenario& scenario, PipelineCosts costs, bool split_backward,
-                      MadeSchedule& made) {
-  const ScheduleToMake& make = *scenario.to_make;
-  SynthesisProblem problem;
-  problem.split_backward = split_backward;
-  problem.objective =
-      scenario.post_validation ? SynthesisObjective::span : SynthesisObjective::makespan;
-  problem.effort = make.effort;
-  problem.seed = make.seed;
-  problem.costs = std::move(costs);
+// Where the limits leave no room for any order they become what 1F1B would hold, unless the user
+// has set them.
+Synthesis synthesized(const Scenario& scenario, SynthesisProblem& problem, MadeSchedule& made) {
   try {
-    Synthesis found = synthesize(problem);
-    if (make.memory_limit.value == 0) save_memory(problem, found);
-    return found;
+    return synthesize(problem);
   } catch (const std::invalid_argument&) {
     // Sizes and times are those of the probe, so it is the memory.
     const std::string why = "no order fits: " + least_memory(problem.costs);
-    if (make.memory_limit.value > 0) throw cannot_make(scenario, why);
+    if (scenario.to_make->memory_limit.value > 0) throw cannot_make(scenario, why);
     made.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
   }
   raise_to_1f1b(problem.costs);
@@ -235,33 +230,181 @@ Synthesis synthesized(const Scenario& scenario, PipelineCosts costs, bool split_
   }
 }
 
-MadeSchedule make_auto(const Scenario& scenario, const CostTable* table, Bytes reserve) {
-  const ScheduleToMake& make = *scenario.to_make;
-  MadeSchedule made;
-  std::optional<Synthesis> best;
-  Time bound = Time::max();
-  const auto objective = [&](const Synthesis& s) {
-    return scenario.post_validation ? s.span : s.makespan;
-  };
-  for (const bool split : {true, false}) {
-    if (make.split_backward.value_or(split) != split) continue;
-    PipelineCosts costs = stage_costs(scenario, table, split);
-    for (int64_t& limit : costs.memory_limit) {
-      limit = make.memory_limit.value > 0 ? make.memory_limit.value
-                                          : std::max<int64_t>(0, limit - reserve.value);
-    }
-    Synthesis found = synthesized(scenario, std::move(costs), split, made);
-    bound = std::min(bound, found.lower_bound);
-    if (!best || objective(found) < objective(*best)) best = std::move(found);
-  }
-  const Time time = objective(*best);
-  const double gap = static_cast<double>((time - bound).count()) /
-                     static_cast<double>(std::max<int64_t>(1, bound.count()));
-  made.synthesis =
-      SynthesisFacts{time, bound, gap, best->start, best->start_time, best->orders_tried};
-  made.schedule = std::move(best->schedule);
-  return made;
+// A schedule that is compared with the others in whole steps.
+struct Entry {
+  Schedule schedule;
+  StepOutcome outcome;
+  size_t placed = 0;
+  std::optional<SynthesisFacts> facts;  // of an order made to measure
+  std::vector<int64_t> peak;            // likewise: what its ranks hold
+};
+
+bool has_only(const Schedule& schedule, bool split_backward) {
+  for (const auto& list : schedule.ranks)
+    for (const Action& a : list)
+      if (a.kind == (split_backward ? ActionKind::backward : ActionKind::backward_weight))
+        return false;
+  return true;
 }
+
+class AutoContest {
+ public:
+  AutoContest(const Scenario& scenario, const CostTable* table)
+      : scenario_(scenario), table_(table), placed_(placed_problems(scenario, table)) {}
+
+  MadeSchedule run() {
+    for (size_t i = 0; i < placed_.size(); ++i) {
+      add_families(i);
+      add_synthesis(i);
+    }
+    const bool enough_room = made_.warnings.empty();
+    if (entries_.empty()) return unrunnable();
+    size_t best = first_that_fits();
+    // Allocators leave gaps: an order made for all of the memory may be just beyond it, and is made
+    // again for less.
+    constexpr int kMostAttempts = 2;
+    for (int i = 0; i < kMostAttempts && enough_room && best > 0 && limits_are_ours(); ++i) {
+      const Entry& beyond = entries_.front();
+      if (!beyond.facts) break;
+      const size_t placed = beyond.placed;
+      const Bytes more = beyond_memory(placed_[placed].scenario, beyond.schedule);
+      const Gpu& gpu = scenario_.cluster.node.gpu;
+      for (int64_t& limit : placed_[placed].problem.costs.memory_limit)
+        limit = std::max<int64_t>(0, limit - more.value - gpu.memory.value / 200);
+      add_synthesis(placed);
+      best = first_that_fits();
+    }
+    if (enough_room && limits_are_ours() && best < entries_.size() && entries_[best].facts)
+      save_memory(best);
+    return outcome(std::min(best, entries_.size() - 1));
+  }
+
+ private:
+  bool limits_are_ours() const { return scenario_.to_make->memory_limit.value == 0; }
+
+  bool add(Entry entry) {
+    const auto outcome = step_outcome(placed_[entry.placed].scenario, table_, entry.schedule);
+    if (!outcome) return false;
+    entry.outcome = *outcome;
+    const auto at = std::find_if(entries_.begin(), entries_.end(),
+                                 [&](const Entry& e) { return better(entry.outcome, e.outcome); });
+    entries_.insert(at, std::move(entry));
+    return true;
+  }
+
+  void add_families(size_t placed) {
+    const ScheduleToMake& make = *scenario_.to_make;
+    const PipelineCosts& costs = placed_[placed].problem.costs;
+    for (Schedule& s : families_with(make.params, costs.rank_of_stage, mean_params(costs))) {
+      if (make.split_backward && !has_only(s, *make.split_backward)) continue;
+      if (!limits_are_ours() && !fits_memory(costs, s.ranks)) continue;
+      add({std::move(s), {}, placed, std::nullopt, {}});
+    }
+  }
+  void add_synthesis(size_t placed) {
+    Synthesis found;
+    try {
+      found = synthesized(scenario_, placed_[placed].problem, made_);
+    } catch (const InputError&) {
+      if (placed + 1 < placed_.size() || !entries_.empty()) return;  // another placement may do
+      throw;
+    }
+    bound_ = std::min(bound_, found.lower_bound);
+    tried_ += found.orders_tried;
+    add_made(placed, std::move(found));
+  }
+  void add_made(size_t placed, Synthesis found) {
+    const Time time = scenario_.post_validation ? found.span : found.makespan;
+    SynthesisFacts facts{time, {}, 0, found.start, found.start_time, 0, "auto"};
+    last_made_ = found.schedule;
+    add({std::move(found.schedule), {}, placed, std::move(facts), std::move(found.peak_memory)});
+  }
+
+  // The index of the best; entries_.size() if none fits.
+  size_t first_that_fits() const {
+    for (size_t i = 0; i < entries_.size(); ++i)
+      if (beyond_memory(placed_[entries_[i].placed].scenario, entries_[i].schedule) <= Bytes{})
+        return i;
+    return entries_.size();
+  }
+
+  // An order may need less memory than it was given: the least is sought with which the step stays
+  // within one in a thousand, and no longer than with any family.
+  void save_memory(size_t& best) {
+    constexpr int kMostSteps = 4;
+    constexpr int64_t kEffort = 2000;
+    Time most = entries_[best].outcome.time + entries_[best].outcome.time / 1000;
+    for (size_t i = best; i < entries_.size(); ++i)
+      if (!entries_[i].facts) most = std::min(most, entries_[i].outcome.time);
+    const size_t placed = entries_[best].placed;
+    SynthesisProblem problem = placed_[placed].problem;
+    problem.effort = kEffort;
+    std::vector<int64_t> low(entries_[best].peak.size()), high = entries_[best].peak;
+    for (int step = 0; step < kMostSteps; ++step) {
+      for (size_t r = 0; r < low.size(); ++r)
+        problem.costs.memory_limit[r] = low[r] + (high[r] - low[r]) / 2;
+      const std::optional<Entry> next = made_with(placed, problem);
+      if (next && next->outcome.time <= most && next->outcome.peak < entries_[best].outcome.peak) {
+        high = next->peak;
+        entries_[best] = *next;
+      } else {
+        low = problem.costs.memory_limit;
+      }
+    }
+  }
+  std::optional<Entry> made_with(size_t placed, const SynthesisProblem& problem) const {
+    try {
+      Synthesis found = synthesize(problem);
+      const auto outcome = step_outcome(placed_[placed].scenario, table_, found.schedule);
+      if (!outcome) return {};
+      const Time time = scenario_.post_validation ? found.span : found.makespan;
+      SynthesisFacts facts{time, {}, 0, found.start, found.start_time, 0, "auto"};
+      return Entry{std::move(found.schedule), *outcome, placed, std::move(facts),
+                   std::move(found.peak_memory)};
+    } catch (const std::invalid_argument&) {
+      return {};  // That little is not enough for any order.
+    }
+  }
+
+  // No schedule goes with the scenario's transfers: the forecast says why.
+  MadeSchedule unrunnable() {
+    made_.schedule = std::move(last_made_);
+    return std::move(made_);
+  }
+
+  MadeSchedule outcome(size_t best) {
+    Entry& entry = entries_[best];
+    const Time objective = pipeline_time(entry);
+    SynthesisFacts facts;
+    if (entry.facts) facts = *entry.facts;
+    if (!entry.facts) {
+      facts.start = facts.winner = entry.schedule.name;
+      facts.objective = facts.start_time = objective;
+    }
+    facts.lower_bound = bound_;
+    facts.orders_tried = tried_;
+    facts.gap = static_cast<double>((facts.objective - bound_).count()) /
+                static_cast<double>(std::max<int64_t>(1, bound_.count()));
+    made_.synthesis = std::move(facts);
+    made_.schedule = std::move(entry.schedule);
+    made_.schedule.name = "auto";
+    return std::move(made_);
+  }
+  Time pipeline_time(const Entry& entry) const {
+    const auto times = time_order(placed_[entry.placed].problem.costs, entry.schedule.ranks);
+    if (!times) return Time{};
+    return scenario_.post_validation ? times->span : times->makespan;
+  }
+
+  const Scenario& scenario_;
+  const CostTable* table_;
+  std::vector<PlacedProblem> placed_;
+  std::vector<Entry> entries_;  // best first
+  MadeSchedule made_;
+  Schedule last_made_;
+  Time bound_ = Time::max();
+  int64_t tried_ = 0;
+};
 
 }  // namespace
 
@@ -295,22 +438,12 @@ Schedule all_forwards_then_backwards(std::vector<uint16_t> rank_of_stage, int64_
   return out;
 }
 
-PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table, bool split_backward) {
+PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
   const std::vector<uint16_t>& placement = scenario.schedule.rank_of_stage;
   // One microbatch, and its last weight gradient without the reduction that may run beside it.
   Plan plan = scenario.plan;
   plan.global_batch = plan.micro_batch * plan.dp;
   plan.overlap.dp_grad = false;
-  const OpGraph graph = lower(scenario.model, plan,
-                              all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
-  const Prices prices = price(graph, scenario.cluster, plan.grid, table);
-  // Launches run ahead of the device in a long list of passes, so they count only where a pass has
-  // more of them than its device needs time for.
-  Variation no_launches;
-  no_launches.launch_scale = 0;
-  const Timeline timeline = run(compile(graph, prices, no_launches));
-  const std::vector<RoleMemory> memory = trace_memory(graph);
-
   PipelineCosts costs;
   costs.pp = plan.pp;
   costs.microbatches = scenario.plan.microbatches();
@@ -318,18 +451,28 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table, bool
   costs.times.resize(placement.size());
   costs.memory.resize(placement.size());
   costs.hops.resize(placement.size() - 1);
-  costs.memory_limit.resize(static_cast<size_t>(plan.pp));
+  costs.memory_limit.assign(static_cast<size_t>(plan.pp), INT64_MAX);
   const Gpu& gpu = scenario.cluster.node.gpu;
-  for (size_t r = 0; r < graph.roles.size(); ++r) {
-    read_rank(graph, prices.launch, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
+  // Launches run ahead of the device in a long list of passes, so they count only where a pass has
+  // more of them than its device needs time for.
+  Variation no_launches;
+  no_launches.launch_scale = 0;
+  for (const bool split_backward : {true, false}) {
+    const OpGraph graph = lower(scenario.model, plan,
+                                all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
+    const Prices prices = price(graph, scenario.cluster, plan.grid, table);
+    const Timeline timeline = run(compile(graph, prices, no_launches));
+    const std::vector<RoleMemory> memory = trace_memory(graph);
+    for (size_t r = 0; r < graph.roles.size(); ++r)
+      read_rank(graph, prices.launch, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
+    read_hops(graph, prices, costs);
   }
-  read_hops(graph, prices, costs);
   return costs;
 }
 
-MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table, Bytes reserve) {
+MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table) {
   STEPCAST_CHECK(scenario.to_make, "the schedule is there already");
-  if (scenario.to_make->family == "auto") return make_auto(scenario, table, reserve);
+  if (scenario.to_make->family == "auto") return AutoContest(scenario, table).run();
   return make_family(scenario, stage_costs(scenario, table));
 }
 

@@ -59,7 +59,9 @@ class ListScheduler {
 
  private:
   struct Stage {
-    size_t forwards = 0, gradients = 0, weights = 0;  // begun so far
+    size_t forwards = 0, gradients = 0;  // begun so far
+    std::vector<size_t> behind;          // microbatches of which an input gradient has run
+    size_t weights = 0;                  // of those the weight gradients begun
   };
   struct Rank {
     std::vector<size_t> stages;
@@ -96,7 +98,12 @@ class ListScheduler {
   }
 
   void run_gradient(size_t r, const Candidate& c) {
-    begin(r, rules_.split_backward ? ActionKind::backward_input : ActionKind::backward, c);
+    begin(r, splits(r, c.microbatch) ? ActionKind::backward_input : ActionKind::backward, c);
+  }
+  bool splits(size_t r, int64_t m) const {
+    const RankRules& rules = rules_.ranks[r];
+    return rules_.split_backward &&
+           (m < rules.split_first || m >= costs_.microbatches - rules.split_last);
   }
   void run_weight(size_t r) { begin(r, ActionKind::backward_weight, oldest_weight(r)); }
 
@@ -131,7 +138,7 @@ class ListScheduler {
     return costs_.memory_limit.empty() || rank_[r].memory + to_enter_[s] <= costs_.memory_limit[r];
   }
   bool fits(size_t r, size_t s) const {
-    return costs_.memory_limit.empty() || !rules_.split_backward ||
+    return costs_.memory_limit.empty() || !splits(r, static_cast<int64_t>(stage_[s].gradients)) ||
            rank_[r].memory + costs_.memory[s].backward_input <= costs_.memory_limit[r];
   }
   // REQUIRES: there is one.
@@ -139,8 +146,8 @@ class ListScheduler {
     Candidate best;
     for (const size_t s : rank_[r].stages) {
       const Stage& stage = stage_[s];
-      if (stage.weights == stage.gradients) continue;
-      const auto m = static_cast<int64_t>(stage.weights);
+      if (stage.weights == stage.behind.size()) continue;
+      const auto m = static_cast<int64_t>(stage.behind[stage.weights]);
       if (best.stage < 0 || m <= best.microbatch) best = {static_cast<int64_t>(s), m, 0};
     }
     return best;
@@ -166,8 +173,12 @@ class ListScheduler {
       --rank.weights_behind;
     } else {
       ++stage_[s].gradients;
-      if (kind == ActionKind::backward_input) ++rank.weights_behind;
-      if (kind == ActionKind::backward) ++stage_[s].weights;
+      if (kind == ActionKind::backward_input) {
+        ++rank.weights_behind;
+        stage_[s].behind.push_back(m);
+      } else if (rules_.split_backward) {
+        --total_;  // the weight gradient that is in it
+      }
       if (s > 0) deliver(gradient_at_, s - 1, m, end + hop_[s - 1]);
     }
   }

@@ -24,6 +24,10 @@ struct RankRules {
   int32_t weight_patience = 0;
   // More weight gradients than these left behind go before anything else.
   int64_t most_weights_behind = INT64_MAX;
+  // With split_backward: of every stage only so many backwards at the begin and at the end are
+  // split, those between are whole.
+  int64_t split_first = INT64_MAX;
+  int64_t split_last = 0;
 };
 
 struct ListRules {

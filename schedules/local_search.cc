@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 
 #include "sim/check.h"
@@ -14,7 +15,10 @@ namespace stepcast {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-constexpr size_t kKinds = 4;          // F, B, I, W
+constexpr size_t kKinds = 5;  // F, B, I, W, and ...
+// ... a W that is part of its B: it keeps a place in the list, so that the backward can be split
+// again, and takes nothing.  Outside the search the kind means something else.
+constexpr ActionKind kJoined = ActionKind::recompute;
 constexpr size_t kHistory = 200;      // tries that late acceptance looks back
 constexpr int64_t kFirstWeight = 16;  // of what is to become short, against the other
 
@@ -22,20 +26,32 @@ size_t index_of(ActionKind kind) {
   return static_cast<size_t>(kind);
 }
 
+bool is_weight(ActionKind kind) {
+  return kind == ActionKind::backward_weight || kind == kJoined;
+}
+bool is_gradient(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::backward_input;
+}
+
 // Whether `first` has to stay before `second`, which comes after it in the list of the same rank.
 // Of one stage the microbatches keep their turn: they are all alike.
 bool must_stay_before(const Action& first, const Action& second) {
-  if (first.kind == second.kind && first.stage == second.stage) return true;
+  const bool alike =
+      first.kind == second.kind || (is_gradient(first.kind) && is_gradient(second.kind));
+  if (alike && first.stage == second.stage && first.kind != kJoined) return true;
   if (first.microbatch != second.microbatch) return false;
-  if (first.kind == ActionKind::backward_weight) return false;
-  if (second.kind != ActionKind::backward_weight) return true;
+  if (is_weight(first.kind)) return false;
+  if (!is_weight(second.kind)) return true;
   return first.kind == ActionKind::forward || first.stage >= second.stage;
 }
 
-// A place in the list of one rank, and where its action goes: all between move up.
+// A place in the list of one rank, and where its action goes: all between move up.  With
+// `gradient` the action is a weight gradient, which is joined with the input gradient at that
+// place, or taken apart from the whole backward there.
 struct Move {
   size_t rank = 0;
   uint32_t from = 0, to = 0;  // positions in all lists one after the other
+  uint32_t gradient = kNone;
 };
 
 class OrderSearch {
@@ -77,21 +93,27 @@ class OrderSearch {
   void tabulate() {
     const size_t stages = costs_.rank_of_stage.size();
     microbatches_ = static_cast<uint32_t>(costs_.microbatches);
-    for (size_t k = 0; k < kKinds; ++k)
+    for (size_t k = 0; k < index_of(kJoined); ++k)
       for (size_t s = 0; s < stages; ++s) {
         time_[k].push_back(action_time(costs_, static_cast<ActionKind>(k), s).count());
         memory_[k].push_back(action_memory(costs_, static_cast<ActionKind>(k), s));
       }
+    time_[index_of(kJoined)].assign(stages, 0);
+    memory_[index_of(kJoined)].assign(stages, 0);
+    for (const StageTimes& t : costs_.times) {
+      least_gradient_.push_back(std::min(t.backward_input, whole_backward(t)).count());
+      const bool pays = whole_backward(t) < t.backward_input + t.backward_weight;
+      joins_.push_back(goal_.split_backward && pays);
+    }
     hop_.assign(stages + 1, 0);  // before stage s
     for (size_t s = 1; s < stages; ++s) hop_[s] = hop_between(costs_, s - 1).count();
     // The shortest way from the end of an action to the end of the last gradient.
     way_back_.assign(stages, 0);
     for (size_t s = 1; s < stages; ++s)
-      way_back_[s] =
-          way_back_[s - 1] + hop_[s] + time_[index_of(ActionKind::backward_input)][s - 1];
+      way_back_[s] = way_back_[s - 1] + hop_[s] + least_gradient_[s - 1];
     way_through_.assign(stages, 0);
     for (size_t s = stages; s-- > 0;) {
-      const int64_t gradient = time_[index_of(ActionKind::backward_input)][s];
+      const int64_t gradient = least_gradient_[s];
       way_through_[s] = s + 1 == stages ? gradient + way_back_[s]
                                         : hop_[s + 1] + time_[0][s + 1] + way_through_[s + 1];
     }
@@ -100,13 +122,20 @@ class OrderSearch {
   void load(const Order& start) {
     first_.assign(1, 0);
     for (const std::vector<Action>& list : start) {
-      ops_.insert(ops_.end(), list.begin(), list.end());
+      for (Action a : list) {
+        a.overlaps_next = false;
+        ops_.push_back(a);
+        if (a.kind != ActionKind::backward || !joins_[a.stage]) continue;
+        a.kind = kJoined;
+        ops_.push_back(a);
+      }
       first_.push_back(static_cast<uint32_t>(ops_.size()));
     }
-    for (Action& a : ops_) a.overlaps_next = false;
+    can_join_ = std::find(joins_.begin(), joins_.end(), true) != joins_.end();
     ranks_.resize(start.size());
     const size_t cells = costs_.rank_of_stage.size() * microbatches_;
     place_.assign(2 * cells, kNone);
+    weight_place_.assign(cells, kNone);
     end_.assign(ops_.size(), 0);
     committed_.assign(ops_.size(), 0);
     held_.assign(ops_.size(), 0);
@@ -124,7 +153,8 @@ class OrderSearch {
   }
   void note_places(uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i)
-      if (ops_[i].kind != ActionKind::backward_weight) place_[cell_of(ops_[i])] = i;
+      (is_weight(ops_[i].kind) ? weight_place_[cell_of(ops_[i]) / 2] : place_[cell_of(ops_[i])]) =
+          i;
   }
   int64_t time_of(uint32_t i) const { return time_[index_of(ops_[i].kind)][ops_[i].stage]; }
   int64_t limit(size_t r) const {
@@ -154,15 +184,29 @@ class OrderSearch {
     else
       std::rotate(at(to), at(from), at(from + 1));
   }
-  static uint32_t low(const Move& m) { return std::min(m.from, m.to); }
+  // First place that a move touches, and the one behind the last.
+  static uint32_t low(const Move& m) { return std::min({m.from, m.to, m.gradient}); }
   static uint32_t high(const Move& m) { return std::max(m.from, m.to) + 1; }
+
+  // The weight gradient at place `weight` into the backward, or out of it.
+  void toggle(uint32_t gradient, uint32_t weight) {
+    const bool join = ops_[weight].kind != kJoined;
+    ops_[weight].kind = join ? kJoined : ActionKind::backward_weight;
+    ops_[gradient].kind = join ? ActionKind::backward : ActionKind::backward_input;
+  }
+  // Joining changes the work that is left from the begin of the list on.
+  bool account(const Move& m) {
+    return account(m.rank, m.gradient == kNone ? low(m) : first_[m.rank], high(m));
+  }
 
   bool apply(const Move& m) {
     rotate(m.from, m.to);
-    const bool fits = account(m.rank, low(m), high(m));
+    if (m.gradient != kNone) toggle(m.gradient, m.to);
+    const bool fits = account(m);
     if (!fits) {
+      if (m.gradient != kNone) toggle(m.gradient, m.to);
       rotate(m.to, m.from);
-      account(m.rank, low(m), high(m));
+      account(m);
     } else {
       note_places(low(m), high(m));
     }
@@ -170,8 +214,9 @@ class OrderSearch {
   }
 
   void undo(const Move& m) {
+    if (m.gradient != kNone) toggle(m.gradient, m.to);
     rotate(m.to, m.from);
-    account(m.rank, low(m), high(m));
+    account(m);
     note_places(low(m), high(m));
     for (size_t r = 0; r < ranks_.size(); ++r)
       std::copy(committed_.begin() + ranks_[r].restart, committed_.begin() + ranks_[r].next,
@@ -223,6 +268,11 @@ class OrderSearch {
   }
   // The time of the action that was at `begin` before the move was applied.
   int64_t committed_time_of(const Move& m, uint32_t begin) const {
+    if (m.gradient != kNone) {
+      const bool joined = ops_[begin].kind == ActionKind::backward;
+      return time_[index_of(joined ? ActionKind::backward_input : ActionKind::backward)]
+                  [ops_[begin].stage];
+    }
     return time_of(m.from <= m.to ? m.to : begin + 1);
   }
 
@@ -265,7 +315,7 @@ class OrderSearch {
           start = std::max(start, end_[place_[cell]] + hop_[a.stage]);
         }
         rest = std::max(rest, way_through_[a.stage]);
-      } else if (a.kind != ActionKind::backward_weight) {
+      } else if (!is_weight(a.kind)) {
         if (a.stage + size_t{1} < way_back_.size()) {
           const uint32_t cell = static_cast<uint32_t>(cell_of(a) + 2 * microbatches_);
           if (!arrived(cell, a.stage + size_t{1})) {
@@ -282,7 +332,7 @@ class OrderSearch {
         ++rank.next;  // undone with the others
         return false;
       }
-      if (a.kind != ActionKind::backward_weight) wake(a);
+      if (!is_weight(a.kind)) wake(a);
     }
     return true;
   }
@@ -348,8 +398,7 @@ class OrderSearch {
     if (a.kind == ActionKind::forward && a.stage > 0) {
       input = place_[cell_of(a) - 2 * microbatches_];
       hop = hop_[a.stage];
-    } else if (a.kind != ActionKind::forward && a.kind != ActionKind::backward_weight &&
-               a.stage + size_t{1} < way_back_.size()) {
+    } else if (is_gradient(a.kind) && a.stage + size_t{1} < way_back_.size()) {
       input = place_[cell_of(a) + 2 * microbatches_];
       hop = hop_[a.stage + size_t{1}];
     }
@@ -371,6 +420,10 @@ class OrderSearch {
     }
     m.rank = rank_of(at);
     m.from = at;
+    m.gradient = kNone;
+    if (can_join_ && joins_[ops_[at].stage] && !is_forward(ops_[at]) && random_.below(4) == 0)
+      return pick_join(m, at);
+    if (ops_[at].kind == kJoined) return false;
     const bool later = random_.below(2) == 0;
     const uint32_t edge = later ? latest(m.rank, at) : earliest(m.rank, at);
     if (edge == at) return false;
@@ -396,6 +449,18 @@ class OrderSearch {
     m.to = to;
     return true;
   }
+  static bool is_forward(const Action& a) { return a.kind == ActionKind::forward; }
+  // I and W become B at I's place; B becomes I, and W goes anywhere behind it, often not far.
+  bool pick_join(Move& m, uint32_t at) {
+    const Action a = ops_[at];
+    m.gradient = is_weight(a.kind) ? place_[cell_of(a)] : at;
+    m.from = m.to = weight_place_[cell_of(a) / 2];
+    if (ops_[m.from].kind != kJoined) return true;
+    const uint32_t begin = m.gradient + 1, behind = first_[m.rank + 1] - begin;
+    const uint32_t reach = random_.below(4) == 0 ? behind : std::min<uint32_t>(behind, 12);
+    m.to = begin + static_cast<uint32_t>(random_.below(reach));
+    return true;
+  }
   uint32_t latest(size_t r, uint32_t at) const {
     uint32_t to = at;
     while (to + 1 < first_[r + 1] && !must_stay_before(ops_[at], ops_[to + 1])) ++to;
@@ -409,8 +474,11 @@ class OrderSearch {
 
   Order best_order() const {
     Order order;
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      order.emplace_back(best_ops_.begin() + first_[r], best_ops_.begin() + first_[r + 1]);
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      std::vector<Action>& list = order.emplace_back();
+      std::copy_if(best_ops_.begin() + first_[r], best_ops_.begin() + first_[r + 1],
+                   std::back_inserter(list), [](const Action& a) { return a.kind != kJoined; });
+    }
     return order;
   }
 
@@ -419,14 +487,17 @@ class OrderSearch {
   CountedRandom random_;
 
   uint32_t microbatches_ = 0;
-  std::array<std::vector<int64_t>, kKinds> time_, memory_;  // by kind and stage
-  std::vector<int64_t> hop_, way_back_, way_through_;       // by stage
+  std::array<std::vector<int64_t>, kKinds> time_, memory_;              // by kind and stage
+  std::vector<int64_t> hop_, way_back_, way_through_, least_gradient_;  // by stage
+  std::vector<bool> joins_;  // by stage: whether whole backwards are shorter, and both allowed
+  bool can_join_ = false;
 
-  std::vector<Action> ops_;      // all lists, one after the other
-  std::vector<uint32_t> first_;  // where each begins, and the end
-  std::vector<uint32_t> place_;  // of each result (cell_of), in ops_
-  std::vector<int64_t> held_;    // memory after each
-  std::vector<int64_t> left_;    // work of the rank after each
+  std::vector<Action> ops_;             // all lists, one after the other
+  std::vector<uint32_t> first_;         // where each begins, and the end
+  std::vector<uint32_t> place_;         // of each result (cell_of), in ops_
+  std::vector<uint32_t> weight_place_;  // of each weight gradient, by half of cell_of
+  std::vector<int64_t> held_;           // memory after each
+  std::vector<int64_t> left_;           // work of the rank after each
   std::vector<int64_t> end_, committed_;
   std::vector<Rank> ranks_;
   std::vector<size_t> ready_;

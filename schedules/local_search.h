@@ -27,9 +27,10 @@ class CountedRandom {
 };
 
 struct SearchGoal {
-  bool span_first = false;  // what is to become short: the span, or the makespan
-  OrderTimes good_enough;   // the search ends when both are reached
-  int64_t tries = 0;        // orders to time at most
+  bool split_backward = true;  // I and W may become B and B be split, where B takes less than both
+  bool span_first = false;     // what is to become short: the span, or the makespan
+  OrderTimes good_enough;      // the search ends when both are reached
+  int64_t tries = 0;           // orders to time at most
   uint64_t seed = 1;
 };
 

@@ -35,7 +35,7 @@ constexpr std::array<KindTraits, kActionKinds> kTraits = {{
 Time unit_time(const StageTimes& times, ActionKind kind) {
   switch (kind) {
     case ActionKind::forward: return times.forward;
-    case ActionKind::backward: return times.backward_input + times.backward_weight;
+    case ActionKind::backward: return whole_backward(times);
     case ActionKind::backward_input: return times.backward_input;
     case ActionKind::backward_weight: return times.backward_weight;
     case ActionKind::recompute: return times.recompute;

@@ -14,10 +14,15 @@ namespace stepcast {
 struct StageTimes {
   Time forward{}, backward_input{}, backward_weight{};
   Time recompute{}, offload{}, reload{};
+  Time backward{};  // of a whole backward; 0: input + weight
 };
 
-// B takes input + weight, an overlapped pair the sum of its halves; R, O and L stand in the rank's
-// list like any other action.  A hop between ranks takes `hop`.
+inline Time whole_backward(const StageTimes& t) {
+  return t.backward > Time{0} ? t.backward : t.backward_input + t.backward_weight;
+}
+
+// B takes whole_backward(), an overlapped pair the sum of its halves; R, O and L stand in the
+// rank's list like any other action.  A hop between ranks takes `hop`.
 struct UnitCosts {
   StageTimes times{};                // of every stage, unless ...
   std::vector<StageTimes> by_stage;  // ... each has its own: by global stage

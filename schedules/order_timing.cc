@@ -125,7 +125,7 @@ Time action_time(const PipelineCosts& costs, ActionKind kind, size_t stage) {
   const StageTimes& t = costs.times[stage];
   switch (kind) {
     case ActionKind::forward: return t.forward;
-    case ActionKind::backward: return t.backward_input + t.backward_weight;
+    case ActionKind::backward: return whole_backward(t);
     case ActionKind::backward_input: return t.backward_input;
     case ActionKind::backward_weight: return t.backward_weight;
     default: break;

@@ -44,10 +44,14 @@ class Bounds {
     for (size_t s = 0; s < stages; ++s) {
       const StageTimes& t = costs.times[s];
       const StageMemory& memory = costs.memory[s];
-      const Time gradient = split ? t.backward_input : t.backward_input + t.backward_weight;
+      // A whole backward may be shorter than its two halves.  Then every microbatch is given the
+      // shorter of both ways and the earlier of both gradients, which no order can beat.
+      const Time whole = whole_backward(t);
+      const Time gradient = split ? std::min(t.backward_input, whole) : whole;
+      const Time both = split ? std::min(t.backward_input + t.backward_weight, whole) : whole;
       forward_.push_back(t.forward.count());
       gradient_.push_back(gradient.count());
-      weight_.push_back(split ? t.backward_weight.count() : 0);
+      weight_.push_back((both - gradient).count());
       hop_.push_back(s == 0 ? 0 : hop_between(costs, s - 1).count());
       held_.push_back(memory.forward);
       // A whole backward that runs at once does not hold what the input gradient adds.

@@ -134,6 +134,25 @@ Order converted(const Order& order, bool split) {
   return out;
 }
 
+// Every input gradient that its weight gradient follows at once as a whole backward, where that
+// takes less than both.
+Order joined(const PipelineCosts& c, const Order& order) {
+  Order out(order.size());
+  for (size_t r = 0; r < order.size(); ++r)
+    for (const Action& a : order[r]) {
+      const StageTimes& t = c.times[a.stage];
+      const bool follows = a.kind == ActionKind::backward_weight && !out[r].empty() &&
+                           out[r].back().kind == ActionKind::backward_input &&
+                           out[r].back().stage == a.stage &&
+                           out[r].back().microbatch == a.microbatch;
+      if (follows && whole_backward(t) < t.backward_input + t.backward_weight)
+        out[r].back().kind = ActionKind::backward;
+      else
+        out[r].push_back(a);
+    }
+  return out;
+}
+
 class Synthesizer {
  public:
   explicit Synthesizer(const SynthesisProblem& problem)
@@ -143,6 +162,10 @@ class Synthesizer {
                   : std::clamp(kActionsByDefault / actions_, kFewestOrders, kMostOrders);
     const ScheduleBounds bounds = schedule_bounds(costs_, problem.split_backward);
     bounds_ = {bounds.makespan, bounds.span};
+    const auto pays = [](const StageTimes& t) {
+      return whole_backward(t) < t.backward_input + t.backward_weight;
+    };
+    mixes_ = problem.split_backward && std::any_of(costs_.times.begin(), costs_.times.end(), pays);
     bound_ = key(bounds_).first;
   }
 
@@ -225,11 +248,17 @@ class Synthesizer {
     for (const auto& list : schedule.ranks)
       for (const Action& a : list)
         if (a.kind > ActionKind::backward_weight) return;
-    ++tried_;
     Order order = converted(schedule.ranks, problem_.split_backward);
-    if (problem_.split_backward && !fits_memory(costs_, order)) order = std::move(schedule.ranks);
+    if (mixes_) add_timed(converted(schedule.ranks, false), schedule.name);
+    if (problem_.split_backward && (mixes_ || !fits_memory(costs_, order)))
+      add_timed(std::move(schedule.ranks), schedule.name);
+    add_timed(std::move(order), schedule.name);
+  }
+  void add_timed(Order order, const std::string& name) {
+    ++tried_;
+    if (mixes_) order = joined(costs_, order);
     if (!fits_memory(costs_, order)) return;
-    if (const auto times = time_order(costs_, order)) add(std::move(order), *times, schedule.name);
+    if (const auto times = time_order(costs_, order)) add(std::move(order), *times, name);
   }
 
   // --- list schedules ---
@@ -279,10 +308,13 @@ class Synthesizer {
   static constexpr int32_t kPatience[] = {0, 50, 75};
   bool has_chunks() const { return costs_.rank_of_stage.size() > static_cast<size_t>(costs_.pp); }
   size_t plain_rules() const {
-    return std::size(kShares) * std::size(kPatience) * (has_chunks() ? 4 : 2);
+    return (mixes_ ? 2 : 1) * std::size(kShares) * std::size(kPatience) * (has_chunks() ? 4 : 2);
   }
+  // Where whole backwards pay, all in turn with whole backwards and split.
   ListRules plain_rules(size_t i) const {
     RankRules rank;
+    if (mixes_ && i % 2 == 0) rank.split_first = 0;
+    if (mixes_) i /= 2;
     rank.weight_patience = kPatience[i / 2 % std::size(kPatience)];
     const size_t rest = i / 2 / std::size(kPatience);
     ListRules rules = rules_of(kShares[rest % std::size(kShares)], rank);
@@ -295,6 +327,11 @@ class Synthesizer {
     rank.forward_patience = static_cast<int32_t>(random.below(2) * random.below(5) * 25);
     rank.weight_patience = static_cast<int32_t>(random.below(5) * 25);
     if (random.below(4) == 0) rank.most_weights_behind = static_cast<int64_t>(random.below(8));
+    if (mixes_ && random.below(4) > 0) {
+      const auto most = static_cast<uint64_t>(std::min(2 * costs_.pp, costs_.microbatches));
+      rank.split_first = static_cast<int64_t>(random.below(2) * random.below(most + 1));
+      rank.split_last = static_cast<int64_t>(random.below(2) * random.below(most + 1));
+    }
     const auto share = static_cast<int64_t>(70 + random.below(240));
     ListRules rules = rules_of(random.below(4) == 0 ? 0 : share, rank);
     rules.forward_first = random.below(2) == 0;
@@ -305,6 +342,7 @@ class Synthesizer {
   bool try_rules(const ListRules& rules) {
     tried_ += kListCost;
     Order order = list_schedule(costs_, rules);
+    if (mixes_) order = joined(costs_, order);
     const std::optional<OrderTimes> times = time_order(costs_, order);
     STEPCAST_CHECK(times.has_value(), "a list schedule gets stuck");
     const std::pair<Time, Time> length = key(*times);
@@ -314,6 +352,9 @@ class Synthesizer {
     return best;
   }
 
+  void step(int64_t& split, int64_t by) const {
+    split = std::clamp<int64_t>(std::min(split, costs_.microbatches) + by, 0, costs_.microbatches);
+  }
   // The best rules with another limit or patience, of one rank or of several from one on.
   ListRules varied_rules(CountedRandom& random) const {
     static constexpr int64_t kSteps[] = {-2, -1, 1, 2};
@@ -321,13 +362,15 @@ class Synthesizer {
     const size_t pp = rules.ranks.size();
     const size_t from = random.below(pp);
     const size_t to = random.below(2) == 0 ? from + 1 : from + 1 + random.below(pp - from);
-    const uint64_t what = random.below(5);
+    const uint64_t what = random.below(mixes_ ? 7 : 5);
     const uint64_t amount = random.below(4);
     for (size_t r = from; r < to; ++r) {
       if (what == 0) rules.ranks[r].weight_patience = static_cast<int32_t>(amount * 33);
       if (what == 1) rules.ranks[r].forward_patience = static_cast<int32_t>(amount * 33);
+      if (what == 5) step(rules.ranks[r].split_first, kSteps[amount]);
+      if (what == 6) step(rules.ranks[r].split_last, kSteps[amount]);
     }
-    for (size_t s = 0; s < natural_.size() && what > 1; ++s) {
+    for (size_t s = 0; s < natural_.size() && (what > 1 && what < 5); ++s) {
       const size_t r = costs_.rank_of_stage[s];
       if (r < from || r >= to || (what == 2 && s >= pp) || (what == 3 && s < pp)) continue;
       int64_t& most = rules.most_in_flight[s];
@@ -349,6 +392,7 @@ class Synthesizer {
   void search(const Candidate& from, int64_t tries) {
     if (tries <= 0 || tried_ >= effort_) return;
     SearchGoal goal;
+    goal.split_backward = problem_.split_backward;
     goal.span_first = problem_.objective == SynthesisObjective::span;
     goal.good_enough = bounds_;
     goal.tries = tries;
@@ -388,6 +432,7 @@ class Synthesizer {
 
   const SynthesisProblem& problem_;
   const PipelineCosts& costs_;
+  bool mixes_ = false;  // B split and whole: some stage's whole backward takes less than I and W
   int64_t actions_ = 0;
   int64_t effort_ = 0;
   int64_t tried_ = 0;

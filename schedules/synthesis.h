@@ -27,7 +27,7 @@ struct SynthesisProblem {
   // == 0, forward >= 0.
   PipelineCosts costs;
   // false: only whole backwards (B).  Otherwise B is split into I and W, except where that takes
-  // memory that is not there.
+  // memory that is not there, and where a whole backward that takes less than both is better.
   bool split_backward = true;
   SynthesisObjective objective = SynthesisObjective::makespan;
   // Orders tried, list schedules included; 0 = as many as about a second takes.

@@ -58,6 +58,8 @@ struct SynthesisFacts {
   std::string start;   // what the search began with: "zb-h1", "list schedule"
   Time start_time{};
   int64_t orders_tried = 0;
+  // Which schedule is the fastest in whole steps: "auto" if one made to measure, else a family.
+  std::string winner;
 };
 
 struct Result {

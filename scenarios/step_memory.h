@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a step fits: what its fullest rank reserves.
+#pragma once
+
+#include <vector>
+
+#include "sim/memory.h"
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+struct StepMemory {
+  uint32_t role = 0;  // the rank that reserves most
+  Bytes peak{};       // most that any rank allocates
+  Bytes reserved{};   // ... with the gaps of the caching allocator
+};
+
+// REQUIRES: memory = trace_memory(graph), one role at least.
+StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memory);
+
+}  // namespace stepcast
