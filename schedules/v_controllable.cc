@@ -187,14 +187,14 @@ void explore(const Problem& problem, const VRows& rows, int rounds, bool backwar
   }
 }
 
-// How much is tried: about half a second for each step, counted in passes so that the outcome does
-// not hang on the machine.  Blocks are tried with two runs after each other, the best with more.
-constexpr int64_t kBlockEffort = 600'000;
-constexpr int64_t kDeepEffort = 10'000;
-constexpr size_t kMostDeep = 10;
-constexpr int64_t kSearchEffort = 12'000'000;
-constexpr size_t kMostTries = 4'000;
+// How much is tried, counted in passes looked at so that the outcome does not hang on the machine;
+// each step takes some tenths of a second at most, up to a thousand passes or so a rank.
+constexpr int64_t kBlockEffort = 600'000;  // all blocks, with two runs after each other
 constexpr int kFewRounds = 2;
+constexpr int64_t kDeepEffort = 10'000;        // the most promising blocks, with more runs
+constexpr size_t kMostDeep = 10;               // ... and no more blocks than these
+constexpr int64_t kSearchEffort = 12'000'000;  // local search
+constexpr int64_t kTriesOfPass = 16;           // ... and no more tries than these for each pass
 int deep_rounds(const Problem& problem) {
   return problem.pp * problem.microbatches <= 1000 ? 5 : 3;
 }
@@ -273,8 +273,8 @@ VRows slow_block(const Problem& problem) {
 
 // Shortens the orders by moving single passes, the shortest order first.
 Order improved(const Problem& problem, BestFew best) {
-  const auto tries =
-      static_cast<int64_t>(std::min(affordable(problem, kSearchEffort, 50), kMostTries));
+  const auto most = static_cast<int64_t>(affordable(problem, kSearchEffort, 50));
+  const int64_t tries = std::min(most, kTriesOfPass * 6 * problem.pp * problem.microbatches);
   const ScheduleBounds bounds = schedule_bounds(problem.costs, true);
   BestFew outcome;
   for (Candidate& c : best.all) {
