@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,7 @@ namespace {
 struct Enumeration {
   const PipelineCosts& costs;
   bool split;
+  bool mixed;  // with split: whole backwards too
   // All lists of each rank that respect the order within a microbatch and the memory.  The
   // microbatches of a stage are alike, so that they may go in turn: the k-th of a kind is number k.
   std::vector<std::vector<std::vector<Action>>> lists = {};
@@ -34,7 +36,11 @@ void extend(Enumeration& e, size_t r, const std::vector<size_t>& stages, Counts&
             std::vector<Action>& list) {
   const auto m = static_cast<uint32_t>(e.costs.microbatches);
   const size_t kinds = e.split ? 3 : 2;
-  if (list.size() == stages.size() * m * kinds) {
+  const auto all_done = [&](const std::array<uint32_t, 3>& done) {
+    return std::all_of(done.begin(), done.begin() + static_cast<std::ptrdiff_t>(kinds),
+                       [&](uint32_t n) { return n == m; });
+  };
+  if (std::all_of(counts.done.begin(), counts.done.end(), all_done)) {
     e.lists[r].push_back(list);
     return;
   }
@@ -59,11 +65,28 @@ void extend(Enumeration& e, size_t r, const std::vector<size_t>& stages, Counts&
       counts.held -= more;
       --counts.done[c][k];
     }
+  if (!e.mixed) return;
+  // A whole backward of a microbatch whose weight gradient is the next: the stage's weight
+  // gradients go in turn, so that this is no order with them in another.
+  for (size_t c = 0; c < stages.size(); ++c) {
+    std::array<uint32_t, 3>& done = counts.done[c];
+    const uint32_t n = done[1];
+    const bool after =
+        done[0] > n && done[2] == n && (c + 1 == stages.size() || counts.done[c + 1][1] > n);
+    if (n == m || !after) continue;
+    ++done[1], ++done[2];
+    counts.held -= e.costs.memory[stages[c]].forward;
+    list.push_back({ActionKind::backward, static_cast<uint16_t>(stages[c]), n});
+    extend(e, r, stages, counts, list);
+    list.pop_back();
+    counts.held += e.costs.memory[stages[c]].forward;
+    --done[1], --done[2];
+  }
 }
 
 // The shortest of all orders; std::nullopt if none fits.
-std::optional<OrderTimes> shortest(const PipelineCosts& costs, bool split) {
-  Enumeration e{costs, split};
+std::optional<OrderTimes> shortest(const PipelineCosts& costs, bool split, bool mixed) {
+  Enumeration e{costs, split, mixed};
   e.lists.resize(static_cast<size_t>(costs.pp));
   for (size_t r = 0; r < e.lists.size(); ++r) {
     std::vector<size_t> stages;
@@ -124,7 +147,8 @@ PipelineCosts draw(CountedRandom& random, int64_t pp, int64_t m, std::vector<uin
 }
 
 // Synthesis, its bound and the shortest of all orders, for some random pipelines of these sizes.
-void compare(int64_t pp, int64_t m, const std::vector<uint16_t>& placement, bool split, int cases) {
+void compare(int64_t pp, int64_t m, const std::vector<uint16_t>& placement, bool split, int cases,
+             bool mixed = false) {
   CountedRandom random(static_cast<uint64_t>(100 * pp + 10 * m + (split ? 1 : 0)));
   int feasible = 0, best = 0;
   for (int i = 0; i < cases; ++i) {
@@ -134,7 +158,13 @@ void compare(int64_t pp, int64_t m, const std::vector<uint16_t>& placement, bool
     problem.costs = draw(random, pp, m, placement);
     problem.split_backward = split;
     problem.effort = 400;
-    const std::optional<OrderTimes> least = shortest(problem.costs, split);
+    // Whole backwards that take less than both halves, now and then less than the input gradient.
+    for (StageTimes& t : problem.costs.times) {
+      const int64_t both = (t.backward_input + t.backward_weight).count();
+      if (mixed)
+        t.backward = Time{std::max<int64_t>(0, both - static_cast<int64_t>(random.below(4)))};
+    }
+    const std::optional<OrderTimes> least = shortest(problem.costs, split, mixed);
     if (!least) {
       EXPECT_THROW(synthesize(problem), std::invalid_argument);
       continue;
@@ -168,6 +198,14 @@ TEST(ScheduleBounds, HoldForWholeBackwards) {
   compare(2, 3, {0, 1}, false, 60);
   compare(3, 3, {0, 1, 2}, false, 60);
   compare(2, 2, {0, 1, 1, 0}, false, 8);
+}
+
+TEST(ScheduleBounds, HoldForWholeBackwardsBesideSplitOnes) {
+  compare(2, 1, {0, 1}, true, 60, true);
+  compare(2, 2, {0, 1}, true, 60, true);
+  compare(3, 1, {0, 1, 2}, true, 60, true);
+  compare(3, 2, {0, 1, 2}, true, 10, true);
+  compare(2, 1, {0, 1, 1, 0}, true, 20, true);
 }
 
 TEST(ScheduleBounds, HoldForTwoChunksARank) {
