@@ -272,6 +272,7 @@ void check_left_out(Checker& c, size_t row) {
 void check_rows(Checker& c) {
   for (size_t row = 0; row < c.rows.size() && !c.full(); ++row) {
     for (uint32_t i = 0; i < c.rows[row].size(); ++i) {
+      if (c.full()) return;  // finding the words for more of them takes time
       const Cell& cell = c.rows[row][i];
       if (!cell.comm)
         check_unit(c, row, i);

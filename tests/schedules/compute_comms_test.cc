@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -203,6 +204,34 @@ TEST(ComputeComms, WeightsAreThereWhenTheyAreUsedAndGradientsReducedAtTheEnd) {
       {"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD", "`0REDUCE_GRAD` appears twice on rank 0", 1, 22},
       {"0F0,1F0,1B0,1REDUCE_GRAD,0B0", "`0REDUCE_GRAD` is missing after `0B0`", 1, 26},
   });
+}
+
+// Every sentence takes a search for its words, but only twenty are said.
+TEST(ComputeComms, AFileThatIsWrongThroughoutIsRefusedSoon) {
+  std::string first, second;
+  const auto add = [](std::string& row, const std::string& cell) {
+    row += (row.empty() ? "" : ",") + cell;
+  };
+  constexpr int kMicrobatches = 30'000;
+  for (int m = 0; m < kMicrobatches; ++m) {
+    const std::string id = std::to_string(m);
+    for (const char* cell : {"0SEND_F", "0F"}) add(first, cell + id);
+    add(second, "1F" + id);
+  }
+  for (int m = 0; m < kMicrobatches; ++m) {
+    const std::string id = std::to_string(m);
+    for (const char* cell : {"0B", "0RECV_B"}) add(first, cell + id);
+    add(second, "1B" + id);
+  }
+  const std::clock_t begin = std::clock();
+  try {
+    load_schedule_csv(first + '\n' + second, "f.csv");
+    ADD_FAILURE() << "accepted";
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.diagnostics.size(), 20u);
+    EXPECT_EQ(e.diagnostics.front().message, "`0SEND_F0` comes before `0F0`");
+  }
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 2);
 }
 
 TEST(ComputeComms, BothEndsNameTheirTransfersInOneOrder) {
