@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -377,18 +378,21 @@ void report_stall(Checker& c, uint32_t rank, const Message& first, const Message
 
 // What `rank` needs from each other rank must have been sent in the same order.
 void check_receives(Checker& c, uint32_t rank) {
-  std::vector<Message> latest(c.schedule.ranks.size());  // by sender
-  std::vector<bool> any(latest.size(), false), told(latest.size(), false);
+  struct Sender {
+    Message latest;
+    bool told = false;
+  };
+  std::map<uint32_t, Sender> senders;
   std::vector<Message> messages;
   for (ListPlace p{rank, 0}; unit_length(c, p) > 0; p.position += unit_length(c, p)) {
     received_by(c, p, messages);
     for (const Message& m : messages) {
-      if (any[m.from] && !told[m.from] && m.sent < latest[m.from].sent && !c.full()) {
-        told[m.from] = true;
-        report_stall(c, rank, latest[m.from], m);
+      Sender& sender = senders.try_emplace(m.from, Sender{m}).first->second;
+      if (!sender.told && m.sent < sender.latest.sent && !c.full()) {
+        sender.told = true;
+        report_stall(c, rank, sender.latest, m);
       }
-      latest[m.from] = m;
-      any[m.from] = true;
+      sender.latest = m;
     }
   }
 }

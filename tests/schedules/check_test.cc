@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 
 #include "schedules/action_text.h"
@@ -275,6 +276,22 @@ TEST(Rendezvous, HasARemarkOnSchedulesThatNeedReceivesPostedAhead) {
   const Schedule s = generate_schedule(*find_schedule_family("zb-v"), {4, 2, 8, 0});
   EXPECT_FALSE(check_rendezvous(s).empty());
   EXPECT_EQ(check_rendezvous(s, 1).size(), 1u);
+}
+
+// One remark for each sender, however many messages come in another order.
+TEST(Rendezvous, SaysItOnceForEachPairOfRanks) {
+  EXPECT_EQ(check_rendezvous(rows({"0F0 0F1 0F2 0B2 0B1 0B0", "1F0 1F1 1F2 1B0 1B1 1B2"})).size(),
+            1u);
+  EXPECT_EQ(check_rendezvous(rows({"0F0 0F1 0B1 0B0", "1F1 1F0 2F0 2F1 2B0 2B1 1B0 1B1"})).size(),
+            2u);
+}
+
+// Time follows the actions, not the square of the ranks.
+TEST(Rendezvous, ManyRanksTakeNoTimeOfTheirOwn) {
+  const Schedule s = generate_schedule(*find_schedule_family("1f1b"), {60'000, 1, 1, 0});
+  const std::clock_t begin = std::clock();
+  EXPECT_THAT(check_rendezvous(s), IsEmpty());
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 2);
 }
 
 // What is sent together, or needed together, may be in any order.
