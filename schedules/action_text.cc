@@ -16,6 +16,12 @@ constexpr std::string_view kPairSuffix = "OVERLAP_F_B";
 constexpr uint32_t kLargestMicrobatch = std::numeric_limits<uint32_t>::max() - 1;
 constexpr uint32_t kLargestSplit = 65'535;
 
+// What is quoted of the user's text may have zero bytes, which would end what().
+std::string without_zeros(std::string sentence) {
+  std::replace(sentence.begin(), sentence.end(), '\0', '?');
+  return sentence;
+}
+
 [[noreturn]] void fail(std::string_view text, const std::string& why) {
   std::string quoted(text.substr(0, kLongestQuote));
   if (text.size() > kLongestQuote) quoted += "...";
@@ -107,6 +113,12 @@ void parse_pair(std::string_view text, std::vector<WrittenAction>& to) {
 }
 
 }  // namespace
+
+ActionTextError::ActionTextError(const std::string& sentence, size_t offset_in_text,
+                                 size_t length_of_text)
+    : std::invalid_argument(without_zeros(sentence)),
+      offset(offset_in_text),
+      length(length_of_text) {}
 
 WrittenAction parse_numbers(std::string_view text, std::string_view name) {
   const size_t digits = digits_before(text);

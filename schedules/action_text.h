@@ -22,8 +22,7 @@ namespace stepcast {
 
 // A text that is not an action, with where it stands.
 struct ActionTextError : std::invalid_argument {
-  ActionTextError(const std::string& sentence, size_t offset_in_text, size_t length_of_text)
-      : std::invalid_argument(sentence), offset(offset_in_text), length(length_of_text) {}
+  ActionTextError(const std::string& sentence, size_t offset_in_text, size_t length_of_text);
   size_t offset = 0;  // first byte of the wrong action in the text that was given
   size_t length = 0;  // bytes of it
 };

@@ -67,6 +67,11 @@ TEST(ActionText, LongTextIsQuotedOnlyInPart) {
   EXPECT_LT(refusal(std::string(100'000, '7')).size(), 200u);
 }
 
+TEST(ActionText, ZeroBytesDoNotCutTheSentence) {
+  const std::string text("0B0\0", 4);
+  EXPECT_THAT(refusal(text), HasSubstr("`0B0?` is not an action: write <stage>"));
+}
+
 TEST(ActionRow, IsSeparatedBySpacesOrCommasAndIdleSlotsDoNotCount) {
   const std::vector<Action> expected = {{ActionKind::forward, 0, 0}, {ActionKind::backward, 1, 2}};
   for (const char* row : {"0F0 1B2", "0F0,1B2", " 0F0,\t1B2 ", ",,0F0,,,1B2,", "0F0, 1B2\r"})
