@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "scenarios/resolve_plan.h"
+#include "schedules/params.h"
 #include "schedules/transfers.h"
 
 namespace stepcast {
@@ -28,14 +29,29 @@ std::string reason_of(const Schedule& schedule, P2pStyle style) {
   return "default: sends leave at once and nobody waits for them";
 }
 
+// What the framework of the schedule does; Megatron-LM's switches are parameters of the family.
+P2pStyle default_style(const FieldValues& v, const Schedule& schedule) {
+  const P2pStyle style = default_p2p_style(schedule.name);
+  if (style != P2pStyle::megatron_overlap || v.value("schedule.params") == nullptr) return style;
+  ScheduleParams params;
+  for (const std::string& pair : v.texts("schedule.params")) {
+    const size_t equals = pair.find('=');
+    params.more[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  if (!flag_param(params, "overlap_p2p_comm").value_or(true)) return P2pStyle::megatron;
+  const bool flush = flag_param(params, "overlap_p2p_comm_warmup_flush").value_or(false);
+  return flush ? P2pStyle::megatron_overlap_flush : style;
+}
+
 }  // namespace
 
 P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   FieldValues& v = in.values;
   const bool stated = v.value("schedule.p2p") != nullptr;
   const bool flagged = v.value("overlap.pp_p2p") != nullptr && v.has("overlap.pp_p2p");
-  P2pStyle style = default_p2p_style(schedule.name);
-  std::string origin = reason_of(schedule, style);
+  P2pStyle style = default_style(v, schedule);
+  std::string origin = style == default_p2p_style(schedule.name) ? reason_of(schedule, style)
+                                                                 : "derived: schedule.params";
   const char* path = "schedule.p2p";
   if (stated && v.has("schedule.p2p")) {
     style = p2p_style_named(v.text("schedule.p2p")).value_or(style);

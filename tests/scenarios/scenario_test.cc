@@ -467,6 +467,23 @@ TEST(Scenario, TransfersWaitAsTheFrameworkOfTheScheduleDoes) {
             "false (derived: schedule.p2p)");
 }
 
+// overlap_p2p_comm and overlap_p2p_comm_warmup_flush are arguments of Megatron-LM.
+TEST(Scenario, MegatronsSwitchesChooseItsTransfers) {
+  const auto loaded = [](const std::string& params) {
+    return load_with({{"parallel.pp", "4"},
+                      {"parallel.vpp", "2"},
+                      {"schedule", "{kind: interleaved, params: {" + params + "}}"}});
+  };
+  EXPECT_EQ(loaded("overlap_p2p_comm: true").p2p, P2pStyle::megatron_overlap);
+  EXPECT_EQ(loaded("overlap_p2p_comm_warmup_flush: false").p2p, P2pStyle::megatron_overlap);
+  EXPECT_EQ(loaded("overlap_p2p_comm: true, overlap_p2p_comm_warmup_flush: true").p2p,
+            P2pStyle::megatron_overlap_flush);
+  const Scenario blocking = loaded("overlap_p2p_comm: false");
+  EXPECT_EQ(blocking.p2p, P2pStyle::megatron);
+  EXPECT_EQ(setting(blocking, "schedule.p2p"), "megatron (derived: schedule.params)");
+  EXPECT_EQ(setting(blocking, "overlap.pp_p2p"), "false (derived: schedule.params)");
+}
+
 TEST(Scenario, TransferStylesMustSuitTheScheduleAndEachOther) {
   EXPECT_EQ(failure_with({{"schedule", "{kind: zb-v, p2p: deepspeed}"}}).codes, "E127");
   EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, p2p: nccl}"}}).codes, "E125");
