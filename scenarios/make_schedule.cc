@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <stdexcept>
 
 #include "calibrate/price_graph.h"
@@ -276,7 +277,7 @@ class AutoContest {
     }
     if (enough_room && limits_are_ours() && best < entries_.size() && entries_[best].facts)
       save_memory(best);
-    return outcome(std::min(best, entries_.size() - 1));
+    return outcome(best < entries_.size() ? best : first_made());
   }
 
  private:
@@ -314,10 +315,13 @@ class AutoContest {
     add_made(placed, std::move(found));
   }
   void add_made(size_t placed, Synthesis found) {
+    last_made_ = found.schedule;
+    add(entry_of(placed, std::move(found)));
+  }
+  Entry entry_of(size_t placed, Synthesis found) const {
     const Time time = scenario_.post_validation ? found.span : found.makespan;
     SynthesisFacts facts{time, {}, 0, found.start, found.start_time, 0, "auto"};
-    last_made_ = found.schedule;
-    add({std::move(found.schedule), {}, placed, std::move(facts), std::move(found.peak_memory)});
+    return {std::move(found.schedule), {}, placed, std::move(facts), std::move(found.peak_memory)};
   }
 
   // The index of the best; entries_.size() if none fits.
@@ -326,6 +330,13 @@ class AutoContest {
       if (beyond_memory(placed_[entries_[i].placed].scenario, entries_[i].schedule) <= Bytes{})
         return i;
     return entries_.size();
+  }
+
+  // Where nothing fits: the best of those that were made to need little.
+  size_t first_made() const {
+    const auto at = std::find_if(entries_.begin(), entries_.end(),
+                                 [](const Entry& e) { return e.facts.has_value(); });
+    return at == entries_.end() ? 0 : static_cast<size_t>(at - entries_.begin());
   }
 
   // An order may need less memory than it was given: the least is sought with which the step stays
@@ -338,7 +349,7 @@ class AutoContest {
       if (!entries_[i].facts) most = std::min(most, entries_[i].outcome.time);
     const size_t placed = entries_[best].placed;
     SynthesisProblem problem = placed_[placed].problem;
-    problem.effort = kEffort;
+    problem.effort = problem.effort > 0 ? std::min(problem.effort, kEffort) : kEffort;
     std::vector<int64_t> low(entries_[best].peak.size()), high = entries_[best].peak;
     for (int step = 0; step < kMostSteps; ++step) {
       for (size_t r = 0; r < low.size(); ++r)
@@ -354,13 +365,11 @@ class AutoContest {
   }
   std::optional<Entry> made_with(size_t placed, const SynthesisProblem& problem) const {
     try {
-      Synthesis found = synthesize(problem);
-      const auto outcome = step_outcome(placed_[placed].scenario, table_, found.schedule);
+      Entry entry = entry_of(placed, synthesize(problem));
+      const auto outcome = step_outcome(placed_[placed].scenario, table_, entry.schedule);
       if (!outcome) return {};
-      const Time time = scenario_.post_validation ? found.span : found.makespan;
-      SynthesisFacts facts{time, {}, 0, found.start, found.start_time, 0, "auto"};
-      return Entry{std::move(found.schedule), *outcome, placed, std::move(facts),
-                   std::move(found.peak_memory)};
+      entry.outcome = *outcome;
+      return entry;
     } catch (const std::invalid_argument&) {
       return {};  // That little is not enough for any order.
     }

@@ -2,6 +2,7 @@
 // Schedules against each other in whole steps of a scenario: what schedule: auto takes in the end.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,16 +28,12 @@ std::optional<StepOutcome> step_outcome(const Scenario& scenario, const CostTabl
 // has a step_outcome().
 Bytes beyond_memory(const Scenario& scenario, const Schedule& schedule);
 
-struct Contestant {
-  Schedule schedule;
-  StepOutcome outcome;
-};
-
 // Whether a is better than b: faster, or as fast with less memory.
 bool better(const StepOutcome& a, const StepOutcome& b);
 
 // The families that have a list for these sizes with this placement, each with its own name, in
-// the order of schedule_families().  Left out: two replicas of the model, microbatches in pieces
+// the order of schedule_families(); `prices` are parameters by key, taken by those that know them.
+// Left out: two replicas of the model, microbatches in pieces
 // (other actions than the scenario's), and families that search for long on their own.
 std::vector<Schedule> families_with(const ScheduleParams& sizes,
                                     const std::vector<uint16_t>& rank_of_stage,
