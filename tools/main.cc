@@ -77,12 +77,12 @@ void define(CLI::App& app, Arguments& args, Command& command) {
       ->option_text("NAME,...");
   compare->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit");
   compare->footer(
-      "With --schedules the first is the baseline; each runs with the scenario's parallel.vpp if it\n"
-      "can, else with one or two chunks.\n\n"
+      "With --schedules the first is the baseline; each runs with the scenario's parallel.vpp if\n"
+      "it can, else with one or two chunks.\n\n"
       "span: the longest time that a rank works on the step, which is what the step takes without\n"
-      "the optimizer's barrier.  on: the rank with the peak.  Waits are those of the critical rank:\n"
-      "fill, drain, imbalance and blocked make the bubble, transfers and collectives are exposed\n"
-      "communication.");
+      "the optimizer's barrier.  on: the rank with the peak.  Waits are those of the critical\n"
+      "rank: fill, drain, imbalance and blocked make the bubble, transfers and collectives are\n"
+      "exposed communication.");
   add_common(compare, args);
 
   add_schedule(app, args, command);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a pipeline rank does in a step before and after its list of actions, and the memory that it
+// holds throughout: zeroing of gradients, gather of sharded parameters; reduction of gradients over
+// replicas, of those that tensor ranks share, of a tied embedding; gradient norm, optimizer.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/layer_ops.h"
+#include "model/plan.h"
+#include "model/shard.h"
+#include "model/transformer.h"
+#include "schedules/role_items.h"
+#include "schedules/schedule.h"
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+// What the step is of; all of it outlives whoever refers to it.
+struct StepOf {
+  const Transformer& model;
+  const Plan& plan;
+  const Schedule& schedule;
+  const Shard& shard;
+  bool post_validation = false;  // as in LowerOptions
+};
+
+class StepEnds {
+ public:
+  // Adds the rendezvous that happen once a step.  `no_tensors` is an empty tensor table of `graph`,
+  // which `builder` writes.
+  StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder, TensorTableId no_tensors);
+
+  // Parameters, gradients and optimizer states of all stages that the rank holds.
+  std::vector<StaticMemory> static_memory(int64_t rank) const;
+
+  // Appends what precedes the first action; returns the event that the first forward of a stage has
+  // to wait for, by stage, where parameters arrive beside the first forwards.
+  std::map<uint16_t, uint32_t> begin(RoleItems& items, int64_t rank);
+  // Appends what follows the last action.
+  void finish(RoleItems& items, int64_t rank);
+
+ private:
+  struct RankState {
+    int64_t parameters = 0;       // of all its chunks
+    int64_t optimizer_share = 0;  // those whose optimizer state it keeps
+  };
+
+  RankState state_of(int64_t rank) const;
+  std::vector<uint16_t> stages_of(int64_t rank) const;
+  bool holds(int64_t rank, size_t stage) const;
+  int64_t parameters_of(int64_t rank, uint16_t stage) const;
+  size_t embedding_stage() const;
+  size_t head_stage() const;
+  bool reduces_embedding() const;
+  Bytes bytes(int64_t count, DType type) const { return shard_.bytes(count, 1, type); }
+  const StageContent& content(uint16_t stage) const { return plan_.stages[stage]; }
+
+  void add_step_rendezvous();
+  void add_replica_rendezvous();
+  RendezvousId add_rendezvous(const std::string& label, const Work& work, uint16_t parties);
+  PassId single_pass(const std::string& name, const Work& work, Phase phase);
+  PassId collective_pass(const std::string& name, const Work& work, Phase phase,
+                         Stream stream = Stream::dp);
+  Work gather_work(int64_t parameters) const;
+
+  void add_zero_gradients(RoleItems& items, const RankState& state);
+  std::map<uint16_t, uint32_t> add_parameter_gather(RoleItems& items, int64_t rank);
+  void add_replica_reduction(RoleItems& items, int64_t rank);
+  void add_gradient_reduction(RoleItems& items, int64_t rank);
+  void add_shared_reduction(RoleItems& items, int64_t rank);
+  void add_embedding_reduction(RoleItems& items, int64_t rank);
+  void add_optimizer(RoleItems& items, const RankState& state);
+  void add_norm_reduction(RoleItems& items);
+
+  const Transformer& model_;
+  const Plan& plan_;
+  const Schedule& schedule_;
+  const Shard& shard_;
+  const bool post_validation_;
+  OpGraph& graph_;
+  GraphBuilder& builder_;
+  const TensorTableId no_tensors_;
+  RendezvousId embedding_{}, norm_{};
+  std::vector<RendezvousId> replicas_;  // by the lower of the two ranks
+};
+
+}  // namespace stepcast
