@@ -62,12 +62,16 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
     ScheduleParams params{sizes.pp, sizes.vpp, sizes.microbatches, 0, {}};
     for (const auto& [key, value] : prices)
       if (takes(family, key)) params.more[key] = value;
+    const auto suits = [&](const Schedule& s) {
+      return s.rank_of_stage == rank_of_stage && !s.is_bidirectional() && s.seq_splits == 1;
+    };
     try {
+      // Families that are made for times take some to make: first whether the placement is right.
+      ScheduleParams one = params;
+      one.microbatches = 1;
+      if (takes(family, "tF") && !suits(generate_schedule(family, one))) continue;
       Schedule schedule = generate_schedule(family, params);
-      if (schedule.rank_of_stage != rank_of_stage || schedule.is_bidirectional() ||
-          schedule.seq_splits != 1)
-        continue;
-      found.push_back(std::move(schedule));
+      if (suits(schedule)) found.push_back(std::move(schedule));
     } catch (const std::invalid_argument&) {
       // Not for these sizes.
     }
