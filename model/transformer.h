@@ -67,9 +67,9 @@ int64_t active_parameters(const Transformer& t);
 // Of one layer.
 int64_t layer_parameters(const Transformer& t, int64_t layer);
 
-// ----------------------------------------------------------------------------------------------
-// model FLOPs ---- Per step of `sequences` sequences of `seq` tokens; a multiply-add counts two,
-// backward twice forward.
+// ------------------------------------------------------------------------------ model FLOPs ----
+// Per step of `sequences` sequences of `seq` tokens; a multiply-add counts two, backward twice
+// forward.
 struct ModelFlops {
   double full_attention = 0;    // every query times every key; head counted, embedding lookup not
   double causal_attention = 0;  // queries times the keys they see

@@ -66,8 +66,7 @@ enum class Phase : uint8_t {
 };
 std::string_view name_of(Phase p);
 
-// -------------------------------------------------------------------------------------------------------
-// memory ----
+// ------------------------------------------------------------------------------------------ memory
 enum class MemoryCategory : uint8_t {
   parameters,
   gradients,
@@ -97,8 +96,7 @@ struct MemoryEvent {
   bool second = false;  // of the item's second action, and of the pass's second tensor table
 };
 
-// ---------------------------------------------------------------------------------------------------------
-// pass ----
+// -------------------------------------------------------------------------------------------- pass
 struct Op {
   WorkId work{};
   Stream stream = Stream::compute;
@@ -148,8 +146,7 @@ struct Pass {
   std::vector<MemoryEvent> memory;  // by op; at one op allocations come first
 };
 
-// ---------------------------------------------------------------------------------------------------------
-// role ----
+// -------------------------------------------------------------------------------------------- role
 enum class ItemKind : uint8_t {
   pass,    // run `pass` as `action`
   post,    // of `rendezvous`, from `stream`
