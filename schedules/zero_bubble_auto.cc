@@ -11,6 +11,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "schedules/families.h"
 #include "schedules/params.h"
@@ -175,11 +176,13 @@ Schedule generate_1p(const ScheduleParams& params) {
 
 Schedule generate_2p(const ScheduleParams& params) {
   require_one_chunk(kTwoPName, params, kVName);
-  return generate(loop_schedule(kTwoPName, params), params, 2 * params.pp);
+  Schedule schedule = loop_schedule(kTwoPName, params);  // checks the sizes
+  return generate(std::move(schedule), params, 2 * params.pp);
 }
 
 Schedule generate_v(const ScheduleParams& params) {
-  return generate(v_schedule(kVName, params), params, 2 * params.pp);
+  Schedule schedule = v_schedule(kVName, params);  // checks the sizes
+  return generate(std::move(schedule), params, 2 * params.pp);
 }
 
 constexpr std::string_view kSource =
