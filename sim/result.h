@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/account.h"
@@ -49,6 +50,8 @@ struct RankMemory {
       activation_terms;  // bytes at the peak by tensor label, largest first
 };
 
+inline constexpr std::string_view kMadeToMeasure = "auto";
+
 // An order of actions that was made for the scenario, and how good it is by its own reckoning:
 // stages as priced, transfers that never wait.
 struct SynthesisFacts {
@@ -58,8 +61,7 @@ struct SynthesisFacts {
   std::string start;   // what the search began with: "zb-h1", "list schedule"
   Time start_time{};
   int64_t orders_tried = 0;
-  // Which schedule is the fastest in whole steps: "auto" if one made to measure, else a family.
-  std::string winner;
+  std::string winner;  // fastest in whole steps: a family, or kMadeToMeasure for an order made
 };
 
 struct Result {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// All ranks of a job one by one, each with its own speed: the lanes engine.
+//
+// All ranks of a role run the same program; a rank is a lane.  The lanes of a role advance
+// together: its items are walked once, and every instruction acts on a vector of times.  Semantics
+// are those of op_graph.h, with what a single lane a role leaves out:
+//
+//   * an op of compute takes `slowness` times its price on its lane;
+//   * a collective of a pass (Work::axis) starts on all lanes of its group when the last of them is
+//     ready, and ends on all of them together; groups are the lanes that differ only in the digits
+//     that the axis covers;
+//   * a rendezvous of axis pp or embedding joins equal lanes of different roles, one of axis model
+//     all tp lanes of each.
+//
+// Times are exact: a lane counts in 1/4096 ps and slowness is a whole number of 1/4096, so a chain
+// of ops may be merged to one instruction, and equal lanes to one lane, without changing a digit.
+// With all lanes equal the times are those of `run`.  docs/engine.md has the theory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sim/op_graph.h"
+#include "sim/price.h"
+#include "sim/run.h"
+#include "sim/work.h"
+
+namespace stepcast {
+
+constexpr int kLaneFractionBits = 12;
+using Slowness = int32_t;  // in 1/4096: 4096 = as priced, 8192 = half the speed
+constexpr Slowness kNominal = 1 << kLaneFractionBits;
+
+// Lane indices are mixed-radix numbers, innermost digit first.  All roles have the same digits.
+struct LaneDigit {
+  Axis axis = Axis::dp;  // tp, cp or dp
+  int64_t size = 1;
+};
+// The groups of `group` hold lanes that differ in this digit.
+constexpr bool covers(Axis group, Axis digit) {
+  return group == digit || (group == Axis::model && digit == Axis::tp);
+}
+
+// For a while a lane computes slower, or the groups it is in communicate as in another class.
+struct LaneWindow {
+  uint32_t role = 0;
+  int64_t lane = 0;
+  Time from{}, until{};          // what is left to do at these moments goes on at the other speed
+  Slowness slowness = kNominal;  // of compute
+  uint8_t link_class = 0;        // of its communication; 0: no change
+};
+
+// Every op of compute on every lane takes a factor of its own, log-normal with median 1, drawn from
+// a hash of (seed, rank, op instance).
+struct Jitter {
+  double sigma = 0;  // of the logarithm; 0..1
+  uint64_t seed = 0;
+};
+
+// How the lanes of a program differ.
+struct LaneSet {
+  std::vector<LaneDigit> digits;
+  std::vector<std::vector<Slowness>> slowness;  // [role][lane]; empty: all nominal
+  // Prices of groups and pairs that lie on other links than most: class c has class_ps[c-1][work].
+  std::vector<std::vector<int64_t>> class_ps;
+  // [axis][role][lane]: class of the group of that axis that the lane is in (for pp and embedding
+  // that of the transfers it takes part in: a transfer has the higher class of its two ends);
+  // empty: class 0.  Lanes of one group have one class.
+  std::array<std::vector<std::vector<uint8_t>>, kAxes> group_class;
+  std::vector<LaneWindow> windows;
+  std::optional<Jitter> jitter;
+
+  int64_t lanes() const {
+    int64_t n = 1;
+    for (const LaneDigit& d : digits) n *= d.size;
+    return n;
+  }
+};
+
+struct LaneOptions {
+  bool fold = true;     // merge equal lanes beforehand; exact
+  bool merge = true;    // merge chains of ops; exact
+  bool record = false;  // account and critical path of the lane that ends last
+};
+
+struct LaneResult {
+  Time makespan{}, span{};
+  std::vector<std::vector<Time>> end;  // [role][lane], all lanes also if folded
+  int64_t rank_ops = 0;                // device ops of all lanes, folded or not
+  int64_t lanes_run = 0;               // of one role, after folding
+  uint32_t last_role = 0;              // of the rank that ends last (ties: lowest role, then lane)
+  int64_t last_lane = 0;
+  // LaneOptions::record: what `run` records, of lane `last_lane` in every role.  Time that a lane
+  // waits in a collective for slower lanes of its group is booked as Spend::straggler.
+  Timeline timeline;
+};
+
+// REQUIRES: check_graph(graph) passes; prices.by_work.size() == graph.works.size(); every role has
+// lanes.lanes() ranks; lanes.slowness positive.  Throws Deadlock as `run` does, and
+// std::invalid_argument with a sentence if the step is longer than 2^50 ps (19 minutes).
+// Memory: a few vectors of one entry a lane for each role and live event, whatever the ops.
+LaneResult run_lanes(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
+                     const LaneOptions& options = {});
+
+}  // namespace stepcast

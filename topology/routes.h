@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways through a cluster graph, as NCCL and the switches choose them.
+//
+//   inside an NVLink domain   over NVLink (through an NVSwitch plane chosen by the pair), else over
+//                             PCIe and CPUs by the fewest devices
+//   between hosts             GPU -> its nearest NIC -> leaf -> ... -> leaf -> NIC -> GPU
+//     rail-aware              the NIC of the sender's own rail, where the receiver has one there
+//     PXN                     if the receiver's NIC is on another rail, first over NVLink to the
+//                             GPU of the sender's host beside the NIC of that rail (NCCL 2.12)
+//     ECMP                    of several equal ways up, one by a hash of (seed, from, to)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "topology/cluster_graph.h"
+
+namespace stepcast {
+
+struct RouteOptions {
+  bool rail_aware = true;
+  bool pxn = true;
+  uint64_t ecmp_seed = 0;
+};
+
+struct GraphRoute {
+  std::vector<uint32_t> links;  // directed, from end to end
+  Bandwidth bandwidth{};        // of the narrowest
+  Time latency{};               // links and devices passed
+  int32_t switches = 0;         // network switches passed
+};
+
+// One message from GPU `from` to GPU `to` (numbers as in gpus()); nothing if no way exists.
+// Reuses its scratch space between calls; O(links near the two hosts), not O(cluster).
+class Router {
+ public:
+  Router(const ClusterGraph& graph, const RouteOptions& options);
+  ~Router();
+  std::optional<GraphRoute> route(int64_t from, int64_t to);
+
+ private:
+  struct Scratch;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+}  // namespace stepcast
