@@ -94,6 +94,7 @@ void write_synthesis(JsonWriter& json, const Result& r) {
   json.member_time("objective", f.objective);
   json.member_time("lower_bound", f.lower_bound);
   json.member("gap", f.gap);
+  json.member("winner", f.winner);
   json.member("start", f.start);
   json.member_time("start_time", f.start_time);
   json.member("orders_tried", f.orders_tried);

@@ -54,8 +54,11 @@ std::string synthesis_lines(const Result& r, const TextStyle& style) {
   const std::string how = "pipeline " + format_time(f.objective) + ", lower bound " +
                           format_time(f.lower_bound) + " (" + percent(f.gap) + " above it)";
   std::string s = figure("schedule", "auto", how, style);
-  return s + wrap("search began with " + escape_text(f.start) + " at " + format_time(f.start_time) +
-                      "; " + grouped(f.orders_tried) + " orders tried",
+  const std::string order =
+      f.winner == kMadeToMeasure
+          ? "search from " + escape_text(f.start) + " at " + format_time(f.start_time) + " won"
+          : escape_text(f.winner) + " won as it is";
+  return s + wrap(order + "; " + grouped(f.orders_tried) + " orders tried",
                   std::string(kFigureColumn, ' '), style.width);
 }
 

@@ -320,7 +320,8 @@ class AutoContest {
   }
   Entry entry_of(size_t placed, Synthesis found) const {
     const Time time = scenario_.post_validation ? found.span : found.makespan;
-    SynthesisFacts facts{time, {}, 0, found.start, found.start_time, 0, "auto"};
+    SynthesisFacts facts{
+        time, {}, 0, found.start, found.start_time, 0, std::string(kMadeToMeasure)};
     return {std::move(found.schedule), {}, placed, std::move(facts), std::move(found.peak_memory)};
   }
 

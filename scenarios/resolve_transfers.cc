@@ -38,8 +38,8 @@ P2pStyle default_style(const FieldValues& v, const Schedule& schedule) {
     const size_t equals = pair.find('=');
     params.more[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
-  if (!flag_param(params, "overlap_p2p_comm").value_or(true)) return P2pStyle::megatron;
-  const bool flush = flag_param(params, "overlap_p2p_comm_warmup_flush").value_or(false);
+  if (!flag_param(params, kMegatronOverlap).value_or(true)) return P2pStyle::megatron;
+  const bool flush = flag_param(params, kMegatronOverlapFlush).value_or(false);
   return flush ? P2pStyle::megatron_overlap_flush : style;
 }
 

@@ -30,16 +30,11 @@ constexpr std::string_view kEpAliases[] = {
     "interleaved-ep-overlap", "1f1b-ep-overlap", "ep-overlap",
     "1f1b-overlap",           "combined-1f1b",   "overlap-moe-expert-parallel-comm"};
 
-// Megatron-LM's names.
-constexpr std::string_view kGroup = "microbatch_group_size_per_vp_stage";
-constexpr std::string_view kOverlap = "overlap_p2p_comm";
-constexpr std::string_view kOverlapFlush = "overlap_p2p_comm_warmup_flush";
-constexpr std::string_view kEpOverlap = "overlap_moe_expert_parallel_comm";
 constexpr ScheduleParameter kParameters[] = {
-    {kGroup, "N, the microbatches of a group; default pp"},
-    {kOverlap, "transfers run beside compute; default true, and with pp = 2 it must be"},
-    {kOverlapFlush, "... in warm-up and cool-down as well; default false"},
-    {kEpOverlap, "true: the schedule interleaved-1f1b-ep-overlap"},
+    {kMegatronGroup, "N, the microbatches of a group; default pp"},
+    {kMegatronOverlap, "transfers run beside compute; default true, and with pp = 2 it must be"},
+    {kMegatronOverlapFlush, "... in warm-up and cool-down as well; default false"},
+    {kMegatronEpOverlap, "true: the schedule interleaved-1f1b-ep-overlap"},
 };
 
 bool is_legal_group(int64_t pp, int64_t microbatches, int64_t group) {
@@ -83,14 +78,14 @@ void check_group(std::string_view name, const ScheduleParams& params, int64_t gr
 
 // What Megatron-LM's arguments must say together.
 void check_overlap(const ScheduleParams& params) {
-  const std::optional<bool> overlap = flag_param(params, kOverlap);
+  const std::optional<bool> overlap = flag_param(params, kMegatronOverlap);
   if (overlap == false && params.pp == 2)
-    throw std::invalid_argument(std::string(kOverlap) +
+    throw std::invalid_argument(std::string(kMegatronOverlap) +
                                 " = false needs pp > 2 when chunks are interleaved: with pp = 2 "
                                 "it must be true");
-  if (overlap == false && flag_param(params, kOverlapFlush) == true)
-    throw std::invalid_argument(std::string(kOverlapFlush) + " = true needs " +
-                                std::string(kOverlap) + " = true");
+  if (overlap == false && flag_param(params, kMegatronOverlapFlush) == true)
+    throw std::invalid_argument(std::string(kMegatronOverlapFlush) + " = true needs " +
+                                std::string(kMegatronOverlap) + " = true");
 }
 
 // `lead` forwards more in the warm-up than a microbatch needs to come round.
@@ -99,7 +94,7 @@ Schedule generate(std::string_view name, const ScheduleParams& params, int64_t l
                   OrderOfRank order) {
   Schedule schedule = loop_schedule(name, params);
   check_overlap(params);
-  const std::optional<int64_t> given = group_param(params, kGroup);
+  const std::optional<int64_t> given = group_param(params, kMegatronGroup);
   const int64_t group = given.value_or(params.pp);
   check_group(name, params, group, given.has_value());
   const std::vector<ChunkStep> steps = grouped_steps(params.vpp, params.microbatches, group);
@@ -114,14 +109,14 @@ Schedule generate(std::string_view name, const ScheduleParams& params, int64_t l
 Schedule generate_ep_overlap(const ScheduleParams& params) {
   if (params.vpp == 1 && params.pp > 1)
     throw std::invalid_argument(std::string(kEpName) + " needs vpp >= 2 unless pp = 1: vpp = 1");
-  if (flag_param(params, kEpOverlap) == false)
-    throw std::invalid_argument(std::string(kEpOverlap) +
+  if (flag_param(params, kMegatronEpOverlap) == false)
+    throw std::invalid_argument(std::string(kMegatronEpOverlap) +
                                 " = false must be true, or the schedule interleaved-1f1b");
   return generate(kEpName, params, 1, overlapped_one_forward_one_backward);
 }
 
 Schedule generate_plain(const ScheduleParams& params) {
-  if (flag_param(params, kEpOverlap) == true) return generate_ep_overlap(params);
+  if (flag_param(params, kMegatronEpOverlap) == true) return generate_ep_overlap(params);
   if (params.vpp == 1)
     throw std::invalid_argument(std::string(kName) +
                                 " needs vpp >= 2 (Megatron's virtual pipeline size); with vpp = 1 "

@@ -27,26 +27,22 @@ constexpr std::string_view kAliases[] = {"schedule1f1b",
                                          "forward-backward-pipelining-without-interleaving"};
 
 // Megatron-LM's arguments, which it also takes without interleaving.
-constexpr std::string_view kOverlap = "overlap_p2p_comm";
-constexpr std::string_view kOverlapFlush = "overlap_p2p_comm_warmup_flush";
-constexpr std::string_view kGroup = "microbatch_group_size_per_vp_stage";
-constexpr std::string_view kEpOverlap = "overlap_moe_expert_parallel_comm";
 constexpr ScheduleParameter kParameters[] = {
-    {kGroup, "of no effect with one chunk a rank"},
-    {kOverlap, "must be false: Megatron-LM overlaps transfers only between chunks"},
-    {kOverlapFlush, "must be false, likewise"},
-    {kEpOverlap, "must be false: the schedule interleaved-1f1b-ep-overlap is its true"},
+    {kMegatronGroup, "of no effect with one chunk a rank"},
+    {kMegatronOverlap, "must be false: Megatron-LM overlaps transfers only between chunks"},
+    {kMegatronOverlapFlush, "must be false, likewise"},
+    {kMegatronEpOverlap, "must be false: the schedule interleaved-1f1b-ep-overlap is its true"},
 };
 
 void check_megatron_arguments(const ScheduleParams& params) {
-  (void)whole_param(params, kGroup);
-  for (const std::string_view key : {kOverlap, kOverlapFlush})
+  (void)whole_param(params, kMegatronGroup);
+  for (const std::string_view key : {kMegatronOverlap, kMegatronOverlapFlush})
     if (flag_param(params, key) == true)
       throw std::invalid_argument(std::string(key) +
                                   " = true must be false with one chunk a rank,"
                                   " or the schedule interleaved-1f1b");
-  if (flag_param(params, kEpOverlap) == true)
-    throw std::invalid_argument(std::string(kEpOverlap) +
+  if (flag_param(params, kMegatronEpOverlap) == true)
+    throw std::invalid_argument(std::string(kMegatronEpOverlap) +
                                 " = true must be false, or the schedule "
                                 "interleaved-1f1b-ep-overlap");
 }

@@ -17,6 +17,12 @@
 
 namespace stepcast {
 
+// Megatron-LM's arguments that more than one family takes.
+constexpr std::string_view kMegatronGroup = "microbatch_group_size_per_vp_stage";
+constexpr std::string_view kMegatronOverlap = "overlap_p2p_comm";
+constexpr std::string_view kMegatronOverlapFlush = "overlap_p2p_comm_warmup_flush";
+constexpr std::string_view kMegatronEpOverlap = "overlap_moe_expert_parallel_comm";
+
 // "4"; also "4.0", as some programs write whole numbers.
 std::optional<int64_t> whole_param(const ScheduleParams& params, std::string_view key,
                                    int64_t least = 1,

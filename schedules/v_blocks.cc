@@ -9,19 +9,6 @@
 namespace stepcast {
 namespace {
 
-constexpr size_t index_of(VPass pass) {
-  return static_cast<size_t>(pass);
-}
-constexpr bool is_forward(VPass pass) {
-  return pass <= VPass::forward1;
-}
-constexpr bool is_input(VPass pass) {
-  return pass == VPass::input1 || pass == VPass::input0;
-}
-constexpr bool is_weight(VPass pass) {
-  return pass == VPass::weight1 || pass == VPass::weight0;
-}
-
 // Slots of the passes of a rank: [pass][k].
 using SlotsOfRank = std::array<std::vector<int64_t>, kVPasses>;
 

@@ -26,6 +26,19 @@ enum class VPass : uint8_t { forward0, forward1, input1, input0, weight1, weight
 constexpr size_t kVPasses = 6;
 constexpr int64_t kVPeriod = 6;  // two chunks of F, I, W
 
+constexpr size_t index_of(VPass pass) {
+  return static_cast<size_t>(pass);
+}
+constexpr bool is_forward(VPass pass) {
+  return pass <= VPass::forward1;
+}
+constexpr bool is_input(VPass pass) {
+  return pass == VPass::input1 || pass == VPass::input0;
+}
+constexpr bool is_weight(VPass pass) {
+  return pass == VPass::weight1 || pass == VPass::weight0;
+}
+
 // A rank's slots.  The k-th occurrence of a pass belongs to microbatch k.
 using VRow = std::vector<VPass>;
 using VRows = std::vector<VRow>;  // one a rank

@@ -123,23 +123,19 @@ struct Problem {
   VTimes times;
   bool level = false;   // F, I and W take as long as each other, a hop no time
   PipelineCosts costs;  // the same, for the evaluator
-  // Times are never quite as given: of equal schedules the one is taken that suits these as well,
-  // with a longer I, a shorter W and a latency, as they mostly are.
-  PipelineCosts other;
 };
 
 struct Candidate {
   OrderTimes times;
-  Time elsewhere{};  // makespan with Problem::other
   Order order;
 };
 
 bool shorter(const Candidate& a, const Candidate& b) {
-  return std::tie(a.times.makespan, a.times.span, a.elsewhere) <
-         std::tie(b.times.makespan, b.times.span, b.elsewhere);
+  return std::tie(a.times.makespan, a.times.span) < std::tie(b.times.makespan, b.times.span);
 }
 
-// The best few, the shortest first, no two of the same times.
+// The best few, the shortest first, no two of the same times: the first found stays, and blocks are
+// tried in an order of their own (repeated_blocks).
 struct BestFew {
   static constexpr size_t kMost = 4;
   std::vector<Candidate> all = {};
@@ -147,7 +143,7 @@ struct BestFew {
   bool wants(const OrderTimes& times) const {
     if (all.size() < kMost) return true;
     const OrderTimes& worst = all.back().times;
-    return std::tie(times.makespan, times.span) <= std::tie(worst.makespan, worst.span);
+    return std::tie(times.makespan, times.span) < std::tie(worst.makespan, worst.span);
   }
   void offer(Candidate candidate) {
     const auto at = std::lower_bound(all.begin(), all.end(), candidate, shorter);
@@ -169,7 +165,7 @@ void offer(const Problem& problem, Order order, BestFew& best) {
   const std::optional<OrderTimes> times = time_order(problem.costs, order);
   STEPCAST_CHECK(times.has_value(), "a V schedule gets stuck");
   if (!best.wants(*times)) return;
-  best.offer({*times, time_order(problem.other, order)->makespan, std::move(order)});
+  best.offer({*times, std::move(order)});
 }
 
 // What can be made of the rows by closing gaps with time running forward and backward in turn, in
@@ -314,13 +310,9 @@ Problem problem_of(const ScheduleParams& params, const Schedule& schedule) {
   problem.times = times_of(params);
   const VTimes& t = problem.times;
   problem.level = t == VTimes{t.forward, t.forward, t.forward, 0};
-  const auto costs_of = [&](int64_t forward, int64_t input, int64_t weight, int64_t hop) {
-    return level_costs(params.pp, params.microbatches, schedule.rank_of_stage,
-                       {Time{forward}, Time{input}, Time{weight}, {}, {}, {}}, {1, 0, -1},
-                       Time{hop}, problem.limit);
-  };
-  problem.costs = costs_of(t.forward, t.input, t.weight, t.hop);
-  problem.other = costs_of(10 * t.forward, 12 * t.input, 7 * t.weight, 10 * t.hop + t.forward);
+  problem.costs = level_costs(params.pp, params.microbatches, schedule.rank_of_stage,
+                              {Time{t.forward}, Time{t.input}, Time{t.weight}, {}, {}, {}},
+                              {1, 0, -1}, Time{t.hop}, problem.limit);
   return problem;
 }
 

@@ -13,19 +13,6 @@ namespace {
 
 constexpr int64_t kUnknown = INT64_MAX;
 
-constexpr size_t index_of(VPass pass) {
-  return static_cast<size_t>(pass);
-}
-constexpr bool is_forward(VPass pass) {
-  return pass <= VPass::forward1;
-}
-constexpr bool is_input(VPass pass) {
-  return pass == VPass::input1 || pass == VPass::input0;
-}
-constexpr bool is_weight(VPass pass) {
-  return pass == VPass::weight1 || pass == VPass::weight0;
-}
-
 // need_of() with time running backward: a pass follows the one it sends its result to.
 VNeed backward_need_of(VPass pass, int64_t rank, int64_t pp) {
   switch (pass) {

@@ -36,8 +36,7 @@ void require_format(const std::string& format) {
 std::string rows_json(const ChosenSchedule& chosen) {
   JsonWriter json;
   json.begin_object();
-  json.member("schedule", chosen.title);
-  write_sizes(json, chosen.schedule);
+  write_schedule(json, chosen);
   json.key("ranks");
   json.begin_array();
   for (const std::vector<Action>& rank : chosen.schedule.ranks)
@@ -51,8 +50,7 @@ std::string verdict_json(const ChosenSchedule& chosen) {
   JsonWriter json;
   json.begin_object();
   json.member("ok", true);
-  json.member("schedule", chosen.title);
-  write_sizes(json, chosen.schedule);
+  write_schedule(json, chosen);
   json.key("remarks");
   json.begin_array();
   for (const std::string& remark : chosen.remarks) json.value(remark);
@@ -65,8 +63,7 @@ std::string eval_json(const ChosenSchedule& chosen, const ScheduleTiming& timing
                       const ScheduleCosts& costs, P2pStyle style) {
   JsonWriter json;
   json.begin_object();
-  json.member("schedule", chosen.title);
-  write_sizes(json, chosen.schedule);
+  write_schedule(json, chosen);
   json.member("p2p", name_of(style));
   write_times(json, timing, costs);
   json.key("ranks");
@@ -118,8 +115,7 @@ std::string lanes_json(const ScheduleDrawing& drawing, const ChosenSchedule& cho
                        const ScheduleTiming& timing, const ScheduleCosts& costs) {
   JsonWriter json;
   json.begin_object();
-  json.member("schedule", chosen.title);
-  write_sizes(json, chosen.schedule);
+  write_schedule(json, chosen);
   write_times(json, timing, costs);
   json.key("ranks");
   json.begin_array();

@@ -189,7 +189,9 @@ std::string sizes_of(const Schedule& s) {
   return text + ", " + count(actions, "action", "actions");
 }
 
-void write_sizes(JsonWriter& json, const Schedule& s) {
+void write_schedule(JsonWriter& json, const ChosenSchedule& chosen) {
+  const Schedule& s = chosen.schedule;
+  json.member("schedule", chosen.title);
   json.member("pp", s.pp);
   json.member("vpp", s.vpp);
   json.member("stages", static_cast<int64_t>(s.rank_of_stage.size()));

@@ -32,8 +32,8 @@ void require_few_actions(const ScheduleParams& params);
 // "4 ranks, 8 stages, 10 microbatches, 160 actions"
 std::string sizes_of(const Schedule& schedule);
 
-// Members pp, vpp, stages, microbatches (and seq_splits) of an object that describes a schedule.
-void write_sizes(JsonWriter& json, const Schedule& schedule);
+// Members schedule, pp, vpp, stages, microbatches (and seq_splits) of an object about it.
+void write_schedule(JsonWriter& json, const ChosenSchedule& chosen);
 
 // Throws InputError E004 if the straggler is not a rank of the schedule.
 void require_rank(const Schedule& schedule, const ScheduleCosts& costs);

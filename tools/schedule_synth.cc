@@ -85,8 +85,7 @@ std::string answer_json(const ChosenSchedule& chosen, const Synthesis& s,
                         const ScheduleTiming& timing, const ScheduleCosts& costs) {
   JsonWriter json;
   json.begin_object();
-  json.member("schedule", chosen.title);
-  write_sizes(json, chosen.schedule);
+  write_schedule(json, chosen);
   write_times(json, timing, costs);
   write_time(json, "lower_bound", s.lower_bound, costs);
   json.member("gap", s.gap);

@@ -2,6 +2,7 @@
 // Which GPU each rank runs on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

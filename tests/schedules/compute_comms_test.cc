@@ -12,24 +12,19 @@
 
 #include "schedules/action_text.h"
 #include "schedules/custom_schedule.h"
+#include "tests/csv_rows.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {
 namespace {
 
+using testing::csv_cells;
 using ::testing::HasSubstr;
 
 std::string joined(const std::vector<std::string>& cells) {
   std::string row;
   for (const std::string& cell : cells) row += (row.empty() ? "" : ",") + cell;
   return row;
-}
-
-std::vector<std::string> cells_of(const std::string& row) {
-  std::vector<std::string> cells;
-  std::istringstream in(row);
-  for (std::string cell; std::getline(in, cell, ',');) cells.push_back(cell);
-  return cells;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -44,7 +39,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // In which order several stages are resharded at one place means nothing.
 std::string with_sorted_reshards(const std::string& row) {
-  std::vector<std::string> cells = cells_of(row);
+  std::vector<std::string> cells = csv_cells(row);
   const auto reshards = [](const std::string& cell) { return cell.ends_with("RESHARD"); };
   for (auto from = cells.begin(); from != cells.end();) {
     from = std::find_if(from, cells.end(), reshards);
@@ -56,7 +51,7 @@ std::string with_sorted_reshards(const std::string& row) {
 }
 
 std::string without_comms(const std::string& row) {
-  std::vector<std::string> cells = cells_of(row);
+  std::vector<std::string> cells = csv_cells(row);
   std::erase_if(cells, [](const std::string& cell) { return parse_comm_cell(cell).has_value(); });
   return joined(cells);
 }
@@ -115,7 +110,7 @@ TEST(ComputeComms, NoMoreThanThreeStagesAreUnsharded) {
   const Schedule s = generate_schedule(*find_schedule_family("interleaved-1f1b"), {2, 5, 4, 0});
   for (const std::string& row : lines_of(write_compute_comms_csv(s))) {
     int unsharded = 0, most = 0;
-    for (const std::string& cell : cells_of(row)) {
+    for (const std::string& cell : csv_cells(row)) {
       if (cell.ends_with("UNSHARD")) most = std::max(most, ++unsharded);
       if (cell.ends_with("RESHARD")) --unsharded;
     }
@@ -277,7 +272,7 @@ TEST(ComputeComms, ChangedFilesAreJudgedWithoutFail) {
   for (int trial = 0; trial < 400; ++trial) {
     std::vector<std::string> changed = rows;
     std::string& row = changed[random() % changed.size()];
-    std::vector<std::string> cells = cells_of(row);
+    std::vector<std::string> cells = csv_cells(row);
     const auto at = cells.begin() + static_cast<ptrdiff_t>(random() % cells.size());
     const bool was_comm = parse_comm_cell(*at).has_value();
     const unsigned how = static_cast<unsigned>(random() % 2);

@@ -2,7 +2,6 @@
 // The whole step of every family: as long as its schedule alone, and memory that comes back.
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <stdexcept>
 
 #include "schedules/action_text.h"
@@ -13,15 +12,14 @@
 #include "sim/memory.h"
 #include "sim/run.h"
 #include "tests/model/sample.h"
+#include "tests/schedules/lower_sample.h"
 
 namespace stepcast {
 namespace {
 
-Transformer small_gpt() {
-  Transformer model = sample::gpt(8, 512, 8, 1024, 256);
-  model.tied = false;
-  return model;
-}
+using sample::cost_of;
+using sample::only_products;
+using sample::small_gpt;
 
 // Equal stages of one layer, for the sizes of `schedule`.
 Plan plan_of(const Schedule& schedule) {
@@ -33,27 +31,6 @@ Plan plan_of(const Schedule& schedule) {
 
 Schedule generated(const char* family, int64_t pp, int64_t vpp, int64_t m) {
   return find_schedule_family(family)->generate({.pp = pp, .vpp = vpp, .microbatches = m});
-}
-
-// Nothing but matrix products takes time.
-Prices only_products(const OpGraph& graph) {
-  Prices prices;
-  for (const Work& work : graph.works) {
-    prices.by_work.push_back(
-        {Time{work.kind == WorkKind::gemm ? work.m + work.n + work.k : 0}, Origin::measured, ""});
-  }
-  return prices;
-}
-
-// Of the pass that begins with this name; 0 if there is none.
-Time cost_of(const OpGraph& graph, const Prices& prices, const char* pass_name) {
-  for (const Pass& pass : graph.passes) {
-    if (pass.name.rfind(pass_name, 0) != 0) continue;
-    return std::accumulate(pass.ops.begin(), pass.ops.end(), Time{}, [&](Time sum, const Op& op) {
-      return sum + prices.by_work[static_cast<size_t>(op.work)].time;
-    });
-  }
-  return {};
 }
 
 Timeline run_alone(const Schedule& schedule, const StageTimes& times) {

@@ -3,15 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "sim/account.h"
 #include "sim/memory.h"
 #include "sim/run.h"
 #include "tests/model/sample.h"
+#include "tests/schedules/lower_sample.h"
 
 namespace stepcast {
 namespace {
+
+using sample::cost_of;
+using sample::only_products;
+using sample::small_gpt;
 
 Schedule schedule_of(const char* name, const Plan& plan, int64_t group = 0) {
   return find_schedule_family(name)->generate(
@@ -24,32 +27,6 @@ Plan equal_stages(int64_t pp, int64_t vpp, int64_t microbatches) {
   plan.vpp = vpp;
   plan.stages.assign(static_cast<size_t>(pp * vpp), StageContent{.layers = 2});
   return plan;
-}
-
-Transformer small_gpt() {
-  Transformer model = sample::gpt(8, 512, 8, 1024, 256);
-  model.tied = false;
-  return model;
-}
-
-Prices only_products(const OpGraph& graph) {
-  Prices prices;
-  for (const Work& work : graph.works) {
-    prices.by_work.push_back(
-        {Time{work.kind == WorkKind::gemm ? work.m + work.n + work.k : 0}, Origin::measured, ""});
-  }
-  return prices;
-}
-
-int64_t cost_of(const OpGraph& graph, const Prices& prices, const char* pass_name) {
-  for (const Pass& pass : graph.passes) {
-    if (pass.name.rfind(pass_name, 0) != 0) continue;
-    return std::accumulate(pass.ops.begin(), pass.ops.end(), int64_t{0},
-                           [&](int64_t sum, const Op& op) {
-                             return sum + prices.by_work[static_cast<size_t>(op.work)].time.count();
-                           });
-  }
-  return -1;
 }
 
 struct StepCase {
@@ -69,10 +46,10 @@ TEST_P(EqualStages, TakeTheClosedFormToThePicosecond) {
   const OpGraph graph = lower(model, plan, schedule_of(c.schedule, plan), {.p2p = style});
   check_graph(graph);
   const Prices prices = only_products(graph);
-  const int64_t both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
+  const Time both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
   const Program program = compile(graph, prices);
   const Timeline timeline = run(program);
-  EXPECT_EQ(timeline.makespan.count(), (c.vpp * c.microbatches + c.pp - 1) * both);
+  EXPECT_EQ(timeline.makespan, both * (c.vpp * c.microbatches + c.pp - 1));
   // Every rank works v m (tF + tB); the rest of its step is bubble.
   const Account account = make_account(program, timeline);
   for (const SpendTable& table : account.by_role) {
@@ -82,7 +59,7 @@ TEST_P(EqualStages, TakeTheClosedFormToThePicosecond) {
         bubble += table[static_cast<size_t>(s)];
       }
     }
-    EXPECT_EQ(bubble.count(), (c.pp - 1) * both);
+    EXPECT_EQ(bubble, both * (c.pp - 1));
     EXPECT_EQ(table[static_cast<size_t>(Spend::exposed_pp)].count(), 0);
   }
 }
@@ -111,12 +88,12 @@ TEST(Lower, BlockingExchangesExposeTwoTransfersForEachMicrobatch) {
   const Plan plan = equal_stages(4, 1, 8);
   const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan), {.p2p = P2pStyle::megatron});
   Prices prices = only_products(graph);
-  const int64_t both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
+  const Time both = cost_of(graph, prices, "forward") + cost_of(graph, prices, "backward");
   for (size_t w = 0; w < graph.works.size(); ++w) {
     if (graph.works[w].kind == WorkKind::send_recv) prices.by_work[w].time = Time{7};
   }
   const Timeline timeline = run(compile(graph, prices));
-  EXPECT_EQ(timeline.makespan.count(), (8 + 4 - 1) * both + (2 * 8 + 2 * 4 - 5) * 7);
+  EXPECT_EQ(timeline.makespan, both * (8 + 4 - 1) + Time{7} * (2 * 8 + 2 * 4 - 5));
 }
 
 TEST(Lower, ActivationsInFlightFollowTheSchedule) {

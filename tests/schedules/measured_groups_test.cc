@@ -10,46 +10,19 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <sstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "schedules/synthesis.h"
-#include "tests/schedules/vectors.h"
+#include "tests/csv_rows.h"
 
 namespace stepcast {
 namespace {
 
-using Row = std::map<std::string, std::string>;
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells(1);
-  for (const char c : line)
-    if (c == ',')
-      cells.emplace_back();
-    else
-      cells.back() += c;
-  return cells;
-}
+using testing::Row;
 
 std::vector<Row> read_table(const std::string& file) {
-  std::istringstream in(testing::read_file(file));
-  std::vector<std::string> names;
-  std::vector<Row> rows;
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string> cells = cells_of(line);
-    if (names.empty()) {
-      names = cells;
-      continue;
-    }
-    if (cells.size() != names.size()) throw std::runtime_error(file + ": " + line);
-    Row row;
-    for (size_t i = 0; i < cells.size(); ++i) row[names[i]] = cells[i];
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  return testing::read_rows(std::string(STEPCAST_TEST_DATA) + "/schedules/" + file);
 }
 
 int64_t whole(const Row& row, const char* key) {
