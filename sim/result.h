@@ -50,6 +50,7 @@ struct RankMemory {
       activation_terms;  // bytes at the peak by tensor label, largest first
 };
 
+// SynthesisFacts::winner of an order that is no family's.
 inline constexpr std::string_view kMadeToMeasure = "auto";
 
 // An order of actions that was made for the scenario, and how good it is by its own reckoning:
@@ -58,10 +59,10 @@ struct SynthesisFacts {
   Time objective{};    // makespan of the pipeline; span with post-validation
   Time lower_bound{};  // no order within the memory is shorter
   double gap = 0;      // objective / lower_bound - 1
-  std::string start;   // what the search began with: "zb-h1", "list schedule"
+  std::string start;   // what the search began with: "zb-h1", "list schedule"; a family that won
   Time start_time{};
   int64_t orders_tried = 0;
-  std::string winner;  // fastest in whole steps: a family, or kMadeToMeasure for an order made
+  std::string winner;  // fastest in whole steps: kMadeToMeasure, or a family as it is
 };
 
 struct Result {

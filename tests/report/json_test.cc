@@ -32,6 +32,26 @@ TEST(RunJson, HasTheAgreedFields) {
   EXPECT_DOUBLE_EQ(j["mfu"]["all"]["causal_attention"], 0.511);
 }
 
+TEST(RunJson, HasWhatIsKnownOfAnOrderMadeForTheScenario) {
+  EXPECT_TRUE(sample()["synthesis"].is_null());
+  Result r = sample_result();
+  r.synthesis = {.objective = Time{1'400},
+                 .lower_bound = Time{1'380},
+                 .gap = 0.0145,
+                 .start = "zb-h1",
+                 .start_time = Time{1'420},
+                 .orders_tried = 40'001,
+                 .winner = std::string(kMadeToMeasure)};
+  const json j = json::parse(run_json(r, "1.2.3"))["synthesis"];
+  EXPECT_EQ(j["objective_ps"], 1'400);
+  EXPECT_EQ(j["lower_bound_ps"], 1'380);
+  EXPECT_DOUBLE_EQ(j["gap"], 0.0145);
+  EXPECT_EQ(j["winner"], "auto");
+  EXPECT_EQ(j["start"], "zb-h1");
+  EXPECT_EQ(j["start_time_ps"], 1'420);
+  EXPECT_EQ(j["orders_tried"], 40'001);
+}
+
 TEST(RunJson, TimesAgreeInBothUnits) {
   const json j = sample();
   EXPECT_EQ(j["step_time_ps"], 1'510'000'000);

@@ -49,6 +49,23 @@ TEST(TextReport, AnswersTheFirstQuestions) {
   EXPECT_THAT(text, HasSubstr("(table test)"));
 }
 
+TEST(TextReport, TellsWhichOrderWonTheContest) {
+  Result r = sample_result();
+  EXPECT_THAT(text_report(r), Not(HasSubstr("lower bound")));
+  r.synthesis = {.objective = Time{1'400'000'000},
+                 .lower_bound = Time{1'380'000'000},
+                 .gap = 0.0145,
+                 .start = "zb-h1",
+                 .start_time = Time{1'420'000'000},
+                 .orders_tried = 40'001,
+                 .winner = std::string(kMadeToMeasure)};
+  EXPECT_THAT(text_report(r),
+              HasSubstr("pipeline 1.400 ms, lower bound 1.380 ms (1.5 % above it)"));
+  EXPECT_THAT(text_report(r), HasSubstr("search from zb-h1 at 1.420 ms won; 40,001 orders tried"));
+  r.synthesis->winner = "zb-v";
+  EXPECT_THAT(text_report(r), HasSubstr("  zb-v won as it is; 40,001 orders tried"));
+}
+
 TEST(TextReport, StaysWithinEightyColumns) {
   for (const std::string& line : lines_of(text_report(sample_result())))
     EXPECT_LE(display_width(line), 80) << line;
