@@ -134,8 +134,8 @@ bool shorter(const Candidate& a, const Candidate& b) {
   return std::tie(a.times.makespan, a.times.span) < std::tie(b.times.makespan, b.times.span);
 }
 
-// The best few, the shortest first, no two of the same times: the first found stays, and blocks are
-// tried in an order of their own (repeated_blocks).
+// The best few, the shortest first, no two of the same times: of those the first found stays, which
+// is made of the block that holds more (repeated_blocks).
 struct BestFew {
   static constexpr size_t kMost = 4;
   std::vector<Candidate> all = {};
