@@ -25,10 +25,10 @@ double exponential(double x) {
 
 }  // namespace
 
-RandomPipeline random_pipeline(uint64_t index) {
+RandomPipeline random_pipeline(uint64_t index, uint64_t seed) {
   constexpr double kSigma = 0.3, kHeavier = 1.5, kMillisecond = 1e9;
   constexpr StageMemory kMemory{100, -57, -43};
-  CountedRandom random(1000 + index);
+  CountedRandom random(seed + index);
   RandomPipeline p;
   const auto pp = static_cast<int64_t>(2 + random.below(15));
   const auto microbatches = static_cast<int64_t>(4 + random.below(61));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <ostream>
 #include <stdexcept>
 
 #include "schedules/check.h"
@@ -63,11 +64,17 @@ void expect_sound(const SynthesisProblem& problem, const Synthesis& s) {
   EXPECT_GE(s.gap, 0);
 }
 
-class RandomPipelines : public ::testing::TestWithParam<uint64_t> {};  // the first of 25 cases
+struct Series {
+  uint64_t seed, first;  // ... of 25 cases
+};
+void PrintTo(const Series& s, std::ostream* out) {  // for the name of the test
+  *out << s.seed << '+' << s.first;
+}
+class RandomPipelines : public ::testing::TestWithParam<Series> {};
 
 TEST_P(RandomPipelines, AreNeverWorseThanTheBestFixedScheduleOfEqualMemory) {
-  for (uint64_t i = GetParam(); i < GetParam() + 25; ++i) {
-    const testing::RandomPipeline p = testing::random_pipeline(i);
+  for (uint64_t i = GetParam().first; i < GetParam().first + 25; ++i) {
+    const testing::RandomPipeline p = testing::random_pipeline(i, GetParam().seed);
     SCOPED_TRACE(p.name);
     SynthesisProblem problem;
     problem.costs = p.costs;
@@ -80,7 +87,12 @@ TEST_P(RandomPipelines, AreNeverWorseThanTheBestFixedScheduleOfEqualMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(TwoHundred, RandomPipelines,
-                         ::testing::Values(0, 25, 50, 75, 100, 125, 150, 175));
+                         ::testing::Values(Series{1000, 0}, Series{1000, 25}, Series{1000, 50},
+                                           Series{1000, 75}, Series{1000, 100}, Series{1000, 125},
+                                           Series{1000, 150}, Series{1000, 175}));
+// So that they are not the only ones looked at.
+INSTANTIATE_TEST_SUITE_P(OtherSeries, RandomPipelines,
+                         ::testing::Values(Series{50'000, 0}, Series{900'000, 75}));
 
 TEST(Synthesis, IsWithinThreePercentOfTheBoundInTheMedianWithTwiceTheMemoryOf1F1B) {
   std::vector<double> gaps;
