@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "calibrate/log_exp.h"
 #include "sim/check.h"
+#include "sim/log_exp.h"
 
 namespace stepcast {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/log_exp.h"
 #include "calibrate/roofline.h"
 #include "sim/check.h"
+#include "sim/log_exp.h"
 
 namespace stepcast {
 namespace {

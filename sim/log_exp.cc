@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/log_exp.h"
+#include "sim/log_exp.h"
 
 #include <bit>
 #include <cstdint>
