@@ -5,7 +5,8 @@
 // together: its items are walked once, and every instruction acts on a vector of times.  Semantics
 // are those of op_graph.h, with what a single lane a role leaves out:
 //
-//   * an op of compute takes `slowness` times its price on its lane;
+//   * an op of compute (whose work is no communication) takes `slowness` times its price on its
+//     lane;
 //   * a collective of a pass (Work::axis) starts on all lanes of its group when the last of them is
 //     ready, and ends on all of them together; groups are the lanes that differ only in the digits
 //     that the axis covers;
@@ -43,17 +44,21 @@ constexpr bool covers(Axis group, Axis digit) {
   return group == digit || (group == Axis::model && digit == Axis::tp);
 }
 
-// For a while a lane computes slower, or the groups it is in communicate as in another class.
+// For a while, [from, until), a lane computes slower, or the groups it is in communicate as in
+// another class.  A lane's slowness is the largest of its own and those of its windows; the class
+// of a group is the highest of its own and those of the windows of all its lanes.  What is left of
+// an op at a moment when that changes takes new / old times as long, rounded down to 1/4096 ps
+// (slowness by slowness; the price in one class by that in the other).
 struct LaneWindow {
   uint32_t role = 0;
   int64_t lane = 0;
-  Time from{}, until{};          // what is left to do at these moments goes on at the other speed
+  Time from{}, until{};
   Slowness slowness = kNominal;  // of compute
   uint8_t link_class = 0;        // of its communication; 0: no change
 };
 
 // Every op of compute on every lane takes a factor of its own, log-normal with median 1, drawn from
-// a hash of (seed, rank, op instance).
+// a hash of (seed, rank, op instance): jitter.h.  Its slowness is then the product, in 1/4096.
 struct Jitter {
   double sigma = 0;  // of the logarithm; 0..1
   uint64_t seed = 0;
@@ -85,8 +90,9 @@ struct LaneOptions {
   bool record = false;  // account and critical path of the lane that ends last
 };
 
+// Times are rounded half up to picoseconds.
 struct LaneResult {
-  Time makespan{}, span{};
+  Time makespan{}, span{};             // as of Timeline, over all lanes
   std::vector<std::vector<Time>> end;  // [role][lane], all lanes also if folded
   int64_t rank_ops = 0;                // device ops of all lanes, folded or not
   int64_t lanes_run = 0;               // of one role, after folding

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops that compilers turn into vector code, compiled for several instruction sets where the
+// compiler can choose among them when the program starts (sanitizers run before that is set up).
+#include "sim/lane_kernels.h"
+
+#include <algorithm>
+
+#include "sim/jitter.h"
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define STEPCAST_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define STEPCAST_CLONES
+#endif
+
+namespace stepcast::lane_kernels {
+namespace {
+
+// Eight lanes at once; the compiler takes as many registers as that needs.
+using Block [[gnu::vector_size(64), gnu::aligned(8), gnu::may_alias]] = int64_t;
+constexpr int64_t kBlock = 8;
+
+constexpr int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+constexpr uint32_t low(int64_t duration) {
+  return static_cast<uint32_t>(duration);
+}
+constexpr uint32_t high(int64_t duration) {
+  return static_cast<uint32_t>(duration >> 32);
+}
+constexpr int64_t product(uint32_t slowness, uint32_t duration) {
+  return static_cast<int64_t>(uint64_t{slowness} * duration);
+}
+constexpr int64_t product(uint32_t slowness, uint32_t duration, uint32_t above) {
+  return static_cast<int64_t>(uint64_t{slowness} * duration + ((uint64_t{slowness} * above) << 32));
+}
+
+}  // namespace
+
+STEPCAST_CLONES
+void raise(int64_t* __restrict t, const int64_t* __restrict other, int64_t n, int64_t by) {
+  for (int64_t i = 0; i < n; ++i) t[i] = larger(t[i], other[i] + by);
+}
+
+STEPCAST_CLONES
+void raised(int64_t* __restrict out, const int64_t* __restrict t, const int64_t* __restrict other,
+            int64_t n, int64_t by) {
+  for (int64_t i = 0; i < n; ++i) out[i] = larger(t[i], other[i] + by);
+}
+
+STEPCAST_CLONES
+void raise_to(int64_t* t, int64_t n, int64_t by) {
+  for (int64_t i = 0; i < n; ++i) t[i] = larger(t[i], by);
+}
+
+STEPCAST_CLONES
+void add(int64_t* t, int64_t n, int64_t by) {
+  for (int64_t i = 0; i < n; ++i) t[i] += by;
+}
+
+STEPCAST_CLONES
+void raise_add(int64_t* __restrict t, const int64_t* __restrict other, int64_t n, int64_t delay,
+               int64_t by) {
+  for (int64_t i = 0; i < n; ++i) t[i] = larger(t[i], other[i] + delay) + by;
+}
+
+STEPCAST_CLONES
+void add_scaled(int64_t* __restrict t, const uint32_t* __restrict slowness, int64_t n,
+                int64_t duration, int64_t by) {
+  const uint32_t d = low(duration);
+  const uint32_t above = high(duration);
+  if (above == 0) {
+    for (int64_t i = 0; i < n; ++i) t[i] += product(slowness[i], d) + by;
+  } else {
+    for (int64_t i = 0; i < n; ++i) t[i] += product(slowness[i], d, above) + by;
+  }
+}
+
+STEPCAST_CLONES
+void raise_add_scaled(int64_t* __restrict t, const int64_t* __restrict other,
+                      const uint32_t* __restrict slowness, int64_t n, int64_t delay,
+                      int64_t duration, int64_t by) {
+  const uint32_t d = low(duration);
+  const uint32_t above = high(duration);
+  if (above == 0) {
+    for (int64_t i = 0; i < n; ++i)
+      t[i] = larger(t[i], other[i] + delay) + product(slowness[i], d) + by;
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      t[i] = larger(t[i], other[i] + delay) + product(slowness[i], d, above) + by;
+  }
+}
+
+STEPCAST_CLONES
+void raise_scaled(int64_t* __restrict t, const int64_t* __restrict other,
+                  const uint32_t* __restrict slowness, int64_t n, int64_t duration, int64_t by) {
+  const uint32_t d = low(duration);
+  const uint32_t above = high(duration);
+  for (int64_t i = 0; i < n; ++i)
+    t[i] = larger(t[i], other[i] + product(slowness[i], d, above) + by);
+}
+
+void add_by_class(int64_t* t, const uint8_t* of, const int64_t* by_class, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) t[i] += by_class[of[i]];
+}
+
+STEPCAST_CLONES
+void group_max(int64_t* t, int64_t outer, int64_t n, int64_t inner, int64_t by) {
+  if (inner == 1) {
+    for (int64_t* group = t; group != t + outer * n; group += n) {
+      int64_t most = group[0];
+      for (int64_t k = 1; k < n; ++k) most = larger(most, group[k]);
+      most += by;
+      for (int64_t k = 0; k < n; ++k) group[k] = most;
+    }
+    return;
+  }
+  for (int64_t* group = t; group != t + outer * n * inner; group += n * inner) {
+    int64_t i = 0;
+    for (; i + kBlock <= inner; i += kBlock) {
+      Block most = *reinterpret_cast<const Block*>(group + i);
+      for (int64_t k = 1; k < n; ++k) {
+        const Block next = *reinterpret_cast<const Block*>(group + k * inner + i);
+        most = most > next ? most : next;
+      }
+      most += by;
+      for (int64_t k = 0; k < n; ++k) *reinterpret_cast<Block*>(group + k * inner + i) = most;
+    }
+    for (; i < inner; ++i) {
+      int64_t most = group[i];
+      for (int64_t k = 1; k < n; ++k) most = larger(most, group[k * inner + i]);
+      for (int64_t k = 0; k < n; ++k) group[k * inner + i] = most + by;
+    }
+  }
+}
+
+STEPCAST_CLONES
+void raise_group_max(int64_t* __restrict t, const int64_t* __restrict other, int64_t outer,
+                     int64_t n, int64_t inner, int64_t delay, int64_t by) {
+  const int64_t size = n * inner;
+  for (int64_t o = 0; o < outer; ++o, t += size, other += size) {
+    int64_t i = 0;
+    for (; i + kBlock <= inner; i += kBlock) {
+      Block most = *reinterpret_cast<const Block*>(t + i);
+      Block most_other = *reinterpret_cast<const Block*>(other + i);
+      for (int64_t k = 1; k < n; ++k) {
+        const Block next = *reinterpret_cast<const Block*>(t + k * inner + i);
+        const Block next_other = *reinterpret_cast<const Block*>(other + k * inner + i);
+        most = most > next ? most : next;
+        most_other = most_other > next_other ? most_other : next_other;
+      }
+      most_other += delay;
+      most = (most > most_other ? most : most_other) + by;
+      for (int64_t k = 0; k < n; ++k) *reinterpret_cast<Block*>(t + k * inner + i) = most;
+    }
+    for (; i < inner; ++i) {
+      int64_t most = larger(t[i], other[i] + delay);
+      for (int64_t k = 1; k < n; ++k)
+        most = larger(most, larger(t[k * inner + i], other[k * inner + i] + delay));
+      for (int64_t k = 0; k < n; ++k) t[k * inner + i] = most + by;
+    }
+  }
+}
+
+STEPCAST_CLONES
+void add_jittered(int64_t* __restrict t, const uint32_t* __restrict slowness,
+                  const uint32_t* __restrict key, const uint32_t* __restrict table,
+                  uint32_t instance_key, int64_t n, int64_t duration) {
+  constexpr int64_t kChunk = 64;
+  const uint32_t d = low(duration);
+  const uint32_t above = high(duration);
+  uint32_t speed[kChunk];
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
+    for (int64_t i = 0; i < count; ++i)
+      speed[i] = jittered(slowness[begin + i], table[jitter_index(key[begin + i], instance_key)]);
+    for (int64_t i = 0; i < count; ++i) t[begin + i] += product(speed[i], d, above);
+  }
+}
+
+STEPCAST_CLONES
+int64_t largest(const int64_t* t, int64_t n) {
+  int64_t most = t[0];
+  for (int64_t i = 1; i < n; ++i) most = larger(most, t[i]);
+  return most;
+}
+
+STEPCAST_CLONES
+int64_t smallest(const int64_t* t, int64_t n) {
+  int64_t least = t[0];
+  for (int64_t i = 1; i < n; ++i) least = t[i] < least ? t[i] : least;
+  return least;
+}
+
+}  // namespace stepcast::lane_kernels

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of the lanes engine: one arithmetic instruction on the times of all lanes.
+//
+// Times are in 1/4096 ps.  Vectors have one entry a lane and, unless said otherwise, do not
+// overlap.  Products are exact: a duration below 2^50 ps is taken in halves of 32 bits, since that
+// is the widest multiplication vector units have.
+#pragma once
+
+#include <cstdint>
+
+namespace stepcast::lane_kernels {
+
+// t = max(t, other + by)
+void raise(int64_t* t, const int64_t* other, int64_t n, int64_t by);
+// out = max(t, other + by)
+void raised(int64_t* out, const int64_t* t, const int64_t* other, int64_t n, int64_t by);
+// t = max(t, by)
+void raise_to(int64_t* t, int64_t n, int64_t by);
+// t += by
+void add(int64_t* t, int64_t n, int64_t by);
+// t = max(t, other + delay) + by
+void raise_add(int64_t* t, const int64_t* other, int64_t n, int64_t delay, int64_t by);
+// t += duration * slowness + by
+void add_scaled(int64_t* t, const uint32_t* slowness, int64_t n, int64_t duration, int64_t by);
+// t = max(t, other + delay) + duration * slowness + by
+void raise_add_scaled(int64_t* t, const int64_t* other, const uint32_t* slowness, int64_t n,
+                      int64_t delay, int64_t duration, int64_t by);
+// t = max(t, other + duration * slowness + by)
+void raise_scaled(int64_t* t, const int64_t* other, const uint32_t* slowness, int64_t n,
+                  int64_t duration, int64_t by);
+// t += by_class[of[lane]]
+void add_by_class(int64_t* t, const uint8_t* of, const int64_t* by_class, int64_t n);
+
+// The lanes as an array of outer x n x inner: all n of one group get the largest of them, plus by.
+void group_max(int64_t* t, int64_t outer, int64_t n, int64_t inner, int64_t by);
+// The same of max(t, other + delay).
+void raise_group_max(int64_t* t, const int64_t* other, int64_t outer, int64_t n, int64_t inner,
+                     int64_t delay, int64_t by);
+
+// t += duration * (slowness * factor), factor = table[hash(key of the lane, instance)]; see
+// jitter.h.  The product of the two is rounded to 1/4096.
+void add_jittered(int64_t* t, const uint32_t* slowness, const uint32_t* key, const uint32_t* table,
+                  uint32_t instance_key, int64_t n, int64_t duration);
+
+int64_t largest(const int64_t* t, int64_t n);
+int64_t smallest(const int64_t* t, int64_t n);
+
+}  // namespace stepcast::lane_kernels
