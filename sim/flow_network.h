@@ -7,12 +7,13 @@
 //
 // At any moment the rates are max-min fair: no rate can grow without shrinking one that is not
 // larger (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2), found by progressive
-// filling. Rates are whole bytes per second, rounded down once; bytes left are counted in 10^-12
-// bytes (rate in B/s times ps), exactly; a flow ends at the first whole picosecond at which nothing
-// is left.  So results depend neither on the order of events at one moment nor on what else runs.
+// filling. Rates are whole bytes per second, rounded down once and at least 1; bytes left are
+// counted in 10^-12 bytes (rate in B/s times ps), exactly; a flow ends at the first whole
+// picosecond at which nothing is left (never, if that is 2^63 or later).  So results depend neither
+// on the order of events at one moment nor on what else runs.
 //
 // Starting or ending a flow changes the rates of its connected component only (flows joined by
-// links that carry more than one flow); only that component is solved again.
+// links that they could fill together); only that component is solved again.
 #pragma once
 
 #include <cstdint>
@@ -54,12 +55,13 @@ class FlowNetwork {
     int64_t time = 0;
   };
 
-  // A flow of `bytes` that starts at `time`, not before any time given or returned earlier.
+  // A flow of `bytes` that starts at `time`, not before any time given or ended at earlier, nor
+  // after next_end().
   // `uses` must stay valid until its end.  REQUIRES: bytes > 0, cap > 0.
   Flow start(int64_t time, int64_t bytes, int64_t cap, std::span<const LinkUse> uses, uint64_t tag);
   // Changes what flow can do at most, from `time` on (a neighbour kernel takes its share).
   void set_cap(int64_t time, Flow flow, int64_t cap);
-  // When the next flow ends, as things stand; INT64_MAX if none runs.  Solves what is pending.
+  // When the next flow ends, as things stand; INT64_MAX if none does.  Solves what is pending.
   int64_t next_end();
   // Ends every flow that is due at `time`; in the order they were started.
   // REQUIRES: time == next_end().
