@@ -41,6 +41,16 @@ struct Node {
   int64_t nics = 8;
   Bandwidth nic_bandwidth{};  // of one NIC
   Time nic_latency{};         // end to end between two nodes' NICs, switches not counted
+
+  // What the graph of devices needs besides (build_graph.h); costs do not.
+  int64_t hosts = 1;           // machines that share the NVLink domain: trays of a rack
+  int64_t nvswitches = 1;      // chips, each linked to every GPU
+  int64_t nvlinks = 0;         // of a GPU; 0: not known
+  int64_t cpus = 2;            // sockets of a host
+  int64_t pcie_switches = 0;   // of a host; 0: GPUs and NICs are on the CPUs' own PCIe
+  Bandwidth pcie_bandwidth{};  // of one device; 0: not known, never the narrowest
+  Bandwidth cpu_bandwidth{};   // between two sockets; 0: not known, never the narrowest
+  bool c2c = false;            // GPUs reach their CPU over NVLink-C2C, not PCIe
 };
 
 enum class FabricKind : uint8_t { fat_tree, rail_fat_tree, clos };

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@
 namespace stepcast {
 
 enum class DeviceKind : uint8_t { gpu, nvswitch, pcie_switch, cpu, nic, network_switch };
-std::string_view name_of(DeviceKind k);  // "gpu", "NVSwitch", "PCIe switch", ...
+std::string_view name_of(DeviceKind k);  // "GPU", "NVSwitch", "PCIe switch", ...
 
 struct Device {
   DeviceKind kind = DeviceKind::gpu;
@@ -67,6 +68,9 @@ class ClusterGraph {
   }
   // Number of the connected component of each device, from 0.
   std::vector<uint32_t> components() const;
+  // The way with the fewest network switches, then the fewest links, as directed links from end to
+  // end; the first of equal ones; nothing if there is none.  O((devices + links) log devices).
+  std::optional<std::vector<uint32_t>> shortest_way(uint32_t from, uint32_t to) const;
 
  private:
   struct Storage;  // Boost.Graph

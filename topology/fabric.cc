@@ -9,28 +9,42 @@
 namespace stepcast {
 namespace {
 
+// NICs of a host, each on a rail of its own.
+int64_t rails_of(const Node& node) {
+  return std::max<int64_t>(1, node.nics / node.hosts);
+}
+
 // Nodes below one leaf (rail fabric: below one set of rail leaves).
 int64_t nodes_of_leaf(const Cluster& cluster) {
   const Fabric& fabric = cluster.fabric;
   const double o = std::max(1.0, fabric.oversubscription);
   const auto down =
       static_cast<int64_t>(std::floor(static_cast<double>(fabric.radix) * o / (o + 1)));
-  const int64_t ports_of_node =
-      fabric.kind == FabricKind::rail_fat_tree ? 1 : std::max<int64_t>(1, cluster.node.nics);
+  const int64_t ports_of_node = fabric.kind == FabricKind::rail_fat_tree
+                                    ? cluster.node.hosts
+                                    : std::max<int64_t>(1, cluster.node.nics);
   return std::max<int64_t>(1, down / ports_of_node);
 }
 
 std::vector<Tier> derived_tiers(const Cluster& cluster) {
   const Fabric& fabric = cluster.fabric;
+  const double o = std::max(1.0, fabric.oversubscription);
   const int64_t half = std::max<int64_t>(2, fabric.radix / 2);
-  const char* names[kMaxTiers] = {"leaf", "spine", "core", "super-core"};
-  std::vector<Tier> tiers{{names[0], nodes_of_leaf(cluster) * cluster.node.gpus, 1}};
-  while (tiers.back().size < cluster.gpus() && tiers.size() < kMaxTiers) {
-    const bool second =
-        tiers.size() == 1;  // the only one that a leaf's oversubscription is seen by
-    tiers.push_back({names[tiers.size()], tiers.back().size * (second ? half : 2 * half),
-                     second ? std::max(1.0, fabric.oversubscription) : 1});
+  const int64_t leaf = nodes_of_leaf(cluster) * cluster.node.gpus;
+  std::vector<Tier> tiers{{"leaf", leaf, 1}};
+  if (leaf >= cluster.gpus()) return tiers;
+  // A spine that nothing is above has a port for every leaf, of all rails.
+  const bool rails = fabric.kind == FabricKind::rail_fat_tree;
+  const int64_t joined = leaf * (fabric.radix / (rails ? rails_of(cluster.node) : 1));
+  if (cluster.gpus() <= joined) {
+    tiers.push_back({"spine", joined, o});
+    return tiers;
   }
+  tiers.push_back({"spine", leaf * half, o});
+  tiers.push_back({"core", leaf * half * 2 * half, 1});
+  if (tiers.back().size < cluster.gpus())
+    tiers.push_back({"super-core", tiers.back().size * 2 * half, 1});
+  static_assert(kMaxTiers == 4);
   return tiers;
 }
 

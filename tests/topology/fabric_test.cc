@@ -17,10 +17,17 @@ TEST(FabricTiers, RailFabricOfA100SuperPodHasTwentyNodesBelowALeaf) {
   const auto one = fabric_tiers(dgx_a100(20));
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one[0].size, 160);
-  const auto two = fabric_tiers(dgx_a100(140));
+  const auto two = fabric_tiers(dgx_a100(100));
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(two[0].size, 160);
-  EXPECT_GE(two[1].size, 1120);
+  EXPECT_EQ(two[1].size, 800) << "a spine of 40 ports joins 5 units of 8 leaves";
+}
+
+TEST(FabricTiers, MoreLeavesThanASpineHasPortsNeedACore) {
+  const auto three = fabric_tiers(dgx_a100(140));
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[1].size, 160 * 20);
+  EXPECT_EQ(route_of(dgx_a100(140), 0, 1112).switches, 3) << "pods are of one rail's spines";
 }
 
 TEST(FabricTiers, RailFabricOfH100SuperPodHasUnitsOf256) {
