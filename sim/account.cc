@@ -40,6 +40,7 @@ class Accountant {
   void book(SpendTable& table, uint32_t r, const Gap& gap) {
     switch (gap.cause) {
       case Gap::Cause::event: at(table, spend_of_event(r, gap.id)) += gap.end - gap.begin; return;
+      case Gap::Cause::straggler: at(table, Spend::straggler) += gap.end - gap.begin; return;
       case Gap::Cause::rendezvous: book_rendezvous(table, r, gap); return;
     }
   }

@@ -45,10 +45,10 @@ constexpr bool covers(Axis group, Axis digit) {
 }
 
 // For a while, [from, until), a lane computes slower, or the groups it is in communicate as in
-// another class.  A lane's slowness is the largest of its own and those of its windows; the class
-// of a group is the highest of its own and those of the windows of all its lanes.  What is left of
-// an op at a moment when that changes takes new / old times as long, rounded down to 1/4096 ps
-// (slowness by slowness; the price in one class by that in the other).
+// another class.  A lane's slowness is its own times the largest of its windows (in 1/4096, rounded
+// half up); the class of a group is the highest of its own and those of the windows of all its
+// lanes.  What is left of an op at a moment when that changes takes new / old times as long,
+// rounded down to 1/4096 ps (slowness by slowness; price in one class by price in the other).
 struct LaneWindow {
   uint32_t role = 0;
   int64_t lane = 0;

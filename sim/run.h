@@ -29,7 +29,8 @@ enum class Record : uint8_t {
 
 // A stretch in which the compute stream of a role stood still at an item, and why.
 struct Gap {
-  enum class Cause : uint8_t { rendezvous, event };
+  // straggler: the rendezvous could not start yet, for a slower lane of the same role (lanes.h).
+  enum class Cause : uint8_t { rendezvous, event, straggler };
   Time begin{}, end{};
   Cause cause = Cause::rendezvous;
   bool only_sends = false;  // rendezvous: as Item::only_sends

@@ -29,10 +29,11 @@ enum class Spend : uint8_t {
   imbalance,      // bubble: between its first backward and its last forward, the same
   drain,          // bubble: after its last forward, the same
   coupling,       // bubble: waiting for a rank that is itself held up by a blocking send
+  straggler,      // bubble: in a collective, for slower ranks of the group
   launch,         // the device waits for the host
   idle_end,       // everything of this rank is done, others still work
 };
-constexpr int kSpends = 20;
+constexpr int kSpends = 21;
 using SpendTable = std::array<Time, kSpends>;
 
 // "matmul", "exposed_tp", ...: keys of the JSON account.
@@ -41,7 +42,7 @@ std::string_view name_of(Spend s);
 std::string_view title_of(Spend s);
 
 constexpr bool is_bubble(Spend s) {
-  return s >= Spend::warmup && s <= Spend::coupling;
+  return s >= Spend::warmup && s <= Spend::straggler;
 }
 constexpr bool is_exposed(Spend s) {
   return s >= Spend::exposed_tp && s <= Spend::exposed_other;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the lanes engine writes down of one lane: the Timeline that account.h and critical_path.h
+// read, with waits for slower lanes of a group kept apart.
+//
+// Times are in 1/4096 ps.  Rounded to picoseconds, the parts of a role no longer sum to the whole;
+// what is missing (less than a picosecond a gap) goes to the largest part.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/run.h"
+
+namespace stepcast {
+
+// Half up.
+constexpr Time to_time(int64_t lane_time) {
+  return Time{(lane_time + (int64_t{1} << 11)) >> 12};
+}
+
+// When a collective could have started on this lane, and when it did.
+struct StragglerWait {
+  int64_t ready = 0, begin = 0;
+};
+
+struct LaneRecord {
+  Timeline timeline;
+  std::vector<std::array<int64_t, kSpends>> inside;  // by role; sums of what is not in gaps
+
+  explicit LaneRecord(const OpGraph& graph);
+
+  // The compute stream of role r stood still inside a pass, or was busy for longer than priced.
+  void note(uint32_t r, Spend spend, int64_t time) {
+    inside[r][static_cast<size_t>(spend)] += time;
+  }
+  // It stood still in [begin, end) for an op whose group had to wait for a slower lane in `wait`.
+  void note_wait(uint32_t r, Spend spend, int64_t begin, int64_t end, const StragglerWait& wait);
+  void gap(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
+           Gap::Cause cause);
+  void item(uint32_t r, const Item& item, int64_t begin, int64_t end);
+  // `busy`: nominal ps of the compute stream.
+  void finish_role(uint32_t r, int64_t compute_begin, int64_t compute_end, int64_t end,
+                   int64_t busy);
+};
+
+}  // namespace stepcast
