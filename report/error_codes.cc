@@ -106,6 +106,9 @@ constexpr std::array kCodes{
     ErrorCode{"E230", "the GPU does not compute in this number format",
               "Its preset states no peak rate for it; choose another precision or add the rate to "
               "cluster.node.gpu.peak."},
+    ErrorCode{"E240", "a place that the job or the cluster does not have",
+              "`perturb` and `cluster.placement` name ranks, GPUs, nodes, NICs and pipeline stages "
+              "by number, from 0; the message says how many there are."},
     ErrorCode{"E301", "not a cost table",
               "Cost tables are CSV files whose '#' header says so; docs/costs.md has the format."},
     ErrorCode{"E302", "a cost table of a newer format",

@@ -137,6 +137,14 @@ InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const 
   return InputError(std::move(d), 4);
 }
 
+InputError not_yet(const Scenario& s, const char* key) {
+  Diagnostic d;
+  d.code = "E130";
+  d.message = '\'' + std::string(key) + "' is not supported yet";
+  d.file = s.file;
+  return InputError(std::move(d));
+}
+
 // The order that is run, and how it came about.
 struct Chosen {
   const Schedule& schedule;
@@ -233,6 +241,8 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
 }  // namespace
 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
+  if (!scenario.perturb.empty()) throw not_yet(scenario, "perturb");
+  if (!scenario.placement.in_order()) throw not_yet(scenario, "cluster.placement");
   std::optional<CostTable> own;
   if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
   const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);

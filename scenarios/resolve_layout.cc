@@ -68,7 +68,7 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
   if (in.cluster == nullptr || !has_all(v, {"parallel.tp", "parallel.cp", "parallel.pp"})) return;
   const Wide one = static_cast<Wide>(plan.tp) * plan.cp * plan.pp;
-  const int64_t gpus = in.cluster->gpus();
+  const int64_t gpus = in.gpus;
   const auto model_gpus = static_cast<int64_t>(std::min<Wide>(one, int64_t{1} << 62));
   const std::string product = "tp*pp*cp = " + str(model_gpus);
   if (model_gpus > gpus || gpus % model_gpus != 0) {

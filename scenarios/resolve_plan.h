@@ -27,6 +27,7 @@ struct PlanInputs {
   std::vector<std::string>& warnings;
   const Transformer* model = nullptr;
   const Cluster* cluster = nullptr;
+  int64_t gpus = 0;  // that the job runs on
 };
 
 // Adds E127, E130, E201-E204, E206, E210, E211, E230 problems; the plan is complete only if there

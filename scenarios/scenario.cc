@@ -11,6 +11,8 @@
 #include "scenarios/model_config.h"
 #include "scenarios/resolve_cluster.h"
 #include "scenarios/resolve_extras.h"
+#include "scenarios/resolve_perturb.h"
+#include "scenarios/resolve_placement.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
@@ -159,14 +161,22 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   std::optional<Cluster> cluster;
   if (presets_known) cluster = resolve_cluster(v, problems, s.warnings);
 
-  const PlanInputs in{v, problems, s.warnings, model ? &*model : nullptr,
-                      cluster ? &*cluster : nullptr};
+  if (cluster) s.placement = resolve_placement(v, problems, *cluster);
+  const PlanInputs in{v,
+                      problems,
+                      s.warnings,
+                      model ? &*model : nullptr,
+                      cluster ? &*cluster : nullptr,
+                      cluster ? gpus_of(s.placement, *cluster) : 0};
   s.plan = resolve_plan(in);
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);
   std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
   if (schedule) s.p2p = resolve_transfers(in, schedule->schedule);
   if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
+  s.perturb = resolve_perturb(in, s.plan, !problems.any());
+  if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
+  if (v.has("replicas")) s.replicas = v.whole("replicas");
   problems.throw_if_any();
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 

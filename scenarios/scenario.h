@@ -10,9 +10,11 @@
 
 #include "model/plan.h"
 #include "model/transformer.h"
+#include "scenarios/perturbation.h"
 #include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
 #include "topology/cluster.h"
+#include "topology/placement.h"
 
 namespace stepcast {
 
@@ -59,6 +61,7 @@ struct Scenario {
 
   Transformer model;
   Cluster cluster;
+  Placement placement;  // of the ranks
   Plan plan;
   // Of a schedule that is `to_make`: its sizes and placement, and some order that can run.
   Schedule schedule;
@@ -66,6 +69,10 @@ struct Scenario {
   std::string schedule_title;  // "interleaved 1F1B"
   P2pStyle p2p = P2pStyle::async;
   bool post_validation = false;  // the optimizer is no barrier: a step costs the span
+
+  std::vector<Perturbation> perturb;  // empty: all ranks are equal
+  uint64_t seed = 0;                  // of what is drawn
+  int64_t replicas = 1;               // runs with seeds seed, seed + 1, ...
 
   std::vector<Setting> settings;  // in schema order
   std::vector<std::string>

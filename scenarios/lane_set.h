@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a scenario differ, in the form the lanes engine takes.
+//
+// A GPU that computes slower is a slowness of its lane.  Links that are slower put the groups that
+// use them into a class of their own, priced as if all NICs (or NVLinks) were like the slowest of
+// the group: rings and trees are as fast as their slowest link, and NCCL spreads a message evenly
+// over the NICs that it uses.  NICs slow only groups that leave the node, NVLink those that do not
+// have one GPU a node.  What lies above the NICs keeps its capacity.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scenarios/scenario.h"
+#include "sim/lanes.h"
+#include "sim/op_graph.h"
+#include "sim/price.h"
+
+namespace stepcast {
+
+// Lanes are numbered tp, cp, dp, innermost first; a role's pipeline rank is its fourth coordinate.
+// REQUIRES: graph and prices are those of the scenario.  Throws InputError E130 if there are more
+// than 255 kinds of slow links.  What is drawn is drawn from `seed`.
+LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
+                 uint64_t seed);
+
+// Rank of the job that a lane of a role is.
+int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t role, int64_t lane);
+
+}  // namespace stepcast

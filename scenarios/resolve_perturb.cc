@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/resolve_perturb.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "scenarios/spelling.h"
+#include "scenarios/tree.h"
+
+namespace stepcast {
+namespace {
+
+using Place = Perturbation::Place;
+using Links = Perturbation::Links;
+
+constexpr size_t kMost = 1000;
+constexpr double kLeastFactor = 0.001, kMostSpeed = 1000;
+constexpr const char* kPlaces =
+    "all, rank 12, ranks 8-15, gpu 12, node 3, stage 2; with links: node 3 nic 1, node 3 nvlink";
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+struct Word {
+  std::string_view one, many;
+  Place place;
+};
+constexpr std::array<Word, 4> kWords{{{"rank", "ranks", Place::ranks},
+                                      {"gpu", "gpus", Place::gpus},
+                                      {"node", "nodes", Place::nodes},
+                                      {"stage", "stages", Place::stages}}};
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const size_t space = text.find(' ');
+    if (space != 0) words.push_back(text.substr(0, space));
+    text = space == std::string_view::npos ? std::string_view{} : text.substr(space + 1);
+  }
+  return words;
+}
+
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc{} || end != text.data() + text.size() || n < 0) return {};
+  return n;
+}
+
+// One item of the list while it is read.
+class Item {
+ public:
+  Item(const PlanInputs& in, const FieldValues& values) : in_(in), v_(values) {}
+
+  // False if the place cannot be made out.
+  bool read_place(Perturbation& p);
+  void read_compute(Perturbation& p);
+  void read_links(Perturbation& p);
+  void read_window(Perturbation& p);
+  void check_place(const Perturbation& p, const Plan& plan);
+
+  bool given(std::string_view key) const { return v_.value(path(key)) != nullptr; }
+  void add(const char* code, std::string message, std::string_view key, std::string help = {}) {
+    in_.problems.add(code, std::move(message), v_.mark(path(key)), v_.length(path(key)), {},
+                     std::move(help));
+  }
+
+ private:
+  static std::string path(std::string_view key) { return "perturb[]." + std::string(key); }
+  bool refuse_place(std::string why) {
+    add("E125", std::move(why), "where", std::string("places are: ") + kPlaces);
+    return false;
+  }
+  bool read_range(std::string_view text, Perturbation& p);
+  bool read_links_of_place(std::span<const std::string_view> words, Perturbation& p);
+  // A factor of this name between the limits; nothing if it is not given or wrong.
+  std::optional<double> factor(std::string_view key, double least, double most);
+
+  const PlanInputs& in_;
+  const FieldValues& v_;
+};
+
+bool Item::read_range(std::string_view text, Perturbation& p) {
+  const size_t dash = text.find('-');
+  const std::optional<int64_t> first = number_in(text.substr(0, dash));
+  const std::optional<int64_t> last =
+      dash == std::string_view::npos ? first : number_in(text.substr(dash + 1));
+  if (!first || !last)
+    return refuse_place('\'' + std::string(text) + "' is no number and no range such as 8-15");
+  if (*last < *first)
+    return refuse_place("the range " + std::string(text) + " ends before it begins");
+  p.first = *first;
+  p.last = *last;
+  return true;
+}
+
+// What follows the place: "nic 3", "nvlink".
+bool Item::read_links_of_place(std::span<const std::string_view> words, Perturbation& p) {
+  if (words.empty()) return true;
+  if (words[0] == "nvlink" && words.size() == 1) {
+    p.links = Links::nvlink;
+    return true;
+  }
+  if (words[0] != "nic") return refuse_place("'" + std::string(words[0]) + "' is not known here");
+  const std::optional<int64_t> nic = words.size() == 2 ? number_in(words[1]) : std::nullopt;
+  if (!nic) return refuse_place("'nic' needs the number of one NIC of the node");
+  if (p.place != Place::nodes) return refuse_place("only a node has numbered NICs");
+  p.links = Links::nic;
+  p.nic = *nic;
+  return true;
+}
+
+bool Item::read_place(Perturbation& p) {
+  const std::string text = v_.text("perturb[].where");
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.empty()) return refuse_place("'where' is empty");
+  const std::span<const std::string_view> all(words);
+  if (words[0] == "all") return read_links_of_place(all.subspan(1), p);
+  std::vector<std::string_view> known{"all"};
+  for (const Word& w : kWords) {
+    known.push_back(w.one);
+    if (words[0] != w.one && words[0] != w.many) continue;
+    p.place = w.place;
+    if (words.size() < 2) return refuse_place('\'' + text + "' needs a number");
+    return read_range(words[1], p) && read_links_of_place(all.subspan(2), p);
+  }
+  const std::string_view near = closest(words[0], known);
+  return refuse_place("there is no place '" + text + '\'' +
+                      (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+}
+
+std::optional<double> Item::factor(std::string_view key, double least, double most) {
+  if (!given(key) || !v_.has(path(key))) return {};
+  const double x = v_.real(path(key));
+  const std::string name = '\'' + std::string(key.substr(0, key.find('.'))) + '\'';
+  if (x <= 0) {
+    add("E121", name + " must be above 0", key);
+  } else if (x < least) {
+    add("E123", name + " is below 0.001, less than anything that still works", key);
+  } else if (x > most) {
+    add("E123", name + (most > 1 ? " is above 1000" : " is above 1"), key);
+  } else {
+    return x;
+  }
+  return {};
+}
+
+void Item::read_compute(Perturbation& p) {
+  if (given("compute.factor")) {
+    p.speed = factor("compute.factor", kLeastFactor, kMostSpeed).value_or(1);
+    if (given("compute.lognormal"))
+      add("E127", "'factor' and 'lognormal' are two perturbations", "compute.lognormal",
+          "write an item of the list for each");
+  } else if (given("compute.lognormal")) {
+    if (!given("compute.lognormal.sigma")) {
+      add("E126", "'sigma' is missing", "compute.lognormal", "compute: {lognormal: {sigma: 0.02}}");
+      return;
+    }
+    if (v_.has("perturb[].compute.lognormal.sigma"))
+      p.sigma = v_.real("perturb[].compute.lognormal.sigma");
+    if (p.sigma > 1) {
+      add("E123", "'sigma' is above 1: no kernel varies that much", "compute.lognormal.sigma");
+      p.sigma = 0;
+    }
+    if (v_.has("perturb[].compute.lognormal.per"))
+      p.each_op = v_.text("perturb[].compute.lognormal.per") == "op";
+    if (p.each_op && p.place != Place::all)
+      add("E127", "times of ops are drawn for all ranks together", "where",
+          "where: all, or {lognormal: {sigma: ..., per: rank}}");
+  } else if (v_.value("perturb[].compute")->is_mapping()) {
+    add("E126", "'compute' is empty", "compute", "compute: 0.8, or {lognormal: {sigma: 0.02}}");
+  }
+  if (p.links != Links::nics)
+    add("E127", "links do not compute", "compute", "an item of its own slows the GPUs");
+}
+
+void Item::read_links(Perturbation& p) {
+  p.bandwidth = factor("bw", kLeastFactor, 1).value_or(1);
+  if (given("latency") && v_.has("perturb[].latency"))
+    p.latency = Time{v_.whole("perturb[].latency")};
+}
+
+void Item::read_window(Perturbation& p) {
+  if (given("from") && v_.has("perturb[].from")) p.from = Time{v_.whole("perturb[].from")};
+  if (given("until") && v_.has("perturb[].until")) p.until = Time{v_.whole("perturb[].until")};
+  if (p.until <= p.from)
+    add("E127", "'until' is not after 'from'", given("until") ? "until" : "from");
+  if (p.sigma > 0 && p.each_op && !p.always())
+    add("E127", "times of ops are drawn for the whole step", given("until") ? "until" : "from",
+        "leave from and until out");
+}
+
+void Item::check_place(const Perturbation& p, const Plan& plan) {
+  const Cluster& cluster = *in_.cluster;
+  const auto check = [&](int64_t count, const std::string& what, const std::string& whose) {
+    if (p.last < count) return;
+    const int64_t wrong = p.first < count ? p.last : p.first;
+    add("E240",
+        "there is no " + what + ' ' + str(wrong) + ": " + whose + " has " + str(count) +
+            (count == 1 ? "" : ", 0 to " + str(count - 1)),
+        "where", "the nearest is " + what + ' ' + str(count - 1));
+  };
+  switch (p.place) {
+    case Place::all: break;
+    case Place::ranks: check(plan.grid.world(), "rank", "the job"); break;
+    case Place::gpus: check(cluster.gpus(), "gpu", "the cluster"); break;
+    case Place::nodes: check(cluster.nodes, "node", "the cluster"); break;
+    case Place::stages: check(plan.pp, "stage", "the pipeline"); break;
+  }
+  if (p.links == Links::nic && p.nic >= cluster.node.nics)
+    add("E240",
+        "there is no nic " + str(p.nic) + ": a node has " + str(cluster.node.nics) +
+            (cluster.node.nics == 1 ? "" : ", 0 to " + str(cluster.node.nics - 1)),
+        "where", "the nearest is nic " + str(cluster.node.nics - 1));
+}
+
+// Sections inside a list are not written out with the others.
+Value with_sections(Value item) {
+  if (Value* compute = item.find("compute"); compute != nullptr)
+    expand_shorthand(*compute, *find_field("perturb[].compute"));
+  return item;
+}
+
+}  // namespace
+
+std::vector<Perturbation> resolve_perturb(const PlanInputs& in, const Plan& plan, bool complete) {
+  std::vector<Perturbation> all;
+  const Value* list = in.values.value("perturb");
+  if (list == nullptr) return all;
+  if (list->kind != Value::Kind::sequence || list->items.size() > kMost) {
+    in.problems.add("E107", "'perturb' must be a list of at most 1000 items", list->mark, 1, {},
+                    "perturb: [{where: rank 3, compute: 0.8}]");
+    return all;
+  }
+  bool drawn = false;
+  for (const Value& written : list->items) {
+    const FieldValues v(with_sections(written), "perturb[]", in.problems);
+    if (!written.is_mapping()) continue;
+    Item item(in, v);
+    Perturbation p;
+    if (!item.given("where")) {
+      in.problems.add("E126", "'where' is missing", written.mark, 1, {},
+                      std::string("places are: ") + kPlaces);
+      continue;
+    }
+    if (!v.has("perturb[].where") || !item.read_place(p)) continue;
+    if (item.given("compute")) item.read_compute(p);
+    item.read_links(p);
+    item.read_window(p);
+    if (!item.given("compute") && !item.given("bw") && !item.given("latency"))
+      item.add("E126", "nothing is slower here", "where", "state compute, bw or latency");
+    if (drawn && p.sigma > 0 && p.each_op)
+      item.add("E127", "times of ops are drawn twice", "compute.lognormal",
+               "one of them is enough");
+    drawn = drawn || (p.sigma > 0 && p.each_op);
+    if (complete && in.cluster != nullptr) item.check_place(p, plan);
+    all.push_back(p);
+  }
+  return all;
+}
+
+}  // namespace stepcast
