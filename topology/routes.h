@@ -3,11 +3,14 @@
 //
 //   inside an NVLink domain   over NVLink (through an NVSwitch plane chosen by the pair), else over
 //                             PCIe and CPUs by the fewest devices
-//   between hosts             GPU -> its nearest NIC -> leaf -> ... -> leaf -> NIC -> GPU
+//   between hosts             GPU -> its nearest NIC -> leaf -> ... -> leaf -> NIC -> GPU; GPUs
+//                             for which several NICs are equally near divide them
 //     rail-aware              the NIC of the sender's own rail, where the receiver has one there
 //     PXN                     if the receiver's NIC is on another rail, first over NVLink to the
 //                             GPU of the sender's host beside the NIC of that rail (NCCL 2.12)
-//     ECMP                    of several equal ways up, one by a hash of (seed, from, to)
+//     ECMP                    of several equal ways, one by a hash of (seed, from, to, channel):
+//                             every cable equally likely
+//   where none of these leads anywhere   whichever way crosses the fewest switches
 #pragma once
 
 #include <cstdint>
@@ -32,13 +35,18 @@ struct GraphRoute {
   int32_t switches = 0;         // network switches passed
 };
 
-// One message from GPU `from` to GPU `to` (numbers as in gpus()); nothing if no way exists.
-// Reuses its scratch space between calls; O(links near the two hosts), not O(cluster).
+// Reuses its scratch space between calls; O(links near the two hosts), not O(cluster), if every
+// network switch has a tier.  The graph must outlive it.
 class Router {
  public:
   Router(const ClusterGraph& graph, const RouteOptions& options);
+  Router(Router&&) noexcept;
   ~Router();
-  std::optional<GraphRoute> route(int64_t from, int64_t to);
+  // One message from GPU `from` to GPU `to` (numbers as in gpus()), or that part of it which one
+  // channel of NCCL carries; nothing if no way exists, no links if from == to.
+  std::optional<GraphRoute> route(int64_t from, int64_t to, int64_t channel = 0);
+  // Channels 0 .. n-1 use all NVLinks of the sender, or all NICs that are its own, equally.
+  int64_t channels(int64_t from, int64_t to);
 
  private:
   struct Scratch;

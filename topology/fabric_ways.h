@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways from NIC to NIC through switches: up to the lowest tier that joins the two, and down.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "topology/cluster_graph.h"
+#include "topology/marks.h"
+
+namespace stepcast {
+
+class FabricWays {
+ public:
+  explicit FabricWays(const ClusterGraph& graph);
+
+  // Appends the links of one way; of the equally good links of each step, the one that a hash of
+  // (key, step) picks, each cable as likely as any other.  A graph whose switches have no tiers is
+  // searched as a whole, for the fewest switches.  False, and nothing appended, if there is none.
+  bool between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
+
+ private:
+  using Ring = std::vector<uint32_t>;  // devices as many links above an end
+  bool goes_up(uint32_t directed) const;
+  void climb(const Ring& from, Ring& to, Marks& reached);
+  bool up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
+  bool anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
+  // One of the links in `choices_`, by its cables.
+  uint32_t pick(uint64_t key, size_t step) const;
+
+  const ClusterGraph& graph_;
+  bool tiers_ = true;
+  std::vector<Ring> above_from_, above_to_;
+  std::vector<Marks> useful_from_, useful_to_;  // of each ring, those on a shortest way
+  Marks reached_;
+  std::vector<uint32_t> choices_, steps_;
+};
+
+// A number that looks random for each pair: SplitMix64's finalizer of their sum (Steele, Lea and
+// Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+uint64_t hash_of(uint64_t a, uint64_t b);
+
+}  // namespace stepcast
