@@ -37,14 +37,21 @@ class CommunicationPrices {
     if (work.kind == WorkKind::send_recv) return transfer(work);
     const GroupShape shape = work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
     if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
+    const CommunicationCost cost = collective_cost(cluster_, work.kind, work.bytes, shape);
     if (table_ != nullptr) {
-      if (auto found = table_->collective(work.kind, work.bytes, shape, cluster_)) return *found;
+      if (auto found = table_->collective(work.kind, work.bytes, shape, cluster_))
+        return with_model(std::move(*found), cost);
     }
-    CommunicationCost cost = collective_cost(cluster_, work.kind, work.bytes, shape);
-    return {cost.time, Origin::roofline, std::move(cost.basis)};
+    return with_model({cost.time, Origin::roofline, cost.basis}, cost);
   }
 
  private:
+  static Price with_model(Price price, const CommunicationCost& model) {
+    price.latency = std::min(price.time, model.latency);
+    price.algorithm = model.algorithm;
+    return price;
+  }
+
   // The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.
   Price transfer(const Work& work) const {
     CommunicationCost worst;
@@ -58,7 +65,7 @@ class CommunicationPrices {
       CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
       if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
     }
-    return {worst.time, Origin::roofline, std::move(worst.basis)};
+    return with_model({worst.time, Origin::roofline, worst.basis}, worst);
   }
 
   // The costliest of the pairs of ranks of two stages; all GPUs of a node are in some pair.

@@ -29,6 +29,9 @@ struct Price {
   Origin origin = Origin::roofline;
   std::string basis;  // one line for `explain`: "table a100-sxm-80g: 4 nearest rows", "ring, 8
                       // ranks, 1 node"
+  // Communication: what the model says of how it runs, whatever its time comes from.
+  Time latency{};           // part of `time` before bytes flow
+  std::string algorithm{};  // of a collective: "ring LL128"
 };
 
 // Prices of an OpGraph: one for each of its works, by index, and the cost of launching one kernel

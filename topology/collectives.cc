@@ -24,16 +24,17 @@ CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes b
   STEPCAST_CHECK(is_communication(kind) && kind != WorkKind::send_recv, "a collective");
   STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
   if (shape.ranks <= 1) return {Time{}, "group of one"};
-  const char* best = "";
+  Alternative best;
   double seconds = 0;
   for (const Alternative& a : alternatives(cluster, kind, shape)) {
     const double t = a.latency + static_cast<double>(bytes.value) / a.bandwidth;
-    if (*best == '\0' || t < seconds) {
-      best = a.name;
+    if (*best.name == '\0' || t < seconds) {
+      best = a;
       seconds = t;
     }
   }
-  return {time_from_seconds(seconds), describe(best, shape)};
+  return {time_from_seconds(seconds), describe(best.name, shape), time_from_seconds(best.latency),
+          best.name};
 }
 
 CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to, Bytes bytes) {
@@ -62,7 +63,7 @@ CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to
             (route.switches == 1 ? " switch" : " switches");
   }
   return {time_from_seconds(latency + static_cast<double>(bytes.value) / bandwidth),
-          std::move(basis)};
+          std::move(basis), time_from_seconds(latency)};
 }
 
 }  // namespace stepcast

@@ -50,7 +50,9 @@ GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis);
 
 struct CommunicationCost {
   Time time{};
-  std::string basis;  // "ring, 8 ranks on 1 node"
+  std::string basis;        // "ring, 8 ranks on 1 node"
+  Time latency{};           // part of `time` before bytes flow
+  std::string algorithm{};  // of a collective: "ring LL128"
 };
 
 // REQUIRES: is_communication(kind), kind != send_recv, bytes >= 0; bandwidths of the links used are
