@@ -10,8 +10,10 @@
 namespace stepcast::oracle {
 namespace {
 
-using boost::multiprecision::cpp_int;
-using Fraction = boost::multiprecision::cpp_rational;
+namespace mp = boost::multiprecision;
+// Throws if a number does not fit.
+using Whole = mp::number<mp::cpp_int_backend<1024, 1024, mp::signed_magnitude, mp::checked, void>>;
+using Fraction = mp::number<mp::rational_adaptor<Whole::backend_type>>;
 
 bool on_link(const FairFlow& flow, uint32_t link) {
   return std::any_of(flow.uses.begin(), flow.uses.end(),
@@ -22,7 +24,7 @@ bool on_link(const FairFlow& flow, uint32_t link) {
 std::optional<Fraction> full_at(uint32_t link, int64_t capacity, const std::vector<FairFlow>& flows,
                                 const std::vector<std::optional<Fraction>>& rate) {
   Fraction room = capacity;
-  cpp_int load = 0;
+  Whole load = 0;
   for (size_t f = 0; f < flows.size(); ++f) {
     for (const LinkUse& use : flows[f].uses) {
       if (use.link != link) continue;
@@ -63,10 +65,10 @@ std::vector<int64_t> fair_rates(const std::vector<int64_t>& capacity,
     }
   }
   std::vector<int64_t> whole;
-  for (const std::optional<Fraction>& r : rate)
-    whole.push_back(std::max<int64_t>(
-        1, static_cast<int64_t>(cpp_int(boost::multiprecision::numerator(*r) /
-                                        boost::multiprecision::denominator(*r)))));
+  for (const std::optional<Fraction>& r : rate) {
+    const Whole down = mp::numerator(*r) / mp::denominator(*r);
+    whole.push_back(std::max<int64_t>(1, static_cast<int64_t>(down)));
+  }
   return whole;
 }
 
