@@ -15,11 +15,12 @@ namespace {
 using Graph = boost::compressed_sparse_row_graph<boost::directedS, boost::no_property,
                                                  boost::no_property, boost::no_property, uint32_t>;
 
-// Length of the step into a device: a network switch outweighs any number of links inside nodes.
-constexpr int64_t kSwitchWeight = 1'000'000;
-
+// Length of the step into a device: a network switch outweighs any number of links inside nodes, a
+// link any number of GPUs.
 int64_t weight_into(const Device& device) {
-  return device.kind == DeviceKind::network_switch ? kSwitchWeight + 1 : 1;
+  constexpr int64_t kLink = 1'000, kSwitch = 1'000'000'000;
+  if (device.kind == DeviceKind::network_switch) return kSwitch + kLink;
+  return device.kind == DeviceKind::gpu ? kLink + 1 : kLink;
 }
 
 uint32_t start_of(const Link& link, uint32_t directed) {

@@ -68,8 +68,9 @@ class ClusterGraph {
   }
   // Number of the connected component of each device, from 0.
   std::vector<uint32_t> components() const;
-  // The way with the fewest network switches, then the fewest links, as directed links from end to
-  // end; the first of equal ones; nothing if there is none.  O((devices + links) log devices).
+  // The way with the fewest network switches, then the fewest links, then through the fewest GPUs,
+  // as directed links from end to end; the first of equal ones; nothing if there is none.
+  // O((devices + links) log devices).
   std::optional<std::vector<uint32_t>> shortest_way(uint32_t from, uint32_t to) const;
 
  private:

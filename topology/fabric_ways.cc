@@ -32,35 +32,51 @@ FabricWays::FabricWays(const ClusterGraph& graph)
     if (b.kind == DeviceKind::network_switch && b.tier < 0) tiers_ = false;
     if (a.tier == b.tier) tiers_ = false;
   }
+  for (uint32_t d = 0; d < graph.devices().size(); ++d) {
+    const int32_t tier = graph.devices()[d].tier;
+    first_up_.push_back(static_cast<uint32_t>(hops_.size()));
+    const auto list = [&](bool up) {
+      for (uint32_t l : graph.leaving(d)) {
+        const Link& link = graph.links()[l / 2];
+        const uint32_t to = graph.to(l);
+        if (link.kind != LinkKind::network || (graph.devices()[to].tier > tier) != up) continue;
+        hops_.push_back({to, l, static_cast<uint32_t>(link.cables)});
+      }
+    };
+    list(true);
+    first_down_.push_back(static_cast<uint32_t>(hops_.size()));
+    list(false);
+  }
+  first_up_.push_back(static_cast<uint32_t>(hops_.size()));
 }
 
-bool FabricWays::goes_up(uint32_t directed) const {
-  const Link& link = graph_.links()[directed / 2];
-  if (link.kind != LinkKind::network) return false;
-  return graph_.devices()[graph_.to(directed)].tier >
-         graph_.devices()[graph_.to(directed ^ 1u)].tier;
+std::span<const FabricWays::Hop> FabricWays::ups(uint32_t device) const {
+  return std::span(hops_).subspan(first_up_[device],
+                                  size_t{first_down_[device]} - first_up_[device]);
+}
+
+std::span<const FabricWays::Hop> FabricWays::downs(uint32_t device) const {
+  return std::span(hops_).subspan(first_down_[device],
+                                  size_t{first_up_[device + 1]} - first_down_[device]);
 }
 
 void FabricWays::climb(const Ring& from, Ring& to, Marks& reached) {
   to.clear();
   reached.clear();
   for (uint32_t at : from) {
-    for (uint32_t l : graph_.leaving(at)) {
-      if (goes_up(l) && reached.add(graph_.to(l))) to.push_back(graph_.to(l));
+    for (const Hop& hop : ups(at)) {
+      if (reached.add(hop.to)) to.push_back(hop.to);
     }
   }
 }
 
-uint32_t FabricWays::pick(uint64_t key, size_t step) const {
+const FabricWays::Hop& FabricWays::pick(uint64_t key, size_t step) const {
   uint64_t cables = 0;
-  for (uint32_t l : choices_) cables += static_cast<uint64_t>(graph_.links()[l / 2].cables);
+  for (const Hop& hop : choices_) cables += hop.cables;
   uint64_t cable = hash_of(key, step) % cables;
-  for (uint32_t l : choices_) {
-    const auto here = static_cast<uint64_t>(graph_.links()[l / 2].cables);
-    if (cable < here) return l;
-    cable -= here;
-  }
-  return choices_.back();
+  size_t i = 0;
+  while (cable >= choices_[i].cables) cable -= choices_[i++].cables;
+  return choices_[i];
 }
 
 bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
@@ -83,11 +99,8 @@ bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vect
     for (size_t ring = top - 1; ring > 0; --ring) {
       useful[ring].clear();
       for (uint32_t d : above[ring]) {
-        for (uint32_t l : graph_.leaving(d)) {
-          if (!goes_up(l) || !useful[ring + 1].has(graph_.to(l))) continue;
-          useful[ring].add(d);
-          break;
-        }
+        const auto leads = [&](const Hop& hop) { return useful[ring + 1].has(hop.to); };
+        if (std::ranges::any_of(ups(d), leads)) useful[ring].add(d);
       }
     }
     useful[0].clear();
@@ -100,11 +113,12 @@ bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vect
     choices_.clear();
     const bool up = step < top;
     const Marks& ahead = up ? useful_from_[step + 1] : useful_to_[2 * top - step - 1];
-    for (uint32_t l : graph_.leaving(at)) {
-      if (ahead.has(graph_.to(l)) && goes_up(up ? l : l ^ 1u)) choices_.push_back(l);
+    for (const Hop& hop : up ? ups(at) : downs(at)) {
+      if (ahead.has(hop.to)) choices_.push_back(hop);
     }
-    way.push_back(pick(key, step));
-    at = graph_.to(way.back());
+    const Hop& hop = pick(key, step);
+    way.push_back(hop.link);
+    at = hop.to;
   }
   return true;
 }
@@ -118,24 +132,27 @@ bool FabricWays::anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<ui
   for (size_t i = 0; i < queue.size() && queue[i] != from; ++i) {
     const uint32_t at = queue[i];
     if (at != to && graph_.devices()[at].kind != DeviceKind::network_switch) continue;
-    for (uint32_t l : graph_.leaving(at)) {
-      if (graph_.links()[l / 2].kind != LinkKind::network) continue;
-      if (steps_[graph_.to(l)] != UINT32_MAX) continue;
-      steps_[graph_.to(l)] = steps_[at] + 1;
-      queue.push_back(graph_.to(l));
+    for (const std::span<const Hop> hops : {ups(at), downs(at)}) {
+      for (const Hop& hop : hops) {
+        if (steps_[hop.to] != UINT32_MAX) continue;
+        steps_[hop.to] = steps_[at] + 1;
+        queue.push_back(hop.to);
+      }
     }
   }
   if (steps_[from] == UINT32_MAX) return false;
-  for (uint32_t at = from; at != to; at = graph_.to(way.back())) {
+  for (uint32_t at = from; at != to;) {
     choices_.clear();
-    for (uint32_t l : graph_.leaving(at)) {
-      const uint32_t next = graph_.to(l);
-      if (graph_.links()[l / 2].kind != LinkKind::network || steps_[next] + 1 != steps_[at])
-        continue;
-      const bool passes = next == to || graph_.devices()[next].kind == DeviceKind::network_switch;
-      if (passes) choices_.push_back(l);
+    for (const std::span<const Hop> hops : {ups(at), downs(at)}) {
+      for (const Hop& hop : hops) {
+        const DeviceKind kind = graph_.devices()[hop.to].kind;
+        const bool passes = hop.to == to || kind == DeviceKind::network_switch;
+        if (passes && steps_[hop.to] + 1 == steps_[at]) choices_.push_back(hop);
+      }
     }
-    way.push_back(pick(key, steps_[at]));
+    const Hop& hop = pick(key, steps_[at]);
+    way.push_back(hop.link);
+    at = hop.to;
   }
   return true;
 }

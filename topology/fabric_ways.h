@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "topology/cluster_graph.h"
@@ -20,20 +21,28 @@ class FabricWays {
   bool between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
 
  private:
+  // Network links, those that leave a device together: first those that go up.
+  struct Hop {
+    uint32_t to = 0, link = 0, cables = 0;
+  };
   using Ring = std::vector<uint32_t>;  // devices as many links above an end
-  bool goes_up(uint32_t directed) const;
+  std::span<const Hop> ups(uint32_t device) const;
+  std::span<const Hop> downs(uint32_t device) const;
   void climb(const Ring& from, Ring& to, Marks& reached);
   bool up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
   bool anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
-  // One of the links in `choices_`, by its cables.
-  uint32_t pick(uint64_t key, size_t step) const;
+  // One of `choices_`, by its cables.
+  const Hop& pick(uint64_t key, size_t step) const;
 
   const ClusterGraph& graph_;
   bool tiers_ = true;
+  std::vector<Hop> hops_;
+  std::vector<uint32_t> first_up_, first_down_;  // of each device in hops_; one more at the end
   std::vector<Ring> above_from_, above_to_;
   std::vector<Marks> useful_from_, useful_to_;  // of each ring, those on a shortest way
   Marks reached_;
-  std::vector<uint32_t> choices_, steps_;
+  std::vector<Hop> choices_;
+  std::vector<uint32_t> steps_;
 };
 
 // A number that looks random for each pair: SplitMix64's finalizer of their sum (Steele, Lea and
