@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/lane_groups.h"
+
+#include <algorithm>
+
+#include "sim/check.h"
+#include "sim/lane_kernels.h"
+#include "sim/lane_program.h"
+
+namespace stepcast {
+namespace kernels = lane_kernels;
+
+void check_limit(LaneClock& clock) {
+  if (clock.hi < kLongestLaneTime) return;
+  clock.hi = kernels::largest(clock.t.data(), std::ssize(clock.t));
+  if (clock.hi >= kLongestLaneTime) throw_step_too_long();
+}
+
+LaneGroups::LaneGroups(const OpGraph& graph, const Prices& prices, const LaneSet& lanes)
+    : lanes_(lanes), n_(lanes.lanes()), has_link_windows_(graph.roles.size()) {
+  for (size_t axis = 0; axis < shapes_.size(); ++axis) {
+    int64_t inner = 1;
+    for (const LaneDigit& d : lanes.digits) {
+      const bool joined = covers(static_cast<Axis>(axis), d.axis) && d.size > 1;
+      if (joined) shapes_[axis].push_back({n_ / (inner * d.size), d.size, inner});
+      inner *= d.size;
+    }
+    by_role_ = by_role_ || !lanes.group_class[axis].empty();
+  }
+  const auto add_prices = [&](const auto& ps_of, size_t count) {
+    STEPCAST_CHECK(count == graph.works.size(), "one price for each work and class");
+    std::vector<int64_t>& fixed = price_.emplace_back();
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t ps = ps_of(i);
+      if (ps >= kLongestLaneTime >> kLaneFractionBits) throw_step_too_long();
+      fixed.push_back(ps << kLaneFractionBits);
+    }
+  };
+  add_prices([&](size_t i) { return prices.by_work[i].time.count(); }, prices.by_work.size());
+  for (const std::vector<int64_t>& ps : lanes.class_ps) {
+    add_prices([&](size_t i) { return ps[i]; }, ps.size());
+  }
+  for (const LaneWindow& w : lanes.windows) {
+    if (w.link_class == 0) continue;
+    STEPCAST_CHECK(w.link_class < price_.size(), "a window names a class without prices");
+    has_link_windows_[w.role] = true;
+    by_role_ = true;
+  }
+}
+
+bool LaneGroups::joins(Axis axis) const {
+  return !shapes_[static_cast<size_t>(axis)].empty() || by_role_;
+}
+
+const std::vector<uint8_t>& LaneGroups::given_classes(Axis axis, uint32_t role) const {
+  static const std::vector<uint8_t> kNone;
+  const auto& by_role = lanes_.group_class[static_cast<size_t>(axis)];
+  return role < by_role.size() ? by_role[role] : kNone;
+}
+
+LaneGroups::Classes LaneGroups::classes(Axis axis, Roles roles) const {
+  Classes out;
+  for (const uint32_t role : roles) {
+    const std::vector<uint8_t>& given = given_classes(axis, role);
+    if (given.empty()) continue;
+    const bool mixed =
+        std::adjacent_find(given.begin(), given.end(), std::not_equal_to<>()) != given.end();
+    if (mixed && !out.mixed) {
+      out.mixed = true;
+      out.by_lane.assign(static_cast<size_t>(n_), out.same);
+    }
+    if (!mixed) out.same = std::max(out.same, given.front());
+    if (!out.mixed) continue;
+    for (size_t i = 0; i < given.size(); ++i) out.by_lane[i] = std::max(out.by_lane[i], given[i]);
+  }
+  return out;
+}
+
+int64_t LaneGroups::group_of(Axis axis, int64_t lane) const {
+  int64_t group = 0;
+  int64_t stride = 1;
+  for (const LaneDigit& d : lanes_.digits) {
+    const int64_t digit = lane / stride % d.size;
+    if (!covers(axis, d.axis)) group += digit * stride;
+    stride *= d.size;
+  }
+  return group;
+}
+
+std::vector<LaneGroups::Patch> LaneGroups::patches(Axis axis, Roles roles) const {
+  std::vector<Patch> out;
+  const bool any =
+      std::any_of(roles.begin(), roles.end(), [&](uint32_t r) { return has_link_windows_[r]; });
+  if (!any) return out;
+  for (int64_t lane = 0; lane < n_; ++lane) {
+    std::vector<LaneSpan> windows;
+    for (const LaneWindow& w : lanes_.windows) {
+      if (w.link_class > 0 && std::find(roles.begin(), roles.end(), w.role) != roles.end() &&
+          group_of(axis, w.lane) == group_of(axis, lane)) {
+        windows.push_back(span_of(w));
+      }
+    }
+    if (!windows.empty()) out.push_back({lane, std::move(windows)});
+  }
+  return out;
+}
+
+void LaneGroups::meet(LaneClock& clock, Axis axis) const {
+  for (const Shape& s : shapes_[static_cast<size_t>(axis)]) {
+    kernels::group_max(clock.t.data(), s.outer, s.n, s.inner, 0);
+  }
+}
+
+void LaneGroups::add_price(LaneClock& clock, const Work& work, WorkId id, Roles roles) const {
+  const auto w = static_cast<size_t>(id);
+  if (!by_role_) {
+    kernels::add(clock.t.data(), n_, price_[0][w]);
+    clock.lo += price_[0][w];
+    clock.hi += price_[0][w];
+    check_limit(clock);
+    return;
+  }
+  const Classes of = classes(work.axis, roles);
+  std::vector<int64_t> prices;
+  for (const std::vector<int64_t>& p : price_) prices.push_back(p[w]);
+  std::vector<std::pair<int64_t, int64_t>> ends;  // of lanes in windows
+  for (const Patch& p : patches(work.axis, roles)) {
+    const auto lane = static_cast<size_t>(p.lane);
+    const uint8_t own = of.mixed ? of.by_lane[lane] : of.same;
+    ends.emplace_back(p.lane, end_of_communication(clock.t[lane], prices, own, p.windows));
+  }
+  if (of.mixed) {
+    kernels::add_by_class(clock.t.data(), of.by_lane.data(), prices.data(), n_);
+  } else {
+    kernels::add(clock.t.data(), n_, prices[of.same]);
+  }
+  for (const auto& [lane, end] : ends) clock.t[static_cast<size_t>(lane)] = end;
+  clock.lo += *std::min_element(prices.begin(), prices.end());
+  clock.hi += *std::max_element(prices.begin(), prices.end());
+  check_limit(clock);
+}
+
+void LaneGroups::meet_and_add(LaneClock& clock, const LaneClock* other, int64_t delay,
+                              const Work& work, WorkId id, Roles roles) const {
+  const std::vector<Shape>& shapes = shapes_[static_cast<size_t>(work.axis)];
+  if (other != nullptr) {
+    clock.lo = std::max(clock.lo, other->lo + delay);
+    clock.hi = std::max(clock.hi, other->hi + delay);
+  }
+  if (by_role_ || shapes.size() != 1) {
+    if (other != nullptr) kernels::raise(clock.t.data(), other->t.data(), n_, delay);
+    meet(clock, work.axis);
+    add_price(clock, work, id, roles);
+    return;
+  }
+  const Shape& s = shapes.front();
+  const int64_t price = price_[0][static_cast<size_t>(id)];
+  if (other != nullptr) {
+    kernels::raise_group_max(clock.t.data(), other->t.data(), s.outer, s.n, s.inner, delay, price);
+  } else {
+    kernels::group_max(clock.t.data(), s.outer, s.n, s.inner, price);
+  }
+  clock.lo += price;
+  clock.hi += price;
+  check_limit(clock);
+}
+
+}  // namespace stepcast
