@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of the contention engine (contention.h); not for others.
+//
+// An actor is a rank, or the ranks of a tp group that only meet among themselves (a block).  It has
+// a thread for each stream; a thread runs ahead through everything whose times are known.  It stops
+// at what is not: the end of a flow, a rendezvous that others have not reached.  When no thread can
+// go on, the earliest known moment at which something starts or ends is processed; every start
+// before it is known, since what stops a thread ends no earlier.
+//
+// With interference compute is not known ahead either: the end of a chain is a moment like that of
+// a flow, found anew when communication beside it starts or ends.
+//
+//   contention_program.*  what threads run
+//   contention_threads.cc threads, item by item and instruction by instruction
+//   contention_talks.cc   collectives and transfers: who is there, when they begin and end
+//   contention.cc         the clock, what changes at a moment, results
+//
+// All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "sim/contention.h"
+#include "sim/contention_program.h"
+#include "sim/radix_heap.h"
+
+namespace stepcast::contention {
+
+__extension__ using Wide = __int128;
+
+constexpr int64_t kUnknown = INT64_MIN;
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kFreed = UINT32_MAX - 1;
+constexpr int64_t kOne = kNominal;
+
+// The lanes of one axis: groups of lanes that differ in its digits only.
+struct Groups {
+  std::vector<uint32_t> of;     // lane -> group
+  std::vector<uint32_t> lanes;  // by group, ascending
+  uint32_t size = 1;            // lanes in each
+  uint32_t count = 1;
+};
+
+// One group at a collective or rendezvous.
+struct Meeting {
+  int64_t begin = kUnknown;  // latest arrival so far
+  int64_t end = kUnknown;
+  uint32_t arrived = 0;
+};
+
+// All groups at one collective of a role, or at one rendezvous; lives from the first arrival until
+// everybody has left.
+struct Row {
+  std::vector<Meeting> meetings;
+  uint32_t id = 0;  // its place in Engine::rows_
+  uint32_t work = 0;
+  uint32_t needed = 0;  // arrivals of each group
+  int64_t left = 0;     // visits to come
+  uint32_t source = 0;  // role * kStreams + stream; or rendezvous
+  bool is_rendezvous = false;
+};
+
+// Communication whose end is not known from its beginning.
+struct Talk {
+  uint32_t row = 0, group = 0;
+  bool on = false;
+  bool listed = false;  // in Rank::talks
+  bool flows = false, moving = false, slowed = false;
+  bool dirty = false, restarted = false;  // as of Rank
+  uint32_t version = 0;                   // of the event of its end
+  uint32_t busy = 0;                      // ranks of it that compute
+  FlowNetwork::Flow flow = 0;
+  const std::vector<LinkUse>* uses = nullptr;
+  int64_t cap = 0;      // of its flow, alone
+  int64_t latency = 0;  // of its flow
+  int64_t last = 0;     // `left` is as of this moment
+  Wide left = 0;        // private: units of its price
+};
+
+struct Thread {
+  size_t stream = 0;             // kStreams: the host
+  uint32_t lane = 0, lanes = 1;  // of the block
+  uint32_t at = 0;               // in RoleThreads::items
+  uint32_t pc = 0;               // in the code of the pass
+  uint32_t ops = 0;              // of the chain at pc that are done
+  uint32_t sequence = 0;         // talks so far that are not the block's own
+  uint8_t state = 0;  // talk: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
+
+  uint64_t mask() const { return (~uint64_t{0} >> (64 - lanes)) << lane; }
+};
+
+// A run of a pass that some thread of the actor is in.
+struct LivePass {
+  uint32_t item = 0;
+  uint32_t threads = 0;         // that have not left it
+  std::vector<int64_t> slots;   // [slot][lane]
+  std::vector<uint64_t> known;  // by slot, a bit a lane
+};
+
+// A record that waits refer to.
+struct LiveEvent {
+  uint32_t record = 0;
+  uint32_t waits = 0;  // to come
+  uint64_t known = 0;
+  std::vector<int64_t> time;
+};
+
+// Compute of one rank under interference.
+struct Rank {
+  Wide progress = 0, target = 0, exact_end = 0;  // in units; see contention.h
+  int64_t last = 0;                              // `progress` is as of this moment
+  uint32_t version = 0;
+  bool runs = false, busy = false;  // a chain is running; ... as of the last settled moment
+  bool slow = false;                // communication beside it, as of the last settled moment
+  bool exact = false;               // the stream ended at exact_end
+  bool dirty = false;               // something changed at this moment
+  bool restarted = false;           // needs a new event
+  std::vector<uint32_t> talks;      // that are on
+};
+
+struct Actor {
+  uint32_t role = 0;
+  uint32_t lane = 0;      // the first
+  uint32_t segments = 1;  // known
+  bool queued = false;
+  int64_t woken_at = kUnknown;  // an event is on its way
+  std::vector<Thread> threads;
+  std::vector<LivePass> passes;
+  std::vector<LiveEvent> events;
+  std::vector<int64_t> time;  // [stream][lane of the block]
+  std::vector<int64_t> host;  // [segment][lane of the block]: at its begin
+};
+
+// Where a thread is inside a pass.
+struct Place {
+  Actor& a;
+  Thread& th;
+  const PassThreads& pass;
+  LivePass& live;
+  int64_t* time;        // of the stream, by lane
+  const int64_t* host;  // by lane: at the begin of the segment ...
+  int64_t launched;     // ... and since, before the pass
+};
+
+enum class EventKind : uint8_t { begin, move, talk_end, compute_end, wake };
+
+struct Event {
+  EventKind kind{};
+  uint32_t id = 0;
+  uint32_t version = 0;
+};
+
+class Engine {
+ public:
+  Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes, const Traffic& traffic,
+         const Interference& interference, const LaneOptions& options);
+  ContentionResult run();
+
+ private:
+  // contention.cc
+  void prepare_groups();
+  void choose_block();
+  void prepare_actors();
+  void drain();
+  void settle();
+  void settle_rank(uint32_t id);
+  void settle_talk(uint32_t id);
+  int64_t next_moment();
+  void process(int64_t time);
+  void handle(const Event& event);
+  bool is_valid(const Event& event) const;
+  void push(int64_t time, const Event& event);
+  void throw_deadlock() const;
+  ContentionResult result() const;
+  void advance_progress(Rank& rank) const;
+  void mark_dirty(uint32_t rank);
+  void mark_talk_dirty(uint32_t talk);
+
+  // contention_threads.cc
+  void advance(uint32_t id);
+  bool run_thread(Actor& a, Thread& th);
+  bool run_item(Actor& a, Thread& th, uint32_t item);
+  bool run_pass(Actor& a, Thread& th, uint32_t item);
+  bool run_post(Actor& a, Thread& th, uint32_t item);
+  bool run_join(Actor& a, Thread& th, uint32_t item);
+  void run_record(Actor& a, Thread& th, uint32_t item);
+  bool run_wait(Actor& a, Thread& th, uint32_t item);
+  bool run_sync(Actor& a, Thread& th, uint32_t item);
+  bool run_instruction(const Place& at, const ThreadInstruction& in);
+  bool run_chain(const Place& at, const ThreadInstruction& in);
+  bool run_slowed_chain(const Place& at, const ThreadInstruction& in);
+  void start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start);
+  bool run_own_talk(const Place& at, const ThreadInstruction& in);
+  bool run_talk(const Place& at, const ThreadInstruction& in);
+  LivePass& enter(Actor& a, uint32_t item, const PassThreads& pass);
+  void leave(Actor& a, uint32_t item);
+  void raise(Actor& a, const Thread& th, const int64_t* to, int64_t by);
+  bool wake_later(Actor& a, int64_t time);
+  void note_start(const Place& at, uint32_t lane, int64_t time);
+
+  // contention_talks.cc
+  Row& row_of_rendezvous(uint32_t id);
+  Row& row_of_collective(uint32_t source, uint32_t sequence, uint32_t work);
+  uint32_t new_row(uint32_t work, uint32_t needed, int64_t left);
+  void visit(Row& row, int64_t visits);
+  void arrive(Row& row, uint32_t group, int64_t time);
+  void complete(Row& row, uint32_t group);
+  int64_t price_of(const Row& row, uint32_t group) const;
+  int64_t price_in(size_t link_class, uint32_t work) const;
+  size_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
+  uint32_t pattern_of(const Row& row, uint32_t group) const;
+  void begin_talk(uint32_t id);
+  void start_moving(uint32_t id);
+  int64_t slowed_cap(const Talk& talk) const;
+  void end_talk(uint32_t id);
+  void end_meeting(Row& row, uint32_t group, int64_t time);
+  void wake(const Row& row, uint32_t group);
+  void wake_actor(uint32_t id);
+  template <class F>
+  void for_ranks(const Row& row, uint32_t group, const F& f) const;
+  bool is_own(uint32_t work) const { return own_[work] != 0; }
+
+  const OpGraph& graph_;
+  const Prices& prices_;
+  const LaneSet& lanes_;
+  const Traffic& traffic_;
+  ContentionProgram program_;
+  int64_t slow_compute_ = kOne, slow_talk_ = kOne;
+  bool coupled_ = false;  // interference
+  uint32_t width_ = 1;    // lanes
+  uint32_t block_ = 1;    // lanes of an actor
+  int64_t launch_ = 0;
+
+  std::array<Groups, kAxes> groups_;
+  std::vector<uint8_t> own_;  // by work: a collective among the lanes of each block, priced
+  std::vector<Actor> actors_;
+  std::vector<uint32_t> ready_;
+  std::vector<Rank> ranks_;                        // coupled
+  std::vector<Slowness> slowness_;                 // [role][lane]
+  std::vector<std::vector<int64_t>> first_start_;  // [role][lane] of compute
+  std::deque<Row> rows_;                           // stays in place
+  std::vector<uint32_t> free_rows_;
+  std::vector<uint32_t> rendezvous_row_;
+  struct Sequence {
+    std::deque<uint32_t> rows;
+    uint32_t first = 0;  // sequence number of the first
+  };
+  std::vector<Sequence> sequences_;  // by role and stream
+  std::vector<Talk> talks_;
+  std::vector<uint32_t> free_talks_;
+
+  int64_t now_ = 0;
+  RadixHeap<Event> events_;
+  int64_t next_event_ = INT64_MAX;
+  bool next_event_known_ = true;
+  FlowNetwork network_;
+  std::vector<FlowNetwork::Ended> ended_;
+  std::vector<Event> due_;
+  std::vector<uint32_t> dirty_ranks_, dirty_talks_;
+  bool moved_ = false;  // by the thread that runs
+  int64_t shared_ops_ = 0, flow_events_ = 0;
+};
+
+}  // namespace stepcast::contention

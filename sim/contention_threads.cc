@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of the contention engine: each runs as far as times are known.
+#include <algorithm>
+
+#include "sim/check.h"
+#include "sim/contention_engine.h"
+#include "sim/lane_program.h"
+
+namespace stepcast::contention {
+namespace {
+
+constexpr auto kCompute = static_cast<size_t>(Stream::compute);
+
+}  // namespace
+
+void Engine::advance(uint32_t id) {
+  Actor& a = actors_[id];
+  a.queued = false;
+  do {
+    moved_ = false;
+    for (Thread& th : a.threads) run_thread(a, th);
+  } while (moved_);
+}
+
+// True when the thread is at its end.
+bool Engine::run_thread(Actor& a, Thread& th) {
+  const std::vector<uint32_t>& items = program_.roles[a.role].items[th.stream];
+  while (th.at < items.size()) {
+    if (!run_item(a, th, items[th.at])) return false;
+    ++th.at;
+    moved_ = true;
+  }
+  return true;
+}
+
+bool Engine::run_item(Actor& a, Thread& th, uint32_t item) {
+  switch (graph_.roles[a.role].items[item].kind) {
+    case ItemKind::pass: return run_pass(a, th, item);
+    case ItemKind::post: return run_post(a, th, item);
+    case ItemKind::join: return run_join(a, th, item);
+    case ItemKind::record: run_record(a, th, item); return true;
+    case ItemKind::wait: return run_wait(a, th, item);
+    case ItemKind::sync: return run_sync(a, th, item);
+  }
+  return true;
+}
+
+// --- items --------------------------------------------------------------------------------------
+
+bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (a.segments <= segment) return false;
+  const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
+  Row& row = row_of_rendezvous(id);
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  const int64_t launched = (int64_t{role.launches[item]} + 1) * launch_;
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    const int64_t host = a.host[segment * block_ + l] + launched;
+    arrive(row, groups.of[a.lane + l], std::max(a.time[th.stream * block_ + l], host));
+  }
+  visit(row, th.lanes);
+  return true;
+}
+
+bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
+  const bool is_host = th.stream == kStreams;
+  const uint32_t segment = program_.roles[a.role].segment[item];
+  if (is_host && a.segments <= segment) return false;
+  const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
+  Row& row = row_of_rendezvous(id);
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  const auto end_of = [&](uint32_t l) { return row.meetings[groups.of[a.lane + l]].end; };
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    if (end_of(l) == kUnknown) return false;
+  }
+  const int64_t launched = int64_t{program_.roles[a.role].launches[item]} * launch_;
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    const int64_t end = end_of(l);
+    if (is_host) {
+      a.host[(segment + 1) * block_ + l] = std::max(a.host[segment * block_ + l] + launched, end);
+      continue;
+    }
+    int64_t& time = a.time[th.stream * block_ + l];
+    if (end < time) continue;
+    time = end;
+    if (coupled_ && th.stream == kCompute) ranks_[a.role * width_ + a.lane].exact = false;
+  }
+  if (is_host) a.segments = segment + 2;
+  visit(row, th.lanes);
+  return true;
+}
+
+void Engine::run_record(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t record = role.record[item];
+  if (role.waits[record] == 0) return;
+  auto it = std::ranges::find(a.events, record, &LiveEvent::record);
+  if (it == a.events.end()) {
+    a.events.push_back({record, role.waits[record] * block_, 0, std::vector<int64_t>(block_)});
+    it = a.events.end() - 1;
+  }
+  std::copy_n(&a.time[th.stream * block_ + th.lane], th.lanes, &it->time[th.lane]);
+  it->known |= th.mask();
+}
+
+bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
+  const uint32_t record = program_.roles[a.role].record[item];
+  if (record == RoleThreads::kNone) return true;
+  const auto it = std::ranges::find(a.events, record, &LiveEvent::record);
+  if (it == a.events.end() || (th.mask() & ~it->known) != 0) return false;
+  raise(a, th, it->time.data(), 0);
+  it->waits -= th.lanes;
+  if (it->waits == 0) {
+    std::swap(*it, a.events.back());
+    a.events.pop_back();
+  }
+  return true;
+}
+
+bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (a.segments <= segment) return false;
+  const int64_t launched = int64_t{role.launches[item]} * launch_;
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    a.host[(segment + 1) * block_ + l] =
+        std::max(a.host[segment * block_ + l] + launched, a.time[th.stream * block_ + l]);
+  }
+  a.segments = segment + 2;
+  return true;
+}
+
+// --- passes -------------------------------------------------------------------------------------
+
+LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
+  for (LivePass& live : a.passes) {
+    if (live.item == item) return live;
+  }
+  LivePass& live = a.passes.emplace_back();
+  live.item = item;
+  for (const Thread& th : a.threads) {
+    if (th.stream < kStreams && !pass.code[th.stream].empty()) ++live.threads;
+  }
+  live.slots.resize(size_t{pass.slots} * block_);
+  live.known.assign(pass.slots, 0);
+  return live;
+}
+
+void Engine::leave(Actor& a, uint32_t item) {
+  const auto it = std::ranges::find(a.passes, item, &LivePass::item);
+  if (--it->threads > 0) return;
+  std::swap(*it, a.passes.back());
+  a.passes.pop_back();
+}
+
+bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (a.segments <= segment) return false;
+  const PassThreads& pass =
+      program_.passes[static_cast<size_t>(graph_.roles[a.role].items[item].pass)];
+  const std::vector<ThreadInstruction>& code = pass.code[th.stream];
+  const Place at{a,
+                 th,
+                 pass,
+                 enter(a, item, pass),
+                 &a.time[th.stream * block_],
+                 &a.host[segment * block_],
+                 int64_t{role.launches[item]} * launch_};
+  while (th.pc < code.size()) {
+    if (!run_instruction(at, code[th.pc])) return false;
+    ++th.pc;
+    moved_ = true;
+  }
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    if (at.time[l] > kLongestLaneTime) throw_step_too_long();
+  }
+  th.pc = 0;
+  leave(a, item);
+  return true;
+}
+
+bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
+  const Thread& th = at.th;
+  switch (in.code) {
+    case ThreadCode::wait: {
+      const auto slot = static_cast<size_t>(in.end_slot);
+      if ((th.mask() & ~at.live.known[slot]) != 0) return false;
+      raise(at.a, th, &at.live.slots[slot * block_], in.ps * kOne);
+      return true;
+    }
+    case ThreadCode::compute:
+      if (coupled_ ? !run_slowed_chain(at, in) : !run_chain(at, in)) return false;
+      break;
+    case ThreadCode::fixed:
+      if (!run_chain(at, in)) return false;
+      break;
+    case ThreadCode::talk:
+      if (is_own(in.work) ? !run_own_talk(at, in) : !run_talk(at, in)) return false;
+      break;
+  }
+  if (in.end_slot >= 0) {
+    const auto slot = static_cast<size_t>(in.end_slot);
+    std::copy_n(at.time + th.lane, th.lanes, &at.live.slots[slot * block_ + th.lane]);
+    at.live.known[slot] |= th.mask();
+  }
+  return true;
+}
+
+void Engine::raise(Actor& a, const Thread& th, const int64_t* to, int64_t by) {
+  int64_t* time = &a.time[th.stream * block_];
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    const int64_t until = to[l] + by;
+    if (coupled_ && th.stream == kCompute && until >= time[l]) {
+      ranks_[a.role * width_ + a.lane].exact = false;
+    }
+    time[l] = std::max(time[l], until);
+  }
+}
+
+void Engine::note_start(const Place& at, uint32_t lane, int64_t time) {
+  int64_t& first = first_start_[at.a.role][at.a.lane + lane];
+  if (first == kUnknown) first = time;
+}
+
+// A chain of compute that nothing slows.  Where the host is ahead of the stream all along, the
+// chain is one addition.
+bool Engine::run_chain(const Place& at, const ThreadInstruction& in) {
+  const Thread& th = at.th;
+  const ThreadOp* const ops = &at.pass.ops[in.first];
+  const int64_t first = at.launched + ops[0].launches * launch_;
+  const int64_t last = at.launched + ops[in.count - 1].launches * launch_;
+  const Slowness* const slowness = &slowness_[at.a.role * width_ + at.a.lane];
+  const bool is_first =
+      th.stream == kCompute && first_start_[at.a.role][at.a.lane + th.lane] == kUnknown;
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    int64_t time = at.time[l];
+    if (is_first) note_start(at, l, std::max(time, at.host[l] + first));
+    if (in.start_slot >= 0) {
+      at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] =
+          std::max(time, at.host[l] + first);
+    }
+    if (at.host[l] + last <= time) {
+      at.time[l] = time + in.ps * slowness[l];
+      continue;
+    }
+    for (uint32_t i = 0; i < in.count; ++i) {
+      const int64_t launched = at.host[l] + at.launched + ops[i].launches * launch_;
+      time = std::max(time, launched) + ops[i].ps * slowness[l];
+    }
+    at.time[l] = time;
+  }
+  if (in.start_slot >= 0) at.live.known[static_cast<size_t>(in.start_slot)] |= th.mask();
+  return true;
+}
+
+bool Engine::wake_later(Actor& a, int64_t time) {
+  if (a.woken_at != kUnknown && a.woken_at <= time && a.woken_at > now_) return false;
+  a.woken_at = time;
+  push(time, {EventKind::wake, static_cast<uint32_t>(&a - actors_.data()), 0});
+  return false;
+}
+
+// --- compute that communication slows -----------------------------------------------------------
+
+bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
+  Thread& th = at.th;
+  if (th.state == 1) return false;
+  if (th.state == 2) {
+    th.state = 0;
+    at.time[0] = now_;
+  }
+  while (th.ops < in.count) {
+    const uint32_t launches = at.pass.ops[in.first + th.ops].launches;
+    const int64_t start = std::max(at.time[0], at.host[0] + at.launched + launches * launch_);
+    if (start > now_) return wake_later(at.a, start);
+    start_slowed_ops(at, in, start);
+    if (th.state == 1) return false;
+  }
+  th.ops = 0;
+  return true;
+}
+
+// Starts the ops of the chain that nothing but their predecessors holds up.
+void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start) {
+  Thread& th = at.th;
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  Rank& rank = ranks_[id];
+  const ThreadOp* const ops = &at.pass.ops[in.first];
+  const auto launched = [&](uint32_t i) {
+    return at.host[0] + at.launched + ops[i].launches * launch_;
+  };
+  advance_progress(rank);
+  const bool goes_on = rank.exact && at.time[0] == now_ && launched(th.ops) < now_;
+  const Wide begin = goes_on ? rank.exact_end : rank.progress;
+  if (th.ops == 0) {
+    note_start(at, 0, start);
+    if (in.start_slot >= 0) {
+      at.live.slots[static_cast<size_t>(in.start_slot)] = start;
+      at.live.known[static_cast<size_t>(in.start_slot)] = 1;
+      moved_ = true;
+    }
+  }
+  // A launch at this very moment counts as one that an op has to wait for.
+  const int64_t before = begin == rank.progress ? now_ + 1 : now_;
+  int64_t ps = 0;
+  if (th.ops == 0 && launched(in.count - 1) < before) {
+    ps = in.ps;
+    th.ops = in.count;
+  } else {
+    ps = ops[th.ops++].ps;
+    for (; th.ops < in.count && launched(th.ops) < before; ++th.ops) ps += ops[th.ops].ps;
+  }
+  rank.target = begin + Wide{ps} * slowness_[id] * slow_compute_;
+  if (rank.target > rank.progress) {
+    rank.runs = rank.restarted = true;
+    mark_dirty(id);
+    th.state = 1;
+    return;
+  }
+  rank.exact_end = rank.target;
+  rank.exact = true;
+  at.time[0] = now_;
+}
+
+// --- collectives --------------------------------------------------------------------------------
+
+// Among the lanes of the block, on links nobody else uses.
+bool Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
+  const Thread& th = at.th;
+  const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
+  const uint32_t together = groups.size == 1 ? 1 : th.lanes;
+  for (uint32_t first = th.lane; first < th.lane + th.lanes; first += together) {
+    int64_t begin = kUnknown;
+    for (uint32_t l = first; l < first + together; ++l) {
+      begin = std::max({begin, at.time[l], at.host[l] + launched});
+    }
+    const auto classes = lanes_.group_class[static_cast<size_t>(graph_.works[in.work].axis)].empty()
+                             ? 0
+                             : class_of(at.a.role, in.work, at.a.lane + first);
+    const int64_t end = begin + price_in(classes, in.work) * kOne;
+    for (uint32_t l = first; l < first + together; ++l) {
+      if (th.stream == kCompute) note_start(at, l, begin);
+      if (in.start_slot >= 0) {
+        at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = begin;
+      }
+      at.time[l] = end;
+    }
+  }
+  if (in.start_slot >= 0) at.live.known[static_cast<size_t>(in.start_slot)] |= th.mask();
+  return true;
+}
+
+bool Engine::run_talk(const Place& at, const ThreadInstruction& in) {
+  Thread& th = at.th;
+  const auto source = static_cast<uint32_t>(at.a.role * kStreams + th.stream);
+  Row& row = row_of_collective(source, th.sequence, in.work);
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
+  const auto meeting = [&](uint32_t l) -> const Meeting& {
+    return row.meetings[groups.of[at.a.lane + l]];
+  };
+  if (th.state == 0) {
+    th.state = 1;
+    moved_ = true;
+    const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
+    for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+      arrive(row, groups.of[at.a.lane + l], std::max(at.time[l], at.host[l] + launched));
+    }
+  }
+  if (th.state == 1) {
+    for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+      if (meeting(l).arrived < row.needed) return false;
+    }
+    th.state = 2;
+    moved_ = true;
+    for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+      if (th.stream == kCompute) note_start(at, l, meeting(l).begin);
+      if (in.start_slot < 0) continue;
+      at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = meeting(l).begin;
+    }
+    if (in.start_slot >= 0) at.live.known[static_cast<size_t>(in.start_slot)] |= th.mask();
+  }
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    if (meeting(l).end == kUnknown) return false;
+  }
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) at.time[l] = meeting(l).end;
+  if (coupled_ && th.stream == kCompute) ranks_[at.a.role * width_ + at.a.lane].exact = false;
+  th.state = 0;
+  ++th.sequence;
+  visit(row, th.lanes);
+  return true;
+}
+
+}  // namespace stepcast::contention

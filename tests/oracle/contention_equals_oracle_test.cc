@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contention engine against the naive one, to the picosecond: random graphs on random lanes,
+// links and slow-downs.  Some thousands by default; STEPCAST_ORACLE_CASES=100000 for a long run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "sim/contention.h"
+#include "tests/oracle/contention.h"
+#include "tests/oracle/random_graph.h"
+
+namespace stepcast {
+namespace {
+
+struct ContendedCase {
+  oracle::RandomCase base;
+  LaneSet lanes;
+  Traffic traffic;
+  Interference interference;
+};
+
+enum class Sharing { none, links, slowing, both };
+
+template <class T>
+T pick(oracle::Draws& draws, std::initializer_list<T> values) {
+  return *(values.begin() + draws.below(static_cast<uint32_t>(values.size())));
+}
+
+void draw_lanes(oracle::Draws& draws, ContendedCase& c) {
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp}) {
+    if (draws.chance(50)) c.lanes.digits.push_back({axis, draws.between(1, 2)});
+  }
+  if (draws.chance(30)) {
+    std::reverse(c.lanes.digits.begin(), c.lanes.digits.end());
+  }
+  const auto lanes = static_cast<size_t>(c.lanes.lanes());
+  if (draws.chance(60)) {
+    for (size_t r = 0; r < c.base.graph.roles.size(); ++r) {
+      c.lanes.slowness.emplace_back();
+      for (size_t l = 0; l < lanes; ++l) {
+        c.lanes.slowness.back().push_back(
+            pick(draws, {kNominal, kNominal, kNominal + 1, 5000, 2 * kNominal}));
+      }
+    }
+  }
+  if (!draws.chance(30)) return;
+  c.lanes.class_ps.emplace_back();
+  for (const Price& price : c.base.prices.by_work) {
+    c.lanes.class_ps.back().push_back(2 * price.time.count() + 1);
+  }
+  for (const Axis axis : {Axis::pp, Axis::model}) {
+    auto& classes = c.lanes.group_class[static_cast<size_t>(axis)];
+    for (size_t r = 0; r < c.base.graph.roles.size(); ++r) {
+      classes.emplace_back();
+      for (size_t l = 0; l < lanes; ++l) {
+        classes.back().push_back(axis == Axis::pp && draws.chance(20) ? 1 : 0);
+      }
+    }
+  }
+}
+
+void draw_traffic(oracle::Draws& draws, ContendedCase& c) {
+  const uint32_t links = draws.between(1, 5);
+  for (uint32_t i = 0; i < links; ++i) {
+    c.traffic.capacity.push_back(
+        pick<int64_t>(draws, {1'000'000'000'000, 1'700'000'000'000, 3'000'000'000'001}));
+  }
+  const uint32_t patterns = draws.between(1, 6);
+  for (uint32_t i = 0; i < patterns; ++i) {
+    std::vector<LinkUse> uses;
+    for (uint32_t l = 0; l < links; ++l) {
+      if (draws.chance(60)) {
+        uses.push_back({l, pick<uint32_t>(draws, {kFullLoad, kFullLoad, kFullLoad / 2, 98304})});
+      }
+    }
+    if (uses.empty()) uses.push_back({draws.below(links)});
+    c.traffic.patterns.push_back(std::move(uses));
+  }
+  const size_t ranks = c.base.graph.roles.size() * static_cast<size_t>(c.lanes.lanes());
+  for (Work& work : c.base.graph.works) {
+    c.traffic.pattern_of.emplace_back();
+    c.traffic.latency.push_back(Time{pick<int64_t>(draws, {0, 0, 1, 3})});
+    if (!is_communication(work.kind) || !draws.chance(70)) continue;
+    work.bytes = Bytes{pick<int64_t>(draws, {0, 1, 7, 20, 20, 40})};
+    for (size_t r = 0; r < ranks; ++r) {
+      c.traffic.pattern_of.back().push_back(draws.chance(10) ? Traffic::kPrivate
+                                                             : draws.below(patterns));
+    }
+  }
+}
+
+ContendedCase draw_case(uint64_t seed, Sharing sharing) {
+  ContendedCase c;
+  c.base = oracle::random_case(seed);
+  oracle::Draws draws(seed + 77);
+  draw_lanes(draws, c);
+  if (sharing == Sharing::links || sharing == Sharing::both) draw_traffic(draws, c);
+  if (sharing == Sharing::slowing || sharing == Sharing::both) {
+    c.interference = {pick(draws, {1.0, 1.161, 1.5, 2.0}), pick(draws, {1.0, 1.106, 1.481})};
+  }
+  return c;
+}
+
+std::string compare(const ContendedCase& c, const LaneOptions& options) {
+  const oracle::ContendedTimes want =
+      oracle::play_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference);
+  if (want.stuck) return "the oracle is stuck\n";
+  const ContentionResult got =
+      run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference, options);
+  std::string text;
+  for (size_t r = 0; r < want.end.size(); ++r) {
+    for (size_t l = 0; l < want.end[r].size(); ++l) {
+      const Time end{(want.end[r][l] + kNominal - 1) / kNominal};
+      if (got.lanes.end[r][l] == end) continue;
+      text += "role " + std::to_string(r) + " lane " + std::to_string(l) + ": engine " +
+              std::to_string(got.lanes.end[r][l].count()) + ", oracle " +
+              std::to_string(end.count()) + "\n";
+    }
+  }
+  return text;
+}
+
+uint64_t cases() {
+  const char* text = std::getenv("STEPCAST_ORACLE_CASES");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 4000;
+}
+
+class RandomContention : public testing::TestWithParam<Sharing> {};
+
+TEST_P(RandomContention, TakesTheSameTimeInTheEngineAndInTheOracle) {
+  const uint64_t count = cases() / 4;
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    const ContendedCase c = draw_case(seed, GetParam());
+    ASSERT_EQ(compare(c, {}), "") << "seed " << seed;
+    if (seed % 4 > 0) continue;
+    ASSERT_EQ(compare(c, {.merge = false}), "") << "unmerged, seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kind, RandomContention,
+                         testing::Values(Sharing::none, Sharing::links, Sharing::slowing,
+                                         Sharing::both));
+
+}  // namespace
+}  // namespace stepcast
