@@ -2,6 +2,7 @@
 #include "sim/flow_network.h"
 
 #include <algorithm>
+#include <boost/container/small_vector.hpp>
 #include <utility>
 
 #include "sim/check.h"
@@ -29,13 +30,11 @@ struct Member {
   uint32_t use = 0;
 };
 
-struct Link {
-  int64_t capacity = 0;
+// One cache line: what starting and ending a flow touches of each of its links.
+struct alignas(64) Link {
   Demand demand = 0;
-  std::vector<Member> members;
-  uint64_t seen = 0;    // last component search that met it
-  uint32_t number = 0;  // in Filling
-  bool changed = false;
+  int64_t capacity = 0;
+  boost::container::small_vector<Member, 2> members;
 
   // Can it hold a flow back?  If not, its flows have nothing to do with each other here.
   bool binds() const {
@@ -43,21 +42,33 @@ struct Link {
                                               << 32;
   }
 };
+static_assert(sizeof(Link) == 64);
 
-struct Running {
-  std::span<const LinkUse> uses;
-  std::vector<uint32_t> places;  // of each use in the members of its link
-  Share alone = 0;               // what its links would give it if it were alone
-  Share limit = 0;               // alone or its cap
-  Parts left = 0;                // at `since`
+// The rest of a link, for those that bind.
+struct Binding {
+  uint64_t seen = 0;    // last component search that met it
+  uint32_t number = 0;  // in Filling
+  bool changed = false;
+};
+
+struct Use {
+  uint32_t link = 0;
+  uint32_t load = 0;
+  uint32_t place = 0;  // in the members of the link
+};
+
+struct alignas(64) Running {
+  boost::container::small_vector<Use, 4> uses;
+  uint64_t order = 0;  // of starts
+  uint64_t tag = 0;
+  uint64_t seen = 0;  // last component search that met it
+  bool runs = false;
+  Share limit = 0;  // alone or its cap
+  Share alone = 0;  // what its links would give it if it were alone
+  Parts left = 0;   // at `since`
   int64_t since = 0;
   int64_t rate = 0;  // 0: not solved yet
   int64_t end = kNever;
-  uint64_t order = 0;  // of starts
-  uint64_t tag = 0;
-  uint32_t version = 0;  // of `end`; goes on when the place is used again
-  uint64_t seen = 0;
-  bool runs = false;
 };
 
 // `flow` ends at the key unless its version has changed since.
@@ -92,7 +103,11 @@ int64_t end_of(const Running& flow) {
 
 struct FlowNetwork::Storage {
   std::vector<Link> links;
+  std::vector<Binding> bindings;  // of each link
   std::vector<Running> flows;
+  // Of each flow's `end`; goes on when its place is used again.  Not in Running, for the queue
+  // looks at many that nobody else looks at.
+  std::vector<uint32_t> versions;
   std::vector<uint32_t> free;  // flows that do not run
   RadixHeap<End> ends;
   int64_t least_end = kNever;  // of `ends`, if known
@@ -110,11 +125,11 @@ struct FlowNetwork::Storage {
   Filling filling;
   int64_t solves = 0, solved_flows = 0;
 
-  bool valid(const End& e) const { return flows[e.flow].version == e.version; }
+  bool valid(const End& e) const { return versions[e.flow] == e.version; }
   void move_to(int64_t time);
-  void enter(uint32_t flow);
+  void enter(uint32_t flow, std::span<const LinkUse> uses);
   void leave(uint32_t flow);
-  void mark(Link& link, uint32_t number);
+  void mark(uint32_t link);
   void solve_changes();
   void meet(uint32_t flow);
   void collect(uint32_t seed);
@@ -129,34 +144,36 @@ void FlowNetwork::Storage::move_to(int64_t time) {
   now = time;
 }
 
-void FlowNetwork::Storage::enter(uint32_t flow) {
+void FlowNetwork::Storage::enter(uint32_t flow, std::span<const LinkUse> uses) {
   Running& f = flows[flow];
-  f.places.resize(f.uses.size());
-  for (uint32_t u = 0; u < f.uses.size(); ++u) {
-    Link& link = links[f.uses[u].link];
-    f.places[u] = static_cast<uint32_t>(link.members.size());
-    link.members.push_back({flow, u});
-    link.demand += demand_of(f.limit, f.uses[u].load);
+  f.uses.clear();
+  for (const LinkUse& use : uses) {
+    Link& link = links[use.link];
+    link.members.push_back({flow, static_cast<uint32_t>(f.uses.size())});
+    link.demand += demand_of(f.limit, use.load);
+    f.uses.push_back({use.link, use.load, static_cast<uint32_t>(link.members.size() - 1)});
   }
 }
 
 // Its flows may go faster now, though the link may no longer show that it held them back.
-void FlowNetwork::Storage::mark(Link& link, uint32_t number) {
-  if (link.changed || !link.binds()) return;
-  link.changed = true;
-  changed_links.push_back(number);
+void FlowNetwork::Storage::mark(uint32_t link) {
+  if (!links[link].binds() || bindings[link].changed) return;
+  bindings[link].changed = true;
+  changed_links.push_back(link);
 }
 
 void FlowNetwork::Storage::leave(uint32_t flow) {
   Running& f = flows[flow];
-  for (uint32_t u = 0; u < f.uses.size(); ++u) {
-    Link& link = links[f.uses[u].link];
-    mark(link, f.uses[u].link);
+  // Links lie all over memory: asks for all of them rather than for one after the other.
+  for (const Use& use : f.uses) __builtin_prefetch(&links[use.link]);
+  for (const Use& use : f.uses) {
+    mark(use.link);
+    Link& link = links[use.link];
     const Member last = link.members.back();
-    link.members[f.places[u]] = last;
-    flows[last.flow].places[last.use] = f.places[u];
+    link.members[use.place] = last;
+    flows[last.flow].uses[last.use].place = use.place;
     link.members.pop_back();
-    link.demand -= demand_of(f.limit, f.uses[u].load);
+    link.demand -= demand_of(f.limit, use.load);
   }
 }
 
@@ -166,7 +183,7 @@ void FlowNetwork::Storage::solve_changes() {
   for (const uint32_t f : changed_flows)
     if (flows[f].runs) collect(f);
   for (const uint32_t l : changed_links) {
-    links[l].changed = false;
+    bindings[l].changed = false;
     for (const Member& m : links[l].members) collect(m.flow);
   }
   changed_flows.clear();
@@ -187,10 +204,10 @@ void FlowNetwork::Storage::collect(uint32_t seed) {
   component_links.clear();
   meet(seed);
   for (size_t i = 0; i < component.size(); ++i) {
-    for (const LinkUse& use : flows[component[i]].uses) {
-      Link& link = links[use.link];
-      if (link.seen == search || !link.binds()) continue;
-      link.seen = search;
+    for (const Use& use : flows[component[i]].uses) {
+      const Link& link = links[use.link];
+      if (!link.binds() || bindings[use.link].seen == search) continue;
+      bindings[use.link].seen = search;
       component_links.push_back(use.link);
       for (const Member& m : link.members) meet(m.flow);
     }
@@ -206,11 +223,11 @@ void FlowNetwork::Storage::solve_component() {
     return;
   }
   filling.clear();
-  for (const uint32_t l : component_links) links[l].number = filling.add_link(links[l].capacity);
+  for (const uint32_t l : component_links) bindings[l].number = filling.add_link(links[l].capacity);
   for (const uint32_t f : component) {
     filling.add_flow(flows[f].limit);
-    for (const LinkUse& use : flows[f].uses)
-      if (links[use.link].seen == search) filling.add_use(links[use.link].number, use.load);
+    for (const Use& use : flows[f].uses)
+      if (links[use.link].binds()) filling.add_use(bindings[use.link].number, use.load);
   }
   filling.solve();
   for (uint32_t i = 0; i < component.size(); ++i) set_share(component[i], filling.share(i));
@@ -225,14 +242,15 @@ void FlowNetwork::Storage::set_share(uint32_t flow, Share share) {
   f.rate = rate;
   if (f.end == least_end) least_known = false;
   f.end = end_of(f);
-  ++f.version;
+  ++versions[flow];
   if (f.end == kNever) return;
-  ends.push(f.end, {flow, f.version});
+  ends.push(f.end, {flow, versions[flow]});
   least_end = std::min(least_end, f.end);
 }
 
 FlowNetwork::FlowNetwork(std::vector<int64_t> capacity) : storage_(std::make_unique<Storage>()) {
   storage_->links.resize(capacity.size());
+  storage_->bindings.resize(capacity.size());
   for (size_t l = 0; l < capacity.size(); ++l) {
     STEPCAST_CHECK(capacity[l] > 0, "a link without capacity");
     storage_->links[l].capacity = capacity[l];
@@ -249,11 +267,11 @@ FlowNetwork::Flow FlowNetwork::start(int64_t time, int64_t bytes, int64_t cap,
   if (s.free.empty()) {
     s.free.push_back(static_cast<uint32_t>(s.flows.size()));
     s.flows.emplace_back();
+    s.versions.push_back(0);
   }
   const uint32_t flow = s.free.back();
   s.free.pop_back();
   Running& f = s.flows[flow];
-  f.uses = uses;
   f.alone = alone_share(s.links, uses);
   f.limit = std::min(f.alone, to_share(cap));
   f.left = bytes * kPartsOfByte;
@@ -263,7 +281,7 @@ FlowNetwork::Flow FlowNetwork::start(int64_t time, int64_t bytes, int64_t cap,
   f.order = s.started++;
   f.tag = tag;
   f.runs = true;
-  s.enter(flow);
+  s.enter(flow, uses);
   s.changed_flows.push_back(flow);
   return flow;
 }
@@ -274,10 +292,9 @@ void FlowNetwork::set_cap(int64_t time, Flow flow, int64_t cap) {
   Running& f = s.flows[flow];
   const Share limit = std::min(f.alone, to_share(cap));
   if (limit == f.limit) return;
-  for (const LinkUse& use : f.uses) {
-    Link& link = s.links[use.link];
-    s.mark(link, use.link);
-    link.demand += demand_of(limit, use.load) - demand_of(f.limit, use.load);
+  for (const Use& use : f.uses) {
+    s.mark(use.link);
+    s.links[use.link].demand += demand_of(limit, use.load) - demand_of(f.limit, use.load);
   }
   f.limit = limit;
   s.changed_flows.push_back(flow);
@@ -306,7 +323,7 @@ void FlowNetwork::end_due(int64_t time, std::vector<Ended>& ended) {
   for (const uint32_t flow : s.due) {
     s.leave(flow);
     s.flows[flow].runs = false;
-    ++s.flows[flow].version;
+    ++s.versions[flow];
     s.free.push_back(flow);
     ended.push_back({flow, s.flows[flow].tag, time});
   }
