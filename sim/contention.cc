@@ -7,6 +7,7 @@
 #include "sim/check.h"
 #include "sim/contention_engine.h"
 #include "sim/lane_program.h"
+#include "sim/lane_record.h"
 
 namespace stepcast {
 namespace contention {
@@ -285,28 +286,26 @@ void Engine::throw_deadlock() const {
 }
 
 ContentionResult Engine::result() const {
-  const auto in_ps = [](int64_t t) { return Time{(t + kOne - 1) / kOne}; };
   ContentionResult out;
   LaneResult& r = out.lanes;
   r.lanes_run = width_;
   r.end.assign(graph_.roles.size(), std::vector<Time>(width_));
   for (const RoleThreads& role : program_.roles) r.rank_ops += role.device_ops * width_;
-  int64_t last = kUnknown, span = 0;
+  int64_t last = kUnknown;
   for (const Actor& a : actors_) {
     for (uint32_t l = 0; l < block_; ++l) {
       int64_t end = 0;
       for (size_t s = 0; s < kStreams; ++s) end = std::max(end, a.time[s * block_ + l]);
-      r.end[a.role][a.lane + l] = in_ps(end);
+      r.end[a.role][a.lane + l] = to_time(end);
       const int64_t first = first_start_[a.role][a.lane + l];
-      span = std::max(span, end - (first == kUnknown ? 0 : first));
+      r.span = std::max(r.span, to_time(end) - to_time(first == kUnknown ? 0 : first));
       if (end <= last) continue;
       last = end;
       r.last_role = a.role;
       r.last_lane = a.lane + l;
     }
   }
-  r.makespan = in_ps(std::max<int64_t>(last, 0));
-  r.span = in_ps(span);
+  r.makespan = to_time(std::max<int64_t>(last, 0));
   out.shared_ops = shared_ops_;
   out.flow_events = flow_events_;
   return out;

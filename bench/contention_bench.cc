@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps with shared links, every rank one by one: Llama-3 405B on 16,384 GPUs and GPT-3 175B.
+//
+// Each rank has a network port of its own, one link out and one in, which its pipeline transfers
+// and its gradient and parameter collectives share; tensor-parallel collectives stay inside a node
+// and are priced.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "calibrate/price_graph.h"
+#include "scenarios/scenario.h"
+#include "schedules/lower.h"
+#include "sim/contention.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kPort = 50'000'000'000;  // bytes per second, one direction
+
+struct Step {
+  OpGraph graph;
+  Prices prices;
+  LaneSet lanes;
+  Traffic traffic;
+};
+
+// Links of a group that all send to all or to a neighbour: (n-1)/n of the message through each
+// port.
+std::vector<LinkUse> group_links(uint32_t role, uint32_t lane, const LaneSet& lanes, Axis axis) {
+  const auto width = static_cast<uint32_t>(lanes.lanes());
+  uint32_t stride = 1, size = 1;
+  for (const LaneDigit& d : lanes.digits) {
+    if (d.axis == axis) {
+      size = static_cast<uint32_t>(d.size);
+      break;
+    }
+    stride *= static_cast<uint32_t>(d.size);
+  }
+  std::vector<LinkUse> uses;
+  const uint32_t first = lane - lane / stride % size * stride;
+  for (uint32_t i = 0; i < size; ++i) {
+    const uint32_t rank = role * width + first + i * stride;
+    for (const uint32_t link : {2 * rank, 2 * rank + 1}) {
+      uses.push_back({link, kFullLoad / size * (size - 1)});
+    }
+  }
+  return uses;
+}
+
+// One pattern for each group (dp) or pair of ranks (pp).
+void add_patterns(Step& step, const Work& work) {
+  Traffic& traffic = step.traffic;
+  const auto width = static_cast<uint32_t>(step.lanes.lanes());
+  const auto roles = static_cast<uint32_t>(step.graph.roles.size());
+  std::vector<uint32_t>& of = traffic.pattern_of.back();
+  of.assign(size_t{roles} * width, Traffic::kPrivate);
+  for (uint32_t role = 0; role < roles; ++role) {
+    for (uint32_t lane = 0; lane < width; ++lane) {
+      const uint32_t rank = role * width + lane;
+      if (work.axis == Axis::pp) {
+        if (work.from != role) continue;
+        of[rank] = static_cast<uint32_t>(traffic.patterns.size());
+        traffic.patterns.push_back({{2 * rank}, {2 * (work.to * width + lane) + 1}});
+        continue;
+      }
+      std::vector<LinkUse> uses = group_links(role, lane, step.lanes, work.axis);
+      const uint32_t first = uses.front().link / 2;
+      if (first == rank) {
+        of[rank] = static_cast<uint32_t>(traffic.patterns.size());
+        traffic.patterns.push_back(std::move(uses));
+      } else {
+        of[rank] = of[first];
+      }
+    }
+  }
+}
+
+Step make_step(const char* name, int64_t dp_lanes, bool speeds) {
+  const Scenario s =
+      load_scenario(std::string(STEPCAST_SOURCE_DIR) + "/scenarios/examples/" + name + ".yaml");
+  Step step;
+  step.graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
+  step.prices = price(step.graph, s.cluster, s.plan.grid, shipped_table(s.cluster.node.gpu.name));
+  if (dp_lanes > 0) step.lanes.digits = {{Axis::tp, s.plan.grid.tp}, {Axis::dp, dp_lanes}};
+  const auto width = static_cast<size_t>(step.lanes.lanes());
+  step.traffic.capacity.assign(2 * step.graph.roles.size() * width, kPort);
+  for (const Work& work : step.graph.works) {
+    step.traffic.latency.push_back(Time{5'000'000});
+    step.traffic.pattern_of.emplace_back();
+    const bool shared = work.axis == Axis::dp || work.axis == Axis::pp;
+    if (is_communication(work.kind) && shared) add_patterns(step, work);
+  }
+  for (size_t r = 0; r < step.graph.roles.size() && speeds; ++r) {
+    step.lanes.slowness.emplace_back();
+    for (size_t l = 0; l < width; ++l) {
+      // Up to 6 % slower, no two alike.
+      const uint64_t mixed = (r * width + l + 1) * 0x9e3779b97f4a7c15ULL >> 40;
+      step.lanes.slowness.back().push_back(kNominal + static_cast<Slowness>(mixed % 256));
+    }
+  }
+  return step;
+}
+
+void contended(benchmark::State& state, const char* name, int64_t dp_lanes, bool speeds,
+               Interference interference) {
+  const Step step = make_step(name, dp_lanes, speeds);
+  ContentionResult result;
+  for ([[maybe_unused]] auto _ : state) {
+    result = run_contended(step.graph, step.prices, step.lanes, step.traffic, interference);
+  }
+  state.counters["rank_ops"] = static_cast<double>(result.lanes.rank_ops);
+  state.counters["flow_events"] = static_cast<double>(result.flow_events);
+  state.counters["shared_share"] =
+      static_cast<double>(result.shared_ops) / static_cast<double>(result.lanes.rank_ops);
+  state.counters["step_ms"] = static_cast<double>(result.lanes.makespan.count()) / 1e9;
+}
+
+constexpr const char* kLlama = "llama3-405b-16384xh100";
+constexpr const char* kGpt3 = "gpt3-175b-64xa100";
+constexpr Interference kSlowing{1.161, 1.106};
+
+BENCHMARK_CAPTURE(contended, gpt3_folded, kGpt3, 0, false, {})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(contended, gpt3_folded_slowing, kGpt3, 0, false, kSlowing)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(contended, llama3_2048_ranks, kLlama, 16, true, {})
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(contended, llama3_2048_ranks_slowing, kLlama, 16, true, kSlowing)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(contended, llama3_16384_ranks, kLlama, 128, true, {})
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(contended, llama3_16384_ranks_alike, kLlama, 128, false, {})
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(contended, llama3_16384_ranks_slowing, kLlama, 128, true, kSlowing)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace stepcast
