@@ -107,6 +107,40 @@ Gpu resolve_gpu(FieldValues& v, Problems& problems, std::vector<std::string>& wa
   return gpu;
 }
 
+// What the graph of a node needs besides what costs do.
+void resolve_inside(const FieldValues& v, Node& node, Problems& problems) {
+  const auto number = [&](const std::string& key, int64_t otherwise) {
+    constexpr int64_t kMost = 1024;
+    const std::string path = "cluster.node." + key;
+    if (!v.has(path)) return otherwise;
+    if (v.whole(path) <= kMost) return v.whole(path);
+    problems.add("E121", '\'' + key + "' must be at most " + std::to_string(kMost), v.mark(path),
+                 v.length(path));
+    return otherwise;
+  };
+  const auto bandwidth = [&](const std::string& path) {
+    return Bandwidth{v.has(path) ? v.real(path) : 0};
+  };
+  node.nvswitches = number("intra.switches", 1);
+  node.nvlinks = number("intra.links", 0);
+  node.hosts = number("hosts", 1);
+  node.cpus = number("cpus.count", 2);
+  node.c2c = v.has("cluster.node.cpus.link") && v.text("cluster.node.cpus.link") == "c2c";
+  node.cpu_bandwidth = bandwidth("cluster.node.cpus.bw");
+  node.pcie_bandwidth = bandwidth("cluster.node.pcie.bw");
+  if (node.gpus % node.hosts != 0) {
+    problems.add("E127", "'hosts' must divide the " + std::to_string(node.gpus) + " GPUs of a node",
+                 v.mark("cluster.node.hosts"), v.length("cluster.node.hosts"));
+    node.hosts = 1;
+  }
+  const std::string affinity =
+      v.has("cluster.node.nics.affinity") ? v.text("cluster.node.nics.affinity") : "shared";
+  int64_t switches = 0;
+  if (affinity == "per-gpu") switches = node.gpus / node.hosts;
+  if (affinity == "per-switch") switches = std::max<int64_t>(1, node.nics / node.hosts);
+  node.pcie_switches = number("pcie.switches", std::min<int64_t>(switches, 1024));
+}
+
 Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
                   std::vector<std::string>& warnings) {
   Node node;
@@ -133,6 +167,7 @@ Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
   if (v.has("cluster.node.intra.sharp")) node.sharp = v.flag("cluster.node.intra.sharp");
   if (v.has("cluster.node.nics.count")) node.nics = v.whole("cluster.node.nics.count");
   node.nic_latency = time("cluster.node.nics.latency");
+  resolve_inside(v, node, problems);
   return node;
 }
 
