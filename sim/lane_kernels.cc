@@ -3,7 +3,7 @@
 // compiler can choose among them when the program starts (sanitizers run before that is set up).
 #include "sim/lane_kernels.h"
 
-#include <algorithm>
+#include <bit>
 
 #include "sim/jitter.h"
 
@@ -17,25 +17,25 @@
 namespace stepcast::lane_kernels {
 namespace {
 
-// Eight lanes at once; the compiler takes as many registers as that needs.
-using Block [[gnu::vector_size(64), gnu::aligned(8), gnu::may_alias]] = int64_t;
-constexpr int64_t kBlock = 8;
+// Four lanes at once.  (Of eight, compilers make poor code where a register holds four.)
+using Block [[gnu::vector_size(32), gnu::aligned(8), gnu::may_alias]] = int64_t;
+constexpr int64_t kBlock = 4;
 
 constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-constexpr uint32_t low(int64_t duration) {
-  return static_cast<uint32_t>(duration);
+// A whole number x < 2^51 as the bits of x + 2^52 are those of 2^52 plus x: vector units that
+// multiply no wide integers, and convert none, get an exact product this way.
+constexpr double kShift = 4503599627370496.0;
+constexpr auto kShiftBits = std::bit_cast<int64_t>(kShift);
+inline int64_t shifted_product(double a, double b) {
+  return std::bit_cast<int64_t>(a * b + kShift);
 }
-constexpr uint32_t high(int64_t duration) {
-  return static_cast<uint32_t>(duration >> 32);
-}
-constexpr int64_t product(uint32_t slowness, uint32_t duration) {
-  return static_cast<int64_t>(uint64_t{slowness} * duration);
-}
-constexpr int64_t product(uint32_t slowness, uint32_t duration, uint32_t above) {
-  return static_cast<int64_t>(uint64_t{slowness} * duration + ((uint64_t{slowness} * above) << 32));
+
+// Any duration below 2^50, slowness below 2^31, as long as the product is below 2^63.
+constexpr int64_t wide_product(double slowness, int64_t duration) {
+  return static_cast<int64_t>(slowness) * duration;
 }
 
 }  // namespace
@@ -68,39 +68,40 @@ void raise_add(int64_t* __restrict t, const int64_t* __restrict other, int64_t n
 }
 
 STEPCAST_CLONES
-void add_scaled(int64_t* __restrict t, const uint32_t* __restrict slowness, int64_t n,
+void add_scaled(int64_t* __restrict t, const double* __restrict slowness, int64_t n,
                 int64_t duration, int64_t by) {
-  const uint32_t d = low(duration);
-  const uint32_t above = high(duration);
-  if (above == 0) {
-    for (int64_t i = 0; i < n; ++i) t[i] += product(slowness[i], d) + by;
-  } else {
-    for (int64_t i = 0; i < n; ++i) t[i] += product(slowness[i], d, above) + by;
-  }
+  const auto d = static_cast<double>(duration);
+  const int64_t rest = by - kShiftBits;
+  for (int64_t i = 0; i < n; ++i) t[i] += shifted_product(slowness[i], d) + rest;
 }
 
 STEPCAST_CLONES
 void raise_add_scaled(int64_t* __restrict t, const int64_t* __restrict other,
-                      const uint32_t* __restrict slowness, int64_t n, int64_t delay,
-                      int64_t duration, int64_t by) {
-  const uint32_t d = low(duration);
-  const uint32_t above = high(duration);
-  if (above == 0) {
-    for (int64_t i = 0; i < n; ++i)
-      t[i] = larger(t[i], other[i] + delay) + product(slowness[i], d) + by;
-  } else {
-    for (int64_t i = 0; i < n; ++i)
-      t[i] = larger(t[i], other[i] + delay) + product(slowness[i], d, above) + by;
-  }
+                      const double* __restrict slowness, int64_t n, int64_t delay, int64_t duration,
+                      int64_t by) {
+  const auto d = static_cast<double>(duration);
+  const int64_t rest = by - kShiftBits;
+  for (int64_t i = 0; i < n; ++i)
+    t[i] = larger(t[i], other[i] + delay) + shifted_product(slowness[i], d) + rest;
 }
 
 STEPCAST_CLONES
 void raise_scaled(int64_t* __restrict t, const int64_t* __restrict other,
-                  const uint32_t* __restrict slowness, int64_t n, int64_t duration, int64_t by) {
-  const uint32_t d = low(duration);
-  const uint32_t above = high(duration);
+                  const double* __restrict slowness, int64_t n, int64_t duration, int64_t by) {
+  const auto d = static_cast<double>(duration);
+  const int64_t rest = by - kShiftBits;
   for (int64_t i = 0; i < n; ++i)
-    t[i] = larger(t[i], other[i] + product(slowness[i], d, above) + by);
+    t[i] = larger(t[i], other[i] + shifted_product(slowness[i], d) + rest);
+}
+
+void add_scaled_wide(int64_t* t, const double* slowness, int64_t n, int64_t duration, int64_t by) {
+  for (int64_t i = 0; i < n; ++i) t[i] += wide_product(slowness[i], duration) + by;
+}
+
+void raise_scaled_wide(int64_t* t, const int64_t* other, const double* slowness, int64_t n,
+                       int64_t duration, int64_t by) {
+  for (int64_t i = 0; i < n; ++i)
+    t[i] = larger(t[i], other[i] + wide_product(slowness[i], duration) + by);
 }
 
 void add_by_class(int64_t* t, const uint8_t* of, const int64_t* by_class, int64_t n) {
@@ -166,18 +167,12 @@ void raise_group_max(int64_t* __restrict t, const int64_t* __restrict other, int
 }
 
 STEPCAST_CLONES
-void add_jittered(int64_t* __restrict t, const uint32_t* __restrict slowness,
-                  const uint32_t* __restrict key, const uint32_t* __restrict table,
-                  uint32_t instance_key, int64_t n, int64_t duration) {
-  constexpr int64_t kChunk = 64;
-  const uint32_t d = low(duration);
-  const uint32_t above = high(duration);
-  uint32_t speed[kChunk];
-  for (int64_t begin = 0; begin < n; begin += kChunk) {
-    const int64_t count = std::min(kChunk, n - begin);
-    for (int64_t i = 0; i < count; ++i)
-      speed[i] = jittered(slowness[begin + i], table[jitter_index(key[begin + i], instance_key)]);
-    for (int64_t i = 0; i < count; ++i) t[begin + i] += product(speed[i], d, above);
+void jitter(double* __restrict out, const uint32_t* __restrict slowness,
+            const uint32_t* __restrict key, const uint32_t* __restrict table, uint32_t instance_key,
+            int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t factor = table[jitter_index(key[i], instance_key)];
+    out[i] = static_cast<double>(static_cast<int32_t>(jittered(slowness[i], factor)));
   }
 }
 

@@ -2,8 +2,7 @@
 // The inner loops of the lanes engine: one arithmetic instruction on the times of all lanes.
 //
 // Times are in 1/4096 ps.  Vectors have one entry a lane and, unless said otherwise, do not
-// overlap.  Products are exact: a duration below 2^50 ps is taken in halves of 32 bits, since that
-// is the widest multiplication vector units have.
+// overlap.  Everything is exact, products too.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +19,21 @@ void raise_to(int64_t* t, int64_t n, int64_t by);
 void add(int64_t* t, int64_t n, int64_t by);
 // t = max(t, other + delay) + by
 void raise_add(int64_t* t, const int64_t* other, int64_t n, int64_t delay, int64_t by);
+// Speeds of single lanes.  `slowness` holds whole numbers, and duration * slowness < 2^51 for each.
 // t += duration * slowness + by
-void add_scaled(int64_t* t, const uint32_t* slowness, int64_t n, int64_t duration, int64_t by);
+void add_scaled(int64_t* t, const double* slowness, int64_t n, int64_t duration, int64_t by);
 // t = max(t, other + delay) + duration * slowness + by
-void raise_add_scaled(int64_t* t, const int64_t* other, const uint32_t* slowness, int64_t n,
+void raise_add_scaled(int64_t* t, const int64_t* other, const double* slowness, int64_t n,
                       int64_t delay, int64_t duration, int64_t by);
 // t = max(t, other + duration * slowness + by)
-void raise_scaled(int64_t* t, const int64_t* other, const uint32_t* slowness, int64_t n,
+void raise_scaled(int64_t* t, const int64_t* other, const double* slowness, int64_t n,
                   int64_t duration, int64_t by);
+// The same for any product below 2^63, slower.
+void add_scaled_wide(int64_t* t, const double* slowness, int64_t n, int64_t duration, int64_t by);
+void raise_scaled_wide(int64_t* t, const int64_t* other, const double* slowness, int64_t n,
+                       int64_t duration, int64_t by);
+constexpr int64_t kWide = int64_t{1} << 51;
+
 // t += by_class[of[lane]]
 void add_by_class(int64_t* t, const uint8_t* of, const int64_t* by_class, int64_t n);
 
@@ -37,10 +43,9 @@ void group_max(int64_t* t, int64_t outer, int64_t n, int64_t inner, int64_t by);
 void raise_group_max(int64_t* t, const int64_t* other, int64_t outer, int64_t n, int64_t inner,
                      int64_t delay, int64_t by);
 
-// t += duration * (slowness * factor), factor = table[hash(key of the lane, instance)]; see
-// jitter.h.  The product of the two is rounded to 1/4096.
-void add_jittered(int64_t* t, const uint32_t* slowness, const uint32_t* key, const uint32_t* table,
-                  uint32_t instance_key, int64_t n, int64_t duration);
+// out = slowness * factor, factor = table[hash(key of the lane, instance)]; see jitter.h.
+void jitter(double* out, const uint32_t* slowness, const uint32_t* key, const uint32_t* table,
+            uint32_t instance_key, int64_t n);
 
 int64_t largest(const int64_t* t, int64_t n);
 int64_t smallest(const int64_t* t, int64_t n);

@@ -25,12 +25,15 @@ constexpr uint32_t kNobody = UINT32_MAX;
 // Speeds of the lanes of a role.
 struct RoleSpeeds {
   std::vector<uint32_t> slowness;
+  std::vector<double> real;                         // the same
   bool same = true;                                 // all lanes alike
   Slowness fastest = kNominal, slowest = kNominal;  // windows and jitter included
   std::vector<uint32_t> jitter_key;
   // Lanes whose compute changes speed.
   std::vector<std::pair<int64_t, std::vector<LaneSpan>>> windows;
 
+  // Longer than the fast kernels take.
+  bool wide(int64_t duration) const { return duration > (kernels::kWide - 1) / slowest; }
   bool by_op() const { return !jitter_key.empty() || !windows.empty(); }
 };
 
@@ -176,6 +179,7 @@ class LaneEngine {
       slowest = (slowest * jitter_.factor.back() >> kLaneFractionBits) + 1;
     }
     if (slowest > INT32_MAX) throw_step_too_long();
+    s.real.assign(s.slowness.begin(), s.slowness.end());
     s.fastest = static_cast<Slowness>(fastest);
     s.slowest = static_cast<Slowness>(slowest);
   }
@@ -470,27 +474,37 @@ class LaneEngine {
   // c = max(c, other + delay) + duration
   void add_duration(const RoleSpeeds& speeds, const LaneInstruction& in, LaneClock& c,
                     const LaneClock* other) {
-    int64_t* t = c.t.data();
-    const uint32_t* slowness = speeds.slowness.data();
+    const bool same = speeds.same || in.duration.scaled == 0;
+    const bool wide = !same && speeds.wide(in.duration.scaled);
+    if (other != nullptr && wide) raise(c, *std::exchange(other, nullptr), in.delay);
     if (other != nullptr) {
       c.lo = std::max(c.lo, other->lo + in.delay);
       c.hi = std::max(c.hi, other->hi + in.delay);
     }
-    if (speeds.same || in.duration.scaled == 0) {
-      const int64_t by = in.duration.at(slowness[0]);
-      if (other != nullptr) {
-        kernels::raise_add(t, other->t.data(), n_, in.delay, by);
-      } else {
-        kernels::add(t, n_, by);
-      }
+    if (same && other != nullptr) {
+      kernels::raise_add(c.t.data(), other->t.data(), n_, in.delay,
+                         in.duration.at(speeds.slowness[0]));
+    } else if (same) {
+      kernels::add(c.t.data(), n_, in.duration.at(speeds.slowness[0]));
     } else if (other != nullptr) {
-      kernels::raise_add_scaled(t, other->t.data(), slowness, n_, in.delay, in.duration.scaled,
-                                in.duration.constant);
+      kernels::raise_add_scaled(c.t.data(), other->t.data(), speeds.real.data(), n_, in.delay,
+                                in.duration.scaled, in.duration.constant);
     } else {
-      kernels::add_scaled(t, slowness, n_, in.duration.scaled, in.duration.constant);
+      add_scaled(speeds, c, speeds.real, in.duration);
     }
-    c.lo += in.duration.at(speeds.fastest);
-    c.hi += in.duration.at(speeds.slowest);
+    later(speeds, c, in.duration);
+  }
+
+  void add_scaled(const RoleSpeeds& speeds, LaneClock& c, const std::vector<double>& slowness,
+                  const LaneLine& line) {
+    const auto kernel = speeds.wide(line.scaled) ? kernels::add_scaled_wide : kernels::add_scaled;
+    kernel(c.t.data(), slowness.data(), n_, line.scaled, line.constant);
+  }
+
+  // The bounds, after the duration has been added.
+  static void later(const RoleSpeeds& speeds, LaneClock& c, const LaneLine& duration) {
+    c.lo += duration.at(speeds.fastest);
+    c.hi += duration.at(speeds.slowest);
     check_limit(c);
   }
 
@@ -501,8 +515,10 @@ class LaneEngine {
       raise_by_host(role, c, line.at(speeds.slowness[0]));
       return;
     }
-    kernels::raise_scaled(c.t.data(), role.host.t.data(), speeds.slowness.data(), n_, line.scaled,
-                          role.host_offset + line.constant);
+    const auto kernel =
+        speeds.wide(line.scaled) ? kernels::raise_scaled_wide : kernels::raise_scaled;
+    kernel(c.t.data(), role.host.t.data(), speeds.real.data(), n_, line.scaled,
+           role.host_offset + line.constant);
     c.lo = std::max(c.lo, role.host.lo + role.host_offset + line.at(speeds.fastest));
     c.hi = std::max(c.hi, role.host.hi + role.host_offset + line.at(speeds.slowest));
     check_limit(c);
@@ -524,17 +540,15 @@ class LaneEngine {
           c.t[i], in.duration.scaled, static_cast<Slowness>(speeds.slowness[i]), factor, windows));
     }
     if (jitters) {
-      kernels::add_jittered(c.t.data(), speeds.slowness.data(), speeds.jitter_key.data(),
-                            jitter_.factor.data(), key, n_, in.duration.scaled);
-      c.lo += in.duration.at(speeds.fastest);
-      c.hi += in.duration.at(speeds.slowest);
-    } else {
-      add_duration(speeds, in, c, nullptr);
+      drawn_.resize(size_);
+      kernels::jitter(drawn_.data(), speeds.slowness.data(), speeds.jitter_key.data(),
+                      jitter_.factor.data(), key, n_);
     }
+    add_scaled(speeds, c, jitters ? drawn_ : speeds.real, in.duration);
     for (size_t i = 0; i < changed_.size(); ++i) {
       c.t[static_cast<size_t>(speeds.windows[i].first)] = changed_[i];
     }
-    check_limit(c);
+    later(speeds, c, in.duration);
   }
 
   void run_join(uint32_t r, RoleState& role, const LaneInstruction& in, LaneClock& c,
@@ -701,6 +715,7 @@ class LaneEngine {
   std::vector<std::vector<uint32_t>> ends_;  // of rendezvous, where it matters
   std::vector<LaneClock> slots_;             // of the pass being run; passes never stop half-way
   std::vector<StragglerWait> slot_straggler_;
+  std::vector<double> drawn_;               // slowness of the op being run
   std::vector<int64_t> changed_;            // ends of the op being run on lanes with windows
   std::vector<std::vector<int64_t>> free_;  // vectors to be used again
 };
