@@ -2,7 +2,7 @@
 // FlowNetwork and max_min_rates against the slow simulator in exact fractions, to the picosecond
 // and to the byte per second.
 //
-// STEPCAST_FLOW_CASES is the number of random cases of each shard (default 200; 10,000 make 10^5).
+// STEPCAST_FLOW_CASES is the number of random cases of each shard (default 300; 10,000 make 10^5).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ constexpr uint64_t kShards = 10;
 
 uint64_t cases_per_shard() {
   const char* text = std::getenv("STEPCAST_FLOW_CASES");
-  return text == nullptr ? 200 : std::stoull(text);
+  return text == nullptr ? 300 : std::stoull(text);
 }
 
 std::string describe(const FlowCase& c) {
