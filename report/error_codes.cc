@@ -125,6 +125,14 @@ constexpr std::array kCodes{
               "Two rows answer the same question; remove one."},
     ErrorCode{"E308", "a cost table that was cut off",
               "The header states the number of rows, and there are more or fewer of them."},
+    ErrorCode{"E320", "not a topology that can be read",
+              "Read are the matrix of `nvidia-smi topo -m`, NCCL's topology XML "
+              "(NCCL_TOPO_DUMP_FILE), the output of ibnetdiscover and scenarios; docs/topology.md "
+              "has an example of each."},
+    ErrorCode{"E321", "a topology file with a mistake in it",
+              "The message points at the place. Files that were pasted lose blanks and tabs."},
+    ErrorCode{"E322", "a topology file that was cut off",
+              "Something that the file begins or names is not in it to its end."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},

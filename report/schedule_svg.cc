@@ -5,6 +5,8 @@
 #include <array>
 #include <limits>
 
+#include "report/xml_text.h"
+
 namespace stepcast {
 namespace {
 
@@ -48,30 +50,6 @@ std::string hex(const Rgb& c) {
 
 bool is_dark(const Rgb& c) {
   return 299 * c.r + 587 * c.g + 114 * c.b < 140'000;
-}
-
-std::string xml(std::string_view text) {
-  std::string s;
-  for (const char c : escape_text(text)) {
-    switch (c) {
-      case '&': s += "&amp;"; break;
-      case '<': s += "&lt;"; break;
-      case '>': s += "&gt;"; break;
-      case '"': s += "&quot;"; break;
-      default: s += c;
-    }
-  }
-  return s;
-}
-
-// At most `most` characters, the end cut off.
-std::string elided(std::string_view text, int64_t most) {
-  if (display_width(text) <= most) return std::string(text);
-  size_t bytes = 0;
-  int64_t characters = 0;
-  for (; bytes < text.size(); ++bytes)
-    if ((static_cast<unsigned char>(text[bytes]) & 0xC0) != 0x80 && ++characters > most - 3) break;
-  return std::string(text.substr(0, bytes)) + "...";
 }
 
 std::string str(int64_t n) {
@@ -227,9 +205,9 @@ std::string schedule_svg(const ScheduleDrawing& d) {
   const Canvas c = canvas_of(d);
   const int64_t width = kLeft + c.plot + kRight;
   const int64_t height = c.lanes_bottom + (c.chunks > 1 ? 76 : 56);
-  const std::string title = xml(elided(escape_text(d.title), (width - 2 * kRight) / 10));
+  const std::string title = xml_text(elided(escape_text(d.title), (width - 2 * kRight) / 10));
   std::string facts;
-  for (const std::string& fact : d.facts) facts += (facts.empty() ? "" : ", ") + xml(fact);
+  for (const std::string& fact : d.facts) facts += (facts.empty() ? "" : ", ") + xml_text(fact);
   std::string s =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + str(width) + "\" height=\"" +
       str(height) + "\" viewBox=\"0 0 " + str(width) + ' ' + str(height) + "\">\n<title>" + title +

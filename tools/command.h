@@ -32,6 +32,12 @@ struct ScheduleArguments {
   std::string memory_limit, placement = "loop", effort;  // synth
 };
 
+// stepcast topology: as it was typed; empty = not given.
+struct TopologyArguments {
+  std::string file;  // "-" = standard input
+  std::string kind, gpu, svg;
+};
+
 struct Arguments {
   std::vector<std::string> files;  // "-" = standard input
   std::vector<std::string> set;    // path=value
@@ -53,6 +59,7 @@ struct Arguments {
   std::string kind, show;
   // schedule
   ScheduleArguments schedule;
+  TopologyArguments topology;
   // help
   std::vector<std::string> topic;  // one word, or a command of two
 };
@@ -83,6 +90,7 @@ int schedule_check_command(const Arguments& args, const Terminal& terminal);
 int schedule_export_command(const Arguments& args, const Terminal& terminal);
 int schedule_eval_command(const Arguments& args, const Terminal& terminal);
 int schedule_synth_command(const Arguments& args, const Terminal& terminal);
+int topology_show_command(const Arguments& args, const Terminal& terminal);
 int help_code_command(const Arguments& args, const Terminal& terminal);
 
 // --- shared by several commands (shared.cc) ---

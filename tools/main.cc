@@ -16,6 +16,7 @@
 #include "tools/command.h"
 #include "tools/output.h"
 #include "tools/schedule_options.h"
+#include "tools/topology.h"
 
 namespace stepcast::cli {
 namespace {
@@ -86,6 +87,7 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   add_common(compare, args);
 
   add_schedule(app, args, command);
+  add_topology(app, args, command);
 
   CLI::App* presets = add("presets", "List what has a name already", presets_command);
   presets->add_option("KIND", args.kind, "models, gpus, clusters or schedules")->option_text(" ");

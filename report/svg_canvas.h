@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes, lines and words of an SVG picture, in whole pixels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace stepcast {
+
+class SvgCanvas {
+ public:
+  // `style`: classes of the style sheet in finish(); `title`: shown on hovering; may be empty.
+  void line(int64_t x1, int64_t y1, int64_t x2, int64_t y2, std::string_view style,
+            std::string_view title = {});
+  // From (x1, y) to (x2, y), bent by `rise` pixels upwards.
+  void arc(int64_t x1, int64_t x2, int64_t y, int64_t rise, std::string_view style,
+           std::string_view title = {});
+  // The label is in the middle, elided to what fits.
+  void box(int64_t x, int64_t y, int64_t width, int64_t height, std::string_view style,
+           std::string_view label, std::string_view title = {});
+  // Begins at x, or has its middle there with style "m".
+  void text(int64_t x, int64_t y, std::string_view words, std::string_view style = {});
+
+  // The whole document.  `title` is XML already.
+  std::string finish(std::string_view title, int64_t height) const;
+
+ private:
+  void reach(int64_t x);
+
+  std::string body_;
+  int64_t right_ = 600;
+};
+
+}  // namespace stepcast

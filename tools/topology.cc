@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast topology show FILE: what a file says of a cluster, printed and drawn.
+#include "tools/topology.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <array>
+#include <optional>
+
+#include "report/topology_svg.h"
+#include "report/topology_text.h"
+#include "sim/diagnostic.h"
+#include "tools/command.h"
+#include "tools/output.h"
+#include "topology/build_graph.h"
+#include "topology/import_ibnetdiscover.h"
+#include "topology/import_nccl_xml.h"
+#include "topology/import_nvidia_smi.h"
+
+namespace stepcast::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "FILE is what `nvidia-smi topo -m`, NCCL (NCCL_TOPO_DUMP_FILE) or `ibnetdiscover` wrote, or a\n"
+    "scenario, whose cluster is shown; which of them is seen from what is in it.\n\n"
+    "Bandwidths are those of the data sheet in one direction; NCCL counts: what NCCL plans with.\n"
+    "down : up of a switch above 1 is oversubscribed.";
+
+constexpr std::array<std::string_view, 4> kKinds{"nvidia-smi", "nccl-xml", "ibnetdiscover",
+                                                 "scenario"};
+constexpr std::array<std::string_view, 4> kArchs{"volta", "ampere", "hopper", "blackwell"};
+
+template <size_t N>
+size_t place_of(const std::array<std::string_view, N>& words, const std::string& word,
+                const std::string& option) {
+  for (size_t i = 0; i < N; ++i)
+    if (words[i] == word) return i;
+  std::string all;
+  for (const std::string_view w : words) all += (all.empty() ? "" : ", ") + std::string(w);
+  usage_error("E004", "there is no " + option + ' ' + word, all);
+}
+
+std::optional<GpuArch> arch_of(const std::string& word) {
+  if (word.empty()) return {};
+  constexpr std::array<GpuArch, 4> kValues{GpuArch::volta, GpuArch::ampere, GpuArch::hopper,
+                                           GpuArch::blackwell};
+  return kValues[place_of(kArchs, word, "--gpu")];
+}
+
+bool looks_like_scenario(const std::string& file, std::string_view text) {
+  for (const std::string_view end : {".yaml", ".yml", ".json"})
+    if (file.ends_with(end)) return true;
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text.find('\0') != std::string_view::npos) return false;
+  if (text[first] == '{') return true;
+  for (const std::string_view key : {"cluster:", "model:", "extends:", "name:"})
+    if (text.starts_with(key) || text.find('\n' + std::string(key)) != std::string_view::npos)
+      return true;
+  return false;
+}
+
+std::string kind_of(const std::string& file, std::string_view text, const std::string& asked) {
+  if (!asked.empty()) return std::string(kKinds[place_of(kKinds, asked, "--kind")]);
+  switch (topology_format_of(text)) {
+    case TopologyFormat::nvidia_smi: return "nvidia-smi";
+    case TopologyFormat::nccl_xml: return "nccl-xml";
+    case TopologyFormat::ibnetdiscover: return "ibnetdiscover";
+    case TopologyFormat::other: break;
+  }
+  if (looks_like_scenario(file, text)) return "scenario";
+  Diagnostic d;
+  d.code = "E320";
+  d.message = text.find_first_not_of(" \t\r\n") == std::string_view::npos
+                  ? "the file is empty"
+                  : "neither a topology nor a scenario";
+  d.file = file;
+  d.help =
+      "read are `nvidia-smi topo -m`, NCCL's topology XML, ibnetdiscover and scenarios; --kind "
+      "names one";
+  throw InputError(std::move(d));
+}
+
+// The library's graph as the reports' plain data; the enumerations go by the same order.
+TopologyView view_of(const ClusterGraph& graph, std::span<const Bandwidth> nccl) {
+  TopologyView view;
+  view.devices.reserve(graph.devices().size());
+  for (const Device& d : graph.devices())
+    view.devices.push_back(
+        {static_cast<ViewKind>(d.kind), d.name, d.node, d.domain, d.rail, d.tier});
+  view.links.reserve(graph.links().size());
+  for (size_t i = 0; i < graph.links().size(); ++i) {
+    const Link& l = graph.links()[i];
+    view.links.push_back({l.a, l.b, static_cast<ViewLinkKind>(l.kind), l.bandwidth, l.back,
+                          i < nccl.size() ? nccl[i] : Bandwidth{}, l.cables});
+  }
+  return view;
+}
+static_assert(static_cast<int>(ViewKind::gpu) == static_cast<int>(DeviceKind::gpu) &&
+              static_cast<int>(ViewKind::nvswitch) == static_cast<int>(DeviceKind::nvswitch) &&
+              static_cast<int>(ViewKind::pcie_switch) ==
+                  static_cast<int>(DeviceKind::pcie_switch) &&
+              static_cast<int>(ViewKind::cpu) == static_cast<int>(DeviceKind::cpu) &&
+              static_cast<int>(ViewKind::nic) == static_cast<int>(DeviceKind::nic) &&
+              static_cast<int>(ViewKind::network_switch) ==
+                  static_cast<int>(DeviceKind::network_switch));
+static_assert(static_cast<int>(ViewLinkKind::nvlink) == static_cast<int>(LinkKind::nvlink) &&
+              static_cast<int>(ViewLinkKind::c2c) == static_cast<int>(LinkKind::c2c) &&
+              static_cast<int>(ViewLinkKind::pcie) == static_cast<int>(LinkKind::pcie) &&
+              static_cast<int>(ViewLinkKind::host) == static_cast<int>(LinkKind::host) &&
+              static_cast<int>(ViewLinkKind::network) == static_cast<int>(LinkKind::network));
+
+TopologyView imported(ImportedTopology topology) {
+  TopologyView view = view_of(topology.graph, topology.nccl);
+  for (TopologyFact& f : topology.facts)
+    view.facts.push_back({std::move(f.key), f.value, std::move(f.text)});
+  for (TopologyWarning& w : topology.warnings) view.warnings.push_back({w.line, std::move(w.text)});
+  return view;
+}
+
+TopologyView read_view(const Arguments& args) {
+  const TopologyArguments& a = args.topology;
+  const std::string text = read_whole_file(a.file);
+  const std::string file = a.file == "-" ? "<stdin>" : a.file;
+  const std::string kind = kind_of(file, text, a.kind);
+  const std::optional<GpuArch> arch = arch_of(a.gpu);
+  if (arch && kind != "nvidia-smi")
+    usage_error("E004", "--gpu is for what nvidia-smi printed",
+                "other files say what their GPUs are");
+  TopologyView view;
+  if (kind == "nvidia-smi") {
+    view = imported(import_nvidia_smi(text, file, arch));
+    view.format = "nvidia-smi topo -m";
+  } else if (kind == "nccl-xml") {
+    view = imported(import_nccl_xml(text, file));
+    view.format = "NCCL topology";
+  } else if (kind == "ibnetdiscover") {
+    view = imported(import_ibnetdiscover(text, file));
+    view.format = "ibnetdiscover";
+  } else {
+    const Scenario scenario = load(a.file, args);
+    view = view_of(cluster_graph(scenario.cluster), {});
+    view.format = "scenario, cluster " + scenario.cluster.name;
+  }
+  view.title = file;
+  return view;
+}
+
+}  // namespace
+
+int topology_show_command(const Arguments& args, const Terminal& terminal) {
+  const TopologyView view = read_view(args);
+  if (!args.topology.svg.empty()) {
+    if (args.topology.svg == "-") {
+      write_stdout(topology_svg(view));
+      return 0;
+    }
+    deliver(topology_svg(view), args.topology.svg, args.force);
+  }
+  write_stdout(args.json ? topology_json(view) : topology_text(view, terminal.out));
+  return 0;
+}
+
+void add_topology(CLI::App& app, Arguments& args, Command& command) {
+  CLI::App* topology = app.add_subcommand("topology", "Show what a cluster is made of");
+  topology->require_subcommand(0, 1);
+  CLI::App* show = topology->add_subcommand("show", "Print and draw a cluster's devices and links");
+  show->callback([&command] { command = topology_show_command; });
+  show->footer(kFooter);
+  TopologyArguments& a = args.topology;
+  show->add_option("FILE", a.file, "topology or scenario; - is standard input")
+      ->required()
+      ->option_text(" ");
+  show->add_option("--kind", a.kind, "nvidia-smi, nccl-xml, ibnetdiscover or scenario")
+      ->option_text("KIND");
+  show->add_option("--gpu", a.gpu, "of an nvidia-smi matrix: volta, ampere, hopper or blackwell")
+      ->option_text("ARCH");
+  show->add_option("--svg", a.svg, "write a picture")->option_text("FILE");
+  show->add_flag("--force", args.force, "overwrite existing outputs");
+  show->add_option("-s,--set", args.set, "of a scenario, as often as needed")
+      ->allow_extra_args(false)
+      ->option_text("PATH=VALUE");
+  show->add_option("--root", args.root, "directory that `extends` may not leave")
+      ->option_text("DIR");
+  add_common(show, args);
+}
+
+}  // namespace stepcast::cli

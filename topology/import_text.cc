@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/import_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include "topology/import.h"
+
+namespace stepcast {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r";
+constexpr size_t kMostProblems = 20;
+constexpr size_t kMostShown = 200;  // characters of a line in a message
+
+}  // namespace
+
+ImportText lines_of(std::string_view text, const std::string& file) {
+  ImportText out{file, {}};
+  const auto refuse = [&](std::string message, int line) {
+    Diagnostic d;
+    d.code = "E320";
+    d.message = std::move(message);
+    d.file = file;
+    d.line = line;
+    d.column = line > 0 ? 1 : 0;
+    throw InputError(std::move(d));
+  };
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) refuse("the file is empty", 0);
+  const size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    const auto before = std::count(text.begin(), text.begin() + static_cast<long>(zero), '\n');
+    refuse("the file is not a text", static_cast<int>(before) + 1);
+  }
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    out.lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::vector<ImportWord> words_of(std::string_view line) {
+  std::vector<ImportWord> words;
+  for (size_t at = 0;;) {
+    at = line.find_first_not_of(kBlanks, at);
+    if (at == std::string_view::npos) return words;
+    const size_t end = std::min(line.find_first_of(kBlanks, at), line.size());
+    words.push_back({line.substr(at, end - at), static_cast<int>(at) + 1});
+    at = end;
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+int64_t whole_number(std::string_view text) {
+  int32_t n = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  const bool ok = error == std::errc{} && end == text.data() + text.size() && !text.empty();
+  return ok && text.front() != '-' ? n : -1;
+}
+
+Diagnostic problem_at(const ImportText& text, const char* code, int line, int column, size_t length,
+                      std::string message, std::string help) {
+  Diagnostic d;
+  d.code = code;
+  d.message = std::move(message);
+  d.file = text.file;
+  d.line = line;
+  d.column = column;
+  d.length = static_cast<int>(std::clamp<size_t>(length, 1, kMostShown));
+  if (line > 0 && static_cast<size_t>(line) <= text.lines.size())
+    d.source_line = std::string(text.lines[static_cast<size_t>(line) - 1]);
+  if (d.source_line.size() > kMostShown) {
+    if (static_cast<size_t>(column) < kMostShown)
+      d.source_line.resize(kMostShown);
+    else
+      d.source_line.clear();
+  }
+  d.help = std::move(help);
+  return d;
+}
+
+void throw_if_any(std::vector<Diagnostic>& problems) {
+  if (problems.empty()) return;
+  if (problems.size() > kMostProblems) problems.resize(kMostProblems);
+  throw InputError(std::move(problems));
+}
+
+TopologyFormat topology_format_of(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  if (first == std::string_view::npos) return TopologyFormat::other;
+  if (text[first] == '<') return TopologyFormat::nccl_xml;
+  for (const std::string_view mark : {"switchguid=", "caguid=", "\nvendid=", "\nSwitch\t"})
+    if (text.find(mark) != std::string_view::npos) return TopologyFormat::ibnetdiscover;
+  if (text.starts_with("vendid=") || text.starts_with("# Topology file:") ||
+      text.find("\n# Topology file:") != std::string_view::npos)
+    return TopologyFormat::ibnetdiscover;
+  // A matrix has a line that begins with a device and its own column.
+  for (const std::string_view gpu : {"GPU0\t X", "GPU0 X", "GPU0\tX", "GPU0  ", "GPU0\tGPU1"})
+    if (text.find(gpu) != std::string_view::npos) return TopologyFormat::nvidia_smi;
+  return TopologyFormat::other;
+}
+
+}  // namespace stepcast
