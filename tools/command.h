@@ -54,7 +54,7 @@ struct Arguments {
   // compare
   std::vector<std::string> schedules;
   // explain
-  bool memory = false, bubble = false, critical_path = false, costs = false;
+  bool memory = false, bubble = false, critical_path = false, costs = false, links = false;
   // presets
   std::string kind, show;
   // schedule

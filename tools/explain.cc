@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast explain FILE: every setting with its origin; --memory, --bubble, --critical-path,
-// --costs open up the result.
+// --costs, --links open up the result.
 #include "report/explain.h"
 
 #include <optional>
 
 #include "report/json.h"
+#include "report/links_text.h"
 #include "report/text.h"
 #include "scenarios/forecast.h"
 #include "tools/command.h"
 #include "tools/output.h"
+#include "topology/build_graph.h"
+#include "topology/traffic.h"
 
 namespace stepcast::cli {
 namespace {
@@ -40,6 +43,27 @@ std::vector<ActivationUnit> activation_units(const Scenario& scenario) {
   return units;
 }
 
+LinkLoads links_of(const Scenario& scenario, const Result& result) {
+  RouteOptions routes;
+  routes.ecmp_seed = scenario.seed;
+  return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
+                    cluster_graph(scenario.cluster), routes);
+}
+
+// "ranks in order tp-cp-dp-pp on 8 nodes of 8 GPUs"
+std::string where_ranks_lie(const Scenario& scenario) {
+  const int64_t gpus = scenario.cluster.node.gpus, world = scenario.plan.grid.world();
+  std::string order;
+  for (const Axis axis : scenario.plan.grid.order)
+    order += (order.empty() ? "" : "-") + std::string(name_of(axis));
+  const int64_t nodes = (world + gpus - 1) / gpus;
+  std::string text = "links crossed: " + grouped(world) + " ranks, order " + order + ", on " +
+                     grouped(nodes) + (nodes == 1 ? " node of " : " nodes of ") +
+                     std::to_string(gpus) + " GPUs";
+  if (!scenario.placement.in_order()) text += " as cluster.placement lists them";
+  return text;
+}
+
 std::string as_json(const Arguments& args, const Scenario& scenario, const Result* result) {
   JsonWriter json;
   json.begin_object();
@@ -66,6 +90,7 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
     if (args.bubble) write_account(json, *result);
     if (args.critical_path) write_critical_path(json, *result);
     if (args.costs) write_costs(json, *result);
+    if (args.links) write_links(json, links_of(scenario, *result));
   }
   json.end_object();
   return json.text() + '\n';
@@ -76,7 +101,7 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
 int explain_command(const Arguments& args, const Terminal& terminal) {
   const Scenario scenario = load(args.files.front(), args);
   std::optional<Result> result;
-  if (args.memory || args.bubble || args.critical_path || args.costs) {
+  if (args.memory || args.bubble || args.critical_path || args.costs || args.links) {
     ForecastOptions options;
     options.what_if = false;
     result = forecast(scenario, options);
@@ -95,6 +120,9 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
   if (args.bubble) text += '\n' + explain_bubble(*result, style);
   if (args.critical_path) text += '\n' + explain_critical_path(*result, style);
   if (args.costs) text += '\n' + explain_costs(*result, style);
+  if (args.links)
+    text += '\n' + explain_links(links_of(scenario, *result), where_ranks_lie(scenario),
+                                 result->step_time, style);
   write_stdout(text);
   return 0;
 }

@@ -65,6 +65,7 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   explain->add_flag("--bubble", args.bubble, "why ranks wait");
   explain->add_flag("--critical-path", args.critical_path, "the longest chain of the step");
   explain->add_flag("--costs", args.costs, "every price, and how it is known");
+  explain->add_flag("--links", args.links, "which groups cross which links, and how full they are");
   add_common(explain, args);
 
   CLI::App* compare =

@@ -5,15 +5,18 @@
 // message passes each (a ring: 2(n-1)/n on every link between neighbours), for each transfer of the
 // pipeline its route.  What `stepcast explain --links` prints, and what the contention engine
 // shares (sim/contention.h).
+//
+// A GPU spreads what it sends over NVSwitches evenly over all of them, so that its NVLinks count as
+// one link here: the first, with the bandwidth of all.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "sim/contention.h"
+#include "sim/link_loads.h"
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/rank_grid.h"
@@ -23,29 +26,34 @@
 
 namespace stepcast {
 
-// Links of one collective of `kind` over the GPUs of a group, as `algorithm` ("ring", "tree",
-// "pairwise", ...) runs it.  Loads in bytes over the link for each kFullLoad bytes of the message.
-std::vector<LinkUse> collective_links(Router& router, WorkKind kind, std::string_view algorithm,
-                                      std::span<const int64_t> gpus);
+// The link that stands for `directed` here, and what it can carry.
+uint32_t joint_link(const ClusterGraph& cluster, uint32_t directed);
+Bandwidth joint_bandwidth(const ClusterGraph& cluster, uint32_t directed);
 
-// Patterns of all communication works of the graph on all roles and lanes.  Links that no two
-// streams of the job can use at the same time are left out.
+// Links of one collective of `kind` over the GPUs of a group (in rank order), as `algorithm`
+// ("ring", "tree", "pairwise", ...: collective_messages.h) runs it; of send_recv from the first GPU
+// to the second.  Loads in bytes over the link for each kFullLoad bytes of the message; ascending
+// by link.  REQUIRES: ways between the GPUs exist.
+std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& router, WorkKind kind,
+                                      std::string_view algorithm, std::span<const int64_t> gpus);
+
+// Patterns of all communication works of the graph on all roles and lanes.  Lanes are numbered by
+// the coordinates tp, cp, dp of their rank, tp innermost.  What can never be shared is left out:
+//
+//   * links that one stream of one group uses at a time, and links that carry all that their users
+//     could send together at the speed of their prices;
+//   * works that hardly take longer than their latency (1 %: the gradient norm).
+//
+// Loads are cut so that a group alone is never slower than its price, which knows better.
+// REQUIRES: prices.by_work.size() == graph.works.size().
 Traffic traffic_of(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
                    const Placement& placement, const ClusterGraph& cluster,
                    const RouteOptions& options);
 
-// Which groups cross which kind of link, and how loaded the fullest link of the kind is.
-struct LinkCrossing {
-  Axis axis = Axis::none;
-  WorkKind kind = WorkKind::all_reduce;
-  int64_t groups = 0, ranks = 0;  // groups of the axis; ranks in each
-  std::string links;              // "NVLink inside n0", "leaf to spine"
-  int64_t links_used = 0;         // of that kind, by all groups together
-  int64_t groups_per_link = 0;    // most on one link
-  double seconds = 0;             // bytes of one step over the fullest link / its bandwidth
-};
-std::vector<LinkCrossing> link_crossings(const OpGraph& graph, const RankGrid& grid,
-                                         const Placement& placement, const ClusterGraph& cluster,
-                                         const RouteOptions& options);
+// Which groups cross which kinds of link, and the fullest link of each kind.  Works that hardly
+// take longer than their latency are left out here too.
+LinkLoads link_loads(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
+                     const Placement& placement, const ClusterGraph& cluster,
+                     const RouteOptions& options);
 
 }  // namespace stepcast

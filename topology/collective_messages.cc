@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/collective_messages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+using Nodes = std::span<const std::vector<int64_t>>;
+
+enum class Pattern : uint8_t { unknown, ring, tree, nvls, pat, pairwise, two_step };
+
+Pattern pattern_of(std::string_view algorithm) {
+  constexpr std::pair<std::string_view, Pattern> kPatterns[] = {
+      {"ring", Pattern::ring}, {"tree", Pattern::tree},         {"NVLS", Pattern::nvls},
+      {"PAT", Pattern::pat},   {"pairwise", Pattern::pairwise}, {"two-step", Pattern::two_step}};
+  for (const auto& [name, pattern] : kPatterns) {
+    if (algorithm.substr(0, name.size()) == name) return pattern;
+  }
+  return Pattern::unknown;
+}
+
+int64_t size_of(const std::vector<int64_t>& node) {
+  return static_cast<int64_t>(node.size());
+}
+
+int64_t ranks_of(Nodes nodes) {
+  int64_t n = 0;
+  for (const auto& node : nodes) n += size_of(node);
+  return n;
+}
+
+// Rings or trees side by side, one for each GPU of the smallest node.
+int64_t rails_of(Nodes nodes) {
+  int64_t rails = size_of(nodes.front());
+  for (const auto& node : nodes) rails = std::min(rails, size_of(node));
+  return rails;
+}
+
+class Writer {
+ public:
+  explicit Writer(int64_t whole) { result_.whole = whole; }
+
+  void add(int64_t from, int64_t to, int64_t parts) {
+    if (from != to && parts > 0) result_.messages.push_back({from, to, parts});
+  }
+  void both_ways(int64_t a, int64_t b, int64_t parts) {
+    add(a, b, parts);
+    add(b, a, parts);
+  }
+
+  CollectiveMessages take() {
+    auto& all = result_.messages;
+    std::sort(all.begin(), all.end(), [](const Message& a, const Message& b) {
+      return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+    });
+    size_t kept = 0;
+    for (const Message& m : all) {
+      if (kept > 0 && all[kept - 1].from == m.from && all[kept - 1].to == m.to) {
+        all[kept - 1].parts += m.parts;
+      } else {
+        all[kept++] = m;
+      }
+    }
+    all.resize(kept);
+    return std::move(result_);
+  }
+
+ private:
+  CollectiveMessages result_;
+};
+
+// Where ring r enters node k of `nodes`, as a place in the node.  Neighbours differ, so that the
+// ring may leave each node where it enters the next one.
+int64_t entry(int64_t r, size_t k, Nodes nodes) {
+  const bool odd_one = nodes.size() % 2 == 1 && k + 1 == nodes.size() && k > 0;
+  const int64_t shift = odd_one ? 2 : static_cast<int64_t>(k % 2);
+  return (r + shift) % size_of(nodes[k]);
+}
+
+// All GPUs of the group in the order of ring r.
+std::vector<int64_t> ring_order(int64_t r, Nodes nodes) {
+  std::vector<int64_t> order;
+  for (size_t k = 0; k < nodes.size(); ++k) {
+    const int64_t count = size_of(nodes[k]);
+    const int64_t first = entry(r, k, nodes);
+    int64_t last = entry(r, (k + 1) % nodes.size(), nodes) % count;
+    const int64_t step = last == (first + 1) % count ? count - 1 : 1;
+    if (last == first) last = (first + count - 1) % count;
+    for (int64_t i = 0, at = first; i < count; ++i, at = (at + step) % count) {
+      if (at != last) order.push_back(nodes[k][static_cast<size_t>(at)]);
+    }
+    order.push_back(nodes[k][static_cast<size_t>(last)]);
+  }
+  return order;
+}
+
+CollectiveMessages rings(WorkKind kind, Nodes nodes) {
+  const int64_t n = ranks_of(nodes);
+  // Inside one node all rings have the same order.
+  const int64_t rails = nodes.size() == 1 ? 1 : rails_of(nodes);
+  Writer out(n * rails);
+  const int64_t rounds = kind == WorkKind::all_reduce ? 2 : 1;
+  const bool broadcast = kind == WorkKind::broadcast;
+  const int64_t root = nodes.front().front();
+  for (int64_t r = 0; r < rails; ++r) {
+    const std::vector<int64_t> order = ring_order(r, nodes);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const int64_t to = order[(i + 1) % order.size()];
+      out.add(order[i], to, broadcast ? (to == root ? 0 : n) : rounds * (n - 1));
+    }
+  }
+  return out.take();
+}
+
+// Parent of node i of n in the first tree, -1 for the root.  Odd nodes are leaves; the parent of a
+// node whose lowest set bit is b lies b to its left or right.
+int64_t parent_in_tree(int64_t i, int64_t n) {
+  if (i == 0) return -1;
+  const int64_t bit = i & -i;
+  const int64_t right = (i ^ bit) | (bit << 1);
+  return right < n ? right : i ^ bit;
+}
+
+// Parent in the second tree: the first one mirrored, or turned by one where the mirror would have
+// the same leaves.
+int64_t parent_in_second_tree(int64_t i, int64_t n) {
+  if (n % 2 == 0) {
+    const int64_t p = parent_in_tree(n - 1 - i, n);
+    return p < 0 ? -1 : n - 1 - p;
+  }
+  const int64_t p = parent_in_tree((i + n - 1) % n, n);
+  return p < 0 ? -1 : (p + 1) % n;
+}
+
+// The two trees over the GPUs of rail r, one part up and one down each.
+void add_trees(Writer& out, int64_t r, Nodes nodes) {
+  const auto n = static_cast<int64_t>(nodes.size());
+  const auto head = [&](int64_t k) {
+    const auto& node = nodes[static_cast<size_t>(k)];
+    return node[static_cast<size_t>(r % size_of(node))];
+  };
+  for (int64_t k = 0; k < n; ++k) {
+    for (const int64_t parent : {parent_in_tree(k, n), parent_in_second_tree(k, n)}) {
+      if (parent >= 0) out.both_ways(head(k), head(parent), 1);
+    }
+  }
+}
+
+CollectiveMessages trees(Nodes nodes) {
+  const int64_t rails = rails_of(nodes);
+  Writer out(2 * rails);
+  for (int64_t r = 0; r < rails; ++r) {
+    add_trees(out, r, nodes);
+    for (const auto& node : nodes) {
+      for (size_t i = 0; i + 1 < node.size(); ++i) {
+        const size_t at = (i + static_cast<size_t>(r)) % node.size();
+        out.both_ways(node[at], node[(at + 1) % node.size()], 2);
+      }
+    }
+  }
+  return out.take();
+}
+
+// Each GPU of a node heads one of `rails` slices of the message (if the node has more, the first
+// ones do).
+CollectiveMessages in_switch(WorkKind kind, Nodes nodes) {
+  constexpr int64_t kAll = Message::kSwitches;
+  const int64_t rails = rails_of(nodes);
+  Writer out(2 * rails);
+  const bool reduces = kind != WorkKind::all_gather, spreads = kind != WorkKind::reduce_scatter;
+  for (const auto& node : nodes) {
+    for (size_t i = 0; i < node.size(); ++i) {
+      const bool heads = i < static_cast<size_t>(rails);
+      if (reduces) {
+        out.add(node[i], kAll, 2 * rails);
+        out.add(kAll, node[i], heads ? 2 : 0);
+      }
+      if (spreads) {
+        out.add(node[i], kAll, heads ? 2 : 0);
+        out.add(kAll, node[i], 2 * rails);
+      }
+    }
+  }
+  for (int64_t r = 0; r < rails && nodes.size() > 1; ++r) add_trees(out, r, nodes);
+  return out.take();
+}
+
+std::vector<int64_t> in_order(Nodes nodes) {
+  std::vector<int64_t> all;
+  for (const auto& node : nodes) all.insert(all.end(), node.begin(), node.end());
+  return all;
+}
+
+CollectiveMessages log_rounds(WorkKind kind, Nodes nodes) {
+  const std::vector<int64_t> all = in_order(nodes);
+  const auto n = static_cast<int64_t>(all.size());
+  Writer out(n);
+  for (int64_t distance = 1; distance < n; distance *= 2) {
+    const int64_t blocks = std::min(distance, n - distance);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t from = all[static_cast<size_t>(i)];
+      const int64_t to = all[static_cast<size_t>((i + distance) % n)];
+      if (kind != WorkKind::all_gather) out.add(to, from, blocks);
+      if (kind != WorkKind::reduce_scatter) out.add(from, to, blocks);
+    }
+  }
+  return out.take();
+}
+
+CollectiveMessages pairwise(Nodes nodes) {
+  const std::vector<int64_t> all = in_order(nodes);
+  Writer out(static_cast<int64_t>(all.size()));
+  for (int64_t from : all) {
+    for (int64_t to : all) out.add(from, to, 1);
+  }
+  return out.take();
+}
+
+CollectiveMessages two_step(Nodes nodes) {
+  Writer out(ranks_of(nodes));
+  for (const auto& node : nodes) {
+    for (size_t i = 0; i < node.size(); ++i) {
+      for (const auto& other : nodes) {
+        // Every GPU passes on what others of its place sent: to each neighbour its share.
+        for (int64_t to : node) out.add(node[i], to, 1);
+        if (&other != &node) out.add(node[i], other[i % other.size()], size_of(other));
+      }
+    }
+  }
+  return out.take();
+}
+
+}  // namespace
+
+bool knows_algorithm(std::string_view algorithm) {
+  return pattern_of(algorithm) != Pattern::unknown;
+}
+
+CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm, Nodes nodes) {
+  STEPCAST_CHECK(is_communication(kind) && !nodes.empty(), "a collective of a group");
+  if (kind == WorkKind::send_recv) return {1, {{nodes.front().front(), nodes.back().back(), 1}}};
+  switch (pattern_of(algorithm)) {
+    case Pattern::ring: return rings(kind, nodes);
+    case Pattern::tree: return trees(nodes);
+    case Pattern::nvls: return in_switch(kind, nodes);
+    case Pattern::pat: return log_rounds(kind, nodes);
+    case Pattern::pairwise: return pairwise(nodes);
+    case Pattern::two_step: return two_step(nodes);
+    case Pattern::unknown: break;
+  }
+  STEPCAST_CHECK(false, "an algorithm whose messages are known");
+  return {};
+}
+
+}  // namespace stepcast

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPUs of a group send each other in one collective, by algorithm.
+//
+//   ring       each to the next, group in rank order; all-reduce 2(n-1)/n of the message,
+//   all-gather
+//              and reduce-scatter (n-1)/n, broadcast 1 (but nothing to its root).  A group with p
+//              GPUs on every node has p rings, each with 1/p of the message: ring r enters a node
+//              at one GPU and leaves it at another, so that all of the node's NICs are used, and so
+//              that, where p > 2 or the nodes are even in number, it stays on one rail between any
+//              two nodes
+//   tree       two binary trees over the nodes, half of the message each (Sanders, Speck and Traff,
+//              Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009), and a
+//              chain inside each node; p of them, headed by each of the node's GPUs in turn
+//   NVLS       the NVSwitches add what all GPUs of the node send, and send what one does to all;
+//   over
+//              several nodes (NVLS tree) the two trees join the GPUs of one rail, each for 1/p
+//   PAT        in log n rounds, rank i to rank i +- 1, 2, 4, ...
+//   pairwise   1/n of its message from each to each (all-to-all)
+//   two-step   all-to-all: what is for a node first goes to its GPU of the sender's place in the
+//              node, which passes it on
+//
+// The shares of all GPUs add up to what the collective moves, whatever the algorithm: 2(n-1)
+// messages for all-reduce without NVLS, n-1 for all-gather, reduce-scatter, broadcast and
+// all-to-all but two-step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sim/work.h"
+
+namespace stepcast {
+
+struct Message {
+  // In place of a GPU: the NVSwitches at the other one.
+  static constexpr int64_t kSwitches = -1;
+
+  int64_t from = 0, to = 0;  // GPUs
+  int64_t parts = 0;         // of CollectiveMessages::whole
+};
+
+struct CollectiveMessages {
+  int64_t whole = 1;              // parts of the message of one rank (as nccl-tests counts bytes)
+  std::vector<Message> messages;  // ascending by (from, to), each pair once
+};
+
+// `nodes`: GPUs of the group on each node in rank order, no node empty; nodes in the order of their
+// first rank.  `algorithm` is a name of Alternative (alternatives.h), without its protocol or with
+// it; ignored for send_recv, which goes from the first GPU to the last.  REQUIRES:
+// knows_algorithm(algorithm).
+CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm,
+                                       std::span<const std::vector<int64_t>> nodes);
+bool knows_algorithm(std::string_view algorithm);
+
+}  // namespace stepcast

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/step_groups.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// How often each work runs, and where.
+class Runs {
+ public:
+  explicit Runs(const OpGraph& graph) : graph_(graph) {
+    for (const Pass& pass : graph.passes) of_pass_.push_back(communication_of(pass));
+    for (const RoleOps& role : graph.roles) add_role(role);
+    // Every rendezvous happens once a step.
+    for (const Rendezvous& r : graph.rendezvous) {
+      if (is_communication(work(r.work).kind)) ++runs_[{r.work, -1}].runs;
+    }
+  }
+
+  // By (work, pipeline rank or -1).
+  const std::map<std::pair<WorkId, int64_t>, GroupWork>& all() const { return runs_; }
+
+ private:
+  const Work& work(WorkId id) const { return graph_.works[static_cast<size_t>(id)]; }
+
+  std::vector<GroupWork> communication_of(const Pass& pass) const {
+    std::map<WorkId, GroupWork> found;
+    for (const Op& op : pass.ops) {
+      if (!is_communication(work(op.work).kind)) continue;
+      GroupWork& w = found[op.work];
+      w.work = op.work;
+      ++w.runs;
+      w.streams |= 1u << static_cast<uint32_t>(op.stream);
+    }
+    std::vector<GroupWork> list;
+    for (const auto& [id, w] : found) list.push_back(w);
+    return list;
+  }
+
+  void add_role(const RoleOps& role) {
+    std::vector<int64_t> passes(graph_.passes.size());
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass) ++passes[static_cast<size_t>(item.pass)];
+    }
+    for (size_t p = 0; p < passes.size(); ++p) {
+      if (passes[p] == 0) continue;
+      for (const GroupWork& w : of_pass_[p]) {
+        GroupWork& sum = runs_[{w.work, static_cast<int64_t>(role.pipeline_rank)}];
+        sum.runs += passes[p] * w.runs;
+        sum.streams |= w.streams;
+      }
+    }
+  }
+
+  const OpGraph& graph_;
+  std::vector<std::vector<GroupWork>> of_pass_;
+  std::map<std::pair<WorkId, int64_t>, GroupWork> runs_;
+};
+
+// The part of a price in which bytes flow decides; a hundredth of the latency does not count.
+double rate_of(const Work& work, const Price& price) {
+  const int64_t flowing = (price.time - price.latency).count();
+  if (flowing <= 0 || flowing <= price.latency.count() / 100) return 0;
+  return static_cast<double>(work.bytes.value) / (static_cast<double>(flowing) * 1e-12);
+}
+
+// All-gather and reduce-scatter load a ring alike.
+WorkKind kind_on_links(WorkKind kind, const std::string& algorithm) {
+  return kind == WorkKind::reduce_scatter && algorithm == "ring" ? WorkKind::all_gather : kind;
+}
+
+// Its first word: protocols load links alike.
+std::string algorithm_of(const Work& work, const Price& price) {
+  if (!price.algorithm.empty()) return price.algorithm.substr(0, price.algorithm.find(' '));
+  return work.kind == WorkKind::all_to_all ? "pairwise" : "ring";
+}
+
+void add(GroupFamily& family, const Work& work, const Price& price, GroupWork w) {
+  const std::string algorithm = algorithm_of(work, price);
+  const WorkKind kind = kind_on_links(work.kind, algorithm);
+  const auto same = [&](const GroupPattern& p) {
+    return p.kind == kind && p.algorithm == algorithm;
+  };
+  auto found = std::find_if(family.patterns.begin(), family.patterns.end(), same);
+  if (found == family.patterns.end()) {
+    found = family.patterns.insert(found, {kind, algorithm, {}});
+  }
+  w.rate = rate_of(work, price);
+  found->works.push_back(w);
+}
+
+// Coordinates of the first rank of each group.
+template <class Visit>
+void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit) {
+  const bool all_tp = family.axis != Axis::tp && family.axis != Axis::model;
+  const int64_t tp = family.pairs || all_tp ? grid.tp : 1;
+  const int64_t cp = family.pairs || family.axis != Axis::cp ? grid.cp : 1;
+  const int64_t dp = family.pairs || family.axis != Axis::dp ? grid.dp : 1;
+  Coordinates c;
+  c.pp = std::max<int64_t>(0, family.pp);
+  for (c.dp = 0; c.dp < dp; ++c.dp) {
+    for (c.cp = 0; c.cp < cp; ++c.cp) {
+      for (c.tp = 0; c.tp < tp; ++c.tp) visit(c);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<GroupFamily> group_families(const OpGraph& graph, const Prices& prices,
+                                        const RankGrid& grid) {
+  STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "a price for every work");
+  std::map<std::tuple<Axis, int64_t, int64_t, int64_t>, GroupFamily> families;
+  const Runs runs(graph);
+  for (auto [key, w] : runs.all()) {
+    w.work = key.first;
+    const Work& work = graph.works[static_cast<size_t>(w.work)];
+    const Price& price = prices.by_work[static_cast<size_t>(w.work)];
+    const bool pairs = work.from != work.to;
+    if (work.bytes.value <= 0 || (!pairs && grid.size(work.axis) == 1)) continue;
+    GroupFamily& family = families[{work.axis, key.second, work.from, work.to}];
+    family.axis = work.axis;
+    family.pp = key.second;
+    family.pairs = pairs;
+    family.from = work.from;
+    family.to = work.to;
+    add(family, work, price, w);
+  }
+  std::vector<GroupFamily> list;
+  for (auto& [key, family] : families) list.push_back(std::move(family));
+  return list;
+}
+
+void for_each_group(const RankGrid& grid, const GroupFamily& family,
+                    const std::function<void(std::span<const int64_t>)>& visit) {
+  std::vector<int64_t> ranks;
+  for_each_first(grid, family, [&](Coordinates c) {
+    if (family.pairs) {
+      c.pp = family.from;
+      const int64_t from = grid.rank(c);
+      c.pp = family.to;
+      ranks = {from, grid.rank(c)};
+    } else {
+      ranks = grid.group(family.axis, grid.rank(c));
+    }
+    visit(ranks);
+  });
+}
+
+}  // namespace stepcast
