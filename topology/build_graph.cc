@@ -171,6 +171,11 @@ uint32_t add_nic(GraphParts& parts, const Node& node, int64_t n, int64_t i, uint
 }
 
 ClusterGraph cluster_graph(const Cluster& cluster) {
+  if (cluster.graph != nullptr) {
+    const std::span<const Device> devices = cluster.graph->devices();
+    const std::span<const Link> links = cluster.graph->links();
+    return ClusterGraph({devices.begin(), devices.end()}, {links.begin(), links.end()});
+  }
   const Node& node = cluster.node;
   GraphParts parts;
   const auto devices = static_cast<size_t>(

@@ -28,7 +28,7 @@
 namespace stepcast {
 
 // GPUs come first, in rank order.  Devices of host h have `node` h: a node of several hosts counts
-// as many.  O(devices + links).
+// as many.  A copy of cluster.graph if that was written out.  O(devices + links).
 ClusterGraph cluster_graph(const Cluster& cluster);
 
 }  // namespace stepcast

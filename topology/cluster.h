@@ -16,6 +16,8 @@
 
 namespace stepcast {
 
+class ClusterGraph;
+
 enum class GpuArch : uint8_t { volta, ampere, hopper, blackwell, other };
 
 struct Gpu {
@@ -74,6 +76,9 @@ struct Cluster {
   int64_t nodes = 1;
   Node node;
   Fabric fabric;
+  // What is wired to what, where that was written out by hand (written_fabric.h); `fabric` then has
+  // one tier.  Null: it follows from the numbers (build_graph.h).
+  std::shared_ptr<const ClusterGraph> graph;
 
   int64_t gpus() const { return nodes * node.gpus; }
   int64_t node_of(int64_t rank) const { return rank / node.gpus; }
