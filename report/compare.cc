@@ -87,11 +87,12 @@ struct Cause {
   const char* title;
   bool (*covers)(Spend);
 };
-constexpr std::array<Cause, 6> kCauses{
+constexpr std::array<Cause, 7> kCauses{
     {{"fill", [](Spend s) { return s == Spend::warmup; }},
      {"drain", [](Spend s) { return s == Spend::drain; }},
      {"imbalance", [](Spend s) { return s == Spend::imbalance; }},
      {"blocked", [](Spend s) { return s == Spend::coupling; }},
+     {"stragglers", [](Spend s) { return s == Spend::straggler; }},
      {"transfers", [](Spend s) { return s == Spend::exposed_pp; }},
      {"collectives", [](Spend s) { return is_exposed(s) && s != Spend::exposed_pp; }}}};
 using CauseRow = std::array<std::string, kCauses.size() + 1>;
@@ -100,7 +101,7 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
                         const TextStyle& style) {
   std::vector<CauseRow> rows{{"waits, % of the step"}};
   for (size_t c = 0; c < kCauses.size(); ++c) rows[0][c + 1] = kCauses[c].title;
-  bool any = false;
+  bool any = false, stragglers = false;
   for (size_t i = 0; i < results.size(); ++i) {
     const SpendTable& table = critical_table(results[i]);
     CauseRow row{"  " + shortened(names[i])};
@@ -110,11 +111,15 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
         if (kCauses[c].covers(static_cast<Spend>(k))) t += table[static_cast<size_t>(k)];
       }
       any = any || t.count() > 0;
+      stragglers = stragglers || (t.count() > 0 && kCauses[c].covers(Spend::straggler));
       row[c + 1] = fixed(share_of(t, results[i].step_time) * 100, 1);
     }
     rows.push_back(std::move(row));
   }
   if (!any) return {};
+  for (size_t c = 0; c < kCauses.size(); ++c)  // a column for those that have any
+    if (!stragglers && kCauses[c].covers(Spend::straggler))
+      for (CauseRow& row : rows) row[c + 1].clear();
   const std::vector<std::string> lines =
       aligned(std::span<const CauseRow>(rows), CauseRow{}.size());
   std::string s = '\n' + paint(lines[0], Tone::dim, style) + '\n';

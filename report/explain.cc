@@ -169,6 +169,9 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
   s += "\n  * critical rank: least bubble and idling, so the step is as long as it needs.\n";
   s += "  fill: waiting before its first backward; imbalance: between that and its last\n";
   s += "  forward; drain: after it; blocked: for a rank held up by a send of its own;\n";
+  const auto straggler = static_cast<int>(Spend::straggler);
+  if (std::find(causes.begin(), causes.end(), straggler) != causes.end())
+    s += "  straggler: for ranks slower than priced, in a collective or for their stage;\n";
   return s + "  end: done while others still work (not counted as bubble).\n";
 }
 

@@ -101,12 +101,55 @@ void write_synthesis(JsonWriter& json, const Result& r) {
   json.end_object();
 }
 
+// null unless ranks differ.
+void write_disturbance(JsonWriter& json, const Result& r) {
+  json.key("disturbance");
+  if (!r.disturbance) {
+    json.null();
+    return;
+  }
+  const Disturbance& d = *r.disturbance;
+  json.begin_object();
+  json.member_time("undisturbed", d.undisturbed);
+  json.member("ranks", d.ranks);
+  json.member("slow_ranks", d.slow_ranks);
+  json.member("slow_links", d.slow_links);
+  json.member("jitter", d.jitter);
+  json.member("last_rank", d.last_rank);
+  json.member("waiting", d.waiting);
+  json.member_time("mean_wait", d.mean_wait);
+  json.member("lanes", d.lanes);
+  json.end_object();
+}
+
+// null of a single run.
+void write_replicas(JsonWriter& json, const Result& r) {
+  json.key("replicas");
+  if (!r.replicas) {
+    json.null();
+    return;
+  }
+  const ReplicaTimes& t = *r.replicas;
+  json.begin_object();
+  json.member("count", t.count);
+  json.member("first_seed", static_cast<int64_t>(t.first_seed));
+  json.member_time("mean", t.mean);
+  json.member_time("min", t.min);
+  json.member_time("p5", t.p5);
+  json.member_time("p50", t.p50);
+  json.member_time("p95", t.p95);
+  json.member_time("max", t.max);
+  json.end_object();
+}
+
 // The members of one result, after name and versions.
 void write_result(JsonWriter& json, const Result& r) {
   write_scenario(json, r.scenario);
   json.member_time("step_time", r.step_time);
   json.member_time("span", r.span);
   write_synthesis(json, r);
+  write_disturbance(json, r);
+  write_replicas(json, r);
   json.member("tokens_per_step", r.tokens_per_step);
   json.member("tokens_per_s_per_gpu", r.tokens_per_s_per_gpu);
   json.member("model_flops_per_step", r.model_flops_per_step);

@@ -62,6 +62,48 @@ std::string synthesis_lines(const Result& r, const TextStyle& style) {
                   std::string(kFigureColumn, ' '), style.width);
 }
 
+std::string ranks_text(int64_t n) {
+  return grouped(n) + (n == 1 ? " rank" : " ranks");
+}
+
+// Which ranks are slow and which wait for them, in a sentence.
+std::string disturbance_sentence(const Disturbance& d) {
+  std::string s = escape_text(d.last_rank) + " ends last";
+  if (d.slow_ranks > 0) s += "; " + ranks_text(d.slow_ranks) + " slower than priced";
+  if (d.slow_links > 0) s += "; " + ranks_text(d.slow_links) + " on slower links";
+  if (d.jitter) s += "; every op takes a factor of its own";
+  if (d.waiting > 0)
+    s += "; " + ranks_text(d.waiting) + (d.waiting == 1 ? " waits " : " wait ") +
+         format_time(d.mean_wait) + " longer" + (d.waiting == 1 ? "" : " on average");
+  return s;
+}
+
+// The step against that of equal ranks, and the spread over seeds.
+std::string disturbance_lines(const Result& r, const TextStyle& style) {
+  std::string s;
+  const std::string indent(kFigureColumn, ' ');
+  if (r.disturbance) {
+    const Disturbance& d = *r.disturbance;
+    const bool differ = d.slow_ranks > 0 || d.slow_links > 0 || d.jitter;
+    const double more = share_of(r.step_time - d.undisturbed, d.undisturbed) * 100;
+    s += figure("undisturbed", format_time(d.undisturbed),
+                differ ? "ranks that differ cost " + fixed(more, 1) + " %"
+                       : "all " + grouped(d.ranks) + " ranks are equal",
+                style);
+    s += wrap(differ ? disturbance_sentence(d)
+                     : grouped(d.lanes) + " of them simulated one by one",
+              indent, style.width);
+  }
+  if (r.replicas) {
+    const ReplicaTimes& t = *r.replicas;
+    s += figure("replicas", grouped(t.count) + " seeds",
+                "mean " + format_time(t.mean) + "   median " + format_time(t.p50), style);
+    s += indent + "p5 " + format_time(t.p5) + "   p95 " + format_time(t.p95) + "   min " +
+         format_time(t.min) + "   max " + format_time(t.max) + '\n';
+  }
+  return s;
+}
+
 std::string memory_lines(const Result& r, const TextStyle& style) {
   const RankMemory* stage = peak_stage(r);
   if (stage == nullptr) return {};
@@ -114,6 +156,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
   const bool what_if = !r.what_if.empty();
   std::string head = "  where the step goes (critical rank: " + role_name(r, role) + ')';
   std::string s = '\n' + (what_if ? pad_right(head, 65) + "if it were free" : head) + '\n';
+  if (what_if && r.disturbance) s += pad_left("(undisturbed)", 80) + '\n';
   for (size_t i = 0; i < lines.size(); ++i) {
     if (quanta[i] == 0 && tenths[i] == 0 && !lines[i].saved) continue;
     const int64_t bar = (tenths[i] * kBarWidth + longest / 2) / longest;
@@ -204,7 +247,8 @@ std::string next_step(const Result& r) {
     return "pipeline fill and drain take " + percent(share_of(ramp, r.step_time)) +
            " of the step; more microbatches or more chunks (parallel.vpp) shrink that share";
   }
-  if (excess > 0.03) {
+  const bool as_priced = !r.disturbance || r.disturbance->slow_ranks == 0;
+  if (excess > 0.03 && as_priced) {
     const std::string others =
         roles.size() == 2 ? role_name(r, slow_role == 0 ? 1 : 0) : "the median stage";
     return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) + " % longer than " +
@@ -216,6 +260,7 @@ std::string next_step(const Result& r) {
 std::string text_report(const Result& r, const TextStyle& style) {
   std::string s = headline(r.scenario, style) + '\n';
   s += speed_lines(r, style);
+  s += disturbance_lines(r, style);
   s += synthesis_lines(r, style);
   s += memory_lines(r, style);
   s += losses_line(r, style);

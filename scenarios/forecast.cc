@@ -10,6 +10,8 @@
 
 #include "calibrate/cost_table.h"
 #include "calibrate/price_graph.h"
+#include "scenarios/disturbed_step.h"
+#include "scenarios/lane_set.h"
 #include "scenarios/make_schedule.h"
 #include "scenarios/step_memory.h"
 #include "scenarios/utilization.h"
@@ -137,10 +139,10 @@ InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const 
   return InputError(std::move(d), 4);
 }
 
-InputError not_yet(const Scenario& s, const char* key) {
+InputError not_yet(const Scenario& s, const char* what) {
   Diagnostic d;
   d.code = "E130";
-  d.message = '\'' + std::string(key) + "' is not supported yet";
+  d.message = std::string(what) + " not supported yet";
   d.file = s.file;
   return InputError(std::move(d));
 }
@@ -196,6 +198,61 @@ Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& resul
   return run(compile(graph, prices), Record::nothing).span;
 }
 
+// Puts the run of every rank in the place of that of equal ranks.
+void disturb(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
+             const Program& program, const Prices& prices, const Account& levelled,
+             Result& result) {
+  const OpGraph& graph = *program.graph;
+  const bool by_span = scenario.post_validation;
+  const LaneSet lanes = lane_set(scenario, graph, prices, scenario.seed);
+  LaneResult ranks =
+      run_ranks(scenario, graph, prices, lanes, {.fold = !options.all_ranks, .record = true});
+  const Account undisturbed = std::move(result.account);
+  result.timeline = std::move(ranks.timeline);
+  result.account = make_account(program, result.timeline);
+  book_stragglers(result.account, undisturbed);
+  separate_imbalance(result.account, levelled);
+  const Time before = by_span ? result.span : result.makespan;
+  result.makespan = ranks.makespan;
+  result.span = ranks.span;
+  if (!by_span && splits_backward(chosen.schedule)) {
+    const OpGraph free = lowered(scenario, chosen.schedule, true);
+    const Prices costs = price(free, scenario.cluster, scenario.plan.grid, chosen.table);
+    const LaneSet same = lane_set(scenario, free, costs, scenario.seed);
+    result.span = run_ranks(scenario, free, costs, same, {.fold = !options.all_ranks}).span;
+  }
+  result.disturbance = compare_with_equal_ranks(scenario, graph, lanes, ranks, undisturbed,
+                                                by_span ? result.span : result.makespan, before);
+  result.rank_ops = ranks.rank_ops;
+  if (scenario.replicas > 1)
+    result.replicas =
+        run_replicas(scenario, graph, prices, by_span ? &LaneResult::span : &LaneResult::makespan,
+                     options.progress);
+}
+
+// The run of equal ranks, then of those that differ.
+void run_step(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
+              const OpGraph& graph, const Prices& prices, Result& result) {
+  // A trace needs the start of every op, hence unmerged instructions; the times are the same.
+  const Program program = compile(graph, prices, {}, !options.trace);
+  result.timeline = run(program, options.trace ? Record::all : Record::account);
+  result.account = make_account(program, result.timeline);
+  const Program equal_stages = compile(graph, prices, level_stages(graph, prices));
+  const Account levelled = make_account(equal_stages, run(equal_stages));
+  separate_imbalance(result.account, levelled);
+  result.makespan = result.timeline.makespan;
+  result.rank_ops = result.timeline.rank_ops;
+  result.span = scenario.post_validation ? result.timeline.span : span_of(scenario, chosen, result);
+  if (options.what_if) {
+    const SpendTable& critical = result.account.by_role[result.account.critical_role];
+    result.what_if = what_if(graph, prices, critical, result.timeline,
+                             scenario.post_validation ? &Timeline::span : &Timeline::makespan);
+  }
+  if (is_disturbed(scenario) || options.all_ranks)
+    disturb(scenario, options, chosen, program, prices, levelled, result);
+  result.critical_path = critical_path(program, result.timeline);
+}
+
 Result simulate(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen) {
   Result result;
   auto graph =
@@ -203,30 +260,17 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   auto prices =
       std::make_shared<Prices>(price(*graph, scenario.cluster, scenario.plan.grid, chosen.table));
   try {
-    // A trace needs the start of every op, hence unmerged instructions; the times are the same.
-    const Program program = compile(*graph, *prices, {}, !options.trace);
-    result.timeline = run(program, options.trace ? Record::all : Record::account);
-    result.account = make_account(program, result.timeline);
-    const Program levelled = compile(*graph, *prices, level_stages(*graph, *prices));
-    separate_imbalance(result.account, make_account(levelled, run(levelled)));
-    result.critical_path = critical_path(program, result.timeline);
+    run_step(scenario, options, chosen, *graph, *prices, result);
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(*graph, deadlock, scenario);
   }
   result.scenario = text_of(scenario);
-  result.makespan = result.timeline.makespan;
-  result.span = scenario.post_validation ? result.timeline.span : span_of(scenario, chosen, result);
   result.splits_backward = splits_backward(chosen.schedule);
   result.step_time = scenario.post_validation ? result.span : result.makespan;
   cut_waiting(result.account, result.makespan - result.step_time);
-  result.rank_ops = result.timeline.rank_ops;
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   for (int i = 0; i < kSpends; ++i) {
     if (is_bubble(static_cast<Spend>(i))) result.bubble += critical[static_cast<size_t>(i)];
-  }
-  if (options.what_if) {
-    result.what_if = what_if(*graph, *prices, critical, result.timeline,
-                             scenario.post_validation ? &Timeline::span : &Timeline::makespan);
   }
   fill_memory(scenario, *graph, result);
   fill_rates(scenario, *graph, result);
@@ -241,8 +285,9 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
 }  // namespace
 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
-  if (!scenario.perturb.empty()) throw not_yet(scenario, "perturb");
-  if (!scenario.placement.in_order()) throw not_yet(scenario, "cluster.placement");
+  if (options.trace && (is_disturbed(scenario) || options.all_ranks))
+    throw not_yet(scenario, "a trace of ranks that differ is");
+  if (!scenario.placement.in_order()) throw not_yet(scenario, "cluster.placement is");
   std::optional<CostTable> own;
   if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
   const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);

@@ -65,6 +65,26 @@ struct SynthesisFacts {
   std::string winner;  // fastest in whole steps: kMadeToMeasure, or a family as it is
 };
 
+// How a step of ranks that differ compares with that of equal ones.
+struct Disturbance {
+  Time undisturbed{};      // the step if all ranks were as priced
+  int64_t ranks = 0;       // of the job
+  int64_t slow_ranks = 0;  // slower in compute, for a while at least; what jitter does apart
+  int64_t slow_links = 0;  // ranks with a group or transfer on slower links
+  bool jitter = false;     // every op takes a factor of its own
+  std::string last_rank;   // "rank 4711 (stage 9, tp 7, dp 36)": ends last
+  int64_t waiting = 0;     // ranks that wait longer than in the undisturbed step; 0 with jitter
+  Time mean_wait{};        // of these, how much longer
+  int64_t lanes = 0;       // ranks simulated, equal ones once
+};
+
+// Step times of the same scenario under several seeds; percentiles by nearest rank.
+struct ReplicaTimes {
+  int64_t count = 0;
+  uint64_t first_seed = 0;
+  Time mean{}, min{}, p5{}, p50{}, p95{}, max{};
+};
+
 struct Result {
   ScenarioText scenario;
 
@@ -74,6 +94,9 @@ struct Result {
                      // rank, the largest over ranks
   bool splits_backward = false;  // the schedule runs I and W
   std::optional<SynthesisFacts> synthesis;
+  std::optional<Disturbance> disturbance;  // ranks differ, or each was simulated by itself; the
+                                           // rest is of the lane of the rank that ends last
+  std::optional<ReplicaTimes> replicas;
   double tokens_per_step = 0;
   double tokens_per_s_per_gpu = 0;
   double model_flops_per_step = 0;  // full attention
@@ -82,7 +105,7 @@ struct Result {
   Account account;
   Time bubble{};  // of the critical role
   std::vector<PathSegment> critical_path;
-  std::vector<WhatIf> what_if;
+  std::vector<WhatIf> what_if;  // of the undisturbed step
 
   std::vector<RankMemory> memory;  // by role
   uint32_t memory_role = 0;        // the one that reserves most
@@ -95,7 +118,7 @@ struct Result {
   std::string calibration;               // "table a100-sxm-80g", or "none: roofline"
 
   Timeline timeline;
-  int64_t rank_ops = 0;        // one lane a role
+  int64_t rank_ops = 0;        // one lane a role, or of all ranks with `disturbance`
   double fast_path_share = 1;  // ops that need no event engine
 
   // What the numbers were computed from; report/ reads names and times out of them.

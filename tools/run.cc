@@ -11,6 +11,7 @@
 #include "scenarios/forecast.h"
 #include "tools/command.h"
 #include "tools/output.h"
+#include "tools/progress.h"
 
 namespace stepcast::cli {
 namespace {
@@ -76,13 +77,21 @@ TraceOptions trace_options(const Arguments& args, const Result& result) {
 int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace == "-")
     usage_error("E004", "the trace goes to a file, standard output is for the answer");
+  if (!args.ranks.empty() && args.ranks != "all")
+    usage_error("E004", "--ranks is all or left out, not '" + args.ranks + "'",
+                "--ranks all simulates every rank by itself");
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
   const Scenario scenario = load(args.files.front(), args);
   ForecastOptions options;
   options.trace = trace_file.has_value();
-  const Result result = forecast(scenario, options);
+  options.all_ranks = args.ranks == "all";
+  const Result result = [&] {
+    ProgressLine line(args.quiet ? "none" : args.progress, "replicas");
+    options.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
+    return forecast(scenario, options);
+  }();
 
   TraceCounts counts;
   if (trace_file) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/disturbed_step.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "scenarios/lane_set.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+// "rank 4711 (stage 9, tp 7, dp 36)": coordinates along axes of one rank are left out.
+std::string name_of_rank(const Scenario& s, const OpGraph& graph, uint32_t role, int64_t lane) {
+  const RankGrid& grid = s.plan.grid;
+  const int64_t rank = rank_of_lane(s, graph, role, lane);
+  const Coordinates at = grid.coordinates(rank);
+  std::string text = graph.roles[role].name;
+  const auto add = [&](const char* axis, int64_t size, int64_t value) {
+    if (size > 1) text += std::string(", ") + axis + ' ' + std::to_string(value);
+  };
+  add("tp", grid.tp, at.tp);
+  add("cp", grid.cp, at.cp);
+  add("dp", grid.dp, at.dp);
+  return "rank " + std::to_string(rank) + " (" + text + ')';
+}
+
+Time compute_of(const SpendTable& table) {
+  Time sum{};
+  for (int s = 0; s < static_cast<int>(Spend::exposed_tp); ++s)
+    sum += table[static_cast<size_t>(s)];
+  return sum;
+}
+
+// What slowness adds to `compute`, rounded down.
+Time added(Time compute, Slowness slowness) {
+  __extension__ using Wide = __int128;
+  const Wide more = static_cast<Wide>(compute.count()) * (slowness - kNominal);
+  return Time{static_cast<int64_t>(more >> kLaneFractionBits)};
+}
+
+using ByLane = std::vector<std::vector<Time>>;  // [role][lane]
+
+// How much longer each lane computes than priced.  In a window: no longer than if it computed all
+// the time.
+ByLane own_delay(const LaneSet& lanes, const Account& undisturbed, Time step) {
+  ByLane delay(undisturbed.by_role.size(),
+               std::vector<Time>(static_cast<size_t>(lanes.lanes()), Time{}));
+  for (size_t role = 0; role < delay.size(); ++role) {
+    if (lanes.slowness.empty()) break;
+    const Time compute = compute_of(undisturbed.by_role[role]);
+    for (size_t lane = 0; lane < delay[role].size(); ++lane)
+      delay[role][lane] = added(compute, lanes.slowness[role][lane]);
+  }
+  for (const LaneWindow& w : lanes.windows) {
+    if (w.slowness <= kNominal) continue;
+    const Time length = std::max(Time{}, std::min(w.until, step) - std::min(w.from, step));
+    delay[w.role][static_cast<size_t>(w.lane)] +=
+        length -
+        Time{static_cast<int64_t>(static_cast<double>(length.count()) * kNominal / w.slowness)};
+  }
+  return delay;
+}
+
+void count_slow(const LaneSet& lanes, size_t roles, Disturbance& d) {
+  const auto size = static_cast<size_t>(lanes.lanes());
+  std::vector<std::vector<uint8_t>> compute(roles, std::vector<uint8_t>(size, 0));
+  std::vector<std::vector<uint8_t>> links = compute;
+  for (size_t role = 0; role < roles; ++role) {
+    for (size_t lane = 0; lane < size; ++lane) {
+      if (!lanes.slowness.empty()) compute[role][lane] = lanes.slowness[role][lane] > kNominal;
+      for (const auto& axis : lanes.group_class)
+        if (!axis.empty() && axis[role][lane] > 0) links[role][lane] = 1;
+    }
+  }
+  for (const LaneWindow& w : lanes.windows) {
+    const auto lane = static_cast<size_t>(w.lane);
+    if (w.slowness > kNominal) compute[w.role][lane] = 1;
+    if (w.link_class > 0) links[w.role][lane] = 1;
+  }
+  for (size_t role = 0; role < roles; ++role) {
+    d.slow_ranks += std::count(compute[role].begin(), compute[role].end(), uint8_t{1});
+    d.slow_links += std::count(links[role].begin(), links[role].end(), uint8_t{1});
+  }
+}
+
+}  // namespace
+
+bool is_disturbed(const Scenario& scenario) {
+  return !scenario.perturb.empty();
+}
+
+LaneResult run_ranks(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
+                     const LaneSet& lanes, const LaneOptions& options) {
+  try {
+    return run_lanes(graph, prices, lanes, options);
+  } catch (const std::invalid_argument& e) {
+    Diagnostic d;
+    d.code = "E123";
+    d.message = e.what();
+    d.file = scenario.file;
+    throw InputError(std::move(d));
+  }
+}
+
+Disturbance compare_with_equal_ranks(const Scenario& scenario, const OpGraph& graph,
+                                     const LaneSet& lanes, const LaneResult& ranks,
+                                     const Account& undisturbed, Time now, Time before) {
+  Disturbance d;
+  d.undisturbed = before;
+  d.ranks = scenario.plan.grid.world();
+  d.jitter = lanes.jitter.has_value();
+  d.last_rank = name_of_rank(scenario, graph, ranks.last_role, ranks.last_lane);
+  d.lanes = ranks.lanes_run * static_cast<int64_t>(graph.roles.size());
+  count_slow(lanes, graph.roles.size(), d);
+  if (d.jitter) return d;
+  const Time worth_telling = before / 1000;
+  Time sum{};
+  for (const auto& of_role : own_delay(lanes, undisturbed, now)) {
+    for (const Time own : of_role) {
+      const Time waited = now - before - own;
+      if (waited <= worth_telling) continue;
+      ++d.waiting;
+      sum += waited;
+    }
+  }
+  if (d.waiting > 0) d.mean_wait = sum / d.waiting;
+  return d;
+}
+
+void book_stragglers(Account& account, const Account& undisturbed) {
+  constexpr std::array kWaits{Spend::imbalance, Spend::drain, Spend::warmup};
+  const auto waiting = [&](const SpendTable& of) {
+    Time sum{};
+    for (const Spend s : kWaits) sum += of[static_cast<size_t>(s)];
+    return sum;
+  };
+  for (size_t r = 0; r < account.by_role.size(); ++r) {
+    SpendTable& table = account.by_role[r];
+    Time left = std::max(Time{}, waiting(table) - waiting(undisturbed.by_role[r]));
+    for (const Spend s : kWaits) {
+      Time& here = table[static_cast<size_t>(s)];
+      const Time taken = std::min(left, here);
+      here -= taken;
+      left -= taken;
+      table[static_cast<size_t>(Spend::straggler)] += taken;
+    }
+  }
+}
+
+}  // namespace stepcast

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/progress.h"
+
+#include <unistd.h>
+
+#include "tools/command.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+
+std::string progress_bar(int64_t done, int64_t total, const std::string& what, double seconds) {
+  constexpr int64_t kWidth = 30;
+  const int64_t filled = total > 0 ? done * kWidth / total : 0;
+  std::string s = '[' + std::string(static_cast<size_t>(filled), '#') +
+                  std::string(static_cast<size_t>(kWidth - filled), '-') + "] " +
+                  std::to_string(done) + '/' + std::to_string(total) + ' ' + what;
+  if (done == 0 || done >= total) return s;
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  return s + ", " + std::to_string(static_cast<int64_t>(left + 0.5)) + " s left";
+}
+
+ProgressLine::ProgressLine(const std::string& style, std::string what) : what_(std::move(what)) {
+  if (style != "auto" && style != "plain" && style != "none")
+    usage_error("E004", "--progress is auto, plain or none, not '" + style + "'");
+  silent_ = style == "none";
+  bar_ = style == "auto" && ::isatty(STDERR_FILENO) != 0;
+}
+
+ProgressLine::~ProgressLine() {
+  if (drawn_) write_stderr("\r\x1b[K");
+}
+
+void ProgressLine::show(int64_t done, int64_t total) {
+  if (silent_ || done >= total) return;
+  const Clock::time_point now = Clock::now();
+  const auto pause = bar_ ? std::chrono::milliseconds(100) : std::chrono::seconds(30);
+  if (now - last_ < pause) return;
+  last_ = now;
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const std::string text = progress_bar(done, total, what_, seconds);
+  write_stderr(bar_ ? '\r' + text + "\x1b[K" : text + '\n');
+  drawn_ = bar_;
+}
+
+}  // namespace stepcast::cli
