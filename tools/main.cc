@@ -50,6 +50,11 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   run->add_option("--trace-ranks", args.trace_ranks,
                   "pipeline ranks in the trace: all, slowest, or numbers such as 0-2,5")
       ->option_text("RANKS");
+  run->add_option("--ranks", args.ranks,
+                  "all: simulate every rank by itself; otherwise equal ones once")
+      ->option_text("all");
+  run->add_option("--progress", args.progress, "of replicas: auto, plain or none")
+      ->option_text("WHEN");
   run->add_flag("--force", args.force, "overwrite existing outputs");
   run->add_flag("--fail-on-oom", args.fail_on_oom,
                 "exit with 3 if the step does not fit in memory");
