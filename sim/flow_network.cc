@@ -119,8 +119,7 @@ struct FlowNetwork::Storage {
   std::vector<uint32_t> changed_links;  // held somebody back and have lost demand
 
   uint64_t search = 0;
-  std::vector<uint32_t> component;        // flows
-  std::vector<uint32_t> component_links;  // that bind
+  std::vector<uint32_t> component;  // flows
   std::vector<uint32_t> due;
   Filling filling;
   int64_t solves = 0, solved_flows = 0;
@@ -132,8 +131,7 @@ struct FlowNetwork::Storage {
   void mark(uint32_t link);
   void solve_changes();
   void meet(uint32_t flow);
-  void collect(uint32_t seed);
-  void solve_component();
+  void solve_component(uint32_t seed);
   void set_share(uint32_t flow, Share share);
 };
 
@@ -181,10 +179,10 @@ void FlowNetwork::Storage::solve_changes() {
   if (changed_flows.empty() && changed_links.empty()) return;
   ++search;
   for (const uint32_t f : changed_flows)
-    if (flows[f].runs) collect(f);
+    if (flows[f].runs) solve_component(f);
   for (const uint32_t l : changed_links) {
     bindings[l].changed = false;
-    for (const Member& m : links[l].members) collect(m.flow);
+    for (const Member& m : links[l].members) solve_component(m.flow);
   }
   changed_flows.clear();
   changed_links.clear();
@@ -199,36 +197,31 @@ void FlowNetwork::Storage::meet(uint32_t flow) {
 }
 
 // Solves the component of `seed` unless this search has met it.
-void FlowNetwork::Storage::collect(uint32_t seed) {
+void FlowNetwork::Storage::solve_component(uint32_t seed) {
+  if (flows[seed].seen == search) return;
   component.clear();
-  component_links.clear();
+  filling.clear();
   meet(seed);
+  bool bound = false;
   for (size_t i = 0; i < component.size(); ++i) {
-    for (const Use& use : flows[component[i]].uses) {
+    const Running& f = flows[component[i]];
+    filling.add_flow(f.limit);
+    for (const Use& use : f.uses) {
       const Link& link = links[use.link];
-      if (!link.binds() || bindings[use.link].seen == search) continue;
-      bindings[use.link].seen = search;
-      component_links.push_back(use.link);
-      for (const Member& m : link.members) meet(m.flow);
+      if (!link.binds()) continue;
+      bound = true;
+      Binding& binding = bindings[use.link];
+      if (binding.seen != search) {
+        binding.seen = search;
+        binding.number = filling.add_link(link.capacity);
+        for (const Member& m : link.members) meet(m.flow);
+      }
+      filling.add_use(binding.number, use.load);
     }
   }
-  if (!component.empty()) solve_component();
-}
-
-void FlowNetwork::Storage::solve_component() {
   ++solves;
   solved_flows += static_cast<int64_t>(component.size());
-  if (component_links.empty()) {
-    set_share(component.front(), flows[component.front()].limit);
-    return;
-  }
-  filling.clear();
-  for (const uint32_t l : component_links) bindings[l].number = filling.add_link(links[l].capacity);
-  for (const uint32_t f : component) {
-    filling.add_flow(flows[f].limit);
-    for (const Use& use : flows[f].uses)
-      if (links[use.link].binds()) filling.add_use(bindings[use.link].number, use.load);
-  }
+  if (!bound) return set_share(seed, flows[seed].limit);
   filling.solve();
   for (uint32_t i = 0; i < component.size(); ++i) set_share(component[i], filling.share(i));
 }
