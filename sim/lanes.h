@@ -53,7 +53,7 @@ struct LaneWindow {
   uint32_t role = 0;
   int64_t lane = 0;
   Time from{}, until{};
-  Slowness slowness = kNominal;  // of compute
+  Slowness slowness = kNominal;  // of compute; nominal: no change
   uint8_t link_class = 0;        // of its communication; 0: no change
 };
 
