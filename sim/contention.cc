@@ -76,11 +76,38 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   prepare_actors();
 }
 
+// Lanes of the innermost digit are advanced together where that changes nothing.
 void Engine::choose_block() {
-  own_.assign(graph_.works.size(), 0);
-  for (size_t w = 0; w < graph_.works.size() && !coupled_; ++w) {
+  const size_t works = graph_.works.size();
+  std::vector<TalkKind> talks(works, TalkKind::others);
+  const LaneDigit inner = lanes_.digits.empty() ? LaneDigit{Axis::tp, 1} : lanes_.digits.front();
+  std::vector<bool> whole(works);
+  bool any = false;
+  for (size_t w = 0; w < works && !coupled_; ++w) {
+    const Axis axis = graph_.works[w].axis;
+    const uint32_t size = groups_[static_cast<size_t>(axis)].size;
+    whole[w] = covers(axis, inner.axis);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
-    own_[w] = is_private && groups_[static_cast<size_t>(graph_.works[w].axis)].size == 1 ? 1 : 0;
+    if (!is_communication(graph_.works[w].kind) || !is_private) continue;
+    if (size == 1) talks[w] = TalkKind::alone;
+    if (size == 1 || !whole[w] || size != static_cast<uint32_t>(inner.size)) continue;
+    talks[w] = TalkKind::block;
+    any = true;
+  }
+  BlockPlan plan;
+  if (any && inner.size <= 64) {
+    block_ = static_cast<uint32_t>(inner.size);
+    plan = plan_blocks(graph_, program_, talks, whole);
+  } else {
+    plan.narrow.resize(graph_.roles.size());
+    plan.together.resize(graph_.roles.size());
+  }
+  narrow_ = std::move(plan.narrow);
+  for (size_t r = 0; r < graph_.roles.size(); ++r) {
+    own_.push_back(talks);
+    if (!plan.together[r]) {
+      std::ranges::replace(own_.back(), TalkKind::block, TalkKind::others);
+    }
   }
 }
 
@@ -95,9 +122,10 @@ void Engine::prepare_actors() {
     for (const size_t stream : role.threads) {
       Thread th;
       th.stream = stream;
-      th.lanes = block_;
-      a.threads.push_back(th);
+      th.lanes = narrow_[a.role][stream] ? 1 : block_;
+      for (; th.lane < block_; th.lane += th.lanes) a.threads.push_back(th);
     }
+    a.segments.assign(block_, 1);
     a.time.assign(kStreams * block_, 0);
     a.host.assign(size_t{role.segments} * block_, 0);
   }

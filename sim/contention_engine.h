@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "sim/contention.h"
+#include "sim/contention_blocks.h"
 #include "sim/contention_program.h"
 #include "sim/radix_heap.h"
 
@@ -124,8 +125,8 @@ struct Rank {
 
 struct Actor {
   uint32_t role = 0;
-  uint32_t lane = 0;      // the first
-  uint32_t segments = 1;  // known
+  uint32_t lane = 0;               // the first
+  std::vector<uint32_t> segments;  // known of each lane of the block
   bool queued = false;
   int64_t woken_at = kUnknown;  // an event is on its way
   std::vector<Thread> threads;
@@ -200,6 +201,7 @@ class Engine {
   void leave(Actor& a, uint32_t item);
   void raise(Actor& a, const Thread& th, const int64_t* to, int64_t by);
   bool wake_later(Actor& a, int64_t time);
+  static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
   void note_start(const Place& at, uint32_t lane, int64_t time);
 
   // contention_talks.cc
@@ -222,7 +224,6 @@ class Engine {
   void wake_actor(uint32_t id);
   template <class F>
   void for_ranks(const Row& row, uint32_t group, const F& f) const;
-  bool is_own(uint32_t work) const { return own_[work] != 0; }
 
   const OpGraph& graph_;
   const Prices& prices_;
@@ -236,7 +237,8 @@ class Engine {
   int64_t launch_ = 0;
 
   std::array<Groups, kAxes> groups_;
-  std::vector<uint8_t> own_;  // by work: a collective among the lanes of each block, priced
+  std::vector<std::vector<TalkKind>> own_;          // by role and work, of collectives in passes
+  std::vector<std::array<bool, kThreads>> narrow_;  // as BlockPlan
   std::vector<Actor> actors_;
   std::vector<uint32_t> ready_;
   std::vector<Rank> ranks_;                        // coupled

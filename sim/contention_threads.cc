@@ -45,12 +45,19 @@ bool Engine::run_item(Actor& a, Thread& th, uint32_t item) {
   return true;
 }
 
+bool Engine::knows_host(const Actor& a, const Thread& th, uint32_t segment) {
+  for (uint32_t l = th.lane; l < th.lane + th.lanes && segment > 0; ++l) {
+    if (a.segments[l] <= segment) return false;
+  }
+  return true;
+}
+
 // --- items --------------------------------------------------------------------------------------
 
 bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (a.segments <= segment) return false;
+  if (!knows_host(a, th, segment)) return false;
   const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
@@ -66,7 +73,7 @@ bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
 bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
   const bool is_host = th.stream == kStreams;
   const uint32_t segment = program_.roles[a.role].segment[item];
-  if (is_host && a.segments <= segment) return false;
+  if (is_host && !knows_host(a, th, segment)) return false;
   const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
@@ -79,6 +86,7 @@ bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
     const int64_t end = end_of(l);
     if (is_host) {
       a.host[(segment + 1) * block_ + l] = std::max(a.host[segment * block_ + l] + launched, end);
+      a.segments[l] = segment + 2;
       continue;
     }
     int64_t& time = a.time[th.stream * block_ + l];
@@ -86,7 +94,6 @@ bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
     time = end;
     if (coupled_ && th.stream == kCompute) ranks_[a.role * width_ + a.lane].exact = false;
   }
-  if (is_host) a.segments = segment + 2;
   visit(row, th.lanes);
   return true;
 }
@@ -121,13 +128,13 @@ bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
 bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (a.segments <= segment) return false;
+  if (!knows_host(a, th, segment)) return false;
   const int64_t launched = int64_t{role.launches[item]} * launch_;
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     a.host[(segment + 1) * block_ + l] =
         std::max(a.host[segment * block_ + l] + launched, a.time[th.stream * block_ + l]);
+    a.segments[l] = segment + 2;
   }
-  a.segments = segment + 2;
   return true;
 }
 
@@ -157,7 +164,7 @@ void Engine::leave(Actor& a, uint32_t item) {
 bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (a.segments <= segment) return false;
+  if (!knows_host(a, th, segment)) return false;
   const PassThreads& pass =
       program_.passes[static_cast<size_t>(graph_.roles[a.role].items[item].pass)];
   const std::vector<ThreadInstruction>& code = pass.code[th.stream];
@@ -197,7 +204,8 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
       if (!run_chain(at, in)) return false;
       break;
     case ThreadCode::talk:
-      if (is_own(in.work) ? !run_own_talk(at, in) : !run_talk(at, in)) return false;
+      if (own_[at.a.role][in.work] == TalkKind::others ? !run_talk(at, in) : !run_own_talk(at, in))
+        return false;
       break;
   }
   if (in.end_slot >= 0) {
@@ -330,8 +338,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
 bool Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
   const Thread& th = at.th;
   const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
-  const uint32_t together = groups.size == 1 ? 1 : th.lanes;
+  const uint32_t together = own_[at.a.role][in.work] == TalkKind::block ? block_ : 1;
   for (uint32_t first = th.lane; first < th.lane + th.lanes; first += together) {
     int64_t begin = kUnknown;
     for (uint32_t l = first; l < first + together; ++l) {
