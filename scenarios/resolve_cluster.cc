@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/resolve_cluster.h"
 
+#include <algorithm>
 #include <array>
 
 #include "scenarios/presets.h"
+#include "scenarios/resolve_topology.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "topology/fabric.h"
 
 namespace stepcast {
 namespace {
@@ -203,14 +206,22 @@ Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
     tier.oversubscription = oversubscription(t, path + ".oversub", problems);
     if (!t.require(path + ".size", "GPUs under one switch group")) continue;
     tier.size = t.whole(path + ".size");
-    if (!fabric.tiers.empty() && tier.size <= fabric.tiers.back().size)
+    const auto same_name = [&](const Tier& x) { return !x.name.empty() && x.name == tier.name; };
+    if (std::any_of(fabric.tiers.begin(), fabric.tiers.end(), same_name)) {
+      problems.add("E221", "tier '" + tier.name + "' would contain itself", t.mark(path + ".name"),
+                   t.length(path + ".name"), {}, "tiers are listed once each, innermost first");
+    } else if (!fabric.tiers.empty() && tier.size <= fabric.tiers.back().size) {
       problems.add("E221",
                    "tier '" + tier.name + "' has " + std::to_string(tier.size) +
                        " GPUs, no more than the tier inside it",
                    t.mark(path + ".size"), t.length(path + ".size"), {},
                    "tiers are listed innermost first");
+    }
     fabric.tiers.push_back(std::move(tier));
   }
+  if (fabric.tiers.size() > kMaxTiers)
+    problems.add("E221", "a fabric has at most " + std::to_string(kMaxTiers) + " tiers",
+                 tiers->items[kMaxTiers].mark);
   if (!fabric.tiers.empty() && fabric.tiers.back().size < gpus)
     problems.add("E221",
                  "the cluster has " + std::to_string(gpus) + " GPUs, its outermost tier only " +
@@ -245,6 +256,7 @@ void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::strin
 bool apply_cluster_presets(Value& root, Problems& problems) {
   Value* cluster = section_at(root, "cluster", "cluster");
   if (cluster == nullptr) return true;
+  lift_node_kind(*cluster);
   bool ok = apply_preset(*cluster, PresetKind::cluster, "cluster", problems);
   Value* node = cluster->find("node");
   if (node == nullptr || !node->is_mapping()) return ok;
@@ -256,9 +268,11 @@ bool apply_cluster_presets(Value& root, Problems& problems) {
 std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
                                        std::vector<std::string>& warnings) {
   if (!v.require("cluster", "a preset and the number of nodes: cluster: dgx-h100 x 2")) return {};
+  std::optional<WrittenFabric> written;
   if (v.value("cluster.topology") != nullptr) {
-    check_topology(v, problems);
-    return {};
+    written = read_topology(v, problems);
+    if (!written) return {};
+    derive_from_topology(v, *written);
   }
   Cluster cluster;
   cluster.name = v.has("cluster.preset") ? v.text("cluster.preset") : "custom";
@@ -271,8 +285,14 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
                  v.mark("cluster.nodes"), v.length("cluster.nodes"));
     return {};
   }
-  cluster.fabric = resolve_fabric(v, cluster.gpus(), problems);
   warn_two_way(v, cluster.node, warnings);
+  if (!written) {
+    cluster.fabric = resolve_fabric(v, cluster.gpus(), problems);
+    return cluster;
+  }
+  cluster.fabric.kind = FabricKind::clos;
+  cluster.fabric.tiers = {{"network", cluster.gpus(), 1}};
+  cluster.graph = std::make_shared<ClusterGraph>(written_graph(*written, cluster.node));
   return cluster;
 }
 

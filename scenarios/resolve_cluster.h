@@ -20,8 +20,4 @@ bool apply_cluster_presets(Value& root, Problems& problems);
 std::optional<Cluster> resolve_cluster(FieldValues& values, Problems& problems,
                                        std::vector<std::string>& warnings);
 
-// An explicit `cluster.topology`: ids, links and whether all nodes are connected (E220, E221), then
-// E229, because it is not simulated yet.
-void check_topology(const FieldValues& values, Problems& problems);
-
 }  // namespace stepcast

@@ -62,14 +62,13 @@ class Rings {
       switches_ = std::max<int64_t>(switches_, route->switches);
     }
   }
-  // Bytes per second of a message that one `send` of weight 1 gets on its narrowest link; NVLink
-  // excepted, which costs have in their own terms.
+  // Bytes per second of a message that one `send` of weight 1 gets on its narrowest link of the
+  // network.
   double narrowest(double network_scale) const {
     double least = 0;
     for (uint32_t l = 0; l < load_.size(); ++l) {
-      if (load_[l] == 0 || graph_.links()[l / 2].kind == LinkKind::nvlink) continue;
-      const bool network = graph_.links()[l / 2].kind == LinkKind::network;
-      const double bandwidth = graph_.bandwidth(l).value * (network ? network_scale : 1) / load_[l];
+      if (load_[l] == 0 || graph_.links()[l / 2].kind != LinkKind::network) continue;
+      const double bandwidth = graph_.bandwidth(l).value * network_scale / load_[l];
       if (least == 0 || bandwidth < least) least = bandwidth;
     }
     return least;

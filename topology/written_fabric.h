@@ -10,6 +10,8 @@
 //     rank order, each link's bandwidth divided by the rings that it carries.  A group of p ranks a
 //     node has p rings, one over each; a hash of each pair of ends chooses among equal ways, so
 //     rings may collide on a link while another one idles.
+//
+// Links inside nodes are priced as for any other cluster, PCIe as never the narrowest.
 #pragma once
 
 #include <cstdint>
