@@ -15,8 +15,9 @@ enum class Pattern : uint8_t { unknown, ring, tree, nvls, pat, pairwise, two_ste
 
 Pattern pattern_of(std::string_view algorithm) {
   constexpr std::pair<std::string_view, Pattern> kPatterns[] = {
-      {"ring", Pattern::ring}, {"tree", Pattern::tree},         {"NVLS", Pattern::nvls},
-      {"PAT", Pattern::pat},   {"pairwise", Pattern::pairwise}, {"two-step", Pattern::two_step}};
+      {"ring", Pattern::ring},        {"tree", Pattern::tree},         {"NVLS", Pattern::nvls},
+      {"PAT", Pattern::pat},          {"pairwise", Pattern::pairwise}, {"CollNet", Pattern::tree},
+      {"two-step", Pattern::two_step}};
   for (const auto& [name, pattern] : kPatterns) {
     if (algorithm.substr(0, name.size()) == name) return pattern;
   }

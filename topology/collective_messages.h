@@ -16,6 +16,7 @@
 //              several nodes (NVLS tree) the two trees join the GPUs of one rail, each for 1/p
 //   PAT        in log n rounds, rank i to rank i +- 1, 2, 4, ...
 //   pairwise   1/n of its message from each to each (all-to-all)
+//   CollNet    as tree: the switches of the network add up as well, so it puts no more on them
 //   two-step   all-to-all: what is for a node first goes to its GPU of the sender's place in the
 //              node, which passes it on
 //
