@@ -140,7 +140,7 @@ void LaneGroups::add_price(LaneClock& clock, const Work& work, WorkId id, Roles 
   check_limit(clock);
 }
 
-void LaneGroups::meet_and_add(LaneClock& clock, const LaneClock* other, int64_t delay,
+void LaneGroups::meet_and_add(LaneClock& clock, const LaneClock* other, int64_t delay, bool follows,
                               const Work& work, WorkId id, Roles roles) const {
   const std::vector<Shape>& shapes = shapes_[static_cast<size_t>(work.axis)];
   if (other != nullptr) {
@@ -155,7 +155,10 @@ void LaneGroups::meet_and_add(LaneClock& clock, const LaneClock* other, int64_t 
   }
   const Shape& s = shapes.front();
   const int64_t price = price_[0][static_cast<size_t>(id)];
-  if (other != nullptr) {
+  if (other != nullptr && follows) {
+    clock.hi = other->hi + delay;
+    kernels::set_group_max(clock.t.data(), other->t.data(), s.outer, s.n, s.inner, delay + price);
+  } else if (other != nullptr) {
     kernels::raise_group_max(clock.t.data(), other->t.data(), s.outer, s.n, s.inner, delay, price);
   } else {
     kernels::group_max(clock.t.data(), s.outer, s.n, s.inner, price);

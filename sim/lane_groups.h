@@ -36,9 +36,10 @@ class LaneGroups {
   void meet(LaneClock& clock, Axis axis) const;
   // From begin to end: adds the price of `work` on each lane's group.
   void add_price(LaneClock& clock, const Work& work, WorkId id, Roles roles) const;
-  // meet and add_price of lanes that wait for `other` before; nullptr: they do not.
-  void meet_and_add(LaneClock& clock, const LaneClock* other, int64_t delay, const Work& work,
-                    WorkId id, Roles roles) const;
+  // meet and add_price of lanes that wait for `other` before; nullptr: they do not.  `follows`: the
+  // clock is no later than `other`.
+  void meet_and_add(LaneClock& clock, const LaneClock* other, int64_t delay, bool follows,
+                    const Work& work, WorkId id, Roles roles) const;
   int64_t nominal(WorkId id) const { return price_[0][static_cast<size_t>(id)]; }
 
  private:

@@ -3,6 +3,8 @@
 // compiler can choose among them when the program starts (sanitizers run before that is set up).
 #include "sim/lane_kernels.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 
 #include "sim/jitter.h"
@@ -62,9 +64,22 @@ void add(int64_t* t, int64_t n, int64_t by) {
 }
 
 STEPCAST_CLONES
+void set(int64_t* __restrict t, const int64_t* __restrict other, int64_t n, int64_t by) {
+  for (int64_t i = 0; i < n; ++i) t[i] = other[i] + by;
+}
+
+STEPCAST_CLONES
 void raise_add(int64_t* __restrict t, const int64_t* __restrict other, int64_t n, int64_t delay,
                int64_t by) {
   for (int64_t i = 0; i < n; ++i) t[i] = larger(t[i], other[i] + delay) + by;
+}
+
+STEPCAST_CLONES
+void set_scaled(int64_t* __restrict t, const int64_t* __restrict other,
+                const double* __restrict slowness, int64_t n, int64_t duration, int64_t by) {
+  const auto d = static_cast<double>(duration);
+  const int64_t rest = by - kShiftBits;
+  for (int64_t i = 0; i < n; ++i) t[i] = other[i] + shifted_product(slowness[i], d) + rest;
 }
 
 STEPCAST_CLONES
@@ -109,33 +124,36 @@ void add_by_class(int64_t* t, const uint8_t* of, const int64_t* by_class, int64_
 }
 
 STEPCAST_CLONES
-void group_max(int64_t* t, int64_t outer, int64_t n, int64_t inner, int64_t by) {
-  if (inner == 1) {
-    for (int64_t* group = t; group != t + outer * n; group += n) {
-      int64_t most = group[0];
-      for (int64_t k = 1; k < n; ++k) most = larger(most, group[k]);
-      most += by;
-      for (int64_t k = 0; k < n; ++k) group[k] = most;
+void set_group_max(int64_t* t, const int64_t* other, int64_t outer, int64_t n, int64_t inner,
+                   int64_t by) {
+  const int64_t size = n * inner;
+  for (int64_t o = 0; o < outer; ++o, t += size, other += size) {
+    if (inner == 1) {
+      int64_t most = other[0];
+      for (int64_t k = 1; k < n; ++k) most = larger(most, other[k]);
+      for (int64_t k = 0; k < n; ++k) t[k] = most + by;
+      continue;
     }
-    return;
-  }
-  for (int64_t* group = t; group != t + outer * n * inner; group += n * inner) {
     int64_t i = 0;
     for (; i + kBlock <= inner; i += kBlock) {
-      Block most = *reinterpret_cast<const Block*>(group + i);
+      Block most = *reinterpret_cast<const Block*>(other + i);
       for (int64_t k = 1; k < n; ++k) {
-        const Block next = *reinterpret_cast<const Block*>(group + k * inner + i);
+        const Block next = *reinterpret_cast<const Block*>(other + k * inner + i);
         most = most > next ? most : next;
       }
       most += by;
-      for (int64_t k = 0; k < n; ++k) *reinterpret_cast<Block*>(group + k * inner + i) = most;
+      for (int64_t k = 0; k < n; ++k) *reinterpret_cast<Block*>(t + k * inner + i) = most;
     }
     for (; i < inner; ++i) {
-      int64_t most = group[i];
-      for (int64_t k = 1; k < n; ++k) most = larger(most, group[k * inner + i]);
-      for (int64_t k = 0; k < n; ++k) group[k * inner + i] = most + by;
+      int64_t most = other[i];
+      for (int64_t k = 1; k < n; ++k) most = larger(most, other[k * inner + i]);
+      for (int64_t k = 0; k < n; ++k) t[k * inner + i] = most + by;
     }
   }
+}
+
+void group_max(int64_t* t, int64_t outer, int64_t n, int64_t inner, int64_t by) {
+  set_group_max(t, t, outer, n, inner, by);
 }
 
 STEPCAST_CLONES
@@ -166,13 +184,49 @@ void raise_group_max(int64_t* __restrict t, const int64_t* __restrict other, int
   }
 }
 
+namespace {
+
 STEPCAST_CLONES
-void jitter(double* __restrict out, const uint32_t* __restrict slowness,
-            const uint32_t* __restrict key, const uint32_t* __restrict table, uint32_t instance_key,
-            int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t factor = table[jitter_index(key[i], instance_key)];
-    out[i] = static_cast<double>(static_cast<int32_t>(jittered(slowness[i], factor)));
+void draw(uint32_t* __restrict index, const uint32_t* __restrict key, uint32_t instance_key,
+          int64_t n) {
+  for (int64_t i = 0; i < n; ++i) index[i] = jitter_index(key[i], instance_key);
+}
+
+// slowness * factor / 4096, rounded half up to a whole number: the product has 12 bits behind the
+// point, so that half a unit of the 13th turns ties upwards.
+inline double jittered_slowness(double slowness, uint32_t factor) {
+  const double exact = slowness * static_cast<double>(static_cast<int32_t>(factor)) * 0x1p-12;
+  return exact + 0x1p-13 + kShift - kShift;
+}
+
+STEPCAST_CLONES
+void add_drawn(int64_t* __restrict t, const double* __restrict slowness,
+               const uint32_t* __restrict factor, int64_t n, int64_t duration) {
+  const auto d = static_cast<double>(duration);
+  for (int64_t i = 0; i < n; ++i)
+    t[i] += shifted_product(jittered_slowness(slowness[i], factor[i]), d) - kShiftBits;
+}
+
+void add_drawn_wide(int64_t* t, const double* slowness, const uint32_t* factor, int64_t n,
+                    int64_t duration) {
+  for (int64_t i = 0; i < n; ++i)
+    t[i] += wide_product(jittered_slowness(slowness[i], factor[i]), duration);
+}
+
+}  // namespace
+
+void add_jittered(int64_t* t, const double* slowness, const uint32_t* key, const uint32_t* table,
+                  uint32_t instance_key, int64_t n, int64_t duration, bool wide) {
+  constexpr int64_t kChunk = 256;
+  std::array<uint32_t, kChunk> drawn;
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
+    draw(drawn.data(), key + begin, instance_key, count);
+    // One by one: loads of four or eight places at once are slower than this on many machines.
+    for (int64_t i = 0; i < count; ++i)
+      drawn[static_cast<size_t>(i)] = table[drawn[static_cast<size_t>(i)]];
+    const auto add_all = wide ? add_drawn_wide : add_drawn;
+    add_all(t + begin, slowness + begin, drawn.data(), count, duration);
   }
 }
 

@@ -17,9 +17,14 @@ void raised(int64_t* out, const int64_t* t, const int64_t* other, int64_t n, int
 void raise_to(int64_t* t, int64_t n, int64_t by);
 // t += by
 void add(int64_t* t, int64_t n, int64_t by);
+// t = other + by
+void set(int64_t* t, const int64_t* other, int64_t n, int64_t by);
 // t = max(t, other + delay) + by
 void raise_add(int64_t* t, const int64_t* other, int64_t n, int64_t delay, int64_t by);
 // Speeds of single lanes.  `slowness` holds whole numbers, and duration * slowness < 2^51 for each.
+// t = other + duration * slowness + by
+void set_scaled(int64_t* t, const int64_t* other, const double* slowness, int64_t n,
+                int64_t duration, int64_t by);
 // t += duration * slowness + by
 void add_scaled(int64_t* t, const double* slowness, int64_t n, int64_t duration, int64_t by);
 // t = max(t, other + delay) + duration * slowness + by
@@ -39,13 +44,16 @@ void add_by_class(int64_t* t, const uint8_t* of, const int64_t* by_class, int64_
 
 // The lanes as an array of outer x n x inner: all n of one group get the largest of them, plus by.
 void group_max(int64_t* t, int64_t outer, int64_t n, int64_t inner, int64_t by);
-// The same of max(t, other + delay).
+// The same of `other`, and of max(t, other + delay).
+void set_group_max(int64_t* t, const int64_t* other, int64_t outer, int64_t n, int64_t inner,
+                   int64_t by);
 void raise_group_max(int64_t* t, const int64_t* other, int64_t outer, int64_t n, int64_t inner,
                      int64_t delay, int64_t by);
 
-// out = slowness * factor, factor = table[hash(key of the lane, instance)]; see jitter.h.
-void jitter(double* out, const uint32_t* slowness, const uint32_t* key, const uint32_t* table,
-            uint32_t instance_key, int64_t n);
+// t += duration * (slowness * factor / 4096, rounded half up), with factor = table[hash(key of the
+// lane, instance)]; see jitter.h.  `wide`: the last product may be 2^51 or more.
+void add_jittered(int64_t* t, const double* slowness, const uint32_t* key, const uint32_t* table,
+                  uint32_t instance_key, int64_t n, int64_t duration, bool wide);
 
 int64_t largest(const int64_t* t, int64_t n);
 int64_t smallest(const int64_t* t, int64_t n);

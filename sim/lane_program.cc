@@ -56,6 +56,7 @@ class PassCompiler {
     }
     close();
     keep_marks_in_streams();
+    find_followers();
     return std::move(out_);
   }
 
@@ -191,6 +192,30 @@ class PassCompiler {
       for (size_t j = i + 1; j < moved; ++j) {
         if (out_.code[j].wait == slot) out_.code[j].wait = static_cast<LanePlace>(in.stream);
       }
+    }
+  }
+
+  // Where streams take turns, as compute and the collectives between its ops do, each stands no
+  // later than the other when it waits for it: what waits need not look at its own time.
+  void find_followers() {
+    const auto places = static_cast<size_t>(slot_place(slots_.count));
+    // no_later[x][y]: x <= y, for all that is known so far
+    std::vector<std::vector<bool>> no_later(places, std::vector<bool>(places));
+    for (LaneInstruction& in : out_.code) {
+      const auto s = static_cast<size_t>(in.stream);
+      if (in.wait != kNoPlace) {
+        const auto q = static_cast<size_t>(in.wait);
+        in.follows = no_later[s][q] && in.delay >= 0;
+        for (size_t x = 0; x < places; ++x) {
+          if (no_later[x][q] && in.delay >= 0) no_later[x][s] = true;
+        }
+        no_later[q][s] = in.delay >= 0;
+      }
+      no_later[s].assign(places, false);
+      if (in.mark_end == kNoPlace) continue;
+      const auto m = static_cast<size_t>(in.mark_end);
+      for (size_t x = 0; x < places; ++x) no_later[x][m] = no_later[x][s];
+      no_later[s][m] = no_later[m][s] = true;
     }
   }
 

@@ -47,6 +47,7 @@ struct LaneInstruction {
   Stream stream = Stream::compute;
   LanePlace wait = kNoPlace;        // waits for the time that stands there ...
   int64_t delay = 0;                // ... and that much longer
+  bool follows = false;             // its stream cannot be later than what it waits for
   LanePlace mark_end = kNoPlace;    // its end is copied to, if others need it when the stream is on
   LanePlace mark_start = kNoPlace;  // its start is copied to
   LaneLine duration;

@@ -317,7 +317,7 @@ class LaneEngine {
       record_->timeline.rendezvous[id] = {to_time(m.begin), to_time(on_lane(m.clock)), m.last_role,
                                           m.last_item};
     } else {
-      groups_.meet_and_add(m.clock, nullptr, 0, work, graph_.rendezvous[id].work, roles);
+      groups_.meet_and_add(m.clock, nullptr, 0, false, work, graph_.rendezvous[id].work, roles);
     }
     if (m.joins == 0) release(m.clock);
     for (uint32_t w = std::exchange(m.first_waiter, kNobody); w != kNobody;) {
@@ -481,24 +481,30 @@ class LaneEngine {
       c.lo = std::max(c.lo, other->lo + in.delay);
       c.hi = std::max(c.hi, other->hi + in.delay);
     }
-    if (same && other != nullptr) {
+    const bool follows = other != nullptr && in.follows;
+    if (follows) c.hi = other->hi + in.delay;
+    if (same && follows) {
+      kernels::set(c.t.data(), other->t.data(), n_, in.delay + in.duration.at(speeds.slowness[0]));
+    } else if (same && other != nullptr) {
       kernels::raise_add(c.t.data(), other->t.data(), n_, in.delay,
                          in.duration.at(speeds.slowness[0]));
     } else if (same) {
       kernels::add(c.t.data(), n_, in.duration.at(speeds.slowness[0]));
+    } else if (follows) {
+      kernels::set_scaled(c.t.data(), other->t.data(), speeds.real.data(), n_, in.duration.scaled,
+                          in.delay + in.duration.constant);
     } else if (other != nullptr) {
       kernels::raise_add_scaled(c.t.data(), other->t.data(), speeds.real.data(), n_, in.delay,
                                 in.duration.scaled, in.duration.constant);
     } else {
-      add_scaled(speeds, c, speeds.real, in.duration);
+      add_scaled(speeds, c, in.duration);
     }
     later(speeds, c, in.duration);
   }
 
-  void add_scaled(const RoleSpeeds& speeds, LaneClock& c, const std::vector<double>& slowness,
-                  const LaneLine& line) {
+  void add_scaled(const RoleSpeeds& speeds, LaneClock& c, const LaneLine& line) {
     const auto kernel = speeds.wide(line.scaled) ? kernels::add_scaled_wide : kernels::add_scaled;
-    kernel(c.t.data(), slowness.data(), n_, line.scaled, line.constant);
+    kernel(c.t.data(), speeds.real.data(), n_, line.scaled, line.constant);
   }
 
   // The bounds, after the duration has been added.
@@ -540,11 +546,12 @@ class LaneEngine {
           c.t[i], in.duration.scaled, static_cast<Slowness>(speeds.slowness[i]), factor, windows));
     }
     if (jitters) {
-      drawn_.resize(size_);
-      kernels::jitter(drawn_.data(), speeds.slowness.data(), speeds.jitter_key.data(),
-                      jitter_.factor.data(), key, n_);
+      kernels::add_jittered(c.t.data(), speeds.real.data(), speeds.jitter_key.data(),
+                            jitter_.factor.data(), key, n_, in.duration.scaled,
+                            speeds.wide(in.duration.scaled));
+    } else {
+      add_scaled(speeds, c, in.duration);
     }
-    add_scaled(speeds, c, jitters ? drawn_ : speeds.real, in.duration);
     for (size_t i = 0; i < changed_.size(); ++i) {
       c.t[static_cast<size_t>(speeds.windows[i].first)] = changed_[i];
     }
@@ -557,7 +564,7 @@ class LaneEngine {
     const int64_t lo = other == nullptr ? c.lo : std::max(c.lo, other->lo + in.delay);
     const LaneGroups::Roles roles(&r, 1);
     if (in.mark_start == kNoPlace && lo >= role.host.hi + role.host_offset + in.launch) {
-      groups_.meet_and_add(c, other, in.delay, work, in.work, roles);
+      groups_.meet_and_add(c, other, in.delay, in.follows, work, in.work, roles);
       return;
     }
     get_ready(role, in, c, other);
@@ -715,7 +722,6 @@ class LaneEngine {
   std::vector<std::vector<uint32_t>> ends_;  // of rendezvous, where it matters
   std::vector<LaneClock> slots_;             // of the pass being run; passes never stop half-way
   std::vector<StragglerWait> slot_straggler_;
-  std::vector<double> drawn_;               // slowness of the op being run
   std::vector<int64_t> changed_;            // ends of the op being run on lanes with windows
   std::vector<std::vector<int64_t>> free_;  // vectors to be used again
 };
