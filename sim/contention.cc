@@ -125,6 +125,7 @@ void Engine::prepare_actors() {
       th.lanes = narrow_[a.role][stream] ? 1 : block_;
       for (; th.lane < block_; th.lane += th.lanes) a.threads.push_back(th);
     }
+    most_threads_ = std::max(most_threads_, static_cast<uint32_t>(a.threads.size()));
     a.segments.assign(block_, 1);
     a.time.assign(kStreams * block_, 0);
     a.host.assign(size_t{role.segments} * block_, 0);
@@ -182,7 +183,9 @@ void Engine::handle(const Event& event) {
     case EventKind::begin: return begin_talk(event.id);
     case EventKind::move: return start_moving(event.id);
     case EventKind::talk_end: return end_talk(event.id);
-    case EventKind::wake: return wake_actor(event.id);
+    case EventKind::wake:
+      wake_inside(actors_[event.id], Sleep::moment, 0);
+      return wake_actor(event.id);
     case EventKind::compute_end: break;
   }
   Rank& rank = ranks_[event.id];
@@ -192,7 +195,9 @@ void Engine::handle(const Event& event) {
   rank.exact_end = rank.target;
   mark_dirty(event.id);
   Actor& a = actors_[event.id];
-  std::ranges::find(a.threads, static_cast<size_t>(Stream::compute), &Thread::stream)->state = 2;
+  Thread& th = *std::ranges::find(a.threads, static_cast<size_t>(Stream::compute), &Thread::stream);
+  th.state = 2;
+  th.sleep = Sleep::awake;
   wake_actor(event.id);
 }
 

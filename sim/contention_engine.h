@@ -51,6 +51,7 @@ struct Meeting {
   int64_t begin = kUnknown;  // latest arrival so far
   int64_t end = kUnknown;
   uint32_t arrived = 0;
+  uint32_t first_waiter = kNone;  // threads that sleep until its end, linked by Thread::next_waiter
 };
 
 // All groups at one collective of a role, or at one rendezvous; lives from the first arrival until
@@ -82,6 +83,9 @@ struct Talk {
   Wide left = 0;        // private: units of its price
 };
 
+// What a thread sleeps for; nobody looks at it until that has happened.
+enum class Sleep : uint8_t { awake, meeting, slot, event, host, moment, compute };
+
 struct Thread {
   size_t stream = 0;             // kStreams: the host
   uint32_t lane = 0, lanes = 1;  // of the block
@@ -91,15 +95,20 @@ struct Thread {
   uint32_t sequence = 0;         // talks so far that are not the block's own
   uint8_t state = 0;  // talk: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
 
+  Sleep sleep = Sleep::awake;
+  uint32_t sleeps_for = 0;  // slot, or record
+  uint32_t next_waiter = kNone;
+
   uint64_t mask() const { return (~uint64_t{0} >> (64 - lanes)) << lane; }
 };
 
 // A run of a pass that some thread of the actor is in.
 struct LivePass {
   uint32_t item = 0;
-  uint32_t threads = 0;         // that have not left it
-  std::vector<int64_t> slots;   // [slot][lane]
-  std::vector<uint64_t> known;  // by slot, a bit a lane
+  uint32_t threads = 0;          // that have not left it
+  std::vector<int64_t> slots;    // [slot][lane]
+  std::vector<uint64_t> known;   // by slot, a bit a lane
+  std::vector<uint8_t> watched;  // by slot: somebody sleeps for it
 };
 
 // A record that waits refer to.
@@ -200,7 +209,11 @@ class Engine {
   LivePass& enter(Actor& a, uint32_t item, const PassThreads& pass);
   void leave(Actor& a, uint32_t item);
   void raise(Actor& a, const Thread& th, const int64_t* to, int64_t by);
-  bool wake_later(Actor& a, int64_t time);
+  bool wake_later(Actor& a, Thread& th, int64_t time);
+  static bool sleep(Thread& th, Sleep why, uint32_t on = 0);
+  bool sleep_until_end(Actor& a, Thread& th, Meeting& m);
+  void wake_inside(Actor& a, Sleep why, uint32_t on);
+  void mark(const Place& at, size_t slot);
   static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
   void note_start(const Place& at, uint32_t lane, int64_t time);
 
@@ -220,7 +233,7 @@ class Engine {
   int64_t slowed_cap(const Talk& talk) const;
   void end_talk(uint32_t id);
   void end_meeting(Row& row, uint32_t group, int64_t time);
-  void wake(const Row& row, uint32_t group);
+  void wake_waiters(Meeting& m);
   void wake_actor(uint32_t id);
   template <class F>
   void for_ranks(const Row& row, uint32_t group, const F& f) const;
@@ -231,9 +244,10 @@ class Engine {
   const Traffic& traffic_;
   ContentionProgram program_;
   int64_t slow_compute_ = kOne, slow_talk_ = kOne;
-  bool coupled_ = false;  // interference
-  uint32_t width_ = 1;    // lanes
-  uint32_t block_ = 1;    // lanes of an actor
+  bool coupled_ = false;       // interference
+  uint32_t width_ = 1;         // lanes
+  uint32_t block_ = 1;         // lanes of an actor
+  uint32_t most_threads_ = 1;  // of an actor
   int64_t launch_ = 0;
 
   std::array<Groups, kAxes> groups_;

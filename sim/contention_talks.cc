@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives and transfers of the contention engine: who has arrived, when they begin and end.
 #include <algorithm>
+#include <utility>
 
 #include "sim/check.h"
 #include "sim/contention_engine.h"
@@ -137,7 +138,9 @@ void Engine::complete(Row& row, uint32_t group) {
   const int64_t latency = pattern == Traffic::kPrivate ? 0 : traffic_.latency[row.work].count();
   const bool flows = pattern != Traffic::kPrivate && bytes > 0 && latency < price;
   if (flows || coupled_) {
-    for_ranks(row, group, [&](uint32_t, uint32_t) { ++shared_ops_; });
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+    const size_t roles = row.is_rendezvous ? program_.meetings[row.source].parties.size() : 1;
+    shared_ops_ += static_cast<int64_t>(roles) * groups.size;
   } else {
     end_meeting(row, group, begin + price * kOne);
     return;
@@ -171,7 +174,7 @@ void Engine::complete(Row& row, uint32_t group) {
   } else {
     begin_talk(id);
   }
-  if (!row.is_rendezvous) wake(row, group);  // it may mark its begin
+  if (!row.is_rendezvous) wake_waiters(row.meetings[group]);  // they may mark its begin
 }
 
 // Interference: from now on it runs beside the compute of its ranks.
@@ -225,14 +228,18 @@ void Engine::end_talk(uint32_t id) {
 
 void Engine::end_meeting(Row& row, uint32_t group, int64_t time) {
   row.meetings[group].end = time;
-  wake(row, group);
+  wake_waiters(row.meetings[group]);
   visit(row, 1);
 }
 
-void Engine::wake(const Row& row, uint32_t group) {
-  for_ranks(row, group, [&](uint32_t role, uint32_t lane) {
-    wake_actor(role * (width_ / block_) + lane / block_);
-  });
+void Engine::wake_waiters(Meeting& m) {
+  for (uint32_t id = std::exchange(m.first_waiter, kNone); id != kNone;) {
+    const uint32_t actor = id / most_threads_;
+    Thread& th = actors_[actor].threads[id % most_threads_];
+    th.sleep = Sleep::awake;
+    wake_actor(actor);
+    id = std::exchange(th.next_waiter, kNone);
+  }
 }
 
 void Engine::wake_actor(uint32_t id) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads of the contention engine: each runs as far as times are known.
 #include <algorithm>
+#include <utility>
 
 #include "sim/check.h"
 #include "sim/contention_engine.h"
@@ -18,7 +19,9 @@ void Engine::advance(uint32_t id) {
   a.queued = false;
   do {
     moved_ = false;
-    for (Thread& th : a.threads) run_thread(a, th);
+    for (Thread& th : a.threads) {
+      if (th.sleep == Sleep::awake) run_thread(a, th);
+    }
   } while (moved_);
 }
 
@@ -57,7 +60,7 @@ bool Engine::knows_host(const Actor& a, const Thread& th, uint32_t segment) {
 bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return false;
+  if (!knows_host(a, th, segment)) return sleep(th, Sleep::host);
   const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
@@ -73,17 +76,17 @@ bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
 bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
   const bool is_host = th.stream == kStreams;
   const uint32_t segment = program_.roles[a.role].segment[item];
-  if (is_host && !knows_host(a, th, segment)) return false;
+  if (is_host && !knows_host(a, th, segment)) return sleep(th, Sleep::host);
   const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-  const auto end_of = [&](uint32_t l) { return row.meetings[groups.of[a.lane + l]].end; };
+  const auto meeting = [&](uint32_t l) -> Meeting& { return row.meetings[groups.of[a.lane + l]]; };
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    if (end_of(l) == kUnknown) return false;
+    if (meeting(l).end == kUnknown) return sleep_until_end(a, th, meeting(l));
   }
   const int64_t launched = int64_t{program_.roles[a.role].launches[item]} * launch_;
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    const int64_t end = end_of(l);
+    const int64_t end = meeting(l).end;
     if (is_host) {
       a.host[(segment + 1) * block_ + l] = std::max(a.host[segment * block_ + l] + launched, end);
       a.segments[l] = segment + 2;
@@ -94,6 +97,7 @@ bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
     time = end;
     if (coupled_ && th.stream == kCompute) ranks_[a.role * width_ + a.lane].exact = false;
   }
+  if (is_host) wake_inside(a, Sleep::host, 0);
   visit(row, th.lanes);
   return true;
 }
@@ -109,13 +113,16 @@ void Engine::run_record(Actor& a, Thread& th, uint32_t item) {
   }
   std::copy_n(&a.time[th.stream * block_ + th.lane], th.lanes, &it->time[th.lane]);
   it->known |= th.mask();
+  wake_inside(a, Sleep::event, record);
 }
 
 bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
   const uint32_t record = program_.roles[a.role].record[item];
   if (record == RoleThreads::kNone) return true;
   const auto it = std::ranges::find(a.events, record, &LiveEvent::record);
-  if (it == a.events.end() || (th.mask() & ~it->known) != 0) return false;
+  if (it == a.events.end() || (th.mask() & ~it->known) != 0) {
+    return sleep(th, Sleep::event, record);
+  }
   raise(a, th, it->time.data(), 0);
   it->waits -= th.lanes;
   if (it->waits == 0) {
@@ -128,13 +135,14 @@ bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
 bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return false;
+  if (!knows_host(a, th, segment)) return sleep(th, Sleep::host);
   const int64_t launched = int64_t{role.launches[item]} * launch_;
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     a.host[(segment + 1) * block_ + l] =
         std::max(a.host[segment * block_ + l] + launched, a.time[th.stream * block_ + l]);
     a.segments[l] = segment + 2;
   }
+  wake_inside(a, Sleep::host, 0);
   return true;
 }
 
@@ -151,6 +159,7 @@ LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
   }
   live.slots.resize(size_t{pass.slots} * block_);
   live.known.assign(pass.slots, 0);
+  live.watched.assign(pass.slots, 0);
   return live;
 }
 
@@ -164,7 +173,7 @@ void Engine::leave(Actor& a, uint32_t item) {
 bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return false;
+  if (!knows_host(a, th, segment)) return sleep(th, Sleep::host);
   const PassThreads& pass =
       program_.passes[static_cast<size_t>(graph_.roles[a.role].items[item].pass)];
   const std::vector<ThreadInstruction>& code = pass.code[th.stream];
@@ -193,7 +202,10 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
   switch (in.code) {
     case ThreadCode::wait: {
       const auto slot = static_cast<size_t>(in.end_slot);
-      if ((th.mask() & ~at.live.known[slot]) != 0) return false;
+      if ((th.mask() & ~at.live.known[slot]) != 0) {
+        at.live.watched[slot] = 1;
+        return sleep(at.th, Sleep::slot, static_cast<uint32_t>(slot));
+      }
       raise(at.a, th, &at.live.slots[slot * block_], in.ps * kOne);
       return true;
     }
@@ -211,9 +223,37 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
   if (in.end_slot >= 0) {
     const auto slot = static_cast<size_t>(in.end_slot);
     std::copy_n(at.time + th.lane, th.lanes, &at.live.slots[slot * block_ + th.lane]);
-    at.live.known[slot] |= th.mask();
+    mark(at, slot);
   }
   return true;
+}
+
+bool Engine::sleep(Thread& th, Sleep why, uint32_t on) {
+  th.sleep = why;
+  th.sleeps_for = on;
+  return false;
+}
+
+bool Engine::sleep_until_end(Actor& a, Thread& th, Meeting& m) {
+  const auto actor = static_cast<uint32_t>(&a - actors_.data());
+  const auto number = static_cast<uint32_t>(&th - a.threads.data());
+  th.next_waiter = std::exchange(m.first_waiter, actor * most_threads_ + number);
+  return sleep(th, Sleep::meeting);
+}
+
+// Wakes threads of the actor, which is running or about to.
+void Engine::wake_inside(Actor& a, Sleep why, uint32_t on) {
+  for (Thread& th : a.threads) {
+    if (th.sleep == why && th.sleeps_for == on) th.sleep = Sleep::awake;
+  }
+  moved_ = true;
+}
+
+// The lanes of the thread are known in the slot.
+void Engine::mark(const Place& at, size_t slot) {
+  at.live.known[slot] |= at.th.mask();
+  if (at.live.watched[slot] == 0) return;
+  wake_inside(at.a, Sleep::slot, static_cast<uint32_t>(slot));
 }
 
 void Engine::raise(Actor& a, const Thread& th, const int64_t* to, int64_t by) {
@@ -259,22 +299,22 @@ bool Engine::run_chain(const Place& at, const ThreadInstruction& in) {
     }
     at.time[l] = time;
   }
-  if (in.start_slot >= 0) at.live.known[static_cast<size_t>(in.start_slot)] |= th.mask();
+  if (in.start_slot >= 0) mark(at, static_cast<size_t>(in.start_slot));
   return true;
 }
 
-bool Engine::wake_later(Actor& a, int64_t time) {
-  if (a.woken_at != kUnknown && a.woken_at <= time && a.woken_at > now_) return false;
-  a.woken_at = time;
-  push(time, {EventKind::wake, static_cast<uint32_t>(&a - actors_.data()), 0});
-  return false;
+bool Engine::wake_later(Actor& a, Thread& th, int64_t time) {
+  if (a.woken_at <= now_ || a.woken_at > time) {
+    a.woken_at = time;
+    push(time, {EventKind::wake, static_cast<uint32_t>(&a - actors_.data()), 0});
+  }
+  return sleep(th, Sleep::moment);
 }
 
 // --- compute that communication slows -----------------------------------------------------------
 
 bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
-  if (th.state == 1) return false;
   if (th.state == 2) {
     th.state = 0;
     at.time[0] = now_;
@@ -282,9 +322,9 @@ bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
   while (th.ops < in.count) {
     const uint32_t launches = at.pass.ops[in.first + th.ops].launches;
     const int64_t start = std::max(at.time[0], at.host[0] + at.launched + launches * launch_);
-    if (start > now_) return wake_later(at.a, start);
+    if (start > now_) return wake_later(at.a, th, start);
     start_slowed_ops(at, in, start);
-    if (th.state == 1) return false;
+    if (th.state == 1) return sleep(th, Sleep::compute);
   }
   th.ops = 0;
   return true;
@@ -306,8 +346,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
     note_start(at, 0, start);
     if (in.start_slot >= 0) {
       at.live.slots[static_cast<size_t>(in.start_slot)] = start;
-      at.live.known[static_cast<size_t>(in.start_slot)] = 1;
-      moved_ = true;
+      mark(at, static_cast<size_t>(in.start_slot));
     }
   }
   // A launch at this very moment counts as one that an op has to wait for.
@@ -356,7 +395,7 @@ bool Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
       at.time[l] = end;
     }
   }
-  if (in.start_slot >= 0) at.live.known[static_cast<size_t>(in.start_slot)] |= th.mask();
+  if (in.start_slot >= 0) mark(at, static_cast<size_t>(in.start_slot));
   return true;
 }
 
@@ -365,7 +404,7 @@ bool Engine::run_talk(const Place& at, const ThreadInstruction& in) {
   const auto source = static_cast<uint32_t>(at.a.role * kStreams + th.stream);
   Row& row = row_of_collective(source, th.sequence, in.work);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[in.work].axis)];
-  const auto meeting = [&](uint32_t l) -> const Meeting& {
+  const auto meeting = [&](uint32_t l) -> Meeting& {
     return row.meetings[groups.of[at.a.lane + l]];
   };
   if (th.state == 0) {
@@ -376,23 +415,23 @@ bool Engine::run_talk(const Place& at, const ThreadInstruction& in) {
       arrive(row, groups.of[at.a.lane + l], std::max(at.time[l], at.host[l] + launched));
     }
   }
-  if (th.state == 1) {
+  if (th.state == 1 && in.start_slot >= 0) {
     for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-      if (meeting(l).arrived < row.needed) return false;
+      if (meeting(l).arrived < row.needed) return sleep_until_end(at.a, th, meeting(l));
     }
     th.state = 2;
-    moved_ = true;
     for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-      if (th.stream == kCompute) note_start(at, l, meeting(l).begin);
-      if (in.start_slot < 0) continue;
       at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = meeting(l).begin;
     }
-    if (in.start_slot >= 0) at.live.known[static_cast<size_t>(in.start_slot)] |= th.mask();
+    if (in.start_slot >= 0) mark(at, static_cast<size_t>(in.start_slot));
   }
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    if (meeting(l).end == kUnknown) return false;
+    if (meeting(l).end == kUnknown) return sleep_until_end(at.a, th, meeting(l));
   }
-  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) at.time[l] = meeting(l).end;
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    if (th.stream == kCompute) note_start(at, l, meeting(l).begin);
+    at.time[l] = meeting(l).end;
+  }
   if (coupled_ && th.stream == kCompute) ranks_[at.a.role * width_ + at.a.lane].exact = false;
   th.state = 0;
   ++th.sequence;
