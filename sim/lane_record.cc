@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "sim/lanes.h"
+
 namespace stepcast {
 
-LaneRecord::LaneRecord(const OpGraph& graph) : inside(graph.roles.size()) {
+LaneRecord::LaneRecord(const OpGraph& graph) : inside_(graph.roles.size()) {
   timeline.roles.resize(graph.roles.size());
   timeline.rendezvous.resize(graph.rendezvous.size());
   for (size_t r = 0; r < graph.roles.size(); ++r) {
@@ -36,6 +38,29 @@ void LaneRecord::gap(uint32_t r, const Item& item, uint32_t index, int64_t begin
        .id = item.kind == ItemKind::join ? static_cast<uint32_t>(item.rendezvous) : item.event});
 }
 
+void LaneRecord::event_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin,
+                            int64_t end, const StragglerWait& wait) {
+  if (end <= begin) return;
+  const int64_t from = std::clamp(wait.ready, begin, end);
+  const int64_t until = std::clamp(wait.begin, from, end);
+  gap(r, item, index, begin, from, Gap::Cause::event);
+  gap(r, item, index, from, until, Gap::Cause::straggler);
+  gap(r, item, index, until, end, Gap::Cause::event);
+}
+
+void LaneRecord::rendezvous_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin,
+                                 int64_t end, const StragglerWait& wait) {
+  if (end <= begin) return;
+  if (wait.ready < wait.begin && begin < wait.begin) {
+    // For its own host first, then for another lane.
+    const int64_t posted = std::max(begin, wait.ready);
+    note(r, Spend::launch, (to_time(posted) - to_time(begin)).count() * kNominal);
+    gap(r, item, index, posted, wait.begin, Gap::Cause::straggler);
+    begin = wait.begin;
+  }
+  gap(r, item, index, begin, end, Gap::Cause::rendezvous);
+}
+
 void LaneRecord::item(uint32_t r, const Item& item, int64_t begin, int64_t end) {
   RoleTimeline& t = timeline.roles[r];
   t.items.push_back({to_time(begin), to_time(end)});
@@ -54,7 +79,7 @@ void LaneRecord::finish_role(uint32_t r, int64_t compute_begin, int64_t compute_
   t.end = to_time(end);
   Time rest = t.compute_end - Time{busy};
   for (const Gap& g : t.gaps) rest -= g.end - g.begin;
-  const std::array<int64_t, kSpends>& exact = inside[r];
+  const std::array<int64_t, kSpends>& exact = inside_[r];
   for (size_t s = 0; s < exact.size(); ++s) {
     t.inside[s] = to_time(exact[s]);
     rest -= t.inside[s];

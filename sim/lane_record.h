@@ -24,24 +24,35 @@ struct StragglerWait {
   int64_t ready = 0, begin = 0;
 };
 
-struct LaneRecord {
+class LaneRecord {
+ public:
   Timeline timeline;
-  std::vector<std::array<int64_t, kSpends>> inside;  // by role; sums of what is not in gaps
 
   explicit LaneRecord(const OpGraph& graph);
 
   // The compute stream of role r stood still inside a pass, or was busy for longer than priced.
   void note(uint32_t r, Spend spend, int64_t time) {
-    inside[r][static_cast<size_t>(spend)] += time;
+    inside_[r][static_cast<size_t>(spend)] += time;
   }
   // It stood still in [begin, end) for an op whose group had to wait for a slower lane in `wait`.
   void note_wait(uint32_t r, Spend spend, int64_t begin, int64_t end, const StragglerWait& wait);
-  void gap(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
-           Gap::Cause cause);
+  // It stood in [begin, end) at an item that waits for an event, of which the same holds.
+  void event_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
+                  const StragglerWait& wait);
+  // It stood in [begin, end) at a join.  `wait`: if the last to post was a lane of its own role,
+  // when this lane did and when that one did.
+  void rendezvous_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
+                       const StragglerWait& wait);
   void item(uint32_t r, const Item& item, int64_t begin, int64_t end);
   // `busy`: nominal ps of the compute stream.
   void finish_role(uint32_t r, int64_t compute_begin, int64_t compute_end, int64_t end,
                    int64_t busy);
+
+ private:
+  void gap(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
+           Gap::Cause cause);
+
+  std::vector<std::array<int64_t, kSpends>> inside_;  // by role; sums of what is not in gaps
 };
 
 }  // namespace stepcast

@@ -12,6 +12,7 @@
 #include "sim/lane_kernels.h"
 #include "sim/lane_program.h"
 #include "sim/lane_record.h"
+#include "sim/lane_speeds.h"
 #include "sim/lane_windows.h"
 
 namespace stepcast {
@@ -21,21 +22,6 @@ namespace kernels = lane_kernels;
 
 constexpr auto kCompute = static_cast<size_t>(Stream::compute);
 constexpr uint32_t kNobody = UINT32_MAX;
-
-// Speeds of the lanes of a role.
-struct RoleSpeeds {
-  std::vector<uint32_t> slowness;
-  std::vector<double> real;                         // the same
-  bool same = true;                                 // all lanes alike
-  Slowness fastest = kNominal, slowest = kNominal;  // windows and jitter included
-  std::vector<uint32_t> jitter_key;
-  // Lanes whose compute changes speed.
-  std::vector<std::pair<int64_t, std::vector<LaneSpan>>> windows;
-
-  // Longer than the fast kernels take.
-  bool wide(int64_t duration) const { return duration > (kernels::kWide - 1) / slowest; }
-  bool by_op() const { return !jitter_key.empty() || !windows.empty(); }
-};
 
 struct RoleState {
   std::array<LaneClock, kStreams> stream;
@@ -77,10 +63,9 @@ class LaneEngine {
         meetings_(graph.rendezvous.size()),
         next_waiter_(graph.roles.size(), kNobody) {
     if (recorded_ >= 0) record_ = std::make_unique<LaneRecord>(graph);
-    LaneTraits traits = prepare_speeds();
-    for (int axis = 0; axis < kAxes; ++axis) {
-      traits.joins[static_cast<size_t>(axis)] = groups_.joins(static_cast<Axis>(axis));
-    }
+    if (folded.lanes.jitter) jitter_ = jitter_table(folded.lanes.jitter->sigma);
+    speeds_ = role_speeds(folded, roles_.size(), jitter_);
+    LaneTraits traits = traits_of_lanes();
     traits.merge = merge;
     merged_ = compile_lanes(graph, prices, traits);
     const bool any_by_op =
@@ -139,68 +124,16 @@ class LaneEngine {
  private:
   // --- before the run ---------------------------------------------------------------------------
 
-  LaneTraits prepare_speeds() {
-    const LaneSet& lanes = folded_.lanes;
-    STEPCAST_CHECK(lanes.slowness.empty() || lanes.slowness.size() == roles_.size(),
-                   "speeds of every role");
-    if (lanes.jitter) jitter_ = jitter_table(lanes.jitter->sigma);
-    speeds_.resize(roles_.size());
+  LaneTraits traits_of_lanes() const {
     LaneTraits traits{.fastest = INT32_MAX, .slowest = 1};
-    for (uint32_t r = 0; r < roles_.size(); ++r) {
-      prepare_speeds_of(r);
-      traits.fastest = std::min(traits.fastest, speeds_[r].fastest);
-      traits.slowest = std::max(traits.slowest, speeds_[r].slowest);
+    for (const RoleSpeeds& s : speeds_) {
+      traits.fastest = std::min(traits.fastest, s.fastest);
+      traits.slowest = std::max(traits.slowest, s.slowest);
+    }
+    for (int axis = 0; axis < kAxes; ++axis) {
+      traits.joins[static_cast<size_t>(axis)] = groups_.joins(static_cast<Axis>(axis));
     }
     return traits;
-  }
-
-  void prepare_speeds_of(uint32_t r) {
-    const LaneSet& lanes = folded_.lanes;
-    RoleSpeeds& s = speeds_[r];
-    s.slowness.assign(size_, kNominal);
-    if (r < lanes.slowness.size() && !lanes.slowness[r].empty()) {
-      STEPCAST_CHECK(lanes.slowness[r].size() == size_, "a speed for every lane");
-      for (size_t i = 0; i < size_; ++i) {
-        STEPCAST_CHECK(lanes.slowness[r][i] > 0, "a lane without speed");
-        s.slowness[i] = static_cast<uint32_t>(lanes.slowness[r][i]);
-      }
-    }
-    const auto [least, most] = std::minmax_element(s.slowness.begin(), s.slowness.end());
-    s.same = *least == *most;
-    uint64_t fastest = *least;
-    uint64_t slowest = *most;
-    add_windows(r, fastest, slowest);
-    if (lanes.jitter) {
-      for (size_t i = 0; i < size_; ++i) {
-        const uint64_t rank = r * folded_.of.size() + static_cast<uint64_t>(folded_.original[i]);
-        s.jitter_key.push_back(jitter_rank_key(lanes.jitter->seed, rank));
-      }
-      fastest = fastest * jitter_.factor.front() >> kLaneFractionBits;
-      slowest = (slowest * jitter_.factor.back() >> kLaneFractionBits) + 1;
-    }
-    if (slowest > INT32_MAX) throw_step_too_long();
-    s.real.assign(s.slowness.begin(), s.slowness.end());
-    s.fastest = static_cast<Slowness>(fastest);
-    s.slowest = static_cast<Slowness>(slowest);
-  }
-
-  void add_windows(uint32_t r, uint64_t& fastest, uint64_t& slowest) {
-    std::vector<std::vector<LaneSpan>> of(size_);
-    uint64_t least = kNominal;
-    uint64_t most = kNominal;
-    for (const LaneWindow& w : folded_.lanes.windows) {
-      if (w.role != r || w.slowness == kNominal) continue;
-      STEPCAST_CHECK(w.slowness > 0, "a window without speed");
-      least = std::min(least, static_cast<uint64_t>(w.slowness));
-      most = std::max(most, static_cast<uint64_t>(w.slowness));
-      of[static_cast<size_t>(w.lane)].push_back(span_of(w));
-    }
-    for (size_t i = 0; i < size_; ++i) {
-      if (of[i].empty()) continue;
-      speeds_[r].windows.emplace_back(static_cast<int64_t>(i), std::move(of[i]));
-    }
-    fastest = fastest * least >> kLaneFractionBits;
-    slowest = (slowest * most + kNominal - 1) >> kLaneFractionBits;
   }
 
   // Which roles a rendezvous joins: those that post it or wait for it.
@@ -284,7 +217,10 @@ class LaneEngine {
   void wait(uint32_t r, RoleState& role, const Item& item, LaneClock& stream) {
     LaneClock& event = role.events[item.event];
     if (!event.t.empty()) {
-      if (record_ && item.stream == Stream::compute) note_event(r, role, item);
+      if (record_ && item.stream == Stream::compute) {
+        record_->event_wait(r, item, role.item, on_lane(stream), on_lane(event),
+                            role.event_straggler[item.event]);
+      }
       raise(stream, event, 0);
     }
     if (--role.event_waits[item.event] == 0) release(event);
@@ -648,17 +584,6 @@ class LaneEngine {
     }
   }
 
-  void note_event(uint32_t r, RoleState& role, const Item& item) {
-    const int64_t begin = on_lane(role.stream[kCompute]);
-    const int64_t end = on_lane(role.events[item.event]);
-    const StragglerWait& late = role.event_straggler[item.event];
-    const int64_t from = std::clamp(late.ready, begin, std::max(begin, end));
-    const int64_t until = std::clamp(late.begin, from, std::max(from, end));
-    record_->gap(r, item, role.item, begin, from, Gap::Cause::event);
-    record_->gap(r, item, role.item, from, until, Gap::Cause::straggler);
-    record_->gap(r, item, role.item, until, end, Gap::Cause::event);
-  }
-
   void note_post(uint32_t r, const RoleState& role, const LaneClock& stream, Axis axis,
                  Meeting& m) {
     LaneClock own;
@@ -676,20 +601,12 @@ class LaneEngine {
   }
 
   void note_join(uint32_t r, const RoleState& role, const Item& item, const Meeting& m) {
-    int64_t begin = on_lane(role.stream[kCompute]);
-    const int64_t end = on_lane(m.clock);
-    if (end <= begin) return;
     const auto own = std::find_if(m.posted.begin(), m.posted.end(),
                                   [&](const auto& post) { return post.first == r; });
-    if (m.last_role == r && own != m.posted.end() && own->second < m.begin && begin < m.begin) {
-      // It waited for its own role, for its host first and then for another lane.
-      const int64_t posted = std::max(begin, own->second);
-      record_->note(r, Spend::launch,
-                    to_time(posted).count() * kNominal - to_time(begin).count() * kNominal);
-      record_->gap(r, item, role.item, posted, m.begin, Gap::Cause::straggler);
-      begin = m.begin;
-    }
-    record_->gap(r, item, role.item, begin, end, Gap::Cause::rendezvous);
+    const bool waits_for_own_role = m.last_role == r && own != m.posted.end();
+    record_->rendezvous_wait(
+        r, item, role.item, on_lane(role.stream[kCompute]), on_lane(m.clock),
+        waits_for_own_role ? StragglerWait{own->second, m.begin} : StragglerWait{});
   }
 
   // --- end --------------------------------------------------------------------------------------
