@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which groups cross which links: totals over a step.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 
@@ -67,8 +66,6 @@ class Classes {
   std::vector<LinkClass> classes_;
 };
 
-using ByAxis = std::array<double, kAxes>;
-
 class LoadsOfStep {
  public:
   LoadsOfStep(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
@@ -103,19 +100,22 @@ class LoadsOfStep {
   };
 
   void add_axis(std::span<const GroupFamily> families, LinkLoads& loads) {
-    std::map<uint32_t, OnLink> on;
-    std::map<uint32_t, std::vector<WorkKind>> kinds;  // by class
+    on_.assign(2 * cluster_.links().size(), {});
+    kinds_.assign(classes_.size(), {});
     LinkCrossing row;
     row.axis = families.front().axis;
     for (const GroupFamily& family : families) {
       for_each_group(grid_, family, [&](std::span<const int64_t> ranks) {
         row.ranks = std::max(row.ranks, static_cast<int64_t>(ranks.size()));
-        add_group(family, ranks, row.groups++, on, kinds);
+        add_group(family, ranks, row.groups++);
       });
     }
-    std::map<uint32_t, LinkCrossing> rows;  // by class
-    for (const auto& [link, o] : on) {
-      LinkCrossing& r = rows.try_emplace(classes_.of(link), row).first->second;
+    std::vector<LinkCrossing> rows(classes_.size(), row);
+    std::vector<double>& total = totals_.emplace_back(row.axis, on_.size()).second;
+    for (uint32_t link = 0; link < on_.size(); ++link) {
+      const OnLink& o = on_[link];
+      if (o.groups == 0) continue;
+      LinkCrossing& r = rows[classes_.of(link)];
       const double seconds = o.bytes / joint_bandwidth(cluster_, link).value;
       ++r.links_used;
       r.groups_per_link = std::max(r.groups_per_link, o.groups);
@@ -123,21 +123,19 @@ class LoadsOfStep {
         r.seconds = seconds;
         r.bytes = o.bytes;
       }
-      total_[link][static_cast<size_t>(row.axis)] += o.bytes;
-    }
-    for (auto& [c, r] : rows) {
-      r.links = classes_[c].name;
-      r.links_there = classes_[c].links;
-      r.kinds = kinds[c];
-      std::sort(r.kinds.begin(), r.kinds.end());
+      total[link] = o.bytes;
     }
     for (uint32_t c : outwards()) {
-      if (rows.contains(c)) loads.crossings.push_back(std::move(rows[c]));
+      if (rows[c].links_used == 0) continue;
+      rows[c].links = classes_[c].name;
+      rows[c].links_there = classes_[c].links;
+      std::sort(kinds_[c].begin(), kinds_[c].end());
+      rows[c].kinds = std::move(kinds_[c]);
+      loads.crossings.push_back(std::move(rows[c]));
     }
   }
 
-  void add_group(const GroupFamily& family, std::span<const int64_t> ranks, int64_t group,
-                 std::map<uint32_t, OnLink>& on, std::map<uint32_t, std::vector<WorkKind>>& kinds) {
+  void add_group(const GroupFamily& family, std::span<const int64_t> ranks, int64_t group) {
     gpus_.clear();
     for (int64_t rank : ranks) gpus_.push_back(placement_.gpu_of(rank));
     for (const GroupPattern& pattern : family.patterns) {
@@ -148,11 +146,11 @@ class LoadsOfStep {
       if (bytes == 0) continue;
       for (const LinkUse& use :
            collective_links(cluster_, router_, pattern.kind, pattern.algorithm, gpus_)) {
-        OnLink& o = on[use.link];
+        OnLink& o = on_[use.link];
         o.bytes += bytes * use.load / kFullLoad;
         if (o.last_group != group) ++o.groups;
         o.last_group = group;
-        add_kinds(pattern, kinds[classes_.of(use.link)]);
+        add_kinds(pattern, kinds_[classes_.of(use.link)]);
       }
     }
   }
@@ -184,9 +182,10 @@ class LoadsOfStep {
 
   void add_fullest(LinkLoads& loads) const {
     std::vector<FullestLink> fullest(classes_.size());
-    for (const auto& [link, by_axis] : total_) {
+    for (uint32_t link = 0; link < 2 * cluster_.links().size(); ++link) {
       double bytes = 0;
-      for (double b : by_axis) bytes += b;
+      for (const auto& [axis, total] : totals_) bytes += total[link];
+      if (bytes == 0) continue;
       const double seconds = bytes / joint_bandwidth(cluster_, link).value;
       FullestLink& f = fullest[classes_.of(link)];
       if (seconds <= f.seconds) continue;
@@ -196,8 +195,8 @@ class LoadsOfStep {
            bytes,
            seconds,
            {}};
-      for (size_t a = 0; a < by_axis.size(); ++a) {
-        if (by_axis[a] > 0) f.bytes_by_axis.emplace_back(static_cast<Axis>(a), by_axis[a]);
+      for (const auto& [axis, total] : totals_) {
+        if (total[link] > 0) f.bytes_by_axis.emplace_back(axis, total[link]);
       }
     }
     for (uint32_t c : outwards()) {
@@ -212,7 +211,9 @@ class LoadsOfStep {
   Router router_;
   std::vector<GroupFamily> families_;
   Classes classes_;
-  std::map<uint32_t, ByAxis> total_;  // bytes on each link
+  std::vector<OnLink> on_;                                    // of each link: one axis
+  std::vector<std::vector<WorkKind>> kinds_;                  // of each class: one axis
+  std::vector<std::pair<Axis, std::vector<double>>> totals_;  // of each axis: bytes on each link
   std::vector<int64_t> gpus_;
 };
 

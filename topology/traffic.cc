@@ -2,9 +2,11 @@
 #include "topology/traffic.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 
-#include "sim/check.h"
+#include "topology/fabric_ways.h"
 #include "topology/step_groups.h"
 
 namespace stepcast {
@@ -52,6 +54,7 @@ class TrafficWriter {
       count_users(family, std::span(links_).subspan(next, family.patterns.size()));
       next += family.patterns.size();
     }
+    drop_the_wider();
     number_links();
     next = 0;
     for (const GroupFamily& family : families_) {
@@ -126,15 +129,38 @@ class TrafficWriter {
     }
   }
 
+  int64_t capacity(uint32_t link) const {
+    return static_cast<int64_t>(joint_bandwidth(cluster_, link).value);
+  }
+
+  // Of links with the same users and loads (a GPU's PCIe links, its NIC) the narrowest decides.
+  void drop_the_wider() {
+    std::vector<std::array<uint64_t, 2>> users(streams_.size());
+    uint64_t user = 0;
+    for (const PatternLinks& links : links_) {
+      for (size_t g = 0; g < links.end.size(); ++g, ++user) {
+        for (const LinkUse& use : links.of(g)) {
+          users[use.link][0] += hash_of(user, use.load);
+          users[use.link][1] += hash_of(~user, use.load);
+        }
+      }
+    }
+    std::map<std::array<uint64_t, 2>, uint32_t> narrowest;
+    for (uint32_t l = 0; l < streams_.size(); ++l) {
+      if (streams_[l] < 2 || demand_[l] <= static_cast<double>(capacity(l))) continue;
+      const auto [at, is_new] = narrowest.try_emplace(users[l], l);
+      if (!is_new && capacity(l) < capacity(at->second)) at->second = l;
+    }
+    for (const auto& [who, link] : narrowest) shared_.push_back(link);
+    std::sort(shared_.begin(), shared_.end());
+  }
+
   // The links that can be shared, by their numbers in Traffic.
   void number_links() {
     number_.assign(streams_.size(), Traffic::kPrivate);
-    for (uint32_t l = 0; l < streams_.size(); ++l) {
-      if (streams_[l] < 2) continue;
-      const double capacity = std::floor(joint_bandwidth(cluster_, l).value);
-      if (demand_[l] <= capacity) continue;
+    for (uint32_t l : shared_) {
       number_[l] = static_cast<uint32_t>(traffic_.capacity.size());
-      traffic_.capacity.push_back(static_cast<int64_t>(capacity));
+      traffic_.capacity.push_back(capacity(l));
     }
   }
 
@@ -189,6 +215,7 @@ class TrafficWriter {
   std::vector<PatternLinks> links_;  // by family and pattern
   std::vector<uint32_t> streams_;    // of each directed link: streams and rendezvous that use it
   std::vector<double> demand_;       // ... and bytes per second if all do so at once
+  std::vector<uint32_t> shared_;     // links that count
   std::vector<uint32_t> number_;     // ... and its number in Traffic
   std::vector<uint32_t> role_of_;    // of a pipeline rank
   std::vector<int64_t> gpus_;

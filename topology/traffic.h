@@ -40,8 +40,9 @@ std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& route
 // Patterns of all communication works of the graph on all roles and lanes.  Lanes are numbered by
 // the coordinates tp, cp, dp of their rank, tp innermost.  What can never be shared is left out:
 //
-//   * links that one stream of one group uses at a time, and links that carry all that their users
-//     could send together at the speed of their prices;
+//   * links that one stream of one group uses at a time, links that carry all that their users
+//     could send together at the speed of their prices, and links as wide as another one with the
+//     same users (a GPU's PCIe beside its NIC);
 //   * works that hardly take longer than their latency (1 %: the gradient norm).
 //
 // Loads are cut so that a group alone is never slower than its price, which knows better.
