@@ -113,7 +113,8 @@ std::string_view name_of(Spend s) {
       "exposed_cp",       "exposed_ep",     "exposed_pp",
       "exposed_dp",       "exposed_other",  "warmup",
       "imbalance",        "drain",          "coupling",
-      "straggler",        "launch",         "idle_end"};
+      "straggler",        "contention",     "launch",
+      "idle_end"};
   return pick(kNames, s);
 }
 
@@ -122,8 +123,8 @@ std::string_view title_of(Spend s) {
       "matrix products", "attention",        "norms",         "elementwise",   "embedding, loss",
       "recompute",       "gradient buffers", "optimizer",     "TP exposed",    "CP exposed",
       "EP exposed",      "PP exposed",       "DP exposed",    "other exposed", "pipeline fill",
-      "stage imbalance", "pipeline drain",   "blocked sends", "straggler",     "launch gaps",
-      "idle at the end"};
+      "stage imbalance", "pipeline drain",   "blocked sends", "straggler",     "contention",
+      "launch gaps",     "idle at the end"};
   return pick(kTitles, s);
 }
 
