@@ -100,9 +100,9 @@ constexpr std::array kCodes{
               "Nodes, switches and links have names of their own, links join two different things "
               "that exist, tiers grow outwards and the outermost holds the whole cluster."},
     ErrorCode{
-        "E229", "explicit topologies are not simulated yet",
-        "They are read and checked. To simulate, describe the cluster by nodes and fabric, or "
-        "take a preset."},
+        "E229", "nodes of different kinds",
+        "The nodes of a cluster, also of a topology written out, have the same GPUs, as many of "
+        "them and the same links inside."},
     ErrorCode{"E230", "the GPU does not compute in this number format",
               "Its preset states no peak rate for it; choose another precision or add the rate to "
               "cluster.node.gpu.peak."},
