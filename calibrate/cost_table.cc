@@ -75,6 +75,7 @@ struct CostTable::Rows {
   double kernel_floor_us = kDefaultKernelFloor;
   std::map<CollectiveKey, std::vector<CollectiveCurve>> collectives;
   std::optional<double> launch_us;
+  std::optional<Interference> interference;
 
   std::optional<TablePrice> memory(const Work& work) const;
 };
@@ -138,6 +139,8 @@ CostTable CostTable::parse(std::string_view text, const std::string& file_name) 
   }
   add_collectives(table, *rows);
   rows->launch_us = table.launch_us;
+  if (table.interference)
+    rows->interference = Interference{table.interference->first, table.interference->second};
   return CostTable(std::move(rows));
 }
 
@@ -156,6 +159,7 @@ void CostTable::take_over(const CostTable& other) {
   if (takes(Family::gemm)) {
     to.gemms = from.gemms;
     to.gemms.mark_derived();
+    to.interference = from.interference;
   }
   if (takes(Family::attention)) {
     to.attentions = from.attentions;
@@ -217,6 +221,10 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
                      (shape.nodes == 1 ? " node" : " nodes")};
   }
   return std::nullopt;
+}
+
+std::optional<Interference> CostTable::interference() const {
+  return rows_->interference;
 }
 
 std::optional<Time> CostTable::launch() const {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/contention.h"
 #include "sim/price.h"
 #include "sim/work.h"
 #include "topology/cluster.h"
@@ -44,6 +45,8 @@ class CostTable {
                                   const Cluster& cluster) const;
   // Host time of launching one kernel, if measured.
   std::optional<Time> launch() const;
+  // How much compute and communication beside each other slow each other down, if measured.
+  std::optional<Interference> interference() const;
 
  private:
   struct Rows;

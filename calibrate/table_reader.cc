@@ -225,19 +225,30 @@ void TableReader::launch(TableText& out) {
   source(fields_[2], out);
 }
 
+void TableReader::interference(TableText& out) {
+  if (out.interference) problem("E307", row_, "a second interference row");
+  const double compute = number(fields_[1], "the ratio of compute");
+  const double communication = number(fields_[2], "the ratio of communication");
+  if (compute < 1 || communication < 1)
+    problem("E305", compute < 1 ? fields_[1] : fields_[2], "nothing is faster beside something");
+  out.interference = {compute, communication};
+  source(fields_[3], out);
+}
+
 void TableReader::row(TableText& out) {
   struct Form {
     std::string_view family;
     size_t fields;
     void (TableReader::*read)(TableText&);
   };
-  static constexpr std::array<Form, 7> kForms{{{"gemm", 9, &TableReader::gemm},
+  static constexpr std::array<Form, 8> kForms{{{"gemm", 9, &TableReader::gemm},
                                                {"attention", 12, &TableReader::attention},
                                                {"memory", 5, &TableReader::memory},
                                                {"collective", 9, &TableReader::collective},
                                                {"fit", 7, &TableReader::fit},
                                                {"ratio", 4, &TableReader::ratio},
-                                               {"launch", 3, &TableReader::launch}}};
+                                               {"launch", 3, &TableReader::launch},
+                                               {"interference", 4, &TableReader::interference}}};
   const size_t count = split();
   for (const Form& f : kForms) {
     if (fields_[0] != f.family) continue;
@@ -247,7 +258,7 @@ void TableReader::row(TableText& out) {
                        " fields, not " + std::to_string(count));
   }
   problem("E304", fields_[0], "unknown kind of row '" + std::string(fields_[0]) + "'",
-          "gemm, attention, memory, collective, launch, fit or ratio");
+          "gemm, attention, memory, collective, launch, interference, fit or ratio");
 }
 
 }  // namespace stepcast

@@ -45,6 +45,7 @@ class TableReader {
   void fit(TableText& out);
   void ratio(TableText& out);
   void launch(TableText& out);
+  void interference(TableText& out);
 
   void finish(const TableText& out, int64_t rows);
   template <class Row, class Key>

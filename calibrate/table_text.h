@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/work.h"
@@ -83,6 +84,8 @@ struct TableText {
   std::vector<CollectiveRow> collectives;
   std::vector<FitRow> fits;
   std::optional<double> launch_us;
+  // Times beside each other over times alone: of compute, of a collective.
+  std::optional<std::pair<double, double>> interference;
   // Time of a layout against tn at the same shape, and of GEMMs with a side of at most 256.
   std::optional<double> ratio_nn, ratio_nt, ratio_skinny;
 };

@@ -115,6 +115,8 @@ void write_disturbance(JsonWriter& json, const Result& r) {
   json.member("slow_ranks", d.slow_ranks);
   json.member("slow_links", d.slow_links);
   json.member("jitter", d.jitter);
+  json.member("shared_links", d.shared_links);
+  json.member("interference", d.interference);
   json.member("last_rank", d.last_rank);
   json.member("waiting", d.waiting);
   json.member_time("mean_wait", d.mean_wait);
@@ -166,6 +168,7 @@ void write_result(JsonWriter& json, const Result& r) {
   json.begin_object();
   json.member("fast_path_share", r.fast_path_share);
   json.member("rank_ops", r.rank_ops);
+  json.member("flow_events", r.flow_events);
   json.end_object();
   json.key("warnings");
   json.begin_array();

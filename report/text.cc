@@ -71,6 +71,8 @@ std::string disturbance_sentence(const Disturbance& d) {
   std::string s = escape_text(d.last_rank) + " ends last";
   if (d.slow_ranks > 0) s += "; " + ranks_text(d.slow_ranks) + " slower than priced";
   if (d.slow_links > 0) s += "; " + ranks_text(d.slow_links) + " on slower links";
+  if (d.shared_links) s += "; transfers share links";
+  if (d.interference) s += "; compute and communication slow each other down";
   if (d.jitter) s += "; every op takes a factor of its own";
   if (d.waiting > 0)
     s += "; " + ranks_text(d.waiting) + (d.waiting == 1 ? " waits " : " wait ") +
@@ -84,14 +86,15 @@ std::string disturbance_lines(const Result& r, const TextStyle& style) {
   const std::string indent(kFigureColumn, ' ');
   if (r.disturbance) {
     const Disturbance& d = *r.disturbance;
-    const bool differ = d.slow_ranks > 0 || d.slow_links > 0 || d.jitter;
+    const bool contended = d.shared_links || d.interference;
+    const bool differ = d.slow_ranks > 0 || d.slow_links > 0 || d.jitter || contended;
     const double more = share_of(r.step_time - d.undisturbed, d.undisturbed) * 100;
     s += figure("undisturbed", format_time(d.undisturbed),
-                differ ? "ranks that differ cost " + fixed(more, 1) + " %"
+                differ ? std::string(contended ? "contention costs " : "ranks that differ cost ") +
+                             fixed(more, 1) + " %"
                        : "all " + grouped(d.ranks) + " ranks are equal",
                 style);
-    s += wrap(differ ? disturbance_sentence(d)
-                     : grouped(d.lanes) + " of them simulated one by one",
+    s += wrap(differ ? disturbance_sentence(d) : grouped(d.lanes) + " of them simulated one by one",
               indent, style.width);
   }
   if (r.replicas) {

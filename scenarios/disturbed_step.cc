@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "scenarios/lane_set.h"
 #include "sim/diagnostic.h"
+#include "topology/build_graph.h"
+#include "topology/traffic.h"
 
 namespace stepcast {
 namespace {
@@ -87,36 +90,84 @@ void count_slow(const LaneSet& lanes, size_t roles, Disturbance& d) {
   }
 }
 
+InputError problem(const Scenario& s, const char* code, std::string message,
+                   std::string help = {}) {
+  Diagnostic d;
+  d.code = code;
+  d.message = std::move(message);
+  d.help = std::move(help);
+  d.file = s.file;
+  return InputError(std::move(d));
+}
+
+std::optional<Interference> interference_of(const StepInputs& in) {
+  using enum Scenario::Interference;
+  if (in.scenario.interference == off) return {};
+  std::optional<Interference> measured;
+  if (in.table != nullptr) measured = in.table->interference();
+  if (!measured && in.scenario.interference == on)
+    throw problem(in.scenario, "E127",
+                  "contention.interference is on, but nobody has measured it on " +
+                      in.scenario.cluster.node.gpu.name,
+                  "auto leaves it out where it was not measured");
+  return measured;
+}
+
 }  // namespace
 
 bool is_disturbed(const Scenario& scenario) {
-  return !scenario.perturb.empty();
+  return !scenario.perturb.empty() || scenario.share_links ||
+         scenario.interference != Scenario::Interference::off;
 }
 
-LaneResult run_ranks(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
-                     const LaneSet& lanes, const LaneOptions& options) {
+RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& options) {
+  const Scenario& s = in.scenario;
+  RankRun run;
+  run.lanes = lane_set(s, in.graph, in.prices, seed);
+  const std::optional<Interference> factors = interference_of(in);
+  run.interference = factors.has_value();
+  run.shared_links = s.share_links;
   try {
-    return run_lanes(graph, prices, lanes, options);
+    if (!run.interference && !run.shared_links) {
+      run.ranks.lanes = run_lanes(in.graph, in.prices, run.lanes, options);
+      return run;
+    }
+    RouteOptions routes;
+    routes.ecmp_seed = seed;
+    Traffic traffic;
+    if (s.share_links)
+      traffic = traffic_of(in.graph, in.prices, s.plan.grid, s.placement, cluster_graph(s.cluster),
+                           routes);
+    if (!s.share_links) {
+      traffic.pattern_of.resize(in.graph.works.size());
+      traffic.latency.resize(in.graph.works.size());
+    }
+    run.ranks = run_contended(in.graph, in.prices, run.lanes, traffic,
+                              factors.value_or(Interference{}), options);
+    if (options.record)
+      run.ranks.lanes.timeline = run_lanes(in.graph, in.prices, run.lanes, options).timeline;
+    return run;
   } catch (const std::invalid_argument& e) {
-    Diagnostic d;
-    d.code = "E123";
-    d.message = e.what();
-    d.file = scenario.file;
-    throw InputError(std::move(d));
+    throw problem(s, "E123", e.what());
   }
 }
 
-Disturbance compare_with_equal_ranks(const Scenario& scenario, const OpGraph& graph,
-                                     const LaneSet& lanes, const LaneResult& ranks,
+Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
                                      const Account& undisturbed, Time now, Time before) {
+  const Scenario& scenario = in.scenario;
+  const OpGraph& graph = in.graph;
+  const LaneSet& lanes = run.lanes;
+  const LaneResult& ranks = run.ranks.lanes;
   Disturbance d;
+  d.shared_links = run.shared_links;
+  d.interference = run.interference;
   d.undisturbed = before;
   d.ranks = scenario.plan.grid.world();
   d.jitter = lanes.jitter.has_value();
   d.last_rank = name_of_rank(scenario, graph, ranks.last_role, ranks.last_lane);
   d.lanes = ranks.lanes_run * static_cast<int64_t>(graph.roles.size());
   count_slow(lanes, graph.roles.size(), d);
-  if (d.jitter) return d;
+  if (d.jitter || d.shared_links || d.interference) return d;
   const Time worth_telling = before / 1000;
   Time sum{};
   for (const auto& of_role : own_delay(lanes, undisturbed, now)) {

@@ -11,7 +11,6 @@
 #include "calibrate/cost_table.h"
 #include "calibrate/price_graph.h"
 #include "scenarios/disturbed_step.h"
-#include "scenarios/lane_set.h"
 #include "scenarios/make_schedule.h"
 #include "scenarios/step_memory.h"
 #include "scenarios/utilization.h"
@@ -198,36 +197,48 @@ Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& resul
   return run(compile(graph, prices), Record::nothing).span;
 }
 
+// What the step takes longer than with every op at its price.
+void book_contention(Account& account, Time more) {
+  if (more < Time{}) return cut_waiting(account, -more);
+  for (SpendTable& table : account.by_role) table[static_cast<size_t>(Spend::contention)] += more;
+}
+
 // Puts the run of every rank in the place of that of equal ranks.
 void disturb(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
              const Program& program, const Prices& prices, const Account& levelled,
              Result& result) {
   const OpGraph& graph = *program.graph;
   const bool by_span = scenario.post_validation;
-  const LaneSet lanes = lane_set(scenario, graph, prices, scenario.seed);
-  LaneResult ranks =
-      run_ranks(scenario, graph, prices, lanes, {.fold = !options.all_ranks, .record = true});
+  const StepInputs in{scenario, graph, prices, chosen.table};
+  const LaneOptions lane_options{.fold = !options.all_ranks, .record = true};
+  RankRun now = run_ranks(in, scenario.seed, lane_options);
+  LaneResult& ranks = now.ranks.lanes;
   const Account undisturbed = std::move(result.account);
   result.timeline = std::move(ranks.timeline);
   result.account = make_account(program, result.timeline);
   book_stragglers(result.account, undisturbed);
   separate_imbalance(result.account, levelled);
+  book_contention(result.account, ranks.makespan - result.timeline.makespan);
   const Time before = by_span ? result.span : result.makespan;
   result.makespan = ranks.makespan;
   result.span = ranks.span;
   if (!by_span && splits_backward(chosen.schedule)) {
     const OpGraph free = lowered(scenario, chosen.schedule, true);
     const Prices costs = price(free, scenario.cluster, scenario.plan.grid, chosen.table);
-    const LaneSet same = lane_set(scenario, free, costs, scenario.seed);
-    result.span = run_ranks(scenario, free, costs, same, {.fold = !options.all_ranks}).span;
+    const StepInputs without_barrier{scenario, free, costs, chosen.table};
+    result.span =
+        run_ranks(without_barrier, scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
   }
-  result.disturbance = compare_with_equal_ranks(scenario, graph, lanes, ranks, undisturbed,
+  result.disturbance = compare_with_equal_ranks(in, now, undisturbed,
                                                 by_span ? result.span : result.makespan, before);
   result.rank_ops = ranks.rank_ops;
+  result.flow_events = now.ranks.flow_events;
+  if (ranks.rank_ops > 0)
+    result.fast_path_share =
+        1 - static_cast<double>(now.ranks.shared_ops) / static_cast<double>(ranks.rank_ops);
   if (scenario.replicas > 1)
     result.replicas =
-        run_replicas(scenario, graph, prices, by_span ? &LaneResult::span : &LaneResult::makespan,
-                     options.progress);
+        run_replicas(in, by_span ? &LaneResult::span : &LaneResult::makespan, options.progress);
 }
 
 // The run of equal ranks, then of those that differ.
@@ -250,7 +261,8 @@ void run_step(const Scenario& scenario, const ForecastOptions& options, const Ch
   }
   if (is_disturbed(scenario) || options.all_ranks)
     disturb(scenario, options, chosen, program, prices, levelled, result);
-  result.critical_path = critical_path(program, result.timeline);
+  if (result.timeline.makespan == result.makespan)  // with contention nothing is known of it
+    result.critical_path = critical_path(program, result.timeline);
 }
 
 Result simulate(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen) {

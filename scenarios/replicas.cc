@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "scenarios/disturbed_step.h"
-#include "scenarios/lane_set.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -29,13 +27,12 @@ ReplicaTimes summary_of(std::vector<Time> times) {
   return r;
 }
 
-ReplicaTimes run_replicas(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
-                          Time LaneResult::*step, const Progress& progress) {
+ReplicaTimes run_replicas(const StepInputs& in, Time LaneResult::*step, const Progress& progress) {
+  const Scenario& scenario = in.scenario;
   std::vector<Time> times;
   for (int64_t i = 0; i < scenario.replicas; ++i) {
-    const LaneSet lanes =
-        lane_set(scenario, graph, prices, scenario.seed + static_cast<uint64_t>(i));
-    times.push_back(run_ranks(scenario, graph, prices, lanes, {}).*step);
+    const uint64_t seed = scenario.seed + static_cast<uint64_t>(i);
+    times.push_back(run_ranks(in, seed, {}).ranks.lanes.*step);
     if (progress) progress(i + 1, scenario.replicas);
   }
   ReplicaTimes r = summary_of(std::move(times));

@@ -6,10 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "scenarios/scenario.h"
+#include "scenarios/disturbed_step.h"
 #include "sim/lanes.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -19,8 +17,7 @@ using Progress = std::function<void(int64_t done, int64_t total)>;
 
 // Runs scenario.replicas steps with seeds scenario.seed, + 1, ...; `step` says what a step costs,
 // the makespan or the span.  REQUIRES and errors: as run_ranks.
-ReplicaTimes run_replicas(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
-                          Time LaneResult::*step, const Progress& progress);
+ReplicaTimes run_replicas(const StepInputs& in, Time LaneResult::*step, const Progress& progress);
 
 // Mean (rounded down) and percentiles by nearest rank: the smallest time that p % of the times do
 // not exceed.  REQUIRES: at least one.

@@ -175,6 +175,10 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   if (schedule) s.p2p = resolve_transfers(in, schedule->schedule);
   if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
   s.perturb = resolve_perturb(in, s.plan, !problems.any());
+  if (v.has("contention.links")) s.share_links = v.text("contention.links") == "on";
+  if (v.has("contention.interference") && v.text("contention.interference") != "off")
+    s.interference = v.text("contention.interference") == "on" ? Scenario::Interference::on
+                                                               : Scenario::Interference::automatic;
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
   if (v.has("replicas")) s.replicas = v.whole("replicas");
   problems.throw_if_any();

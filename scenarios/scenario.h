@@ -71,8 +71,11 @@ struct Scenario {
   bool post_validation = false;  // the optimizer is no barrier: a step costs the span
 
   std::vector<Perturbation> perturb;  // empty: all ranks are equal
-  uint64_t seed = 0;                  // of what is drawn
-  int64_t replicas = 1;               // runs with seeds seed, seed + 1, ...
+  bool share_links = false;           // transfers on one link share it
+  // Compute and communication beside each other slow each other down: on asks for a measurement.
+  enum class Interference : uint8_t { off, on, automatic } interference = Interference::off;
+  uint64_t seed = 0;     // of what is drawn
+  int64_t replicas = 1;  // runs with seeds seed, seed + 1, ...
 
   std::vector<Setting> settings;  // in schema order
   std::vector<std::string>

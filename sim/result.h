@@ -72,10 +72,11 @@ struct Disturbance {
   int64_t slow_ranks = 0;  // slower in compute, for a while at least; what jitter does apart
   int64_t slow_links = 0;  // ranks with a group or transfer on slower links
   bool jitter = false;     // every op takes a factor of its own
-  std::string last_rank;   // "rank 4711 (stage 9, tp 7, dp 36)": ends last
-  int64_t waiting = 0;     // ranks that wait longer than in the undisturbed step; 0 with jitter
-  Time mean_wait{};        // of these, how much longer
-  int64_t lanes = 0;       // ranks simulated, equal ones once
+  bool shared_links = false, interference = false;  // the contention engine ran
+  std::string last_rank;                            // "rank 4711 (stage 9, tp 7, dp 36)": ends last
+  int64_t waiting = 0;  // ranks that wait longer than in the undisturbed step; 0 with jitter
+  Time mean_wait{};     // of these, how much longer
+  int64_t lanes = 0;    // ranks simulated, equal ones once
 };
 
 // Step times of the same scenario under several seeds; percentiles by nearest rank.
@@ -120,6 +121,7 @@ struct Result {
   Timeline timeline;
   int64_t rank_ops = 0;        // one lane a role, or of all ranks with `disturbance`
   double fast_path_share = 1;  // ops that need no event engine
+  int64_t flow_events = 0;     // starts and ends of flows in that engine
 
   // What the numbers were computed from; report/ reads names and times out of them.
   std::shared_ptr<const OpGraph> graph;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "report/json.h"
+#include "scenarios/anomaly.h"
 #include "scenarios/forecast.h"
 #include "sim/diagnostic.h"
 #include "tools/command.h"
@@ -108,24 +109,42 @@ void name_after_scenarios(std::vector<Case>& cases, std::span<const Result> resu
   for (size_t i = 0; i < cases.size(); ++i) cases[i].name = results[i].scenario.name;
 }
 
+// Faster links and a longer step are no mistake of the reader's.
+void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scenarios,
+                    std::span<Result> results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    for (size_t j = 0; j < results.size(); ++j) {
+      if (results[i].step_time <= results[j].step_time) continue;
+      if (!has_faster_links(scenarios[i], scenarios[j])) continue;
+      results[i].scenario.warnings.push_back(
+          "'" + cases[i].name + "' has faster links than '" + cases[j].name +
+          "' and a longer step: a scheduling anomaly, see docs/stragglers.md");
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 int compare_command(const Arguments& args, const Terminal& terminal) {
   std::string baseline_name;
   std::vector<Case> cases = cases_of(args, baseline_name);
+  std::vector<Scenario> scenarios;
   std::vector<Result> results;
   Collector problems;
   for (const Case& c : cases) {
     try {
       ForecastOptions options;
       options.what_if = false;
-      results.push_back(forecast(load(c.file, args, c.set), options));
+      scenarios.push_back(load(c.file, args, c.set));
+      results.push_back(forecast(scenarios.back(), options));
     } catch (const InputError& e) {
       problems.add(e, c.name);
     }
   }
   problems.throw_if_any();
   if (args.files.size() > 1) name_after_scenarios(cases, results);
+  note_anomalies(cases, scenarios, results);
   std::vector<std::string> names;
   size_t baseline = 0;
   for (size_t i = 0; i < cases.size(); ++i) {

@@ -276,11 +276,13 @@ TEST(CollectiveLookup, IsSilentWhereTheMeasurementDoesNotApply) {
 }
 
 TEST(CostTable, TakesOverWhatItSharesAndNothingElse) {
-  const CostTable other = make(kFit + "gemm,bf16,tn,1024,4096,4096,1,200,m\n" + kAttention +
-                               "memory,add,1000000,5,m\nlaunch,4.1,m\n" + kCollectives);
+  const CostTable other =
+      make(kFit + "gemm,bf16,tn,1024,4096,4096,1,200,m\n" + kAttention +
+           "memory,add,1000000,5,m\nlaunch,4.1,m\ninterference,1.25,1.5,m\n" + kCollectives);
   CostTable t = make("memory,add,1000000,7,m\n", "# share: x gemm attention collective launch\n");
   EXPECT_EQ(t.share_from(), "x");
   EXPECT_FALSE(t.launch().has_value());
+  EXPECT_FALSE(t.interference().has_value());
   t.take_over(other);
   EXPECT_DOUBLE_EQ(us(t.compute(gemm(1024, 4096, 4096), {})->time), 200);
   EXPECT_EQ(t.compute(gemm(1024, 4096, 4096), {})->origin, Origin::extrapolated);
@@ -288,6 +290,9 @@ TEST(CostTable, TakesOverWhatItSharesAndNothingElse) {
   EXPECT_DOUBLE_EQ(us(t.compute(kernel(Kernel::add, 1000000), {})->time), 7);
   EXPECT_EQ(t.compute(kernel(Kernel::add, 1000000), {})->origin, Origin::measured);
   EXPECT_EQ(t.launch(), Time{4'100'000});
+  ASSERT_TRUE(t.interference().has_value());
+  EXPECT_EQ(t.interference()->compute, 1.25);
+  EXPECT_EQ(t.interference()->communication, 1.5);
   const GroupShape node{.ranks = 8, .nodes = 1, .ranks_per_node = 8, .tier = -1};
   const auto p = t.collective(WorkKind::all_reduce, {1 << 20}, node, a100_cluster(1));
   ASSERT_TRUE(p.has_value());

@@ -163,6 +163,7 @@ TEST(TableText, RefusesUnknownWords) {
   EXPECT_EQ(problem(table("attention,fwd,bf16,2,1,1,1,1,1,1,1,bench\n", 1)), "E306 7:20");
   EXPECT_EQ(problem(table("ratio,tt,1,bench\n", 1)), "E306 7:7");
   EXPECT_EQ(problem(table("warp,1,2\n", 1)), "E304 7:1");
+  EXPECT_EQ(problem(table("interference,0.9,2,bench\n", 1)), "E305 7:14");
   EXPECT_EQ(problem(kHeader + "# share: x gemm warp\n# rows: 0\n"), "E306 6:17");
 }
 
@@ -175,6 +176,7 @@ TEST(TableText, RefusesRowsThatWereThereBefore) {
   EXPECT_EQ(problem(table("memory,add,8,1,bench\nmemory,add,8,1,bench\n", 2)), "E307 8:1");
   EXPECT_EQ(problem(table("launch,1,bench\nlaunch,1,bench\n", 2)), "E307 8:1");
   EXPECT_EQ(problem(table("ratio,nt,1,bench\nratio,nt,1,bench\n", 2)), "E307 8:1");
+  EXPECT_EQ(problem(table("interference,1,2,bench\ninterference,1,2,bench\n", 2)), "E307 8:1");
   EXPECT_EQ(problem(table("fit,gemm,bf16,1,2,3,bench\nfit,gemm,bf16,1,2,3,bench\n", 2)),
             "E307 8:1");
   EXPECT_EQ(problem(kHeader + "# source: bench measured again\n# rows: 0\n"), "E307 6:11");

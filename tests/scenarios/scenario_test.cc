@@ -169,8 +169,6 @@ TEST(Scenario, WhatIsNotModelledYetIsAnErrorThatNamesWhatIs) {
       {{{"schema", "2"}}, "schema = 2 is not supported yet"},
       {{{"moe", "{dispatcher: deepep}"}}, "'moe' is not supported yet"},
       {{{"offload", "{}"}}, "'offload' is not supported yet"},
-      {{{"perturb", "[]"}}, "'perturb' is not supported yet"},
-      {{{"replicas", "20"}}, "'replicas' is not supported yet"},
       {{{"calibration", "x"}}, "'calibration' is not supported yet"},
       {{{"model", "deepseek-v3"}}, "are not supported yet"},
       {{{"cluster.fabric.kind", "dragonfly"}}, "kind = dragonfly is not supported yet"},

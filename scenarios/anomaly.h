@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scheduling anomalies: a cluster with faster parts whose step is longer.
+//
+// Where orders are fixed and no capacity is shared a faster part never makes the whole slower;
+// where links are shared, or a choice depends on the costs, it may (Graham, Bounds on
+// Multiprocessing Timing Anomalies, 1969).
+#pragma once
+
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+
+// Whether `a` is `b` with faster links (more bandwidth, less latency or oversubscription) and
+// otherwise the same.
+bool has_faster_links(const Scenario& a, const Scenario& b);
+
+}  // namespace stepcast

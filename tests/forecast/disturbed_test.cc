@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that differ, from the scenario to the result.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+
+#include "scenarios/forecast.h"
+#include "scenarios/lane_set.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+// Four nodes of 8: tp 4 inside a node, two pipeline stages, dp 4.
+const std::string kBase =
+    "model: {preset: gpt3-1.3b, tie_word_embeddings: false}\n"
+    "cluster: dgx-a100-80g x 4\n"
+    "parallel: {tp: 4, pp: 2, dp: 4, zero: 1}\n"
+    "batch: {global: 16, micro: 1, seq: 2048}\n";
+
+Result forecast_with(const std::string& more, bool all_ranks = false) {
+  ForecastOptions options;
+  options.what_if = false;
+  options.all_ranks = all_ranks;
+  return forecast(load_scenario_text(kBase + more, "run.yaml"), options);
+}
+
+std::string item(const std::string& text) {
+  return "perturb: [{" + text + "}]\n";
+}
+
+Time sum_of(const SpendTable& table) {
+  return std::accumulate(table.begin(), table.end(), Time{});
+}
+
+TEST(Disturbed, EveryRankByItselfIsTheStepOfEqualRanks) {
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    const std::string more = "schedule: " + std::string(schedule) + "\n";
+    const Result once = forecast_with(more), each = forecast_with(more, true);
+    EXPECT_EQ(each.step_time, once.step_time) << schedule;
+    EXPECT_EQ(each.span, once.span) << schedule;
+    EXPECT_EQ(each.rank_ops, once.rank_ops * 16) << schedule;
+    ASSERT_TRUE(each.disturbance.has_value());
+    EXPECT_EQ(each.disturbance->undisturbed, once.step_time);
+    EXPECT_EQ(each.disturbance->lanes, 32);
+    EXPECT_EQ(each.disturbance->slow_ranks, 0);
+    EXPECT_FALSE(once.disturbance.has_value());
+  }
+}
+
+TEST(Disturbed, OneSlowRankHoldsAllOthersUp) {
+  const Result r = forecast_with(item("where: rank 5, compute: 0.5"));
+  const Disturbance& d = *r.disturbance;
+  EXPECT_EQ(d.slow_ranks, 1);
+  EXPECT_EQ(d.slow_links, 0);
+  EXPECT_EQ(d.waiting, 31);
+  EXPECT_GT(d.mean_wait, Time{});
+  EXPECT_LE(d.mean_wait, r.step_time - d.undisturbed);
+  EXPECT_GT(r.step_time, d.undisturbed);
+  // Half the speed of one of two stages: at most twice the step.
+  EXPECT_LT(r.step_time, d.undisturbed * 2);
+}
+
+TEST(Disturbed, AccountsSumToTheStepAndShowTheStraggler) {
+  const Result r =
+      forecast_with(item("where: rank 5, compute: 0.8") + "schedule: {kind: 1f1b, p2p: async}\n");
+  Time straggler{};
+  for (const SpendTable& table : r.account.by_role) {
+    EXPECT_EQ(sum_of(table), r.step_time);
+    straggler += table[static_cast<size_t>(Spend::straggler)];
+  }
+  EXPECT_GT(straggler, Time{});
+  Time at{};
+  for (const PathSegment& s : r.critical_path) {
+    EXPECT_EQ(s.begin, at);
+    at = s.end;
+  }
+  EXPECT_EQ(at, r.makespan);
+}
+
+TEST(Disturbed, ARankOfNormalSpeedChangesNothing) {
+  const Time plain = forecast_with("").step_time;
+  EXPECT_EQ(forecast_with(item("where: ranks 0-31, compute: 1")).step_time, plain);
+  EXPECT_EQ(forecast_with(item("where: all, compute: {lognormal: {sigma: 0}}")).step_time, plain);
+  EXPECT_EQ(forecast_with(item("where: node 1, bw: 1")).step_time, plain);
+}
+
+TEST(Disturbed, AWindowCountsForWhatLiesInIt) {
+  const Time plain = forecast_with("").step_time;
+  const Time always = forecast_with(item("where: rank 5, compute: 0.5")).step_time;
+  const auto window = [](const std::string& times) {
+    return forecast_with(item("where: rank 5, compute: 0.5, " + times)).step_time;
+  };
+  EXPECT_EQ(window("from: 1h"), plain);
+  EXPECT_EQ(window("from: 0s, until: 1h"), always);
+  const Time some = window("from: 50ms, until: 100ms");
+  EXPECT_GT(some, plain);
+  EXPECT_LE(some, plain + Time{25'000'000'000});
+}
+
+TEST(Disturbed, NicsSlowWhatLeavesTheNodeAndNothingElse) {
+  const Time plain = forecast_with("").step_time;
+  const Result slow = forecast_with(item("where: node 1 nic 3, bw: 0.1"));
+  EXPECT_GT(slow.step_time, plain);
+  EXPECT_GT(slow.disturbance->slow_links, 0);
+  // Weaker links are never faster.
+  Time last = plain;
+  for (const char* bw : {"0.9", "0.5", "0.2", "0.05"}) {
+    const Time now = forecast_with(item("where: node 1 nic 3, bw: " + std::string(bw))).step_time;
+    EXPECT_GE(now, last) << bw;
+    last = now;
+  }
+  // A job on one node does not use its NICs.
+  const std::string one =
+      "cluster: {nodes: 1}\nparallel: {dp: 1}\n";  // merged below: one node, dp 1
+  LoadOptions options;
+  options.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  const Result alone = forecast(load_scenario_text(kBase, "run.yaml", options), quick);
+  options.set.emplace_back("perturb", "[{where: node 0, bw: 0.1}]");
+  const Result same = forecast(load_scenario_text(kBase, "run.yaml", options), quick);
+  EXPECT_EQ(same.step_time, alone.step_time);
+  EXPECT_EQ(same.disturbance->slow_links, 0);
+}
+
+TEST(Disturbed, NvlinkSlowsGroupsInsideTheNode) {
+  const Result slow = forecast_with(item("where: node 2 nvlink, bw: 0.25"));
+  EXPECT_GT(slow.step_time, slow.disturbance->undisturbed);
+  EXPECT_EQ(slow.disturbance->slow_ranks, 0);
+}
+
+TEST(Disturbed, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
+  const Scenario s = load_scenario_text(kBase + item("where: node 1 nic 3, bw: 0.25"), "run.yaml");
+  const OpGraph& graph = *forecast_with("").graph;
+  const Prices& prices = *forecast_with("").prices;
+  const LaneSet lanes = lane_set(s, graph, prices, 0);
+  EXPECT_TRUE(lanes.slowness.empty());
+  EXPECT_EQ(lanes.class_ps.size(), 1U);
+  // Rank 11 is on node 1, GPU 3: tp 3 of its group, dp 2.  Its tp group stays in the node; its dp
+  // group has the four ranks with tp 3 of its stage.
+  EXPECT_TRUE(lanes.group_class[static_cast<size_t>(Axis::tp)].empty());
+  const auto& dp = lanes.group_class[static_cast<size_t>(Axis::dp)];
+  ASSERT_EQ(dp.size(), 2U);
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    EXPECT_EQ(dp[0][static_cast<size_t>(lane)], lane % 4 == 3 ? 1 : 0) << lane;
+    EXPECT_EQ(dp[1][static_cast<size_t>(lane)], 0) << lane;
+  }
+  for (size_t w = 0; w < graph.works.size(); ++w) {
+    const int64_t now = prices.by_work[w].time.count();
+    EXPECT_GE(lanes.class_ps[0][w], now);
+    if (!is_communication(graph.works[w].kind)) EXPECT_EQ(lanes.class_ps[0][w], now);
+  }
+}
+
+TEST(Disturbed, WhatIsDrawnDependsOnTheSeedAlone) {
+  const std::string jitter = item("where: all, compute: {lognormal: {sigma: 0.05}}");
+  EXPECT_EQ(forecast_with(jitter + "seed: 3\n").step_time,
+            forecast_with(jitter + "seed: 3\n", true).step_time);
+  EXPECT_NE(forecast_with(jitter + "seed: 3\n").step_time,
+            forecast_with(jitter + "seed: 4\n").step_time);
+  const std::string ranks = item("where: all, compute: {lognormal: {sigma: 0.05, per: rank}}");
+  EXPECT_EQ(forecast_with(ranks + "seed: 3\n").step_time,
+            forecast_with(ranks + "seed: 3\n", true).step_time);
+  EXPECT_NE(forecast_with(ranks + "seed: 3\n").step_time,
+            forecast_with(ranks + "seed: 4\n").step_time);
+}
+
+TEST(Disturbed, ReplicasRunTheSeedsInARow) {
+  const std::string jitter =
+      item("where: all, compute: {lognormal: {sigma: 0.05, per: rank}}") + "seed: 3\n";
+  std::vector<Time> single;
+  for (int seed = 3; seed < 6; ++seed)
+    single.push_back(forecast_with(item("where: all, compute: {lognormal: {sigma: 0.05, per: "
+                                        "rank}}") +
+                                   "seed: " + std::to_string(seed) + "\n")
+                         .step_time);
+  const Result r = forecast_with(jitter + "replicas: 3\n");
+  ASSERT_TRUE(r.replicas.has_value());
+  EXPECT_EQ(r.replicas->count, 3);
+  EXPECT_EQ(r.replicas->first_seed, 3U);
+  EXPECT_EQ(r.step_time, single[0]);
+  EXPECT_EQ(r.replicas->min, *std::min_element(single.begin(), single.end()));
+  EXPECT_EQ(r.replicas->max, *std::max_element(single.begin(), single.end()));
+  EXPECT_EQ(r.replicas->mean, (single[0] + single[1] + single[2]) / 3);
+}
+
+TEST(Disturbed, ProgressIsToldAfterEachReplica) {
+  ForecastOptions options;
+  options.what_if = false;
+  std::vector<int64_t> seen;
+  options.progress = [&](int64_t done, int64_t total) {
+    EXPECT_EQ(total, 3);
+    seen.push_back(done);
+  };
+  forecast(
+      load_scenario_text(kBase + item("where: rank 1, compute: 0.9") + "replicas: 3\n", "run.yaml"),
+      options);
+  EXPECT_EQ(seen, (std::vector<int64_t>{1, 2, 3}));
+}
+
+TEST(Disturbed, ATraceOfRanksThatDifferIsRefused) {
+  ForecastOptions options;
+  options.trace = true;
+  const Scenario s = load_scenario_text(kBase + item("where: rank 1, compute: 0.9"), "run.yaml");
+  EXPECT_THROW(forecast(s, options), InputError);
+}
+
+TEST(Disturbed, InterferenceNeedsAMeasurement) {
+  const Result on = forecast_with("contention: {interference: on}\noverlap: {dp_grad: true}\n");
+  EXPECT_GE(on.step_time, on.disturbance->undisturbed);
+  EXPECT_TRUE(on.disturbance->interference);
+  LoadOptions options;
+  options.set = {{"cluster", "dgx-1-v100 x 4"}, {"contention.interference", "on"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  EXPECT_THROW(
+      forecast(load_scenario_text(kBase + "precision: fp16-mixed\n", "run.yaml", options), quick),
+      InputError);
+  options.set[1].second = "auto";
+  const Result automatic =
+      forecast(load_scenario_text(kBase + "precision: fp16-mixed\n", "run.yaml", options), quick);
+  EXPECT_FALSE(automatic.disturbance->interference);
+}
+
+TEST(Disturbed, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
+  const Result shared = forecast_with("contention: {links: on}\n");
+  EXPECT_TRUE(shared.disturbance->shared_links);
+  EXPECT_GE(shared.step_time, shared.disturbance->undisturbed);
+  EXPECT_LE(shared.fast_path_share, 1);
+  EXPECT_GE(shared.fast_path_share, 0);
+}
+
+}  // namespace
+}  // namespace stepcast
