@@ -111,6 +111,38 @@ void Engine::choose_block() {
   }
 }
 
+void Engine::add_threads(Actor& a) const {
+  const RoleThreads& role = program_.roles[a.role];
+  const auto add = [&](size_t stream, uint32_t lane, uint32_t lanes) -> Thread& {
+    Thread th;
+    th.stream = stream;
+    th.lane = lane;
+    th.lanes = lanes;
+    return a.threads.emplace_back(th);
+  };
+  for (const size_t stream : role.threads) {
+    const bool together = block_ > 1 && stream < kStreams && !narrow_[a.role][stream];
+    if (together) {
+      Thread& th = add(stream, 0, block_);
+      th.part = Part::passes;
+      th.sleep = Sleep::others;
+      continue;
+    }
+    for (uint32_t l = 0; l < block_; ++l) add(stream, l, 1);
+  }
+  a.front = static_cast<uint32_t>(a.threads.size());
+  for (uint32_t i = 0; i < a.front; ++i) {
+    if (a.threads[i].part != Part::passes) continue;
+    a.threads[i].partner = static_cast<uint32_t>(a.threads.size());
+    for (uint32_t l = 0; l < block_; ++l) {
+      Thread& th = add(a.threads[i].stream, l, 1);
+      th.part = Part::between;
+      th.partner = i;
+      ++a.awake_behind;
+    }
+  }
+}
+
 void Engine::prepare_actors() {
   const uint32_t blocks = width_ / block_;
   actors_.resize(graph_.roles.size() * blocks);
@@ -119,12 +151,7 @@ void Engine::prepare_actors() {
     a.role = id / blocks;
     a.lane = id % blocks * block_;
     const RoleThreads& role = program_.roles[a.role];
-    for (const size_t stream : role.threads) {
-      Thread th;
-      th.stream = stream;
-      th.lanes = narrow_[a.role][stream] ? 1 : block_;
-      for (; th.lane < block_; th.lane += th.lanes) a.threads.push_back(th);
-    }
+    add_threads(a);
     most_threads_ = std::max(most_threads_, static_cast<uint32_t>(a.threads.size()));
     a.segments.assign(block_, 1);
     a.time.assign(kStreams * block_, 0);
@@ -197,7 +224,7 @@ void Engine::handle(const Event& event) {
   Actor& a = actors_[event.id];
   Thread& th = *std::ranges::find(a.threads, static_cast<size_t>(Stream::compute), &Thread::stream);
   th.state = 2;
-  th.sleep = Sleep::awake;
+  wake_thread(a, th);
   wake_actor(event.id);
 }
 

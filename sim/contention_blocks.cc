@@ -9,23 +9,32 @@ namespace {
 
 constexpr size_t kHost = kStreams;
 
-// What a time depends on: the stops of each thread of the block, by number, that came before it;
-// and those of which it waits for all lanes.
+// What a time depends on: the stops of each thread (numbered) that came before it.
 struct Dependence {
-  std::array<uint32_t, kThreads> stops{}, all_lanes{};
+  std::array<uint32_t, kThreads> apart{};  // of its own lane only
+  std::array<uint32_t, kThreads> late{};   // known when all lanes of the block are past the stop
+  std::array<uint32_t, kThreads> all_lanes{};  // of all lanes of the block
 
   void merge(const Dependence& other) {
     for (size_t t = 0; t < kThreads; ++t) {
-      stops[t] = std::max(stops[t], other.stops[t]);
+      apart[t] = std::max(apart[t], other.apart[t]);
+      late[t] = std::max(late[t], other.late[t]);
       all_lanes[t] = std::max(all_lanes[t], other.all_lanes[t]);
     }
   }
-  void wait_for_all_lanes() {
-    for (size_t t = 0; t < kThreads; ++t) all_lanes[t] = std::max(all_lanes[t], stops[t]);
+  // The lanes of the block go on together.
+  void gather() {
+    for (size_t t = 0; t < kThreads; ++t) late[t] = std::max(late[t], apart[t]);
   }
+  void wait_for_all_lanes() {
+    for (size_t t = 0; t < kThreads; ++t) {
+      all_lanes[t] = std::max({all_lanes[t], apart[t], late[t]});
+    }
+  }
+  // The block knows it later than its lane could.
   bool shows_late() const {
     for (size_t t = 0; t < kThreads; ++t) {
-      if (stops[t] > all_lanes[t]) return true;
+      if (late[t] > all_lanes[t]) return true;
     }
     return false;
   }
@@ -74,7 +83,7 @@ class RoleWalk {
     return graph_.passes[static_cast<size_t>(item.pass)];
   }
 
-  void stop(size_t thread) { now_[thread].stops[thread] = ++stops_[thread]; }
+  void stop(size_t thread) { now_[thread].apart[thread] = ++stops_[thread]; }
 
   bool walk_item(uint32_t i) {
     const Item& item = items_[i];
@@ -84,57 +93,49 @@ class RoleWalk {
       case ItemKind::post: {
         Dependence post = now_[s];
         post.merge(now_[kHost]);
-        return !post.shows_late();
+        return is_whole(item) || !post.shows_late();
       }
-      case ItemKind::join: {
-        const auto id = static_cast<size_t>(item.rendezvous);
-        if (whole_[static_cast<size_t>(graph_.rendezvous[id].work)]) return true;
-        if (!narrow_[s]) stop(s);
+      case ItemKind::join:
+        if (is_whole(item)) return true;
+        stop(s);
         if (item.host_waits) stop(kHost);
         return true;
-      }
-      case ItemKind::record: {
-        events_[threads_.record[i]] = {now_[s], narrow_[s]};
-        return true;
-      }
+      case ItemKind::record: events_[threads_.record[i]] = now_[s]; return true;
       case ItemKind::wait: {
         const auto it = events_.find(threads_.record[i]);
-        if (it != events_.end()) wait_for(s, it->second);
+        if (it != events_.end()) now_[s].merge(it->second);
         return true;
       }
-      case ItemKind::sync: now_[kHost].merge(now_[s]); return !narrow_[s];
+      case ItemKind::sync: now_[kHost].merge(now_[s]); return true;
     }
     return true;
   }
 
-  struct Mark {
-    Dependence time;
-    bool narrow = false;  // its lanes become known one by one
-  };
-
-  void wait_for(size_t s, const Mark& mark) {
-    now_[s].merge(mark.time);
-    if (mark.narrow && !narrow_[s]) stop(s);
+  bool is_whole(const Item& item) const {
+    const auto id = static_cast<size_t>(item.rendezvous);
+    return whole_[static_cast<size_t>(graph_.rendezvous[id].work)];
   }
 
   bool walk_pass(const Pass& pass) {
-    std::vector<Mark>& marks = marks_;
-    marks.assign(pass.ops.size(), {});
+    marks_.assign(pass.ops.size(), {});
     for (uint32_t i = 0; i < pass.ops.size(); ++i) {
       const Op& op = pass.ops[i];
       const size_t s = stream(op.stream);
-      for (const Wait& w : pass.waits.of(i)) wait_for(s, marks[w.on]);
+      for (const Wait& w : pass.waits.of(i)) now_[s].merge(marks_[w.on]);
       now_[s].merge(now_[kHost]);
-      if (is_communication(work(op.work).kind)) {
-        switch (talks_[static_cast<size_t>(op.work)]) {
-          case TalkKind::alone: break;
-          case TalkKind::block: now_[s].wait_for_all_lanes(); break;
-          case TalkKind::others:
-            if (now_[s].shows_late()) return false;
-        }
-      }
-      marks[i] = {now_[s], narrow_[s]};
+      if (!narrow_[s]) now_[s].gather();
+      if (is_communication(work(op.work).kind) && !walk_talk(op, s)) return false;
+      marks_[i] = now_[s];
     }
+    return true;
+  }
+
+  bool walk_talk(const Op& op, size_t s) {
+    const TalkKind kind = talks_[static_cast<size_t>(op.work)];
+    if (kind == TalkKind::block) now_[s].wait_for_all_lanes();
+    if (kind != TalkKind::others) return true;
+    if (now_[s].shows_late()) return false;
+    stop(s);
     return true;
   }
 
@@ -146,8 +147,8 @@ class RoleWalk {
   std::array<bool, kStreams> narrow_{};
   std::array<Dependence, kThreads> now_{};
   std::array<uint32_t, kThreads> stops_{};
-  std::map<uint32_t, Mark> events_;
-  std::vector<Mark> marks_;
+  std::map<uint32_t, Dependence> events_;
+  std::vector<Dependence> marks_;  // by op of the pass
 };
 
 }  // namespace

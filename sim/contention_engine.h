@@ -84,7 +84,10 @@ struct Talk {
 };
 
 // What a thread sleeps for; nobody looks at it until that has happened.
-enum class Sleep : uint8_t { awake, meeting, slot, event, host, moment, compute };
+enum class Sleep : uint8_t { awake, meeting, slot, event, host, moment, compute, others };
+
+// Between passes each lane of a block goes on alone, through passes they go together.
+enum class Part : uint8_t { all, passes, between };
 
 struct Thread {
   size_t stream = 0;             // kStreams: the host
@@ -95,6 +98,9 @@ struct Thread {
   uint32_t sequence = 0;         // talks so far that are not the block's own
   uint8_t state = 0;  // talk: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
 
+  Part part = Part::all;
+  uint32_t partner = 0;   // between: the thread of the passes; passes: the first of the others
+  uint32_t gathered = 0;  // passes: so many of the others are there
   Sleep sleep = Sleep::awake;
   uint32_t sleeps_for = 0;  // slot, or record
   uint32_t next_waiter = kNone;
@@ -138,7 +144,9 @@ struct Actor {
   std::vector<uint32_t> segments;  // known of each lane of the block
   bool queued = false;
   int64_t woken_at = kUnknown;  // an event is on its way
-  std::vector<Thread> threads;
+  std::vector<Thread> threads;  // those of lanes between passes come last
+  uint32_t front = 0;           // before those
+  uint32_t awake_behind = 0;    // of those
   std::vector<LivePass> passes;
   std::vector<LiveEvent> events;
   std::vector<int64_t> time;  // [stream][lane of the block]
@@ -175,6 +183,7 @@ class Engine {
   void prepare_groups();
   void choose_block();
   void prepare_actors();
+  void add_threads(Actor& a) const;
   void drain();
   void settle();
   void settle_rank(uint32_t id);
@@ -192,7 +201,10 @@ class Engine {
 
   // contention_threads.cc
   void advance(uint32_t id);
-  bool run_thread(Actor& a, Thread& th);
+  void run_thread(Actor& a, Thread& th);
+  void run_between(Actor& a, Thread& th);
+  void run_together(Actor& a, Thread& th);
+  void wake_thread(Actor& a, Thread& th);
   bool run_item(Actor& a, Thread& th, uint32_t item);
   bool run_pass(Actor& a, Thread& th, uint32_t item);
   bool run_post(Actor& a, Thread& th, uint32_t item);
@@ -210,7 +222,7 @@ class Engine {
   void leave(Actor& a, uint32_t item);
   void raise(Actor& a, const Thread& th, const int64_t* to, int64_t by);
   bool wake_later(Actor& a, Thread& th, int64_t time);
-  static bool sleep(Thread& th, Sleep why, uint32_t on = 0);
+  static bool sleep(Actor& a, Thread& th, Sleep why, uint32_t on = 0);
   bool sleep_until_end(Actor& a, Thread& th, Meeting& m);
   void wake_inside(Actor& a, Sleep why, uint32_t on);
   void mark(const Place& at, size_t slot);

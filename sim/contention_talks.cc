@@ -236,7 +236,7 @@ void Engine::wake_waiters(Meeting& m) {
   for (uint32_t id = std::exchange(m.first_waiter, kNone); id != kNone;) {
     const uint32_t actor = id / most_threads_;
     Thread& th = actors_[actor].threads[id % most_threads_];
-    th.sleep = Sleep::awake;
+    wake_thread(actors_[actor], th);
     wake_actor(actor);
     id = std::exchange(th.next_waiter, kNone);
   }

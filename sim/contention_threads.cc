@@ -19,21 +19,66 @@ void Engine::advance(uint32_t id) {
   a.queued = false;
   do {
     moved_ = false;
-    for (Thread& th : a.threads) {
-      if (th.sleep == Sleep::awake) run_thread(a, th);
+    for (uint32_t i = 0; i < a.front; ++i) {
+      if (a.threads[i].sleep == Sleep::awake) run_thread(a, a.threads[i]);
+    }
+    for (size_t i = a.front; i < a.threads.size() && a.awake_behind > 0; ++i) {
+      if (a.threads[i].sleep == Sleep::awake) run_between(a, a.threads[i]);
     }
   } while (moved_);
 }
 
-// True when the thread is at its end.
-bool Engine::run_thread(Actor& a, Thread& th) {
+void Engine::run_thread(Actor& a, Thread& th) {
+  if (th.part == Part::passes) return run_together(a, th);
   const std::vector<uint32_t>& items = program_.roles[a.role].items[th.stream];
-  while (th.at < items.size()) {
-    if (!run_item(a, th, items[th.at])) return false;
-    ++th.at;
+  for (; th.at < items.size(); ++th.at) {
+    if (!run_item(a, th, items[th.at])) return;
     moved_ = true;
   }
-  return true;
+  sleep(a, th, Sleep::others);
+}
+
+// One lane of a block, up to the next pass.
+void Engine::run_between(Actor& a, Thread& th) {
+  const std::vector<uint32_t>& items = program_.roles[a.role].items[th.stream];
+  for (; th.at < items.size(); ++th.at) {
+    if (graph_.roles[a.role].items[items[th.at]].kind == ItemKind::pass) break;
+    if (!run_item(a, th, items[th.at])) return;
+    moved_ = true;
+  }
+  sleep(a, th, Sleep::others);
+  Thread& passes = a.threads[th.partner];
+  if (++passes.gathered < passes.lanes) return;
+  passes.at = th.at;
+  passes.sleep = Sleep::awake;
+  moved_ = true;
+}
+
+// A block through passes.
+void Engine::run_together(Actor& a, Thread& th) {
+  const std::vector<uint32_t>& items = program_.roles[a.role].items[th.stream];
+  if (th.gathered == th.lanes) {
+    while (th.at < items.size() &&
+           graph_.roles[a.role].items[items[th.at]].kind == ItemKind::pass) {
+      if (!run_pass(a, th, items[th.at])) return;
+      ++th.at;
+      moved_ = true;
+    }
+    th.gathered = 0;
+    for (uint32_t l = 0; l < th.lanes; ++l) {
+      Thread& lane = a.threads[th.partner + l];
+      lane.at = th.at;
+      if (th.at < items.size()) wake_thread(a, lane);
+    }
+    moved_ = true;
+  }
+  sleep(a, th, Sleep::others);
+}
+
+void Engine::wake_thread(Actor& a, Thread& th) {
+  if (th.sleep == Sleep::awake) return;
+  th.sleep = Sleep::awake;
+  if (th.part == Part::between) ++a.awake_behind;
 }
 
 bool Engine::run_item(Actor& a, Thread& th, uint32_t item) {
@@ -60,7 +105,7 @@ bool Engine::knows_host(const Actor& a, const Thread& th, uint32_t segment) {
 bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, Sleep::host);
+  if (!knows_host(a, th, segment)) return sleep(a, th, Sleep::host);
   const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
@@ -76,7 +121,7 @@ bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
 bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
   const bool is_host = th.stream == kStreams;
   const uint32_t segment = program_.roles[a.role].segment[item];
-  if (is_host && !knows_host(a, th, segment)) return sleep(th, Sleep::host);
+  if (is_host && !knows_host(a, th, segment)) return sleep(a, th, Sleep::host);
   const auto id = static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
@@ -121,7 +166,7 @@ bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
   if (record == RoleThreads::kNone) return true;
   const auto it = std::ranges::find(a.events, record, &LiveEvent::record);
   if (it == a.events.end() || (th.mask() & ~it->known) != 0) {
-    return sleep(th, Sleep::event, record);
+    return sleep(a, th, Sleep::event, record);
   }
   raise(a, th, it->time.data(), 0);
   it->waits -= th.lanes;
@@ -135,7 +180,7 @@ bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
 bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, Sleep::host);
+  if (!knows_host(a, th, segment)) return sleep(a, th, Sleep::host);
   const int64_t launched = int64_t{role.launches[item]} * launch_;
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     a.host[(segment + 1) * block_ + l] =
@@ -173,7 +218,7 @@ void Engine::leave(Actor& a, uint32_t item) {
 bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, Sleep::host);
+  if (!knows_host(a, th, segment)) return sleep(a, th, Sleep::host);
   const PassThreads& pass =
       program_.passes[static_cast<size_t>(graph_.roles[a.role].items[item].pass)];
   const std::vector<ThreadInstruction>& code = pass.code[th.stream];
@@ -204,7 +249,7 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
       const auto slot = static_cast<size_t>(in.end_slot);
       if ((th.mask() & ~at.live.known[slot]) != 0) {
         at.live.watched[slot] = 1;
-        return sleep(at.th, Sleep::slot, static_cast<uint32_t>(slot));
+        return sleep(at.a, at.th, Sleep::slot, static_cast<uint32_t>(slot));
       }
       raise(at.a, th, &at.live.slots[slot * block_], in.ps * kOne);
       return true;
@@ -228,7 +273,8 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
   return true;
 }
 
-bool Engine::sleep(Thread& th, Sleep why, uint32_t on) {
+bool Engine::sleep(Actor& a, Thread& th, Sleep why, uint32_t on) {
+  if (th.part == Part::between) --a.awake_behind;
   th.sleep = why;
   th.sleeps_for = on;
   return false;
@@ -238,13 +284,15 @@ bool Engine::sleep_until_end(Actor& a, Thread& th, Meeting& m) {
   const auto actor = static_cast<uint32_t>(&a - actors_.data());
   const auto number = static_cast<uint32_t>(&th - a.threads.data());
   th.next_waiter = std::exchange(m.first_waiter, actor * most_threads_ + number);
-  return sleep(th, Sleep::meeting);
+  return sleep(a, th, Sleep::meeting);
 }
 
 // Wakes threads of the actor, which is running or about to.
 void Engine::wake_inside(Actor& a, Sleep why, uint32_t on) {
-  for (Thread& th : a.threads) {
-    if (th.sleep == why && th.sleeps_for == on) th.sleep = Sleep::awake;
+  const size_t threads = why == Sleep::slot ? a.front : a.threads.size();
+  for (size_t i = 0; i < threads; ++i) {
+    Thread& th = a.threads[i];
+    if (th.sleep == why && th.sleeps_for == on) wake_thread(a, th);
   }
   moved_ = true;
 }
@@ -308,7 +356,7 @@ bool Engine::wake_later(Actor& a, Thread& th, int64_t time) {
     a.woken_at = time;
     push(time, {EventKind::wake, static_cast<uint32_t>(&a - actors_.data()), 0});
   }
-  return sleep(th, Sleep::moment);
+  return sleep(a, th, Sleep::moment);
 }
 
 // --- compute that communication slows -----------------------------------------------------------
@@ -324,7 +372,7 @@ bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
     const int64_t start = std::max(at.time[0], at.host[0] + at.launched + launches * launch_);
     if (start > now_) return wake_later(at.a, th, start);
     start_slowed_ops(at, in, start);
-    if (th.state == 1) return sleep(th, Sleep::compute);
+    if (th.state == 1) return sleep(at.a, th, Sleep::compute);
   }
   th.ops = 0;
   return true;
