@@ -48,6 +48,14 @@ std::vector<Route> ring_routes(int64_t flows) {
   return routes;
 }
 
+// From each port to the next one on a path without switches: nothing collides.
+std::vector<Route> private_routes(int64_t flows) {
+  std::vector<Route> routes;
+  for (uint32_t i = 0; i < static_cast<uint32_t>(flows); ++i)
+    routes.push_back({{i}, {kNics + (i + 8) % kNics}});
+  return routes;
+}
+
 std::vector<Route> random_routes(int64_t flows) {
   std::vector<Route> routes;
   for (uint64_t i = 0; i < static_cast<uint64_t>(flows); ++i) {
@@ -132,6 +140,12 @@ void lockstep(benchmark::State& state, const std::vector<Route>& routes) {
   report(state, 2 * static_cast<int64_t>(routes.size()), network);
 }
 
+void private_independent(benchmark::State& state) {
+  independent(state, private_routes(state.range(0)));
+}
+void private_lockstep(benchmark::State& state) {
+  lockstep(state, private_routes(state.range(0)));
+}
 void rings_independent(benchmark::State& state) {
   independent(state, ring_routes(state.range(0)));
 }
@@ -151,6 +165,11 @@ void collectives_independent(benchmark::State& state) {
   independent(state, collective_routes(state.range(0)));
 }
 
+BENCHMARK(private_independent)
+    ->RangeMultiplier(10)
+    ->Range(100, 10'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(private_lockstep)->RangeMultiplier(10)->Range(100, 10'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(rings_independent)
     ->RangeMultiplier(10)
     ->Range(100, 10'000)

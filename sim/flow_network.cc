@@ -84,6 +84,7 @@ Share alone_share(const std::vector<Link>& links, std::span<const LinkUse> uses)
   int64_t capacity = links[uses[0].link].capacity;
   uint32_t load = uses[0].load;
   for (const LinkUse& use : uses) {
+    STEPCAST_CHECK(use.load > 0, "a use of a link that puts nothing on it");
     const int64_t c = links[use.link].capacity;
     if (static_cast<Parts>(c) * load >= static_cast<Parts>(capacity) * use.load) continue;
     capacity = c;
@@ -257,6 +258,7 @@ FlowNetwork::Flow FlowNetwork::start(int64_t time, int64_t bytes, int64_t cap,
   STEPCAST_CHECK(bytes > 0 && cap > 0, "a flow without bytes or without a rate");
   Storage& s = *storage_;
   s.move_to(time);
+  const Share alone = alone_share(s.links, uses);
   if (s.free.empty()) {
     s.free.push_back(static_cast<uint32_t>(s.flows.size()));
     s.flows.emplace_back();
@@ -265,7 +267,7 @@ FlowNetwork::Flow FlowNetwork::start(int64_t time, int64_t bytes, int64_t cap,
   const uint32_t flow = s.free.back();
   s.free.pop_back();
   Running& f = s.flows[flow];
-  f.alone = alone_share(s.links, uses);
+  f.alone = alone;
   f.limit = std::min(f.alone, to_share(cap));
   f.left = bytes * kPartsOfByte;
   f.since = time;

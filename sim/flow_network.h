@@ -57,7 +57,7 @@ class FlowNetwork {
 
   // A flow of `bytes` that starts at `time`, not before any time given or ended at earlier, nor
   // after next_end().
-  // REQUIRES: bytes > 0, cap > 0.
+  // REQUIRES: bytes > 0, cap > 0, loads positive.
   Flow start(int64_t time, int64_t bytes, int64_t cap, std::span<const LinkUse> uses, uint64_t tag);
   // Changes what flow can do at most, from `time` on (a neighbour kernel takes its share).
   void set_cap(int64_t time, Flow flow, int64_t cap);

@@ -192,6 +192,8 @@ TEST(FlowNetwork, RefusesWhatItsCallerMustNotDo) {
   EXPECT_THROW(FlowNetwork({100, 0}), InternalError);
   EXPECT_THROW(network.start(0, 0, 1, kOn0, 0), InternalError);
   EXPECT_THROW(network.start(0, 1, 0, kOn0, 0), InternalError);
+  constexpr std::array<LinkUse, 1> nothing = {{{0, 0}}};
+  EXPECT_THROW(network.start(0, 1, 1, nothing, 0), InternalError);
   network.start(10, 1000, kFree, kOn0, 0);
   EXPECT_THROW(network.start(9, 1, 1, kOn0, 0), InternalError);
   std::vector<FlowNetwork::Ended> ended;
