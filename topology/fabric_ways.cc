@@ -20,8 +20,7 @@ uint64_t hash_of(uint64_t a, uint64_t b) {
 
 FabricWays::FabricWays(const ClusterGraph& graph)
     : graph_(graph),
-      above_from_(kMostRings),
-      above_to_(kMostRings),
+      above_(graph.devices().size()),
       useful_from_(kMostRings, Marks(graph.devices().size())),
       useful_to_(kMostRings, Marks(graph.devices().size())),
       reached_(graph.devices().size()) {
@@ -60,14 +59,25 @@ std::span<const FabricWays::Hop> FabricWays::downs(uint32_t device) const {
                                   size_t{first_up_[device + 1]} - first_down_[device]);
 }
 
-void FabricWays::climb(const Ring& from, Ring& to, Marks& reached) {
-  to.clear();
-  reached.clear();
-  for (uint32_t at : from) {
-    for (const Hop& hop : ups(at)) {
-      if (reached.add(hop.to)) to.push_back(hop.to);
+const FabricWays::Ring& FabricWays::above(uint32_t device, size_t k) {
+  std::vector<Ring>& rings = above_[device];
+  if (rings.empty()) rings.push_back({device});
+  while (rings.size() <= k) {
+    reached_.clear();
+    Ring next;
+    for (uint32_t at : rings.back()) {
+      for (const Hop& hop : ups(at)) {
+        if (reached_.add(hop.to)) next.push_back(hop.to);
+      }
     }
+    rings.push_back(std::move(next));
   }
+  return rings[k];
+}
+
+const FabricWays::Ring& FabricWays::above_nic(uint32_t nic, size_t k) {
+  const std::span<const Hop> leaves = ups(nic);
+  return k > 0 && leaves.size() == 1 ? above(leaves.front().to, k - 1) : above(nic, k);
 }
 
 const FabricWays::Hop& FabricWays::pick(uint64_t key, size_t step) const {
@@ -80,34 +90,33 @@ const FabricWays::Hop& FabricWays::pick(uint64_t key, size_t step) const {
 }
 
 bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
-  above_from_[0].assign(1, from);
-  above_to_[0].assign(1, to);
   size_t top = 0;  // ring in which the two meet
-  Ring common;
-  while (common.empty()) {
+  common_.clear();
+  while (common_.empty()) {
     if (++top == kMostRings) return false;
-    climb(above_from_[top - 1], above_from_[top], useful_from_[top]);
-    climb(above_to_[top - 1], above_to_[top], useful_to_[top]);
-    for (uint32_t d : above_from_[top]) {
-      if (useful_to_[top].has(d)) common.push_back(d);
+    Marks& far = useful_to_[top];
+    far.clear();
+    for (uint32_t d : above_nic(to, top)) far.add(d);
+    for (uint32_t d : above_nic(from, top)) {
+      if (far.has(d)) common_.push_back(d);
     }
   }
   // Keep of each ring what leads to a common device.
-  const auto prune = [&](std::vector<Ring>& above, std::vector<Marks>& useful) {
+  const auto prune = [&](uint32_t nic, std::vector<Marks>& useful) {
     useful[top].clear();
-    for (uint32_t d : common) useful[top].add(d);
+    for (uint32_t d : common_) useful[top].add(d);
     for (size_t ring = top - 1; ring > 0; --ring) {
       useful[ring].clear();
-      for (uint32_t d : above[ring]) {
-        const auto leads = [&](const Hop& hop) { return useful[ring + 1].has(hop.to); };
+      const auto leads = [&](const Hop& hop) { return useful[ring + 1].has(hop.to); };
+      for (uint32_t d : above_nic(nic, ring)) {
         if (std::ranges::any_of(ups(d), leads)) useful[ring].add(d);
       }
     }
     useful[0].clear();
-    useful[0].add(above[0].front());
+    useful[0].add(nic);
   };
-  prune(above_from_, useful_from_);
-  prune(above_to_, useful_to_);
+  prune(from, useful_from_);
+  prune(to, useful_to_);
   uint32_t at = from;
   for (size_t step = 0; step < 2 * top; ++step) {
     choices_.clear();
@@ -127,16 +136,15 @@ bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vect
 bool FabricWays::anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
   steps_.assign(graph_.devices().size(), UINT32_MAX);
   steps_[to] = 0;
-  Ring& queue = above_to_[0];
-  queue.assign(1, to);
-  for (size_t i = 0; i < queue.size() && queue[i] != from; ++i) {
-    const uint32_t at = queue[i];
+  queue_.assign(1, to);
+  for (size_t i = 0; i < queue_.size() && queue_[i] != from; ++i) {
+    const uint32_t at = queue_[i];
     if (at != to && graph_.devices()[at].kind != DeviceKind::network_switch) continue;
     for (const std::span<const Hop> hops : {ups(at), downs(at)}) {
       for (const Hop& hop : hops) {
         if (steps_[hop.to] != UINT32_MAX) continue;
         steps_[hop.to] = steps_[at] + 1;
-        queue.push_back(hop.to);
+        queue_.push_back(hop.to);
       }
     }
   }

@@ -28,7 +28,9 @@ class FabricWays {
   using Ring = std::vector<uint32_t>;  // devices as many links above an end
   std::span<const Hop> ups(uint32_t device) const;
   std::span<const Hop> downs(uint32_t device) const;
-  void climb(const Ring& from, Ring& to, Marks& reached);
+  // The devices k links above a device; kept, as all NICs of a leaf have the same ones.
+  const Ring& above(uint32_t device, size_t k);
+  const Ring& above_nic(uint32_t nic, size_t k);
   bool up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
   bool anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
   // One of `choices_`, by its cables.
@@ -38,9 +40,10 @@ class FabricWays {
   bool tiers_ = true;
   std::vector<Hop> hops_;
   std::vector<uint32_t> first_up_, first_down_;  // of each device in hops_; one more at the end
-  std::vector<Ring> above_from_, above_to_;
-  std::vector<Marks> useful_from_, useful_to_;  // of each ring, those on a shortest way
+  std::vector<std::vector<Ring>> above_;         // by device
+  std::vector<Marks> useful_from_, useful_to_;   // of each ring, those on a shortest way
   Marks reached_;
+  Ring common_, queue_;
   std::vector<Hop> choices_;
   std::vector<uint32_t> steps_;
 };
