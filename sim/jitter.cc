@@ -45,8 +45,8 @@ JitterTable jitter_table(double sigma) {
   for (size_t i = 0; i < half; ++i) {
     const double p = (static_cast<double>(i) + 0.5) / count;
     // Newton from the neighbouring quantile, which lies below: the function is concave here, so
-    // all steps go up, and a fixed number of them does.
-    for (int step = 0; step < 6; ++step) z += (p - above_median(z)) / density(z);
+    // all steps go up until rounding stops them.
+    for (double step = 1; step > 1e-12; z += step) step = (p - above_median(z)) / density(z);
     table.factor[half + i] = fixed(exact_exp2(sigma * z * kLog2E));
     table.factor[half - 1 - i] = fixed(exact_exp2(-sigma * z * kLog2E));
   }
