@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "calibrate/roofline.h"
 #include "sim/check.h"
 #include "topology/collectives.h"
+#include "topology/written_fabric.h"
 
 namespace stepcast {
 namespace {
@@ -29,17 +32,19 @@ Price price_compute(const Work& work, const Gpu& gpu, const CostTable* table) {
 
 class CommunicationPrices {
  public:
-  CommunicationPrices(const Cluster& cluster, const RankGrid& grid, const CostTable* table)
-      : cluster_(cluster), grid_(grid), table_(table) {}
+  CommunicationPrices(const Cluster& cluster, const RankGrid& grid, const CostTable* table,
+                      const Placement& placement)
+      : cluster_(cluster), grid_(grid), table_(table), placement_(placement) {}
 
   Price of(const Work& work) {
     if (work.bytes.value <= 0) return {Time{}, Origin::measured, "nothing to send"};
     if (work.kind == WorkKind::send_recv) return transfer(work);
     const GroupShape shape = work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
     if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
-    const CommunicationCost cost = collective_cost(cluster_, work.kind, work.bytes, shape);
+    const Cluster& cluster = shape.nodes > 1 ? seen_by_groups(work) : cluster_;
+    const CommunicationCost cost = collective_cost(cluster, work.kind, work.bytes, shape);
     if (table_ != nullptr) {
-      if (auto found = table_->collective(work.kind, work.bytes, shape, cluster_))
+      if (auto found = table_->collective(work.kind, work.bytes, shape, cluster))
         return with_model(std::move(*found), cost);
     }
     return with_model({cost.time, Origin::roofline, cost.basis}, cost);
@@ -52,14 +57,16 @@ class CommunicationPrices {
     return price;
   }
 
+  int64_t gpu_of(const Coordinates& c) const { return placement_.gpu_of(grid_.rank(c)); }
+
   // The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.
   Price transfer(const Work& work) const {
     CommunicationCost worst;
     std::pair<int64_t, int64_t> nodes{-1, -1};
     for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
       const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
-      const int64_t from = grid_.rank({at.tp, at.cp, at.dp, work.from});
-      const int64_t to = grid_.rank({at.tp, at.cp, at.dp, work.to});
+      const int64_t from = gpu_of({at.tp, at.cp, at.dp, work.from});
+      const int64_t to = gpu_of({at.tp, at.cp, at.dp, work.to});
       const std::pair<int64_t, int64_t> here{cluster_.node_of(from), cluster_.node_of(to)};
       if (std::exchange(nodes, here) == here) continue;
       CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
@@ -74,8 +81,8 @@ class CommunicationPrices {
     Time longest{-1};
     for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
       const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
-      std::array<int64_t, 2> pair{grid_.rank({at.tp, at.cp, at.dp, work.from}),
-                                  grid_.rank({at.tp, at.cp, at.dp, work.to})};
+      std::array<int64_t, 2> pair{gpu_of({at.tp, at.cp, at.dp, work.from}),
+                                  gpu_of({at.tp, at.cp, at.dp, work.to})};
       if (pair[0] > pair[1]) std::swap(pair[0], pair[1]);
       GroupShape shape = shape_of(cluster_, pair);
       if (shape.nodes > 1) shape.sharing = std::min(cluster_.node.gpus, grid_.world());
@@ -88,25 +95,48 @@ class CommunicationPrices {
     return worst;
   }
 
+  // What the groups of a work get of the links where these are written out (written_fabric.h).
+  const Cluster& seen_by_groups(const Work& work) {
+    if (cluster_.graph == nullptr) return cluster_;
+    const bool pairs = work.from != work.to;
+    const int64_t axis = pairs ? -1 : static_cast<int64_t>(work.axis);
+    const std::array<int64_t, 3> key{axis, pairs ? work.from : 0, pairs ? work.to : 0};
+    const auto [at, fresh] = seen_.try_emplace(key);
+    if (!fresh) return at->second;
+    std::set<std::vector<int64_t>> groups;
+    for (int64_t rank = 0; rank < grid_.world(); ++rank) {
+      const Coordinates c = grid_.coordinates(rank);
+      if (pairs && c.pp != work.from) continue;
+      std::vector<int64_t> group = pairs
+                                       ? std::vector{rank, grid_.rank({c.tp, c.cp, c.dp, work.to})}
+                                       : grid_.group(work.axis, rank);
+      for (int64_t& member : group) member = placement_.gpu_of(member);
+      groups.insert(std::move(group));
+    }
+    return at->second = as_seen_by(cluster_, std::vector(groups.begin(), groups.end()));
+  }
+
   const GroupShape& shape_of_axis(Axis axis) {
     std::optional<GroupShape>& shape = shapes_[static_cast<size_t>(axis)];
-    if (!shape) shape = worst_shape(cluster_, grid_, axis);
+    if (!shape) shape = worst_shape(cluster_, grid_, axis, placement_);
     return *shape;
   }
 
   const Cluster& cluster_;
   const RankGrid& grid_;
   const CostTable* table_;
+  const Placement& placement_;
   std::array<std::optional<GroupShape>, kAxes> shapes_;
+  std::map<std::array<int64_t, 3>, Cluster> seen_;  // by axis or pair of stages
 };
 
 }  // namespace
 
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
-             const CostTable* table) {
+             const CostTable* table, const Placement& placement) {
   Prices prices;
   prices.by_work.reserve(graph.works.size());
-  CommunicationPrices communication(cluster, grid, table);
+  CommunicationPrices communication(cluster, grid, table, placement);
   for (const Work& work : graph.works) {
     prices.by_work.push_back(is_communication(work.kind)
                                  ? communication.of(work)

@@ -23,6 +23,7 @@
 #include "sim/work.h"
 #include "topology/cluster.h"
 #include "topology/fabric.h"
+#include "topology/placement.h"
 
 namespace stepcast {
 
@@ -39,14 +40,14 @@ struct GroupShape {
   auto operator<=>(const GroupShape&) const = default;
 };
 
-// The group by itself: `sharing` is 1.  REQUIRES: ranks ascending, at least one, within the
-// cluster.
-GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> ranks);
+// The group by itself: `sharing` is 1.  REQUIRES: GPUs ascending, at least one, within the cluster.
+GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> gpus);
 
 // The costliest shape among the groups of `axis`: the one that all of them wait for; `sharing` is
-// that of the node with most groups.  The grid's ranks are placed from rank 0 of the cluster on.
-// O(world).  REQUIRES: grid.world() <= cluster.gpus(), axis != ep.
-GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis);
+// that of the node with most groups.  Ranks lie on GPUs as `placement` says, in order by default.
+// O(world).  REQUIRES: grid.world() <= cluster.gpus(), placement.holds(grid.world()), axis != ep.
+GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
+                       const Placement& placement = {});
 
 struct CommunicationCost {
   Time time{};

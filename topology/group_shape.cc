@@ -11,15 +11,15 @@
 namespace stepcast {
 namespace {
 
-// Counts the blocks of `size` ranks that an ascending sequence of ranks visits; divides only when a
+// Counts the blocks of `size` GPUs that an ascending sequence of GPUs visits; divides only when a
 // block is left.
 class BlockCounter {
  public:
   explicit BlockCounter(int64_t size) : size_(size) {}
-  // True if `rank` is the first of a new block.
-  bool visit(int64_t rank) {
-    if (rank < end_) return false;
-    block_ = rank / size_;
+  // True if `gpu` is the first of a new block.
+  bool visit(int64_t gpu) {
+    if (gpu < end_) return false;
+    block_ = gpu / size_;
     end_ = (block_ + 1) * size_;
     ++count_;
     return true;
@@ -31,8 +31,8 @@ class BlockCounter {
   int64_t size_, end_ = 0, block_ = 0, count_ = 0;
 };
 
-// Shape of the group {base + o : o in offsets}; counts it in `groups_on_node` for each node it
-// visits, unless that is null or it stays inside one node.
+// Shape of the group on GPUs {base + o : o in offsets}; counts it in `groups_on_node` for each node
+// it visits, unless that is null or it stays inside one node.
 GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int64_t base,
                     std::span<const int64_t> offsets, std::vector<int64_t>* groups_on_node) {
   GroupShape shape;
@@ -44,11 +44,11 @@ GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int6
       (base + offsets.front()) / cluster.node.gpus != (base + offsets.back()) / cluster.node.gpus;
   int64_t here = 0;
   for (int64_t offset : offsets) {
-    const int64_t rank = base + offset;
-    if (nodes.visit(rank)) {
+    const int64_t gpu = base + offset;
+    if (nodes.visit(gpu)) {
       here = 0;
       if (several && groups_on_node) ++(*groups_on_node)[static_cast<size_t>(nodes.block())];
-      for (BlockCounter& b : blocks) b.visit(rank);
+      for (BlockCounter& b : blocks) b.visit(gpu);
     }
     shape.ranks_per_node = std::max(shape.ranks_per_node, ++here);
   }
@@ -105,7 +105,7 @@ Family family_of(const RankGrid& grid, Axis axis) {
 }
 
 std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& grid,
-                                        const Family& family) {
+                                        const Family& family, const Placement& placement) {
   const std::vector<Tier> tiers = fabric_tiers(cluster);
   struct Digit {
     int64_t stride, size;
@@ -117,10 +117,19 @@ std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& 
   std::vector<int64_t> groups_on_node(static_cast<size_t>(cluster.nodes));
   std::set<GroupShape> shapes;
   GroupShape last;
+  std::vector<int64_t> gpus;
   for (int64_t rank = 0; rank < grid.world(); ++rank) {
     const auto inside = [rank](const Digit& d) { return rank / d.stride % d.size != 0; };
     if (std::any_of(fixed.begin(), fixed.end(), inside)) continue;
-    const GroupShape shape = shape_at(cluster, tiers, rank, family.offsets, &groups_on_node);
+    GroupShape shape;
+    if (placement.in_order()) {
+      shape = shape_at(cluster, tiers, rank, family.offsets, &groups_on_node);
+    } else {
+      gpus.clear();
+      for (int64_t offset : family.offsets) gpus.push_back(placement.gpu_of(rank + offset));
+      std::sort(gpus.begin(), gpus.end());
+      shape = shape_at(cluster, tiers, 0, gpus, &groups_on_node);
+    }
     if (shape != last || shapes.empty()) shapes.insert(shape);
     last = shape;
   }
@@ -134,15 +143,17 @@ std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& 
 
 }  // namespace
 
-GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> ranks) {
-  STEPCAST_CHECK(!ranks.empty() && ranks.front() >= 0 && ranks.back() < cluster.gpus() &&
-                     std::is_sorted(ranks.begin(), ranks.end()),
-                 "a group is an ascending list of ranks of the cluster");
-  return shape_at(cluster, fabric_tiers(cluster), 0, ranks, nullptr);
+GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> gpus) {
+  STEPCAST_CHECK(!gpus.empty() && gpus.front() >= 0 && gpus.back() < cluster.gpus() &&
+                     std::is_sorted(gpus.begin(), gpus.end()),
+                 "a group is an ascending list of GPUs of the cluster");
+  return shape_at(cluster, fabric_tiers(cluster), 0, gpus, nullptr);
 }
 
-GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis) {
-  STEPCAST_CHECK(grid.world() <= cluster.gpus(), "every rank has a GPU");
+GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
+                       const Placement& placement) {
+  STEPCAST_CHECK(grid.world() <= cluster.gpus() && placement.holds(grid.world()),
+                 "every rank has a GPU");
   if (grid.size(axis) == 1) {
     GroupShape one;
     one.tier = -1;
@@ -152,7 +163,7 @@ GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis) 
   constexpr Bytes kTypical{int64_t{64} << 20};
   GroupShape worst;
   Time longest{-1};
-  for (const GroupShape& shape : distinct_shapes(cluster, grid, family_of(grid, axis))) {
+  for (const GroupShape& shape : distinct_shapes(cluster, grid, family_of(grid, axis), placement)) {
     const Time t = collective_cost(cluster, WorkKind::all_reduce, kTypical, shape).time;
     if (t >= longest) {
       longest = t;

@@ -50,6 +50,34 @@ TEST(Price, WithoutATableIsTheRooflineAndTheCommunicationModel) {
   EXPECT_EQ(p.launch, Time{4'100'000});
 }
 
+TEST(Price, OfACommunicationIsThatOfTheNodesOnWhichItsRanksLie) {
+  Cluster c = a100_cluster(4);
+  c.fabric.tiers = {{"rack", 16, 1}, {"spine", 32, 4}};
+  OpGraph graph;
+  Work both = collective(WorkKind::all_reduce, Axis::pp, 1 << 25);
+  both.to = 1;
+  graph.works = {send(0, 1, 1 << 25), both, collective(WorkKind::all_reduce, Axis::pp, 1 << 25)};
+  const Prices near = price(graph, c, kGrid, nullptr, {{2, 3}, 8});
+  const Prices far = price(graph, c, kGrid, nullptr, {{0, 3}, 8});
+  EXPECT_EQ(near.by_work[0].time, transfer_cost(c, 16, 24, {1 << 25}).time);
+  EXPECT_EQ(far.by_work[0].time, transfer_cost(c, 0, 24, {1 << 25}).time);
+  for (size_t w = 0; w < graph.works.size(); ++w)
+    EXPECT_LT(near.by_work[w].time, far.by_work[w].time) << w;
+}
+
+TEST(Price, OfACommunicationSaysHowItRunsAndHowLongItsLatencyIs) {
+  const Cluster c = a100_cluster(2);
+  const Prices p = price_all({collective(WorkKind::all_to_all, Axis::tp, 1 << 25),
+                              collective(WorkKind::all_gather, Axis::tp, 1 << 30)},
+                             c, kGrid, shipped_table("a100-sxm-80g"));
+  EXPECT_EQ(p.by_work[0].algorithm, "pairwise");
+  EXPECT_EQ(p.by_work[1].algorithm.substr(0, 4), "ring");
+  for (const Price& price : p.by_work) {
+    EXPECT_GT(price.latency, Time{});
+    EXPECT_LT(price.latency, price.time);
+  }
+}
+
 TEST(Price, OfACopyToTheHostComesFromTheLinkNotFromATable) {
   Cluster c = a100_cluster(1);
   c.node.gpu.host_bandwidth = {31.5e9};

@@ -120,7 +120,28 @@ TEST(WorstShape, SixteenThousandRanks) {
   EXPECT_EQ(dp.block_nodes[1], 21);  // 128 / 6 pods
 }
 
+// Racks of two nodes: {0, 1}, {2, 3}.
+TEST(WorstShape, FollowsTheListOfNodes) {
+  const Cluster c = grand_teton(4);
+  const RankGrid g = grid(8, 2, 2);
+  EXPECT_EQ(worst_shape(c, g, Axis::pp), (GroupShape{2, 2, 1, 1, 8, {1}}));
+  EXPECT_EQ(worst_shape(c, g, Axis::pp, {{0, 2, 1, 3}, 8}), (GroupShape{2, 2, 1, 0, 8, {}}));
+  EXPECT_EQ(worst_shape(c, g, Axis::dp), (GroupShape{2, 2, 1, 0, 8, {}}));
+  EXPECT_EQ(worst_shape(c, g, Axis::dp, {{0, 2, 1, 3}, 8}), (GroupShape{2, 2, 1, 1, 8, {1}}));
+}
+
+TEST(WorstShape, OfNodesListedInOrderOrBackwardsIsThatWithoutAList) {
+  const Cluster c = grand_teton(4);
+  const RankGrid g = grid(4, 4, 2);
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp, Axis::embedding, Axis::model}) {
+    const GroupShape without = worst_shape(c, g, axis);
+    EXPECT_EQ(worst_shape(c, g, axis, {{0, 1, 2, 3}, 8}), without) << name_of(axis);
+    EXPECT_EQ(worst_shape(c, g, axis, {{3, 2, 1, 0}, 8}), without) << name_of(axis);
+  }
+}
+
 TEST(WorstShape, NeedsAGpuForEveryRankAndNoExpertAxis) {
+  EXPECT_THROW(worst_shape(dgx_h100(2), grid(8, 2, 1), Axis::tp, {{1}, 8}), InternalError);
   EXPECT_THROW(worst_shape(dgx_h100(1), grid(8, 2, 1), Axis::tp), InternalError);
   EXPECT_THROW(worst_shape(dgx_h100(1), grid(8, 1, 1), Axis::ep), InternalError);
 }
