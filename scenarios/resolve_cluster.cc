@@ -8,6 +8,7 @@
 #include "scenarios/resolve_topology.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "topology/build_graph.h"
 #include "topology/fabric.h"
 
 namespace stepcast {
@@ -292,6 +293,15 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   }
   cluster.fabric.kind = FabricKind::clos;
   cluster.fabric.tiers = {{"network", cluster.gpus(), 1}};
+  double size = graph_size(cluster);
+  for (const WrittenFabric::Link& link : written->links) size += 3.0 * link.cables;
+  constexpr double kMostParts = 1e6;  // some 100 bytes each, always built
+  if (size > kMostParts) {
+    problems.add("E123", "a topology of more than 1,000,000 devices and links is too large",
+                 v.key_mark("cluster.topology"), 8, {},
+                 "describe the cluster by cluster.node and cluster.fabric");
+    return {};
+  }
   cluster.graph = std::make_shared<ClusterGraph>(written_graph(*written, cluster.node));
   return cluster;
 }

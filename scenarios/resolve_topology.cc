@@ -163,18 +163,6 @@ std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   return path("tp rank", there.tp);
 }
 
-// Devices and links of the graph, roughly: it is always built.
-bool too_large(const FieldValues& v, const Reading& r) {
-  constexpr int64_t kMost = 10'000'000;
-  const auto number = [&](const char* path) {
-    return static_cast<double>(v.has(path) ? v.whole(path) : 1);
-  };
-  double size = number("cluster.node.gpus") * (4 + number("cluster.node.intra.switches"));
-  size *= static_cast<double>(r.fabric.nodes.size());
-  for (const WrittenFabric::Link& link : r.fabric.links) size += 2 * link.cables;
-  return size > kMost;
-}
-
 std::string in_gigabytes(double bytes_per_second) {
   std::array<char, 32> text{};
   const auto end =
@@ -222,11 +210,6 @@ std::optional<WrittenFabric> read_topology(FieldValues& v, Problems& problems) {
   if (v.given("cluster.nodes") && v.has("cluster.nodes") && v.whole("cluster.nodes") != nodes) {
     complain(r, problems, "the topology has " + std::to_string(nodes) + " nodes",
              v.mark("cluster.nodes"), v.length("cluster.nodes"), "leave 'nodes' out");
-    return {};
-  }
-  if (too_large(v, r)) {
-    problems.add("E123", "a topology of more than 10,000,000 devices and links is too large", place,
-                 kLength, {}, "describe the cluster by cluster.node and cluster.fabric");
     return {};
   }
   const int64_t gpus = v.has("cluster.node.gpus") ? v.whole("cluster.node.gpus") : 8;

@@ -15,7 +15,7 @@ namespace stepcast {
 void lift_node_kind(Value& cluster);
 
 // REQUIRES: the key is there.  Nothing if it is wrong: E220 where a node cannot be reached, E221
-// for ids and ends, E229 for nodes that differ, E123 for what is too large.
+// for ids and ends, E229 for nodes that differ.
 std::optional<WrittenFabric> read_topology(FieldValues& values, Problems& problems);
 
 // Numbers of the cluster that follow: nodes, nics.count, nics.bw.

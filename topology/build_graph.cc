@@ -197,4 +197,14 @@ ClusterGraph cluster_graph(const Cluster& cluster) {
   return ClusterGraph(std::move(parts.devices), std::move(parts.links));
 }
 
+double graph_size(const Cluster& cluster) {
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const Node& node = cluster.node;
+  double size = real(node.gpus) * (2 + real(node.nvswitches)) + real(node.nvswitches);
+  if (node.intra == IntraKind::nvlink_mesh) size += real(node.gpus) * real(node.gpus) / 2;
+  size +=
+      real(node.hosts) * (real(node.cpus) * real(node.cpus + 1) / 2 + 2 * real(node.pcie_switches));
+  return real(cluster.nodes) * (size + 3 * real(node.nics));
+}
+
 }  // namespace stepcast

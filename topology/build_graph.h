@@ -31,4 +31,7 @@ namespace stepcast {
 // as many.  A copy of cluster.graph if that was written out.  O(devices + links).
 ClusterGraph cluster_graph(const Cluster& cluster);
 
+// How many devices and links that has inside its nodes, roughly: to refuse what is too large.
+double graph_size(const Cluster& cluster);
+
 }  // namespace stepcast

@@ -47,6 +47,23 @@ TEST(BadFiles, NotANumber) {
                           "E122 2:89 'latency' must not be negative"));
 }
 
+TEST(BadFiles, Topology) {
+  EXPECT_THAT(
+      load_bad("topology.yaml").lines,
+      ElementsAre("E221 4:74 there are two nodes or switches 'n0'",
+                  "E221 8:20 a link from 's0' to itself",
+                  "E221 9:20 there is no node or switch 's1'", "E121 10:28 'bw' must be above 0",
+                  "E122 11:46 'latency' must not be negative"));
+}
+
+TEST(BadFiles, Tiers) {
+  const Failure f = load_bad("tiers.yaml");
+  EXPECT_THAT(f.lines, ElementsAre("E221 9:16 tier 'unit' would contain itself",
+                                   "E221 10:28 tier 'core' has 512 GPUs, no more than the "
+                                   "tier inside it"));
+  EXPECT_EQ(f.all[1].help, "tiers are listed innermost first");
+}
+
 TEST(BadFiles, DuplicateKey) {
   const Failure f = load_bad("duplicate-key.yaml");
   EXPECT_THAT(f.lines, ElementsAre("E103 5:1 'parallel' is given twice"));

@@ -224,6 +224,17 @@ TEST(BuildGraph, IsConnectedAndNamesDiffer) {
   }
 }
 
+TEST(BuildGraph, ItsSizeIsKnownBeforehand) {
+  Cluster mesh = dgx_a100(2);
+  mesh.node.gpus = mesh.node.nics = 4;
+  mesh.node.intra = IntraKind::nvlink_mesh;
+  for (const Cluster& c : {dgx_h100(20), gb200(8), mesh}) {
+    const ClusterGraph g = cluster_graph(c);
+    const double size = static_cast<double>(g.devices().size() + g.links().size());
+    EXPECT_NEAR(graph_size(c) / size, 1, 0.2) << c.name;
+  }
+}
+
 TEST(BuildGraph, WithoutNicsNodesAreApart) {
   Cluster c = dgx_a100(2);
   c.node.nics = 0;
