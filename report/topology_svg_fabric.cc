@@ -33,6 +33,32 @@ std::string counted(int64_t n, const std::string& name) {
   return n == 1 ? name : grouped(n) + ' ' + many;
 }
 
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// By name, numbers inside names by their value.
+bool before(std::string_view a, std::string_view b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!is_digit(a[i]) || !is_digit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+      continue;
+    }
+    while (i < a.size() && a[i] == '0') ++i;
+    while (j < b.size() && b[j] == '0') ++j;
+    size_t m = i, n = j;
+    while (m < a.size() && is_digit(a[m])) ++m;
+    while (n < b.size() && is_digit(b[n])) ++n;
+    if (m - i != n - j) return m - i < n - j;
+    const int order = a.substr(i, m - i).compare(b.substr(j, n - j));
+    if (order != 0) return order < 0;
+    i = m, j = n;
+  }
+  return a.size() - i < b.size() - j;
+}
+
 // Which box each switch of a tier is part of: its own, one of its rail and of the groups below it,
 // or one for all.
 std::vector<Group> group_tier(const TopologyView& view, int tier,
@@ -41,6 +67,9 @@ std::vector<Group> group_tier(const TopologyView& view, int tier,
   for (uint32_t d = 0; d < view.devices.size(); ++d)
     if (view.devices[d].kind == ViewKind::network_switch && view.devices[d].tier == tier)
       switches.push_back(d);
+  std::stable_sort(switches.begin(), switches.end(), [&](uint32_t a, uint32_t b) {
+    return before(view.devices[a].name, view.devices[b].name);
+  });
   std::vector<Group> groups;
   ViewDevice any;
   any.kind = ViewKind::network_switch;
@@ -132,10 +161,11 @@ int64_t middle(const Group& g) {
   return g.x + g.width / 2;
 }
 
-// Lines between two neighbouring tiers; thin where they are few, red where cables are missing.
-void draw_cables(SvgCanvas& canvas, const Drawn& d, int low, int64_t y_low, int64_t y_high) {
+// Lines between two neighbouring tiers, red where cables are missing; whether any are.
+bool draw_cables(SvgCanvas& canvas, const Drawn& d, int low, int64_t y_low, int64_t y_high) {
   const int high = low + 1;
   const int64_t usual = usual_cables(d, low, high);
+  bool missing = false;
   const auto& lows = d.tiers[static_cast<size_t>(low)];
   const auto& highs = d.tiers[static_cast<size_t>(high)];
   for (const bool red : {false, true}) {  // those with a fault over the others
@@ -149,12 +179,14 @@ void draw_cables(SvgCanvas& canvas, const Drawn& d, int low, int64_t y_low, int6
         }
         const bool bad = cables < usual;
         if (bad != red || (cables == 0 && !bad)) continue;
+        missing = missing || bad;
         std::string title = lows[a].label + " - " + highs[b].label + ": " + grouped(cables);
         title += bad ? " of " + grouped(usual) + " cables" : cables == 1 ? " cable" : " cables";
         canvas.line(middle(lows[a]), y_low, middle(highs[b]), y_high, bad ? "bad" : "lnet", title);
       }
     }
   }
+  return missing;
 }
 
 }  // namespace
@@ -171,14 +203,15 @@ int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
   Drawn drawn = groups_of(view, tiers);
   size_t widest = 1;
   for (const auto& tier : drawn.tiers) widest = std::max(widest, tier.size());
-  const int64_t width = std::clamp<int64_t>(static_cast<int64_t>(widest) * 58, 700, 2000);
+  const int64_t width = std::clamp<int64_t>(static_cast<int64_t>(widest) * 74, 700, 2600);
   for (auto& tier : drawn.tiers)
     if (!tier.empty()) place(tier, width);
   canvas.text(kMargin, y, "network by tiers", "h");
   y += 14;
   const auto y_of = [&](int tier) { return y + (tiers - 1 - tier) * kTierRow; };
+  bool missing = false;
   for (int t = 0; t + 1 < tiers; ++t)
-    draw_cables(canvas, drawn, t, y_of(t), y_of(t + 1) + kBoxHeight);
+    if (draw_cables(canvas, drawn, t, y_of(t), y_of(t + 1) + kBoxHeight)) missing = true;
   for (int t = 0; t < tiers; ++t) {
     for (const Group& g : drawn.tiers[static_cast<size_t>(t)]) {
       const std::string style = g.rail < 0 ? "switch" : "r" + std::to_string(g.rail % 8);
@@ -191,7 +224,13 @@ int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
                  grouped(g.nics) + (g.width > 70 ? " NICs" : ""), title);
     }
   }
-  return y_of(0) + kBoxHeight + 80;
+  y = y_of(0) + kBoxHeight + 80;
+  if (missing) {
+    canvas.line(kMargin, y - 4, kMargin + 34, y - 4, "bad");
+    canvas.text(kMargin + 44, y, "fewer cables than most pairs of these tiers have");
+    y += 10;
+  }
+  return y;
 }
 
 }  // namespace stepcast

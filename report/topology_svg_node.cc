@@ -11,7 +11,7 @@ namespace stepcast {
 namespace {
 
 // Pixels.
-constexpr int64_t kLeaf = 54, kLeafGap = 8, kBox = 26, kRow = 66;
+constexpr int64_t kLeaf = 54, kSwitch = 70, kLeafGap = 8, kBox = 26, kRow = 66;
 constexpr size_t kMostNvlinks = 200;  // lines to switches; more become a bar
 constexpr size_t kMostLeaves = 80;    // GPUs and NICs of a node
 
@@ -107,7 +107,8 @@ std::string_view style_of(ViewKind kind) {
 }
 
 void draw_device(SvgCanvas& canvas, const ViewDevice& d, int64_t middle, int64_t y) {
-  canvas.box(middle - kLeaf / 2, y, kLeaf, kBox, style_of(d.kind), short_name(d.name), d.name);
+  const int64_t width = d.kind == ViewKind::nvswitch ? kSwitch : kLeaf;
+  canvas.box(middle - width / 2, y, width, kBox, style_of(d.kind), short_name(d.name), d.name);
 }
 
 std::string tip(const TopologyView& view, const ViewLink& l) {

@@ -258,10 +258,10 @@ class RecordReader {
       throw_if_any(problems_);
     }
     if (missing > 0)
-      out_.warnings.push_back(
-          {static_cast<int>(text_.lines.size()),
-           std::to_string(missing) +
-               " adapters have no record of their own: the file may be cut off"});
+      out_.warnings.push_back({static_cast<int>(text_.lines.size()),
+                               std::to_string(missing) +
+                                   (missing == 1 ? " adapter has" : " adapters have") +
+                                   " no record of their own: the file may be cut off"});
   }
 
   const ImportText& text_;

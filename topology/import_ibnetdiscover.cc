@@ -2,7 +2,7 @@
 #include "topology/import_ibnetdiscover.h"
 
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <set>
@@ -259,13 +259,9 @@ class FabricBuilder {
     for (const auto& [ends, bundle] : bundles) {
       const Bandwidth one{bundle.bandwidth / bundle.count};
       parts_.join(ends.first, ends.second, LinkKind::network, {one, one}, bundle.count);
-      const auto joins = [&](uint32_t from, uint32_t to) {
-        if (parts_.devices[from].tier + 1 == parts_.devices[to].tier && parts_.devices[to].tier > 0)
-          uplinks_[from] += bundle.count;
-      };
-      if (parts_.devices[ends.first].tier < 0 || parts_.devices[ends.second].tier < 0) continue;
-      joins(ends.first, ends.second);
-      joins(ends.second, ends.first);
+      const int32_t a = parts_.devices[ends.first].tier, b = parts_.devices[ends.second].tier;
+      if (a < 0 || b < 0 || std::abs(a - b) != 1) continue;
+      uplinks_[a < b ? ends.first : ends.second] += bundle.count;
     }
   }
 
@@ -288,9 +284,11 @@ class FabricBuilder {
                               parts_.devices[device_[c.b]].name + ": " + std::string(c.speed) +
                               ", where most have " + gigabits(usual));
     }
-    parts_.fact(
-        "degraded_cables", degraded,
-        degraded == 0 ? "" : std::to_string(degraded) + " cables are slower than their like");
+    parts_.fact("degraded_cables", degraded,
+                degraded == 0
+                    ? ""
+                    : std::to_string(degraded) + (degraded == 1 ? " cable is" : " cables are") +
+                          " slower than their like");
   }
 
   static std::string gigabits(double bytes_per_second) {
@@ -361,7 +359,8 @@ class FabricBuilder {
                 sharp_ == 0
                     ? ""
                     : std::to_string(sharp_) +
-                          " SHARP aggregation nodes (reduction inside switches), set apart");
+                          (sharp_ == 1 ? " SHARP aggregation node" : " SHARP aggregation nodes") +
+                          " (reduction inside switches), set apart");
     parts_.fact("managers", static_cast<int64_t>(manager_hosts_.size()),
                 manager_hosts_.empty()
                     ? ""

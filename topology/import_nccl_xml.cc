@@ -256,6 +256,7 @@ class NcclImporter {
 
   void add_gpu_link(const XmlElement& e, uint32_t gpu, GpuArch arch, std::string_view gcn) {
     const bool xgmi = e.name == "xgmi";
+    xgmi_ = xgmi_ || xgmi;
     if (e.name == "c2c") {
       // Mb of bytes a second of one link.
       const double one = static_cast<double>(number(e, "bw", 0)) * 1e6;
@@ -427,6 +428,8 @@ class NcclImporter {
       parts_.fact("nics_at_" + std::to_string(megabits) + "_mbps", n,
                   std::to_string(n) + (n == 1 ? " NIC at " : " NICs at ") + thousandths(megabits) +
                       " Gb/s (" + thousandths(megabits / 8) + " GB/s)");
+    if (xgmi_)
+      parts_.fact("xgmi", 1, "links between GPUs are AMD's Infinity Fabric, shown as NVLink");
     if (!described_)
       parts_.fact("written_by_hand", 1,
                   "no gpu or net elements: NCCL finds NVLinks and the network when it runs");
@@ -469,7 +472,7 @@ class NcclImporter {
   int slow_line_ = 0;
   PcieLink slow_link_;
   int64_t raised_ = 0, others_ = 0;
-  bool described_ = false;
+  bool described_ = false, xgmi_ = false;
 };
 
 }  // namespace
