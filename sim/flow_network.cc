@@ -58,14 +58,15 @@ struct Use {
 };
 
 struct alignas(64) Running {
-  boost::container::small_vector<Use, 4> uses;
+  boost::container::small_vector<Use, 4> uses;  // of links that bind first
+  uint32_t bound = 0;                           // so many
+  bool runs = false;
   uint64_t order = 0;  // of starts
   uint64_t tag = 0;
   uint64_t seen = 0;  // last component search that met it
-  bool runs = false;
-  Share limit = 0;  // alone or its cap
-  Share alone = 0;  // what its links would give it if it were alone
-  Parts left = 0;   // at `since`
+  Share limit = 0;    // alone or its cap
+  Share alone = 0;    // what its links would give it if it were alone
+  Parts left = 0;     // at `since`
   int64_t since = 0;
   int64_t rate = 0;  // 0: not solved yet
   int64_t end = kNever;
@@ -121,6 +122,7 @@ struct FlowNetwork::Storage {
 
   uint64_t search = 0;
   std::vector<uint32_t> component;  // flows
+  std::vector<uint32_t> flipped;    // links that bind now or no longer do
   std::vector<uint32_t> due;
   Filling filling;
   int64_t solves = 0, solved_flows = 0;
@@ -129,6 +131,8 @@ struct FlowNetwork::Storage {
   void move_to(int64_t time);
   void enter(uint32_t flow, std::span<const LinkUse> uses);
   void leave(uint32_t flow);
+  void bind(const Member& member, bool on);
+  void bind_members(uint32_t link);
   void mark(uint32_t link);
   void solve_changes();
   void meet(uint32_t flow);
@@ -143,20 +147,41 @@ void FlowNetwork::Storage::move_to(int64_t time) {
   now = time;
 }
 
+// Sorts a use of a link among those that bind, or those that do not, of its flow.
+void FlowNetwork::Storage::bind(const Member& member, bool on) {
+  Running& f = flows[member.flow];
+  const uint32_t from = member.use;
+  if ((from < f.bound) == on) return;
+  const uint32_t to = on ? f.bound++ : --f.bound;
+  std::swap(f.uses[from], f.uses[to]);
+  links[f.uses[from].link].members[f.uses[from].place].use = from;
+  links[f.uses[to].link].members[f.uses[to].place].use = to;
+}
+
+void FlowNetwork::Storage::bind_members(uint32_t link) {
+  const bool on = links[link].binds();
+  for (size_t m = 0; m < links[link].members.size(); ++m) bind(Member(links[link].members[m]), on);
+}
+
 void FlowNetwork::Storage::enter(uint32_t flow, std::span<const LinkUse> uses) {
   Running& f = flows[flow];
-  f.uses.clear();
   for (const LinkUse& use : uses) {
     Link& link = links[use.link];
-    link.members.push_back({flow, static_cast<uint32_t>(f.uses.size())});
+    const bool did = link.binds();
+    const Member self{flow, static_cast<uint32_t>(f.uses.size())};
+    f.uses.push_back({use.link, use.load, static_cast<uint32_t>(link.members.size())});
+    link.members.push_back(self);
     link.demand += demand_of(f.limit, use.load);
-    f.uses.push_back({use.link, use.load, static_cast<uint32_t>(link.members.size() - 1)});
+    if (did)
+      bind(self, true);
+    else if (link.binds())
+      bind_members(use.link);
   }
 }
 
 // Its flows may go faster now, though the link may no longer show that it held them back.
 void FlowNetwork::Storage::mark(uint32_t link) {
-  if (!links[link].binds() || bindings[link].changed) return;
+  if (bindings[link].changed) return;
   bindings[link].changed = true;
   changed_links.push_back(link);
 }
@@ -165,14 +190,22 @@ void FlowNetwork::Storage::leave(uint32_t flow) {
   Running& f = flows[flow];
   // Links lie all over memory: asks for all of them rather than for one after the other.
   for (const Use& use : f.uses) __builtin_prefetch(&links[use.link]);
-  for (const Use& use : f.uses) {
-    mark(use.link);
+  while (!f.uses.empty()) {
+    const Use use = f.uses.back();
+    f.uses.pop_back();
+    f.bound = std::min(f.bound, static_cast<uint32_t>(f.uses.size()));
     Link& link = links[use.link];
+    const bool did = link.binds();
     const Member last = link.members.back();
-    link.members[use.place] = last;
-    flows[last.flow].uses[last.use].place = use.place;
     link.members.pop_back();
+    if (use.place < link.members.size()) {
+      link.members[use.place] = last;
+      flows[last.flow].uses[last.use].place = use.place;
+    }
     link.demand -= demand_of(f.limit, use.load);
+    if (!did) continue;
+    mark(use.link);
+    if (!link.binds()) bind_members(use.link);
   }
 }
 
@@ -203,16 +236,14 @@ void FlowNetwork::Storage::solve_component(uint32_t seed) {
   component.clear();
   filling.clear();
   meet(seed);
-  bool bound = false;
   for (size_t i = 0; i < component.size(); ++i) {
     const Running& f = flows[component[i]];
     filling.add_flow(f.limit);
-    for (const Use& use : f.uses) {
-      const Link& link = links[use.link];
-      if (!link.binds()) continue;
-      bound = true;
+    for (uint32_t u = 0; u < f.bound; ++u) {
+      const Use& use = f.uses[u];
       Binding& binding = bindings[use.link];
       if (binding.seen != search) {
+        const Link& link = links[use.link];
         binding.seen = search;
         binding.number = filling.add_link(link.capacity);
         for (const Member& m : link.members) meet(m.flow);
@@ -222,7 +253,7 @@ void FlowNetwork::Storage::solve_component(uint32_t seed) {
   }
   ++solves;
   solved_flows += static_cast<int64_t>(component.size());
-  if (!bound) return set_share(seed, flows[seed].limit);
+  if (flows[seed].bound == 0) return set_share(seed, flows[seed].limit);
   filling.solve();
   for (uint32_t i = 0; i < component.size(); ++i) set_share(component[i], filling.share(i));
 }
@@ -288,9 +319,14 @@ void FlowNetwork::set_cap(int64_t time, Flow flow, int64_t cap) {
   const Share limit = std::min(f.alone, to_share(cap));
   if (limit == f.limit) return;
   for (const Use& use : f.uses) {
-    s.mark(use.link);
-    s.links[use.link].demand += demand_of(limit, use.load) - demand_of(f.limit, use.load);
+    Link& link = s.links[use.link];
+    const bool did = link.binds();
+    link.demand += demand_of(limit, use.load) - demand_of(f.limit, use.load);
+    if (did) s.mark(use.link);
+    if (did != link.binds()) s.flipped.push_back(use.link);
   }
+  for (const uint32_t link : s.flipped) s.bind_members(link);  // moves uses
+  s.flipped.clear();
   f.limit = limit;
   s.changed_flows.push_back(flow);
 }

@@ -166,6 +166,7 @@ std::vector<LinkUse> random_uses(Draws& draws, uint32_t links) {
   const uint32_t most = draws.between(0, 4);
   for (uint32_t l = 0; l < links; ++l)
     if (draws.below(links) < most) uses.push_back({l, kLoads[draws.below(std::size(kLoads))]});
+  if (!uses.empty() && draws.chance(5)) uses.push_back(uses.front());  // twice on one link
   return uses;
 }
 
