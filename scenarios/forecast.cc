@@ -193,7 +193,8 @@ bool splits_backward(const Schedule& schedule) {
 Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& result) {
   if (!splits_backward(chosen.schedule)) return result.timeline.span;
   const OpGraph graph = lowered(scenario, chosen.schedule, true);
-  const Prices prices = price(graph, scenario.cluster, scenario.plan.grid, chosen.table);
+  const Prices prices =
+      price(graph, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement);
   return run(compile(graph, prices), Record::nothing).span;
 }
 
@@ -224,7 +225,8 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   result.span = ranks.span;
   if (!by_span && splits_backward(chosen.schedule)) {
     const OpGraph free = lowered(scenario, chosen.schedule, true);
-    const Prices costs = price(free, scenario.cluster, scenario.plan.grid, chosen.table);
+    const Prices costs =
+        price(free, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement);
     const StepInputs without_barrier{scenario, free, costs, chosen.table};
     result.span =
         run_ranks(without_barrier, scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
@@ -269,8 +271,8 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   Result result;
   auto graph =
       std::make_shared<OpGraph>(lowered(scenario, chosen.schedule, scenario.post_validation));
-  auto prices =
-      std::make_shared<Prices>(price(*graph, scenario.cluster, scenario.plan.grid, chosen.table));
+  auto prices = std::make_shared<Prices>(
+      price(*graph, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement));
   try {
     run_step(scenario, options, chosen, *graph, *prices, result);
   } catch (const Deadlock& deadlock) {
@@ -299,7 +301,6 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   if (options.trace && (is_disturbed(scenario) || options.all_ranks))
     throw not_yet(scenario, "a trace of ranks that differ is");
-  if (!scenario.placement.in_order()) throw not_yet(scenario, "cluster.placement is");
   std::optional<CostTable> own;
   if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
   const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);

@@ -159,7 +159,7 @@ Cluster degraded(Cluster c, const LinkState& state) {
 // measurement is of sound links.
 std::vector<int64_t> degraded_prices(const Scenario& s, const OpGraph& graph, const Prices& prices,
                                      const Prices& modelled, const LinkState& state) {
-  const Prices slow = price(graph, degraded(s.cluster, state), s.plan.grid, nullptr);
+  const Prices slow = price(graph, degraded(s.cluster, state), s.plan.grid, nullptr, s.placement);
   std::vector<int64_t> ps;
   for (size_t w = 0; w < graph.works.size(); ++w) {
     const auto now = static_cast<double>(prices.by_work[w].time.count());
@@ -203,6 +203,8 @@ class Filler {
     fill_slowness();
     const bool links = std::any_of(s_.perturb.begin(), s_.perturb.end(),
                                    [](const Perturbation& p) { return p.slows_links(); });
+    if (links && s_.cluster.graph)
+      refuse("slow links of a topology that is written out are not supported yet");
     if (links) fill_groups();
     fill_windows();
     fill_prices();
@@ -211,6 +213,14 @@ class Filler {
 
  private:
   using Table = std::vector<std::vector<LinkState>>;  // [role][lane]
+
+  [[noreturn]] void refuse(const char* what) const {
+    Diagnostic d;
+    d.code = "E130";
+    d.message = what;
+    d.file = s_.file;
+    throw InputError(std::move(d));
+  }
 
   uint32_t roles() const { return static_cast<uint32_t>(graph_.roles.size()); }
   int64_t rank(uint32_t role, int64_t lane) const { return rank_of_lane(s_, graph_, role, lane); }
@@ -352,15 +362,10 @@ class Filler {
   // Once all states are known, so that classes are numbered by how bad they are.
   void fill_prices() {
     constexpr size_t kMostClasses = 255;
-    if (classes_.states().size() > kMostClasses) {
-      Diagnostic d;
-      d.code = "E130";
-      d.message = "more than 255 kinds of slow links are not supported yet";
-      d.file = s_.file;
-      throw InputError(std::move(d));
-    }
+    if (classes_.states().size() > kMostClasses)
+      refuse("more than 255 kinds of slow links are not supported yet");
     if (classes_.states().empty()) return;
-    const Prices modelled = price(graph_, s_.cluster, s_.plan.grid, nullptr);
+    const Prices modelled = price(graph_, s_.cluster, s_.plan.grid, nullptr, s_.placement);
     for (const LinkState& state : classes_.states())
       set_.class_ps.push_back(degraded_prices(s_, graph_, prices_, modelled, state));
     for (const auto& [axis, table] : group_states_) {

@@ -470,7 +470,7 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
   for (const bool split_backward : {true, false}) {
     const OpGraph graph = lower(scenario.model, plan,
                                 all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
-    const Prices prices = price(graph, scenario.cluster, plan.grid, table);
+    const Prices prices = price(graph, scenario.cluster, plan.grid, table, scenario.placement);
     const Timeline timeline = run(compile(graph, prices, no_launches));
     const std::vector<RoleMemory> memory = trace_memory(graph);
     for (size_t r = 0; r < graph.roles.size(); ++r)

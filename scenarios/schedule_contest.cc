@@ -28,7 +28,7 @@ std::optional<StepOutcome> step_outcome(const Scenario& s, const CostTable* tabl
   try {
     const OpGraph graph =
         lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = s.post_validation});
-    const Prices prices = price(graph, s.cluster, s.plan.grid, table);
+    const Prices prices = price(graph, s.cluster, s.plan.grid, table, s.placement);
     const Timeline timeline = run(compile(graph, prices), Record::nothing);
     StepOutcome out;
     out.time = s.post_validation ? timeline.span : timeline.makespan;
