@@ -20,7 +20,8 @@ namespace stepcast {
 
 // Lanes are numbered tp, cp, dp, innermost first; a role's pipeline rank is its fourth coordinate.
 // REQUIRES: graph and prices are those of the scenario.  Throws InputError E130 if there are more
-// than 255 kinds of slow links.  What is drawn is drawn from `seed`.
+// than 255 kinds of slow links, or any in a topology that is written out.  What is drawn is drawn
+// from `seed`.
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed);
 

@@ -2,8 +2,10 @@
 // Ranks that differ, from the scenario to the result.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "scenarios/forecast.h"
 #include "scenarios/lane_set.h"
@@ -112,8 +114,6 @@ TEST(Disturbed, NicsSlowWhatLeavesTheNodeAndNothingElse) {
     last = now;
   }
   // A job on one node does not use its NICs.
-  const std::string one =
-      "cluster: {nodes: 1}\nparallel: {dp: 1}\n";  // merged below: one node, dp 1
   LoadOptions options;
   options.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
   ForecastOptions quick;
@@ -150,7 +150,9 @@ TEST(Disturbed, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
   for (size_t w = 0; w < graph.works.size(); ++w) {
     const int64_t now = prices.by_work[w].time.count();
     EXPECT_GE(lanes.class_ps[0][w], now);
-    if (!is_communication(graph.works[w].kind)) EXPECT_EQ(lanes.class_ps[0][w], now);
+    if (!is_communication(graph.works[w].kind)) {
+      EXPECT_EQ(lanes.class_ps[0][w], now);
+    }
   }
 }
 
