@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "calibrate/attention_prices.h"
+#include "calibrate/collective_curve.h"
 #include "calibrate/curve.h"
 #include "calibrate/gemm_prices.h"
 #include "calibrate/table_text.h"
@@ -214,7 +215,7 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
     if (shape.nodes > 1 && !about(nic_gbs, c.nic_gbs)) continue;
     const CurvePoint& first = c.curve.front();
     if (bytes.value < first.bytes && first.bytes > kLatencyBytes) continue;
-    const CurveValue v = value_on(c.curve, bytes.value, first.us);
+    const CurveValue v = collective_on(c.curve, kind, bytes, shape, cluster, first.us);
     return Price{time_from_seconds(v.us * 1e-6), v.origin,
                  "table " + name() + ": " + std::string(name_of(kind)) + " of " +
                      std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +

@@ -6,115 +6,92 @@
 #include <bit>
 
 #include "sim/check.h"
-#include "topology/nccl_constants.h"
+#include "topology/channel_search.h"
+#include "topology/exchange.h"
 
 namespace stepcast {
 namespace {
 
 constexpr std::array kAllProtocols{Protocol::ll, Protocol::ll128, Protocol::simple};
+constexpr double kUnlimited = 1e18;  // where no link is: bytes per second
 
 double real(int64_t n) {
   return static_cast<double>(n);
 }
 
-// The links of a group, as far as its collectives can use them; bytes and seconds.
-struct Links {
+double log2_floor(int64_t n) {
+  return static_cast<double>(std::bit_width(static_cast<uint64_t>(n)) - 1);
+}
+
+// What all alternatives of a group share; bytes and seconds.
+struct Group {
+  const Cluster* cluster = nullptr;
   const ArchConstants* arch = nullptr;
+  const GroupShape* shape = nullptr;
   double n = 0, nodes = 0, per_node = 0;
   size_t node_class = 0;  // index into ByNodes
-  bool pcie = false;
-  double wire = 0;   // data-sheet bandwidth of one GPU inside the node
-  double intra = 0;  // ring bandwidth inside the node
-  double nic = 0;    // nameplate of the NICs that the group has in one node
-  double channels = 0;
-  double intra_factor = 0;    // latency of the in-node link in units of the nominal one
+  bool pcie = false, across = false;
+  double intra_factor = 1;    // latency of the in-node link in units of the nominal one
   double network_excess = 0;  // seconds above the nominal latency of a network link
-  std::vector<Tier> tiers;
+  double fabric_share = 1;    // of its NIC bandwidth that a ring gets through the tiers it crosses
 };
 
-// NICs that the group has on each node: its share if all groups of the axis communicate, and no
-// more than lie beside its GPUs (one at least).
-double nic_bandwidth(const Node& node, const GroupShape& shape) {
-  const double beside = std::max(1.0, real(node.nics) / real(node.gpus));
-  const double nics =
-      std::min(real(node.nics) / real(shape.sharing), real(shape.ranks_per_node) * beside);
-  return nics * node.nic_bandwidth.value;
-}
-
-Links links_of(const Cluster& cluster, const GroupShape& shape) {
-  const Node& node = cluster.node;
-  const NcclLatencies& latencies = nccl_latencies();
-  Links l;
-  l.arch = &arch_constants(node.gpu.arch);
-  l.n = real(shape.ranks);
-  l.nodes = real(shape.nodes);
-  l.per_node = real(shape.ranks_per_node);
-  l.node_class = static_cast<size_t>(std::min<int64_t>(shape.nodes, 3) - 1);
-  l.pcie = node.intra == IntraKind::pcie;
-  l.wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
-  const double fraction = l.pcie                                 ? kPcieFraction
-                          : node.intra == IntraKind::nvlink_mesh ? l.arch->mesh_fraction
-                                                                 : l.arch->ring_fraction;
-  l.intra = fraction * l.wire;
-  l.intra_factor = to_seconds(node.intra_latency) / latencies.nominal_intra;
-  if (shape.nodes == 1) {
-    STEPCAST_CHECK(l.intra > 0, "a group inside a node needs a bandwidth there");
-    l.channels = std::min(kMaxChannels, std::max(1.0, l.intra / l.arch->channel));
-    return l;
-  }
-  l.nic = nic_bandwidth(node, shape);
-  STEPCAST_CHECK(l.nic > 0, "a group over several nodes needs NICs");
-  STEPCAST_CHECK(shape.ranks_per_node == 1 || l.intra > 0, "a node needs an inner bandwidth");
-  l.channels = std::min(kMaxChannels,
-                        std::max({1.0, l.nic / node.nic_bandwidth.value, l.nic / kNicChannel}));
-  const Time wire_latency =
-      node.nic_latency + cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
-  l.network_excess = to_seconds(wire_latency) - latencies.nominal_network;
-  l.tiers = fabric_tiers(cluster);
-  return l;
-}
-
-double intra_hop(const Links& l, const HopLatencies& hops, Protocol p) {
-  const auto i = static_cast<size_t>(p);
-  return (l.pcie ? hops.pcie[i] : hops.nvlink[i]) * l.intra_factor;
-}
-
-// Simple crosses the wire twice: the data, and the read that flushes it.
-double network_hop(const Links& l, const HopLatencies& hops, Protocol p) {
-  return hops.network[static_cast<size_t>(p)] + (p == Protocol::simple ? 2 : 1) * l.network_excess;
-}
-
-// Share of its NIC bandwidth that a ring gets through the tiers it crosses.
-double ring_share(const Links& l, const GroupShape& shape) {
-  double share = 1 / oversubscription_into(l.tiers, 0);
+double ring_share(const std::vector<Tier>& tiers, const GroupShape& shape) {
+  double share = 1 / oversubscription_into(tiers, 0);
   for (int64_t t = 1; t <= shape.tier; ++t) {
     const int64_t nodes = std::max<int64_t>(1, shape.block_nodes[static_cast<size_t>(t - 1)]);
-    share = std::min(share, real(nodes) / oversubscription_into(l.tiers, t));
+    share = std::min(share, real(nodes) / oversubscription_into(tiers, t));
   }
   return share;
 }
 
-// Bytes per second around a ring.  Of the p rings through the p GPUs of a node each GPU passes p-1
-// on over NVLink and one to its NIC.
-double ring_bandwidth(const Links& l, const GroupShape& shape) {
-  if (shape.nodes == 1) return l.intra;
-  const double network = kNicFraction * l.nic * ring_share(l, shape);
-  if (shape.ranks_per_node == 1) return network;
-  return std::min(network, l.intra * l.per_node / (l.per_node - 1));
+Group group_of(const Cluster& cluster, const GroupShape& shape) {
+  const NcclLatencies& latencies = nccl_latencies();
+  Group g;
+  g.cluster = &cluster;
+  g.arch = &arch_constants(cluster.node.gpu.arch);
+  g.shape = &shape;
+  g.n = real(shape.ranks);
+  g.nodes = real(shape.nodes);
+  g.per_node = g.n / g.nodes;
+  g.node_class = static_cast<size_t>(std::min<int64_t>(shape.nodes, 3) - 1);
+  g.pcie = cluster.node.intra == IntraKind::pcie;
+  g.across = shape.nodes > 1;
+  g.intra_factor = to_seconds(cluster.node.intra_latency) / latencies.nominal_intra;
+  if (!g.across) return g;
+  const Time wire = cluster.node.nic_latency +
+                    cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
+  g.network_excess = to_seconds(wire) - latencies.nominal_network;
+  g.fabric_share = ring_share(fabric_tiers(cluster), shape);
+  return g;
 }
 
-double ring_protocol_bandwidth(const Links& l, double ring, Protocol p) {
-  switch (p) {
-    case Protocol::ll: return std::min(ring / 2, l.arch->ll_max[l.node_class]);
-    case Protocol::ll128: return std::min(0.92 * ring, l.channels * l.arch->ring_ll128_channel);
-    case Protocol::simple: return ring;
-  }
-  return ring;
+// Latencies of one alternative: NCCL's own and, with the links at hand, the cost's.
+struct Hops {
+  double intra = 0, network = 0;  // how many
+  double intra_hop = 0, network_hop = 0;
+  int wires = 1;  // times that a network hop crosses the wire: twice with a flush
+};
+
+void set_latency(Alternative& a, const Group& g, double base, const Hops& h, double factor = 1) {
+  a.own_latency = factor * (base + h.intra * h.intra_hop + h.network * h.network_hop);
+  a.base = factor * base;
+  a.intra = factor * h.intra * h.intra_hop * g.intra_factor;
+  a.network = factor * h.network * std::max(0.0, h.network_hop + h.wires * g.network_excess);
 }
 
-// Steps of a ring and bytes that each rank passes on, in units of the message.
+double intra_hop(const Group& g, const HopLatencies& hops, Protocol p) {
+  const auto i = static_cast<size_t>(p);
+  return g.pcie ? hops.pcie[i] : hops.nvlink[i];
+}
+
+int wires_of(Protocol p) {
+  return p == Protocol::simple ? 2 : 1;
+}
+
+// Times a message goes around, and bytes that each rank passes on, in units of the message.
 struct RingWork {
-  double rounds = 1;  // times that the message goes around
+  double rounds = 1;
   double load = 1;
 };
 
@@ -127,112 +104,202 @@ RingWork ring_work(WorkKind kind, double n) {
   }
 }
 
-void add_rings(const Links& l, WorkKind kind, const GroupShape& shape,
-               std::vector<Alternative>& out) {
-  constexpr std::array names{"ring LL", "ring LL128", "ring Simple"};
+double ring_protocol(const Group& g, const Channels& c, double bus, Protocol p) {
+  switch (p) {
+    case Protocol::ll: return std::min(bus / 2, g.arch->ll_max[g.node_class]);
+    case Protocol::ll128: return std::min(0.92 * bus, real(c.count) * g.arch->ring_ll128_channel);
+    case Protocol::simple: return bus;
+  }
+  return bus;
+}
+
+// What rings get from the links inside nodes: of p rings through a node each GPU forwards p - 1.
+double ring_inside(const Group& g, const Channels& c) {
+  const double all = real(c.count) * c.smooth.intra;
+  return g.across ? all * g.per_node / (g.per_node - 1) : all;
+}
+
+double ring_wire(const Group& g, const Channels& c) {
+  return real(c.count) * c.smooth.inter * g.fabric_share;
+}
+
+void add_rings(const Group& g, WorkKind kind, std::vector<Alternative>& out) {
   const NcclLatencies& latencies = nccl_latencies();
-  const RingWork work = ring_work(kind, l.n);
-  const double ring = ring_bandwidth(l, shape);
+  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::ring);
+  const RingWork work = ring_work(kind, g.n);
+  const double own_bus = real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
   for (Protocol p : kAllProtocols) {
-    if (p == Protocol::ll128 && l.pcie) continue;  // needs NVLink's ordering
-    const double steps = work.rounds * (l.n - 1);
-    const double network_steps = shape.nodes == 1 ? 0 : work.rounds * (l.nodes - 1);
-    const double post =
-        shape.nodes == 1 ? 0 : latencies.network_post * (p == Protocol::simple ? 3 : 1);
-    const HopLatencies& network = shape.ranks_per_node == 1 ? latencies.tree : latencies.ring;
-    double latency = latencies.ring.base[static_cast<size_t>(p)] +
-                     (steps - network_steps) * std::max(intra_hop(l, latencies.ring, p), post);
-    if (network_steps > 0) latency += network_steps * network_hop(l, network, p);
-    if (kind == WorkKind::all_reduce && p == Protocol::simple && shape.nodes > 1) {
-      latency *= l.arch->ring_simple_penalty;
-    }
-    out.push_back(
-        {names[static_cast<size_t>(p)], latency, ring_protocol_bandwidth(l, ring, p) / work.load});
+    if (p == Protocol::ll128 && g.pcie) continue;  // needs NVLink's ordering
+    Alternative a{.algorithm = Algorithm::ring, .protocol = p, .blocks = c.blocks};
+    const double steps = work.rounds * (g.n - 1);
+    const double post = g.across ? latencies.network_post * (p == Protocol::simple ? 3 : 1) : 0;
+    const HopLatencies& network = g.shape->ranks_per_node == 1 ? latencies.tree : latencies.ring;
+    Hops h;
+    h.network = g.across ? work.rounds * (g.nodes - 1) : 0;
+    h.intra = steps - h.network;
+    h.intra_hop = std::max(intra_hop(g, latencies.ring, p), post);
+    h.network_hop = network.network[static_cast<size_t>(p)];
+    h.wires = wires_of(p);
+    const bool penalty = kind == WorkKind::all_reduce && p == Protocol::simple && g.across;
+    set_latency(a, g, latencies.ring.base[static_cast<size_t>(p)], h,
+                penalty ? g.arch->ring_simple_penalty : 1);
+    a.own_bandwidth = ring_protocol(g, c, own_bus, p) / work.load;
+    const bool alone = g.shape->ranks_per_node == 1;
+    a.bandwidth = ring_protocol(g, c, alone ? kUnlimited : ring_inside(g, c), p) / work.load;
+    if (g.across) a.wire = ring_protocol(g, c, ring_wire(g, c), p) / work.load;
+    // Gathering out of place, each rank also copies its own part; across nodes the NICs hide that.
+    const bool gathers = kind == WorkKind::all_gather || kind == WorkKind::reduce_scatter;
+    if (gathers && !g.across) a.copied = 1 / (g.n - 1);
+    out.push_back(a);
   }
 }
 
-// NICs carry the sum of a node's ring once; over two nodes a tree needs half of what a ring does,
-// since each node sends its sum only to the other.
-double tree_nic_factor(const GroupShape& shape) {
-  return shape.nodes == 2 ? 2 : 1;
+double tree_protocol(const Group& g, const Channels& c, double bus, Protocol p) {
+  const double b = std::min(0.92 * bus, real(c.count) * g.arch->tree_channel[g.node_class]);
+  switch (p) {
+    case Protocol::ll: return std::min(b / 3.8, g.arch->ll_max[g.node_class]);
+    case Protocol::ll128:
+      return std::min(g.across ? b * 120 / 128 : b * 7 / 9,
+                      real(c.count) * g.arch->tree_ll128_channel[g.node_class]);
+    case Protocol::simple: return b;
+  }
+  return b;
 }
 
-double log2_floor(int64_t n) {
-  return static_cast<double>(std::bit_width(static_cast<uint64_t>(n)) - 1);
+// Over two nodes a tree needs half of the NIC bandwidth that a ring does: each node sends its sum
+// only to the other.
+double tree_wire(const Group& g, const Channels& c) {
+  return real(c.count) * c.smooth.inter * g.fabric_share * (g.nodes == 2 ? 2 : 1);
 }
 
-void add_trees(const Links& l, const GroupShape& shape, std::vector<Alternative>& out) {
-  constexpr std::array names{"tree LL", "tree LL128", "tree Simple"};
+void add_trees(const Group& g, std::vector<Alternative>& out) {
   const NcclLatencies& latencies = nccl_latencies();
-  double bus = shape.ranks_per_node == 1 ? l.nic * kNicFraction : l.intra;
-  if (shape.nodes > 1) {
-    bus = std::min(bus, kNicFraction * l.nic * ring_share(l, shape) * tree_nic_factor(shape));
-  }
-  bus = std::min(0.92 * bus, l.channels * l.arch->tree_channel[l.node_class]);
+  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::tree);
+  const double own_bus = real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
+  const bool alone = g.shape->ranks_per_node == 1;
+  const double inside = alone ? kUnlimited : real(c.count) * c.smooth.intra;
   for (Protocol p : kAllProtocols) {
-    if (p == Protocol::ll128 && l.pcie) continue;
-    double b = bus;
-    if (p == Protocol::ll) b = std::min(bus / 3.8, l.arch->ll_max[l.node_class]);
-    if (p == Protocol::ll128) b = bus * (shape.nodes == 1 ? 7.0 / 9 : 120.0 / 128);
-    double latency = latencies.tree.base[static_cast<size_t>(p)] +
-                     2 * (l.per_node - 1) * intra_hop(l, latencies.tree, p);
-    if (shape.nodes > 1) {
-      latency += 2 * log2_floor(shape.nodes) * network_hop(l, latencies.tree, p);
-    }
-    out.push_back({names[static_cast<size_t>(p)], latency, b / 2});
+    if (p == Protocol::ll128 && g.pcie) continue;
+    Alternative a{.algorithm = Algorithm::tree, .protocol = p, .blocks = c.blocks};
+    Hops h;
+    h.intra = 2 * (g.per_node - 1);
+    h.network = g.across ? 2 * log2_floor(g.shape->nodes) : 0;
+    h.intra_hop = intra_hop(g, latencies.tree, p);
+    h.network_hop = latencies.tree.network[static_cast<size_t>(p)];
+    h.wires = wires_of(p);
+    set_latency(a, g, latencies.tree.base[static_cast<size_t>(p)], h);
+    a.own_bandwidth = tree_protocol(g, c, own_bus, p) / 2;
+    a.bandwidth = tree_protocol(g, c, inside, p) / 2;
+    if (g.across) a.wire = tree_protocol(g, c, tree_wire(g, c), p) / 2;
+    out.push_back(a);
   }
 }
 
-// All-reduce in the NVSwitches, and a tree over the nodes.
-void add_nvls(const Node& node, const Links& l, const GroupShape& shape,
-              std::vector<Alternative>& out) {
-  const ArchConstants& arch = *l.arch;
-  if (!node.sharp || node.intra != IntraKind::nvswitch || arch.nvls_fraction <= 0 ||
-      shape.ranks_per_node < arch.nvls_min_ranks) {
+// All-reduce in the NVSwitches, with a tree over the nodes or with network switches that reduce.
+void add_nvls(const Group& g, std::vector<Alternative>& out) {
+  const Node& node = g.cluster->node;
+  const ArchConstants& arch = *g.arch;
+  const NcclLatencies& latencies = nccl_latencies();
+  if (!node.sharp || node.intra != IntraKind::nvswitch || arch.nvls_efficiency <= 0) return;
+  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::nvls);
+  if (c.count < 2) return;
+  const double count = real(c.count);
+  const double part = arch.nvls_efficiency * 2 * (count - 1) / count;
+  const double load = 2 * (g.n - 1) / g.n;
+  Alternative a{.algorithm = Algorithm::nvls, .protocol = Protocol::simple, .blocks = c.blocks};
+  Hops h;
+  h.intra = 1;
+  h.intra_hop = latencies.nvls;
+  h.wires = 2;
+  if (!g.across) {
+    set_latency(a, g, 0, h);
+    a.own_bandwidth = count * part * c.found.intra / load;
+    a.bandwidth = count * part * c.smooth.intra / load;
+    out.push_back(a);
     return;
   }
-  const NcclLatencies& latencies = nccl_latencies();
-  const double load = 2 * (l.n - 1) / l.n;
-  double bandwidth = arch.nvls_fraction * l.wire;
-  double latency = latencies.nvls * l.intra_factor;
-  if (shape.nodes == 1) {
-    out.push_back({"NVLS", latency, bandwidth});
-    return;
+  const auto bus = [&](double channel) { return channel * count / load; };
+  a.bandwidth = bus(part * c.smooth.intra);
+  if (g.cluster->fabric.sharp) {
+    h.network = 1;
+    h.network_hop = latencies.nvls_network;
+    set_latency(a, g, 0, h);
+    a.own_bandwidth = bus(std::min(part * c.found.intra, c.found.inter));
+    a.wire = bus(c.smooth.inter * g.fabric_share);
+    out.push_back(a);
   }
-  const double inside = bandwidth * 2 * (l.per_node - 1) / l.per_node;
-  const double network = kNicFraction * l.nic * ring_share(l, shape) * tree_nic_factor(shape);
-  const double heads = std::min(kMaxChannels, l.per_node);
-  bandwidth = std::min({inside, network, heads * arch.nvls_tree_channel[l.node_class]}) / load;
-  latency += 2 * log2_floor(shape.nodes) * (latencies.nvls_tree_network + 2 * l.network_excess);
-  out.push_back({"NVLS tree", latency, bandwidth});
+  a.algorithm = Algorithm::nvls_tree;
+  h.network = 2 * log2_floor(g.shape->nodes);
+  h.network_hop = latencies.nvls_tree_network;
+  set_latency(a, g, 0, h);
+  const double twice = g.nodes == 2 ? 2 : 1;
+  const double cap = arch.nvls_tree_channel[g.node_class];
+  a.own_bandwidth = bus(std::min({part * c.found.intra, c.found.inter * twice, cap}));
+  a.bandwidth = bus(std::min(part * c.smooth.intra, cap));
+  a.wire = bus(c.smooth.inter * g.fabric_share * twice);
+  out.push_back(a);
 }
 
-// All-to-all: every rank sends each other rank its part; the fullest kind of link decides.  Eight
-// transfers run at a time.
-Alternative exchange(const Links& l, const GroupShape& shape) {
+// All-reduce in the network's switches.
+void add_collnet(const Group& g, std::vector<Alternative>& out) {
+  if (!g.cluster->fabric.sharp || !g.across) return;
   const NcclLatencies& latencies = nccl_latencies();
-  const auto batches = [](double peers) { return real(static_cast<int64_t>((peers + 7) / 8)); };
-  const double fraction = l.pcie ? kPcieFraction : l.arch->exchange_fraction;
-  double seconds_per_byte = 0;  // of one rank's message
-  double latency = latencies.ring.base[static_cast<size_t>(Protocol::simple)];
-  if (shape.ranks_per_node > 1) {
-    seconds_per_byte = (l.per_node - 1) / l.n / (fraction * l.wire);
-    latency += batches(l.per_node - 1) * intra_hop(l, latencies.ring, Protocol::simple);
-  }
-  if (shape.nodes > 1) {
-    const double nic = kNicExchangeFraction * l.nic / l.per_node;
-    double inside = l.per_node;  // ranks in the block that is left
-    for (int64_t t = 0; t <= shape.tier; ++t) {
-      const double leaving = (l.n - inside) / l.n;
-      seconds_per_byte =
-          std::max(seconds_per_byte, leaving * oversubscription_into(l.tiers, t) / nic);
-      const auto nodes = real(std::max<int64_t>(1, shape.block_nodes[static_cast<size_t>(t)]));
-      inside = nodes * l.per_node;
-    }
-    latency += batches(l.n - l.per_node) * network_hop(l, latencies.ring, Protocol::simple);
-  }
-  return {"pairwise", latency, 1 / seconds_per_byte};
+  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::collnet);
+  const double count = real(c.count);
+  const double others = std::min(1.0, g.per_node - 1);
+  double f = g.per_node / count;
+  f -= (f - 1) / 2;
+  const GpuArch arch = g.cluster->node.gpu.arch;
+  const bool late = arch == GpuArch::hopper || arch == GpuArch::blackwell;
+  Alternative direct{.algorithm = Algorithm::collnet_direct, .blocks = c.blocks};
+  Hops h{.intra = 2 * others,
+         .network = 1,
+         .intra_hop = latencies.collnet_intra,
+         .network_hop = latencies.collnet_network,
+         .wires = 2};
+  set_latency(direct, g, 2 * 0.4e-6 * (g.per_node - 1), h);
+  const double scale = (late ? 0.85 : 1) / f / 2;
+  direct.own_bandwidth = count * c.found.intra * scale;
+  direct.bandwidth = count * c.smooth.intra * scale;
+  direct.wire = ring_wire(g, c) * scale;
+  out.push_back(direct);
+  Alternative chain{.algorithm = Algorithm::collnet_chain, .blocks = c.blocks};
+  h = {.intra = 2 * (g.per_node - 1),
+       .network = 1,
+       .intra_hop = latencies.collnet_chain_intra,
+       .network_hop = latencies.collnet_chain_network,
+       .wires = 2};
+  set_latency(chain, g, 0, h);
+  chain.own_bandwidth = count * c.found.intra / 2;
+  chain.bandwidth = count * c.smooth.intra / 2;
+  chain.wire = ring_wire(g, c) / 2;
+  out.push_back(chain);
 }
+
+// Gather and scatter along binary trees (2.23), for one GPU a node.
+void add_pat(const Group& g, std::vector<Alternative>& out) {
+  if (!g.across || g.shape->ranks_per_node != 1) return;
+  const NcclLatencies& latencies = nccl_latencies();
+  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::ring);
+  Alternative a{.algorithm = Algorithm::pat, .blocks = c.blocks};
+  Hops h{.network = log2_floor(g.shape->nodes) / 3.5,
+         .network_hop = latencies.tree.network[static_cast<size_t>(Protocol::simple)],
+         .wires = 2};
+  set_latency(a, g, latencies.pat_base + 2.8e-6 * g.n, h);
+  a.own_bandwidth = 0.75 * real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
+  a.bandwidth = kUnlimited;
+  a.wire = 0.75 * ring_wire(g, c);
+  out.push_back(a);
+}
+
+// NCCL's factors on the bandwidth of trees, from 64 B on by powers of two.
+constexpr size_t kTreeSizes = 24;
+constexpr std::array<std::array<double, kTreeSizes>, kProtocols> kTreeFactors{{
+    {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
+    {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
+    {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
+     .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
+}};
 
 }  // namespace
 
@@ -241,19 +308,56 @@ std::vector<Alternative> alternatives(const Cluster& cluster, WorkKind kind,
   STEPCAST_CHECK(shape.ranks > 1 && shape.nodes > 0 && shape.ranks_per_node > 0 &&
                      shape.sharing > 0 && shape.tier < kMaxTiers,
                  "the shape of a group");
-  const Links l = links_of(cluster, shape);
   std::vector<Alternative> out;
   if (kind == WorkKind::all_to_all) {
-    out.push_back(exchange(l, shape));
+    out.push_back(exchange(cluster, shape));
     return out;
   }
-  out.reserve(7);
-  add_rings(l, kind, shape, out);
+  const Group g = group_of(cluster, shape);
+  add_rings(g, kind, out);
   if (kind == WorkKind::all_reduce) {
-    add_trees(l, shape, out);
-    add_nvls(cluster.node, l, shape, out);
+    add_trees(g, out);
+    add_collnet(g, out);
+    add_nvls(g, out);
+  } else if (kind != WorkKind::broadcast) {
+    add_pat(g, out);
   }
   return out;
+}
+
+double own_seconds(const Alternative& a, WorkKind kind, double bytes) {
+  double bandwidth = a.own_bandwidth;
+  if (a.algorithm == Algorithm::tree && kind == WorkKind::all_reduce && bytes >= 64) {
+    const auto size = static_cast<uint64_t>(bytes / 64);
+    const auto i = static_cast<size_t>(std::bit_width(size) - 1);
+    if (i < kTreeSizes - 1) bandwidth *= kTreeFactors[static_cast<size_t>(a.protocol)][i];
+  }
+  return a.own_latency + bytes / bandwidth;
+}
+
+const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, double bytes) {
+  STEPCAST_CHECK(!all.empty(), "a collective has a way to run");
+  const Alternative* best = &all.front();
+  double lowest = own_seconds(*best, kind, bytes);
+  for (const Alternative& a : all) {
+    const double t = own_seconds(a, kind, bytes);
+    if (t < lowest) {
+      lowest = t;
+      best = &a;
+    }
+  }
+  return *best;
+}
+
+int64_t blocks_in_use(const Alternative& a, const GroupShape& shape, double bytes) {
+  if (a.algorithm == Algorithm::pairwise) return a.blocks;
+  const bool tree = a.algorithm == Algorithm::tree || a.algorithm == Algorithm::pat;
+  const double threads = a.protocol == Protocol::ll128 || tree ? 640 : 512;
+  double each = a.protocol == Protocol::simple ? 64 : 8;  // bytes for a thread to be worth it
+  if (a.protocol == Protocol::ll && a.algorithm == Algorithm::ring) each *= real(shape.ranks);
+  const double wanted = bytes / (threads * each);
+  if (wanted >= real(a.blocks)) return a.blocks;
+  return std::max<int64_t>(1, static_cast<int64_t>(wanted));
 }
 
 }  // namespace stepcast

@@ -68,6 +68,7 @@ struct Fabric {
   int64_t radix = 64;  // ports of a switch
   double oversubscription = 1;
   Time hop_latency{};       // of one switch
+  bool sharp = false;       // switches reduce in the network, and NCCL uses them (CollNet)
   std::vector<Tier> tiers;  // innermost first; empty: derived from radix
 };
 

@@ -5,14 +5,26 @@
 
 #include "sim/check.h"
 #include "topology/alternatives.h"
+#include "topology/collective_time.h"
 #include "topology/nccl_constants.h"
 
 namespace stepcast {
 namespace {
 
-std::string describe(const char* how, const GroupShape& shape) {
-  std::string text = std::string(how) + ", " + std::to_string(shape.ranks) + " ranks on " +
-                     std::to_string(shape.nodes) + (shape.nodes == 1 ? " node" : " nodes");
+// "ring LL128", "NVLS tree": the protocol where there is a choice of it.
+std::string algorithm_of(const Alternative& a) {
+  std::string text(name_of(a.algorithm));
+  if (a.algorithm == Algorithm::ring || a.algorithm == Algorithm::tree) {
+    text.append(" ").append(name_of(a.protocol));
+  }
+  return text;
+}
+
+std::string describe(const CommunicationCost& cost, const GroupShape& shape) {
+  std::string text = cost.algorithm + ", " + std::to_string(cost.blocks) +
+                     (cost.blocks == 1 ? " channel, " : " channels, ") +
+                     std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
+                     (shape.nodes == 1 ? " node" : " nodes");
   if (shape.sharing > 1) text += ", NICs shared by " + std::to_string(shape.sharing) + " groups";
   return text;
 }
@@ -24,17 +36,19 @@ CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes b
   STEPCAST_CHECK(is_communication(kind) && kind != WorkKind::send_recv, "a collective");
   STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
   if (shape.ranks <= 1) return {Time{}, "group of one"};
-  Alternative best;
-  double seconds = 0;
-  for (const Alternative& a : alternatives(cluster, kind, shape)) {
-    const double t = a.latency + static_cast<double>(bytes.value) / a.bandwidth;
-    if (*best.name == '\0' || t < seconds) {
-      best = a;
-      seconds = t;
-    }
-  }
-  return {time_from_seconds(seconds), describe(best.name, shape), time_from_seconds(best.latency),
-          best.name};
+  const auto size = static_cast<double>(bytes.value);
+  const std::vector<Alternative> ways = alternatives(cluster, kind, shape);
+  const Alternative& a = choice(ways, kind, size);
+  const auto seconds = [&](double n) {
+    return collective_seconds(cluster, kind, shape, ways, shipped_corrections(), n);
+  };
+  CommunicationCost cost;
+  cost.time = time_from_seconds(seconds(size));
+  cost.latency = time_from_seconds(seconds(0));
+  cost.algorithm = algorithm_of(a);
+  cost.blocks = blocks_in_use(a, shape, size);
+  cost.basis = describe(cost, shape);
+  return cost;
 }
 
 CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to, Bytes bytes) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective or a transfer costs on the cluster, by a first topology-aware alpha-beta model.
+// What a collective or a transfer costs on the cluster: the algorithm and protocol that NCCL's own
+// model picks (alternatives.h), and its time with factors fitted to logs (collective_time.h).
 //
-//   time = alpha * steps + bytes on the slowest link / its bandwidth
-//
-// for ring and tree, the better of the two as NCCL would choose; inside a node over NVLink, between
-// nodes over the NICs.  `bytes` is the size as nccl-tests counts it (all-gather and reduce-scatter:
+// `bytes` is the size as nccl-tests counts it (all-gather and reduce-scatter:
 // the gathered size; all-to-all: what one rank sends in all).  Formulas and limits:
 // docs/communication.md.
 //
@@ -37,6 +35,7 @@ struct GroupShape {
   // For each tier below `tier`: nodes of the group in one block of that tier, on average (rounded
   // down); 0 from `tier` on.
   std::array<int64_t, kMaxTiers> block_nodes{};
+  int64_t fewest_per_node = 0;  // ranks on the node with fewest; 0: as many as on the others
   auto operator<=>(const GroupShape&) const = default;
 };
 
@@ -51,9 +50,10 @@ GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
 
 struct CommunicationCost {
   Time time{};
-  std::string basis;        // "ring, 8 ranks on 1 node"
+  std::string basis;        // "ring LL128, 24 channels, 8 ranks on 1 node"
   Time latency{};           // part of `time` before bytes flow
   std::string algorithm{};  // of a collective: "ring LL128"
+  int64_t blocks = 0;       // thread blocks of a collective, one SM each (NCCL's channels)
 };
 
 // REQUIRES: is_communication(kind), kind != send_recv, bytes >= 0; bandwidths of the links used are

@@ -43,6 +43,12 @@ constexpr NcclLatencies kLatencies{
              .pcie = {1 * kUs, 1.9 * kUs, 4 * kUs},
              .network = {5 * kUs, 8.5 * kUs, 14 * kUs}},
     .nvls = 25 * kUs,
+    .nvls_network = 18 * kUs,
+    .collnet_intra = 3.7 * kUs,
+    .collnet_chain_intra = 2.8 * kUs,
+    .collnet_network = 31 * kUs,
+    .collnet_chain_network = 30 * kUs,
+    .pat_base = 8 * kUs,
     .nvls_tree_network = 20.9 * kUs,
     .network_post = 1 * kUs,
     .nominal_intra = 1 * kUs,
@@ -50,66 +56,58 @@ constexpr NcclLatencies kLatencies{
 };
 
 constexpr ArchConstants kVolta{
-    .ring_fraction = 0.80,
-    .mesh_fraction = 0.90,
+    .nvlink_fraction = 0.80,
     .exchange_fraction = 0.75,
     .p2p_fraction = 0.65,
     .p2p_nic_fraction = 0.90,
-    .channel = 20 * kGB,
     .ll_max = {39 * kGB, 39 * kGB, 20.4 * kGB},
     .ring_ll128_channel = 20 * kGB,
     .tree_channel = {26.5 * kGB, 18.5 * kGB, 10 * kGB},
+    .tree_ll128_channel = {20 * kGB, 20 * kGB, 20 * kGB},
     .nvls_tree_channel = {},
-    .nvls_fraction = 0,
-    .nvls_min_ranks = 0,
+    .nvls_efficiency = 0,
     .ring_simple_penalty = 1.9,
 };
 
 constexpr ArchConstants kAmpere{
-    .ring_fraction = 0.80,
-    .mesh_fraction = 0.71,
+    .nvlink_fraction = 0.80,
     .exchange_fraction = 0.75,
     .p2p_fraction = 0.65,
     .p2p_nic_fraction = 0.90,
-    .channel = 20 * kGB,
     .ll_max = {87.7 * kGB, 22.5 * kGB, 19 * kGB},
     .ring_ll128_channel = 20 * kGB,
     .tree_channel = {24 * kGB, 23.6 * kGB, 17.8 * kGB},
+    .tree_ll128_channel = {20 * kGB, 20 * kGB, 20 * kGB},
     .nvls_tree_channel = {},
-    .nvls_fraction = 0,
-    .nvls_min_ranks = 0,
+    .nvls_efficiency = 0,
     .ring_simple_penalty = 1.4,
 };
 
 constexpr ArchConstants kHopper{
-    .ring_fraction = 0.80,
-    .mesh_fraction = 0.70,
+    .nvlink_fraction = 20.6 / 25,
     .exchange_fraction = 0.75,
     .p2p_fraction = 0.74,
     .p2p_nic_fraction = 0.71,
-    .channel = 30 * kGB,
     .ll_max = {141 * kGB, 39 * kGB, 20.4 * kGB},
     .ring_ll128_channel = 36.7 * kGB,
     .tree_channel = {38.7 * kGB, 41.4 * kGB, 36 * kGB},
+    .tree_ll128_channel = {36.7 * kGB, 36.7 * kGB, 29 * kGB},
     .nvls_tree_channel = {0, 57.7 * kGB, 45.5 * kGB},
-    .nvls_fraction = 0.61,
-    .nvls_min_ranks = 5,
+    .nvls_efficiency = 0.85,
     .ring_simple_penalty = 1.4,
 };
 
 constexpr ArchConstants kBlackwell{
-    .ring_fraction = 0.80,
-    .mesh_fraction = 0.70,
+    .nvlink_fraction = 40.1 / 50,
     .exchange_fraction = 0.75,
     .p2p_fraction = 0.74,
     .p2p_nic_fraction = 0.90,
-    .channel = 45 * kGB,
     .ll_max = {282 * kGB, 39 * kGB, 20.4 * kGB},
     .ring_ll128_channel = 40 * kGB,
     .tree_channel = {70 * kGB, 42.8 * kGB, 24 * kGB},
+    .tree_ll128_channel = {55.6 * kGB, 31.67 * kGB, 20 * kGB},
     .nvls_tree_channel = {0, 96 * kGB, 80 * kGB},
-    .nvls_fraction = 0.53,
-    .nvls_min_ranks = 6,
+    .nvls_efficiency = 0.74,
     .ring_simple_penalty = 1.4,
 };
 
@@ -122,6 +120,21 @@ std::string_view name_of(Protocol p) {
     case Protocol::simple: return "Simple";
   }
   STEPCAST_CHECK(false, "a protocol has a name");
+  return {};
+}
+
+std::string_view name_of(Algorithm a) {
+  switch (a) {
+    case Algorithm::ring: return "ring";
+    case Algorithm::tree: return "tree";
+    case Algorithm::collnet_direct: return "CollNet direct";
+    case Algorithm::collnet_chain: return "CollNet chain";
+    case Algorithm::nvls: return "NVLS";
+    case Algorithm::nvls_tree: return "NVLS tree";
+    case Algorithm::pat: return "PAT";
+    case Algorithm::pairwise: return "pairwise";
+  }
+  STEPCAST_CHECK(false, "an algorithm has a name");
   return {};
 }
 

@@ -21,6 +21,19 @@ enum class Protocol : uint8_t { ll, ll128, simple };
 constexpr int kProtocols = 3;
 std::string_view name_of(Protocol p);  // "LL", "LL128", "Simple"
 
+enum class Algorithm : uint8_t {
+  ring,
+  tree,
+  collnet_direct,  // network switches reduce; every GPU talks to them
+  collnet_chain,   // the same along a chain of the node's GPUs
+  nvls,            // NVSwitches reduce
+  nvls_tree,       // NVSwitches reduce inside nodes, a tree between them
+  pat,             // parallel aggregated trees
+  pairwise         // sends and receives
+};
+constexpr int kAlgorithms = 8;
+std::string_view name_of(Algorithm a);  // "ring", "NVLS tree", ...
+
 using ByProtocol = std::array<double, kProtocols>;
 // Groups on one node, on two, on three or more.
 using ByNodes = std::array<double, 3>;
@@ -33,7 +46,11 @@ struct HopLatencies {
 
 struct NcclLatencies {
   HopLatencies ring, tree;
-  double nvls = 0;               // in-network reduction inside a node, replaces base and hops
+  double nvls = 0;          // in-network reduction inside a node, replaces base and hops
+  double nvls_network = 0;  // network hop of it with aggregating switches (CollNet)
+  double collnet_intra = 0, collnet_chain_intra = 0;
+  double collnet_network = 0, collnet_chain_network = 0;
+  double pat_base = 0;
   double nvls_tree_network = 0;  // network hop of the tree over nodes that reduce that way
   double network_post = 0;       // host posts a network operation; three times for Simple
   double nominal_intra = 0;      // the link latencies for which the hops above were measured
@@ -43,18 +60,16 @@ const NcclLatencies& nccl_latencies();
 
 // Bandwidths in bytes per second and direction.
 struct ArchConstants {
-  double ring_fraction = 0;      // of NVLink through NVSwitches, by rings
-  double mesh_fraction = 0;      // of NVLink without switches
+  double nvlink_fraction = 0;    // of NVLink, as NCCL counts it
   double exchange_fraction = 0;  // of NVLink, by all-to-all
   double p2p_fraction = 0;       // of NVLink, by send/recv
   double p2p_nic_fraction = 0;   // of the NICs, by one send/recv a GPU
-  double channel = 0;            // speed of one in-node ring channel (one thread block)
   ByNodes ll_max{};              // LL, all channels together
   double ring_ll128_channel = 0;
   ByNodes tree_channel{};
+  ByNodes tree_ll128_channel{};
   ByNodes nvls_tree_channel{};
-  double nvls_fraction = 0;    // algorithm bandwidth of in-switch all-reduce over NVLink; 0: none
-  int64_t nvls_min_ranks = 0;  // smallest group for which NCCL picks it
+  double nvls_efficiency = 0;      // of a channel's speed, by in-switch reduction; 0: none
   double ring_simple_penalty = 1;  // on the latency of Simple ring all-reduce across nodes
 };
 const ArchConstants& arch_constants(GpuArch arch);

@@ -10,6 +10,7 @@
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
 #include "topology/alternatives.h"
+#include "topology/collective_time.h"
 
 namespace stepcast {
 namespace {
@@ -39,44 +40,168 @@ double seconds(const Cluster& c, WorkKind kind, Bytes bytes, const GroupShape& s
 
 // Bytes per second of a very large message, by its slope.
 double slope(const Cluster& c, WorkKind kind, const GroupShape& s) {
-  return kGiB.value * 64.0 / (seconds(c, kind, kGiB * 128, s) - seconds(c, kind, kGiB * 64, s));
+  const Bytes half{kGiB.value << 19};  // so large that filling the pipeline no longer counts
+  return static_cast<double>(half.value) /
+         (seconds(c, kind, half * 2, s) - seconds(c, kind, half, s));
 }
 
-TEST(CollectiveCost, LargeRingsReachTheBusBandwidth) {
-  EXPECT_NEAR(slope(dgx_a100(1), all_reduce, full(1)) * 2 * 7 / 8, 240e9, 1e6);
-  EXPECT_NEAR(slope(dgx_a100(1), all_gather, full(1)) * 7 / 8, 240e9, 1e6);
-  EXPECT_NEAR(slope(dgx_a100(1), reduce_scatter, full(1)) * 7 / 8, 240e9, 1e6);
-  EXPECT_NEAR(slope(dgx_a100(1), broadcast, full(1)), 240e9, 1e6);
-  EXPECT_NEAR(slope(dgx_a100(4), all_reduce, full(4)) * 2 * 31 / 32, 192e9, 1e6);
-  EXPECT_NEAR(slope(dgx_h100(4), all_gather, full(4)) * 31 / 32, 384e9, 1e6);
-  EXPECT_NEAR(slope(dgx_h100(1), all_gather, full(1)) * 7 / 8, 360e9, 1e6);
-  EXPECT_NEAR(slope(dgx_h100(1), all_reduce, full(1)), 0.61 * 450e9, 1e6) << "in the switch";
+const Alternative& way(const std::vector<Alternative>& all, Algorithm algorithm,
+                       Protocol protocol = Protocol::simple) {
+  for (const Alternative& a : all) {
+    if (a.algorithm == algorithm && a.protocol == protocol) return a;
+  }
+  throw std::runtime_error("no such alternative");
 }
 
-TEST(CollectiveCost, ChoosesAsNcclDoes) {
+// NCCL's bus bandwidth of a large message in GB/s: of rings 2(n-1)/n times what the message gets.
+double own_bus(const Cluster& c, WorkKind kind, const GroupShape& s, Algorithm algorithm) {
+  const auto n = static_cast<double>(s.ranks);
+  const double factor = kind == all_reduce ? 2 * (n - 1) / n : kind == broadcast ? 1 : (n - 1) / n;
+  return way(alternatives(c, kind, s), algorithm).own_bandwidth * factor / 1e9;
+}
+
+Cluster dgx_b200(int64_t nodes) {
+  Cluster c = dgx_h100(nodes);
+  c.node.gpu.arch = GpuArch::blackwell;
+  c.node.intra_bandwidth = {900e9};
+  return c;
+}
+
+Cluster nvl72(int64_t racks) {
+  Cluster c = dgx_b200(racks);
+  c.node.gpus = 72;
+  c.node.nics = 72;
+  return c;
+}
+
+// Bandwidths that NCCL prints for these machines.
+TEST(Alternatives, OwnBandwidthsAreThoseOfNcclsSearch) {
+  EXPECT_NEAR(own_bus(dgx_a100(1), all_reduce, full(1), Algorithm::ring), 240, 1);
+  EXPECT_NEAR(own_bus(dgx_a100(1), all_gather, full(1), Algorithm::ring), 240, 1);
+  EXPECT_NEAR(own_bus(dgx_a100(1), broadcast, full(1), Algorithm::ring), 240, 1);
+  EXPECT_NEAR(own_bus(dgx_a100(4), all_reduce, full(4), Algorithm::ring), 192, 1);
+  EXPECT_NEAR(own_bus(dgx_h100(1), all_reduce, full(1), Algorithm::ring), 360, 1);
+  EXPECT_NEAR(own_bus(dgx_h100(4), all_gather, full(4), Algorithm::ring), 384, 1);
+  EXPECT_NEAR(own_bus(dgx_h100(1), all_reduce, full(1), Algorithm::nvls), 476, 1);
+  EXPECT_NEAR(own_bus(dgx_h100(2), all_reduce, full(2), Algorithm::nvls_tree), 462, 1);
+  EXPECT_NEAR(own_bus(dgx_h100(4), all_reduce, full(4), Algorithm::nvls_tree), 364, 1);
+  EXPECT_NEAR(own_bus(dgx_b200(1), all_reduce, full(1), Algorithm::ring), 720, 1);
+  EXPECT_NEAR(own_bus(nvl72(1), all_reduce, full(1, 72), Algorithm::nvls), 918, 1);
+}
+
+TEST(Alternatives, ThreadBlocksAreThoseOfNcclsChannels) {
+  const auto blocks = [](const Cluster& c, const GroupShape& s, Algorithm algorithm) {
+    return way(alternatives(c, all_reduce, s), algorithm).blocks;
+  };
+  EXPECT_EQ(blocks(dgx_a100(1), full(1), Algorithm::ring), 24);
+  EXPECT_EQ(blocks(dgx_a100(2), full(2), Algorithm::ring), 16);
+  EXPECT_EQ(blocks(dgx_h100(1), full(1), Algorithm::ring), 24);
+  EXPECT_EQ(blocks(dgx_h100(2), full(2), Algorithm::ring), 16);
+  EXPECT_EQ(blocks(dgx_h100(1), full(1), Algorithm::nvls), 16);
+  EXPECT_EQ(blocks(dgx_b200(1), full(1), Algorithm::ring), 32);
+  EXPECT_EQ(blocks(dgx_b200(1), full(1), Algorithm::nvls), 24);
+  EXPECT_EQ(blocks(dgx_b200(2), full(2), Algorithm::nvls_tree), 32);
+}
+
+TEST(Alternatives, SmallMessagesStartFewerThreadBlocks) {
+  const GroupShape s = full(1);
+  const auto all = alternatives(dgx_a100(1), all_reduce, s);
+  const Alternative& simple = way(all, Algorithm::ring);
+  EXPECT_EQ(blocks_in_use(simple, s, 1), 1);
+  EXPECT_EQ(blocks_in_use(simple, s, 1 << 17), 4);  // 512 threads, 64 bytes each
+  EXPECT_EQ(blocks_in_use(simple, s, 1 << 30), 24);
+}
+
+TEST(Alternatives, NcclPicks) {
+  const auto pick = [](const Cluster& c, const GroupShape& s, double bytes,
+                       WorkKind kind = all_reduce) {
+    const auto all = alternatives(c, kind, s);
+    const Alternative& a = choice(all, kind, bytes);
+    return std::string(name_of(a.algorithm)) + " " + std::string(name_of(a.protocol));
+  };
+  constexpr double kLarge = 1 << 30;
+  EXPECT_EQ(pick(dgx_a100(1), full(1), 8), "ring LL");
+  EXPECT_EQ(pick(dgx_a100(1), full(1), kLarge), "ring Simple");
+  EXPECT_EQ(pick(dgx_a100(64), full(64), 1 << 16), "tree LL");
+  EXPECT_EQ(pick(dgx_a100(64), full(64), 64 * kLarge), "ring Simple");
+  EXPECT_EQ(pick(dgx_h100(1), full(1), kLarge), "NVLS Simple");
+  EXPECT_EQ(pick(dgx_h100(1), full(1, 4), kLarge), "ring Simple") << "NVLS pays from five GPUs on";
+  EXPECT_EQ(pick(dgx_h100(1), full(1, 5), kLarge), "NVLS Simple");
+  EXPECT_EQ(pick(dgx_h100(2), full(2), kLarge), "NVLS tree Simple");
+  EXPECT_EQ(pick(dgx_h100(1), full(1), kLarge, all_gather), "ring Simple");
+  EXPECT_EQ(pick(dgx_h100(16), full(16, 1), 1 << 20, reduce_scatter), "PAT Simple");
+}
+
+TEST(Alternatives, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
+  Cluster c = dgx_h100(8);
+  const auto has = [&](Algorithm algorithm) {
+    for (const Alternative& a : alternatives(c, all_reduce, full(8))) {
+      if (a.algorithm == algorithm) return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(has(Algorithm::collnet_direct));
+  EXPECT_FALSE(has(Algorithm::nvls));
+  c.fabric.sharp = true;
+  EXPECT_TRUE(has(Algorithm::collnet_direct));
+  EXPECT_TRUE(has(Algorithm::collnet_chain));
+  EXPECT_TRUE(has(Algorithm::nvls));
+  EXPECT_NEAR(own_bus(c, all_reduce, full(8), Algorithm::nvls), 384, 1);
+}
+
+TEST(Alternatives, TreesAreSlowerInTheMiddleOfTheirRange) {
+  const auto all = alternatives(dgx_a100(2), all_reduce, full(2));
+  const Alternative& tree = way(all, Algorithm::tree);
+  const double line = tree.own_latency + (1 << 18) / tree.own_bandwidth;
+  EXPECT_GT(own_seconds(tree, all_reduce, 1 << 18), line);
+  EXPECT_EQ(own_seconds(way(all, Algorithm::ring), all_gather, 8),
+            way(all, Algorithm::ring).own_latency + 8 / way(all, Algorithm::ring).own_bandwidth);
+}
+
+TEST(CollectiveCost, SaysHowItRuns) {
   const auto basis = [](const Cluster& c, int64_t bytes, const GroupShape& s) {
     return collective_cost(c, all_reduce, {bytes}, s).basis;
   };
-  EXPECT_EQ(basis(dgx_a100(1), 8, full(1)), "ring LL, 8 ranks on 1 node");
-  EXPECT_EQ(basis(dgx_a100(1), 1 << 30, full(1)), "ring Simple, 8 ranks on 1 node");
-  EXPECT_EQ(basis(dgx_h100(1), 1 << 30, full(1)), "NVLS, 8 ranks on 1 node");
-  EXPECT_THAT(basis(dgx_h100(1), 1 << 30, full(1, 4)), HasSubstr("ring Simple"));
-  EXPECT_THAT(basis(dgx_h100(2), 1 << 30, full(2)), HasSubstr("NVLS tree"));
-  EXPECT_THAT(basis(dgx_a100(64), 1 << 16, full(64)), HasSubstr("tree LL"));
-  EXPECT_THAT(basis(dgx_a100(64), int64_t{1} << 32, full(64)), HasSubstr("ring"));
+  EXPECT_EQ(basis(dgx_a100(1), 8, full(1)), "ring LL, 1 channel, 8 ranks on 1 node");
+  EXPECT_EQ(basis(dgx_a100(1), 1 << 30, full(1)), "ring Simple, 24 channels, 8 ranks on 1 node");
+  EXPECT_EQ(basis(dgx_h100(1), 1 << 30, full(1)), "NVLS, 16 channels, 8 ranks on 1 node");
   GroupShape shared = full(4, 1);
   shared.sharing = 8;
   EXPECT_THAT(basis(dgx_a100(4), 1 << 20, shared), HasSubstr("NICs shared by 8 groups"));
+  const CommunicationCost cost = collective_cost(dgx_h100(2), all_reduce, kGiB, full(2));
+  EXPECT_EQ(cost.algorithm, "NVLS tree");
+  EXPECT_EQ(cost.blocks, 16);
+  EXPECT_GT(cost.latency, Time{});
+  EXPECT_LT(cost.latency, cost.time);
 }
 
-TEST(CollectiveCost, SlopeOfTwoNodesOverSlowNicsIsThatOfATree) {
-  Cluster p4 = dgx_a100(2);
-  p4.node.nics = 4;
-  p4.node.nic_bandwidth = {12.5e9};
-  const auto cost = collective_cost(p4, all_reduce, kGiB, full(2));
-  EXPECT_THAT(cost.basis, HasSubstr("tree"));
-  // Measured on two p4de: 78 GB/s bus over a 50 GB/s wire (aws-samples).
-  EXPECT_NEAR(slope(p4, all_reduce, full(2)) * 2 * 15 / 16, 78e9, 8e9);
+TEST(CollectiveCost, LargeMessagesReachWhatIsMeasured) {
+  const auto bus = [](const Cluster& c, const GroupShape& s) {
+    const auto n = static_cast<double>(s.ranks);
+    return slope(c, all_reduce, s) * 2 * (n - 1) / n / 1e9;
+  };
+  EXPECT_NEAR(bus(dgx_a100(1), full(1)), 235, 12) << "microsoft/superbenchmark";
+  EXPECT_NEAR(bus(dgx_a100(4), full(4)), 191, 10) << "NVIDIA/deepops";
+  EXPECT_NEAR(bus(dgx_h100(1), full(1)), 480, 24) << "NVIDIA/dgxc-benchmarking";
+  EXPECT_NEAR(bus(dgx_h100(2), full(2)), 475, 24) << "oracle-quickstart, nebius";
+  EXPECT_NEAR(bus(dgx_b200(2), full(2)), 700, 70) << "dstackai/dstack";
+}
+
+// Not the algorithm, whose name is NCCL's pick.
+TEST(CollectiveCost, TakesTheLowestOfAllWays) {
+  const Cluster c = dgx_h100(4);
+  const GroupShape s = full(4);
+  const auto all = alternatives(c, all_reduce, s);
+  for (double bytes = 1024; bytes < 1e10; bytes *= 3) {
+    const double t = collective_seconds(c, all_reduce, s, all, shipped_corrections(), bytes);
+    bool reached = false;
+    for (const Alternative& a : all) {
+      const Factors f = shipped_corrections().factors(correction_classes(c, all_reduce, s, a));
+      EXPECT_LE(t, corrected_seconds(a, f, bytes));
+      reached = reached || t == corrected_seconds(a, f, bytes);
+    }
+    EXPECT_TRUE(reached);
+  }
 }
 
 TEST(CollectiveCost, GrowsWithTheMessage) {
@@ -124,7 +249,7 @@ TEST(CollectiveCost, ScalesWithBandwidthExceptForSoftware) {
       fast.node.intra_latency = slow.node.intra_latency / 4;
       fast.node.nic_latency = slow.node.nic_latency / 4;
       fast.fabric.hop_latency = slow.fabric.hop_latency / 4;
-      EXPECT_NEAR(slope(fast, kind, s) / slope(slow, kind, s), 4, 1e-3) << name_of(kind);
+      EXPECT_NEAR(slope(fast, kind, s) / slope(slow, kind, s), 4, 0.1) << name_of(kind);
       EXPECT_GE(seconds(fast, kind, kGiB, s), seconds(slow, kind, kGiB, s) / 4);
     }
   }
@@ -138,11 +263,11 @@ TEST(CollectiveCost, GroupsThatShareNicsGetTheirPart) {
       << "a lone rank has no more than the NIC beside it";
   Cluster half = dgx_a100(4);
   half.node.nics = 4;
-  EXPECT_NEAR(slope(half, all_gather, alone) / slope(half, all_gather, shared), 2, 1e-6);
-  EXPECT_NEAR(slope(dgx_a100(4), all_gather, shared) * 3 / 4, 24e9, 1e6);
+  EXPECT_NEAR(slope(half, all_gather, alone) / slope(half, all_gather, shared), 2, 1e-4);
+  EXPECT_NEAR(slope(dgx_a100(4), all_gather, shared) * 3 / 4, 24e9, 2e9);
   GroupShape two = full(4, 2);
   two.sharing = 4;
-  EXPECT_NEAR(slope(dgx_a100(4), all_gather, two) * 7 / 8, 48e9, 1e6);
+  EXPECT_NEAR(slope(dgx_a100(4), all_gather, two) * 7 / 8, 48e9, 4e9);
 }
 
 TEST(CollectiveCost, OversubscriptionSlowsARingOnlyIfFewNodesLieBelow) {
@@ -152,11 +277,11 @@ TEST(CollectiveCost, OversubscriptionSlowsARingOnlyIfFewNodesLieBelow) {
   s.block_nodes = {2, 8};  // 8 nodes a pod, 1:7 above: the one crossing hop fits
   GroupShape inside = s;
   inside.tier = 1;
-  EXPECT_DOUBLE_EQ(slope(c, all_gather, s), slope(c, all_gather, inside));
+  EXPECT_NEAR(slope(c, all_gather, s) / slope(c, all_gather, inside), 1, 1e-4);
   s.block_nodes = {1, 1};  // every hop crosses
-  EXPECT_NEAR(slope(c, all_gather, inside) / slope(c, all_gather, s), 7, 1e-6);
+  EXPECT_NEAR(slope(c, all_gather, inside) / slope(c, all_gather, s), 7, 1e-3);
   s.block_nodes = {1, 2};
-  EXPECT_NEAR(slope(c, all_gather, inside) / slope(c, all_gather, s), 3.5, 1e-6);
+  EXPECT_NEAR(slope(c, all_gather, inside) / slope(c, all_gather, s), 3.5, 1e-3);
 }
 
 TEST(CollectiveCost, OversubscriptionSlowsPairwiseExchangeByWhatCrosses) {
@@ -167,9 +292,9 @@ TEST(CollectiveCost, OversubscriptionSlowsPairwiseExchangeByWhatCrosses) {
   GroupShape inside = s;
   inside.tier = 1;
   inside.block_nodes = {2};
-  const double nic = 0.90 * 50e9;
-  EXPECT_NEAR(slope(c, all_to_all, inside), nic * 16 / 15, 1e6);
-  EXPECT_NEAR(slope(c, all_to_all, s), nic * 16 / (8 * 7), 1e6);
+  const double nic = 0.96 * 50e9;
+  EXPECT_NEAR(slope(c, all_to_all, inside) / (nic * 16 / 15), 1, 0.1);
+  EXPECT_NEAR(slope(c, all_to_all, s) / (nic * 16 / (8 * 7)), 1, 0.1);
 }
 
 TEST(CollectiveCost, MeshAndPcieNodesAreSlower) {
@@ -177,14 +302,14 @@ TEST(CollectiveCost, MeshAndPcieNodesAreSlower) {
   mesh.node.intra = IntraKind::nvlink_mesh;
   mesh.node.gpus = 4;
   // Measured: 213 GB/s bus (openfabric-systems/simllm).
-  EXPECT_NEAR(slope(mesh, all_reduce, full(1, 4)) * 2 * 3 / 4, 213e9, 1e6);
-  EXPECT_NEAR(slope(mesh, all_gather, full(1, 2)) / 2, 71e9, 1e6) << "4 of 12 links";
+  EXPECT_NEAR(slope(mesh, all_reduce, full(1, 4)) * 2 * 3 / 4, 213e9, 27e9);
+  EXPECT_NEAR(slope(mesh, all_gather, full(1, 2)) / 2, 66e9, 6e9) << "4 of 12 links";
   Cluster pcie = dgx_a100(1);
   pcie.node.intra = IntraKind::pcie;
   pcie.node.intra_bandwidth = {31.5e9};
-  EXPECT_NEAR(slope(pcie, all_reduce, full(1)) * 2 * 7 / 8, 23.94e9, 1e6);
+  EXPECT_NEAR(slope(pcie, all_reduce, full(1)) * 2 * 7 / 8, 23.94e9, 1e9);
   for (const Alternative& a : alternatives(pcie, all_reduce, full(1))) {
-    EXPECT_THAT(a.name, ::testing::Not(HasSubstr("LL128")));
+    EXPECT_NE(a.protocol, Protocol::ll128);
   }
 }
 
@@ -193,7 +318,7 @@ TEST(CollectiveCost, DgxOneMatchesItsMeasuredBusBandwidth) {
   c.node.gpu.arch = GpuArch::volta;
   c.node.intra = IntraKind::nvlink_mesh;
   c.node.intra_bandwidth = {150e9};
-  EXPECT_NEAR(slope(c, all_reduce, full(1)) * 2 * 7 / 8, 135.5e9, 1e9);
+  EXPECT_NEAR(slope(c, all_reduce, full(1)) * 2 * 7 / 8, 135.5e9, 20e9);
 }
 
 TEST(CollectiveCost, UnknownArchitectureHasNoInSwitchReduction) {
@@ -204,8 +329,9 @@ TEST(CollectiveCost, UnknownArchitectureHasNoInSwitchReduction) {
 
 TEST(CollectiveCost, GroupOfOneIsFreeAndEmptyMessagesCostTheirLatency) {
   EXPECT_EQ(collective_cost(dgx_a100(1), all_reduce, kGiB, full(1, 1)).time, Time{});
-  EXPECT_EQ(collective_cost(dgx_a100(1), all_reduce, {0}, full(1)).time,
-            test::microseconds(6.6 + 14 * 0.6));
+  const CommunicationCost empty = collective_cost(dgx_a100(1), all_reduce, {0}, full(1));
+  EXPECT_EQ(empty.time, empty.latency);
+  EXPECT_NEAR(to_seconds(empty.time), 20e-6, 8e-6);
 }
 
 TEST(CollectiveCost, WrongCallsAreBugs) {

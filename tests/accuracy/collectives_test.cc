@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collective model against logs.  docs/accuracy.md has the figures in full.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "tests/accuracy/report.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+const std::vector<Log>& logs() {
+  static const std::vector<Log> all = read_logs(std::string(STEPCAST_TEST_DATA) + "/collectives");
+  return all;
+}
+
+const Study& studied() {
+  static const Study s = study(logs());
+  return s;
+}
+
+TEST(CollectiveAccuracy, EachLogIsPredictedFromTheOthers) {
+  const Study& s = studied();
+  EXPECT_LT(median(s.left_out, logs(), Pool::collectives, 3), 0.06);
+  EXPECT_LT(median(s.left_out, logs(), Pool::collectives, 2), 0.15);
+  EXPECT_LT(median(s.left_out, logs(), Pool::collectives, 1), 0.25);
+}
+
+TEST(CollectiveAccuracy, ExchangesFollowFromTheSharesOfLinks) {
+  EXPECT_LT(median(studied().left_out, logs(), Pool::exchanges, 3), 0.12);
+}
+
+TEST(CollectiveAccuracy, FactorsOfOtherLogsBeatTheUncorrectedModel) {
+  const Study& s = studied();
+  for (size_t c = 1; c < kSizeClasses; ++c) {
+    EXPECT_LT(median(s.left_out, logs(), Pool::all, c), median(s.own, logs(), Pool::all, c)) << c;
+  }
+}
+
+TEST(CollectiveAccuracy, ALogIsItsOwnTable) {
+  EXPECT_LT(median(studied().half), 0.03);
+  EXPECT_LT(median(studied().quarter), 0.04);
+}
+
+// The file in the library is what the fit gives: nobody edited it, and the logs are those.
+TEST(CollectiveAccuracy, ShippedFactorsAreTheFit) {
+  std::ifstream in(std::string(STEPCAST_SOURCE_DIR) + "/topology/collective_corrections.csv");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const Corrections shipped = Corrections::parse(text);
+  const std::vector<Observation> all = observe(logs());
+  const Corrections fitted = fit(all, logs(), logs().size()).corrections();
+  for (const Observation& o : all) {
+    const double t = corrected_seconds(o.picked, shipped.factors(o.classes), o.bytes);
+    ASSERT_NEAR(corrected_seconds(o.picked, fitted.factors(o.classes), o.bytes) / t, 1, 0.01)
+        << logs()[o.log].id << " " << o.bytes;
+  }
+  for (const Log& log : logs()) {
+    if (log.transfer) continue;
+    EXPECT_NE(text.find(log.id), std::string::npos) << log.id;
+  }
+}
+
+TEST(CollectiveLogs, MissingOrStrangeOnesAreErrors) {
+  EXPECT_THROW(read_logs("no/such/folder"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace stepcast::accuracy

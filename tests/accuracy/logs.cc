@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/logs.h"
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <stdexcept>
+
+namespace stepcast::accuracy {
+namespace {
+
+using Row = std::map<std::string, std::string>;
+
+// Cells of a line; a cell in quotes may hold commas.
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      cells.emplace_back();
+    } else if (c != '\r') {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
+std::vector<Row> read_csv(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw std::runtime_error("no file " + path);
+  std::vector<std::string> names;
+  std::vector<Row> rows;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const std::vector<std::string> cells = cells_of(line);
+    if (names.empty()) {
+      names = cells;
+      continue;
+    }
+    if (cells.size() != names.size()) throw std::runtime_error(path + ": cells of " + line);
+    Row row;
+    for (size_t i = 0; i < names.size(); ++i) row[names[i]] = cells[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+bool has(const std::string& text, const std::string& word) {
+  return text.find(word) != std::string::npos;
+}
+
+std::vector<Point> read_points(const std::string& path) {
+  std::vector<Point> points;
+  for (const Row& row : read_csv(path)) {
+    const std::string& bytes = row.at(row.count("bytes") ? "bytes" : "size_b");
+    const std::string& us = row.at(row.count("time_us") ? "time_us" : "oop_time_us");
+    if (us.empty()) continue;
+    points.push_back({std::stod(bytes), std::stod(us) * 1e-6});
+  }
+  return points;
+}
+
+WorkKind kind_of(const std::string& collective) {
+  if (collective == "all_reduce") return WorkKind::all_reduce;
+  if (collective == "all_gather") return WorkKind::all_gather;
+  if (collective == "reduce_scatter") return WorkKind::reduce_scatter;
+  if (collective == "broadcast") return WorkKind::broadcast;
+  if (collective == "alltoall" || collective == "alltoallv") return WorkKind::all_to_all;
+  if (collective == "sendrecv") return WorkKind::send_recv;
+  throw std::runtime_error("collective " + collective);
+}
+
+struct GpuFacts {
+  const char* word;
+  GpuArch arch;
+  double nvlink_gbs;  // one direction
+};
+
+// First match counts.
+constexpr GpuFacts kGpus[] = {
+    {"V100", GpuArch::volta, 150},      {"A100", GpuArch::ampere, 300},
+    {"H800", GpuArch::hopper, 200},     {"H100", GpuArch::hopper, 450},
+    {"GH200", GpuArch::hopper, 450},    {"H200", GpuArch::hopper, 450},
+    {"GB200", GpuArch::blackwell, 900}, {"GB300", GpuArch::blackwell, 900},
+    {"B200", GpuArch::blackwell, 900},  {"B300", GpuArch::blackwell, 900},
+    {"MI300", GpuArch::other, 448},     {"MI35", GpuArch::other, 537.6}};
+
+void set_gpu(Node& node, const Row& row) {
+  const std::string& gpu = row.at("gpu");
+  const std::string& link = row.at("link_intra");
+  node.gpu.name = gpu;
+  node.intra_latency = Time{1'000'000};
+  node.intra = IntraKind::nvswitch;
+  for (const GpuFacts& f : kGpus) {
+    if (!has(gpu, f.word)) continue;
+    node.gpu.arch = f.arch;
+    node.intra_bandwidth = {f.nvlink_gbs * 1e9};
+    node.sharp = f.arch == GpuArch::hopper || f.arch == GpuArch::blackwell;
+    if (has(link + gpu, "mesh") || has(link, "pair") || has(link, "xGMI")) {
+      node.intra = IntraKind::nvlink_mesh;
+      node.sharp = false;
+    }
+    if (has(gpu, "4-GPU")) node.gpus = 4;
+    return;
+  }
+  node.gpu.arch = GpuArch::other;
+  node.intra = IntraKind::pcie;
+  node.intra_bandwidth = {16e9};
+}
+
+// "8x200G HDR IB", "4x400G NDR IB per node", "RoCE".
+void set_network(Node& node, Fabric& fabric, const std::string& text, int64_t hosts_per_node) {
+  std::smatch m;
+  int64_t gbits = node.gpu.arch == GpuArch::other ? 50 : 400;  // of a card that is not described
+  int64_t count = node.gpu.arch == GpuArch::other ? 1 : node.gpus;
+  if (std::regex_search(text, m, std::regex(R"((\d+)x(\d+)G)"))) {
+    count = std::stoll(m[1]) * hosts_per_node;
+    gbits = std::stoll(m[2]);
+  } else if (std::regex_search(text, m, std::regex(R"((\d+)x\?)"))) {
+    count = std::stoll(m[1]);
+    gbits = 200;
+  }
+  node.nics = count;
+  node.nic_bandwidth = {static_cast<double>(gbits) / 8 * 1e9};
+  double us = 2;  // nominal
+  if (has(text, "EFA v1"))
+    us = 75;
+  else if (has(text, "EFA"))
+    us = 15;
+  else if (has(text, "TCPXO"))
+    us = 35;
+  else if (has(text, "TCP"))
+    us = 300;
+  else if (has(text, "gIB"))
+    us = 12;
+  else if (has(node.gpu.name, "GCP") && has(text, "RoCE"))
+    us = 12;
+  node.nic_latency = Time{static_cast<int64_t>(us * 1e6)};
+  fabric.sharp = has(text, "SHARP");
+}
+
+Log log_of(const Row& row, const std::string& folder) {
+  Log log;
+  log.id = row.at("id");
+  log.gpu = row.at("gpu");
+  log.network = row.at("network");
+  log.source = row.at("source");
+  log.kind = kind_of(row.at("collective"));
+  log.one_process = has(row.at("notes"), "single process");
+  log.transfer = log.kind == WorkKind::send_recv;
+  int64_t hosts = std::stoll(row.at("nodes"));
+  const int64_t per_host = std::stoll(row.at("gpus_per_node"));
+  const int64_t gpus = hosts * per_host;
+  Node& node = log.cluster.node;
+  // A rack of 72 is one NVLink domain; a job that spans several fills them evenly.
+  int64_t nodes = hosts;
+  if (has(row.at("link_intra"), "MNNVL")) nodes = (gpus + 71) / 72;
+  node.gpus = gpus / nodes;
+  set_gpu(node, row);
+  set_network(node, log.cluster.fabric, log.network, hosts / nodes);
+  log.cluster.nodes = nodes;
+  log.cluster.fabric.hop_latency = Time{200'000};
+  log.shape.ranks = gpus;
+  log.shape.nodes = nodes;
+  log.shape.ranks_per_node = gpus / nodes;
+  log.shape.tier = nodes == 1 ? -1 : 0;
+  log.points = read_points(folder + "/" + (row.count("file") ? row.at("file") : log.id + ".csv"));
+  return log;
+}
+
+}  // namespace
+
+std::vector<Log> read_logs(const std::string& folder) {
+  std::vector<Log> logs;
+  for (const Row& row : read_csv(folder + "/manifest.csv")) {
+    if (row.at("quality") == "ok") logs.push_back(log_of(row, folder));
+  }
+  return logs;
+}
+
+}  // namespace stepcast::accuracy

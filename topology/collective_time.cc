@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/collective_time.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <span>
+#include <stdexcept>
+
+#include "sim/check.h"
+
+namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> correction_files();
+
+namespace {
+
+constexpr std::array<std::string_view, kTerms> kTermNames{"base", "intra", "network", "bandwidth",
+                                                          "wire", "ramp",  "copy"};
+constexpr int64_t kManyRanks = 16;  // a node of more is a rack
+
+// NICs by their latency, which tells how they are driven: InfiniBand and plain RoCE, plugins,
+// plugins through the host.
+struct NicClass {
+  int64_t up_to_us;
+  const char* name;
+};
+constexpr std::array kNicClasses{NicClass{5, "NIC up to 5 us"}, NicClass{20, "NIC up to 20 us"},
+                                 NicClass{50, "NIC up to 50 us"},
+                                 NicClass{INT64_MAX, "NIC above 50 us"}};
+
+size_t nic_class(const Node& node) {
+  size_t i = 0;
+  while (i + 1 < kNicClasses.size() &&
+         node.nic_latency > Time{kNicClasses[i].up_to_us * 1'000'000}) {
+    ++i;
+  }
+  return i;
+}
+
+const char* name_of(GpuArch arch) {
+  switch (arch) {
+    case GpuArch::volta: return "Volta";
+    case GpuArch::ampere: return "Ampere";
+    case GpuArch::hopper: return "Hopper";
+    case GpuArch::blackwell: return "Blackwell";
+    case GpuArch::other: return "other GPU";
+  }
+  return "";
+}
+
+// Spreads, as natural logarithms.
+constexpr double kWide = 0.7;    // unlike its neighbours
+constexpr double kLoose = 0.3;   // latencies, ramps, efficiency of kinds of networks
+constexpr double kTight = 0.05;  // bandwidth of algorithms on links that are known
+
+// Collects the classes of one alternative.
+struct Classifier {
+  const Cluster& cluster;
+  WorkKind kind;
+  const GroupShape& shape;
+  const Alternative& a;
+  std::vector<CorrectionClass> out;
+  bool across, rack, pcie, pairwise, mesh;
+  std::string algorithm, where;  // "ring", " over nodes"
+
+  void add(Term term, double spread, std::string name) {
+    out.push_back({term, std::move(name), spread});
+  }
+  std::string placed(const std::string& what) const { return what + where; }
+};
+
+void classify_latency(Classifier& c) {
+  const std::string protocol(name_of(c.a.protocol));
+  c.add(Term::base, kLoose, "all");
+  c.add(Term::base, kLoose, c.algorithm);
+  c.add(Term::intra, 0.5, "all");
+  c.add(Term::intra, kLoose, c.placed(c.algorithm));
+  c.add(Term::intra, kLoose, c.placed(protocol));
+  c.add(Term::intra, kLoose, name_of(c.cluster.node.gpu.arch));
+  if (c.mesh) c.add(Term::intra, kLoose, "mesh");
+  if (c.rack && !c.pairwise) c.add(Term::intra, 0.5, "rack: " + c.algorithm);
+  if (!c.across) return;
+  c.add(Term::network, 0.5, "all");
+  c.add(Term::network, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
+  c.add(Term::network, kLoose, protocol);
+  if (c.rack && !c.pairwise) c.add(Term::network, 0.5, "rack: " + c.algorithm);
+}
+
+void classify_bandwidth(Classifier& c) {
+  const Node& node = c.cluster.node;
+  const std::string protocol(name_of(c.a.protocol));
+  c.add(Term::bandwidth, 0.1, c.placed(c.algorithm));
+  c.add(Term::bandwidth, kTight, c.placed(std::string(name_of(node.gpu.arch)) + " " + c.algorithm));
+  if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(protocol));
+  if (c.algorithm == "NVLS" && node.gpu.arch == GpuArch::blackwell) {
+    c.add(Term::bandwidth, 0.15, "Blackwell NVLS");
+  }
+  if (c.mesh) {
+    c.add(Term::bandwidth, 0.15, "mesh");
+    if (c.kind != WorkKind::broadcast) c.add(Term::bandwidth, 0.15, "mesh: not a broadcast");
+    if (c.shape.ranks == 2) c.add(Term::bandwidth, 0.15, "mesh: a pair");
+  }
+  if (c.rack && c.across && !c.pairwise) {
+    c.add(Term::bandwidth, kLoose, "racks");
+    if (c.shape.nodes > 2) c.add(Term::bandwidth, 0.5, "racks: more than two");
+  }
+}
+
+void classify_wire(Classifier& c) {
+  if (!c.across) return;
+  if (c.pcie) {
+    c.add(Term::wire, kWide, "PCIe over nodes");
+    return;
+  }
+  c.add(Term::wire, kTight, c.algorithm);
+  if (c.a.protocol != Protocol::simple)
+    c.add(Term::wire, kLoose, std::string(name_of(c.a.protocol)));
+  const size_t nic = nic_class(c.cluster.node);
+  if (nic >= 2) c.add(Term::wire, kWide, kNicClasses[nic].name);
+  if (nic >= 1 && c.shape.ranks_per_node == 1) {
+    c.add(Term::wire, 0.5, "one rank a node, NIC above 5 us");
+  }
+}
+
+void classify_ramp(Classifier& c) {
+  const std::string protocol(name_of(c.a.protocol));
+  c.add(Term::ramp, kWide, "all");
+  c.add(Term::ramp, 1, c.placed(c.algorithm));
+  c.add(Term::ramp, kLoose, c.placed(protocol));
+  c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + protocol));
+  if (c.across) c.add(Term::ramp, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
+  if (c.rack && !c.pairwise) c.add(Term::ramp, 0.5, "rack: " + c.algorithm);
+  c.add(Term::copy, kLoose, "all");
+}
+
+}  // namespace
+
+std::string_view name_of(Term t) {
+  return kTermNames[static_cast<size_t>(t)];
+}
+
+std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind kind,
+                                                const GroupShape& shape, const Alternative& a) {
+  const bool across = shape.nodes > 1;
+  Classifier c{.cluster = cluster,
+               .kind = kind,
+               .shape = shape,
+               .a = a,
+               .out = {},
+               .across = across,
+               .rack = shape.ranks_per_node > kManyRanks,
+               .pcie = cluster.node.intra == IntraKind::pcie,
+               .pairwise = a.algorithm == Algorithm::pairwise,
+               .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh,
+               .algorithm = std::string(name_of(a.algorithm)),
+               .where = across ? " over nodes" : " in a node"};
+  classify_latency(c);
+  classify_bandwidth(c);
+  classify_wire(c);
+  classify_ramp(c);
+  return std::move(c.out);
+}
+
+Corrections Corrections::parse(std::string_view text) {
+  Corrections result;
+  int64_t line_number = 0;
+  bool heading = true;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    ++line_number;
+    if (line.empty() || line[0] == '#') continue;
+    if (std::exchange(heading, false)) continue;
+    const size_t first = line.find(','), last = line.rfind(',');
+    const auto wrong = [&](const char* what) {
+      throw std::invalid_argument("line " + std::to_string(line_number) + ": " + what);
+    };
+    if (first == line.npos || first == last) wrong("term,class,factor expected");
+    size_t term = 0;
+    while (term < kTerms && kTermNames[term] != line.substr(0, first)) ++term;
+    if (term == kTerms) wrong("no such term");
+    const std::string_view number = line.substr(last + 1);
+    double factor = 0;
+    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), factor);
+    if (error != std::errc{} || at != number.data() + number.size() || !(factor > 0)) {
+      wrong("the factor is not a positive number");
+    }
+    result.set(static_cast<Term>(term), std::string(line.substr(first + 1, last - first - 1)),
+               factor);
+  }
+  return result;
+}
+
+Factors Corrections::factors(const std::vector<CorrectionClass>& classes) const {
+  Factors f;
+  f.fill(1);
+  for (const CorrectionClass& c : classes) {
+    const auto found = factors_.find({c.term, c.name});
+    if (found != factors_.end()) f[static_cast<size_t>(c.term)] *= found->second;
+  }
+  return f;
+}
+
+const Corrections& shipped_corrections() {
+  static const Corrections shipped = Corrections::parse(correction_files().front().second);
+  return shipped;
+}
+
+double corrected_seconds(const Alternative& a, const Factors& f, double bytes) {
+  const auto of = [&f](Term t) { return f[static_cast<size_t>(t)]; };
+  const double latency =
+      a.base * of(Term::base) + a.intra * of(Term::intra) + a.network * of(Term::network);
+  double slowest = of(Term::bandwidth) * (1 + of(Term::copy) * a.copied) / a.bandwidth;
+  if (a.wire > 0) slowest = std::max(slowest, of(Term::wire) / a.wire);
+  const double moving = bytes * slowest;
+  return latency + moving + of(Term::ramp) * std::sqrt(latency * moving);
+}
+
+double collective_seconds(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
+                          const std::vector<Alternative>& ways, const Corrections& corrections,
+                          double bytes) {
+  double lowest = 0;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    const Factors f = corrections.factors(correction_classes(cluster, kind, shape, ways[i]));
+    const double t = corrected_seconds(ways[i], f, bytes);
+    if (i == 0 || t < lowest) lowest = t;
+  }
+  return lowest;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-to-all by the links' shares, and the two-step exchange of expert parallelism.
+//
+// NCCL runs an all-to-all as sends and receives; nothing chooses or models.  Each rank sends every
+// other 1/n of its message: what stays inside a node passes NVLink, what leaves it the NICs (with
+// PXN by way of the GPU beside the receiver's rail, which loads NVLink a second time).  Both go on
+// at once, so the fullest kind of link decides.
+#pragma once
+
+#include "topology/alternatives.h"
+
+namespace stepcast {
+
+// REQUIRES: as collective_cost, shape.ranks > 1.
+Alternative exchange(const Cluster& cluster, const GroupShape& shape);
+
+}  // namespace stepcast
