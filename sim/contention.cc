@@ -311,7 +311,9 @@ void Engine::settle_talk(uint32_t id) {
 
 // --- result -------------------------------------------------------------------------------------
 
-ContentionResult Engine::run() {
+ContentionResult Engine::run(int64_t record) {
+  recorded_ = record;
+  if (recorded_ >= 0) prepare_record();
   for (auto id = static_cast<uint32_t>(actors_.size()); id-- > 0;) wake_actor(id);
   for (;;) {
     drain();
@@ -321,7 +323,9 @@ ContentionResult Engine::run() {
     process(next);
   }
   throw_deadlock();
-  return result();
+  ContentionResult out = result();
+  if (recorded_ >= 0) finish_record(out.lanes);
+  return out;
 }
 
 // If somebody is not at his end: all that wait at a join, one for each role.
@@ -380,7 +384,11 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
   if (!lanes.windows.empty() || lanes.jitter) {
     throw std::invalid_argument("windows and jitter are not supported with shared links yet");
   }
-  return contention::Engine(graph, prices, lanes, traffic, interference, options).run();
+  using contention::Engine;
+  ContentionResult out = Engine(graph, prices, lanes, traffic, interference, options).run();
+  if (!options.record) return out;
+  // Which lane is last is known at the end.
+  return Engine(graph, prices, lanes, traffic, interference, options).run(out.lanes.last_lane);
 }
 
 }  // namespace stepcast

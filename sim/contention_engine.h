@@ -27,6 +27,7 @@
 #include "sim/contention.h"
 #include "sim/contention_blocks.h"
 #include "sim/contention_program.h"
+#include "sim/lane_record.h"
 #include "sim/radix_heap.h"
 
 namespace stepcast::contention {
@@ -111,10 +112,11 @@ struct Thread {
 // A run of a pass that some thread of the actor is in.
 struct LivePass {
   uint32_t item = 0;
-  uint32_t threads = 0;          // that have not left it
-  std::vector<int64_t> slots;    // [slot][lane]
-  std::vector<uint64_t> known;   // by slot, a bit a lane
-  std::vector<uint8_t> watched;  // by slot: somebody sleeps for it
+  uint32_t threads = 0;                  // that have not left it
+  std::vector<int64_t> slots;            // [slot][lane]
+  std::vector<uint64_t> known;           // by slot, a bit a lane
+  std::vector<uint8_t> watched;          // by slot: somebody sleeps for it
+  std::vector<StragglerWait> straggler;  // by slot, of the recorded lane
 };
 
 // A record that waits refer to.
@@ -123,6 +125,7 @@ struct LiveEvent {
   uint32_t waits = 0;  // to come
   uint64_t known = 0;
   std::vector<int64_t> time;
+  StragglerWait straggler;  // of the recorded lane
 };
 
 // Compute of one rank under interference.
@@ -136,6 +139,8 @@ struct Rank {
   bool dirty = false;               // something changed at this moment
   bool restarted = false;           // needs a new event
   std::vector<uint32_t> talks;      // that are on
+  int64_t begin = 0;                // of the ops that run
+  uint32_t first_op = 0;            // of the chain, of those
 };
 
 struct Actor {
@@ -164,6 +169,17 @@ struct Place {
   int64_t launched;     // ... and since, before the pass
 };
 
+// What the recorded lane has to remember of a role, and of a rendezvous.
+struct RoleRecord {
+  std::vector<std::pair<int64_t, int64_t>> items;  // begin and end on the compute stream
+  std::array<StragglerWait, kStreams> straggler;   // of the latest collective
+};
+struct MeetingRecord {
+  uint32_t last_role = kNone, last_item = 0;
+  int64_t last = kUnknown;
+  std::vector<std::pair<uint32_t, int64_t>> own;  // posts of the lane: by which role, when
+};
+
 enum class EventKind : uint8_t { begin, move, talk_end, compute_end, wake };
 
 struct Event {
@@ -176,7 +192,8 @@ class Engine {
  public:
   Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes, const Traffic& traffic,
          const Interference& interference, const LaneOptions& options);
-  ContentionResult run();
+  // `record`: the lane to record, or -1.
+  ContentionResult run(int64_t record = -1);
 
  private:
   // contention.cc
@@ -206,6 +223,7 @@ class Engine {
   void run_together(Actor& a, Thread& th);
   void wake_thread(Actor& a, Thread& th);
   bool run_item(Actor& a, Thread& th, uint32_t item);
+  bool execute(Actor& a, Thread& th, uint32_t item);
   bool run_pass(Actor& a, Thread& th, uint32_t item);
   bool run_post(Actor& a, Thread& th, uint32_t item);
   bool run_join(Actor& a, Thread& th, uint32_t item);
@@ -228,6 +246,23 @@ class Engine {
   void mark(const Place& at, size_t slot);
   static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
   void note_start(const Place& at, uint32_t lane, int64_t time);
+
+  // contention_record.cc
+  bool records(const Actor& a, const Thread& th) const {
+    return recorded_ >= a.lane + th.lane && recorded_ < a.lane + th.lane + th.lanes;
+  }
+  int64_t recorded_time(const Actor& a, size_t stream) const;
+  void prepare_record();
+  void note_item(const Actor& a, const Thread& th, uint32_t item, bool ends);
+  void note_chain(const Place& at, const ThreadInstruction& in, int64_t before);
+  void note_slowed(const Place& at, const ThreadInstruction& in);
+  void note_more(const Place& at, uint32_t first, uint32_t count, int64_t more);
+  void note_talk(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
+                 int64_t begin);
+  void note_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
+  void note_join(const Actor& a, uint32_t item, const Meeting& meeting);
+  void note_rendezvous(const Row& row, uint32_t group);
+  void finish_record(LaneResult& result);
 
   // contention_talks.cc
   Row& row_of_rendezvous(uint32_t id);
@@ -290,6 +325,10 @@ class Engine {
   std::vector<Event> due_;
   std::vector<uint32_t> dirty_ranks_, dirty_talks_;
   bool moved_ = false;  // by the thread that runs
+  int64_t recorded_ = -1;
+  std::optional<LaneRecord> record_;
+  std::vector<RoleRecord> role_records_;
+  std::vector<MeetingRecord> meeting_records_;
   int64_t shared_ops_ = 0, flow_events_ = 0;
 };
 

@@ -51,7 +51,7 @@ void add_stream(const OpGraph& graph, const Prices& prices, const Pass& pass, St
     const ThreadCode kind = code_of(graph, op);
     const auto work = static_cast<uint32_t>(op.work);
     const int64_t ps = prices.by_work[work].time.count();
-    out.ops.push_back({ps, i + 1});
+    out.ops.push_back({ps, i + 1, spend_of(graph.works[work], op.phase)});
     if (open && merge && kind != ThreadCode::talk && slots.start[i] < 0 &&
         code.back().code == kind) {
       code.back().ps += ps;

@@ -39,6 +39,7 @@ struct ThreadInstruction {
 struct ThreadOp {
   int64_t ps = 0;
   uint32_t launches = 0;  // of the pass, up to and including this op's
+  Spend spend{};
 };
 
 struct PassThreads {

@@ -228,6 +228,7 @@ void Engine::end_talk(uint32_t id) {
 
 void Engine::end_meeting(Row& row, uint32_t group, int64_t time) {
   row.meetings[group].end = time;
+  if (recorded_ >= 0 && row.is_rendezvous) note_rendezvous(row, group);
   wake_waiters(row.meetings[group]);
   visit(row, 1);
 }

@@ -60,7 +60,7 @@ void Engine::run_together(Actor& a, Thread& th) {
   if (th.gathered == th.lanes) {
     while (th.at < items.size() &&
            graph_.roles[a.role].items[items[th.at]].kind == ItemKind::pass) {
-      if (!run_pass(a, th, items[th.at])) return;
+      if (!run_item(a, th, items[th.at])) return;
       ++th.at;
       moved_ = true;
     }
@@ -82,6 +82,14 @@ void Engine::wake_thread(Actor& a, Thread& th) {
 }
 
 bool Engine::run_item(Actor& a, Thread& th, uint32_t item) {
+  if (!records(a, th)) return execute(a, th, item);
+  note_item(a, th, item, false);
+  if (!execute(a, th, item)) return false;
+  note_item(a, th, item, true);
+  return true;
+}
+
+bool Engine::execute(Actor& a, Thread& th, uint32_t item) {
   switch (graph_.roles[a.role].items[item].kind) {
     case ItemKind::pass: return run_pass(a, th, item);
     case ItemKind::post: return run_post(a, th, item);
@@ -112,7 +120,12 @@ bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
   const int64_t launched = (int64_t{role.launches[item]} + 1) * launch_;
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     const int64_t host = a.host[segment * block_ + l] + launched;
-    arrive(row, groups.of[a.lane + l], std::max(a.time[th.stream * block_ + l], host));
+    const int64_t time = std::max(a.time[th.stream * block_ + l], host);
+    const uint32_t group = groups.of[a.lane + l];
+    if (recorded_ >= 0 && group == groups.of[static_cast<size_t>(recorded_)]) {
+      note_post(a, item, id, a.lane + l, time);
+    }
+    arrive(row, group, time);
   }
   visit(row, th.lanes);
   return true;
@@ -138,6 +151,7 @@ bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
       continue;
     }
     int64_t& time = a.time[th.stream * block_ + l];
+    if (a.lane + l == recorded_) note_join(a, item, meeting(l));
     if (end < time) continue;
     time = end;
     if (coupled_ && th.stream == kCompute) ranks_[a.role * width_ + a.lane].exact = false;
@@ -153,11 +167,12 @@ void Engine::run_record(Actor& a, Thread& th, uint32_t item) {
   if (role.waits[record] == 0) return;
   auto it = std::ranges::find(a.events, record, &LiveEvent::record);
   if (it == a.events.end()) {
-    a.events.push_back({record, role.waits[record] * block_, 0, std::vector<int64_t>(block_)});
+    a.events.push_back({record, role.waits[record] * block_, 0, std::vector<int64_t>(block_), {}});
     it = a.events.end() - 1;
   }
   std::copy_n(&a.time[th.stream * block_ + th.lane], th.lanes, &it->time[th.lane]);
   it->known |= th.mask();
+  if (records(a, th)) it->straggler = role_records_[a.role].straggler[th.stream];
   wake_inside(a, Sleep::event, record);
 }
 
@@ -167,6 +182,10 @@ bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
   const auto it = std::ranges::find(a.events, record, &LiveEvent::record);
   if (it == a.events.end() || (th.mask() & ~it->known) != 0) {
     return sleep(a, th, Sleep::event, record);
+  }
+  if (records(a, th) && th.stream == kCompute) {
+    record_->event_wait(a.role, graph_.roles[a.role].items[item], item, recorded_time(a, kCompute),
+                        it->time[static_cast<size_t>(recorded_) - a.lane], it->straggler);
   }
   raise(a, th, it->time.data(), 0);
   it->waits -= th.lanes;
@@ -205,6 +224,7 @@ LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
   live.slots.resize(size_t{pass.slots} * block_);
   live.known.assign(pass.slots, 0);
   live.watched.assign(pass.slots, 0);
+  if (recorded_ >= 0) live.straggler.assign(pass.slots, {});
   return live;
 }
 
@@ -251,7 +271,12 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
         at.live.watched[slot] = 1;
         return sleep(at.a, at.th, Sleep::slot, static_cast<uint32_t>(slot));
       }
+      const int64_t before = records(at.a, th) ? recorded_time(at.a, th.stream) : 0;
       raise(at.a, th, &at.live.slots[slot * block_], in.ps * kOne);
+      if (records(at.a, th) && th.stream == kCompute) {
+        record_->note_wait(at.a.role, at.pass.slot_spend[slot], before,
+                           recorded_time(at.a, kCompute), at.live.straggler[slot]);
+      }
       return true;
     }
     case ThreadCode::compute:
@@ -300,6 +325,9 @@ void Engine::wake_inside(Actor& a, Sleep why, uint32_t on) {
 // The lanes of the thread are known in the slot.
 void Engine::mark(const Place& at, size_t slot) {
   at.live.known[slot] |= at.th.mask();
+  if (records(at.a, at.th)) {
+    at.live.straggler[slot] = role_records_[at.a.role].straggler[at.th.stream];
+  }
   if (at.live.watched[slot] == 0) return;
   wake_inside(at.a, Sleep::slot, static_cast<uint32_t>(slot));
 }
@@ -328,6 +356,8 @@ bool Engine::run_chain(const Place& at, const ThreadInstruction& in) {
   const int64_t first = at.launched + ops[0].launches * launch_;
   const int64_t last = at.launched + ops[in.count - 1].launches * launch_;
   const Slowness* const slowness = &slowness_[at.a.role * width_ + at.a.lane];
+  const bool noted = th.stream == kCompute && records(at.a, th);
+  const int64_t before = noted ? recorded_time(at.a, kCompute) : 0;
   const bool is_first =
       th.stream == kCompute && first_start_[at.a.role][at.a.lane + th.lane] == kUnknown;
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
@@ -347,6 +377,7 @@ bool Engine::run_chain(const Place& at, const ThreadInstruction& in) {
     }
     at.time[l] = time;
   }
+  if (noted) note_chain(at, in, before);
   if (in.start_slot >= 0) mark(at, static_cast<size_t>(in.start_slot));
   return true;
 }
@@ -366,6 +397,7 @@ bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
   if (th.state == 2) {
     th.state = 0;
     at.time[0] = now_;
+    if (records(at.a, th)) note_slowed(at, in);
   }
   while (th.ops < in.count) {
     const uint32_t launches = at.pass.ops[in.first + th.ops].launches;
@@ -399,6 +431,9 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   }
   // A launch at this very moment counts as one that an op has to wait for.
   const int64_t before = begin == rank.progress ? now_ + 1 : now_;
+  if (records(at.a, th)) record_->note(at.a.role, Spend::launch, start - at.time[0]);
+  rank.begin = start;
+  rank.first_op = th.ops;
   int64_t ps = 0;
   if (th.ops == 0 && launched(in.count - 1) < before) {
     ps = in.ps;
@@ -427,6 +462,8 @@ bool Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
   const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
   const uint32_t together = own_[at.a.role][in.work] == TalkKind::block ? block_ : 1;
   for (uint32_t first = th.lane; first < th.lane + th.lanes; first += together) {
+    const bool noted = recorded_ >= at.a.lane + first && recorded_ < at.a.lane + first + together;
+    const int64_t before = noted ? recorded_time(at.a, th.stream) : 0;
     int64_t begin = kUnknown;
     for (uint32_t l = first; l < first + together; ++l) {
       begin = std::max({begin, at.time[l], at.host[l] + launched});
@@ -441,6 +478,10 @@ bool Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
         at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = begin;
       }
       at.time[l] = end;
+    }
+    if (noted) {
+      const size_t lane = static_cast<size_t>(recorded_) - at.a.lane;
+      note_talk(at, in, before, std::max(before, at.host[lane] + launched), begin);
     }
   }
   if (in.start_slot >= 0) mark(at, static_cast<size_t>(in.start_slot));
@@ -478,7 +519,11 @@ bool Engine::run_talk(const Place& at, const ThreadInstruction& in) {
   }
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     if (th.stream == kCompute) note_start(at, l, meeting(l).begin);
+    const int64_t before = at.time[l];
     at.time[l] = meeting(l).end;
+    if (at.a.lane + l != recorded_) continue;
+    const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
+    note_talk(at, in, before, std::max(before, at.host[l] + launched), meeting(l).begin);
   }
   if (coupled_ && th.stream == kCompute) ranks_[at.a.role * width_ + at.a.lane].exact = false;
   th.state = 0;

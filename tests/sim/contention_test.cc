@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/contention.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "sim/account.h"
+#include "sim/program.h"
+#include "tests/hand_graph.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kTera = 1'000'000'000'000;  // bytes per second: one byte a picosecond
+
+Time at(int64_t ps) {
+  return Time{ps};
+}
+
+// Two roles that compute, then send 100 bytes each over one link to nobody in particular.
+struct TwoSenders {
+  HandGraph g;
+  Traffic traffic;
+
+  explicit TwoSenders(int64_t second_computes = 10) {
+    const RendezvousId first = g.rendezvous(1, 100), second = g.rendezvous(1, 100);
+    const uint32_t a = g.role(), b = g.role();
+    for (const RendezvousId id : {first, second}) {
+      Work& work =
+          g.graph.works[static_cast<size_t>(g.graph.rendezvous[static_cast<size_t>(id)].work)];
+      work.bytes = Bytes{100};
+    }
+    g.run(a, g.pass_of(10));
+    g.post(a, first);
+    g.join(a, first);
+    g.run(b, g.pass_of(second_computes));
+    g.post(b, second);
+    g.join(b, second);
+    traffic.capacity = {kTera};
+    traffic.patterns = {{{0}}};
+    traffic.pattern_of.resize(g.graph.works.size());
+    traffic.latency.resize(g.graph.works.size());
+    for (size_t w = 0; w < 2; ++w) traffic.pattern_of[w] = {0, 0};
+  }
+
+  ContentionResult run(const Interference& interference = {},
+                       const LaneOptions& options = {}) const {
+    return run_contended(g.graph, g.prices, {}, traffic, interference, options);
+  }
+};
+
+TEST(Contention, AloneATransferTakesItsPrice) {
+  TwoSenders two(1000);
+  const ContentionResult r = two.run();
+  EXPECT_EQ(r.lanes.end[0][0], at(110));
+  EXPECT_EQ(r.lanes.end[1][0], at(1100));
+  EXPECT_EQ(r.flow_events, 4);
+  EXPECT_EQ(r.shared_ops, 2);
+}
+
+TEST(Contention, TwoAtOnceShareTheLink) {
+  const ContentionResult r = TwoSenders().run();
+  EXPECT_EQ(r.lanes.end[0][0], at(210));
+  EXPECT_EQ(r.lanes.end[1][0], at(210));
+}
+
+// 50 of the first alone, then 100 each at half speed: the first ends at 160, the second at 210.
+TEST(Contention, WhatComesLaterSharesFromThen) {
+  const ContentionResult r = TwoSenders(60).run();
+  EXPECT_EQ(r.lanes.end[0][0], at(160));
+  EXPECT_EQ(r.lanes.end[1][0], at(210));
+}
+
+TEST(Contention, LatencyComesFirstAndUsesNoLink) {
+  TwoSenders two(40);
+  two.traffic.latency[0] = two.traffic.latency[1] = Time{50};
+  // At most 100 bytes in 50 ps each: the link is the limit.  60..90 alone, then both.
+  two.traffic.capacity = {2 * kTera};
+  const ContentionResult r = two.run();
+  EXPECT_EQ(r.lanes.end[0][0], at(130));
+  EXPECT_EQ(r.lanes.end[1][0], at(160));
+}
+
+TEST(Contention, PrivateLinksAreNotShared) {
+  TwoSenders two;
+  two.traffic.pattern_of[1].clear();
+  const ContentionResult r = two.run();
+  EXPECT_EQ(r.lanes.makespan, at(110));
+  EXPECT_EQ(r.shared_ops, 1);
+}
+
+// 100 of compute beside a transfer of 100: compute twice as slow, the transfer half as fast.
+TEST(Contention, ComputeAndCommunicationSlowEachOther) {
+  HandGraph g;
+  const uint32_t a = g.role();
+  const RendezvousId send = g.rendezvous(1, 100);
+  g.post(a, send);
+  g.run(a, g.pass_of(100));
+  g.join(a, send);
+  const LaneOptions options;
+  // The transfer ends at 150, when 75 of compute are done.
+  EXPECT_EQ(run_contended(g.graph, g.prices, {}, {}, {2, 1.5}, options).lanes.makespan, at(175));
+  EXPECT_EQ(run_contended(g.graph, g.prices, {}, {}, {1, 1.5}, options).lanes.makespan, at(133));
+  EXPECT_EQ(run_contended(g.graph, g.prices, {}, {}, {2, 1}, options).lanes.makespan, at(150));
+  EXPECT_EQ(run_contended(g.graph, g.prices, {}, {}, {}, options).lanes.makespan, at(100));
+}
+
+TEST(Contention, AccountOfARecordedStepAddsUp) {
+  for (const Interference& interference : {Interference{}, Interference{1.5, 1.25}}) {
+    const TwoSenders two(60);
+    const ContentionResult r = two.run(interference, {.record = true});
+    const Program program = compile(two.g.graph, two.g.prices);
+    const Account account = make_account(program, r.lanes.timeline);
+    for (const SpendTable& role : account.by_role) {
+      EXPECT_EQ(std::accumulate(role.begin(), role.end(), Time{}), r.lanes.makespan);
+    }
+    ASSERT_EQ(r.lanes.timeline.rendezvous.size(), 2U);
+    EXPECT_EQ(r.lanes.timeline.rendezvous[1].end, at(210));
+    EXPECT_EQ(r.lanes.timeline.rendezvous[1].last_role, 1U);
+  }
+}
+
+TEST(Contention, DeadlockNamesWhoWaits) {
+  HandGraph g;
+  const uint32_t a = g.role(), b = g.role();
+  const RendezvousId first = g.rendezvous(2, 1), second = g.rendezvous(2, 1);
+  g.post(a, first);
+  g.join(a, first);
+  g.post(a, second);
+  g.post(b, second);
+  g.join(b, second);
+  g.post(b, first);
+  try {
+    run_contended(g.graph, g.prices, {}, {}, {});
+    FAIL() << "no deadlock";
+  } catch (const Deadlock& deadlock) {
+    ASSERT_EQ(deadlock.waiting.size(), 2U);
+    EXPECT_EQ(deadlock.waiting[0].item, 1U);
+    EXPECT_EQ(deadlock.waiting[1].rendezvous, second);
+  }
+}
+
+TEST(Contention, FactorsBelowOneAreRefused) {
+  const TwoSenders two;
+  EXPECT_THROW(two.run({0.5, 1}), std::invalid_argument);
+  EXPECT_THROW(two.run({1, std::numeric_limits<double>::quiet_NaN()}), std::invalid_argument);
+}
+
+TEST(Contention, AStepThatIsTooLongIsRefused) {
+  HandGraph g;
+  const uint32_t a = g.role();
+  const RendezvousId id = g.rendezvous(1, 5);
+  const PassId pass = g.pass_of(int64_t{1} << 49);
+  for (int i = 0; i < 4; ++i) g.run(a, pass);
+  g.post(a, id);
+  EXPECT_THROW(run_contended(g.graph, g.prices, {}, {}, {}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace stepcast
