@@ -51,7 +51,7 @@ batch: {global: 256, micro: 1, seq: 2048}
 schedule: 1f1b
 precision: bf16-mixed
 )",
-                                  "gpt3-1024.yaml"));
+                                      "gpt3-1024.yaml"));
 }
 
 // Speeds within 6 % of each other, from a linear congruential generator.
