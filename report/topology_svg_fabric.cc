@@ -183,6 +183,8 @@ bool draw_cables(SvgCanvas& canvas, const Drawn& d, int low, int64_t y_low, int6
         std::string title = lows[a].label + " - " + highs[b].label + ": " + grouped(cables);
         title += bad ? " of " + grouped(usual) + " cables" : cables == 1 ? " cable" : " cables";
         canvas.line(middle(lows[a]), y_low, middle(highs[b]), y_high, bad ? "bad" : "lnet", title);
+        if (lows.size() == 1 && highs.size() == 1)
+          canvas.text(middle(lows[a]) + 8, (y_low + y_high) / 2 + 4, grouped(cables) + " cables");
       }
     }
   }
@@ -208,7 +210,8 @@ int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
     if (!tier.empty()) place(tier, width);
   canvas.text(kMargin, y, "network by tiers", "h");
   y += 14;
-  const auto y_of = [&](int tier) { return y + (tiers - 1 - tier) * kTierRow; };
+  const int64_t row = widest == 1 ? kTierRow / 2 : kTierRow;
+  const auto y_of = [&](int tier) { return y + (tiers - 1 - tier) * row; };
   bool missing = false;
   for (int t = 0; t + 1 < tiers; ++t)
     if (draw_cables(canvas, drawn, t, y_of(t), y_of(t + 1) + kBoxHeight)) missing = true;

@@ -192,7 +192,10 @@ int64_t draw_node(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
                   : "the node",
               "h");
   const int64_t switch_y = y + 14;
-  const int64_t leaf_y = switch_y + kBox + kRow;
+  const bool nvlinks = std::any_of(view.links.begin(), view.links.end(), [&](const ViewLink& l) {
+    return l.kind == ViewLinkKind::nvlink && p.x.contains(l.a) && p.x.contains(l.b);
+  });
+  const int64_t leaf_y = switch_y + (nvlinks ? kBox + kRow : 0);
   const auto y_of = [&](uint32_t d) { return leaf_y + p.height[d] * (kBox + kRow / 2); };
   // Lines first, boxes over them.
   draw_nvlinks(canvas, view, p, switch_y, leaf_y);

@@ -71,8 +71,9 @@ std::string domains_line(const TopologySummary& s) {
 
 std::string links_table(const TopologySummary& s) {
   if (s.links.empty()) return "";
-  const bool nccl = std::any_of(s.links.begin(), s.links.end(),
-                                [](const LinkClass& c) { return c.nccl.value > 0; });
+  const bool nccl = std::any_of(s.links.begin(), s.links.end(), [](const LinkClass& c) {
+    return c.nccl.value > 0 && c.nccl != c.bandwidth;
+  });
   const bool back = std::any_of(s.links.begin(), s.links.end(),
                                 [](const LinkClass& c) { return c.back != c.bandwidth; });
   std::vector<std::vector<std::string>> rows = {{"links", "", "count", "cables", "GB/s"}};
