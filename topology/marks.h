@@ -2,6 +2,7 @@
 // A set of devices that is emptied in no time: scratch space of searches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
