@@ -133,8 +133,9 @@ TEST(Disturbed, NvlinkSlowsGroupsInsideTheNode) {
 
 TEST(Disturbed, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
   const Scenario s = load_scenario_text(kBase + item("where: node 1 nic 3, bw: 0.25"), "run.yaml");
-  const OpGraph& graph = *forecast_with("").graph;
-  const Prices& prices = *forecast_with("").prices;
+  const Result sound = forecast_with("");
+  const OpGraph& graph = *sound.graph;
+  const Prices& prices = *sound.prices;
   const LaneSet lanes = lane_set(s, graph, prices, 0);
   EXPECT_TRUE(lanes.slowness.empty());
   EXPECT_EQ(lanes.class_ps.size(), 1U);

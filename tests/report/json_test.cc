@@ -52,6 +52,25 @@ TEST(RunJson, HasWhatIsKnownOfAnOrderMadeForTheScenario) {
   EXPECT_EQ(j["orders_tried"], 40'001);
 }
 
+TEST(RunJson, HasRanksThatDifferAndReplicas) {
+  EXPECT_TRUE(sample()["disturbance"].is_null());
+  EXPECT_TRUE(sample()["replicas"].is_null());
+  Result r = sample_result();
+  r.disturbance.emplace();
+  r.disturbance->undisturbed = Time{1'200};
+  r.disturbance->ranks = 16;
+  r.disturbance->slow_ranks = 1;
+  r.replicas = ReplicaTimes{.count = 3, .first_seed = 7, .p5 = Time{1'300}, .max = Time{1'500}};
+  const json j = json::parse(run_json(r, "1.2.3"));
+  EXPECT_EQ(j["disturbance"]["undisturbed_ps"], 1'200);
+  EXPECT_EQ(j["disturbance"]["ranks"], 16);
+  EXPECT_EQ(j["disturbance"]["slow_ranks"], 1);
+  EXPECT_EQ(j["replicas"]["count"], 3);
+  EXPECT_EQ(j["replicas"]["first_seed"], 7);
+  EXPECT_EQ(j["replicas"]["p5_ps"], 1'300);
+  EXPECT_EQ(j["replicas"]["max_ps"], 1'500);
+}
+
 TEST(RunJson, TimesAgreeInBothUnits) {
   const json j = sample();
   EXPECT_EQ(j["step_time_ps"], 1'510'000'000);

@@ -66,6 +66,28 @@ TEST(TextReport, TellsWhichOrderWonTheContest) {
   EXPECT_THAT(text_report(r), HasSubstr("  zb-v won as it is; 40,001 orders tried"));
 }
 
+TEST(TextReport, TellsWhichRanksDifferAndWhoWaits) {
+  Result r = sample_result();
+  EXPECT_THAT(text_report(r), Not(HasSubstr("undisturbed")));
+  Disturbance d;
+  d.undisturbed = r.step_time * 4 / 5;
+  d.ranks = 16;
+  d.slow_ranks = 1;
+  d.last_rank = "rank 3 (stage 0, tp 3)";
+  d.waiting = 15;
+  d.mean_wait = Time{300'000'000};
+  r.disturbance = d;
+  r.replicas = ReplicaTimes{.count = 20, .mean = Time{5'000'000'000}, .p95 = Time{6'000'000'000}};
+  const std::string text = text_report(r);
+  EXPECT_THAT(text, HasSubstr("ranks that differ cost 25.0 %"));
+  EXPECT_THAT(text, HasSubstr("rank 3 (stage 0, tp 3) ends last; 1 rank slower than"));
+  EXPECT_THAT(text, HasSubstr("15 ranks wait 300.0 us longer"));
+  EXPECT_THAT(text, HasSubstr("20 seeds"));
+  EXPECT_THAT(text, HasSubstr("mean 5.000 ms"));
+  EXPECT_THAT(text, HasSubstr("p95 6.000 ms"));
+  for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 80) << line;
+}
+
 TEST(TextReport, StaysWithinEightyColumns) {
   for (const std::string& line : lines_of(text_report(sample_result())))
     EXPECT_LE(display_width(line), 80) << line;
