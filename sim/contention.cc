@@ -2,6 +2,7 @@
 #include "sim/contention.h"
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "sim/check.h"
@@ -161,10 +162,13 @@ void Engine::prepare_actors() {
 
 // --- clock --------------------------------------------------------------------------------------
 
-void Engine::push(int64_t time, const Event& event) {
+// A heap rather than a radix heap: most events are followed within a few others, and those of one
+// moment may be taken in any order.
+void Engine::push(int64_t time, EventKind kind, uint32_t id, uint32_t version) {
   if (time > kLongestLaneTime) throw_step_too_long();
-  events_.push(time, event);
-  if (next_event_known_) next_event_ = std::min(next_event_, time);
+  STEPCAST_CHECK(time >= now_, "an event in the past");
+  events_.push_back({time, id, version, kind});
+  std::ranges::push_heap(events_, std::greater<>(), &Event::time);
 }
 
 bool Engine::is_valid(const Event& event) const {
@@ -181,11 +185,12 @@ bool Engine::is_valid(const Event& event) const {
 
 // The next moment at which something is known to start or end; INT64_MAX if there is none.
 int64_t Engine::next_moment() {
-  if (!next_event_known_) {
-    next_event_ = events_.least([this](const Event& e) { return is_valid(e); });
-    next_event_known_ = true;
+  while (!events_.empty() && !is_valid(events_.front())) {
+    std::ranges::pop_heap(events_, std::greater<>(), &Event::time);
+    events_.pop_back();
   }
-  return std::min(next_event_, network_.next_end());
+  const int64_t next = events_.empty() ? INT64_MAX : events_.front().time;
+  return std::min(next, network_.next_end());
 }
 
 void Engine::process(int64_t time) {
@@ -196,11 +201,10 @@ void Engine::process(int64_t time) {
     flow_events_ += static_cast<int64_t>(ended_.size());
     for (const FlowNetwork::Ended& e : ended_) end_talk(static_cast<uint32_t>(e.tag));
   }
-  if (next_event_ != time) return;
-  due_.clear();
-  events_.advance(time, [this](const Event& e) { due_.push_back(e); });
-  next_event_known_ = false;
-  for (const Event& e : due_) {
+  while (!events_.empty() && events_.front().time == time) {
+    std::ranges::pop_heap(events_, std::greater<>(), &Event::time);
+    const Event e = events_.back();
+    events_.pop_back();
     if (is_valid(e)) handle(e);
   }
 }
@@ -282,7 +286,7 @@ void Engine::settle_rank(uint32_t id) {
     advance_progress(rank);
     const Wide rate = rank.slow ? kOne : slow_compute_;
     const Wide time = (rank.target - rank.progress + rate - 1) / rate;
-    push(now_ + static_cast<int64_t>(time), {EventKind::compute_end, id, ++rank.version});
+    push(now_ + static_cast<int64_t>(time), EventKind::compute_end, id, ++rank.version);
   }
   rank.restarted = false;
 }
@@ -305,8 +309,8 @@ void Engine::settle_talk(uint32_t id) {
   talk.left -= rate_before * (now_ - talk.last);
   talk.last = now_;
   const Wide rate = slowed ? kOne : slow_talk_;
-  push(now_ + static_cast<int64_t>((talk.left + rate - 1) / rate),
-       {EventKind::talk_end, id, ++talk.version});
+  push(now_ + static_cast<int64_t>((talk.left + rate - 1) / rate), EventKind::talk_end, id,
+       ++talk.version);
 }
 
 // --- result -------------------------------------------------------------------------------------

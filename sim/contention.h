@@ -6,14 +6,18 @@
 //
 //   * a collective or transfer whose links are shared (Traffic) first takes its latency, then moves
 //     its bytes as one flow (flow_network.h) that alone would take the rest of its price;
-//   * while communication runs on a rank, its compute takes Interference::compute times as long,
-//   and
-//     while compute runs on any rank of a collective, that takes Interference::communication times
-//     as long.
+//   * while communication runs on a rank, its compute (on the compute stream) takes
+//     Interference::compute times as long, and while compute runs on any rank of a collective, that
+//     takes Interference::communication times as long.
 //
 // Rates change at run time, so the order of events matters: ranks run ahead as far as what they do
-// is certain, then the earliest start or end is processed (radix heap, ties by (time, role, lane)).
-// Ops that need neither stay priced constants on the fast path; `shared_ops` says how many do not.
+// is certain, then the earliest start or end is processed; what happens at one moment may be taken
+// in any order.  Ops that need neither stay priced constants on the fast path; `shared_ops` says how
+// many do not.
+//
+// Rates are whole bytes per second (flow_network.h), the factors whole 1/4096; times are counted in
+// 1/4096 ps, and a flow or an op ends at the first whole one at which nothing is left.  Compute that
+// goes on without a break keeps the fraction, so chains may be merged.  docs/engine.md has the rest.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +52,10 @@ struct ContentionResult {
   int64_t flow_events = 0;  // starts and ends of flows
 };
 
-// REQUIRES: as run_lanes; lanes.windows and jitter are honoured too.  With private traffic and no
-// interference the times are those of run_lanes.
+// REQUIRES: as run_lanes.  With private traffic and no interference the times are those of
+// run_lanes.  Throws Deadlock; std::invalid_argument with a sentence if the step is longer than
+// 2^50 ps, a factor is not in 1..1024, or lanes have windows or jitter, which it does not know yet.
+// LaneOptions::record runs the step twice; LaneOptions::fold has no effect: lanes are run as given.
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                                const Traffic& traffic, const Interference& interference,
                                const LaneOptions& options = {});

@@ -28,7 +28,6 @@
 #include "sim/contention_blocks.h"
 #include "sim/contention_program.h"
 #include "sim/lane_record.h"
-#include "sim/radix_heap.h"
 
 namespace stepcast::contention {
 
@@ -183,9 +182,10 @@ struct MeetingRecord {
 enum class EventKind : uint8_t { begin, move, talk_end, compute_end, wake };
 
 struct Event {
-  EventKind kind{};
+  int64_t time = 0;
   uint32_t id = 0;
   uint32_t version = 0;
+  EventKind kind{};
 };
 
 class Engine {
@@ -209,7 +209,7 @@ class Engine {
   void process(int64_t time);
   void handle(const Event& event);
   bool is_valid(const Event& event) const;
-  void push(int64_t time, const Event& event);
+  void push(int64_t time, EventKind kind, uint32_t id, uint32_t version = 0);
   void throw_deadlock() const;
   ContentionResult result() const;
   void advance_progress(Rank& rank) const;
@@ -237,7 +237,7 @@ class Engine {
   bool run_own_talk(const Place& at, const ThreadInstruction& in);
   bool run_talk(const Place& at, const ThreadInstruction& in);
   LivePass& enter(Actor& a, uint32_t item, const PassThreads& pass);
-  void leave(Actor& a, uint32_t item);
+  static void leave(LivePass& live);
   void raise(Actor& a, const Thread& th, const int64_t* to, int64_t by);
   bool wake_later(Actor& a, Thread& th, int64_t time);
   static bool sleep(Actor& a, Thread& th, Sleep why, uint32_t on = 0);
@@ -317,12 +317,9 @@ class Engine {
   std::vector<uint32_t> free_talks_;
 
   int64_t now_ = 0;
-  RadixHeap<Event> events_;
-  int64_t next_event_ = INT64_MAX;
-  bool next_event_known_ = true;
+  std::vector<Event> events_;  // a heap, the earliest first
   FlowNetwork network_;
   std::vector<FlowNetwork::Ended> ended_;
-  std::vector<Event> due_;
   std::vector<uint32_t> dirty_ranks_, dirty_talks_;
   bool moved_ = false;  // by the thread that runs
   int64_t recorded_ = -1;

@@ -168,9 +168,9 @@ void Engine::complete(Row& row, uint32_t group) {
         static_cast<int64_t>(ceil_ratio(Wide{bytes} * 1'000'000'000'000, Wide{price} - latency));
   }
   if (!coupled_) {
-    push(begin + talk.latency, {EventKind::move, id, version});
+    push(begin + talk.latency, EventKind::move, id, version);
   } else if (begin > now_) {
-    push(begin, {EventKind::begin, id, version});
+    push(begin, EventKind::begin, id, version);
   } else {
     begin_talk(id);
   }
@@ -194,7 +194,7 @@ void Engine::begin_talk(uint32_t id) {
   mark_talk_dirty(id);
   if (!talk.flows) return;
   if (talk.latency == 0) return start_moving(id);
-  push(now_ + talk.latency, {EventKind::move, id, talk.version});
+  push(now_ + talk.latency, EventKind::move, id, talk.version);
 }
 
 void Engine::start_moving(uint32_t id) {

@@ -167,8 +167,12 @@ void Engine::run_record(Actor& a, Thread& th, uint32_t item) {
   if (role.waits[record] == 0) return;
   auto it = std::ranges::find(a.events, record, &LiveEvent::record);
   if (it == a.events.end()) {
-    a.events.push_back({record, role.waits[record] * block_, 0, std::vector<int64_t>(block_), {}});
-    it = a.events.end() - 1;
+    it = std::ranges::find(a.events, kNone, &LiveEvent::record);  // its memory is used again
+    if (it == a.events.end()) it = a.events.emplace(it);
+    it->record = record;
+    it->waits = role.waits[record] * block_;
+    it->known = 0;
+    it->time.resize(block_);
   }
   std::copy_n(&a.time[th.stream * block_ + th.lane], th.lanes, &it->time[th.lane]);
   it->known |= th.mask();
@@ -189,10 +193,7 @@ bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
   }
   raise(a, th, it->time.data(), 0);
   it->waits -= th.lanes;
-  if (it->waits == 0) {
-    std::swap(*it, a.events.back());
-    a.events.pop_back();
-  }
+  if (it->waits == 0) it->record = kNone;
   return true;
 }
 
@@ -213,13 +214,17 @@ bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
 // --- passes -------------------------------------------------------------------------------------
 
 LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
+  LivePass* place = nullptr;
   for (LivePass& live : a.passes) {
     if (live.item == item) return live;
+    if (live.item == kNone) place = &live;
   }
-  LivePass& live = a.passes.emplace_back();
+  LivePass& live = place != nullptr ? *place : a.passes.emplace_back();
   live.item = item;
-  for (const Thread& th : a.threads) {
-    if (th.stream < kStreams && !pass.code[th.stream].empty()) ++live.threads;
+  live.threads = 0;
+  for (uint32_t i = 0; i < a.front; ++i) {
+    const size_t stream = a.threads[i].stream;
+    if (stream < kStreams && !pass.code[stream].empty()) ++live.threads;
   }
   live.slots.resize(size_t{pass.slots} * block_);
   live.known.assign(pass.slots, 0);
@@ -228,11 +233,9 @@ LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
   return live;
 }
 
-void Engine::leave(Actor& a, uint32_t item) {
-  const auto it = std::ranges::find(a.passes, item, &LivePass::item);
-  if (--it->threads > 0) return;
-  std::swap(*it, a.passes.back());
-  a.passes.pop_back();
+// Its memory is used again.
+void Engine::leave(LivePass& live) {
+  if (--live.threads == 0) live.item = kNone;
 }
 
 bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
@@ -258,7 +261,7 @@ bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
     if (at.time[l] > kLongestLaneTime) throw_step_too_long();
   }
   th.pc = 0;
-  leave(a, item);
+  leave(at.live);
   return true;
 }
 
@@ -385,7 +388,7 @@ bool Engine::run_chain(const Place& at, const ThreadInstruction& in) {
 bool Engine::wake_later(Actor& a, Thread& th, int64_t time) {
   if (a.woken_at <= now_ || a.woken_at > time) {
     a.woken_at = time;
-    push(time, {EventKind::wake, static_cast<uint32_t>(&a - actors_.data()), 0});
+    push(time, EventKind::wake, static_cast<uint32_t>(&a - actors_.data()), 0);
   }
   return sleep(a, th, Sleep::moment);
 }

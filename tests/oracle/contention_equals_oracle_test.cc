@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contention engine against the naive one, to the picosecond: random graphs on random lanes,
-// links and slow-downs.  Some thousands by default; STEPCAST_ORACLE_CASES=100000 for a long run.
+// links and slow-downs.  Two thousand by default; STEPCAST_ORACLE_CASES=100000 for a long run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -139,7 +139,7 @@ std::string compare_with_lanes(const ContendedCase& c) {
 
 uint64_t cases() {
   const char* text = std::getenv("STEPCAST_ORACLE_CASES");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 4000;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 2000;
 }
 
 class RandomContention : public testing::TestWithParam<Sharing> {};
