@@ -17,7 +17,7 @@ void check_limit(LaneClock& clock) {
 }
 
 LaneGroups::LaneGroups(const OpGraph& graph, const Prices& prices, const LaneSet& lanes)
-    : lanes_(lanes), n_(lanes.lanes()), has_link_windows_(graph.roles.size()) {
+    : lanes_(lanes), n_(lanes.lanes()) {
   for (size_t axis = 0; axis < shapes_.size(); ++axis) {
     int64_t inner = 1;
     for (const LaneDigit& d : lanes.digits) {
@@ -40,11 +40,38 @@ LaneGroups::LaneGroups(const OpGraph& graph, const Prices& prices, const LaneSet
   for (const std::vector<int64_t>& ps : lanes.class_ps) {
     add_prices([&](size_t i) { return ps[i]; }, ps.size());
   }
-  for (const LaneWindow& w : lanes.windows) {
-    if (w.link_class == 0) continue;
-    STEPCAST_CHECK(w.link_class < price_.size(), "a window names a class without prices");
-    has_link_windows_[w.role] = true;
+  find_link_windows(graph.roles.size());
+}
+
+void LaneGroups::find_link_windows(size_t roles) {
+  for (const LaneWindow& window : lanes_.windows) {
+    if (window.link_class == 0) continue;
+    STEPCAST_CHECK(window.link_class < price_.size(), "a window names a class without prices");
     by_role_ = true;
+    const LaneSpan span = span_of(window);
+    for (int i = 0; i < kAxes; ++i) {
+      const auto axis = static_cast<Axis>(i);
+      auto& of_axis = windows_[static_cast<size_t>(i)];
+      of_axis.resize(roles);
+      LinkWindows& w = of_axis[window.role];
+      w.by_lane.resize(static_cast<size_t>(n_));
+      w.first = std::min(w.first, span.from);
+      w.last = std::max(w.last, span.until);
+      // Lists are kept with the first lane of a group until all are complete.
+      std::vector<LaneSpan>& spans = w.by_lane[static_cast<size_t>(group_of(axis, window.lane))];
+      const bool known = std::any_of(spans.begin(), spans.end(), [&](const LaneSpan& s) {
+        return s.from == span.from && s.until == span.until && s.link_class == span.link_class;
+      });
+      if (!known) spans.push_back(span);
+    }
+  }
+  for (int i = 0; i < kAxes; ++i) {
+    for (LinkWindows& w : windows_[static_cast<size_t>(i)]) {
+      for (size_t lane = 0; lane < w.by_lane.size(); ++lane) {
+        const int64_t group = group_of(static_cast<Axis>(i), static_cast<int64_t>(lane));
+        w.by_lane[lane] = w.by_lane[static_cast<size_t>(group)];
+      }
+    }
   }
 }
 
@@ -87,22 +114,32 @@ int64_t LaneGroups::group_of(Axis axis, int64_t lane) const {
   return group;
 }
 
-std::vector<LaneGroups::Patch> LaneGroups::patches(Axis axis, Roles roles) const {
-  std::vector<Patch> out;
-  const bool any =
-      std::any_of(roles.begin(), roles.end(), [&](uint32_t r) { return has_link_windows_[r]; });
-  if (!any) return out;
-  for (int64_t lane = 0; lane < n_; ++lane) {
-    std::vector<LaneSpan> windows;
-    for (const LaneWindow& w : lanes_.windows) {
-      if (w.link_class > 0 && std::find(roles.begin(), roles.end(), w.role) != roles.end() &&
-          group_of(axis, w.lane) == group_of(axis, lane)) {
-        windows.push_back(span_of(w));
-      }
-    }
-    if (!windows.empty()) out.push_back({lane, std::move(windows)});
+std::vector<std::pair<int64_t, int64_t>> LaneGroups::ends_in_windows(
+    const LaneClock& clock, Axis axis, Roles roles, const Classes& classes,
+    std::span<const int64_t> prices) const {
+  std::vector<std::pair<int64_t, int64_t>> ends;
+  const auto& of_axis = windows_[static_cast<size_t>(axis)];
+  const int64_t longest = *std::max_element(prices.begin(), prices.end());
+  std::vector<const LinkWindows*> open;  // that can matter now
+  for (const uint32_t role : roles) {
+    if (role >= of_axis.size() || of_axis[role].by_lane.empty()) continue;
+    const LinkWindows& w = of_axis[role];
+    if (clock.lo < w.last && clock.hi > w.first - longest) open.push_back(&w);
   }
-  return out;
+  if (open.empty()) return ends;
+  std::vector<LaneSpan> spans;
+  for (size_t lane = 0; lane < clock.t.size(); ++lane) {
+    spans.clear();
+    for (const LinkWindows* w : open) {
+      const bool touches = clock.t[lane] < w->last && clock.t[lane] > w->first - longest;
+      if (touches) spans.insert(spans.end(), w->by_lane[lane].begin(), w->by_lane[lane].end());
+    }
+    if (spans.empty()) continue;
+    const uint8_t own = classes.mixed ? classes.by_lane[lane] : classes.same;
+    ends.emplace_back(static_cast<int64_t>(lane),
+                      end_of_communication(clock.t[lane], prices, own, spans));
+  }
+  return ends;
 }
 
 void LaneGroups::meet(LaneClock& clock, Axis axis) const {
@@ -123,12 +160,7 @@ void LaneGroups::add_price(LaneClock& clock, const Work& work, WorkId id, Roles 
   const Classes of = classes(work.axis, roles);
   std::vector<int64_t> prices;
   for (const std::vector<int64_t>& p : price_) prices.push_back(p[w]);
-  std::vector<std::pair<int64_t, int64_t>> ends;  // of lanes in windows
-  for (const Patch& p : patches(work.axis, roles)) {
-    const auto lane = static_cast<size_t>(p.lane);
-    const uint8_t own = of.mixed ? of.by_lane[lane] : of.same;
-    ends.emplace_back(p.lane, end_of_communication(clock.t[lane], prices, own, p.windows));
-  }
+  const auto ends = ends_in_windows(clock, work.axis, roles, of, prices);
   if (of.mixed) {
     kernels::add_by_class(clock.t.data(), of.by_lane.data(), prices.data(), n_);
   } else {

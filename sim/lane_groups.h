@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/lane_windows.h"
@@ -47,9 +48,10 @@ class LaneGroups {
   struct Shape {
     int64_t outer = 1, n = 1, inner = 1;
   };
-  struct Patch {
-    int64_t lane = 0;
-    std::vector<LaneSpan> windows;
+  // Windows on the links of the lanes of a role, each with its whole group.
+  struct LinkWindows {
+    int64_t first = INT64_MAX, last = 0;         // nothing changes before and after
+    std::vector<std::vector<LaneSpan>> by_lane;  // empty: none at all
   };
   struct Classes {
     bool mixed = false;
@@ -59,15 +61,19 @@ class LaneGroups {
 
   const std::vector<uint8_t>& given_classes(Axis axis, uint32_t role) const;
   Classes classes(Axis axis, Roles roles) const;
-  std::vector<Patch> patches(Axis axis, Roles roles) const;
+  void find_link_windows(size_t roles);
+  // Ends of lanes whose groups change class meanwhile.  REQUIRES: the clock stands at the begin.
+  std::vector<std::pair<int64_t, int64_t>> ends_in_windows(const LaneClock& clock, Axis axis,
+                                                           Roles roles, const Classes& classes,
+                                                           std::span<const int64_t> prices) const;
   int64_t group_of(Axis axis, int64_t lane) const;
 
   const LaneSet& lanes_;
   int64_t n_ = 1;
   bool by_role_ = false;
   std::array<std::vector<Shape>, kAxes> shapes_;
-  std::vector<std::vector<int64_t>> price_;  // [class][work]
-  std::vector<bool> has_link_windows_;       // by role
+  std::vector<std::vector<int64_t>> price_;              // [class][work]
+  std::array<std::vector<LinkWindows>, kAxes> windows_;  // [axis][role]; empty: none
 };
 
 // Throws if a time is beyond what lanes count; sharpens a bound that merely seems so.

@@ -2,6 +2,7 @@
 #include "sim/lane_speeds.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/check.h"
 #include "sim/lane_kernels.h"
@@ -36,7 +37,13 @@ void take_windows(RoleSpeeds& s, const LaneSet& lanes, uint32_t r, Bounds& bound
     of[static_cast<size_t>(w.lane)].push_back(span_of(w));
   }
   for (size_t i = 0; i < of.size(); ++i) {
-    if (!of[i].empty()) s.windows.emplace_back(static_cast<int64_t>(i), std::move(of[i]));
+    if (of[i].empty()) continue;
+    LaneWindows w{static_cast<int64_t>(i), INT64_MAX, 0, std::move(of[i])};
+    for (const LaneSpan& span : w.spans) {
+      w.first = std::min(w.first, span.from);
+      w.last = std::max(w.last, span.until);
+    }
+    s.windows.push_back(std::move(w));
   }
   if (s.windows.empty()) return;
   bounds.fastest = bounds.fastest * factor.fastest >> kLaneFractionBits;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "sim/jitter.h"
@@ -13,14 +12,20 @@
 
 namespace stepcast {
 
+// A lane whose compute changes speed.
+struct LaneWindows {
+  int64_t lane = 0;
+  int64_t first = 0, last = 0;  // nothing changes before and after
+  std::vector<LaneSpan> spans;
+};
+
 struct RoleSpeeds {
   std::vector<uint32_t> slowness;                   // by lane
   std::vector<double> real;                         // the same
   bool same = true;                                 // on all lanes
   Slowness fastest = kNominal, slowest = kNominal;  // windows and jitter included
   std::vector<uint32_t> jitter_key;                 // by lane; empty: no jitter
-  // Lanes whose compute changes speed.
-  std::vector<std::pair<int64_t, std::vector<LaneSpan>>> windows;
+  std::vector<LaneWindows> windows;
 
   // Ops have to be run one by one.
   bool by_op() const { return !jitter_key.empty() || !windows.empty(); }

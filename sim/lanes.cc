@@ -473,14 +473,8 @@ class LaneEngine {
     mark_start(role, in, c);
     const bool jitters = !speeds.jitter_key.empty();
     const uint32_t key = jitter_instance_key(role.instances + in.op);
-    changed_.clear();
-    for (const auto& [lane, windows] : speeds.windows) {
-      const auto i = static_cast<size_t>(lane);
-      const uint32_t factor =
-          jitters ? jitter_.factor[jitter_index(speeds.jitter_key[i], key)] : uint32_t{kNominal};
-      changed_.push_back(end_of_compute(
-          c.t[i], in.duration.scaled, static_cast<Slowness>(speeds.slowness[i]), factor, windows));
-    }
+    begins_.clear();
+    for (const LaneWindows& w : speeds.windows) begins_.push_back(c.t[static_cast<size_t>(w.lane)]);
     if (jitters) {
       kernels::add_jittered(c.t.data(), speeds.real.data(), speeds.jitter_key.data(),
                             jitter_.factor.data(), key, n_, in.duration.scaled,
@@ -488,8 +482,14 @@ class LaneEngine {
     } else {
       add_scaled(speeds, c, in.duration);
     }
-    for (size_t i = 0; i < changed_.size(); ++i) {
-      c.t[static_cast<size_t>(speeds.windows[i].first)] = changed_[i];
+    for (size_t i = 0; i < begins_.size(); ++i) {
+      const LaneWindows& w = speeds.windows[i];
+      const auto lane = static_cast<size_t>(w.lane);
+      if (begins_[i] >= w.last || c.t[lane] <= w.first) continue;
+      const uint32_t factor =
+          jitters ? jitter_.factor[jitter_index(speeds.jitter_key[lane], key)] : uint32_t{kNominal};
+      c.t[lane] = end_of_compute(begins_[i], in.duration.scaled,
+                                 static_cast<Slowness>(speeds.slowness[lane]), factor, w.spans);
     }
     later(speeds, c, in.duration);
   }
@@ -639,7 +639,7 @@ class LaneEngine {
   std::vector<std::vector<uint32_t>> ends_;  // of rendezvous, where it matters
   std::vector<LaneClock> slots_;             // of the pass being run; passes never stop half-way
   std::vector<StragglerWait> slot_straggler_;
-  std::vector<int64_t> changed_;            // ends of the op being run on lanes with windows
+  std::vector<int64_t> begins_;             // of the op being run, on lanes with windows
   std::vector<std::vector<int64_t>> free_;  // vectors to be used again
 };
 
