@@ -33,8 +33,8 @@ struct XmlElement {
 };
 
 // All elements in the order of their begin.  Refers to `text`.  Throws InputError: E321 for what is
-// not well formed, more than 64 levels or 100,000 elements; E322 where the text ends too early, naming
-// what is still open.
+// not well formed, more than 64 levels or 100,000 elements; E322 where the text ends too early,
+// naming what is still open.
 std::vector<XmlElement> read_xml(std::string_view text, const ImportText& lines);
 
 }  // namespace stepcast
