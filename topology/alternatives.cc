@@ -350,7 +350,7 @@ const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, do
 }
 
 int64_t blocks_in_use(const Alternative& a, const GroupShape& shape, double bytes) {
-  if (a.algorithm == Algorithm::pairwise) return a.blocks;
+  if (a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step) return a.blocks;
   const bool tree = a.algorithm == Algorithm::tree || a.algorithm == Algorithm::pat;
   const double threads = a.protocol == Protocol::ll128 || tree ? 640 : 512;
   double each = a.protocol == Protocol::simple ? 64 : 8;  // bytes for a thread to be worth it

@@ -151,10 +151,11 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .across = across,
                .rack = shape.ranks_per_node > kManyRanks,
                .pcie = cluster.node.intra == IntraKind::pcie,
-               .pairwise = a.algorithm == Algorithm::pairwise,
+               .pairwise = a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step,
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh,
                .algorithm = std::string(name_of(a.algorithm)),
                .where = across ? " over nodes" : " in a node"};
+  c.out.reserve(24);
   classify_latency(c);
   classify_bandwidth(c);
   classify_wire(c);
@@ -197,8 +198,9 @@ Factors Corrections::factors(const std::vector<CorrectionClass>& classes) const 
   Factors f;
   f.fill(1);
   for (const CorrectionClass& c : classes) {
-    const auto found = factors_.find({c.term, c.name});
-    if (found != factors_.end()) f[static_cast<size_t>(c.term)] *= found->second;
+    const auto term = static_cast<size_t>(c.term);
+    const auto found = factors_[term].find(c.name);
+    if (found != factors_[term].end()) f[term] *= found->second;
   }
   return f;
 }
@@ -218,14 +220,23 @@ double corrected_seconds(const Alternative& a, const Factors& f, double bytes) {
   return latency + moving + of(Term::ramp) * std::sqrt(latency * moving);
 }
 
-double collective_seconds(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
-                          const std::vector<Alternative>& ways, const Corrections& corrections,
-                          double bytes) {
-  double lowest = 0;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    const Factors f = corrections.factors(correction_classes(cluster, kind, shape, ways[i]));
-    const double t = corrected_seconds(ways[i], f, bytes);
-    if (i == 0 || t < lowest) lowest = t;
+std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Cluster& cluster,
+                                WorkKind kind, const GroupShape& shape,
+                                const Corrections& corrections) {
+  std::vector<Factors> all;
+  all.reserve(ways.size());
+  for (const Alternative& a : ways) {
+    all.push_back(corrections.factors(correction_classes(cluster, kind, shape, a)));
+  }
+  return all;
+}
+
+double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
+                      double bytes) {
+  STEPCAST_CHECK(!ways.empty() && ways.size() == factors.size(), "factors for every way");
+  double lowest = corrected_seconds(ways[0], factors[0], bytes);
+  for (size_t i = 1; i < ways.size(); ++i) {
+    lowest = std::min(lowest, corrected_seconds(ways[i], factors[i], bytes));
   }
   return lowest;
 }

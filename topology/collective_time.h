@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -47,12 +48,14 @@ class Corrections {
   // Lines "term,class,factor" after a heading; '#' begins a remark.  Throws std::invalid_argument
   // with the line's number.
   static Corrections parse(std::string_view text);
-  void set(Term term, const std::string& name, double factor) { factors_[{term, name}] = factor; }
+  void set(Term term, const std::string& name, double factor) {
+    factors_[static_cast<size_t>(term)][name] = factor;
+  }
   // Product over the classes, class by class in their order.
   Factors factors(const std::vector<CorrectionClass>& classes) const;
 
  private:
-  std::map<std::pair<Term, std::string>, double> factors_;
+  std::array<std::map<std::string, double, std::less<>>, kTerms> factors_;
 };
 
 // Those compiled in.  Safe to call from several threads.
@@ -61,11 +64,15 @@ const Corrections& shipped_corrections();
 // REQUIRES: bytes >= 0, factors positive.
 double corrected_seconds(const Alternative& a, const Factors& f, double bytes);
 
+// Of each of the ways.
+std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Cluster& cluster,
+                                WorkKind kind, const GroupShape& shape,
+                                const Corrections& corrections);
+
 // The lowest of all ways.  NCCL's pick is one of them; near the sizes where it changes from one to
 // the next the two corrected times are only about equal, and the lower one is taken, so that a
-// larger message or a slower link never costs less.
-double collective_seconds(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
-                          const std::vector<Alternative>& ways, const Corrections& corrections,
-                          double bytes);
+// larger message or a slower link never costs less.  REQUIRES: as many factors as ways, some.
+double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
+                      double bytes);
 
 }  // namespace stepcast

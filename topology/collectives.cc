@@ -6,6 +6,7 @@
 #include "sim/check.h"
 #include "topology/alternatives.h"
 #include "topology/collective_time.h"
+#include "topology/exchange.h"
 #include "topology/nccl_constants.h"
 
 namespace stepcast {
@@ -29,6 +30,21 @@ std::string describe(const CommunicationCost& cost, const GroupShape& shape) {
   return text;
 }
 
+CommunicationCost cost_of(const std::vector<Alternative>& ways, const Cluster& cluster,
+                          WorkKind kind, Bytes bytes, const GroupShape& shape) {
+  const auto size = static_cast<double>(bytes.value);
+  const Alternative& a = choice(ways, kind, size);
+  const std::vector<Factors> factors =
+      factors_of(ways, cluster, kind, shape, shipped_corrections());
+  CommunicationCost cost;
+  cost.time = time_from_seconds(lowest_seconds(ways, factors, size));
+  cost.latency = time_from_seconds(lowest_seconds(ways, factors, 0));
+  cost.algorithm = algorithm_of(a);
+  cost.blocks = blocks_in_use(a, shape, size);
+  cost.basis = describe(cost, shape);
+  return cost;
+}
+
 }  // namespace
 
 CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
@@ -36,19 +52,15 @@ CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes b
   STEPCAST_CHECK(is_communication(kind) && kind != WorkKind::send_recv, "a collective");
   STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
   if (shape.ranks <= 1) return {Time{}, "group of one"};
-  const auto size = static_cast<double>(bytes.value);
-  const std::vector<Alternative> ways = alternatives(cluster, kind, shape);
-  const Alternative& a = choice(ways, kind, size);
-  const auto seconds = [&](double n) {
-    return collective_seconds(cluster, kind, shape, ways, shipped_corrections(), n);
-  };
-  CommunicationCost cost;
-  cost.time = time_from_seconds(seconds(size));
-  cost.latency = time_from_seconds(seconds(0));
-  cost.algorithm = algorithm_of(a);
-  cost.blocks = blocks_in_use(a, shape, size);
-  cost.basis = describe(cost, shape);
-  return cost;
+  return cost_of(alternatives(cluster, kind, shape), cluster, kind, bytes, shape);
+}
+
+CommunicationCost expert_exchange_cost(const Cluster& cluster, Bytes bytes, const GroupShape& shape,
+                                       double network_share) {
+  STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
+  if (shape.ranks <= 1) return {Time{}, "group of one"};
+  return cost_of({node_limited_exchange(cluster, shape, network_share)}, cluster,
+                 WorkKind::all_to_all, bytes, shape);
 }
 
 CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to, Bytes bytes) {

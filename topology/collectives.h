@@ -61,6 +61,11 @@ struct CommunicationCost {
 CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
                                   const GroupShape& shape);
 
+// All-to-all of experts' tokens that cross the network once for each node they go to
+// (node_limited_exchange in exchange.h).  REQUIRES: 0 < network_share <= 1.
+CommunicationCost expert_exchange_cost(const Cluster& cluster, Bytes bytes, const GroupShape& shape,
+                                       double network_share);
+
 // One message from `from` to `to`, while every other GPU of the node may send one too: between
 // nodes it has its GPU's share of the NICs (nics * bandwidth / gpus).  Nothing if from == to.
 CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to, Bytes bytes);

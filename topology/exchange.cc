@@ -70,4 +70,24 @@ Alternative exchange(const Cluster& cluster, const GroupShape& shape) {
   return a;
 }
 
+Alternative node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
+                                  double network_share) {
+  STEPCAST_CHECK(network_share > 0 && network_share <= 1, "a share of the bytes crosses");
+  Alternative a = exchange(cluster, shape);
+  a.algorithm = Algorithm::two_step;
+  if (shape.nodes == 1) return a;
+  a.wire /= network_share;
+  const Node& node = cluster.node;
+  const double p = real(shape.ranks_per_node);
+  if (shape.ranks_per_node > 1) {
+    // All that is not for the GPU on the sender's place in its node passes NVLink once.
+    const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
+    const bool pcie = node.intra == IntraKind::pcie;
+    const double fraction = pcie ? kPcieFraction : arch_constants(node.gpu.arch).exchange_fraction;
+    a.bandwidth = fraction * wire * p / (p - 1);
+  }
+  a.own_bandwidth = std::min(a.bandwidth, a.wire);
+  return a;
+}
+
 }  // namespace stepcast

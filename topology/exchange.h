@@ -14,4 +14,11 @@ namespace stepcast {
 // REQUIRES: as collective_cost, shape.ranks > 1.
 Alternative exchange(const Cluster& cluster, const GroupShape& shape);
 
+// Experts' tokens that go to several GPUs of a node cross the network once for that node, on the
+// sender's rail, and are passed on over NVLink there.  `network_share`: of the bytes bound for
+// other nodes, those that cross (nodes reached / experts reached of a token). REQUIRES: as
+// exchange, 0 < network_share <= 1.
+Alternative node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
+                                  double network_share);
+
 }  // namespace stepcast

@@ -42,17 +42,21 @@ GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int6
   for (const Tier& tier : tiers) blocks.emplace_back(tier.size);
   const bool several =
       (base + offsets.front()) / cluster.node.gpus != (base + offsets.back()) / cluster.node.gpus;
-  int64_t here = 0;
+  int64_t here = 0, fewest = 0;  // on the nodes before this one; 0: none
+  const auto leave_node = [&] { fewest = fewest == 0 ? here : std::min(fewest, here); };
   for (int64_t offset : offsets) {
     const int64_t gpu = base + offset;
     if (nodes.visit(gpu)) {
+      if (here > 0) leave_node();
       here = 0;
       if (several && groups_on_node) ++(*groups_on_node)[static_cast<size_t>(nodes.block())];
       for (BlockCounter& b : blocks) b.visit(gpu);
     }
     shape.ranks_per_node = std::max(shape.ranks_per_node, ++here);
   }
+  leave_node();
   shape.nodes = nodes.count();
+  if (fewest < shape.ranks_per_node) shape.fewest_per_node = fewest;
   shape.tier = -1;
   if (!several) return shape;
   for (size_t t = 0; t < blocks.size(); ++t) {

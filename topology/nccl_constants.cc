@@ -5,14 +5,11 @@
 //     39 / 20.4 GB/s.
 //   kNicFraction: NCCL counts 24 of 25 GB/s for a 200 Gb/s NIC and 48 of 50 for 400 Gb/s
 //     (src/graph/search.cc); logs show 46-49 and, on EFA, 24.2 of 25.
-//   kNicExchangeFraction: median of all-to-all on 2-4 nodes and 2-3 racks: B300 .97, MI355X .92 and
-//     .78, GB200 .90 and .84 (oracle-quickstart/oci-gpu-quickstarts).
 //   kPcieFraction: NCCL's 24 of 31.5 GB/s for gen4 x16 (src/graph/topo.h); the same for gen3, gen5.
-//   ring_fraction: NCCL's channel search gives 240 of 300 (A100), 360 of 450 (H100), 720 of 900
-//     GB/s (B200); measured 232-235 (microsoft/superbenchmark), 365 (stas00/ml-engineering, NVLS
-//     off), 682.
-//   mesh_fraction: V100 hybrid cube mesh 135.5 of 150 (8 GPUs, 1 GiB); A100 4-GPU mesh 213 of 300
-//     and GH200 312 of 450 (openfabric-systems/simllm); Blackwell: assumed as Hopper.
+//   nvlink_fraction: NCCL counts 20 GB/s of the 25 of a link up to Ampere, 20.6 of Hopper's
+//   25, 40.1
+//     of Blackwell's 50 (src/graph/topo.h); measured rings reach 232-235 of 300 (A100,
+//     microsoft/superbenchmark), 365 of 450 (H100, stas00/ml-engineering, NVLS off), 682 of 900.
 //   exchange_fraction: all-to-all inside a node or rack: A100 224 of 300 (superbenchmark), B300 676
 //     of 900, GB300 667 of 900 (OCI); Hopper, Volta: assumed.
 //   p2p_fraction: A100 NCCL sendrecv among 8 GPUs 195 of 300 (li-plus/playground), H100 335 of 450
@@ -20,9 +17,7 @@
 //     Ampere and Hopper.
 //   p2p_nic_fraction: H100 send/recv between two nodes 35.6 of 50 GB/s (vidur), H200 32 of 50 (one
 //     GPU a node, google/dranet); others: assumed as all-to-all.
-//   nvls_fraction: all-reduce of 8 H100 480 GB/s bus = 274 of 450, of 5 to 8 H200 258-270; 8 B200
-//     845 = 483 of 900, 64 GB300 930 = 472, 72 GB200 839 = 425 (ml-engineering, NVIDIA/dgxc, OCI,
-//     coreweave/nccl-tests).  NCCL picks it from 5 GPUs on H200, from 6 on B200 (ml-engineering).
+//   nvls_efficiency: NCCL's (src/graph/tuning.cc).
 #include "topology/nccl_constants.h"
 
 #include "sim/check.h"
@@ -133,6 +128,7 @@ std::string_view name_of(Algorithm a) {
     case Algorithm::nvls_tree: return "NVLS tree";
     case Algorithm::pat: return "PAT";
     case Algorithm::pairwise: return "pairwise";
+    case Algorithm::two_step: return "two-step";
   }
   STEPCAST_CHECK(false, "an algorithm has a name");
   return {};

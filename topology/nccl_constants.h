@@ -29,9 +29,10 @@ enum class Algorithm : uint8_t {
   nvls,            // NVSwitches reduce
   nvls_tree,       // NVSwitches reduce inside nodes, a tree between them
   pat,             // parallel aggregated trees
-  pairwise         // sends and receives
+  pairwise,        // sends and receives
+  two_step         // to one GPU of each node, then inside it
 };
-constexpr int kAlgorithms = 8;
+constexpr int kAlgorithms = 9;
 std::string_view name_of(Algorithm a);  // "ring", "NVLS tree", ...
 
 using ByProtocol = std::array<double, kProtocols>;
@@ -74,10 +75,7 @@ struct ArchConstants {
 };
 const ArchConstants& arch_constants(GpuArch arch);
 
-constexpr double kNicFraction = 0.96;          // rings and trees; see nccl_constants.cc
-constexpr double kNicExchangeFraction = 0.90;  // all-to-all
+constexpr double kNicFraction = 0.96;  // rings and trees; see nccl_constants.cc
 constexpr double kPcieFraction = 0.76;
-constexpr double kNicChannel = 50e9;  // NICs faster than this carry several channels
-constexpr double kMaxChannels = 32;
 
 }  // namespace stepcast

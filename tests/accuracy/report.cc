@@ -104,9 +104,9 @@ Study study(const std::vector<Log>& logs) {
       line = points.size() > 1 ? fit_alpha_beta(points) : AlphaBeta{};
     }
     const Log& log = logs[o.log];
+    const auto ways = alternatives(log.cluster, log.kind, log.shape);
     note(s.left_out, o,
-         collective_seconds(log.cluster, log.kind, log.shape,
-                            alternatives(log.cluster, log.kind, log.shape), others, o.bytes));
+         lowest_seconds(ways, factors_of(ways, log.cluster, log.kind, log.shape, others), o.bytes));
     note(s.own, o, own_seconds(o.picked, log.kind, o.bytes));
     note(s.alpha_beta, o, 1e-6 * (line.alpha_us + line.us_per_byte * o.bytes));
   }

@@ -187,13 +187,40 @@ TEST(CollectiveCost, LargeMessagesReachWhatIsMeasured) {
   EXPECT_NEAR(bus(dgx_b200(2), full(2)), 700, 70) << "dstackai/dstack";
 }
 
+TEST(CollectiveCost, TheNodeWithFewestRanksHasFewestNics) {
+  GroupShape even = full(2, 6);
+  GroupShape uneven = even;  // 8 and 4
+  uneven.ranks_per_node = 8;
+  uneven.fewest_per_node = 4;
+  EXPECT_NEAR(slope(dgx_a100(2), all_gather, even) / slope(dgx_a100(2), all_gather, uneven), 1.5,
+              0.01);
+}
+
+TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
+  const Cluster c = dgx_h100(8);
+  const GroupShape s = full(8);
+  const auto time = [&](double share) {
+    return to_seconds(expert_exchange_cost(c, kGiB * 64, s, share).time);
+  };
+  EXPECT_EQ(expert_exchange_cost(c, kGiB, s, 0.5).algorithm, "two-step");
+  EXPECT_NEAR(time(1), seconds(c, all_to_all, kGiB * 64, s), 0.1 * time(1));
+  EXPECT_NEAR(time(1) / time(0.5), 2, 0.05);
+  EXPECT_GT(time(0.01), 0.12 * time(1)) << "NVLink carries all of it";
+  EXPECT_THROW(expert_exchange_cost(c, kGiB, s, 0), InternalError);
+  EXPECT_THROW(expert_exchange_cost(c, kGiB, s, 1.5), InternalError);
+  const GroupShape inside = full(1);
+  EXPECT_NEAR(to_seconds(expert_exchange_cost(c, kGiB * 64, inside, 0.5).time),
+              seconds(c, all_to_all, kGiB * 64, inside), 0.01);
+}
+
 // Not the algorithm, whose name is NCCL's pick.
 TEST(CollectiveCost, TakesTheLowestOfAllWays) {
   const Cluster c = dgx_h100(4);
   const GroupShape s = full(4);
   const auto all = alternatives(c, all_reduce, s);
   for (double bytes = 1024; bytes < 1e10; bytes *= 3) {
-    const double t = collective_seconds(c, all_reduce, s, all, shipped_corrections(), bytes);
+    const double t =
+        lowest_seconds(all, factors_of(all, c, all_reduce, s, shipped_corrections()), bytes);
     bool reached = false;
     for (const Alternative& a : all) {
       const Factors f = shipped_corrections().factors(correction_classes(c, all_reduce, s, a));

@@ -14,7 +14,7 @@ namespace stepcast {
 void PrintTo(const GroupShape& s, std::ostream* out) {
   *out << s.ranks << " ranks, " << s.nodes << " nodes of " << s.ranks_per_node << ", tier "
        << s.tier << ", sharing " << s.sharing << ", blocks " << s.block_nodes[0] << " "
-       << s.block_nodes[1] << " " << s.block_nodes[2];
+       << s.block_nodes[1] << " " << s.block_nodes[2] << ", fewest " << s.fewest_per_node;
 }
 
 namespace {
@@ -39,7 +39,7 @@ TEST(ShapeOf, OneRankANode) {
 
 TEST(ShapeOf, UnevenGroupCountsTheFullestNode) {
   const std::vector<int64_t> ranks{6, 7, 8, 9, 10};
-  EXPECT_EQ(shape_of(dgx_h100(2), ranks), (GroupShape{5, 2, 3, 0, 1, {}}));
+  EXPECT_EQ(shape_of(dgx_h100(2), ranks), (GroupShape{5, 2, 3, 0, 1, {}, 2}));
 }
 
 TEST(ShapeOf, CountsNodesInTheBlocksBelowItsTier) {
