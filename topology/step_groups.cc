@@ -62,10 +62,10 @@ class Runs {
   std::map<std::pair<WorkId, int64_t>, GroupWork> runs_;
 };
 
-// The part of a price in which bytes flow decides; a hundredth of the latency does not count.
+// The part of a price in which bytes flow; a tenth of the latency does not count.
 double rate_of(const Work& work, const Price& price) {
   const int64_t flowing = (price.time - price.latency).count();
-  if (flowing <= 0 || flowing <= price.latency.count() / 100) return 0;
+  if (flowing <= 0 || flowing <= price.latency.count() / 10) return 0;
   return static_cast<double>(work.bytes.value) / (static_cast<double>(flowing) * 1e-12);
 }
 

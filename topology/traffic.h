@@ -43,7 +43,7 @@ std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& route
 //   * links that one stream of one group uses at a time, links that carry all that their users
 //     could send together at the speed of their prices, and links as wide as another one with the
 //     same users (a GPU's PCIe beside its NIC);
-//   * works that hardly take longer than their latency (1 %: the gradient norm).
+//   * works that hardly take longer than their latency (a tenth): the gradient norm.
 //
 // Loads are cut so that a group alone is never slower than its price, which knows better.
 // REQUIRES: prices.by_work.size() == graph.works.size().
