@@ -54,7 +54,6 @@ class LaneEngine {
   LaneEngine(const OpGraph& graph, const Prices& prices, const FoldedLanes& folded, bool merge,
              int64_t record)
       : graph_(graph),
-        folded_(folded),
         n_(folded.lanes.lanes()),
         size_(static_cast<size_t>(n_)),
         groups_(graph, prices, folded.lanes),
@@ -623,7 +622,6 @@ class LaneEngine {
   }
 
   const OpGraph& graph_;
-  const FoldedLanes& folded_;
   int64_t n_ = 1;
   size_t size_ = 1;
   LaneGroups groups_;
