@@ -182,7 +182,8 @@ Talk& talk_of(Machine& m, uint32_t id, int64_t lane) {
         break;
       }
     }
-    std::ranges::stable_partition(talk.ranks, [&](size_t r) { return m.ranks[r].role == sender; });
+    std::stable_partition(talk.ranks.begin(), talk.ranks.end(),
+                          [&](size_t r) { return m.ranks[r].role == sender; });
   }
   return talk;
 }
