@@ -131,6 +131,12 @@ void fill_texts(const FieldValues& v, Scenario& s) {
   if (v.has("description")) s.description = v.text("description");
 }
 
+// Whether runs under different seeds differ.
+bool draws_something(const Scenario& s) {
+  return s.share_links || std::any_of(s.perturb.begin(), s.perturb.end(),
+                                      [](const Perturbation& p) { return p.sigma > 0; });
+}
+
 // Settings that say what the scenario is called, not what happens in it.
 bool is_label(std::string_view path) {
   for (const std::string_view label :
@@ -181,6 +187,8 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
                                                                : Scenario::Interference::automatic;
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
   if (v.has("replicas")) s.replicas = v.whole("replicas");
+  if (s.replicas > 1 && !draws_something(s))
+    s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   problems.throw_if_any();
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 

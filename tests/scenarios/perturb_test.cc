@@ -154,6 +154,12 @@ TEST(Replicas, ArePercentilesByNearestRank) {
   EXPECT_EQ(summary_of({Time{7}}).p95, Time{7});
 }
 
+TEST(Replicas, AreEqualIfNothingIsDrawn) {
+  EXPECT_EQ(load_with({{"replicas", "5"}}).warnings,
+            std::vector<std::string>{"nothing is drawn from the seed, so all replicas are equal"});
+  EXPECT_TRUE(load_with({{"replicas", "5"}, {"contention.links", "on"}}).warnings.empty());
+}
+
 TEST(Replicas, AreAtLeastOne) {
   EXPECT_EQ(failure_with({{"replicas", "0"}}).codes, "E121");
   EXPECT_EQ(load_with({{"replicas", "5"}, {"seed", "3"}}).replicas, 5);
