@@ -12,12 +12,13 @@
 //
 // Rates change at run time, so the order of events matters: ranks run ahead as far as what they do
 // is certain, then the earliest start or end is processed; what happens at one moment may be taken
-// in any order.  Ops that need neither stay priced constants on the fast path; `shared_ops` says how
-// many do not.
+// in any order.  Ops that need neither stay priced constants on the fast path; `shared_ops` says
+// how many do not.
 //
 // Rates are whole bytes per second (flow_network.h), the factors whole 1/4096; times are counted in
-// 1/4096 ps, and a flow or an op ends at the first whole one at which nothing is left.  Compute that
-// goes on without a break keeps the fraction, so chains may be merged.  docs/engine.md has the rest.
+// 1/4096 ps, and a flow or an op ends at the first whole one at which nothing is left.  Compute
+// that goes on without a break keeps the fraction, so chains may be merged.  docs/engine.md has the
+// rest.
 #pragma once
 
 #include <cstdint>
