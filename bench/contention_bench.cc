@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/price_graph.h"
@@ -78,9 +79,22 @@ void add_patterns(Step& step, const Work& work) {
   }
 }
 
-Step make_step(const char* name, int64_t dp_lanes, bool speeds) {
+// What is computed and how it is cut.
+struct Job {
+  const char* name;  // of the example
+  std::vector<std::pair<std::string, std::string>> set;
+};
+
+const Job kGpt3{"gpt3-175b-64xa100", {}};
+// Eight chunks a rank: 8.6 times the transfers of the plain one.
+const Job kLlama{"llama3-405b-16384xh100", {}};
+const Job kPlainLlama{"llama3-405b-16384xh100",
+                      {{"parallel.layout", "Et*7|(t*8|)*14t*7L"}, {"schedule", "{kind: 1f1b, group: null}"}}};
+
+Step make_step(const Job& job, int64_t dp_lanes, bool speeds) {
   const Scenario s =
-      load_scenario(std::string(STEPCAST_SOURCE_DIR) + "/scenarios/examples/" + name + ".yaml");
+      load_scenario(std::string(STEPCAST_SOURCE_DIR) + "/scenarios/examples/" + job.name + ".yaml",
+                    {.set = job.set, .root = ""});
   Step step;
   step.graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
   step.prices = price(step.graph, s.cluster, s.plan.grid, shipped_table(s.cluster.node.gpu.name));
@@ -104,9 +118,9 @@ Step make_step(const char* name, int64_t dp_lanes, bool speeds) {
   return step;
 }
 
-void contended(benchmark::State& state, const char* name, int64_t dp_lanes, bool speeds,
+void contended(benchmark::State& state, const Job& job, int64_t dp_lanes, bool speeds,
                Interference interference) {
-  const Step step = make_step(name, dp_lanes, speeds);
+  const Step step = make_step(job, dp_lanes, speeds);
   ContentionResult result;
   for ([[maybe_unused]] auto _ : state) {
     result = run_contended(step.graph, step.prices, step.lanes, step.traffic, interference);
@@ -118,23 +132,37 @@ void contended(benchmark::State& state, const char* name, int64_t dp_lanes, bool
   state.counters["step_ms"] = static_cast<double>(result.lanes.makespan.count()) / 1e9;
 }
 
-constexpr const char* kLlama = "llama3-405b-16384xh100";
-constexpr const char* kGpt3 = "gpt3-175b-64xa100";
 constexpr Interference kSlowing{1.161, 1.106};
 
-BENCHMARK_CAPTURE(contended, gpt3_folded, kGpt3, 0, false, {})->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(contended, gpt3_folded_slowing, kGpt3, 0, false, kSlowing)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(contended, llama3_2048_ranks, kLlama, 16, true, {})
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(contended, llama3_2048_ranks_slowing, kLlama, 16, true, kSlowing)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(contended, llama3_16384_ranks, kLlama, 128, true, {})
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(contended, llama3_16384_ranks_alike, kLlama, 128, false, {})
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(contended, llama3_16384_ranks_slowing, kLlama, 128, true, kSlowing)
-    ->Unit(benchmark::kMillisecond);
+void gpt3_folded(benchmark::State& state) {
+  contended(state, kGpt3, 0, false, {});
+}
+void gpt3_folded_slowing(benchmark::State& state) {
+  contended(state, kGpt3, 0, false, kSlowing);
+}
+// The argument: replicas; 16 are 2,048 ranks, 128 are 16,384.
+void llama3(benchmark::State& state) {
+  contended(state, kLlama, state.range(0), true, {});
+}
+void llama3_slowing(benchmark::State& state) {
+  contended(state, kLlama, state.range(0), true, kSlowing);
+}
+void llama3_alike(benchmark::State& state) {
+  contended(state, kLlama, state.range(0), false, {});
+}
+void llama3_plain(benchmark::State& state) {
+  contended(state, kPlainLlama, state.range(0), true, {});
+}
+void llama3_plain_slowing(benchmark::State& state) {
+  contended(state, kPlainLlama, state.range(0), true, kSlowing);
+}
+BENCHMARK(gpt3_folded)->Unit(benchmark::kMillisecond);
+BENCHMARK(gpt3_folded_slowing)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama3_plain)->Arg(16)->Arg(128)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama3_plain_slowing)->Arg(16)->Arg(128)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama3)->Arg(16)->Arg(128)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama3_slowing)->Arg(16)->Arg(128)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama3_alike)->Arg(16)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace stepcast
