@@ -110,6 +110,8 @@ class StageWriter {
   void norm_forward(const std::string& label, TensorIndex& statistics, TensorIndex& output,
                     int64_t rows, int64_t width);
   void norm_backward(const std::string& label, int64_t rows, int64_t width);
+  void attention_forward(LayerTensors& t, bool keep);
+  TensorIndex mlp_forward(LayerTensors& t, bool keep);
   void core_attention_forward(LayerTensors& t, bool keep);
   void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
   TensorIndex add_residual(const std::string& label, TensorIndex& branch, TensorIndex* mask,

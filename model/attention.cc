@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention with its norm and residual, forward and backward.
+#include <string>
+#include <utility>
+
+#include "model/stage_writer.h"
+
+namespace stepcast {
+
+// Scores, softmax, dropout and context, or the fused kernel; fills `t.context`.
+void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
+  const Shard& s = s_;
+  const Bytes context_bytes = s.bytes(s.tokens, s.q);
+  if (s.plan.kernels.flash_attention) {
+    p_.compute("attention", s.fused_attention(false));
+    t.context = p_.allocate("attention context", context_bytes, saved());
+    t.log_sum_exp =
+        p_.allocate("attention log-sum-exp", s.bytes(s.tokens, s.heads, DType::fp32), saved());
+    if (!keep) p_.free(t.log_sum_exp);
+  } else {
+    const int64_t seq = s.seq, keys = s.keys;
+    const int64_t dim = s.model.head_dim;
+    const int64_t rows = s.plan.micro_batch * s.heads * seq;
+    const Bytes square = s.bytes(rows, keys);
+    p_.compute("attention scores", s.head_gemm(seq, keys, dim, GemmLayout::tn));
+    TensorIndex scores = p_.allocate("attention scores", square, MemoryCategory::workspace);
+    if (!s.plan.kernels.fused_softmax) {
+      p_.compute("scale and mask", s.memory_bound(Kernel::scale, square * 2));
+    }
+    p_.compute("softmax", s.memory_bound(Kernel::softmax, square * 2));
+    t.probabilities = p_.allocate("attention softmax", square, saved());
+    p_.free(scores);
+    const bool dropout = s.model.attention_dropout > 0;
+    if (dropout) {
+      const Bytes mask = s.bytes(rows, keys, DType::uint8);
+      p_.compute("attention dropout", s.memory_bound(Kernel::dropout, square * 2 + mask));
+      t.dropped = p_.allocate("attention dropout output", square, saved());
+      t.dropout_mask = p_.allocate("attention dropout mask", mask, saved());
+    }
+    p_.compute("attention context", s.head_gemm(seq, dim, keys, GemmLayout::nn));
+    TensorIndex product =
+        p_.allocate("attention product", context_bytes, MemoryCategory::workspace);
+    if (!keep) {
+      p_.free(t.probabilities);
+      p_.free(t.dropped);
+      p_.free(t.dropout_mask);
+    }
+    // [b, heads, s, d] -> [s, b, heads * d], the layout the projection reads.
+    p_.compute("attention transpose", s.memory_bound(Kernel::transpose, context_bytes * 2));
+    t.context = p_.allocate("attention context", context_bytes, saved());
+    p_.free(product);
+  }
+}
+
+void StageWriter::attention_forward(LayerTensors& t, bool keep) {
+  const Shard& s = s_;
+  const Transformer& model = s.model;
+  const Kernels& kernels = s.plan.kernels;
+  const auto done_with = [&](TensorIndex& tensor) {
+    if (!keep) p_.free(tensor);
+  };
+
+  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden);
+  done_with(t.norm1_statistics);
+  TensorIndex gathered = kNoTensor;
+  if (s.sequence_split()) gathered = gather("qkv all-gather", s.hidden);
+  p_.compute("qkv", s.forward_gemm(s.tokens, s.qkv, s.hidden));
+  t.qkv = p_.allocate("queries, keys, values", s.bytes(s.tokens, s.qkv), saved());
+  p_.free(gathered);
+  done_with(t.norm1_output);
+  if (model.attention_bias && !kernels.fused_bias) {
+    p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
+  }
+  if (model.qk_norm) {
+    const Bytes qk = s.bytes(s.tokens, s.q + s.kv);
+    p_.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
+    t.qk_normed = p_.allocate("query and key norm output", qk, saved());
+  }
+  if (model.positions == Positions::rotary) {
+    p_.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.kv) * 2));
+  }
+  // Selective recomputation keeps only what goes into the core and what comes out of it.
+  const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
+  core_attention_forward(t, keep_core);
+  done_with(t.qkv);
+  done_with(t.qk_normed);
+
+  p_.compute("projection", s.forward_gemm(s.tokens, s.hidden, s.q));
+  TensorIndex branch =
+      p_.allocate("projection output", s.bytes(s.tokens, s.hidden), MemoryCategory::workspace);
+  done_with(t.context);
+  branch = reduce("projection", branch, s.hidden);
+  t.residual = add_residual("attention", branch, &t.mask1, model.attention_output_bias);
+  done_with(t.mask1);
+}
+
+void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient,
+                                          TensorIndex& gradient_qkv) {
+  const Shard& s = s_;
+  const Bytes qkv = s.bytes(s.tokens, s.qkv);
+  if (s.plan.kernels.flash_attention) {
+    p_.compute("attention backward", s.fused_attention(true));
+    gradient_qkv = p_.allocate("qkv gradient", qkv, MemoryCategory::workspace);
+    p_.free(t.log_sum_exp);
+  } else {
+    const int64_t seq = s.seq, keys = s.keys;
+    const int64_t dim = s.model.head_dim;
+    const int64_t rows = s.plan.micro_batch * s.heads * seq;
+    const Bytes square = s.bytes(rows, keys);
+    p_.compute("attention transpose backward",
+               s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.q) * 2));
+    p_.compute("probability gradient", s.head_gemm(seq, keys, dim, GemmLayout::tn));
+    TensorIndex scores =
+        p_.allocate("attention probability gradient", square, MemoryCategory::workspace);
+    p_.compute("value gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));
+    gradient_qkv = p_.allocate("qkv gradient", qkv, MemoryCategory::workspace);
+    p_.free(t.dropped);
+    if (s.model.attention_dropout > 0) {
+      p_.compute(
+          "attention dropout backward",
+          s.memory_bound(Kernel::dropout_backward, square * 2 + s.bytes(rows, keys, DType::uint8)));
+      p_.free(t.dropout_mask);
+    }
+    p_.compute("softmax backward", s.memory_bound(Kernel::softmax_backward, square * 3));
+    p_.free(t.probabilities);
+    if (!s.plan.kernels.fused_softmax) {
+      p_.compute("scale and mask backward", s.memory_bound(Kernel::scale, square * 2));
+    }
+    p_.compute("query gradient", s.head_gemm(seq, dim, keys, GemmLayout::nn));
+    p_.compute("key gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));
+    p_.free(scores);
+  }
+  p_.free(gradient);
+  p_.free(t.context);
+  p_.free(t.context_again);
+  p_.free(t.qkv);
+}
+
+void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
+                                     bool recompute_core_first) {
+  const Shard& s = s_;
+  const Transformer& model = s.model;
+  const InputGather input = gather_input_early("qkv");
+  const BranchGradient branch =
+      branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);
+  // Fused attention needs its own output again; the one that is recomputed is another tensor.
+  const bool recomputed = recompute_core_first || t.context_again != kNoTensor;
+  const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !split_;
+  TensorIndex none = kNoTensor;
+  TensorIndex d =
+      row_parallel_backward("projection", branch, context_in_use ? none : t.context, s.q);
+  if (recompute_core_first) {
+    p_.set_phase(Phase::recompute);
+    recompute_core(t);
+    p_.set_phase(Phase::backward_input);
+  }
+  TensorIndex d_qkv = kNoTensor;
+  core_attention_backward(t, d, d_qkv);
+  const Bytes qk = s.bytes(s.tokens, s.q + s.kv);
+  if (model.positions == Positions::rotary) {
+    p_.compute("rotary backward", s.memory_bound(Kernel::rotary_backward, qk * 2));
+  }
+  if (model.qk_norm) {
+    p_.compute("query and key norm backward", s.memory_bound(Kernel::rms_norm_backward, qk * 3));
+    p_.free(t.qk_normed);
+    reduce_after(2 * model.head_dim);
+  }
+  if (model.attention_bias) bias_gradient("qkv", s.tokens, s.qkv);
+  d = column_parallel_backward("qkv", d_qkv, t.norm1_output, s.qkv, input);
+  norm_backward("norm 1", s.own_tokens, s.hidden);
+  p_.free(t.norm1_statistics);
+  p_.free(t.input);
+  add_residual_gradient("attention", d, gradient);
+}
+
+void StageWriter::recompute_core(LayerTensors& t) {
+  const TensorIndex saved = std::exchange(t.context, kNoTensor);
+  const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
+  core_attention_forward(t, true);
+  mode_ = mode;
+  t.context_again = std::exchange(t.context, saved);
+}
+
+}  // namespace stepcast

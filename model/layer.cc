@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One layer, kernel by kernel: attention, then MLP; input gradients (Phase::backward_input) and
+// weight gradients (Phase::backward_weight) as separate ops.
+#include "model/stage_writer.h"
+
+namespace stepcast {
+
+TensorIndex StageWriter::layer_forward(LayerTensors& t, ForwardMode mode) {
+  mode_ = mode;
+  const bool keep = mode != ForwardMode::discard;
+  attention_forward(t, keep);
+  return mlp_forward(t, keep);
+}
+
+void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention) {
+  p_.set_phase(Phase::backward_input);
+  mlp_backward(t, gradient);
+  attention_backward(t, gradient, recompute_attention);
+}
+
+void StageWriter::set_layer(int layer) {
+  p_.set_layer(layer);
+  w_.set_layer(layer);
+}
+
+}  // namespace stepcast

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers: their collectives, the gradients of their weights, and the reduction of these by
+// bucket.
+#include <string>
+#include <utility>
+
+#include "model/stage_writer.h"
+
+namespace stepcast {
+
+uint32_t StageWriter::tp(PassWriter& pass, const std::string& label, WorkKind kind, int64_t width) {
+  return pass.communicate(Stream::tp, label, s_.collective(kind, width));
+}
+
+TensorIndex StageWriter::gather(const std::string& label, int64_t width) {
+  const uint32_t op = tp(label, WorkKind::all_gather, width);
+  p_.join(op);
+  return p_.allocate(label, s_.bytes(s_.tokens, width), MemoryCategory::communication);
+}
+
+TensorIndex StageWriter::reduce(const std::string& label, TensorIndex partial, int64_t width,
+                                MemoryCategory category) {
+  if (!s_.split()) return partial;
+  if (!s_.sequence_split()) {
+    p_.join(tp(label + " all-reduce", WorkKind::all_reduce, width));
+    return partial;
+  }
+  p_.join(tp(label + " reduce-scatter", WorkKind::reduce_scatter, width));
+  const TensorIndex own = p_.allocate(label + " reduced", s_.bytes(s_.own_tokens, width), category);
+  p_.free(partial);
+  return own;
+}
+
+// ---------------------------------------------------------------------------- gradients of weights
+void StageWriter::weight_gradient(const std::string& label, const Work& gemm) {
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  w_.compute(label + " weight gradient", gemm);
+  const int64_t weights = gemm.m * gemm.n;
+  if (!s_.plan.kernels.gradient_accumulation_fusion) {
+    // The GEMM wrote a gradient of its own, which is then added to the main gradient.
+    const Bytes own = s_.bytes(gemm.m, gemm.n);
+    TensorIndex gradient = w_.allocate(label + " weight gradient", own, MemoryCategory::workspace);
+    w_.compute(label + " gradient accumulation",
+               s_.memory_bound(Kernel::add,
+                               own + s_.bytes(gemm.m, gemm.n, s_.plan.precision.gradients) * 2));
+    w_.free(gradient);
+  }
+  w_.set_phase(phase);
+  reduce_after(weights);
+}
+
+void StageWriter::bias_gradient(const std::string& label, int64_t rows, int64_t width) {
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  w_.compute(label + " bias gradient",
+             s_.memory_bound(Kernel::bias_backward, s_.bytes(rows, width)));
+  w_.set_phase(phase);
+  reduce_after(width);
+}
+
+void StageWriter::reduce_after(int64_t parameters) {
+  if (buckets_.bucket_parameters == 0 || incomplete_) return;
+  buckets_.pending += parameters;
+  if (buckets_.pending >= buckets_.bucket_parameters) reduce_bucket();
+}
+
+void StageWriter::reduce_bucket() {
+  Work w;
+  w.kind = buckets_.collective;
+  w.dtype = buckets_.dtype;
+  w.axis = Axis::dp;
+  w.bytes = s_.bytes(std::exchange(buckets_.pending, 0), 1, buckets_.dtype);
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::gradient_sync);
+  w_.communicate(Stream::dp, "gradient reduction", w);
+  w_.set_phase(phase);
+}
+
+void StageWriter::flush_gradients() {
+  if (buckets_.pending > 0) reduce_bucket();
+}
+
+// ----------------------------------------------------------------------------------- linear layers
+TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchGradient branch,
+                                               TensorIndex& input, int64_t in) {
+  const Shard& s = s_;
+  TensorIndex full = kNoTensor;
+  if (s.sequence_split()) {
+    full = gather(label + " gradient all-gather", s.hidden);
+    if (branch.own) (branch.bias ? w_ : p_).free(branch.tensor);
+    branch.own = false;
+  }
+  p_.compute(label + " input gradient", s.input_gemm(s.tokens, s.hidden, in));
+  const TensorIndex gradient =
+      p_.allocate(label + " input gradient", s.bytes(s.tokens, in), MemoryCategory::workspace);
+  weight_gradient(label, s.weight_gemm(s.tokens, s.hidden, in));
+  w_.free(input);
+  w_.free(full);
+  if (branch.own) w_.free(branch.tensor);
+  return gradient;
+}
+
+InputGather StageWriter::gather_input(const std::string& label) {
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  InputGather out;
+  out.op = tp(w_, label + " input all-gather", WorkKind::all_gather, s_.hidden);
+  out.tensor = w_.allocate(label + " input gathered", s_.bytes(s_.tokens, s_.hidden),
+                           MemoryCategory::communication);
+  w_.set_phase(phase);
+  return out;
+}
+
+InputGather StageWriter::gather_input_early(const std::string& label) {
+  const bool beside = s_.plan.overlap.tp == TpOverlap::backward;
+  if (!split_ || !beside || !s_.sequence_split()) return {};
+  return gather_input(label);
+}
+
+// Megatron's LinearWithGradAccumulationAndAsyncCommunication: the gather of the saved input runs
+// beside the input-gradient GEMM, the reduction of the input gradient beside the weight-gradient
+// GEMM.  Split, the reduction has nothing to run beside, and the gather is made by the weight pass.
+TensorIndex StageWriter::column_parallel_backward(const std::string& label, TensorIndex& gradient,
+                                                  TensorIndex& input, int64_t out,
+                                                  InputGather gathered) {
+  const Shard& s = s_;
+  const bool beside = s.plan.overlap.tp == TpOverlap::backward && !split_;
+  if (s.sequence_split() && !split_) {
+    gathered = gather_input(label);
+    if (!beside) p_.join(gathered.op);
+  }
+  p_.compute(label + " input gradient", s.input_gemm(s.tokens, out, s.hidden));
+  TensorIndex partial = p_.allocate(label + " input gradient", s.bytes(s.tokens, s.hidden),
+                                    MemoryCategory::workspace);
+  TensorIndex result = partial;
+  uint32_t reduce_op = 0;
+  if (s.split()) {
+    const WorkKind kind = s.sequence_split() ? WorkKind::reduce_scatter : WorkKind::all_reduce;
+    reduce_op =
+        tp(label + " input gradient " + (s.sequence_split() ? "reduce-scatter" : "all-reduce"),
+           kind, s.hidden);
+    if (s.sequence_split()) {
+      result = p_.allocate(label + " input gradient reduced", s.bytes(s.own_tokens, s.hidden),
+                           MemoryCategory::workspace);
+    }
+    if (!beside) p_.join(reduce_op);
+  }
+  if (s.sequence_split() && split_ && gathered.tensor == kNoTensor) gathered = gather_input(label);
+  if (s.sequence_split() && (beside || split_)) w_.join(gathered.op);
+  weight_gradient(label, s.weight_gemm(s.tokens, out, s.hidden));
+  w_.free(gathered.tensor);
+  w_.free(gradient);
+  w_.free(input);
+  if (result != partial) p_.free(partial);
+  if (s.split() && beside) p_.join(reduce_op);
+  return result;
+}
+
+}  // namespace stepcast
