@@ -79,12 +79,12 @@ void classify_latency(Classifier& c) {
   c.add(Term::intra, kLoose, c.placed(protocol));
   c.add(Term::intra, kLoose, name_of(c.cluster.node.gpu.arch));
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
-  if (c.rack && !c.pairwise) c.add(Term::intra, 0.5, "rack: " + c.algorithm);
+  if (c.rack && !c.pairwise) c.add(Term::intra, 0.5, "rack");
   if (!c.across) return;
   c.add(Term::network, 0.5, "all");
   c.add(Term::network, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
   c.add(Term::network, kLoose, protocol);
-  if (c.rack && !c.pairwise) c.add(Term::network, 0.5, "rack: " + c.algorithm);
+  if (c.rack && !c.pairwise) c.add(Term::network, 0.5, "rack");
 }
 
 void classify_bandwidth(Classifier& c) {
@@ -130,7 +130,7 @@ void classify_ramp(Classifier& c) {
   c.add(Term::ramp, kLoose, c.placed(protocol));
   c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + protocol));
   if (c.across) c.add(Term::ramp, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
-  if (c.rack && !c.pairwise) c.add(Term::ramp, 0.5, "rack: " + c.algorithm);
+  if (c.rack && !c.pairwise) c.add(Term::ramp, 0.5, "rack");
   c.add(Term::copy, kLoose, "all");
 }
 

@@ -148,6 +148,7 @@ Log log_of(const Row& row, const std::string& folder) {
   log.network = row.at("network");
   log.source = row.at("source");
   log.kind = kind_of(row.at("collective"));
+  log.scored = row.at("quality") == "ok";
   log.one_process = has(row.at("notes"), "single process");
   log.transfer = log.kind == WorkKind::send_recv;
   int64_t hosts = std::stoll(row.at("nodes"));
@@ -175,7 +176,8 @@ Log log_of(const Row& row, const std::string& folder) {
 std::vector<Log> read_logs(const std::string& folder) {
   std::vector<Log> logs;
   for (const Row& row : read_csv(folder + "/manifest.csv")) {
-    if (row.at("quality") == "ok") logs.push_back(log_of(row, folder));
+    const std::string& quality = row.at("quality");
+    if (quality == "ok" || quality == "large_only") logs.push_back(log_of(row, folder));
   }
   return logs;
 }

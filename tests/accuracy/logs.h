@@ -25,13 +25,14 @@ struct Log {
   std::string id, gpu, network, source;
   bool transfer = false;     // sendrecv: kind does not count
   bool one_process = false;  // that drives all GPUs
+  bool scored = true;        // false: of large sizes alone; fitted, but not judged by
   WorkKind kind = WorkKind::all_reduce;
   Cluster cluster;
   GroupShape shape;
   std::vector<Point> points;
 };
 
-// Those of quality ok.  Throws std::runtime_error: unreadable files, unknown words.
+// Those of quality ok or large_only.  Throws std::runtime_error: unreadable files, unknown words.
 std::vector<Log> read_logs(const std::string& folder);
 
 }  // namespace stepcast::accuracy

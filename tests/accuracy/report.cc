@@ -96,6 +96,7 @@ Study study(const std::vector<Log>& logs) {
   Corrections others;
   AlphaBeta line;
   for (const Observation& o : all) {
+    if (!logs[o.log].scored) continue;
     if (fitted != o.log) {
       fitted = o.log;
       others = fit(all, logs, o.log).corrections();
@@ -111,7 +112,7 @@ Study study(const std::vector<Log>& logs) {
     note(s.alpha_beta, o, 1e-6 * (line.alpha_us + line.us_per_byte * o.bytes));
   }
   for (size_t i = 0; i < logs.size(); ++i) {
-    if (logs[i].transfer) continue;
+    if (logs[i].transfer || !logs[i].scored) continue;
     keep_some(logs[i], i, 4, s.quarter);
     keep_some(logs[i], i, 2, s.half);
   }
@@ -163,7 +164,7 @@ std::string report(const Study& s, const std::vector<Log>& logs) {
       "the log itself.\n\n| log | 64 KiB to 1 MiB | 1 to 256 MiB | 256 MiB and more |\n"
       "|---|---|---|---|\n";
   for (size_t i = 0; i < logs.size(); ++i) {
-    if (logs[i].transfer) continue;
+    if (logs[i].transfer || !logs[i].scored) continue;
     text += fmt::format("| {} |", logs[i].id);
     for (size_t c = 1; c < kSizeClasses; ++c) {
       text += fmt::format(" {} / {} / {} |", cell(s.left_out, i, c), cell(s.own, i, c),
