@@ -12,8 +12,8 @@
 // picosecond at which nothing is left (never, if that is 2^63 or later).  So results depend neither
 // on the order of events at one moment nor on what else runs.
 //
-// Starting or ending a flow changes the rates of its connected component only (flows joined by
-// links that they could fill together); only that component is solved again.
+// Starting or ending a flow changes the rates of few others, mostly of none; only flows that the
+// change reaches are solved again (sim/flow_shares.h).
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ class FlowNetwork {
   // Rate of a running flow now.
   int64_t rate(Flow flow);
 
-  int64_t solves() const;        // components solved
+  int64_t solves() const;        // sets of flows filled
   int64_t solved_flows() const;  // flows in them
 
  private:

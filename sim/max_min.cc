@@ -15,46 +15,53 @@ constexpr size_t kScanned = 64;
 void Filling::clear() {
   links_.clear();
   flows_.clear();
-  uses_.clear();
-}
-
-uint32_t Filling::add_link(int64_t capacity) {
-  links_.push_back({.room = to_room(capacity)});
-  return static_cast<uint32_t>(links_.size() - 1);
+  members_.clear();
 }
 
 uint32_t Filling::add_flow(Share limit) {
-  flows_.push_back({.limit = limit, .first = static_cast<uint32_t>(uses_.size())});
+  flows_.push_back({.limit = limit});
   return static_cast<uint32_t>(flows_.size() - 1);
 }
 
-void Filling::add_use(uint32_t link, uint32_t load) {
-  uses_.push_back({link, load});
-  links_[link].load += load;
-  ++links_[link].end;  // a count until list_members
+uint32_t Filling::add_link(int64_t capacity) {
+  const auto first = static_cast<uint32_t>(members_.size());
+  links_.push_back({.capacity = capacity, .first = first, .end = first});
+  return static_cast<uint32_t>(links_.size() - 1);
+}
+
+void Filling::add_use(uint32_t flow, uint32_t load) {
+  members_.push_back({flow, load});
+  ++links_.back().end;
+  links_.back().all_load += load;
 }
 
 void Filling::solve() {
-  flows_.push_back({.first = static_cast<uint32_t>(uses_.size())});  // where the last one ends
-  list_members();
-  for (Link& link : links_) update(link);
+  list_uses();
+  for (Link& link : links_) {
+    link.room = to_room(link.capacity);
+    link.load = link.all_load;
+    update(link);
+  }
   if (links_.size() + flows_.size() <= kScanned)
     solve_by_scan();
   else
     solve_by_heap();
 }
 
-void Filling::list_members() {
-  members_.resize(uses_.size());
+void Filling::list_uses() {
+  for (Flow& flow : flows_) flow.end = 0;  // a count at first
+  for (const Member& m : members_) ++flows_[m.flow].end;
   uint32_t first = 0;
-  for (Link& link : links_) {
-    link.first = first;
-    first += link.end;
-    link.end = link.first;
+  for (Flow& flow : flows_) {
+    flow.first = first;
+    first += flow.end;
+    flow.end = flow.first;
+    flow.fixed = false;
   }
-  for (uint32_t f = 0; f + 1 < flows_.size(); ++f)
-    for (uint32_t u = flows_[f].first; u < flows_[f + 1].first; ++u)
-      members_[links_[uses_[u].link].end++] = f;
+  uses_.resize(members_.size());
+  for (uint32_t l = 0; l < links_.size(); ++l)
+    for (uint32_t m = links_[l].first; m < links_[l].end; ++m)
+      uses_[flows_[members_[m].flow].end++] = {l, members_[m].load};
 }
 
 void Filling::update(Link& link) {
@@ -62,11 +69,13 @@ void Filling::update(Link& link) {
   if (link.load > 0) link.share = link.room / link.load;
 }
 
-void Filling::fix(uint32_t flow, Share level) {
-  if (flows_[flow].fixed) return;
-  flows_[flow].fixed = true;
-  flows_[flow].share = level;
-  for (uint32_t u = flows_[flow].first; u < flows_[flow + 1].first; ++u) {
+void Filling::fix(uint32_t flow, Share level, uint32_t by) {
+  Flow& f = flows_[flow];
+  if (f.fixed) return;
+  f.fixed = true;
+  f.share = level;
+  f.link = by;
+  for (uint32_t u = f.first; u < f.end; ++u) {
     Link& link = links_[uses_[u].link];
     link.room -= level * uses_[u].load;
     link.load -= uses_[u].load;
@@ -76,12 +85,13 @@ void Filling::fix(uint32_t flow, Share level) {
 }
 
 void Filling::fix_members(uint32_t link, Share level) {
-  for (uint32_t m = links_[link].first; m < links_[link].end; ++m) fix(members_[m], level);
+  for (uint32_t m = links_[link].first; m < links_[link].end; ++m)
+    fix(members_[m].flow, level, link);
 }
 
 void Filling::solve_by_scan() {
   moving_.clear();
-  for (uint32_t f = 0; f + 1 < flows_.size(); ++f) moving_.push_back(f);
+  for (uint32_t f = 0; f < flows_.size(); ++f) moving_.push_back(f);
   while (!moving_.empty()) {
     Share level = flows_[moving_.front()].limit;
     for (const uint32_t f : moving_) level = std::min(level, flows_[f].limit);
@@ -92,7 +102,7 @@ void Filling::solve_by_scan() {
       if (links_[l].load > 0 && links_[l].share == level) full_.push_back(l);
     for (const uint32_t l : full_) fix_members(l, level);
     for (const uint32_t f : moving_)
-      if (flows_[f].limit == level) fix(f, level);
+      if (flows_[f].limit == level) fix(f, level, kNoLink);
     std::erase_if(moving_, [&](uint32_t f) { return flows_[f].fixed; });
     for (const uint32_t l : touched_) update(links_[l]);
     touched_.clear();
@@ -118,7 +128,7 @@ Share Filling::fullest_in_heap() {
 
 void Filling::solve_by_heap() {
   moving_.clear();
-  for (uint32_t f = 0; f + 1 < flows_.size(); ++f) moving_.push_back(f);
+  for (uint32_t f = 0; f < flows_.size(); ++f) moving_.push_back(f);
   std::sort(moving_.begin(), moving_.end(),
             [&](uint32_t a, uint32_t b) { return flows_[a].limit < flows_[b].limit; });
   heap_.clear();
@@ -139,7 +149,7 @@ void Filling::solve_by_heap() {
     }
     for (const uint32_t l : full_) fix_members(l, level);
     for (; next < moving_.size() && flows_[moving_[next]].limit == level; ++next)
-      fix(moving_[next], level);
+      fix(moving_[next], level, kNoLink);
   }
   touched_.clear();
 }
@@ -147,10 +157,14 @@ void Filling::solve_by_heap() {
 std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
                                    std::span<const FlowDemand> flows) {
   Filling filling;
-  for (const int64_t c : capacity) filling.add_link(c);
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> members(capacity.size());  // flow, load
   for (const FlowDemand& flow : flows) {
-    filling.add_flow(to_share(flow.cap));
-    for (const LinkUse& use : flow.uses) filling.add_use(use.link, use.load);
+    const uint32_t f = filling.add_flow(to_share(flow.cap));
+    for (const LinkUse& use : flow.uses) members[use.link].emplace_back(f, use.load);
+  }
+  for (size_t l = 0; l < capacity.size(); ++l) {
+    filling.add_link(capacity[l]);
+    for (const auto& [flow, load] : members[l]) filling.add_use(flow, load);
   }
   filling.solve();
   std::vector<int64_t> rates;

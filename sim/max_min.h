@@ -35,19 +35,29 @@ constexpr int64_t to_rate(Share share) {
 // A set of flows and the links that they share.  Kept between problems for its memory.
 class Filling {
  public:
+  static constexpr uint32_t kNoLink = UINT32_MAX;
+
   void clear();
-  uint32_t add_link(int64_t capacity);
-  // A flow that gets no more than `limit`; its uses are added next, links by their number here.
+  // A flow that gets no more than `limit`.
   uint32_t add_flow(Share limit);
-  void add_use(uint32_t link, uint32_t load);
+  void set_limit(uint32_t flow, Share limit) { flows_[flow].limit = limit; }
+  uint32_t add_link(int64_t capacity);
+  // A use of the link that was added last.
+  void add_use(uint32_t flow, uint32_t load);
+  // May be called again when more has been added or limits have changed; starts from scratch.
   void solve();
   Share share(uint32_t flow) const { return flows_[flow].share; }
+  // A link that is full and on which no flow has more; kNoLink if what holds the flow back is its
+  // limit only.
+  uint32_t stopped_by(uint32_t flow) const { return flows_[flow].link; }
 
  private:
   struct Link {
-    Room room = 0;       // not taken by fixed flows
-    uint64_t load = 0;   // of flows that are not fixed
-    Share share = 0;     // room / load, or what it was before it was touched: it never shrinks
+    Room room = 0;      // not taken by fixed flows
+    uint64_t load = 0;  // of flows that are not fixed
+    Share share = 0;    // room / load, or what it was before it was touched: it never shrinks
+    int64_t capacity = 0;
+    uint64_t all_load = 0;
     uint32_t first = 0;  // of members_
     uint32_t end = 0;
     bool touched = false;
@@ -55,14 +65,20 @@ class Filling {
   struct Flow {
     Share limit = 0;
     Share share = 0;
+    uint32_t link = kNoLink;
     uint32_t first = 0;  // of uses_
+    uint32_t end = 0;
     bool fixed = false;
+  };
+  struct Member {
+    uint32_t flow = 0;
+    uint32_t load = 0;
   };
   using Queued = std::pair<Share, uint32_t>;
 
-  void list_members();
+  void list_uses();
   void update(Link& link);
-  void fix(uint32_t flow, Share level);
+  void fix(uint32_t flow, Share level, uint32_t link);
   void fix_members(uint32_t link, Share level);
   void solve_by_scan();
   void solve_by_heap();
@@ -70,8 +86,8 @@ class Filling {
 
   std::vector<Link> links_;
   std::vector<Flow> flows_;
-  std::vector<LinkUse> uses_;
-  std::vector<uint32_t> members_;  // flows of each link
+  std::vector<Member> members_;    // of each link
+  std::vector<LinkUse> uses_;      // of each flow
   std::vector<uint32_t> touched_;  // links
   std::vector<uint32_t> full_;     // links at this level
   std::vector<uint32_t> moving_;   // flows not fixed, or all of them by limit

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/flow_shares.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// After so many rounds a problem at least doubles at each: a long chain of effects then costs no
+// more than a few times what is in reach.
+constexpr int kPatience = 8;
+
+}  // namespace
+
+FlowShares::FlowShares(const std::vector<int64_t>& capacity)
+    : links_(capacity.size()), bindings_(capacity.size()) {
+  for (size_t l = 0; l < capacity.size(); ++l) {
+    STEPCAST_CHECK(capacity[l] > 0, "a link without capacity");
+    links_[l].capacity = capacity[l];
+  }
+}
+
+FlowShares::Demand FlowShares::demand_of(Share limit, uint32_t load) {
+  return ((limit + 0xffff'ffffU) >> 32) * load;
+}
+
+// What a flow gets of its links alone: the least of capacity / load.
+template <class Uses>
+Share FlowShares::alone_share(const Uses& uses) const {
+  if (uses.empty()) return to_share(INT64_MAX);
+  // Fractions are compared crosswise, for a division costs more.
+  int64_t capacity = links_[uses[0].link].capacity;
+  uint32_t load = uses[0].load;
+  for (const auto& use : uses) {
+    STEPCAST_CHECK(use.load > 0, "a use of a link that puts nothing on it");
+    const int64_t c = links_[use.link].capacity;
+    if (static_cast<__int128>(c) * load >= static_cast<__int128>(capacity) * use.load) continue;
+    capacity = c;
+    load = use.load;
+  }
+  return std::min(to_room(capacity) / load, to_share(INT64_MAX));
+}
+
+// --- who is where -------------------------------------------------------------------------------
+
+// Sorts a use of a link among those that bind, or those that do not, of its flow.
+void FlowShares::bind(const Member& member, bool on) {
+  Flow& f = flows_[member.flow];
+  const uint32_t from = member.use;
+  if ((from < f.bound) == on) return;
+  const uint32_t to = on ? f.bound++ : --f.bound;
+  std::swap(f.uses[from], f.uses[to]);
+  links_[f.uses[from].link].members[f.uses[from].place].use = from;
+  links_[f.uses[to].link].members[f.uses[to].place].use = to;
+}
+
+void FlowShares::bind_members(uint32_t link) {
+  const bool on = links_[link].binds();
+  for (size_t m = 0; m < links_[link].members.size(); ++m)
+    bind(Member(links_[link].members[m]), on);
+}
+
+// Its flows may go faster now, though the link may no longer show that it held them back.
+void FlowShares::relieve(uint32_t link) {
+  if (bindings_[link].relieved) return;
+  bindings_[link].relieved = true;
+  relieved_.push_back(link);
+}
+
+void FlowShares::change(uint32_t flow) {
+  if (flows_[flow].changed) return;
+  flows_[flow].changed = true;
+  changed_.push_back(flow);
+}
+
+void FlowShares::enter(uint32_t flow, int64_t cap, std::span<const LinkUse> uses) {
+  if (flow >= flows_.size()) flows_.resize(flow + 1);
+  Flow& f = flows_[flow];
+  f.limit = std::min(alone_share(uses), to_share(cap));
+  f.share = 0;
+  f.held_by = Filling::kNoLink;
+  for (const LinkUse& use : uses) {
+    Link& link = links_[use.link];
+    const bool did = link.binds();
+    const Member self{flow, static_cast<uint32_t>(f.uses.size())};
+    f.uses.push_back({use.link, use.load, static_cast<uint32_t>(link.members.size())});
+    link.members.push_back(self);
+    link.demand += demand_of(f.limit, use.load);
+    if (did)
+      bind(self, true);
+    else if (link.binds())
+      bind_members(use.link);
+  }
+  change(flow);
+}
+
+void FlowShares::set_cap(uint32_t flow, int64_t cap) {
+  Flow& f = flows_[flow];
+  const Share limit = std::min(alone_share(f.uses), to_share(cap));
+  if (limit == f.limit) return;
+  for (const Use& use : f.uses) {
+    Link& link = links_[use.link];
+    const bool did = link.binds();
+    link.demand += demand_of(limit, use.load) - demand_of(f.limit, use.load);
+    if (did) relieve(use.link);
+    if (did != link.binds()) flipped_.push_back(use.link);
+  }
+  for (const uint32_t link : flipped_) bind_members(link);  // moves uses
+  flipped_.clear();
+  f.limit = limit;
+  change(flow);
+}
+
+void FlowShares::leave(uint32_t flow) {
+  Flow& f = flows_[flow];
+  // Links lie all over memory: asks for all of them rather than for one after the other.
+  for (const Use& use : f.uses) __builtin_prefetch(&links_[use.link]);
+  while (!f.uses.empty()) {
+    const Use use = f.uses.back();
+    f.uses.pop_back();
+    f.bound = std::min(f.bound, static_cast<uint32_t>(f.uses.size()));
+    Link& link = links_[use.link];
+    const bool did = link.binds();
+    const Member last = link.members.back();
+    link.members.pop_back();
+    if (use.place < link.members.size()) {
+      link.members[use.place] = last;
+      flows_[last.flow].uses[last.use].place = use.place;
+    }
+    link.demand -= demand_of(f.limit, use.load);
+    if (!did) continue;
+    relieve(use.link);
+    if (!link.binds()) bind_members(use.link);
+  }
+  f.changed = false;
+}
+
+// --- shares -------------------------------------------------------------------------------------
+
+std::span<const uint32_t> FlowShares::solve() {
+  moved_.clear();
+  effort_ = 0;
+  for (const uint32_t l : relieved_) {
+    if (links_[l].binds()) continue;
+    bindings_[l].relieved = false;
+    for (const Member& m : links_[l].members)
+      if (flows_[m.flow].held_by == l) change(m.flow);
+  }
+  for (const uint32_t f : changed_)
+    if (flows_[f].changed) solve_around_flow(f);
+  for (const uint32_t l : relieved_)
+    if (bindings_[l].relieved) solve_around_link(l);
+  changed_.clear();
+  relieved_.clear();
+  return moved_;
+}
+
+void FlowShares::solve_around_flow(uint32_t flow) {
+  if (flows_[flow].bound == 0) {
+    ++solves_;
+    ++solved_flows_;
+    return set_share(flow, flows_[flow].limit, Filling::kNoLink);
+  }
+  begin_problem();
+  meet(flow);
+  solve_problem();
+}
+
+// Nobody on the link has changed, but there is more room.
+void FlowShares::solve_around_link(uint32_t link) {
+  bindings_[link].relieved = false;
+  begin_problem();
+  for (const Member& m : links_[link].members) {
+    Flow& f = flows_[m.flow];
+    if (f.held_by == link && !holds(link, f.share) && !held_elsewhere(f)) free(meet(m.flow));
+  }
+  if (free_count_ > 0) solve_problem();
+}
+
+void FlowShares::begin_problem() {
+  ++problem_;
+  filling_.clear();
+  problem_links_.clear();
+  parts_.clear();
+  free_count_ = 0;
+}
+
+uint32_t FlowShares::meet(uint32_t flow) {
+  Flow& f = flows_[flow];
+  if (f.seen == problem_) return f.number;
+  f.seen = problem_;
+  f.number = filling_.add_flow(f.share);
+  parts_.push_back({flow});
+  if (f.changed) free(f.number);
+  return f.number;
+}
+
+void FlowShares::add_link(uint32_t link) {
+  Binding& binding = bindings_[link];
+  if (binding.seen == problem_) return;
+  binding.seen = problem_;
+  binding.relieved = false;
+  binding.number = filling_.add_link(links_[link].capacity);
+  problem_links_.push_back(link);
+  for (const Member& m : links_[link].members)
+    filling_.add_use(meet(m.flow), flows_[m.flow].uses[m.use].load);
+}
+
+void FlowShares::free(uint32_t number) {
+  if (parts_[number].free) return;
+  parts_[number].free = true;
+  ++free_count_;
+  freed_.push_back(number);
+}
+
+void FlowShares::add_links() {
+  while (!freed_.empty()) {
+    const uint32_t number = freed_.back();
+    freed_.pop_back();
+    Flow& f = flows_[parts_[number].flow];
+    f.changed = false;
+    filling_.set_limit(number, f.limit);
+    for (uint32_t u = 0; u < f.bound; ++u) add_link(f.uses[u].link);
+  }
+}
+
+// Frees more flows, those nearest to the change first, until there are so many or no others.
+void FlowShares::free_at_least(size_t count) {
+  add_links();
+  for (uint32_t n = 0; n < parts_.size() && free_count_ < count; ++n) {
+    free(n);
+    add_links();
+  }
+}
+
+void FlowShares::solve_problem() {
+  for (int round = 0;; ++round) {
+    // Many changes at one moment may each reach far: rather everything in reach once.
+    if (effort_ > flows_.size())
+      free_at_least(SIZE_MAX);
+    else
+      free_at_least(round < kPatience ? 0 : 2 * free_count_);
+    filling_.solve();
+    effort_ += parts_.size();
+    ++solves_;
+    solved_flows_ += static_cast<int64_t>(parts_.size());
+    free_those_not_held();
+    if (freed_.empty()) break;
+  }
+  for (uint32_t n = 0; n < parts_.size(); ++n) {
+    if (!parts_[n].free) continue;
+    const uint32_t by = filling_.stopped_by(n);
+    set_share(parts_[n].flow, filling_.share(n),
+              by == Filling::kNoLink ? Filling::kNoLink : problem_links_[by]);
+  }
+}
+
+void FlowShares::free_those_not_held() {
+  for (uint32_t n = 0; n < parts_.size(); ++n)
+    if (!parts_[n].free && !keeps(n)) free(n);
+}
+
+// Does a flow that is not free get what it has, and does anything hold it back still?
+bool FlowShares::keeps(uint32_t number) {
+  Flow& f = flows_[parts_[number].flow];
+  if (filling_.share(number) != f.share) return false;
+  const uint32_t by = filling_.stopped_by(number);
+  if (by != Filling::kNoLink) {
+    f.held_by = problem_links_[by];
+    return true;
+  }
+  return f.held_by == Filling::kNoLink || bindings_[f.held_by].seen != problem_ ||
+         held_elsewhere(f);
+}
+
+// Looks for another link that holds it back, outside of the problem.
+bool FlowShares::held_elsewhere(Flow& flow) const {
+  for (uint32_t u = 0; u < flow.bound; ++u) {
+    const uint32_t link = flow.uses[u].link;
+    if (bindings_[link].seen == problem_ || !holds(link, flow.share)) continue;
+    flow.held_by = link;
+    return true;
+  }
+  return false;
+}
+
+// Is the link full, and does nobody on it have more?  If a flow on it is still to be solved this
+// is not the last word, for then the link is.
+bool FlowShares::holds(uint32_t link, Share share) const {
+  Room taken = 0;
+  uint64_t top_load = 0;
+  for (const Member& m : links_[link].members) {
+    const Flow& f = flows_[m.flow];
+    if (f.share > share) return false;
+    const uint32_t load = f.uses[m.use].load;
+    taken += f.share * load;
+    if (f.share == share) top_load += load;
+  }
+  return to_room(links_[link].capacity) - taken < top_load;
+}
+
+void FlowShares::set_share(uint32_t flow, Share share, uint32_t held_by) {
+  Flow& f = flows_[flow];
+  f.changed = false;
+  f.held_by = held_by;
+  if (share == f.share) return;
+  f.share = share;
+  moved_.push_back(flow);
+}
+
+}  // namespace stepcast

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Max-min fair shares of flows that come, go and change what they can do at most.
+//
+// The shares are those that Filling (sim/max_min.h) gives all flows from scratch, to the last bit.
+// They are found from the shares before, for most changes alter the share of nobody else.  What is
+// kept for it is what holds each flow back: its own limit, or a link.
+//
+// An allocation is the one that filling finds if and only if
+//   - no flow has more than its limit,
+//   - at each link and each share v that a flow has there, with
+//       S(v) = floor((capacity - sum of smaller shares * load) / (sum of all other loads)),
+//     S(v) >= v for the largest v and S(v) > v for all others: no link is full at a level that
+//     somebody on it exceeds,
+//   - a flow below its limit has a link on which nobody has more and S(v) = v.
+// (In rational numbers this is Bertsekas and Gallager, Data Networks, 1992, section 6.5.2; the
+// second line is what rounding adds.  By induction over levels: if two allocations agree below v,
+// so do all S(v), hence which links are full at v and which flows end there.)  So after a change
+// the conditions are checked where it reaches: a set of flows is filled anew on all links they use,
+// beside them the others there as flows that are limited to the share they have.  Whoever of these
+// gets less, or is no longer held back by a link on which it was, joins the set, until nobody does.
+// Changes so follow the structure of bottlenecks (Ros-Giralt et al., On the bottleneck structure of
+// congestion-controlled networks, SIGMETRICS 2020), not the component.
+#pragma once
+
+#include <boost/container/small_vector.hpp>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/flow_network.h"
+#include "sim/max_min.h"
+
+namespace stepcast {
+
+class FlowShares {
+ public:
+  // Capacity of each link in bytes per second, positive.
+  explicit FlowShares(const std::vector<int64_t>& capacity);
+
+  // Flows have the numbers that the caller gives them, small and used again.
+  // REQUIRES: cap > 0, loads positive.
+  void enter(uint32_t flow, int64_t cap, std::span<const LinkUse> uses);
+  void set_cap(uint32_t flow, int64_t cap);
+  void leave(uint32_t flow);
+
+  // Brings all shares up to date.  Calls of what changed must not be remembered across calls.
+  // Returns the flows that have another share than before, those that entered among them.
+  std::span<const uint32_t> solve();
+  bool solved() const { return changed_.empty() && relieved_.empty(); }
+  Share share(uint32_t flow) const { return flows_[flow].share; }
+
+  int64_t solves() const { return solves_; }              // problems filled
+  int64_t solved_flows() const { return solved_flows_; }  // flows in them
+
+ private:
+  // What flows could put on a link if nothing but their limits held them back; 2^-32 B/s, rounded
+  // up for each flow.
+  using Demand = unsigned __int128;
+
+  // A use of a link by a flow: uses[use] of it.
+  struct Member {
+    uint32_t flow = 0;
+    uint32_t use = 0;
+  };
+
+  // One cache line: what entering and leaving touches of each link.
+  struct alignas(64) Link {
+    Demand demand = 0;
+    int64_t capacity = 0;
+    boost::container::small_vector<Member, 2> members;
+
+    // Can it hold a flow back?  If not, its flows have nothing to do with each other here.
+    bool binds() const {
+      return members.size() > 1 && demand > static_cast<Demand>(static_cast<uint64_t>(capacity))
+                                                << 32;
+    }
+  };
+  static_assert(sizeof(Link) == 64);
+
+  // The rest of a link, for those that bind.
+  struct Binding {
+    uint64_t seen = 0;      // last problem that it was in
+    uint32_t number = 0;    // in Filling
+    bool relieved = false;  // has lost demand since it was last solved
+  };
+
+  struct Use {
+    uint32_t link = 0;
+    uint32_t load = 0;
+    uint32_t place = 0;  // in the members of the link
+  };
+
+  struct alignas(64) Flow {
+    boost::container::small_vector<Use, 4> uses;  // of links that bind first
+    uint32_t bound = 0;                           // so many
+    bool changed = false;                         // entered or has another limit, not solved yet
+    Share limit = 0;                              // alone on its links, or its cap
+    Share share = 0;
+    uint32_t held_by = Filling::kNoLink;  // none: its limit
+    uint32_t number = 0;                  // in Filling
+    uint64_t seen = 0;                    // last problem that it was in
+  };
+  static_assert(sizeof(Flow) == 128);
+
+  struct Part {
+    uint32_t flow = 0;
+    bool free = false;  // may get any share; else no more than it has
+  };
+
+  static Demand demand_of(Share limit, uint32_t load);
+  template <class Uses>
+  Share alone_share(const Uses& uses) const;
+  void bind(const Member& member, bool on);
+  void bind_members(uint32_t link);
+  void relieve(uint32_t link);
+  void change(uint32_t flow);
+  void solve_around_flow(uint32_t flow);
+  void solve_around_link(uint32_t link);
+  void begin_problem();
+  uint32_t meet(uint32_t flow);
+  void add_link(uint32_t link);
+  void free(uint32_t number);
+  void add_links();
+  void free_at_least(size_t count);
+  void solve_problem();
+  void free_those_not_held();
+  bool keeps(uint32_t number);
+  bool held_elsewhere(Flow& flow) const;
+  bool holds(uint32_t link, Share share) const;
+  void set_share(uint32_t flow, Share share, uint32_t held_by);
+
+  std::vector<Link> links_;
+  std::vector<Binding> bindings_;  // of each link
+  std::vector<Flow> flows_;
+  std::vector<uint32_t> changed_;   // flows, or were since they left
+  std::vector<uint32_t> relieved_;  // links
+  std::vector<uint32_t> flipped_;   // links that bind now or no longer do
+  std::vector<uint32_t> moved_;     // flows with another share
+
+  // The problem: links, all flows on them.
+  uint64_t problem_ = 0;
+  Filling filling_;
+  std::vector<uint32_t> problem_links_;
+  std::vector<Part> parts_;
+  std::vector<uint32_t> freed_;  // parts whose links are still to be added
+  size_t free_count_ = 0;
+  size_t effort_ = 0;  // flows filled in this call of solve
+
+  int64_t solves_ = 0, solved_flows_ = 0;
+};
+
+}  // namespace stepcast
