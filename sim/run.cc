@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/role_queue.h"
 
 namespace stepcast {
 namespace {
 
 constexpr auto kCompute = static_cast<size_t>(Stream::compute);
-constexpr uint32_t kNobody = UINT32_MAX;
 
 struct RoleState {
   std::array<int64_t, kStreams> stream{};  // end of what each stream has been given so far
@@ -28,8 +28,7 @@ struct Meeting {
   uint32_t last_role =
       kNobody;  // of the latest post; the lower role on ties, whatever the order of arrival
   uint32_t last_item = 0;
-  uint32_t first_waiter =
-      kNobody;  // roles that stand at its join, linked through Engine::next_waiter
+  uint32_t sleepers = kNobody;  // roles that stand at its join
 };
 
 template <Record kRecord>
@@ -40,7 +39,7 @@ class Engine {
         graph_(*program.graph),
         roles_(graph_.roles.size()),
         meetings_(graph_.rendezvous.size()),
-        next_waiter_(graph_.roles.size(), kNobody) {
+        queue_(graph_.roles.size()) {
     uint32_t slots = 0;
     for (const CompiledPass& p : program.passes) slots = std::max(slots, p.slots);
     slot_.resize(slots + 1);
@@ -55,15 +54,8 @@ class Engine {
   }
 
   Timeline run() {
-    // Any order of visits gives the same times; last in, first out keeps a role's data warm.
-    ready_.reserve(roles_.size());
-    for (auto r = static_cast<uint32_t>(roles_.size()); r-- > 0;) ready_.push_back(r);
-    while (!ready_.empty()) {
-      const uint32_t r = ready_.back();
-      ready_.pop_back();
-      advance(r);
-    }
-    throw_if_stuck();
+    while (!queue_.empty()) advance(queue_.take());
+    throw_if_stuck(graph_, roles_);
     finish();
     return std::move(out_);
   }
@@ -140,17 +132,14 @@ class Engine {
       m.last_item = role.item;
     }
     if (++m.posts < graph_.rendezvous[id].parties) return;
-    for (uint32_t w = std::exchange(m.first_waiter, kNobody); w != kNobody;) {
-      ready_.push_back(w);
-      w = std::exchange(next_waiter_[w], kNobody);
-    }
+    queue_.wake(m.sleepers);
   }
 
   bool join(uint32_t r, RoleState& role, const Item& item, int64_t& stream) {
     const auto id = static_cast<uint32_t>(item.rendezvous);
     Meeting& m = meetings_[id];
     if (m.posts < graph_.rendezvous[id].parties) {
-      next_waiter_[r] = std::exchange(m.first_waiter, r);
+      queue_.sleep(r, m.sleepers);
       return false;
     }
     const int64_t end = m.begin + program_.rendezvous_ps[id];
@@ -273,17 +262,6 @@ class Engine {
     if (stream == Stream::compute) out_.roles[r].inside[static_cast<size_t>(spend)] += Time{ps};
   }
 
-  void throw_if_stuck() const {
-    Deadlock deadlock;
-    for (uint32_t r = 0; r < roles_.size(); ++r) {
-      const std::vector<Item>& items = graph_.roles[r].items;
-      if (roles_[r].item < items.size()) {
-        deadlock.waiting.push_back({r, roles_[r].item, items[roles_[r].item].rendezvous});
-      }
-    }
-    if (!deadlock.waiting.empty()) throw deadlock;
-  }
-
   void finish() {
     for (size_t r = 0; r < roles_.size(); ++r) {
       RoleTimeline& t = out_.roles[r];
@@ -306,8 +284,7 @@ class Engine {
   const OpGraph& graph_;
   std::vector<RoleState> roles_;
   std::vector<Meeting> meetings_;
-  std::vector<uint32_t> next_waiter_;
-  std::vector<uint32_t> ready_;
+  RoleQueue queue_;
   // Ends (or starts) of waited-for ops of the pass being run; passes never stop half-way, so one
   // set serves all.
   std::vector<int64_t> slot_;
