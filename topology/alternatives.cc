@@ -308,11 +308,8 @@ std::vector<Alternative> alternatives(const Cluster& cluster, WorkKind kind,
   STEPCAST_CHECK(shape.ranks > 1 && shape.nodes > 0 && shape.ranks_per_node > 0 &&
                      shape.sharing > 0 && shape.tier < kMaxTiers,
                  "the shape of a group");
+  if (kind == WorkKind::all_to_all) return exchanges(cluster, shape);
   std::vector<Alternative> out;
-  if (kind == WorkKind::all_to_all) {
-    out.push_back(exchange(cluster, shape));
-    return out;
-  }
   const Group g = group_of(cluster, shape);
   add_rings(g, kind, out);
   if (kind == WorkKind::all_reduce) {
@@ -336,16 +333,17 @@ double own_seconds(const Alternative& a, WorkKind kind, double bytes) {
 }
 
 const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, double bytes) {
-  STEPCAST_CHECK(!all.empty(), "a collective has a way to run");
-  const Alternative* best = &all.front();
-  double lowest = own_seconds(*best, kind, bytes);
+  const Alternative* best = nullptr;
+  double lowest = 0;
   for (const Alternative& a : all) {
+    if (bytes <= a.above || bytes > a.up_to) continue;
     const double t = own_seconds(a, kind, bytes);
-    if (t < lowest) {
+    if (best == nullptr || t < lowest) {
       lowest = t;
       best = &a;
     }
   }
+  STEPCAST_CHECK(best != nullptr, "a collective has a way to run");
   return *best;
 }
 

@@ -19,6 +19,8 @@
 
 namespace stepcast {
 
+constexpr double kEverySize = 1e30;
+
 struct Alternative {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
@@ -32,6 +34,10 @@ struct Alternative {
   double bandwidth = 0;
   double wire = 0;    // 0: no network used
   double copied = 0;  // bytes that a rank copies beside those it moves, in units of them
+  // NCCL takes it for messages above the one and up to the other (bytes; only sends and receives
+  // have such bounds).
+  double above = -1;
+  double up_to = kEverySize;
 };
 
 // REQUIRES: as collective_cost, shape.ranks > 1.  At least one.
@@ -41,7 +47,7 @@ std::vector<Alternative> alternatives(const Cluster& cluster, WorkKind kind,
 // What NCCL takes it to last, with its correction of trees by size.
 double own_seconds(const Alternative& a, WorkKind kind, double bytes);
 
-// The one NCCL picks: the lowest, the first of equals.  REQUIRES: not empty.
+// The one NCCL picks: the lowest of those for this size, the first of equals.  REQUIRES: one is.
 const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, double bytes);
 
 // Thread blocks in use: small messages start fewer.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <stdexcept>
 
@@ -63,6 +64,7 @@ struct Classifier {
   std::vector<CorrectionClass> out;
   bool across, rack, pcie, pairwise, mesh;
   std::string algorithm, where;  // "ring", " over nodes"
+  std::string protocol;          // that of sends and receives is not that of rings and trees
 
   void add(Term term, double spread, std::string name) {
     out.push_back({term, std::move(name), spread});
@@ -71,28 +73,26 @@ struct Classifier {
 };
 
 void classify_latency(Classifier& c) {
-  const std::string protocol(name_of(c.a.protocol));
-  c.add(Term::base, kLoose, "all");
+  if (!c.pairwise) c.add(Term::base, kLoose, "all");
   c.add(Term::base, kLoose, c.algorithm);
   c.add(Term::intra, 0.5, "all");
   c.add(Term::intra, kLoose, c.placed(c.algorithm));
-  c.add(Term::intra, kLoose, c.placed(protocol));
+  c.add(Term::intra, kLoose, c.placed(c.protocol));
   c.add(Term::intra, kLoose, name_of(c.cluster.node.gpu.arch));
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
   if (c.rack && !c.pairwise) c.add(Term::intra, 0.5, "rack");
   if (!c.across) return;
-  c.add(Term::network, 0.5, "all");
+  if (!c.pairwise) c.add(Term::network, 0.5, "all");
   c.add(Term::network, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
-  c.add(Term::network, kLoose, protocol);
+  c.add(Term::network, kLoose, c.protocol);
   if (c.rack && !c.pairwise) c.add(Term::network, 0.5, "rack");
 }
 
 void classify_bandwidth(Classifier& c) {
   const Node& node = c.cluster.node;
-  const std::string protocol(name_of(c.a.protocol));
   c.add(Term::bandwidth, 0.1, c.placed(c.algorithm));
   c.add(Term::bandwidth, kTight, c.placed(std::string(name_of(node.gpu.arch)) + " " + c.algorithm));
-  if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(protocol));
+  if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(c.protocol));
   if (c.algorithm == "NVLS" && node.gpu.arch == GpuArch::blackwell) {
     c.add(Term::bandwidth, 0.15, "Blackwell NVLS");
   }
@@ -114,8 +114,7 @@ void classify_wire(Classifier& c) {
     return;
   }
   c.add(Term::wire, kTight, c.algorithm);
-  if (c.a.protocol != Protocol::simple)
-    c.add(Term::wire, kLoose, std::string(name_of(c.a.protocol)));
+  if (c.a.protocol != Protocol::simple) c.add(Term::wire, kLoose, c.protocol);
   const size_t nic = nic_class(c.cluster.node);
   if (nic >= 2) c.add(Term::wire, kWide, kNicClasses[nic].name);
   if (nic >= 1 && c.shape.ranks_per_node == 1) {
@@ -124,11 +123,10 @@ void classify_wire(Classifier& c) {
 }
 
 void classify_ramp(Classifier& c) {
-  const std::string protocol(name_of(c.a.protocol));
-  c.add(Term::ramp, kWide, "all");
+  if (!c.pairwise) c.add(Term::ramp, kWide, "all");
   c.add(Term::ramp, 1, c.placed(c.algorithm));
-  c.add(Term::ramp, kLoose, c.placed(protocol));
-  c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + protocol));
+  c.add(Term::ramp, kLoose, c.placed(c.protocol));
+  c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + c.protocol));
   if (c.across) c.add(Term::ramp, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
   if (c.rack && !c.pairwise) c.add(Term::ramp, 0.5, "rack");
   c.add(Term::copy, kLoose, "all");
@@ -152,9 +150,12 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .rack = shape.ranks_per_node > kManyRanks,
                .pcie = cluster.node.intra == IntraKind::pcie,
                .pairwise = a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step,
-               .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh,
+               .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
+                       cluster.node.gpu.arch != GpuArch::other,
                .algorithm = std::string(name_of(a.algorithm)),
-               .where = across ? " over nodes" : " in a node"};
+               .where = across ? " over nodes" : " in a node",
+               .protocol = std::string(name_of(a.protocol))};
+  if (c.pairwise) c.protocol = "pairwise " + c.protocol;
   c.out.reserve(24);
   classify_latency(c);
   classify_bandwidth(c);
@@ -233,11 +234,13 @@ std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Clus
 
 double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
                       double bytes) {
-  STEPCAST_CHECK(!ways.empty() && ways.size() == factors.size(), "factors for every way");
-  double lowest = corrected_seconds(ways[0], factors[0], bytes);
-  for (size_t i = 1; i < ways.size(); ++i) {
+  STEPCAST_CHECK(ways.size() == factors.size(), "factors for every way");
+  double lowest = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < ways.size(); ++i) {
+    if (bytes <= ways[i].above || bytes > ways[i].up_to) continue;
     lowest = std::min(lowest, corrected_seconds(ways[i], factors[i], bytes));
   }
+  STEPCAST_CHECK(lowest < std::numeric_limits<double>::infinity(), "a way for this size");
   return lowest;
 }
 

@@ -69,9 +69,10 @@ std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Clus
                                 WorkKind kind, const GroupShape& shape,
                                 const Corrections& corrections);
 
-// The lowest of all ways.  NCCL's pick is one of them; near the sizes where it changes from one to
-// the next the two corrected times are only about equal, and the lower one is taken, so that a
-// larger message or a slower link never costs less.  REQUIRES: as many factors as ways, some.
+// The lowest of all ways that are for this size.  NCCL's pick is one of them; near the sizes where
+// it changes from one to the next the two corrected times are only about equal, and the lower one
+// is taken, so that a larger message or a slower link never costs less (but see exchange.h).
+// REQUIRES: as many factors as ways, some for this size.
 double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
                       double bytes);
 

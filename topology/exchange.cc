@@ -10,6 +10,8 @@ namespace stepcast {
 namespace {
 
 constexpr double kUnlimited = 1e18;  // where no link is: bytes per second
+// NCCL sends LL up to so much on each channel towards a peer (NCCL_P2P_LL_THRESHOLD).
+constexpr double kLlBytes = 16 << 10;
 
 double real(int64_t n) {
   return static_cast<double>(n);
@@ -20,60 +22,92 @@ double batches(double peers) {
   return real(static_cast<int64_t>((peers + 7) / 8));
 }
 
-}  // namespace
+double nics_of_rank(const Cluster& cluster, const GroupShape& shape) {
+  const Node& node = cluster.node;
+  const double per_node = real(shape.ranks_per_node);
+  const double beside = std::max(1.0, real(node.nics) / real(node.gpus));
+  return std::min(real(node.nics) / real(shape.sharing), per_node * beside) / per_node;
+}
 
-Alternative exchange(const Cluster& cluster, const GroupShape& shape) {
+// Bytes that NCCL sends to one peer of a node by LL: the channels of a pair are two for each NVLink
+// between the two, rounded up to a power of two, 32 at most (so 32 through NVSwitches), two over
+// PCIe. NVIDIA/nccl src/graph/paths.cc and src/enqueue.cc; logs of GB300 are faster at 1 MiB a peer
+// than at 512 KiB, which are 32 channels.
+double ll_bytes(const Node& node) {
+  switch (node.intra) {
+    case IntraKind::nvswitch: return 32 * kLlBytes;
+    case IntraKind::nvlink_mesh: return 8 * kLlBytes;
+    case IntraKind::pcie: return 2 * kLlBytes;
+  }
+  return 2 * kLlBytes;
+}
+
+void set_inside(Alternative& a, const Cluster& cluster, const GroupShape& shape) {
   const Node& node = cluster.node;
   const NcclLatencies& latencies = nccl_latencies();
   const ArchConstants& arch = arch_constants(node.gpu.arch);
-  constexpr auto kSimple = static_cast<size_t>(Protocol::simple);
   const double n = real(shape.ranks), per_node = real(shape.ranks_per_node);
   const bool pcie = node.intra == IntraKind::pcie;
-  Alternative a{.algorithm = Algorithm::pairwise, .blocks = 32};
-  a.base = latencies.ring.base[kSimple];
+  const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
+  STEPCAST_CHECK(wire > 0, "a node needs an inner bandwidth");
+  double bandwidth = (pcie ? kPcieFraction : arch.exchange_fraction) * wire;
+  if (a.protocol == Protocol::ll) bandwidth = std::min(bandwidth / 2, arch.ll_max[0]);
+  // With PXN what goes to another rail passes NVLink first.
+  const bool pxn = shape.nodes > 1 && cluster.fabric.kind == FabricKind::rail_fat_tree && !pcie;
+  const double relayed = pxn ? (n - per_node) / n * (per_node - 1) / per_node : 0;
+  a.bandwidth = bandwidth / ((per_node - 1) / n + relayed);
+  const auto p = static_cast<size_t>(a.protocol);
+  const double hop = pcie ? latencies.ring.pcie[p] : latencies.ring.nvlink[p];
+  a.intra = batches(per_node - 1) * hop * to_seconds(node.intra_latency) / latencies.nominal_intra;
+}
+
+void set_across(Alternative& a, const Cluster& cluster, const GroupShape& shape) {
+  const Node& node = cluster.node;
+  const NcclLatencies& latencies = nccl_latencies();
+  const double n = real(shape.ranks), per_node = real(shape.ranks_per_node);
+  const std::vector<Tier> tiers = fabric_tiers(cluster);
+  const double nic = kNicFraction * nics_of_rank(cluster, shape) * node.nic_bandwidth.value;
+  STEPCAST_CHECK(nic > 0, "a group over several nodes needs NICs");
+  double seconds_per_byte = 0;  // of one rank's message
+  double inside = per_node;     // ranks in the block that is left
+  for (int64_t t = 0; t <= shape.tier; ++t) {
+    const double leaving = (n - inside) / n;
+    seconds_per_byte = std::max(seconds_per_byte, leaving * oversubscription_into(tiers, t) / nic);
+    inside = real(std::max<int64_t>(1, shape.block_nodes[static_cast<size_t>(t)])) * per_node;
+  }
+  const bool ll = a.protocol == Protocol::ll;  // half of it are flags, and nothing is flushed
+  a.wire = (ll ? 0.5 : 1) / seconds_per_byte;
+  const Time wire =
+      node.nic_latency + cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
+  const double excess = to_seconds(wire) - latencies.nominal_network;
+  const double hop = latencies.ring.network[static_cast<size_t>(a.protocol)];
+  a.network = batches(n - per_node) * std::max(0.0, hop + (ll ? 1 : 2) * excess);
+}
+
+Alternative exchange(const Cluster& cluster, const GroupShape& shape, Protocol protocol) {
+  Alternative a{.algorithm = Algorithm::pairwise, .protocol = protocol, .blocks = 32};
+  a.base = nccl_latencies().ring.base[static_cast<size_t>(protocol)];
   a.bandwidth = kUnlimited;
-  if (shape.ranks_per_node > 1) {
-    const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
-    STEPCAST_CHECK(wire > 0, "a node needs an inner bandwidth");
-    const double fraction = pcie ? kPcieFraction : arch.exchange_fraction;
-    // With PXN what goes to another rail passes NVLink first.
-    const bool pxn = shape.nodes > 1 && cluster.fabric.kind == FabricKind::rail_fat_tree && !pcie;
-    const double relayed = pxn ? (n - per_node) / n * (per_node - 1) / per_node : 0;
-    a.bandwidth = fraction * wire / ((per_node - 1) / n + relayed);
-    const double hop = pcie ? latencies.ring.pcie[kSimple] : latencies.ring.nvlink[kSimple];
-    a.intra =
-        batches(per_node - 1) * hop * to_seconds(node.intra_latency) / latencies.nominal_intra;
-  }
-  if (shape.nodes > 1) {
-    const std::vector<Tier> tiers = fabric_tiers(cluster);
-    const double beside = std::max(1.0, real(node.nics) / real(node.gpus));
-    const double nics =
-        std::min(real(node.nics) / real(shape.sharing), per_node * beside) / per_node;
-    const double nic = kNicFraction * nics * node.nic_bandwidth.value;
-    STEPCAST_CHECK(nic > 0, "a group over several nodes needs NICs");
-    double seconds_per_byte = 0;  // of one rank's message
-    double inside = per_node;     // ranks in the block that is left
-    for (int64_t t = 0; t <= shape.tier; ++t) {
-      const double leaving = (n - inside) / n;
-      seconds_per_byte =
-          std::max(seconds_per_byte, leaving * oversubscription_into(tiers, t) / nic);
-      inside = real(std::max<int64_t>(1, shape.block_nodes[static_cast<size_t>(t)])) * per_node;
-    }
-    a.wire = 1 / seconds_per_byte;
-    const Time wire =
-        node.nic_latency + cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
-    const double excess = to_seconds(wire) - latencies.nominal_network;
-    a.network = batches(n - per_node) * std::max(0.0, latencies.ring.network[kSimple] + 2 * excess);
-  }
+  if (shape.ranks_per_node > 1) set_inside(a, cluster, shape);
+  if (shape.nodes > 1) set_across(a, cluster, shape);
   a.own_latency = a.base + a.intra + a.network;
   a.own_bandwidth = shape.nodes > 1 ? std::min(a.bandwidth, a.wire) : a.bandwidth;
   return a;
 }
 
+}  // namespace
+
+std::vector<Alternative> exchanges(const Cluster& cluster, const GroupShape& shape) {
+  Alternative ll = exchange(cluster, shape, Protocol::ll);
+  Alternative simple = exchange(cluster, shape, Protocol::simple);
+  if (shape.nodes == 1) ll.up_to = simple.above = real(shape.ranks) * ll_bytes(cluster.node);
+  return {ll, simple};
+}
+
 Alternative node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
                                   double network_share) {
   STEPCAST_CHECK(network_share > 0 && network_share <= 1, "a share of the bytes crosses");
-  Alternative a = exchange(cluster, shape);
+  Alternative a = exchange(cluster, shape, Protocol::simple);
   a.algorithm = Algorithm::two_step;
   if (shape.nodes == 1) return a;
   a.wire /= network_share;

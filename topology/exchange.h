@@ -11,8 +11,11 @@
 
 namespace stepcast {
 
-// REQUIRES: as collective_cost, shape.ranks > 1.
-Alternative exchange(const Cluster& cluster, const GroupShape& shape);
+// By LL and by Simple.  Inside a node NCCL takes LL up to a number of bytes for each peer, Simple
+// above: there the larger message may be the faster one.  Over nodes the bound depends on NICs and
+// version; it is left open, so that the lower one counts.  REQUIRES: as collective_cost,
+// shape.ranks > 1.
+std::vector<Alternative> exchanges(const Cluster& cluster, const GroupShape& shape);
 
 // Experts' tokens that go to several GPUs of a node cross the network once for that node, on the
 // sender's rail, and are passed on over NVLink there.  `network_share`: of the bytes bound for

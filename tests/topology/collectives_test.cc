@@ -196,6 +196,23 @@ TEST(CollectiveCost, TheNodeWithFewestRanksHasFewestNics) {
               0.01);
 }
 
+TEST(Exchange, SmallMessagesGoByLl) {
+  const auto protocol = [](int64_t bytes, const GroupShape& s) {
+    const auto all = alternatives(dgx_h100(2), all_to_all, s);
+    return choice(all, all_to_all, static_cast<double>(bytes)).protocol;
+  };
+  const int64_t bound = 8 * (512 << 10);  // 32 channels to each of 8 peers, 16 KiB each
+  EXPECT_EQ(protocol(0, full(1)), Protocol::ll);
+  EXPECT_EQ(protocol(bound, full(1)), Protocol::ll);
+  EXPECT_EQ(protocol(bound + 1, full(1)), Protocol::simple);
+  EXPECT_EQ(protocol(1 << 10, full(2)), Protocol::ll);
+  EXPECT_EQ(protocol(1 << 30, full(2)), Protocol::simple);
+  const auto time = [](int64_t bytes) {
+    return collective_cost(dgx_h100(1), all_to_all, {bytes}, full(1)).time;
+  };
+  EXPECT_GT(time(bound), time(bound + 1)) << "measured on GB300: 38 us for 4 MiB, 34 for 8";
+}
+
 TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
   const Cluster c = dgx_h100(8);
   const GroupShape s = full(8);
@@ -232,13 +249,21 @@ TEST(CollectiveCost, TakesTheLowestOfAllWays) {
 }
 
 TEST(CollectiveCost, GrowsWithTheMessage) {
+  constexpr int64_t kLastLl = 8 * (512 << 10);
   for (WorkKind kind : kKinds) {
     for (int64_t nodes : {1, 2, 16}) {
       Time last{};
+      int64_t before = 0;
       for (int64_t bytes = 0; bytes < kGiB.value * 4; bytes = bytes * 3 / 2 + 1) {
         const Time t = collective_cost(dgx_h100(16), kind, {bytes}, full(nodes)).time;
-        ASSERT_GE(t, last) << name_of(kind) << " " << nodes << " nodes, " << bytes << " B";
+        // Where NCCL goes over from LL to Simple, an exchange gets faster.
+        const bool other_protocol =
+            kind == all_to_all && nodes == 1 && before <= kLastLl && bytes > kLastLl;
+        if (!other_protocol) {
+          ASSERT_GE(t, last) << name_of(kind) << " " << nodes << " nodes, " << bytes << " B";
+        }
         last = t;
+        before = bytes;
       }
     }
   }
