@@ -6,6 +6,19 @@
 #include "sim/log_exp.h"
 
 namespace stepcast {
+namespace {
+
+// Ratio of measured to modelled time, straight over the logarithm of the size.
+double by_ratio(const CurvePoint& a, const CurvePoint& b, int64_t bytes, double model_a,
+                double model_b, double model) {
+  const auto log_size = [](int64_t size) { return exact_log2(static_cast<double>(size)); };
+  const double x = (log_size(bytes) - log_size(a.bytes)) / (log_size(b.bytes) - log_size(a.bytes));
+  const double from = exact_log2(a.us / model_a);
+  const double to = exact_log2(b.us / model_b);
+  return model * exact_exp2(from + (to - from) * x);
+}
+
+}  // namespace
 
 CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const GroupShape& shape,
                          const Cluster& cluster, double floor_us) {
@@ -18,12 +31,9 @@ CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const G
   const auto modelled = [&](int64_t size) {
     return 1e6 * to_seconds(collective_cost(cluster, kind, {size}, shape).time);
   };
-  const auto log_size = [](int64_t size) { return exact_log2(static_cast<double>(size)); };
-  const double x =
-      (log_size(bytes.value) - log_size(a.bytes)) / (log_size(b.bytes) - log_size(a.bytes));
-  const double from = exact_log2(a.us / modelled(a.bytes));
-  const double to = exact_log2(b.us / modelled(b.bytes));
-  v.us = modelled(bytes.value) * exact_exp2(from + (to - from) * x);
+  const double from = modelled(a.bytes), to = modelled(b.bytes), at = modelled(bytes.value);
+  v.us = from < at && at < to ? a.us + (b.us - a.us) * ((at - from) / (to - from))
+                              : by_ratio(a, b, bytes.value, from, to, at);
   return v;
 }
 

@@ -10,10 +10,13 @@
 
 namespace stepcast {
 
-// Between two measured sizes the ratio of measured to modelled time goes from that of the one to
-// that of the other, straight over the logarithm of the size: the model knows where NCCL changes
-// protocol and how fast a pipeline fills, the points how fast this machine is.  Outside of them as
-// value_on (curve.h).  REQUIRES: as value_on and collective_cost.
+// Between two measured sizes the measured time goes straight over the modelled one: if the
+// machine's latency is some factor off the model's and its bandwidth another, that is its time
+// exactly.  The model knows where NCCL changes protocol and how fast a pipeline fills, the points
+// how fast this machine is.  Where the modelled time does not grow with the size (all-to-all that
+// goes over to another protocol), the ratio of measured to modelled time goes straight over the
+// logarithm of the size.  Outside of the points as value_on (curve.h).  REQUIRES: as value_on and
+// collective_cost.
 CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const GroupShape& shape,
                          const Cluster& cluster, double floor_us);
 
