@@ -153,7 +153,7 @@ void TableReader::attention(TableText& out) {
 
 void TableReader::memory(TableText& out) {
   MemoryRow r;
-  const auto kernel = named(fields_[1], Kernel::adam);
+  const auto kernel = named(fields_[1], Kernel::quantize);
   if (!kernel || *kernel == Kernel::none) {
     problem("E306", fields_[1], "unknown kernel '" + std::string(fields_[1]) + "'");
   }

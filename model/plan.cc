@@ -137,6 +137,19 @@ void check_ends(const std::string& flat) {
 
 }  // namespace
 
+void assign_layers(std::vector<StageContent>& stages, const Transformer& model) {
+  bool alike = true;
+  for (int64_t i = 1; i < model.layers; ++i)
+    alike = alike && layer_kind(model, i) == layer_kind(model, 0);
+  int64_t next = 0;
+  for (StageContent& stage : stages) {
+    stage.kinds.clear();
+    for (int64_t i = 0; i < stage.layers && !alike; ++i)
+      stage.kinds.push_back(layer_kind(model, next++));
+  }
+  STEPCAST_CHECK(alike || next == model.layers, "the stages hold all layers");
+}
+
 std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp) {
   STEPCAST_CHECK(layers >= 0 && pp > 0 && vpp > 0 && layers % (pp * vpp) == 0,
                  "layers do not spread evenly over the stages");

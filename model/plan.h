@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "model/transformer.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
 #include "sim/work.h"
@@ -21,12 +22,36 @@ namespace stepcast {
 struct StageContent {
   int64_t layers = 0;
   bool embedding = false;
-  bool head = false;  // final norm, head and loss
+  bool head = false;             // final norm, head and loss
+  std::vector<LayerKind> kinds;  // of each layer; empty: all are like the model's first
   auto operator<=>(const StageContent&) const = default;
 };
 
 enum class Recompute : uint8_t { none, selective, full };
 enum class RecomputeMethod : uint8_t { uniform, block };
+
+// What selective recomputation computes again: Megatron-LM's --recompute-modules.
+struct RecomputeModules {
+  bool core_attention = true;
+  bool norms = false;  // layernorm: outputs of the norms
+  bool mla_up_projection = false;
+  bool mlp = false;  // of dense layers
+  bool moe = false;  // the whole of it, dispatch and combine too
+  bool moe_activation = false;
+  bool shared_experts = false;
+};
+
+// Number formats and scaling of the GEMMs of linear layers; attention, head and router stay in
+// Precision::params.
+enum class Scaling : uint8_t {
+  none,        // GEMMs in Precision::params
+  delayed,     // fp8, one scale a tensor from the history of its maxima
+  tensorwise,  // fp8, one scale a tensor from its own maximum: one more pass over it
+  blockwise,   // fp8, a scale for 1 x 128 activations and 128 x 128 weights (DeepSeek-V3)
+  mxfp8,       // fp8, a scale for 32 values along either dimension
+  nvfp4,       // fp4, a scale for 16 values, with Hadamard transform of weight gradients' inputs
+  int8,        // int8, one scale a row
+};
 
 struct Precision {
   DType params = DType::bf16;     // what forward and backward compute with
@@ -34,6 +59,12 @@ struct Precision {
   DType reduce = DType::fp32;     // payload of the gradient reduction
   bool master = true;             // fp32 copy of the parameters in the optimizer
   DType moments = DType::fp32;    // Adam's two moments
+  Scaling scaling = Scaling::none;
+  bool low_params = false;        // parameters are kept and gathered in the GEMMs' format
+                                  // (--fp8-param-gather)
+  int64_t wide_first_layers = 0;  // so many layers at either end compute in `params`
+  int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
+  double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
 };
 
 // Which kernels the framework launches: properties of the op inventory, not factors.
@@ -50,23 +81,86 @@ struct Kernels {
 };
 
 enum class TpOverlap : uint8_t {
-  none,      // every tensor-parallel collective is waited for where it is issued
-  backward,  // Megatron's default: backward collectives run beside the weight- and input-gradient
-             // GEMMs
+  none,       // every tensor-parallel collective is waited for where it is issued
+  backward,   // Megatron's default: backward collectives run beside the weight- and input-gradient
+              // GEMMs
+  bulk,       // as `backward`, whatever the framework's default is (Transformer Engine's bulk)
+  pipelined,  // GEMM and collective in tp pieces that take turns (Transformer Engine's ring
+              // exchange, forward too)
+};
+
+// How the queries of a rank see the keys of others when sequences are split over cp.
+enum class CpComm : uint8_t {
+  p2p,           // keys and values travel around a ring, a step beside the attention of another
+  all_gather,    // ... are gathered before
+  all_to_all,    // heads instead of tokens are split meanwhile (Ulysses)
+  hierarchical,  // all_to_all inside, p2p between groups of Plan::cp_inner ranks
+};
+
+// How tokens reach the ranks of their experts.
+enum class Dispatcher : uint8_t {
+  all_gather,  // every rank of the group sees all tokens, and takes its own
+  all_to_all,
+  deepep,  // to each node once over the network, then over NVLink
+};
+
+// Which experts tokens choose.
+struct Routing {
+  enum class Kind : uint8_t {
+    balanced,  // all experts get the same
+    zipf,      // the r-th most popular one gets in proportion to r^-exponent
+    shares,    // as written
+  } kind = Kind::balanced;
+  double exponent = 0;
+  std::vector<double> shares;  // of the experts, their sum is 1
+  bool by_sequence = false;    // all tokens of a sequence choose alike (hard gating by group)
+};
+
+struct MoeRun {
+  Dispatcher dispatcher = Dispatcher::all_to_all;
+  DType dispatch = DType::bf16, combine = DType::bf16;  // payloads
+  double capacity_factor = 0;  // tokens an expert takes, of a fair share; 0: all that come
+  bool pad_to_capacity = false;
+  bool grouped_gemm = true;  // all experts of a rank in one launch
+  bool permute_fusion = true;
+  bool shared_overlap = false;  // shared experts run beside dispatch and combine
+  Routing routing;
+};
+
+// What lives in host memory and comes over PCIe or C2C when it is needed.
+struct Offload {
+  double optimizer = 0;           // share of the optimizer states; their step runs on the CPU
+  bool parameters = false;        // ZeRO-3: shards
+  int64_t activation_layers = 0;  // of each stage: what the first so many keep
+};
+
+// ZeRO-3 and FSDP: parameters are gathered unit by unit.
+struct Sharding {
+  int64_t unit_layers = 1;  // layers gathered together
+  int64_t prefetch = 1;     // units gathered ahead
+  bool reshard_after_forward = true;
 };
 
 struct Overlap {
   TpOverlap tp = TpOverlap::backward;
+  bool ep = false;  // of one microbatch beside the compute of another (pairs of the schedule too)
   bool dp_grad = false;   // gradient reduction by bucket, beside the last backward
   bool dp_param = false;  // parameter all-gather beside the first forward
 };
 
 struct Plan {
-  // Layout.  world = tp * cp * pp * dp.
+  // Layout.  world = tp * cp * pp * dp.  Experts are spread over the same ranks otherwise: each
+  // over etp, all of them over ep, with so many replicas that tp * cp * dp = etp * ep * edp.
   int64_t tp = 1, cp = 1, ep = 1, etp = 1, dp = 1, pp = 1;
-  int64_t vpp = 1;                   // chunks of each pipeline rank
-  bool sp = false;                   // sequence parallelism in the tensor-parallel group
-  int zero = 0;                      // 0: replicated, 1: optimizer state sharded over dp
+  CpComm cp_comm = CpComm::p2p;
+  int64_t cp_inner = 1;      // hierarchical
+  int64_t dp_replicate = 1;  // ZeRO shards over dp * cp / dp_replicate ranks (HSDP)
+  int64_t vpp = 1;           // chunks of each pipeline rank
+  bool sp = false;           // sequence parallelism in the tensor-parallel group
+  int zero = 0;       // sharded over dp: 1 optimizer state, 2 gradients too, 3 parameters too
+  Sharding sharding;  // zero = 3
+  Offload offload;
+  MoeRun moe;
   std::vector<StageContent> stages;  // pp * vpp of them; the schedule places them
   RankGrid grid{};                   // placement of the ranks
 
@@ -83,6 +177,7 @@ struct Plan {
 
   Precision precision;
   Recompute recompute = Recompute::none;
+  RecomputeModules recompute_modules;  // selective
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   int64_t recompute_layers =
       1;  // uniform: layers of one checkpointed unit; block: layers recomputed a stage
@@ -92,6 +187,10 @@ struct Plan {
       0;  // gradient bucket of overlapped reduction; 0 = Megatron's max(40e6, 1e6 dp)
   bool clip_gradients = true;  // global gradient norm before the optimizer
 };
+
+// Fills in what kinds of layers the stages hold, in the order of the model.  REQUIRES: they hold
+// all of them.
+void assign_layers(std::vector<StageContent>& stages, const Transformer& model);
 
 // Layers spread evenly; embedding on the first, head on the last stage.  REQUIRES: layers divisible
 // by pp * vpp.

@@ -79,7 +79,9 @@ Count mixture(const Transformer& t, int64_t met) {
 }
 
 bool has_experts(const Transformer& t, int64_t layer) {
-  return t.experts > 0 && layer >= t.dense_layers;
+  if (t.experts == 0) return false;
+  if (!t.expert_layers.empty()) return t.expert_layers[static_cast<size_t>(layer)] != 0;
+  return layer >= t.dense_layers;
 }
 
 Count layer_count(const Transformer& t, int64_t layer, int64_t met) {
@@ -122,6 +124,16 @@ double attention_pairs(const Transformer& t, double seq, bool causal) {
 }
 
 }  // namespace
+
+LayerKind layer_kind(const Transformer& t, int64_t layer) {
+  STEPCAST_CHECK(layer >= 0 && layer < t.layers, "no such layer: " + std::to_string(layer));
+  LayerKind kind;
+  kind.experts = has_experts(t, layer);
+  kind.window = t.windows.empty() ? t.sliding_window : t.windows[static_cast<size_t>(layer)];
+  kind.bidirectional = t.bidirectional || layer < t.encoder_layers;
+  kind.cross = t.encoder_layers > 0 && layer >= t.encoder_layers;
+  return kind;
+}
 
 int64_t parameters(const Transformer& t) {
   return outer_parameters(t) + layers_count(t, t.experts).total();

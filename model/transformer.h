@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape of a transformer, in the vocabulary of Hugging Face's config.json.
 //
-// Plain data; what a field costs is decided in layer_ops.h.  Layers are alike but for the first
-// `dense_layers` of a mixture of experts.
+// Plain data; what a field costs is decided in layer_ops.h.  Layers that differ say so by
+// LayerKind.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace stepcast {
 
@@ -17,6 +19,16 @@ enum class Positions : uint8_t {
   rotary,
   none
 };  // none: ALiBi and the like, nothing to look up or rotate
+
+// How a layer can differ from others of its model.  Layers of one kind cost the same.
+struct LayerKind {
+  bool experts = false;        // its MLP is a mixture of experts
+  int64_t window = 0;          // keys each query sees; 0 = all
+  bool bidirectional = false;  // every query sees every key, not those before it only
+  bool cross = false;          // attends to the output of the encoder too
+  bool predicts = false;       // multi-token prediction: joins two streams before, own loss after
+  auto operator<=>(const LayerKind&) const = default;
+};
 
 struct Transformer {
   std::string name;
@@ -41,23 +53,37 @@ struct Transformer {
   bool qk_norm = false;          // RMS norm of head_dim on queries and keys
   bool attention_sinks = false;  // one learned logit a head (gpt-oss)
   int64_t sliding_window = 0;    // keys each query sees; 0 = all
+  std::vector<int64_t> windows;  // of each layer, where they differ; empty: sliding_window
+  bool bidirectional = false;    // an encoder (BERT)
+  bool parallel_block = false;   // attention and MLP read the same input, one sum after both
+  bool shared_norm = false;      // ... and the same norm (Falcon-7B, GPT-J)
+  int64_t encoder_layers = 0;    // the first of `layers` are an encoder; the others attend to its
+                                 // output (T5)
+  int64_t mtp_layers = 0;        // multi-token-prediction modules after the last layer
   double attention_dropout = 0;  // probability; 0 = no kernel
   double hidden_dropout = 0;
 
   // Mixture of experts; 0 experts = dense.
   int64_t experts = 0;
   int64_t experts_per_token = 0;
-  int64_t moe_ffn = 0;       // width of one expert
-  int64_t shared_ffn = 0;    // width of the shared experts together
-  int64_t dense_layers = 0;  // leading layers without experts
-  bool router_bias = false;  // correction bias of the router, one a expert
-  bool shared_gate = false;  // a gate of its own in front of the shared experts (Qwen2-MoE)
+  int64_t moe_ffn = 0;                 // width of one expert
+  int64_t shared_ffn = 0;              // width of the shared experts together
+  int64_t dense_layers = 0;            // leading layers without experts
+  std::vector<uint8_t> expert_layers;  // of each layer: 1 = experts, where `dense_layers` cannot
+                                       // say it; else empty
+  int64_t router_groups = 0;      // experts are in so many groups, of which a token may use ...
+  int64_t router_top_groups = 0;  // ... so many; 0 = any
+  bool router_bias = false;       // correction bias of the router, one a expert
+  bool shared_gate = false;       // a gate of its own in front of the shared experts (Qwen2-MoE)
 
   // Multi-head latent attention; kv_rank 0 = ordinary attention.
   int64_t q_rank = 0;  // 0: queries are projected directly
   int64_t kv_rank = 0;
   int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
 };
+
+// REQUIRES: 0 <= layer < layers.
+LayerKind layer_kind(const Transformer& t, int64_t layer);
 
 // Exact number of parameters, tied embeddings counted once, multi-token-prediction modules not
 // counted.

@@ -15,9 +15,15 @@ std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spe
   switch (spend) {
     case Spend::exposed_tp: free(Axis::tp); return v;
     case Spend::exposed_cp: free(Axis::cp); return v;
-    case Spend::exposed_ep: free(Axis::ep); return v;
+    case Spend::exposed_ep:
+      free(Axis::ep);
+      free(Axis::etp);
+      return v;
     case Spend::exposed_pp: free(Axis::pp); return v;
-    case Spend::exposed_dp: free(Axis::dp); return v;
+    case Spend::exposed_dp:
+      for (const Axis axis : {Axis::dp, Axis::edp, Axis::data, Axis::shard, Axis::replica})
+        free(axis);
+      return v;
     case Spend::exposed_other:
       free(Axis::embedding);
       free(Axis::model);

@@ -24,7 +24,7 @@ int64_t whole_factor(double factor) {
 Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width) {
   Groups groups;
   for (const LaneDigit& d : digits) {
-    if (covers(axis, d.axis)) groups.size *= static_cast<uint32_t>(d.size);
+    if (covers(axis, d)) groups.size *= static_cast<uint32_t>(d.size);
   }
   groups.count = width / groups.size;
   groups.of.resize(width);
@@ -34,7 +34,7 @@ Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width
     uint32_t rest = lane, group = 0, stride = 1;
     for (const LaneDigit& d : digits) {
       const auto size = static_cast<uint32_t>(d.size);
-      if (!covers(axis, d.axis)) {
+      if (!covers(axis, d)) {
         group += rest % size * stride;
         stride *= size;
       }
@@ -87,7 +87,7 @@ void Engine::choose_block() {
   for (size_t w = 0; w < works && !coupled_; ++w) {
     const Axis axis = graph_.works[w].axis;
     const uint32_t size = groups_[static_cast<size_t>(axis)].size;
-    whole[w] = covers(axis, inner.axis);
+    whole[w] = covers(axis, inner);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
     if (!is_communication(graph_.works[w].kind) || !is_private) continue;
     if (size == 1) talks[w] = TalkKind::alone;

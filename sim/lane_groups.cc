@@ -21,7 +21,7 @@ LaneGroups::LaneGroups(const OpGraph& graph, const Prices& prices, const LaneSet
   for (size_t axis = 0; axis < shapes_.size(); ++axis) {
     int64_t inner = 1;
     for (const LaneDigit& d : lanes.digits) {
-      const bool joined = covers(static_cast<Axis>(axis), d.axis) && d.size > 1;
+      const bool joined = covers(static_cast<Axis>(axis), d) && d.size > 1;
       if (joined) shapes_[axis].push_back({n_ / (inner * d.size), d.size, inner});
       inner *= d.size;
     }
@@ -108,7 +108,7 @@ int64_t LaneGroups::group_of(Axis axis, int64_t lane) const {
   int64_t stride = 1;
   for (const LaneDigit& d : lanes_.digits) {
     const int64_t digit = lane / stride % d.size;
-    if (!covers(axis, d.axis)) group += digit * stride;
+    if (!covers(axis, d)) group += digit * stride;
     stride *= d.size;
   }
   return group;

@@ -25,6 +25,7 @@
 
 #include "sim/op_graph.h"
 #include "sim/price.h"
+#include "sim/rank_grid.h"
 #include "sim/run.h"
 #include "sim/work.h"
 
@@ -34,15 +35,9 @@ constexpr int kLaneFractionBits = 12;
 using Slowness = int32_t;  // in 1/4096: 4096 = as priced, 8192 = half the speed
 constexpr Slowness kNominal = 1 << kLaneFractionBits;
 
-// Lane indices are mixed-radix numbers, innermost digit first.  All roles have the same digits.
-struct LaneDigit {
-  Axis axis = Axis::dp;  // tp, cp or dp
-  int64_t size = 1;
-};
-// The groups of `group` hold lanes that differ in this digit.
-constexpr bool covers(Axis group, Axis digit) {
-  return group == digit || (group == Axis::model && digit == Axis::tp);
-}
+// Lane indices are mixed-radix numbers, innermost digit first; no digit is of pp.  All roles have
+// the same digits.
+using LaneDigit = GridDigit;
 
 // For a while, [from, until), a lane computes slower, or the groups it is in communicate as in
 // another class.  A lane's slowness is its own times the largest of its windows (in 1/4096, rounded

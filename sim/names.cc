@@ -29,21 +29,22 @@ double bytes_per_element(DType t) {
 }
 
 std::string_view name_of(Axis a) {
-  static constexpr std::array<std::string_view, kAxes> kNames{"none", "tp", "cp",        "ep",
-                                                              "dp",   "pp", "embedding", "model"};
+  static constexpr std::array<std::string_view, kAxes> kNames{
+      "none",  "tp",  "cp",  "ep",   "dp",    "pp",     "embedding",
+      "model", "etp", "edp", "data", "shard", "replica"};
   return pick(kNames, a);
 }
 
 std::string_view name_of(WorkKind k) {
-  static constexpr std::array<std::string_view, 11> kNames{
-      "gemm",       "attention_forward", "attention_backward", "memory_bound",
-      "host_copy",  "all_reduce",        "all_gather",         "reduce_scatter",
-      "all_to_all", "broadcast",         "send_recv"};
+  static constexpr std::array<std::string_view, 12> kNames{
+      "gemm",           "grouped_gemm", "attention_forward", "attention_backward",
+      "memory_bound",   "host_copy",    "all_reduce",        "all_gather",
+      "reduce_scatter", "all_to_all",   "broadcast",         "send_recv"};
   return pick(kNames, k);
 }
 
 std::string_view name_of(Kernel k) {
-  static constexpr std::array<std::string_view, 29> kNames{"none",
+  static constexpr std::array<std::string_view, 34> kNames{"none",
                                                            "embedding",
                                                            "embedding_backward",
                                                            "layer_norm",
@@ -71,7 +72,12 @@ std::string_view name_of(Kernel k) {
                                                            "copy",
                                                            "scale",
                                                            "grad_norm",
-                                                           "adam"};
+                                                           "adam",
+                                                           "router",
+                                                           "router_backward",
+                                                           "permute",
+                                                           "unpermute",
+                                                           "quantize"};
   return pick(kNames, k);
 }
 
@@ -133,8 +139,13 @@ Spend spend_of(const Work& work, Phase phase) {
     switch (work.axis) {
       case Axis::tp: return Spend::exposed_tp;
       case Axis::cp: return Spend::exposed_cp;
-      case Axis::ep: return Spend::exposed_ep;
-      case Axis::dp: return Spend::exposed_dp;
+      case Axis::ep:
+      case Axis::etp: return Spend::exposed_ep;
+      case Axis::dp:
+      case Axis::edp:
+      case Axis::data:
+      case Axis::shard:
+      case Axis::replica: return Spend::exposed_dp;
       case Axis::pp: return Spend::exposed_pp;
       default: return Spend::exposed_other;
     }
@@ -145,6 +156,7 @@ Spend spend_of(const Work& work, Phase phase) {
   switch (work.kind) {
     // The batched products of unfused attention carry their heads.
     case WorkKind::gemm: return work.heads > 0 ? Spend::attention : Spend::matmul;
+    case WorkKind::grouped_gemm: return Spend::matmul;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: return Spend::attention;
     default: break;
@@ -176,6 +188,7 @@ std::string describe(const Work& w) {
   };
   switch (w.kind) {
     case WorkKind::gemm:
+    case WorkKind::grouped_gemm:
       s += ' ' + (w.batch > 1 ? std::to_string(w.batch) + " of " : std::string()) +
            times(w.m, w.n, w.k) + ' ' + std::string(name_of(w.dtype)) + ' ' +
            std::string(name_of(w.layout)) + (w.accumulate ? " accumulate" : "");

@@ -68,7 +68,8 @@ struct CompiledPass {
 // Which prices to change before compiling; how what-if questions are asked.  Costs are only ever
 // scaled, the order of things never changes.
 struct Variation {
-  std::array<double, kAxes> axis_scale{1, 1, 1, 1, 1, 1, 1, 1};  // communication by Axis; 0 = free
+  // Communication by Axis; 0 = free.
+  std::array<double, kAxes> axis_scale{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   double launch_scale = 1;
   double optimizer_scale = 1;      // ops of Phase::optimizer
   double recompute_scale = 1;      // ops of Phase::recompute

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "sim/check.h"
 
@@ -38,14 +39,89 @@ std::string lower_case(std::string_view text) {
 
 }  // namespace
 
+bool covers(Axis group, const GridDigit& digit) {
+  switch (group) {
+    case Axis::model: return digit.axis == Axis::tp || digit.axis == Axis::pp;
+    case Axis::etp:
+    case Axis::ep:
+    case Axis::edp: return digit.expert == group;
+    case Axis::data: return digit.axis == Axis::cp || digit.axis == Axis::dp;
+    case Axis::shard:
+    case Axis::replica: return digit.sharded == group;
+    default: return digit.axis == group;
+  }
+}
+
 int64_t RankGrid::size(Axis axis) const {
   switch (axis) {
     case Axis::none: return 1;
     case Axis::embedding: return pp > 1 ? 2 : 1;
     case Axis::model: return tp * pp;
-    case Axis::ep: STEPCAST_CHECK(false, "ep has no digit of its own in the rank grid"); return 1;
+    case Axis::ep: return ep;
+    case Axis::etp: return etp;
+    case Axis::edp: return tp * cp * dp / (ep * etp);
+    case Axis::data: return cp * dp;
+    case Axis::shard: return cp * dp / replicas;
+    case Axis::replica: return replicas;
     default: return along(*this, axis);
   }
+}
+
+namespace {
+
+// One of the views of the same numbers: axes of these sizes, innermost first.
+class View {
+ public:
+  View(std::vector<std::pair<Axis, int64_t>> axes) : axes_(std::move(axes)) { skip(); }
+  Axis axis() const { return at_ < axes_.size() ? axes_[at_].first : Axis::none; }
+  int64_t left() const { return at_ < axes_.size() ? axes_[at_].second : 1; }
+  void take(int64_t size) {
+    axes_[at_].second /= size;
+    skip();
+  }
+
+ private:
+  void skip() {
+    while (at_ < axes_.size() && axes_[at_].second == 1) ++at_;
+  }
+
+  std::vector<std::pair<Axis, int64_t>> axes_;
+  size_t at_ = 0;
+};
+
+int64_t common_part(int64_t a, int64_t b) {
+  const int64_t part = std::min(a, b);
+  if (std::max(a, b) % part == 0) return part;
+  throw std::invalid_argument(
+      "ep * etp, and the ranks that ZeRO shards over, must each be a multiple or a divisor of tp, "
+      "of tp * cp and so on: " +
+      std::to_string(a) + " and " + std::to_string(b) + " do not divide one another");
+}
+
+}  // namespace
+
+std::vector<GridDigit> RankGrid::digits() const {
+  View experts({{Axis::etp, etp}, {Axis::ep, ep}, {Axis::edp, size(Axis::edp)}});
+  View shards({{Axis::shard, size(Axis::shard)}, {Axis::replica, replicas}});
+  std::vector<GridDigit> digits;
+  for (const Axis axis : order) {
+    int64_t left = size(axis);
+    if (axis == Axis::pp) {
+      if (left > 1) digits.push_back({axis, left});
+      continue;
+    }
+    const bool data = axis == Axis::cp || axis == Axis::dp;
+    while (left > 1) {
+      int64_t part = common_part(left, experts.left());
+      if (data) part = common_part(part, shards.left());
+      STEPCAST_CHECK(part > 1, "etp * ep divides tp * cp * dp, and the replicas cp * dp");
+      digits.push_back({axis, part, experts.axis(), data ? shards.axis() : Axis::none});
+      experts.take(part);
+      if (data) shards.take(part);
+      left /= part;
+    }
+  }
+  return digits;
 }
 
 int64_t RankGrid::rank(const Coordinates& c) const {
@@ -65,26 +141,28 @@ Coordinates RankGrid::coordinates(int64_t rank) const {
 }
 
 std::vector<int64_t> RankGrid::group(Axis axis, int64_t member) const {
-  Coordinates c = coordinates(member);
-  std::vector<int64_t> ranks;
-  ranks.reserve(static_cast<size_t>(size(axis)));
-  if (axis == Axis::none) {
-    ranks.push_back(member);
-  } else if (axis == Axis::embedding) {
+  if (axis == Axis::embedding) {
+    Coordinates c = coordinates(member);
+    std::vector<int64_t> ends;
     for (int64_t i = 0; i < size(axis); ++i) {
       c.pp = i == 0 ? 0 : pp - 1;
-      ranks.push_back(rank(c));
+      ends.push_back(rank(c));
     }
-  } else if (axis == Axis::model) {
-    for (c.pp = 0; c.pp < pp; ++c.pp) {
-      for (c.tp = 0; c.tp < tp; ++c.tp) ranks.push_back(rank(c));
+    return ends;
+  }
+  STEPCAST_CHECK(member >= 0 && member < world(), "a rank lies within the grid");
+  // Outer digits are added later, so the ranks stay ascending.
+  std::vector<int64_t> ranks{member};
+  int64_t stride = 1;
+  for (const GridDigit& d : digits()) {
+    if (covers(axis, d)) {
+      const int64_t first = ranks.front() / stride % d.size * stride;
+      const size_t inner = ranks.size();
+      for (size_t i = 0; i < inner; ++i) ranks[i] -= first;
+      for (int64_t n = 1; n < d.size; ++n)
+        for (size_t i = 0; i < inner; ++i) ranks.push_back(ranks[i] + n * stride);
     }
-    std::sort(ranks.begin(), ranks.end());  // tp need not be inside pp
-  } else {
-    for (int64_t i = 0; i < size(axis); ++i) {
-      along(c, axis) = i;
-      ranks.push_back(rank(c));
-    }
+    stride *= d.size;
   }
   return ranks;
 }

@@ -3,8 +3,14 @@
 // follow.
 //
 // A rank is the mixed-radix number of its coordinates in the given order, innermost axis first;
-// Megatron's default order is tp-cp-ep-dp-pp.  ep is inside dp (DESIGN: dp counts the ranks that ep
-// uses), so it has no digit of its own.
+// Megatron's default order is tp-cp-ep-dp-pp.  dp counts the ranks that ep uses, so ep has no
+// coordinate of its own: the ranks of a pipeline stage are numbered along tp, cp, dp in that order,
+// and experts are spread over the same numbers along etp, ep, edp (Megatron-LM's parallel folding:
+// Liu et al. 2025, arXiv 2504.14960, section 3.2).  ZeRO's shards lie along cp and dp, `replicas`
+// of them outermost.
+//
+// All of this is one list of digits, each of which belongs to an axis of every view; a group holds
+// the ranks that differ only in the digits that its axis covers.
 #pragma once
 
 #include <array>
@@ -21,14 +27,32 @@ struct Coordinates {
   int64_t tp = 0, cp = 0, dp = 0, pp = 0;
 };
 
+struct GridDigit {
+  Axis axis = Axis::dp;  // tp, cp, dp or pp
+  int64_t size = 1;
+  Axis expert = Axis::none;   // etp, ep or edp; none: pp
+  Axis sharded = Axis::none;  // shard or replica; none: tp, pp
+};
+
+// The groups of `group` hold ranks that differ in this digit.  `embedding` covers none: it is the
+// two ends of pp.
+bool covers(Axis group, const GridDigit& digit);
+
 struct RankGrid {
   int64_t tp = 1, cp = 1, dp = 1, pp = 1;
   std::array<Axis, 4> order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
+  int64_t ep = 1, etp = 1;
+  int64_t replicas = 1;  // of what ZeRO shards
 
   int64_t world() const { return tp * cp * dp * pp; }
-  int64_t size(Axis axis) const;  // tp, cp, dp, pp; embedding 2 (1 if pp = 1); model tp * pp
+  // Ranks of a group; embedding 2 (1 if pp = 1).
+  int64_t size(Axis axis) const;
   int64_t rank(const Coordinates& c) const;
   Coordinates coordinates(int64_t rank) const;
+  // Innermost first, none of size 1.  Throws std::invalid_argument with a sentence for the user if
+  // the views do not fit together: the boundaries tp, tp*cp, ..., and etp, etp*ep, ... must divide
+  // one another.
+  std::vector<GridDigit> digits() const;
   // Global ranks of the group along `axis` that contains `rank`, ascending.
   std::vector<int64_t> group(Axis axis, int64_t rank) const;
 };

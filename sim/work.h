@@ -20,15 +20,35 @@ enum class DType : uint8_t { fp32, tf32, fp16, bf16, fp8, int8, fp4, uint8 };
 double bytes_per_element(DType t);
 std::string_view name_of(DType t);  // "bf16"
 
-// The dimensions of the rank grid, plus `embedding`: the group of first and last pipeline stage
-// that shares the tied word embedding, and `model`: all ranks that hold one replica of the model
-// (tp x pp), over which the gradient norm is summed.
-enum class Axis : uint8_t { none, tp, cp, ep, dp, pp, embedding, model };
-constexpr int kAxes = 8;
+// The dimensions of the rank grid, and groups made of several:
+//   embedding  first and last pipeline stage, which share the tied word embedding
+//   model      all ranks that hold one replica of the model (tp x pp): the gradient norm's sum
+//   ep, etp    ranks that the experts of a layer are spread over, that one expert is split over
+//   edp        replicas of the same experts
+//   data       cp x dp: ranks with the same share of the dense parameters; their gradients are
+//              summed and ZeRO shards over
+//   shard, replica  `data` cut in two: ranks that hold the shards of one copy, and the copies
+enum class Axis : uint8_t {
+  none,
+  tp,
+  cp,
+  ep,
+  dp,
+  pp,
+  embedding,
+  model,
+  etp,
+  edp,
+  data,
+  shard,
+  replica,
+};
+constexpr int kAxes = 13;
 std::string_view name_of(Axis a);
 
 enum class WorkKind : uint8_t {
   gemm,                // C[m,n] += A[m,k] B[k,n], `batch` times
+  grouped_gemm,        // `batch` GEMMs in one launch, of m rows in the mean: experts
   attention_forward,   // fused (flash) attention: m = query length, n = key length, k = head
                        // dimension
   attention_backward,  // its whole backward pass
@@ -78,6 +98,11 @@ enum class Kernel : uint8_t {
   scale,
   grad_norm,
   adam,
+  router,  // scores, top-k and auxiliary loss of a mixture of experts
+  router_backward,
+  permute,    // tokens to the order of their experts
+  unpermute,  // ... and back, weighted and summed
+  quantize,   // to the format of low-precision GEMMs, with scales and transposed copies
 };
 std::string_view name_of(Kernel k);
 

@@ -68,42 +68,28 @@ GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int6
   return shape;
 }
 
-// Distance in ranks of neighbours along `axis`.
-int64_t stride_of(const RankGrid& grid, Axis axis) {
-  int64_t stride = 1;
-  for (Axis a : grid.order) {
-    if (a == axis) return stride;
-    stride *= grid.size(a);
-  }
-  STEPCAST_CHECK(false, "the order names every axis");
-  return stride;
-}
+struct Digit {
+  int64_t stride, size;
+};
 
-// A family of equal groups: the first rank of each has coordinate 0 along `fixed`.
+// A family of equal groups: the first rank of each has coordinate 0 along `inside`.
 struct Family {
-  std::vector<int64_t> offsets;
-  std::vector<Axis> fixed;
+  std::vector<int64_t> offsets{0};  // ascending
+  std::vector<Digit> inside;
 };
 
 Family family_of(const RankGrid& grid, Axis axis) {
   Family family;
-  const auto add = [&](int64_t count, int64_t stride) {
-    for (int64_t i = 0; i < count; ++i) family.offsets.push_back(i * stride);
-  };
-  if (axis == Axis::embedding) {
-    family.fixed = {Axis::pp};
-    add(grid.size(axis), stride_of(grid, Axis::pp) * (grid.pp - 1));
-  } else if (axis == Axis::model) {
-    family.fixed = {Axis::tp, Axis::pp};
-    for (int64_t p = 0; p < grid.pp; ++p) {
-      for (int64_t t = 0; t < grid.tp; ++t) {
-        family.offsets.push_back(p * stride_of(grid, Axis::pp) + t * stride_of(grid, Axis::tp));
-      }
+  int64_t stride = 1;
+  for (const GridDigit& d : grid.digits()) {
+    const bool ends = axis == Axis::embedding && d.axis == Axis::pp;
+    if (covers(axis, d) || ends) {
+      family.inside.push_back({stride, d.size});
+      const size_t inner = family.offsets.size();
+      for (int64_t n = ends ? d.size - 1 : 1; n < d.size; ++n)
+        for (size_t i = 0; i < inner; ++i) family.offsets.push_back(family.offsets[i] + n * stride);
     }
-    std::sort(family.offsets.begin(), family.offsets.end());
-  } else {
-    family.fixed = {axis};
-    add(grid.size(axis), stride_of(grid, axis));
+    stride *= d.size;
   }
   return family;
 }
@@ -111,20 +97,13 @@ Family family_of(const RankGrid& grid, Axis axis) {
 std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& grid,
                                         const Family& family, const Placement& placement) {
   const std::vector<Tier> tiers = fabric_tiers(cluster);
-  struct Digit {
-    int64_t stride, size;
-  };
-  std::vector<Digit> fixed;
-  for (Axis a : family.fixed) {
-    if (grid.size(a) > 1) fixed.push_back({stride_of(grid, a), grid.size(a)});
-  }
   std::vector<int64_t> groups_on_node(static_cast<size_t>(cluster.nodes));
   std::set<GroupShape> shapes;
   GroupShape last;
   std::vector<int64_t> gpus;
   for (int64_t rank = 0; rank < grid.world(); ++rank) {
     const auto inside = [rank](const Digit& d) { return rank / d.stride % d.size != 0; };
-    if (std::any_of(fixed.begin(), fixed.end(), inside)) continue;
+    if (std::any_of(family.inside.begin(), family.inside.end(), inside)) continue;
     GroupShape shape;
     if (placement.in_order()) {
       shape = shape_at(cluster, tiers, rank, family.offsets, &groups_on_node);

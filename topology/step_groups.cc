@@ -94,19 +94,31 @@ void add(GroupFamily& family, const Work& work, const Price& price, GroupWork w)
   found->works.push_back(w);
 }
 
-// Coordinates of the first rank of each group.
+// First rank of each group; of pairs and groups over pipeline ranks, its rank of the first of them.
 template <class Visit>
 void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit) {
-  const bool all_tp = family.axis != Axis::tp && family.axis != Axis::model;
-  const int64_t tp = family.pairs || all_tp ? grid.tp : 1;
-  const int64_t cp = family.pairs || family.axis != Axis::cp ? grid.cp : 1;
-  const int64_t dp = family.pairs || family.axis != Axis::dp ? grid.dp : 1;
-  Coordinates c;
-  c.pp = std::max<int64_t>(0, family.pp);
-  for (c.dp = 0; c.dp < dp; ++c.dp) {
-    for (c.cp = 0; c.cp < cp; ++c.cp) {
-      for (c.tp = 0; c.tp < tp; ++c.tp) visit(c);
+  struct Digit {
+    int64_t stride, size;
+  };
+  std::vector<Digit> outside;  // of the group, in the stage
+  int64_t stride = 1, of_pp = 0, groups = 1;
+  for (const GridDigit& d : grid.digits()) {
+    if (d.axis == Axis::pp) {
+      of_pp = stride;
+    } else if (family.pairs || !covers(family.axis, d)) {
+      outside.push_back({stride, d.size});
+      groups *= d.size;
     }
+    stride *= d.size;
+  }
+  const int64_t pp = family.pairs ? family.from : std::max<int64_t>(0, family.pp);
+  for (int64_t group = 0; group < groups; ++group) {
+    int64_t rank = pp * of_pp, rest = group;
+    for (const Digit& d : outside) {
+      rank += rest % d.size * d.stride;
+      rest /= d.size;
+    }
+    visit(rank);
   }
 }
 
@@ -139,14 +151,13 @@ std::vector<GroupFamily> group_families(const OpGraph& graph, const Prices& pric
 void for_each_group(const RankGrid& grid, const GroupFamily& family,
                     const std::function<void(std::span<const int64_t>)>& visit) {
   std::vector<int64_t> ranks;
-  for_each_first(grid, family, [&](Coordinates c) {
+  for_each_first(grid, family, [&](int64_t first) {
     if (family.pairs) {
-      c.pp = family.from;
-      const int64_t from = grid.rank(c);
+      Coordinates c = grid.coordinates(first);
       c.pp = family.to;
-      ranks = {from, grid.rank(c)};
+      ranks = {first, grid.rank(c)};
     } else {
-      ranks = grid.group(family.axis, grid.rank(c));
+      ranks = grid.group(family.axis, first);
     }
     visit(ranks);
   });

@@ -119,7 +119,7 @@ int64_t price_of(const Machine& m, WorkId id) {
 int64_t group_of(const Machine& m, Axis axis, int64_t lane) {
   int64_t group = 0, stride = 1;
   for (const LaneDigit& d : m.lanes.digits) {
-    if (!covers(axis, d.axis)) group += (lane / stride) % d.size * stride;
+    if (!covers(axis, d)) group += (lane / stride) % d.size * stride;
     stride *= d.size;
   }
   return group;

@@ -72,7 +72,7 @@ void add_classes(LaneSet& lanes, const OpGraph& graph, Draws& draws) {
     if (draws.chance(40)) continue;
     std::vector<bool> matter = random_digits_that_matter(lanes, draws, 50);
     for (size_t i = 0; i < lanes.digits.size(); ++i) {
-      if (covers(static_cast<Axis>(a), lanes.digits[i].axis)) matter[i] = false;
+      if (covers(static_cast<Axis>(a), lanes.digits[i])) matter[i] = false;
     }
     lanes.group_class[a].resize(graph.roles.size());
     for (auto& role : lanes.group_class[a]) {
