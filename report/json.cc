@@ -34,114 +34,87 @@ void write_items(JsonWriter& json, std::string_view name, const SpendTable& tabl
 }
 
 void write_scenario(JsonWriter& json, const ScenarioText& scenario) {
-  json.key("scenario");
-  json.begin_object();
-  json.member("name", scenario.name);
-  json.member("hash", scenario.hash);
-  json.member("gpus", scenario.gpus);
-  json.member("layout", scenario.layout);
-  json.member("batch", scenario.batch);
-  json.member("schedule", scenario.schedule);
-  json.end_object();
+  json.object("scenario", [&] {
+    json.member("name", scenario.name);
+    json.member("hash", scenario.hash);
+    json.member("gpus", scenario.gpus);
+    json.member("layout", scenario.layout);
+    json.member("batch", scenario.batch);
+    json.member("schedule", scenario.schedule);
+  });
 }
 
 void write_utilization(JsonWriter& json, const Result& r) {
   const Utilization& u = r.utilization;
-  json.key("mfu");
-  json.begin_object();
-  json.member("value", u.mfu_full_attention);
-  json.member("convention", "full_attention");
-  json.key("all");
-  json.begin_object();
-  json.member("full_attention", u.mfu_full_attention);
-  json.member("causal_attention", u.mfu_causal_attention);
-  json.end_object();
-  json.end_object();
+  json.object("mfu", [&] {
+    json.member("value", u.mfu_full_attention);
+    json.member("convention", "full_attention");
+    json.object("all", [&] {
+      json.member("full_attention", u.mfu_full_attention);
+      json.member("causal_attention", u.mfu_causal_attention);
+    });
+  });
   json.member("hfu", u.hfu);
   json.member("hfu_korthikanti", u.hfu_korthikanti);
 }
 
 void write_what_if(JsonWriter& json, const Result& r) {
-  json.key("what_if");
-  json.begin_array();
-  for (const WhatIf& w : r.what_if) {
-    json.begin_object();
+  json.objects("what_if", r.what_if, [&](const WhatIf& w) {
     json.member("free", name_of(w.spend));
     json.member_time("saved", w.saved);
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
 void write_trust(JsonWriter& json, const Result& r) {
-  json.key("trust");
-  json.begin_object();
-  for (int i = 0; i < kOrigins; ++i)
-    json.member(name_of(static_cast<Origin>(i)), r.trust[static_cast<size_t>(i)]);
-  json.end_object();
+  json.object("trust", [&] {
+    for (int i = 0; i < kOrigins; ++i)
+      json.member(name_of(static_cast<Origin>(i)), r.trust[static_cast<size_t>(i)]);
+  });
   json.member("calibration", r.calibration);
 }
 
 // null unless the schedule was made for the scenario.
 void write_synthesis(JsonWriter& json, const Result& r) {
-  json.key("synthesis");
-  if (!r.synthesis) {
-    json.null();
-    return;
-  }
-  const SynthesisFacts& f = *r.synthesis;
-  json.begin_object();
-  json.member_time("objective", f.objective);
-  json.member_time("lower_bound", f.lower_bound);
-  json.member("gap", f.gap);
-  json.member("winner", f.winner);
-  json.member("start", f.start);
-  json.member_time("start_time", f.start_time);
-  json.member("orders_tried", f.orders_tried);
-  json.end_object();
+  json.optional_object("synthesis", r.synthesis, [&](const SynthesisFacts& f) {
+    json.member_time("objective", f.objective);
+    json.member_time("lower_bound", f.lower_bound);
+    json.member("gap", f.gap);
+    json.member("winner", f.winner);
+    json.member("start", f.start);
+    json.member_time("start_time", f.start_time);
+    json.member("orders_tried", f.orders_tried);
+  });
 }
 
 // null unless ranks differ.
 void write_disturbance(JsonWriter& json, const Result& r) {
-  json.key("disturbance");
-  if (!r.disturbance) {
-    json.null();
-    return;
-  }
-  const Disturbance& d = *r.disturbance;
-  json.begin_object();
-  json.member_time("undisturbed", d.undisturbed);
-  json.member("ranks", d.ranks);
-  json.member("slow_ranks", d.slow_ranks);
-  json.member("slow_links", d.slow_links);
-  json.member("jitter", d.jitter);
-  json.member("shared_links", d.shared_links);
-  json.member("interference", d.interference);
-  json.member("last_rank", d.last_rank);
-  json.member("waiting", d.waiting);
-  json.member_time("mean_wait", d.mean_wait);
-  json.member("lanes", d.lanes);
-  json.end_object();
+  json.optional_object("disturbance", r.disturbance, [&](const Disturbance& d) {
+    json.member_time("undisturbed", d.undisturbed);
+    json.member("ranks", d.ranks);
+    json.member("slow_ranks", d.slow_ranks);
+    json.member("slow_links", d.slow_links);
+    json.member("jitter", d.jitter);
+    json.member("shared_links", d.shared_links);
+    json.member("interference", d.interference);
+    json.member("last_rank", d.last_rank);
+    json.member("waiting", d.waiting);
+    json.member_time("mean_wait", d.mean_wait);
+    json.member("lanes", d.lanes);
+  });
 }
 
 // null of a single run.
 void write_replicas(JsonWriter& json, const Result& r) {
-  json.key("replicas");
-  if (!r.replicas) {
-    json.null();
-    return;
-  }
-  const ReplicaTimes& t = *r.replicas;
-  json.begin_object();
-  json.member("count", t.count);
-  json.member("first_seed", static_cast<int64_t>(t.first_seed));
-  json.member_time("mean", t.mean);
-  json.member_time("min", t.min);
-  json.member_time("p5", t.p5);
-  json.member_time("p50", t.p50);
-  json.member_time("p95", t.p95);
-  json.member_time("max", t.max);
-  json.end_object();
+  json.optional_object("replicas", r.replicas, [&](const ReplicaTimes& t) {
+    json.member("count", t.count);
+    json.member("first_seed", static_cast<int64_t>(t.first_seed));
+    json.member_time("mean", t.mean);
+    json.member_time("min", t.min);
+    json.member_time("p5", t.p5);
+    json.member_time("p50", t.p50);
+    json.member_time("p95", t.p95);
+    json.member_time("max", t.max);
+  });
 }
 
 // The members of one result, after name and versions.

@@ -39,6 +39,36 @@ class JsonWriter {
     key(name);
     value(v);
   }
+  // NAME: an object of what `write()` writes.
+  template <class Write>
+  void object(std::string_view name, Write write) {
+    key(name);
+    begin_object();
+    write();
+    end_object();
+  }
+  // NAME: an object of what `write(*maybe)` writes; null if there is none.
+  template <class Maybe, class Write>
+  void optional_object(std::string_view name, const Maybe& maybe, Write write) {
+    if (maybe) {
+      object(name, [&] { write(*maybe); });
+    } else {
+      key(name);
+      null();
+    }
+  }
+  // NAME: an array of objects, of what `write(item)` writes for each.
+  template <class Items, class Write>
+  void objects(std::string_view name, const Items& items, Write write) {
+    key(name);
+    begin_array();
+    for (const auto& item : items) {
+      begin_object();
+      write(item);
+      end_object();
+    }
+    end_array();
+  }
   // A number that is written already: "74.5".  REQUIRES: JSON's grammar.
   void literal(std::string_view number);
   // Seconds, exact to the picosecond.

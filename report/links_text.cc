@@ -111,45 +111,33 @@ std::string explain_links(const LinkLoads& loads, std::string_view where, Time s
 }
 
 void write_links(JsonWriter& json, const LinkLoads& loads) {
-  json.key("links");
-  json.begin_object();
-  json.key("crossings");
-  json.begin_array();
-  for (const LinkCrossing& c : loads.crossings) {
-    json.begin_object();
-    json.member("axis", name_of(c.axis));
-    json.key("kinds");
-    json.begin_array();
-    for (WorkKind k : c.kinds) json.value(name_of(k));
-    json.end_array();
-    json.member("groups", c.groups);
-    json.member("ranks", c.ranks);
-    json.member("links", c.links);
-    json.member("links_used", c.links_used);
-    json.member("links_there", c.links_there);
-    json.member("groups_per_link", c.groups_per_link);
-    json.member("bytes", c.bytes);
-    json.member("seconds", c.seconds);
-    json.end_object();
-  }
-  json.end_array();
-  json.key("fullest");
-  json.begin_array();
-  for (const FullestLink& f : loads.fullest) {
-    json.begin_object();
-    json.member("links", f.links);
-    json.member("from", f.from);
-    json.member("to", f.to);
-    json.member("bytes", f.bytes);
-    json.member("seconds", f.seconds);
-    json.key("bytes_by_axis");
-    json.begin_object();
-    for (const auto& [axis, bytes] : f.bytes_by_axis) json.member(name_of(axis), bytes);
-    json.end_object();
-    json.end_object();
-  }
-  json.end_array();
-  json.end_object();
+  json.object("links", [&] {
+    json.objects("crossings", loads.crossings, [&](const LinkCrossing& c) {
+      json.member("axis", name_of(c.axis));
+      json.key("kinds");
+      json.begin_array();
+      for (WorkKind k : c.kinds) json.value(name_of(k));
+      json.end_array();
+      json.member("groups", c.groups);
+      json.member("ranks", c.ranks);
+      json.member("links", c.links);
+      json.member("links_used", c.links_used);
+      json.member("links_there", c.links_there);
+      json.member("groups_per_link", c.groups_per_link);
+      json.member("bytes", c.bytes);
+      json.member("seconds", c.seconds);
+    });
+    json.objects("fullest", loads.fullest, [&](const FullestLink& f) {
+      json.member("links", f.links);
+      json.member("from", f.from);
+      json.member("to", f.to);
+      json.member("bytes", f.bytes);
+      json.member("seconds", f.seconds);
+      json.object("bytes_by_axis", [&] {
+        for (const auto& [axis, bytes] : f.bytes_by_axis) json.member(name_of(axis), bytes);
+      });
+    });
+  });
 }
 
 }  // namespace stepcast

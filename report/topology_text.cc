@@ -135,10 +135,7 @@ std::vector<ViewWarning> all_warnings(const TopologyView& view, const TopologySu
 }
 
 void write_links(JsonWriter& json, const TopologySummary& s) {
-  json.key("links");
-  json.begin_array();
-  for (const LinkClass& c : s.links) {
-    json.begin_object();
+  json.objects("links", s.links, [&](const LinkClass& c) {
     json.member("kind", kLinkKeys[static_cast<size_t>(c.kind)]);
     json.member("from", kind_name(c.a));
     json.member("to", kind_name(c.b));
@@ -151,16 +148,11 @@ void write_links(JsonWriter& json, const TopologySummary& s) {
       json.value(c.nccl.value);
     else
       json.null();
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
 void write_tiers(JsonWriter& json, const TopologySummary& s) {
-  json.key("tiers");
-  json.begin_array();
-  for (const TierSummary& t : s.tiers) {
-    json.begin_object();
+  json.objects("tiers", s.tiers, [&](const TierSummary& t) {
     json.member("tier", t.tier);
     json.member("switches", t.switches);
     json.member("cables_down", t.down);
@@ -170,9 +162,7 @@ void write_tiers(JsonWriter& json, const TopologySummary& s) {
       json.value(t.down_bandwidth / t.up_bandwidth);
     else
       json.null();
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
 }  // namespace
@@ -212,46 +202,34 @@ std::string topology_json(const TopologyView& view) {
   json.begin_object();
   json.member("file", view.title);
   json.member("format", view.format);
-  json.key("devices");
-  json.begin_object();
-  for (size_t k = 0; k < kViewKinds; ++k) json.member(kDeviceKeys[k], s.counts[k]);
-  json.end_object();
+  json.object("devices", [&] {
+    for (size_t k = 0; k < kViewKinds; ++k) json.member(kDeviceKeys[k], s.counts[k]);
+  });
   json.member("nodes", s.nodes);
   json.member("rails", s.rails);
   json.member("parts", s.parts);
-  json.key("nvlink_domains");
-  json.begin_array();
-  for (const auto& [gpus, count] : s.domains) {
-    json.begin_object();
-    json.member("gpus", gpus);
-    json.member("count", count);
-    json.end_object();
-  }
-  json.end_array();
+  json.objects("nvlink_domains", s.domains, [&](const auto& domain) {
+    json.member("gpus", domain.first);
+    json.member("count", domain.second);
+  });
   write_links(json, s);
   write_tiers(json, s);
-  json.key("facts");
-  json.begin_object();
-  for (const ViewFact& f : view.facts) json.member(f.key, f.value);
-  json.end_object();
+  json.object("facts", [&] {
+    for (const ViewFact& f : view.facts) json.member(f.key, f.value);
+  });
   json.key("notes");
   json.begin_array();
   for (const ViewFact& f : view.facts)
     if (!f.text.empty()) json.value(f.text);
   json.end_array();
-  json.key("warnings");
-  json.begin_array();
-  for (const ViewWarning& w : all_warnings(view, s)) {
-    json.begin_object();
+  json.objects("warnings", all_warnings(view, s), [&](const ViewWarning& w) {
     json.key("line");
     if (w.line > 0)
       json.value(w.line);
     else
       json.null();
     json.member("text", w.text);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   return json.text() + '\n';
 }
