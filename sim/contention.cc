@@ -24,7 +24,7 @@ int64_t whole_factor(double factor) {
 Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width) {
   Groups groups;
   for (const LaneDigit& d : digits) {
-    if (covers(axis, d)) groups.size *= static_cast<uint32_t>(d.size);
+    if (covers(axis, d.axis)) groups.size *= static_cast<uint32_t>(d.size);
   }
   groups.count = width / groups.size;
   groups.of.resize(width);
@@ -34,7 +34,7 @@ Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width
     uint32_t rest = lane, group = 0, stride = 1;
     for (const LaneDigit& d : digits) {
       const auto size = static_cast<uint32_t>(d.size);
-      if (!covers(axis, d)) {
+      if (!covers(axis, d.axis)) {
         group += rest % size * stride;
         stride *= size;
       }
@@ -54,7 +54,7 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       prices_(prices),
       lanes_(lanes),
       traffic_(traffic),
-      program_(compile_threads(graph, prices, options.merge)),
+      merge_(options.merge),
       slow_compute_(whole_factor(interference.compute)),
       slow_talk_(whole_factor(interference.communication)),
       coupled_(slow_compute_ != kOne || slow_talk_ != kOne),
@@ -66,28 +66,29 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   for (size_t r = 0; r < lanes.slowness.size(); ++r) {
     std::ranges::copy(lanes.slowness[r], slowness_.begin() + static_cast<ptrdiff_t>(r * width_));
   }
-  first_start_.assign(graph.roles.size(), std::vector<int64_t>(width_, kUnknown));
+  first_start_.assign(ranks, kUnknown);
   rendezvous_row_.assign(graph.rendezvous.size(), kNone);
   sequences_.resize(graph.roles.size() * kStreams);
   if (coupled_) ranks_.resize(ranks);
   for (size_t axis = 0; axis < kAxes; ++axis) {
     groups_[axis] = groups_of(static_cast<Axis>(axis), lanes.digits, width_);
   }
-  choose_block();
+  choose_strands();
   prepare_actors();
 }
 
-// Lanes of the innermost digit are advanced together where that changes nothing.
-void Engine::choose_block() {
+// What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
+void Engine::choose_strands() {
   const size_t works = graph_.works.size();
   std::vector<TalkKind> talks(works, TalkKind::others);
-  const LaneDigit inner = lanes_.digits.empty() ? LaneDigit{Axis::tp, 1} : lanes_.digits.front();
+  LaneDigit inner;
+  if (!lanes_.digits.empty()) inner = lanes_.digits.front();
   std::vector<bool> whole(works);
   bool any = false;
   for (size_t w = 0; w < works && !coupled_; ++w) {
     const Axis axis = graph_.works[w].axis;
     const uint32_t size = groups_[static_cast<size_t>(axis)].size;
-    whole[w] = covers(axis, inner);
+    whole[w] = covers(axis, inner.axis);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
     if (!is_communication(graph_.works[w].kind) || !is_private) continue;
     if (size == 1) talks[w] = TalkKind::alone;
@@ -95,53 +96,25 @@ void Engine::choose_block() {
     talks[w] = TalkKind::block;
     any = true;
   }
-  BlockPlan plan;
   if (any && inner.size <= 64) {
     block_ = static_cast<uint32_t>(inner.size);
-    plan = plan_blocks(graph_, program_, talks, whole);
   } else {
-    plan.narrow.resize(graph_.roles.size());
-    plan.together.resize(graph_.roles.size());
+    std::ranges::replace(talks, TalkKind::block, TalkKind::others);
   }
-  narrow_ = std::move(plan.narrow);
+  // Compute whose end others decide is walked by itself.
+  if (!coupled_) strand_ = strand_streams(graph_, talks);
+  program_ = compile_threads(graph_, prices_, strand_, merge_);
+  together_ = plan_strands(graph_, program_, {strand_, talks, whole, block_});
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
     own_.push_back(talks);
-    if (!plan.together[r]) {
-      std::ranges::replace(own_.back(), TalkKind::block, TalkKind::others);
-    }
+    if (!together_[r]) std::ranges::replace(own_.back(), TalkKind::block, TalkKind::others);
   }
-}
-
-void Engine::add_threads(Actor& a) const {
-  const RoleThreads& role = program_.roles[a.role];
-  const auto add = [&](size_t stream, uint32_t lane, uint32_t lanes) -> Thread& {
-    Thread th;
-    th.stream = stream;
-    th.lane = lane;
-    th.lanes = lanes;
-    return a.threads.emplace_back(th);
-  };
-  for (const size_t stream : role.threads) {
-    const bool together = block_ > 1 && stream < kStreams && !narrow_[a.role][stream];
-    if (together) {
-      Thread& th = add(stream, 0, block_);
-      th.part = Part::passes;
-      th.sleep = Sleep::others;
-      continue;
-    }
-    for (uint32_t l = 0; l < block_; ++l) add(stream, l, 1);
-  }
-  a.front = static_cast<uint32_t>(a.threads.size());
-  for (uint32_t i = 0; i < a.front; ++i) {
-    if (a.threads[i].part != Part::passes) continue;
-    a.threads[i].partner = static_cast<uint32_t>(a.threads.size());
-    for (uint32_t l = 0; l < block_; ++l) {
-      Thread& th = add(a.threads[i].stream, l, 1);
-      th.part = Part::between;
-      th.partner = i;
-      ++a.awake_behind;
-    }
-  }
+  uint32_t slots = 0;
+  for (const PassThreads& pass : program_.passes) slots = std::max(slots, pass.slots);
+  closed_.slots.resize(size_t{slots} * block_);
+  closed_.known.resize(slots);
+  closed_.waiters.resize(slots, kNone);
+  closed_.straggler.resize(slots);
 }
 
 void Engine::prepare_actors() {
@@ -152,8 +125,19 @@ void Engine::prepare_actors() {
     a.role = id / blocks;
     a.lane = id % blocks * block_;
     const RoleThreads& role = program_.roles[a.role];
-    add_threads(a);
-    most_threads_ = std::max(most_threads_, static_cast<uint32_t>(a.threads.size()));
+    a.first_thread = static_cast<uint32_t>(threads_.size());
+    for (size_t code = 0; code < kThreads; ++code) {
+      const bool in_strand = code == kStrand || (code < kStreams && strand_[code]);
+      if (role.items[code].empty() || (in_strand && together_[a.role] != (code == kStrand))) {
+        continue;
+      }
+      Thread th;
+      th.actor = id;
+      th.code = static_cast<uint8_t>(code);
+      th.lanes = code == kStrand ? block_ : 1;
+      for (; th.lane < block_; th.lane += th.lanes) threads_.push_back(th);
+    }
+    a.end_thread = static_cast<uint32_t>(threads_.size());
     a.segments.assign(block_, 1);
     a.time.assign(kStreams * block_, 0);
     a.host.assign(size_t{role.segments} * block_, 0);
@@ -214,103 +198,17 @@ void Engine::handle(const Event& event) {
     case EventKind::begin: return begin_talk(event.id);
     case EventKind::move: return start_moving(event.id);
     case EventKind::talk_end: return end_talk(event.id);
-    case EventKind::wake:
-      wake_inside(actors_[event.id], Sleep::moment, 0);
-      return wake_actor(event.id);
-    case EventKind::compute_end: break;
+    case EventKind::compute_end: return end_compute(event.id);
+    case EventKind::wake: ready_.push_back(event.id);
   }
-  Rank& rank = ranks_[event.id];
-  advance_progress(rank);
-  rank.runs = false;
-  rank.exact = true;
-  rank.exact_end = rank.target;
-  mark_dirty(event.id);
-  Actor& a = actors_[event.id];
-  Thread& th = *std::ranges::find(a.threads, static_cast<size_t>(Stream::compute), &Thread::stream);
-  th.state = 2;
-  wake_thread(a, th);
-  wake_actor(event.id);
 }
 
 void Engine::drain() {
   while (!ready_.empty()) {
     const uint32_t id = ready_.back();
     ready_.pop_back();
-    advance(id);
+    run_thread(id);
   }
-}
-
-// --- interference -------------------------------------------------------------------------------
-
-void Engine::advance_progress(Rank& rank) const {
-  rank.progress += Wide{now_ - rank.last} * (rank.slow ? kOne : slow_compute_);
-  rank.last = now_;
-}
-
-void Engine::mark_dirty(uint32_t rank) {
-  if (ranks_[rank].dirty) return;
-  ranks_[rank].dirty = true;
-  dirty_ranks_.push_back(rank);
-}
-
-void Engine::mark_talk_dirty(uint32_t talk) {
-  if (talks_[talk].dirty) return;
-  talks_[talk].dirty = true;
-  dirty_talks_.push_back(talk);
-}
-
-// Everything that could happen at this moment has: new rates, new ends.
-void Engine::settle() {
-  for (const uint32_t id : dirty_ranks_) settle_rank(id);
-  dirty_ranks_.clear();
-  for (const uint32_t id : dirty_talks_) settle_talk(id);
-  dirty_talks_.clear();
-}
-
-void Engine::settle_rank(uint32_t id) {
-  Rank& rank = ranks_[id];
-  rank.dirty = false;
-  if (const bool slow = !rank.talks.empty(); slow != rank.slow) {
-    advance_progress(rank);
-    rank.slow = slow;
-    rank.restarted = true;
-  }
-  if (rank.runs != rank.busy) {
-    rank.busy = rank.runs;
-    for (const uint32_t talk : rank.talks) {
-      talks_[talk].busy += rank.busy ? 1U : UINT32_MAX;
-      mark_talk_dirty(talk);
-    }
-  }
-  if (rank.runs && rank.restarted) {
-    advance_progress(rank);
-    const Wide rate = rank.slow ? kOne : slow_compute_;
-    const Wide time = (rank.target - rank.progress + rate - 1) / rate;
-    push(now_ + static_cast<int64_t>(time), EventKind::compute_end, id, ++rank.version);
-  }
-  rank.restarted = false;
-}
-
-void Engine::settle_talk(uint32_t id) {
-  Talk& talk = talks_[id];
-  talk.dirty = false;
-  const bool slowed = talk.busy > 0;
-  if (!talk.on || (slowed == talk.slowed && !talk.restarted)) return;
-  const Wide rate_before = talk.slowed ? kOne : slow_talk_;
-  const bool changes = slowed != talk.slowed;
-  talk.slowed = slowed;
-  talk.restarted = false;
-  if (talk.flows) {
-    if (talk.moving && changes) {
-      network_.set_cap(now_, talk.flow, slowed ? slowed_cap(talk) : talk.cap);
-    }
-    return;
-  }
-  talk.left -= rate_before * (now_ - talk.last);
-  talk.last = now_;
-  const Wide rate = slowed ? kOne : slow_talk_;
-  push(now_ + static_cast<int64_t>((talk.left + rate - 1) / rate), EventKind::talk_end, id,
-       ++talk.version);
 }
 
 // --- result -------------------------------------------------------------------------------------
@@ -318,7 +216,7 @@ void Engine::settle_talk(uint32_t id) {
 ContentionResult Engine::run(int64_t record) {
   recorded_ = record;
   if (recorded_ >= 0) prepare_record();
-  for (auto id = static_cast<uint32_t>(actors_.size()); id-- > 0;) wake_actor(id);
+  for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) ready_.push_back(id);
   for (;;) {
     drain();
     settle();
@@ -338,8 +236,9 @@ void Engine::throw_deadlock() const {
   bool stuck = false;
   for (const Actor& a : actors_) {
     uint32_t first = kNone;
-    for (const Thread& th : a.threads) {
-      const std::vector<uint32_t>& items = program_.roles[a.role].items[th.stream];
+    for (uint32_t i = a.first_thread; i < a.end_thread; ++i) {
+      const Thread& th = threads_[i];
+      const std::vector<uint32_t>& items = program_.roles[a.role].items[th.code];
       if (th.at == items.size()) continue;
       stuck = true;
       const uint32_t item = items[th.at];
@@ -365,7 +264,7 @@ ContentionResult Engine::result() const {
       int64_t end = 0;
       for (size_t s = 0; s < kStreams; ++s) end = std::max(end, a.time[s * block_ + l]);
       r.end[a.role][a.lane + l] = to_time(end);
-      const int64_t first = first_start_[a.role][a.lane + l];
+      const int64_t first = first_start_[a.role * width_ + a.lane + l];
       r.span = std::max(r.span, to_time(end) - to_time(first == kUnknown ? 0 : first));
       if (end <= last) continue;
       last = end;

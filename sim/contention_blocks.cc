@@ -7,67 +7,35 @@
 namespace stepcast {
 namespace {
 
-constexpr size_t kHost = kStreams;
+// Stops so far, by stream (and host).
+using Stops = std::array<uint32_t, kStreams + 1>;
 
-// What a time depends on: the stops of each thread (numbered) that came before it.
+void raise(Stops& to, const Stops& by) {
+  for (size_t t = 0; t < to.size(); ++t) to[t] = std::max(to[t], by[t]);
+}
+
+// What a time depends on: the stops of each stream that came before it.
 struct Dependence {
-  std::array<uint32_t, kThreads> apart{};  // of its own lane only
-  std::array<uint32_t, kThreads> late{};   // known when all lanes of the block are past the stop
-  std::array<uint32_t, kThreads> all_lanes{};  // of all lanes of the block
+  Stops apart{};      // of its own lane
+  Stops all_lanes{};  // of all lanes of the block
+  Stops known{};      // it is known when all lanes of the block are past these
 
   void merge(const Dependence& other) {
-    for (size_t t = 0; t < kThreads; ++t) {
-      apart[t] = std::max(apart[t], other.apart[t]);
-      late[t] = std::max(late[t], other.late[t]);
-      all_lanes[t] = std::max(all_lanes[t], other.all_lanes[t]);
-    }
+    raise(apart, other.apart);
+    raise(all_lanes, other.all_lanes);
+    raise(known, other.known);
   }
-  // The lanes of the block go on together.
-  void gather() {
-    for (size_t t = 0; t < kThreads; ++t) late[t] = std::max(late[t], apart[t]);
-  }
-  void wait_for_all_lanes() {
-    for (size_t t = 0; t < kThreads; ++t) {
-      all_lanes[t] = std::max({all_lanes[t], apart[t], late[t]});
-    }
-  }
-  // The block knows it later than its lane could.
-  bool shows_late() const {
-    for (size_t t = 0; t < kThreads; ++t) {
-      if (late[t] > all_lanes[t]) return true;
-    }
-    return false;
-  }
+  void wait_for_all_lanes() { raise(all_lanes, apart); }
 };
 
 class RoleWalk {
  public:
-  RoleWalk(const OpGraph& graph, const ContentionProgram& program,
-           const std::vector<TalkKind>& talks, const std::vector<bool>& whole, uint32_t role)
+  RoleWalk(const OpGraph& graph, const ContentionProgram& program, const StrandChoice& choice,
+           uint32_t role)
       : graph_(graph),
         threads_(program.roles[role]),
         items_(graph.roles[role].items),
-        talks_(talks),
-        whole_(whole) {}
-
-  // Streams of other collectives; false if one has collectives of the block too.
-  bool find_narrow(std::array<bool, kThreads>& narrow) {
-    std::array<bool, kStreams> wide{};
-    for (const Item& item : items_) {
-      if (item.kind != ItemKind::pass) continue;
-      for (const Op& op : pass_of(item).ops) {
-        if (!is_communication(work(op.work).kind)) continue;
-        const TalkKind kind = talks_[static_cast<size_t>(op.work)];
-        narrow_[stream(op.stream)] |= kind == TalkKind::others;
-        wide[stream(op.stream)] |= kind == TalkKind::block;
-      }
-    }
-    std::ranges::copy(narrow_, narrow.begin());
-    for (size_t s = 0; s < kStreams; ++s) {
-      if (narrow[s] && wide[s]) return false;
-    }
-    return true;
-  }
+        choice_(choice) {}
 
   bool is_safe() {
     for (uint32_t i = 0; i < items_.size(); ++i) {
@@ -79,41 +47,75 @@ class RoleWalk {
  private:
   static size_t stream(Stream s) { return static_cast<size_t>(s); }
   const Work& work(WorkId id) const { return graph_.works[static_cast<size_t>(id)]; }
-  const Pass& pass_of(const Item& item) const {
-    return graph_.passes[static_cast<size_t>(item.pass)];
-  }
-
-  void stop(size_t thread) { now_[thread].apart[thread] = ++stops_[thread]; }
 
   bool walk_item(uint32_t i) {
     const Item& item = items_[i];
     const size_t s = stream(item.stream);
     switch (item.kind) {
-      case ItemKind::pass: return walk_pass(pass_of(item));
+      case ItemKind::pass: return walk_pass(graph_.passes[static_cast<size_t>(item.pass)]);
       case ItemKind::post: {
         Dependence post = now_[s];
         post.merge(now_[kHost]);
-        return is_whole(item) || !post.shows_late();
+        if (choice_.streams[s]) gather(s, post);
+        return !shows_late(post, is_whole(item));
       }
-      case ItemKind::join:
-        if (is_whole(item)) return true;
-        stop(s);
-        if (item.host_waits) stop(kHost);
-        return true;
-      case ItemKind::record: events_[threads_.record[i]] = now_[s]; return true;
+      case ItemKind::join: walk_join(item); return true;
+      case ItemKind::record: events_[threads_.record[i]] = at_strand(s); return true;
       case ItemKind::wait: {
         const auto it = events_.find(threads_.record[i]);
-        if (it != events_.end()) now_[s].merge(it->second);
+        if (it == events_.end()) return true;
+        now_[s].merge(it->second);
+        at_strand(s);
         return true;
       }
-      case ItemKind::sync: now_[kHost].merge(now_[s]); return true;
+      case ItemKind::sync: {
+        Dependence host = now_[s];
+        host.merge(now_[kHost]);
+        gather(s, host);
+        now_[kHost] = host;
+        return true;
+      }
     }
     return true;
   }
 
   bool is_whole(const Item& item) const {
     const auto id = static_cast<size_t>(item.rendezvous);
-    return whole_[static_cast<size_t>(graph_.rendezvous[id].work)];
+    return choice_.whole[static_cast<size_t>(graph_.rendezvous[id].work)];
+  }
+
+  void walk_join(const Item& item) {
+    const size_t s = stream(item.stream);
+    stop(s, is_whole(item));
+    at_strand(s);
+    if (item.host_waits) stop(kHost, is_whole(item));
+  }
+
+  void stop(size_t s, bool of_all_lanes) {
+    now_[s].apart[s] = ++stops_[s];
+    if (of_all_lanes) now_[s].all_lanes[s] = stops_[s];
+  }
+
+  // What a strand does it knows when all of it is there.
+  void gather(size_t s, Dependence& time) {
+    if (!choice_.streams[s]) return;
+    raise(strand_, time.apart);
+    raise(strand_, time.all_lanes);
+    raise(strand_, time.known);
+    raise(time.known, strand_);
+  }
+  const Dependence& at_strand(size_t s) {
+    gather(s, now_[s]);
+    return now_[s];
+  }
+
+  // Is it known later than it could be?  `whole`: it waits for all lanes of the block.
+  bool shows_late(Dependence time, bool whole) const {
+    if (whole || choice_.lanes == 1) time.wait_for_all_lanes();
+    for (size_t t = 0; t < time.known.size(); ++t) {
+      if (time.known[t] > time.all_lanes[t]) return true;
+    }
+    return false;
   }
 
   bool walk_pass(const Pass& pass) {
@@ -123,7 +125,7 @@ class RoleWalk {
       const size_t s = stream(op.stream);
       for (const Wait& w : pass.waits.of(i)) now_[s].merge(marks_[w.on]);
       now_[s].merge(now_[kHost]);
-      if (!narrow_[s]) now_[s].gather();
+      at_strand(s);
       if (is_communication(work(op.work).kind) && !walk_talk(op, s)) return false;
       marks_[i] = now_[s];
     }
@@ -131,38 +133,53 @@ class RoleWalk {
   }
 
   bool walk_talk(const Op& op, size_t s) {
-    const TalkKind kind = talks_[static_cast<size_t>(op.work)];
-    if (kind == TalkKind::block) now_[s].wait_for_all_lanes();
-    if (kind != TalkKind::others) return true;
-    if (now_[s].shows_late()) return false;
-    stop(s);
+    const auto w = static_cast<size_t>(op.work);
+    switch (choice_.talks[w]) {
+      case TalkKind::alone: return true;
+      // A thread of one lane cannot take part.
+      case TalkKind::block: now_[s].wait_for_all_lanes(); return choice_.streams[s];
+      case TalkKind::others: break;
+    }
+    if (shows_late(now_[s], choice_.whole[w])) return false;
+    stop(s, choice_.whole[w]);
     return true;
   }
 
   const OpGraph& graph_;
   const RoleThreads& threads_;
   const std::vector<Item>& items_;
-  const std::vector<TalkKind>& talks_;
-  const std::vector<bool>& whole_;
-  std::array<bool, kStreams> narrow_{};
-  std::array<Dependence, kThreads> now_{};
-  std::array<uint32_t, kThreads> stops_{};
+  const StrandChoice& choice_;
+  std::array<Dependence, kStreams + 1> now_{};
+  Stops stops_{};
+  Stops strand_{};  // that the strand is past
   std::map<uint32_t, Dependence> events_;
   std::vector<Dependence> marks_;  // by op of the pass
 };
 
 }  // namespace
 
-BlockPlan plan_blocks(const OpGraph& graph, const ContentionProgram& program,
-                      const std::vector<TalkKind>& talks, const std::vector<bool>& whole) {
-  BlockPlan plan;
-  plan.narrow.resize(graph.roles.size());
-  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
-    RoleWalk walk(graph, program, talks, whole, r);
-    plan.together.push_back(walk.find_narrow(plan.narrow[r]) && walk.is_safe());
-    if (!plan.together.back()) plan.narrow[r].fill(true);
+std::array<bool, kStreams> strand_streams(const OpGraph& graph,
+                                          const std::vector<TalkKind>& talks) {
+  std::array<bool, kStreams> strand;
+  strand.fill(true);
+  for (const Pass& pass : graph.passes) {
+    for (const Op& op : pass.ops) {
+      const auto work = static_cast<size_t>(op.work);
+      if (is_communication(graph.works[work].kind) && talks[work] == TalkKind::others) {
+        strand[static_cast<size_t>(op.stream)] = false;
+      }
+    }
   }
-  return plan;
+  return strand;
+}
+
+std::vector<bool> plan_strands(const OpGraph& graph, const ContentionProgram& program,
+                               const StrandChoice& choice) {
+  std::vector<bool> together;
+  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
+    together.push_back(RoleWalk(graph, program, choice, r).is_safe());
+  }
+  return together;
 }
 
 }  // namespace stepcast

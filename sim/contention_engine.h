@@ -2,18 +2,22 @@
 // Inside of the contention engine (contention.h); not for others.
 //
 // An actor is a rank, or the ranks of a tp group that only meet among themselves (a block).  It has
-// a thread for each stream; a thread runs ahead through everything whose times are known.  It stops
-// at what is not: the end of a flow, a rendezvous that others have not reached.  When no thread can
-// go on, the earliest known moment at which something starts or ends is processed; every start
-// before it is known, since what stops a thread ends no earlier.
+// threads (contention_program.h); a thread runs ahead through everything whose times are known.  It
+// stops at what is not: the end of a flow, a rendezvous that others have not reached.  When no
+// thread can go on, the earliest known moment at which something starts or ends is processed; every
+// start before it is known, since what stops a thread ends no earlier.
 //
 // With interference compute is not known ahead either: the end of a chain is a moment like that of
 // a flow, found anew when communication beside it starts or ends.
 //
 //   contention_program.*  what threads run
-//   contention_threads.cc threads, item by item and instruction by instruction
+//   contention_blocks.*   what may be walked together
+//   contention_threads.cc threads, item by item
+//   contention_passes.cc  passes, instruction by instruction
+//   contention_slowed.cc  compute and communication that slow each other
 //   contention_talks.cc   collectives and transfers: who is there, when they begin and end
-//   contention.cc         the clock, what changes at a moment, results
+//   contention_record.cc  what is written down of one lane
+//   contention.cc         the clock, results
 //
 // All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
 #pragma once
@@ -83,27 +87,16 @@ struct Talk {
   Wide left = 0;        // private: units of its price
 };
 
-// What a thread sleeps for; nobody looks at it until that has happened.
-enum class Sleep : uint8_t { awake, meeting, slot, event, host, moment, compute, others };
-
-// Between passes each lane of a block goes on alone, through passes they go together.
-enum class Part : uint8_t { all, passes, between };
-
 struct Thread {
-  size_t stream = 0;             // kStreams: the host
+  uint32_t actor = 0;
   uint32_t lane = 0, lanes = 1;  // of the block
   uint32_t at = 0;               // in RoleThreads::items
   uint32_t pc = 0;               // in the code of the pass
   uint32_t ops = 0;              // of the chain at pc that are done
   uint32_t sequence = 0;         // talks so far that are not the block's own
+  uint8_t code = 0;              // a stream, kHost or kStrand
   uint8_t state = 0;  // talk: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
-
-  Part part = Part::all;
-  uint32_t partner = 0;   // between: the thread of the passes; passes: the first of the others
-  uint32_t gathered = 0;  // passes: so many of the others are there
-  Sleep sleep = Sleep::awake;
-  uint32_t sleeps_for = 0;  // slot, or record
-  uint32_t next_waiter = kNone;
+  uint32_t next_waiter = kNone;  // of those that sleep for the same thing
 
   uint64_t mask() const { return (~uint64_t{0} >> (64 - lanes)) << lane; }
 };
@@ -114,7 +107,7 @@ struct LivePass {
   uint32_t threads = 0;                  // that have not left it
   std::vector<int64_t> slots;            // [slot][lane]
   std::vector<uint64_t> known;           // by slot, a bit a lane
-  std::vector<uint8_t> watched;          // by slot: somebody sleeps for it
+  std::vector<uint32_t> waiters;         // by slot: threads that sleep until more of it is known
   std::vector<StragglerWait> straggler;  // by slot, of the recorded lane
 };
 
@@ -140,17 +133,17 @@ struct Rank {
   std::vector<uint32_t> talks;      // that are on
   int64_t begin = 0;                // of the ops that run
   uint32_t first_op = 0;            // of the chain, of those
+  uint32_t thread = 0;              // that runs it
 };
 
 struct Actor {
   uint32_t role = 0;
   uint32_t lane = 0;               // the first
+  uint32_t first_thread = 0;       // in Engine::threads_ ...
+  uint32_t end_thread = 0;         // ... up to here
+  uint32_t event_waiters = kNone;  // threads that sleep until something is recorded
+  uint32_t host_waiters = kNone;   // ... until the host's time is known further
   std::vector<uint32_t> segments;  // known of each lane of the block
-  bool queued = false;
-  int64_t woken_at = kUnknown;  // an event is on its way
-  std::vector<Thread> threads;  // those of lanes between passes come last
-  uint32_t front = 0;           // before those
-  uint32_t awake_behind = 0;    // of those
   std::vector<LivePass> passes;
   std::vector<LiveEvent> events;
   std::vector<int64_t> time;  // [stream][lane of the block]
@@ -163,9 +156,9 @@ struct Place {
   Thread& th;
   const PassThreads& pass;
   LivePass& live;
-  int64_t* time;        // of the stream, by lane
   const int64_t* host;  // by lane: at the begin of the segment ...
   int64_t launched;     // ... and since, before the pass
+  bool noted;           // the recorded lane is among its lanes
 };
 
 // What the recorded lane has to remember of a role, and of a rendezvous.
@@ -197,14 +190,9 @@ class Engine {
 
  private:
   // contention.cc
-  void prepare_groups();
-  void choose_block();
+  void choose_strands();
   void prepare_actors();
-  void add_threads(Actor& a) const;
   void drain();
-  void settle();
-  void settle_rank(uint32_t id);
-  void settle_talk(uint32_t id);
   int64_t next_moment();
   void process(int64_t time);
   void handle(const Event& event);
@@ -212,39 +200,42 @@ class Engine {
   void push(int64_t time, EventKind kind, uint32_t id, uint32_t version = 0);
   void throw_deadlock() const;
   ContentionResult result() const;
+
+  // contention_slowed.cc
+  void settle();
+  void settle_rank(uint32_t id);
+  void settle_talk(uint32_t id);
   void advance_progress(Rank& rank) const;
   void mark_dirty(uint32_t rank);
   void mark_talk_dirty(uint32_t talk);
+  void end_compute(uint32_t rank);
+  bool run_slowed_chain(const Place& at, const ThreadInstruction& in);
+  void start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start);
 
   // contention_threads.cc
-  void advance(uint32_t id);
-  void run_thread(Actor& a, Thread& th);
-  void run_between(Actor& a, Thread& th);
-  void run_together(Actor& a, Thread& th);
-  void wake_thread(Actor& a, Thread& th);
-  bool run_item(Actor& a, Thread& th, uint32_t item);
+  void run_thread(uint32_t id);
   bool execute(Actor& a, Thread& th, uint32_t item);
-  bool run_pass(Actor& a, Thread& th, uint32_t item);
   bool run_post(Actor& a, Thread& th, uint32_t item);
   bool run_join(Actor& a, Thread& th, uint32_t item);
+  bool run_host_join(Actor& a, Thread& th, uint32_t item);
   void run_record(Actor& a, Thread& th, uint32_t item);
   bool run_wait(Actor& a, Thread& th, uint32_t item);
   bool run_sync(Actor& a, Thread& th, uint32_t item);
-  bool run_instruction(const Place& at, const ThreadInstruction& in);
-  bool run_chain(const Place& at, const ThreadInstruction& in);
-  bool run_slowed_chain(const Place& at, const ThreadInstruction& in);
-  void start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start);
-  bool run_own_talk(const Place& at, const ThreadInstruction& in);
-  bool run_talk(const Place& at, const ThreadInstruction& in);
+  void know_host(Actor& a, const Thread& th, uint32_t segment);
+  void raise(Actor& a, const Thread& th, size_t stream, const int64_t* to, int64_t by);
+  bool sleep(Thread& th, uint32_t& waiters);
+  void wake(uint32_t& waiters);
+  static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
+
+  // contention_passes.cc
+  bool run_pass(Actor& a, Thread& th, uint32_t item);
   LivePass& enter(Actor& a, uint32_t item, const PassThreads& pass);
   static void leave(LivePass& live);
-  void raise(Actor& a, const Thread& th, const int64_t* to, int64_t by);
-  bool wake_later(Actor& a, Thread& th, int64_t time);
-  static bool sleep(Actor& a, Thread& th, Sleep why, uint32_t on = 0);
-  bool sleep_until_end(Actor& a, Thread& th, Meeting& m);
-  void wake_inside(Actor& a, Sleep why, uint32_t on);
-  void mark(const Place& at, size_t slot);
-  static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
+  bool run_instruction(const Place& at, const ThreadInstruction& in);
+  void run_chain(const Place& at, const ThreadInstruction& in);
+  void run_own_talk(const Place& at, const ThreadInstruction& in);
+  bool run_talk(const Place& at, const ThreadInstruction& in);
+  void mark(const Place& at, size_t stream, size_t slot);
   void note_start(const Place& at, uint32_t lane, int64_t time);
 
   // contention_record.cc
@@ -280,8 +271,6 @@ class Engine {
   int64_t slowed_cap(const Talk& talk) const;
   void end_talk(uint32_t id);
   void end_meeting(Row& row, uint32_t group, int64_t time);
-  void wake_waiters(Meeting& m);
-  void wake_actor(uint32_t id);
   template <class F>
   void for_ranks(const Row& row, uint32_t group, const F& f) const;
 
@@ -289,23 +278,26 @@ class Engine {
   const Prices& prices_;
   const LaneSet& lanes_;
   const Traffic& traffic_;
+  bool merge_ = true;
   ContentionProgram program_;
   int64_t slow_compute_ = kOne, slow_talk_ = kOne;
-  bool coupled_ = false;       // interference
-  uint32_t width_ = 1;         // lanes
-  uint32_t block_ = 1;         // lanes of an actor
-  uint32_t most_threads_ = 1;  // of an actor
+  bool coupled_ = false;  // interference
+  uint32_t width_ = 1;    // lanes
+  uint32_t block_ = 1;    // lanes of an actor
   int64_t launch_ = 0;
 
   std::array<Groups, kAxes> groups_;
-  std::vector<std::vector<TalkKind>> own_;          // by role and work, of collectives in passes
-  std::vector<std::array<bool, kThreads>> narrow_;  // as BlockPlan
+  std::vector<std::vector<TalkKind>> own_;  // by role and work, of collectives in passes
+  std::array<bool, kStreams> strand_{};     // streams of it
+  std::vector<bool> together_;              // by role: has a strand, for whole blocks
   std::vector<Actor> actors_;
-  std::vector<uint32_t> ready_;
-  std::vector<Rank> ranks_;                        // coupled
-  std::vector<Slowness> slowness_;                 // [role][lane]
-  std::vector<std::vector<int64_t>> first_start_;  // [role][lane] of compute
-  std::deque<Row> rows_;                           // stays in place
+  std::vector<Thread> threads_;
+  std::vector<uint32_t> ready_;       // threads
+  LivePass closed_;                   // of passes that a strand runs in one go
+  std::vector<Rank> ranks_;           // coupled
+  std::vector<Slowness> slowness_;    // [role][lane]
+  std::vector<int64_t> first_start_;  // [role][lane] of compute
+  std::deque<Row> rows_;              // stays in place
   std::vector<uint32_t> free_rows_;
   std::vector<uint32_t> rendezvous_row_;
   struct Sequence {
@@ -321,7 +313,6 @@ class Engine {
   FlowNetwork network_;
   std::vector<FlowNetwork::Ended> ended_;
   std::vector<uint32_t> dirty_ranks_, dirty_talks_;
-  bool moved_ = false;  // by the thread that runs
   int64_t recorded_ = -1;
   std::optional<LaneRecord> record_;
   std::vector<RoleRecord> role_records_;

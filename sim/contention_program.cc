@@ -34,43 +34,96 @@ ThreadCode code_of(const OpGraph& graph, const Op& op) {
   return op.stream == Stream::compute ? ThreadCode::compute : ThreadCode::fixed;
 }
 
-// The instructions of one stream.
-void add_stream(const OpGraph& graph, const Prices& prices, const Pass& pass, Stream stream,
-                const Slots& slots, bool merge, PassThreads& out) {
-  std::vector<ThreadInstruction>& code = out.code[static_cast<size_t>(stream)];
-  bool open = false;  // the last instruction may be continued
-  for (uint32_t i = 0; i < pass.ops.size(); ++i) {
-    const Op& op = pass.ops[i];
-    if (op.stream != stream) continue;
-    for (const Wait& w : pass.waits.of(i)) {
-      if (implied(pass, w)) continue;
-      const int32_t slot = (w.from_start ? slots.start : slots.end)[w.on];
-      code.push_back({.ps = w.delay.count(), .end_slot = slot, .code = ThreadCode::wait});
-      open = false;
-    }
-    const ThreadCode kind = code_of(graph, op);
-    const auto work = static_cast<uint32_t>(op.work);
-    const int64_t ps = prices.by_work[work].time.count();
-    out.ops.push_back({ps, i + 1, spend_of(graph.works[work], op.phase)});
-    if (open && merge && kind != ThreadCode::talk && slots.start[i] < 0 &&
-        code.back().code == kind) {
-      code.back().ps += ps;
-      ++code.back().count;
-    } else {
-      code.push_back({.ps = ps,
-                      .first = static_cast<uint32_t>(out.ops.size()) - 1,
-                      .count = 1,
-                      .work = work,
-                      .code = kind});
-    }
-    code.back().end_slot = slots.end[i];
-    if (code.back().count == 1) code.back().start_slot = slots.start[i];
-    open = code.back().end_slot < 0 && code.back().start_slot < 0;
-  }
-  if (!code.empty()) ++out.streams;
-}
+// Writes the code of one thread, in program order.
+class ThreadWriter {
+ public:
+  // `streams`: that the thread has; `ops`: where those of chains go.
+  ThreadWriter(const OpGraph& graph, const Prices& prices, const Pass& pass, const Slots& slots,
+               const std::array<bool, kStreams>& streams, std::vector<ThreadOp>& ops)
+      : graph_(graph), prices_(prices), pass_(pass), slots_(slots), streams_(streams), ops_(ops) {}
 
-PassThreads compile_pass(const OpGraph& graph, const Prices& prices, const Pass& pass, bool merge) {
+  std::vector<ThreadInstruction> write(bool merge) {
+    // Ops of a chain stand next to each other, so those of one stream do.
+    std::vector<uint32_t> place(pass_.ops.size());
+    for (size_t s = 0; s < kStreams; ++s) {
+      if (streams_[s]) add_ops(s, place);
+    }
+    std::array<size_t, kStreams> open;  // instruction of each stream that may be continued
+    open.fill(kNone);
+    for (uint32_t i = 0; i < pass_.ops.size(); ++i) {
+      const auto stream = static_cast<size_t>(pass_.ops[i].stream);
+      if (!streams_[stream]) continue;
+      if (add_waits(i)) open[stream] = kNone;
+      const size_t in = add_op(i, place[i], merge ? open[stream] : kNone);
+      const bool ends = code_[in].end_slot >= 0 || code_[in].start_slot >= 0;
+      open[stream] = ends || code_[in].code == ThreadCode::talk ? kNone : in;
+    }
+    return std::move(code_);
+  }
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  void add_ops(size_t stream, std::vector<uint32_t>& place) {
+    for (uint32_t i = 0; i < pass_.ops.size(); ++i) {
+      const Op& op = pass_.ops[i];
+      if (static_cast<size_t>(op.stream) != stream) continue;
+      place[i] = static_cast<uint32_t>(ops_.size());
+      const auto work = static_cast<size_t>(op.work);
+      ops_.push_back(
+          {prices_.by_work[work].time.count(), i + 1, spend_of(graph_.works[work], op.phase)});
+    }
+  }
+
+  bool add_waits(uint32_t i) {
+    bool any = false;
+    for (const Wait& w : pass_.waits.of(i)) {
+      if (implied(pass_, w)) continue;
+      const bool own = streams_[static_cast<size_t>(pass_.ops[w.on].stream)];
+      code_.push_back({.ps = w.delay.count(),
+                       .end_slot = (w.from_start ? slots_.start : slots_.end)[w.on],
+                       .stream = static_cast<uint8_t>(pass_.ops[i].stream),
+                       .code = own ? ThreadCode::wait : ThreadCode::watch});
+      any = true;
+    }
+    return any;
+  }
+
+  // Continues the chain at `open` if it can.  Returns the instruction.
+  size_t add_op(uint32_t i, uint32_t place, size_t open) {
+    const Op& op = pass_.ops[i];
+    const ThreadCode kind = code_of(graph_, op);
+    const auto work = static_cast<uint32_t>(op.work);
+    const int64_t ps = prices_.by_work[work].time.count();
+    const bool goes_on = open != kNone && slots_.start[i] < 0 && code_[open].code == kind;
+    const size_t in = goes_on ? open : code_.size();
+    if (goes_on) {
+      code_[in].ps += ps;
+      ++code_[in].count;
+    } else {
+      code_.push_back({.ps = ps,
+                       .first = place,
+                       .count = 1,
+                       .work = work,
+                       .start_slot = slots_.start[i],
+                       .stream = static_cast<uint8_t>(op.stream),
+                       .code = kind});
+    }
+    code_[in].end_slot = slots_.end[i];
+    return in;
+  }
+
+  const OpGraph& graph_;
+  const Prices& prices_;
+  const Pass& pass_;
+  const Slots& slots_;
+  const std::array<bool, kStreams>& streams_;
+  std::vector<ThreadOp>& ops_;
+  std::vector<ThreadInstruction> code_;
+};
+
+PassThreads compile_pass(const OpGraph& graph, const Prices& prices, const Pass& pass,
+                         const std::array<bool, kStreams>& strand, bool merge) {
   PassThreads out;
   const Slots slots = assign_slots(pass);
   out.slots = static_cast<uint32_t>(slots.op.size());
@@ -79,14 +132,18 @@ PassThreads compile_pass(const OpGraph& graph, const Prices& prices, const Pass&
     out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(op.work)], op.phase));
   }
   out.launches = static_cast<uint32_t>(pass.ops.size());
+  const auto write = [&](const std::array<bool, kStreams>& streams) {
+    return ThreadWriter(graph, prices, pass, slots, streams, out.ops).write(merge);
+  };
   for (size_t s = 0; s < kStreams; ++s) {
-    add_stream(graph, prices, pass, static_cast<Stream>(s), slots, merge, out);
+    std::array<bool, kStreams> one{};
+    one[s] = true;
+    out.code[s] = write(one);
   }
+  out.code[kStrand] = write(strand);
+  out.closed = std::ranges::all_of(
+      pass.ops, [&](const Op& op) { return strand[static_cast<size_t>(op.stream)]; });
   return out;
-}
-
-void add_to_thread(RoleThreads& out, size_t thread, uint32_t item) {
-  out.items[thread].push_back(item);
 }
 
 void add_event(const Item& item, std::vector<uint32_t>& latest, RoleThreads& out, size_t i) {
@@ -101,7 +158,8 @@ void add_event(const Item& item, std::vector<uint32_t>& latest, RoleThreads& out
   }
 }
 
-RoleThreads compile_role(const RoleOps& role, const std::vector<PassThreads>& passes) {
+RoleThreads compile_role(const RoleOps& role, const std::vector<PassThreads>& passes,
+                         const std::array<bool, kStreams>& strand) {
   RoleThreads out;
   const size_t n = role.items.size();
   out.record.assign(n, RoleThreads::kNone);
@@ -115,26 +173,25 @@ RoleThreads compile_role(const RoleOps& role, const std::vector<PassThreads>& pa
       const PassThreads& pass = passes[static_cast<size_t>(item.pass)];
       launches += pass.launches;
       out.device_ops += pass.launches;
-      for (size_t s = 0; s < kStreams; ++s) {
-        if (!pass.code[s].empty()) add_to_thread(out, s, i);
+      for (size_t t = 0; t < kThreads; ++t) {
+        if (!pass.code[t].empty()) out.items[t].push_back(i);
       }
       continue;
     }
-    add_to_thread(out, static_cast<size_t>(item.stream), i);
+    const auto stream = static_cast<size_t>(item.stream);
+    out.items[stream].push_back(i);
+    if (strand[stream]) out.items[kStrand].push_back(i);
     if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
       add_event(item, latest, out, i);
     }
     if (item.kind == ItemKind::post) ++launches;
     const bool host_joins = item.kind == ItemKind::join && item.host_waits;
-    if (host_joins) add_to_thread(out, kStreams, i);
+    if (host_joins) out.items[kHost].push_back(i);
     if (item.kind != ItemKind::sync && !host_joins) continue;
     ++segment;
     launches = 0;
   }
   out.segments = segment + 1;
-  for (size_t t = 0; t < kThreads; ++t) {
-    if (!out.items[t].empty()) out.threads.push_back(t);
-  }
   return out;
 }
 
@@ -162,12 +219,15 @@ void plan_meetings(const OpGraph& graph, ContentionProgram& out) {
 
 }  // namespace
 
-ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices, bool merge) {
+ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
+                                  const std::array<bool, kStreams>& strand, bool merge) {
   ContentionProgram out;
   for (const Pass& pass : graph.passes) {
-    out.passes.push_back(compile_pass(graph, prices, pass, merge));
+    out.passes.push_back(compile_pass(graph, prices, pass, strand, merge));
   }
-  for (const RoleOps& role : graph.roles) out.roles.push_back(compile_role(role, out.passes));
+  for (const RoleOps& role : graph.roles) {
+    out.roles.push_back(compile_role(role, out.passes, strand));
+  }
   plan_meetings(graph, out);
   return out;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the contention engine runs: for each pass one list of instructions a stream, for each role
-// the items of each stream.  Streams are walked each by its own pace, since one may stand at a flow
-// whose end nobody knows yet while another goes on; between them there are only marks, events and
-// the host's launches.
+// What the contention engine runs.  A role's streams are walked by threads, each by its own pace,
+// since one may stand at a flow whose end nobody knows yet while another goes on; between them
+// there are only marks, events and the host's launches.  A thread has one stream, or all streams
+// without communication that others see: those are walked together, in program order (a strand).
+// So each pass has code for each stream and for the strand, and a role has items for each.
 //
 // Chains of ops are one instruction, as in program.h, but keep their ops: where the host is late,
 // or compute is slowed, a chain is taken op by op.
@@ -18,10 +19,13 @@
 
 namespace stepcast {
 
-constexpr size_t kThreads = kStreams + 1;  // the last is the host, where it waits for a rendezvous
+constexpr size_t kHost = kStreams;  // where it waits for a rendezvous
+constexpr size_t kStrand = kStreams + 1;
+constexpr size_t kThreads = kStreams + 2;  // that a role may have
 
 enum class ThreadCode : uint8_t {
   wait,     // t = max(t, slot + ps)
+  watch,    // the same, where the slot is another thread's
   compute,  // chain on the compute stream
   fixed,    // chain of what is no communication on another stream
   talk,     // one collective
@@ -33,6 +37,7 @@ struct ThreadInstruction {
   uint32_t work = 0;              // talk
   int32_t end_slot = -1;          // takes the end; wait: the slot that is waited for
   int32_t start_slot = -1;        // takes the start (chains of one op, talks)
+  uint8_t stream = 0;
   ThreadCode code = ThreadCode::wait;
 };
 
@@ -43,19 +48,18 @@ struct ThreadOp {
 };
 
 struct PassThreads {
-  std::array<std::vector<ThreadInstruction>, kStreams> code;
+  std::array<std::vector<ThreadInstruction>, kThreads> code;  // by thread; none of the host
   std::vector<ThreadOp> ops;
   std::vector<Spend> slot_spend;  // what a wait for the slot is booked as
   uint32_t slots = 0;
-  uint32_t streams = 0;  // with code
   uint32_t launches = 0;
+  bool closed = false;  // all of it is the strand's
 };
 
 struct RoleThreads {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   std::array<std::vector<uint32_t>, kThreads> items;  // that each thread deals with, ascending
-  std::vector<size_t> threads;                        // that have items
   // By item.  The host's time is known from one item on which it waited to the next: a segment.
   std::vector<uint32_t> segment;
   std::vector<uint32_t> launches;  // in the segment, before the item
@@ -79,7 +83,9 @@ struct ContentionProgram {
   std::vector<MeetingPlan> meetings;
 };
 
-// REQUIRES: check_graph(graph) passes.  `merge`: chains, else one instruction an op.
-ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices, bool merge);
+// REQUIRES: check_graph(graph) passes.  `strand`: streams that may be walked together.  `merge`:
+// chains, else one instruction an op.
+ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
+                                  const std::array<bool, kStreams>& strand, bool merge);
 
 }  // namespace stepcast

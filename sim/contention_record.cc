@@ -26,7 +26,7 @@ int64_t Engine::recorded_time(const Actor& a, size_t stream) const {
 
 // REQUIRES: records(a, th), here and below.
 void Engine::note_item(const Actor& a, const Thread& th, uint32_t item, bool ends) {
-  if (th.stream != kCompute) return;
+  if (th.code != kCompute && (th.code != kStrand || !strand_[kCompute])) return;
   auto& [begin, end] = role_records_[a.role].items[item];
   const int64_t time = recorded_time(a, kCompute);
   if (begin == kUnknown) begin = time;
@@ -65,7 +65,7 @@ void Engine::note_more(const Place& at, uint32_t first, uint32_t count, int64_t 
 // the group at `begin`; it has ended.
 void Engine::note_talk(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin) {
-  const size_t stream = at.th.stream;
+  const size_t stream = in.stream;
   if (begin > ready) role_records_[at.a.role].straggler[stream] = {ready, begin};
   if (stream != kCompute) return;
   record_->note(at.a.role, Spend::launch, ready - before);
@@ -116,11 +116,11 @@ void Engine::finish_record(LaneResult& result) {
       if (items[i].kind != ItemKind::pass) continue;
       const PassThreads& pass = program_.passes[static_cast<size_t>(items[i].pass)];
       for (const ThreadInstruction& in : pass.code[kCompute]) {
-        if (in.code != ThreadCode::wait) busy += in.ps;
+        if (in.code != ThreadCode::wait && in.code != ThreadCode::watch) busy += in.ps;
       }
     }
     for (size_t s = 0; s < kStreams; ++s) end = std::max(end, recorded_time(a, s));
-    const int64_t first = first_start_[r][static_cast<size_t>(recorded_)];
+    const int64_t first = first_start_[r * width_ + static_cast<size_t>(recorded_)];
     record_->finish_role(r, first == kUnknown ? 0 : first, recorded_time(a, kCompute), end, busy);
   }
   result.timeline = std::move(record_->timeline);

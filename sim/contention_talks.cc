@@ -174,7 +174,7 @@ void Engine::complete(Row& row, uint32_t group) {
   } else {
     begin_talk(id);
   }
-  if (!row.is_rendezvous) wake_waiters(row.meetings[group]);  // they may mark its begin
+  if (!row.is_rendezvous) wake(row.meetings[group].first_waiter);  // they may mark its begin
 }
 
 // Interference: from now on it runs beside the compute of its ranks.
@@ -229,24 +229,8 @@ void Engine::end_talk(uint32_t id) {
 void Engine::end_meeting(Row& row, uint32_t group, int64_t time) {
   row.meetings[group].end = time;
   if (recorded_ >= 0 && row.is_rendezvous) note_rendezvous(row, group);
-  wake_waiters(row.meetings[group]);
+  wake(row.meetings[group].first_waiter);
   visit(row, 1);
-}
-
-void Engine::wake_waiters(Meeting& m) {
-  for (uint32_t id = std::exchange(m.first_waiter, kNone); id != kNone;) {
-    const uint32_t actor = id / most_threads_;
-    Thread& th = actors_[actor].threads[id % most_threads_];
-    wake_thread(actors_[actor], th);
-    wake_actor(actor);
-    id = std::exchange(th.next_waiter, kNone);
-  }
-}
-
-void Engine::wake_actor(uint32_t id) {
-  if (actors_[id].queued) return;
-  actors_[id].queued = true;
-  ready_.push_back(id);
 }
 
 }  // namespace stepcast::contention
