@@ -38,6 +38,12 @@ struct TopologyArguments {
   std::string kind, gpu, svg;
 };
 
+// stepcast import: as it was typed; empty = not given.
+struct ImportArguments {
+  std::string kind, file;  // file: "-" = standard input
+  std::string preset, gpu, output;
+};
+
 struct Arguments {
   std::vector<std::string> files;  // "-" = standard input
   std::vector<std::string> set;    // path=value
@@ -62,6 +68,7 @@ struct Arguments {
   // schedule
   ScheduleArguments schedule;
   TopologyArguments topology;
+  ImportArguments import;
   // help
   std::vector<std::string> topic;  // one word, or a command of two
 };

@@ -35,7 +35,15 @@ struct ImportedTopology {
   std::vector<Bandwidth> nccl;
   std::vector<TopologyFact> facts;
   std::vector<TopologyWarning> warnings;
+  Bandwidth nic_bandwidth{};       // of most NICs on the network, one direction; 0: not told
+  std::vector<std::string> hosts;  // names by Device::node; empty: not told
+  // Of each device of a fabric: number of its group, which is leaves that serve the same hosts and
+  // the NICs below them; -1: none.  Empty: no fabric.
+  std::vector<int32_t> leaf_group;
 };
+
+// The value of a fact, `missing` if the import does not tell it.
+int64_t fact_of(const ImportedTopology& topology, std::string_view key, int64_t missing = 0);
 
 enum class TopologyFormat : uint8_t { nvidia_smi, nccl_xml, ibnetdiscover, other };
 

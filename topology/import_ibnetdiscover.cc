@@ -77,11 +77,15 @@ class FabricBuilder {
     add_switches();
     add_hosts();
     add_cables();
+    number_groups();
     warn_of_slow_cables();
     warn_of_missing_uplinks();
     warn_of_missing_leaves();
     tell();
-    return finished(std::move(parts_));
+    ImportedTopology made = finished(std::move(parts_));
+    made.hosts = std::move(host_names_);
+    made.leaf_group = std::move(device_group_);
+    return made;
   }
 
  private:
@@ -227,7 +231,10 @@ class FabricBuilder {
     for (const uint32_t h : hcas_)
       if (!names_[h].host.empty()) hosts[names_[h].host] = 0;
     int32_t next = 0;
-    for (auto& [name, number] : hosts) number = next++;
+    for (auto& [name, number] : hosts) {
+      number = next++;
+      host_names_.push_back(name);
+    }
     hosts_ = next;
     std::map<uint32_t, uint32_t> leaf_of;
     for (const auto& [leaf, ports] : host_ports_)
@@ -289,6 +296,20 @@ class FabricBuilder {
                     ? ""
                     : std::to_string(degraded) + (degraded == 1 ? " cable is" : " cables are") +
                           " slower than their like");
+  }
+
+  // device_group_: numbers of the groups in the order of their first leaves.
+  void number_groups() {
+    std::map<uint32_t, int32_t> number;  // by root
+    for (const auto& [leaf, root] : group_) number[root] = 0;
+    int32_t next = 0;
+    for (auto& [root, n] : number) n = next++;
+    device_group_.assign(parts_.devices.size(), -1);
+    for (const auto& [leaf, ports] : host_ports_) {
+      const int32_t n = number[group_[leaf]];
+      device_group_[device_[leaf]] = n;
+      for (const auto& [port, hca] : ports) device_group_[device_[hca]] = n;
+    }
   }
 
   static std::string gigabits(double bytes_per_second) {
@@ -389,6 +410,8 @@ class FabricBuilder {
   std::map<uint32_t, uint32_t> group_;   // leaf: first of its group
   std::vector<uint32_t> device_;         // by node
   std::map<uint32_t, int64_t> uplinks_;  // cables, by device
+  std::vector<std::string> host_names_;
+  std::vector<int32_t> device_group_;
   size_t leaves_of_a_host_ = 0;
   int64_t sharp_ = 0, hosts_ = 0, unnamed_ = 0, groups_ = 0, leaves_of_a_group_ = 0;
 };

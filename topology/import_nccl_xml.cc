@@ -78,7 +78,14 @@ class NcclImporter {
     join_nvlinks();
     warn_of_uneven_nvlinks(parts_, lines_);
     tell();
-    return finished(std::move(parts_));
+    ImportedTopology made = finished(std::move(parts_));
+    int64_t most = 0;
+    for (const auto& [megabits, n] : speeds_) {
+      if (n < most) continue;
+      most = n;
+      made.nic_bandwidth = {static_cast<double>(megabits) * 1e6 / 8};
+    }
+    return made;
   }
 
  private:

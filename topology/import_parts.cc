@@ -49,8 +49,19 @@ ImportedTopology finished(ImportParts parts) {
     while (next.contains(d.name)) d.name = name + " (" + std::to_string(++next[name]) + ")";
     next[d.name] = 1;
   }
-  return {ClusterGraph(std::move(parts.devices), std::move(parts.links)), std::move(parts.nccl),
-          std::move(parts.facts), std::move(parts.warnings)};
+  return {ClusterGraph(std::move(parts.devices), std::move(parts.links)),
+          std::move(parts.nccl),
+          std::move(parts.facts),
+          std::move(parts.warnings),
+          {},
+          {},
+          {}};
+}
+
+int64_t fact_of(const ImportedTopology& topology, std::string_view key, int64_t missing) {
+  for (const TopologyFact& f : topology.facts)
+    if (f.key == key) return f.value;
+  return missing;
 }
 
 void warn_of_uneven_nvlinks(ImportParts& parts, const std::vector<int>& lines) {

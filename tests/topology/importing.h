@@ -43,9 +43,7 @@ inline Link link_between(const ImportedTopology& t, const std::string& a, const 
 }
 
 inline int64_t fact(const ImportedTopology& t, const std::string& key) {
-  for (const TopologyFact& f : t.facts)
-    if (f.key == key) return f.value;
-  return -1;
+  return fact_of(t, key, -1);
 }
 
 inline std::string warnings(const ImportedTopology& t) {
