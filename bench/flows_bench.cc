@@ -165,6 +165,47 @@ void collectives_independent(benchmark::State& state) {
   independent(state, collective_routes(state.range(0)));
 }
 
+// On every port one of 128 collectives of 128 ports each, and so many transfers from port to port,
+// none across the network: what a step of pipeline and data parallelism looks like.  A transfer
+// alone could take four fifths of a port.  Where one ends the next starts, elsewhere.
+void collectives_beside_pairs(benchmark::State& state) {
+  constexpr uint32_t kRing = 128;
+  constexpr uint64_t kCollective = UINT64_MAX;
+  FlowNetwork network(std::vector<int64_t>(2 * kNics, kCapacity));
+  std::vector<FlowNetwork::Ended> ended;
+  uint64_t count = 0;
+  const auto start_ring = [&](int64_t time, uint32_t ring) {
+    Route route;
+    for (uint32_t i = 0; i < kRing; ++i)
+      for (const uint32_t link : {i * kRing + ring, kNics + i * kRing + ring})
+        route.push_back({link, kFullLoad / kRing * (kRing - 1)});
+    const int64_t bytes = 100 * kBytes + mixed(count++) % (100 * kBytes);
+    network.start(time, bytes, kCapacity / 10 * 9, route, kCollective - ring);
+  };
+  const auto start_pair = [&](int64_t time) {
+    const uint32_t from = mixed(count++) % kNics, to = (from + 8) % kNics;
+    const int64_t bytes = kBytes / 2 + mixed(count++) % kBytes;
+    network.start(time, bytes, kCapacity / 5 * 4, Route{{from}, {kNics + to}}, 0);
+  };
+  for (uint32_t ring = 0; ring < kRing; ++ring) start_ring(0, ring);
+  for (int64_t i = 0; i < state.range(0); ++i) start_pair(0);
+  const int64_t ends = 20'000;
+  for ([[maybe_unused]] auto _ : state) {
+    for (int64_t left = ends; left > 0; left -= static_cast<int64_t>(ended.size())) {
+      const int64_t time = network.next_end();
+      ended.clear();
+      network.end_due(time, ended);
+      for (const FlowNetwork::Ended& e : ended) {
+        if (e.tag == 0)
+          start_pair(time);
+        else
+          start_ring(time, static_cast<uint32_t>(kCollective - e.tag));
+      }
+    }
+  }
+  report(state, 2 * ends, network);
+}
+
 BENCHMARK(private_independent)
     ->RangeMultiplier(10)
     ->Range(100, 10'000)
@@ -179,6 +220,11 @@ BENCHMARK(random_pairs_independent)->Arg(100)->Arg(1000)->Unit(benchmark::kMilli
 BENCHMARK(random_pairs_lockstep)->Arg(100)->Arg(1000)->Arg(10'000)->Unit(benchmark::kMillisecond);
 BENCHMARK(all_to_all_lockstep)->Arg(4032)->Arg(40'320)->Unit(benchmark::kMillisecond);
 BENCHMARK(collectives_independent)->Arg(16)->Arg(256)->Unit(benchmark::kMillisecond);
+BENCHMARK(collectives_beside_pairs)
+    ->Arg(100)
+    ->Arg(1000)
+    ->Arg(10'000)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace stepcast

@@ -125,7 +125,7 @@ int64_t FlowNetwork::next_end() {
     s.least_end = s.ends.least([&](const End& e) {
       // What is looked at here ends soon.
       __builtin_prefetch(&s.flows[e.flow]);
-      __builtin_prefetch(&s.flows[e.flow].left);
+      s.shares.prefetch(e.flow);
       return s.valid(e);
     });
     s.least_known = true;

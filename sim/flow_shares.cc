@@ -2,6 +2,7 @@
 #include "sim/flow_shares.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "sim/check.h"
@@ -46,15 +47,25 @@ Share FlowShares::alone_share(const Uses& uses) const {
 
 // --- who is where -------------------------------------------------------------------------------
 
-// Sorts a use of a link among those that bind, or those that do not, of its flow.
+// Notes whether the link of a use binds.
 void FlowShares::bind(const Member& member, bool on) {
   Flow& f = flows_[member.flow];
-  const uint32_t from = member.use;
-  if ((from < f.bound) == on) return;
-  const uint32_t to = on ? f.bound++ : --f.bound;
-  std::swap(f.uses[from], f.uses[to]);
-  links_[f.uses[from].link].members[f.uses[from].place].use = from;
-  links_[f.uses[to].link].members[f.uses[to].place].use = to;
+  uint64_t& bits = member.use < 64 ? f.bound : f.more_bound[member.use / 64 - 1];
+  const uint64_t bit = uint64_t{1} << member.use % 64;
+  bits = on ? bits | bit : bits & ~bit;
+}
+
+// Calls f(use) for all uses of links that bind, until it returns true.
+template <class F>
+void FlowShares::for_bound(const Flow& flow, const F& f) const {
+  const auto in = [&](uint64_t bits, size_t first) {
+    for (; bits != 0; bits &= bits - 1)
+      if (f(flow.uses[first + static_cast<size_t>(std::countr_zero(bits))])) return true;
+    return false;
+  };
+  if (in(flow.bound, 0)) return;
+  for (size_t w = 0; w < flow.more_bound.size(); ++w)
+    if (in(flow.more_bound[w], 64 * (w + 1))) return;
 }
 
 void FlowShares::bind_members(uint32_t link) {
@@ -82,6 +93,8 @@ void FlowShares::enter(uint32_t flow, int64_t cap, std::span<const LinkUse> uses
   f.limit = std::min(alone_share(uses), to_share(cap));
   f.share = 0;
   f.held_by = Filling::kNoLink;
+  f.bound = 0;
+  f.more_bound.assign(uses.empty() ? 0 : (uses.size() - 1) / 64, 0);
   for (const LinkUse& use : uses) {
     Link& link = links_[use.link];
     const bool did = link.binds();
@@ -106,10 +119,8 @@ void FlowShares::set_cap(uint32_t flow, int64_t cap) {
     const bool did = link.binds();
     link.demand += demand_of(limit, use.load) - demand_of(f.limit, use.load);
     if (did) relieve(use.link);
-    if (did != link.binds()) flipped_.push_back(use.link);
+    if (did != link.binds()) bind_members(use.link);
   }
-  for (const uint32_t link : flipped_) bind_members(link);  // moves uses
-  flipped_.clear();
   f.limit = limit;
   change(flow);
 }
@@ -118,10 +129,7 @@ void FlowShares::leave(uint32_t flow) {
   Flow& f = flows_[flow];
   // Links lie all over memory: asks for all of them rather than for one after the other.
   for (const Use& use : f.uses) __builtin_prefetch(&links_[use.link]);
-  while (!f.uses.empty()) {
-    const Use use = f.uses.back();
-    f.uses.pop_back();
-    f.bound = std::min(f.bound, static_cast<uint32_t>(f.uses.size()));
+  for (const Use& use : f.uses) {
     Link& link = links_[use.link];
     const bool did = link.binds();
     const Member last = link.members.back();
@@ -135,6 +143,7 @@ void FlowShares::leave(uint32_t flow) {
     relieve(use.link);
     if (!link.binds()) bind_members(use.link);
   }
+  f.uses.clear();
   f.changed = false;
 }
 
@@ -159,10 +168,11 @@ std::span<const uint32_t> FlowShares::solve() {
 }
 
 void FlowShares::solve_around_flow(uint32_t flow) {
-  if (flows_[flow].bound == 0) {
+  const Flow& f = flows_[flow];
+  if (f.bound == 0 && std::ranges::count(f.more_bound, 0U) == std::ssize(f.more_bound)) {
     ++solves_;
     ++solved_flows_;
-    return set_share(flow, flows_[flow].limit, Filling::kNoLink);
+    return set_share(flow, f.limit, Filling::kNoLink);
   }
   begin_problem();
   meet(flow);
@@ -223,7 +233,10 @@ void FlowShares::add_links() {
     Flow& f = flows_[parts_[number].flow];
     f.changed = false;
     filling_.set_limit(number, f.limit);
-    for (uint32_t u = 0; u < f.bound; ++u) add_link(f.uses[u].link);
+    for_bound(f, [&](const Use& use) {
+      add_link(use.link);
+      return false;
+    });
   }
 }
 
@@ -278,13 +291,15 @@ bool FlowShares::keeps(uint32_t number) {
 
 // Looks for another link that holds it back, outside of the problem.
 bool FlowShares::held_elsewhere(Flow& flow) const {
-  for (uint32_t u = 0; u < flow.bound; ++u) {
-    const uint32_t link = flow.uses[u].link;
-    if (bindings_[link].seen == problem_ || !holds(link, flow.share)) continue;
-    flow.held_by = link;
+  uint32_t found = Filling::kNoLink;
+  for_bound(flow, [&](const Use& use) {
+    if (bindings_[use.link].seen == problem_ || !holds(use.link, flow.share)) return false;
+    found = use.link;
     return true;
-  }
-  return false;
+  });
+  if (found == Filling::kNoLink) return false;
+  flow.held_by = found;
+  return true;
 }
 
 // Is the link full, and does nobody on it have more?  If a flow on it is still to be solved this

@@ -43,6 +43,12 @@ class FlowShares {
   void set_cap(uint32_t flow, int64_t cap);
   void leave(uint32_t flow);
 
+  // Says that the flow will soon change or leave.
+  void prefetch(uint32_t flow) const {
+    __builtin_prefetch(&flows_[flow]);
+    __builtin_prefetch(&flows_[flow].uses);
+  }
+
   // Brings all shares up to date.  Calls of what changed must not be remembered across calls.
   // Returns the flows that have another share than before, those that entered among them.
   std::span<const uint32_t> solve();
@@ -90,17 +96,19 @@ class FlowShares {
     uint32_t place = 0;  // in the members of the link
   };
 
+  // The first cache line is what its neighbours look at.
   struct alignas(64) Flow {
-    boost::container::small_vector<Use, 4> uses;  // of links that bind first
-    uint32_t bound = 0;                           // so many
-    bool changed = false;                         // entered or has another limit, not solved yet
-    Share limit = 0;                              // alone on its links, or its cap
+    Share limit = 0;  // alone on its links, or its cap
     Share share = 0;
-    uint32_t held_by = Filling::kNoLink;  // none: its limit
-    uint32_t number = 0;                  // in Filling
     uint64_t seen = 0;                    // last problem that it was in
+    uint32_t number = 0;                  // in Filling
+    uint32_t held_by = Filling::kNoLink;  // none: its limit
+    uint64_t bound = 0;                   // bit for each of the first 64 uses: its link binds
+    bool changed = false;                 // entered or has another limit, not solved yet
+    boost::container::small_vector<Use, 6> uses;
+    std::vector<uint64_t> more_bound;  // of the other uses
   };
-  static_assert(sizeof(Flow) == 128);
+  static_assert(sizeof(Flow) == 192);
 
   struct Part {
     uint32_t flow = 0;
@@ -111,6 +119,8 @@ class FlowShares {
   template <class Uses>
   Share alone_share(const Uses& uses) const;
   void bind(const Member& member, bool on);
+  template <class F>
+  void for_bound(const Flow& flow, const F& f) const;
   void bind_members(uint32_t link);
   void relieve(uint32_t link);
   void change(uint32_t flow);
@@ -134,7 +144,6 @@ class FlowShares {
   std::vector<Flow> flows_;
   std::vector<uint32_t> changed_;   // flows, or were since they left
   std::vector<uint32_t> relieved_;  // links
-  std::vector<uint32_t> flipped_;   // links that bind now or no longer do
   std::vector<uint32_t> moved_;     // flows with another share
 
   // The problem: links, all flows on them.
