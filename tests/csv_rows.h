@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of measured facts: comma-separated, lines that begin with # are remarks, the first other
-// line names the columns.
+// Tables of measured facts: comma-separated, a cell in quotes may hold commas; lines that begin
+// with # are remarks, the first other line names the columns.
 #pragma once
 
+#include <cstdint>
 #include <fstream>
 #include <map>
 #include <stdexcept>
@@ -15,10 +16,13 @@ using Row = std::map<std::string, std::string>;
 
 inline std::vector<std::string> csv_cells(const std::string& line) {
   std::vector<std::string> cells(1);
+  bool quoted = false;
   for (const char c : line) {
-    if (c == ',') {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
       cells.emplace_back();
-    } else {
+    } else if (c != '\r') {
       cells.back() += c;
     }
   }
@@ -44,6 +48,13 @@ inline std::vector<Row> read_rows(const std::string& path) {
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+inline int64_t whole(const Row& row, const char* key) {
+  return std::stoll(row.at(key));
+}
+inline double number(const Row& row, const char* key) {
+  return std::stod(row.at(key));
 }
 
 }  // namespace stepcast::testing

@@ -1,51 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/accuracy/logs.h"
 
-#include <fstream>
 #include <map>
 #include <regex>
 #include <stdexcept>
 
+#include "tests/csv_rows.h"
+
 namespace stepcast::accuracy {
 namespace {
 
-using Row = std::map<std::string, std::string>;
-
-// Cells of a line; a cell in quotes may hold commas.
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else if (c != '\r') {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
-std::vector<Row> read_csv(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw std::runtime_error("no file " + path);
-  std::vector<std::string> names;
-  std::vector<Row> rows;
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string> cells = cells_of(line);
-    if (names.empty()) {
-      names = cells;
-      continue;
-    }
-    if (cells.size() != names.size()) throw std::runtime_error(path + ": cells of " + line);
-    Row row;
-    for (size_t i = 0; i < names.size(); ++i) row[names[i]] = cells[i];
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
+using testing::Row;
 
 bool has(const std::string& text, const std::string& word) {
   return text.find(word) != std::string::npos;
@@ -53,7 +18,7 @@ bool has(const std::string& text, const std::string& word) {
 
 std::vector<Point> read_points(const std::string& path) {
   std::vector<Point> points;
-  for (const Row& row : read_csv(path)) {
+  for (const Row& row : testing::read_rows(path)) {
     const std::string& bytes = row.at(row.count("bytes") ? "bytes" : "size_b");
     const std::string& us = row.at(row.count("time_us") ? "time_us" : "oop_time_us");
     if (us.empty()) continue;
@@ -138,6 +103,10 @@ void set_network(Node& node, Fabric& fabric, const std::string& text, int64_t ho
   else if (has(node.gpu.name, "GCP") && has(text, "RoCE"))
     us = 12;
   node.nic_latency = Time{static_cast<int64_t>(us * 1e6)};
+  node.nic_driver = us > 50                            ? NicDriver::early_plugin
+                    : us > 20                          ? NicDriver::tcpxo
+                    : us > 5 || has(text, "Slingshot") ? NicDriver::plugin
+                                                       : NicDriver::verbs;
   fabric.sharp = has(text, "SHARP");
 }
 
@@ -175,7 +144,7 @@ Log log_of(const Row& row, const std::string& folder) {
 
 std::vector<Log> read_logs(const std::string& folder) {
   std::vector<Log> logs;
-  for (const Row& row : read_csv(folder + "/manifest.csv")) {
+  for (const Row& row : testing::read_rows(folder + "/manifest.csv")) {
     const std::string& quality = row.at("quality");
     if (quality == "ok" || quality == "large_only") logs.push_back(log_of(row, folder));
   }

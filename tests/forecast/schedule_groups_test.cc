@@ -20,18 +20,13 @@
 namespace stepcast {
 namespace {
 
+using testing::number;
 using testing::read_rows;
 using testing::Row;
+using testing::whole;
 
 std::vector<Row> table(const std::string& file) {
   return read_rows(std::string(STEPCAST_TEST_DATA) + "/schedules/" + file);
-}
-
-int64_t whole(const Row& row, const char* key) {
-  return std::stoll(row.at(key));
-}
-double number(const Row& row, const char* key) {
-  return std::stod(row.at(key));
 }
 
 // Layers of each stage, in order; the first also has the embedding, the last the output layer.

@@ -19,17 +19,12 @@
 namespace stepcast {
 namespace {
 
+using testing::number;
 using testing::Row;
+using testing::whole;
 
 std::vector<Row> read_table(const std::string& file) {
   return testing::read_rows(std::string(STEPCAST_TEST_DATA) + "/schedules/" + file);
-}
-
-int64_t whole(const Row& row, const char* key) {
-  return std::stoll(row.at(key));
-}
-double number(const Row& row, const char* key) {
-  return std::stod(row.at(key));
 }
 
 constexpr double kPicosecondsPerMs = 1e9;
