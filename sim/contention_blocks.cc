@@ -119,29 +119,38 @@ class RoleWalk {
   }
 
   bool walk_pass(const Pass& pass) {
-    marks_.assign(pass.ops.size(), {});
+    starts_.assign(pass.ops.size(), {});
+    ends_.assign(pass.ops.size(), {});
     for (uint32_t i = 0; i < pass.ops.size(); ++i) {
       const Op& op = pass.ops[i];
       const size_t s = stream(op.stream);
-      for (const Wait& w : pass.waits.of(i)) now_[s].merge(marks_[w.on]);
+      for (const Wait& w : pass.waits.of(i)) now_[s].merge((w.from_start ? starts_ : ends_)[w.on]);
       now_[s].merge(now_[kHost]);
       at_strand(s);
-      if (is_communication(work(op.work).kind) && !walk_talk(op, s)) return false;
-      marks_[i] = now_[s];
+      starts_[i] = now_[s];
+      if (is_communication(work(op.work).kind) && !walk_talk(i, op)) return false;
+      ends_[i] = now_[s];
     }
     return true;
   }
 
-  bool walk_talk(const Op& op, size_t s) {
+  // Others decide when it begins, and when it ends.
+  bool walk_talk(uint32_t i, const Op& op) {
+    const size_t s = stream(op.stream);
     const auto w = static_cast<size_t>(op.work);
     switch (choice_.talks[w]) {
-      case TalkKind::alone: return true;
-      // A thread of one lane cannot take part.
-      case TalkKind::block: now_[s].wait_for_all_lanes(); return choice_.streams[s];
-      case TalkKind::others: break;
+      case TalkKind::alone: break;
+      case TalkKind::block:
+        now_[s].wait_for_all_lanes();
+        if (!choice_.streams[s]) return false;  // a thread of one lane cannot take part
+        break;
+      case TalkKind::others:
+        if (shows_late(now_[s], choice_.whole[w])) return false;
+        stop(s, choice_.whole[w]);
+        break;
     }
-    if (shows_late(now_[s], choice_.whole[w])) return false;
-    stop(s, choice_.whole[w]);
+    starts_[i] = now_[s];
+    if (choice_.talks[w] == TalkKind::others) stop(s, choice_.whole[w]);
     return true;
   }
 
@@ -153,7 +162,7 @@ class RoleWalk {
   Stops stops_{};
   Stops strand_{};  // that the strand is past
   std::map<uint32_t, Dependence> events_;
-  std::vector<Dependence> marks_;  // by op of the pass
+  std::vector<Dependence> starts_, ends_;  // by op of the pass
 };
 
 }  // namespace
