@@ -31,9 +31,10 @@ struct Group {
   double n = 0, nodes = 0, per_node = 0;
   size_t node_class = 0;  // index into ByNodes
   bool pcie = false, across = false;
-  double intra_factor = 1;    // latency of the in-node link in units of the nominal one
-  double network_excess = 0;  // seconds above the nominal latency of a network link
-  double fabric_share = 1;    // of its NIC bandwidth that a ring gets through the tiers it crosses
+  double intra_factor = 1;      // latency of the in-node link in units of the nominal one
+  double network_excess = 0;    // seconds above the nominal latency of a network link
+  double reported_latency = 0;  // that EFA's plugin (aws/aws-ofi-nccl) tells NCCL of its NICs
+  double fabric_share = 1;  // of its NIC bandwidth that a ring gets through the tiers it crosses
 };
 
 double ring_share(const std::vector<Tier>& tiers, const GroupShape& shape) {
@@ -62,6 +63,10 @@ Group group_of(const Cluster& cluster, const GroupShape& shape) {
   const Time wire = cluster.node.nic_latency +
                     cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
   g.network_excess = to_seconds(wire) - latencies.nominal_network;
+  const NicDriver driver = cluster.node.nic_driver;
+  if (driver == NicDriver::efa || driver == NicDriver::efa_v1) {
+    g.reported_latency = to_seconds(cluster.node.nic_latency);
+  }
   g.fabric_share = ring_share(fabric_tiers(cluster), shape);
   return g;
 }
@@ -74,7 +79,8 @@ struct Hops {
 };
 
 void set_latency(Alternative& a, const Group& g, double base, const Hops& h, double factor = 1) {
-  a.own_latency = factor * (base + h.intra * h.intra_hop + h.network * h.network_hop);
+  a.own_latency = factor * (base + h.intra * h.intra_hop +
+                            h.network * (h.network_hop + h.wires * g.reported_latency));
   a.base = factor * base;
   a.intra = factor * h.intra * h.intra_hop * g.intra_factor;
   a.network = factor * h.network * std::max(0.0, h.network_hop + h.wires * g.network_excess);
@@ -116,7 +122,8 @@ double ring_protocol(const Group& g, const Channels& c, double bus, Protocol p) 
 // What rings get from the links inside nodes: of p rings through a node each GPU forwards p - 1.
 double ring_inside(const Group& g, const Channels& c) {
   const double all = real(c.count) * c.smooth.intra;
-  return g.across ? all * g.per_node / (g.per_node - 1) : all;
+  const double p = real(g.shape->ranks_per_node);
+  return g.across ? all * p / (p - 1) : all;
 }
 
 double ring_wire(const Group& g, const Channels& c) {

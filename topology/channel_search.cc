@@ -84,10 +84,13 @@ void split(Channels& c, GpuArch arch) {
   const bool late = arch == GpuArch::hopper || arch == GpuArch::blackwell;
   if (c.found.intra < kSlowestShared) return;
   if (late && c.found.intra < kFastHopper && c.count > 4) return;
-  if (c.count * 2 > kMostFound) return;
-  c.count *= 2;
-  c.found.intra /= 2;
-  c.found.inter /= 2;
+  // NCCL leaves those that are too many to be doubled; here they become as many as there may be, so
+  // that faster links never mean fewer channels.
+  const int64_t count = std::min(2 * c.count, kMostFound);
+  const double part = real(c.count) / real(count);
+  c.count = count;
+  c.found.intra *= part;
+  c.found.inter *= part;
 }
 
 Channels ring_inside(double usable, GpuArch arch) {

@@ -33,6 +33,11 @@ struct Gpu {
 
 enum class IntraKind : uint8_t { nvswitch, nvlink_mesh, pcie };
 
+// What drives the NICs: NCCL's own InfiniBand and RoCE; Google's plugin for RoCE; Amazon's for EFA
+// (p5 and later); Google's for Ethernet (a3-mega); Amazon's for the first EFA (p4d); Google's first
+// (a3-high).
+enum class NicDriver : uint8_t { verbs, gib, efa, tcpxo, efa_v1, tcpx };
+
 struct Node {
   Gpu gpu;
   int64_t gpus = 8;
@@ -41,8 +46,9 @@ struct Node {
   Time intra_latency{};
   bool sharp = false;  // NVSwitch reduces in the network (NVLS)
   int64_t nics = 8;
-  Bandwidth nic_bandwidth{};  // of one NIC
+  Bandwidth nic_bandwidth{};  // of one NIC, as far as PCIe lets it
   Time nic_latency{};         // end to end between two nodes' NICs, switches not counted
+  NicDriver nic_driver = NicDriver::verbs;
 
   // What the graph of devices needs besides (build_graph.h); costs do not.
   int64_t hosts = 1;           // machines that share the NVLink domain: trays of a rack

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <stdexcept>
 
 #include "sim/check.h"
+#include "sim/log_exp.h"
 
 namespace stepcast {
 
@@ -18,25 +18,22 @@ namespace {
 
 constexpr std::array<std::string_view, kTerms> kTermNames{"base", "intra", "network", "bandwidth",
                                                           "wire", "ramp",  "copy"};
-constexpr int64_t kManyRanks = 16;  // a node of more is a rack
+// What an NVLink domain costs beyond that of a server, by the number of its GPUs: 0 up to 8, 1
+// for 64.
+double domain_weight(int64_t ranks) {
+  return ranks <= 8 ? 0 : exact_log2(static_cast<double>(ranks) / 8) / 3;
+}
 
-// NICs by their latency, which tells how they are driven: InfiniBand and plain RoCE, plugins,
-// plugins through the host.
-struct NicClass {
-  int64_t up_to_us;
-  const char* name;
-};
-constexpr std::array kNicClasses{NicClass{5, "NIC up to 5 us"}, NicClass{20, "NIC up to 20 us"},
-                                 NicClass{50, "NIC up to 50 us"},
-                                 NicClass{INT64_MAX, "NIC above 50 us"}};
-
-size_t nic_class(const Node& node) {
-  size_t i = 0;
-  while (i + 1 < kNicClasses.size() &&
-         node.nic_latency > Time{kNicClasses[i].up_to_us * 1'000'000}) {
-    ++i;
+const char* class_of(NicDriver driver) {
+  switch (driver) {
+    case NicDriver::verbs: return "NIC by verbs";
+    case NicDriver::gib:
+    case NicDriver::efa: return "NIC by a plugin";
+    case NicDriver::tcpxo: return "NIC by TCPXO";
+    case NicDriver::efa_v1:
+    case NicDriver::tcpx: return "NIC by an early plugin";
   }
-  return i;
+  return "";
 }
 
 const char* name_of(GpuArch arch) {
@@ -62,12 +59,13 @@ struct Classifier {
   const GroupShape& shape;
   const Alternative& a;
   std::vector<CorrectionClass> out;
-  bool across, rack, pcie, pairwise, mesh;
+  bool across, pcie, pairwise, mesh;
+  double domain;                 // weight of a large NVLink domain; 0: none
   std::string algorithm, where;  // "ring", " over nodes"
   std::string protocol;          // that of sends and receives is not that of rings and trees
 
-  void add(Term term, double spread, std::string name) {
-    out.push_back({term, std::move(name), spread});
+  void add(Term term, double spread, std::string name, double weight = 1) {
+    out.push_back({term, std::move(name), spread, weight});
   }
   std::string placed(const std::string& what) const { return what + where; }
 };
@@ -80,12 +78,12 @@ void classify_latency(Classifier& c) {
   c.add(Term::intra, kLoose, c.placed(c.protocol));
   c.add(Term::intra, kLoose, name_of(c.cluster.node.gpu.arch));
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
-  if (c.rack && !c.pairwise) c.add(Term::intra, 0.5, "rack");
+  if (c.domain > 0) c.add(Term::intra, 0.5, "large domain", c.domain);
   if (!c.across) return;
   if (!c.pairwise) c.add(Term::network, 0.5, "all");
-  c.add(Term::network, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
+  c.add(Term::network, kLoose, class_of(c.cluster.node.nic_driver));
   c.add(Term::network, kLoose, c.protocol);
-  if (c.rack && !c.pairwise) c.add(Term::network, 0.5, "rack");
+  if (c.domain > 0) c.add(Term::network, 0.5, "large domain", c.domain);
 }
 
 void classify_bandwidth(Classifier& c) {
@@ -101,10 +99,7 @@ void classify_bandwidth(Classifier& c) {
     if (c.kind != WorkKind::broadcast) c.add(Term::bandwidth, 0.15, "mesh: not a broadcast");
     if (c.shape.ranks == 2) c.add(Term::bandwidth, 0.15, "mesh: a pair");
   }
-  if (c.rack && c.across && !c.pairwise) {
-    c.add(Term::bandwidth, kLoose, "racks");
-    if (c.shape.nodes > 2) c.add(Term::bandwidth, 0.5, "racks: more than two");
-  }
+  if (c.domain > 0 && c.across) c.add(Term::bandwidth, kLoose, "large domains", c.domain);
 }
 
 void classify_wire(Classifier& c) {
@@ -115,10 +110,10 @@ void classify_wire(Classifier& c) {
   }
   c.add(Term::wire, kTight, c.algorithm);
   if (c.a.protocol != Protocol::simple) c.add(Term::wire, kLoose, c.protocol);
-  const size_t nic = nic_class(c.cluster.node);
-  if (nic >= 2) c.add(Term::wire, kWide, kNicClasses[nic].name);
-  if (nic >= 1 && c.shape.ranks_per_node == 1) {
-    c.add(Term::wire, 0.5, "one rank a node, NIC above 5 us");
+  const NicDriver driver = c.cluster.node.nic_driver;
+  if (driver >= NicDriver::tcpxo) c.add(Term::wire, kWide, class_of(driver));
+  if (driver != NicDriver::verbs && c.shape.ranks_per_node == 1) {
+    c.add(Term::wire, 0.5, "one rank a node, NIC by a plugin");
   }
 }
 
@@ -127,8 +122,8 @@ void classify_ramp(Classifier& c) {
   c.add(Term::ramp, 1, c.placed(c.algorithm));
   c.add(Term::ramp, kLoose, c.placed(c.protocol));
   c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + c.protocol));
-  if (c.across) c.add(Term::ramp, kLoose, kNicClasses[nic_class(c.cluster.node)].name);
-  if (c.rack && !c.pairwise) c.add(Term::ramp, 0.5, "rack");
+  if (c.across) c.add(Term::ramp, kLoose, class_of(c.cluster.node.nic_driver));
+  if (c.domain > 0) c.add(Term::ramp, 0.5, "large domain", c.domain);
   c.add(Term::copy, kLoose, "all");
 }
 
@@ -147,15 +142,16 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .a = a,
                .out = {},
                .across = across,
-               .rack = shape.ranks_per_node > kManyRanks,
                .pcie = cluster.node.intra == IntraKind::pcie,
                .pairwise = a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step,
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
                        cluster.node.gpu.arch != GpuArch::other,
+               .domain = 0,
                .algorithm = std::string(name_of(a.algorithm)),
                .where = across ? " over nodes" : " in a node",
                .protocol = std::string(name_of(a.protocol))};
   if (c.pairwise) c.protocol = "pairwise " + c.protocol;
+  if (!c.pairwise) c.domain = domain_weight(shape.ranks_per_node);
   c.out.reserve(24);
   classify_latency(c);
   classify_bandwidth(c);
@@ -201,7 +197,8 @@ Factors Corrections::factors(const std::vector<CorrectionClass>& classes) const 
   for (const CorrectionClass& c : classes) {
     const auto term = static_cast<size_t>(c.term);
     const auto found = factors_[term].find(c.name);
-    if (found != factors_[term].end()) f[term] *= found->second;
+    if (found == factors_[term].end()) continue;
+    f[term] *= c.weight == 1 ? found->second : exact_exp2(c.weight * exact_log2(found->second));
   }
   return f;
 }
@@ -232,16 +229,26 @@ std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Clus
   return all;
 }
 
-double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
-                      double bytes) {
+size_t lowest_way(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
+                  double bytes) {
   STEPCAST_CHECK(ways.size() == factors.size(), "factors for every way");
-  double lowest = std::numeric_limits<double>::infinity();
+  size_t best = ways.size();
+  double lowest = 0;
   for (size_t i = 0; i < ways.size(); ++i) {
     if (bytes <= ways[i].above || bytes > ways[i].up_to) continue;
-    lowest = std::min(lowest, corrected_seconds(ways[i], factors[i], bytes));
+    const double t = corrected_seconds(ways[i], factors[i], bytes);
+    if (best < ways.size() && t >= lowest) continue;
+    best = i;
+    lowest = t;
   }
-  STEPCAST_CHECK(lowest < std::numeric_limits<double>::infinity(), "a way for this size");
-  return lowest;
+  STEPCAST_CHECK(best < ways.size(), "a way for this size");
+  return best;
+}
+
+double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
+                      double bytes) {
+  const size_t best = lowest_way(ways, factors, bytes);
+  return corrected_seconds(ways[best], factors[best], bytes);
 }
 
 }  // namespace stepcast

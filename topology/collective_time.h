@@ -36,6 +36,7 @@ struct CorrectionClass {
   Term term = Term::base;
   std::string name;
   double spread = 0;  // how far its factor may lie from 1 (natural logarithm), for the fit
+  double weight = 1;  // the factor counts to this power: 0 not at all
 };
 std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind kind,
                                                 const GroupShape& shape, const Alternative& a);
@@ -51,7 +52,7 @@ class Corrections {
   void set(Term term, const std::string& name, double factor) {
     factors_[static_cast<size_t>(term)][name] = factor;
   }
-  // Product over the classes, class by class in their order.
+  // Product over the classes, each to the power of its weight, in their order.
   Factors factors(const std::vector<CorrectionClass>& classes) const;
 
  private:
@@ -69,10 +70,13 @@ std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Clus
                                 WorkKind kind, const GroupShape& shape,
                                 const Corrections& corrections);
 
-// The lowest of all ways that are for this size.  NCCL's pick is one of them; near the sizes where
-// it changes from one to the next the two corrected times are only about equal, and the lower one
-// is taken, so that a larger message or a slower link never costs less (but see exchange.h).
-// REQUIRES: as many factors as ways, some for this size.
+// The way of lowest time among those for this size, the first of equals: it is the one that a
+// forecast costs and names.  NCCL's pick is one of them; near the sizes where it changes from one
+// to the next the two corrected times are only about equal, and the lower one is taken, so that a
+// larger message or a slower link never costs less (but see exchange.h).  REQUIRES: as many factors
+// as ways, some for this size.
+size_t lowest_way(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
+                  double bytes);
 double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
                       double bytes);
 

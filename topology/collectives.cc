@@ -21,11 +21,14 @@ std::string algorithm_of(const Alternative& a) {
   return text;
 }
 
-std::string describe(const CommunicationCost& cost, const GroupShape& shape) {
-  std::string text = cost.algorithm + ", " + std::to_string(cost.blocks) +
-                     (cost.blocks == 1 ? " channel, " : " channels, ") +
-                     std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
-                     (shape.nodes == 1 ? " node" : " nodes");
+// `picked`: what NCCL would run, told where another way costs less.
+std::string describe(const CommunicationCost& cost, const std::string& picked,
+                     const GroupShape& shape) {
+  std::string text = cost.algorithm;
+  if (picked != cost.algorithm) text += " (NCCL: " + picked + ")";
+  text += ", " + std::to_string(cost.blocks) + (cost.blocks == 1 ? " channel, " : " channels, ") +
+          std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
+          (shape.nodes == 1 ? " node" : " nodes");
   if (shape.sharing > 1) text += ", NICs shared by " + std::to_string(shape.sharing) + " groups";
   return text;
 }
@@ -33,15 +36,17 @@ std::string describe(const CommunicationCost& cost, const GroupShape& shape) {
 CommunicationCost cost_of(const std::vector<Alternative>& ways, const Cluster& cluster,
                           WorkKind kind, Bytes bytes, const GroupShape& shape) {
   const auto size = static_cast<double>(bytes.value);
-  const Alternative& a = choice(ways, kind, size);
   const std::vector<Factors> factors =
       factors_of(ways, cluster, kind, shape, shipped_corrections());
+  const size_t way = lowest_way(ways, factors, size);
+  const Alternative& a = ways[way];
   CommunicationCost cost;
-  cost.time = time_from_seconds(lowest_seconds(ways, factors, size));
+  cost.time = time_from_seconds(corrected_seconds(a, factors[way], size));
   cost.latency = time_from_seconds(lowest_seconds(ways, factors, 0));
   cost.algorithm = algorithm_of(a);
   cost.blocks = blocks_in_use(a, shape, size);
-  cost.basis = describe(cost, shape);
+  const std::string picked = algorithm_of(choice(ways, kind, size));
+  cost.basis = describe(cost, picked, shape);
   return cost;
 }
 

@@ -52,7 +52,7 @@ struct CommunicationCost {
   Time time{};
   std::string basis;        // "ring LL128, 24 channels, 8 ranks on 1 node"
   Time latency{};           // part of `time` before bytes flow
-  std::string algorithm{};  // of a collective: "ring LL128"
+  std::string algorithm{};  // of a collective: "ring LL128", the one that is costed
   int64_t blocks = 0;       // thread blocks of a collective, one SM each (NCCL's channels)
 };
 

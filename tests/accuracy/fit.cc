@@ -38,7 +38,7 @@ struct Problem {
   std::vector<CorrectionClass> classes;
   std::vector<std::set<size_t>> seen;
   std::vector<const Observation*> rows;
-  std::vector<std::vector<size_t>> columns;
+  std::vector<std::vector<std::pair<size_t, double>>> columns;  // and their weights
   std::vector<double> weights;
 };
 
@@ -63,10 +63,12 @@ Problem problem_of(const std::vector<Observation>& all, const std::vector<Log>& 
   };
   for (const Observation& o : all) {
     if (o.log == without) continue;
-    std::vector<size_t> columns;
-    for (const CorrectionClass& c : o.classes) columns.push_back(column(c, o.log));
+    std::vector<std::pair<size_t, double>> columns;
+    for (const CorrectionClass& c : o.classes) columns.emplace_back(column(c, o.log), c.weight);
     const Log& log = logs[o.log];
-    if (slow_harness(log)) columns.push_back(column({Term::base, "(" + log.id + ")", 1.5}, o.log));
+    if (slow_harness(log)) {
+      columns.emplace_back(column({Term::base, "(" + log.id + ")", 1.5}, o.log), 1);
+    }
     p.rows.push_back(&o);
     p.columns.push_back(std::move(columns));
     // A log's points say much the same; many of them count less each.
@@ -78,8 +80,8 @@ Problem problem_of(const std::vector<Observation>& all, const std::vector<Log>& 
 
 Factors factors_at(const Problem& p, size_t row, const Eigen::VectorXd& theta) {
   std::array<double, kTerms> sum{};
-  for (size_t c : p.columns[row]) {
-    sum[static_cast<size_t>(p.classes[c].term)] += theta[static_cast<Eigen::Index>(c)];
+  for (const auto& [c, weight] : p.columns[row]) {
+    sum[static_cast<size_t>(p.classes[c].term)] += weight * theta[static_cast<Eigen::Index>(c)];
   }
   Factors f;
   for (size_t t = 0; t < kTerms; ++t) f[t] = std::exp(sum[t]);
@@ -96,13 +98,13 @@ void step(const Problem& p, double scale, const Eigen::VectorXd& mean, Eigen::Ve
     const Modelled m = model(o.picked, factors_at(p, r, theta), o.bytes);
     const double residual = std::log(o.seconds) - m.value;
     const double weight = p.weights[r] / (1 + (residual / scale) * (residual / scale));
-    for (size_t i : p.columns[r]) {
-      const double si = weight * m.slope[static_cast<size_t>(p.classes[i].term)];
+    for (const auto& [i, wi] : p.columns[r]) {
+      const double si = weight * wi * m.slope[static_cast<size_t>(p.classes[i].term)];
       const auto a = static_cast<Eigen::Index>(i);
       right[a] += si * residual;
-      for (size_t j : p.columns[r]) {
+      for (const auto& [j, wj] : p.columns[r]) {
         normal(a, static_cast<Eigen::Index>(j)) +=
-            si * m.slope[static_cast<size_t>(p.classes[j].term)];
+            si * wj * m.slope[static_cast<size_t>(p.classes[j].term)];
       }
     }
   }

@@ -89,24 +89,23 @@ void set_network(Node& node, Fabric& fabric, const std::string& text, int64_t ho
   }
   node.nics = count;
   node.nic_bandwidth = {static_cast<double>(gbits) / 8 * 1e9};
-  double us = 2;  // nominal
-  if (has(text, "EFA v1"))
-    us = 75;
-  else if (has(text, "EFA"))
-    us = 15;
-  else if (has(text, "TCPXO"))
-    us = 35;
-  else if (has(text, "TCP"))
-    us = 300;
-  else if (has(text, "gIB"))
-    us = 12;
-  else if (has(node.gpu.name, "GCP") && has(text, "RoCE"))
-    us = 12;
-  node.nic_latency = Time{static_cast<int64_t>(us * 1e6)};
-  node.nic_driver = us > 50                            ? NicDriver::early_plugin
-                    : us > 20                          ? NicDriver::tcpxo
-                    : us > 5 || has(text, "Slingshot") ? NicDriver::plugin
-                                                       : NicDriver::verbs;
+  struct Driver {
+    const char* word;
+    NicDriver driver;
+    int64_t us;
+  };
+  // First match counts.  Latencies are those of the presets.
+  constexpr Driver kDrivers[] = {{"EFA v1", NicDriver::efa_v1, 75}, {"EFA", NicDriver::efa, 15},
+                                 {"TCPXO", NicDriver::tcpxo, 35},   {"TCP", NicDriver::tcpx, 300},
+                                 {"gIB", NicDriver::gib, 12},       {"", NicDriver::verbs, 2}};
+  const bool google = has(node.gpu.name, "GCP") && has(text, "RoCE");
+  const std::string words = google ? text + " gIB" : text;
+  for (const Driver& d : kDrivers) {
+    if (!has(words, d.word)) continue;
+    node.nic_driver = d.driver;
+    node.nic_latency = Time{d.us * 1'000'000};
+    break;
+  }
   fabric.sharp = has(text, "SHARP");
 }
 

@@ -162,8 +162,10 @@ TEST(CollectiveCost, SaysHowItRuns) {
   const auto basis = [](const Cluster& c, int64_t bytes, const GroupShape& s) {
     return collective_cost(c, all_reduce, {bytes}, s).basis;
   };
-  EXPECT_EQ(basis(dgx_a100(1), 8, full(1)), "ring LL, 1 channel, 8 ranks on 1 node");
-  EXPECT_EQ(basis(dgx_a100(1), 1 << 30, full(1)), "ring Simple, 24 channels, 8 ranks on 1 node");
+  EXPECT_EQ(basis(dgx_a100(1), 8, full(1)),
+            "tree LL (NCCL: ring LL), 1 channel, 8 ranks on 1 node");
+  EXPECT_EQ(basis(dgx_a100(1), 1 << 30, full(1)),
+            "ring LL128 (NCCL: ring Simple), 24 channels, 8 ranks on 1 node");
   EXPECT_EQ(basis(dgx_h100(1), 1 << 30, full(1)), "NVLS, 16 channels, 8 ranks on 1 node");
   GroupShape shared = full(4, 1);
   shared.sharing = 8;
@@ -371,6 +373,57 @@ TEST(CollectiveCost, DgxOneMatchesItsMeasuredBusBandwidth) {
   c.node.intra = IntraKind::nvlink_mesh;
   c.node.intra_bandwidth = {150e9};
   EXPECT_NEAR(slope(c, all_reduce, full(1)) * 2 * 7 / 8, 135.5e9, 20e9);
+}
+
+TEST(CollectiveCost, LatencyOfNicsNeverMakesThemFaster) {
+  Cluster c = dgx_h100(4);
+  for (NicDriver driver : {NicDriver::verbs, NicDriver::gib, NicDriver::efa, NicDriver::tcpxo,
+                           NicDriver::efa_v1, NicDriver::tcpx}) {
+    c.node.nic_driver = driver;
+    for (int64_t bytes : {1 << 12, 1 << 20, 1 << 26, 1 << 30}) {
+      Time last{};
+      for (double us = 1; us < 400; us *= 1.1) {
+        c.node.nic_latency = test::microseconds(us);
+        const Time t = collective_cost(c, all_reduce, {bytes}, full(4)).time;
+        ASSERT_GE(t, last) << us << " us, " << bytes << " B";
+        last = t;
+      }
+    }
+  }
+}
+
+TEST(CollectiveCost, WiderNvlinkNeverCostsMore) {
+  for (const Cluster& base : {dgx_a100(2), dgx_h100(2), dgx_b200(2)}) {
+    for (int64_t nodes : {1, 2}) {
+      for (int64_t bytes : {1 << 20, 1 << 26, 1 << 30}) {
+        Time last = collective_cost(base, all_reduce, {bytes}, full(nodes)).time;
+        Cluster c = base;
+        for (int i = 0; i < 60; ++i) {
+          c.node.intra_bandwidth = c.node.intra_bandwidth * 1.05;
+          const Time t = collective_cost(c, all_reduce, {bytes}, full(nodes)).time;
+          ASSERT_LE(t, last) << c.node.intra_bandwidth.value << " B/s, " << bytes << " B";
+          last = t;
+        }
+      }
+    }
+  }
+}
+
+// Nothing happens where a server ends and a rack begins.
+TEST(CollectiveCost, LargerDomainsHaveNoStep) {
+  for (int64_t bytes : {1 << 20, 1 << 26, 1 << 30}) {
+    double last = 0;
+    for (int64_t gpus = 8; gpus <= 72; ++gpus) {
+      Cluster c = dgx_b200(2);
+      c.node.gpus = c.node.nics = gpus;
+      const GroupShape s{.ranks = 2 * gpus, .nodes = 2, .ranks_per_node = gpus, .tier = 0};
+      const double t = seconds(c, all_reduce, {bytes}, s);
+      if (last > 0) {
+        EXPECT_NEAR(t / last, 1, 0.2) << gpus << " GPUs, " << bytes << " B";
+      }
+      last = t;
+    }
+  }
 }
 
 TEST(CollectiveCost, UnknownArchitectureHasNoInSwitchReduction) {
