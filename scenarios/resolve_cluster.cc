@@ -171,6 +171,9 @@ Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
   if (v.has("cluster.node.intra.sharp")) node.sharp = v.flag("cluster.node.intra.sharp");
   if (v.has("cluster.node.nics.count")) node.nics = v.whole("cluster.node.nics.count");
   node.nic_latency = time("cluster.node.nics.latency");
+  if (v.has("cluster.node.nics.driver"))
+    node.nic_driver = position_of<NicDriver>(v.text("cluster.node.nics.driver"),
+                                             "verbs|gib|efa|tcpxo|efa-v1|tcpx");
   resolve_inside(v, node, problems);
   return node;
 }
@@ -195,6 +198,7 @@ Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
   fabric.oversubscription = oversubscription(v, "cluster.fabric.oversub", problems);
   if (v.has("cluster.fabric.latency_per_hop"))
     fabric.hop_latency = Time{v.whole("cluster.fabric.latency_per_hop")};
+  if (v.has("cluster.fabric.sharp")) fabric.sharp = v.flag("cluster.fabric.sharp");
   const Value* tiers = v.value("cluster.fabric.tiers");
   if (tiers == nullptr) return fabric;
   if (tiers->kind != Value::Kind::sequence)

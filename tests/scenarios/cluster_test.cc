@@ -243,5 +243,21 @@ TEST(Cluster, AGpuWithChangedRatesHasNoMeasuredTable) {
   EXPECT_NE(faster.warnings[0].find("mem_bw is not that of h100-sxm"), std::string::npos);
 }
 
+TEST(Cluster, SaysWhatItsNetworkDoes) {
+  const Scenario plain = testing::load_with({});
+  EXPECT_FALSE(plain.cluster.fabric.sharp);
+  EXPECT_EQ(plain.cluster.node.nic_driver, NicDriver::verbs);
+  const Scenario told = testing::load_with(
+      {{"cluster.fabric.sharp", "true"}, {"cluster.node.nics.driver", "efa-v1"}});
+  EXPECT_TRUE(told.cluster.fabric.sharp);
+  EXPECT_EQ(told.cluster.node.nic_driver, NicDriver::efa_v1);
+  EXPECT_EQ(testing::load_with({{"cluster", "gcp-a3-mega x 16"}}).cluster.node.nic_driver,
+            NicDriver::tcpxo);
+  const Failure f = testing::failure_of([] {
+    testing::load_with({{"cluster.node.nics.driver", "ib"}});
+  });
+  EXPECT_EQ(f.codes, "E125");
+}
+
 }  // namespace
 }  // namespace stepcast
