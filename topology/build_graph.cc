@@ -35,14 +35,15 @@ constexpr std::array<std::array<int8_t, 8>, 8> kCubeMesh{{{0, 1, 1, 2, 2, 0, 0, 
                                                           {0, 0, 1, 0, 1, 2, 0, 2},
                                                           {0, 0, 0, 1, 2, 1, 2, 0}}};
 
-// Direct NVLinks: the hybrid cube mesh of eight GPUs, else all pairs alike.
+// Direct NVLinks: the hybrid cube mesh of eight GPUs with six, else all pairs alike.
 void add_mesh(GraphParts& parts, const Node& node, uint32_t first_gpu) {
   const auto gpus = static_cast<uint32_t>(node.gpus);
+  const bool cube = gpus == 8 && (node.nvlinks == 0 || node.nvlinks == 6);
   for (uint32_t i = 0; i < gpus; ++i) {
     for (uint32_t j = i + 1; j < gpus; ++j) {
-      const int32_t cables = gpus == 8 ? kCubeMesh[i][j] : 1;
+      const int32_t cables = cube ? kCubeMesh[i][j] : 1;
       if (cables == 0) continue;
-      const double share = gpus == 8 ? cables / 6.0 : 1.0 / (gpus - 1);
+      const double share = cube ? cables / 6.0 : 1.0 / (gpus - 1);
       parts.join(first_gpu + i, first_gpu + j, LinkKind::nvlink, node.intra_bandwidth * share,
                  node.intra_latency, cables);
     }
@@ -106,7 +107,7 @@ Bandwidth pcie_bandwidth(const Node& node, Bandwidth device) {
   constexpr Bandwidth kSlowest{15.75e9};  // PCIe 3.0 x16: where nothing at all is known
   if (node.intra == IntraKind::pcie && node.intra_bandwidth.value > 0 && device.value == 0)
     return node.intra_bandwidth;
-  if (node.pcie_bandwidth.value > 0) return std::max(node.pcie_bandwidth, device);
+  if (node.pcie_bandwidth.value > 0) return node.pcie_bandwidth;
   const Bandwidth host = node.c2c ? Bandwidth{} : node.gpu.host_bandwidth;
   return std::max({kSlowest, host, device, node.nic_bandwidth});
 }
@@ -160,7 +161,7 @@ std::vector<uint32_t> add_node(GraphParts& parts, const Node& node, int64_t n) {
 
 uint32_t add_nic(GraphParts& parts, const Node& node, int64_t n, int64_t i, uint32_t on,
                  Bandwidth bandwidth) {
-  const int64_t rails = std::max<int64_t>(1, node.nics / node.hosts);
+  const int64_t rails = std::max<int64_t>(1, (node.nics + node.hosts - 1) / node.hosts);
   const uint32_t nic = parts.add({.kind = DeviceKind::nic,
                                   .name = in_node(n, "/nic", i),
                                   .node = parts.devices[on].node,

@@ -15,6 +15,12 @@ HostWays::HostWays(const ClusterGraph& graph)
   for (const Device& d : graph.devices()) hosts = std::max(hosts, d.node + 1);
   gpus_of_host_.resize(static_cast<size_t>(hosts));
   divided_.resize(static_cast<size_t>(hosts));
+  rails_.resize(static_cast<size_t>(hosts));
+  for (const Device& d : graph.devices()) {
+    if (d.kind != DeviceKind::nic || d.node < 0) continue;
+    int32_t& rails = rails_[static_cast<size_t>(d.node)];
+    rails = std::max(rails, d.rail + 1);
+  }
   for (uint32_t gpu : graph.gpus()) {
     const int32_t host = graph.devices()[gpu].node;
     if (host >= 0) gpus_of_host_[static_cast<size_t>(host)].push_back(gpu);
@@ -151,6 +157,11 @@ std::span<const uint32_t> HostWays::own_nics(uint32_t gpu) {
   const int32_t host = graph_.devices()[gpu].node;
   if (host >= 0 && !divided_[static_cast<size_t>(host)]) divide_nics(host);
   return own_nics_[gpu];
+}
+
+int32_t HostWays::rails(uint32_t gpu) const {
+  const int32_t host = graph_.devices()[gpu].node;
+  return host < 0 ? 0 : rails_[static_cast<size_t>(host)];
 }
 
 HostWays::Beside HostWays::beside_rail(uint32_t gpu, int32_t rail) {

@@ -18,6 +18,8 @@ class HostWays {
   // The NICs that are fewest devices away from a GPU over PCIe, CPUs and C2C.  GPUs for which
   // several are equally near divide them: each has its share, at least one.  Empty: none in reach.
   std::span<const uint32_t> own_nics(uint32_t gpu);
+  // Rails of the NICs of the host of `gpu`, from 0 to the highest; 0: none.
+  int32_t rails(uint32_t gpu) const;
   // A GPU of the host of `gpu` that has a NIC on `rail` and that one NVLink or NVSwitch leads to,
   // and that NIC; devices, -1 both if there is none.
   struct Beside {
@@ -48,6 +50,7 @@ class HostWays {
   std::vector<std::vector<uint32_t>> gpus_of_host_;
   std::vector<std::vector<uint32_t>> own_nics_;  // by device
   std::vector<bool> divided_;                    // by host
+  std::vector<int32_t> rails_;                   // by host
   std::vector<Hop> hops_;
   std::vector<uint32_t> queue_, entered_by_;
   std::vector<uint32_t> link_to_;

@@ -55,12 +55,15 @@ bool Router::Scratch::across(uint32_t from, uint32_t to, uint64_t pair, uint64_t
   uint32_t out = near[(pair + channel) % near.size()];
   uint32_t in = far[(pair + channel) % far.size()];
   const int32_t rail = graph.devices()[out].rail;
-  const uint32_t* same_rail = options.rail_aware ? on_rail(graph, far, rail) : nullptr;
+  // Hosts with unlike numbers of rails share none: theirs are numbered for themselves.
+  const bool rails = hosts.rails(from) == hosts.rails(to);
+  const uint32_t* same_rail = options.rail_aware && rails ? on_rail(graph, far, rail) : nullptr;
   uint32_t at = from;
   way.clear();
   if (same_rail != nullptr) {
     in = *same_rail;
-  } else if (options.pxn && graph.devices()[in].rail >= 0 && graph.devices()[in].rail != rail) {
+  } else if (options.pxn && rails && graph.devices()[in].rail >= 0 &&
+             graph.devices()[in].rail != rail) {
     const HostWays::Beside beside = hosts.beside_rail(from, graph.devices()[in].rail);
     if (beside.gpu >= 0) {
       at = static_cast<uint32_t>(beside.gpu);

@@ -8,6 +8,7 @@
 //     rail-aware              the NIC of the sender's own rail, where the receiver has one there
 //     PXN                     if the receiver's NIC is on another rail, first over NVLink to the
 //                             GPU of the sender's host beside the NIC of that rail (NCCL 2.12)
+//     hosts with unlike numbers of rails share none: each end uses a NIC of its own
 //     ECMP                    of several equal ways, one by a hash of (seed, from, to, channel):
 //                             every cable equally likely
 //   where none of these leads anywhere   whichever way crosses the fewest switches

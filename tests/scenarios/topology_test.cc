@@ -58,6 +58,20 @@ TEST(Topology, OneSlowCableSlowsTheStep) {
   EXPECT_GT(step_seconds(topology(kN0 + ", " + slow)), step_seconds(topology(kN0 + ", " + kN1)));
 }
 
+TEST(Topology, MoreCablesAtOneNodeNeverSlowTheStep) {
+  const auto step = [](int a, int b) {
+    const auto cables = [](int n) { return ", bw: 400Gb/s, count: " + std::to_string(n) + '}'; };
+    return step_seconds(topology("{a: n0, b: s0" + cables(a) + ", " + "{a: s0, b: n1" + cables(b)));
+  };
+  for (const int b : {4, 8}) {
+    const double alike = step(b, b);
+    for (const int a : {b + 1, b + 3, 2 * b}) {
+      EXPECT_LE(step(a, b), alike * (1 + 1e-9)) << a << " and " << b << " cables";
+    }
+  }
+  EXPECT_LT(step(8, 8), step(8, 4));
+}
+
 TEST(Topology, NodesMayBeStatedBesideIt) {
   const Scenario s = load(kJob +
                           "cluster:\n"
