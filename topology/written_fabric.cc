@@ -229,7 +229,7 @@ Cluster as_seen_by(const Cluster& cluster, std::span<const std::vector<int64_t>>
     send_ring(rings, on);
   }
   if (!crossed) return seen;
-  // As many NICs as collectives count for a group of this shape (topology/alternatives.cc).
+  // As many NICs as collectives count for a group of this shape (nics_of_rank in exchange.cc).
   const FirstNic nic = first_nic(*cluster.graph);
   const double nics = static_cast<double>(cluster.node.nics);
   const double beside = std::max(1.0, nics / static_cast<double>(cluster.node.gpus));
