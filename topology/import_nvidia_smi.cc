@@ -2,236 +2,18 @@
 #include "topology/import_nvidia_smi.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 
 #include "topology/import_parts.h"
 #include "topology/import_text.h"
+#include "topology/smi_matrix.h"
 
 namespace stepcast {
 namespace {
 
-constexpr int kMostLinks = 18;  // of one GPU, of any generation so far
-constexpr size_t kMostDevices = 512;
-
-// How far apart two devices are over PCIe; nvlink: not told.
-enum Near : uint8_t { kSelf, kPix, kPxb, kPhb, kNode, kSys, kNvlink };
-
-struct Cell {
-  Near near = kSelf;
-  int32_t nvlinks = 0;
-};
-
-struct Matrix {
-  std::vector<std::string> names;  // "GPU0", "NIC3", "mlx5_0"
-  std::vector<int> lines;
-  std::vector<std::vector<Cell>> cells;
-  std::vector<std::string> numa;              // affinity as written; "" if there is none
-  std::map<std::string, std::string> legend;  // NIC0 -> mlx5_0
-};
-
-bool digits(std::string_view s) {
-  return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-bool is_gpu(std::string_view name) {
-  return name.starts_with("GPU") && digits(name.substr(3));
-}
-
-// GPU0, NIC3, or a NIC by its own name: mlx5_0, rocep145s0.
-bool is_device(std::string_view word) {
-  if (is_gpu(word) || (word.starts_with("NIC") && digits(word.substr(3)))) return true;
-  if (word.front() < 'a' || word.front() > 'z') return false;
-  return std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
-}
-
-std::optional<Cell> cell_of(std::string_view word) {
-  constexpr std::array<std::pair<std::string_view, Near>, 7> kWords = {{{"X", kSelf},
-                                                                        {"PIX", kPix},
-                                                                        {"PXB", kPxb},
-                                                                        {"PHB", kPhb},
-                                                                        {"NODE", kNode},
-                                                                        {"SYS", kSys},
-                                                                        {"SOC", kSys}}};
-  for (const auto& [name, near] : kWords)
-    if (word == name) return Cell{near, 0};
-  if (!word.starts_with("NV") || !digits(word.substr(2))) return {};
-  const int64_t links = whole_number(word.substr(2));
-  if (links < 1 || links > kMostLinks) return {};
-  return Cell{kNvlink, static_cast<int32_t>(links)};
-}
-
-// The word with which `word` begins, if a device or a cell is followed by more: "SYS" of "SYSSYS".
-std::string_view glued_part(std::string_view word) {
-  for (size_t n = word.size() - 1; n > 0; --n) {
-    const std::string_view part = word.substr(0, n), rest = word.substr(n);
-    const bool cells = cell_of(part) && (cell_of(rest) || !glued_part(rest).empty());
-    const bool device =
-        (is_gpu(part) || part.starts_with("NIC")) && is_device(part) && !digits(rest.substr(0, 1));
-    if (cells || device) return part;
-  }
-  return {};
-}
-
-// Escape sequences become blanks: columns stay.
-std::string without_escapes(std::string_view line) {
-  std::string s(line);
-  for (size_t at = s.find('['); at != std::string::npos; at = s.find('[', at + 1)) {
-    const size_t end = s.find_first_not_of("0123456789;", at + 1);
-    if (end == std::string::npos || s[end] != 'm') continue;
-    const size_t begin = at > 0 && s[at - 1] == '\x1b' ? at - 1 : at;
-    std::fill(s.begin() + static_cast<long>(begin), s.begin() + static_cast<long>(end) + 1, ' ');
-  }
-  return s;
-}
-
-class MatrixReader {
- public:
-  explicit MatrixReader(const ImportText& text) : text_(text) {}
-
-  // Throws InputError.
-  Matrix read() {
-    size_t line = 0;
-    while (line < text_.lines.size() && !header(line)) ++line;
-    if (matrix_.names.empty())
-      throw InputError(problem_at(text_, "E320", 1, 1, 1, "no matrix of `nvidia-smi topo -m` here",
-                                  "its first line names the devices: GPU0 GPU1 ..."));
-    throw_if_any(problems_);
-    for (++line; matrix_.cells.size() < matrix_.names.size(); ++line) {
-      if (line < text_.lines.size() && trimmed(text_.lines[line]).empty()) continue;
-      if (line == text_.lines.size() || !row(line)) cut_off(line);
-    }
-    throw_if_any(problems_);
-    for (; line < text_.lines.size(); ++line) legend(line);
-    return std::move(matrix_);
-  }
-
- private:
-  void problem(size_t line, const ImportWord& word, std::string message, std::string help = "") {
-    problems_.push_back(problem_at(text_, "E321", static_cast<int>(line) + 1, word.column,
-                                   word.text.size(), std::move(message), std::move(help)));
-  }
-
-  // A word that is neither a device nor a cell.
-  void strange(size_t line, const ImportWord& word, const char* wanted) {
-    const std::string_view part = glued_part(word.text);
-    std::string shown(word.text.substr(0, 40));
-    if (part.empty())
-      problem(line, word, "'" + shown + "' is no " + wanted,
-              "X, NV1 to NV18, PIX, PXB, PHB, NODE or SYS");
-    else
-      problem(line, word, "'" + shown + "' is two words that have run together",
-              "a blank is missing after '" + std::string(part) + "'");
-  }
-
-  // The line that names the columns.
-  bool header(size_t line) {
-    const std::string plain = without_escapes(text_.lines[line]);
-    const std::vector<ImportWord> words = words_of(plain);
-    if (words.empty() || !words[0].text.starts_with("GPU")) return false;
-    if (words.size() > 1 && cell_of(words[1].text)) return false;  // a row
-    if (!is_gpu(words[0].text) && glued_part(words[0].text).empty()) return false;
-    for (const ImportWord& w : words) {
-      if (w.text == "CPU" || w.text == "NUMA" || w.text == "GPU") break;
-      if (is_device(w.text))
-        matrix_.names.emplace_back(w.text);
-      else
-        strange(line, w, "device");
-    }
-    if (matrix_.names.empty()) matrix_.names.emplace_back("GPU0");  // problems_ says why
-    if (matrix_.names.size() > kMostDevices)
-      problem(line, words[0], "more than 512 devices in one node");
-    return true;
-  }
-
-  // False if this line is no row of the matrix.
-  bool row(size_t line) {
-    const std::string plain = without_escapes(text_.lines[line]);
-    const std::vector<ImportWord> words = words_of(plain);
-    const std::string& wanted = matrix_.names[matrix_.cells.size()];
-    if (words.empty()) return false;
-    if (words[0].text != wanted) {
-      if (!is_device(words[0].text)) return false;
-      problem(line, words[0], "the row of " + wanted + " should stand here",
-              "rows stand in the order of the columns");
-      throw_if_any(problems_);
-    }
-    const size_t n = matrix_.names.size();
-    std::vector<Cell> cells;
-    for (size_t i = 1; i < words.size() && cells.size() < n; ++i) {
-      const std::optional<Cell> cell = cell_of(words[i].text);
-      if (!cell) strange(line, words[i], "cell of the matrix");
-      if (!cell && glued_part(words[i].text).empty()) break;
-      cells.push_back(cell.value_or(Cell{}));
-    }
-    if (cells.size() < n && problems_.empty()) {
-      problem(line, words.back(),
-              "the row of " + wanted + " has " + std::to_string(cells.size()) + " cells, not " +
-                  std::to_string(n),
-              "the line was cut off, or the header names other devices");
-    }
-    cells.resize(n);
-    const size_t self = matrix_.cells.size();
-    if (problems_.empty() && cells[self].near != kSelf)
-      problem(line, words[self + 1], "the cell of " + wanted + " and itself should be X");
-    for (size_t i = 0; i < n && problems_.empty(); ++i) {
-      if (i != self && cells[i].near == kSelf)
-        problem(line, words[i + 1], wanted + " is not " + matrix_.names[i]);
-    }
-    matrix_.numa.push_back(problems_.empty() && words.size() > n + 1 && is_gpu(wanted)
-                               ? numa_of(plain, words[n])
-                               : "");
-    matrix_.cells.push_back(std::move(cells));
-    matrix_.lines.push_back(static_cast<int>(line) + 1);
-    return true;
-  }
-
-  // The second of the columns behind the matrix, which may be empty between tabs.
-  static std::string numa_of(std::string_view line, const ImportWord& last_cell) {
-    std::string_view rest =
-        line.substr(static_cast<size_t>(last_cell.column) - 1 + last_cell.text.size());
-    std::string_view numa;
-    if (rest.find('\t') != std::string_view::npos) {
-      std::vector<std::string_view> fields;
-      for (size_t tab = rest.find('\t'); tab != std::string_view::npos; tab = rest.find('\t')) {
-        fields.push_back(trimmed(rest.substr(0, tab)));
-        rest.remove_prefix(tab + 1);
-      }
-      fields.push_back(trimmed(rest));
-      if (fields.size() > 2) numa = fields[2];  // [0] is what stands before the first tab
-    } else if (const std::vector<ImportWord> words = words_of(rest); words.size() > 1) {
-      numa = words[1].text;
-    }
-    return numa == "N/A" ? "" : std::string(numa);
-  }
-
-  void legend(size_t line) {
-    const std::vector<ImportWord> words = words_of(text_.lines[line]);
-    if (words.size() != 2 || !words[0].text.starts_with("NIC") || !words[0].text.ends_with(':'))
-      return;
-    matrix_.legend[std::string(words[0].text.substr(0, words[0].text.size() - 1))] = words[1].text;
-  }
-
-  [[noreturn]] void cut_off(size_t line) {
-    throw_if_any(problems_);
-    const auto at = static_cast<int>(std::min(line + 1, text_.lines.size()));
-    throw InputError(problem_at(text_, "E322", at, 1, 1,
-                                "the matrix has " + std::to_string(matrix_.cells.size()) +
-                                    " rows for " + std::to_string(matrix_.names.size()) +
-                                    " devices: the row of " + matrix_.names[matrix_.cells.size()] +
-                                    " is missing"));
-  }
-
-  const ImportText& text_;
-  Matrix matrix_;
-  std::vector<Diagnostic> problems_;
-};
-
 // Groups of devices that are at most so far apart.
-std::vector<size_t> groups(const Matrix& m, Near near) {
+std::vector<size_t> groups(const SmiMatrix& m, Near near) {
   const size_t n = m.names.size();
   std::vector<size_t> root(n);
   std::iota(root.begin(), root.end(), size_t{0});
@@ -241,10 +23,11 @@ std::vector<size_t> groups(const Matrix& m, Near near) {
   };
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = 0; j < n; ++j) {
-      const Cell& c = m.cells[i][j];
+      const SmiCell& c = m.cells[i][j];
       const bool told = i != j && c.near <= near;
       // NVLinks hide the PCIe between two GPUs; their sockets may still tell.
-      const bool same_socket = near >= kNode && c.near == kNvlink && m.numa[i] == m.numa[j];
+      const bool same_socket =
+          near >= Near::node && c.near == Near::nvlink && m.numa[i] == m.numa[j];
       if (!told && !same_socket) continue;
       const size_t a = find(i), b = find(j);
       root[std::max(a, b)] = std::min(a, b);
@@ -254,23 +37,23 @@ std::vector<size_t> groups(const Matrix& m, Near near) {
   return root;
 }
 
-int32_t links_of(const std::vector<Cell>& row) {
+int32_t links_of(const std::vector<SmiCell>& row) {
   int32_t sum = 0;
-  for (const Cell& c : row) sum += c.nvlinks;
+  for (const SmiCell& c : row) sum += c.nvlinks;
   return sum;
 }
 
-int32_t most_in_row(const std::vector<Cell>& row) {
+int32_t most_in_row(const std::vector<SmiCell>& row) {
   int32_t most = 0;
-  for (const Cell& c : row) most = std::max(most, c.nvlinks);
+  for (const SmiCell& c : row) most = std::max(most, c.nvlinks);
   return most;
 }
 
 class NodeBuilder {
  public:
-  NodeBuilder(const Matrix& m, std::optional<GpuArch> arch) : m_(m) {
+  NodeBuilder(const SmiMatrix& m, std::optional<GpuArch> arch) : m_(m) {
     for (const auto& row : m.cells) {
-      switched_ = switched_ || links_of(row) > kMostLinks;
+      switched_ = switched_ || links_of(row) > kMostGpuLinks;
       links_ = std::max(links_, links_of(row));
     }
     if (switched_) {
@@ -300,7 +83,7 @@ class NodeBuilder {
     int32_t nics = 0;
     for (size_t i = 0; i < m_.names.size(); ++i) {
       const std::string& name = m_.names[i];
-      if (is_gpu(name)) {
+      if (is_smi_gpu(name)) {
         parts_.add(DeviceKind::gpu, "gpu" + name.substr(3));
       } else {
         const auto known = m_.legend.find(name);
@@ -334,8 +117,8 @@ class NodeBuilder {
 
   void add_pcie() {
     const size_t n = m_.names.size();
-    const std::vector<size_t> pix = groups(m_, kPix), pxb = groups(m_, kPxb),
-                              host = groups(m_, kNode);
+    const std::vector<size_t> pix = groups(m_, Near::pix), pxb = groups(m_, Near::pxb),
+                              host = groups(m_, Near::node);
     std::map<size_t, size_t> in_pix;              // members
     std::map<size_t, std::vector<size_t>> below;  // PIX groups in each PXB group
     for (size_t i = 0; i < n; ++i) {
@@ -387,7 +170,7 @@ class NodeBuilder {
   void warn_of_asymmetry() {
     for (size_t i = 0; i < m_.names.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
-        const Cell &a = m_.cells[i][j], &b = m_.cells[j][i];
+        const SmiCell &a = m_.cells[i][j], &b = m_.cells[j][i];
         if (a.near == b.near && a.nvlinks == b.nvlinks) continue;
         parts_.warn(m_.lines[i], "the rows of " + m_.names[j] + " and " + m_.names[i] +
                                      " contradict each other on their link; the first is taken");
@@ -400,10 +183,10 @@ class NodeBuilder {
     std::vector<std::string> far;
     std::vector<size_t> near;
     for (size_t i = 0; i < m_.names.size(); ++i) {
-      if (is_gpu(m_.names[i])) continue;
+      if (is_smi_gpu(m_.names[i])) continue;
       bool close = false;
       for (size_t j = 0; j < m_.names.size(); ++j)
-        close = close || (is_gpu(m_.names[j]) && m_.cells[i][j].near <= kPxb);
+        close = close || (is_smi_gpu(m_.names[j]) && m_.cells[i][j].near <= Near::pxb);
       if (close)
         near.push_back(i);
       else
@@ -411,7 +194,7 @@ class NodeBuilder {
     }
     if (near.empty() || far.empty()) return;
     for (size_t i = 0; i < m_.names.size(); ++i)
-      if (!is_gpu(m_.names[i])) parts_.devices[i].rail = -1;
+      if (!is_smi_gpu(m_.names[i])) parts_.devices[i].rail = -1;
     for (size_t r = 0; r < near.size(); ++r) parts_.devices[near[r]].rail = static_cast<int32_t>(r);
     parts_.fact("nics_beside_no_gpu", static_cast<int64_t>(far.size()),
                 some_of(far) + " share no PCIe switch with a GPU: for storage or management");
@@ -432,7 +215,7 @@ class NodeBuilder {
                     ".0 x16 everywhere; the matrix names no generation");
   }
 
-  const Matrix& m_;
+  const SmiMatrix& m_;
   ImportParts parts_;
   std::vector<int> lines_;  // of each device
   bool switched_ = false, guessed_ = false;
@@ -445,7 +228,7 @@ class NodeBuilder {
 ImportedTopology import_nvidia_smi(std::string_view text, const std::string& file,
                                    std::optional<GpuArch> arch) {
   const ImportText lines = lines_of(text, file);
-  const Matrix matrix = MatrixReader(lines).read();
+  const SmiMatrix matrix = read_smi_matrix(lines);
   return NodeBuilder(matrix, arch).build();
 }
 

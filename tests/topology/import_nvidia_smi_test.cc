@@ -172,5 +172,14 @@ TEST(ImportNvidiaSmi, CutOffAnywhereIsReadOrRefused) {
   test::expect_no_crash_when_cut(text, 1, [](const std::string& t) { import(t); });
 }
 
+TEST(ImportNvidiaSmi, WordsOfAnyLengthArePointedAtAtOnce) {
+  const std::string head = "      GPU0 GPU1\nGPU0  X ", tail = "\nGPU1 NV1 X\n";
+  for (const std::string& part : {std::string("1"), std::string("SYS"), std::string("NV1")}) {
+    std::string word = "NV";
+    while (word.size() < 300'000) word += part;
+    EXPECT_THAT(refusal(head + word + tail), HasSubstr("E321 2:9")) << part;
+  }
+}
+
 }  // namespace
 }  // namespace stepcast
