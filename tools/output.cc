@@ -92,8 +92,12 @@ std::string read_whole_file(const std::string& path) {
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) fail(std::strerror(errno));
+  struct stat status {};
+  // A file says how large it is before it is read; a pipe does not.
+  const bool known = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const bool large = known && static_cast<size_t>(status.st_size) > kLargestFile;
   std::string text;
-  ssize_t got = 1;
+  ssize_t got = large ? 0 : 1;
   int error = 0;
   while (got > 0 && text.size() <= kLargestFile) {
     const size_t old = text.size();
@@ -105,7 +109,7 @@ std::string read_whole_file(const std::string& path) {
   }
   ::close(fd);
   if (error != 0) fail(std::strerror(error));
-  if (text.size() > kLargestFile) fail("it is larger than 256 MiB");
+  if (large || text.size() > kLargestFile) fail("it is larger than 256 MiB");
   return text;
 }
 
