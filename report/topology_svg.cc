@@ -26,7 +26,12 @@ std::string gigabytes(Bandwidth b) {
 int64_t draw_legend(SvgCanvas& canvas, const TopologySummary& summary, int64_t y) {
   size_t rows = 0;
   for (const LinkClass& c : summary.links) {
-    if (++rows > kMostLegend) break;
+    if (++rows > kMostLegend) {
+      canvas.text(kMargin + 44, y,
+                  "and " + grouped(static_cast<int64_t>(summary.links.size() - kMostLegend)) +
+                      " more kinds of links");
+      return y + kLegendRow;
+    }
     canvas.line(kMargin, y - 4, kMargin + 34, y - 4, link_style(c.kind));
     std::string text = link_name(c.kind) + ", " + kind_name(c.a) + " to " + kind_name(c.b) + ": " +
                        gigabytes(c.bandwidth) + " each way";

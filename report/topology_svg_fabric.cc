@@ -224,10 +224,17 @@ int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
       if (g.nics == 0) continue;
       canvas.line(middle(g), y_of(t) + kBoxHeight, middle(g), y_of(t) + kBoxHeight + 18, "lnet");
       canvas.box(g.x, y_of(t) + kBoxHeight + 18, g.width, 22, "nic",
-                 grouped(g.nics) + (g.width > 70 ? " NICs" : ""), title);
+                 grouped(g.nics) + (g.width >= 50 ? " NICs" : ""), title);
     }
   }
   y = y_of(0) + kBoxHeight + 80;
+  const auto coloured = [](const std::vector<Group>& tier) {
+    return std::any_of(tier.begin(), tier.end(), [](const Group& g) { return g.rail >= 0; });
+  };
+  if (std::any_of(drawn.tiers.begin(), drawn.tiers.end(), coloured)) {
+    canvas.text(kMargin, y, "switches of one colour: one rail (again from the ninth on)");
+    y += 24;
+  }
   if (missing) {
     canvas.line(kMargin, y - 4, kMargin + 34, y - 4, "bad");
     canvas.text(kMargin + 44, y, "fewer cables than most pairs of these tiers have");

@@ -245,7 +245,9 @@ int64_t draw_domain(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
     const int64_t middle = kMargin + (2 * s + 1) * width / (2 * shown);
     const ViewDevice& d = view.devices[switches[static_cast<size_t>(s)]];
     canvas.line(middle, y + kBox, middle, y + kBox + 20, "lnv");
-    canvas.box(middle - each / 2, y, each, kBox, "nvswitch", short_name(d.name), d.name);
+    // Two digits make the name too long for its box.
+    const std::string label = shown > 10 ? std::to_string(s) : short_name(d.name);
+    canvas.box(middle - each / 2, y, each, kBox, "nvswitch", label, d.name);
   }
   canvas.box(kMargin, y + kBox + 20, width, 6, "bus", "", "every GPU to every NVSwitch");
   y += kBox + 26;
