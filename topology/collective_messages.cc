@@ -11,12 +11,27 @@ namespace {
 
 using Nodes = std::span<const std::vector<int64_t>>;
 
-enum class Pattern : uint8_t { unknown, ring, tree, nvls, pat, pairwise, two_step };
+enum class Pattern : uint8_t {
+  unknown,
+  ring,
+  tree,
+  nvls_tree,
+  nvls,
+  collnet,
+  pat,
+  pairwise,
+  two_step
+};
 
 Pattern pattern_of(std::string_view algorithm) {
   constexpr std::pair<std::string_view, Pattern> kPatterns[] = {
-      {"ring", Pattern::ring},        {"tree", Pattern::tree},         {"NVLS", Pattern::nvls},
-      {"PAT", Pattern::pat},          {"pairwise", Pattern::pairwise}, {"CollNet", Pattern::tree},
+      {"ring", Pattern::ring},
+      {"tree", Pattern::tree},
+      {"NVLS tree", Pattern::nvls_tree},  // before the shorter name
+      {"NVLS", Pattern::nvls},
+      {"CollNet", Pattern::collnet},
+      {"PAT", Pattern::pat},
+      {"pairwise", Pattern::pairwise},
       {"two-step", Pattern::two_step}};
   for (const auto& [name, pattern] : kPatterns) {
     if (algorithm.substr(0, name.size()) == name) return pattern;
@@ -137,13 +152,14 @@ int64_t parent_in_second_tree(int64_t i, int64_t n) {
   return p < 0 ? -1 : (p + 1) % n;
 }
 
+int64_t head_of(const std::vector<int64_t>& node, int64_t rail) {
+  return node[static_cast<size_t>(rail % size_of(node))];
+}
+
 // The two trees over the GPUs of rail r, one part up and one down each.
 void add_trees(Writer& out, int64_t r, Nodes nodes) {
   const auto n = static_cast<int64_t>(nodes.size());
-  const auto head = [&](int64_t k) {
-    const auto& node = nodes[static_cast<size_t>(k)];
-    return node[static_cast<size_t>(r % size_of(node))];
-  };
+  const auto head = [&](int64_t k) { return head_of(nodes[static_cast<size_t>(k)], r); };
   for (int64_t k = 0; k < n; ++k) {
     for (const int64_t parent : {parent_in_tree(k, n), parent_in_second_tree(k, n)}) {
       if (parent >= 0) out.both_ways(head(k), head(parent), 1);
@@ -151,11 +167,23 @@ void add_trees(Writer& out, int64_t r, Nodes nodes) {
   }
 }
 
-CollectiveMessages trees(Nodes nodes) {
+// Network switches that add up: a head sends its slice (two parts) once and takes the sum once.
+// They are no devices of the graph; the slice goes to the next node instead, which is the same for
+// NICs.
+void add_sums(Writer& out, int64_t r, Nodes nodes) {
+  for (size_t k = 0; k < nodes.size(); ++k) {
+    out.add(head_of(nodes[k], r), head_of(nodes[(k + 1) % nodes.size()], r), 2);
+  }
+}
+
+using Between = void (*)(Writer&, int64_t, Nodes);
+
+// A chain in each node, and `between` the heads of the nodes.
+CollectiveMessages chains(Nodes nodes, Between between) {
   const int64_t rails = rails_of(nodes);
   Writer out(2 * rails);
   for (int64_t r = 0; r < rails; ++r) {
-    add_trees(out, r, nodes);
+    between(out, r, nodes);
     for (const auto& node : nodes) {
       for (size_t i = 0; i + 1 < node.size(); ++i) {
         const size_t at = (i + static_cast<size_t>(r)) % node.size();
@@ -168,7 +196,7 @@ CollectiveMessages trees(Nodes nodes) {
 
 // Each GPU of a node heads one of `rails` slices of the message (if the node has more, the first
 // ones do).
-CollectiveMessages in_switch(WorkKind kind, Nodes nodes) {
+CollectiveMessages in_switch(WorkKind kind, Nodes nodes, Between between) {
   constexpr int64_t kAll = Message::kSwitches;
   const int64_t rails = rails_of(nodes);
   Writer out(2 * rails);
@@ -186,7 +214,7 @@ CollectiveMessages in_switch(WorkKind kind, Nodes nodes) {
       }
     }
   }
-  for (int64_t r = 0; r < rails && nodes.size() > 1; ++r) add_trees(out, r, nodes);
+  for (int64_t r = 0; r < rails && nodes.size() > 1; ++r) between(out, r, nodes);
   return out.take();
 }
 
@@ -246,8 +274,10 @@ CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm
   if (kind == WorkKind::send_recv) return {1, {{nodes.front().front(), nodes.back().back(), 1}}};
   switch (pattern_of(algorithm)) {
     case Pattern::ring: return rings(kind, nodes);
-    case Pattern::tree: return trees(nodes);
-    case Pattern::nvls: return in_switch(kind, nodes);
+    case Pattern::tree: return chains(nodes, add_trees);
+    case Pattern::nvls_tree: return in_switch(kind, nodes, add_trees);
+    case Pattern::nvls: return in_switch(kind, nodes, add_sums);
+    case Pattern::collnet: return chains(nodes, add_sums);
     case Pattern::pat: return log_rounds(kind, nodes);
     case Pattern::pairwise: return pairwise(nodes);
     case Pattern::two_step: return two_step(nodes);

@@ -12,17 +12,17 @@
 //              Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009), and a
 //              chain inside each node; p of them, headed by each of the node's GPUs in turn
 //   NVLS       the NVSwitches add what all GPUs of the node send, and send what one does to all;
-//   over
-//              several nodes (NVLS tree) the two trees join the GPUs of one rail, each for 1/p
+//              over several nodes the GPU of each rail sends 1/p to the network's switches, which
+//              add up, and takes as much (NVLS), or the two trees join those GPUs (NVLS tree)
 //   PAT        in log n rounds, rank i to rank i +- 1, 2, 4, ...
 //   pairwise   1/n of its message from each to each (all-to-all)
-//   CollNet    as tree: the switches of the network add up as well, so it puts no more on them
+//   CollNet    a chain inside each node; the network's switches add up, as for NVLS
 //   two-step   all-to-all: what is for a node first goes to its GPU of the sender's place in the
 //              node, which passes it on
 //
 // The shares of all GPUs add up to what the collective moves, whatever the algorithm: 2(n-1)
-// messages for all-reduce without NVLS, n-1 for all-gather, reduce-scatter, broadcast and
-// all-to-all but two-step.
+// messages for all-reduce without sums in switches, n-1 for all-gather, reduce-scatter, broadcast
+// and all-to-all but two-step.
 #pragma once
 
 #include <cstdint>

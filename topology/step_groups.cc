@@ -74,9 +74,14 @@ WorkKind kind_on_links(WorkKind kind, const std::string& algorithm) {
   return kind == WorkKind::reduce_scatter && algorithm == "ring" ? WorkKind::all_gather : kind;
 }
 
-// Its first word: protocols load links alike.
+// Without its protocol: protocols load links alike.
 std::string algorithm_of(const Work& work, const Price& price) {
-  if (!price.algorithm.empty()) return price.algorithm.substr(0, price.algorithm.find(' '));
+  for (const char* protocol : {" LL", " LL128", " Simple"}) {
+    if (price.algorithm.ends_with(protocol)) {
+      return price.algorithm.substr(0, price.algorithm.rfind(' '));
+    }
+  }
+  if (!price.algorithm.empty()) return price.algorithm;
   return work.kind == WorkKind::all_to_all ? "pairwise" : "ring";
 }
 

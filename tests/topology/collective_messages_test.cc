@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
@@ -241,6 +242,29 @@ TEST(Messages, AreKnownOfEveryAlgorithmThatTheModelChooses) {
           EXPECT_TRUE(knows_algorithm(algorithm)) << algorithm;
         }
       }
+    }
+  }
+}
+
+TEST(CollectiveMessages, SwitchesThatAddUpTakeASliceOnceFromEveryNode) {
+  const Nodes nodes = equal_nodes(4, 8);
+  const auto node_of = [&](int64_t gpu) {
+    size_t k = 0;
+    while (std::find(nodes[k].begin(), nodes[k].end(), gpu) == nodes[k].end()) ++k;
+    return k;
+  };
+  for (const char* algorithm : {"NVLS", "CollNet chain"}) {
+    const CollectiveMessages c = collective_messages(WorkKind::all_reduce, algorithm, nodes);
+    std::vector<int64_t> out(4), in(4);
+    for (const Message& m : c.messages) {
+      if (m.from == Message::kSwitches || m.to == Message::kSwitches) continue;
+      if (node_of(m.from) == node_of(m.to)) continue;
+      out[node_of(m.from)] += m.parts;
+      in[node_of(m.to)] += m.parts;
+    }
+    for (size_t k = 0; k < 4; ++k) {
+      EXPECT_EQ(out[k], c.whole) << algorithm << ": the message once, a tree has up to three";
+      EXPECT_EQ(in[k], c.whole) << algorithm;
     }
   }
 }
