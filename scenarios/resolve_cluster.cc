@@ -145,6 +145,41 @@ void resolve_inside(const FieldValues& v, Node& node, Problems& problems) {
   node.pcie_switches = number("pcie.switches", std::min<int64_t>(switches, 1024));
 }
 
+std::string gigabytes(double bytes_per_second) {
+  std::string text = std::to_string(bytes_per_second / 1e9);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + "GB/s";
+}
+
+// A NIC moves no more than its PCIe slot, and those of one GPU together no more than the GPU's.
+void limit_nics(Node& node, int64_t nodes, std::vector<std::string>& warnings) {
+  if (nodes == 1 || node.pcie_bandwidth.value <= 0 || node.nics <= 0) return;
+  const double of_gpu =
+      std::min(1.0, static_cast<double>(node.gpus) / static_cast<double>(node.nics));
+  const double most = node.pcie_bandwidth.value * of_gpu;
+  if (node.nic_bandwidth.value <= most) return;
+  warnings.push_back("a NIC of " + gigabytes(node.nic_bandwidth.value) + " moves " +
+                     gigabytes(most) + ": cluster.node.pcie.bw is " +
+                     gigabytes(node.pcie_bandwidth.value));
+  node.nic_bandwidth.value = most;
+}
+
+// A node with other GPUs than its preset's keeps the preset's NICs.
+void warn_kept_count(const FieldValues& v, const Problems& problems, const Node& node,
+                     std::vector<std::string>& warnings) {
+  const auto of_preset = [&](const char* path) {
+    return problems.source(v.mark(path).source).is_preset;
+  };
+  const Value* gpus = v.value("cluster.node.gpus");
+  const Value* nics = v.value("cluster.node.nics.count");
+  if (gpus == nullptr || nics == nullptr || v.value("cluster.preset") == nullptr) return;
+  if (of_preset("cluster.node.gpus") || !of_preset("cluster.node.nics.count")) return;
+  warnings.push_back("nodes of " + std::to_string(node.gpus) + " GPUs keep the preset's " +
+                     std::to_string(node.nics) +
+                     " NICs: state cluster.node.nics.count if they grow with the GPUs");
+}
+
 Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
                   std::vector<std::string>& warnings) {
   Node node;
@@ -175,6 +210,8 @@ Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
     node.nic_driver = position_of<NicDriver>(v.text("cluster.node.nics.driver"),
                                              "verbs|gib|efa|tcpxo|efa-v1|tcpx");
   resolve_inside(v, node, problems);
+  limit_nics(node, nodes, warnings);
+  warn_kept_count(v, problems, node, warnings);
   return node;
 }
 

@@ -57,6 +57,32 @@ TEST(Presets, EveryClusterRunsAScenario) {
   }
 }
 
+TEST(Cluster, ANicMovesNoMoreThanItsPcieSlot) {
+  const Scenario slow =
+      load_with({{"cluster", "dgx-h100 x 2"}, {"cluster.node.nics.bw", "800Gb/s"}});
+  EXPECT_DOUBLE_EQ(slow.cluster.node.nic_bandwidth.value, 63e9);
+  EXPECT_THAT(slow.warnings,
+              ElementsAre("a NIC of 100GB/s moves 63GB/s: cluster.node.pcie.bw is 63GB/s"));
+  const Scenario fast = load_with({{"cluster", "dgx-h100 x 2"},
+                                   {"cluster.node.nics.bw", "800Gb/s"},
+                                   {"cluster.node.pcie.bw", "126GB/s"}});
+  EXPECT_DOUBLE_EQ(fast.cluster.node.nic_bandwidth.value, 100e9);
+  EXPECT_THAT(fast.warnings, IsEmpty());
+  // Two NICs share their GPU's slot.
+  const Scenario two = load_with({{"cluster", "dgx-h100 x 2"}, {"cluster.node.nics.count", "16"}});
+  EXPECT_DOUBLE_EQ(two.cluster.node.nic_bandwidth.value, 31.5e9);
+}
+
+TEST(Cluster, MoreGpusThanThePresetsNodeKeepItsNics) {
+  EXPECT_THAT(load_with({{"cluster", "dgx-h100 x 2"}, {"cluster.node.gpus", "16"}}).warnings,
+              ElementsAre(HasSubstr("nodes of 16 GPUs keep the preset's 8 NICs")));
+  EXPECT_THAT(load_with({{"cluster", "dgx-h100 x 2"},
+                         {"cluster.node.gpus", "16"},
+                         {"cluster.node.nics.count", "16"}})
+                  .warnings,
+              IsEmpty());
+}
+
 TEST(Presets, EveryGpuCanBeNamed) {
   for (const std::string_view name : preset_names(PresetKind::gpu)) {
     const Scenario s =
