@@ -147,7 +147,7 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
   std::vector<int> causes;
   for (int i = 0; i < kSpends; ++i) {
     const auto spend = static_cast<Spend>(i);
-    if (!is_bubble(spend) && spend != Spend::idle_end) continue;
+    if (!is_bubble(spend) && spend != Spend::idle_end && spend != Spend::contention) continue;
     const bool any =
         std::any_of(r.account.by_role.begin(), r.account.by_role.end(),
                     [i](const SpendTable& t) { return t[static_cast<size_t>(i)].count() != 0; });
@@ -169,9 +169,13 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
   s += "\n  * critical rank: least bubble and idling, so the step is as long as it needs.\n";
   s += "  fill: waiting before its first backward; imbalance: between that and its last\n";
   s += "  forward; drain: after it; blocked: for a rank held up by a send of its own;\n";
-  const auto straggler = static_cast<int>(Spend::straggler);
-  if (std::find(causes.begin(), causes.end(), straggler) != causes.end())
+  const auto has = [&](Spend spend) {
+    return std::find(causes.begin(), causes.end(), static_cast<int>(spend)) != causes.end();
+  };
+  if (has(Spend::straggler))
     s += "  straggler: for ranks slower than priced, in a collective or for their stage;\n";
+  if (has(Spend::contention))
+    s += "  contention: ops that take longer than alone (not counted as bubble);\n";
   return s + "  end: done while others still work (not counted as bubble).\n";
 }
 

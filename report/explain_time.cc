@@ -4,6 +4,7 @@
 #include <array>
 
 #include "report/account_lines.h"
+#include "report/engine_paths.h"
 #include "report/explain.h"
 #include "sim/check.h"
 
@@ -152,20 +153,6 @@ std::vector<CostGroup> grouped_costs(const Result& r) {
   return groups;
 }
 
-// Which engine the ops went through, and why.
-std::string engine_sentence(const Result& r) {
-  std::string s = "engine: " + grouped(r.rank_ops) + " rank-ops";
-  s += r.disturbance ? ", every rank a lane" : ", one rank of each stage";
-  const double slow = 1 - r.fast_path_share;
-  if (slow <= 0) return s + "; all on the fast path, with times that are known beforehand";
-  const bool links = r.disturbance && r.disturbance->shared_links;
-  const bool beside = r.disturbance && r.disturbance->interference;
-  return s + "; " + percent(r.fast_path_share) + " on the fast path, " + percent(slow) +
-         " event by event, since " + (links ? "they share links" : "") +
-         (links && beside ? " or " : "") + (beside ? "run beside others that slow them down" : "") +
-         "; " + grouped(r.flow_events) + " starts and ends of flows";
-}
-
 }  // namespace
 
 std::string explain_costs(const Result& r, const TextStyle& style) {
@@ -210,6 +197,7 @@ void write_costs(JsonWriter& json, const Result& r) {
     json.end_object();
   }
   json.end_array();
+  write_engine(json, r);
 }
 
 }  // namespace stepcast

@@ -2,6 +2,7 @@
 #include "report/json.h"
 
 #include "report/account_lines.h"
+#include "report/engine_paths.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -59,6 +60,7 @@ void write_utilization(JsonWriter& json, const Result& r) {
 }
 
 void write_what_if(JsonWriter& json, const Result& r) {
+  json.member("what_if_of", r.what_if_without_contention ? "step_without_contention" : "step");
   json.objects("what_if", r.what_if, [&](const WhatIf& w) {
     json.member("free", name_of(w.spend));
     json.member_time("saved", w.saved);
@@ -137,12 +139,7 @@ void write_result(JsonWriter& json, const Result& r) {
   write_trust(json, r);
   json.key("interval");  // no forecast of the error yet
   json.null();
-  json.key("engine");
-  json.begin_object();
-  json.member("fast_path_share", r.fast_path_share);
-  json.member("rank_ops", r.rank_ops);
-  json.member("flow_events", r.flow_events);
-  json.end_object();
+  write_engine(json, r);
   json.key("warnings");
   json.begin_array();
   for (const std::string& w : r.scenario.warnings) json.value(w);

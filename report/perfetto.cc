@@ -120,6 +120,16 @@ struct Slice {
   uint64_t category = 0;       // interned; 0 = none
 };
 
+// A rank: its place among all, and what its times are.
+struct Process {
+  uint32_t number = 0;
+  uint32_t role = 0;
+  std::string name;
+  const Timeline* times = nullptr;
+
+  const RoleTimeline& own() const { return times->roles[role]; }
+};
+
 // A transfer or a collective over several roles, on one of them.
 struct TransferEnd {
   uint32_t role = 0;
@@ -137,12 +147,21 @@ class TraceBuilder {
  public:
   TraceBuilder(const Result& result, const TraceOptions& options, const TraceSink& sink)
       : result_(result), graph_(*result.graph), out_(sink) {
-    included_.assign(graph_.roles.size(), options.roles.empty());
-    for (const uint32_t role : options.roles) {
+    for (const uint32_t role : options.roles)
       STEPCAST_CHECK(role < graph_.roles.size(), "a trace of ranks that exist");
-      included_[role] = true;
+    const auto wanted = [&](uint32_t role) {
+      return options.roles.empty() || std::ranges::count(options.roles, role) > 0;
+    };
+    for (const TracedLane& lane : result.traced) {
+      std::vector<Process>& of_lane = lanes_.emplace_back();
+      for (size_t i = 0; i < lane.roles.size(); ++i)
+        if (wanted(lane.roles[i])) add(of_lane, lane.roles[i], lane.names[i], lane.timeline);
     }
-    next_track_.assign(graph_.roles.size(), 1);
+    if (result.traced.empty()) {
+      std::vector<Process>& of_lane = lanes_.emplace_back();
+      for (uint32_t role = 0; role < graph_.roles.size(); ++role)
+        if (wanted(role)) add(of_lane, role, graph_.roles[role].name, result.timeline);
+    }
     annotation_.microbatch = out_.intern(Interned::annotation, "microbatch");
     annotation_.stage = out_.intern(Interned::annotation, "stage");
     annotation_.layer = out_.intern(Interned::annotation, "layer");
@@ -154,42 +173,48 @@ class TraceBuilder {
     root.varint(kUuid, 0);
     root.varint(kProcessOrdering, kExplicitProcesses);
     out_.descriptor(root);
-    for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
-      if (!included_[role]) continue;
-      ++counts_.ranks;
-      add_process(role);
-      add_streams(role);
+    for (const std::vector<Process>& lane : lanes_) {
+      for (const Process& process : lane) {
+        ++counts_.ranks;
+        add_process(process);
+        add_streams(process);
+      }
+      add_transfers(lane);
+      for (const Process& process : lane) add_memory(process);
     }
-    add_transfers();
-    for (uint32_t role = 0; role < graph_.roles.size(); ++role)
-      if (included_[role]) add_memory(role);
     out_.flush();
     return counts_;
   }
 
  private:
-  // Tracks of role r have the numbers (r+1) * 2^16 + 1, 2, ...; its process is number 0 of them.
-  static uint64_t process_uuid(uint32_t role) { return (uint64_t{role} + 1) << 16; }
+  void add(std::vector<Process>& lane, uint32_t role, const std::string& name,
+           const Timeline& times) {
+    lane.push_back({static_cast<uint32_t>(next_track_.size()), role, name, &times});
+    next_track_.push_back(1);
+  }
 
-  void add_process(uint32_t role) {
+  // Tracks of process p have the numbers (p+1) * 2^16 + 1, 2, ...; itself is number 0 of them.
+  static uint64_t process_uuid(uint32_t number) { return (uint64_t{number} + 1) << 16; }
+
+  void add_process(const Process& p) {
     ProtoMessage process, track;
-    process.varint(kPid, uint64_t{role} + 1);
-    process.text(kProcessName, graph_.roles[role].name);
-    track.varint(kUuid, process_uuid(role));
+    process.varint(kPid, uint64_t{p.number} + 1);
+    process.text(kProcessName, p.name);
+    track.varint(kUuid, process_uuid(p.number));
     track.message(kProcess, process);
     track.varint(kChildOrdering, kExplicitChildren);
-    track.varint(kSiblingOrderRank, role);
+    track.varint(kSiblingOrderRank, p.number);
     out_.descriptor(track);
   }
 
-  // `order`: position among the tracks of the role.
-  uint64_t add_track(uint32_t role, std::string_view name, uint64_t order,
+  // `order`: position among the tracks of the process.
+  uint64_t add_track(uint32_t process, std::string_view name, uint64_t order,
                      const ProtoMessage* counter = nullptr) {
-    const uint64_t uuid = process_uuid(role) + next_track_[role]++;
+    const uint64_t uuid = process_uuid(process) + next_track_[process]++;
     ProtoMessage track;
     track.varint(kUuid, uuid);
     track.text(kTrackName, name);
-    track.varint(kParentUuid, process_uuid(role));
+    track.varint(kParentUuid, process_uuid(process));
     track.varint(kSiblingOrderRank, order);
     if (counter != nullptr) track.message(kCounter, *counter);
     out_.descriptor(track);
@@ -227,9 +252,9 @@ class TraceBuilder {
     out_.event(ns, event_);
   }
 
-  void add_streams(uint32_t role) {
-    const RoleOps& ops = graph_.roles[role];
-    const RoleTimeline& times = result_.timeline.roles[role];
+  void add_streams(const Process& process) {
+    const RoleOps& ops = graph_.roles[process.role];
+    const RoleTimeline& times = process.own();
     std::array<uint64_t, kStreams> tracks{};
     size_t at = 0;  // of op_start
     for (const Item& item : ops.items) {
@@ -237,16 +262,26 @@ class TraceBuilder {
       const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
       STEPCAST_CHECK(at + pass.ops.size() <= times.op_start.size(),
                      "a trace needs the start of every op");
-      const std::span<const Time> starts(times.op_start.data() + at, pass.ops.size());
-      add_pass(role, item, pass, starts, tracks);
+      add_pass(process.number, item, pass, op_times(times, at, pass), tracks);
       at += pass.ops.size();
     }
     STEPCAST_CHECK(at == times.op_start.size(), "as many starts as ops");
   }
 
+  // Of the ops of a pass, from number `at` of the role on.
+  std::vector<ItemTime> op_times(const RoleTimeline& times, size_t at, const Pass& pass) const {
+    std::vector<ItemTime> all;
+    for (const Op& op : pass.ops) {
+      const Time begin = times.op_start[at];
+      all.push_back({begin, times.op_end.empty() ? begin + duration(op.work) : times.op_end[at]});
+      ++at;
+    }
+    return all;
+  }
+
   // Stream by stream, so that the slices of each track are in order.
-  void add_pass(uint32_t role, const Item& item, const Pass& pass, std::span<const Time> starts,
-                std::array<uint64_t, kStreams>& tracks) {
+  void add_pass(uint32_t process, const Item& item, const Pass& pass,
+                std::span<const ItemTime> times, std::array<uint64_t, kStreams>& tracks) {
     for (size_t s = 0; s < kStreams; ++s) {
       const auto stream = static_cast<Stream>(s);
       std::optional<size_t> first;
@@ -257,16 +292,16 @@ class TraceBuilder {
         last = i;
       }
       if (!first) continue;
-      if (tracks[s] == 0) tracks[s] = add_track(role, name_of(stream), s);
+      if (tracks[s] == 0) tracks[s] = add_track(process, name_of(stream), s);
       const bool whole = stream == Stream::compute;
       if (whole) {
         open_slice(tracks[s], {0, 0, out_.intern(Interned::name, pass_name(item, pass)), 0});
         annotate_action(item);
-        out_.event(nanoseconds(starts[*first]), event_);
+        out_.event(nanoseconds(times[*first].begin), event_);
       }
       for (size_t i = *first; i <= last; ++i)
-        if (pass.ops[i].stream == stream) add_op(tracks[s], item, pass.ops[i], starts[i]);
-      if (whole) close_slice(tracks[s], nanoseconds(starts[last] + duration(pass.ops[last].work)));
+        if (pass.ops[i].stream == stream) add_op(tracks[s], item, pass.ops[i], times[i]);
+      if (whole) close_slice(tracks[s], nanoseconds(times[last].end));
     }
   }
 
@@ -274,7 +309,7 @@ class TraceBuilder {
     return item.has_action ? action_text(item) : pass.name;
   }
 
-  void add_op(uint64_t track, const Item& item, const Op& op, Time start) {
+  void add_op(uint64_t track, const Item& item, const Op& op, const ItemTime& time) {
     Slice slice;
     slice.name = out_.intern(Interned::name, graph_.text(op.label));
     slice.category = out_.intern(Interned::category, std::string(name_of(op.phase)));
@@ -282,8 +317,8 @@ class TraceBuilder {
     annotate_action(item);
     if (op.layer >= 0) annotate(annotation_.layer, kUintValue, static_cast<uint64_t>(op.layer));
     annotate(annotation_.work, kStringIid, described(op.work));
-    out_.event(nanoseconds(start), event_);
-    close_slice(track, nanoseconds(start + duration(op.work)));
+    out_.event(nanoseconds(time.begin), event_);
+    close_slice(track, nanoseconds(time.end));
   }
 
   Time duration(WorkId work) const {
@@ -300,7 +335,7 @@ class TraceBuilder {
   }
 
   // Every rendezvous with the roles it is drawn on, by begin.
-  std::vector<Transfer> transfers() const {
+  std::vector<Transfer> transfers(const Timeline& times) const {
     std::vector<std::vector<uint32_t>> posters(graph_.rendezvous.size());
     std::map<uint32_t, uint32_t> role_of;  // pipeline rank -> role
     for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
@@ -310,9 +345,9 @@ class TraceBuilder {
           posters[static_cast<size_t>(item.rendezvous)].push_back(role);
     }
     std::vector<Transfer> all;
-    for (size_t i = 0; i < std::min(posters.size(), result_.timeline.rendezvous.size()); ++i) {
+    for (size_t i = 0; i < std::min(posters.size(), times.rendezvous.size()); ++i) {
       const Work& work = graph_.works[static_cast<size_t>(graph_.rendezvous[i].work)];
-      const RendezvousTime& time = result_.timeline.rendezvous[i];
+      const RendezvousTime& time = times.rendezvous[i];
       Transfer t{static_cast<RendezvousId>(i), time.begin, time.end, {}, false};
       const auto from = role_of.find(work.from), to = role_of.find(work.to);
       if (work.kind == WorkKind::send_recv && from != role_of.end() && to != role_of.end()) {
@@ -331,49 +366,54 @@ class TraceBuilder {
   }
 
   // A track of this name on which nothing runs at `begin` any more; slices of a track must nest.
-  uint64_t free_track(const TransferEnd& end, const Transfer& t) {
-    auto& lanes = lanes_[{end.role, end.track}];
-    for (auto& [uuid, busy_until] : lanes) {
+  uint64_t free_track(uint32_t process, const std::string& track, const Transfer& t) {
+    auto& alike = transfer_tracks_[{process, track}];
+    for (auto& [uuid, busy_until] : alike) {
       if (busy_until > t.begin) continue;
       busy_until = t.end;
       return uuid;
     }
-    std::string name = end.track;
-    if (!lanes.empty()) name += ' ' + std::to_string(lanes.size() + 1);
-    lanes.emplace_back(add_track(end.role, name, kStreams + (end.track == "pp receive" ? 1 : 0)),
-                       t.end);
-    return lanes.back().first;
+    std::string name = track;
+    if (!alike.empty()) name += ' ' + std::to_string(alike.size() + 1);
+    alike.emplace_back(add_track(process, name, kStreams + (track == "pp receive" ? 1 : 0)), t.end);
+    return alike.back().first;
   }
 
   // Send before receipt in the file: a reader resolves arrows in the order of equal times.
-  void add_transfers() {
-    for (const Transfer& t : transfers()) {
+  void add_transfers(std::span<const Process> lane) {
+    if (lane.empty()) return;
+    std::vector<const Process*> of_role(graph_.roles.size(), nullptr);
+    for (const Process& p : lane) of_role[p.role] = &p;
+    for (const Transfer& t : transfers(*lane.front().times)) {
       const Rendezvous& rendezvous = graph_.rendezvous[static_cast<size_t>(t.id)];
       Slice slice{nanoseconds(t.begin), nanoseconds(t.end),
                   out_.intern(Interned::name, graph_.text(rendezvous.label)), 0};
-      const bool both = t.arrow && included_[t.ends[0].role] && included_[t.ends[1].role];
+      const bool both =
+          t.arrow && of_role[t.ends[0].role] != nullptr && of_role[t.ends[1].role] != nullptr;
+      if (both) ++counts_.arrows;
       for (size_t i = 0; i < t.ends.size(); ++i) {
-        if (!included_[t.ends[i].role]) continue;
-        const uint64_t track = free_track(t.ends[i], t);
+        const Process* const process = of_role[t.ends[i].role];
+        if (process == nullptr) continue;
+        const uint64_t track = free_track(process->number, t.ends[i].track, t);
         open_slice(track, slice);
         annotate(annotation_.work, kStringIid, described(rendezvous.work));
         if (both)
-          event_.fixed64(i == 0 ? kFlowIds : kTerminatingFlowIds, static_cast<uint64_t>(t.id) + 1);
+          event_.fixed64(i == 0 ? kFlowIds : kTerminatingFlowIds,
+                         static_cast<uint64_t>(counts_.arrows));
         out_.event(slice.begin, event_);
         close_slice(track, slice.end);
       }
-      counts_.arrows += both ? 1 : 0;
     }
   }
 
-  void add_memory(uint32_t role) {
-    if (role >= result_.memory.size()) return;
-    const RoleMemory& memory = result_.memory[role].memory;
-    const auto& items = result_.timeline.roles[role].items;
+  void add_memory(const Process& process) {
+    if (process.role >= result_.memory.size()) return;
+    const RoleMemory& memory = result_.memory[process.role].memory;
+    const auto& items = process.own().items;
     ProtoMessage counter;
     counter.varint(kUnit, kBytesUnit);
     counter.text(kShareKey, "memory");
-    const uint64_t track = add_track(role, "memory", kStreams + 2, &counter);
+    const uint64_t track = add_track(process.number, "memory", kStreams + 2, &counter);
     sample(track, Time{}, memory.start);
     for (const MemoryPoint& point : memory.curve)
       if (point.item < items.size()) sample(track, items[point.item].end, point.allocated);
@@ -394,10 +434,11 @@ class TraceBuilder {
   PacketWriter out_;
   TraceCounts counts_;
   AnnotationNames annotation_;
-  std::vector<bool> included_;
-  std::vector<uint64_t> next_track_;  // by role
+  std::vector<std::vector<Process>> lanes_;
+  std::vector<uint64_t> next_track_;  // by process
   std::vector<uint64_t> described_;   // by work; 0 = not yet
-  std::map<std::pair<uint32_t, std::string>, std::vector<std::pair<uint64_t, Time>>> lanes_;
+  std::map<std::pair<uint32_t, std::string>, std::vector<std::pair<uint64_t, Time>>>
+      transfer_tracks_;  // by process and name
   ProtoMessage event_, annotation_message_;
 };
 

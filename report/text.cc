@@ -87,13 +87,16 @@ std::string disturbance_lines(const Result& r, const TextStyle& style) {
   if (r.disturbance) {
     const Disturbance& d = *r.disturbance;
     const bool contended = d.shared_links || d.interference;
-    const bool differ = d.slow_ranks > 0 || d.slow_links > 0 || d.jitter || contended;
+    const bool ranks = d.slow_ranks > 0 || d.slow_links > 0 || d.jitter;
+    const bool differ = ranks || contended;
+    const char* const what = !contended ? "ranks that differ cost "
+                             : !ranks   ? "contention costs "
+                                        : "ranks that differ and contention cost ";
     const double more = share_of(r.step_time - d.undisturbed, d.undisturbed) * 100;
-    s += figure("undisturbed", format_time(d.undisturbed),
-                differ ? std::string(contended ? "contention costs " : "ranks that differ cost ") +
-                             fixed(more, 1) + " %"
-                       : "all " + grouped(d.ranks) + " ranks are equal",
-                style);
+    s += figure(
+        "undisturbed", format_time(d.undisturbed),
+        differ ? what + fixed(more, 1) + " %" : "all " + grouped(d.ranks) + " ranks are equal",
+        style);
     s += wrap(differ ? disturbance_sentence(d) : grouped(d.lanes) + " of them simulated one by one",
               indent, style.width);
   }
@@ -159,7 +162,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
   const bool what_if = !r.what_if.empty();
   std::string head = "  where the step goes (critical rank: " + role_name(r, role) + ')';
   std::string s = '\n' + (what_if ? pad_right(head, 65) + "if it were free" : head) + '\n';
-  if (what_if && r.disturbance) s += pad_left("(undisturbed)", 80) + '\n';
+  if (what_if && r.what_if_without_contention) s += pad_left("(without contention)", 80) + '\n';
   for (size_t i = 0; i < lines.size(); ++i) {
     if (quanta[i] == 0 && tenths[i] == 0 && !lines[i].saved) continue;
     const int64_t bar = (tenths[i] * kBarWidth + longest / 2) / longest;

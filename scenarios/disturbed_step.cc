@@ -4,32 +4,21 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scenarios/lane_set.h"
+#include "scenarios/what_if.h"
 #include "sim/diagnostic.h"
+#include "sim/varied.h"
 #include "topology/build_graph.h"
 #include "topology/traffic.h"
 
 namespace stepcast {
 namespace {
-
-// "rank 4711 (stage 9, tp 7, dp 36)": coordinates along axes of one rank are left out.
-std::string name_of_rank(const Scenario& s, const OpGraph& graph, uint32_t role, int64_t lane) {
-  const RankGrid& grid = s.plan.grid;
-  const int64_t rank = rank_of_lane(s, graph, role, lane);
-  const Coordinates at = grid.coordinates(rank);
-  std::string text = graph.roles[role].name;
-  const auto add = [&](const char* axis, int64_t size, int64_t value) {
-    if (size > 1) text += std::string(", ") + axis + ' ' + std::to_string(value);
-  };
-  add("tp", grid.tp, at.tp);
-  add("cp", grid.cp, at.cp);
-  add("dp", grid.dp, at.dp);
-  return "rank " + std::to_string(rank) + " (" + text + ')';
-}
 
 Time compute_of(const SpendTable& table) {
   Time sum{};
@@ -102,7 +91,7 @@ InputError problem(const Scenario& s, const char* code, std::string message,
 
 std::optional<Interference> interference_of(const StepInputs& in) {
   using enum Scenario::Interference;
-  if (in.scenario.interference == off) return {};
+  if (!in.contention || in.scenario.interference == off) return {};
   std::optional<Interference> measured;
   if (in.table != nullptr) measured = in.table->interference();
   if (!measured && in.scenario.interference == on)
@@ -126,7 +115,7 @@ RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& option
   run.lanes = lane_set(s, in.graph, in.prices, seed);
   const std::optional<Interference> factors = interference_of(in);
   run.interference = factors.has_value();
-  run.shared_links = s.share_links;
+  run.shared_links = in.contention && s.share_links;
   try {
     if (!run.interference && !run.shared_links) {
       run.ranks.lanes = run_lanes(in.graph, in.prices, run.lanes, options);
@@ -135,21 +124,87 @@ RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& option
     RouteOptions routes;
     routes.ecmp_seed = seed;
     Traffic traffic;
-    if (s.share_links)
+    if (run.shared_links)
       traffic = traffic_of(in.graph, in.prices, s.plan.grid, s.placement, cluster_graph(s.cluster),
                            routes);
-    if (!s.share_links) {
+    if (!run.shared_links) {
       traffic.pattern_of.resize(in.graph.works.size());
       traffic.latency.resize(in.graph.works.size());
     }
     run.ranks = run_contended(in.graph, in.prices, run.lanes, traffic,
                               factors.value_or(Interference{}), options);
-    if (options.record)
-      run.ranks.lanes.timeline = run_lanes(in.graph, in.prices, run.lanes, options).timeline;
     return run;
   } catch (const std::invalid_argument& e) {
     throw problem(s, "E123", e.what());
   }
+}
+
+std::string rank_name(const StepInputs& in, uint32_t role, int64_t lane) {
+  const RankGrid& grid = in.scenario.plan.grid;
+  const int64_t rank = rank_of_lane(in.scenario, in.graph, role, lane);
+  const Coordinates at = grid.coordinates(rank);
+  std::string text = in.graph.roles[role].name;
+  const auto add = [&](const char* axis, int64_t size, int64_t value) {
+    if (size > 1) text += std::string(", ") + axis + ' ' + std::to_string(value);
+  };
+  add("tp", grid.tp, at.tp);
+  add("cp", grid.cp, at.cp);
+  add("dp", grid.dp, at.dp);
+  return "rank " + std::to_string(rank) + " (" + text + ')';
+}
+
+TracedLane all_stages(const StepInputs& in, int64_t lane, Timeline timeline) {
+  TracedLane traced;
+  traced.timeline = std::move(timeline);
+  for (uint32_t role = 0; role < in.graph.roles.size(); ++role) {
+    traced.roles.push_back(role);
+    traced.names.push_back(rank_name(in, role, lane));
+  }
+  return traced;
+}
+
+std::vector<TracedLane> trace_ranks(const StepInputs& in, std::span<const int64_t> ranks,
+                                    const LaneOptions& options) {
+  const std::set<int64_t> wanted(ranks.begin(), ranks.end());
+  const RankGrid& grid = in.scenario.plan.grid;
+  std::set<int64_t> lanes;
+  for (const int64_t rank : wanted) lanes.insert(lane_of_rank(grid, rank));
+  std::vector<TracedLane> all;
+  for (const int64_t lane : lanes) {
+    LaneOptions of_lane = options;
+    of_lane.record = of_lane.ops = true;
+    of_lane.lane = lane;
+    TracedLane& traced = all.emplace_back();
+    traced.timeline = run_ranks(in, in.scenario.seed, of_lane).ranks.lanes.timeline;
+    for (uint32_t role = 0; role < in.graph.roles.size(); ++role) {
+      if (!wanted.contains(rank_of_lane(in.scenario, in.graph, role, lane))) continue;
+      traced.roles.push_back(role);
+      traced.names.push_back(rank_name(in, role, lane));
+    }
+  }
+  return all;
+}
+
+std::vector<WhatIf> what_if_of_ranks(const StepInputs& in, const SpendTable& account,
+                                     Time LaneResult::*step, Time undisturbed, Time now) {
+  const auto alone = [&](const OpGraph& graph, const Prices& prices) {
+    const StepInputs varied{in.scenario, graph, prices, in.table, false};
+    return run_ranks(varied, in.scenario.seed, {}).ranks.lanes.*step;
+  };
+  const bool contended =
+      in.scenario.share_links || in.scenario.interference != Scenario::Interference::off;
+  const Time before = contended ? alone(in.graph, in.prices) : now;
+  std::vector<WhatIf> answers =
+      what_if(in.graph, in.prices, account, before, [&](const Variation& variation) {
+        const VariedStep varied = vary(in.graph, in.prices, variation);
+        return alone(varied.graph, varied.prices);
+      });
+  const auto add = [&](Spend spend, Time saved) {
+    if (account[static_cast<size_t>(spend)] != Time{}) answers.push_back({spend, saved});
+  };
+  add(Spend::straggler, before - undisturbed);
+  add(Spend::contention, now - before);
+  return answers;
 }
 
 Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
@@ -164,7 +219,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
   d.undisturbed = before;
   d.ranks = scenario.plan.grid.world();
   d.jitter = lanes.jitter.has_value();
-  d.last_rank = name_of_rank(scenario, graph, ranks.last_role, ranks.last_lane);
+  d.last_rank = rank_name(in, ranks.last_role, ranks.last_lane);
   d.lanes = ranks.lanes_run * static_cast<int64_t>(graph.roles.size());
   count_slow(lanes, graph.roles.size(), d);
   if (d.jitter || d.shared_links || d.interference) return d;
@@ -182,7 +237,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
   return d;
 }
 
-void book_stragglers(Account& account, const Account& undisturbed) {
+void book_longer_waits(Account& account, const Account& undisturbed, Spend cause) {
   constexpr std::array kWaits{Spend::imbalance, Spend::drain, Spend::warmup};
   const auto waiting = [&](const SpendTable& of) {
     Time sum{};
@@ -197,7 +252,7 @@ void book_stragglers(Account& account, const Account& undisturbed) {
       const Time taken = std::min(left, here);
       here -= taken;
       left -= taken;
-      table[static_cast<size_t>(Spend::straggler)] += taken;
+      table[static_cast<size_t>(cause)] += taken;
     }
   }
 }

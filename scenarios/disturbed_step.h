@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "calibrate/cost_table.h"
 #include "scenarios/scenario.h"
@@ -24,6 +27,7 @@ struct StepInputs {
   const OpGraph& graph;
   const Prices& prices;
   const CostTable* table = nullptr;
+  bool contention = true;  // if the scenario has it
 };
 
 // The step rank by rank: what is drawn is drawn from `seed`, ways through the fabric too.
@@ -31,18 +35,34 @@ struct StepInputs {
 // a step of more than 19 minutes, E127 if interference is on and was not measured.
 struct RankRun {
   LaneSet lanes;
-  ContentionResult ranks;  // with contention, the timeline is that of the same step without it
+  ContentionResult ranks;
   bool shared_links = false, interference = false;
 };
 RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& options);
+
+// "rank 4711 (stage 9, tp 7, dp 36)": axes of one rank are left out.
+std::string rank_name(const StepInputs& in, uint32_t role, int64_t lane);
+
+// The ranks of one lane, as a trace has them.
+TracedLane all_stages(const StepInputs& in, int64_t lane, Timeline timeline);
+// Given ranks of the job, with the timelines of their lanes.  REQUIRES: ranks of the job; otherwise
+// as run_ranks.
+std::vector<TracedLane> trace_ranks(const StepInputs& in, std::span<const int64_t> ranks,
+                                    const LaneOptions& options);
+
+// "If it were free", of the step without contention.  `step`: what a step is, makespan or span;
+// `undisturbed`: of equal ranks; `now`: of this one.
+std::vector<WhatIf> what_if_of_ranks(const StepInputs& in, const SpendTable& account,
+                                     Time LaneResult::*step, Time undisturbed, Time now);
 
 // What a run has to say against the undisturbed step.  `undisturbed` is the account of that; `now`
 // and `before` are what a step costs.
 Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
                                      const Account& undisturbed, Time now, Time before);
 
-// Waits for other stages that the undisturbed step does not have are the stragglers' fault.  Moves
-// time from warmup, imbalance and drain; sums stay.  REQUIRES: equal roles.
-void book_stragglers(Account& account, const Account& undisturbed);
+// Waits for other stages that the undisturbed step does not have are the fault of what disturbs it,
+// `cause` (straggler, contention).  Moves time from warmup, imbalance and drain; sums stay.
+// REQUIRES: equal roles.
+void book_longer_waits(Account& account, const Account& undisturbed, Spend cause);
 
 }  // namespace stepcast

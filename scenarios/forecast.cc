@@ -138,14 +138,6 @@ InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const 
   return InputError(std::move(d), 4);
 }
 
-InputError not_yet(const Scenario& s, const char* what) {
-  Diagnostic d;
-  d.code = "E130";
-  d.message = std::string(what) + " not supported yet";
-  d.file = s.file;
-  return InputError(std::move(d));
-}
-
 // The order that is run, and how it came about.
 struct Chosen {
   const Schedule& schedule;
@@ -198,12 +190,6 @@ Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& resul
   return run(compile(graph, prices), Record::nothing).span;
 }
 
-// What the step takes longer than with every op at its price.
-void book_contention(Account& account, Time more) {
-  if (more < Time{}) return cut_waiting(account, -more);
-  for (SpendTable& table : account.by_role) table[static_cast<size_t>(Spend::contention)] += more;
-}
-
 // Puts the run of every rank in the place of that of equal ranks.
 void disturb(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
              const Program& program, const Prices& prices, const Account& levelled,
@@ -211,15 +197,15 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   const OpGraph& graph = *program.graph;
   const bool by_span = scenario.post_validation;
   const StepInputs in{scenario, graph, prices, chosen.table};
-  const LaneOptions lane_options{.fold = !options.all_ranks, .record = true};
+  const LaneOptions lane_options{.fold = !options.all_ranks, .record = true, .ops = options.trace};
   RankRun now = run_ranks(in, scenario.seed, lane_options);
   LaneResult& ranks = now.ranks.lanes;
   const Account undisturbed = std::move(result.account);
   result.timeline = std::move(ranks.timeline);
   result.account = make_account(program, result.timeline);
-  book_stragglers(result.account, undisturbed);
+  book_longer_waits(result.account, undisturbed,
+                    scenario.perturb.empty() ? Spend::contention : Spend::straggler);
   separate_imbalance(result.account, levelled);
-  book_contention(result.account, ranks.makespan - result.timeline.makespan);
   const Time before = by_span ? result.span : result.makespan;
   result.makespan = ranks.makespan;
   result.span = ranks.span;
@@ -231,16 +217,22 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
     result.span =
         run_ranks(without_barrier, scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
   }
-  result.disturbance = compare_with_equal_ranks(in, now, undisturbed,
-                                                by_span ? result.span : result.makespan, before);
+  const auto step_of = by_span ? &LaneResult::span : &LaneResult::makespan;
+  const Time step = by_span ? result.span : result.makespan;
+  result.disturbance = compare_with_equal_ranks(in, now, undisturbed, step, before);
+  if (options.trace)
+    result.traced = options.trace_ranks.empty()
+                        ? std::vector{all_stages(in, ranks.last_lane, result.timeline)}
+                        : trace_ranks(in, options.trace_ranks, lane_options);
+  if (options.what_if) {
+    const SpendTable& critical = result.account.by_role[result.account.critical_role];
+    result.what_if = what_if_of_ranks(in, critical, step_of, before, step);
+    result.what_if_without_contention = now.shared_links || now.interference;
+  }
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;
-  if (ranks.rank_ops > 0)
-    result.fast_path_share =
-        1 - static_cast<double>(now.ranks.shared_ops) / static_cast<double>(ranks.rank_ops);
-  if (scenario.replicas > 1)
-    result.replicas =
-        run_replicas(in, by_span ? &LaneResult::span : &LaneResult::makespan, options.progress);
+  result.event_ops = now.ranks.shared_ops;
+  if (scenario.replicas > 1) result.replicas = run_replicas(in, step_of, options.progress);
 }
 
 // The run of equal ranks, then of those that differ.
@@ -256,15 +248,17 @@ void run_step(const Scenario& scenario, const ForecastOptions& options, const Ch
   result.makespan = result.timeline.makespan;
   result.rank_ops = result.timeline.rank_ops;
   result.span = scenario.post_validation ? result.timeline.span : span_of(scenario, chosen, result);
-  if (options.what_if) {
-    const SpendTable& critical = result.account.by_role[result.account.critical_role];
-    result.what_if = what_if(graph, prices, critical, result.timeline,
-                             scenario.post_validation ? &Timeline::span : &Timeline::makespan);
-  }
-  if (is_disturbed(scenario) || options.all_ranks)
+  const auto step = scenario.post_validation ? &Timeline::span : &Timeline::makespan;
+  if (is_disturbed(scenario) || options.all_ranks || !options.trace_ranks.empty()) {
     disturb(scenario, options, chosen, program, prices, levelled, result);
-  if (result.timeline.makespan == result.makespan)  // with contention nothing is known of it
-    result.critical_path = critical_path(program, result.timeline);
+  } else if (options.what_if) {
+    const SpendTable& critical = result.account.by_role[result.account.critical_role];
+    const auto varied = [&](const Variation& v) {
+      return run(compile(graph, prices, v), Record::nothing).*step;
+    };
+    result.what_if = what_if(graph, prices, critical, result.timeline.*step, varied);
+  }
+  result.critical_path = critical_path(program, result.timeline);
 }
 
 Result simulate(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen) {
@@ -299,8 +293,6 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
 }  // namespace
 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
-  if (options.trace && (is_disturbed(scenario) || options.all_ranks))
-    throw not_yet(scenario, "a trace of ranks that differ is");
   std::optional<CostTable> own;
   if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
   const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);

@@ -13,16 +13,21 @@
 
 namespace stepcast {
 
+// A lane has a rank in each stage; each that is traced is simulated once more.
+constexpr size_t kMostTracedLanes = 16;
+
 struct ForecastOptions {
-  bool what_if = true;  // re-simulate with each cost removed
-  bool trace = false;   // record the start of every op
-  std::string table;    // text of a cost table to use instead of the shipped one; empty = shipped
+  bool what_if = true;               // re-simulate with each cost removed
+  bool trace = false;                // record start and end of every op
+  std::vector<int64_t> trace_ranks;  // of these ranks of the job, ascending; empty: one of each
+                                     // stage, of ranks that differ those in the lane of the last
+  std::string table;  // text of a cost table to use instead of the shipped one; empty = shipped
   bool all_ranks = false;  // simulate each rank by itself, equal ones too
   Progress progress;       // of replicas
 };
 
 // Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not
-// supported yet, a trace of ranks that differ).
+// supported yet).  REQUIRES: trace_ranks in the job, of at most kMostTracedLanes lanes.
 Result forecast(const Scenario& scenario, const ForecastOptions& options = {});
 
 }  // namespace stepcast

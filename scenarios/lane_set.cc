@@ -397,6 +397,11 @@ int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t ro
                     graph.roles[role].pipeline_rank});
 }
 
+int64_t lane_of_rank(const RankGrid& grid, int64_t rank) {
+  const Coordinates at = grid.coordinates(rank);
+  return at.tp + grid.tp * (at.cp + grid.cp * at.dp);
+}
+
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed) {
   return Filler(scenario, graph, prices, seed).fill();

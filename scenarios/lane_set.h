@@ -25,7 +25,8 @@ namespace stepcast {
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed);
 
-// Rank of the job that a lane of a role is.
+// Rank of the job that a lane of a role is; lane that a rank of the job is in.
 int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t role, int64_t lane);
+int64_t lane_of_rank(const RankGrid& grid, int64_t rank);
 
 }  // namespace stepcast

@@ -4,8 +4,6 @@
 #include <map>
 #include <optional>
 
-#include "sim/run.h"
-
 namespace stepcast {
 namespace {
 
@@ -70,15 +68,13 @@ Variation level_stages(const OpGraph& graph, const Prices& prices) {
 }
 
 std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
-                            const Timeline& now, Time Timeline::*step) {
+                            Time now, const std::function<Time(const Variation&)>& step) {
   std::vector<WhatIf> answers;
   for (int i = 0; i < kSpends; ++i) {
     const auto spend = static_cast<Spend>(i);
     if (account[static_cast<size_t>(i)] == Time{0}) continue;
     const std::optional<Variation> variation = without(graph, prices, spend);
-    if (!variation) continue;
-    const Timeline t = run(compile(graph, prices, *variation), Record::nothing);
-    answers.push_back({spend, now.*step - t.*step});
+    if (variation) answers.push_back({spend, now - step(*variation)});
   }
   return answers;
 }

@@ -3,11 +3,12 @@
 // what one cost hides another may uncover.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "sim/account.h"
+#include "sim/program.h"
 #include "sim/result.h"
-#include "sim/run.h"
 
 namespace stepcast {
 
@@ -18,8 +19,8 @@ Variation level_stages(const OpGraph& graph, const Prices& prices);
 // One answer for each line of `account` that an experiment can remove: communication of an axis,
 // recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
 // all.
-// `now` is the run that `account` is of; `step` says what a step costs, the makespan or the span.
+// `step` says what a step takes, `now` what it does without a variation.
 std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
-                            const Timeline& now, Time Timeline::*step = &Timeline::makespan);
+                            Time now, const std::function<Time(const Variation&)>& step);
 
 }  // namespace stepcast

@@ -41,6 +41,7 @@ class Accountant {
     switch (gap.cause) {
       case Gap::Cause::event: at(table, spend_of_event(r, gap.id)) += gap.end - gap.begin; return;
       case Gap::Cause::straggler: at(table, Spend::straggler) += gap.end - gap.begin; return;
+      case Gap::Cause::contention: at(table, Spend::contention) += gap.end - gap.begin; return;
       case Gap::Cause::rendezvous: book_rendezvous(table, r, gap); return;
     }
   }
@@ -80,7 +81,7 @@ class Accountant {
   void book_rendezvous(SpendTable& table, uint32_t r, const Gap& gap) {
     const RendezvousTime& met = timeline_.rendezvous[gap.id];
     const Time wire = std::max(gap.begin, met.begin);
-    at(table, spend_of_rendezvous(gap.id)) += gap.end - wire;
+    book_wire(table, gap.id, wire, gap.end);
     if (wire == gap.begin) return;
     if (met.last_role == r) {
       // Its own post was late: the stream that made it was busy, or the host had not launched it.
@@ -91,6 +92,14 @@ class Accountant {
     }
     const Waiter waiter{&table, bubble_of(r, gap)};
     walk(waiter, met.last_role, gap.begin, wire, gap.only_sends, 0);
+  }
+
+  // [begin, end), in which rendezvous `id` was running.
+  void book_wire(SpendTable& table, uint32_t id, Time begin, Time end) const {
+    const RendezvousTime& met = timeline_.rendezvous[id];
+    const Time late = std::clamp(met.end - met.contended, begin, end);
+    at(table, spend_of_rendezvous(id)) += late - begin;
+    at(table, Spend::contention) += end - late;
   }
 
   struct Waiter {
@@ -129,7 +138,7 @@ class Accountant {
     const auto id = static_cast<uint32_t>(item.rendezvous);
     const RendezvousTime& met = timeline_.rendezvous[id];
     const Time wire = std::clamp(met.begin, begin, end);
-    at(*waiter.table, spend_of_rendezvous(id)) += end - wire;
+    book_wire(*waiter.table, id, wire, end);
     if (wire == begin) return;
     const bool now_coupled = coupled || item.only_sends;
     if (met.last_role == r) {

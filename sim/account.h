@@ -7,7 +7,7 @@
 //   * a communication on another stream of the same rank       -> exposed_*, for as long as it ran
 //   or queued
 //   * a rendezvous that was running                            -> exposed_pp (or _dp, _other: by
-//   its axis)
+//   its axis); contention, for as long as it ran longer than alone
 //   * a rendezvous that had not started, because a peer was late: the chain of what the peer did
 //   meanwhile is walked.
 //     Peer computing (or in its own exposed communication)     -> warmup, imbalance or drain, by

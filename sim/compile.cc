@@ -3,23 +3,10 @@
 
 #include "sim/check.h"
 #include "sim/program.h"
+#include "sim/varied.h"
 
 namespace stepcast {
 namespace {
-
-int64_t scaled(int64_t ps, double factor) {
-  if (factor == 1) return ps;
-  return static_cast<int64_t>(static_cast<double>(ps) * factor + 0.5);
-}
-
-// What a scenario's what-if question does to the duration of an op.
-double factor_of(const Work& work, Phase phase, const Variation& v) {
-  double f = 1;
-  if (is_communication(work.kind)) f *= v.axis_scale[static_cast<size_t>(work.axis)];
-  if (phase == Phase::optimizer) f *= v.optimizer_scale;
-  if (phase == Phase::recompute) f *= v.recompute_scale;
-  return f;
-}
 
 // A wait that the order of the stream already guarantees.
 bool implied(const Pass& pass, const Wait& w) {
@@ -125,7 +112,7 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(o.work)], o.phase));
   }
   out.device_ops = static_cast<uint32_t>(pass.ops.size());
-  const int64_t launch = scaled(prices.launch.count(), variation.launch_scale);
+  const int64_t launch = varied_launch_ps(prices, variation);
   bool open = false;  // the last instruction may be continued
   for (uint32_t op = 0; op < pass.ops.size(); ++op) {
     const Op& o = pass.ops[op];
@@ -140,8 +127,8 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
       open = false;
     }
     const Work& work = graph.works[static_cast<size_t>(o.work)];
-    const int64_t ps = scaled(prices.by_work[static_cast<size_t>(o.work)].time.count(),
-                              factor_of(work, o.phase, variation) * scale);
+    const int64_t ps = varied_ps(prices.by_work[static_cast<size_t>(o.work)].time.count(), work,
+                                 o.phase, variation, scale);
     Instruction in{.duration = ps,
                    .lead = launch + ps,
                    .launch = launch,
@@ -173,7 +160,7 @@ Program compile(const OpGraph& graph, const Prices& prices, const Variation& var
   Program program;
   program.graph = &graph;
   program.merged = merged;
-  program.launch_ps = scaled(prices.launch.count(), variation.launch_scale);
+  program.launch_ps = varied_launch_ps(prices, variation);
   program.passes.reserve(graph.passes.size());
   for (size_t i = 0; i < graph.passes.size(); ++i) {
     const double scale = variation.pass_scale.empty() ? 1 : variation.pass_scale[i];
@@ -183,8 +170,8 @@ Program compile(const OpGraph& graph, const Prices& prices, const Variation& var
   program.rendezvous_ps.reserve(graph.rendezvous.size());
   for (const Rendezvous& r : graph.rendezvous) {
     const auto id = static_cast<size_t>(r.work);
-    program.rendezvous_ps.push_back(scaled(prices.by_work[id].time.count(),
-                                           factor_of(graph.works[id], Phase::forward, variation)));
+    program.rendezvous_ps.push_back(
+        varied_ps(prices.by_work[id].time.count(), graph.works[id], Phase::forward, variation));
   }
   return program;
 }

@@ -24,7 +24,7 @@ int64_t whole_factor(double factor) {
 Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width) {
   Groups groups;
   for (const LaneDigit& d : digits) {
-    if (covers(axis, d.axis)) groups.size *= static_cast<uint32_t>(d.size);
+    if (covers(axis, d)) groups.size *= static_cast<uint32_t>(d.size);
   }
   groups.count = width / groups.size;
   groups.of.resize(width);
@@ -34,7 +34,7 @@ Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width
     uint32_t rest = lane, group = 0, stride = 1;
     for (const LaneDigit& d : digits) {
       const auto size = static_cast<uint32_t>(d.size);
-      if (!covers(axis, d.axis)) {
+      if (!covers(axis, d)) {
         group += rest % size * stride;
         stride *= size;
       }
@@ -54,13 +54,14 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       prices_(prices),
       lanes_(lanes),
       traffic_(traffic),
-      merge_(options.merge),
+      merge_(options.merge && !options.ops),
       slow_compute_(whole_factor(interference.compute)),
       slow_talk_(whole_factor(interference.communication)),
       coupled_(slow_compute_ != kOne || slow_talk_ != kOne),
       width_(static_cast<uint32_t>(lanes.lanes())),
       launch_(prices.launch.count() * kOne),
-      network_(traffic.capacity) {
+      network_(traffic.capacity),
+      ops_(options.record && options.ops) {
   const size_t ranks = graph.roles.size() * width_;
   slowness_.assign(ranks, kNominal);
   for (size_t r = 0; r < lanes.slowness.size(); ++r) {
@@ -88,7 +89,7 @@ void Engine::choose_strands() {
   for (size_t w = 0; w < works && !coupled_; ++w) {
     const Axis axis = graph_.works[w].axis;
     const uint32_t size = groups_[static_cast<size_t>(axis)].size;
-    whole[w] = covers(axis, inner.axis);
+    whole[w] = covers(axis, inner);
     const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
     if (!is_communication(graph_.works[w].kind) || !is_private) continue;
     if (size == 1) talks[w] = TalkKind::alone;
@@ -288,10 +289,13 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
     throw std::invalid_argument("windows and jitter are not supported with shared links yet");
   }
   using contention::Engine;
-  ContentionResult out = Engine(graph, prices, lanes, traffic, interference, options).run();
-  if (!options.record) return out;
-  // Which lane is last is known at the end.
-  return Engine(graph, prices, lanes, traffic, interference, options).run(out.lanes.last_lane);
+  int64_t lane = options.lane;
+  if (!options.record || lane < 0) {
+    ContentionResult out = Engine(graph, prices, lanes, traffic, interference, options).run();
+    if (!options.record) return out;
+    lane = out.lanes.last_lane;  // known at the end
+  }
+  return Engine(graph, prices, lanes, traffic, interference, options).run(lane);
 }
 
 }  // namespace stepcast

@@ -248,6 +248,7 @@ class Engine {
   void note_chain(const Place& at, const ThreadInstruction& in, int64_t before);
   void note_slowed(const Place& at, const ThreadInstruction& in);
   void note_more(const Place& at, uint32_t first, uint32_t count, int64_t more);
+  void note_op(const Place& at, uint32_t op, int64_t begin, int64_t end);
   void note_talk(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                  int64_t begin);
   void note_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
@@ -314,6 +315,7 @@ class Engine {
   std::vector<FlowNetwork::Ended> ended_;
   std::vector<uint32_t> dirty_ranks_, dirty_talks_;
   int64_t recorded_ = -1;
+  bool ops_ = false;  // of it, each
   std::optional<LaneRecord> record_;
   std::vector<RoleRecord> role_records_;
   std::vector<MeetingRecord> meeting_records_;

@@ -131,8 +131,8 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
   const int64_t last = at.launched + ops[in.count - 1].launches * launch_;
   const Slowness* const slowness = &slowness_[at.a.role * width_ + at.a.lane];
   int64_t* const times = &at.a.time[in.stream * block_];
-  const bool noted = in.stream == kCompute && at.noted;
-  const int64_t before = noted ? recorded_time(at.a, kCompute) : 0;
+  const bool noted = (in.stream == kCompute || ops_) && at.noted;
+  const int64_t before = noted ? recorded_time(at.a, in.stream) : 0;
   const bool is_first =
       in.stream == kCompute && first_start_[at.a.role * width_ + at.a.lane + th.lane] == kUnknown;
   for (uint32_t l = th.lane; l < th.lane + th.lanes && (is_first || in.start_slot >= 0); ++l) {

@@ -12,7 +12,7 @@ constexpr auto kCompute = static_cast<size_t>(Stream::compute);
 }  // namespace
 
 void Engine::prepare_record() {
-  record_.emplace(graph_);
+  record_.emplace(graph_, ops_);
   meeting_records_.resize(graph_.rendezvous.size());
   role_records_.resize(graph_.roles.size());
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
@@ -33,11 +33,13 @@ void Engine::note_item(const Actor& a, const Thread& th, uint32_t item, bool end
   if (ends) end = time;
 }
 
-// A chain on the compute stream that nothing slowed but the lane's own speed.
+// A chain that nothing slowed but the lane's own speed.
 void Engine::note_chain(const Place& at, const ThreadInstruction& in, int64_t before) {
   const auto lane = static_cast<size_t>(recorded_);
   const int64_t slowness = slowness_[at.a.role * width_ + lane];
-  const int64_t after = recorded_time(at.a, kCompute);
+  const int64_t after = recorded_time(at.a, in.stream);
+  if (ops_) note_op(at, in.first, after - in.ps * slowness, after);
+  if (in.stream != kCompute) return;
   record_->note(at.a.role, Spend::launch, after - before - in.ps * slowness);
   note_more(at, in.first, in.count, in.ps * (slowness - kOne));
 }
@@ -48,7 +50,16 @@ void Engine::note_slowed(const Place& at, const ThreadInstruction& in) {
   const uint32_t count = at.th.ops - rank.first_op;
   int64_t ps = 0;
   for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
-  note_more(at, in.first + rank.first_op, count, now_ - rank.begin - ps * kOne);
+  const int64_t own = ps * slowness_[at.a.role * width_ + at.a.lane];
+  note_more(at, in.first + rank.first_op, count, own - ps * kOne);
+  record_->note(at.a.role, Spend::contention, now_ - rank.begin - own);
+  if (ops_) note_op(at, in.first, rank.begin, now_);
+}
+
+// Op `op` of the pass's list ran in [begin, end).  REQUIRES: ops_, so it is a chain by itself.
+void Engine::note_op(const Place& at, uint32_t op, int64_t begin, int64_t end) {
+  const uint32_t item = program_.roles[at.a.role].items[at.th.code][at.th.at];
+  record_->op(at.a.role, item, at.pass.ops[op].launches - 1, begin, end);
 }
 
 // They took so much longer than priced: each by its share of the time.
@@ -66,12 +77,16 @@ void Engine::note_more(const Place& at, uint32_t first, uint32_t count, int64_t 
 void Engine::note_talk(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin) {
   const size_t stream = in.stream;
-  if (begin > ready) role_records_[at.a.role].straggler[stream] = {ready, begin};
+  const size_t link_class = class_of(at.a.role, in.work, static_cast<uint32_t>(recorded_));
+  const int64_t alone = price_in(link_class, in.work) * kOne;
+  const int64_t end = recorded_time(at.a, stream);
+  role_records_[at.a.role].straggler[stream] = {ready, begin, begin + alone, end};
+  if (ops_) note_op(at, in.first, begin, end);
   if (stream != kCompute) return;
   record_->note(at.a.role, Spend::launch, ready - before);
   record_->note(at.a.role, Spend::straggler, begin - ready);
-  record_->note(at.a.role, at.pass.ops[in.first].spend,
-                recorded_time(at.a, kCompute) - begin - price_in(0, in.work) * kOne);
+  record_->note(at.a.role, at.pass.ops[in.first].spend, alone - price_in(0, in.work) * kOne);
+  record_->note(at.a.role, Spend::contention, end - begin - alone);
 }
 
 // A post that the recorded lane's meeting counts.
@@ -100,8 +115,9 @@ void Engine::note_rendezvous(const Row& row, uint32_t group) {
   if (groups.of[static_cast<size_t>(recorded_)] != group) return;
   const Meeting& m = row.meetings[group];
   const MeetingRecord& record = meeting_records_[row.source];
+  const int64_t alone_end = m.begin + price_of(row, group) * kOne;
   record_->timeline.rendezvous[row.source] = {to_time(m.begin), to_time(m.end), record.last_role,
-                                              record.last_item};
+                                              record.last_item, to_time(m.end - alone_end)};
 }
 
 void Engine::finish_record(LaneResult& result) {

@@ -162,6 +162,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   rank.exact_end = rank.target;
   rank.exact = true;
   time = now_;
+  if (ops_ && at.noted) note_op(at, in.first, now_, now_);
 }
 
 }  // namespace stepcast::contention

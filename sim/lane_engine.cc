@@ -8,7 +8,7 @@
 namespace stepcast {
 
 LaneEngine::LaneEngine(const OpGraph& graph, const Prices& prices, const FoldedLanes& folded,
-                       bool merge, int64_t record)
+                       bool merge, int64_t record, bool ops)
     : graph_(graph),
       n_(folded.lanes.lanes()),
       size_(static_cast<size_t>(n_)),
@@ -17,7 +17,7 @@ LaneEngine::LaneEngine(const OpGraph& graph, const Prices& prices, const FoldedL
       roles_(graph.roles.size()),
       meetings_(graph.rendezvous.size()),
       queue_(graph.roles.size()) {
-  if (recorded_ >= 0) record_ = std::make_unique<LaneRecord>(graph);
+  if (recorded_ >= 0) record_ = std::make_unique<LaneRecord>(graph, ops);
   if (folded.lanes.jitter) jitter_ = jitter_table(folded.lanes.jitter->sigma);
   speeds_ = role_speeds(folded, roles_.size(), jitter_);
   LaneTraits traits = traits_of_lanes();

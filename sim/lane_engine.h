@@ -30,9 +30,9 @@ namespace stepcast {
 
 class LaneEngine {
  public:
-  // `record`: the lane to record, or -1.
+  // `record`: the lane to record, or -1; `ops`: and each of its ops.  REQUIRES: then not `merge`.
   LaneEngine(const OpGraph& graph, const Prices& prices, const FoldedLanes& folded, bool merge,
-             int64_t record);
+             int64_t record, bool ops = false);
 
   // Throws Deadlock.
   void run();
@@ -132,9 +132,10 @@ class LaneEngine {
   // Runs an instruction and notes why its stream stood still, and what it took beyond its price.
   void run_recorded(uint32_t r, RoleState& role, const LanePass& pass, const LaneInstruction& in,
                     LaneClock& c, const LaneClock* other);
-  void record_join(uint32_t r, RoleState& role, const LaneInstruction& in, LaneClock& c);
-  void record_op(uint32_t r, RoleState& role, const LanePass& pass, const LaneInstruction& in,
-                 LaneClock& c);
+  // Both return when it begins on the recorded lane, of a chain only if it is a single op.
+  int64_t record_join(uint32_t r, RoleState& role, const LaneInstruction& in, LaneClock& c);
+  int64_t record_op(uint32_t r, RoleState& role, const LanePass& pass, const LaneInstruction& in,
+                    LaneClock& c);
   void note_slowness(uint32_t r, const LanePass& pass);
   void note_post(uint32_t r, const RoleState& role, const LaneClock& stream, Axis axis, Meeting& m);
   void note_join(uint32_t r, const RoleState& role, const Item& item, const Meeting& m);

@@ -40,17 +40,16 @@ void LaneEngine::run_recorded(uint32_t r, RoleState& role, const LanePass& pass,
     note_wait(r, role, in, c, *other);
     raise(c, *other, in.delay);
   }
-  if (in.code == LaneCode::join) {
-    record_join(r, role, in, c);
-  } else {
-    record_op(r, role, pass, in, c);
-  }
+  const int64_t begin =
+      in.code == LaneCode::join ? record_join(r, role, in, c) : record_op(r, role, pass, in, c);
+  if (record_->has_ops()) record_->op(r, role.item, in.op, begin, on_lane(c));
   if (in.mark_end != kNoPlace) {
     straggler_at(role, in.mark_end) = role.straggler[static_cast<size_t>(in.stream)];
   }
 }
 
-void LaneEngine::record_join(uint32_t r, RoleState& role, const LaneInstruction& in, LaneClock& c) {
+int64_t LaneEngine::record_join(uint32_t r, RoleState& role, const LaneInstruction& in,
+                                LaneClock& c) {
   const int64_t waited = on_lane(c);
   raise_by_host(role, c, in.launch);
   const int64_t ready = on_lane(c);
@@ -60,31 +59,32 @@ void LaneEngine::record_join(uint32_t r, RoleState& role, const LaneInstruction&
   groups_.add_price(c, graph_.works[static_cast<size_t>(in.work)], in.work,
                     LaneGroups::Roles(&r, 1));
   if (begin > ready) role.straggler[static_cast<size_t>(in.stream)] = {ready, begin};
-  if (in.stream != Stream::compute) return;
+  if (in.stream != Stream::compute) return begin;
   record_->note(r, Spend::launch, ready - waited);
   record_->note(r, Spend::straggler, begin - ready);
   record_->note(r, in.spend, on_lane(c) - begin - groups_.nominal(in.work));
+  return begin;
 }
 
-void LaneEngine::record_op(uint32_t r, RoleState& role, const LanePass& pass,
-                           const LaneInstruction& in, LaneClock& c) {
+int64_t LaneEngine::record_op(uint32_t r, RoleState& role, const LanePass& pass,
+                              const LaneInstruction& in, LaneClock& c) {
   const RoleSpeeds& speeds = speeds_[r];
   const bool computes = in.stream == Stream::compute;
   const int64_t waited = on_lane(c);
   if (!speeds.by_op() || in.duration.scaled == 0) {
     run_chain(speeds, role, pass, in, c, nullptr);
     const int64_t slowness = speeds.slowness[static_cast<size_t>(recorded_)];
-    if (computes) {
-      record_->note(r, Spend::launch, on_lane(c) - waited - in.duration.at(slowness));
-    }
-    return;
+    const int64_t begin = on_lane(c) - in.duration.at(slowness);
+    if (computes) record_->note(r, Spend::launch, begin - waited);
+    return begin;
   }
   raise_by_host(role, c, in.launch);
   const int64_t begin = on_lane(c);
   run_by_op(speeds, role, in, c, nullptr);
-  if (!computes) return;
+  if (!computes) return begin;
   record_->note(r, Spend::launch, begin - waited);
   record_->note(r, in.spend, on_lane(c) - begin - in.duration.at(kNominal));
+  return begin;
 }
 
 void LaneEngine::note_slowness(uint32_t r, const LanePass& pass) {

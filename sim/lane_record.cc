@@ -7,21 +7,42 @@
 
 namespace stepcast {
 
-LaneRecord::LaneRecord(const OpGraph& graph) : inside_(graph.roles.size()) {
+LaneRecord::LaneRecord(const OpGraph& graph, bool ops) : inside_(graph.roles.size()) {
   timeline.roles.resize(graph.roles.size());
   timeline.rendezvous.resize(graph.rendezvous.size());
   for (size_t r = 0; r < graph.roles.size(); ++r) {
     timeline.roles[r].items.reserve(graph.roles[r].items.size());
+    if (!ops) continue;
+    std::vector<size_t>& first = first_op_.emplace_back();
+    size_t count = 0;
+    for (const Item& item : graph.roles[r].items) {
+      first.push_back(count);
+      if (item.kind == ItemKind::pass) {
+        count += graph.passes[static_cast<size_t>(item.pass)].ops.size();
+      }
+    }
+    timeline.roles[r].op_start.resize(count);
+    timeline.roles[r].op_end.resize(count);
   }
+}
+
+void LaneRecord::op(uint32_t r, uint32_t item, uint32_t op, int64_t begin, int64_t end) {
+  const size_t at = first_op_[r][item] + op;
+  timeline.roles[r].op_start[at] = to_time(begin);
+  timeline.roles[r].op_end[at] = to_time(end);
 }
 
 void LaneRecord::note_wait(uint32_t r, Spend spend, int64_t begin, int64_t end,
                            const StragglerWait& wait) {
   if (end <= begin) return;
-  const int64_t straggler =
-      std::max(int64_t{0}, std::min(end, wait.begin) - std::max(begin, wait.ready));
+  const auto common = [&](int64_t from, int64_t until) {
+    return std::max(int64_t{0}, std::min(end, until) - std::max(begin, from));
+  };
+  const int64_t straggler = common(wait.ready, wait.begin);
+  const int64_t contention = common(wait.alone_end, wait.end);
   note(r, Spend::straggler, straggler);
-  note(r, spend, end - begin - straggler);
+  note(r, Spend::contention, contention);
+  note(r, spend, end - begin - straggler - contention);
 }
 
 void LaneRecord::gap(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
@@ -43,9 +64,13 @@ void LaneRecord::event_wait(uint32_t r, const Item& item, uint32_t index, int64_
   if (end <= begin) return;
   const int64_t from = std::clamp(wait.ready, begin, end);
   const int64_t until = std::clamp(wait.begin, from, end);
+  const int64_t alone = std::clamp(wait.alone_end, until, end);
+  const int64_t contended = std::clamp(wait.end, alone, end);
   gap(r, item, index, begin, from, Gap::Cause::event);
   gap(r, item, index, from, until, Gap::Cause::straggler);
-  gap(r, item, index, until, end, Gap::Cause::event);
+  gap(r, item, index, until, alone, Gap::Cause::event);
+  gap(r, item, index, alone, contended, Gap::Cause::contention);
+  gap(r, item, index, contended, end, Gap::Cause::event);
 }
 
 void LaneRecord::rendezvous_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin,

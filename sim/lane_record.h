@@ -19,22 +19,30 @@ constexpr Time to_time(int64_t lane_time) {
   return Time{(lane_time + (int64_t{1} << 11)) >> 12};
 }
 
-// When a collective could have started on this lane, and when it did.
+// When a collective could have started on this lane, and when it did; when it would have ended
+// alone, and when it did, if that was later.
 struct StragglerWait {
   int64_t ready = 0, begin = 0;
+  int64_t alone_end = 0, end = 0;
 };
 
 class LaneRecord {
  public:
   Timeline timeline;
 
-  explicit LaneRecord(const OpGraph& graph);
+  // `ops`: with the start and end of every op.
+  LaneRecord(const OpGraph& graph, bool ops);
+
+  bool has_ops() const { return !first_op_.empty(); }
+  // Op `op` of pass item `item` of role r ran in [begin, end).  REQUIRES: has_ops().
+  void op(uint32_t r, uint32_t item, uint32_t op, int64_t begin, int64_t end);
 
   // The compute stream of role r stood still inside a pass, or was busy for longer than priced.
   void note(uint32_t r, Spend spend, int64_t time) {
     inside_[r][static_cast<size_t>(spend)] += time;
   }
-  // It stood still in [begin, end) for an op whose group had to wait for a slower lane in `wait`.
+  // It stood still in [begin, end) for a collective that waited for a slower lane, and took longer
+  // than alone, as `wait` says.
   void note_wait(uint32_t r, Spend spend, int64_t begin, int64_t end, const StragglerWait& wait);
   // It stood in [begin, end) at an item that waits for an event, of which the same holds.
   void event_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
@@ -53,6 +61,7 @@ class LaneRecord {
            Gap::Cause cause);
 
   std::vector<std::array<int64_t, kSpends>> inside_;  // by role; sums of what is not in gaps
+  std::vector<std::vector<size_t>> first_op_;         // [role][item], in RoleTimeline::op_start
 };
 
 }  // namespace stepcast

@@ -44,8 +44,9 @@ LaneResult run_lanes(const OpGraph& graph, const Prices& prices, const LaneSet& 
   engine.run();
   LaneResult result = spread(engine, graph, folded);
   if (options.record) {
-    const int64_t lane = folded.of[static_cast<size_t>(result.last_lane)];
-    LaneEngine recorder(graph, prices, folded, options.merge, lane);
+    const int64_t wanted = options.lane < 0 ? result.last_lane : options.lane;
+    const int64_t lane = folded.of[static_cast<size_t>(wanted)];
+    LaneEngine recorder(graph, prices, folded, options.merge && !options.ops, lane, options.ops);
     recorder.run();
     result.timeline = recorder.take_timeline();
     result.timeline.makespan = result.makespan;

@@ -82,7 +82,9 @@ struct LaneSet {
 struct LaneOptions {
   bool fold = true;     // merge equal lanes beforehand; exact
   bool merge = true;    // merge chains of ops; exact
-  bool record = false;  // account and critical path of the lane that ends last
+  bool record = false;  // account and critical path of one lane ...
+  int64_t lane = -1;    // ... this one; -1: the one that ends last
+  bool ops = false;     // with `record`: also start and end of every op of it
 };
 
 // Times are rounded half up to picoseconds.
@@ -93,8 +95,7 @@ struct LaneResult {
   int64_t lanes_run = 0;               // of one role, after folding
   uint32_t last_role = 0;              // of the rank that ends last (ties: lowest role, then lane)
   int64_t last_lane = 0;
-  // LaneOptions::record: what `run` records, of lane `last_lane` in every role.  Time that a lane
-  // waits in a collective for slower lanes of its group is booked as Spend::straggler.
+  // LaneOptions::record: what `run` records, of one lane in every role.  Time that a lane waits in a collective for slower lanes of its group is booked as Spend::straggler.
   Timeline timeline;
 };
 

@@ -79,6 +79,13 @@ struct Disturbance {
   int64_t lanes = 0;    // ranks simulated, equal ones once
 };
 
+// Ranks of the job that differ, with times of their own; those of one lane are in one timeline.
+struct TracedLane {
+  Timeline timeline;               // of Record::all
+  std::vector<uint32_t> roles;     // of the ranks, ascending
+  std::vector<std::string> names;  // "rank 47 (stage 5, tp 7)"
+};
+
 // Step times of the same scenario under several seeds; percentiles by nearest rank.
 struct ReplicaTimes {
   int64_t count = 0;
@@ -106,7 +113,8 @@ struct Result {
   Account account;
   Time bubble{};  // of the critical role
   std::vector<PathSegment> critical_path;
-  std::vector<WhatIf> what_if;  // of the undisturbed step
+  std::vector<WhatIf> what_if;
+  bool what_if_without_contention = false;  // these are of the same step without contention
 
   std::vector<RankMemory> memory;  // by role
   uint32_t memory_role = 0;        // the one that reserves most
@@ -119,9 +127,10 @@ struct Result {
   std::string calibration;               // "table a100-sxm-80g", or "none: roofline"
 
   Timeline timeline;
-  int64_t rank_ops = 0;        // one lane a role, or of all ranks with `disturbance`
-  double fast_path_share = 1;  // ops that need no event engine
-  int64_t flow_events = 0;     // starts and ends of flows in that engine
+  std::vector<TracedLane> traced;  // what a trace is of; empty: `timeline`
+  int64_t rank_ops = 0;            // one lane a role, or of all ranks with `disturbance`
+  int64_t event_ops = 0;           // of these, ops that need the event engine
+  int64_t flow_events = 0;         // starts and ends of flows in that engine
 
   // What the numbers were computed from; report/ reads names and times out of them.
   std::shared_ptr<const OpGraph> graph;

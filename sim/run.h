@@ -30,7 +30,9 @@ enum class Record : uint8_t {
 // A stretch in which the compute stream of a role stood still at an item, and why.
 struct Gap {
   // straggler: the rendezvous could not start yet, for a slower lane of the same role (lanes.h).
-  enum class Cause : uint8_t { rendezvous, event, straggler };
+  // contention: the communication behind the event took that much longer than alone
+  // (contention.h).
+  enum class Cause : uint8_t { rendezvous, event, straggler, contention };
   Time begin{}, end{};
   Cause cause = Cause::rendezvous;
   bool only_sends = false;  // rendezvous: as Item::only_sends
@@ -53,12 +55,14 @@ struct RoleTimeline {
   std::vector<Gap> gaps;        // Record::account; at items, in order of time
   SpendTable inside{};  // Record::account; stand-stills inside passes, by what they waited for
   std::vector<Time> op_start;  // Record::all; every op of every pass item, in program order
+  std::vector<Time> op_end;    // as op_start; empty: start + price
 };
 
 struct RendezvousTime {
   Time begin{}, end{};
   uint32_t last_role = 0;  // the role whose post let it start
   uint32_t last_item = 0;  // ... and which item of it that was
+  Time contended{};        // how much longer it took than alone (contention.h)
 };
 
 struct Timeline {

@@ -30,7 +30,7 @@ enum class Spend : uint8_t {
   drain,          // bubble: after its last forward, the same
   coupling,       // bubble: waiting for a rank that is itself held up by a blocking send
   straggler,      // bubble: in a collective, for slower ranks of the group
-  contention,     // what shared links and slowed compute add to the step, not told apart
+  contention,     // ops that take longer than alone: shared links, slowed compute
   launch,         // the device waits for the host
   idle_end,       // everything of this rank is done, others still work
 };

@@ -55,7 +55,7 @@ struct Arguments {
   // run
   std::string trace;  // file, or empty
   std::string trace_ranks = "all";
-  std::string ranks;              // "all": each simulated by itself
+  std::string ranks;              // "all": each simulated by itself; "0,40-47": for the trace
   std::string progress = "auto";  // auto, plain, none
   bool force = false;
   bool fail_on_oom = false;

@@ -52,8 +52,9 @@ void define(CLI::App& app, Arguments& args, Command& command) {
                   "pipeline ranks in the trace: all, slowest, or numbers such as 0-2,5")
       ->option_text("RANKS");
   run->add_option("--ranks", args.ranks,
-                  "all: simulate every rank by itself; otherwise equal ones once")
-      ->option_text("all");
+                  "all: simulate every rank by itself, otherwise equal ones once; with --trace,\n"
+                  "ranks of the job for the trace such as 0,40-47, each with its own times")
+      ->option_text("RANKS");
   run->add_option("--progress", args.progress, "of replicas: auto, plain or none")
       ->option_text("WHEN");
   run->add_flag("--force", args.force, "overwrite existing outputs");

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 
 #include "report/account_lines.h"
 #include "report/json.h"
 #include "report/perfetto.h"
 #include "report/text.h"
 #include "scenarios/forecast.h"
+#include "scenarios/lane_set.h"
 #include "tools/command.h"
 #include "tools/output.h"
 #include "tools/progress.h"
@@ -33,7 +35,7 @@ std::optional<uint32_t> take_number(std::string_view& text) {
   return value;
 }
 
-// "0-3,7" of `count` ranks; nothing if it is malformed or names others.
+// "0-3,7" of `count` ranks, ascending; nothing if it is malformed or names others.
 std::optional<std::vector<uint32_t>> parse_ranks(std::string_view text, uint32_t count) {
   std::vector<bool> chosen(count, false);
   while (true) {
@@ -57,6 +59,28 @@ std::optional<std::vector<uint32_t>> parse_ranks(std::string_view text, uint32_t
   return ranks;
 }
 
+// Ranks of the job that the trace is of, from --ranks.
+std::vector<int64_t> ranks_to_trace(const Arguments& args, const Scenario& scenario) {
+  if (args.ranks.empty() || args.ranks == "all") return {};
+  if (args.trace_ranks != "all")
+    usage_error("E004", "--trace-ranks and --ranks both say which ranks the trace is of",
+                "--ranks takes ranks of the job, --trace-ranks pipeline ranks");
+  const RankGrid& grid = scenario.plan.grid;
+  const auto ranks = parse_ranks(args.ranks, static_cast<uint32_t>(grid.world()));
+  if (!ranks)
+    usage_error(
+        "E004", "'--ranks " + args.ranks + "' names no ranks of this job",
+        "all, or numbers from 0 to " + std::to_string(grid.world() - 1) + " such as 0,8-15");
+  std::set<int64_t> lanes;
+  for (const uint32_t rank : *ranks) lanes.insert(lane_of_rank(grid, rank));
+  if (lanes.size() > kMostTracedLanes)
+    usage_error("E004",
+                "'--ranks " + args.ranks + "' names ranks of " + std::to_string(lanes.size()) +
+                    " pipelines, each to be simulated once more",
+                "a trace takes up to " + std::to_string(kMostTracedLanes));
+  return {ranks->begin(), ranks->end()};
+}
+
 TraceOptions trace_options(const Arguments& args, const Result& result) {
   const auto count = static_cast<uint32_t>(result.timeline.roles.size());
   if (args.trace_ranks == "all" || args.trace_ranks == "pp") return {};
@@ -77,9 +101,9 @@ TraceOptions trace_options(const Arguments& args, const Result& result) {
 int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace == "-")
     usage_error("E004", "the trace goes to a file, standard output is for the answer");
-  if (!args.ranks.empty() && args.ranks != "all")
-    usage_error("E004", "--ranks is all or left out, not '" + args.ranks + "'",
-                "--ranks all simulates every rank by itself");
+  if (!args.ranks.empty() && args.ranks != "all" && args.trace.empty())
+    usage_error("E004", "--ranks " + args.ranks + " says which ranks a trace is of",
+                "--trace FILE writes one; --ranks all simulates every rank by itself");
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
@@ -87,6 +111,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   ForecastOptions options;
   options.trace = trace_file.has_value();
   options.all_ranks = args.ranks == "all";
+  options.trace_ranks = ranks_to_trace(args, scenario);
   const Result result = [&] {
     ProgressLine line(args.quiet ? "none" : args.progress, "replicas");
     options.progress = [&](int64_t done, int64_t total) { line.show(done, total); };

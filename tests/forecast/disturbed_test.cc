@@ -203,11 +203,159 @@ TEST(Disturbed, ProgressIsToldAfterEachReplica) {
   EXPECT_EQ(seen, (std::vector<int64_t>{1, 2, 3}));
 }
 
-TEST(Disturbed, ATraceOfRanksThatDifferIsRefused) {
+Result traced(const std::string& more, std::vector<int64_t> ranks = {}) {
   ForecastOptions options;
+  options.what_if = false;
   options.trace = true;
-  const Scenario s = load_scenario_text(kBase + item("where: rank 1, compute: 0.9"), "run.yaml");
-  EXPECT_THROW(forecast(s, options), InputError);
+  options.trace_ranks = std::move(ranks);
+  return forecast(load_scenario_text(kBase + more, "run.yaml"), options);
+}
+
+// Time in ops of compute on the compute stream, from the trace.
+Time traced_compute(const Result& r, const TracedLane& lane, uint32_t role) {
+  const RoleTimeline& times = lane.timeline.roles[role];
+  Time sum{};
+  size_t at = 0;
+  for (const Item& item : r.graph->roles[role].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : r.graph->passes[static_cast<size_t>(item.pass)].ops) {
+      const Time took = times.op_end[at] - times.op_start[at];
+      ++at;
+      if (!is_communication(r.graph->works[static_cast<size_t>(op.work)].kind)) sum += took;
+    }
+  }
+  return sum;
+}
+
+TEST(Disturbed, ATraceHasTheRanksOfTheLaneThatEndsLast) {
+  const Result r = traced(item("where: rank 5, compute: 0.5"));
+  ASSERT_EQ(r.traced.size(), 1U);
+  EXPECT_EQ(r.traced[0].roles, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(
+      std::count(r.traced[0].names.begin(), r.traced[0].names.end(), r.disturbance->last_rank), 1);
+  EXPECT_EQ(r.traced[0].timeline.makespan, r.makespan);
+  Time last{};
+  for (const RoleTimeline& role : r.traced[0].timeline.roles)
+    for (const Time t : role.op_end) last = std::max(last, t);
+  EXPECT_EQ(last, r.makespan);
+}
+
+TEST(Disturbed, GivenRanksAreTracedWithTheirOwnTimes) {
+  for (const char* contention : {"", "contention: {interference: on, links: on}\n"}) {
+    const Result r = traced(item("where: rank 5, compute: 0.5") + contention, {6, 5, 21, 5});
+    ASSERT_EQ(r.traced.size(), 2U) << contention;  // 5 and 21 are one lane
+    EXPECT_EQ(r.traced[0].names, (std::vector<std::string>{"rank 5 (stage 0, tp 1, dp 1)",
+                                                           "rank 21 (stage 1, tp 1, dp 1)"}));
+    EXPECT_EQ(r.traced[1].names, (std::vector<std::string>{"rank 6 (stage 0, tp 2, dp 1)"}));
+    const Time slow = traced_compute(r, r.traced[0], 0), sound = traced_compute(r, r.traced[1], 0);
+    if (*contention == 0) {
+      EXPECT_EQ(slow, sound * 2);
+    } else {
+      EXPECT_GT(slow, sound * 3 / 2);
+    }
+    for (const TracedLane& lane : r.traced)
+      for (const RoleTimeline& role : lane.timeline.roles)
+        for (size_t i = 0; i < role.op_start.size(); ++i) {
+          ASSERT_LE(role.op_start[i], role.op_end[i]);
+          ASSERT_LE(role.op_end[i], r.makespan);
+        }
+  }
+}
+
+TEST(Disturbed, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
+  const Result once = traced(""), given = traced("", {0});
+  EXPECT_TRUE(once.traced.empty());
+  const RoleTimeline &a = once.timeline.roles[0], &b = given.traced[0].timeline.roles[0];
+  EXPECT_EQ(a.op_start, b.op_start);
+  size_t at = 0;
+  for (const Item& item : once.graph->roles[0].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : once.graph->passes[static_cast<size_t>(item.pass)].ops) {
+      ASSERT_EQ(b.op_end[at],
+                a.op_start[at] + once.prices->by_work[static_cast<size_t>(op.work)].time);
+      ++at;
+    }
+  }
+}
+
+TEST(Disturbed, WhatIfsAreOfTheStepOfRanksThatDiffer) {
+  const auto answers = [](const std::string& more) {
+    return forecast(load_scenario_text(kBase + more, "run.yaml"), {});
+  };
+  const auto saved = [](const Result& r, Spend spend) {
+    for (const WhatIf& w : r.what_if)
+      if (w.spend == spend) return w.saved;
+    return Time::max();
+  };
+  const Result plain = answers("");
+  const Result nominal = answers(item("where: rank 5, compute: 1"));
+  ASSERT_FALSE(plain.what_if.empty());
+  for (const WhatIf& w : plain.what_if) EXPECT_EQ(saved(nominal, w.spend), w.saved);
+  // All at half the speed: what compute costs saves more.
+  const Result half = answers(item("where: all, compute: 0.5"));
+  EXPECT_GT(saved(half, Spend::optimizer), saved(plain, Spend::optimizer));
+  EXPECT_FALSE(half.what_if_without_contention);
+  // The straggler is free when it is as priced.
+  const Result slow = answers(item("where: rank 5, compute: 0.5"));
+  if (saved(slow, Spend::straggler) != Time::max()) {
+    EXPECT_EQ(saved(slow, Spend::straggler), slow.step_time - plain.step_time);
+  }
+}
+
+const std::string kContended = "contention: {interference: on, links: on}\n";
+
+TEST(Disturbed, AccountsOfContentionSumToTheStep) {
+  for (const std::string& more :
+       {kContended, kContended + "overlap: {dp_grad: true}\nschedule: {kind: 1f1b, p2p: async}\n",
+        kContended + item("where: rank 5, compute: 0.8")}) {
+    const Result r = forecast_with(more);
+    Time contention{};
+    for (const SpendTable& table : r.account.by_role) {
+      EXPECT_EQ(sum_of(table), r.step_time) << more;
+      for (const Time t : table) EXPECT_GE(t, Time{}) << more;
+      contention += table[static_cast<size_t>(Spend::contention)];
+    }
+    EXPECT_GT(contention, Time{}) << more;
+    Time at{};
+    for (const PathSegment& s : r.critical_path) {
+      EXPECT_EQ(s.begin, at);
+      at = s.end;
+    }
+    EXPECT_EQ(at, r.makespan) << more;
+  }
+}
+
+TEST(Disturbed, LinksThatNobodyElseUsesAreNoContention) {
+  const std::string alone = "contention: {links: on}\n";
+  LoadOptions one_node;
+  one_node.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  const Result r = forecast(load_scenario_text(kBase + alone, "run.yaml", one_node), quick);
+  const Result plain = forecast(load_scenario_text(kBase, "run.yaml", one_node), quick);
+  // Rates are whole bytes per second: less than a picosecond a transfer.
+  constexpr Time kRounding{1'000};
+  EXPECT_LE(r.step_time, plain.step_time + kRounding);
+  EXPECT_GE(r.step_time + kRounding, plain.step_time);
+  for (const SpendTable& table : r.account.by_role)
+    EXPECT_LE(table[static_cast<size_t>(Spend::contention)], kRounding);
+}
+
+TEST(Disturbed, WhatIfsOfContentionAreOfTheStepWithoutIt) {
+  const Result r = forecast(load_scenario_text(kBase + kContended, "run.yaml"), {});
+  const Result plain = forecast(load_scenario_text(kBase, "run.yaml"), {});
+  EXPECT_TRUE(r.what_if_without_contention);
+  EXPECT_FALSE(plain.what_if_without_contention);
+  for (const WhatIf& w : r.what_if) {
+    if (w.spend == Spend::contention) {
+      EXPECT_EQ(w.saved, r.step_time - plain.step_time);
+    }
+    for (const WhatIf& v : plain.what_if) {
+      if (v.spend == w.spend) {
+        EXPECT_EQ(v.saved, w.saved) << name_of(w.spend);
+      }
+    }
+  }
 }
 
 TEST(Disturbed, InterferenceNeedsAMeasurement) {
@@ -231,8 +379,7 @@ TEST(Disturbed, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
   const Result shared = forecast_with("contention: {links: on}\n");
   EXPECT_TRUE(shared.disturbance->shared_links);
   EXPECT_GE(shared.step_time, shared.disturbance->undisturbed);
-  EXPECT_LE(shared.fast_path_share, 1);
-  EXPECT_GE(shared.fast_path_share, 0);
+  EXPECT_LE(shared.event_ops, shared.rank_ops);
 }
 
 }  // namespace

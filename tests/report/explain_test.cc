@@ -55,6 +55,13 @@ TEST(ExplainMemory, ChunksThatDifferHaveNoCoefficient) {
   EXPECT_THAT(explain_memory(sample_result(), units), Not(HasSubstr("s*b*h")));
 }
 
+TEST(ExplainBubble, ContentionHasAColumnOfItsOwn) {
+  Result r = sample_result();
+  EXPECT_THAT(explain_bubble(r), Not(HasSubstr("contention")));
+  r.account.by_role[0][static_cast<size_t>(Spend::contention)] = Time{1'000'000};
+  EXPECT_THAT(explain_bubble(r), HasSubstr("contention: ops that take longer than alone"));
+}
+
 TEST(ExplainBubble, ListsTheCausesThatOccur) {
   const std::string text = explain_bubble(sample_result());
   EXPECT_THAT(text, HasSubstr("fill"));

@@ -52,6 +52,35 @@ TEST(RunJson, HasWhatIsKnownOfAnOrderMadeForTheScenario) {
   EXPECT_EQ(j["orders_tried"], 40'001);
 }
 
+TEST(RunJson, SaysWhichWayOpsWentThroughTheEngine) {
+  Result r = sample_result();
+  r.rank_ops = 200;
+  json engine = json::parse(run_json(r, "1.2.3"))["engine"];
+  EXPECT_EQ(engine["fast_path_share"], 1);
+  EXPECT_EQ(engine["rank_ops"], 200);
+  ASSERT_EQ(engine["paths"].size(), 1U);
+  EXPECT_EQ(engine["paths"][0]["path"], "fast");
+  r.disturbance.emplace();
+  r.disturbance->shared_links = true;
+  r.event_ops = 50;
+  r.flow_events = 7;
+  engine = json::parse(run_json(r, "1.2.3"))["engine"];
+  EXPECT_EQ(engine["fast_path_share"], 0.75);
+  EXPECT_EQ(engine["flow_events"], 7);
+  ASSERT_EQ(engine["paths"].size(), 2U);
+  EXPECT_EQ(engine["paths"][1]["path"], "events");
+  EXPECT_EQ(engine["paths"][1]["rank_ops"], 50);
+  EXPECT_EQ(engine["paths"][1]["why"], "they share links with others");
+  EXPECT_FALSE(engine.contains("seconds"));  // the file is the same on every machine
+}
+
+TEST(RunJson, SaysOfWhichStepWhatIfsAre) {
+  Result r = sample_result();
+  EXPECT_EQ(json::parse(run_json(r, "1.2.3"))["what_if_of"], "step");
+  r.what_if_without_contention = true;
+  EXPECT_EQ(json::parse(run_json(r, "1.2.3"))["what_if_of"], "step_without_contention");
+}
+
 TEST(RunJson, HasRanksThatDifferAndReplicas) {
   EXPECT_TRUE(sample()["disturbance"].is_null());
   EXPECT_TRUE(sample()["replicas"].is_null());

@@ -297,6 +297,27 @@ TEST(Perfetto, WritesOnlyTheRanksAskedFor) {
   for (const Event& e : t.events) EXPECT_EQ(e.flow_begin + e.flow_end, 0u);
 }
 
+TEST(Perfetto, RanksThatDifferAreProcessesWithTheirOwnTimes) {
+  Result r = sample_result();
+  Timeline slow = r.timeline;
+  for (RoleTimeline& role : slow.roles)
+    for (const Time start : role.op_start) role.op_end.push_back(start + Time{7'000});
+  r.traced = {{slow, {1}, {"rank 5 (stage 1)"}}, {r.timeline, {0, 1}, {"rank 0", "rank 4"}}};
+  std::string bytes;
+  const TraceCounts counts = write_perfetto(r, {}, [&](std::string_view piece) { bytes += piece; });
+  const Trace t = Reader().read(bytes);
+  EXPECT_EQ(counts.ranks, 3);
+  EXPECT_EQ(counts.arrows, 4);  // of the lane of which both ends are there
+  ASSERT_EQ(t.processes.size(), 3u);
+  EXPECT_EQ(t.processes.begin()->second, "rank 5 (stage 1)");
+  const auto last_end = [&](const char* process) {
+    return t.on(t.track(process, "compute")).back().ns;
+  };
+  EXPECT_EQ(last_end("rank 5 (stage 1)"),
+            static_cast<uint64_t>(slow.roles[1].op_end.back().count() / 1000));
+  EXPECT_GT(last_end("rank 4"), last_end("rank 5 (stage 1)"));
+}
+
 TEST(Perfetto, CountsItsSlices) {
   const Result r = sample_result();
   const TraceCounts counts = write_perfetto(r, {}, [](std::string_view) {});

@@ -88,6 +88,13 @@ TEST(TextReport, TellsWhichRanksDifferAndWhoWaits) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 80) << line;
 }
 
+TEST(TextReport, SaysThatWhatIfsAreWithoutContention) {
+  Result r = sample_result();
+  EXPECT_THAT(text_report(r), Not(HasSubstr("(without contention)")));
+  r.what_if_without_contention = true;
+  EXPECT_THAT(text_report(r), HasSubstr("(without contention)\n"));
+}
+
 TEST(TextReport, StaysWithinEightyColumns) {
   for (const std::string& line : lines_of(text_report(sample_result())))
     EXPECT_LE(display_width(line), 80) << line;
