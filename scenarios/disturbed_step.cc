@@ -47,36 +47,31 @@ ByLane own_delay(const LaneSet& lanes, const Account& undisturbed, Time step) {
     for (size_t lane = 0; lane < delay[role].size(); ++lane)
       delay[role][lane] = added(compute, lanes.slowness[role][lane]);
   }
-  for (const LaneWindow& w : lanes.windows) {
-    if (w.slowness <= kNominal) continue;
-    const Time length = std::max(Time{}, std::min(w.until, step) - std::min(w.from, step));
-    delay[w.role][static_cast<size_t>(w.lane)] +=
-        length -
-        Time{static_cast<int64_t>(static_cast<double>(length.count()) * kNominal / w.slowness)};
+  for (uint32_t role = 0; role < delay.size(); ++role) {
+    for (size_t lane = 0; lane < delay[role].size(); ++lane) {
+      for (const LaneWindow& w : lanes.windows_of(role, static_cast<int64_t>(lane))) {
+        if (w.slowness <= kNominal) continue;
+        const Time length = std::max(Time{}, std::min(w.until, step) - std::min(w.from, step));
+        delay[role][lane] +=
+            length -
+            Time{static_cast<int64_t>(static_cast<double>(length.count()) * kNominal / w.slowness)};
+      }
+    }
   }
   return delay;
 }
 
-void count_slow(const LaneSet& lanes, size_t roles, Disturbance& d) {
-  const auto size = static_cast<size_t>(lanes.lanes());
-  std::vector<std::vector<uint8_t>> compute(roles, std::vector<uint8_t>(size, 0));
-  std::vector<std::vector<uint8_t>> links = compute;
-  for (size_t role = 0; role < roles; ++role) {
-    for (size_t lane = 0; lane < size; ++lane) {
-      if (!lanes.slowness.empty()) compute[role][lane] = lanes.slowness[role][lane] > kNominal;
-      for (const auto& axis : lanes.group_class)
-        if (!axis.empty() && axis[role][lane] > 0) links[role][lane] = 1;
+int64_t ranks_that_compute_slower(const LaneSet& lanes, size_t roles) {
+  int64_t count = 0;
+  for (uint32_t role = 0; role < roles; ++role) {
+    for (int64_t lane = 0; lane < lanes.lanes(); ++lane) {
+      bool slow =
+          !lanes.slowness.empty() && lanes.slowness[role][static_cast<size_t>(lane)] > kNominal;
+      for (const LaneWindow& w : lanes.windows_of(role, lane)) slow = slow || w.slowness > kNominal;
+      count += slow ? 1 : 0;
     }
   }
-  for (const LaneWindow& w : lanes.windows) {
-    const auto lane = static_cast<size_t>(w.lane);
-    if (w.slowness > kNominal) compute[w.role][lane] = 1;
-    if (w.link_class > 0) links[w.role][lane] = 1;
-  }
-  for (size_t role = 0; role < roles; ++role) {
-    d.slow_ranks += std::count(compute[role].begin(), compute[role].end(), uint8_t{1});
-    d.slow_links += std::count(links[role].begin(), links[role].end(), uint8_t{1});
-  }
+  return count;
 }
 
 InputError problem(const Scenario& s, const char* code, std::string message,
@@ -133,6 +128,8 @@ RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& option
     }
     run.ranks = run_contended(in.graph, in.prices, run.lanes, traffic,
                               factors.value_or(Interference{}), options);
+    if (options.record)
+      run.ranks.lanes.timeline = run_lanes(in.graph, in.prices, run.lanes, options).timeline;
     return run;
   } catch (const std::invalid_argument& e) {
     throw problem(s, "E123", e.what());
@@ -221,7 +218,8 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
   d.jitter = lanes.jitter.has_value();
   d.last_rank = rank_name(in, ranks.last_role, ranks.last_lane);
   d.lanes = ranks.lanes_run * static_cast<int64_t>(graph.roles.size());
-  count_slow(lanes, graph.roles.size(), d);
+  d.slow_ranks = ranks_that_compute_slower(lanes, graph.roles.size());
+  d.slow_links = ranks_on_slow_links(scenario, graph);
   if (d.jitter || d.shared_links || d.interference) return d;
   const Time worth_telling = before / 1000;
   Time sum{};
@@ -237,7 +235,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
   return d;
 }
 
-void book_longer_waits(Account& account, const Account& undisturbed, Spend cause) {
+void book_stragglers(Account& account, const Account& undisturbed) {
   constexpr std::array kWaits{Spend::imbalance, Spend::drain, Spend::warmup};
   const auto waiting = [&](const SpendTable& of) {
     Time sum{};
@@ -252,7 +250,7 @@ void book_longer_waits(Account& account, const Account& undisturbed, Spend cause
       const Time taken = std::min(left, here);
       here -= taken;
       left -= taken;
-      table[static_cast<size_t>(cause)] += taken;
+      table[static_cast<size_t>(Spend::straggler)] += taken;
     }
   }
 }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "scenarios/scenario.h"
 #include "sim/lanes.h"
@@ -19,14 +18,17 @@
 namespace stepcast {
 
 // Lanes are numbered tp, cp, dp, innermost first; a role's pipeline rank is its fourth coordinate.
+// The digits are those of RankGrid::digits, so dp and cp may be cut in several.
 // REQUIRES: graph and prices are those of the scenario.  Throws InputError E130 if there are more
 // than 255 kinds of slow links, or any in a topology that is written out.  What is drawn is drawn
 // from `seed`.
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed);
 
-// Rank of the job that a lane of a role is; lane that a rank of the job is in.
+// Ranks that have a slower link, at any time, over which they communicate.
+int64_t ranks_on_slow_links(const Scenario& scenario, const OpGraph& graph);
+
+// Rank of the job that a lane of a role is.
 int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t role, int64_t lane);
-int64_t lane_of_rank(const RankGrid& grid, int64_t rank);
 
 }  // namespace stepcast

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "sim/check.h"
@@ -41,23 +40,13 @@ class Kinds {
   size_t different_ = 1;
 };
 
-using WindowKey = std::tuple<uint32_t, int64_t, int64_t, Slowness, uint8_t>;
-
 std::vector<uint32_t> kinds_of(const LaneSet& lanes) {
   Kinds kinds(lanes.lanes());
   for (const auto& role : lanes.slowness) kinds.distinguish(role);
   for (const auto& axis : lanes.group_class) {
     for (const auto& role : axis) kinds.distinguish(role);
   }
-  if (!lanes.windows.empty()) {
-    std::vector<std::vector<WindowKey>> keys(static_cast<size_t>(lanes.lanes()));
-    for (const LaneWindow& w : lanes.windows) {
-      keys[static_cast<size_t>(w.lane)].emplace_back(w.role, w.from.count(), w.until.count(),
-                                                     w.slowness, w.link_class);
-    }
-    for (auto& key : keys) std::sort(key.begin(), key.end());
-    kinds.distinguish(keys);
-  }
+  for (const auto& role : lanes.windows) kinds.distinguish(role);
   return kinds.take();
 }
 
@@ -178,12 +167,9 @@ FoldedLanes fold_lanes(const LaneSet& lanes, bool fold) {
   for (size_t axis = 0; axis < lanes.group_class.size(); ++axis) {
     out.lanes.group_class[axis] = picked(lanes.group_class[axis], s.original);
   }
-  for (LaneWindow w : lanes.windows) {
-    const int64_t place = s.of[static_cast<size_t>(w.lane)];
-    if (s.original[static_cast<size_t>(place)] != w.lane) continue;
-    w.lane = place;
-    out.lanes.windows.push_back(w);
-  }
+  out.lanes.join = lanes.join;
+  out.lanes.window_lists = lanes.window_lists;
+  out.lanes.windows = picked(lanes.windows, s.original);
   out.lanes.jitter = lanes.jitter;
   out.of = std::move(s.of);
   out.original = std::move(s.original);

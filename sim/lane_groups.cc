@@ -2,6 +2,7 @@
 #include "sim/lane_groups.h"
 
 #include <algorithm>
+#include <map>
 
 #include "sim/check.h"
 #include "sim/lane_kernels.h"
@@ -44,35 +45,50 @@ LaneGroups::LaneGroups(const OpGraph& graph, const Prices& prices, const LaneSet
 }
 
 void LaneGroups::find_link_windows(size_t roles) {
-  for (const LaneWindow& window : lanes_.windows) {
-    if (window.link_class == 0) continue;
-    STEPCAST_CHECK(window.link_class < price_.size(), "a window names a class without prices");
-    by_role_ = true;
-    const LaneSpan span = span_of(window);
-    for (int i = 0; i < kAxes; ++i) {
-      const auto axis = static_cast<Axis>(i);
-      auto& of_axis = windows_[static_cast<size_t>(i)];
-      of_axis.resize(roles);
-      LinkWindows& w = of_axis[window.role];
-      w.by_lane.resize(static_cast<size_t>(n_));
-      w.first = std::min(w.first, span.from);
-      w.last = std::max(w.last, span.until);
-      // Lists are kept with the first lane of a group until all are complete.
-      std::vector<LaneSpan>& spans = w.by_lane[static_cast<size_t>(group_of(axis, window.lane))];
-      const bool known = std::any_of(spans.begin(), spans.end(), [&](const LaneSpan& s) {
-        return s.from == span.from && s.until == span.until && s.link_class == span.link_class;
+  for (size_t axis = 0; axis < windows_.size() && !lanes_.windows.empty(); ++axis) {
+    const bool slows = std::ranges::any_of(lanes_.window_lists, [&](const auto& list) {
+      return std::ranges::any_of(list, [&](const LaneWindow& w) {
+        STEPCAST_CHECK(w.link_class[axis] < price_.size(), "a window names a class without prices");
+        return w.link_class[axis] != 0;
       });
-      if (!known) spans.push_back(span);
-    }
+    });
+    if (!slows) continue;
+    by_role_ = true;
+    for (uint32_t role = 0; role < roles; ++role)
+      windows_[axis].push_back(link_windows(static_cast<Axis>(axis), role));
   }
-  for (int i = 0; i < kAxes; ++i) {
-    for (LinkWindows& w : windows_[static_cast<size_t>(i)]) {
-      for (size_t lane = 0; lane < w.by_lane.size(); ++lane) {
-        const int64_t group = group_of(static_cast<Axis>(i), static_cast<int64_t>(lane));
-        w.by_lane[lane] = w.by_lane[static_cast<size_t>(group)];
+}
+
+// What one group sees is found once for all groups whose lanes have the same lists.
+LaneGroups::LinkWindows LaneGroups::link_windows(Axis axis, uint32_t role) const {
+  LinkWindows out;
+  if (role >= lanes_.windows.size() || lanes_.windows[role].empty()) return out;
+  std::vector<std::vector<uint32_t>> lists_of(static_cast<size_t>(n_));  // by first lane of a group
+  for (int64_t lane = 0; lane < n_; ++lane) {
+    auto& lists = lists_of[static_cast<size_t>(group_of(axis, lane))];
+    const uint32_t list = lanes_.windows[role][static_cast<size_t>(lane)];
+    const auto at = std::ranges::lower_bound(lists, list);
+    if (at == lists.end() || *at != list) lists.insert(at, list);
+  }
+  std::map<std::vector<uint32_t>, uint32_t> known;
+  for (int64_t lane = 0; lane < n_; ++lane) {
+    const auto& lists = lists_of[static_cast<size_t>(group_of(axis, lane))];
+    const auto [at, fresh] = known.try_emplace(lists, static_cast<uint32_t>(known.size()));
+    out.of.push_back(at->second);
+    if (!fresh) continue;
+    std::vector<LaneSpan>& spans = out.lists.emplace_back();
+    for (const uint32_t list : lists) {
+      for (const LaneWindow& window : lanes_.window_lists[list]) {
+        LaneSpan span = span_of(window, axis);
+        if (span.link_class == 0) continue;
+        span.slowness = kNominal;
+        if (std::ranges::find(spans, span) == spans.end()) spans.push_back(span);
+        out.first = std::min(out.first, span.from);
+        out.last = std::max(out.last, span.until);
       }
     }
   }
+  return out;
 }
 
 bool LaneGroups::joins(Axis axis) const {
@@ -96,9 +112,10 @@ LaneGroups::Classes LaneGroups::classes(Axis axis, Roles roles) const {
       out.mixed = true;
       out.by_lane.assign(static_cast<size_t>(n_), out.same);
     }
-    if (!mixed) out.same = std::max(out.same, given.front());
+    if (!mixed) out.same = lanes_.joined(out.same, given.front());
     if (!out.mixed) continue;
-    for (size_t i = 0; i < given.size(); ++i) out.by_lane[i] = std::max(out.by_lane[i], given[i]);
+    for (size_t i = 0; i < given.size(); ++i)
+      out.by_lane[i] = lanes_.joined(out.by_lane[i], given[i]);
   }
   return out;
 }
@@ -122,7 +139,7 @@ std::vector<std::pair<int64_t, int64_t>> LaneGroups::ends_in_windows(
   const int64_t longest = *std::max_element(prices.begin(), prices.end());
   std::vector<const LinkWindows*> open;  // that can matter now
   for (const uint32_t role : roles) {
-    if (role >= of_axis.size() || of_axis[role].by_lane.empty()) continue;
+    if (role >= of_axis.size() || of_axis[role].of.empty()) continue;
     const LinkWindows& w = of_axis[role];
     if (clock.lo < w.last && clock.hi > w.first - longest) open.push_back(&w);
   }
@@ -131,13 +148,13 @@ std::vector<std::pair<int64_t, int64_t>> LaneGroups::ends_in_windows(
   for (size_t lane = 0; lane < clock.t.size(); ++lane) {
     spans.clear();
     for (const LinkWindows* w : open) {
-      const bool touches = clock.t[lane] < w->last && clock.t[lane] > w->first - longest;
-      if (touches) spans.insert(spans.end(), w->by_lane[lane].begin(), w->by_lane[lane].end());
+      for (const LaneSpan& s : w->lists[w->of[lane]])
+        if (clock.t[lane] < s.until && clock.t[lane] + longest > s.from) spans.push_back(s);
     }
     if (spans.empty()) continue;
     const uint8_t own = classes.mixed ? classes.by_lane[lane] : classes.same;
     ends.emplace_back(static_cast<int64_t>(lane),
-                      end_of_communication(clock.t[lane], prices, own, spans));
+                      end_of_communication(clock.t[lane], prices, own, spans, lanes_));
   }
   return ends;
 }

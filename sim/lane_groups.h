@@ -50,8 +50,9 @@ class LaneGroups {
   };
   // Windows on the links of the lanes of a role, each with its whole group.
   struct LinkWindows {
-    int64_t first = INT64_MAX, last = 0;         // nothing changes before and after
-    std::vector<std::vector<LaneSpan>> by_lane;  // empty: none at all
+    int64_t first = INT64_MAX, last = 0;  // nothing changes before and after
+    std::vector<std::vector<LaneSpan>> lists;
+    std::vector<uint32_t> of;  // [lane]: the list of its group; empty: no windows
   };
   struct Classes {
     bool mixed = false;
@@ -62,6 +63,7 @@ class LaneGroups {
   const std::vector<uint8_t>& given_classes(Axis axis, uint32_t role) const;
   Classes classes(Axis axis, Roles roles) const;
   void find_link_windows(size_t roles);
+  LinkWindows link_windows(Axis axis, uint32_t role) const;
   // Ends of lanes whose groups change class meanwhile.  REQUIRES: the clock stands at the begin.
   std::vector<std::pair<int64_t, int64_t>> ends_in_windows(const LaneClock& clock, Axis axis,
                                                            Roles roles, const Classes& classes,

@@ -29,12 +29,14 @@ void take_windows(RoleSpeeds& s, const LaneSet& lanes, uint32_t r, Bounds& bound
   if (lanes.windows.empty()) return;
   std::vector<std::vector<LaneSpan>> of(s.slowness.size());
   Bounds factor;
-  for (const LaneWindow& w : lanes.windows) {
-    if (w.role != r || w.slowness == kNominal) continue;
-    STEPCAST_CHECK(w.slowness > 0, "a window without speed");
-    factor.fastest = std::min(factor.fastest, static_cast<uint64_t>(w.slowness));
-    factor.slowest = std::max(factor.slowest, static_cast<uint64_t>(w.slowness));
-    of[static_cast<size_t>(w.lane)].push_back(span_of(w));
+  for (size_t i = 0; i < of.size(); ++i) {
+    for (const LaneWindow& w : lanes.windows_of(r, static_cast<int64_t>(i))) {
+      if (w.slowness == kNominal) continue;
+      STEPCAST_CHECK(w.slowness > 0, "a window without speed");
+      factor.fastest = std::min(factor.fastest, static_cast<uint64_t>(w.slowness));
+      factor.slowest = std::max(factor.slowest, static_cast<uint64_t>(w.slowness));
+      of[i].push_back(span_of(w, Axis::none));
+    }
   }
   for (size_t i = 0; i < of.size(); ++i) {
     if (of[i].empty()) continue;

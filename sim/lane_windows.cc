@@ -43,10 +43,11 @@ int64_t play(int64_t begin, std::span<const LaneSpan> windows, const Cost& cost)
 
 }  // namespace
 
-LaneSpan span_of(const LaneWindow& window) {
+LaneSpan span_of(const LaneWindow& window, Axis axis) {
   constexpr int64_t kLast = kNever >> kLaneFractionBits;
   const auto fixed = [=](Time t) { return std::clamp(t.count(), int64_t{0}, kLast) * kNominal; };
-  return {fixed(window.from), fixed(window.until), window.slowness, window.link_class};
+  return {fixed(window.from), fixed(window.until), window.slowness,
+          window.link_class[static_cast<size_t>(axis)]};
 }
 
 int64_t end_of_compute(int64_t begin, int64_t ps, Slowness own, uint32_t factor,
@@ -63,11 +64,11 @@ int64_t end_of_compute(int64_t begin, int64_t ps, Slowness own, uint32_t factor,
 }
 
 int64_t end_of_communication(int64_t begin, std::span<const int64_t> prices, uint8_t own,
-                             std::span<const LaneSpan> windows) {
+                             std::span<const LaneSpan> windows, const LaneSet& lanes) {
   return play(begin, windows, [&](int64_t at) {
     uint8_t link_class = own;
     for (const LaneSpan& w : windows) {
-      if (holds(w, at)) link_class = std::max(link_class, w.link_class);
+      if (holds(w, at)) link_class = lanes.joined(link_class, w.link_class);
     }
     return prices[link_class];
   });

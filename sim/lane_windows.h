@@ -15,17 +15,19 @@ namespace stepcast {
 struct LaneSpan {
   int64_t from = 0, until = 0;
   Slowness slowness = kNominal;
-  uint8_t link_class = 0;
+  uint8_t link_class = 0;  // of the groups of one axis
+  bool operator==(const LaneSpan&) const = default;
 };
-LaneSpan span_of(const LaneWindow& window);
+LaneSpan span_of(const LaneWindow& window, Axis axis);
 
 // When an op of compute ends that begins at `begin` and takes `ps` at slowness 1, on a lane of
 // slowness `own` in these windows.  `factor`: its jitter, in 1/4096.
 int64_t end_of_compute(int64_t begin, int64_t ps, Slowness own, uint32_t factor,
                        std::span<const LaneSpan> windows);
 
-// When communication ends whose group has class `own` and takes prices[class].
+// When communication ends whose group has class `own` and takes prices[class]; `lanes` joins
+// classes.
 int64_t end_of_communication(int64_t begin, std::span<const int64_t> prices, uint8_t own,
-                             std::span<const LaneSpan> windows);
+                             std::span<const LaneSpan> windows, const LaneSet& lanes);
 
 }  // namespace stepcast

@@ -18,9 +18,12 @@
 // With all lanes equal the times are those of `run`.  docs/engine.md has the theory.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "sim/op_graph.h"
@@ -41,15 +44,14 @@ using LaneDigit = GridDigit;
 
 // For a while, [from, until), a lane computes slower, or the groups it is in communicate as in
 // another class.  A lane's slowness is its own times the largest of its windows (in 1/4096, rounded
-// half up); the class of a group is the highest of its own and those of the windows of all its
-// lanes.  What is left of an op at a moment when that changes takes new / old times as long,
-// rounded down to 1/4096 ps (slowness by slowness; price in one class by price in the other).
+// half up); the class of a group is the join (LaneSet::joined) of its own and those of the windows
+// of all its lanes.  What is left of an op at a moment when that changes takes new / old times as
+// long, rounded down to 1/4096 ps (slowness by slowness; price in one class by price in the other).
 struct LaneWindow {
-  uint32_t role = 0;
-  int64_t lane = 0;
   Time from{}, until{};
-  Slowness slowness = kNominal;  // of compute; nominal: no change
-  uint8_t link_class = 0;        // of its communication; 0: no change
+  Slowness slowness = kNominal;             // of compute; nominal: no change
+  std::array<uint8_t, kAxes> link_class{};  // of communication, by axis of the group; 0: no change
+  auto operator<=>(const LaneWindow&) const = default;
 };
 
 // Every op of compute on every lane takes a factor of its own, log-normal with median 1, drawn from
@@ -65,12 +67,23 @@ struct LaneSet {
   std::vector<std::vector<Slowness>> slowness;  // [role][lane]; empty: all nominal
   // Prices of groups and pairs that lie on other links than most: class c has class_ps[c-1][work].
   std::vector<std::vector<int64_t>> class_ps;
-  // [axis][role][lane]: class of the group of that axis that the lane is in (for pp and embedding
-  // that of the transfers it takes part in: a transfer has the higher class of its two ends);
-  // empty: class 0.  Lanes of one group have one class.
+  // [axis][role][lane]: class of the group of that axis that the lane is in; of several roles, the
+  // join of theirs.  Empty: class 0.  Lanes of one role and group have one class.
   std::array<std::vector<std::vector<uint8_t>>, kAxes> group_class;
-  std::vector<LaneWindow> windows;
+  // [a * (class_ps.size() + 1) + b]: the class that is as bad as both in every respect.
+  // Commutative, associative, idempotent, and 0 changes nothing.  Empty: the higher of the two.
+  std::vector<uint8_t> join;
+  std::vector<std::vector<LaneWindow>> window_lists;
+  std::vector<std::vector<uint32_t>> windows;  // [role][lane]: its list; empty: no windows
   std::optional<Jitter> jitter;
+
+  uint8_t joined(uint8_t a, uint8_t b) const {
+    return join.empty() ? std::max(a, b) : join[a * (class_ps.size() + 1) + b];
+  }
+  std::span<const LaneWindow> windows_of(uint32_t role, int64_t lane) const {
+    if (role >= windows.size() || windows[role].empty()) return {};
+    return window_lists[windows[role][static_cast<size_t>(lane)]];
+  }
 
   int64_t lanes() const {
     int64_t n = 1;

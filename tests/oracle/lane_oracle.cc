@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -82,15 +83,17 @@ struct World {
 
 // --- lanes --------------------------------------------------------------------------------------
 
-bool in_group(Axis group, Axis digit) {
-  return group == digit || (group == Axis::model && digit == Axis::tp);
+bool in_group(Axis group, const LaneDigit& digit) {
+  if (group == Axis::model) return digit.axis == Axis::tp;
+  if (group == Axis::data) return digit.axis == Axis::cp || digit.axis == Axis::dp;
+  return group == digit.axis || group == digit.expert || group == digit.sharded;
 }
 
 // The digits of the lane that the group does not cover, as one number.
 int64_t group_of(const LaneSet& lanes, Axis axis, int64_t lane) {
   int64_t group = 0;
   for (const LaneDigit& d : lanes.digits) {
-    if (!in_group(axis, d.axis)) group = group * d.size + lane % d.size;
+    if (!in_group(axis, d)) group = group * d.size + lane % d.size;
     lane /= d.size;
   }
   return group;
@@ -99,7 +102,7 @@ int64_t group_of(const LaneSet& lanes, Axis axis, int64_t lane) {
 int64_t group_size(const LaneSet& lanes, Axis axis) {
   int64_t n = 1;
   for (const LaneDigit& d : lanes.digits)
-    if (in_group(axis, d.axis)) n *= d.size;
+    if (in_group(axis, d)) n *= d.size;
   return n;
 }
 
@@ -112,9 +115,8 @@ int64_t slowness_now(const World& w, const Rank& rank, uint64_t instance) {
   if (!w.lanes.slowness.empty() && !w.lanes.slowness[rank.role].empty())
     own = w.lanes.slowness[rank.role][static_cast<size_t>(rank.lane)];
   int64_t most = 0;
-  for (const LaneWindow& window : w.lanes.windows)
-    if (window.role == rank.role && window.lane == rank.lane && window.slowness != 4096 &&
-        holds(window, w.now))
+  for (const LaneWindow& window : w.lanes.windows_of(rank.role, rank.lane))
+    if (window.slowness != 4096 && holds(window, w.now))
       most = std::max<int64_t>(most, window.slowness);
   if (most > 0) own = (own * most + 2048) / 4096;
   if (w.lanes.jitter) own = (own * w.factor(w.lanes, rank.role, rank.lane, instance) + 2048) / 4096;
@@ -124,17 +126,23 @@ int64_t slowness_now(const World& w, const Rank& rank, uint64_t instance) {
 // What the work costs now in the group of `lane`, which has lanes of these roles.
 int64_t price_now(const World& w, WorkId id, const std::vector<uint32_t>& roles, int64_t lane) {
   const Axis axis = w.work(id).axis;
-  size_t link_class = 0;
+  std::set<uint8_t> met;
   const auto& given = w.lanes.group_class[static_cast<size_t>(axis)];
   for (const uint32_t role : roles) {
-    if (!given.empty() && !given[role].empty())
-      link_class = std::max<size_t>(link_class, given[role][static_cast<size_t>(lane)]);
-    for (const LaneWindow& window : w.lanes.windows) {
-      if (window.role == role && holds(window, w.now) &&
-          group_of(w.lanes, axis, window.lane) == group_of(w.lanes, axis, lane))
-        link_class = std::max<size_t>(link_class, window.link_class);
+    for (int64_t other = 0; other < w.lanes.lanes(); ++other) {
+      if (group_of(w.lanes, axis, other) != group_of(w.lanes, axis, lane)) continue;
+      if (!given.empty() && !given[role].empty())
+        met.insert(given[role][static_cast<size_t>(other)]);
+      for (const LaneWindow& window : w.lanes.windows_of(role, other))
+        if (holds(window, w.now)) met.insert(window.link_class[static_cast<size_t>(axis)]);
     }
   }
+  // From the last to the first: in which order they are joined must not matter.
+  const size_t classes = w.lanes.class_ps.size() + 1;
+  size_t link_class = 0;
+  for (auto it = met.rbegin(); it != met.rend(); ++it)
+    link_class = w.lanes.join.empty() ? std::max<size_t>(link_class, *it)
+                                      : w.lanes.join[link_class * classes + *it];
   const auto i = static_cast<size_t>(id);
   return link_class == 0 ? w.prices.by_work[i].time.count() : w.lanes.class_ps[link_class - 1][i];
 }
@@ -391,9 +399,11 @@ Moment next_moment(const World& w) {
   for (const auto& groups : w.meetings)
     for (const auto& [group, m] : groups)
       if (m.started) due(m.at + m.left);
-  for (const LaneWindow& window : w.lanes.windows) {
-    due(window.from.count() * 4096);
-    due(window.until.count() * 4096);
+  for (const auto& list : w.lanes.window_lists) {
+    for (const LaneWindow& window : list) {
+      due(window.from.count() * 4096);
+      due(window.until.count() * 4096);
+    }
   }
   return next;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,10 @@ std::vector<LaneDigit> random_digits(Draws& draws) {
   }
   if (draws.chance(10)) digits.push_back({Axis::dp, 2});
   if (draws.chance(20)) digits.erase(digits.begin());
+  for (LaneDigit& d : digits) {
+    d.expert = pick(draws, std::array{Axis::etp, Axis::ep, Axis::edp});
+    if (d.axis != Axis::tp) d.sharded = pick(draws, std::array{Axis::shard, Axis::replica});
+  }
   return digits;
 }
 
@@ -60,8 +65,29 @@ void add_speeds(LaneSet& lanes, size_t roles, Draws& draws) {
   }
 }
 
+// Classes are bad in two respects, either to some degree, and numbered in any order.  Returns how
+// many there are besides the sound one.
+uint32_t add_joins(LaneSet& lanes, Draws& draws) {
+  const uint32_t first = draws.between(1, 3), second = draws.between(0, 2);
+  const uint32_t classes = (first + 1) * (second + 1);
+  std::vector<uint8_t> number(classes);
+  std::iota(number.begin(), number.end(), uint8_t{0});
+  for (size_t i = classes - 1; i > 1; --i) {
+    std::swap(number[i], number[1 + draws.below(static_cast<uint32_t>(i))]);
+  }
+  lanes.join.resize(size_t{classes} * classes);
+  for (uint32_t a = 0; a < classes; ++a) {
+    for (uint32_t b = 0; b < classes; ++b) {
+      const uint32_t both = std::max(a / (second + 1), b / (second + 1)) * (second + 1) +
+                            std::max(a % (second + 1), b % (second + 1));
+      lanes.join[size_t{number[a]} * classes + number[b]] = number[both];
+    }
+  }
+  return classes - 1;
+}
+
 void add_classes(LaneSet& lanes, const OpGraph& graph, Draws& draws) {
-  const uint32_t classes = draws.between(1, 3);
+  const uint32_t classes = add_joins(lanes, draws);
   for (uint32_t c = 0; c < classes; ++c) {
     std::vector<int64_t>& ps = lanes.class_ps.emplace_back();
     for (size_t i = 0; i < graph.works.size(); ++i) {
@@ -88,18 +114,26 @@ void add_classes(LaneSet& lanes, const OpGraph& graph, Draws& draws) {
 }
 
 void add_windows(LaneSet& lanes, size_t roles, Draws& draws) {
+  lanes.window_lists.emplace_back();
+  lanes.windows.assign(roles, std::vector<uint32_t>(static_cast<size_t>(lanes.lanes())));
   for (uint32_t n = draws.between(1, 4); n > 0; --n) {
     LaneWindow w;
-    w.role = draws.below(static_cast<uint32_t>(roles));
-    w.lane = draws.below(static_cast<uint32_t>(lanes.lanes()));
+    const uint32_t role = draws.below(static_cast<uint32_t>(roles));
+    const uint32_t lane = draws.below(static_cast<uint32_t>(lanes.lanes()));
     w.from = Time{draws.below(120)};
     w.until = w.from + Time{draws.between(1, 150)};
     if (draws.chance(70)) w.slowness = random_slowness(draws);
-    if (!lanes.class_ps.empty() && draws.chance(70)) {
-      w.link_class =
-          static_cast<uint8_t>(draws.between(0, static_cast<uint32_t>(lanes.class_ps.size())));
+    const auto classes = static_cast<uint32_t>(lanes.class_ps.size());
+    for (uint8_t& of_axis : w.link_class)
+      if (classes > 0 && draws.chance(50))
+        of_axis = static_cast<uint8_t>(draws.between(0, classes));
+    uint32_t& list = lanes.windows[role][lane];
+    if (list == 0) {
+      list = static_cast<uint32_t>(lanes.window_lists.size());
+      lanes.window_lists.emplace_back();
     }
-    lanes.windows.push_back(w);
+    lanes.window_lists[list].push_back(w);
+    if (draws.chance(30)) lanes.windows[role][0] = list;  // some lanes share one
   }
 }
 
@@ -112,6 +146,16 @@ LaneSet random_lanes(const OpGraph& graph, Draws& draws, const LaneVariety& vari
   if (variety.classes && draws.chance(60)) add_classes(lanes, graph, draws);
   if (variety.windows && draws.chance(40)) add_windows(lanes, graph.roles.size(), draws);
   return lanes;
+}
+
+void use_other_groups(OpGraph& graph, Draws& draws) {
+  for (Work& work : graph.works) {
+    const bool in_passes = work.axis == Axis::tp || work.axis == Axis::cp ||
+                           work.axis == Axis::ep || work.axis == Axis::dp;
+    if (!is_communication(work.kind) || !in_passes || !draws.chance(40)) continue;
+    work.axis = pick(
+        draws, std::array{Axis::etp, Axis::ep, Axis::edp, Axis::data, Axis::shard, Axis::replica});
+  }
 }
 
 }  // namespace stepcast::oracle

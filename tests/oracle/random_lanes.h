@@ -17,4 +17,7 @@ struct LaneVariety {
 // 1 to 18 lanes a role.  Slices are often alike, so that there is something to fold.
 LaneSet random_lanes(const OpGraph& graph, Draws& draws, const LaneVariety& variety = {});
 
+// Lets collectives of passes go over other groups: of experts, of shards, ...
+void use_other_groups(OpGraph& graph, Draws& draws);
+
 }  // namespace stepcast::oracle

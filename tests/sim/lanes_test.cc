@@ -124,7 +124,21 @@ TEST(Lanes, AGroupOnOtherLinksHasThePriceOfItsClass) {
   EXPECT_EQ(ends(run(g, lanes), 0), (Ps{5, 5, 40, 40}));
 }
 
-TEST(Lanes, ATransferHasTheHigherClassOfItsEnds) {
+// Ends that are slow in different respects meet in a class that is slow in both.
+TEST(Lanes, ATransferHasTheJoinOfTheClassesOfItsEnds) {
+  HandGraph g;
+  const uint32_t from = g.role(), to = g.role();
+  const RendezvousId transfer = g.rendezvous(1, 3);
+  g.post(from, transfer);
+  g.join(to, transfer);
+  LaneSet lanes = four_lanes();
+  lanes.class_ps = {{30}, {50}, {70}};
+  lanes.join = {0, 1, 2, 3, 1, 1, 3, 3, 2, 3, 2, 3, 3, 3, 3, 3};
+  lanes.group_class[static_cast<size_t>(Axis::pp)] = {{0, 1, 1, 2}, {0, 0, 2, 2}};
+  EXPECT_EQ(ends(run(g, lanes), to), (Ps{3, 30, 70, 50}));
+}
+
+TEST(Lanes, ATransferHasTheHigherClassOfItsEndsWhereOneIsWorse) {
   HandGraph g;
   const uint32_t from = g.role(), to = g.role();
   const RendezvousId transfer = g.rendezvous(1, 3);
@@ -140,8 +154,10 @@ TEST(Lanes, WhatIsLeftWhenAWindowBeginsOrEndsGoesOnAtTheOtherSpeed) {
   HandGraph g;
   g.run(g.role(), g.pass({{100}}));
   LaneSet lanes = four_lanes();
-  lanes.windows = {{.role = 0, .lane = 2, .from = 40_ps, .until = 60_ps, .slowness = kTwice},
-                   {.role = 0, .lane = 3, .from = 90_ps, .until = 500_ps, .slowness = kTwice}};
+  lanes.window_lists = {{},
+                        {{.from = 40_ps, .until = 60_ps, .slowness = kTwice}},
+                        {{.from = 90_ps, .until = 500_ps, .slowness = kTwice}}};
+  lanes.windows = {{0, 0, 1, 2}};
   // Lane 2 does 40, then 10 in 20, then 50.  Lane 3 does 90, then 10 in 20.
   EXPECT_EQ(ends(run(g, lanes), 0), (Ps{100, 100, 110, 110}));
 }
@@ -151,9 +167,25 @@ TEST(Lanes, AWindowOnALinkSlowsTheWholeGroup) {
   g.run(g.role(), g.pass({{100, Stream::dp}}));
   LaneSet lanes = four_lanes();
   lanes.class_ps = {{400}};
-  lanes.windows = {{.role = 0, .lane = 1, .from = 50_ps, .until = 70_ps, .link_class = 1}};
+  lanes.window_lists = {{}, {{.from = 50_ps, .until = 70_ps}}};
+  lanes.window_lists[1][0].link_class[static_cast<size_t>(Axis::dp)] = 1;
+  lanes.windows = {{0, 1, 0, 0}};
   // Half of it, then 5 % in 20 ps, then 45 %.
   EXPECT_EQ(ends(run(g, lanes), 0), (Ps{100, 115, 100, 115}));
+}
+
+TEST(Lanes, WindowsOfTwoLanesOfAGroupAreJoined) {
+  HandGraph g;
+  g.run(g.role(), g.pass({{100, Stream::dp}}));
+  LaneSet lanes = four_lanes();
+  lanes.class_ps = {{200}, {200}, {400}};
+  lanes.join = {0, 1, 2, 3, 1, 1, 3, 3, 2, 3, 2, 3, 3, 3, 3, 3};
+  lanes.window_lists = {{}, {{.from = 0_ps, .until = 60_ps}}, {{.from = 20_ps, .until = 900_ps}}};
+  lanes.window_lists[1][0].link_class[static_cast<size_t>(Axis::dp)] = 1;
+  lanes.window_lists[2][0].link_class[static_cast<size_t>(Axis::dp)] = 2;
+  lanes.windows = {{0, 1, 0, 2}};
+  // A tenth in 20 ps, another in the next 40, and four fifths of 200.
+  EXPECT_EQ(ends(run(g, lanes), 0), (Ps{100, 220, 100, 220}));
 }
 
 // --- folding ------------------------------------------------------------------------------------
@@ -290,7 +322,8 @@ TEST(LaneAccount, WaitingForAnEventOfASlowerReplicaIsAStraggler) {
   LaneSet lanes;
   lanes.digits = {{Axis::dp, 2}};
   lanes.slowness = {{kNominal, kTwice}};
-  lanes.windows = {{.role = 0, .lane = 0, .from = 24_ps, .until = 99_ps, .slowness = 4 * kNominal}};
+  lanes.window_lists = {{{.from = 24_ps, .until = 99_ps, .slowness = 4 * kNominal}}, {}};
+  lanes.windows = {{0, 1}};
   const LaneResult result = run(g, lanes, {.record = true});
   ASSERT_EQ(result.last_lane, 0);
   EXPECT_EQ(result.makespan, 64_ps);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the section `perturb` does to each rank: how much slower it computes, and what has become of
+// its links, all the time and for a while.  Ranks that the same items of the list concern are of
+// one kind.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "scenarios/scenario.h"
+#include "sim/jitter.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+// What has become of the links of a GPU, or of the slowest of a group.
+struct LinkState {
+  double nic = 1, nvlink = 1;  // factors on the bandwidth
+  Time nic_latency{}, nvlink_latency{};
+  bool operator==(const LinkState&) const = default;
+};
+
+// A total order in which a state that is as bad in every respect, and worse in one, comes later.
+bool operator<(const LinkState& a, const LinkState& b);
+
+// As bad as both in every respect.
+LinkState worse_of(const LinkState& a, const LinkState& b);
+
+// What a group communicates over, as bits: NICs if it has ranks on several nodes, NVLinks (or what
+// joins the GPUs of a node) if it has several on one.
+using LinksUsed = uint8_t;
+constexpr LinksUsed kUsesNics = 1, kUsesNvlinks = 2;
+
+// The part of `s` that such a group sees.
+LinkState used_part(const LinkState& s, LinksUsed use);
+
+// What holds from one moment to another, or all the time.
+struct Spell {
+  Time from{}, until = Time::max();
+  std::vector<uint32_t> items;  // of the list, ascending
+  double slowness = 1;          // time of compute over that priced, without what is drawn
+  bool drawn = false;           // some of it is drawn for every rank
+  LinkState links;              // in a window that touches links: with what holds all the time
+};
+
+struct RankKind {
+  Spell always;
+  std::vector<Spell> windows;  // in the order of time, apart from one another
+};
+
+class DisturbedRanks {
+ public:
+  // What is drawn is drawn from `seed`.  The scenario must outlive this.
+  DisturbedRanks(const Scenario& scenario, uint64_t seed);
+
+  const std::vector<RankKind>& kinds() const { return kinds_; }
+  uint32_t kind_of(int64_t rank) const { return kind_of_[static_cast<size_t>(rank)]; }
+  int64_t node_of(int64_t rank) const { return s_.placement.gpu_of(rank) / s_.cluster.node.gpus; }
+  // Time of compute over that priced.  REQUIRES: a spell of the rank's kind.
+  double slowness(const Spell& spell, int64_t rank) const;
+
+ private:
+  bool concerns(const Perturbation& p, int64_t rank, int64_t stage) const;
+  bool uses(int64_t nic, int64_t gpu_of_node) const;
+  RankKind kind_from(const std::vector<uint32_t>& items) const;
+  void apply(uint32_t item, Spell& spell) const;
+  double drawn(uint32_t item, int64_t rank) const;
+
+  const Scenario& s_;
+  uint64_t seed_;
+  std::vector<JitterTable> tables_;  // by item
+  std::vector<RankKind> kinds_;
+  std::vector<uint32_t> kind_of_;  // by rank
+};
+
+}  // namespace stepcast
