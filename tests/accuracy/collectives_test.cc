@@ -20,15 +20,23 @@ const Study& studied() {
   return s;
 }
 
+// Missed, and not asserted: several nodes at 1 to 256 MiB, NVLink racks, small exchanges.
 TEST(CollectiveAccuracy, EachLogIsPredictedFromTheOthers) {
   const Study& s = studied();
-  EXPECT_LT(median(s.left_out, logs(), Pool::collectives, 3), 0.06);
-  EXPECT_LT(median(s.left_out, logs(), Pool::collectives, 2), 0.15);
-  EXPECT_LT(median(s.left_out, logs(), Pool::collectives, 1), 0.25);
+  for (size_t c = 1; c < kSizeClasses; ++c) {
+    for (Pool pool : {Pool::collectives, Pool::one_node}) {
+      EXPECT_LT(median(s.left_out, logs(), pool, c), target(pool, c)) << c;
+    }
+  }
+  for (size_t c : {1, 3}) {
+    EXPECT_LT(median(s.left_out, logs(), Pool::many_nodes, c), target(Pool::many_nodes, c)) << c;
+  }
 }
 
 TEST(CollectiveAccuracy, ExchangesFollowFromTheSharesOfLinks) {
-  EXPECT_LT(median(studied().left_out, logs(), Pool::exchanges, 3), 0.12);
+  for (size_t c : {2, 3}) {
+    EXPECT_LT(median(studied().left_out, logs(), Pool::exchanges, c), target(Pool::exchanges, c));
+  }
 }
 
 TEST(CollectiveAccuracy, FactorsOfOtherLogsBeatTheUncorrectedModel) {

@@ -34,6 +34,9 @@ size_t points(const Errors& errors, const std::vector<Log>& logs, Pool pool, siz
 // Over all size classes.
 double median(const Errors& errors);
 
+// What the model is meant to reach.
+double target(Pool pool, size_t size_class);
+
 // Markdown.
 std::string report(const Study& s, const std::vector<Log>& logs);
 // The file of factors, with the logs they come from.

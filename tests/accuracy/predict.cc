@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/predict.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "scenarios/forecast.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+// Sizes that do not give the number of parameters that is printed beside them are of another model.
+std::string contradiction(const Value& record, const Transformer& model) {
+  constexpr double kRounding = 0.1;  // printed with two digits, with or without embeddings
+  const auto printed = number_at(record, "model.params_b");
+  if (!printed) return {};
+  const double billions = static_cast<double>(parameters(model)) / 1e9;
+  if (std::abs(billions / *printed - 1) <= kRounding) return {};
+  return fmt::format(
+      "the record contradicts itself: its sizes make {:.3g} B parameters, it says "
+      "{:.3g} B",
+      billions, *printed);
+}
+
+double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
+  switch (kind) {
+    case MemoryKind::last_allocated:
+      return static_cast<double>(result.memory.back().memory.peak.value);
+    case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
+    case MemoryKind::device:
+      return static_cast<double>(result.memory_reserved.value + gpu.reserve.value);
+    case MemoryKind::allocated: break;
+  }
+  int64_t most = 0;
+  for (const RankMemory& m : result.memory) most = std::max(most, m.memory.peak.value);
+  return static_cast<double>(most);
+}
+
+void forecast_row(const RunRecord& record, RunRow& row) {
+  const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
+  row.measured = measured_run(record, &scenario);
+  const Plan& plan = scenario.plan;
+  row.tokens_per_gpu = static_cast<double>(plan.global_batch * plan.seq) /
+                       static_cast<double>(plan.tp * plan.cp * plan.dp * plan.pp);
+  if (std::string why = contradiction(record.value, scenario.model); !why.empty()) {
+    row.skipped.push_back(std::move(why));
+    return;
+  }
+  ForecastOptions options;
+  options.what_if = false;
+  const Result result = forecast(scenario, options);
+  row.step_time_s = to_seconds(result.step_time);
+  row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
+  row.out_of_memory = !result.fits;
+  row.origins = result.trust;
+}
+
+}  // namespace
+
+RunRow predict(const RunRecord& record, const std::vector<Rule>& rules) {
+  RunRow row;
+  row.id = record.id;
+  row.source = record.source;
+  row.group = record.group;
+  row.hardware = text_at(record.value, "hardware.gpu");
+  row.gpus = whole_at(record.value, "hardware.gpus").value_or(0);
+  row.measured = measured_run(record, nullptr);
+  try {
+    Conversion conversion = convert(record, rules);
+    row.assumed = std::move(conversion.assumed);
+    row.scenario = std::move(conversion.scenario);
+    if (conversion.skipped) {
+      row.skipped.push_back(std::move(*conversion.skipped));
+    } else {
+      forecast_row(record, row);
+    }
+  } catch (const InputError& e) {
+    for (const Diagnostic& d : e.diagnostics) row.skipped.push_back(d.code + ' ' + d.message);
+  } catch (const std::exception& e) {  // a defect; the others are still of interest
+    row.skipped.push_back(std::string("internal error: ") + e.what());
+  }
+  return row;
+}
+
+std::vector<RunRow> predict_all(const std::vector<RunRecord>& records,
+                                const std::vector<Rule>& rules, int threads) {
+  std::vector<RunRow> rows(records.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < records.size(); i = next++) rows[i] = predict(records[i], rules);
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  return rows;
+}
+
+}  // namespace stepcast::accuracy

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records, one after the other: converted, forecast, set beside what was measured.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/price.h"
+#include "tests/accuracy/convert.h"
+#include "tests/accuracy/measured_run.h"
+#include "tests/accuracy/run_record.h"
+
+namespace stepcast::accuracy {
+
+struct RunRow {
+  std::string id, source, group, hardware;
+  int64_t gpus = 0;
+  double tokens_per_gpu = 0;  // of a step; 0 if unknown
+  MeasuredRun measured;
+  std::vector<std::string> assumed;
+  std::string scenario;  // YAML text; empty if the record could not be converted
+
+  // Why there is no prediction, one entry a problem: "E130 parallel.cp = 2 is not supported yet".
+  std::vector<std::string> skipped;
+  std::optional<double> step_time_s;
+  std::optional<double> peak_memory;  // bytes, of the kind that was measured
+  std::optional<bool> out_of_memory;
+  std::array<double, kOrigins> origins{};  // shares of device time
+};
+
+RunRow predict(const RunRecord& record, const std::vector<Rule>& rules);
+// All of them, on `threads` threads; rows are in the order of the records.
+std::vector<RunRow> predict_all(const std::vector<RunRecord>& records,
+                                const std::vector<Rule>& rules, int threads);
+
+}  // namespace stepcast::accuracy

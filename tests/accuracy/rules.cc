@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/rules.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "sim/diagnostic.h"
+#include "tests/accuracy/run_record.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+bool contains(const Value& value, const std::string& word) {
+  if (value.is_scalar()) return value.text.find(word) != std::string::npos;
+  return value.kind == Value::Kind::sequence &&
+         std::any_of(value.items.begin(), value.items.end(),
+                     [&](const Value& item) { return contains(item, word); });
+}
+
+void read_part(const Member& part, Rule& rule, Problems& problems) {
+  const Value& v = part.value;
+  if (part.key == "when" || part.key == "set") {
+    if (!v.is_mapping())
+      return problems.add("E107", '\'' + part.key + "' must be a mapping", v.mark);
+    for (const Member& m : v.members) {
+      if (part.key == "set") {
+        rule.set.emplace_back(m.key, m.value);
+      } else {
+        rule.when.emplace_back(m.key, m.value.text);
+      }
+    }
+  } else if (part.key == "skip") {
+    rule.skip = v.text;
+  } else if (part.key == "assumed") {
+    rule.assumed = v.text;
+  } else if (part.key == "source") {
+    rule.source = v.text;
+  } else {
+    problems.add("E102", "unknown key '" + part.key + "' in a rule", part.key_mark);
+  }
+}
+
+}  // namespace
+
+std::vector<Rule> parse_rules(const std::string& text, const std::string& name) {
+  Problems problems;
+  const uint32_t source = problems.add_source({name, text});
+  const Value root = parse_yaml(problems, source);
+  problems.throw_if_any();
+  std::vector<Rule> rules;
+  if (root.kind != Value::Kind::sequence) problems.add("E107", "rules must be a list", root.mark);
+  for (const Value& item : root.items) {
+    Rule rule;
+    for (const Member& part : item.members) read_part(part, rule, problems);
+    if (rule.when.empty()) problems.add("E126", "a rule needs 'when'", item.mark);
+    if (rule.source.empty() && rule.assumed.empty() && rule.skip.empty())
+      problems.add("E126", "a rule needs a source, or to say that it is assumed", item.mark);
+    rules.push_back(std::move(rule));
+  }
+  problems.throw_if_any();
+  return rules;
+}
+
+std::vector<Rule> read_rules(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    Diagnostic d;
+    d.code = "E101";
+    d.message = "cannot read " + path;
+    throw InputError(std::move(d), 7);
+  }
+  return parse_rules({std::istreambuf_iterator<char>(in), {}}, path);
+}
+
+bool applies(const Rule& rule, const Value& record) {
+  return std::all_of(rule.when.begin(), rule.when.end(), [&](const auto& condition) {
+    const Value* v = find_at(record, condition.first);
+    return v != nullptr && contains(*v, condition.second);
+  });
+}
+
+}  // namespace stepcast::accuracy

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of measured training runs, as files hold them.
+//
+// A file is YAML (or JSON): `source:` says who published the runs, `records:` lists them.  A record
+// has id, hardware, model, parallelism, batch, precision, recompute, software and what was
+// `measured`; `derived` is arithmetic on that, `assumed` names what the source does not print.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/value.h"
+
+namespace stepcast::accuracy {
+
+struct RunRecord {
+  std::string id;
+  std::string source;  // stem of the file: "zero_bubble"
+  std::string group;   // runs of one sweep have the same; "" = none
+  Value value;         // all of it
+};
+
+// Of files, and of all *.yaml, *.yml and *.json of folders, in order of their names.  Throws
+// InputError if a path cannot be read (E101) or is no such file.
+std::vector<RunRecord> read_run_records(const std::vector<std::string>& paths);
+// Of a text; `name` appears in messages.
+std::vector<RunRecord> parse_run_records(const std::string& text, const std::string& name);
+
+// What stands at a dotted path, "hardware.gpu"; nullptr for nothing or null.
+const Value* find_at(const Value& record, std::string_view path);
+// A scalar as written; "" if there is none.
+std::string text_at(const Value& record, std::string_view path);
+// nullopt if there is none, or no number.
+std::optional<double> number_at(const Value& record, std::string_view path);
+std::optional<int64_t> whole_at(const Value& record, std::string_view path);
+bool true_at(const Value& record, std::string_view path);
+
+// The whole number a text begins with, "2048 or the default" -> 2048, "128k" -> 128000.
+std::optional<int64_t> leading_whole(std::string_view text);
+
+}  // namespace stepcast::accuracy

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures over many runs.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/accuracy/predict.h"
+
+namespace stepcast::accuracy {
+
+// Relative errors, predicted / measured - 1; percentiles by nearest rank.  Zeros without any.
+struct Errors {
+  size_t count = 0;
+  double median = 0, p90 = 0;  // of the absolute values
+  double bias = 0;             // median with sign
+};
+Errors errors_of(std::vector<double> relative);
+
+std::optional<double> time_error(const RunRow& row);
+std::optional<double> memory_error(const RunRow& row);
+
+// Calls of "out of memory" against outcomes.
+struct OutOfMemory {
+  size_t hit = 0;     // it was, and was called so
+  size_t missed = 0;  // it was, and was called to fit
+  size_t fits = 0;    // it ran, and was called to fit
+  size_t alarms = 0;  // it ran, and was called out of memory
+};
+
+struct PoolSummary {
+  size_t records = 0, predicted = 0;
+  Errors time, memory;
+  OutOfMemory oom;
+};
+PoolSummary summarize(const std::vector<const RunRow*>& rows);
+// By a key, in order of the keys.
+std::map<std::string, PoolSummary> summarize_by(const std::vector<RunRow>& rows,
+                                                std::string RunRow::*key);
+PoolSummary summarize_all(const std::vector<RunRow>& rows);
+
+// Runs of one group by their speed, tokens a second and GPU.  A winner counts if it leads by more
+// than 2 %.
+struct Rankings {
+  size_t groups = 0, winners = 0;  // groups with such a gap behind their fastest; named right
+  Errors ratio;                    // of a run's speed to that of its group's fastest
+};
+Rankings rank_groups(const std::vector<RunRow>& rows);
+
+// How many records each reason keeps from being predicted; numbers in it are written as #.
+struct Reason {
+  std::string text;
+  size_t records = 0;  // that have it
+  size_t alone = 0;    // ... and no other
+  std::string example;
+};
+// Most frequent first.
+std::vector<Reason> reasons(const std::vector<RunRow>& rows);
+
+}  // namespace stepcast::accuracy
