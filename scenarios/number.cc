@@ -330,7 +330,7 @@ std::optional<Bandwidth> read_bandwidth(const Value& value, std::string_view nam
 }
 
 std::optional<Time> read_time(const Value& value, std::string_view name, Problems& problems,
-                              bool positive) {
+                              bool positive, Time highest) {
   struct Unit {
     std::string_view text;
     int64_t picoseconds;
@@ -349,7 +349,7 @@ std::optional<Time> read_time(const Value& value, std::string_view name, Problem
   for (const Unit& u : kUnits) {
     if (u.text != d->unit) continue;
     const std::optional<Scaled> n = scaled(*d, u.picoseconds);
-    if (!n) return refuse_range(r);
+    if (!n || Time{n->value} > highest) return refuse_range(r);
     if (positive && n->value == 0)
       return r.refuse("E121", r.quoted() + " is less than a picosecond: " + r.written());
     return Time{n->value};

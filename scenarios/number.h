@@ -40,9 +40,10 @@ std::optional<Bytes> read_bytes(const Value& value, std::string_view name, Probl
 std::optional<Bandwidth> read_bandwidth(const Value& value, std::string_view name,
                                         Problems& problems);
 
-// "2.5us", "13.75s"; ps ns us ms s min h d; rounded half up to picoseconds.  Above 0 if `positive`.
+// "2.5us", "13.75s"; ps ns us ms s min h d; rounded half up to picoseconds.  Above 0 if `positive`,
+// at most `highest`.
 std::optional<Time> read_time(const Value& value, std::string_view name, Problems& problems,
-                              bool positive = false);
+                              bool positive = false, Time highest = Time::max());
 
 // "989TFLOP/s" (or FLOPS), above 0.
 std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name,

@@ -18,6 +18,7 @@ using Place = Perturbation::Place;
 using Links = Perturbation::Links;
 
 constexpr size_t kMost = 1000;
+constexpr Time kMostLatencies = std::chrono::seconds(2);
 constexpr double kLeastFactor = 0.001, kMostSpeed = 1000;
 constexpr const char* kPlaces =
     "all, rank 12, ranks 8-15, gpu 12, node 3, stage 2; with links: node 3 nic 1, node 3 nvlink";
@@ -238,6 +239,7 @@ std::vector<Perturbation> resolve_perturb(const PlanInputs& in, const Plan& plan
     return all;
   }
   bool drawn = false;
+  Time latencies{};
   for (const Value& written : list->items) {
     const FieldValues v(with_sections(written), "perturb[]", in.problems);
     if (!written.is_mapping()) continue;
@@ -252,6 +254,10 @@ std::vector<Perturbation> resolve_perturb(const PlanInputs& in, const Plan& plan
     if (item.given("compute")) item.read_compute(p);
     item.read_links(p);
     item.read_window(p);
+    // Whoever they concern: what one rank may come to stays far from what a clock can count.
+    latencies += p.latency;
+    if (latencies > kMostLatencies && latencies - p.latency <= kMostLatencies)
+      item.add("E123", "the latencies of the list are above 2 s together", "latency");
     if (!item.given("compute") && !item.given("bw") && !item.given("latency"))
       item.add("E126", "nothing is slower here", "where", "state compute, bw or latency");
     if (drawn && p.sigma > 0 && p.each_op)
