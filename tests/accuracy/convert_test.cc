@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scenarios/scenario.h"
+#include "sim/diagnostic.h"
+#include "tests/accuracy/records_sample.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Conversion converted(const std::string& from = "", const std::string& to = "") {
+  return convert(record_with(from, to), shipped_rules());
+}
+Scenario loaded(const std::string& from = "", const std::string& to = "") {
+  return load_scenario_text(converted(from, to).scenario, "sample.yaml");
+}
+std::string skipped(const std::string& from, const std::string& to) {
+  return converted(from, to).skipped.value_or("");
+}
+
+TEST(Convert, SizesAreTakenOver) {
+  const Scenario s = loaded();
+  EXPECT_EQ(s.name, "sample");
+  EXPECT_EQ(s.model.layers, 48);
+  EXPECT_EQ(s.model.hidden, 6144);
+  EXPECT_EQ(s.model.heads, 64);
+  EXPECT_EQ(s.model.ffn, 24576);
+  EXPECT_EQ(s.model.vocab, 51200);
+  EXPECT_FALSE(s.model.gated);
+  EXPECT_EQ(s.cluster.node.gpu.name, "a100-sxm-80g");
+  EXPECT_EQ(s.cluster.nodes, 8);
+  EXPECT_EQ(s.plan.tp, 4);
+  EXPECT_EQ(s.plan.pp, 4);
+  EXPECT_EQ(s.plan.dp, 4);
+  EXPECT_TRUE(s.plan.sp);
+  EXPECT_EQ(s.plan.zero, 1);
+  EXPECT_EQ(s.plan.global_batch, 128);
+  EXPECT_EQ(s.plan.micro_batch, 2);
+  EXPECT_EQ(s.plan.seq, 2048);
+  EXPECT_EQ(s.plan.precision.params, DType::bf16);
+  ASSERT_EQ(s.measured.size(), 1u);
+  EXPECT_DOUBLE_EQ(s.measured[0].step_time_s.value(), 1.5);
+}
+
+TEST(Convert, WhatWasMeasuredDoesNotChangeTheScenario) {
+  const auto without_measured = [](const std::string& text) {
+    return text.substr(0, text.find("measured:"));
+  };
+  EXPECT_EQ(without_measured(converted().scenario),
+            without_measured(converted("step_time_s: 1.5", "step_time_s: 15, mfu: 3").scenario));
+}
+
+TEST(Convert, GuessesAreListed) {
+  EXPECT_THAT(converted("micro: 2, global: 128, num_microbatches: 16", "global: 128").assumed,
+              Contains(HasSubstr("batch.micro = 1")));
+  EXPECT_THAT(converted("vocab: 51200, ", "").assumed, Contains(HasSubstr("vocabulary of GPT-2")));
+  EXPECT_THAT(converted("sp: true, ", "").assumed, Contains(HasSubstr("sp with tp > 1")));
+  EXPECT_THAT(converted("  recompute: {mode: none}\n", "").assumed,
+              Contains(HasSubstr("no recomputation")));
+  EXPECT_THAT(converted("schedule: 1f1b", "x: 1").assumed, Contains(HasSubstr("schedule 1f1b")));
+  EXPECT_THAT(converted("zero: 1, ", "").assumed, Contains(HasSubstr("zero = 0")));
+  EXPECT_THAT(converted("  software", "  assumed: {micro: 2, reason: why}\n  software").assumed,
+              Contains("micro = 2 (record)"));
+}
+
+TEST(Convert, WhatTheRecordAssumesIsUsed) {
+  EXPECT_EQ(loaded("ffn: 24576, vocab: 51200, seq: 2048, gated_mlp: false}",
+                   "gated_mlp: false}\n  assumed: {ffn: 4*hidden, vocab: 128k, seq: 2048 or so}")
+                .model.vocab,
+            128000);
+}
+
+TEST(Convert, RecordsThatContradictThemselvesAreNoScenarios) {
+  EXPECT_THAT(skipped("global: 128", "global: 100"), HasSubstr("is not global = 100"));
+  EXPECT_THAT(skipped("dp: 4", "dp: 8"), HasSubstr("= 128 on 64 GPUs"));
+  EXPECT_THAT(skipped("gpu: A100-SXM4-80GB", "gpu: TPUv4"), HasSubstr("no cluster for GPU"));
+  EXPECT_THAT(skipped("layers: 48, ", ""), HasSubstr("nothing says model.layers"));
+  EXPECT_THAT(skipped("{step_time_s: 1.5}", "{layer_total_ms: 3}"), HasSubstr("a single layer"));
+}
+
+TEST(Convert, UnevenStagesCountEmbeddingAndHead) {
+  EXPECT_EQ(accounted_layout(6, 4), "Et|tt|tt|tL");
+  EXPECT_EQ(accounted_layout(61, 32).value().substr(0, 6), "Et|tt|");
+  // DeepSeek-V3 on 16 stages, arXiv 2412.19437 has 61 layers: 3 + 14 * 4 + 2.
+  EXPECT_TRUE(accounted_layout(61, 16).value().ends_with("|tttt|ttL"));
+  EXPECT_EQ(accounted_layout(1, 8), std::nullopt);
+  EXPECT_THAT(loaded("layers: 48", "layers: 46").plan.stages.front().layers, 11);
+}
+
+TEST(Convert, HeadMovesLayersAway) {
+  EXPECT_EQ(balanced_layout(8, 4, 0), "Ett|tt|tt|ttL");
+  EXPECT_EQ(balanced_layout(8, 3, 2), "Ettt|ttt|ttL");
+  EXPECT_EQ(balanced_layout(6, 3, 9), "Ettt|ttt|L");
+}
+
+TEST(Convert, DenseLayersBeforeExperts) {
+  EXPECT_EQ(leading_dense("([0]*3+[1]*58)"), 3);
+  EXPECT_EQ(leading_dense("1"), 0);
+  EXPECT_EQ(leading_dense("2"), std::nullopt);
+  EXPECT_EQ(leading_dense("[0,1,1]"), std::nullopt);
+}
+
+TEST(Convert, NetworkCardsInTheWordsOfSources) {
+  const auto nics = [](const char* words) {
+    const auto n = read_nics(words, 8, 200);
+    return n ? std::pair(n->count, n->gbit) : std::pair(int64_t{0}, 0.0);
+  };
+  using Nics = std::pair<int64_t, double>;
+  EXPECT_EQ(nics("NVLink (4 links per pair) in node, 4x Omni-Path 100 Gb/s links per node"),
+            Nics(4, 100));
+  EXPECT_EQ(nics("NVLink4 900 GB/s, 8x400 Gb/s InfiniBand"), Nics(8, 400));
+  EXPECT_EQ(nics("8x 200 Gb/s HDR InfiniBand HCAs per node"), Nics(8, 200));
+  EXPECT_EQ(nics("Storage: 1x DPU 100Gb/s, Compute: 8x NVIDIA ConnectX-7 IB NDR 400Gb/s"),
+            Nics(8, 400));
+  EXPECT_EQ(nics("NVLink in node, RDMA 400 Gb/s per GPU"), Nics(8, 400));
+  EXPECT_EQ(nics("NVLink in node; 400 Gb/s CX-7 RDMA per GPU"), Nics(8, 400));
+  EXPECT_EQ(nics("800 Gb/s per node inter-node, NVLink in node"), Nics(4, 200));
+  EXPECT_EQ(nics("2 Tb/s RoCE per node"), Nics(8, 250));
+  EXPECT_EQ(nics("NVLink in node, InfiniBand between nodes"), Nics(0, 0));
+}
+
+TEST(Rules, ShippedOnesSayWhereTheyComeFrom) {
+  ASSERT_THAT(shipped_rules(), Not(IsEmpty()));
+  for (const Rule& rule : shipped_rules())
+    EXPECT_FALSE(rule.source.empty() && rule.assumed.empty() && rule.skip.empty());
+}
+
+TEST(Rules, LaterOnesWinAndAllConditionsMustHold) {
+  const std::vector<Rule> rules = parse_rules(
+      "- {when: {a.b: x}, set: {k: 1}, source: s}\n"
+      "- {when: {a.b: x, a.c: y}, set: {k: 2}, source: s}\n",
+      "rules.yaml");
+  const RunRecord both = record_with("- id: sample", "- id: sample\n  a: {b: xx, c: [z, yy]}");
+  const RunRecord one = record_with("- id: sample", "- id: sample\n  a: {b: xx}");
+  EXPECT_TRUE(applies(rules[0], both.value));
+  EXPECT_TRUE(applies(rules[1], both.value));
+  EXPECT_FALSE(applies(rules[1], one.value));
+}
+
+TEST(Rules, BadFilesAreLocated) {
+  EXPECT_THROW(parse_rules("{when: 1}", "rules.yaml"), InputError);
+  EXPECT_THROW(parse_rules("- {set: {a: 1}, source: s}", "rules.yaml"), InputError);
+  EXPECT_THROW(parse_rules("- {when: {a: b}, set: {a: 1}}", "rules.yaml"), InputError);
+  EXPECT_THROW(parse_rules("- {when: {a: b}, sett: 1, source: s}", "rules.yaml"), InputError);
+  EXPECT_THROW(read_rules("no/such/file.yaml"), InputError);
+}
+
+}  // namespace
+}  // namespace stepcast::accuracy

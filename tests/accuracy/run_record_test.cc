@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/run_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/diagnostic.h"
+#include "tests/accuracy/measured_run.h"
+#include "tests/accuracy/records_sample.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+std::string problem_of(const std::string& text) {
+  try {
+    parse_run_records(text, "runs.yaml");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(RunRecords, BadFilesAreLocated) {
+  EXPECT_THAT(problem_of("records: {"), ::testing::HasSubstr("runs.yaml:1:"));
+  EXPECT_THAT(problem_of("source: 1\n"), ::testing::HasSubstr("no list 'records'"));
+  EXPECT_THAT(problem_of("records:\n- {model: {}}\n"),
+              ::testing::HasSubstr("runs.yaml:2:3: E126 a record needs an id"));
+  EXPECT_THAT(problem_of(replaced(sample_record(), "  batch", "  bath")),
+              ::testing::HasSubstr("needs 'batch'"));
+  EXPECT_THAT(problem_of(sample_record() + sample_record().substr(9)),
+              ::testing::HasSubstr("two records have the id 'sample'"));
+  EXPECT_THROW(read_run_records({"no/such/file.yaml"}), InputError);
+}
+
+TEST(RunRecords, JsonIsReadToo) {
+  const auto records = parse_run_records(
+      R"({"records": [{"id": "a", "hardware": {}, "model": {}, "parallelism": {}, "batch": {},
+          "measured": {"step_time_s": 2}}]})",
+      "runs.json");
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].source, "runs");
+  EXPECT_EQ(number_at(records[0].value, "measured.step_time_s"), 2);
+}
+
+TEST(RunRecords, NumbersAtTheBeginOfWords) {
+  EXPECT_EQ(leading_whole("2048 or the default"), 2048);
+  EXPECT_EQ(leading_whole("128k"), 128000);
+  EXPECT_EQ(leading_whole("about 50k"), std::nullopt);
+  EXPECT_EQ(leading_whole("1.5"), std::nullopt);
+  EXPECT_EQ(leading_whole(""), std::nullopt);
+}
+
+MeasuredRun measured(const std::string& figures) {
+  const RunRecord record = record_with("{step_time_s: 1.5}", '{' + figures + '}');
+  const Scenario s = load_scenario_text(convert(record, shipped_rules()).scenario, "sample.yaml");
+  return measured_run(record, &s);
+}
+
+// 128 sequences of 2,048 tokens on 64 GPUs.
+TEST(MeasuredRuns, StepTimesFromEveryKindOfRate) {
+  EXPECT_DOUBLE_EQ(measured("step_time_s: 1.5, mfu: 1").step_time_s.value(), 1.5);
+  EXPECT_DOUBLE_EQ(measured("tokens_per_s: 262144").step_time_s.value(), 1);
+  EXPECT_DOUBLE_EQ(measured("tokens_per_s_per_gpu: 2048").step_time_s.value(), 2);
+  EXPECT_DOUBLE_EQ(measured("samples_per_s_per_gpu: 0.5").step_time_s.value(), 4);
+  EXPECT_EQ(measured("training_days: 3").step_time_s, std::nullopt);
+}
+
+// Korthikanti et al. 2022, eq. 7: 72 B L s h^2 (1 + s/6h + v/12hL).
+TEST(MeasuredRuns, FlopRatesByTheClosedForm) {
+  const double h = 6144, s = 2048, l = 48, v = 51200;
+  const double flops = 72 * 128 * l * s * h * h * (1 + s / (6 * h) + v / (12 * h * l));
+  EXPECT_NEAR(measured("tflops_per_gpu: 100").step_time_s.value() / (flops / (100e12 * 64)), 1,
+              1e-9);
+  EXPECT_NEAR(measured("mfu: 50").step_time_s.value() / (flops / (156e12 * 64)), 1, 1e-9);
+}
+
+TEST(MeasuredRuns, KindsOfMemory) {
+  const auto kind = [](const std::string& words) {
+    return measured("peak_memory_gb: 2, peak_memory_kind: '" + words + '\'').memory_kind;
+  };
+  EXPECT_EQ(kind("torch max_memory_allocated of the LAST rank"), MemoryKind::last_allocated);
+  EXPECT_EQ(kind("nvidia-smi max"), MemoryKind::device);
+  EXPECT_EQ(kind("peak reserved memory"), MemoryKind::reserved);
+  EXPECT_EQ(kind("not stated"), MemoryKind::allocated);
+  EXPECT_DOUBLE_EQ(measured("peak_memory_gb: 2").peak_memory.value(), 2e9);
+  EXPECT_DOUBLE_EQ(measured("peak_memory_gib: 2").peak_memory.value(), 2147483648.0);
+}
+
+TEST(MeasuredRuns, OutcomesAreKnownOfAllThatRan) {
+  EXPECT_EQ(measured("outcome: OOM").out_of_memory, true);
+  EXPECT_EQ(measured("step_time_s: 1").out_of_memory, false);
+  EXPECT_EQ(measured("training_days: 3").out_of_memory, std::nullopt);
+}
+
+}  // namespace
+}  // namespace stepcast::accuracy

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/accuracy/records_sample.h"
+#include "tests/accuracy/run_report.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+RunRow row(const std::string& id, double measured, double predicted) {
+  RunRow r;
+  r.id = id;
+  r.source = "some";
+  r.hardware = "A100";
+  r.group = "g";
+  r.tokens_per_gpu = 1000;
+  r.measured.step_time_s = measured;
+  r.measured.out_of_memory = false;
+  r.step_time_s = predicted;
+  r.out_of_memory = false;
+  return r;
+}
+
+TEST(Summary, PercentilesByNearestRank) {
+  const Errors e = errors_of({-0.1, 0.05, 0.2, -0.4});
+  EXPECT_EQ(e.count, 4u);
+  EXPECT_DOUBLE_EQ(e.median, 0.1);
+  EXPECT_DOUBLE_EQ(e.p90, 0.4);
+  EXPECT_DOUBLE_EQ(e.bias, -0.1);
+  EXPECT_EQ(errors_of({}).count, 0u);
+}
+
+TEST(Summary, CallsOfOutOfMemory) {
+  RunRow hit = row("a", 1, 1), missed = hit, fits = hit, alarm = hit;
+  hit.measured.out_of_memory = missed.measured.out_of_memory = true;
+  hit.out_of_memory = alarm.out_of_memory = true;
+  const OutOfMemory oom = summarize({&hit, &missed, &fits, &alarm}).oom;
+  EXPECT_EQ(oom.hit, 1u);
+  EXPECT_EQ(oom.missed, 1u);
+  EXPECT_EQ(oom.fits, 1u);
+  EXPECT_EQ(oom.alarms, 1u);
+}
+
+TEST(Summary, WinnersCountIfTheyLeadByMoreThanTwoPercent) {
+  const std::vector<RunRow> right = {row("a", 1, 2), row("b", 1.1, 2.2)};
+  EXPECT_EQ(rank_groups(right).winners, 1u);
+  EXPECT_NEAR(rank_groups(right).ratio.median, 0, 1e-12);
+  const std::vector<RunRow> wrong = {row("a", 1, 2), row("b", 1.1, 1.9)};
+  EXPECT_EQ(rank_groups(wrong).groups, 1u);
+  EXPECT_EQ(rank_groups(wrong).winners, 0u);
+  const std::vector<RunRow> close = {row("a", 1, 2), row("b", 1.01, 1.9)};
+  EXPECT_EQ(rank_groups(close).groups, 0u);
+}
+
+TEST(Summary, LikeReasonsAreOne) {
+  RunRow a = row("a", 1, 1), b = a;
+  a.skipped = {"E130 parallel.cp = 2 is not supported yet", "E130 'moe' is not supported yet"};
+  b.skipped = {"E130 parallel.cp = 16 is not supported yet"};
+  const std::vector<Reason> all = reasons({a, b});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].text, "E130 parallel.cp = # is not supported yet");
+  EXPECT_EQ(all[0].records, 2u);
+  EXPECT_EQ(all[0].alone, 1u);
+}
+
+TEST(Report, JsonHasARowForEachRecord) {
+  RunRow missing = row("b", 3, 0);
+  missing.step_time_s.reset();
+  missing.out_of_memory.reset();
+  missing.skipped = {"one", "two"};
+  RunRow full = row("a", 1, 2);
+  full.origins[0] = 1;
+  const auto json = nlohmann::json::parse(runs_json({full, missing}));
+  ASSERT_EQ(json.size(), 2u);
+  for (const char* key : {"id", "source", "measured_step_time_s", "predicted_step_time_s",
+                          "measured_peak_memory_bytes", "predicted_peak_memory_bytes",
+                          "measured_oom", "predicted_oom", "interval", "cost_origins", "skipped"})
+    EXPECT_TRUE(json[0].contains(key)) << key;
+  EXPECT_EQ(json[0]["predicted_step_time_s"], 2);
+  EXPECT_EQ(json[0]["cost_origins"]["measured"], 1);
+  EXPECT_TRUE(json[0]["skipped"].is_null());
+  EXPECT_TRUE(json[1]["predicted_step_time_s"].is_null());
+  EXPECT_EQ(json[1]["skipped"], "one; two");
+}
+
+TEST(Report, TextAndMarkdownNameSourcesAndReasons) {
+  RunRow missing = row("b", 3, 0);
+  missing.step_time_s.reset();
+  missing.skipped = {"too hard"};
+  const std::vector<RunRow> rows = {row("a", 1, 1.25), missing};
+  for (const std::string& text : {runs_text(rows), runs_markdown(rows)}) {
+    EXPECT_THAT(text, ::testing::HasSubstr("some"));
+    EXPECT_THAT(text, ::testing::HasSubstr("+25.0"));
+    EXPECT_THAT(text, ::testing::HasSubstr("too hard"));
+  }
+}
+
+TEST(Predict, OneRecordFromEndToEnd) {
+  const RunRow r = predict(record_with("", ""), shipped_rules());
+  EXPECT_THAT(r.skipped, ::testing::IsEmpty());
+  EXPECT_GT(r.step_time_s.value(), 0.1);
+  EXPECT_GT(r.peak_memory.value(), 1e9);
+  EXPECT_EQ(r.measured.step_time_s, 1.5);
+  EXPECT_EQ(r.gpus, 64);
+  EXPECT_DOUBLE_EQ(r.tokens_per_gpu, 128.0 * 2048 / 64);
+}
+
+TEST(Predict, ProblemsOfTheScenarioAreReasons) {
+  const RunRow r = predict(record_with("heads: 64, kv_heads: 64", "heads: 63"), shipped_rules());
+  EXPECT_FALSE(r.step_time_s.has_value());
+  ASSERT_FALSE(r.skipped.empty());
+  EXPECT_EQ(r.skipped[0].substr(0, 4), "E127");
+}
+
+TEST(Predict, SizesMustAgreeWithThePrintedParameters) {
+  const RunRow r = predict(record_with("name: GPT,", "name: GPT, params_b: 2.0,"), shipped_rules());
+  ASSERT_EQ(r.skipped.size(), 1u);
+  EXPECT_THAT(r.skipped[0], ::testing::HasSubstr("contradicts itself"));
+}
+
+TEST(Predict, RowsDoNotDependOnTheNumberOfThreads) {
+  std::vector<RunRecord> records;
+  for (const char* layers : {"layers: 48", "layers: 24", "layers: 12"})
+    records.push_back(record_with("layers: 48", layers));
+  EXPECT_EQ(runs_json(predict_all(records, shipped_rules(), 1)),
+            runs_json(predict_all(records, shipped_rules(), 3)));
+}
+
+}  // namespace
+}  // namespace stepcast::accuracy
