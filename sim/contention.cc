@@ -76,6 +76,7 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   }
   choose_strands();
   prepare_actors();
+  prepare_windows();
 }
 
 // What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
@@ -161,8 +162,10 @@ bool Engine::is_valid(const Event& event) const {
     case EventKind::wake: return true;
     case EventKind::compute_end:
       return ranks_[event.id].runs && ranks_[event.id].version == event.version;
+    case EventKind::window: return true;
     case EventKind::begin:
     case EventKind::move:
+    case EventKind::price:
     case EventKind::talk_end: break;
   }
   return talks_[event.id].on && talks_[event.id].version == event.version;
@@ -198,6 +201,8 @@ void Engine::handle(const Event& event) {
   switch (event.kind) {
     case EventKind::begin: return begin_talk(event.id);
     case EventKind::move: return start_moving(event.id);
+    case EventKind::price: return change_price(event.id);
+    case EventKind::window: return change_window(event.id);
     case EventKind::talk_end: return end_talk(event.id);
     case EventKind::compute_end: return end_compute(event.id);
     case EventKind::wake: ready_.push_back(event.id);
@@ -285,9 +290,6 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
                                const Traffic& traffic, const Interference& interference,
                                const LaneOptions& options) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
-  if (!lanes.windows.empty() || lanes.jitter) {
-    throw std::invalid_argument("windows and jitter are not supported with shared links yet");
-  }
   using contention::Engine;
   int64_t lane = options.lane;
   if (!options.record || lane < 0) {

@@ -15,6 +15,7 @@
 //   contention_threads.cc threads, item by item
 //   contention_passes.cc  passes, instruction by instruction
 //   contention_slowed.cc  compute and communication that slow each other
+//   contention_windows.cc windows and jitter
 //   contention_talks.cc   collectives and transfers: who is there, when they begin and end
 //   contention_record.cc  what is written down of one lane
 //   contention.cc         the clock, results
@@ -26,12 +27,15 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "sim/contention.h"
 #include "sim/contention_blocks.h"
 #include "sim/contention_program.h"
+#include "sim/jitter.h"
 #include "sim/lane_record.h"
+#include "sim/lane_windows.h"
 
 namespace stepcast::contention {
 
@@ -79,12 +83,15 @@ struct Talk {
   bool dirty = false, restarted = false;  // as of Rank
   uint32_t version = 0;                   // of the event of its end
   uint32_t busy = 0;                      // ranks of it that compute
+  uint8_t link_class = 0;                 // outside windows
+  int64_t price = 0;                      // as of the last settled moment
+  std::vector<LaneSpan> spans;            // windows of its links
   FlowNetwork::Flow flow = 0;
   const std::vector<LinkUse>* uses = nullptr;
   int64_t cap = 0;      // of its flow, alone
   int64_t latency = 0;  // of its flow
   int64_t last = 0;     // `left` is as of this moment
-  Wide left = 0;        // private: units of its price
+  Wide left = 0;        // private: units of its price; may be negative when it is over
 };
 
 struct Thread {
@@ -134,6 +141,8 @@ struct Rank {
   int64_t begin = 0;                // of the ops that run
   uint32_t first_op = 0;            // of the chain, of those
   uint32_t thread = 0;              // that runs it
+  uint32_t factor = kNominal;       // jitter of the op that runs
+  int64_t pace = 0;                 // its slowness with that
 };
 
 struct Actor {
@@ -156,9 +165,10 @@ struct Place {
   Thread& th;
   const PassThreads& pass;
   LivePass& live;
-  const int64_t* host;  // by lane: at the begin of the segment ...
-  int64_t launched;     // ... and since, before the pass
-  bool noted;           // the recorded lane is among its lanes
+  const int64_t* host;      // by lane: at the begin of the segment ...
+  int64_t launched;         // ... and since, before the pass
+  uint64_t first_instance;  // number of its first op in the role
+  bool noted;               // the recorded lane is among its lanes
 };
 
 // What the recorded lane has to remember of a role, and of a rendezvous.
@@ -172,7 +182,7 @@ struct MeetingRecord {
   std::vector<std::pair<uint32_t, int64_t>> own;  // posts of the lane: by which role, when
 };
 
-enum class EventKind : uint8_t { begin, move, talk_end, compute_end, wake };
+enum class EventKind : uint8_t { begin, move, price, talk_end, compute_end, window, wake };
 
 struct Event {
   int64_t time = 0;
@@ -210,7 +220,24 @@ class Engine {
   void mark_talk_dirty(uint32_t talk);
   void end_compute(uint32_t rank);
   bool run_slowed_chain(const Place& at, const ThreadInstruction& in);
+  void start_uneven_op(const Place& at, const ThreadInstruction& in, Wide begin);
+  void run_until(const Place& at, Wide target);
   void start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start);
+
+  // contention_windows.cc
+  void prepare_windows();
+  bool is_uneven(uint32_t rank) const;
+  uint32_t factor_of(const Place& at, uint32_t rank, const ThreadOp& op) const;
+  int64_t end_of_op(const Place& at, uint32_t rank, const ThreadOp& op, int64_t begin) const;
+  uint32_t slowness_now(uint32_t rank) const;
+  void change_window(uint32_t rank);
+  static Wide rescaled(Wide left, int64_t from, int64_t to, int64_t alone);
+  std::vector<LaneSpan> link_spans(const Row& row, uint32_t group) const;
+  void add_link_spans(Axis axis, uint32_t role, uint32_t lane, std::vector<LaneSpan>& spans) const;
+  int64_t priced_end(int64_t begin, uint32_t work, uint8_t own, std::span<const LaneSpan> spans);
+  int64_t price_at(const Talk& talk, int64_t time) const;
+  void push_next_window(uint32_t talk, int64_t time);
+  void change_price(uint32_t talk);
 
   // contention_threads.cc
   void run_thread(uint32_t id);
@@ -233,6 +260,7 @@ class Engine {
   static void leave(LivePass& live);
   bool run_instruction(const Place& at, const ThreadInstruction& in);
   void run_chain(const Place& at, const ThreadInstruction& in);
+  int64_t run_ops(const Place& at, const ThreadInstruction& in, uint32_t lane);
   void run_own_talk(const Place& at, const ThreadInstruction& in);
   bool run_talk(const Place& at, const ThreadInstruction& in);
   void mark(const Place& at, size_t stream, size_t slot);
@@ -245,7 +273,7 @@ class Engine {
   int64_t recorded_time(const Actor& a, size_t stream) const;
   void prepare_record();
   void note_item(const Actor& a, const Thread& th, uint32_t item, bool ends);
-  void note_chain(const Place& at, const ThreadInstruction& in, int64_t before);
+  void note_chain(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ran);
   void note_slowed(const Place& at, const ThreadInstruction& in);
   void note_more(const Place& at, uint32_t first, uint32_t count, int64_t more);
   void note_op(const Place& at, uint32_t op, int64_t begin, int64_t end);
@@ -263,17 +291,29 @@ class Engine {
   void visit(Row& row, int64_t visits);
   void arrive(Row& row, uint32_t group, int64_t time);
   void complete(Row& row, uint32_t group);
+  uint8_t class_of(const Row& row, uint32_t group) const;
   int64_t price_of(const Row& row, uint32_t group) const;
   int64_t price_in(size_t link_class, uint32_t work) const;
-  size_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
+  uint8_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
   uint32_t pattern_of(const Row& row, uint32_t group) const;
   void begin_talk(uint32_t id);
   void start_moving(uint32_t id);
+  void begin_decided(const Row& row, uint32_t group, Talk talk);
+  void set_cap(Talk& talk) const;
   int64_t slowed_cap(const Talk& talk) const;
   void end_talk(uint32_t id);
   void end_meeting(Row& row, uint32_t group, int64_t time);
+  // f(role, lane) for each rank that takes part.
   template <class F>
-  void for_ranks(const Row& row, uint32_t group, const F& f) const;
+  void for_ranks(const Row& row, uint32_t group, const F& f) const {
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+    const uint32_t* const lanes = &groups.lanes[size_t{group} * groups.size];
+    const auto of_role = [&](uint32_t role) {
+      for (uint32_t i = 0; i < groups.size; ++i) f(role, lanes[i]);
+    };
+    if (!row.is_rendezvous) return of_role(row.source / kStreams);
+    for (const uint32_t role : program_.meetings[row.source].parties) of_role(role);
+  }
 
   const OpGraph& graph_;
   const Prices& prices_;
@@ -293,12 +333,16 @@ class Engine {
   std::vector<bool> together_;              // by role: has a strand, for whole blocks
   std::vector<Actor> actors_;
   std::vector<Thread> threads_;
-  std::vector<uint32_t> ready_;       // threads
-  LivePass closed_;                   // of passes that a strand runs in one go
-  std::vector<Rank> ranks_;           // coupled
-  std::vector<Slowness> slowness_;    // [role][lane]
-  std::vector<int64_t> first_start_;  // [role][lane] of compute
-  std::deque<Row> rows_;              // stays in place
+  std::vector<uint32_t> ready_;               // threads
+  LivePass closed_;                           // of passes that a strand runs in one go
+  std::vector<Rank> ranks_;                   // coupled
+  std::vector<Slowness> slowness_;            // [role][lane]
+  std::vector<std::vector<LaneSpan>> spans_;  // [role][lane] of compute; empty: no windows
+  std::optional<JitterTable> jitter_;
+  std::vector<uint32_t> rank_keys_;       // of jitter
+  std::vector<int64_t> prices_by_class_;  // of one work
+  std::vector<int64_t> first_start_;      // [role][lane] of compute
+  std::deque<Row> rows_;                  // stays in place
   std::vector<uint32_t> free_rows_;
   std::vector<uint32_t> rendezvous_row_;
   struct Sequence {

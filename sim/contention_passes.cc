@@ -50,6 +50,7 @@ bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
                  alone ? closed_ : enter(a, item, pass),
                  &a.host[segment * block_],
                  int64_t{role.launches[item]} * launch_,
+                 role.instances[item],
                  records(a, th)};
   for (; th.pc < code.size(); ++th.pc) {
     if (!run_instruction(at, code[th.pc])) return false;
@@ -140,20 +141,39 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
     if (is_first) note_start(at, l, start);
     if (in.start_slot >= 0) at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = start;
   }
+  int64_t ran = 0;  // of the recorded lane
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    int64_t time = times[l];
-    if (at.host[l] + last <= time) {
-      times[l] = time + in.ps * slowness[l];
-      continue;
+    int64_t busy = in.ps * slowness[l];
+    if (is_uneven(at.a.role * width_ + at.a.lane + l)) {
+      busy = run_ops(at, in, l);
+    } else if (at.host[l] + last <= times[l]) {
+      times[l] += busy;
+    } else {
+      int64_t time = times[l];
+      for (uint32_t i = 0; i < in.count; ++i) {
+        const int64_t launched = at.host[l] + at.launched + ops[i].launches * launch_;
+        time = std::max(time, launched) + ops[i].ps * slowness[l];
+      }
+      times[l] = time;
     }
-    for (uint32_t i = 0; i < in.count; ++i) {
-      const int64_t launched = at.host[l] + at.launched + ops[i].launches * launch_;
-      time = std::max(time, launched) + ops[i].ps * slowness[l];
-    }
-    times[l] = time;
+    if (at.a.lane + l == recorded_) ran = busy;
   }
-  if (noted) note_chain(at, in, before);
+  if (noted) note_chain(at, in, before, ran);
   if (in.start_slot >= 0) mark(at, in.stream, static_cast<size_t>(in.start_slot));
+}
+
+// One by one, for each has its own slowness.  Returns the time in which one ran.
+int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t lane) {
+  const uint32_t rank = at.a.role * width_ + at.a.lane + lane;
+  int64_t& time = at.a.time[in.stream * block_ + lane];
+  int64_t ran = 0;
+  for (uint32_t i = in.first; i < in.first + in.count; ++i) {
+    const ThreadOp& op = at.pass.ops[i];
+    const int64_t begin = std::max(time, at.host[lane] + at.launched + op.launches * launch_);
+    time = end_of_op(at, rank, op, begin);
+    ran += time - begin;
+  }
+  return ran;
 }
 
 // --- collectives --------------------------------------------------------------------------------
@@ -164,8 +184,9 @@ void Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
   const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
   const uint32_t together = own_[at.a.role][in.work] == TalkKind::block ? block_ : 1;
   int64_t* const times = &at.a.time[in.stream * block_];
-  const bool has_classes =
-      !lanes_.group_class[static_cast<size_t>(graph_.works[in.work].axis)].empty();
+  const Axis axis = graph_.works[in.work].axis;
+  const bool has_classes = !lanes_.group_class[static_cast<size_t>(axis)].empty();
+  std::vector<LaneSpan> spans;
   for (uint32_t first = th.lane; first < th.lane + th.lanes; first += together) {
     const bool noted = recorded_ >= at.a.lane + first && recorded_ < at.a.lane + first + together;
     const int64_t before = noted ? recorded_time(at.a, in.stream) : 0;
@@ -173,8 +194,12 @@ void Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
     for (uint32_t l = first; l < first + together; ++l) {
       begin = std::max({begin, times[l], at.host[l] + launched});
     }
-    const size_t link_class = has_classes ? class_of(at.a.role, in.work, at.a.lane + first) : 0;
-    const int64_t end = begin + price_in(link_class, in.work) * kOne;
+    const uint8_t link_class = has_classes ? class_of(at.a.role, in.work, at.a.lane + first) : 0;
+    spans.clear();
+    for (uint32_t l = first; l < first + together && !lanes_.windows.empty(); ++l) {
+      add_link_spans(axis, at.a.role, at.a.lane + l, spans);
+    }
+    const int64_t end = priced_end(begin, in.work, link_class, spans);
     for (uint32_t l = first; l < first + together; ++l) {
       if (in.stream == kCompute) note_start(at, l, begin);
       if (in.start_slot >= 0) {

@@ -169,6 +169,7 @@ RoleThreads compile_role(const RoleOps& role, const std::vector<PassThreads>& pa
     const Item& item = role.items[i];
     out.segment.push_back(segment);
     out.launches.push_back(launches);
+    out.instances.push_back(static_cast<uint64_t>(out.device_ops));
     if (item.kind == ItemKind::pass) {
       const PassThreads& pass = passes[static_cast<size_t>(item.pass)];
       launches += pass.launches;

@@ -62,9 +62,10 @@ struct RoleThreads {
   std::array<std::vector<uint32_t>, kThreads> items;  // that each thread deals with, ascending
   // By item.  The host's time is known from one item on which it waited to the next: a segment.
   std::vector<uint32_t> segment;
-  std::vector<uint32_t> launches;  // in the segment, before the item
-  std::vector<uint32_t> record;    // record, wait: which record of the role; kNone: of none
-  std::vector<uint32_t> waits;     // by record: waits for it
+  std::vector<uint32_t> launches;   // in the segment, before the item
+  std::vector<uint32_t> record;     // record, wait: which record of the role; kNone: of none
+  std::vector<uint32_t> waits;      // by record: waits for it
+  std::vector<uint64_t> instances;  // by item: ops of passes before it
   uint32_t segments = 1;
   int64_t device_ops = 0;
 };

@@ -33,15 +33,13 @@ void Engine::note_item(const Actor& a, const Thread& th, uint32_t item, bool end
   if (ends) end = time;
 }
 
-// A chain that nothing slowed but the lane's own speed.
-void Engine::note_chain(const Place& at, const ThreadInstruction& in, int64_t before) {
-  const auto lane = static_cast<size_t>(recorded_);
-  const int64_t slowness = slowness_[at.a.role * width_ + lane];
+// A chain that ran for `ran`, at the lane's own speed.
+void Engine::note_chain(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ran) {
   const int64_t after = recorded_time(at.a, in.stream);
-  if (ops_) note_op(at, in.first, after - in.ps * slowness, after);
+  if (ops_) note_op(at, in.first, after - ran, after);
   if (in.stream != kCompute) return;
-  record_->note(at.a.role, Spend::launch, after - before - in.ps * slowness);
-  note_more(at, in.first, in.count, in.ps * (slowness - kOne));
+  record_->note(at.a.role, Spend::launch, after - before - ran);
+  note_more(at, in.first, in.count, ran - in.ps * kOne);
 }
 
 // Ops of a chain that has run beside communication.
@@ -50,7 +48,8 @@ void Engine::note_slowed(const Place& at, const ThreadInstruction& in) {
   const uint32_t count = at.th.ops - rank.first_op;
   int64_t ps = 0;
   for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
-  const int64_t own = ps * slowness_[at.a.role * width_ + at.a.lane];
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  const int64_t own = ps * (is_uneven(id) ? rank.pace : slowness_[id]);
   note_more(at, in.first + rank.first_op, count, own - ps * kOne);
   record_->note(at.a.role, Spend::contention, now_ - rank.begin - own);
   if (ops_) note_op(at, in.first, rank.begin, now_);
@@ -77,8 +76,15 @@ void Engine::note_more(const Place& at, uint32_t first, uint32_t count, int64_t 
 void Engine::note_talk(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin) {
   const size_t stream = in.stream;
-  const size_t link_class = class_of(at.a.role, in.work, static_cast<uint32_t>(recorded_));
-  const int64_t alone = price_in(link_class, in.work) * kOne;
+  const auto lane = static_cast<uint32_t>(recorded_);
+  const Axis axis = graph_.works[in.work].axis;
+  const Groups& groups = groups_[static_cast<size_t>(axis)];
+  std::vector<LaneSpan> spans;
+  for (uint32_t i = 0; i < groups.size && !lanes_.windows.empty(); ++i) {
+    add_link_spans(axis, at.a.role, groups.lanes[size_t{groups.of[lane]} * groups.size + i], spans);
+  }
+  const uint8_t link_class = class_of(at.a.role, in.work, lane);
+  const int64_t alone = priced_end(begin, in.work, link_class, spans) - begin;
   const int64_t end = recorded_time(at.a, stream);
   role_records_[at.a.role].straggler[stream] = {ready, begin, begin + alone, end};
   if (ops_) note_op(at, in.first, begin, end);
@@ -115,7 +121,8 @@ void Engine::note_rendezvous(const Row& row, uint32_t group) {
   if (groups.of[static_cast<size_t>(recorded_)] != group) return;
   const Meeting& m = row.meetings[group];
   const MeetingRecord& record = meeting_records_[row.source];
-  const int64_t alone_end = m.begin + price_of(row, group) * kOne;
+  const int64_t alone_end =
+      priced_end(m.begin, row.work, class_of(row, group), link_spans(row, group));
   record_->timeline.rendezvous[row.source] = {to_time(m.begin), to_time(m.end), record.last_role,
                                               record.last_item, to_time(m.end - alone_end)};
 }

@@ -80,6 +80,7 @@ void Engine::settle_talk(uint32_t id) {
   const Wide rate = slowed ? kOne : slow_talk_;
   push(now_ + static_cast<int64_t>((talk.left + rate - 1) / rate), EventKind::talk_end, id,
        ++talk.version);
+  push_next_window(id, now_);
 }
 
 // --- chains of compute --------------------------------------------------------------------------
@@ -143,6 +144,11 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   if (at.noted) record_->note(at.a.role, Spend::launch, start - time);
   rank.begin = start;
   rank.first_op = th.ops;
+  if (is_uneven(id)) {
+    start_uneven_op(at, in, begin);
+    if (ops_ && at.noted && th.state != 1) note_op(at, in.first, now_, now_);
+    return;
+  }
   int64_t ps = 0;
   if (th.ops == 0 && launched(in.count - 1) < before) {
     ps = in.ps;
@@ -151,7 +157,25 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
     ps = ops[th.ops++].ps;
     for (; th.ops < in.count && launched(th.ops) < before; ++th.ops) ps += ops[th.ops].ps;
   }
-  rank.target = begin + Wide{ps} * slowness_[id] * slow_compute_;
+  run_until(at, begin + Wide{ps} * slowness_[id] * slow_compute_);
+  if (ops_ && at.noted && th.state != 1) note_op(at, in.first, now_, now_);
+}
+
+// One op by itself: its speed may change while it runs, and the next has another.
+void Engine::start_uneven_op(const Place& at, const ThreadInstruction& in, Wide begin) {
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  Rank& rank = ranks_[id];
+  const ThreadOp& op = at.pass.ops[in.first + at.th.ops++];
+  rank.factor = factor_of(at, id, op);
+  rank.pace = jittered(slowness_now(id), rank.factor);
+  run_until(at, begin + Wide{op.ps} * rank.pace * slow_compute_);
+}
+
+void Engine::run_until(const Place& at, Wide target) {
+  Thread& th = at.th;
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  Rank& rank = ranks_[id];
+  rank.target = target;
   if (rank.target > rank.progress) {
     rank.runs = rank.restarted = true;
     rank.thread = static_cast<uint32_t>(&th - threads_.data());
@@ -161,8 +185,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   }
   rank.exact_end = rank.target;
   rank.exact = true;
-  time = now_;
-  if (ops_ && at.noted) note_op(at, in.first, now_, now_);
+  at.a.time[kCompute * block_ + th.lane] = now_;
 }
 
 }  // namespace stepcast::contention

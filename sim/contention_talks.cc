@@ -8,25 +8,6 @@
 #include "sim/lane_program.h"
 
 namespace stepcast::contention {
-namespace {
-
-Wide ceil_ratio(Wide a, Wide b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
-
-template <class F>
-void Engine::for_ranks(const Row& row, uint32_t group, const F& f) const {
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-  const uint32_t* const lanes = &groups.lanes[size_t{group} * groups.size];
-  const auto of_role = [&](uint32_t role) {
-    for (uint32_t i = 0; i < groups.size; ++i) f(role, lanes[i]);
-  };
-  if (!row.is_rendezvous) return of_role(row.source / kStreams);
-  for (const uint32_t role : program_.meetings[row.source].parties) of_role(role);
-}
-
 // --- rows ---------------------------------------------------------------------------------------
 
 uint32_t Engine::new_row(uint32_t work, uint32_t needed, int64_t visits) {
@@ -101,18 +82,23 @@ int64_t Engine::price_in(size_t link_class, uint32_t work) const {
                          : lanes_.class_ps[link_class - 1][work];
 }
 
-size_t Engine::class_of(uint32_t role, uint32_t work, uint32_t lane) const {
+uint8_t Engine::class_of(uint32_t role, uint32_t work, uint32_t lane) const {
   const auto& classes = lanes_.group_class[static_cast<size_t>(graph_.works[work].axis)];
-  return classes.empty() || classes[role].empty() ? 0 : classes[role][lane];
+  return classes.empty() || classes[role].empty() ? uint8_t{0} : classes[role][lane];
 }
 
-int64_t Engine::price_of(const Row& row, uint32_t group) const {
-  if (lanes_.class_ps.empty()) return price_in(0, row.work);
-  size_t highest = 0;
+uint8_t Engine::class_of(const Row& row, uint32_t group) const {
+  uint8_t joined = 0;
+  if (lanes_.class_ps.empty()) return joined;
   for_ranks(row, group, [&](uint32_t role, uint32_t lane) {
-    highest = std::max(highest, class_of(role, row.work, lane));
+    joined = lanes_.joined(joined, class_of(role, row.work, lane));
   });
-  return price_in(highest, row.work);
+  return joined;
+}
+
+// Outside windows.
+int64_t Engine::price_of(const Row& row, uint32_t group) const {
+  return price_in(class_of(row, group), row.work);
 }
 
 uint32_t Engine::pattern_of(const Row& row, uint32_t group) const {
@@ -132,19 +118,28 @@ uint32_t Engine::pattern_of(const Row& row, uint32_t group) const {
 void Engine::complete(Row& row, uint32_t group) {
   const int64_t begin = row.meetings[group].begin;
   if (begin > kLongestLaneTime) throw_step_too_long();
-  const int64_t price = price_of(row, group);
+  Talk talk;
+  talk.row = row.id;
+  talk.group = group;
+  talk.link_class = class_of(row, group);
+  talk.spans = link_spans(row, group);
+  talk.price = price_at(talk, begin);
   const uint32_t pattern = pattern_of(row, group);
-  const int64_t bytes = graph_.works[row.work].bytes.value;
-  const int64_t latency = pattern == Traffic::kPrivate ? 0 : traffic_.latency[row.work].count();
-  const bool flows = pattern != Traffic::kPrivate && bytes > 0 && latency < price;
-  if (flows || coupled_) {
-    const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-    const size_t roles = row.is_rendezvous ? program_.meetings[row.source].parties.size() : 1;
-    shared_ops_ += static_cast<int64_t>(roles) * groups.size;
-  } else {
-    end_meeting(row, group, begin + price * kOne);
-    return;
+  if (pattern != Traffic::kPrivate) {
+    const Time latency = traffic_.latency[row.work];
+    talk.flows = graph_.works[row.work].bytes.value > 0 && latency.count() < talk.price;
+    talk.latency = talk.flows ? latency.count() * kOne : 0;
+    talk.uses = &traffic_.patterns[pattern];
   }
+  if (talk.flows || coupled_) return begin_decided(row, group, std::move(talk));
+  end_meeting(row, group, priced_end(begin, row.work, talk.link_class, talk.spans));
+}
+
+// Communication whose end is decided while it runs.
+void Engine::begin_decided(const Row& row, uint32_t group, Talk talk) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  const size_t roles = row.is_rendezvous ? program_.meetings[row.source].parties.size() : 1;
+  shared_ops_ += static_cast<int64_t>(roles) * groups.size;
   uint32_t id = static_cast<uint32_t>(talks_.size());
   if (free_talks_.empty()) {
     talks_.emplace_back();
@@ -152,29 +147,29 @@ void Engine::complete(Row& row, uint32_t group) {
     id = free_talks_.back();
     free_talks_.pop_back();
   }
-  Talk& talk = talks_[id];
-  const uint32_t version = talk.version + 1;  // events of its predecessor are void
-  talk = {};
   talk.on = true;
-  talk.version = version;
-  talk.row = row.id;
-  talk.group = group;
-  talk.flows = flows;
-  talk.latency = latency * kOne;
-  talk.left = Wide{price} * kOne * slow_talk_;
-  if (flows) {
-    talk.uses = &traffic_.patterns[pattern];
-    talk.cap =
-        static_cast<int64_t>(ceil_ratio(Wide{bytes} * 1'000'000'000'000, Wide{price} - latency));
-  }
+  talk.version = talks_[id].version + 1;  // events of its predecessor are void
+  talk.left = Wide{talk.price} * kOne * slow_talk_;
+  if (talk.flows) set_cap(talk);
+  talks_[id] = std::move(talk);
+  const int64_t begin = row.meetings[group].begin;
   if (!coupled_) {
-    push(begin + talk.latency, EventKind::move, id, version);
+    push(begin + talks_[id].latency, EventKind::move, id, talks_[id].version);
   } else if (begin > now_) {
-    push(begin, EventKind::begin, id, version);
+    push(begin, EventKind::begin, id, talks_[id].version);
   } else {
     begin_talk(id);
   }
-  if (!row.is_rendezvous) wake(row.meetings[group].first_waiter);  // they may mark its begin
+  // They may mark its begin.
+  if (!row.is_rendezvous) wake(rows_[row.id].meetings[group].first_waiter);
+}
+
+// What its flow does alone.  Rounded down: it does not end before its price.
+void Engine::set_cap(Talk& talk) const {
+  const uint32_t work = rows_[talk.row].work;
+  const Wide bytes = Wide{graph_.works[work].bytes.value} * 1'000'000'000'000;
+  const int64_t moving = std::max<int64_t>(1, talk.price - traffic_.latency[work].count());
+  talk.cap = std::max<int64_t>(1, static_cast<int64_t>(bytes / moving));
 }
 
 // Interference: from now on it runs beside the compute of its ranks.
@@ -201,6 +196,11 @@ void Engine::start_moving(uint32_t id) {
   Talk& talk = talks_[id];
   const int64_t bytes = graph_.works[rows_[talk.row].work].bytes.value;
   const int64_t cap = talk.slowed ? slowed_cap(talk) : talk.cap;
+  if (const int64_t price = price_at(talk, now_); price != talk.price) {
+    talk.price = price;
+    set_cap(talk);
+  }
+  push_next_window(id, now_);
   talk.flow = network_.start(now_, bytes * kOne, cap, *talk.uses, id);
   talk.moving = true;
   ++flow_events_;

@@ -32,7 +32,8 @@ struct Instance {
   size_t base = 0;  // instance number of op 0 of the same run of the pass
   bool started = false, ended = false, arrived = false;
   Moment start = 0, end = 0;
-  Wide target = 0;  // compute: progress at which it ends
+  Wide target = 0;   // compute: progress at which it ends
+  int64_t pace = 0;  // slowness that `target` or `end` counts on
 };
 
 struct Task {
@@ -88,6 +89,7 @@ struct Talk {
   Moment begin = 0, end = 0;
   bool flows = false;     // over shared links, after its latency
   Moment moves_from = 0;  // end of the latency
+  int64_t price = 0;      // that `left` or `cap` counts on
   Wide left = 0;          // 10^-12 bytes times 4096, or units of its price
   int64_t cap = 0;        // flow: rate alone
   const std::vector<LinkUse>* uses = nullptr;
@@ -100,6 +102,7 @@ struct Machine {
   const LaneSet& lanes;
   const Traffic& traffic;
   int64_t slow_compute, slow_talk;  // 1/4096
+  FactorOf factor = nullptr;
   Moment now = 0;
   int64_t width = 1;
   std::vector<Rank> ranks;  // role by role
@@ -188,35 +191,71 @@ Talk& talk_of(Machine& m, uint32_t id, int64_t lane) {
   return talk;
 }
 
+bool holds(const Machine& m, const LaneWindow& w) {
+  return w.from.count() * kOne <= m.now && m.now < w.until.count() * kOne;
+}
+
+// As of this moment.
 int64_t price_of_talk(const Machine& m, const Talk& talk) {
-  const auto& classes = m.lanes.group_class[static_cast<size_t>(work_of(m, talk.work).axis)];
-  size_t highest = 0;
-  if (!classes.empty()) {
-    for (const size_t r : talk.ranks) {
-      const Rank& rank = m.ranks[r];
-      highest = std::max<size_t>(highest, classes[rank.role][static_cast<size_t>(rank.lane)]);
+  const auto axis = static_cast<size_t>(work_of(m, talk.work).axis);
+  const auto& classes = m.lanes.group_class[axis];
+  uint8_t joined = 0;
+  for (const size_t r : talk.ranks) {
+    const Rank& rank = m.ranks[r];
+    if (!classes.empty() && !classes[rank.role].empty()) {
+      joined = m.lanes.joined(joined, classes[rank.role][static_cast<size_t>(rank.lane)]);
+    }
+    for (const LaneWindow& w : m.lanes.windows_of(rank.role, rank.lane)) {
+      if (holds(m, w)) joined = m.lanes.joined(joined, w.link_class[axis]);
     }
   }
-  if (highest == 0) return price_of(m, talk.work);
-  return m.lanes.class_ps[highest - 1][static_cast<size_t>(talk.work)];
+  if (joined == 0) return price_of(m, talk.work);
+  return m.lanes.class_ps[joined - size_t{1}][static_cast<size_t>(talk.work)];
+}
+
+int64_t slowness_of(const Machine& m, const Rank& rank, size_t instance) {
+  int64_t slowness = kOne;
+  if (!m.lanes.slowness.empty() && !m.lanes.slowness[rank.role].empty()) {
+    slowness = m.lanes.slowness[rank.role][static_cast<size_t>(rank.lane)];
+  }
+  int64_t most = 0;
+  for (const LaneWindow& w : m.lanes.windows_of(rank.role, rank.lane)) {
+    if (w.slowness != kOne && holds(m, w)) most = std::max<int64_t>(most, w.slowness);
+  }
+  if (most > 0) slowness = (slowness * most + kOne / 2) / kOne;
+  if (m.factor == nullptr || !m.lanes.jitter) return slowness;
+  return (slowness * m.factor(m.lanes, rank.role, rank.lane, instance) + kOne / 2) / kOne;
+}
+
+// What is left in units, `alone` of which pass in a moment: at another pace, whole moments of it.
+Wide rescaled(Wide left, int64_t from, int64_t to, int64_t alone) {
+  if (left <= 0 || from == to) return left;
+  return left * to / (Wide{from} * alone) * alone;
+}
+
+int64_t cap_of(const Machine& m, const Talk& talk) {
+  const Wide bytes = Wide{work_of(m, talk.work).bytes.value} * 1'000'000'000'000;
+  const int64_t latency = m.traffic.latency[static_cast<size_t>(talk.work)].count();
+  const Wide moving = std::max<int64_t>(1, talk.price - latency);
+  return static_cast<int64_t>(std::max<Wide>(1, bytes / moving));
 }
 
 void begin_talk(Machine& m, Talk& talk) {
   talk.begun = true;
   talk.begin = talk.moves_from = m.now;
   const auto work = static_cast<size_t>(talk.work);
-  const int64_t price = price_of_talk(m, talk);
+  talk.price = price_of_talk(m, talk);
   const int64_t bytes = work_of(m, talk.work).bytes.value;
-  talk.left = Wide{price} * kOne * m.slow_talk;
+  talk.left = Wide{talk.price} * kOne * m.slow_talk;
   if (work >= m.traffic.pattern_of.size() || m.traffic.pattern_of[work].empty()) return;
   const uint32_t pattern = m.traffic.pattern_of[work][talk.ranks.front()];
   const int64_t latency = m.traffic.latency[work].count();
-  if (pattern == Traffic::kPrivate || bytes <= 0 || latency >= price) return;
+  if (pattern == Traffic::kPrivate || bytes <= 0 || latency >= talk.price) return;
   talk.flows = true;
   talk.uses = &m.traffic.patterns[pattern];
   talk.moves_from = m.now + latency * kOne;
   talk.left = Wide{bytes} * 1'000'000'000'000 * kOne;
-  talk.cap = ceil_ratio(Wide{bytes} * 1'000'000'000'000, price - latency);
+  talk.cap = cap_of(m, talk);
 }
 
 bool arrive(Machine& m, Talk& talk) {
@@ -277,9 +316,6 @@ bool step_talking_op(Machine& m, Rank& rank, StreamState& stream, Instance& self
 }
 
 bool step_computing_op(Machine& m, Rank& rank, StreamState& stream, Instance& self, const Op& op) {
-  const auto lane = static_cast<size_t>(rank.lane);
-  const int64_t slowness = m.lanes.slowness.empty() ? kOne : m.lanes.slowness[rank.role][lane];
-  const Moment alone = price_of(m, op.work) * slowness;
   const bool coupled = op.stream == Stream::compute;
   if (!self.started) {
     if (ready_at(m, rank, stream.front(), true) > m.now) return false;
@@ -287,6 +323,8 @@ bool step_computing_op(Machine& m, Rank& rank, StreamState& stream, Instance& se
         stream.exact && stream.dry == m.now && ready_at(m, rank, stream.front(), false) < m.now;
     self.started = stream.running = true;
     self.start = m.now;
+    self.pace = slowness_of(m, rank, stream.front().instance);
+    const Moment alone = price_of(m, op.work) * self.pace;
     self.end = m.now + alone;
     self.target = (goes_on ? stream.exact_end : rank.progress) + Wide{alone} * m.slow_compute;
     return true;
@@ -498,11 +536,40 @@ Moment next_moment(const Machine& m) {
       }
     }
   }
+  for (const std::vector<LaneWindow>& windows : m.lanes.window_lists) {
+    for (const LaneWindow& w : windows) {
+      due(w.from.count() * kOne);
+      due(w.until.count() * kOne);
+    }
+  }
   for (const auto& [key, talk] : m.talks) {
     if (!talk.begun || talk.ended) continue;
     due(talk.moves_from > m.now ? talk.moves_from : m.now + ceil_ratio(talk.left, talk.rate));
   }
   return next;
+}
+
+// Where a window begins or ends at this moment, what runs goes on at another pace.
+void change_windows(Machine& m) {
+  for (Rank& rank : m.ranks) {
+    for (StreamState& stream : rank.streams) {
+      if (stream.empty() || !stream.running) continue;
+      const size_t instance = stream.front().instance;
+      Instance& self = rank.instances[instance];
+      const int64_t pace = slowness_of(m, rank, instance);
+      self.target =
+          rank.progress + rescaled(self.target - rank.progress, self.pace, pace, m.slow_compute);
+      self.end = m.now + static_cast<Moment>(rescaled(self.end - m.now, self.pace, pace, 1));
+      self.pace = pace;
+    }
+  }
+  for (auto& [key, talk] : m.talks) {
+    if (!talk.begun || talk.ended) continue;
+    const int64_t price = price_of_talk(m, talk);
+    if (!talk.flows) talk.left = rescaled(talk.left, talk.price, price, m.slow_talk);
+    talk.price = price;
+    if (talk.flows) talk.cap = cap_of(m, talk);
+  }
 }
 
 void move_clock(Machine& m, Moment to) {
@@ -512,14 +579,23 @@ void move_clock(Machine& m, Moment to) {
     if (talk.begun && !talk.ended && talk.moves_from <= m.now) talk.left -= Wide{dt} * talk.rate;
   }
   m.now = to;
+  change_windows(m);
 }
 
 Machine make_machine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                      const Traffic& traffic, const Interference& interference) {
   const auto whole = [](double x) { return static_cast<int64_t>(x * kOne + 0.5); };
-  Machine m{
-      graph, prices, lanes, traffic, whole(interference.compute), whole(interference.communication),
-      0,     1,      {},    {}};
+  Machine m{graph,
+            prices,
+            lanes,
+            traffic,
+            whole(interference.compute),
+            whole(interference.communication),
+            nullptr,
+            0,
+            1,
+            {},
+            {}};
   for (const LaneDigit& d : lanes.digits) m.width *= d.size;
   for (uint32_t r = 0; r < graph.roles.size(); ++r) {
     Rank rank;
@@ -555,8 +631,10 @@ bool is_done(const Machine& m, const Rank& rank) {
 }  // namespace
 
 ContendedTimes play_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
-                              const Traffic& traffic, const Interference& interference) {
+                              const Traffic& traffic, const Interference& interference,
+                              FactorOf factor) {
   Machine m = make_machine(graph, prices, lanes, traffic, interference);
+  m.factor = factor;
   for (;;) {
     while (step_anything(m)) continue;
     find_rates(m);

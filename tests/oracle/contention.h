@@ -11,7 +11,7 @@
 // The rules of rounding, which engine and oracle have in common:
 //
 //   Rates     are whole bytes per second.  A flow moves Work::bytes; alone it does
-//             ceil(bytes / (price - latency)), slowed by compute that rate times 4096 / m, rounded
+//             bytes / (price - latency), slowed by compute that rate times 4096 / m, both rounded
 //             down, at least 1 (m: Interference::communication in 1/4096, rounded half up).
 //   Ends      of flows and of compute are at the first whole moment at which nothing is left.
 //   Progress  of a rank's compute is counted in whole units: c a moment alone, 4096 beside
@@ -22,9 +22,14 @@
 //   Price     of communication on private links: price * 4096 * m units, m a moment alone, 4096
 //             beside compute.  Latency is not slowed.
 //
+//   Windows   change slowness and prices at their moments.  Of what is left of an op, or of
+//             communication on private links, new / old times as many whole moments are left
+//             after, as it would take alone, rounded down; a flow goes on at its new rate alone.
+//             What is over at that moment is over.
+//
 //   Which     ops are slowed: those on the compute stream that do not communicate.  Which ranks
 //             communicate: the group of a collective; of a rendezvous the lanes, in its group, of
-//             all roles that post or join it.  Its price class is the highest of theirs; the
+//             all roles that post or join it.  Its price class is the join of theirs; the
 //             pattern is that of the lowest of its lanes in the sender (the posting role whose
 //             pipeline rank is Work::from; without one the lowest that posts).
 #pragma once
@@ -36,6 +41,7 @@
 #include "sim/lanes.h"
 #include "sim/op_graph.h"
 #include "sim/price.h"
+#include "tests/oracle/lane_oracle.h"
 
 namespace stepcast::oracle {
 
@@ -44,8 +50,9 @@ struct ContendedTimes {
   bool stuck = false;                     // nothing is due and not all is done
 };
 
-// REQUIRES: as run_contended; no windows, no jitter.  For some hundred op instances.
+// REQUIRES: as run_contended; `factor` as of play_lanes.  For some hundred op instances.
 ContendedTimes play_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
-                              const Traffic& traffic, const Interference& interference);
+                              const Traffic& traffic, const Interference& interference,
+                              FactorOf factor = nullptr);
 
 }  // namespace stepcast::oracle

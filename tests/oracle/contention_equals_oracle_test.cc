@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contention engine against the naive one, to the picosecond: random graphs on random lanes,
-// links and slow-downs.  Two thousand by default; STEPCAST_ORACLE_CASES=100000 for a long run.
+// The contention engine against the naive one, to the picosecond: random graphs on random lanes
+// (their speeds, links, windows and jitter), shared links and slow-downs.  Two thousand by default;
+// STEPCAST_ORACLE_CASES=100000 for a long run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <vector>
 
 #include "sim/contention.h"
+#include "sim/jitter.h"
 #include "tests/oracle/contention.h"
 #include "tests/oracle/random_graph.h"
+#include "tests/oracle/random_lanes.h"
 
 namespace stepcast {
 namespace {
@@ -96,7 +99,12 @@ ContendedCase draw_case(uint64_t seed, Sharing sharing) {
   ContendedCase c;
   c.base = oracle::random_case(seed);
   oracle::Draws draws(seed + 77);
-  draw_lanes(draws, c);
+  if (draws.chance(40)) {
+    c.lanes = oracle::random_lanes(c.base.graph, draws);
+  } else {
+    draw_lanes(draws, c);
+  }
+  if (draws.chance(20)) c.lanes.jitter = Jitter{.sigma = 0.3, .seed = seed};
   if (sharing == Sharing::links || sharing == Sharing::both) draw_traffic(draws, c);
   if (sharing == Sharing::slowing || sharing == Sharing::both) {
     c.interference = {pick(draws, {1.0, 1.161, 1.5, 2.0}), pick(draws, {1.0, 1.106, 1.481})};
@@ -104,9 +112,16 @@ ContendedCase draw_case(uint64_t seed, Sharing sharing) {
   return c;
 }
 
+uint32_t drawn_factor(const LaneSet& lanes, uint32_t role, int64_t lane, uint64_t instance) {
+  static const JitterTable table = jitter_table(0.3);
+  const auto rank = static_cast<uint64_t>(role * lanes.lanes() + lane);
+  return table.factor[jitter_index(jitter_rank_key(lanes.jitter->seed, rank),
+                                   jitter_instance_key(instance))];
+}
+
 std::string compare(const ContendedCase& c, const LaneOptions& options) {
-  const oracle::ContendedTimes want =
-      oracle::play_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference);
+  const oracle::ContendedTimes want = oracle::play_contended(
+      c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference, drawn_factor);
   if (want.stuck) return "the oracle is stuck\n";
   const ContentionResult got =
       run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference, options);
