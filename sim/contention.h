@@ -17,8 +17,12 @@
 //
 // Rates are whole bytes per second (flow_network.h), the factors whole 1/4096; times are counted in
 // 1/4096 ps, and a flow or an op ends at the first whole one at which nothing is left.  Compute
-// that goes on without a break keeps the fraction, so chains may be merged.  docs/engine.md has the
-// rest.
+// that goes on without a break keeps the fraction, so chains may be merged.
+//
+// Windows and jitter are those of lanes.h.  When a window begins or ends, what is left of an op, or
+// of communication on private links, goes on at the new pace (rounded down to whole 1/4096 ps of
+// what it would take alone), and a flow at the rate that its new price gives it alone.
+// docs/engine.md has the rest.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +59,7 @@ struct ContentionResult {
 
 // REQUIRES: as run_lanes.  With private traffic and no interference the times are those of
 // run_lanes.  Throws Deadlock; std::invalid_argument with a sentence if the step is longer than
-// 2^50 ps, a factor is not in 1..1024, or lanes have windows or jitter, which it does not know yet.
+// 2^50 ps or a factor is not in 1..1024.
 // LaneOptions::record runs the step twice; LaneOptions::fold has no effect: lanes are run as given.
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                                const Traffic& traffic, const Interference& interference,
