@@ -128,8 +128,6 @@ RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& option
     }
     run.ranks = run_contended(in.graph, in.prices, run.lanes, traffic,
                               factors.value_or(Interference{}), options);
-    if (options.record)
-      run.ranks.lanes.timeline = run_lanes(in.graph, in.prices, run.lanes, options).timeline;
     return run;
   } catch (const std::invalid_argument& e) {
     throw problem(s, "E123", e.what());
@@ -235,7 +233,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
   return d;
 }
 
-void book_stragglers(Account& account, const Account& undisturbed) {
+void book_longer_waits(Account& account, const Account& undisturbed, Spend cause) {
   constexpr std::array kWaits{Spend::imbalance, Spend::drain, Spend::warmup};
   const auto waiting = [&](const SpendTable& of) {
     Time sum{};
@@ -250,7 +248,7 @@ void book_stragglers(Account& account, const Account& undisturbed) {
       const Time taken = std::min(left, here);
       here -= taken;
       left -= taken;
-      table[static_cast<size_t>(Spend::straggler)] += taken;
+      table[static_cast<size_t>(cause)] += taken;
     }
   }
 }

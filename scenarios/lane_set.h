@@ -28,7 +28,8 @@ LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& p
 // Ranks that have a slower link, at any time, over which they communicate.
 int64_t ranks_on_slow_links(const Scenario& scenario, const OpGraph& graph);
 
-// Rank of the job that a lane of a role is.
+// Rank of the job that a lane of a role is; lane that a rank of the job is in.
 int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t role, int64_t lane);
+int64_t lane_of_rank(const RankGrid& grid, int64_t rank);
 
 }  // namespace stepcast
