@@ -72,7 +72,9 @@ void FlowNetwork::Storage::move_to(int64_t time) {
 
 void FlowNetwork::Storage::solve_changes() {
   if (shares.solved()) return;
-  for (const uint32_t f : shares.solve()) set_rate(f, to_rate(shares.share(f)));
+  const std::span<const uint32_t> moved = shares.solve();
+  for (const uint32_t f : moved) __builtin_prefetch(&flows[f]);
+  for (const uint32_t f : moved) set_rate(f, to_rate(shares.share(f)));
   if (ends.size() > 4 * (flows.size() - free.size()) + 1024)
     ends.purge([&](const End& e) { return valid(e); });
 }

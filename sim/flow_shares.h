@@ -19,7 +19,8 @@
 // beside them the others there as flows that are limited to the share they have.  Whoever of these
 // gets less, or is no longer held back by a link on which it was, joins the set, until nobody does.
 // Changes so follow the structure of bottlenecks (Ros-Giralt et al., On the bottleneck structure of
-// congestion-controlled networks, SIGMETRICS 2020), not the component.
+// congestion-controlled networks, Proc. ACM Meas. Anal. Comput. Syst. 3(3), 2019), not the
+// component.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -49,8 +50,8 @@ class FlowShares {
     __builtin_prefetch(&flows_[flow].uses);
   }
 
-  // Brings all shares up to date.  Calls of what changed must not be remembered across calls.
-  // Returns the flows that have another share than before, those that entered among them.
+  // Brings all shares up to date.  Returns the flows that have another share than before, those
+  // that entered among them; valid until the next change.
   std::span<const uint32_t> solve();
   bool solved() const { return changed_.empty() && relieved_.empty(); }
   Share share(uint32_t flow) const { return flows_[flow].share; }
