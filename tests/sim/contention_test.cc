@@ -108,6 +108,48 @@ TEST(Contention, ComputeAndCommunicationSlowEachOther) {
   EXPECT_EQ(run_contended(g.graph, g.prices, {}, {}, {}, options).lanes.makespan, at(100));
 }
 
+// 10 bytes in 7 s are 1.4 bytes per second, of which only whole ones count.
+TEST(Contention, AloneAFlowDoesNotEndBeforeItsPrice) {
+  TwoSenders two;
+  two.traffic.pattern_of[1].clear();
+  two.g.prices.by_work[0].time = Time{7'000'000'000'000};
+  two.g.graph.works[0].bytes = Bytes{10};
+  EXPECT_GE(two.run().lanes.end[0][0], at(7'000'000'000'010));
+}
+
+// Role 0 from 60 ps on: compute three times as slow, transfers twice as dear.
+LaneSet window_of_first_role(size_t works) {
+  LaneWindow window{.from = at(60), .until = at(10'000), .slowness = 3 * kNominal};
+  window.link_class.fill(1);
+  LaneSet lanes;
+  lanes.class_ps.emplace_back(works, 200);
+  lanes.window_lists = {{}, {window}};
+  lanes.windows = {{1}, {0}};
+  return lanes;
+}
+
+TEST(Contention, AFlowGoesOnAtTheRateOfItsWindow) {
+  const TwoSenders two(1000);
+  const LaneSet lanes = window_of_first_role(two.g.graph.works.size());
+  // Begun at 10, half moved at 60.
+  const ContentionResult r = run_contended(two.g.graph, two.g.prices, lanes, two.traffic, {});
+  EXPECT_EQ(r.lanes.end[0][0], at(160));
+  EXPECT_EQ(r.lanes.end[1][0], at(1100));
+}
+
+TEST(Contention, ComputeGoesOnAtTheSpeedOfItsWindow) {
+  HandGraph g;
+  const uint32_t a = g.role(), b = g.role();
+  g.run(a, g.pass_of(100));
+  g.run(b, g.pass_of(100));
+  const LaneSet lanes = window_of_first_role(g.graph.works.size());
+  for (const Interference& interference : {Interference{}, Interference{2, 1.5}}) {
+    const ContentionResult r = run_contended(g.graph, g.prices, lanes, {}, interference);
+    EXPECT_EQ(r.lanes.end[0][0], at(180));
+    EXPECT_EQ(r.lanes.end[1][0], at(100));
+  }
+}
+
 TEST(Contention, AccountOfARecordedStepAddsUp) {
   for (const Interference& interference : {Interference{}, Interference{1.5, 1.25}}) {
     const TwoSenders two(60);
