@@ -133,6 +133,15 @@ constexpr std::array kCodes{
               "The message points at the place. Files that were pasted lose blanks and tabs."},
     ErrorCode{"E322", "a topology file that was cut off",
               "Something that the file begins or names is not in it to its end."},
+    ErrorCode{"E330", "not a file of that tool",
+              "`stepcast import KIND FILE` found nothing of what files of that kind have; "
+              "docs/import.md has an example of each."},
+    ErrorCode{"E331", "an argument of another tool that cannot be read",
+              "The value is not of the form that the tool takes, or a variable stands there that "
+              "the file does not define."},
+    ErrorCode{"E332", "arguments of another tool that do not go together",
+              "One that the tool needs is missing, two exclude each other, or their sizes do not "
+              "fit; the tool itself would not start with them either."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},

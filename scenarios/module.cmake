@@ -8,3 +8,5 @@ file(GLOB presets CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/scenarios/presets/gpus/*.yaml
   ${PROJECT_SOURCE_DIR}/scenarios/presets/clusters/*.yaml)
 embed_files(stepcast_scenarios preset_files ${presets})
+file(GLOB lists CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scenarios/imports/*.txt)
+embed_files(stepcast_scenarios import_lists ${lists})

@@ -42,6 +42,7 @@ struct TopologyArguments {
 struct ImportArguments {
   std::string kind, file;  // file: "-" = standard input
   std::string preset, gpu, output;
+  std::string model;  // a config.json
 };
 
 struct Arguments {

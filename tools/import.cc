@@ -8,6 +8,7 @@
 
 #include "report/json_writer.h"
 #include "scenarios/cluster_section.h"
+#include "tools/import_run.h"
 #include "tools/output.h"
 #include "topology/import_ibnetdiscover.h"
 #include "topology/import_nccl_xml.h"
@@ -17,10 +18,18 @@ namespace stepcast::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "KIND and FILE:\n"
+    "KIND and FILE, of the cluster (the section of a scenario):\n"
     "  nvidia-smi     what `nvidia-smi topo -m` prints: a node\n"
     "  nccl-topo      what NCCL writes to NCCL_TOPO_DUMP_FILE: a node, or an NVLink rack\n"
-    "  ibnetdiscover  what `ibnetdiscover` prints: the fabric, and which host hangs where\n\n"
+    "  ibnetdiscover  what `ibnetdiscover` prints: the fabric, and which host hangs where\n"
+    "of a run (a whole scenario; comments say where each value is from):\n"
+    "  hf             Hugging Face's config.json\n"
+    "  megatron-args  Megatron's arguments: a script, the list it prints, YAML or JSON\n"
+    "  megatron-log   what Megatron prints: arguments, and measured iterations\n"
+    "  bridge         the YAML of Megatron-Bridge and NeMo\n"
+    "  torchtitan     the JSON that it writes with --debug.save_config_file\n"
+    "  deepspeed      its JSON, with --model config.json\n"
+    "  nanotron       its YAML\n\n"
     "What a file does not tell (memory and rates of GPUs, latencies, the network of a node's\n"
     "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
     "section say so. A scenario takes it with `extends: cluster.yaml`.";
@@ -30,11 +39,13 @@ ImportedTopology read(const std::string& kind, const std::string& text, const st
   if (kind == "nvidia-smi") return import_nvidia_smi(text, file, node.gpu.arch);
   if (kind == "nccl-topo") return import_nccl_xml(text, file);
   if (kind == "ibnetdiscover") return import_ibnetdiscover(text, file);
-  usage_error("E004", "there is no import of " + kind, "nvidia-smi, nccl-topo, ibnetdiscover");
+  usage_error("E004", "there is no import of " + kind,
+              "nvidia-smi, nccl-topo, ibnetdiscover; " + run_kinds());
 }
 
 int import_command(const Arguments& args, const Terminal&) {
   const ImportArguments& a = args.import;
+  if (is_run_kind(a.kind)) return import_run_command(args);
   if (a.preset.empty() && a.gpu.empty())
     usage_error("E003", "what the file does not tell has to come from a preset",
                 "--preset names that of a cluster, --gpu that of a GPU; `stepcast presets` "
@@ -60,13 +71,11 @@ int import_command(const Arguments& args, const Terminal&) {
 
 void add_import(CLI::App& app, Arguments& args, Command& command) {
   CLI::App* sub =
-      app.add_subcommand("import", "Write the cluster of a scenario from what is there");
+      app.add_subcommand("import", "Write a scenario, or its cluster, from files of other tools");
   sub->callback([&command] { command = import_command; });
   sub->footer(kFooter);
   ImportArguments& a = args.import;
-  sub->add_option("KIND", a.kind, "nvidia-smi, nccl-topo or ibnetdiscover")
-      ->required()
-      ->option_text(" ");
+  sub->add_option("KIND", a.kind, "of the file, see below")->required()->option_text(" ");
   sub->add_option("FILE", a.file, "what it wrote; - is standard input")
       ->required()
       ->option_text(" ");
@@ -74,6 +83,11 @@ void add_import(CLI::App& app, Arguments& args, Command& command) {
       ->option_text("NAME");
   sub->add_option("--gpu", a.gpu, "GPU preset, if it is not that of the cluster preset")
       ->option_text("NAME");
+  sub->add_option("--model", a.model, "config.json, for files that do not say the model")
+      ->option_text("FILE");
+  sub->add_option("-s,--set", args.set, "state a value of the scenario: -s batch.seq=4096")
+      ->allow_extra_args(false)
+      ->option_text("PATH=VALUE");
   sub->add_option("-o,--output", a.output, "write to a file")->option_text("FILE");
   sub->add_flag("--force", args.force, "overwrite existing outputs");
   add_common(sub, args);

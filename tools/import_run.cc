@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/import_run.h"
+
+#include "report/json_writer.h"
+#include "scenarios/import_run.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+std::string shown(const std::string& file) {
+  return file == "-" ? "<stdin>" : file;
+}
+
+std::string summary(const ImportedRun& run) {
+  return "imported " + std::to_string(run.used) + " cost-relevant arguments (" +
+         std::to_string(run.unknown.size()) + " unknown, " + std::to_string(run.ignored) +
+         " without effect on cost)" + (run.measured.empty() ? "" : " and " + run.measured) + '\n';
+}
+
+std::string remarks(const ImportedRun& run, const std::string& file) {
+  std::string text;
+  for (const UnknownPlace& u : run.unknown)
+    text += file + ':' + std::to_string(u.line) + ':' + std::to_string(u.column) +
+            ": unknown argument '" + u.name + "': whether it changes the cost is not known\n";
+  for (const std::string& note : run.notes) text += "note: " + note + '\n';
+  return text;
+}
+
+std::string as_json(const ImportedRun& run) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("scenario", run.scenario);
+  json.member("used", run.used);
+  json.member("without_effect", run.ignored);
+  json.key("unknown");
+  json.begin_array();
+  for (const UnknownPlace& u : run.unknown) {
+    json.begin_object();
+    json.member("name", u.name);
+    json.member("line", u.line);
+    json.member("col", u.column);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("notes");
+  json.begin_array();
+  for (const std::string& note : run.notes) json.value(note);
+  json.end_array();
+  json.end_object();
+  return json.text() + '\n';
+}
+
+}  // namespace
+
+bool is_run_kind(const std::string& kind) {
+  for (const std::string_view k : import_kinds())
+    if (k == kind) return true;
+  return false;
+}
+
+std::string run_kinds() {
+  std::string names;
+  for (const std::string_view k : import_kinds())
+    names += (names.empty() ? "" : ", ") + std::string(k);
+  return names;
+}
+
+int import_run_command(const Arguments& args) {
+  const ImportArguments& a = args.import;
+  ImportRequest request;
+  request.kind = a.kind;
+  request.file = shown(a.file);
+  request.text = read_whole_file(a.file);
+  if (!a.model.empty()) {
+    request.model_file = shown(a.model);
+    request.model_text = read_whole_file(a.model);
+  }
+  if (!a.preset.empty()) {
+    request.cluster.preset = a.preset;
+    request.cluster.assumed = false;
+  }
+  request.cluster.gpu = a.gpu;
+  request.set = parse_sets(args.set);
+  const ImportedRun run = import_run(request);
+  if (args.json) {
+    write_stdout(as_json(run));
+    return 0;
+  }
+  deliver(run.scenario, a.output, args.force);
+  write_stderr(remarks(run, request.file) + summary(run));
+  return 0;
+}
+
+}  // namespace stepcast::cli
