@@ -152,12 +152,6 @@ void FlowShares::leave(uint32_t flow) {
 std::span<const uint32_t> FlowShares::solve() {
   moved_.clear();
   effort_ = 0;
-  for (const uint32_t l : relieved_) {
-    if (links_[l].binds()) continue;
-    bindings_[l].relieved = false;
-    for (const Member& m : links_[l].members)
-      if (flows_[m.flow].held_by == l) change(m.flow);
-  }
   for (const uint32_t f : changed_)
     if (flows_[f].changed) solve_around_flow(f);
   for (const uint32_t l : relieved_)
@@ -179,13 +173,15 @@ void FlowShares::solve_around_flow(uint32_t flow) {
   solve_problem();
 }
 
-// Nobody on the link has changed, but there is more room.
+// Nobody on the link has changed, but there is more room; perhaps it no longer binds.
 void FlowShares::solve_around_link(uint32_t link) {
   bindings_[link].relieved = false;
   begin_problem();
   for (const Member& m : links_[link].members) {
     Flow& f = flows_[m.flow];
-    if (f.held_by == link && !holds(link, f.share) && !held_elsewhere(f)) free(meet(m.flow));
+    if (f.held_by != link) continue;
+    if (links_[link].binds() && holds(link, f.share)) continue;
+    if (!held_elsewhere(f)) free(meet(m.flow));
   }
   if (free_count_ > 0) solve_problem();
 }
