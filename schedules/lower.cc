@@ -94,7 +94,7 @@ class Lowering {
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
     role.memory = ends_->static_memory(rank);
     RoleItems items(role.items);
-    add_schedule(role, items, rank, ends_->begin(items, rank));
+    add_schedule(items, rank, ends_->begin(items, rank));
     ends_->finish(items, rank);
     graph_.roles.push_back(std::move(role));
   }
@@ -135,8 +135,7 @@ class Lowering {
     std::map<std::pair<uint16_t, uint32_t>, uint32_t> reloaded;  // -> event
   };
 
-  void add_schedule(RoleOps& role, RoleItems& items, int64_t rank,
-                    std::map<uint16_t, uint32_t> gathered) {
+  void add_schedule(RoleItems& items, int64_t rank, std::map<uint16_t, uint32_t> gathered) {
     const std::vector<Action>& actions = schedule_.ranks[static_cast<size_t>(rank)];
     const RankProgram& program = programs_[static_cast<size_t>(rank)];
     ListState state{std::move(gathered), last_backwards(actions), {}, {}};
@@ -146,7 +145,7 @@ class Lowering {
       } else if (step.count == 1) {
         run_action(items, actions, step.first, state);
       } else {
-        run_pair(role, items, actions, step.first, state);
+        run_pair(items, actions, step.first, state);
       }
     }
   }
@@ -183,17 +182,14 @@ class Lowering {
   }
 
   // Both halves as one pass; the forward is its first action, whatever the list's order.
-  void run_pair(RoleOps& role, RoleItems& items, const std::vector<Action>& actions, size_t i,
-                ListState& state) {
+  void run_pair(RoleItems& items, const std::vector<Action>& actions, size_t i, ListState& state) {
     const size_t f = actions[i].kind == ActionKind::forward ? i : i + 1;
     const size_t b = f == i ? i + 1 : i;
     const PassId forward = prepare(items, actions, f, state);
     const PassId backward = prepare(items, actions, b, state);
     const auto [pair, is_new] = pairs_.try_emplace({forward, backward});
     if (is_new) pair->second = add_pair_pass(builder_, forward, backward);
-    items.run(graph_, pair->second, actions[f]);
-    role.items.back().has_second = true;
-    role.items.back().second = actions[b];
+    items.run(graph_, pair->second, actions[f], &actions[b]);
   }
 
   // Position of the last B or W of each stage: gradients are complete after it.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/role_items.h"
 
+#include <algorithm>
+
 #include "sim/check.h"
 
 namespace stepcast {
@@ -21,10 +23,29 @@ void RoleItems::run(const OpGraph& graph, PassId pass) {
   items_.push_back(item);
 }
 
-void RoleItems::run(const OpGraph& graph, PassId pass, const Action& action) {
+// An embedding without layers behind it ends with a reduction that no op of the pass waits for.
+void RoleItems::end_with_compute(const Pass& pass, Stream stream) {
+  for (auto i = static_cast<uint32_t>(pass.ops.size()); i-- > 0;) {
+    if (pass.ops[i].stream != stream) continue;
+    const auto waits_for_it = [&](const Wait& w) { return w.on == i; };
+    if (std::ranges::any_of(pass.waits.all(), waits_for_it)) return;
+    wait(Stream::compute, record(stream));
+    return;
+  }
+}
+
+void RoleItems::run(const OpGraph& graph, PassId pass, const Action& action, const Action* second) {
   run(graph, pass);
-  items_.back().has_action = true;
-  items_.back().action = action;
+  Item& item = items_.back();
+  item.has_action = true;
+  item.action = action;
+  if (second != nullptr) {
+    item.has_second = true;
+    item.second = *second;
+  }
+  for (const Stream stream : {Stream::tp, Stream::cp, Stream::ep}) {
+    end_with_compute(graph.passes[static_cast<size_t>(pass)], stream);
+  }
 }
 
 void RoleItems::run_beside(const OpGraph& graph, PassId pass, Stream stream) {

@@ -22,7 +22,9 @@ class RoleItems {
   explicit RoleItems(std::vector<Item>& items) : items_(items) {}
 
   void run(const OpGraph& graph, PassId pass);
-  void run(const OpGraph& graph, PassId pass, const Action& action);
+  // `second`: of a pass that runs two actions at once.  Compute goes on when all that the pass
+  // communicates with other parts of its stage has ended, since it is handed on.
+  void run(const OpGraph& graph, PassId pass, const Action& action, const Action* second = nullptr);
   // Runs a pass that lives on `stream` after all compute so far; compute goes on when it has ended.
   void run_beside(const OpGraph& graph, PassId pass, Stream stream);
   void post(RendezvousId id, Stream stream);
@@ -37,6 +39,7 @@ class RoleItems {
 
  private:
   void start_after_compute(const OpGraph& graph, PassId pass);
+  void end_with_compute(const Pass& pass, Stream stream);
 
   std::vector<Item>& items_;
   uint32_t events_ = 0;

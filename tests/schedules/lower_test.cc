@@ -96,6 +96,21 @@ TEST(Lower, BlockingExchangesExposeTwoTransfersForEachMicrobatch) {
   EXPECT_EQ(timeline.makespan, both * (8 + 4 - 1) + Time{7} * (2 * 8 + 2 * 4 - 5));
 }
 
+// A stage of the embedding alone ends with a reduction, after which there is nothing to compute.
+TEST(Lower, WhatAnEmbeddingAloneReducesIsSentWhenItIsThere) {
+  Plan plan = sample::plan(2, 2, 1, 2, 1, 256);
+  plan.stages = {{.embedding = true}, {.layers = 2, .head = true}};
+  const Transformer model = sample::llama(2, 512, 8, 8, 1024, 1024);
+  const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+  Prices prices = only_products(graph);
+  for (size_t w = 0; w < graph.works.size(); ++w) {
+    if (graph.works[w].axis == Axis::tp) prices.by_work[w].time = Time{1000};
+  }
+  const Timeline timeline = run(compile(graph, prices));
+  ASSERT_FALSE(timeline.rendezvous.empty());
+  EXPECT_GE(timeline.rendezvous[0].begin, Time{1000});
+}
+
 TEST(Lower, ActivationsInFlightFollowTheSchedule) {
   const Transformer model = small_gpt();
   const Plan plan = equal_stages(4, 1, 8);
