@@ -110,39 +110,110 @@ TEST(Metamorphic, ExtendsIsTheSameAsWritingItOut) {
   EXPECT_EQ(derived.scenario.hash, flat.scenario.hash);
 }
 
+// 16 ranks of several layouts and networks, on which links of different kinds bind.
+const std::vector<Sets> kLayouts{
+    {},
+    {{"schedule", "zb-h1"}},
+    {{"parallel.tp", "2"}, {"parallel.pp", "8"}, {"parallel.dp", "1"}},
+    {{"parallel.tp", "8"}, {"parallel.pp", "1"}, {"parallel.dp", "2"}, {"overlap.dp_grad", "true"}},
+    {{"parallel.tp", "2"},
+     {"parallel.pp", "2"},
+     {"parallel.dp", "4"},
+     {"cluster.nodes", "4"},
+     {"cluster.placement.nodes", "[0, 3]"},
+     {"cluster.fabric.tiers",
+      "[{name: leaf, size: 8}, {name: pod, size: 16, oversub: 4}, "
+      "{name: spine, size: 64, oversub: 4}]"}},
+};
+
+class RandomItems {
+ public:
+  explicit RandomItems(unsigned seed) : random_(seed) {}
+
+  // Something that makes a part of 16 ranks, 8 a node, slower.
+  std::string next() {
+    const bool windowed = below(3) == 0;
+    std::string item = "{where: " + place();
+    if (links_ || below(2) == 0) {
+      if (below(4) > 0)
+        item += ", bw: " + factor();
+      else
+        item += ", latency: " + std::to_string(1 + below(200)) + "us";
+    } else {
+      item += ", compute: " + factor();
+    }
+    if (windowed) {
+      const int from = below(100);
+      item += ", from: " + std::to_string(from) +
+              "ms, until: " + std::to_string(from + 1 + below(400)) + "ms";
+    }
+    return item + '}';
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  std::string factor() {
+    static const char* const kFactors[] = {"0.9", "0.6", "0.3", "0.1", "0.02"};
+    return kFactors[below(5)];
+  }
+  std::string place() {
+    links_ = true;
+    if (below(5) == 0)
+      return "node " + std::to_string(below(2)) + " nic " + std::to_string(below(8));
+    std::string where;
+    switch (below(5)) {
+      case 0: where = "all"; break;
+      case 1: where = "node " + std::to_string(below(2)); break;
+      case 2: where = "stage 0"; break;
+      case 3: where = "gpu " + std::to_string(below(16)); break;
+      default: where = "rank " + std::to_string(below(16)); break;
+    }
+    links_ = below(2) == 0;
+    return links_ ? where + " nvlink" : where;
+  }
+
+  std::mt19937 random_;
+  bool links_ = false;  // of the place drawn last: it names links
+};
+
 // Random sets of slow ranks, nodes and links; then one more.  Orders are fixed and no capacity is
 // shared, so times are (max,+) sums of prices.
 TEST(Metamorphic, ASlowerPartNeverMakesTheStepFaster) {
-  std::mt19937 random(20260726);
-  const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const auto any = [&] {
-    const std::string factor = "0." + std::to_string(3 + draw(6));
-    switch (draw(5)) {
-      case 0: return "{where: rank " + std::to_string(draw(16)) + ", compute: " + factor + '}';
-      case 1: return "{where: node " + std::to_string(draw(2)) + ", compute: " + factor + '}';
-      case 2: return "{where: stage " + std::to_string(draw(4)) + ", compute: " + factor + '}';
-      case 3:
-        return "{where: node " + std::to_string(draw(2)) + " nic " + std::to_string(draw(8)) +
-               ", bw: " + factor + '}';
-      default:
-        return "{where: rank " + std::to_string(draw(16)) + ", compute: " + factor +
-               ", from: 20ms, until: 80ms}";
-    }
-  };
-  for (int round = 0; round < 6; ++round) {
-    const Sets schedule{{"schedule", round % 2 == 0 ? "1f1b" : "zb-h1"}};
+  RandomItems random(20260726);
+  for (size_t round = 0; round < 60; ++round) {
+    const Sets& layout = kLayouts[round % kLayouts.size()];
     std::string items;
-    Time last = step_of(schedule);
-    for (int i = 0; i < 4; ++i) {
-      items += (items.empty() ? "" : ", ") + any();
-      Sets sets = schedule;
-      sets.emplace_back("perturb", '[' + items + ']');
+    Time last{};
+    for (int i = 0; i < 5; ++i) {
+      Sets sets = layout;
+      if (!items.empty()) sets.emplace_back("perturb", '[' + items + ']');
       const Result now = forecast_of(kBase, sets);
-      EXPECT_GE(now.step_time, last) << items;
+      EXPECT_GE(now.step_time, last) << "layout " << round % kLayouts.size() << ": " << items;
       for (const SpendTable& table : now.account.by_role)
         EXPECT_EQ(std::accumulate(table.begin(), table.end(), Time{}), now.step_time) << items;
       last = now.step_time;
+      items += (items.empty() ? "" : ", ") + random.next();
     }
+  }
+}
+
+// What holds from begin to end is the same whether or not a window says so.
+TEST(Metamorphic, AWindowOverTheWholeStepIsNoWindow) {
+  RandomItems random(7);
+  for (size_t round = 0; round < 20; ++round) {
+    std::string items, windowed;
+    for (int i = 0; i < 2; ++i) {
+      std::string item = random.next();
+      item = item.substr(0, item.find(", from")) + (item.find(", from") < item.size() ? "}" : "");
+      items += (items.empty() ? "" : ", ") + item;
+      item.insert(item.size() - 1, ", from: 0s, until: 1000s");
+      windowed += (windowed.empty() ? "" : ", ") + item;
+    }
+    Sets sets = kLayouts[round % kLayouts.size()];
+    sets.emplace_back("perturb", '[' + items + ']');
+    const Time always = forecast_of(kBase, sets).step_time;
+    sets.back().second = '[' + windowed + ']';
+    EXPECT_EQ(forecast_of(kBase, sets).step_time, always) << items;
   }
 }
 
