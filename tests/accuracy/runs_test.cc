@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of the project: each becomes a scenario, or says why not; a sample is forecast.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/accuracy/records_sample.h"
+#include "tests/accuracy/summary.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+const std::vector<RunRecord>& shipped_records() {
+  static const std::vector<RunRecord> records =
+      read_run_records({std::string(STEPCAST_TEST_DATA) + "/ground_truth"});
+  return records;
+}
+
+TEST(ShippedRuns, AreThere) {
+  std::set<std::string> sources, ids;
+  for (const RunRecord& r : shipped_records()) {
+    sources.insert(r.source);
+    EXPECT_TRUE(ids.insert(r.id).second) << r.id;
+  }
+  EXPECT_EQ(shipped_records().size(), 1951u);
+  EXPECT_EQ(sources.size(), 22u);
+}
+
+TEST(ShippedRuns, BecomeScenariosOrSayWhyNot) {
+  std::map<std::string, size_t> skipped;
+  for (const RunRecord& r : shipped_records()) {
+    const Conversion c = convert(r, shipped_rules());
+    EXPECT_EQ(c.scenario.empty(), c.skipped.has_value()) << r.id;
+    if (c.skipped) ++skipped[r.source + ": " + *c.skipped];
+  }
+  size_t all = 0;
+  for (const auto& [why, count] : skipped) all += count;
+  EXPECT_LE(all, 64u) << ::testing::PrintToString(skipped);
+}
+
+// The first record of every GPU, software and precision of a source.
+TEST(ShippedRuns, SampleIsForecastWithoutDefects) {
+  std::set<std::string> seen;
+  std::vector<RunRecord> sample;
+  for (const RunRecord& r : shipped_records()) {
+    const std::string kind = r.source + '|' + text_at(r.value, "hardware.gpu") + '|' +
+                             text_at(r.value, "software") + '|' + text_at(r.value, "precision");
+    if (seen.insert(kind).second) sample.push_back(r);
+  }
+  size_t predicted = 0;
+  for (const RunRow& row : predict_all(sample, shipped_rules(), 2)) {
+    for (const std::string& why : row.skipped)
+      EXPECT_THAT(why, Not(::testing::HasSubstr("internal error"))) << row.id;
+    if (!row.step_time_s) continue;
+    ++predicted;
+    EXPECT_GT(*row.step_time_s, 0) << row.id;
+    EXPECT_GT(*row.peak_memory, 0) << row.id;
+  }
+  EXPECT_GT(predicted, sample.size() / 4);
+}
+
+}  // namespace
+}  // namespace stepcast::accuracy
