@@ -88,12 +88,9 @@ class DeepSpeedDraft {
                           a_.mark(name), 4, {}, std::string("state it: -s ") + path + "=N");
       return fallback;
     }
-    const int64_t n = a_.whole(name, fallback);
-    if (n < 1 || n > kMost) {
-      a_.refuse(name, "must be from 1 to 10^9");
-      return fallback;
-    }
-    return n;
+    const std::optional<int64_t> n = a_.whole(name);
+    if (n && (*n < 1 || *n > kMost)) a_.refuse(name, "must be from 1 to 10^9");
+    return n.value_or(fallback);
   }
 
   double real(const char* name) { return is_auto(name) ? 1 : a_.real(name).value_or(0); }

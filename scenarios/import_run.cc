@@ -56,7 +56,7 @@ Value read_mapping(const ImportSources& in, uint32_t source, const std::string& 
 std::vector<Argument> flatten(const Value& value) {
   std::vector<Argument> all;
   for (const Member& m : value.members) {
-    if (!m.value.is_mapping() || m.value.members.empty()) {
+    if (!m.value.is_mapping()) {
       all.push_back({argument_name(m.key), m.key, m.value});
       if (all.back().value.mark.line == 0) all.back().value.mark = m.key_mark;
       continue;

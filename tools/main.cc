@@ -14,6 +14,7 @@
 #include "report/diagnostics.h"
 #include "scenarios/spelling.h"
 #include "tools/command.h"
+#include "tools/export.h"
 #include "tools/import.h"
 #include "tools/output.h"
 #include "tools/schedule_options.h"
@@ -97,6 +98,7 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   add_schedule(app, args, command);
   add_topology(app, args, command);
   add_import(app, args, command);
+  add_export(app, args, command);
 
   CLI::App* presets = add("presets", "List what has a name already", presets_command);
   presets->add_option("KIND", args.kind, "models, gpus, clusters or schedules")->option_text(" ");

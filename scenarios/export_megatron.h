@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scenario -> the command line that makes Megatron-LM train it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+
+struct ExportedArguments {
+  std::string text;                // a shell script, one argument a line
+  std::vector<std::string> notes;  // what Megatron cannot be told, or does otherwise
+};
+
+// Defaults of Megatron are left out, so that what is written is what matters.  What the scenario
+// says nothing about (data, tokenizer, learning rate) is left to the reader: --mock-data and
+// NullTokenizer stand for it.
+ExportedArguments export_megatron(const Scenario& scenario);
+
+}  // namespace stepcast
