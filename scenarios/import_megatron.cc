@@ -40,6 +40,8 @@ constexpr CostArgument kArguments[] = {
     {"vocab_size", "model.vocab_size"},
     {"padded_vocab_size", "model.vocab_size"},
     {"tokenizer_type", "model.vocab_size"},
+    {"merge_file", "model.vocab_size"},
+    {"vocab_extra_ids", "model.vocab_size"},
     {"window_size", "model.sliding_window"},
     {"window_attn_skip_freq", "model.layer_types"},
     {"softmax_type", "model.attention_sinks"},
@@ -131,6 +133,7 @@ constexpr CostArgument kArguments[] = {
     {"fsdp_double_buffer", "parallel.zero", "", "", "false"},
     {"enable_full_sharding_in_hsdp", "parallel.zero", "", "", "false"},
     {"outer_dp_sharding_strategy", "parallel.zero", "", "", "no_shard"},
+    {"expert_outer_dp_sharding_strategy", "parallel.zero", "", "", "no_shard"},
     {"ddp_reduce_scatter_with_fp32_accumulation", "overlap.dp_grad", "", "", "false"},
     {"overlap_cpu_optimizer_d2h_h2d", "offload.optimizer", "", "", "false"},
 

@@ -155,21 +155,37 @@ class ModelDraft {
       draft_.set("model.max_position_embeddings", a_.whole("seq_length", 0), a_.why("seq_length"));
   }
 
+  // Tokenizers that come with one vocabulary: GPT-2's and BERT's.
+  struct Tokenizer {
+    std::string_view name;
+    int64_t vocab;
+  };
+  const Tokenizer* known_tokenizer() const {
+    static constexpr std::array<Tokenizer, 3> kKnown{{{"GPT2BPETokenizer", 50257},
+                                                      {"BertWordPieceLowerCase", 30522},
+                                                      {"BertWordPieceCase", 28996}}};
+    // Files of merges are GPT-2's form, which was the default once.
+    const std::string name =
+        a_.word("tokenizer_type", a_.given("merge_file") ? kKnown[0].name : std::string_view{});
+    for (const Tokenizer& t : kKnown)
+      if (t.name == name) return &t;
+    return nullptr;
+  }
+
   void write_vocabulary() {
     if (a_.given("padded_vocab_size")) return copy("padded_vocab_size", "model.vocab_size");
-    const std::string tokenizer = a_.word("tokenizer_type");
     int64_t vocab = 0;
     std::string why;
     if (a_.given("vocab_size")) {
       vocab = a_.whole("vocab_size", 0);
       why = a_.why("vocab_size");
-      if (tokenizer == "NullTokenizer") {  // adds the end of a document
+      if (a_.word("tokenizer_type") == "NullTokenizer") {  // adds the end of a document
         ++vocab;
         why += " and one: " + a_.why("tokenizer_type");
       }
-    } else if (tokenizer == "GPT2BPETokenizer") {
-      vocab = 50257;  // of GPT-2
-      why = a_.why("tokenizer_type");
+    } else if (const Tokenizer* t = known_tokenizer()) {
+      vocab = t->vocab + a_.whole("vocab_extra_ids", 0);
+      why = a_.why(a_.given("tokenizer_type") ? "tokenizer_type" : "merge_file");
     }
     if (vocab < 1 || vocab > kMostSize)
       return draft_.assume("model.vocab_size", "128256",

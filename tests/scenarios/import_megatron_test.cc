@@ -260,6 +260,20 @@ TEST(ImportMegatron, DefaultsAreMegatronsAndNotOurs) {
   EXPECT_THAT(run.scenario, HasSubstr("# Megatron's default"));
 }
 
+TEST(ImportMegatron, TokenizersWithOneVocabularyAreKnown) {
+  const auto vocab = [](const std::string& arguments) {
+    return value_of(imported("megatron-args",
+                             "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+                             "--seq-length 128 " +
+                                 arguments),
+                    "model.vocab_size");
+  };
+  EXPECT_EQ(vocab("--tokenizer-type GPT2BPETokenizer"), "50257");
+  EXPECT_EQ(vocab("--vocab-file vocab.json --merge-file merges.txt"), "50257");
+  EXPECT_EQ(vocab("--tokenizer-type BertWordPieceLowerCase --vocab-extra-ids 100"), "30622");
+  EXPECT_EQ(vocab("--tokenizer-type HuggingFaceTokenizer"), "128256");  // assumed, and said to be
+}
+
 TEST(ImportMegatron, CommentsSayWhichArgumentAValueCameFrom) {
   const ImportedRun run = with("--tensor-model-parallel-size 2 --sequence-parallel");
   EXPECT_THAT(run.scenario, HasSubstr("tp: 2  # --tensor-model-parallel-size 2\n"));
