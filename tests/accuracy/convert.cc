@@ -82,9 +82,11 @@ class Converter {
     const int64_t hidden = needed("model", "hidden");
     s_.set("model.num_hidden_layers", needed("model", "layers"));
     s_.set("model.hidden_size", hidden);
-    s_.set("model.num_attention_heads", needed("model", "heads"));
-    copy("model.kv_heads", "model.num_key_value_heads");
-    copy("model.head_dim", "model.head_dim");
+    write_heads(hidden);
+    if (gated && s_.text("model.preset") == "gpt") {
+      s_.set("model.gated_mlp", true);
+      s_.set("model.hidden_act", "silu");
+    }
     if (const auto ffn = whole_at(r_, "model.ffn")) {
       s_.set("model.intermediate_size", *ffn);
     } else if (text_at(r_, "assumed.ffn") == "4*hidden") {
@@ -100,6 +102,33 @@ class Converter {
     if (true_at(r_, "model.mtp")) s_.set("model.num_nextn_predict_layers", int64_t{1});
     copy("model.mtp_layers", "model.num_nextn_predict_layers");
     write_latent_attention();
+  }
+
+  // Heads must divide the width, and tp the heads: of numbers that cannot have run, the nearest
+  // that can is taken.
+  void write_heads(int64_t hidden) {
+    constexpr int64_t kUsualHeadDim = 128;
+    const auto printed = size("model", "heads");
+    const int64_t wanted = printed.value_or(std::max<int64_t>(1, hidden / kUsualHeadDim));
+    int64_t heads = wanted;
+    if (whole_at(r_, "model.head_dim").value_or(0) == 0 && find_at(r_, "model.mla") == nullptr)
+      heads = nearest_heads(hidden, wanted);
+    s_.set("model.num_attention_heads", heads);
+    copy("model.head_dim", "model.head_dim");
+    if (heads == wanted) copy("model.kv_heads", "model.num_key_value_heads");
+    if (!printed) assume(str(heads) + " heads: not printed");
+    if (printed && heads != wanted)
+      assume(str(heads) + " heads: " + str(wanted) + " do not divide " + str(hidden));
+  }
+
+  int64_t nearest_heads(int64_t hidden, int64_t wanted) const {
+    const int64_t tp = parallel("tp");
+    const auto fits = [&](int64_t n) { return n > 0 && hidden % n == 0 && n % tp == 0; };
+    for (int64_t away = 0; away <= hidden; ++away) {
+      if (fits(wanted + away)) return wanted + away;
+      if (fits(wanted - away)) return wanted - away;
+    }
+    return wanted;
   }
 
   void write_vocabulary() {
@@ -197,7 +226,8 @@ class Converter {
     if (cp > 1) s_.set("parallel.cp", cp);
     s_.set("parallel.pp", pp);
     s_.set("parallel.dp", dp);
-    if (const int64_t vpp = parallel("vpp"); vpp > 1) s_.set("parallel.vpp", vpp);
+    if (const int64_t n = chunks(); n > 1) s_.set("parallel.vpp", n);
+    if (chunks() != parallel("vpp")) assume("vpp = " + str(chunks()) + ": not printed");
     write_sequence_parallel(tp);
     if (const auto zero = whole_at(r_, "parallelism.zero")) s_.set("parallel.zero", *zero);
     if (!s_.has("parallel.zero")) assume("zero = 0: not printed");
@@ -209,6 +239,17 @@ class Converter {
       const auto group = leading_whole(words);
       if (group && dp % *group == 0 && dp > *group) s_.set("parallel.dp_replicate", dp / *group);
     }
+  }
+
+  // Model chunks of a pipeline rank.  An interleaved schedule has two at least: the fewest that
+  // divide the layers.
+  int64_t chunks() const {
+    const int64_t pp = parallel("pp"), layers = needed("model", "layers");
+    if (size("parallelism", "vpp") || s_.text("schedule.kind") != "interleaved")
+      return parallel("vpp");
+    for (int64_t n = 2; pp * n <= layers; ++n)
+      if (layers % (pp * n) == 0) return n;
+    return 2;
   }
 
   void write_sequence_parallel(int64_t tp) {
@@ -240,12 +281,13 @@ class Converter {
   }
 
   void write_stages() {
-    const int64_t pp = parallel("pp"), vpp = parallel("vpp"), layers = needed("model", "layers");
+    const int64_t pp = parallel("pp"), vpp = chunks(), layers = needed("model", "layers");
     if (pp == 1) return s_.erase("schedule");
     if (!s_.has("schedule.kind")) {
       s_.set("schedule.kind", vpp > 1 ? "interleaved" : "1f1b");
       assume("schedule " + s_.text("schedule.kind") + ": not printed");
     }
+    if (s_.has("parallel.layout")) return;  // by a rule
     const int64_t stages = pp * vpp;
     if (text_at(r_, "parallelism.vocab_method") == "Redis") {
       // Work of head and layer by the closed form of their FLOPs (Narayanan et al. 2021, eq. 2).

@@ -85,6 +85,38 @@ TEST(Convert, RecordsThatContradictThemselvesAreNoScenarios) {
   EXPECT_THAT(skipped("{step_time_s: 1.5}", "{layer_total_ms: 3}"), HasSubstr("a single layer"));
 }
 
+TEST(Convert, HeadsThatCannotHaveRunBecomeTheNearestThatCan) {
+  EXPECT_EQ(loaded("heads: 64, kv_heads: 64", "heads: 70, kv_heads: 70").model.heads, 64);
+  EXPECT_EQ(loaded("heads: 64, kv_heads: 64, ", "").model.heads, 48);
+  EXPECT_THAT(converted("heads: 64, kv_heads: 64", "heads: 70").assumed,
+              Contains(HasSubstr("64 heads: 70 do not divide 6144")));
+}
+
+TEST(Convert, InterleavedSchedulesHaveTwoChunksAtLeast) {
+  EXPECT_EQ(loaded("vpp: 1, dp: 4, zero: 1, schedule: 1f1b", "dp: 4, schedule: interleaved-1f1b")
+                .plan.vpp,
+            2);
+  EXPECT_EQ(
+      loaded("vpp: 1, dp: 4, zero: 1, schedule: 1f1b", "vpp: 3, dp: 4, schedule: interleaved-1f1b")
+          .plan.vpp,
+      3);
+}
+
+TEST(Convert, GatedMlpOfAGptIsWrittenOut) {
+  const Scenario s = loaded("software: Some-Framework", "software: 'Megatron-Core main, 2026'");
+  EXPECT_FALSE(s.model.gated);
+  const Conversion c =
+      convert(parse_run_records(
+                  replaced(replaced(sample_record(), "gated_mlp: false", "gated_mlp: true"),
+                           "software: Some-Framework", "software: 'Megatron-Core main, 2026'"),
+                  "sample.yaml")
+                  .front(),
+              shipped_rules());
+  const Scenario gated = load_scenario_text(c.scenario, "sample.yaml");
+  EXPECT_TRUE(gated.model.gated);
+  EXPECT_EQ(gated.model.norm, Norm::layer_norm);
+}
+
 TEST(Convert, UnevenStagesCountEmbeddingAndHead) {
   EXPECT_EQ(accounted_layout(6, 4), "Et|tt|tt|tL");
   EXPECT_EQ(accounted_layout(61, 32).value().substr(0, 6), "Et|tt|");
