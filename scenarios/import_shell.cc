@@ -8,7 +8,7 @@
 namespace stepcast {
 namespace {
 
-constexpr size_t kMostWords = 200'000;  // variables that double each other end somewhere
+constexpr size_t kMostWords = 50'000;  // variables that double each other end somewhere
 
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';

@@ -496,6 +496,69 @@ TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
   EXPECT_EQ(testing::load(run.scenario).plan.tp, 2);
 }
 
+struct Sample {
+  const char *kind, *file;
+};
+constexpr Sample kSamples[] = {
+    {"hf", "llama3_8b.config.json"},    {"hf", "deepseek_v3.config.json"},
+    {"megatron-args", "llama3_70b.sh"}, {"megatron-args", "deepseek_v3.yaml"},
+    {"megatron-args", "train.log"},     {"megatron-log", "train.log"},
+    {"bridge", "bridge.yaml"},          {"torchtitan", "torchtitan.json"},
+    {"deepspeed", "deepspeed.json"},    {"nanotron", "nanotron.yaml"}};
+
+ImportRequest sample_request(const Sample& sample) {
+  ImportRequest r = request(sample.kind, import_sample(sample.file));
+  if (r.kind == "deepspeed") {
+    r.model_file = "config.json";
+    r.model_text = import_sample("llama3_8b.config.json");
+  }
+  return r;
+}
+
+// Scenarios of models and layouts that are not modelled yet say so, and nothing else is wrong.
+TEST(ImportRun, WhatIsWrittenIsAScenario) {
+  for (const Sample& sample : kSamples) {
+    const ImportedRun run = import_run(sample_request(sample));
+    for (const std::string& line : testing::failure(run.scenario).lines)
+      EXPECT_THAT(line,
+                  ::testing::AnyOf(::testing::StartsWith("E130"), HasSubstr("not supported yet")))
+          << sample.file << '\n'
+          << run.scenario;
+  }
+}
+
+// Bytes of the samples replaced, dropped and doubled.
+TEST(ImportRun, DamagedFilesAreRefusedOrBecomeReadableScenarios) {
+  uint32_t state = 1;
+  const auto draw = [&](size_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<size_t>(state >> 8) % below;
+  };
+  constexpr std::string_view kBytes = "{}[]:,\"'$\\\n -#0()*|&";
+  for (const Sample& sample : kSamples) {
+    ImportRequest r = sample_request(sample);
+    const std::string whole = r.text;
+    for (int i = 0; i < 25; ++i) {
+      r.text = whole;
+      for (size_t n = draw(4) + 1; n > 0; --n) {
+        const size_t at = draw(r.text.size()), length = draw(20);
+        if (draw(3) == 0)
+          r.text.erase(at, length);
+        else if (draw(2) == 0)
+          r.text[at] = kBytes[draw(kBytes.size())];
+        else
+          r.text.insert(at, whole.substr(draw(whole.size()), length));
+      }
+      testing::failure_of([&] {
+        const ImportedRun run = import_run(r);
+        Problems problems;
+        parse_yaml(problems, problems.add_source({"written", run.scenario, false}));
+        EXPECT_FALSE(problems.any()) << run.scenario;
+      });
+    }
+  }
+}
+
 TEST(ImportRun, EveryKindRefusesWhatIsNoFileOfItsOwn) {
   for (const std::string_view kind : import_kinds())
     for (const char* text : {"", "\x01\x02", "just words\n", "[1, 2, 3]", "{", "a: &x 1"})
