@@ -372,7 +372,7 @@ TEST(ImportMegatron, WhatMegatronAsksForIsAskedFor) {
 
 TEST(ImportMegatron, AScriptLoadsAsAScenario) {
   const ImportedRun run = imported("megatron-args", import_sample("llama3_70b.sh"));
-  EXPECT_EQ(unknown(run), "--frobnicate@47:18 ");
+  EXPECT_EQ(unknown(run), "--frobnicate@48:18 ");
   const Scenario s = testing::load(run.scenario);
   EXPECT_EQ(s.model.layers, 80);
   EXPECT_EQ(s.model.kv_heads, 8);

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # A script as people write them, after Megatron-LM's examples; the sizes are Llama 3 70B's.
 #SBATCH --nodes=8
 export CUDA_DEVICE_MAX_CONNECTIONS=1
