@@ -499,12 +499,16 @@ TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
 struct Sample {
   const char *kind, *file;
 };
-constexpr Sample kSamples[] = {
-    {"hf", "llama3_8b.config.json"},    {"hf", "deepseek_v3.config.json"},
-    {"megatron-args", "llama3_70b.sh"}, {"megatron-args", "deepseek_v3.yaml"},
-    {"megatron-args", "train.log"},     {"megatron-log", "train.log"},
-    {"bridge", "bridge.yaml"},          {"torchtitan", "torchtitan.json"},
-    {"deepspeed", "deepspeed.json"},    {"nanotron", "nanotron.yaml"}};
+constexpr Sample kSamples[] = {{"hf", "llama3_8b.config.json"},
+                               {"hf", "deepseek_v3.config.json"},
+                               {"megatron-args", "llama3_70b.args"},
+                               {"megatron-args", "deepseek_v3.yaml"},
+                               {"megatron-args", "train.log"},
+                               {"megatron-log", "train.log"},
+                               {"bridge", "bridge.yaml"},
+                               {"torchtitan", "torchtitan.json"},
+                               {"deepspeed", "deepspeed.json"},
+                               {"nanotron", "nanotron.yaml"}};
 
 ImportRequest sample_request(const Sample& sample) {
   ImportRequest r = request(sample.kind, import_sample(sample.file));

@@ -371,7 +371,7 @@ TEST(ImportMegatron, WhatMegatronAsksForIsAskedFor) {
 }
 
 TEST(ImportMegatron, AScriptLoadsAsAScenario) {
-  const ImportedRun run = imported("megatron-args", import_sample("llama3_70b.sh"));
+  const ImportedRun run = imported("megatron-args", import_sample("llama3_70b.args"));
   EXPECT_EQ(unknown(run), "--frobnicate@48:18 ");
   const Scenario s = testing::load(run.scenario);
   EXPECT_EQ(s.model.layers, 80);
