@@ -78,8 +78,6 @@ void add_recipe(const Value& recipe, std::vector<Argument>& all) {
 
 class BridgeFile {
  public:
-  explicit BridgeFile(ScenarioDraft& draft) : draft_(draft) {}
-
   // In the names of Megatron; "" stands for what is ignored whatever its name.
   std::vector<Argument> read(const Value& file) {
     for (const std::string_view section : kSections)
@@ -89,13 +87,16 @@ class BridgeFile {
           std::find(std::begin(kSections), std::end(kSections), m.key) != std::end(kSections);
       if (known) continue;
       if (m.key == "env_vars" || m.key == "env") {
-        for (const Member& e : m.value.members)
-          draft_.set("env." + e.key, yaml_text(e.value.text), m.key);
+        for (const Member& e : m.value.members) environment_.emplace_back(e.key, e.value.text);
       } else {
         add_other(m);
       }
     }
     return std::move(all_);
+  }
+
+  const std::vector<std::pair<std::string, std::string>>& environment() const {
+    return environment_;
   }
 
  private:
@@ -159,8 +160,8 @@ class BridgeFile {
     }
   }
 
-  ScenarioDraft& draft_;
   std::vector<Argument> all_;
+  std::vector<std::pair<std::string, std::string>> environment_;
 };
 
 }  // namespace
@@ -172,10 +173,12 @@ void import_bridge(const ImportSources& in, const ImportCluster& cluster, Scenar
   if (file.find("model") == nullptr || !file.find("model")->is_mapping())
     return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
                            {}, "a configuration of Megatron-Bridge has model, train, ddp, ...");
-  const std::vector<Argument> arguments = BridgeFile(draft).read(file);
+  BridgeFile bridge;
+  const std::vector<Argument> arguments = bridge.read(file);
   const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
   counts.add(reader);
   draft_megatron(reader, cluster, draft);
+  for (const auto& [name, value] : bridge.environment()) draft_environment(name, value, draft);
 }
 
 }  // namespace stepcast

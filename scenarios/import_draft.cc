@@ -8,9 +8,22 @@
 namespace stepcast {
 namespace {
 
-std::string_view section_of(std::string_view path) {
-  const size_t dot = path.find('.');
-  return dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot);
+// How many keys the sections of two paths have in common: 1 for cluster.nodes and
+// cluster.node.gpus.
+size_t shared_depth(std::string_view a, std::string_view b) {
+  size_t depth = 0;
+  while (true) {
+    const size_t dot = a.find('.');
+    if (dot == std::string_view::npos || b.find('.') != dot || a.substr(0, dot) != b.substr(0, dot))
+      return depth;
+    ++depth;
+    a.remove_prefix(dot + 1);
+    b.remove_prefix(dot + 1);
+  }
+}
+
+bool is_below(std::string_view path, std::string_view above) {
+  return path.size() > above.size() && path.starts_with(above) && path[above.size()] == '.';
 }
 
 // On one line, and no control characters of a file that came from elsewhere.
@@ -71,11 +84,17 @@ void ScenarioDraft::put(Entry entry) {
     *same = std::move(entry);
     return;
   }
-  const std::string_view section = section_of(entry.path);
+  // What is below it, or stood for all of it, is replaced.
+  std::erase_if(entries_, [&](const Entry& e) {
+    return is_below(e.path, entry.path) || is_below(entry.path, e.path);
+  });
+  size_t deepest = 0;
   auto at = entries_.end();
-  if (!section.empty())
-    for (auto e = entries_.begin(); e != entries_.end(); ++e)
-      if (section_of(e->path) == section) at = e + 1;
+  for (auto e = entries_.begin(); e != entries_.end(); ++e)
+    if (const size_t depth = shared_depth(e->path, entry.path); depth > 0 && depth >= deepest) {
+      deepest = depth;
+      at = e + 1;
+    }
   entries_.insert(at, std::move(entry));
 }
 
@@ -127,14 +146,23 @@ std::string ScenarioDraft::text(const std::string& head) const {
   for (const std::string& note : notes_) text += "# - " + note + '\n';
   std::string_view open;
   for (const Entry& e : entries_) {
-    const std::string_view section = section_of(e.path);
-    if (section != open) {
+    const size_t shared = shared_depth(e.path, open);
+    if (shared == 0 &&
+        (open.find('.') != std::string_view::npos || e.path.find('.') != std::string::npos))
       text += '\n';
-      if (!section.empty()) text += std::string(section) + ":\n";
-      open = section;
+    open = e.path;
+    std::string_view rest = e.path;
+    for (size_t depth = 0;; ++depth) {
+      const size_t dot = rest.find('.');
+      const std::string indent(2 * depth, ' ');
+      if (dot == std::string_view::npos) {
+        text += indent + std::string(rest) + ": " + e.value;
+        text += (e.why.empty() ? "" : "  # " + e.why) + '\n';
+        break;
+      }
+      if (depth >= shared) text += indent + std::string(rest.substr(0, dot)) + ":\n";
+      rest.remove_prefix(dot + 1);
     }
-    text += section.empty() ? e.path : "  " + e.path.substr(section.size() + 1);
-    text += ": " + e.value + (e.why.empty() ? "" : "  # " + e.why) + '\n';
   }
   return text;
 }

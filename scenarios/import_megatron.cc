@@ -276,6 +276,17 @@ std::span<const CostArgument> megatron_arguments() {
   return kArguments;
 }
 
+void draft_environment(const std::string& name, const std::string& value, ScenarioDraft& draft) {
+  constexpr std::array<std::string_view, 5> kPrefixes{"NCCL_", "TORCH_NCCL_", "NVTE_",
+                                                      "CUDA_DEVICE_MAX_", "NVLINK_"};
+  if (std::none_of(kPrefixes.begin(), kPrefixes.end(),
+                   [&](std::string_view prefix) { return name.starts_with(prefix); }))
+    return;
+  draft.set("env." + name, yaml_text(value), "");
+  if (name == "NCCL_NVLS_ENABLE" && value == "0")
+    draft.set("cluster.node.intra.sharp", false, name + " 0");
+}
+
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const std::string& why,
                    ScenarioDraft& draft) {
   const Node node = preset_node(cluster.preset, cluster.gpu);
@@ -287,10 +298,8 @@ void draft_cluster(const ImportCluster& cluster, int64_t gpus, const std::string
   const int64_t per_node = node.gpus;
   draft.set("cluster.nodes", ceil_div(gpus, per_node),
             std::to_string(gpus) + (gpus == 1 ? " GPU: " : " GPUs: ") + why);
-  std::string inside = cluster.gpu.empty() ? "" : "gpu: " + yaml_text(cluster.gpu);
-  if (gpus < per_node) inside += (inside.empty() ? "" : ", ") + ("gpus: " + std::to_string(gpus));
-  if (!inside.empty())
-    draft.set("cluster.node", '{' + inside + '}', cluster.gpu.empty() ? why : "--gpu");
+  if (!cluster.gpu.empty()) draft.set("cluster.node.gpu", yaml_text(cluster.gpu), "--gpu");
+  if (gpus < per_node) draft.set("cluster.node.gpus", gpus, why);
 }
 
 void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft) {

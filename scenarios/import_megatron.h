@@ -37,6 +37,10 @@ void draft_megatron_model(const ArgumentReader& a, MegatronSizes& sizes, Scenari
 void draft_megatron_layout(const ArgumentReader& a, MegatronSizes& sizes, ScenarioDraft& draft);
 void draft_megatron_run(const ArgumentReader& a, const MegatronSizes& sizes, ScenarioDraft& draft);
 
+// A variable of the environment, if it is one that changes how collectives or kernels run; sets
+// what it switches.
+void draft_environment(const std::string& name, const std::string& value, ScenarioDraft& draft);
+
 // `gpus` as nodes of the cluster.
 void draft_cluster(const ImportCluster& cluster, int64_t gpus, const std::string& why,
                    ScenarioDraft& draft);

@@ -11,17 +11,7 @@
 namespace stepcast {
 namespace {
 
-// Variables of the environment that change how collectives and kernels run.
-bool matters(std::string_view name) {
-  for (const std::string_view prefix :
-       {"NCCL_", "TORCH_NCCL_", "NVTE_", "CUDA_DEVICE_MAX_", "NVLINK_"})
-    if (name.starts_with(prefix)) return true;
-  return false;
-}
-
-void add_environment(const std::string& name, const std::string& value, ScenarioDraft& draft) {
-  if (matters(name)) draft.set("env." + name, yaml_text(value), "environment");
-}
+using Environment = std::vector<std::pair<std::string, std::string>>;
 
 bool is_mapping_text(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
@@ -29,13 +19,13 @@ bool is_mapping_text(std::string_view text) {
 }
 
 // A mapping of names to values: keys of the file itself, or below one that is named so.
-std::vector<Argument> mapped_arguments(const Value& file, ScenarioDraft& draft) {
+std::vector<Argument> mapped_arguments(const Value& file, Environment& environment) {
   const Value* arguments = &file;
   for (const char* key : {"MODEL_ARGS", "args", "arguments", "model_args"})
     if (const Value* v = file.find(key); v != nullptr && v->is_mapping()) arguments = v;
   for (const char* key : {"ENV_VARS", "env", "env_vars"})
     if (const Value* env = file.find(key); env != nullptr && env->is_mapping())
-      for (const Member& m : env->members) add_environment(m.key, m.value.text, draft);
+      for (const Member& m : env->members) environment.emplace_back(m.key, m.value.text);
   std::vector<Argument> all;
   for (const Member& m : arguments->members) {
     if (m.value.is_mapping()) continue;
@@ -45,9 +35,9 @@ std::vector<Argument> mapped_arguments(const Value& file, ScenarioDraft& draft) 
   return all;
 }
 
-std::vector<Argument> shell_arguments(const ImportSources& in, ScenarioDraft& draft) {
+std::vector<Argument> shell_arguments(const ImportSources& in, Environment& environment) {
   const ShellScript script = read_shell(in.problems, in.file);
-  for (const auto& [name, word] : script.exported) add_environment(name, word.text, draft);
+  for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
   std::vector<Argument> all;
   for (const std::vector<ShellWord>& command : script.commands) {
     std::vector<Argument> found = arguments_of(command);
@@ -100,17 +90,19 @@ std::string seconds_text(Time t) {
 void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
                           ScenarioDraft& draft, ImportCounts& counts) {
   const std::string& text = in.problems.source(in.file).text;
+  Environment environment;
   std::vector<Argument> arguments = read_printed_arguments(in.problems, in.file);
   if (arguments.empty()) {
     if (is_mapping_text(text) || looks_like_yaml(text)) {
       const Value file = read_mapping(in, in.file, "a file of arguments");
       if (in.problems.any()) return;
-      arguments = mapped_arguments(file, draft);
+      arguments = mapped_arguments(file, environment);
     } else {
-      arguments = shell_arguments(in, draft);
+      arguments = shell_arguments(in, environment);
     }
   }
   draft_all(in, arguments, cluster, draft, counts);
+  for (const auto& [name, value] : environment) draft_environment(name, value, draft);
 }
 
 void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,

@@ -239,14 +239,8 @@ class RunDraft {
     else if (flash || name == "flash" || name == "fused")
       draft_.set_text("kernels.attention", "flash",
                       a_.why(flash ? "use_flash_attn" : "attention_backend"));
-    const auto dropout = [&](const char* arg) {
-      return a_.given(arg) ? a_.word(arg) : std::string("0.1");
-    };
-    const std::string attention = dropout("attention_dropout"), hidden = dropout("hidden_dropout");
-    if (a_.real("attention_dropout").value_or(0.1) > 0 ||
-        a_.real("hidden_dropout").value_or(0.1) > 0)
-      draft_.set("kernels.dropout", "{attention: " + attention + ", hidden: " + hidden + '}',
-                 why_dropout());
+    write_dropout("attention_dropout", "kernels.dropout.attention");
+    write_dropout("hidden_dropout", "kernels.dropout.hidden");
     copy_flag("gradient_accumulation_fusion", "kernels.gradient_accumulation_fusion");
     const bool gated = a_.flag("swiglu");
     copy_flag("bias_activation_fusion", "kernels.fused_activation");
@@ -257,11 +251,11 @@ class RunDraft {
     copy_flag("cross_entropy_loss_fusion", "kernels.fused_cross_entropy");
   }
 
-  std::string why_dropout() const {
-    const bool attention = a_.given("attention_dropout"), hidden = a_.given("hidden_dropout");
-    if (!attention && !hidden) return "Megatron's default";
-    return (attention ? a_.why("attention_dropout") : "Megatron's default") + ", " +
-           (hidden ? a_.why("hidden_dropout") : "Megatron's default");
+  void write_dropout(const char* name, const char* path) {
+    if (a_.given(name))
+      draft_.set(path, a_.word(name), a_.real(name) ? a_.why(name) : std::string());
+    else
+      draft_.set(path, std::string("0.1"), "Megatron's default");
   }
 
   void write_graphs() {

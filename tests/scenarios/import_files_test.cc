@@ -563,6 +563,16 @@ TEST(ImportRun, DamagedFilesAreRefusedOrBecomeReadableScenarios) {
   }
 }
 
+TEST(ImportRun, StatedValuesMayLieDeep) {
+  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
+  r.set = {{"cluster.node.nics.count", "4"}, {"cluster.node.gpus", "4"}, {"precision", "fp32"}};
+  const ImportedRun run = import_run(r);
+  const Scenario s = testing::load(run.scenario);
+  EXPECT_EQ(s.cluster.node.nics, 4);
+  EXPECT_EQ(s.cluster.node.gpus, 4);
+  EXPECT_EQ(s.plan.precision.params, DType::fp32);
+}
+
 TEST(ImportRun, EveryKindRefusesWhatIsNoFileOfItsOwn) {
   for (const std::string_view kind : import_kinds())
     for (const char* text : {"", "\x01\x02", "just words\n", "[1, 2, 3]", "{", "a: &x 1"})

@@ -387,6 +387,7 @@ TEST(ImportMegatron, AScriptLoadsAsAScenario) {
   EXPECT_EQ(s.plan.recompute, Recompute::selective);
   EXPECT_EQ(s.plan.global_batch, 128);
   EXPECT_EQ(value_of(run, "env.CUDA_DEVICE_MAX_CONNECTIONS"), "\"1\"");
+  EXPECT_FALSE(s.cluster.node.sharp);  // NCCL_NVLS_ENABLE=0
 }
 
 TEST(ImportMegatron, YamlOfArgumentsWithExperts) {
