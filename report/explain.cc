@@ -165,8 +165,12 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
     if (role == r.account.critical_role) row[0] += " *";
     rows.push_back(std::move(row));
   }
-  std::string s = table(rows, style);
-  s += "\n  * critical rank: least bubble and idling, so the step is as long as it needs.\n";
+  std::string s = table(rows, style) + '\n';
+  if (r.disturbance && !r.disturbance->last_rank.empty())
+    s += wrap("of the pipeline whose " + escape_text(r.disturbance->last_rank) +
+                  " ends last of all ranks.",
+              "  ", style.width);
+  s += "  * critical rank: least bubble and idling, so the step is as long as it needs.\n";
   s += "  fill: waiting before its first backward; imbalance: between that and its last\n";
   s += "  forward; drain: after it; blocked: for a rank held up by a send of its own;\n";
   const auto has = [&](Spend spend) {

@@ -99,6 +99,8 @@ void write_disturbance(JsonWriter& json, const Result& r) {
     json.member("shared_links", d.shared_links);
     json.member("interference", d.interference);
     json.member("last_rank", d.last_rank);
+    json.member("critical_rank", d.critical_rank);
+    json.member_time("without_contention", d.without_contention);
     json.member("waiting", d.waiting);
     json.member_time("mean_wait", d.mean_wait);
     json.member("lanes", d.lanes);

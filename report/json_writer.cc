@@ -106,6 +106,14 @@ void JsonWriter::member_time(std::string_view name, Time t) {
   member(std::string(name) + "_ps", int64_t{t.count()});
 }
 
+void JsonWriter::member_time(std::string_view name, std::optional<Time> t) {
+  if (t) return member_time(name, *t);
+  for (const char* unit : {"_s", "_ps"}) {
+    key(std::string(name) + unit);
+    null();
+  }
+}
+
 void JsonWriter::open(char c) {
   separate();
   text_ += c;

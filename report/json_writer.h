@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,7 @@ class JsonWriter {
   void seconds(Time t);
   // NAME_s in seconds and NAME_ps as an integer.
   void member_time(std::string_view name, Time t);
+  void member_time(std::string_view name, std::optional<Time> t);  // null if there is none
 
   // REQUIRES: everything that was begun is ended.
   const std::string& text() const { return text_; }

@@ -69,6 +69,8 @@ std::string ranks_text(int64_t n) {
 // Which ranks are slow and which wait for them, in a sentence.
 std::string disturbance_sentence(const Disturbance& d) {
   std::string s = escape_text(d.last_rank) + " ends last";
+  if (!d.critical_rank.empty() && d.critical_rank != d.last_rank)
+    s += "; critical in its pipeline is " + escape_text(d.critical_rank);
   if (d.slow_ranks > 0) s += "; " + ranks_text(d.slow_ranks) + " slower than priced";
   if (d.slow_links > 0) s += "; " + ranks_text(d.slow_links) + " on slower links";
   if (d.shared_links) s += "; transfers share links";
@@ -80,23 +82,37 @@ std::string disturbance_sentence(const Disturbance& d) {
   return s;
 }
 
+bool is_contended(const Disturbance& d) {
+  return d.shared_links || d.interference;
+}
+
+bool ranks_differ(const Disturbance& d) {
+  return d.slow_ranks > 0 || d.slow_links > 0 || d.jitter;
+}
+
+// "ranks that differ cost 12.1 %, contention 0.8 %", of the undisturbed step.
+std::string cost_of_disturbance(const Result& r, const Disturbance& d) {
+  const auto more = [&](Time from, Time to) {
+    return fixed(share_of(to - from, d.undisturbed) * 100, 1) + " %";
+  };
+  if (!is_contended(d)) return "ranks that differ cost " + more(d.undisturbed, r.step_time);
+  if (!ranks_differ(d)) return "contention costs " + more(d.undisturbed, r.step_time);
+  if (!d.without_contention)
+    return "ranks that differ and contention cost " + more(d.undisturbed, r.step_time);
+  return "ranks that differ cost " + more(d.undisturbed, *d.without_contention) + ", contention " +
+         more(*d.without_contention, r.step_time);
+}
+
 // The step against that of equal ranks, and the spread over seeds.
 std::string disturbance_lines(const Result& r, const TextStyle& style) {
   std::string s;
   const std::string indent(kFigureColumn, ' ');
   if (r.disturbance) {
     const Disturbance& d = *r.disturbance;
-    const bool contended = d.shared_links || d.interference;
-    const bool ranks = d.slow_ranks > 0 || d.slow_links > 0 || d.jitter;
-    const bool differ = ranks || contended;
-    const char* const what = !contended ? "ranks that differ cost "
-                             : !ranks   ? "contention costs "
-                                        : "ranks that differ and contention cost ";
-    const double more = share_of(r.step_time - d.undisturbed, d.undisturbed) * 100;
-    s += figure(
-        "undisturbed", format_time(d.undisturbed),
-        differ ? what + fixed(more, 1) + " %" : "all " + grouped(d.ranks) + " ranks are equal",
-        style);
+    const bool differ = ranks_differ(d) || is_contended(d);
+    const std::string costs =
+        differ ? cost_of_disturbance(r, d) : "all " + grouped(d.ranks) + " ranks are equal";
+    s += figure("undisturbed", format_time(d.undisturbed), costs, style);
     s += wrap(differ ? disturbance_sentence(d) : grouped(d.lanes) + " of them simulated one by one",
               indent, style.width);
   }

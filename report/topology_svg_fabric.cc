@@ -71,9 +71,6 @@ std::vector<Group> group_tier(const TopologyView& view, int tier,
     return before(view.devices[a].name, view.devices[b].name);
   });
   std::vector<Group> groups;
-  ViewDevice any;
-  any.kind = ViewKind::network_switch;
-  any.tier = tier;
   const auto put = [&](uint32_t d, size_t g) {
     drawn.of[d] = {tier, static_cast<int>(g)};
     ++groups[g].switches;
@@ -97,7 +94,7 @@ std::vector<Group> group_tier(const TopologyView& view, int tier,
   }
   for (const uint32_t d : switches) put(d, known[{view.devices[d].rail, below[d]}]);
   for (Group& g : groups) {
-    g.label = counted(g.switches, kind_name(any));
+    g.label = counted(g.switches, kind_name(view.devices[switches.front()]));
     if (g.rail >= 0) g.label += " rail " + std::to_string(g.rail);
   }
   return groups;

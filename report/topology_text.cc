@@ -81,8 +81,9 @@ std::string links_table(const TopologySummary& s) {
   if (nccl) rows[0].push_back("NCCL counts");
   for (const LinkClass& c : s.links) {
     if (rows.size() > kMostLinkRows) break;
-    rows.push_back({std::string(name_of(c.kind)), kind_name(c.a) + " - " + kind_name(c.b),
-                    grouped(c.links), grouped(c.cables), gbs(c.bandwidth)});
+    rows.push_back({std::string(name_of(c.kind)),
+                    escape_text(kind_name(c.a) + " - " + kind_name(c.b)), grouped(c.links),
+                    grouped(c.cables), gbs(c.bandwidth)});
     if (back) rows.back().push_back(gbs(c.back));
     if (nccl) rows.back().push_back(c.nccl.value > 0 ? gbs(c.nccl) : "-");
   }
@@ -102,12 +103,9 @@ std::string tiers_table(const TopologySummary& s) {
   std::vector<std::vector<std::string>> rows = {
       {"tier", "switches", "cables down", "up", "down : up", "at worst"}};
   for (const TierSummary& t : s.tiers) {
-    ViewDevice any;
-    any.kind = ViewKind::network_switch;
-    any.tier = t.tier;
     const bool up = t.up_bandwidth.value > 0;
     rows.push_back(
-        {kind_name(any), grouped(t.switches), grouped(t.down), t.up > 0 ? grouped(t.up) : "-",
+        {escape_text(t.name), grouped(t.switches), grouped(t.down), t.up > 0 ? grouped(t.up) : "-",
          up ? ratio(t.down_bandwidth / t.up_bandwidth) : "-", up ? ratio(t.worst) : "-"});
   }
   return table(rows, 1);
@@ -154,6 +152,7 @@ void write_links(JsonWriter& json, const TopologySummary& s) {
 void write_tiers(JsonWriter& json, const TopologySummary& s) {
   json.objects("tiers", s.tiers, [&](const TierSummary& t) {
     json.member("tier", t.tier);
+    json.member("name", t.name);
     json.member("switches", t.switches);
     json.member("cables_down", t.down);
     json.member("cables_up", t.up);

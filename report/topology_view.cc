@@ -53,6 +53,7 @@ std::vector<TierSummary> tiers_of(const TopologyView& view) {
   for (const ViewDevice& d : view.devices) {
     if (d.kind != ViewKind::network_switch) continue;
     tiers[d.tier].tier = d.tier;
+    if (tiers[d.tier].switches == 0) tiers[d.tier].name = kind_name(d);
     ++tiers[d.tier].switches;
   }
   const auto end = [&](uint32_t here, uint32_t there, const ViewLink& l, Bandwidth outwards) {
@@ -157,6 +158,7 @@ std::string kind_name(const ViewDevice& device) {
     case ViewKind::nic: return "NIC";
     case ViewKind::network_switch: break;
   }
+  if (!device.tier_word.empty()) return device.tier_word;
   switch (device.tier) {
     case 0: return "leaf";
     case 1: return "spine";

@@ -18,6 +18,7 @@ struct ViewDevice {
   ViewKind kind = ViewKind::gpu;
   std::string name;
   int32_t node = -1, domain = -1, rail = -1, tier = -1;  // -1: none
+  std::string tier_word;  // what switches of the tier are called; empty: as in kind_name
 };
 
 struct ViewLink {
@@ -62,6 +63,7 @@ struct LinkClass {
 // A tier of network switches.
 struct TierSummary {
   int32_t tier = 0;
+  std::string name;
   int64_t switches = 0;
   int64_t down = 0, up = 0;  // cables, of all of them
   Bandwidth down_bandwidth{}, up_bandwidth{};
@@ -82,7 +84,7 @@ struct TopologySummary {
 // O((devices + links) log).
 TopologySummary summarize(const TopologyView& view);
 
-// "leaf", "spine", "core", "tier 3"; "GPU", "NVSwitch".
+// "GPU", "NVSwitch"; of a network switch its word, else "leaf", "spine", "core", "tier 3".
 std::string kind_name(const ViewDevice& device);
 
 }  // namespace stepcast

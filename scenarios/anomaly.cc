@@ -55,4 +55,19 @@ bool has_faster_links(const Scenario& a, const Scenario& b) {
   return order.only_faster();
 }
 
+std::string anomaly_note(const Scenario& slower, std::string_view slower_name,
+                         const Scenario& faster, std::string_view faster_name) {
+  const std::string anomaly = ": a scheduling anomaly, see docs/stragglers.md";
+  std::string note = "'" + std::string(slower_name) + "' has faster links than '" +
+                     std::string(faster_name) + "' and a longer step; ";
+  if (slower.to_make || faster.to_make)
+    return note + "the schedule is made for the costs and is another one" + anomaly;
+  if (slower.share_links || faster.share_links)
+    return note + "where links are shared, what ends sooner may get in the way of something else" +
+           anomaly;
+  return note +
+         "no order changed and no link is shared, so prices come from elsewhere, measured or "
+         "modelled, or from another algorithm: compare `stepcast explain --costs` of both";
+}
+
 }  // namespace stepcast

@@ -6,6 +6,9 @@
 // Multiprocessing Timing Anomalies, 1969).
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "scenarios/scenario.h"
 
 namespace stepcast {
@@ -13,5 +16,10 @@ namespace stepcast {
 // Whether `a` is `b` with faster links (more bandwidth, less latency or oversubscription) and
 // otherwise the same.
 bool has_faster_links(const Scenario& a, const Scenario& b);
+
+// What to say of a case with faster links and the longer step, against the other: a reader takes it
+// for a mistake.  An anomaly only where an order may differ or links are shared.
+std::string anomaly_note(const Scenario& slower, std::string_view slower_name,
+                         const Scenario& faster, std::string_view faster_name);
 
 }  // namespace stepcast

@@ -180,25 +180,40 @@ std::vector<TracedLane> trace_ranks(const StepInputs& in, std::span<const int64_
   return all;
 }
 
-std::vector<WhatIf> what_if_of_ranks(const StepInputs& in, const SpendTable& account,
-                                     Time LaneResult::*step, Time undisturbed, Time now) {
-  const auto alone = [&](const OpGraph& graph, const Prices& prices) {
-    const StepInputs varied{in.scenario, graph, prices, in.table, false};
-    return run_ranks(varied, in.scenario.seed, {}).ranks.lanes.*step;
-  };
+namespace {
+
+Time step_without_contention(const StepInputs& in, const OpGraph& graph, const Prices& prices,
+                             Time LaneResult::*step) {
+  const StepInputs alone{in.scenario, graph, prices, in.table, false};
+  return run_ranks(alone, in.scenario.seed, {}).ranks.lanes.*step;
+}
+
+}  // namespace
+
+StepTimes step_times(const StepInputs& in, Time LaneResult::*step, Time undisturbed, Time now) {
   const bool contended =
       in.scenario.share_links || in.scenario.interference != Scenario::Interference::off;
-  const Time before = contended ? alone(in.graph, in.prices) : now;
+  StepTimes times{now, now, undisturbed};
+  if (!contended) return times;
+  times.without_contention = in.scenario.perturb.empty()
+                                 ? undisturbed
+                                 : step_without_contention(in, in.graph, in.prices, step);
+  return times;
+}
+
+std::vector<WhatIf> what_if_of_ranks(const StepInputs& in, const SpendTable& account,
+                                     Time LaneResult::*step, const StepTimes& times) {
+  const Time before = times.without_contention;
   std::vector<WhatIf> answers =
       what_if(in.graph, in.prices, account, before, [&](const Variation& variation) {
         const VariedStep varied = vary(in.graph, in.prices, variation);
-        return alone(varied.graph, varied.prices);
+        return step_without_contention(in, varied.graph, varied.prices, step);
       });
   const auto add = [&](Spend spend, Time saved) {
     if (account[static_cast<size_t>(spend)] != Time{}) answers.push_back({spend, saved});
   };
-  add(Spend::straggler, before - undisturbed);
-  add(Spend::contention, now - before);
+  add(Spend::straggler, before - times.undisturbed);
+  add(Spend::contention, times.now - before);
   return answers;
 }
 

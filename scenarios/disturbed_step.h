@@ -50,10 +50,18 @@ TracedLane all_stages(const StepInputs& in, int64_t lane, Timeline timeline);
 std::vector<TracedLane> trace_ranks(const StepInputs& in, std::span<const int64_t> ranks,
                                     const LaneOptions& options);
 
-// "If it were free", of the step without contention.  `step`: what a step is, makespan or span;
-// `undisturbed`: of equal ranks; `now`: of this one.
+// What a step costs, makespan or span, as how ranks differ and contention are taken away.
+struct StepTimes {
+  Time now{};
+  Time without_contention{};
+  Time undisturbed{};  // of equal ranks
+};
+// `step`: what a step is.  Simulates the second only if it is none of the others.
+StepTimes step_times(const StepInputs& in, Time LaneResult::*step, Time undisturbed, Time now);
+
+// "If it were free", of the step without contention.
 std::vector<WhatIf> what_if_of_ranks(const StepInputs& in, const SpendTable& account,
-                                     Time LaneResult::*step, Time undisturbed, Time now);
+                                     Time LaneResult::*step, const StepTimes& times);
 
 // What a run has to say against the undisturbed step.  `undisturbed` is the account of that; `now`
 // and `before` are what a step costs.

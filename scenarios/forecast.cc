@@ -220,14 +220,18 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   const auto step_of = by_span ? &LaneResult::span : &LaneResult::makespan;
   const Time step = by_span ? result.span : result.makespan;
   result.disturbance = compare_with_equal_ranks(in, now, undisturbed, step, before);
+  result.disturbance->critical_rank = rank_name(in, result.account.critical_role, ranks.last_lane);
   if (options.trace)
     result.traced = options.trace_ranks.empty()
                         ? std::vector{all_stages(in, ranks.last_lane, result.timeline)}
                         : trace_ranks(in, options.trace_ranks, lane_options);
   if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
-    result.what_if = what_if_of_ranks(in, critical, step_of, before, step);
+    const StepTimes times = step_times(in, step_of, before, step);
+    result.what_if = what_if_of_ranks(in, critical, step_of, times);
     result.what_if_without_contention = now.shared_links || now.interference;
+    if (result.what_if_without_contention)
+      result.disturbance->without_contention = times.without_contention;
   }
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;

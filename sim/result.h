@@ -75,6 +75,8 @@ struct Disturbance {
   bool shared_links = false, interference = false;  // the contention engine ran
   std::string last_rank;                            // "rank 4711 (stage 9, tp 7, dp 36)": ends last
   int64_t waiting = 0;  // ranks that wait longer than in the undisturbed step; 0 with jitter
+  std::string critical_rank;  // of its pipeline, the one that the account and the path are of
+  std::optional<Time> without_contention;  // the step of these ranks; if both were simulated
   Time mean_wait{};     // of these, how much longer
   int64_t lanes = 0;    // ranks simulated, equal ones once
 };

@@ -109,19 +109,6 @@ void name_after_scenarios(std::vector<Case>& cases, std::span<const Result> resu
   for (size_t i = 0; i < cases.size(); ++i) cases[i].name = results[i].scenario.name;
 }
 
-// Why the case with the faster links may have the longer step.
-std::string why_longer(const Scenario& slower, const Scenario& faster) {
-  const std::string anomaly = ": a scheduling anomaly, see docs/stragglers.md";
-  if (slower.to_make || faster.to_make)
-    return "the schedule is made for the costs and is another one" + anomaly;
-  if (slower.share_links || faster.share_links)
-    return "where links are shared, what ends sooner may get in the way of something else" +
-           anomaly;
-  return "no order changed and no link is shared, so prices come from elsewhere, measured or "
-         "modelled, "
-         "or from another algorithm: compare `stepcast explain --costs` of both";
-}
-
 // Faster links and a longer step are no mistake of the reader's.
 void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scenarios,
                     std::span<Result> results) {
@@ -129,9 +116,8 @@ void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scena
     for (size_t j = 0; j < results.size(); ++j) {
       if (results[i].step_time <= results[j].step_time) continue;
       if (!has_faster_links(scenarios[i], scenarios[j])) continue;
-      results[i].scenario.warnings.push_back("'" + cases[i].name + "' has faster links than '" +
-                                             cases[j].name + "' and a longer step; " +
-                                             why_longer(scenarios[i], scenarios[j]));
+      results[i].scenario.warnings.push_back(
+          anomaly_note(scenarios[i], cases[i].name, scenarios[j], cases[j].name));
       break;
     }
   }

@@ -17,6 +17,7 @@
 #include "topology/import_ibnetdiscover.h"
 #include "topology/import_nccl_xml.h"
 #include "topology/import_nvidia_smi.h"
+#include "topology/traffic.h"
 
 namespace stepcast::cli {
 namespace {
@@ -87,7 +88,7 @@ TopologyView view_of(const ClusterGraph& graph, std::span<const Bandwidth> nccl)
   view.devices.reserve(graph.devices().size());
   for (const Device& d : graph.devices())
     view.devices.push_back(
-        {static_cast<ViewKind>(d.kind), d.name, d.node, d.domain, d.rail, d.tier});
+        {static_cast<ViewKind>(d.kind), d.name, d.node, d.domain, d.rail, d.tier, {}});
   view.links.reserve(graph.links().size());
   for (size_t i = 0; i < graph.links().size(); ++i) {
     const Link& l = graph.links()[i];
@@ -139,7 +140,12 @@ TopologyView read_view(const Arguments& args) {
     view.format = "ibnetdiscover";
   } else {
     const Scenario scenario = load(a.file, args);
-    view = view_of(cluster_graph(scenario.cluster), {});
+    const ClusterGraph graph = cluster_graph(scenario.cluster);
+    view = view_of(graph, {});
+    // A file of the fabric names its switches as it likes, a scenario by tier.
+    for (size_t i = 0; i < view.devices.size(); ++i)
+      if (view.devices[i].kind == ViewKind::network_switch)
+        view.devices[i].tier_word = switch_word(graph.devices()[i]);
     view.format = "scenario, cluster " + scenario.cluster.name;
   }
   view.title = file;

@@ -17,14 +17,6 @@ struct LinkClass {
   int64_t links = 0;
 };
 
-// "leaf" of "leaf2/rail5"; "switch" for names that do not begin so.
-std::string switch_name(const Device& device) {
-  if (device.kind == DeviceKind::nic) return "NIC";
-  if (device.tier < 0) return "switch";
-  const std::string name = device.name.substr(0, device.name.find_first_of("0123456789"));
-  return name.empty() ? "switch" : name;
-}
-
 class Classes {
  public:
   explicit Classes(const ClusterGraph& cluster) : of_(cluster.links().size()) {
@@ -59,7 +51,7 @@ class Classes {
     const Device* low = &cluster.devices()[link.a];
     const Device* high = &cluster.devices()[link.b];
     if (low->tier > high->tier) std::swap(low, high);
-    return switch_name(*low) + " - " + switch_name(*high);
+    return switch_word(*low) + " - " + switch_word(*high);
   }
 
   std::vector<uint32_t> of_;  // of each link
@@ -218,6 +210,14 @@ class LoadsOfStep {
 };
 
 }  // namespace
+
+std::string switch_word(const Device& device) {
+  if (device.kind == DeviceKind::nic) return "NIC";
+  if (device.tier < 0) return "switch";
+  std::string name = device.name.substr(0, device.name.find_first_of("0123456789/"));
+  name.erase(name.find_last_not_of("-_. ") + 1);
+  return name.empty() ? "switch" : name;
+}
 
 LinkLoads link_loads(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
                      const Placement& placement, const ClusterGraph& cluster,

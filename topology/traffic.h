@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,10 @@ namespace stepcast {
 // The link that stands for `directed` here, and what it can carry.
 uint32_t joint_link(const ClusterGraph& cluster, uint32_t directed);
 Bandwidth joint_bandwidth(const ClusterGraph& cluster, uint32_t directed);
+
+// What switches like this one are called: "leaf" of "leaf2/rail5", "NIC" of a NIC; "switch" for
+// names that do not begin with letters.
+std::string switch_word(const Device& device);
 
 // Links of one collective of `kind` over the GPUs of a group (in rank order), as `algorithm`
 // ("ring", "tree", "pairwise", ...: collective_messages.h) runs it; of send_recv from the first GPU

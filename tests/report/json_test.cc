@@ -94,6 +94,7 @@ TEST(RunJson, HasRanksThatDifferAndReplicas) {
   EXPECT_EQ(j["disturbance"]["undisturbed_ps"], 1'200);
   EXPECT_EQ(j["disturbance"]["ranks"], 16);
   EXPECT_EQ(j["disturbance"]["slow_ranks"], 1);
+  EXPECT_TRUE(j["disturbance"]["without_contention_ps"].is_null());
   EXPECT_EQ(j["replicas"]["count"], 3);
   EXPECT_EQ(j["replicas"]["first_seed"], 7);
   EXPECT_EQ(j["replicas"]["p5_ps"], 1'300);

@@ -88,6 +88,26 @@ TEST(TextReport, TellsWhichRanksDifferAndWhoWaits) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 80) << line;
 }
 
+TEST(TextReport, TellsRanksThatDifferFromContention) {
+  Result r = sample_result();
+  r.step_time = Time{2'000'000'000};
+  Disturbance d;
+  d.undisturbed = Time{1'000'000'000};
+  d.slow_ranks = 1;
+  d.last_rank = "rank 0 (stage 0)";
+  d.critical_rank = "rank 7 (stage 7)";
+  d.shared_links = true;
+  r.disturbance = d;
+  EXPECT_THAT(text_report(r), HasSubstr("ranks that differ and contention cost 100.0 %"));
+  EXPECT_THAT(text_report(r), HasSubstr("rank 0 (stage 0) ends last; critical in its pipeline is"));
+  r.disturbance->without_contention = Time{1'950'000'000};
+  EXPECT_THAT(text_report(r), HasSubstr("ranks that differ cost 95.0 %, contention 5.0 %"));
+  r.disturbance->slow_ranks = 0;
+  r.disturbance->critical_rank = d.last_rank;
+  EXPECT_THAT(text_report(r), HasSubstr("contention costs 100.0 %"));
+  EXPECT_THAT(text_report(r), Not(HasSubstr("critical in")));
+}
+
 TEST(TextReport, SaysThatWhatIfsAreWithoutContention) {
   Result r = sample_result();
   EXPECT_THAT(text_report(r), Not(HasSubstr("(without contention)")));

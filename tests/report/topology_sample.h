@@ -10,7 +10,7 @@ namespace stepcast::test {
 
 inline uint32_t add(TopologyView& v, ViewKind kind, const std::string& name, int32_t node = -1,
                     int32_t tier = -1) {
-  v.devices.push_back({kind, name, node, -1, -1, tier});
+  v.devices.push_back({kind, name, node, -1, -1, tier, {}});
   return static_cast<uint32_t>(v.devices.size() - 1);
 }
 
