@@ -128,6 +128,62 @@ TEST(ImportHf, EveryFamilyOfTheTableIsRead) {
   }
 }
 
+struct ConfigRow {
+  const char* family;
+  const char* keys;  // "a b c"
+};
+
+// What changes the cost, by the names that the families' files have for it.
+constexpr ConfigRow kConfigRows[] = {
+    {"llama",
+     "num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim "
+     "intermediate_size attention_bias mlp_bias tie_word_embeddings vocab_size "
+     "max_position_embeddings hidden_act"},
+    {"mistral", "sliding_window num_key_value_heads head_dim tie_word_embeddings"},
+    {"qwen2", "use_sliding_window sliding_window max_window_layers layer_types"},
+    {"qwen3", "head_dim attention_bias use_sliding_window"},
+    {"mixtral", "num_local_experts num_experts_per_tok intermediate_size sliding_window"},
+    {"qwen2_moe",
+     "num_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size "
+     "decoder_sparse_step mlp_only_layers"},
+    {"qwen3_moe",
+     "num_experts num_experts_per_tok moe_intermediate_size decoder_sparse_step mlp_only_layers "
+     "head_dim attention_bias"},
+    {"deepseek_v3",
+     "n_routed_experts num_experts_per_tok n_shared_experts moe_intermediate_size "
+     "intermediate_size first_k_dense_replace moe_layer_freq q_lora_rank kv_lora_rank "
+     "qk_nope_head_dim qk_rope_head_dim v_head_dim attention_bias"},
+    {"gpt_oss",
+     "num_local_experts num_experts_per_tok intermediate_size head_dim sliding_window layer_types "
+     "attention_bias"},
+    {"gpt2", "n_layer n_embd n_head n_inner n_positions activation_function tie_word_embeddings"},
+    {"gpt_neox",
+     "num_hidden_layers hidden_size num_attention_heads intermediate_size attention_bias "
+     "tie_word_embeddings"},
+};
+
+TEST(ImportHf, EveryFieldThatCostsIsTaken) {
+  for (const ConfigRow& row : kConfigRows) {
+    std::istringstream keys(row.keys);
+    for (std::string key; keys >> key;) {
+      const ImportedRun run = imported(
+          "hf", std::string("{\"model_type\": \"") + row.family + "\", \"" + key + "\": 3}");
+      EXPECT_EQ(value_of(run, "model." + key), "3") << row.family;
+      EXPECT_EQ(run.used, 2) << row.family << ' ' << key;
+    }
+  }
+}
+
+TEST(ImportHf, NamesOfLaterTransformersAreKnown) {
+  const ImportedRun run = imported(
+      "hf",
+      R"({"model_type": "llama", "dtype": "bfloat16", "rope_parameters": {"rope_theta": 5e5},
+          "torch_dtype": "bfloat16", "rope_theta": 5e5, "rope_scaling": null,
+          "quantization_config": {"quant_method": "fp8"}})");
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_EQ(run.ignored, 6);
+}
+
 TEST(ImportHf, UnknownTypesListTheKnownOnes) {
   const auto f = import_failure("hf", "{\"hidden_size\": 64,\n \"model_type\": \"lama\"}");
   ASSERT_EQ(f.all.size(), 1U);
