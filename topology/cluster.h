@@ -75,6 +75,10 @@ struct Fabric {
   double oversubscription = 1;
   Time hop_latency{};       // of one switch
   bool sharp = false;       // switches reduce in the network, and NCCL uses them (CollNet)
+  // The ways that messages take (routes.h).
+  bool adaptive = false;    // spread over all equal ways, not ECMP
+  bool rail_aware = true;
+  bool pxn = true;
   std::vector<Tier> tiers;  // innermost first; empty: derived from radix
 };
 

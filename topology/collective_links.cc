@@ -10,6 +10,8 @@
 namespace stepcast {
 namespace {
 
+__extension__ using Wide = unsigned __int128;
+
 // Loads while they are added up: of a message of 2^40 bytes.
 constexpr int kFineBits = 40;
 
@@ -71,9 +73,9 @@ class Loads {
     const bool near = a.domain >= 0 && a.domain == b.domain;
     const int64_t channels = near ? 1 : router_.channels(m.from, m.to);
     for (int64_t c = 0; c < channels; ++c) {
-      const std::optional<GraphRoute> route = router_.route(m.from, m.to, c);
-      STEPCAST_CHECK(route.has_value(), "a way between GPUs that communicate");
-      for (uint32_t l : route->links) add(l, m.parts, whole * channels);
+      const std::span<const LinkShare> shares = router_.spread(m.from, m.to, c);
+      STEPCAST_CHECK(m.from == m.to || !shares.empty(), "a way between GPUs that communicate");
+      for (const LinkShare& s : shares) add(s.link, m.parts, whole * channels, s.share);
     }
   }
 
@@ -96,12 +98,14 @@ class Loads {
     return cluster_.devices()[cluster_.gpus()[static_cast<size_t>(gpu)]];
   }
 
-  void add(uint32_t directed, int64_t parts, int64_t whole) {
+  void add(uint32_t directed, int64_t parts, int64_t whole, uint64_t share = kWholeMessage) {
     const auto p = static_cast<uint64_t>(parts), w = static_cast<uint64_t>(whole);
     constexpr int kRest = kFineBits / 2;
     // parts << kFineBits would not fit.
     const uint64_t high = (p << kRest) / w, rest = (p << kRest) % w;
-    fine_.emplace_back(joint_link(cluster_, directed), (high << kRest) + (rest << kRest) / w);
+    const Wide all = (high << kRest) + (rest << kRest) / w;
+    fine_.emplace_back(joint_link(cluster_, directed),
+                       static_cast<uint64_t>(all * share / kWholeMessage));
   }
 
   void add_in_switch(const Message& m, int64_t whole) {

@@ -89,23 +89,23 @@ const FabricWays::Hop& FabricWays::pick(uint64_t key, size_t step) const {
   return choices_[i];
 }
 
-bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
-  size_t top = 0;  // ring in which the two meet
+size_t FabricWays::find_up_and_down(uint32_t from, uint32_t to) {
+  top_ = 0;
   common_.clear();
   while (common_.empty()) {
-    if (++top == kMostRings) return false;
-    Marks& far = useful_to_[top];
+    if (++top_ == kMostRings) return 0;
+    Marks& far = useful_to_[top_];
     far.clear();
-    for (uint32_t d : above_nic(to, top)) far.add(d);
-    for (uint32_t d : above_nic(from, top)) {
+    for (uint32_t d : above_nic(to, top_)) far.add(d);
+    for (uint32_t d : above_nic(from, top_)) {
       if (far.has(d)) common_.push_back(d);
     }
   }
   // Keep of each ring what leads to a common device.
   const auto prune = [&](uint32_t nic, std::vector<Marks>& useful) {
-    useful[top].clear();
-    for (uint32_t d : common_) useful[top].add(d);
-    for (size_t ring = top - 1; ring > 0; --ring) {
+    useful[top_].clear();
+    for (uint32_t d : common_) useful[top_].add(d);
+    for (size_t ring = top_ - 1; ring > 0; --ring) {
       useful[ring].clear();
       const auto leads = [&](const Hop& hop) { return useful[ring + 1].has(hop.to); };
       for (uint32_t d : above_nic(nic, ring)) {
@@ -117,23 +117,12 @@ bool FabricWays::up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vect
   };
   prune(from, useful_from_);
   prune(to, useful_to_);
-  uint32_t at = from;
-  for (size_t step = 0; step < 2 * top; ++step) {
-    choices_.clear();
-    const bool up = step < top;
-    const Marks& ahead = up ? useful_from_[step + 1] : useful_to_[2 * top - step - 1];
-    for (const Hop& hop : up ? ups(at) : downs(at)) {
-      if (ahead.has(hop.to)) choices_.push_back(hop);
-    }
-    const Hop& hop = pick(key, step);
-    way.push_back(hop.link);
-    at = hop.to;
-  }
-  return true;
+  return 2 * top_;
 }
 
-// Breadth first from the far end over the network's links, then forward along falling distances.
-bool FabricWays::anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
+// Breadth first from the far end over the network's links.
+size_t FabricWays::find_anyhow(uint32_t from, uint32_t to) {
+  top_ = 0;
   steps_.assign(graph_.devices().size(), UINT32_MAX);
   steps_[to] = 0;
   queue_.assign(1, to);
@@ -148,25 +137,69 @@ bool FabricWays::anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<ui
       }
     }
   }
-  if (steps_[from] == UINT32_MAX) return false;
-  for (uint32_t at = from; at != to;) {
-    choices_.clear();
-    for (const std::span<const Hop> hops : {ups(at), downs(at)}) {
-      for (const Hop& hop : hops) {
-        const DeviceKind kind = graph_.devices()[hop.to].kind;
-        const bool passes = hop.to == to || kind == DeviceKind::network_switch;
-        if (passes && steps_[hop.to] + 1 == steps_[at]) choices_.push_back(hop);
-      }
+  return steps_[from] == UINT32_MAX ? 0 : steps_[from];
+}
+
+size_t FabricWays::find(uint32_t from, uint32_t to) {
+  const size_t length = tiers_ ? find_up_and_down(from, to) : 0;
+  return length > 0 ? length : find_anyhow(from, to);
+}
+
+void FabricWays::choose(uint32_t at, uint32_t to, size_t step) {
+  choices_.clear();
+  if (top_ > 0) {
+    const bool up = step < top_;
+    const Marks& ahead = up ? useful_from_[step + 1] : useful_to_[2 * top_ - step - 1];
+    for (const Hop& hop : up ? ups(at) : downs(at)) {
+      if (ahead.has(hop.to)) choices_.push_back(hop);
     }
-    const Hop& hop = pick(key, steps_[at]);
-    way.push_back(hop.link);
-    at = hop.to;
+    return;
   }
-  return true;
+  for (const std::span<const Hop> hops : {ups(at), downs(at)}) {
+    for (const Hop& hop : hops) {
+      const DeviceKind kind = graph_.devices()[hop.to].kind;
+      const bool passes = hop.to == to || kind == DeviceKind::network_switch;
+      if (passes && steps_[hop.to] + 1 == steps_[at]) choices_.push_back(hop);
+    }
+  }
 }
 
 bool FabricWays::between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
-  return (tiers_ && up_and_down(from, to, key, way)) || anyhow(from, to, key, way);
+  const size_t length = find(from, to);
+  uint32_t at = from;
+  for (size_t step = 0; step < length; ++step) {
+    choose(at, to, step);
+    const Hop& hop = pick(key, top_ > 0 ? step : length - step);
+    way.push_back(hop.link);
+    at = hop.to;
+  }
+  return length > 0;
+}
+
+bool FabricWays::spread(uint32_t from, uint32_t to, std::vector<LinkShare>& shares) {
+  const size_t length = find(from, to);
+  if (part_.empty()) part_.resize(graph_.devices().size());
+  now_.assign(1, from);
+  part_[from] = kWholeMessage;
+  for (size_t step = 0; step < length; ++step) {
+    next_.clear();
+    for (const uint32_t at : now_) {
+      choose(at, to, step);
+      uint64_t cables = 0;
+      for (const Hop& hop : choices_) cables += hop.cables;
+      for (const Hop& hop : choices_) {
+        const uint64_t part = part_[at] * hop.cables / cables;
+        if (part == 0) continue;
+        shares.push_back({hop.link, part});
+        if (part_[hop.to] == 0) next_.push_back(hop.to);
+        part_[hop.to] += part;
+      }
+      part_[at] = 0;
+    }
+    std::swap(now_, next_);
+  }
+  for (const uint32_t at : now_) part_[at] = 0;
+  return length > 0;
 }
 
 }  // namespace stepcast

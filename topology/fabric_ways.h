@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "topology/cluster_graph.h"
+#include "topology/link_share.h"
 #include "topology/marks.h"
 
 namespace stepcast {
@@ -20,6 +21,10 @@ class FabricWays {
   // searched as a whole, for the fewest switches.  False, and nothing appended, if there is none.
   bool between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
 
+  // Appends the links of all these ways: what part of a message takes each, if every switch sends
+  // it on over all of them, every cable alike.  False, and nothing appended, if there is none.
+  bool spread(uint32_t from, uint32_t to, std::vector<LinkShare>& shares);
+
  private:
   // Network links, those that leave a device together: first those that go up.
   struct Hop {
@@ -31,8 +36,12 @@ class FabricWays {
   // The devices k links above a device; kept, as all NICs of a leaf have the same ones.
   const Ring& above(uint32_t device, size_t k);
   const Ring& above_nic(uint32_t nic, size_t k);
-  bool up_and_down(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
-  bool anyhow(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
+  // Makes ready for `choose`; the links of a shortest way, 0: there is none.
+  size_t find(uint32_t from, uint32_t to);
+  size_t find_up_and_down(uint32_t from, uint32_t to);
+  size_t find_anyhow(uint32_t from, uint32_t to);
+  // Fills `choices_` with the hops of step 0, 1, ... that bring `at` nearer to `to`.
+  void choose(uint32_t at, uint32_t to, size_t step);
   // One of `choices_`, by its cables.
   const Hop& pick(uint64_t key, size_t step) const;
 
@@ -45,7 +54,10 @@ class FabricWays {
   Marks reached_;
   Ring common_, queue_;
   std::vector<Hop> choices_;
-  std::vector<uint32_t> steps_;
+  std::vector<uint32_t> steps_;  // to the far end, by device
+  size_t top_ = 0;               // ring in which the two ends meet; 0: by `steps_`
+  std::vector<uint64_t> part_;   // of a message that is on its way, by device
+  Ring now_, next_;              // devices that have some
 };
 
 // A number that looks random for each pair: SplitMix64's finalizer of their sum (Steele, Lea and

@@ -16,9 +16,12 @@ struct Router::Scratch {
   HostWays hosts;
   FabricWays fabric;
   std::vector<uint32_t> way;
+  std::vector<LinkShare> shares;
 
   bool across(uint32_t from, uint32_t to, uint64_t pair, uint64_t channel);
   bool find(uint32_t from, uint32_t to, uint64_t pair, uint64_t channel);
+  bool find(int64_t from, int64_t to, int64_t channel);
+  void spread_over_network();
 };
 
 namespace {
@@ -88,22 +91,60 @@ bool Router::Scratch::find(uint32_t from, uint32_t to, uint64_t pair, uint64_t c
   return any.has_value();
 }
 
+bool Router::Scratch::find(int64_t from, int64_t to, int64_t channel) {
+  const std::span<const uint32_t> gpus = graph.gpus();
+  const auto count = static_cast<int64_t>(gpus.size());
+  STEPCAST_CHECK(std::min(from, to) >= 0 && std::max(from, to) < count && channel >= 0,
+                 "a route joins two GPUs of the cluster");
+  way.clear();
+  if (from == to) return true;
+  const auto a = static_cast<uint64_t>(from), b = static_cast<uint64_t>(to);
+  const uint64_t pair = hash_of(hash_of(options.ecmp_seed, a), b);
+  return find(gpus[a], gpus[b], pair >> 8, static_cast<uint64_t>(channel));
+}
+
+// Puts the shares of all equal ways in the place of the network's part of `way`.
+void Router::Scratch::spread_over_network() {
+  const auto is_network = [&](uint32_t l) {
+    return graph.links()[l / 2].kind == LinkKind::network;
+  };
+  const auto first = std::find_if(way.begin(), way.end(), is_network);
+  const auto end = std::find_if_not(first, way.end(), is_network);
+  // A way through the NICs of a third host stays as it is.
+  if (first == end || std::find_if(end, way.end(), is_network) != way.end()) return;
+  shares.clear();
+  for (auto l = way.begin(); l != first; ++l) shares.push_back({*l});
+  fabric.spread(graph.to(*first ^ 1u), graph.to(*(end - 1)), shares);
+  for (auto l = end; l != way.end(); ++l) shares.push_back({*l});
+}
+
+RouteOptions route_options(const Fabric& fabric, uint64_t seed) {
+  RouteOptions options;
+  options.rail_aware = fabric.rail_aware;
+  options.pxn = fabric.pxn;
+  options.adaptive = fabric.adaptive;
+  if (!fabric.adaptive) options.ecmp_seed = seed;
+  return options;
+}
+
 Router::Router(const ClusterGraph& graph, const RouteOptions& options)
-    : scratch_(new Scratch{graph, options, HostWays(graph), FabricWays(graph), {}}) {}
+    : scratch_(new Scratch{graph, options, HostWays(graph), FabricWays(graph), {}, {}}) {}
 Router::Router(Router&&) noexcept = default;
 Router::~Router() = default;
 
 std::optional<GraphRoute> Router::route(int64_t from, int64_t to, int64_t channel) {
   Scratch& s = *scratch_;
-  const std::span<const uint32_t> gpus = s.graph.gpus();
-  const auto count = static_cast<int64_t>(gpus.size());
-  STEPCAST_CHECK(std::min(from, to) >= 0 && std::max(from, to) < count && channel >= 0,
-                 "a route joins two GPUs of the cluster");
-  if (from == to) return GraphRoute{};
-  const auto a = static_cast<uint64_t>(from), b = static_cast<uint64_t>(to);
-  const uint64_t pair = hash_of(hash_of(s.options.ecmp_seed, a), b);
-  if (!s.find(gpus[a], gpus[b], pair >> 8, static_cast<uint64_t>(channel))) return std::nullopt;
-  return measured(s.graph, s.way);
+  if (!s.find(from, to, channel)) return std::nullopt;
+  return s.way.empty() ? GraphRoute{} : measured(s.graph, s.way);
+}
+
+std::span<const LinkShare> Router::spread(int64_t from, int64_t to, int64_t channel) {
+  Scratch& s = *scratch_;
+  s.shares.clear();
+  if (!s.find(from, to, channel)) return {};
+  for (const uint32_t l : s.way) s.shares.push_back({l});
+  if (s.options.adaptive) s.spread_over_network();
+  return s.shares;
 }
 
 int64_t Router::channels(int64_t from, int64_t to) {

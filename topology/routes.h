@@ -11,23 +11,31 @@
 //     hosts with unlike numbers of rails share none: each end uses a NIC of its own
 //     ECMP                    of several equal ways, one by a hash of (seed, from, to, channel):
 //                             every cable equally likely
+//     adaptive                all equal ways at once, every cable alike: packet by packet, as
+//                             adaptive routing does in a steady state; nothing is drawn
 //   where none of these leads anywhere   whichever way crosses the fewest switches
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "topology/cluster.h"
 #include "topology/cluster_graph.h"
+#include "topology/link_share.h"
 
 namespace stepcast {
 
 struct RouteOptions {
   bool rail_aware = true;
   bool pxn = true;
+  bool adaptive = false;
   uint64_t ecmp_seed = 0;
 };
+
+RouteOptions route_options(const Fabric& fabric, uint64_t seed);
 
 struct GraphRoute {
   std::vector<uint32_t> links;  // directed, from end to end
@@ -44,8 +52,12 @@ class Router {
   Router(Router&&) noexcept;
   ~Router();
   // One message from GPU `from` to GPU `to` (numbers as in gpus()), or that part of it which one
-  // channel of NCCL carries; nothing if no way exists, no links if from == to.
+  // channel of NCCL carries; nothing if no way exists, no links if from == to.  If routing is
+  // adaptive, one of the ways that are taken.
   std::optional<GraphRoute> route(int64_t from, int64_t to, int64_t channel = 0);
+  // The links of all ways that are taken, until the next call; empty if no way exists or from ==
+  // to.  Parts are rounded down.
+  std::span<const LinkShare> spread(int64_t from, int64_t to, int64_t channel = 0);
   // Channels 0 .. n-1 use all NVLinks of the sender, or all NICs that are its own, equally.
   int64_t channels(int64_t from, int64_t to);
 

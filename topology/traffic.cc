@@ -32,8 +32,10 @@ class TrafficWriter {
  public:
   TrafficWriter(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
                 const Placement& placement, const ClusterGraph& cluster,
-                const RouteOptions& options)
+                const RouteOptions& options, const LaneSet& lanes)
       : graph_(graph),
+        prices_(prices),
+        lanes_(lanes),
         grid_(grid),
         placement_(placement),
         cluster_(cluster),
@@ -179,9 +181,9 @@ class TrafficWriter {
   void add_patterns(const GroupFamily& family, const GroupPattern& pattern,
                     const PatternLinks& links) {
     if (links.end.empty()) return;
-    const double rate = fastest(pattern);
     size_t group = 0;
     for_each_group(grid_, family, [&](std::span<const int64_t> ranks) {
+      const double rate = fastest_in(class_of(family.axis, ranks), pattern);
       std::vector<LinkUse> shared = shared_part(links.of(group++), rate);
       if (shared.empty()) return;
       const auto number = static_cast<uint32_t>(traffic_.patterns.size());
@@ -198,15 +200,50 @@ class TrafficWriter {
     const auto lanes = static_cast<size_t>(grid_.tp * grid_.cp * grid_.dp);
     std::vector<uint32_t>& of = traffic_.pattern_of[static_cast<size_t>(work)];
     if (of.empty()) of.assign(graph_.roles.size() * lanes, Traffic::kPrivate);
+    const auto [role, lane] = place_of(rank);
+    return of[role * lanes + lane];
+  }
+
+  // Role and lane.
+  std::pair<size_t, size_t> place_of(int64_t rank) const {
     const Coordinates c = grid_.coordinates(rank);
-    const size_t role = role_of_[static_cast<size_t>(c.pp)];
-    return of[role * lanes + static_cast<size_t>(c.tp + grid_.tp * (c.cp + grid_.cp * c.dp))];
+    return {role_of_[static_cast<size_t>(c.pp)],
+            static_cast<size_t>(c.tp + grid_.tp * (c.cp + grid_.cp * c.dp))};
+  }
+
+  // Of the links of a group, all the time.
+  uint8_t class_of(Axis axis, std::span<const int64_t> ranks) const {
+    const auto& classes = lanes_.group_class[static_cast<size_t>(axis)];
+    uint8_t joined = 0;
+    if (classes.empty()) return joined;
+    for (const int64_t rank : ranks) {
+      const auto [role, lane] = place_of(rank);
+      if (!classes[role].empty()) joined = lanes_.joined(joined, classes[role][lane]);
+    }
+    return joined;
+  }
+
+  // As fastest, at the prices of a class.
+  double fastest_in(uint8_t link_class, const GroupPattern& pattern) const {
+    if (link_class == 0) return fastest(pattern);
+    double rate = 0;
+    for (const GroupWork& w : pattern.works) {
+      const auto work = static_cast<size_t>(w.work);
+      const int64_t latency = traffic_.latency[work].count();
+      const int64_t sound = prices_.by_work[work].time.count() - latency;
+      const int64_t slow = lanes_.class_ps[link_class - 1][work] - latency;
+      if (w.rate > 0)
+        rate = std::max(rate, w.rate * static_cast<double>(sound) / static_cast<double>(slow));
+    }
+    return rate;
   }
 
   // Enough to fill any link.
   static constexpr int64_t kMostAtOnce = 1 << 16;
 
   const OpGraph& graph_;
+  const Prices& prices_;
+  const LaneSet& lanes_;
   const RankGrid& grid_;
   const Placement& placement_;
   const ClusterGraph& cluster_;
@@ -226,8 +263,8 @@ class TrafficWriter {
 
 Traffic traffic_of(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
                    const Placement& placement, const ClusterGraph& cluster,
-                   const RouteOptions& options) {
-  return TrafficWriter(graph, prices, grid, placement, cluster, options).write();
+                   const RouteOptions& options, const LaneSet& lanes) {
+  return TrafficWriter(graph, prices, grid, placement, cluster, options, lanes).write();
 }
 
 }  // namespace stepcast

@@ -50,11 +50,12 @@ std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& route
 //     same users (a GPU's PCIe beside its NIC);
 //   * works that hardly take longer than their latency (a tenth): the gradient norm.
 //
-// Loads are cut so that a group alone is never slower than its price, which knows better.
-// REQUIRES: prices.by_work.size() == graph.works.size().
+// Loads are cut so that a group alone is never slower than its price, which knows better: that of
+// the class of links which `lanes` put it in all the time.
+// REQUIRES: prices.by_work.size() == graph.works.size(); `lanes` are of the graph, or empty.
 Traffic traffic_of(const OpGraph& graph, const Prices& prices, const RankGrid& grid,
                    const Placement& placement, const ClusterGraph& cluster,
-                   const RouteOptions& options);
+                   const RouteOptions& options, const LaneSet& lanes = {});
 
 // Which groups cross which kinds of link, and the fullest link of each kind.  Works that hardly
 // take longer than their latency are left out here too.

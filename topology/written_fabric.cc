@@ -49,7 +49,9 @@ void rename_devices(GraphParts& parts, size_t first, const std::string& node) {
 class Rings {
  public:
   explicit Rings(const Cluster& cluster)
-      : graph_(*cluster.graph), router_(graph_, {}), load_(2 * graph_.links().size()) {}
+      : graph_(*cluster.graph),
+        router_(graph_, route_options(cluster.fabric, 0)),
+        load_(2 * graph_.links().size()) {}
 
   // What `weight` of a message from one GPU to another puts on the links.
   void send(int64_t from, int64_t to, double weight) {
@@ -57,7 +59,10 @@ class Rings {
     for (int64_t c = 0; c < channels; ++c) {
       const auto route = router_.route(from, to, c);
       STEPCAST_CHECK(route, "a checked fabric is connected");
-      for (uint32_t l : route->links) load_[l] += weight / static_cast<double>(channels);
+      for (const LinkShare& s : router_.spread(from, to, c)) {
+        const double part = static_cast<double>(s.share) / static_cast<double>(kWholeMessage);
+        load_[s.link] += part * weight / static_cast<double>(channels);
+      }
       latency_ = std::max(latency_, route->latency);
       switches_ = std::max<int64_t>(switches_, route->switches);
     }

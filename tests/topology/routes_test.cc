@@ -268,6 +268,54 @@ TEST(Router, HashSpreadsOverTheSpinesEvenly) {
   EXPECT_LT(chi_square, 15 + 5 * 5.5);
 }
 
+// What adaptive routing sends over each link is what ECMP does on average over its draws.
+TEST(Router, AdaptiveSpreadsOverAllEqualWays) {
+  for (const Cluster& c : {whole_h100(128), whole_h100(300), grand_teton(400)}) {
+    const ClusterGraph g = cluster_graph(c);
+    Router router(g, {.adaptive = true});
+    for (const int64_t to : {8, 256, 2392, 3192}) {
+      if (to >= c.gpus()) continue;
+      const GraphRoute way = *router.route(0, to);
+      std::map<uint32_t, double> out, in;  // by device
+      for (const LinkShare& s : router.spread(0, to)) {
+        const double share = static_cast<double>(s.share) / static_cast<double>(kWholeMessage);
+        out[g.to(s.link ^ 1u)] += share;
+        in[g.to(s.link)] += share;
+      }
+      const uint32_t from = g.gpus()[0], end = g.gpus()[static_cast<size_t>(to)];
+      EXPECT_DOUBLE_EQ(out[from], 1);
+      EXPECT_NEAR(in[end], 1, 1e-5);
+      for (const auto& [device, share] : in) {
+        if (device == end) continue;
+        EXPECT_NEAR(out[device], share, 1e-5) << g.devices()[device].name;
+      }
+      for (uint32_t l : way.links) EXPECT_GT(in[g.to(l)], 0) << "one of the ways";
+    }
+  }
+  const ClusterGraph g = cluster_graph(whole_h100(128));
+  Router router(g, {.adaptive = true});
+  int spines = 0;
+  for (const LinkShare& s : router.spread(0, 256)) {
+    if (g.devices()[g.to(s.link)].tier != 1) continue;
+    ++spines;
+    EXPECT_EQ(s.share, kWholeMessage / 16);
+  }
+  EXPECT_EQ(spines, 16);
+  EXPECT_TRUE(router.spread(5, 5).empty());
+}
+
+TEST(Router, WithoutAdaptiveRoutingTheWholeMessageTakesOneWay) {
+  const ClusterGraph g = cluster_graph(whole_h100(128));
+  Router router(g, {.ecmp_seed = 3});
+  const std::vector<uint32_t> way = router.route(0, 256)->links;
+  const auto shares = router.spread(0, 256);
+  ASSERT_EQ(shares.size(), way.size());
+  for (size_t i = 0; i < way.size(); ++i) {
+    EXPECT_EQ(shares[i].link, way[i]);
+    EXPECT_EQ(shares[i].share, kWholeMessage);
+  }
+}
+
 TEST(Router, AnotherSeedTakesOtherWays) {
   const ClusterGraph g = cluster_graph(whole_h100(128));
   Router one(g, {.ecmp_seed = 1}), same(g, {.ecmp_seed = 1}), two(g, {.ecmp_seed = 2});
