@@ -61,6 +61,7 @@ void write_utilization(JsonWriter& json, const Result& r) {
 
 void write_what_if(JsonWriter& json, const Result& r) {
   json.member("what_if_of", r.what_if_without_contention ? "step_without_contention" : "step");
+  json.member("what_if_left_out", r.what_if_left_out);
   json.objects("what_if", r.what_if, [&](const WhatIf& w) {
     json.member("free", name_of(w.spend));
     json.member_time("saved", w.saved);
@@ -94,6 +95,7 @@ void write_disturbance(JsonWriter& json, const Result& r) {
     json.member_time("undisturbed", d.undisturbed);
     json.member("ranks", d.ranks);
     json.member("slow_ranks", d.slow_ranks);
+    json.member("fast_ranks", d.fast_ranks);
     json.member("slow_links", d.slow_links);
     json.member("jitter", d.jitter);
     json.member("shared_links", d.shared_links);

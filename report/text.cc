@@ -72,6 +72,7 @@ std::string disturbance_sentence(const Disturbance& d) {
   if (!d.critical_rank.empty() && d.critical_rank != d.last_rank)
     s += "; critical in its pipeline is " + escape_text(d.critical_rank);
   if (d.slow_ranks > 0) s += "; " + ranks_text(d.slow_ranks) + " slower than priced";
+  if (d.fast_ranks > 0) s += "; " + ranks_text(d.fast_ranks) + " faster than priced";
   if (d.slow_links > 0) s += "; " + ranks_text(d.slow_links) + " on slower links";
   if (d.shared_links) s += "; transfers share links";
   if (d.interference) s += "; compute and communication slow each other down";
@@ -87,7 +88,7 @@ bool is_contended(const Disturbance& d) {
 }
 
 bool ranks_differ(const Disturbance& d) {
-  return d.slow_ranks > 0 || d.slow_links > 0 || d.jitter;
+  return d.slow_ranks > 0 || d.fast_ranks > 0 || d.slow_links > 0 || d.jitter;
 }
 
 // "ranks that differ cost 12.1 %, contention 0.8 %", of the undisturbed step.
@@ -193,6 +194,10 @@ std::string account_table(const Result& r, const TextStyle& style) {
     line.erase(line.find_last_not_of(' ') + 1);
     s += line + '\n';
   }
+  if (r.what_if_left_out)
+    s += wrap(
+        "--what-if simulates all these ranks once more for each line: the step if it were free",
+        "  ", style.width);
   return s;
 }
 

@@ -57,12 +57,13 @@ class DisturbedRanks {
   const std::vector<RankKind>& kinds() const { return kinds_; }
   uint32_t kind_of(int64_t rank) const { return kind_of_[static_cast<size_t>(rank)]; }
   int64_t node_of(int64_t rank) const { return s_.placement.gpu_of(rank) / s_.cluster.node.gpus; }
+  // Whether a GPU of a node uses a NIC of it.
+  bool uses(int64_t nic, int64_t gpu_of_node) const;
   // Time of compute over that priced.  REQUIRES: a spell of the rank's kind.
   double slowness(const Spell& spell, int64_t rank) const;
 
  private:
   bool concerns(const Perturbation& p, int64_t rank, int64_t stage) const;
-  bool uses(int64_t nic, int64_t gpu_of_node) const;
   RankKind kind_from(const std::vector<uint32_t>& items) const;
   void apply(uint32_t item, Spell& spell) const;
   double drawn(uint32_t item, int64_t rank) const;

@@ -7,14 +7,15 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "scenarios/lane_set.h"
+#include "scenarios/slow_links.h"
 #include "scenarios/what_if.h"
 #include "sim/diagnostic.h"
 #include "sim/varied.h"
-#include "topology/build_graph.h"
 #include "topology/traffic.h"
 
 namespace stepcast {
@@ -61,14 +62,20 @@ ByLane own_delay(const LaneSet& lanes, const Account& undisturbed, Time step) {
   return delay;
 }
 
-int64_t ranks_that_compute_slower(const LaneSet& lanes, size_t roles) {
-  int64_t count = 0;
+// Slower for a while at least; faster for a while at least and never slower.
+std::pair<int64_t, int64_t> slower_and_faster_ranks(const LaneSet& lanes, size_t roles) {
+  std::pair<int64_t, int64_t> count;
   for (uint32_t role = 0; role < roles; ++role) {
     for (int64_t lane = 0; lane < lanes.lanes(); ++lane) {
-      bool slow =
-          !lanes.slowness.empty() && lanes.slowness[role][static_cast<size_t>(lane)] > kNominal;
-      for (const LaneWindow& w : lanes.windows_of(role, lane)) slow = slow || w.slowness > kNominal;
-      count += slow ? 1 : 0;
+      const Slowness own =
+          lanes.slowness.empty() ? kNominal : lanes.slowness[role][static_cast<size_t>(lane)];
+      bool slow = own > kNominal, fast = own < kNominal;
+      for (const LaneWindow& w : lanes.windows_of(role, lane)) {
+        slow = slow || w.slowness > kNominal;
+        fast = fast || w.slowness < kNominal;
+      }
+      count.first += slow ? 1 : 0;
+      count.second += fast && !slow ? 1 : 0;
     }
   }
   return count;
@@ -97,6 +104,13 @@ std::optional<Interference> interference_of(const StepInputs& in) {
   return measured;
 }
 
+Traffic traffic_in(const StepInputs& in, const ClusterGraph& cluster, const LaneSet& lanes,
+                   uint64_t seed) {
+  const Scenario& s = in.scenario;
+  return traffic_of(in.graph, in.prices, s.plan.grid, s.placement, cluster,
+                    route_options(s.cluster.fabric, seed), lanes);
+}
+
 }  // namespace
 
 bool is_disturbed(const Scenario& scenario) {
@@ -104,10 +118,29 @@ bool is_disturbed(const Scenario& scenario) {
          scenario.interference != Scenario::Interference::off;
 }
 
+StepParts parts_of(const StepInputs& in) {
+  const Scenario& s = in.scenario;
+  StepParts parts;
+  const auto drawn_for_ranks = [](const Perturbation& p) { return p.sigma > 0 && !p.each_op; };
+  if (std::ranges::none_of(s.perturb, drawn_for_ranks))
+    parts.lanes = lane_set(s, in.graph, in.prices, s.seed);
+  if (!in.contention || !s.share_links) return parts;
+  parts.cluster = disturbed_graph(s);
+  if (s.cluster.fabric.adaptive && parts.lanes)
+    parts.traffic = traffic_in(in, *parts.cluster, *parts.lanes, s.seed);
+  return parts;
+}
+
 RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& options) {
+  return run_ranks(in, parts_of(in), seed, options);
+}
+
+RankRun run_ranks(const StepInputs& in, const StepParts& parts, uint64_t seed,
+                  const LaneOptions& options) {
   const Scenario& s = in.scenario;
   RankRun run;
-  run.lanes = lane_set(s, in.graph, in.prices, seed);
+  run.lanes = parts.lanes ? *parts.lanes : lane_set(s, in.graph, in.prices, seed);
+  if (run.lanes.jitter) run.lanes.jitter->seed = seed;
   const std::optional<Interference> factors = interference_of(in);
   run.interference = factors.has_value();
   run.shared_links = in.contention && s.share_links;
@@ -116,17 +149,14 @@ RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& option
       run.ranks.lanes = run_lanes(in.graph, in.prices, run.lanes, options);
       return run;
     }
-    RouteOptions routes;
-    routes.ecmp_seed = seed;
-    Traffic traffic;
-    if (run.shared_links)
-      traffic = traffic_of(in.graph, in.prices, s.plan.grid, s.placement, cluster_graph(s.cluster),
-                           routes);
+    Traffic own;
     if (!run.shared_links) {
-      traffic.pattern_of.resize(in.graph.works.size());
-      traffic.latency.resize(in.graph.works.size());
+      own.pattern_of.resize(in.graph.works.size());
+      own.latency.resize(in.graph.works.size());
+    } else if (!parts.traffic) {
+      own = traffic_in(in, *parts.cluster, run.lanes, seed);
     }
-    run.ranks = run_contended(in.graph, in.prices, run.lanes, traffic,
+    run.ranks = run_contended(in.graph, in.prices, run.lanes, parts.traffic ? *parts.traffic : own,
                               factors.value_or(Interference{}), options);
     return run;
   } catch (const std::invalid_argument& e) {
@@ -165,12 +195,13 @@ std::vector<TracedLane> trace_ranks(const StepInputs& in, std::span<const int64_
   std::set<int64_t> lanes;
   for (const int64_t rank : wanted) lanes.insert(lane_of_rank(grid, rank));
   std::vector<TracedLane> all;
+  const StepParts parts = parts_of(in);
   for (const int64_t lane : lanes) {
     LaneOptions of_lane = options;
     of_lane.record = of_lane.ops = true;
     of_lane.lane = lane;
     TracedLane& traced = all.emplace_back();
-    traced.timeline = run_ranks(in, in.scenario.seed, of_lane).ranks.lanes.timeline;
+    traced.timeline = run_ranks(in, parts, in.scenario.seed, of_lane).ranks.lanes.timeline;
     for (uint32_t role = 0; role < in.graph.roles.size(); ++role) {
       if (!wanted.contains(rank_of_lane(in.scenario, in.graph, role, lane))) continue;
       traced.roles.push_back(role);
@@ -231,7 +262,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
   d.jitter = lanes.jitter.has_value();
   d.last_rank = rank_name(in, ranks.last_role, ranks.last_lane);
   d.lanes = ranks.lanes_run * static_cast<int64_t>(graph.roles.size());
-  d.slow_ranks = ranks_that_compute_slower(lanes, graph.roles.size());
+  std::tie(d.slow_ranks, d.fast_ranks) = slower_and_faster_ranks(lanes, graph.roles.size());
   d.slow_links = ranks_on_slow_links(scenario, graph);
   if (d.jitter || d.shared_links || d.interference) return d;
   const Time worth_telling = before / 1000;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/result.h"
+#include "topology/cluster_graph.h"
 
 namespace stepcast {
 
@@ -39,6 +41,18 @@ struct RankRun {
   bool shared_links = false, interference = false;
 };
 RankRun run_ranks(const StepInputs& in, uint64_t seed, const LaneOptions& options);
+
+// What does not depend on the seed, for runs under several: made once.
+struct StepParts {
+  std::optional<LaneSet> lanes;         // unless factors are drawn for ranks
+  std::optional<ClusterGraph> cluster;  // if links are shared
+  std::optional<Traffic> traffic;       // if no ways are drawn
+};
+// REQUIRES and errors: as run_ranks.
+StepParts parts_of(const StepInputs& in);
+// As above.  REQUIRES: the parts are of the same inputs.
+RankRun run_ranks(const StepInputs& in, const StepParts& parts, uint64_t seed,
+                  const LaneOptions& options);
 
 // "rank 4711 (stage 9, tp 7, dp 36)": axes of one rank are left out.
 std::string rank_name(const StepInputs& in, uint32_t role, int64_t lane);

@@ -190,6 +190,15 @@ Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& resul
   return run(compile(graph, prices), Record::nothing).span;
 }
 
+// Up to so many ops another simulation is a matter of milliseconds.
+constexpr int64_t kQuickOps = 4'000'000;
+
+// Whether each answer to "if it were free" takes longer than that: lanes as far as they differ.
+bool has_long_what_ifs(const Scenario& scenario, const LaneSet& lanes, const LaneResult& ranks) {
+  const int64_t simulated = scenario.perturb.empty() ? 1 : ranks.lanes_run;
+  return ranks.rank_ops / std::max<int64_t>(1, lanes.lanes()) * simulated > kQuickOps;
+}
+
 // Puts the run of every rank in the place of that of equal ranks.
 void disturb(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
              const Program& program, const Prices& prices, const Account& levelled,
@@ -228,7 +237,9 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
     const StepTimes times = step_times(in, step_of, before, step);
-    result.what_if = what_if_of_ranks(in, critical, step_of, times);
+    result.what_if_left_out =
+        !options.every_what_if && has_long_what_ifs(scenario, now.lanes, ranks);
+    if (!result.what_if_left_out) result.what_if = what_if_of_ranks(in, critical, step_of, times);
     result.what_if_without_contention = now.shared_links || now.interference;
     if (result.what_if_without_contention)
       result.disturbance->without_contention = times.without_contention;
@@ -265,6 +276,16 @@ void run_step(const Scenario& scenario, const ForecastOptions& options, const Ch
   result.critical_path = critical_path(program, result.timeline);
 }
 
+// The step is over before anything happens.
+void warn_late_windows(const Scenario& scenario, Result& result) {
+  for (size_t i = 0; i < scenario.perturb.size(); ++i) {
+    if (scenario.perturb[i].from < std::max(Time{1}, result.makespan)) continue;
+    result.scenario.warnings.push_back("item " + std::to_string(i) +
+                                       " of perturb begins after the end of the step and changes "
+                                       "nothing");
+  }
+}
+
 Result simulate(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen) {
   Result result;
   auto graph =
@@ -277,6 +298,7 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
     throw deadlock_error(*graph, deadlock, scenario);
   }
   result.scenario = text_of(scenario);
+  warn_late_windows(scenario, result);
   result.splits_backward = splits_backward(chosen.schedule);
   result.step_time = scenario.post_validation ? result.span : result.makespan;
   cut_waiting(result.account, result.makespan - result.step_time);

@@ -29,10 +29,11 @@ ReplicaTimes summary_of(std::vector<Time> times) {
 
 ReplicaTimes run_replicas(const StepInputs& in, Time LaneResult::*step, const Progress& progress) {
   const Scenario& scenario = in.scenario;
+  const StepParts parts = parts_of(in);
   std::vector<Time> times;
   for (int64_t i = 0; i < scenario.replicas; ++i) {
     const uint64_t seed = scenario.seed + static_cast<uint64_t>(i);
-    times.push_back(run_ranks(in, seed, {}).ranks.lanes.*step);
+    times.push_back(run_ranks(in, parts, seed, {}).ranks.lanes.*step);
     if (progress) progress(i + 1, scenario.replicas);
   }
   ReplicaTimes r = summary_of(std::move(times));

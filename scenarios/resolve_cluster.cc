@@ -272,6 +272,13 @@ Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
   return fabric;
 }
 
+void resolve_ways(const FieldValues& v, Fabric& fabric) {
+  if (v.has("cluster.fabric.routing"))
+    fabric.adaptive = v.text("cluster.fabric.routing") == "adaptive";
+  if (v.has("cluster.fabric.rail_aware")) fabric.rail_aware = v.flag("cluster.fabric.rail_aware");
+  if (v.has("cluster.fabric.pxn")) fabric.pxn = v.flag("cluster.fabric.pxn");
+}
+
 // Vendors state both directions of NVLink together.
 void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::string>& warnings) {
   struct Link {
@@ -314,7 +321,7 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   if (v.value("cluster.topology") != nullptr) {
     written = read_topology(v, problems);
     if (!written) return {};
-    derive_from_topology(v, *written);
+    derive_from_topology(v, *written, problems);
   }
   Cluster cluster;
   cluster.name = v.has("cluster.preset") ? v.text("cluster.preset") : "custom";
@@ -330,8 +337,10 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   warn_two_way(v, cluster.node, warnings);
   if (!written) {
     cluster.fabric = resolve_fabric(v, cluster.gpus(), problems);
+    resolve_ways(v, cluster.fabric);
     return cluster;
   }
+  resolve_ways(v, cluster.fabric);
   cluster.fabric.kind = FabricKind::clos;
   cluster.fabric.tiers = {{"network", cluster.gpus(), 1}};
   double size = graph_size(cluster);

@@ -223,7 +223,7 @@ std::optional<WrittenFabric> read_topology(FieldValues& v, Problems& problems) {
   return std::move(r.fabric);
 }
 
-void derive_from_topology(FieldValues& v, const WrittenFabric& fabric) {
+void derive_from_topology(FieldValues& v, const WrittenFabric& fabric, Problems& problems) {
   const std::string origin = "cluster.topology";
   const auto nodes = static_cast<int64_t>(fabric.nodes.size());
   v.derive("cluster.nodes", nodes, std::to_string(nodes), origin);
@@ -235,6 +235,19 @@ void derive_from_topology(FieldValues& v, const WrittenFabric& fabric) {
     nics += link.cables;
   }
   if (nics == 0) return;  // one node
+  const auto check = [&](const std::string& key, bool same, const std::string& there) {
+    const std::string path = "cluster.node.nics." + key;
+    if (same || !v.given(path) || problems.source(v.mark(path).source).is_preset) return;
+    problems.add("E127",
+                 '\'' + key + "' is not what the links of " + fabric.nodes.front() +
+                     " in cluster.topology come to, " + there,
+                 v.mark(path), v.length(path), {},
+                 "leave it out; items of the list are set as in cluster.topology.links.0.bw");
+  };
+  if (const char* path = "cluster.node.nics.count"; v.has(path))
+    check("count", v.whole(path) == nics, std::to_string(nics));
+  if (const char* path = "cluster.node.nics.bw"; v.has(path))
+    check("bw", v.real(path) == bandwidth, in_gigabytes(bandwidth));
   v.derive("cluster.node.nics.count", nics, std::to_string(nics), origin);
   v.derive("cluster.node.nics.bw", bandwidth, in_gigabytes(bandwidth), origin);
 }

@@ -19,6 +19,6 @@ void lift_node_kind(Value& cluster);
 std::optional<WrittenFabric> read_topology(FieldValues& values, Problems& problems);
 
 // Numbers of the cluster that follow: nodes, nics.count, nics.bw.
-void derive_from_topology(FieldValues& values, const WrittenFabric& fabric);
+void derive_from_topology(FieldValues& values, const WrittenFabric& fabric, Problems& problems);
 
 }  // namespace stepcast

@@ -133,8 +133,19 @@ void fill_texts(const FieldValues& v, Scenario& s) {
 
 // Whether runs under different seeds differ.
 bool draws_something(const Scenario& s) {
-  return s.share_links || std::any_of(s.perturb.begin(), s.perturb.end(),
-                                      [](const Perturbation& p) { return p.sigma > 0; });
+  const bool ways = s.share_links && !s.cluster.fabric.adaptive;
+  return ways || std::any_of(s.perturb.begin(), s.perturb.end(),
+                             [](const Perturbation& p) { return p.sigma > 0; });
+}
+
+// Ways differ only where they are shared.
+void warn_private_ways(const FieldValues& v, Scenario& s) {
+  if (s.share_links) return;
+  for (const char* key :
+       {"cluster.fabric.routing", "cluster.fabric.rail_aware", "cluster.fabric.pxn"})
+    if (v.value(key) != nullptr)
+      s.warnings.push_back(std::string(key) +
+                           " matters only to what shares links: contention: {links: on}");
 }
 
 // Settings that say what the scenario is called, not what happens in it.
@@ -187,8 +198,6 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
                                                                : Scenario::Interference::automatic;
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
   if (v.has("replicas")) s.replicas = v.whole("replicas");
-  if (s.replicas > 1 && !draws_something(s))
-    s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   problems.throw_if_any();
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 
@@ -197,6 +206,9 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   resolve_vocab_and_dropout(v, s.plan, *model);
   s.model = std::move(*model);
   s.cluster = std::move(*cluster);
+  if (s.replicas > 1 && !draws_something(s))
+    s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
+  warn_private_ways(v, s);
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = schedule_title(s.schedule.name);

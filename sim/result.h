@@ -70,13 +70,14 @@ struct Disturbance {
   Time undisturbed{};      // the step if all ranks were as priced
   int64_t ranks = 0;       // of the job
   int64_t slow_ranks = 0;  // slower in compute, for a while at least; what jitter does apart
+  int64_t fast_ranks = 0;  // faster, and never slower
   int64_t slow_links = 0;  // ranks with a group or transfer on slower links
   bool jitter = false;     // every op takes a factor of its own
   bool shared_links = false, interference = false;  // the contention engine ran
   std::string last_rank;                            // "rank 4711 (stage 9, tp 7, dp 36)": ends last
-  int64_t waiting = 0;  // ranks that wait longer than in the undisturbed step; 0 with jitter
   std::string critical_rank;  // of its pipeline, the one that the account and the path are of
   std::optional<Time> without_contention;  // the step of these ranks; if both were simulated
+  int64_t waiting = 0;  // ranks that wait longer than in the undisturbed step; 0 with jitter
   Time mean_wait{};     // of these, how much longer
   int64_t lanes = 0;    // ranks simulated, equal ones once
 };
@@ -117,6 +118,7 @@ struct Result {
   std::vector<PathSegment> critical_path;
   std::vector<WhatIf> what_if;
   bool what_if_without_contention = false;  // these are of the same step without contention
+  bool what_if_left_out = false;            // each would have taken another run of many ranks
 
   std::vector<RankMemory> memory;  // by role
   uint32_t memory_role = 0;        // the one that reserves most

@@ -9,9 +9,9 @@
 #include "report/links_text.h"
 #include "report/text.h"
 #include "scenarios/forecast.h"
+#include "scenarios/slow_links.h"
 #include "tools/command.h"
 #include "tools/output.h"
-#include "topology/build_graph.h"
 #include "topology/traffic.h"
 
 namespace stepcast::cli {
@@ -44,10 +44,9 @@ std::vector<ActivationUnit> activation_units(const Scenario& scenario) {
 }
 
 LinkLoads links_of(const Scenario& scenario, const Result& result) {
-  RouteOptions routes;
-  routes.ecmp_seed = scenario.seed;
   return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
-                    cluster_graph(scenario.cluster), routes);
+                    disturbed_graph(scenario),
+                    route_options(scenario.cluster.fabric, scenario.seed));
 }
 
 // "ranks in order tp-cp-dp-pp on 8 nodes of 8 GPUs"

@@ -278,6 +278,26 @@ TEST(Disturbed, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
   }
 }
 
+TEST(Disturbed, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
+  std::string base = kBase;
+  base.replace(base.find("global: 16"), 10, "global: 1024");
+  const std::string drawn = item("where: all, compute: {lognormal: {sigma: 0.02, per: rank}}");
+  const auto answers = [&](const std::string& more, ForecastOptions options) {
+    return forecast(load_scenario_text(base + more, "run.yaml"), options);
+  };
+  const Result quick = answers(drawn, {});
+  EXPECT_TRUE(quick.what_if_left_out);
+  EXPECT_TRUE(quick.what_if.empty());
+  const Result asked = answers(drawn, {.every_what_if = true});
+  EXPECT_FALSE(asked.what_if_left_out);
+  EXPECT_FALSE(asked.what_if.empty());
+  EXPECT_EQ(asked.step_time, quick.step_time);
+  // Of equal ranks one is simulated.
+  const Result equal = answers("", {.all_ranks = true});
+  EXPECT_FALSE(equal.what_if_left_out);
+  EXPECT_FALSE(equal.what_if.empty());
+}
+
 TEST(Disturbed, WhatIfsAreOfTheStepOfRanksThatDiffer) {
   const auto answers = [](const std::string& more) {
     return forecast(load_scenario_text(kBase + more, "run.yaml"), {});
@@ -373,6 +393,54 @@ TEST(Disturbed, InterferenceNeedsAMeasurement) {
   const Result automatic =
       forecast(load_scenario_text(kBase + "precision: fp16-mixed\n", "run.yaml", options), quick);
   EXPECT_FALSE(automatic.disturbance->interference);
+}
+
+// Groups that share a slow NIC divide what is left of it, not what it once had.
+TEST(Disturbed, SlowNicsAreSharedAsSlowOnes) {
+  const auto step = [](const LoadOptions& options, const std::string& more) {
+    ForecastOptions quick;
+    quick.what_if = false;
+    const std::string few = kBase + "contention: {links: on}\n" + more;
+    return to_seconds(forecast(load_scenario_text(few, "run.yaml", options), quick).step_time);
+  };
+  LoadOptions few, built;
+  few.set = {{"cluster.node.nics.count", "2"}};
+  built.set = few.set;
+  built.set.emplace_back("cluster.node.nics.bw", "100Gb/s");
+  const double sound = step(few, ""), slow = step(few, item("where: all, bw: 0.5"));
+  EXPECT_GT(slow, sound);
+  EXPECT_NEAR(slow, step(built, ""), 1e-4 * slow);
+}
+
+TEST(Disturbed, ReplicasAreTheStepsOfTheirSeeds) {
+  const auto with = [](const std::string& items, int seed, int replicas) {
+    return forecast_with("contention: {links: on}\nperturb: [" + items + "]\nseed: " +
+                         std::to_string(seed) + "\nreplicas: " + std::to_string(replicas) + "\n");
+  };
+  for (const char* items : {"{where: all, compute: {lognormal: {sigma: 0.05}}}",
+                            "{where: all, compute: {lognormal: {sigma: 0.05, per: rank}}}"}) {
+    const Result both = with(items, 3, 2);
+    const Time one = with(items, 3, 1).step_time, two = with(items, 4, 1).step_time;
+    EXPECT_EQ(both.replicas->min, std::min(one, two)) << items;
+    EXPECT_EQ(both.replicas->max, std::max(one, two)) << items;
+    EXPECT_NE(one, two) << items;
+  }
+}
+
+TEST(Disturbed, FasterRanksDifferToo) {
+  const Result r = forecast_with(item("where: ranks 0-3, compute: 1.25"));
+  EXPECT_EQ(r.disturbance->fast_ranks, 4);
+  EXPECT_EQ(r.disturbance->slow_ranks, 0);
+  EXPECT_LE(r.step_time, r.disturbance->undisturbed);
+}
+
+TEST(Disturbed, WindowsThatBeginAfterTheStepAreToldOf) {
+  const auto warnings = [](const std::string& from) {
+    const Result r = forecast_with(item("where: rank 3, compute: 0.5, from: " + from));
+    return r.scenario.warnings.size();
+  };
+  EXPECT_EQ(warnings("1ms"), 0u);
+  EXPECT_EQ(warnings("1000s"), 1u);
 }
 
 TEST(Disturbed, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
