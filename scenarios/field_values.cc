@@ -170,6 +170,16 @@ std::string plain_text(const Datum& datum) {
   return std::visit(Writer{}, datum);
 }
 
+// "links, interference" of "contention".
+std::string keys_of(std::string_view section) {
+  std::string list;
+  for (const Field& field : scenario_fields()) {
+    if (first_words(field.path) != section || field.type == FieldType::later) continue;
+    list += (list.empty() ? "" : ", ") + last_word(field.path);
+  }
+  return list;
+}
+
 // A default is read as if it had been written, so the table cannot hold a wrong one.
 Datum default_datum(const Field& field) {
   Problems none;
@@ -239,7 +249,7 @@ void FieldValues::check_keys(const Value& section, const std::string& path) {
       check_keys(m.value, full);
     } else {
       problems_.add("E107", '\'' + m.key + "' must be a mapping", m.value.mark,
-                    static_cast<int>(m.value.text.size()));
+                    static_cast<int>(m.value.text.size()), {}, "its keys are: " + keys_of(full));
     }
   }
 }

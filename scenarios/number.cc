@@ -190,7 +190,8 @@ std::optional<Decimal> parse_plain(const Reader& r) {
   const std::optional<Decimal> d = parse(r, false);
   if (!d) return {};
   if (!d->unit.empty())
-    return r.refuse("E107", r.quoted() + " must be a plain number, not '" + r.written() + '\'');
+    return r.refuse("E107", r.quoted() + " must be a plain number, not '" + r.written() + '\'',
+                    d->unit == "%" ? "write a fraction: 0.8 stands for 80%" : "");
   return d;
 }
 

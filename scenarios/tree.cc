@@ -2,6 +2,7 @@
 #include "scenarios/tree.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "sim/check.h"
@@ -123,6 +124,45 @@ void merge_expanded(Value& base, Value over, const std::string& path) {
   }
 }
 
+namespace {
+
+// The item of a list that `key` is the number of; a null pointer, and a problem, if there is none.
+Value* item_at(Value& list, std::string_view key, const std::string& path, const Mark& mark,
+               Problems& problems) {
+  size_t i = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), i);
+  const bool number = error == std::errc{} && end == key.data() + key.size();
+  if (number && i < list.items.size()) return &list.items[i];
+  const std::string count = std::to_string(list.items.size());
+  std::string message = '\'' + path + "' is a list: " + std::string(key) + " is no number";
+  if (number) message = '\'' + path + "' has no item " + std::string(key) + ": there are " + count;
+  problems.add(
+      "E102", std::move(message), mark, 1, {},
+      list.items.empty() ? "set the whole list" : "items are counted from 0, as in " + path + ".0");
+  return nullptr;
+}
+
+// Row of an item of a list, "perturb[]" of "perturb.3".
+std::string below(const std::string& path, std::string_view key) {
+  const Field* field = find_field(path);
+  const bool item = field != nullptr && field->type == FieldType::list && !key.empty() &&
+                    key.find_first_not_of("0123456789") == std::string_view::npos;
+  return item ? path + "[]" : child(path, key);
+}
+
+void set_key(Value& mapping, std::string_view key, Value value) {
+  if (value.kind == Value::Kind::null) return erase(mapping, key);
+  Value* old = mapping.find(key);
+  if (old == nullptr) {
+    mapping.members.push_back({std::string(key), value.mark, std::move(value)});
+    return;
+  }
+  std::ranges::find(mapping.members, key, &Member::key)->key_mark = value.mark;
+  merge(*old, std::move(value));
+}
+
+}  // namespace
+
 void set_path(Value& root, std::string_view path, Value value, Problems& problems) {
   if (path.empty() || path.starts_with('.') || path.ends_with('.') ||
       path.find("..") != std::string_view::npos || path.starts_with("extends")) {
@@ -131,32 +171,34 @@ void set_path(Value& root, std::string_view path, Value value, Problems& problem
     return;
   }
   Value* at = &root;
-  std::string so_far;
+  std::string row, so_far;
   for (;;) {
     const size_t dot = path.find('.');
     const std::string_view key = path.substr(0, dot);
-    so_far = child(so_far, key);
-    Value* next = at->find(key);
-    if (dot == std::string_view::npos) {
-      if (value.kind == Value::Kind::null) {
-        erase(*at, key);
-      } else if (next != nullptr) {
-        std::find_if(at->members.begin(), at->members.end(), [&](const Member& m) {
-          return m.key == key;
-        })->key_mark = value.mark;
-        merge(*next, std::move(value));
-      } else {
-        at->members.push_back({std::string(key), value.mark, std::move(value)});
-      }
-      return;
-    }
-    path.remove_prefix(dot + 1);
-    if (next == nullptr) {
+    const bool last = dot == std::string_view::npos;
+    row = below(row, key);
+    Value* next = nullptr;
+    if (at->kind == Value::Kind::sequence) {
+      next = item_at(*at, key, so_far, value.mark, problems);
+      if (next == nullptr) return;
+      if (last) return merge(*next, std::move(value));
+    } else if (last) {
+      return set_key(*at, key, std::move(value));
+    } else if (next = at->find(key); next == nullptr) {
       at->members.push_back({std::string(key), value.mark, Value{}});
       next = &at->members.back().value;
     }
-    if (const Field* field = find_field(so_far); field != nullptr) expand_shorthand(*next, *field);
-    if (!next->is_mapping()) {
+    so_far = child(so_far, key);
+    path.remove_prefix(dot + 1);
+    if (const Field* field = find_field(row); field != nullptr) {
+      expand_shorthand(*next, *field);
+      // What a preset lists is not there yet.
+      if (field->type == FieldType::list && next->kind != Value::Kind::sequence) {
+        next->kind = Value::Kind::sequence;
+        next->mark = value.mark;
+      }
+    }
+    if (!next->is_mapping() && next->kind != Value::Kind::sequence) {
       *next = Value{};
       next->kind = Value::Kind::mapping;
       next->mark = value.mark;
@@ -173,7 +215,7 @@ const Field* field_of_path(std::string_view dotted) {
     const std::string_view key = dotted.substr(0, dot);
     const bool free_name =
         field != nullptr && field->type == FieldType::names && field->path == path;
-    path = child(path, free_name ? "*" : key);
+    path = free_name ? child(path, "*") : below(path, key);
     const Field* next = find_field(path);
     // Free names whose content has rows have none themselves.
     if (next == nullptr && !free_name) return nullptr;

@@ -25,9 +25,9 @@ void merge_expanded(Value& base, Value over, const std::string& path);
 // dgx-h100 x 2` -> {preset: dgx-h100, nodes: 2}.  Anything else stays as it is.
 void expand_shorthand(Value& value, const Field& field);
 
-// Sets `path` ("parallel.tp") in `root` to `value`: a mapping merges into what is there, null
-// deletes.  Sections on the way are made or written out.  Adds E102 if `path` is no path of a
-// scenario.
+// Sets `path` ("parallel.tp", "perturb.0.compute") in `root` to `value`: a mapping merges into what
+// is there, null deletes a key.  Sections on the way are made or written out, items of lists must
+// be there.  Adds E102 if `path` is no path of a scenario.
 void set_path(Value& root, std::string_view path, Value value, Problems& problems);
 
 // Row of a value, by the keys that lead to it; nullptr if there is none.  Below an opaque row

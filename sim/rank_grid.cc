@@ -34,7 +34,7 @@ std::string lower_case(std::string_view text) {
 [[noreturn]] void fail_order(std::string_view text, const std::string& why) {
   throw std::invalid_argument("rank order '" + std::string(text) + "': " + why +
                               "; write each of tp, cp, dp, pp once, innermost first, as in "
-                              "'tp-cp-ep-dp-pp'");
+                              "'tp-cp-dp-pp'; ep may stand among them");
 }
 
 }  // namespace

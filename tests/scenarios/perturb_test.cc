@@ -52,6 +52,39 @@ TEST(Perturb, ReadsPlacesFactorsAndTimes) {
   EXPECT_EQ(s.perturb[4].sigma, 0.02);
 }
 
+TEST(Perturb, HelpsWithWhatIsOftenWritten) {
+  const Failure percent = failure(kMinimal + "perturb:\n  - {where: rank 3, compute: 80%}\n");
+  ASSERT_EQ(percent.codes, "E107");
+  EXPECT_EQ(percent.all[0].help, "write a fraction: 0.8 stands for 80%");
+  const Failure on = failure(kMinimal + "contention: on\n");
+  ASSERT_EQ(on.codes, "E107");
+  EXPECT_EQ(on.all[0].help, "its keys are: links, interference");
+}
+
+TEST(Routing, IsEcmpUnlessItIsSaid) {
+  const Scenario s = load(kMinimal);
+  EXPECT_FALSE(s.cluster.fabric.adaptive);
+  EXPECT_TRUE(s.cluster.fabric.rail_aware);
+  EXPECT_TRUE(s.cluster.fabric.pxn);
+  const Sets sets{{"cluster.fabric", "{routing: adaptive, rail_aware: false, pxn: false}"},
+                  {"contention.links", "on"},
+                  {"replicas", "2"}};
+  const Scenario other = load(kMinimal, sets);
+  EXPECT_TRUE(other.cluster.fabric.adaptive);
+  EXPECT_FALSE(other.cluster.fabric.rail_aware);
+  EXPECT_FALSE(other.cluster.fabric.pxn);
+  // Nothing is drawn any more.
+  ASSERT_EQ(other.warnings.size(), 1u);
+  EXPECT_NE(other.warnings[0].find("all replicas are equal"), std::string::npos);
+  EXPECT_EQ(failure_with({{"cluster.fabric.routing", "adaptiv"}}).codes, "E125");
+}
+
+TEST(Routing, MattersOnlyWhereLinksAreShared) {
+  const Scenario s = load_with({{"cluster.fabric.routing", "adaptive"}});
+  ASSERT_EQ(s.warnings.size(), 1u);
+  EXPECT_NE(s.warnings[0].find("contention: {links: on}"), std::string::npos) << s.warnings[0];
+}
+
 TEST(Perturb, RefusesPlacesThatAreNone) {
   EXPECT_EQ(problem("{where: everywhere, compute: 0.5}"),
             "E125 6:13 there is no place 'everywhere'");

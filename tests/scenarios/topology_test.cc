@@ -52,6 +52,35 @@ TEST(Topology, CostsWhatTheSameClusterOfAPresetDoes) {
             step_seconds(kJob + "cluster: dgx-h100 x 2\n"));
 }
 
+TEST(Topology, OneItemOfAListIsSetByItsNumber) {
+  const std::string text = topology(kN0 + ", " + kN1);
+  const testing::Sets sets{{"cluster.topology.links.1.bw_back", "50Gb/s"}};
+  EXPECT_EQ(
+      to_seconds(forecast(load(text, sets)).step_time),
+      step_seconds(topology(kN0 + ", {a: s0, b: n1, bw: 400Gb/s, bw_back: 50Gb/s, count: 8}")));
+  EXPECT_THAT(failure(text, {{"cluster.topology.links.2.bw", "50Gb/s"}}).lines,
+              ElementsAre("E102 1:1 'cluster.topology.links' has no item 2: there are 2"));
+  EXPECT_THAT(failure(text, {{"cluster.topology.links.first.bw", "50Gb/s"}}).lines,
+              ElementsAre("E102 1:1 'cluster.topology.links' is a list: first is no number"));
+  EXPECT_EQ(failure(text, {{"cluster.topology.links.1.wb", "50Gb/s"}}).codes, "E102");
+  EXPECT_EQ(failure(text, {{"cluster.topology.links.0", "null"}}).codes, "E107");
+  EXPECT_THAT(failure(text, {{"perturb.0.compute", "0.5"}}).lines,
+              ElementsAre("E102 1:1 'perturb' has no item 0: there are 0"));
+  const std::string cases =
+      text + "compare: {cases: {slow: {cluster.topology.links.1.bw: 50Gb/s}}}\n";
+  EXPECT_EQ(load(cases).compare.front().set.front().first, "cluster.topology.links.1.bw");
+}
+
+TEST(Topology, SaysWhatTheNicsAre) {
+  const std::string text = topology(kN0 + ", " + kN1);
+  const testing::Sets same{{"cluster.node.nics.bw", "50GB/s"}, {"cluster.node.nics.count", "8"}};
+  EXPECT_EQ(load(text, same).cluster.node.nics, 8);
+  EXPECT_THAT(failure(text, {{"cluster.node.nics.bw", "100Gb/s"}}).lines,
+              ElementsAre("E127 1:1 'bw' is not what the links of n0 in cluster.topology come to, "
+                          "50GB/s"));
+  EXPECT_EQ(failure(text, {{"cluster.node.nics.count", "4"}}).codes, "E127");
+}
+
 TEST(Topology, OneSlowCableSlowsTheStep) {
   const std::string slow =
       "{a: s0, b: n1, bw: 400Gb/s, count: 7}, {a: s0, b: n1, bw: 400Gb/s, bw_back: 50Gb/s}";
