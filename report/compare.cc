@@ -13,8 +13,19 @@ namespace {
 
 constexpr int kLongestName = 24;
 
-std::string versus(const Result& r, const Result& base) {
-  const double change = share_of(r.step_time - base.step_time, base.step_time) * 100;
+// Of several seeds their mean says more than the first, if all cases have them.
+bool all_have_replicas(std::span<const Result> results) {
+  return std::all_of(results.begin(), results.end(),
+                     [](const Result& r) { return r.replicas.has_value(); });
+}
+
+Time told(const Result& r, bool means) {
+  return means ? r.replicas->mean : r.step_time;
+}
+
+std::string versus(const Result& r, const Result& base, bool means) {
+  const Time before = told(base, means);
+  const double change = share_of(told(r, means) - before, before) * 100;
   return (change > 0 ? "+" : "") + fixed(change, 1) + " %";
 }
 
@@ -35,14 +46,15 @@ Bytes peak_of(const Result& r) {
 }
 
 // "fastest" of results that all do the same work; else the one with the highest rate.
-bool is_faster(const Result& a, const Result& b, bool same_work) {
-  return same_work ? a.step_time < b.step_time : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
+bool is_faster(const Result& a, const Result& b, bool same_work, bool means) {
+  return same_work ? told(a, means) < told(b, means)
+                   : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
 }
 
-// Name, step, difference, span, rate, bubble, peak, where, MFU.
-constexpr size_t kColumns = 9;
+// Name, step, mean and percentiles over seeds, difference, span, rate, bubble, peak, where, MFU.
+constexpr size_t kColumns = 12;
 using Row = std::array<std::string, kColumns>;
-constexpr size_t kWhere = 7;  // flush left, as the name
+constexpr size_t kWhere = 10;  // flush left, as the name
 
 // The rows in columns; a column that is empty in all of them is left out.
 template <size_t N>
@@ -87,12 +99,13 @@ struct Cause {
   const char* title;
   bool (*covers)(Spend);
 };
-constexpr std::array<Cause, 7> kCauses{
+constexpr std::array<Cause, 8> kCauses{
     {{"fill", [](Spend s) { return s == Spend::warmup; }},
      {"drain", [](Spend s) { return s == Spend::drain; }},
      {"imbalance", [](Spend s) { return s == Spend::imbalance; }},
      {"blocked", [](Spend s) { return s == Spend::coupling; }},
      {"stragglers", [](Spend s) { return s == Spend::straggler; }},
+     {"contention", [](Spend s) { return s == Spend::contention; }},
      {"transfers", [](Spend s) { return s == Spend::exposed_pp; }},
      {"collectives", [](Spend s) { return is_exposed(s) && s != Spend::exposed_pp; }}}};
 using CauseRow = std::array<std::string, kCauses.size() + 1>;
@@ -101,7 +114,8 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
                         const TextStyle& style) {
   std::vector<CauseRow> rows{{"waits, % of the step"}};
   for (size_t c = 0; c < kCauses.size(); ++c) rows[0][c + 1] = kCauses[c].title;
-  bool any = false, stragglers = false;
+  bool any = false;
+  std::array<bool, kCauses.size()> shown{};
   for (size_t i = 0; i < results.size(); ++i) {
     const SpendTable& table = critical_table(results[i]);
     CauseRow row{"  " + shortened(names[i])};
@@ -111,14 +125,15 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
         if (kCauses[c].covers(static_cast<Spend>(k))) t += table[static_cast<size_t>(k)];
       }
       any = any || t.count() > 0;
-      stragglers = stragglers || (t.count() > 0 && kCauses[c].covers(Spend::straggler));
+      const bool rare = kCauses[c].covers(Spend::straggler) || kCauses[c].covers(Spend::contention);
+      shown[c] = shown[c] || !rare || t.count() > 0;
       row[c + 1] = fixed(share_of(t, results[i].step_time) * 100, 1);
     }
     rows.push_back(std::move(row));
   }
   if (!any) return {};
-  for (size_t c = 0; c < kCauses.size(); ++c)  // a column for those that have any
-    if (!stragglers && kCauses[c].covers(Spend::straggler))
+  for (size_t c = 0; c < kCauses.size(); ++c)
+    if (!shown[c])
       for (CauseRow& row : rows) row[c + 1].clear();
   const std::vector<std::string> lines =
       aligned(std::span<const CauseRow>(rows), CauseRow{}.size());
@@ -136,13 +151,13 @@ std::string winner_line(std::string_view what, const std::string& text, Tone ton
 std::string winner_lines(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, const TextStyle& style) {
   const Winners w = compare_winners(results);
-  const bool same_work = comparable_steps(results);
+  const bool same_work = comparable_steps(results), means = all_have_replicas(results);
   std::string s;
   const auto name = [&](size_t i) { return shortened(names[i]); };
   if (w.fastest) {
     const Result& r = results[*w.fastest];
     std::string text = name(*w.fastest);
-    if (*w.fastest != baseline && same_work) text += ", " + versus(r, results[baseline]);
+    if (*w.fastest != baseline && same_work) text += ", " + versus(r, results[baseline], means);
     const Bytes more = peak_of(r) - peak_of(results[baseline]);
     if (*w.fastest != baseline && more.value != 0)
       text += ", " + gib(Bytes{std::max(more.value, -more.value)}) + " GiB " +
@@ -183,18 +198,18 @@ bool comparable_steps(std::span<const Result> results) {
 Winners compare_winners(std::span<const Result> results) {
   Winners w;
   if (results.size() < 2) return w;
-  const bool same_work = comparable_steps(results);
+  const bool same_work = comparable_steps(results), means = all_have_replicas(results);
   const auto better = [&](std::optional<size_t>& best, size_t i, auto is_better) {
     if (!best || is_better(results[i], results[*best])) best = i;
   };
-  const auto rate = [](const Result& r) {
+  const auto rate = [means](const Result& r) {
     const double bytes = static_cast<double>(std::max<int64_t>(1, peak_of(r).value));
-    return 1 / (bytes * std::max(1e-12, to_seconds(r.step_time)));
+    return 1 / (bytes * std::max(1e-12, to_seconds(told(r, means))));
   };
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].fits) continue;
     better(w.fastest, i,
-           [&](const Result& a, const Result& b) { return is_faster(a, b, same_work); });
+           [&](const Result& a, const Result& b) { return is_faster(a, b, same_work, means); });
     better(w.smallest, i, [](const Result& a, const Result& b) { return peak_of(a) < peak_of(b); });
     if (same_work)
       better(w.best_per_gib, i,
@@ -208,15 +223,24 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
   const bool same_work = comparable_steps(results), spans = spans_matter(results);
+  const bool means = all_have_replicas(results);
   const TimeScale scale = scale_of(results[baseline].step_time);
-  std::vector<Row> rows{{"", "step " + std::string(scale.unit), "vs base", spans ? "span" : "",
-                         same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB", "on", "MFU"}};
+  std::vector<Row> rows{{"", "step " + std::string(scale.unit), "mean", "p5", "p95", "vs base",
+                         spans ? "span" : "", same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB",
+                         "on", "MFU"}};
+  const bool replicas = std::any_of(results.begin(), results.end(),
+                                    [](const Result& r) { return r.replicas.has_value(); });
+  if (!replicas) rows[0][2] = rows[0][3] = rows[0][4] = {};
   for (size_t i = 0; i < results.size(); ++i) {
     const Result& r = results[i];
+    const auto of_seeds = [&](Time ReplicaTimes::*t) {
+      return r.replicas ? in_scale((*r.replicas).*t, scale) : replicas ? "-" : "";
+    };
     rows.push_back(
-        {shortened(names[i]), in_scale(r.step_time, scale),
-         i == baseline ? "-" : versus(r, results[baseline]), spans ? in_scale(r.span, scale) : "",
-         same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
+        {shortened(names[i]), in_scale(r.step_time, scale), of_seeds(&ReplicaTimes::mean),
+         of_seeds(&ReplicaTimes::p5), of_seeds(&ReplicaTimes::p95),
+         i == baseline ? "-" : versus(r, results[baseline], means),
+         spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
          percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
          role_name(r, r.memory_role), percent(r.utilization.mfu_full_attention)});
   }

@@ -29,7 +29,8 @@ struct Winners {
 };
 Winners compare_winners(std::span<const Result> results);
 
-// One line a case: step time, difference to the baseline, span (if it says something for any),
+// One line a case: step time; if any case has several seeds, their mean, p5 and p95; difference to
+// the baseline (of means if all cases have them, as who wins); span (if it says something for any),
 // bubble, peak memory (with '!' if it does not fit), the rank with the peak, MFU; then what the
 // critical rank of each case waits for; then who wins.  Tokens per second and GPU, and a remark, if
 // steps do not compare.  REQUIRES: as many names as results, baseline < results.size().
