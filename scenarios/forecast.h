@@ -17,7 +17,8 @@ namespace stepcast {
 constexpr size_t kMostTracedLanes = 16;
 
 struct ForecastOptions {
-  bool what_if = true;               // re-simulate with each cost removed
+  bool what_if = true;               // re-simulate with each cost removed, where that is quick
+  bool every_what_if = false;        // also where so many ranks differ that it takes long
   bool trace = false;                // record start and end of every op
   std::vector<int64_t> trace_ranks;  // of these ranks of the job, ascending; empty: one of each
                                      // stage, of ranks that differ those in the lane of the last
