@@ -71,8 +71,10 @@ class ArgumentWriter {
         : m_.positions == Positions::rotary ? "--position-embedding-type rope"
                                             : "--position-embedding-type none");
     add("--max-position-embeddings", std::max(m_.max_positions, p_.seq));
-    add("--vocab-size", m_.vocab);  // padded already
-    add("--mock-data");
+    // Padded already; the null tokenizer adds one.
+    add("--tokenizer-type NullTokenizer");
+    add("--vocab-size", m_.vocab - 1);
+    add("--mock-data --train-iters 50 --lr 1e-4 --log-interval 1");
     if (m_.parallel_block) note("Megatron has no attention beside the MLP");
     if (m_.encoder_layers > 0 || m_.bidirectional)
       note("pretrain_gpt.py trains decoders: encoders have entry points of their own");

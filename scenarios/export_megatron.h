@@ -14,9 +14,9 @@ struct ExportedArguments {
   std::vector<std::string> notes;  // what Megatron cannot be told, or does otherwise
 };
 
-// Defaults of Megatron are left out, so that what is written is what matters.  What the scenario
-// says nothing about (data, tokenizer, learning rate) is left to the reader: --mock-data and
-// NullTokenizer stand for it.
+// Defaults of Megatron are left out, so that what is written is what matters.  For what a scenario
+// says nothing about (data, tokenizer, length of the training) something stands that runs:
+// --mock-data, NullTokenizer, 50 iterations.
 ExportedArguments export_megatron(const Scenario& scenario);
 
 }  // namespace stepcast

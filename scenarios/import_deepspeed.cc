@@ -68,10 +68,8 @@ class DeepSpeedDraft {
     else
       draft_.set("optimizer.clip", false, "DeepSpeed's default: gradient_clipping 0");
     if (a_.given("optimizer.type")) {
-      std::string kind = a_.word("optimizer.type");
-      for (char& c : kind)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      draft_.set_text("optimizer.kind", kind, a_.why("optimizer.type"));
+      draft_.set_text("optimizer.kind", lower_case(a_.word("optimizer.type")),
+                      a_.why("optimizer.type"));
     }
     for (const std::string& why : a_.left_out()) draft_.note(why + ": not modelled, left out");
   }
@@ -149,7 +147,9 @@ class DeepSpeedDraft {
                a_.given("zero_optimization.stage") ? a_.why("zero_optimization.stage")
                                                    : "DeepSpeed's default");
     // On by default with stage 3 alone.
-    const bool overlap = a_.flag("zero_optimization.overlap_comm", stage == 3);
+    const bool overlap = is_auto("zero_optimization.overlap_comm")
+                             ? stage == 3
+                             : a_.flag("zero_optimization.overlap_comm", stage == 3);
     draft_.set("overlap.dp_grad", overlap,
                a_.given("zero_optimization.overlap_comm") ? a_.why("zero_optimization.overlap_comm")
                                                           : "DeepSpeed's default");

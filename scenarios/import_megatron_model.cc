@@ -104,8 +104,10 @@ class ModelDraft {
     draft_.set("model.attention_bias", bias, given_or_default("add_bias_linear"));
     draft_.set("model.mlp_bias", bias, given_or_default("add_bias_linear"));
     if (a_.flag("add_qkv_bias")) draft_.set("model.qkv_bias", true, a_.why("add_qkv_bias"));
+    // With latent attention the flag means the norms of the latents, which are always there.
     for (const char* norm_of_heads : {"qk_layernorm", "qk_l2_norm"})
-      if (a_.flag(norm_of_heads)) draft_.set("model.use_qk_norm", true, a_.why(norm_of_heads));
+      if (a_.flag(norm_of_heads) && !a_.flag("multi_latent_attention"))
+        draft_.set("model.use_qk_norm", true, a_.why(norm_of_heads));
     if (a_.word("softmax_type", "vanilla") == "learnable")
       draft_.set("model.attention_sinks", true, a_.why("softmax_type"));
     write_positions();

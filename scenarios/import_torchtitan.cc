@@ -55,11 +55,8 @@ constexpr CostArgument kArguments[] = {
 
 // The row of a model's name and size in the presets: llama3 + 8B -> "llama3-8b".
 std::string preset_of(std::string name, const std::string& flavor) {
-  name += '-' + flavor;
-  for (char& c : name) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '_') c = '-';
-  }
+  name = lower_case(name + '-' + flavor);
+  std::replace(name.begin(), name.end(), '_', '-');
   if (name == "deepseek-v3-671b") name = "deepseek-v3";
   return name;
 }
@@ -259,10 +256,8 @@ class TorchtitanDraft {
       draft_.set("optimizer.clip", a_.real("training.max_norm").value_or(1) > 0,
                  a_.why("training.max_norm"));
     if (a_.given("optimizer.name")) {
-      std::string kind = a_.word("optimizer.name");
-      for (char& c : kind)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      draft_.set_text("optimizer.kind", kind, a_.why("optimizer.name"));
+      draft_.set_text("optimizer.kind", lower_case(a_.word("optimizer.name")),
+                      a_.why("optimizer.name"));
     }
     if (a_.flag("training.enable_cpu_offload"))
       draft_.set("offload.parameters", true, a_.why("training.enable_cpu_offload"));
@@ -292,9 +287,7 @@ class TorchtitanDraft {
   }
 
   void write_recompute() {
-    std::string mode = a_.word("activation_checkpoint.mode", "selective");
-    for (char& c : mode)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    const std::string mode = lower_case(a_.word("activation_checkpoint.mode", "selective"));
     const std::string why = a_.given("activation_checkpoint.mode")
                                 ? a_.why("activation_checkpoint.mode")
                                 : "torchtitan's default";

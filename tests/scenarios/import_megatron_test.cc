@@ -109,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"--multi-latent-attention --qk-pos-emb-head-dim 32", "model.qk_rope_head_dim", "32"},
         Row{"--multi-latent-attention --v-head-dim 96", "model.v_head_dim", "96"},
         Row{"--kv-lora-rank 512", "model.kv_lora_rank", ""},
+        Row{"--multi-latent-attention --qk-layernorm", "model.use_qk_norm", ""},
         Row{"--mtp-num-layers 1", "model.num_nextn_predict_layers", "1"}));
 
 INSTANTIATE_TEST_SUITE_P(
