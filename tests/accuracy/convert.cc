@@ -25,14 +25,13 @@ class Converter {
       : id_(record.id), r_(record.value), rules_(rules), to_(to) {}
 
   void run() {
-    if (find_at(r_, "measured.layer_total_ms") != nullptr)
-      throw NoScenario("a single layer was measured, no step");
     note_assumed();
     s_.set("name", id_);
     apply_rules();
     write_model();
     write_experts();
     write_cluster();
+    write_schedule();
     write_parallel();
     write_batch();
     write_stages();
@@ -216,6 +215,17 @@ class Converter {
     s_.set("cluster.node.nics.bw", str(static_cast<int64_t>(nics->gbit)) + "Gb/s");
   }
 
+  // Names of families are taken over, without what stands in brackets behind them.
+  void write_schedule() {
+    const std::string words = text_at(r_, "parallelism.schedule");
+    if (parallel("pp") == 1) return s_.erase("schedule");
+    if (s_.has("schedule.kind")) return;  // by a rule
+    if (!words.empty() && words != "none" && !words.starts_with("not stated"))
+      return s_.set("schedule.kind", words.substr(0, words.find(" (")));
+    s_.set("schedule.kind", parallel("vpp") > 1 ? "interleaved" : "1f1b");
+    assume("schedule " + s_.text("schedule.kind") + ": not printed");
+  }
+
   void write_parallel() {
     const int64_t tp = parallel("tp"), pp = parallel("pp"), cp = parallel("cp");
     const int64_t dp = parallel("dp"), gpus = needed("hardware", "gpus");
@@ -229,7 +239,12 @@ class Converter {
     if (const int64_t n = chunks(); n > 1) s_.set("parallel.vpp", n);
     if (chunks() != parallel("vpp")) assume("vpp = " + str(chunks()) + ": not printed");
     write_sequence_parallel(tp);
-    if (const auto zero = whole_at(r_, "parallelism.zero")) s_.set("parallel.zero", *zero);
+    const std::string fsdp = text_at(r_, "parallelism.fsdp");
+    if (const auto zero = whole_at(r_, "parallelism.zero")) {
+      s_.set("parallel.zero", *zero);
+    } else if (!fsdp.empty() && fsdp != "false") {
+      s_.set("parallel.zero", int64_t{3});
+    }
     if (!s_.has("parallel.zero")) assume("zero = 0: not printed");
     // "sharding group 8", "shard 8", "8 ranks": what is sharded over so many, and replicated else.
     for (const char* key : {"parallelism.fsdp", "parallelism.zero1_group"}) {
@@ -245,8 +260,8 @@ class Converter {
   // divide the layers.
   int64_t chunks() const {
     const int64_t pp = parallel("pp"), layers = needed("model", "layers");
-    if (size("parallelism", "vpp") || s_.text("schedule.kind") != "interleaved")
-      return parallel("vpp");
+    const bool interleaved = s_.text("schedule.kind").starts_with("interleaved");
+    if (size("parallelism", "vpp") || !interleaved) return parallel("vpp");
     for (int64_t n = 2; pp * n <= layers; ++n)
       if (layers % (pp * n) == 0) return n;
     return 2;
@@ -282,11 +297,7 @@ class Converter {
 
   void write_stages() {
     const int64_t pp = parallel("pp"), vpp = chunks(), layers = needed("model", "layers");
-    if (pp == 1) return s_.erase("schedule");
-    if (!s_.has("schedule.kind")) {
-      s_.set("schedule.kind", vpp > 1 ? "interleaved" : "1f1b");
-      assume("schedule " + s_.text("schedule.kind") + ": not printed");
-    }
+    if (pp == 1) return;
     if (s_.has("parallel.layout")) return;  // by a rule
     const int64_t stages = pp * vpp;
     if (text_at(r_, "parallelism.vocab_method") == "Redis") {

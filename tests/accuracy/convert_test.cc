@@ -14,6 +14,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 Conversion converted(const std::string& from = "", const std::string& to = "") {
   return convert(record_with(from, to), shipped_rules());
@@ -82,7 +83,26 @@ TEST(Convert, RecordsThatContradictThemselvesAreNoScenarios) {
   EXPECT_THAT(skipped("dp: 4", "dp: 8"), HasSubstr("= 128 on 64 GPUs"));
   EXPECT_THAT(skipped("gpu: A100-SXM4-80GB", "gpu: TPUv4"), HasSubstr("no cluster for GPU"));
   EXPECT_THAT(skipped("layers: 48, ", ""), HasSubstr("nothing says model.layers"));
-  EXPECT_THAT(skipped("{step_time_s: 1.5}", "{layer_total_ms: 3}"), HasSubstr("a single layer"));
+}
+
+TEST(Convert, SchedulesByTheNamesOfTheirFamilies) {
+  const auto schedule = [](const char* written) {
+    return loaded("schedule: 1f1b", std::string("schedule: ") + written).schedule.name;
+  };
+  EXPECT_EQ(schedule("1f1b"), "1f1b");
+  EXPECT_EQ(schedule("zb-h1 (as published)"), "zb-h1");
+  EXPECT_EQ(schedule("1f1b (DeepSpeed pipeline engine)"), "1f1b");
+  EXPECT_EQ(schedule("not stated (1F1B family)"), "1f1b");
+  EXPECT_THROW(schedule("some-order"), InputError);
+  EXPECT_THAT(converted("pp: 4, vpp: 1, dp: 4", "pp: 1, dp: 16").scenario,
+              Not(HasSubstr("schedule")));
+}
+
+TEST(Convert, FullyShardedIsZeroThree) {
+  EXPECT_THAT(converted("zero: 1", "fsdp: full shard").scenario, HasSubstr("zero: 3"));
+  EXPECT_THAT(converted("zero: 1", "fsdp: false").scenario, Not(HasSubstr("zero: 3")));
+  EXPECT_THAT(converted("dp: 4, zero: 1", "dp: 4, fsdp: shard 2").scenario,
+              HasSubstr("dp_replicate: 2"));
 }
 
 TEST(Convert, HeadsThatCannotHaveRunBecomeTheNearestThatCan) {

@@ -55,6 +55,11 @@ void read_time(const Value& record, const Scenario* scenario, MeasuredRun& m) {
   m.basis = TimeBasis::step;
   m.step_time_s = positive(record, "measured.step_time_s");
   if (m.step_time_s) return;
+  if (const auto ms = positive(record, "measured.layer_total_ms")) {
+    m.basis = TimeBasis::layer;
+    m.step_time_s = *ms / 1000;
+    return;
+  }
   m.basis = TimeBasis::tokens;
   if (scenario != nullptr) m.step_time_s = time_of_tokens(record, *scenario);
   if (!m.step_time_s) m.step_time_s = positive(record, "derived.step_time_s");

@@ -23,6 +23,7 @@ enum class TimeBasis : unsigned char {
   step,    // printed, or from block times
   tokens,  // a rate of tokens or sequences
   flops,   // a rate of FLOPs by the source's own formula
+  layer,   // of one layer and microbatch, forward and backward, in the place of a step's
 };
 
 struct MeasuredRun {

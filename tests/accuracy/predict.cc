@@ -41,6 +41,24 @@ double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
   return static_cast<double>(most);
 }
 
+Result step_of(const Scenario& scenario) {
+  ForecastOptions options;
+  options.what_if = false;
+  return forecast(scenario, options);
+}
+
+// What one more layer adds to one more microbatch: ends of the model, optimizer and gradient
+// reduction cancel out.
+double layer_time(const std::string& scenario, const Plan& plan) {
+  const auto step = [&](int layers, int64_t microbatches) {
+    LoadOptions options;
+    options.set = {{"model.num_hidden_layers", std::to_string(layers)},
+                   {"batch.global", std::to_string(plan.micro_batch * plan.dp * microbatches)}};
+    return to_seconds(step_of(load_scenario_text(scenario, "layer.yaml", options)).step_time);
+  };
+  return step(2, 2) - step(2, 1) - step(1, 2) + step(1, 1);
+}
+
 void forecast_row(const RunRecord& record, RunRow& row) {
   const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
   row.measured = measured_run(record, &scenario);
@@ -51,9 +69,12 @@ void forecast_row(const RunRecord& record, RunRow& row) {
     row.skipped.push_back(std::move(why));
     return;
   }
-  ForecastOptions options;
-  options.what_if = false;
-  const Result result = forecast(scenario, options);
+  const Result result = step_of(scenario);
+  if (row.measured.basis == TimeBasis::layer) {
+    row.step_time_s = layer_time(row.scenario, scenario.plan);
+    row.origins = result.trust;
+    return;
+  }
   row.step_time_s = to_seconds(result.step_time);
   row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
   row.out_of_memory = !result.fits;

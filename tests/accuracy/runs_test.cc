@@ -58,7 +58,7 @@ TEST(ShippedRuns, SampleIsForecastWithoutDefects) {
     EXPECT_GT(*row.step_time_s, 0) << row.id;
     EXPECT_GT(*row.peak_memory, 0) << row.id;
   }
-  EXPECT_GT(predicted, sample.size() / 4);
+  EXPECT_GE(predicted, 20u);
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST(Predict, OneRecordFromEndToEnd) {
 }
 
 TEST(Predict, ProblemsOfTheScenarioAreReasons) {
-  const RunRow r = predict(record_with("heads: 64, kv_heads: 64", "heads: 63"), shipped_rules());
+  const RunRow r = predict(record_with("kv_heads: 64", "kv_heads: 48"), shipped_rules());
   EXPECT_FALSE(r.step_time_s.has_value());
   ASSERT_FALSE(r.skipped.empty());
   EXPECT_EQ(r.skipped[0].substr(0, 4), "E127");
@@ -121,6 +121,26 @@ TEST(Predict, SizesMustAgreeWithThePrintedParameters) {
   const RunRow r = predict(record_with("name: GPT,", "name: GPT, params_b: 2.0,"), shipped_rules());
   ASSERT_EQ(r.skipped.size(), 1u);
   EXPECT_THAT(r.skipped[0], ::testing::HasSubstr("contradicts itself"));
+}
+
+// A step of one pipeline rank holds the time of its 48 layers for each of 4 microbatches, and more.
+TEST(Predict, OneLayerIsSetBesideOneLayer) {
+  const auto one_rank = [](const std::string& measured) {
+    const std::string text =
+        replaced(replaced(replaced(sample_record(), "pp: 4, vpp: 1, dp: 4", "pp: 1, dp: 16"),
+                          "micro: 2, global: 128, num_microbatches: 16",
+                          "micro: 2, global: 128, num_microbatches: 4"),
+                 "{step_time_s: 1.5}", measured);
+    return predict(parse_run_records(text, "sample.yaml").front(), shipped_rules());
+  };
+  const RunRow layer = one_rank("{layer_total_ms: 20}");
+  EXPECT_EQ(layer.measured.basis, TimeBasis::layer);
+  EXPECT_DOUBLE_EQ(layer.measured.step_time_s.value(), 0.02);
+  EXPECT_FALSE(layer.peak_memory.has_value());
+  const double layers = 48 * 4 * layer.step_time_s.value();
+  const double step = one_rank("{step_time_s: 1.5}").step_time_s.value();
+  EXPECT_LT(layers, step);
+  EXPECT_GT(layers, step / 2);
 }
 
 TEST(Predict, RowsDoNotDependOnTheNumberOfThreads) {
