@@ -56,6 +56,7 @@ struct Arguments {
   // run
   std::string trace;  // file, or empty
   std::string trace_ranks = "all";
+  bool what_if = false;           // every one, however long it takes
   std::string ranks;              // "all": each simulated by itself; "0,40-47": for the trace
   std::string progress = "auto";  // auto, plain, none
   bool force = false;

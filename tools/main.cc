@@ -56,6 +56,8 @@ void define(CLI::App& app, Arguments& args, Command& command) {
                   "all: simulate every rank by itself, otherwise equal ones once; with --trace,\n"
                   "ranks of the job for the trace such as 0,40-47, each with its own times")
       ->option_text("RANKS");
+  run->add_flag("--what-if", args.what_if,
+                "simulate the step with each cost removed even where many ranks differ");
   run->add_option("--progress", args.progress, "of replicas: auto, plain or none")
       ->option_text("WHEN");
   run->add_flag("--force", args.force, "overwrite existing outputs");

@@ -111,6 +111,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   ForecastOptions options;
   options.trace = trace_file.has_value();
   options.all_ranks = args.ranks == "all";
+  options.every_what_if = args.what_if;
   options.trace_ranks = ranks_to_trace(args, scenario);
   const Result result = [&] {
     ProgressLine line(args.quiet ? "none" : args.progress, "replicas");

@@ -115,6 +115,15 @@ TEST(TextReport, SaysThatWhatIfsAreWithoutContention) {
   EXPECT_THAT(text_report(r), HasSubstr("(without contention)\n"));
 }
 
+TEST(TextReport, SaysHowToGetWhatIfsThatWereLeftOut) {
+  Result r = sample_result();
+  EXPECT_THAT(text_report(r), Not(HasSubstr("--what-if")));
+  r.what_if.clear();
+  r.what_if_left_out = true;
+  EXPECT_THAT(text_report(r), HasSubstr("\n  --what-if simulates all these ranks once more"));
+  for (const std::string& line : lines_of(text_report(r))) EXPECT_LE(display_width(line), 80);
+}
+
 TEST(TextReport, StaysWithinEightyColumns) {
   for (const std::string& line : lines_of(text_report(sample_result())))
     EXPECT_LE(display_width(line), 80) << line;
