@@ -153,6 +153,9 @@ constexpr CostArgument kArguments[] = {
     {"overlap_p2p_comm_warmup_flush", "schedule.p2p", "overlap_p2p_communication_warmup_flush"},
 
     {"defer_embedding_wgrad_compute", "overlap.pp_p2p", "", "", "false"},
+    {"scatter_gather_tensors_in_pipeline", "overlap.pp_p2p", "", "", "true"},
+    {"use_ring_exchange_p2p", "overlap.pp_p2p", "", "", "false"},
+    {"variable_seq_lengths", "batch.seq", "", "", "false"},
     {"nccl_ub", "overlap", "use_nccl_ub", "", "false"},
     {"use_sharp", "overlap", "", "", "false"},
     {"sharp_enabled_group", "overlap", "", "", "none"},

@@ -316,6 +316,26 @@ TEST(ImportMegatron, NamesWithoutEffectAreNoneOfThoseThatCost) {
   EXPECT_FALSE(without_effect("megatron", "l"));
 }
 
+// Whatever a release of Megatron takes is used or known to be without effect.
+TEST(ImportMegatron, NoArgumentOfAReleaseIsUnknown) {
+  std::istringstream lines(import_sample("megatron_names.txt"));
+  std::vector<Argument> all;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream words(line);
+    for (std::string name; words >> name;) {
+      Value v;
+      v.kind = Value::Kind::scalar;
+      v.text = "1";
+      all.push_back({argument_name("--" + name), "--" + name, v});
+    }
+  }
+  EXPECT_GT(all.size(), 400U);
+  Problems problems;
+  const ArgumentReader reader(megatron_arguments(), "megatron", all, problems);
+  for (const UnknownArgument& u : reader.unknown()) ADD_FAILURE() << u.written;
+}
+
 TEST(ImportMegatron, NamesOfTheTableAreThereOnce) {
   std::vector<std::string> names;
   for (const CostArgument& a : megatron_arguments()) {
