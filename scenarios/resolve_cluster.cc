@@ -152,11 +152,12 @@ std::string gigabytes(double bytes_per_second) {
   return text + "GB/s";
 }
 
-// A NIC moves no more than its PCIe slot, and those of one GPU together no more than the GPU's.
-void limit_nics(Node& node, int64_t nodes, std::vector<std::string>& warnings) {
+// A NIC moves no more than its PCIe slot, and those of one GPU together no more than the GPU's.  In
+// a topology that is written out nodes have unlike numbers of NICs: there the slot alone counts.
+void limit_nics(Node& node, int64_t nodes, bool written, std::vector<std::string>& warnings) {
   if (nodes == 1 || node.pcie_bandwidth.value <= 0 || node.nics <= 0) return;
   const double of_gpu =
-      std::min(1.0, static_cast<double>(node.gpus) / static_cast<double>(node.nics));
+      written ? 1 : std::min(1.0, static_cast<double>(node.gpus) / static_cast<double>(node.nics));
   const double most = node.pcie_bandwidth.value * of_gpu;
   if (node.nic_bandwidth.value <= most) return;
   warnings.push_back("a NIC of " + gigabytes(node.nic_bandwidth.value) + " moves " +
@@ -210,7 +211,7 @@ Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
     node.nic_driver = position_of<NicDriver>(v.text("cluster.node.nics.driver"),
                                              "verbs|gib|efa|tcpxo|efa-v1|tcpx");
   resolve_inside(v, node, problems);
-  limit_nics(node, nodes, warnings);
+  limit_nics(node, nodes, v.value("cluster.topology") != nullptr, warnings);
   warn_kept_count(v, problems, node, warnings);
   return node;
 }

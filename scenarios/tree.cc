@@ -216,9 +216,10 @@ const Field* field_of_path(std::string_view dotted) {
     const bool free_name =
         field != nullptr && field->type == FieldType::names && field->path == path;
     path = free_name ? child(path, "*") : below(path, key);
+    const bool item = path.ends_with("[]");
     const Field* next = find_field(path);
-    // Free names whose content has rows have none themselves.
-    if (next == nullptr && !free_name) return nullptr;
+    // Free names whose content has rows have none themselves, nor do items of lists.
+    if (next == nullptr && !free_name && !item) return nullptr;
     if (next != nullptr) field = next;
     const bool open = field->type == FieldType::opaque || field->type == FieldType::pairs ||
                       field->type == FieldType::noted || field->type == FieldType::later;

@@ -141,11 +141,11 @@ TEST(Perturb, RefusesTimesThatEndBeforeTheyBegin) {
 }
 
 TEST(Perturb, RefusesLatenciesBeyondAnyNetwork) {
-  EXPECT_EQ(problem("{where: rank 1, latency: 100d}"), "E123 6:31 'latency' is too large: 100d");
+  EXPECT_EQ(problem("{where: rank 1, latency: 100d}"), "E123 6:30 'latency' is too large: 100d");
   EXPECT_EQ(problem("{where: rank 1, latency: 1s}"), "");
   EXPECT_EQ(problem("{where: rank 1, latency: 900ms}\n  - {where: rank 1, latency: 900ms}\n"
                     "  - {where: rank 2, latency: 900ms}"),
-            "E123 8:31 the latencies of the list are above 2 s together");
+            "E123 8:30 the latencies of the list are above 2 s together");
   EXPECT_EQ(failure_with({{"cluster.node.nics.latency", "100d"}}).codes, "E123");
   EXPECT_EQ(failure_with({{"cluster.fabric.latency_per_hop", "100d"}}).codes, "E123");
 }
