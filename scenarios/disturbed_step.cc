@@ -296,6 +296,8 @@ void book_longer_waits(Account& account, const Account& undisturbed, Spend cause
       left -= taken;
       table[static_cast<size_t>(cause)] += taken;
     }
+    Time& late = table[static_cast<size_t>(Spend::straggler)];
+    if (cause != Spend::straggler) table[static_cast<size_t>(cause)] += std::exchange(late, Time{});
   }
 }
 

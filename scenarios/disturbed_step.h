@@ -83,7 +83,8 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
                                      const Account& undisturbed, Time now, Time before);
 
 // Waits for other stages that the undisturbed step does not have are the fault of what disturbs it,
-// `cause` (straggler, contention).  Moves time from warmup, imbalance and drain; sums stay.
+// `cause` (straggler, contention); so are, without stragglers, waits in a collective.  Moves time
+// from warmup, imbalance, drain and straggler; sums stay.
 // REQUIRES: equal roles.
 void book_longer_waits(Account& account, const Account& undisturbed, Spend cause);
 
