@@ -41,9 +41,11 @@ class ModelDraft {
       a_.problems().add("E332", std::string("the file does not say --") + dashes(name), {});
       return 0;
     }
-    const int64_t n = a_.whole(name, 0);
+    const std::optional<int64_t> size = a_.whole(name);
+    if (!size) return 0;  // has been said
+    const int64_t n = *size;
     if (n < 1 || n > kMostSize) {
-      if (n != 0 || a_.whole(name)) a_.refuse(name, "must be from 1 to 10^12");
+      a_.refuse(name, "must be from 1 to 10^12");
       return 0;
     }
     draft_.set(key, n, a_.why(name));

@@ -38,14 +38,20 @@ ImportedTopology read(const std::string& kind, const std::string& text, const st
                       const Node& node) {
   if (kind == "nvidia-smi") return import_nvidia_smi(text, file, node.gpu.arch);
   if (kind == "nccl-topo") return import_nccl_xml(text, file);
-  if (kind == "ibnetdiscover") return import_ibnetdiscover(text, file);
+  return import_ibnetdiscover(text, file);
+}
+
+void check_kind(const std::string& kind) {
+  for (const char* known : {"nvidia-smi", "nccl-topo", "ibnetdiscover"})
+    if (kind == known) return;
   usage_error("E004", "there is no import of " + kind,
-              "nvidia-smi, nccl-topo, ibnetdiscover; " + run_kinds());
+              "nvidia-smi, nccl-topo, ibnetdiscover, " + run_kinds());
 }
 
 int import_command(const Arguments& args, const Terminal&) {
   const ImportArguments& a = args.import;
   if (is_run_kind(a.kind)) return import_run_command(args);
+  check_kind(a.kind);
   if (a.preset.empty() && a.gpu.empty())
     usage_error("E003", "what the file does not tell has to come from a preset",
                 "--preset names that of a cluster, --gpu that of a GPU; `stepcast presets` "
