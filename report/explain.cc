@@ -167,8 +167,8 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
   }
   std::string s = table(rows, style) + '\n';
   if (r.disturbance && !r.disturbance->last_rank.empty())
-    s += wrap("of the pipeline whose " + escape_text(r.disturbance->last_rank) +
-                  " ends last of all ranks.",
+    s += wrap("these are the ranks of one pipeline, that of " +
+                  escape_text(r.disturbance->last_rank) + ", which ends last",
               "  ", style.width);
   s += "  * critical rank: least bubble and idling, so the step is as long as it needs.\n";
   s += "  fill: waiting before its first backward; imbalance: between that and its last\n";

@@ -195,9 +195,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
     s += line + '\n';
   }
   if (r.what_if_left_out)
-    s += wrap(
-        "--what-if simulates all these ranks once more for each line: the step if it were free",
-        "  ", style.width);
+    s += "  if it were free: left out where so many ranks differ; --what-if asks for it\n";
   return s;
 }
 
