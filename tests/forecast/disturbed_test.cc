@@ -280,7 +280,7 @@ TEST(Disturbed, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
 
 TEST(Disturbed, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
   std::string base = kBase;
-  base.replace(base.find("global: 16"), 10, "global: 1024");
+  base.replace(base.find("global: 16"), 10, "global: 2048");
   const std::string drawn = item("where: all, compute: {lognormal: {sigma: 0.02, per: rank}}");
   const auto answers = [&](const std::string& more, ForecastOptions options) {
     return forecast(load_scenario_text(base + more, "run.yaml"), options);
