@@ -73,10 +73,10 @@ struct Fabric {
   FabricKind kind = FabricKind::rail_fat_tree;
   int64_t radix = 64;  // ports of a switch
   double oversubscription = 1;
-  Time hop_latency{};       // of one switch
-  bool sharp = false;       // switches reduce in the network, and NCCL uses them (CollNet)
+  Time hop_latency{};  // of one switch
+  bool sharp = false;  // switches reduce in the network, and NCCL uses them (CollNet)
   // The ways that messages take (routes.h).
-  bool adaptive = false;    // spread over all equal ways, not ECMP
+  bool adaptive = false;  // spread over all equal ways, not ECMP
   bool rail_aware = true;
   bool pxn = true;
   std::vector<Tier> tiers;  // innermost first; empty: derived from radix
