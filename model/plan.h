@@ -23,7 +23,7 @@ struct StageContent {
   int64_t layers = 0;
   bool embedding = false;
   bool head = false;             // final norm, head and loss
-  std::vector<LayerKind> kinds;  // of each layer; empty: all are like the model's first
+  std::vector<LayerKind> kinds{};  // of each layer; empty: all are like the model's first
   auto operator<=>(const StageContent&) const = default;
 };
 
