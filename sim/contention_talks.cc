@@ -195,11 +195,12 @@ void Engine::begin_talk(uint32_t id) {
 void Engine::start_moving(uint32_t id) {
   Talk& talk = talks_[id];
   const int64_t bytes = graph_.works[rows_[talk.row].work].bytes.value;
-  const int64_t cap = talk.slowed ? slowed_cap(talk) : talk.cap;
+  // A window may have begun or ended during its latency.
   if (const int64_t price = price_at(talk, now_); price != talk.price) {
     talk.price = price;
     set_cap(talk);
   }
+  const int64_t cap = talk.slowed ? slowed_cap(talk) : talk.cap;
   push_next_window(id, now_);
   talk.flow = network_.start(now_, bytes * kOne, cap, *talk.uses, id);
   talk.moving = true;

@@ -137,6 +137,19 @@ TEST(Contention, AFlowGoesOnAtTheRateOfItsWindow) {
   EXPECT_EQ(r.lanes.end[1][0], at(1100));
 }
 
+// 10..70 its latency, in which the window begins; then 100 bytes in the 140 that are left of 200.
+TEST(Contention, AFlowStartsAtTheRateOfAWindowThatBeganInItsLatency) {
+  TwoSenders two(1000);
+  two.traffic.latency[0] = Time{60};
+  const LaneSet lanes = window_of_first_role(two.g.graph.works.size());
+  for (const Interference& interference : {Interference{}, Interference{2, 1.5}}) {
+    const ContentionResult r =
+        run_contended(two.g.graph, two.g.prices, lanes, two.traffic, interference);
+    EXPECT_EQ(r.lanes.end[0][0], at(210));
+    EXPECT_EQ(r.lanes.end[1][0], at(1100));
+  }
+}
+
 TEST(Contention, ComputeGoesOnAtTheSpeedOfItsWindow) {
   HandGraph g;
   const uint32_t a = g.role(), b = g.role();
