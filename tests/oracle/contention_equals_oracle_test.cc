@@ -85,7 +85,8 @@ void draw_traffic(oracle::Draws& draws, ContendedCase& c) {
   const size_t ranks = c.base.graph.roles.size() * static_cast<size_t>(c.lanes.lanes());
   for (Work& work : c.base.graph.works) {
     c.traffic.pattern_of.emplace_back();
-    c.traffic.latency.push_back(Time{pick<int64_t>(draws, {0, 0, 1, 3})});
+    // Long enough that windows begin and end in it.
+    c.traffic.latency.push_back(Time{pick<int64_t>(draws, {0, 1, 12, 25})});
     if (!is_communication(work.kind) || !draws.chance(70)) continue;
     work.bytes = Bytes{pick<int64_t>(draws, {0, 1, 7, 20, 20, 40})};
     for (size_t r = 0; r < ranks; ++r) {
