@@ -88,8 +88,9 @@ struct Job {
 const Job kGpt3{"gpt3-175b-64xa100", {}};
 // Eight chunks a rank: 8.6 times the transfers of the plain one.
 const Job kLlama{"llama3-405b-16384xh100", {}};
-const Job kPlainLlama{"llama3-405b-16384xh100",
-                      {{"parallel.layout", "Et*7|(t*8|)*14t*7L"}, {"schedule", "{kind: 1f1b, group: null}"}}};
+const Job kPlainLlama{
+    "llama3-405b-16384xh100",
+    {{"parallel.layout", "Et*7|(t*8|)*14t*7L"}, {"schedule", "{kind: 1f1b, group: null}"}}};
 
 Step make_step(const Job& job, int64_t dp_lanes, bool speeds) {
   const Scenario s =

@@ -22,7 +22,7 @@ namespace stepcast {
 struct StageContent {
   int64_t layers = 0;
   bool embedding = false;
-  bool head = false;             // final norm, head and loss
+  bool head = false;               // final norm, head and loss
   std::vector<LayerKind> kinds{};  // of each layer; empty: all are like the model's first
   auto operator<=>(const StageContent&) const = default;
 };

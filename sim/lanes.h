@@ -108,7 +108,8 @@ struct LaneResult {
   int64_t lanes_run = 0;               // of one role, after folding
   uint32_t last_role = 0;              // of the rank that ends last (ties: lowest role, then lane)
   int64_t last_lane = 0;
-  // LaneOptions::record: what `run` records, of one lane in every role.  Time that a lane waits in a collective for slower lanes of its group is booked as Spend::straggler.
+  // LaneOptions::record: what `run` records, of one lane in every role.  Time that a lane waits in
+  // a collective for slower lanes of its group is booked as Spend::straggler.
   Timeline timeline;
 };
 

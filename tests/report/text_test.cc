@@ -120,7 +120,8 @@ TEST(TextReport, SaysHowToGetWhatIfsThatWereLeftOut) {
   EXPECT_THAT(text_report(r), Not(HasSubstr("--what-if")));
   r.what_if.clear();
   r.what_if_left_out = true;
-  EXPECT_THAT(text_report(r), HasSubstr("\n  if it were free: left out where so many ranks differ"));
+  EXPECT_THAT(text_report(r),
+              HasSubstr("\n  if it were free: left out where so many ranks differ"));
   for (const std::string& line : lines_of(text_report(r))) EXPECT_LE(display_width(line), 80);
 }
 
