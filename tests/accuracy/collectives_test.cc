@@ -28,13 +28,13 @@ TEST(CollectiveAccuracy, EachLogIsPredictedFromTheOthers) {
       EXPECT_LT(median(s.left_out, logs(), pool, c), target(pool, c)) << c;
     }
   }
-  for (size_t c : {1, 3}) {
+  for (size_t c : {size_t{1}, size_t{3}}) {
     EXPECT_LT(median(s.left_out, logs(), Pool::many_nodes, c), target(Pool::many_nodes, c)) << c;
   }
 }
 
 TEST(CollectiveAccuracy, ExchangesFollowFromTheSharesOfLinks) {
-  for (size_t c : {2, 3}) {
+  for (size_t c : {size_t{2}, size_t{3}}) {
     EXPECT_LT(median(studied().left_out, logs(), Pool::exchanges, c), target(Pool::exchanges, c));
   }
 }
