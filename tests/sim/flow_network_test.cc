@@ -19,7 +19,7 @@ constexpr int64_t kSecond = 1'000'000'000'000;  // ps; so B/s times kSecond ps i
 
 // Links 0 to 3; as the patterns of flows, which outlive the network.
 constexpr std::array<LinkUse, 1> kOn0 = {{{0}}}, kOn1 = {{{1}}};
-constexpr std::array<LinkUse, 2> kOn01 = {{{0}, {1}}}, kOn12 = {{{1}, {2}}}, kOn23 = {{{2}, {3}}};
+constexpr std::array<LinkUse, 2> kOn01 = {{{0}, {1}}}, kOn23 = {{{2}, {3}}};
 
 // Tags of what ends next.
 std::vector<uint64_t> end_next(FlowNetwork& network) {
