@@ -73,16 +73,11 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
   json.member("name", scenario.name);
   json.member("hash", scenario.hash);
   json.end_object();
-  json.key("settings");
-  json.begin_array();
-  for (const Setting& s : scenario.settings) {
-    json.begin_object();
+  json.objects("settings", scenario.settings, [&](const Setting& s) {
     json.member("path", s.path);
     json.member("value", s.value);
     json.member("origin", s.origin);
-    json.end_object();
-  }
-  json.end_array();
+  });
   if (result != nullptr) {
     if (args.memory) write_memory(json, *result);
     if (args.bubble) write_bubble(json, *result);

@@ -33,16 +33,11 @@ std::string as_json(const ImportedRun& run) {
   json.member("scenario", run.scenario);
   json.member("used", run.used);
   json.member("without_effect", run.ignored);
-  json.key("unknown");
-  json.begin_array();
-  for (const UnknownPlace& u : run.unknown) {
-    json.begin_object();
+  json.objects("unknown", run.unknown, [&](const UnknownPlace& u) {
     json.member("name", u.name);
     json.member("line", u.line);
     json.member("col", u.column);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.key("notes");
   json.begin_array();
   for (const std::string& note : run.notes) json.value(note);

@@ -16,22 +16,25 @@ constexpr size_t kMostShown = 200;  // characters of a line in a message
 
 }  // namespace
 
+void refuse_import(const std::string& file, std::string message, std::string help, int line) {
+  Diagnostic d;
+  d.code = "E320";
+  d.message = std::move(message);
+  d.help = std::move(help);
+  d.file = file;
+  d.line = line;
+  d.column = line > 0 ? 1 : 0;
+  throw InputError(std::move(d));
+}
+
 ImportText lines_of(std::string_view text, const std::string& file) {
   ImportText out{file, {}};
-  const auto refuse = [&](std::string message, int line) {
-    Diagnostic d;
-    d.code = "E320";
-    d.message = std::move(message);
-    d.file = file;
-    d.line = line;
-    d.column = line > 0 ? 1 : 0;
-    throw InputError(std::move(d));
-  };
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) refuse("the file is empty", 0);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    refuse_import(file, "the file is empty");
   const size_t zero = text.find('\0');
   if (zero != std::string_view::npos) {
     const auto before = std::count(text.begin(), text.begin() + static_cast<long>(zero), '\n');
-    refuse("the file is not a text", static_cast<int>(before) + 1);
+    refuse_import(file, "the file is not a text", {}, static_cast<int>(before) + 1);
   }
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -15,6 +15,10 @@ struct ImportText {
   std::vector<std::string_view> lines;  // without their ends
 };
 
+// Throws an InputError E320 about the file, or about a line of it (from 1).
+[[noreturn]] void refuse_import(const std::string& file, std::string message, std::string help = {},
+                                int line = 0);
+
 // Refers to `text`.  Throws InputError E320 for an empty file and for one that is no text.
 ImportText lines_of(std::string_view text, const std::string& file);
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "sim/diagnostic.h"
 #include "topology/import_parts.h"
+#include "topology/import_text.h"
 
 namespace stepcast {
 namespace {
@@ -26,15 +26,6 @@ class FabricReader {
   }
 
  private:
-  [[noreturn]] void refuse(std::string message, std::string help) const {
-    Diagnostic d;
-    d.code = "E320";
-    d.message = std::move(message);
-    d.help = std::move(help);
-    d.file = file_;
-    throw InputError(std::move(d));
-  }
-
   bool is_nic(uint32_t d) const { return devices_[d].kind == DeviceKind::nic; }
 
   // owner_: of each NIC, the node it is in.
@@ -52,18 +43,20 @@ class FabricReader {
         ++nics[owner_[d]];
     }
     if (nics.empty())
-      refuse("no host can be told from another: their HCAs name none",
-             "names are those of `ibnetdiscover --node-name-map`, or what hosts set themselves");
+      refuse_import(
+          file_, "no host can be told from another: their HCAs name none",
+          "names are those of `ibnetdiscover --node-name-map`, or what hosts set themselves");
     if (homeless > 0)
       found_.notes.push_back(std::to_string(homeless) +
                              (homeless == 1 ? " HCA that names" : " HCAs that name") +
                              " no host left out");
     for (const auto& [node, n] : nics) {
       if (!racks || n <= kind_.nics) continue;
-      refuse("below leaves of their own stand " + std::to_string(n) + " NICs, a node has " +
-                 std::to_string(kind_.nics),
-             "nodes of " + std::to_string(kind_.hosts) +
-                 " hosts are those below leaves of their own, which these are not");
+      refuse_import(file_,
+                    "below leaves of their own stand " + std::to_string(n) + " NICs, a node has " +
+                        std::to_string(kind_.nics),
+                    "nodes of " + std::to_string(kind_.hosts) +
+                        " hosts are those below leaves of their own, which these are not");
     }
   }
 

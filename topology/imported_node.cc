@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "sim/diagnostic.h"
 #include "topology/import_parts.h"
+#include "topology/import_text.h"
 
 namespace stepcast {
 namespace {
@@ -36,15 +36,6 @@ class NodeReader {
  private:
   DeviceKind kind(uint32_t device) const { return graph_.devices()[device].kind; }
 
-  [[noreturn]] void refuse(std::string message, std::string help) const {
-    Diagnostic d;
-    d.code = "E320";
-    d.message = std::move(message);
-    d.help = std::move(help);
-    d.file = file_;
-    throw InputError(std::move(d));
-  }
-
   void count_hosts() {
     std::map<int32_t, int64_t> on;  // GPUs by host
     std::set<int32_t> domains;
@@ -52,12 +43,14 @@ class NodeReader {
       ++on[graph_.devices()[g].node];
       domains.insert(graph_.devices()[g].domain);
     }
-    if (on.empty()) refuse("there are no GPUs in this file", "`stepcast topology show` shows it");
+    if (on.empty())
+      refuse_import(file_, "there are no GPUs in this file", "`stepcast topology show` shows it");
     for (const auto& [host, gpus] : on) {
       if (gpus == on.begin()->second) continue;
-      refuse("one host has " + std::to_string(on.begin()->second) + " GPUs, another " +
-                 std::to_string(gpus),
-             "all nodes of a cluster are of one kind so far");
+      refuse_import(file_,
+                    "one host has " + std::to_string(on.begin()->second) + " GPUs, another " +
+                        std::to_string(gpus),
+                    "all nodes of a cluster are of one kind so far");
     }
     all_hosts_ = static_cast<int64_t>(on.size());
     const bool rack = on.size() > 1 && domains.size() == 1 && *domains.begin() >= 0;
@@ -103,9 +96,11 @@ class NodeReader {
     found_.intra_bandwidth = least->nvlink;
     found_.nvlinks = least->cables;
     if (least->nvlink.value == 0)
-      refuse(graph_.devices()[graph_.gpus()[static_cast<size_t>(least - reach_.begin())]].name +
-                 " has no NVLink, where other GPUs have " + std::to_string(most->cables),
-             "the fabric manager may not be running; mend the node, or the file");
+      refuse_import(
+          file_,
+          graph_.devices()[graph_.gpus()[static_cast<size_t>(least - reach_.begin())]].name +
+              " has no NVLink, where other GPUs have " + std::to_string(most->cables),
+          "the fabric manager may not be running; mend the node, or the file");
     if (least->nvlink.value < most->nvlink.value)
       found_.notes.push_back("GPUs have " + std::to_string(least->cables) + " to " +
                              std::to_string(most->cables) +
