@@ -4,6 +4,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STEPCAST_CCACHE ccache)
   mark_as_advanced(STEPCAST_CCACHE)
   if(STEPCAST_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${STEPCAST_CCACHE})
+    # Without this sloppiness ccache leaves everything alone that uses a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${STEPCAST_CCACHE})
   endif()
 endif()
