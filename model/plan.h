@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ struct StageContent {
   bool head = false;               // final norm, head and loss
   std::vector<LayerKind> kinds{};  // of each layer; empty: all are like the model's first
   auto operator<=>(const StageContent&) const = default;
+};
+
+// What a step does.
+enum class StepMode : uint8_t {
+  train,
+  prefill,  // forward of whole prompts, whose keys and values stay in a cache
+  decode,   // forward of one new token a sequence, which sees Plan::seq tokens of the cache
 };
 
 enum class Recompute : uint8_t { none, selective, full };
@@ -65,6 +73,10 @@ struct Precision {
   int64_t wide_first_layers = 0;  // so many layers at either end compute in `params`
   int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
   double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
+  // What is stored in other formats than `params`: weights of linear layers that are not trained
+  // (inference, a teacher), which GEMMs convert as they read them; keys and values of the cache.
+  std::optional<DType> weights{};
+  std::optional<DType> kv_cache{};
 };
 
 // Which kernels the framework launches: properties of the op inventory, not factors.
@@ -149,6 +161,9 @@ struct Overlap {
 };
 
 struct Plan {
+  StepMode mode = StepMode::train;
+  bool trains() const { return mode == StepMode::train; }
+
   // Layout.  world = tp * cp * pp * dp.  Experts are spread over the same ranks otherwise: each
   // over etp, all of them over ep, with so many replicas that tp * cp * dp = etp * ep * edp.
   int64_t tp = 1, cp = 1, ep = 1, etp = 1, dp = 1, pp = 1;
@@ -186,6 +201,11 @@ struct Plan {
   int64_t bucket_parameters =
       0;  // gradient bucket of overlapped reduction; 0 = Megatron's max(40e6, 1e6 dp)
   bool clip_gradients = true;  // global gradient norm before the optimizer
+
+  // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside
+  // those of the model.
+  std::optional<Transformer> teacher{};
+  std::vector<StageContent> teacher_stages{};
 };
 
 // Fills in what kinds of layers the stages hold, in the order of the model.  REQUIRES: they hold

@@ -127,6 +127,7 @@ struct Work {
   Flops flops{};  // what the hardware executes (causal attention: only what is needed)
   Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
                   // (all-gather and reduce-scatter: the full, gathered size)
+                  // GEMM, attention: 0, or read + written where that is not operands in `dtype`
   auto operator<=>(const Work&) const = default;
 };
 
