@@ -35,7 +35,12 @@ enum class StepMode : uint8_t {
   decode,   // forward of one new token a sequence, which sees Plan::seq tokens of the cache
 };
 
-enum class Recompute : uint8_t { none, selective, full };
+enum class Recompute : uint8_t {
+  none,
+  selective,  // RecomputeModules
+  full,       // whole layers
+  per_op,     // everything but attention's and every second matrix product's output (torchtitan)
+};
 enum class RecomputeMethod : uint8_t { uniform, block };
 
 // What selective recomputation computes again: Megatron-LM's --recompute-modules.
@@ -70,6 +75,8 @@ struct Precision {
   Scaling scaling = Scaling::none;
   bool low_params = false;        // parameters are kept and gathered in the GEMMs' format
                                   // (--fp8-param-gather)
+  bool low_transposes = true;     // GEMMs in 8 bits take both operands along the summed dimension
+                                  // only (before Blackwell): what two products read is kept twice
   int64_t wide_first_layers = 0;  // so many layers at either end compute in `params`
   int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
   double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
@@ -136,6 +143,7 @@ struct MoeRun {
   bool grouped_gemm = true;  // all experts of a rank in one launch
   bool permute_fusion = true;
   bool shared_overlap = false;  // shared experts run beside dispatch and combine
+  int64_t node_limit = 0;       // deepep: nodes that a token may reach; 0 = any
   Routing routing;
 };
 
@@ -196,6 +204,8 @@ struct Plan {
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   int64_t recompute_layers =
       1;  // uniform: layers of one checkpointed unit; block: layers recomputed a stage
+  bool recompute_distribute = false;  // full: inputs of units are split over tp
+                                      // (--distribute-saved-activations); without `sp` only
   Kernels kernels;
   Overlap overlap;
   int64_t bucket_parameters =

@@ -27,6 +27,7 @@ struct LayerKind {
   bool bidirectional = false;  // every query sees every key, not those before it only
   bool cross = false;          // attends to the output of the encoder too
   bool predicts = false;       // multi-token prediction: joins two streams before, own loss after
+  bool wide = false;           // its GEMMs are not in the plan's low precision
   auto operator<=>(const LayerKind&) const = default;
 };
 
