@@ -12,7 +12,9 @@ std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spe
   const auto free = [&](Axis axis) { v.axis_scale[static_cast<size_t>(axis)] = 0; };
   switch (spend) {
     case Spend::exposed_tp: free(Axis::tp); return v;
-    case Spend::exposed_cp: free(Axis::cp); return v;
+    case Spend::exposed_cp:
+      for (const Axis axis : {Axis::cp, Axis::cp_inner, Axis::cp_outer}) free(axis);
+      return v;
     case Spend::exposed_ep:
       free(Axis::ep);
       free(Axis::etp);

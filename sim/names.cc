@@ -30,16 +30,17 @@ double bytes_per_element(DType t) {
 
 std::string_view name_of(Axis a) {
   static constexpr std::array<std::string_view, kAxes> kNames{
-      "none",  "tp",  "cp",  "ep",   "dp",    "pp",     "embedding",
-      "model", "etp", "edp", "data", "shard", "replica"};
+      "none", "tp",  "cp",   "ep",    "dp",      "pp",       "embedding", "model",
+      "etp",  "edp", "data", "shard", "replica", "cp_inner", "cp_outer"};
   return pick(kNames, a);
 }
 
 std::string_view name_of(WorkKind k) {
-  static constexpr std::array<std::string_view, 12> kNames{
-      "gemm",           "grouped_gemm", "attention_forward", "attention_backward",
-      "memory_bound",   "host_copy",    "all_reduce",        "all_gather",
-      "reduce_scatter", "all_to_all",   "broadcast",         "send_recv"};
+  static constexpr std::array<std::string_view, 14> kNames{
+      "gemm",         "grouped_gemm",   "attention_forward", "attention_backward",
+      "memory_bound", "expert_wait",    "host_copy",         "all_reduce",
+      "all_gather",   "reduce_scatter", "all_to_all",        "broadcast",
+      "send_recv",    "shift"};
   return pick(kNames, k);
 }
 
@@ -138,7 +139,9 @@ Spend spend_of(const Work& work, Phase phase) {
   if (is_communication(work.kind)) {
     switch (work.axis) {
       case Axis::tp: return Spend::exposed_tp;
-      case Axis::cp: return Spend::exposed_cp;
+      case Axis::cp:
+      case Axis::cp_inner:
+      case Axis::cp_outer: return Spend::exposed_cp;
       case Axis::ep:
       case Axis::etp: return Spend::exposed_ep;
       case Axis::dp:
@@ -196,7 +199,9 @@ std::string describe(const Work& w) {
     case WorkKind::attention_forward:
     case WorkKind::attention_backward:
       s += ' ' + std::to_string(w.batch) + " x " + std::to_string(w.heads) + " heads " +
-           times(w.m, w.n, w.k) + ' ' + std::string(name_of(w.dtype)) + (w.causal ? " causal" : "");
+           times(w.m, w.n, w.k) +
+           (w.value_dim > 0 ? "/" + std::to_string(w.value_dim) : std::string()) + ' ' +
+           std::string(name_of(w.dtype)) + (w.causal ? " causal" : "");
       break;
     case WorkKind::send_recv:
       s += " stage rank " + std::to_string(w.from) + " to " + std::to_string(w.to) + ", " +

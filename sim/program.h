@@ -69,7 +69,7 @@ struct CompiledPass {
 // scaled, the order of things never changes.
 struct Variation {
   // Communication by Axis; 0 = free.
-  std::array<double, kAxes> axis_scale{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  std::array<double, kAxes> axis_scale{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   double launch_scale = 1;
   double optimizer_scale = 1;      // ops of Phase::optimizer
   double recompute_scale = 1;      // ops of Phase::recompute

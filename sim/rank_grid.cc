@@ -48,6 +48,8 @@ bool covers(Axis group, const GridDigit& digit) {
     case Axis::data: return digit.axis == Axis::cp || digit.axis == Axis::dp;
     case Axis::shard:
     case Axis::replica: return digit.sharded == group;
+    case Axis::cp_inner:
+    case Axis::cp_outer: return digit.context == group;
     default: return digit.axis == group;
   }
 }
@@ -63,6 +65,8 @@ int64_t RankGrid::size(Axis axis) const {
     case Axis::data: return cp * dp;
     case Axis::shard: return cp * dp / replicas;
     case Axis::replica: return replicas;
+    case Axis::cp_inner: return cp_inner;
+    case Axis::cp_outer: return cp / cp_inner;
     default: return along(*this, axis);
   }
 }
@@ -93,8 +97,8 @@ int64_t common_part(int64_t a, int64_t b) {
   const int64_t part = std::min(a, b);
   if (std::max(a, b) % part == 0) return part;
   throw std::invalid_argument(
-      "ep * etp, and the ranks that ZeRO shards over, must each be a multiple or a divisor of tp, "
-      "of tp * cp and so on: " +
+      "ep * etp, cp_inner, and the ranks that ZeRO shards over, must each be a multiple or a "
+      "divisor of tp, of tp * cp and so on: " +
       std::to_string(a) + " and " + std::to_string(b) + " do not divide one another");
 }
 
@@ -103,6 +107,7 @@ int64_t common_part(int64_t a, int64_t b) {
 std::vector<GridDigit> RankGrid::digits() const {
   View experts({{Axis::etp, etp}, {Axis::ep, ep}, {Axis::edp, size(Axis::edp)}});
   View shards({{Axis::shard, size(Axis::shard)}, {Axis::replica, replicas}});
+  View contexts({{Axis::cp_inner, cp_inner}, {Axis::cp_outer, size(Axis::cp_outer)}});
   std::vector<GridDigit> digits;
   for (const Axis axis : order) {
     int64_t left = size(axis);
@@ -111,13 +116,17 @@ std::vector<GridDigit> RankGrid::digits() const {
       continue;
     }
     const bool data = axis == Axis::cp || axis == Axis::dp;
+    const bool context = axis == Axis::cp;
     while (left > 1) {
       int64_t part = common_part(left, experts.left());
       if (data) part = common_part(part, shards.left());
+      if (context) part = common_part(part, contexts.left());
       STEPCAST_CHECK(part > 1, "etp * ep divides tp * cp * dp, and the replicas cp * dp");
-      digits.push_back({axis, part, experts.axis(), data ? shards.axis() : Axis::none});
+      digits.push_back({axis, part, experts.axis(), data ? shards.axis() : Axis::none,
+                        context ? contexts.axis() : Axis::none});
       experts.take(part);
       if (data) shards.take(part);
+      if (context) contexts.take(part);
       left /= part;
     }
   }

@@ -32,6 +32,7 @@ struct GridDigit {
   int64_t size = 1;
   Axis expert = Axis::none;   // etp, ep or edp; none: pp
   Axis sharded = Axis::none;  // shard or replica; none: tp, pp
+  Axis context = Axis::none;  // cp_inner or cp_outer; none: not cp
 };
 
 // The groups of `group` hold ranks that differ in this digit.  `embedding` covers none: it is the
@@ -43,6 +44,7 @@ struct RankGrid {
   std::array<Axis, 4> order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
   int64_t ep = 1, etp = 1;
   int64_t replicas = 1;  // of what ZeRO shards
+  int64_t cp_inner = 1;  // neighbours along cp that exchange heads
 
   int64_t world() const { return tp * cp * dp * pp; }
   // Ranks of a group; embedding 2 (1 if pp = 1).
@@ -51,7 +53,7 @@ struct RankGrid {
   Coordinates coordinates(int64_t rank) const;
   // Innermost first, none of size 1.  Throws std::invalid_argument with a sentence for the user if
   // the views do not fit together: the boundaries tp, tp*cp, ..., and etp, etp*ep, ... must divide
-  // one another.
+  // one another, and cp_inner cp.
   std::vector<GridDigit> digits() const;
   // Global ranks of the group along `axis` that contains `rank`, ascending.
   std::vector<int64_t> group(Axis axis, int64_t rank) const;

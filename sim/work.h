@@ -28,6 +28,8 @@ std::string_view name_of(DType t);  // "bf16"
 //   data       cp x dp: ranks with the same share of the dense parameters; their gradients are
 //              summed and ZeRO shards over
 //   shard, replica  `data` cut in two: ranks that hold the shards of one copy, and the copies
+//   cp_inner, cp_outer  cp cut in two: neighbours that exchange heads, and the rings of those who
+//              hold the same ones
 enum class Axis : uint8_t {
   none,
   tp,
@@ -42,8 +44,10 @@ enum class Axis : uint8_t {
   data,
   shard,
   replica,
+  cp_inner,
+  cp_outer,
 };
-constexpr int kAxes = 13;
+constexpr int kAxes = 15;
 std::string_view name_of(Axis a);
 
 enum class WorkKind : uint8_t {
@@ -63,6 +67,7 @@ enum class WorkKind : uint8_t {
 };
 std::string_view name_of(WorkKind k);
 constexpr bool is_communication(WorkKind k) {
+  shift,  // every rank of the group sends `bytes` to the next one and takes as much from the last
   return k >= WorkKind::all_reduce;
 }
 
@@ -127,6 +132,8 @@ struct Work {
   Flops flops{};  // what the hardware executes (causal attention: only what is needed)
   Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
                   // (all-gather and reduce-scatter: the full, gathered size)
+  int64_t value_dim = 0;            // attention: of a head's values; 0: as k
+  int64_t busiest = 0;              // expert_wait
                   // GEMM, attention: 0, or read + written where that is not operands in `dtype`
   auto operator<=>(const Work&) const = default;
 };
