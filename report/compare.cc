@@ -99,12 +99,13 @@ struct Cause {
   const char* title;
   bool (*covers)(Spend);
 };
-constexpr std::array<Cause, 8> kCauses{
+constexpr std::array<Cause, 9> kCauses{
     {{"fill", [](Spend s) { return s == Spend::warmup; }},
      {"drain", [](Spend s) { return s == Spend::drain; }},
      {"imbalance", [](Spend s) { return s == Spend::imbalance; }},
      {"blocked", [](Spend s) { return s == Spend::coupling; }},
      {"stragglers", [](Spend s) { return s == Spend::straggler; }},
+     {"experts", [](Spend s) { return s == Spend::expert_imbalance; }},
      {"contention", [](Spend s) { return s == Spend::contention; }},
      {"transfers", [](Spend s) { return s == Spend::exposed_pp; }},
      {"collectives", [](Spend s) { return is_exposed(s) && s != Spend::exposed_pp; }}}};
@@ -125,7 +126,9 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
         if (kCauses[c].covers(static_cast<Spend>(k))) t += table[static_cast<size_t>(k)];
       }
       any = any || t.count() > 0;
-      const bool rare = kCauses[c].covers(Spend::straggler) || kCauses[c].covers(Spend::contention);
+      const bool rare = kCauses[c].covers(Spend::straggler) ||
+                        kCauses[c].covers(Spend::expert_imbalance) ||
+                        kCauses[c].covers(Spend::contention);
       shown[c] = shown[c] || !rare || t.count() > 0;
       row[c + 1] = fixed(share_of(t, results[i].step_time) * 100, 1);
     }

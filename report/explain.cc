@@ -178,6 +178,8 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
   };
   if (has(Spend::straggler))
     s += "  straggler: for ranks slower than priced, in a collective or for their stage;\n";
+  if (has(Spend::expert_imbalance))
+    s += "  expert imbalance: for the rank whose experts got most tokens;\n";
   if (has(Spend::contention))
     s += "  contention: ops that take longer than alone (not counted as bubble);\n";
   return s + "  end: done while others still work (not counted as bubble).\n";

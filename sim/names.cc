@@ -113,25 +113,39 @@ std::string_view name_of(MemoryCategory c) {
 }
 
 std::string_view name_of(Spend s) {
-  static constexpr std::array<std::string_view, kSpends> kNames{
-      "matmul",           "attention",      "norm",
-      "elementwise",      "embedding_loss", "recompute",
-      "gradient_buffers", "optimizer",      "exposed_tp",
-      "exposed_cp",       "exposed_ep",     "exposed_pp",
-      "exposed_dp",       "exposed_other",  "warmup",
-      "imbalance",        "drain",          "coupling",
-      "straggler",        "contention",     "launch",
-      "idle_end"};
+  static constexpr std::array<std::string_view, kSpends> kNames{"matmul",
+                                                                "attention",
+                                                                "norm",
+                                                                "elementwise",
+                                                                "embedding_loss",
+                                                                "recompute",
+                                                                "gradient_buffers",
+                                                                "optimizer",
+                                                                "exposed_tp",
+                                                                "exposed_cp",
+                                                                "exposed_ep",
+                                                                "exposed_pp",
+                                                                "exposed_dp",
+                                                                "exposed_other",
+                                                                "warmup",
+                                                                "imbalance",
+                                                                "drain",
+                                                                "coupling",
+                                                                "straggler",
+                                                                "expert_imbalance",
+                                                                "contention",
+                                                                "launch",
+                                                                "idle_end"};
   return pick(kNames, s);
 }
 
 std::string_view title_of(Spend s) {
   static constexpr std::array<std::string_view, kSpends> kTitles{
-      "matrix products", "attention",        "norms",         "elementwise",   "embedding, loss",
-      "recompute",       "gradient buffers", "optimizer",     "TP exposed",    "CP exposed",
-      "EP exposed",      "PP exposed",       "DP exposed",    "other exposed", "pipeline fill",
-      "stage imbalance", "pipeline drain",   "blocked sends", "straggler",     "contention",
-      "launch gaps",     "idle at the end"};
+      "matrix products", "attention",        "norms",          "elementwise",   "embedding, loss",
+      "recompute",       "gradient buffers", "optimizer",      "TP exposed",    "CP exposed",
+      "EP exposed",      "PP exposed",       "DP exposed",     "other exposed", "pipeline fill",
+      "stage imbalance", "pipeline drain",   "blocked sends",  "straggler",     "expert imbalance",
+      "contention",      "launch gaps",      "idle at the end"};
   return pick(kTitles, s);
 }
 
@@ -153,6 +167,7 @@ Spend spend_of(const Work& work, Phase phase) {
       default: return Spend::exposed_other;
     }
   }
+  if (work.kind == WorkKind::expert_wait) return Spend::expert_imbalance;
   if (phase == Phase::optimizer) return Spend::optimizer;
   if (phase == Phase::gradient_sync) return Spend::gradient_buffers;
   if (phase == Phase::recompute) return Spend::recompute;

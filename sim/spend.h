@@ -30,11 +30,12 @@ enum class Spend : uint8_t {
   drain,          // bubble: after its last forward, the same
   coupling,       // bubble: waiting for a rank that is itself held up by a blocking send
   straggler,      // bubble: in a collective, for slower ranks of the group
-  contention,     // ops that take longer than alone: shared links, slowed compute
-  launch,         // the device waits for the host
-  idle_end,       // everything of this rank is done, others still work
+  expert_imbalance,  // bubble: for the rank whose experts got most tokens
+  contention,        // ops that take longer than alone: shared links, slowed compute
+  launch,            // the device waits for the host
+  idle_end,          // everything of this rank is done, others still work
 };
-constexpr int kSpends = 22;
+constexpr int kSpends = 23;
 using SpendTable = std::array<Time, kSpends>;
 
 // "matmul", "exposed_tp", ...: keys of the JSON account.
@@ -43,7 +44,7 @@ std::string_view name_of(Spend s);
 std::string_view title_of(Spend s);
 
 constexpr bool is_bubble(Spend s) {
-  return s >= Spend::warmup && s <= Spend::straggler;
+  return s >= Spend::warmup && s <= Spend::expert_imbalance;
 }
 constexpr bool is_exposed(Spend s) {
   return s >= Spend::exposed_tp && s <= Spend::exposed_other;

@@ -57,17 +57,20 @@ enum class WorkKind : uint8_t {
                        // dimension
   attention_backward,  // its whole backward pass
   memory_bound,  // a kernel limited by device memory: `kernel` says which, `bytes` what it moves
+  expert_wait,   // until the rank that got `busiest` rows (of a GEMM) or bytes (of `kernel`) has
+                 // done what takes this one m rows or `bytes`
   host_copy,     // `bytes` between device and host memory, one way
   all_reduce,
   all_gather,
   reduce_scatter,
-  all_to_all,
+  all_to_all,  // m > 0: of tokens in two hops, once to each node over the network and on over
+               // NVLink there; a token goes to m of n experts, on at most k nodes (0: on any)
   broadcast,
   send_recv,
+  shift,  // every rank of the group sends `bytes` to the next one and takes as much from the last
 };
 std::string_view name_of(WorkKind k);
 constexpr bool is_communication(WorkKind k) {
-  shift,  // every rank of the group sends `bytes` to the next one and takes as much from the last
   return k >= WorkKind::all_reduce;
 }
 
@@ -129,11 +132,11 @@ struct Work {
   int64_t m = 0, n = 0, k = 0;      // see WorkKind
   int64_t batch = 1;                // GEMMs in one call; attention: sequences
   int64_t heads = 0, kv_heads = 0;  // attention (unfused: its batched GEMMs too), on this rank
+  int64_t value_dim = 0;            // attention: of a head's values; 0: as k
+  int64_t busiest = 0;              // expert_wait
   Flops flops{};  // what the hardware executes (causal attention: only what is needed)
   Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
                   // (all-gather and reduce-scatter: the full, gathered size)
-  int64_t value_dim = 0;            // attention: of a head's values; 0: as k
-  int64_t busiest = 0;              // expert_wait
                   // GEMM, attention: 0, or read + written where that is not operands in `dtype`
   auto operator<=>(const Work&) const = default;
 };
