@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "report/utf8.h"
+#include "sim/utf8.h"
 
 namespace stepcast {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "report/utf8.h"
+#include "sim/utf8.h"
 
 namespace stepcast {
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "report/utf8.h"
+#include "sim/utf8.h"
 
 namespace stepcast {
 namespace {

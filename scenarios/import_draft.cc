@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "scenarios/fields.h"
+#include "sim/utf8.h"
 
 namespace stepcast {
 namespace {
@@ -28,10 +29,17 @@ bool is_below(std::string_view path, std::string_view above) {
 
 // On one line, and no control characters of a file that came from elsewhere.
 std::string one_line(std::string_view text) {
-  std::string s(text);
-  for (char& c : s)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return s;
+  std::string line;
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_utf8(text, at);
+    const bool control = point.value < 0x20 || point.value == 0x7f;
+    if (!point.valid)
+      line += '?';  // logs are not always text
+    else
+      line += control ? " " : text.substr(at, point.length);
+    at += point.length;
+  }
+  return line;
 }
 
 // Whether a scenario may say so: the row is there, or one above it takes anything.

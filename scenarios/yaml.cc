@@ -14,6 +14,7 @@
 #include <streambuf>
 
 #include "scenarios/value.h"
+#include "sim/utf8.h"
 
 namespace stepcast {
 namespace {
@@ -209,27 +210,6 @@ class TreeBuilder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// Bytes of the UTF-8 character at `pos`, 0 if there is none.
-size_t utf8_length(std::string_view text, size_t pos) {
-  const auto byte = [&](size_t i) {
-    return pos + i < text.size() ? static_cast<unsigned char>(text[pos + i]) : 0u;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF5   ? 0
-                        : first >= 0xF0 ? 4
-                        : first >= 0xE0 ? 3
-                        : first >= 0xC2 ? 2
-                                        : 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0u) != 0x80u) return 0;
-  if (first == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
-  if (first == 0xED && byte(1) > 0x9F) return 0;  // surrogates
-  if (first == 0xF0 && byte(1) < 0x90) return 0;
-  if (first == 0xF4 && byte(1) > 0x8F) return 0;
-  return length;
-}
-
 // YAML text is UTF-8 without control characters.  yaml-cpp would guess UTF-16 from NUL bytes and
 // count its columns in something else.
 bool is_text(Problems& problems, uint32_t source) {
@@ -237,18 +217,18 @@ bool is_text(Problems& problems, uint32_t source) {
   Mark mark{source, 1, 1};
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
-    const size_t length = utf8_length(text, i);
+    const CodePoint point = decode_utf8(text, i);
     const bool control =
         static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
-    if (length == 0 || control || c == 0x7F) {
+    if (!point.valid || control || c == 0x7F) {
       problems.add(
           "E100",
-          length == 0 ? "this is not UTF-8 text" : "there is a control character in the text",
+          !point.valid ? "this is not UTF-8 text" : "there is a control character in the text",
           mark);
       return false;
     }
-    i += length;
-    mark.column += static_cast<int>(length);
+    i += point.length;
+    mark.column += static_cast<int>(point.length);
     if (c == '\n') {
       ++mark.line;
       mark.column = 1;

@@ -372,6 +372,14 @@ TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
   EXPECT_THAT(lines("--tensor-model-parallel-size 0"), ElementsAre(HasSubstr("sensible size")));
 }
 
+TEST(ImportMegatron, WhatIsNoTextInALogStaysOutOfTheScenario) {
+  const ImportedRun run = imported("megatron-args",
+                                   "--num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+                                   "--seq-length 8 --fo\xcfo 1 --b\x1b[31mar \xe2\x80 --ba\rz 2\n");
+  EXPECT_EQ(value_of(run, "model.layers"), "4");  // so it is YAML
+  EXPECT_THAT(run.scenario, HasSubstr("--fo?o"));
+}
+
 TEST(ImportMegatron, OnlyOneWayToStateChunks) {
   EXPECT_EQ(import_failure("megatron-args", kSmall + "--pipeline-model-parallel-size 2 "
                                                      "--num-layers-per-virtual-pipeline-stage 6 "

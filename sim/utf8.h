@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8, as far as names in a report need it (RFC 3629).
+// UTF-8, as far as texts of files need it (RFC 3629).
 #pragma once
 
 #include <cstddef>

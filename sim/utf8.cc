@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/utf8.h"
+#include "sim/utf8.h"
 
 #include <array>
 
