@@ -62,11 +62,7 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
 
   norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden);
   done_with(t.norm1_statistics);
-  TensorIndex gathered = kNoTensor;
-  if (s.sequence_split()) gathered = gather("qkv all-gather", s.hidden);
-  p_.compute("qkv", s.forward_gemm(s.tokens, s.qkv, s.hidden));
-  t.qkv = p_.allocate("queries, keys, values", s.bytes(s.tokens, s.qkv), saved());
-  p_.free(gathered);
+  t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv);
   done_with(t.norm1_output);
   if (model.attention_bias && !kernels.fused_bias) {
     p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
@@ -85,9 +81,7 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
   done_with(t.qkv);
   done_with(t.qk_normed);
 
-  p_.compute("projection", s.forward_gemm(s.tokens, s.hidden, s.q));
-  TensorIndex branch =
-      p_.allocate("projection output", s.bytes(s.tokens, s.hidden), MemoryCategory::workspace);
+  TensorIndex branch = row_parallel_forward("projection", t.context, s.q);
   done_with(t.context);
   branch = reduce("projection", branch, s.hidden);
   t.residual = add_residual("attention", branch, &t.mask1, model.attention_output_bias);

@@ -82,6 +82,23 @@ void StageWriter::flush_gradients() {
 }
 
 // ----------------------------------------------------------------------------------- linear layers
+TensorIndex StageWriter::column_parallel_forward(const std::string& label,
+                                                 const std::string& output_label,
+                                                 TensorIndex& /*input*/, int64_t out) {
+  TensorIndex gathered = kNoTensor;
+  if (s_.sequence_split()) gathered = gather(label + " all-gather", s_.hidden);
+  p_.compute(label, s_.forward_gemm(s_.tokens, out, s_.hidden));
+  const TensorIndex output = p_.allocate(output_label, s_.bytes(s_.tokens, out), saved());
+  p_.free(gathered);
+  return output;
+}
+
+TensorIndex StageWriter::row_parallel_forward(const std::string& label, TensorIndex& /*input*/,
+                                              int64_t in, TensorIndex* /*keep_wide*/) {
+  p_.compute(label, s_.forward_gemm(s_.tokens, s_.hidden, in));
+  return p_.allocate(label + " output", s_.bytes(s_.tokens, s_.hidden), MemoryCategory::workspace);
+}
+
 TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchGradient branch,
                                                TensorIndex& input, int64_t in) {
   const Shard& s = s_;

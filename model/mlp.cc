@@ -16,11 +16,7 @@ TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
 
   norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden);
   done_with(t.norm2_statistics);
-  TensorIndex gathered = kNoTensor;
-  if (s.sequence_split()) gathered = gather("fc1 all-gather", s.hidden);
-  p_.compute("fc1", s.forward_gemm(s.tokens, s.up, s.hidden));
-  t.up = p_.allocate("fc1 output", s.bytes(s.tokens, s.up), saved());
-  p_.free(gathered);
+  t.up = column_parallel_forward("fc1", "fc1 output", t.norm2_output, s.up);
   done_with(t.norm2_output);
   const Bytes up = s.bytes(s.tokens, s.up);
   const Bytes act = s.bytes(s.tokens, s.ffn);
@@ -30,9 +26,7 @@ TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
   p_.compute("activation", s.memory_bound(Kernel::activation, up + act));
   t.activated = p_.allocate("activation output", act, saved());
   done_with(t.up);
-  p_.compute("fc2", s.forward_gemm(s.tokens, s.hidden, s.ffn));
-  TensorIndex branch =
-      p_.allocate("fc2 output", s.bytes(s.tokens, s.hidden), MemoryCategory::workspace);
+  TensorIndex branch = row_parallel_forward("fc2", t.activated, s.ffn);
   done_with(t.activated);
   branch = reduce("fc2", branch, s.hidden);
   const TensorIndex out = add_residual("mlp", branch, &t.mask2, model.mlp_bias);

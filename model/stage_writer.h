@@ -122,6 +122,14 @@ class StageWriter {
                                  bool bias);
   // Sum of the branch's input gradient and the residual part.
   void add_residual_gradient(const std::string& label, TensorIndex& branch, TensorIndex& gradient);
+  // Forward of a linear layer: its output [tokens, out].  Column-parallel: `input` [own_tokens,
+  // hidden] is gathered first.  Row-parallel: the output [tokens, hidden] is partial, to be
+  // reduced.  With low-precision GEMMs `input` becomes the quantized copy that the weight gradient
+  // reads, and the wide tensor is freed; given `copy`, that becomes the quantized one instead.
+  TensorIndex column_parallel_forward(const std::string& label, const std::string& output_label,
+                                      TensorIndex& input, int64_t out);
+  TensorIndex row_parallel_forward(const std::string& label, TensorIndex& input, int64_t in,
+                                   TensorIndex* copy = nullptr);
   // Backward of a row-parallel linear layer (its output was reduced): gradient of its input.
   TensorIndex row_parallel_backward(const std::string& label, BranchGradient branch,
                                     TensorIndex& input, int64_t in);
