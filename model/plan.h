@@ -159,6 +159,10 @@ struct Sharding {
   int64_t unit_layers = 1;  // layers gathered together
   int64_t prefetch = 1;     // units gathered ahead
   bool reshard_after_forward = true;
+  bool copied_out = true;  // a gathered unit is copied to its parameters (PyTorch's FSDP2,
+                           // DeepSpeed); else they are views of it (FSDP1, Megatron-FSDP)
+  bool wide = true;        // the shards are the optimizer's own fp32 parameters, cast before each
+                           // gather (PyTorch); else the format of `params` beside them
 };
 
 struct Overlap {
@@ -210,6 +214,7 @@ struct Plan {
   Overlap overlap;
   int64_t bucket_parameters =
       0;  // gradient bucket of overlapped reduction; 0 = Megatron's max(40e6, 1e6 dp)
+  int64_t gather_bucket = 0;   // parameters gathered at once after the optimizer; 0 = a stage
   bool clip_gradients = true;  // global gradient norm before the optimizer
 
   // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside

@@ -36,11 +36,10 @@ std::string_view name_of(Axis a) {
 }
 
 std::string_view name_of(WorkKind k) {
-  static constexpr std::array<std::string_view, 14> kNames{
-      "gemm",         "grouped_gemm",   "attention_forward", "attention_backward",
-      "memory_bound", "expert_wait",    "host_copy",         "all_reduce",
-      "all_gather",   "reduce_scatter", "all_to_all",        "broadcast",
-      "send_recv",    "shift"};
+  static constexpr std::array<std::string_view, 15> kNames{
+      "gemm",           "grouped_gemm", "attention_forward", "attention_backward", "memory_bound",
+      "expert_wait",    "host_copy",    "host_adam",         "all_reduce",         "all_gather",
+      "reduce_scatter", "all_to_all",   "broadcast",         "send_recv",          "shift"};
   return pick(kNames, k);
 }
 
@@ -192,6 +191,41 @@ Spend spend_of(const Work& work, Phase phase) {
     case Kernel::cross_entropy_backward: return Spend::embedding_loss;
     default: return Spend::elementwise;
   }
+}
+
+std::string_view name_of(HostCall c) {
+  static constexpr std::array<std::string_view, kHostCalls> kNames{"kernel",
+                                                                   "eager_forward",
+                                                                   "eager_backward",
+                                                                   "function_forward",
+                                                                   "function_backward",
+                                                                   "module_forward",
+                                                                   "module_backward",
+                                                                   "collective",
+                                                                   "transfer",
+                                                                   "tensor_list",
+                                                                   "microbatch",
+                                                                   "synchronize",
+                                                                   "graph"};
+  return pick(kNames, c);
+}
+
+Launch& Launch::add(HostCall c, int times) {
+  uint16_t& count = calls[static_cast<size_t>(c)];
+  STEPCAST_CHECK(times >= 0 && count + times <= UINT16_MAX, "a number of calls");
+  count = static_cast<uint16_t>(count + times);
+  return *this;
+}
+
+std::string describe(const Launch& launch) {
+  std::string s;
+  for (size_t c = 0; c < kHostCalls; ++c) {
+    if (launch.calls[c] == 0) continue;
+    if (!s.empty()) s += " + ";
+    if (launch.calls[c] > 1) s += std::to_string(launch.calls[c]) + ' ';
+    s += name_of(static_cast<HostCall>(c));
+  }
+  return s.empty() ? "nothing" : s;
 }
 
 std::string action_text(const Item& item) {

@@ -60,6 +60,7 @@ enum class WorkKind : uint8_t {
   expert_wait,   // until the rank that got `busiest` rows (of a GEMM) or bytes (of `kernel`) has
                  // done what takes this one m rows or `bytes`
   host_copy,     // `bytes` between device and host memory, one way
+  host_adam,     // Adam on the host's processors: `bytes` read and written in its memory
   all_reduce,
   all_gather,
   reduce_scatter,

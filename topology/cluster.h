@@ -27,6 +27,7 @@ struct Gpu {
   Bytes reserve{};                 // CUDA context and communication libraries
   Bandwidth memory_bandwidth{};    // data sheet
   Bandwidth host_bandwidth{};      // to the host's memory, one way: PCIe or NVLink-C2C, data sheet
+  Bandwidth host_memory{};         // its share of the host's own memory bandwidth
   std::map<DType, FlopRate> peak;  // dense, data sheet
   int64_t sms = 0;
 };
