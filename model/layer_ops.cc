@@ -59,6 +59,11 @@ struct Stage {
   TensorTableId table;
 
   PassWriter pass(const char* what) const { return {builder, title(what, content), table}; }
+  void begin_layer(StageWriter& writer, int64_t i) const {
+    const LayerKind kind =
+        content.kinds.empty() ? layer_kind(shard.model, 0) : content.kinds[static_cast<size_t>(i)];
+    writer.set_layer(static_cast<int>(i), kind);
+  }
 };
 
 PassId write_forward(const Stage& s, StageTensors& t) {
@@ -76,7 +81,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
   t.layers.resize(static_cast<size_t>(s.content.layers));
   for (const Unit& unit : units_of(shard.plan, s.content.layers)) {
     for (int64_t i = unit.begin; i < unit.end; ++i) {
-      pass.set_layer(static_cast<int>(i));
+      s.begin_layer(stage, i);
       LayerTensors& layer = t.layers[static_cast<size_t>(i)];
       const ForwardMode mode = unit.recomputed ? ForwardMode::discard : ForwardMode::keep;
       layer.input = stream;
@@ -84,7 +89,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
       if (unit.recomputed && i > unit.begin) pass.free(layer.input);
     }
   }
-  pass.set_layer(-1);
+  stage.set_layer(-1);
   if (s.content.head) {
     t.head.input = stream;
     stage.head_forward(t.head);
@@ -98,10 +103,11 @@ PassId write_forward(const Stage& s, StageTensors& t) {
 }
 
 // The forward of a checkpointed unit once more.
-void recompute_unit(StageWriter& stage, PassWriter& pass, const Unit& unit, StageTensors& t) {
+void recompute_unit(const Stage& s, StageWriter& stage, PassWriter& pass, const Unit& unit,
+                    StageTensors& t) {
   pass.set_phase(Phase::recompute);
   for (int64_t i = unit.begin; i < unit.end; ++i) {
-    stage.set_layer(static_cast<int>(i));
+    s.begin_layer(stage, i);
     LayerTensors& layer = t.layers[static_cast<size_t>(i)];
     TensorIndex out = stage.layer_forward(layer, ForwardMode::recompute);
     if (i + 1 < unit.end) {
@@ -118,10 +124,10 @@ PassId write_recompute(const Stage& s, StageTensors& t) {
   StageWriter stage(s.shard, pass);
   pass.set_phase(Phase::recompute);
   for (const Unit& unit : units_of(s.shard.plan, s.content.layers)) {
-    if (unit.recomputed) recompute_unit(stage, pass, unit, t);
+    if (unit.recomputed) recompute_unit(s, stage, pass, unit, t);
     if (s.shard.plan.recompute != Recompute::selective) continue;
     for (int64_t i = unit.begin; i < unit.end; ++i) {
-      stage.set_layer(static_cast<int>(i));
+      s.begin_layer(stage, i);
       stage.recompute_core(t.layers[static_cast<size_t>(i)]);
     }
   }
@@ -146,9 +152,9 @@ void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, S
   const bool recompute_core = recompute && shard.plan.recompute == Recompute::selective;
   const std::vector<Unit> units = units_of(shard.plan, s.content.layers);
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-    if (recompute && unit->recomputed) recompute_unit(stage, pass, *unit, t);
+    if (recompute && unit->recomputed) recompute_unit(s, stage, pass, *unit, t);
     for (int64_t i = unit->end; i-- > unit->begin;) {
-      stage.set_layer(static_cast<int>(i));
+      s.begin_layer(stage, i);
       stage.layer_backward(t.layers[static_cast<size_t>(i)], gradient, recompute_core);
     }
   }
@@ -295,36 +301,6 @@ PassId pass_of(const StagePasses& p, ActionKind kind, bool last, bool recomputed
   }
   STEPCAST_CHECK(pass != kNoPass, "the pass of this action was not asked for");
   return pass;
-}
-
-int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
-  const Shard s(model, plan);
-  const int64_t h = model.hidden;
-  const int64_t norm = model.norm == Norm::layer_norm && model.norm_bias ? 2 * h : h;
-  int64_t layer = h * s.qkv + h * s.q + h * s.up + h * s.ffn + 2 * norm;
-  if (model.attention_bias) layer += s.qkv;
-  if (model.attention_output_bias) layer += h;
-  if (model.mlp_bias) layer += s.up + h;
-  if (model.qk_norm) layer += 2 * model.head_dim;
-  int64_t total = layer * content.layers;
-  const bool learned = model.positions == Positions::learned;
-  if (content.embedding) total += s.vocab * h + (learned ? model.max_positions * h : 0);
-  if (content.head) {
-    total += norm;
-    // A tied head needs a copy of the word embedding unless the stage has it anyway.
-    if (!model.tied || !content.embedding) total += s.vocab * h;
-  }
-  return total;
-}
-
-int64_t shared_parameters(const Transformer& model, const StageContent& content) {
-  const int64_t h = model.hidden;
-  const int64_t norm = model.norm == Norm::layer_norm && model.norm_bias ? 2 * h : h;
-  int64_t layer = 2 * norm;
-  if (model.attention_output_bias) layer += h;
-  if (model.mlp_bias) layer += h;
-  if (model.qk_norm) layer += 2 * model.head_dim;
-  return layer * content.layers + (content.head ? norm : 0);
 }
 
 }  // namespace stepcast

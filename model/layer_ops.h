@@ -90,8 +90,12 @@ PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward);
 // whole).
 int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content);
 
+// Those of them that are experts': spread over ep * etp ranks instead of tp, so that their
+// gradients are summed over Axis::edp.
+int64_t expert_parameters(const Transformer& model, const Plan& plan, const StageContent& content);
+
 // Those of them that every tensor-parallel rank holds whole although, with sequence parallelism,
-// each sees only its share of the tokens: norms, and biases added after the reduction.
+// each sees only its share of the tokens: norms, biases added after the reduction, routers.
 int64_t shared_parameters(const Transformer& model, const StageContent& content);
 
 }  // namespace stepcast

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many parameters a rank holds of a stage.
+#include "model/layer_ops.h"
+#include "model/shard.h"
+
+namespace stepcast {
+namespace {
+
+int64_t norm_parameters(const Transformer& model) {
+  return model.norm == Norm::layer_norm && model.norm_bias ? 2 * model.hidden : model.hidden;
+}
+
+int64_t attention_parameters(const Shard& s) {
+  const Transformer& model = s.model;
+  int64_t count = s.hidden * s.qkv + s.hidden * s.q;
+  if (model.attention_bias) count += s.qkv;
+  if (model.attention_output_bias) count += s.hidden;
+  if (model.qk_norm) count += 2 * model.head_dim;
+  if (model.attention_sinks) count += s.heads;
+  return count;
+}
+
+// An MLP of which this rank holds columns of such a width.
+int64_t mlp_parameters(const Transformer& model, int64_t width) {
+  const int64_t up = model.gated ? 2 * width : width;
+  int64_t count = model.hidden * (up + width);
+  if (model.mlp_bias) count += up + model.hidden;
+  return count;
+}
+
+// What a layer with experts has beside them: router and shared experts.
+int64_t beside_experts(const Transformer& model, const Plan& plan) {
+  int64_t count = model.hidden * model.experts;
+  if (model.router_bias) count += model.experts;
+  if (model.shared_ffn > 0) count += mlp_parameters(model, model.shared_ffn / plan.tp);
+  if (model.shared_gate) count += model.hidden;
+  return count;
+}
+
+// Calls `count` with the kind of each layer of the stage.
+template <class Count>
+int64_t sum_over_layers(const Transformer& model, const StageContent& content, Count count) {
+  if (content.layers == 0) return 0;
+  if (content.kinds.empty()) return content.layers * count(layer_kind(model, 0));
+  int64_t sum = 0;
+  for (const LayerKind& kind : content.kinds) sum += count(kind);
+  return sum;
+}
+
+}  // namespace
+
+int64_t expert_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
+  const int64_t one = mlp_parameters(model, model.moe_ffn / plan.etp);
+  return sum_over_layers(model, content, [&](const LayerKind& kind) {
+    return kind.experts ? model.experts / plan.ep * one : 0;
+  });
+}
+
+int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
+  const Shard s(model, plan);
+  const int64_t h = model.hidden;
+  const int64_t norm = norm_parameters(model);
+  int64_t total = expert_parameters(model, plan, content);
+  total += sum_over_layers(model, content, [&](const LayerKind& kind) {
+    const int64_t mlp = kind.experts ? beside_experts(model, plan) : mlp_parameters(model, s.ffn);
+    return attention_parameters(s) + mlp + 2 * norm;
+  });
+  const bool learned = model.positions == Positions::learned;
+  if (content.embedding) total += s.vocab * h + (learned ? model.max_positions * h : 0);
+  if (content.head) {
+    total += norm;
+    // A tied head needs a copy of the word embedding unless the stage has it anyway.
+    if (!model.tied || !content.embedding) total += s.vocab * h;
+  }
+  return total;
+}
+
+int64_t shared_parameters(const Transformer& model, const StageContent& content) {
+  const int64_t norm = norm_parameters(model);
+  const int64_t layers = sum_over_layers(model, content, [&](const LayerKind& kind) {
+    int64_t count = 2 * norm;
+    if (model.attention_output_bias) count += model.hidden;
+    if (model.mlp_bias && !kind.experts) count += model.hidden;
+    if (model.qk_norm) count += 2 * model.head_dim;
+    // The router sees the rank's own tokens only, too.
+    if (kind.experts) count += model.hidden * model.experts;
+    if (kind.experts && model.shared_gate) count += model.hidden;
+    return count;
+  });
+  return layers + (content.head ? norm : 0);
+}
+
+}  // namespace stepcast
