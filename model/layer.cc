@@ -18,7 +18,8 @@ void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool re
   attention_backward(t, gradient, recompute_attention);
 }
 
-void StageWriter::set_layer(int layer) {
+void StageWriter::set_layer(int layer, const LayerKind& kind) {
+  kind_ = kind;
   p_.set_layer(layer);
   w_.set_layer(layer);
 }

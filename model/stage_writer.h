@@ -76,7 +76,8 @@ class StageWriter {
   StageWriter(const Shard& shard, PassWriter& pass, PassWriter& weights, GradientBuckets buckets)
       : s_(shard), p_(pass), w_(weights), split_(&pass != &weights), buckets_(buckets) {}
 
-  void set_layer(int layer);
+  // What follows belongs to layer number `layer` of the stage; -1: to none.
+  void set_layer(int layer, const LayerKind& kind = {});
 
   // Reads `t.input`; returns the tensor of the layer's output.
   TensorIndex layer_forward(LayerTensors& t, ForwardMode mode);
@@ -158,6 +159,7 @@ class StageWriter {
   GradientBuckets buckets_;
   bool incomplete_ = false;  // the gradient being written is not complete yet
   ForwardMode mode_ = ForwardMode::keep;
+  LayerKind kind_{};  // of the layer that is written
 };
 
 }  // namespace stepcast
