@@ -25,6 +25,14 @@ struct StageContent {
   bool embedding = false;
   bool head = false;               // final norm, head and loss
   std::vector<LayerKind> kinds{};  // of each layer; empty: all are like the model's first
+  int64_t predictions = 0;         // multi-token-prediction modules, after the layers
+  // What assign_layers() finds out.  Streams of prediction modules of earlier stages, which come in
+  // beside the residual stream:
+  int64_t predicted = 0;
+  bool encoder_ends = false;    // holds the encoder's last layer: norm after it
+  bool decoder_begins = false;  // holds the first layer that attends to the encoder's output: the
+                                // decoder's tokens are embedded before it
+  bool encoded = false;         // the encoder's output comes in beside the residual stream
   auto operator<=>(const StageContent&) const = default;
 };
 
@@ -194,7 +202,9 @@ struct Plan {
   // Batch, in sequences.
   int64_t global_batch = 1;
   int64_t micro_batch = 1;
-  int64_t seq = 0;  // tokens
+  int64_t seq = 0;          // tokens
+  int64_t encoder_seq = 0;  // with an encoder and a decoder: tokens of the encoder; `seq` is the
+                            // decoder's
   // Microbatches that pass through the pipeline in pieces of equal length along the sequence
   // (Seq1F1B), and which of them passes are written for: its queries see the keys of all pieces up
   // to its own.  REQUIRES: seq_pieces divides seq, piece < seq_pieces.
@@ -223,8 +233,9 @@ struct Plan {
   std::vector<StageContent> teacher_stages{};
 };
 
-// Fills in what kinds of layers the stages hold, in the order of the model.  REQUIRES: they hold
-// all of them.
+// Fills in what kinds of layers the stages hold, in the order of the model, and what comes into
+// them.  Prediction modules that no stage holds are put before the head.  REQUIRES: they hold all
+// layers.
 void assign_layers(std::vector<StageContent>& stages, const Transformer& model);
 
 // Layers spread evenly; embedding on the first, head on the last stage.  REQUIRES: layers divisible

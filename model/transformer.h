@@ -61,6 +61,12 @@ struct Transformer {
   int64_t encoder_layers = 0;    // the first of `layers` are an encoder; the others attend to its
                                  // output (T5)
   int64_t mtp_layers = 0;        // multi-token-prediction modules after the last layer
+  int64_t relative_buckets = 0;  // rows of the table of biases by distance, one a head, which each
+                                 // stack of layers has (T5)
+  int64_t token_types = 0;       // rows of the embedding of token types (BERT's segments)
+  bool embedding_norm = false;   // norm after the embedding instead of before the head (BERT)
+  bool masked_head = false;      // dense layer, activation and norm before a head with a bias, and a
+                                 // classifier of the first token (BERT's pretraining)
   double attention_dropout = 0;  // probability; 0 = no kernel
   double hidden_dropout = 0;
 
@@ -89,6 +95,9 @@ LayerKind layer_kind(const Transformer& t, int64_t layer);
 // Exact number of parameters, tied embeddings counted once, multi-token-prediction modules not
 // counted.
 int64_t parameters(const Transformer& t);
+// Of the layer in a multi-token-prediction module: as the last one (DeepSeek-V3, arXiv 2412.19437,
+// section 2.2).
+LayerKind prediction_kind(const Transformer& t);
 // Those that one token meets: of the routed experts only `experts_per_token`.
 int64_t active_parameters(const Transformer& t);
 // Of one layer.
@@ -97,6 +106,9 @@ int64_t layer_parameters(const Transformer& t, int64_t layer);
 // ------------------------------------------------------------------------------ model FLOPs ----
 // Per step of `sequences` sequences of `seq` tokens; a multiply-add counts two, backward twice
 // forward.
+// Of the multi-token-prediction modules together, which share embedding and head with the model:
+// for each a layer, the projection of two streams to one, and three norms.
+int64_t prediction_parameters(const Transformer& t);
 struct ModelFlops {
   double full_attention = 0;    // every query times every key; head counted, embedding lookup not
   double causal_attention = 0;  // queries times the keys they see
