@@ -39,6 +39,7 @@ class CommunicationPrices {
   Price of(const Work& work) {
     if (work.bytes.value <= 0) return {Time{}, Origin::measured, "nothing to send"};
     if (work.kind == WorkKind::send_recv) return transfer(work);
+    if (work.kind == WorkKind::shift) return shift(work);
     const GroupShape shape = work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
     if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
     const Cluster& cluster = shape.nodes > 1 ? seen_by_groups(work) : cluster_;
@@ -69,6 +70,35 @@ class CommunicationPrices {
       const int64_t to = gpu_of({at.tp, at.cp, at.dp, work.to});
       const std::pair<int64_t, int64_t> here{cluster_.node_of(from), cluster_.node_of(to)};
       if (std::exchange(nodes, here) == here) continue;
+      CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
+      if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
+    }
+    return with_model({worst.time, Origin::roofline, worst.basis}, worst);
+  }
+
+  // The slowest of the pairs of neighbours along the axis: all ranks of a ring wait for it.
+  Price shift(const Work& work) const {
+    struct Place {
+      int64_t stride, size;
+    };
+    std::vector<Place> places;  // of a rank in its ring
+    int64_t stride = 1;
+    for (const GridDigit& d : grid_.digits()) {
+      if (covers(work.axis, d)) places.push_back({stride, d.size});
+      stride *= d.size;
+    }
+    if (places.empty()) return {Time{}, Origin::measured, "nothing to send"};
+    CommunicationCost worst;
+    std::set<std::pair<int64_t, int64_t>> seen;  // nodes
+    for (int64_t rank = 0; rank < grid_.world(); ++rank) {
+      int64_t next = rank;
+      for (const Place& p : places) {
+        const int64_t at = rank / p.stride % p.size;
+        next += at + 1 < p.size ? p.stride : -at * p.stride;
+        if (at + 1 < p.size) break;
+      }
+      const int64_t from = placement_.gpu_of(rank), to = placement_.gpu_of(next);
+      if (!seen.insert({cluster_.node_of(from), cluster_.node_of(to)}).second) continue;
       CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
       if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
     }

@@ -263,6 +263,14 @@ CollectiveMessages two_step(Nodes nodes) {
   return out.take();
 }
 
+CollectiveMessages to_next(Nodes nodes) {
+  std::vector<int64_t> ring;
+  for (const auto& node : nodes) ring.insert(ring.end(), node.begin(), node.end());
+  Writer out(1);
+  for (size_t i = 0; i < ring.size(); ++i) out.add(ring[i], ring[(i + 1) % ring.size()], 1);
+  return out.take();
+}
+
 }  // namespace
 
 bool knows_algorithm(std::string_view algorithm) {
@@ -272,6 +280,7 @@ bool knows_algorithm(std::string_view algorithm) {
 CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm, Nodes nodes) {
   STEPCAST_CHECK(is_communication(kind) && !nodes.empty(), "a collective of a group");
   if (kind == WorkKind::send_recv) return {1, {{nodes.front().front(), nodes.back().back(), 1}}};
+  if (kind == WorkKind::shift) return to_next(nodes);
   switch (pattern_of(algorithm)) {
     case Pattern::ring: return rings(kind, nodes);
     case Pattern::tree: return chains(nodes, add_trees);

@@ -54,7 +54,7 @@ CommunicationCost cost_of(const std::vector<Alternative>& ways, const Cluster& c
 
 CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
                                   const GroupShape& shape) {
-  STEPCAST_CHECK(is_communication(kind) && kind != WorkKind::send_recv, "a collective");
+  STEPCAST_CHECK(is_communication(kind) && kind < WorkKind::send_recv, "a collective");
   STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
   if (shape.ranks <= 1) return {Time{}, "group of one"};
   return cost_of(alternatives(cluster, kind, shape), cluster, kind, bytes, shape);

@@ -56,8 +56,8 @@ struct CommunicationCost {
   int64_t blocks = 0;       // thread blocks of a collective, one SM each (NCCL's channels)
 };
 
-// REQUIRES: is_communication(kind), kind != send_recv, bytes >= 0; bandwidths of the links used are
-// positive.  A group of one costs nothing.
+// REQUIRES: is_communication(kind), kind neither send_recv nor shift, bytes >= 0; bandwidths of the
+// links used are positive.  A group of one costs nothing.
 CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
                                   const GroupShape& shape);
 
