@@ -9,12 +9,16 @@ TensorIndex StageWriter::layer_forward(LayerTensors& t, ForwardMode mode) {
   mode_ = mode;
   const bool keep = mode != ForwardMode::discard;
   attention_forward(t, keep);
-  return mlp_forward(t, keep);
+  return kind_.experts ? moe_forward(t, keep) : mlp_forward(t, keep);
 }
 
 void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention) {
   p_.set_phase(Phase::backward_input);
-  mlp_backward(t, gradient);
+  if (kind_.experts) {
+    moe_backward(t, gradient);
+  } else {
+    mlp_backward(t, gradient);
+  }
   attention_backward(t, gradient, recompute_attention);
 }
 

@@ -6,8 +6,12 @@
 // `...Tensors` struct with what they keep for the backward pass; backward functions free it.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
+#include <string>
 #include <vector>
 
+#include "model/experts.h"
 #include "model/pass_writer.h"
 #include "model/shard.h"
 
@@ -18,6 +22,15 @@ enum class ForwardMode : uint8_t {
   keep,       // everything the backward needs stays
   discard,    // under a checkpoint: only the input stays (Megatron's full recomputation)
   recompute,  // inside the backward of a checkpoint: kept, as workspace
+};
+
+// Of a layer with experts; `copies` and so on as in ExpertShard.
+struct ExpertTensors {
+  TensorIndex scores = kNoTensor, map = kNoTensor;    // of the router; where copies went
+  TensorIndex input = kNoTensor;                      // tokens in the order of their experts
+  TensorIndex up = kNoTensor, activated = kNoTensor;  // of the experts
+  TensorIndex shared_up = kNoTensor, shared_activated = kNoTensor;
+  TensorIndex gate = kNoTensor, shared_output = kNoTensor;  // of a gated shared expert
 };
 
 struct LayerTensors {
@@ -37,6 +50,7 @@ struct LayerTensors {
 };
 
 struct EmbeddingTensors {
+  ExpertTensors experts;
   TensorIndex mask = kNoTensor;
 };
 
@@ -121,6 +135,37 @@ class StageWriter {
   // unless a later weight gradient needs it as it is now: then `gradient` becomes kNoTensor.
   BranchGradient branch_gradient(const std::string& label, TensorIndex& gradient, TensorIndex& mask,
                                  bool bias);
+  // moe.cc
+  TensorIndex moe_forward(LayerTensors& t, bool keep);
+  void moe_backward(LayerTensors& t, TensorIndex& gradient);
+  TensorIndex mixture_forward(LayerTensors& t, bool keep);
+  void route(LayerTensors& t, const ExpertShard& x);
+  void route_backward(LayerTensors& t, const ExpertShard& x);
+  TensorIndex experts_forward(ExpertTensors& t, const ExpertShard& x, bool keep);
+  TensorIndex experts_backward(ExpertTensors& t, const ExpertShard& x, TensorIndex& gradient);
+  void activate_experts(ExpertTensors& t, const ExpertShard& x);
+  // `one` for each expert of the rank: one launch, or one each.
+  void expert_products(PassWriter& pass, const std::string& label, const ExpertShard& x,
+                       const Work& one);
+  void expert_weight_gradient(const std::string& label, const ExpertShard& x, int64_t out,
+                              int64_t in);
+  void expert_kernel(const std::string& label, const ExpertShard& x, Kernel kernel,
+                     const std::function<Bytes(int64_t)>& moved);
+  // Until the rank with most rows has done what `awaited_` lists.
+  void await_busiest(const ExpertShard& x);
+  void shared_up(LayerTensors& t);
+  TensorIndex shared_down(LayerTensors& t, bool keep);
+  TensorIndex shared_backward(LayerTensors& t, BranchGradient branch);
+  // moe_dispatch.cc
+  // Copies of tokens [tokens, hidden] to the ranks of their experts, in the order of these; or of
+  // the gradients of what came back.  `beside` is launched while they travel.
+  TensorIndex to_experts(const std::string& label, const ExpertShard& x, MemoryCategory category,
+                         const std::function<void()>& beside);
+  // The rows [rows, hidden] back, those of each token summed: [tokens, hidden].  Frees `rows`.
+  TensorIndex from_experts(const std::string& label, const ExpertShard& x, TensorIndex rows,
+                           const std::function<void()>& beside);
+  void exchange(const std::string& label, const ExpertShard& x, DType payload,
+                const std::function<void()>& beside);
   // Sum of the branch's input gradient and the residual part.
   void add_residual_gradient(const std::string& label, TensorIndex& branch, TensorIndex& gradient);
   // Forward of a linear layer: its output [tokens, out].  Column-parallel: `input` [own_tokens,
@@ -159,7 +204,10 @@ class StageWriter {
   GradientBuckets buckets_;
   bool incomplete_ = false;  // the gradient being written is not complete yet
   ForwardMode mode_ = ForwardMode::keep;
-  LayerKind kind_{};  // of the layer that is written
+  LayerKind kind_{};           // of the layer that is written
+  std::vector<Work> awaited_;  // by the busiest expert rank, since await_busiest
+  bool in_layer_ = false;
+  TensorIndex normed_ = kNoTensor;  // a norm's output that is in low precision already
 };
 
 }  // namespace stepcast

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mixture of experts in place of the MLP, with its norm and residual, forward and backward, as
+// Megatron-Core runs it (core/transformer/moe/moe_layer.py): router, tokens to their experts, the
+// products of the experts, back, sum; shared experts are an MLP beside all that.
+//
+// The weights of a token's experts are multiplied in with the activation, so that the sum of the
+// outputs needs nothing but the map for its backward.
+#include <string>
+#include <utility>
+
+#include "model/experts.h"
+#include "model/stage_writer.h"
+
+namespace stepcast {
+
+TensorIndex StageWriter::moe_forward(LayerTensors& t, bool keep) {
+  const Shard& s = s_;
+  const auto done_with = [&](TensorIndex& tensor) {
+    if (!keep) p_.free(tensor);
+  };
+  norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden);
+  done_with(t.norm2_statistics);
+  TensorIndex branch = mixture_forward(t, keep);
+  done_with(t.norm2_output);
+  const TensorIndex out = add_residual("moe", branch, &t.mask2, false);
+  done_with(t.mask2);
+  done_with(t.residual);
+  return out;
+}
+
+// From the output of the norm to that of the branch.
+TensorIndex StageWriter::mixture_forward(LayerTensors& t, bool keep) {
+  const Shard& s = s_;
+  const ExpertShard x = expert_shard(s);
+  const bool shared = s.model.shared_ffn > 0;
+  const bool beside = shared && s.plan.moe.shared_overlap;
+  const auto done_with = [&](TensorIndex& tensor) {
+    if (!keep) p_.free(tensor);
+  };
+  TensorIndex shared_out = kNoTensor;
+  if (shared && !beside) {
+    shared_up(t);
+    shared_out = shared_down(t, keep);
+  }
+  route(t, x);
+  std::function<void()> up, down;
+  if (beside) {
+    up = [&] { shared_up(t); };
+    down = [&] { shared_out = shared_down(t, keep); };
+  }
+  t.experts.input = to_experts("dispatch", x, saved(), up);
+  TensorIndex rows = experts_forward(t.experts, x, keep);
+  await_busiest(x);
+  TensorIndex out = from_experts("combine", x, rows, down);
+  done_with(t.experts.scores);
+  done_with(t.experts.map);
+  if (shared) {
+    p_.compute("shared experts sum", s.memory_bound(Kernel::add, s.bytes(x.tokens, s.hidden) * 3));
+    p_.free(shared_out);
+  }
+  return out;
+}
+
+// Scores in the number format of the model; probabilities in fp32 (moe_router_dtype is none by
+// default, topk_softmax_with_capacity works in fp32).
+void StageWriter::route(LayerTensors& t, const ExpertShard& x) {
+  const Shard& s = s_;
+  const int64_t experts = s.model.experts;
+  p_.compute("router", s.forward_gemm(x.tokens, experts, s.hidden));
+  const Bytes scores = s.bytes(x.tokens, experts, DType::fp32);
+  const Bytes chosen = s.bytes(x.tokens, experts, DType::uint8);
+  TensorIndex logits =
+      p_.allocate("router logits", s.bytes(x.tokens, experts), MemoryCategory::workspace);
+  p_.compute("routing",
+             s.memory_bound(Kernel::router, s.bytes(x.tokens, experts) + scores * 3 + chosen));
+  t.experts.scores = p_.allocate("router probabilities", scores, saved());
+  t.experts.map = p_.allocate("routing map", chosen, saved());
+  p_.free(logits);
+}
+
+// Needs the gradients of the probabilities, which the activation of the experts has made.
+void StageWriter::route_backward(LayerTensors& t, const ExpertShard& x) {
+  const Shard& s = s_;
+  const int64_t experts = s.model.experts;
+  p_.compute("routing backward",
+             s.memory_bound(Kernel::router_backward, s.bytes(x.tokens, experts, DType::fp32) * 3 +
+                                                         s.bytes(x.tokens, experts)));
+  TensorIndex logits =
+      p_.allocate("router logit gradient", s.bytes(x.tokens, experts), MemoryCategory::workspace);
+  p_.free(t.experts.scores);
+  p_.free(t.experts.map);
+  p_.compute("router input gradient", s.input_gemm(x.tokens, experts, s.hidden));
+  TensorIndex own =
+      p_.allocate("router input gradient", s.bytes(x.tokens, s.hidden), MemoryCategory::workspace);
+  weight_gradient("router", s.weight_gemm(x.tokens, experts, s.hidden));
+  w_.free(logits);
+  p_.compute("router gradient sum", s.memory_bound(Kernel::add, s.bytes(x.tokens, s.hidden) * 3));
+  p_.free(own);
+}
+
+// --------------------------------------------------------------------------------- routed experts
+void StageWriter::expert_products(PassWriter& pass, const std::string& label, const ExpertShard& x,
+                                  const Work& one) {
+  const bool weights = one.layout == GemmLayout::nt;
+  Work all = one;
+  all.kind = WorkKind::grouped_gemm;
+  all.batch = x.local;
+  // In the mean over the experts: the rows together count, not their rounded share.
+  const double others = static_cast<double>(one.n) * static_cast<double>(weights ? one.m : one.k);
+  all.flops = {2.0 * static_cast<double>(x.rows) * others};
+  if (s_.plan.moe.grouped_gemm) {
+    pass.compute(label, all);
+  } else {
+    for (int64_t e = 0; e < x.local; ++e) pass.compute(label, one);
+  }
+  if (x.busiest == x.rows) return;
+  all.kind = WorkKind::expert_wait;
+  all.busiest = (x.busiest + x.local - 1) / x.local;
+  if (weights && split_) {
+    // Whatever is exchanged after W waits for it.
+    pass.communicate(Stream::ep, "busiest expert rank", all);
+  } else {
+    awaited_.push_back(all);
+  }
+}
+
+// The same for a kernel that moves so much.
+void StageWriter::expert_kernel(const std::string& label, const ExpertShard& x, Kernel kernel,
+                                const std::function<Bytes(int64_t)>& moved) {
+  Work work = s_.memory_bound(kernel, moved(x.rows));
+  p_.compute(label, work);
+  if (x.busiest == x.rows) return;
+  work.kind = WorkKind::expert_wait;
+  work.busiest = moved(x.busiest).value;
+  awaited_.push_back(work);
+}
+
+void StageWriter::await_busiest(const ExpertShard& x) {
+  if (x.busiest == x.rows) return;
+  for (const Work& work : std::exchange(awaited_, {})) {
+    p_.join(p_.communicate(Stream::ep, "busiest expert rank", work));
+  }
+  // The compute stream waits for them here, and for the exchange behind them on its own.
+  p_.compute("busiest expert rank", s_.memory_bound(Kernel::none, {}));
+}
+
+TensorIndex StageWriter::experts_forward(ExpertTensors& t, const ExpertShard& x, bool keep) {
+  const Shard& s = s_;
+  const int64_t each = (x.rows + x.local - 1) / x.local;
+  const auto done_with = [&](TensorIndex& tensor) {
+    if (!keep) p_.free(tensor);
+  };
+  expert_products(p_, "expert fc1", x, s.forward_gemm(each, x.up, s.hidden));
+  t.up = p_.allocate("expert fc1 output", s.bytes(x.busiest, x.up), saved());
+  done_with(t.input);
+  activate_experts(t, x);
+  done_with(t.up);
+  expert_products(p_, "expert fc2", x, s.forward_gemm(each, s.hidden, x.ffn));
+  const TensorIndex out =
+      p_.allocate("expert fc2 output", s.bytes(x.busiest, s.hidden), MemoryCategory::workspace);
+  const bool again =
+      s.plan.recompute == Recompute::selective && s.plan.recompute_modules.moe_activation;
+  if (!keep || again) p_.free(t.activated);
+  return out;
+}
+
+// Activation, and product with the weights of the tokens.
+void StageWriter::activate_experts(ExpertTensors& t, const ExpertShard& x) {
+  const Shard& s = s_;
+  expert_kernel("expert activation", x, Kernel::activation, [&](int64_t rows) {
+    return s.bytes(rows, x.up + x.ffn) + s.bytes(rows, 1, DType::fp32);
+  });
+  t.activated = p_.allocate("expert activation output", s.bytes(x.busiest, x.ffn), saved());
+}
+
+void StageWriter::expert_weight_gradient(const std::string& label, const ExpertShard& x,
+                                         int64_t out, int64_t in) {
+  const Phase phase = w_.phase();
+  w_.set_phase(Phase::backward_weight);
+  const int64_t each = (x.rows + x.local - 1) / x.local;
+  expert_products(w_, label + " weight gradient", x, s_.weight_gemm(each, out, in));
+  w_.set_phase(phase);
+}
+
+// `gradient` of the output, [rows, hidden]; returns that of the input.
+TensorIndex StageWriter::experts_backward(ExpertTensors& t, const ExpertShard& x,
+                                          TensorIndex& gradient) {
+  const Shard& s = s_;
+  const int64_t each = (x.rows + x.local - 1) / x.local;
+  if (t.activated == kNoTensor) {
+    p_.set_phase(Phase::recompute);
+    const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
+    activate_experts(t, x);
+    mode_ = mode;
+    p_.set_phase(Phase::backward_input);
+  }
+  expert_products(p_, "expert fc2 input gradient", x, s.input_gemm(each, s.hidden, x.ffn));
+  TensorIndex d_activated = p_.allocate("expert fc2 input gradient", s.bytes(x.busiest, x.ffn),
+                                        MemoryCategory::workspace);
+  expert_weight_gradient("expert fc2", x, s.hidden, x.ffn);
+  w_.free(t.activated);
+  w_.free(gradient);
+  expert_kernel("expert activation backward", x, Kernel::activation_backward, [&](int64_t rows) {
+    return s.bytes(rows, 2 * x.up + x.ffn) + s.bytes(rows, 2, DType::fp32);
+  });
+  TensorIndex d_up = p_.allocate("expert fc1 output gradient", s.bytes(x.busiest, x.up),
+                                 MemoryCategory::workspace);
+  p_.free(d_activated);
+  p_.free(t.up);
+  expert_products(p_, "expert fc1 input gradient", x, s.input_gemm(each, x.up, s.hidden));
+  const TensorIndex out = p_.allocate("expert fc1 input gradient", s.bytes(x.busiest, s.hidden),
+                                      MemoryCategory::workspace);
+  expert_weight_gradient("expert fc1", x, x.up, s.hidden);
+  w_.free(d_up);
+  w_.free(t.input);
+  return out;
+}
+
+void StageWriter::moe_backward(LayerTensors& t, TensorIndex& gradient) {
+  const Shard& s = s_;
+  const ExpertShard x = expert_shard(s);
+  const bool shared = s.model.shared_ffn > 0;
+  BranchGradient branch = branch_gradient("moe", gradient, t.mask2, false);
+  TensorIndex d = to_experts("combine backward", x, MemoryCategory::workspace, {});
+  TensorIndex d_input = experts_backward(t.experts, x, d);
+  await_busiest(x);
+  TensorIndex own = kNoTensor;
+  const auto shared_back = [&] { own = shared_backward(t, branch); };
+  const bool beside = shared && s.plan.moe.shared_overlap;
+  d = from_experts("dispatch backward", x, d_input,
+                   beside ? std::function<void()>(shared_back) : std::function<void()>());
+  route_backward(t, x);
+  if (shared && !beside) shared_back();
+  if (shared) {
+    p_.compute("shared experts gradient sum",
+               s.memory_bound(Kernel::add, s.bytes(x.tokens, s.hidden) * 3));
+    p_.free(own);
+  } else if (branch.own) {
+    p_.free(branch.tensor);
+  }
+  w_.free(t.norm2_output);
+  norm_backward("norm 2", s.own_tokens, s.hidden);
+  p_.free(t.norm2_statistics);
+  p_.free(t.residual);
+  add_residual_gradient("moe", d, gradient);
+}
+
+// --------------------------------------------------------------------------------- shared experts
+void StageWriter::shared_up(LayerTensors& t) {
+  const Shard& s = s_;
+  const int64_t ffn = s.model.shared_ffn / s.plan.tp;
+  const int64_t up = s.model.gated ? 2 * ffn : ffn;
+  TensorIndex gathered = kNoTensor;
+  if (s.sequence_split()) gathered = gather("shared fc1 all-gather", s.hidden);
+  p_.compute("shared fc1", s.forward_gemm(s.tokens, up, s.hidden));
+  t.experts.shared_up = p_.allocate("shared fc1 output", s.bytes(s.tokens, up), saved());
+  p_.free(gathered);
+  p_.compute("shared activation", s.memory_bound(Kernel::activation, s.bytes(s.tokens, up + ffn)));
+  t.experts.shared_activated =
+      p_.allocate("shared activation output", s.bytes(s.tokens, ffn), saved());
+}
+
+TensorIndex StageWriter::shared_down(LayerTensors& t, bool keep) {
+  const Shard& s = s_;
+  const int64_t ffn = s.model.shared_ffn / s.plan.tp;
+  p_.compute("shared fc2", s.forward_gemm(s.tokens, s.hidden, ffn));
+  // A gate's gradient needs what it was multiplied with.
+  const bool kept = keep && s.model.shared_gate;
+  const MemoryCategory category = kept ? saved() : MemoryCategory::workspace;
+  TensorIndex out = p_.allocate("shared fc2 output", s.bytes(s.tokens, s.hidden), category);
+  if (!keep) {
+    p_.free(t.experts.shared_up);
+    p_.free(t.experts.shared_activated);
+  }
+  out = reduce("shared fc2", out, s.hidden, category);
+  if (!s.model.shared_gate) return out;
+  const Bytes tokens = s.bytes(s.own_tokens, s.hidden);
+  p_.compute("shared gate", s.forward_gemm(s.own_tokens, 1, s.hidden));
+  p_.compute("shared gating", s.memory_bound(Kernel::scale, tokens * 2));
+  const TensorIndex gated = p_.allocate("shared gating", tokens, MemoryCategory::workspace);
+  if (!kept) p_.free(out);
+  t.experts.shared_output = out;
+  return gated;
+}
+
+// Returns the gradient of the norm's output.
+TensorIndex StageWriter::shared_backward(LayerTensors& t, BranchGradient branch) {
+  const Shard& s = s_;
+  const int64_t ffn = s.model.shared_ffn / s.plan.tp;
+  const int64_t up = s.model.gated ? 2 * ffn : ffn;
+  const Bytes tokens = s.bytes(s.own_tokens, s.hidden);
+  if (s.model.shared_gate) {
+    p_.compute("shared gating backward", s.memory_bound(Kernel::scale, tokens * 4));
+    const TensorIndex gated =
+        p_.allocate("shared gating backward", tokens, MemoryCategory::workspace);
+    p_.free(t.experts.shared_output);
+    if (branch.own) p_.free(branch.tensor);
+    branch = {.tensor = gated, .own = true};
+    p_.compute("shared gate input gradient", s.input_gemm(s.own_tokens, 1, s.hidden));
+    weight_gradient("shared gate", s.weight_gemm(s.own_tokens, 1, s.hidden));
+  }
+  TensorIndex d = row_parallel_backward("shared fc2", branch, t.experts.shared_activated, ffn);
+  p_.compute("shared activation backward",
+             s.memory_bound(Kernel::activation_backward, s.bytes(s.tokens, 2 * up + ffn)));
+  TensorIndex d_up =
+      p_.allocate("shared fc1 output gradient", s.bytes(s.tokens, up), MemoryCategory::workspace);
+  p_.free(d);
+  p_.free(t.experts.shared_up);
+  TensorIndex none = kNoTensor;
+  return column_parallel_backward("shared fc1", d_up, none, up);
+}
+
+}  // namespace stepcast
