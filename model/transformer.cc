@@ -2,6 +2,7 @@
 #include "model/transformer.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "sim/check.h"
@@ -84,46 +85,69 @@ bool has_experts(const Transformer& t, int64_t layer) {
   return layer >= t.dense_layers;
 }
 
-Count layer_count(const Transformer& t, int64_t layer, int64_t met) {
+Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
   Count c = attention(t);
-  c += has_experts(t, layer) ? mixture(t, met) : mlp(t, t.ffn);
+  c += kind.experts ? mixture(t, met) : mlp(t, t.ffn);
   c.vectors += 2 * norm_parameters(t, t.hidden);
+  if (kind.cross) {
+    c += attention(t);
+    c.vectors += norm_parameters(t, t.hidden);
+  }
   return c;
 }
 
-// All layers; alike but for the leading dense ones.
+// A multi-token-prediction module (DeepSeek-V3, arXiv 2412.19437, section 2.2, eq. 21-22): norms of
+// both streams, their projection to one, a layer, and a norm before the shared head.
+Count module_count(const Transformer& t, int64_t met) {
+  Count c = layer_count(t, prediction_kind(t), met);
+  c += {2 * t.hidden * t.hidden, 3 * norm_parameters(t, t.hidden)};
+  return c;
+}
+
+// Layers that cost the same, and how many there are.
+std::map<LayerKind, int64_t> kinds_of(const Transformer& t) {
+  std::map<LayerKind, int64_t> kinds;
+  for (int64_t i = 0; i < t.layers; ++i) ++kinds[layer_kind(t, i)];
+  return kinds;
+}
+
 Count layers_count(const Transformer& t, int64_t met) {
-  const int64_t dense = t.experts > 0 ? std::min(t.dense_layers, t.layers) : t.layers;
   Count c;
-  if (dense > 0) {
-    const Count one = layer_count(t, 0, met);
-    c += {dense * one.matrices, dense * one.vectors};
-  }
-  if (dense < t.layers) {
-    const Count one = layer_count(t, dense, met);
-    c += {(t.layers - dense) * one.matrices, (t.layers - dense) * one.vectors};
+  for (const auto& [kind, layers] : kinds_of(t)) {
+    const Count one = layer_count(t, kind, met);
+    c += {layers * one.matrices, layers * one.vectors};
   }
   return c;
 }
 
-// Embeddings, head and final norm.
+// Embeddings, head and final norms.
 int64_t outer_parameters(const Transformer& t) {
   int64_t n = t.vocab * t.hidden;
   if (!t.tied) n *= 2;
   if (t.positions == Positions::learned) n += t.max_positions * t.hidden;
-  return n + norm_parameters(t, t.hidden);
+  const int64_t stacks = t.encoder_layers > 0 ? 2 : 1;
+  n += stacks * (norm_parameters(t, t.hidden) + t.relative_buckets * t.heads);
+  return n + t.token_types * t.hidden + masked_head_parameters(t);
 }
 
 // Pairs of query and key that attention multiplies, in one sequence.  A causal query sees half of
 // the keys on average; with a window, at most that many.
-double attention_pairs(const Transformer& t, double seq, bool causal) {
+double attention_pairs(const LayerKind& kind, double seq, bool causal) {
   if (!causal) return seq * seq;
-  const auto limit = static_cast<double>(t.sliding_window);
+  const auto limit = static_cast<double>(kind.window);
   const double window = limit > 0 ? std::min(seq, limit) : seq;
   return seq * window - window * window / 2;
 }
 
 }  // namespace
+
+int64_t query_dim(const Transformer& t) {
+  return t.kv_rank > 0 ? t.qk_nope_dim + t.qk_rope_dim : t.head_dim;
+}
+
+int64_t value_dim(const Transformer& t) {
+  return t.kv_rank > 0 ? t.v_dim : t.head_dim;
+}
 
 LayerKind layer_kind(const Transformer& t, int64_t layer) {
   STEPCAST_CHECK(layer >= 0 && layer < t.layers, "no such layer: " + std::to_string(layer));
@@ -132,6 +156,12 @@ LayerKind layer_kind(const Transformer& t, int64_t layer) {
   kind.window = t.windows.empty() ? t.sliding_window : t.windows[static_cast<size_t>(layer)];
   kind.bidirectional = t.bidirectional || layer < t.encoder_layers;
   kind.cross = t.encoder_layers > 0 && layer >= t.encoder_layers;
+  return kind;
+}
+
+LayerKind prediction_kind(const Transformer& t) {
+  LayerKind kind = layer_kind(t, t.layers - 1);
+  kind.predicts = true;
   return kind;
 }
 
@@ -144,22 +174,53 @@ int64_t active_parameters(const Transformer& t) {
 }
 
 int64_t layer_parameters(const Transformer& t, int64_t layer) {
-  STEPCAST_CHECK(layer >= 0 && layer < t.layers, "no such layer: " + std::to_string(layer));
-  return layer_count(t, layer, t.experts).total();
+  return layer_count(t, layer_kind(t, layer), t.experts).total();
 }
 
-double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal) {
-  const auto weights = static_cast<double>(layers_count(t, t.experts_per_token).matrices);
-  const bool latent = t.kv_rank > 0;
-  const int64_t score_dim = latent ? t.qk_nope_dim + t.qk_rope_dim : t.head_dim;
-  const int64_t value_dim = latent ? t.v_dim : t.head_dim;
-  const auto pair = static_cast<double>(2 * t.layers * t.heads * (score_dim + value_dim));
-  return sequences * (2 * seq * weights + pair * attention_pairs(t, seq, causal)) +
-         head_matmul_flops(t, sequences, seq);
+int64_t prediction_parameters(const Transformer& t) {
+  return t.mtp_layers == 0 ? 0 : t.mtp_layers * module_count(t, t.experts).total();
+}
+
+// BERT's heads (Devlin et al. 2018; transformers' BertForPreTraining): h x h and a norm before the
+// head, whose logits have a bias; a pooler h x h of the first token and two classes after it.
+int64_t masked_head_parameters(const Transformer& t) {
+  if (!t.masked_head) return 0;
+  const int64_t dense = t.hidden * t.hidden + t.hidden;
+  return 2 * dense + norm_parameters(t, t.hidden) + t.vocab + 2 * t.hidden + 2;
+}
+
+double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
+                            double encoder_seq) {
+  const auto wide = [](int64_t n) { return static_cast<double>(n); };
+  const double source = encoder_seq > 0 ? encoder_seq : seq;  // what cross attention sees
+  const auto pair = static_cast<double>(2 * t.heads * (query_dim(t) + value_dim(t)));
+  const auto products = [&](const LayerKind& kind, const Count& count) {
+    const bool encodes = t.encoder_layers > 0 && !kind.cross;
+    const double tokens = encodes ? source : seq;
+    double flops = 2 * tokens * wide(count.matrices) +
+                   pair * attention_pairs(kind, tokens, causal && !kind.bidirectional);
+    if (kind.cross) {
+      // Keys and values are projected from the encoder's output.
+      const auto kv = static_cast<double>(2 * t.kv_heads * t.head_dim * t.hidden);
+      flops += 2 * (source - tokens) * kv + pair * tokens * source;
+    }
+    return flops;
+  };
+  double flops = 0;
+  for (const auto& [kind, layers] : kinds_of(t))
+    flops += wide(layers) * products(kind, layer_count(t, kind, t.experts_per_token));
+  if (t.mtp_layers > 0) {
+    const Count module = module_count(t, t.experts_per_token);
+    flops += wide(t.mtp_layers) * products(prediction_kind(t), module);
+  }
+  return sequences * flops + head_matmul_flops(t, sequences, seq);
 }
 
 double head_matmul_flops(const Transformer& t, double sequences, double seq) {
-  return 2 * sequences * seq * static_cast<double>(t.hidden) * static_cast<double>(t.vocab);
+  const double one = 2 * sequences * seq * static_cast<double>(t.hidden * t.vocab);
+  double flops = static_cast<double>(1 + t.mtp_layers) * one;
+  if (t.masked_head) flops += 2 * sequences * seq * static_cast<double>(t.hidden * t.hidden);
+  return flops;
 }
 
 }  // namespace stepcast

@@ -89,26 +89,32 @@ struct Transformer {
   int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
 };
 
+// Width of a head's queries and keys, and of its values.
+int64_t query_dim(const Transformer& t);
+int64_t value_dim(const Transformer& t);
+
 // REQUIRES: 0 <= layer < layers.
 LayerKind layer_kind(const Transformer& t, int64_t layer);
+// Of the layer in a multi-token-prediction module: as the last one (DeepSeek-V3, arXiv 2412.19437,
+// section 2.2).
+LayerKind prediction_kind(const Transformer& t);
 
 // Exact number of parameters, tied embeddings counted once, multi-token-prediction modules not
 // counted.
 int64_t parameters(const Transformer& t);
-// Of the layer in a multi-token-prediction module: as the last one (DeepSeek-V3, arXiv 2412.19437,
-// section 2.2).
-LayerKind prediction_kind(const Transformer& t);
 // Those that one token meets: of the routed experts only `experts_per_token`.
 int64_t active_parameters(const Transformer& t);
 // Of one layer.
 int64_t layer_parameters(const Transformer& t, int64_t layer);
+// Of the multi-token-prediction modules together, which share embedding and head with the model:
+// for each a layer, the projection of two streams to one, and three norms.
+int64_t prediction_parameters(const Transformer& t);
+// Of what `masked_head` means, but for the head itself.
+int64_t masked_head_parameters(const Transformer& t);
 
 // ------------------------------------------------------------------------------ model FLOPs ----
 // Per step of `sequences` sequences of `seq` tokens; a multiply-add counts two, backward twice
 // forward.
-// Of the multi-token-prediction modules together, which share embedding and head with the model:
-// for each a layer, the projection of two streams to one, and three norms.
-int64_t prediction_parameters(const Transformer& t);
 struct ModelFlops {
   double full_attention = 0;    // every query times every key; head counted, embedding lookup not
   double causal_attention = 0;  // queries times the keys they see
@@ -118,8 +124,9 @@ struct ModelFlops {
 // The closed forms 72 B s L h^2 (1 + s/6h + V/12Lh) (Korthikanti et al. 2022, eq. 7-8) and with
 // full recompute 96 B s L h^2 (1 + s/6h + V/16Lh) (Narayanan et al. 2021, eq. 3) are special cases:
 // heads = kv_heads, ffn = 4h.
-double forward_matmul_flops(const Transformer& t, double sequences, double seq,
-                            bool causal);  // layers + head
+// With encoder and decoder `seq` is the decoder's; `encoder_seq` 0: the encoder's is the same.
+double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
+                            double encoder_seq = 0);  // layers + heads
 double head_matmul_flops(const Transformer& t, double sequences, double seq);
 
 }  // namespace stepcast
