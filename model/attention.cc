@@ -10,46 +10,38 @@ namespace stepcast {
 // Scores, softmax, dropout and context, or the fused kernel; fills `t.context`.
 void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
   const Shard& s = s_;
-  const Bytes context_bytes = s.bytes(s.tokens, s.q);
-  if (s.plan.kernels.flash_attention) {
-    p_.compute("attention", s.fused_attention(false));
-    t.context = p_.allocate("attention context", context_bytes, saved());
-    t.log_sum_exp =
-        p_.allocate("attention log-sum-exp", s.bytes(s.tokens, s.heads, DType::fp32), saved());
-    if (!keep) p_.free(t.log_sum_exp);
-  } else {
-    const int64_t seq = s.seq, keys = s.keys;
-    const int64_t dim = s.model.head_dim;
-    const int64_t rows = s.plan.micro_batch * s.heads * seq;
-    const Bytes square = s.bytes(rows, keys);
-    p_.compute("attention scores", s.head_gemm(seq, keys, dim, GemmLayout::tn));
-    TensorIndex scores = p_.allocate("attention scores", square, MemoryCategory::workspace);
-    if (!s.plan.kernels.fused_softmax) {
-      p_.compute("scale and mask", s.memory_bound(Kernel::scale, square * 2));
-    }
-    p_.compute("softmax", s.memory_bound(Kernel::softmax, square * 2));
-    t.probabilities = p_.allocate("attention softmax", square, saved());
-    p_.free(scores);
-    const bool dropout = s.model.attention_dropout > 0;
-    if (dropout) {
-      const Bytes mask = s.bytes(rows, keys, DType::uint8);
-      p_.compute("attention dropout", s.memory_bound(Kernel::dropout, square * 2 + mask));
-      t.dropped = p_.allocate("attention dropout output", square, saved());
-      t.dropout_mask = p_.allocate("attention dropout mask", mask, saved());
-    }
-    p_.compute("attention context", s.head_gemm(seq, dim, keys, GemmLayout::nn));
-    TensorIndex product =
-        p_.allocate("attention product", context_bytes, MemoryCategory::workspace);
-    if (!keep) {
-      p_.free(t.probabilities);
-      p_.free(t.dropped);
-      p_.free(t.dropout_mask);
-    }
-    // [b, heads, s, d] -> [s, b, heads * d], the layout the projection reads.
-    p_.compute("attention transpose", s.memory_bound(Kernel::transpose, context_bytes * 2));
-    t.context = p_.allocate("attention context", context_bytes, saved());
-    p_.free(product);
+  if (s.plan.kernels.flash_attention) return fused_core_forward(t, keep);
+  const Bytes context_bytes = s.bytes(s.tokens, s.context);
+  const int64_t seq = s.seq, keys = s.keys;
+  const int64_t dim = s.model.head_dim;
+  const int64_t rows = s.plan.micro_batch * s.heads * seq;
+  const Bytes square = s.bytes(rows, keys);
+  p_.compute("attention scores", s.head_gemm(seq, keys, dim, GemmLayout::tn));
+  TensorIndex scores = p_.allocate("attention scores", square, MemoryCategory::workspace);
+  if (!s.plan.kernels.fused_softmax) {
+    p_.compute("scale and mask", s.memory_bound(Kernel::scale, square * 2));
   }
+  p_.compute("softmax", s.memory_bound(Kernel::softmax, square * 2));
+  t.probabilities = p_.allocate("attention softmax", square, saved());
+  p_.free(scores);
+  const bool dropout = s.model.attention_dropout > 0;
+  if (dropout) {
+    const Bytes mask = s.bytes(rows, keys, DType::uint8);
+    p_.compute("attention dropout", s.memory_bound(Kernel::dropout, square * 2 + mask));
+    t.dropped = p_.allocate("attention dropout output", square, saved());
+    t.dropout_mask = p_.allocate("attention dropout mask", mask, saved());
+  }
+  p_.compute("attention context", s.head_gemm(seq, dim, keys, GemmLayout::nn));
+  TensorIndex product = p_.allocate("attention product", context_bytes, MemoryCategory::workspace);
+  if (!keep) {
+    p_.free(t.probabilities);
+    p_.free(t.dropped);
+    p_.free(t.dropout_mask);
+  }
+  // [b, heads, s, d] -> [s, b, heads * d], the layout the projection reads.
+  p_.compute("attention transpose", s.memory_bound(Kernel::transpose, context_bytes * 2));
+  t.context = p_.allocate("attention context", context_bytes, saved());
+  p_.free(product);
 }
 
 void StageWriter::attention_forward(LayerTensors& t, bool keep) {
@@ -60,7 +52,7 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
     if (!keep) p_.free(tensor);
   };
 
-  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden);
+  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden, true);
   done_with(t.norm1_statistics);
   t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv);
   done_with(t.norm1_output);
@@ -68,12 +60,12 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
     p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
   }
   if (model.qk_norm) {
-    const Bytes qk = s.bytes(s.tokens, s.q + s.kv);
+    const Bytes qk = s.bytes(s.tokens, s.q + s.key);
     p_.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
     t.qk_normed = p_.allocate("query and key norm output", qk, saved());
   }
   if (model.positions == Positions::rotary) {
-    p_.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.kv) * 2));
+    p_.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
   }
   // Selective recomputation keeps only what goes into the core and what comes out of it.
   const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
@@ -81,7 +73,10 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
   done_with(t.qkv);
   done_with(t.qk_normed);
 
-  TensorIndex branch = row_parallel_forward("projection", t.context, s.q);
+  // Fused attention's backward reads its output as well.
+  const bool read_twice = kernels.flash_attention && keep_core && t.exchanged_context == kNoTensor;
+  TensorIndex branch = row_parallel_forward("projection", t.context, s.context,
+                                            read_twice ? &t.context_low : nullptr);
   done_with(t.context);
   branch = reduce("projection", branch, s.hidden);
   t.residual = add_residual("attention", branch, &t.mask1, model.attention_output_bias);
@@ -91,23 +86,20 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
 void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient,
                                           TensorIndex& gradient_qkv) {
   const Shard& s = s_;
-  const Bytes qkv = s.bytes(s.tokens, s.qkv);
   if (s.plan.kernels.flash_attention) {
-    p_.compute("attention backward", s.fused_attention(true));
-    gradient_qkv = p_.allocate("qkv gradient", qkv, MemoryCategory::workspace);
-    p_.free(t.log_sum_exp);
+    fused_core_backward(t, gradient_qkv);
   } else {
     const int64_t seq = s.seq, keys = s.keys;
     const int64_t dim = s.model.head_dim;
     const int64_t rows = s.plan.micro_batch * s.heads * seq;
     const Bytes square = s.bytes(rows, keys);
     p_.compute("attention transpose backward",
-               s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.q) * 2));
+               s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.context) * 2));
     p_.compute("probability gradient", s.head_gemm(seq, keys, dim, GemmLayout::tn));
     TensorIndex scores =
         p_.allocate("attention probability gradient", square, MemoryCategory::workspace);
     p_.compute("value gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));
-    gradient_qkv = p_.allocate("qkv gradient", qkv, MemoryCategory::workspace);
+    gradient_qkv = p_.allocate("qkv gradient", s.bytes(s.tokens, s.qkv), MemoryCategory::workspace);
     p_.free(t.dropped);
     if (s.model.attention_dropout > 0) {
       p_.compute(
@@ -139,10 +131,13 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
       branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);
   // Fused attention needs its own output again; the one that is recomputed is another tensor.
   const bool recomputed = recompute_core_first || t.context_again != kNoTensor;
-  const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !split_;
+  const bool own = !recomputed && t.exchanged_context == kNoTensor;
+  const bool context_in_use = s.plan.kernels.flash_attention && own && !split_;
   TensorIndex none = kNoTensor;
-  TensorIndex d =
-      row_parallel_backward("projection", branch, context_in_use ? none : t.context, s.q);
+  TensorIndex& projected = t.context_low != kNoTensor ? t.context_low
+                           : context_in_use           ? none
+                                                      : t.context;
+  TensorIndex d = row_parallel_backward("projection", branch, projected, s.context);
   if (recompute_core_first) {
     p_.set_phase(Phase::recompute);
     recompute_core(t);
@@ -150,7 +145,7 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
   }
   TensorIndex d_qkv = kNoTensor;
   core_attention_backward(t, d, d_qkv);
-  const Bytes qk = s.bytes(s.tokens, s.q + s.kv);
+  const Bytes qk = s.bytes(s.tokens, s.q + s.key);
   if (model.positions == Positions::rotary) {
     p_.compute("rotary backward", s.memory_bound(Kernel::rotary_backward, qk * 2));
   }

@@ -8,16 +8,20 @@ namespace stepcast {
 Shard::Shard(const Transformer& t, const Plan& p)
     : model(t),
       plan(p),
-      seq(p.seq / p.seq_pieces),
-      keys(seq * (p.piece + 1)),
+      cp(p.cp),
+      seq(p.seq / p.seq_pieces / p.cp),
+      keys(p.seq / p.seq_pieces * (p.piece + 1)),
       tokens(seq * p.micro_batch),
       own_tokens(p.sp ? tokens / p.tp : tokens),
       hidden(t.hidden),
       heads(t.heads / p.tp),
-      kv_heads(std::max<int64_t>(1, t.kv_heads / p.tp)),
-      q(heads * t.head_dim),
-      kv(kv_heads * t.head_dim),
-      qkv(q + 2 * kv),
+      // Latent attention gives every head its own keys and values.
+      kv_heads(t.kv_rank > 0 ? heads : std::max<int64_t>(1, t.kv_heads / p.tp)),
+      q(heads * query_dim(t)),
+      key(kv_heads * query_dim(t)),
+      value(kv_heads * value_dim(t)),
+      qkv(q + key + value),
+      context(heads * value_dim(t)),
       ffn(t.ffn / p.tp),
       up(t.gated ? 2 * ffn : ffn),
       vocab(t.vocab / p.tp),
@@ -67,32 +71,6 @@ Work Shard::head_gemm(int64_t m, int64_t n, int64_t k, GemmLayout layout) const 
   w.batch = plan.micro_batch * heads;
   w.heads = heads;
   w.flops = w.flops * static_cast<double>(w.batch);
-  return w;
-}
-
-Work Shard::fused_attention(bool backward) const {
-  Work w;
-  w.kind = backward ? WorkKind::attention_backward : WorkKind::attention_forward;
-  w.dtype = plan.precision.params;
-  w.causal = true;
-  w.m = seq;
-  w.n = keys;
-  w.k = model.head_dim;
-  w.batch = plan.micro_batch;
-  w.heads = heads;
-  w.kv_heads = kv_heads;
-  // Pairs of query and key that are computed: half of all under the causal mask, a band with a
-  // window.
-  const auto pairs_below = [&](int64_t count) {
-    const auto s = static_cast<double>(count);
-    const double window =
-        model.sliding_window > 0 ? std::min(s, static_cast<double>(model.sliding_window)) : s;
-    return s * window - window * window / 2;
-  };
-  const double pairs = pairs_below(keys) - pairs_below(keys - seq);
-  // Forward two products, backward five (it recomputes the scores).
-  const double products = backward ? 5 : 2;
-  w.flops = {products * 2 * pairs * static_cast<double>(model.head_dim * heads * w.batch)};
   return w;
 }
 

@@ -40,17 +40,20 @@ struct LayerTensors {
   TensorIndex qk_normed = kNoTensor;
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
   TensorIndex log_sum_exp = kNoTensor;                                                   // fused
+  // Where heads are exchanged for tokens: what the core works on and what it makes of it.
+  TensorIndex exchanged = kNoTensor, exchanged_context = kNoTensor;
   TensorIndex context = kNoTensor;
+  TensorIndex context_low = kNoTensor;    // quantized for the projection, if both are needed
   TensorIndex context_again = kNoTensor;  // of a recomputed core; the projection reads the first
   TensorIndex mask1 = kNoTensor;
   TensorIndex residual = kNoTensor;  // after attention
   TensorIndex norm2_statistics = kNoTensor, norm2_output = kNoTensor;
   TensorIndex up = kNoTensor, activated = kNoTensor;
   TensorIndex mask2 = kNoTensor;
+  ExpertTensors experts;
 };
 
 struct EmbeddingTensors {
-  ExpertTensors experts;
   TensorIndex mask = kNoTensor;
 };
 
@@ -108,6 +111,9 @@ class StageWriter {
   // that the head is tied to, so its gradient is complete only after the embedding's backward.
   TensorIndex head_backward(HeadTensors& t, bool shares_embedding);
 
+  // What delayed scaling does at the end of a pass of so many layers, with `tensors` scales each.
+  void update_scales(int64_t layers, int tensors);
+
   // Whatever is left of the last bucket.
   void flush_gradients();
 
@@ -118,23 +124,17 @@ class StageWriter {
     return tp(p_, label, kind, width);
   }
   uint32_t tp(PassWriter& pass, const std::string& label, WorkKind kind, int64_t width);
+  Work tp_work(WorkKind kind, int64_t width) const;
   TensorIndex gather(const std::string& label, int64_t width);
   // Reduces `partial` [tokens, width]; returns what is left of it on this rank.
   TensorIndex reduce(const std::string& label, TensorIndex partial, int64_t width,
                      MemoryCategory category = MemoryCategory::workspace);
+  // `into_linear`: a column-parallel layer reads the output, and nothing else does.
   void norm_forward(const std::string& label, TensorIndex& statistics, TensorIndex& output,
-                    int64_t rows, int64_t width);
+                    int64_t rows, int64_t width, bool into_linear = false);
   void norm_backward(const std::string& label, int64_t rows, int64_t width);
   void attention_forward(LayerTensors& t, bool keep);
   TensorIndex mlp_forward(LayerTensors& t, bool keep);
-  void core_attention_forward(LayerTensors& t, bool keep);
-  void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
-  TensorIndex add_residual(const std::string& label, TensorIndex& branch, TensorIndex* mask,
-                           bool bias);
-  // Gradient of bias + dropout + residual for the branch; the residual part is `gradient` itself,
-  // unless a later weight gradient needs it as it is now: then `gradient` becomes kNoTensor.
-  BranchGradient branch_gradient(const std::string& label, TensorIndex& gradient, TensorIndex& mask,
-                                 bool bias);
   // moe.cc
   TensorIndex moe_forward(LayerTensors& t, bool keep);
   void moe_backward(LayerTensors& t, TensorIndex& gradient);
@@ -166,6 +166,31 @@ class StageWriter {
                            const std::function<void()>& beside);
   void exchange(const std::string& label, const ExpertShard& x, DType payload,
                 const std::function<void()>& beside);
+  void core_attention_forward(LayerTensors& t, bool keep);
+  void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
+  // context_parallel.cc: fused attention, on a part of each sequence too.  Forward fills
+  // `t.context`.
+  struct HeadExchange {
+    std::string label;
+    int64_t width = 0;
+  };
+  void fused_core_forward(LayerTensors& t, bool keep);
+  void fused_core_backward(LayerTensors& t, TensorIndex& gradient_qkv);
+  void exchange_heads(std::initializer_list<HeadExchange> tensors);
+  // To the next rank of the ring.
+  uint32_t pass_on(const std::string& label, Bytes bytes);
+  Bytes of_ring_step(Bytes bytes) const;
+  void ring_forward();
+  void ring_backward();
+  TensorIndex gather_keys();
+  void gathered_forward();
+  void gathered_backward();
+  TensorIndex add_residual(const std::string& label, TensorIndex& branch, TensorIndex* mask,
+                           bool bias);
+  // Gradient of bias + dropout + residual for the branch; the residual part is `gradient` itself,
+  // unless a later weight gradient needs it as it is now: then `gradient` becomes kNoTensor.
+  BranchGradient branch_gradient(const std::string& label, TensorIndex& gradient, TensorIndex& mask,
+                                 bool bias);
   // Sum of the branch's input gradient and the residual part.
   void add_residual_gradient(const std::string& label, TensorIndex& branch, TensorIndex& gradient);
   // Forward of a linear layer: its output [tokens, out].  Column-parallel: `input` [own_tokens,
@@ -176,6 +201,27 @@ class StageWriter {
                                       TensorIndex& input, int64_t out);
   TensorIndex row_parallel_forward(const std::string& label, TensorIndex& input, int64_t in,
                                    TensorIndex* copy = nullptr);
+  // Low-precision GEMMs (low_precision.cc).  Whether the linear layers of this layer use them; all
+  // that follows does nothing where they do not.
+  bool low() const;
+  // A GEMM of a linear layer in the layer's format.
+  Work linear(Work gemm) const;
+  // ... launched, with what has to precede it.
+  void product(PassWriter& pass, const std::string& label, const Work& gemm);
+  // Launches the conversion of an input [rows, width].  `input` becomes the copy that the weight
+  // gradient reads, its wide tensor is freed; given `copy`, that becomes it and `input` stays.
+  // Returns a copy that the forward product alone reads, to be freed after it.
+  TensorIndex quantize_input(const std::string& label, TensorIndex& input, int64_t rows,
+                             int64_t width, TensorIndex* copy = nullptr);
+  // The same of a gradient: `gradient` becomes what the weight gradient reads; what is returned is
+  // read by the input gradient's product alone.  `own`: the wide tensor is to be freed.
+  TensorIndex quantize_gradient(const std::string& label, TensorIndex& gradient, bool own,
+                                int64_t rows, int64_t width);
+  void launch_quantize(const std::string& label, int64_t values, int copies, bool gathered);
+  void join_maxima(const std::string& label, Bytes bytes);
+  // Of a gathered tensor [tokens, width] with one scale, where tensor cores need it; else
+  // kNoTensor.
+  TensorIndex transpose_gathered(PassWriter& pass, const std::string& label, int64_t width);
   // Backward of a row-parallel linear layer (its output was reduced): gradient of its input.
   TensorIndex row_parallel_backward(const std::string& label, BranchGradient branch,
                                     TensorIndex& input, int64_t in);
