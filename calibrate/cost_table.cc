@@ -38,6 +38,8 @@ Kernel stand_in(Kernel k) {
     case Kernel::activation_backward: return Kernel::activation;
     case Kernel::rms_norm: return Kernel::layer_norm;
     case Kernel::transpose:
+    case Kernel::permute:
+    case Kernel::unpermute:
     case Kernel::cast: return Kernel::copy;
     default: return Kernel::add;
   }
@@ -185,6 +187,7 @@ std::optional<Price> CostTable::compute(const Work& work, const Gpu& /*gpu*/) co
   std::optional<TablePrice> p;
   switch (work.kind) {
     case WorkKind::gemm: p = rows_->gemms.time(work); break;
+    case WorkKind::grouped_gemm: p = rows_->gemms.grouped_time(work); break;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: p = rows_->attentions.time(work); break;
     case WorkKind::memory_bound: p = rows_->memory(work); break;

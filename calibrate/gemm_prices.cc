@@ -164,4 +164,18 @@ std::optional<TablePrice> GemmPrices::time(const Work& work) const {
   return price;
 }
 
+std::optional<TablePrice> GemmPrices::grouped_time(const Work& work) const {
+  Work flat = work;
+  flat.kind = WorkKind::gemm;
+  flat.m *= work.batch;
+  flat.batch = 1;
+  std::optional<TablePrice> price = time(flat);
+  const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
+  if (!price || fit == nullptr || work.batch == 1) return price;
+  price->us *= smooth_time(work, *fit) / smooth_time(flat, *fit);
+  price->origin = Origin::extrapolated;
+  price->basis += " of one matrix, in " + std::to_string(work.batch) + " groups";
+  return price;
+}
+
 }  // namespace stepcast

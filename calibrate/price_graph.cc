@@ -10,6 +10,7 @@
 
 #include "calibrate/roofline.h"
 #include "sim/check.h"
+#include "sim/places_reached.h"
 #include "topology/collectives.h"
 #include "topology/written_fabric.h"
 
@@ -30,6 +31,24 @@ Price price_compute(const Work& work, const Gpu& gpu, const CostTable* table) {
   return {roofline_time(work, gpu), Origin::roofline, "data sheet of " + gpu.name};
 }
 
+// What the busiest rank does longer than this one.
+Price price_wait(const Work& work, const Gpu& gpu, const CostTable* table) {
+  Work mean = work;
+  mean.kind = work.kernel == Kernel::none ? WorkKind::grouped_gemm : WorkKind::memory_bound;
+  mean.busiest = 0;
+  Work most = mean;
+  if (mean.kind == WorkKind::memory_bound) {
+    most.bytes = {work.busiest};
+  } else {
+    int64_t& rows = work.layout == GemmLayout::nt ? most.k : most.m;
+    most.flops = mean.flops * (static_cast<double>(work.busiest) / static_cast<double>(rows));
+    rows = work.busiest;
+  }
+  Price price = price_compute(most, gpu, table);
+  price.time = std::max(Time{}, price.time - price_compute(mean, gpu, table).time);
+  return price;
+}
+
 class CommunicationPrices {
  public:
   CommunicationPrices(const Cluster& cluster, const RankGrid& grid, const CostTable* table,
@@ -43,6 +62,7 @@ class CommunicationPrices {
     const GroupShape shape = work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
     if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
     const Cluster& cluster = shape.nodes > 1 ? seen_by_groups(work) : cluster_;
+    if (in_two_hops(work)) return two_hops(work, cluster, shape);
     const CommunicationCost cost = collective_cost(cluster, work.kind, work.bytes, shape);
     if (table_ != nullptr) {
       if (auto found = table_->collective(work.kind, work.bytes, shape, cluster))
@@ -52,6 +72,20 @@ class CommunicationPrices {
   }
 
  private:
+  static bool in_two_hops(const Work& work) {
+    return work.kind == WorkKind::all_to_all && work.m > 0;
+  }
+
+  static Price two_hops(const Work& work, const Cluster& cluster, const GroupShape& shape) {
+    // Nodes that a token reaches, of the ranks that it reaches: each gets it over the network once.
+    const double ranks = places_reached(shape.ranks, work.n, work.m);
+    const double any = places_reached(shape.nodes, work.n, work.m);
+    const double nodes = work.k > 0 ? std::min(any, static_cast<double>(work.k)) : any;
+    const CommunicationCost cost =
+        expert_exchange_cost(cluster, work.bytes, shape, std::min(1.0, nodes / ranks));
+    return with_model({cost.time, Origin::roofline, cost.basis}, cost);
+  }
+
   static Price with_model(Price price, const CommunicationCost& model) {
     price.latency = std::min(price.time, model.latency);
     price.algorithm = model.algorithm;
@@ -168,8 +202,9 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
   prices.by_work.reserve(graph.works.size());
   CommunicationPrices communication(cluster, grid, table, placement);
   for (const Work& work : graph.works) {
-    prices.by_work.push_back(is_communication(work.kind)
-                                 ? communication.of(work)
+    prices.by_work.push_back(is_communication(work.kind) ? communication.of(work)
+                             : work.kind == WorkKind::expert_wait
+                                 ? price_wait(work, cluster.node.gpu, table)
                                  : price_compute(work, cluster.node.gpu, table));
   }
   prices.launch = kLaunch;

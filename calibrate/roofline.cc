@@ -111,7 +111,8 @@ constexpr double kHostCopyShare = 0.85;
 
 Bytes operand_bytes(const Work& w) {
   switch (w.kind) {
-    case WorkKind::gemm: return {static_cast<int64_t>(std::ceil(gemm_bytes(w)))};
+    case WorkKind::gemm:
+    case WorkKind::grouped_gemm: return {static_cast<int64_t>(std::ceil(gemm_bytes(w)))};
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: return {static_cast<int64_t>(std::ceil(attention_bytes(w)))};
     default: return w.bytes;
@@ -122,7 +123,7 @@ Time roofline_time(const Work& work, const Gpu& gpu) {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));
   const Efficiency& e = efficiency(gpu.arch);
   double share = 0;
-  if (work.kind == WorkKind::gemm) share = e.gemm;
+  if (work.kind == WorkKind::gemm || work.kind == WorkKind::grouped_gemm) share = e.gemm;
   if (work.kind == WorkKind::attention_forward) share = e.attention_forward;
   if (work.kind == WorkKind::attention_backward) share = e.attention_backward;
   const double rate = share * peak(gpu, work.dtype);

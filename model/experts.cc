@@ -6,6 +6,7 @@
 
 #include "sim/check.h"
 #include "sim/log_exp.h"
+#include "sim/places_reached.h"
 
 namespace stepcast {
 namespace {
@@ -118,15 +119,6 @@ ExpertShard expert_shard(const Shard& s) {
         static_cast<int64_t>(std::llround(real(x.copies) * ranks / real(model.experts_per_token)));
   }
   return x;
-}
-
-double places_reached(int64_t places, int64_t experts, int64_t chosen) {
-  STEPCAST_CHECK(places > 0 && experts % places == 0 && chosen <= experts, "equal groups");
-  double none = 1;  // that no expert of one group is chosen
-  for (int64_t i = 0; i < chosen; ++i) {
-    none *= std::max(0.0, real(experts - experts / places - i)) / real(experts - i);
-  }
-  return real(places) * (1 - none);
 }
 
 }  // namespace stepcast

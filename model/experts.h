@@ -34,9 +34,4 @@ ExpertShard expert_shard(const Shard& shard);
 // them as they lie on the ranks.
 std::vector<double> expert_shares(const Transformer& model, const Plan& plan);
 
-// How many of `places` equal groups of `experts` a token's `chosen` different experts lie in, in
-// the mean over all choices: places * (1 - C(experts - experts / places, chosen) / C(experts,
-// chosen)). REQUIRES: places divides experts, chosen <= experts.
-double places_reached(int64_t places, int64_t experts, int64_t chosen);
-
 }  // namespace stepcast
