@@ -29,6 +29,7 @@ struct StageContent {
   // What assign_layers() finds out.  Streams of prediction modules of earlier stages, which come in
   // beside the residual stream:
   int64_t predicted = 0;
+  bool encodes = false;         // what comes in (or is embedded) is the encoder's
   bool encoder_ends = false;    // holds the encoder's last layer: norm after it
   bool decoder_begins = false;  // holds the first layer that attends to the encoder's output: the
                                 // decoder's tokens are embedded before it
