@@ -221,3 +221,4 @@ Plan resolve_plan(const PlanInputs& in) {
 }
 
 }  // namespace stepcast
+  resolve_context(in, plan);

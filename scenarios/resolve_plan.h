@@ -37,6 +37,9 @@ Plan resolve_plan(const PlanInputs& in);
 // The layout alone: sizes, stages, grid.
 void resolve_layout(const PlanInputs& in, Plan& plan);
 
+// How sequences are split over context-parallel ranks.  After the batch.
+void resolve_context(const PlanInputs& in, Plan& plan);
+
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 

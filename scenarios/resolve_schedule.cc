@@ -133,6 +133,12 @@ bool wants_prices(const ScheduleFamily& family, const ScheduleParams& params) {
 // Pieces of a sequence are equal, and sequence parallelism divides each.
 bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, const Place& place) {
   const int64_t unit = s.seq_splits * (plan.sp ? plan.tp : 1);
+  if (s.seq_splits > 1 && plan.cp > 1) {
+    in.problems.add(
+        "E127", s.name + " cuts sequences into pieces, which does not go with cp = " + str(plan.cp),
+        in.values.mark("parallel.cp"), in.values.length("parallel.cp"));
+    return false;
+  }
   if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
   in.problems.add("E205",
                   "batch.seq = " + str(plan.seq) + " is not a multiple of " +
