@@ -53,28 +53,9 @@ bool is_faster(const Result& a, const Result& b, bool same_work, bool means) {
 
 // Name, step, mean and percentiles over seeds, difference, span, rate, bubble, peak, where, MFU.
 constexpr size_t kColumns = 12;
-using Row = std::array<std::string, kColumns>;
-constexpr size_t kWhere = 10;  // flush left, as the name
-
-// The rows in columns; a column that is empty in all of them is left out.
-template <size_t N>
-std::vector<std::string> aligned(std::span<const std::array<std::string, N>> rows, size_t left) {
-  std::array<int, N> widths{};
-  for (const auto& row : rows)
-    for (size_t c = 0; c < N; ++c) widths[c] = std::max(widths[c], display_width(row[c]));
-  std::vector<std::string> lines;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < N; ++c) {
-      if (widths[c] == 0) continue;
-      if (c > 0) line += "  ";
-      line += c == 0 || c == left ? pad_right(row[c], widths[c]) : pad_left(row[c], widths[c]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
+using Row = std::vector<std::string>;
+constexpr std::string_view kSides = "<>>>>>>>>><>";
+static_assert(kSides.size() == kColumns);
 
 std::string in_scale(Time t, const TimeScale& scale) {
   return format_quanta((t.count() + scale.quantum_ps / 2) / scale.quantum_ps, scale);
@@ -109,17 +90,19 @@ constexpr std::array<Cause, 9> kCauses{
      {"contention", [](Spend s) { return s == Spend::contention; }},
      {"transfers", [](Spend s) { return s == Spend::exposed_pp; }},
      {"collectives", [](Spend s) { return is_exposed(s) && s != Spend::exposed_pp; }}}};
-using CauseRow = std::array<std::string, kCauses.size() + 1>;
+using CauseRow = std::vector<std::string>;
 
 std::string cause_table(std::span<const Result> results, std::span<const std::string> names,
                         const TextStyle& style) {
-  std::vector<CauseRow> rows{{"waits, % of the step"}};
+  std::vector<CauseRow> rows{CauseRow(kCauses.size() + 1)};
+  rows[0][0] = "waits, % of the step";
   for (size_t c = 0; c < kCauses.size(); ++c) rows[0][c + 1] = kCauses[c].title;
   bool any = false;
   std::array<bool, kCauses.size()> shown{};
   for (size_t i = 0; i < results.size(); ++i) {
     const SpendTable& table = critical_table(results[i]);
-    CauseRow row{"  " + shortened(names[i])};
+    CauseRow row(kCauses.size() + 1);
+    row[0] = "  " + shortened(names[i]);
     for (size_t c = 0; c < kCauses.size(); ++c) {
       Time t{};
       for (int k = 0; k < kSpends; ++k) {
@@ -139,7 +122,7 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
     if (!shown[c])
       for (CauseRow& row : rows) row[c + 1].clear();
   const std::vector<std::string> lines =
-      aligned(std::span<const CauseRow>(rows), CauseRow{}.size());
+      align_columns(rows, '<' + std::string(kCauses.size(), '>'));
   std::string s = '\n' + paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 1; i < lines.size(); ++i) s += lines[i] + '\n';
   return s;
@@ -247,7 +230,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
          percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
          role_name(r, r.memory_role), percent(r.utilization.mfu_full_attention)});
   }
-  const std::vector<std::string> lines = aligned(std::span<const Row>(rows), kWhere);
+  const std::vector<std::string> lines = align_columns(rows, kSides);
   std::string s = paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 0; i < results.size(); ++i)
     s += paint(lines[i + 1], results[i].fits ? Tone::plain : Tone::bad, style) + '\n';

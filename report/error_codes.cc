@@ -23,6 +23,9 @@ constexpr std::array kCodes{
     ErrorCode{"E006", "unknown preset", "`stepcast presets` lists what has a name."},
     ErrorCode{"E007", "unknown help topic",
               "`stepcast help codes` lists all error codes, `stepcast --help` all commands."},
+    ErrorCode{"E008", "nothing was measured",
+              "`stepcast check` compares with a section measured: of the scenario: step_time, "
+              "tokens_per_gpu_s or peak_memory, with source and tolerance."},
     ErrorCode{"E100", "not a YAML text that scenarios may be written in",
               "Scenarios are YAML mappings, sequences and scalars (JSON included) in UTF-8, one "
               "document a file. The position is where reading stopped; the cause is often in the "
@@ -88,6 +91,8 @@ constexpr std::array kCodes{
         "E205", "the schedule does not go with the layout",
         "Schedules have rules of their own: interleaved ones need vpp > 1 and microbatches in "
         "groups, others a fixed number of chunks. `stepcast presets schedules` has them."},
+    ErrorCode{"E206", "the experts cannot be spread",
+              "ep must divide the number of experts, and etp the width of one expert."},
     ErrorCode{"E210", "tp does not divide the model",
               "Tensor parallelism splits attention heads, key-value heads, the width of the MLP "
               "and the vocabulary into tp equal parts."},

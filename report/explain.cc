@@ -21,20 +21,7 @@ int widest(std::span<const SettingLine> settings, std::string SettingLine::*fiel
 
 // Rows of cells under a header; the first column is flush left, the others flush right.
 std::string table(const std::vector<std::vector<std::string>>& rows, const TextStyle& style) {
-  std::vector<int> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
-  }
-  std::string s;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::string line = "  ";
-    for (size_t c = 0; c < rows[i].size(); ++c)
-      line += c == 0 ? pad_right(rows[i][c], widths[c]) : "  " + pad_left(rows[i][c], widths[c]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    s += (i == 0 ? paint(line, Tone::dim, style) : line) + '\n';
-  }
-  return s;
+  return titled_table(rows, '<' + std::string(rows.front().size(), '>'), style);
 }
 
 std::string_view short_title(MemoryCategory c) {

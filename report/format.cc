@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
+#include "sim/check.h"
 #include "sim/utf8.h"
 
 namespace stepcast {
@@ -166,6 +168,36 @@ std::string pad_left(std::string_view text, int width) {
   std::string s;
   if (have < width) s.append(static_cast<size_t>(width - have), ' ');
   s += text;
+  return s;
+}
+
+std::vector<std::string> align_columns(std::span<const std::vector<std::string>> rows,
+                                       std::string_view sides) {
+  std::vector<int> widths(sides.size(), 0);
+  for (const auto& row : rows) {
+    STEPCAST_CHECK(row.size() <= sides.size(), "a side for each column");
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
+  }
+  std::vector<std::string> lines;
+  for (const auto& row : rows) {
+    std::string line;
+    bool first = true;
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (widths[c] == 0) continue;
+      if (!std::exchange(first, false)) line += "  ";
+      line += sides[c] == '<' ? pad_right(row[c], widths[c]) : pad_left(row[c], widths[c]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string titled_table(std::span<const std::vector<std::string>> rows, std::string_view sides,
+                         const TextStyle& style) {
+  std::string s;
+  for (const std::string& line : align_columns(rows, sides))
+    s += s.empty() ? paint("  " + line, Tone::dim, style) + '\n' : "  " + line + '\n';
   return s;
 }
 

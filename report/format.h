@@ -67,6 +67,15 @@ int display_width(std::string_view text);
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);
 
+// Rows of cells as lines: each column as wide as its widest cell, two blanks between them, columns
+// that are empty in all rows left out, no blanks at the end.  `sides`: '<' for each column that is
+// flush left, '>' for one flush right.  REQUIRES: no row is longer than `sides`.
+std::vector<std::string> align_columns(std::span<const std::vector<std::string>> rows,
+                                       std::string_view sides);
+// The same as a table: two blanks before each line, the first in dim letters.
+std::string titled_table(std::span<const std::vector<std::string>> rows, std::string_view sides,
+                         const TextStyle& style);
+
 // Names from files, safe on a terminal: control characters, invalid UTF-8, and characters that
 // reorder or hide text become \x1b or \u202e.
 std::string escape_text(std::string_view text);

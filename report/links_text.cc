@@ -13,24 +13,6 @@ constexpr double kLeastBytes = 1e4;
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// `left`: whether each column is flush left.  Colours `title`, the first row.
-std::string columns(const Rows& rows, std::string_view left, const TextStyle& style) {
-  std::vector<int> widths(left.size());
-  for (const auto& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
-  std::string s;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::string line;
-    for (size_t c = 0; c < rows[i].size(); ++c) {
-      line += "  ";
-      line += left[c] == '<' ? pad_right(rows[i][c], widths[c]) : pad_left(rows[i][c], widths[c]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    s += (i == 0 ? paint(line, Tone::dim, style) : line) + '\n';
-  }
-  return s;
-}
-
 std::string gigabytes(double bytes) {
   return fixed(bytes * 1e-9, bytes < 10e9 ? 3 : 1);
 }
@@ -74,7 +56,7 @@ std::string crossings_table(const LinkLoads& loads, Time step, const TextStyle& 
                     grouped(c.groups_per_link), gigabytes(c.bytes), fixed(c.seconds, 3),
                     share(c.seconds, step)});
   }
-  return columns(rows, "<>><>>>>>", style);
+  return titled_table(rows, "<>><>>>>>", style);
 }
 
 std::string fullest_table(const LinkLoads& loads, Time step, const TextStyle& style) {
@@ -90,7 +72,7 @@ std::string fullest_table(const LinkLoads& loads, Time step, const TextStyle& st
                     gigabytes(f.bytes), fixed(f.seconds, 3), share(f.seconds, step),
                     std::move(by)});
   }
-  return columns(rows, "<<<>>><", style);
+  return titled_table(rows, "<<<>>><", style);
 }
 
 }  // namespace

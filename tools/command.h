@@ -4,7 +4,7 @@
 // A command writes its answer to standard output and everything else to standard error, throws
 // InputError for whatever the user can mend, and returns the exit status:
 //   0 ok   1 internal error   2 usage or scenario   3 out of memory with --fail-on-oom
-//   4 the schedule deadlocks   7 input or output
+//   4 the schedule deadlocks   6 check: outside the tolerance   7 input or output
 #pragma once
 
 #include <span>
@@ -45,6 +45,13 @@ struct ImportArguments {
   std::string model;  // a config.json
 };
 
+// stepcast size: as it was typed; empty = not given.
+struct SizeArguments {
+  std::string subject;  // a file, a model preset; "-" = standard input
+  std::string tokens, gpu, mfu;
+  bool no_search = false;
+};
+
 struct Arguments {
   std::vector<std::string> files;  // "-" = standard input
   std::vector<std::string> set;    // path=value
@@ -71,6 +78,7 @@ struct Arguments {
   ScheduleArguments schedule;
   TopologyArguments topology;
   ImportArguments import;
+  SizeArguments size;
   // help
   std::vector<std::string> topic;  // one word, or a command of two
 };
@@ -86,6 +94,7 @@ constexpr int kExitInternal = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitOutOfMemory = 3;
 constexpr int kExitDeadlock = 4;
+constexpr int kExitOutsideTolerance = 6;
 constexpr int kExitIo = 7;
 
 std::string_view version();  // "0.1.0"
@@ -94,6 +103,7 @@ int run_command(const Arguments& args, const Terminal& terminal);
 int validate_command(const Arguments& args, const Terminal& terminal);
 int explain_command(const Arguments& args, const Terminal& terminal);
 int compare_command(const Arguments& args, const Terminal& terminal);
+int check_command(const Arguments& args, const Terminal& terminal);
 int presets_command(const Arguments& args, const Terminal& terminal);
 int schema_command(const Arguments& args, const Terminal& terminal);
 int schedule_show_command(const Arguments& args, const Terminal& terminal);

@@ -2,7 +2,6 @@
 #include "tools/import_run.h"
 
 #include "report/json_writer.h"
-#include "scenarios/import_run.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -10,12 +9,6 @@ namespace {
 
 std::string shown(const std::string& file) {
   return file == "-" ? "<stdin>" : file;
-}
-
-std::string summary(const ImportedRun& run) {
-  return "imported " + std::to_string(run.used) + " cost-relevant arguments (" +
-         std::to_string(run.unknown.size()) + " unknown, " + std::to_string(run.ignored) +
-         " without effect on cost)" + (run.measured.empty() ? "" : " and " + run.measured) + '\n';
 }
 
 std::string remarks(const ImportedRun& run, const std::string& file) {
@@ -48,6 +41,12 @@ std::string as_json(const ImportedRun& run) {
 
 }  // namespace
 
+std::string imported_summary(const ImportedRun& run) {
+  return "imported " + std::to_string(run.used) + " cost-relevant arguments (" +
+         std::to_string(run.unknown.size()) + " unknown, " + std::to_string(run.ignored) +
+         " without effect on cost)" + (run.measured.empty() ? "" : " and " + run.measured) + '\n';
+}
+
 bool is_run_kind(const std::string& kind) {
   for (const std::string_view k : import_kinds())
     if (k == kind) return true;
@@ -61,12 +60,13 @@ std::string run_kinds() {
   return names;
 }
 
-int import_run_command(const Arguments& args) {
+ImportRequest import_request(const Arguments& args, const std::string& kind,
+                             const std::string& file) {
   const ImportArguments& a = args.import;
   ImportRequest request;
-  request.kind = a.kind;
-  request.file = shown(a.file);
-  request.text = read_whole_file(a.file);
+  request.kind = kind;
+  request.file = shown(file);
+  request.text = read_whole_file(file);
   if (!a.model.empty()) {
     request.model_file = shown(a.model);
     request.model_text = read_whole_file(a.model);
@@ -77,13 +77,18 @@ int import_run_command(const Arguments& args) {
   }
   request.cluster.gpu = a.gpu;
   request.set = parse_sets(args.set);
+  return request;
+}
+
+int import_run_command(const Arguments& args) {
+  const ImportRequest request = import_request(args, args.import.kind, args.import.file);
   const ImportedRun run = import_run(request);
   if (args.json) {
     write_stdout(as_json(run));
     return 0;
   }
-  deliver(run.scenario, a.output, args.force);
-  write_stderr(remarks(run, request.file) + summary(run));
+  deliver(run.scenario, args.import.output, args.force);
+  write_stderr(remarks(run, request.file) + imported_summary(run));
   return 0;
 }
 

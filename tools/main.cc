@@ -18,6 +18,7 @@
 #include "tools/import.h"
 #include "tools/output.h"
 #include "tools/schedule_options.h"
+#include "tools/size.h"
 #include "tools/topology.h"
 
 namespace stepcast::cli {
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::string_view kFooter =
     "Exit status: 0 ok, 1 internal error, 2 usage or scenario, 3 out of memory (--fail-on-oom),\n"
-    "             4 the schedule deadlocks, 7 input or output";
+    "             4 the schedule deadlocks, 6 check: outside the tolerance, 7 input or output";
 
 void add_scenario(CLI::App* sub, Arguments& args, bool many) {
   // Several are always taken, so that one too many is explained in our words.
@@ -97,6 +98,19 @@ void define(CLI::App& app, Arguments& args, Command& command) {
       "exposed communication.");
   add_common(compare, args);
 
+  CLI::App* check =
+      add("check", "Put predicted figures beside the measured ones of scenarios", check_command);
+  add_scenario(check, args, true);
+  check->add_option("--preset", args.import.preset, "cluster preset, for logs")
+      ->option_text("NAME");
+  check->footer(
+      "Scenarios say what was measured under measured:.  A file that ends in .log is "
+      "Megatron-LM's:\n"
+      "its arguments and iterations are imported first.  Doubts are the works that take longest\n"
+      "among those whose prices were not measured.");
+  add_common(check, args);
+
+  add_size(app, args, command);
   add_schedule(app, args, command);
   add_topology(app, args, command);
   add_import(app, args, command);
@@ -142,7 +156,7 @@ Terminal terminal_for(const std::string& color) {
 
 // Commands that take several files.
 bool takes_many(Command command) {
-  return command == validate_command || command == compare_command;
+  return command == validate_command || command == compare_command || command == check_command;
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

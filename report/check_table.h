@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predicted figures beside measured ones of the same runs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "report/format.h"
+#include "report/json_writer.h"
+#include "sim/result.h"
+
+namespace stepcast {
+
+enum class Figure : uint8_t { step_time, tokens_per_gpu_s, peak_memory };
+
+// One figure of a run: seconds, tokens a second and GPU, or bytes.
+struct CheckedFigure {
+  std::string run;  // name of the scenario, with that of its variant
+  Figure figure = Figure::step_time;
+  double predicted = 0, measured = 0;  // > 0
+  double tolerance = 0;                // share
+  std::string source;                  // where it was published; may be empty
+
+  double error() const { return predicted / measured - 1; }
+  bool within() const { return error() <= tolerance && error() >= -tolerance; }
+};
+
+// Time of a run whose price was not measured, as far as one work causes it.
+struct Doubt {
+  std::string run, work, origin, basis;
+  double share = 0;  // of the run's device time
+};
+
+// The works of largest time among those whose prices are neither measured nor interpolated; at most
+// `most`.  REQUIRES: result.graph and result.prices.
+std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, size_t most);
+
+// One line a figure, then median and worst error of each kind if there are several, then doubts.
+std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
+                        const TextStyle& style = {});
+// {"figures": [{run, figure, predicted, measured, error, tolerance, within, source}],
+//  "doubts": [{run, work, origin, basis, share}], "within": whether all are}
+std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts);
+
+}  // namespace stepcast

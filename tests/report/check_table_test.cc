@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/check_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/report/sample.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::vector<CheckedFigure> kFigures{
+    {"a", Figure::step_time, 1.05, 1, 0.1, "paper"},
+    {"b", Figure::step_time, 1.3, 1, 0.1, ""},
+    {"b", Figure::peak_memory, 2.0 * (1 << 30), 2.0 * (1 << 30), 0.05, ""}};
+
+TEST(CheckTable, SaysHowFarEachFigureIsOffAndWhetherThatIsWithinItsTolerance) {
+  const std::string text = check_table(kFigures, {});
+  EXPECT_THAT(text, HasSubstr("a  step time"));
+  EXPECT_THAT(text, HasSubstr("+5.0 %"));
+  EXPECT_THAT(text, HasSubstr("+30.0 %  10.0 %  outside\n"));
+  EXPECT_THAT(text, HasSubstr("0.0 %  5.0 %\n"));
+  EXPECT_THAT(text, HasSubstr("step time: 2 runs, median error 5.0 %, worst 30.0 %\n"));
+  EXPECT_THAT(text, Not(HasSubstr("peak memory: 1 runs")));
+  EXPECT_THAT(text, Not(HasSubstr("doubts")));
+}
+
+TEST(CheckTable, NamesFromFilesAreHarmless) {
+  const CheckedFigure bad{"a\x1b[31m", Figure::step_time, 1, 1, 0.1, ""};
+  EXPECT_THAT(check_table(std::vector{bad}, {}), Not(HasSubstr("\x1b")));
+}
+
+TEST(CheckTable, JsonIsWithinOnlyIfAllFiguresAre) {
+  EXPECT_THAT(check_json(kFigures, {}), HasSubstr("\"within\": false\n}"));
+  EXPECT_THAT(check_json(std::vector{kFigures[0]}, {}), HasSubstr("\"within\": true\n}"));
+}
+
+TEST(CheckTable, DoubtsAreWorksWithoutMeasuredPricesLongestFirst) {
+  const Result r = sample_result();
+  const std::vector<Doubt> doubts = largest_doubts("run", r, 2);
+  ASSERT_LE(doubts.size(), 2u);
+  for (const Doubt& d : doubts) {
+    EXPECT_NE(d.origin, "measured");
+    EXPECT_NE(d.origin, "interpolated");
+    EXPECT_THAT(check_table({}, doubts), HasSubstr("run: " + d.work));
+  }
+  ASSERT_EQ(doubts.size(), 2u);
+  EXPECT_GE(doubts[0].share, doubts[1].share);
+}
+
+}  // namespace
+}  // namespace stepcast

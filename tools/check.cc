@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast check FILE...: what scenarios say was measured beside what is predicted; a log of
+// Megatron-LM is a scenario that was measured.
+#include <set>
+
+#include "report/check_table.h"
+#include "scenarios/forecast.h"
+#include "tools/command.h"
+#include "tools/import_run.h"
+#include "tools/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+constexpr size_t kDoubts = 2;  // of each run
+
+using Sets = std::vector<std::pair<std::string, std::string>>;
+
+// A file as a scenario, with more set.  `imported`: the text of a log's; empty for others.
+Scenario load_run(const std::string& file, const std::string& imported, const Arguments& args,
+                  const Sets& extra) {
+  if (imported.empty()) return load(file, args, extra);
+  LoadOptions options;
+  options.set = extra;  // --set went into the import
+  return load_scenario_text(imported, file, options);
+}
+
+void add_figures(const std::string& name, const Measured& m, const Result& r,
+                 std::vector<CheckedFigure>& figures) {
+  const auto add = [&](Figure figure, double predicted, double measured) {
+    figures.push_back({name, figure, predicted, measured, m.tolerance, m.source});
+  };
+  if (m.step_time_s) add(Figure::step_time, to_seconds(r.step_time), *m.step_time_s);
+  if (m.tokens_per_gpu_s)
+    add(Figure::tokens_per_gpu_s, r.tokens_per_s_per_gpu, *m.tokens_per_gpu_s);
+  if (m.peak_memory)
+    add(Figure::peak_memory, static_cast<double>(r.memory[r.memory_role].memory.peak.value),
+        static_cast<double>(m.peak_memory->value));
+}
+
+}  // namespace
+
+int check_command(const Arguments& args, const Terminal& terminal) {
+  std::vector<CheckedFigure> figures;
+  std::vector<Doubt> doubts;
+  std::set<std::string> warnings;
+  for (const std::string& file : args.files) {
+    std::string imported;
+    if (file.ends_with(".log")) {
+      const ImportedRun run = import_run(import_request(args, "megatron-log", file));
+      imported = run.scenario;
+      if (!args.quiet) write_stderr(imported_summary(run));
+    }
+    const Scenario scenario = load_run(file, imported, args, {});
+    const size_t before = figures.size();
+    for (const Measured& m : scenario.measured) {
+      if (!m.step_time_s && !m.tokens_per_gpu_s && !m.peak_memory) continue;
+      ForecastOptions options;
+      options.what_if = false;
+      const Scenario run = load_run(file, imported, args, m.set);
+      const Result result = forecast(run, options);
+      const std::string name =
+          (run.name.empty() ? file : run.name) + (m.variant.empty() ? "" : ", " + m.variant);
+      add_figures(name, m, result, figures);
+      for (Doubt& d : largest_doubts(name, result, kDoubts)) doubts.push_back(std::move(d));
+      warnings.insert(run.warnings.begin(), run.warnings.end());
+    }
+    if (figures.size() == before)
+      usage_error("E008", "'" + file + "' does not say what was measured",
+                  "add measured: {step_time: 13.75s, source: where} to it");
+  }
+  write_stdout(args.json ? check_json(figures, doubts)
+                         : check_table(figures, doubts, terminal.out));
+  for (const std::string& w : warnings)
+    if (!args.quiet) write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
+  for (const CheckedFigure& f : figures)
+    if (!f.within()) return kExitOutsideTolerance;
+  return 0;
+}
+
+}  // namespace stepcast::cli
