@@ -14,6 +14,7 @@ StepEnds::StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder,
       schedule_(step.schedule),
       shard_(step.shard),
       post_validation_(step.post_validation),
+      dense_(dense_replicas(step.plan)),
       graph_(graph),
       builder_(builder),
       no_tensors_(no_tensors) {
@@ -24,23 +25,28 @@ std::map<uint16_t, uint32_t> StepEnds::begin(RoleItems& items, int64_t rank) {
   // Without a barrier the next step may begin on a rank while others are at this one: then what
   // precedes its first action is done at the end.
   if (post_validation_) return {};
-  add_zero_gradients(items, state_of(rank));
+  add_zero_gradients(items, rank);
   return add_parameter_gather(items, rank);
 }
 
 void StepEnds::finish(RoleItems& items, int64_t rank) {
-  const RankState state = state_of(rank);
   add_replica_reduction(items, rank);
   add_gradient_reduction(items, rank);
   add_shared_reduction(items, rank);
   add_embedding_reduction(items, rank);
-  add_optimizer(items, state);
-  if (plan_.zero >= 1 && plan_.dp > 1 && (!plan_.overlap.dp_param || post_validation_)) {
-    const PassId gather =
-        collective_pass("parameter gather", gather_work(state.parameters), Phase::optimizer);
-    items.run_beside(graph_, gather, Stream::dp);
+  add_optimizer(items, rank);
+  if (!gathers_beside() && !gathers_units(plan_)) {
+    for (const Part& part : parts_of(rank)) {
+      if (part.group.shards == 1) continue;
+      items.run_beside(graph_, gather_pass(part.group, part.parameters), Stream::dp);
+    }
   }
-  if (post_validation_) add_zero_gradients(items, state);
+  if (post_validation_) add_zero_gradients(items, rank);
+}
+
+// The optimizer's result is gathered by those who need it, at the begin of the next step.
+bool StepEnds::gathers_beside() const {
+  return (plan_.overlap.dp_param || keeps_gathered(plan_)) && !post_validation_;
 }
 
 std::vector<uint16_t> StepEnds::stages_of(int64_t rank) const {
@@ -64,12 +70,16 @@ int64_t StepEnds::parameters_of(int64_t rank, uint16_t stage) const {
   return count;
 }
 
-StepEnds::RankState StepEnds::state_of(int64_t rank) const {
-  RankState state;
-  for (uint16_t s : stages_of(rank)) state.parameters += parameters_of(rank, s);
-  const int64_t shards = plan_.zero >= 1 ? plan_.dp : 1;
-  state.optimizer_share = (state.parameters + shards - 1) / shards;
-  return state;
+std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank) const {
+  Part dense{.group = dense_};
+  for (uint16_t s : stages_of(rank)) dense.parameters += parameters_of(rank, s);
+  dense.share = dense_.share(dense.parameters);
+  return {dense};
+}
+
+// Those that the rank has a gradient of after the reduction.
+int64_t StepEnds::gradients_of(const Part& part) const {
+  return plan_.zero >= 2 ? part.share : part.parameters;
 }
 
 void StepEnds::add_step_rendezvous() {
@@ -103,7 +113,7 @@ void StepEnds::add_replica_rendezvous() {
     w.axis = Axis::pp;
     w.from = static_cast<uint16_t>(r);
     w.to = static_cast<uint16_t>(plan_.pp - 1 - r);
-    w.bytes = bytes(state_of(r).parameters, w.dtype);
+    w.bytes = bytes(parts_of(r).front().parameters, w.dtype);
     replicas_.push_back(add_rendezvous("gradient all-reduce of two replicas", w, 2));
   }
 }
@@ -115,14 +125,24 @@ RendezvousId StepEnds::add_rendezvous(const std::string& label, const Work& work
 }
 
 std::vector<StaticMemory> StepEnds::static_memory(int64_t rank) const {
-  const RankState state = state_of(rank);
   const Precision& p = plan_.precision;
-  std::vector<StaticMemory> memory{
-      {MemoryCategory::parameters, bytes(state.parameters, p.params)},
-      {MemoryCategory::gradients, bytes(state.parameters, p.gradients)},
-      {MemoryCategory::optimizer_state, bytes(2 * state.optimizer_share, p.moments)}};
-  if (p.master) {
-    memory.push_back({MemoryCategory::optimizer_state, bytes(state.optimizer_share, DType::fp32)});
+  std::vector<StaticMemory> memory;
+  const auto hold = [&](MemoryCategory category, int64_t count, DType type) {
+    memory.push_back({category, bytes(count, type)});
+  };
+  for (const Part& part : parts_of(rank)) {
+    const bool sharded = plan_.zero == 3;
+    // The optimizer's fp32 parameters are the shards themselves.
+    const bool wide = sharded && plan_.sharding.wide && p.master;
+    hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
+         wide ? DType::fp32 : p.params);
+    hold(MemoryCategory::gradients, gradients_of(part), p.gradients);
+    if (keeps_gathered(plan_)) {
+      hold(MemoryCategory::parameters, part.parameters, p.params);
+      hold(MemoryCategory::gradients, part.parameters, p.params);
+    }
+    hold(MemoryCategory::optimizer_state, 2 * part.share, p.moments);
+    if (p.master && !wide) hold(MemoryCategory::optimizer_state, part.share, DType::fp32);
   }
   return memory;
 }
@@ -142,33 +162,36 @@ PassId StepEnds::collective_pass(const std::string& name, const Work& work, Phas
   return pass.finish();
 }
 
-void StepEnds::add_zero_gradients(RoleItems& items, const RankState& state) {
-  items.run(graph_, single_pass("zero gradients",
-                                shard_.memory_bound(Kernel::fill, bytes(state.parameters,
-                                                                        plan_.precision.gradients)),
-                                Phase::gradient_sync));
+void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
+  int64_t count = 0;
+  for (const Part& part : parts_of(rank)) count += gradients_of(part);
+  const Work fill = shard_.memory_bound(Kernel::fill, bytes(count, plan_.precision.gradients));
+  items.run(graph_, single_pass("zero gradients", fill, Phase::gradient_sync));
 }
 
 // With overlapped parameter gather each chunk's parameters arrive beside the first forwards;
 // returns the event that the first forward of a stage waits for.
 std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, int64_t rank) {
   std::map<uint16_t, uint32_t> events;
-  if (plan_.zero < 1 || plan_.dp == 1 || !plan_.overlap.dp_param) return events;
+  if (dense_.shards == 1 || !gathers_beside() || gathers_units(plan_)) return events;
   for (uint16_t stage : stages_of(rank)) {
-    items.run(graph_, collective_pass("parameter gather", gather_work(parameters_of(rank, stage)),
-                                      Phase::optimizer));
+    items.run(graph_, gather_pass(dense_, parameters_of(rank, stage)));
     events[stage] = items.record(Stream::dp);
   }
   return events;
 }
 
-Work StepEnds::gather_work(int64_t parameters) const {
-  Work w;
-  w.kind = WorkKind::all_gather;
-  w.dtype = plan_.precision.params;
-  w.axis = Axis::dp;
-  w.bytes = bytes(parameters, w.dtype);
-  return w;
+PassId StepEnds::gather_pass(const ReplicaGroup& group, int64_t parameters) {
+  PassWriter pass(builder_, "parameter gather", no_tensors_);
+  pass.set_phase(Phase::optimizer);
+  const int64_t most = plan_.gather_bucket > 0 ? plan_.gather_bucket : parameters;
+  int64_t left = parameters;
+  do {
+    pass.communicate(Stream::dp, "parameter gather",
+                     parameter_gather(group, std::min(left, most), plan_.precision));
+    left -= most;
+  } while (left > 0);
+  return pass.finish();
 }
 
 // ---------------------------------------------------------------------------- gradients, optimizer
@@ -180,21 +203,22 @@ void StepEnds::add_replica_reduction(RoleItems& items, int64_t rank) {
 }
 
 void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
-  if (plan_.dp == 1) return;
-  if (plan_.overlap.dp_grad) {
+  if (dense_.ranks == 1) return;
+  if (plan_.overlap.dp_grad || reduces_every_backward(plan_)) {
     items.wait(Stream::compute, items.record(Stream::dp));
     return;
   }
   // One buffer a chunk, reduced when everything is done.
-  for (uint16_t stage : stages_of(rank)) {
-    Work w;
-    w.kind = plan_.zero >= 1 ? WorkKind::reduce_scatter : WorkKind::all_reduce;
-    w.dtype = plan_.precision.reduce;
-    w.axis = Axis::dp;
-    w.bytes = bytes(parameters_of(rank, stage), w.dtype);
-    items.run_beside(graph_, collective_pass("gradient reduction", w, Phase::gradient_sync),
-                     Stream::dp);
-  }
+  for (uint16_t stage : stages_of(rank))
+    items.run_beside(graph_, reduction_pass(dense_, parameters_of(rank, stage)), Stream::dp);
+}
+
+PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
+  PassWriter pass(builder_, "gradient reduction", no_tensors_);
+  pass.set_phase(Phase::gradient_sync);
+  for (const Work& work : gradient_reduction(group, parameters, plan_.precision))
+    pass.communicate(Stream::dp, "gradient reduction", work);
+  return pass.finish();
 }
 
 // With sequence parallelism each rank has the gradients of the norms from its own tokens only
@@ -240,9 +264,15 @@ size_t StepEnds::head_stage() const {
   return static_cast<size_t>(it - plan_.stages.begin());
 }
 
-void StepEnds::add_optimizer(RoleItems& items, const RankState& state) {
+void StepEnds::add_optimizer(RoleItems& items, int64_t rank) {
+  int64_t share = 0;
+  for (const Part& part : parts_of(rank)) share += part.share;
+  add_update(items, share);
+}
+
+// Gradient norm and Adam on `share` parameters.
+void StepEnds::add_update(RoleItems& items, int64_t share) {
   const Precision& p = plan_.precision;
-  const int64_t share = state.optimizer_share;
   // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
   const DType wide = p.master ? DType::fp32 : p.gradients;
   const bool copied = wide != p.gradients;
@@ -278,7 +308,7 @@ void StepEnds::add_optimizer(RoleItems& items, const RankState& state) {
   const Bytes moments = bytes(2 * share, p.moments);
   const Bytes own = bytes(share, p.master ? DType::fp32 : p.params);
   pass.compute("adam", shard_.memory_bound(Kernel::adam, gradients + moments * 2 + own * 2));
-  if (p.master) {
+  if (p.master && !(plan_.zero == 3 && plan_.sharding.wide)) {
     pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(share, p.params)));
   }
   items.run(graph_, pass.finish());
@@ -286,11 +316,11 @@ void StepEnds::add_optimizer(RoleItems& items, const RankState& state) {
 
 // The squares of all gradients: over the replicas too where each holds a share of them.
 void StepEnds::add_norm_reduction(RoleItems& items) {
-  if (plan_.zero >= 1 && plan_.dp > 1) {
+  if (dense_.shards > 1) {
     Work w;
     w.kind = WorkKind::all_reduce;
     w.dtype = DType::fp32;
-    w.axis = Axis::dp;
+    w.axis = dense_.shard_axis;
     w.bytes = {4};
     items.run_beside(graph_, collective_pass("gradient norm over replicas", w, Phase::optimizer),
                      Stream::dp);

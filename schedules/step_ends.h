@@ -11,6 +11,7 @@
 
 #include "model/layer_ops.h"
 #include "model/plan.h"
+#include "model/replicas.h"
 #include "model/shard.h"
 #include "model/transformer.h"
 #include "schedules/role_items.h"
@@ -44,12 +45,16 @@ class StepEnds {
   void finish(RoleItems& items, int64_t rank);
 
  private:
-  struct RankState {
-    int64_t parameters = 0;       // of all its chunks
-    int64_t optimizer_share = 0;  // those whose optimizer state it keeps
+  // Parameters that are replicated and sharded alike.
+  struct Part {
+    ReplicaGroup group;
+    int64_t parameters = 0;  // of all chunks of the rank
+    int64_t share = 0;       // those whose optimizer state it keeps
   };
 
-  RankState state_of(int64_t rank) const;
+  std::vector<Part> parts_of(int64_t rank) const;
+  int64_t gradients_of(const Part& part) const;
+  bool gathers_beside() const;
   std::vector<uint16_t> stages_of(int64_t rank) const;
   bool holds(int64_t rank, size_t stage) const;
   int64_t parameters_of(int64_t rank, uint16_t stage) const;
@@ -65,15 +70,17 @@ class StepEnds {
   PassId single_pass(const std::string& name, const Work& work, Phase phase);
   PassId collective_pass(const std::string& name, const Work& work, Phase phase,
                          Stream stream = Stream::dp);
-  Work gather_work(int64_t parameters) const;
+  PassId gather_pass(const ReplicaGroup& group, int64_t parameters);
 
-  void add_zero_gradients(RoleItems& items, const RankState& state);
+  void add_zero_gradients(RoleItems& items, int64_t rank);
   std::map<uint16_t, uint32_t> add_parameter_gather(RoleItems& items, int64_t rank);
   void add_replica_reduction(RoleItems& items, int64_t rank);
   void add_gradient_reduction(RoleItems& items, int64_t rank);
+  PassId reduction_pass(const ReplicaGroup& group, int64_t parameters);
   void add_shared_reduction(RoleItems& items, int64_t rank);
   void add_embedding_reduction(RoleItems& items, int64_t rank);
-  void add_optimizer(RoleItems& items, const RankState& state);
+  void add_optimizer(RoleItems& items, int64_t rank);
+  void add_update(RoleItems& items, int64_t share);
   void add_norm_reduction(RoleItems& items);
 
   const Transformer& model_;
@@ -81,6 +88,7 @@ class StepEnds {
   const Schedule& schedule_;
   const Shard& shard_;
   const bool post_validation_;
+  const ReplicaGroup dense_;
   OpGraph& graph_;
   GraphBuilder& builder_;
   const TensorTableId no_tensors_;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/replicas.h"
+
+#include <cmath>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+Work collective(WorkKind kind, Axis axis, DType dtype, int64_t count, double ratio = 1) {
+  Work w;
+  w.kind = kind;
+  w.dtype = dtype;
+  w.axis = axis;
+  w.bytes = {static_cast<int64_t>(
+      std::ceil(static_cast<double>(count) * bytes_per_element(dtype) * ratio))};
+  return w;
+}
+
+}  // namespace
+
+ReplicaGroup dense_replicas(const Plan& plan) {
+  ReplicaGroup g;
+  const Axis all = plan.cp > 1 ? Axis::data : Axis::dp;
+  g.ranks = plan.cp * plan.dp;
+  const bool hybrid = plan.zero >= 1 && plan.dp_replicate > 1;
+  STEPCAST_CHECK(g.ranks % plan.dp_replicate == 0, "copies divide the replicas");
+  g.shards = plan.zero >= 1 ? g.ranks / (hybrid ? plan.dp_replicate : 1) : 1;
+  g.copies = g.ranks / g.shards;
+  g.shard_axis = hybrid ? Axis::shard : all;
+  g.copy_axis = hybrid ? Axis::replica : all;
+  return g;
+}
+
+std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t parameters,
+                                     const Precision& precision) {
+  std::vector<Work> works;
+  const auto add = [&](WorkKind kind, Axis axis, int64_t count) {
+    works.push_back(collective(kind, axis, precision.reduce, count, precision.gradient_ratio));
+  };
+  if (group.shards > 1) add(WorkKind::reduce_scatter, group.shard_axis, parameters);
+  if (group.copies > 1) add(WorkKind::all_reduce, group.copy_axis, group.share(parameters));
+  return works;
+}
+
+Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision) {
+  const DType dtype = precision.low_params ? DType::fp8 : precision.params;
+  return collective(WorkKind::all_gather, group.shard_axis, dtype, parameters);
+}
+
+bool keeps_gathered(const Plan& plan) {
+  return plan.zero == 3 && plan.pp > 1 && !plan.sharding.reshard_after_forward;
+}
+
+bool gathers_units(const Plan& plan) {
+  return plan.zero == 3 && !keeps_gathered(plan) && dense_replicas(plan).shards > 1;
+}
+
+bool reduces_every_backward(const Plan& plan) {
+  return plan.zero >= 2 && !keeps_gathered(plan) && dense_replicas(plan).ranks > 1;
+}
+
+}  // namespace stepcast

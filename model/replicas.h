@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that hold the same parameters: how their gradients are summed, and how ZeRO spreads
+// optimizer states (stage 1), gradients (2) and parameters (3) over them.
+//
+// Source: Rajbhandari et al. 2020, arXiv 1910.02054.  Hybrid sharding: Zhao et al. 2023, arXiv
+// 2304.11277, section 3.2.2.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/plan.h"
+#include "sim/work.h"
+
+namespace stepcast {
+
+// `shards` ranks together hold one copy, and there are `copies` of it: ranks = shards * copies.
+struct ReplicaGroup {
+  int64_t ranks = 1;
+  int64_t shards = 1;  // 1: nothing is sharded
+  int64_t copies = 1;
+  Axis shard_axis = Axis::dp;
+  Axis copy_axis = Axis::dp;
+
+  // What one rank keeps of a sharded state of `parameters`; all shards are padded to the same size.
+  int64_t share(int64_t parameters) const { return (parameters + shards - 1) / shards; }
+};
+
+// Of everything but experts: all ranks along dp and cp.
+ReplicaGroup dense_replicas(const Plan& plan);
+
+// The collectives, one after the other, that sum gradients of `parameters`: a reduce-scatter among
+// the shards, an all-reduce of what is left among the copies.  None in a group of one.
+std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t parameters,
+                                     const Precision& precision);
+
+// Gathers `parameters` from their shards.  REQUIRES: group.shards > 1.
+Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision);
+
+// Gradients are reduced in every backward, not only in the last one: a rank has no room for
+// those of all parameters (ZeRO-2 and 3).
+bool reduces_every_backward(const Plan& plan);
+
+// ZeRO-3 with pipeline stages that do not give the gathered parameters back after a forward keeps
+// them, and unreduced gradients, through the whole step (torchtitan).
+bool keeps_gathered(const Plan& plan);
+
+// Parameters come and go by unit inside the passes.
+bool gathers_units(const Plan& plan);
+
+}  // namespace stepcast
