@@ -29,7 +29,8 @@ bool kv_heads_fit(const Transformer& model, int64_t tp) {
 std::string undivided(const Transformer& model, int64_t tp) {
   if (model.heads % tp != 0) return "num_attention_heads = " + str(model.heads);
   if (!kv_heads_fit(model, tp)) return "num_key_value_heads = " + str(model.kv_heads);
-  if (model.ffn % tp != 0) return "intermediate_size = " + str(model.ffn);
+  const bool dense = model.experts == 0 || model.dense_layers > 0 || !model.expert_layers.empty();
+  if (dense && model.ffn % tp != 0) return "intermediate_size = " + str(model.ffn);
   if (model.hidden % tp != 0) return "hidden_size = " + str(model.hidden);
   return {};
 }
@@ -208,7 +209,6 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
   size("parallel.tp", plan.tp);
   size("parallel.cp", plan.cp);
   size("parallel.ep", plan.ep);
-  size("parallel.etp", plan.etp);
   size("parallel.pp", plan.pp);
   resolve_vpp(in, plan);
   if (v.has("parallel.tp")) check_tp(in, plan.tp);
@@ -231,6 +231,10 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
       in.problems.add("E125", e.what(), v.mark("parallel.order"), v.length("parallel.order"));
     }
   }
+  resolve_experts(in, plan);
+  int64_t layers = 0;
+  for (const StageContent& stage : plan.stages) layers += stage.layers;
+  if (in.model != nullptr && layers == in.model->layers) assign_layers(plan.stages, *in.model);
 }
 
 }  // namespace stepcast

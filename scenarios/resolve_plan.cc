@@ -70,13 +70,6 @@ void resolve_batch(const PlanInputs& in, Plan& plan) {
   }
 }
 
-DType dtype_of(std::string_view word) {
-  for (const DType t : {DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::fp8, DType::int8,
-                        DType::fp4, DType::uint8})
-    if (name_of(t) == word) return t;
-  return DType::bf16;
-}
-
 struct PrecisionPreset {
   std::string_view name, params, grads, reduce;
   bool master;
@@ -222,3 +215,11 @@ Plan resolve_plan(const PlanInputs& in) {
 
 }  // namespace stepcast
   resolve_context(in, plan);
+DType dtype_of(std::string_view word) {
+  for (const DType t : {DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::fp8, DType::int8,
+                        DType::fp4, DType::uint8})
+    if (name_of(t) == word) return t;
+  return DType::bf16;
+}
+
+  resolve_exchange(in, plan);

@@ -40,6 +40,15 @@ void resolve_layout(const PlanInputs& in, Plan& plan);
 // How sequences are split over context-parallel ranks.  After the batch.
 void resolve_context(const PlanInputs& in, Plan& plan);
 
+// Of models with experts: ep, etp and the section moe.  REQUIRES: tp, cp, dp and sp are resolved.
+// Adds E125, E127, E201, E206.
+void resolve_experts(const PlanInputs& in, Plan& plan);
+// What tokens travel as.  REQUIRES: precision is resolved.
+void resolve_exchange(const PlanInputs& in, Plan& plan);
+
+// The number format of that name.  REQUIRES: there is one.
+DType dtype_of(std::string_view word);
+
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 

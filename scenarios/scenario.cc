@@ -105,7 +105,6 @@ void check_model(const Transformer& model, const Mark& mark, Problems& problems)
     problems.add("E130", std::string(what) + " are not supported yet", mark, 1, {},
                  "legal now: dense models with ordinary attention");
   };
-  if (model.experts > 0) refuse("mixture-of-experts models");
   if (model.kv_rank > 0) refuse("models with latent attention");
 }
 
