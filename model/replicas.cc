@@ -33,6 +33,15 @@ ReplicaGroup dense_replicas(const Plan& plan) {
   return g;
 }
 
+ReplicaGroup expert_replicas(const Plan& plan) {
+  ReplicaGroup g;
+  g.ranks = plan.tp * plan.cp * plan.dp / (plan.ep * plan.etp);
+  g.shards = plan.zero >= 1 ? g.ranks : 1;
+  g.copies = g.ranks / g.shards;
+  g.shard_axis = g.copy_axis = Axis::edp;
+  return g;
+}
+
 std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t parameters,
                                      const Precision& precision) {
   std::vector<Work> works;

@@ -29,6 +29,9 @@ struct ReplicaGroup {
 // Of everything but experts: all ranks along dp and cp.
 ReplicaGroup dense_replicas(const Plan& plan);
 
+// Of experts: tp * cp * dp / (ep * etp) ranks.  Never hybrid: each copy's shards span all of them.
+ReplicaGroup expert_replicas(const Plan& plan);
+
 // The collectives, one after the other, that sum gradients of `parameters`: a reduce-scatter among
 // the shards, an all-reduce of what is left among the copies.  None in a group of one.
 std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t parameters,

@@ -15,6 +15,7 @@ StepEnds::StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder,
       shard_(step.shard),
       post_validation_(step.post_validation),
       dense_(dense_replicas(step.plan)),
+      experts_(expert_replicas(step.plan)),
       graph_(graph),
       builder_(builder),
       no_tensors_(no_tensors) {
@@ -71,10 +72,21 @@ int64_t StepEnds::parameters_of(int64_t rank, uint16_t stage) const {
 }
 
 std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank) const {
-  Part dense{.group = dense_};
-  for (uint16_t s : stages_of(rank)) dense.parameters += parameters_of(rank, s);
+  return parts_of(rank, stages_of(rank));
+}
+
+std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank,
+                                               const std::vector<uint16_t>& stages) const {
+  Part dense{.group = dense_}, experts{.group = experts_};
+  for (uint16_t s : stages) {
+    const int64_t routed = expert_parameters(model_, plan_, content(s));
+    experts.parameters += routed;
+    dense.parameters += parameters_of(rank, s) - routed;
+  }
   dense.share = dense_.share(dense.parameters);
-  return {dense};
+  experts.share = experts_.share(experts.parameters);
+  if (experts.parameters == 0) return {dense};
+  return {dense, experts};
 }
 
 // Those that the rank has a gradient of after the reduction.
@@ -113,7 +125,9 @@ void StepEnds::add_replica_rendezvous() {
     w.axis = Axis::pp;
     w.from = static_cast<uint16_t>(r);
     w.to = static_cast<uint16_t>(plan_.pp - 1 - r);
-    w.bytes = bytes(parts_of(r).front().parameters, w.dtype);
+    int64_t parameters = 0;
+    for (const Part& part : parts_of(r)) parameters += part.parameters;
+    w.bytes = bytes(parameters, w.dtype);
     replicas_.push_back(add_rendezvous("gradient all-reduce of two replicas", w, 2));
   }
 }
@@ -173,10 +187,15 @@ void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
 // returns the event that the first forward of a stage waits for.
 std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, int64_t rank) {
   std::map<uint16_t, uint32_t> events;
-  if (dense_.shards == 1 || !gathers_beside() || gathers_units(plan_)) return events;
+  if (!gathers_beside() || gathers_units(plan_)) return events;
   for (uint16_t stage : stages_of(rank)) {
-    items.run(graph_, gather_pass(dense_, parameters_of(rank, stage)));
-    events[stage] = items.record(Stream::dp);
+    bool gathered = false;
+    for (const Part& part : parts_of(rank, {stage})) {
+      if (part.group.shards == 1) continue;
+      items.run(graph_, gather_pass(part.group, part.parameters));
+      gathered = true;
+    }
+    if (gathered) events[stage] = items.record(Stream::dp);
   }
   return events;
 }
@@ -203,14 +222,18 @@ void StepEnds::add_replica_reduction(RoleItems& items, int64_t rank) {
 }
 
 void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
-  if (dense_.ranks == 1) return;
+  if (dense_.ranks == 1 && (model_.experts == 0 || experts_.ranks == 1)) return;
   if (plan_.overlap.dp_grad || reduces_every_backward(plan_)) {
     items.wait(Stream::compute, items.record(Stream::dp));
     return;
   }
   // One buffer a chunk, reduced when everything is done.
-  for (uint16_t stage : stages_of(rank))
-    items.run_beside(graph_, reduction_pass(dense_, parameters_of(rank, stage)), Stream::dp);
+  for (uint16_t stage : stages_of(rank)) {
+    for (const Part& part : parts_of(rank, {stage})) {
+      if (part.group.ranks == 1) continue;
+      items.run_beside(graph_, reduction_pass(part.group, part.parameters), Stream::dp);
+    }
+  }
 }
 
 PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {

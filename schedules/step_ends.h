@@ -48,11 +48,13 @@ class StepEnds {
   // Parameters that are replicated and sharded alike.
   struct Part {
     ReplicaGroup group;
-    int64_t parameters = 0;  // of all chunks of the rank
-    int64_t share = 0;       // those whose optimizer state it keeps
+    int64_t parameters = 0;
+    int64_t share = 0;  // those whose optimizer state it keeps
   };
 
+  // Of all chunks of the rank, or of one stage; experts, if there are any, are the second part.
   std::vector<Part> parts_of(int64_t rank) const;
+  std::vector<Part> parts_of(int64_t rank, const std::vector<uint16_t>& stages) const;
   int64_t gradients_of(const Part& part) const;
   bool gathers_beside() const;
   std::vector<uint16_t> stages_of(int64_t rank) const;
@@ -88,7 +90,7 @@ class StepEnds {
   const Schedule& schedule_;
   const Shard& shard_;
   const bool post_validation_;
-  const ReplicaGroup dense_;
+  const ReplicaGroup dense_, experts_;
   OpGraph& graph_;
   GraphBuilder& builder_;
   const TensorTableId no_tensors_;
