@@ -101,7 +101,7 @@ void add_action(RoleOps& role, PassId pass, Action action, const Transfers& tran
 Step make_step() {
   Step step;
   step.graph.labels = {""};
-  step.prices.launch = Time{4'000'000};
+  step.prices.by_launch = {Time{4'000'000}};
   const PassId forward = add_pass(step, kGroupsForward, Phase::forward);
   const PassId backward = add_pass(step, kGroupsBackward, Phase::backward_input);
   const WorkId wire = add_work(step, WorkKind::send_recv, Axis::pp, 300'000'000);

@@ -135,7 +135,7 @@ void growth(benchmark::State& state) {
   const int64_t lanes = rank_ops < 100'000 ? 8 : 1024;
   Step step;
   step.graph.labels = {""};
-  step.prices.launch = Time{4'000'000};
+  step.prices.by_launch = {Time{4'000'000}};
   const auto add_work = [&](WorkKind kind, Axis axis, int64_t ps) {
     Work work;
     work.kind = kind;

@@ -207,8 +207,9 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
                                  ? price_wait(work, cluster.node.gpu, table)
                                  : price_compute(work, cluster.node.gpu, table));
   }
-  prices.launch = kLaunch;
-  if (table != nullptr) prices.launch = table->launch().value_or(kLaunch);
+  const Time kernel = table != nullptr ? table->launch().value_or(kLaunch) : kLaunch;
+  for (const Launch& launch : graph.launches)
+    prices.by_launch.push_back(kernel * launch.calls[static_cast<size_t>(HostCall::kernel)]);
   return prices;
 }
 

@@ -34,7 +34,7 @@ Bytes workspace_of(const OpGraph& graph, const Pass& pass) {
 constexpr int64_t kSlack = 50;
 
 // Reads times, memory and limit of one rank off the run of a single microbatch.
-void read_rank(const OpGraph& graph, Time launch, const Timeline& timeline,
+void read_rank(const OpGraph& graph, const Prices& prices, const Timeline& timeline,
                const RoleMemory& memory, size_t rank, Bytes usable, PipelineCosts& costs) {
   const RoleOps& role = graph.roles[rank];
   Bytes before = memory.start, workspace;
@@ -48,7 +48,9 @@ void read_rank(const OpGraph& graph, Time launch, const Timeline& timeline,
     if (item.has_action) {
       const auto& ops = graph.passes[static_cast<size_t>(item.pass)].ops;
       const ItemTime& t = timeline.roles[rank].items[i];
-      const Time time = std::max(t.end - t.begin, launch * static_cast<int64_t>(ops.size()));
+      Time launches{};
+      for (const Op& op : ops) launches += prices.by_launch[static_cast<size_t>(op.launch)];
+      const Time time = std::max(t.end - t.begin, launches);
       StageTimes& times = costs.times[item.action.stage];
       StageMemory& held = costs.memory[item.action.stage];
       const int64_t change = (after - before).value;
@@ -474,7 +476,7 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
     const Timeline timeline = run(compile(graph, prices, no_launches));
     const std::vector<RoleMemory> memory = trace_memory(graph);
     for (size_t r = 0; r < graph.roles.size(); ++r)
-      read_rank(graph, prices.launch, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
+      read_rank(graph, prices, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
     read_hops(graph, prices, costs);
   }
   return costs;

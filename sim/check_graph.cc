@@ -15,6 +15,7 @@ void check_pass(const OpGraph& graph, const Pass& pass) {
   for (const Op& op : pass.ops) {
     STEPCAST_CHECK(static_cast<size_t>(op.work) < graph.works.size(), "op without work");
     STEPCAST_CHECK(static_cast<size_t>(op.label) < graph.labels.size(), "op without label");
+    STEPCAST_CHECK(static_cast<size_t>(op.launch) < graph.launches.size(), "op without launch");
     streams.push_back(op.stream);
   }
   for (const Wait& w : pass.waits.all()) {
@@ -50,6 +51,8 @@ void check_rendezvous(const OpGraph& graph) {
     }
   }
   for (size_t id = 0; id < posted.size(); ++id) {
+    STEPCAST_CHECK(static_cast<size_t>(graph.rendezvous[id].launch) < graph.launches.size(),
+                   "rendezvous without launch");
     STEPCAST_CHECK(posted[id].size() == graph.rendezvous[id].parties,
                    "rendezvous '" + graph.text(graph.rendezvous[id].label) + "' has " +
                        std::to_string(posted[id].size()) + " posts, not " +

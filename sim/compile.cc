@@ -103,7 +103,8 @@ PassStep collapse(const CompiledPass& pass) {
 }
 
 CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& prices,
-                          const Variation& variation, double scale, bool merged) {
+                          const std::vector<int64_t>& launch_ps, const Variation& variation,
+                          double scale, bool merged) {
   CompiledPass out;
   const Marks marks = assign_slots(pass);
   out.slots = static_cast<uint32_t>(marks.slot_op.size());
@@ -112,7 +113,6 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(o.work)], o.phase));
   }
   out.device_ops = static_cast<uint32_t>(pass.ops.size());
-  const int64_t launch = varied_launch_ps(prices, variation);
   bool open = false;  // the last instruction may be continued
   for (uint32_t op = 0; op < pass.ops.size(); ++op) {
     const Op& o = pass.ops[op];
@@ -129,6 +129,7 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     const Work& work = graph.works[static_cast<size_t>(o.work)];
     const int64_t ps = varied_ps(prices.by_work[static_cast<size_t>(o.work)].time.count(), work,
                                  o.phase, variation, scale);
+    const int64_t launch = launch_ps[static_cast<size_t>(o.launch)];
     Instruction in{.duration = ps,
                    .lead = launch + ps,
                    .launch = launch,
@@ -160,18 +161,19 @@ Program compile(const OpGraph& graph, const Prices& prices, const Variation& var
   Program program;
   program.graph = &graph;
   program.merged = merged;
-  program.launch_ps = varied_launch_ps(prices, variation);
+  program.launch_ps = varied_launches(graph, prices, variation);
   program.passes.reserve(graph.passes.size());
   for (size_t i = 0; i < graph.passes.size(); ++i) {
     const double scale = variation.pass_scale.empty() ? 1 : variation.pass_scale[i];
     program.passes.push_back(
-        compile_pass(graph, graph.passes[i], prices, variation, scale, merged));
+        compile_pass(graph, graph.passes[i], prices, program.launch_ps, variation, scale, merged));
   }
   program.rendezvous_ps.reserve(graph.rendezvous.size());
   for (const Rendezvous& r : graph.rendezvous) {
     const auto id = static_cast<size_t>(r.work);
     program.rendezvous_ps.push_back(
         varied_ps(prices.by_work[id].time.count(), graph.works[id], Phase::forward, variation));
+    program.post_ps.push_back(program.launch_ps[static_cast<size_t>(r.launch)]);
   }
   return program;
 }

@@ -59,7 +59,6 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       slow_talk_(whole_factor(interference.communication)),
       coupled_(slow_compute_ != kOne || slow_talk_ != kOne),
       width_(static_cast<uint32_t>(lanes.lanes())),
-      launch_(prices.launch.count() * kOne),
       network_(traffic.capacity),
       ops_(options.record && options.ops) {
   const size_t ranks = graph.roles.size() * width_;

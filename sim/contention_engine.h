@@ -325,7 +325,6 @@ class Engine {
   bool coupled_ = false;  // interference
   uint32_t width_ = 1;    // lanes
   uint32_t block_ = 1;    // lanes of an actor
-  int64_t launch_ = 0;
 
   std::array<Groups, kAxes> groups_;
   std::vector<std::vector<TalkKind>> own_;  // by role and work, of collectives in passes

@@ -49,7 +49,7 @@ bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
                  pass,
                  alone ? closed_ : enter(a, item, pass),
                  &a.host[segment * block_],
-                 int64_t{role.launches[item]} * launch_,
+                 role.launched[item],
                  role.instances[item],
                  records(a, th)};
   for (; th.pc < code.size(); ++th.pc) {
@@ -128,8 +128,8 @@ void Engine::note_start(const Place& at, uint32_t lane, int64_t time) {
 void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
   const Thread& th = at.th;
   const ThreadOp* const ops = &at.pass.ops[in.first];
-  const int64_t first = at.launched + ops[0].launches * launch_;
-  const int64_t last = at.launched + ops[in.count - 1].launches * launch_;
+  const int64_t first = at.launched + ops[0].launched;
+  const int64_t last = at.launched + ops[in.count - 1].launched;
   const Slowness* const slowness = &slowness_[at.a.role * width_ + at.a.lane];
   int64_t* const times = &at.a.time[in.stream * block_];
   const bool noted = (in.stream == kCompute || ops_) && at.noted;
@@ -151,7 +151,7 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
     } else {
       int64_t time = times[l];
       for (uint32_t i = 0; i < in.count; ++i) {
-        const int64_t launched = at.host[l] + at.launched + ops[i].launches * launch_;
+        const int64_t launched = at.host[l] + at.launched + ops[i].launched;
         time = std::max(time, launched) + ops[i].ps * slowness[l];
       }
       times[l] = time;
@@ -169,7 +169,7 @@ int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t l
   int64_t ran = 0;
   for (uint32_t i = in.first; i < in.first + in.count; ++i) {
     const ThreadOp& op = at.pass.ops[i];
-    const int64_t begin = std::max(time, at.host[lane] + at.launched + op.launches * launch_);
+    const int64_t begin = std::max(time, at.host[lane] + at.launched + op.launched);
     time = end_of_op(at, rank, op, begin);
     ran += time - begin;
   }
@@ -181,7 +181,7 @@ int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t l
 // Among the lanes of the block, on links nobody else uses.
 void Engine::run_own_talk(const Place& at, const ThreadInstruction& in) {
   const Thread& th = at.th;
-  const int64_t launched = at.launched + at.pass.ops[in.first].launches * launch_;
+  const int64_t launched = at.launched + at.pass.ops[in.first].launched;
   const uint32_t together = own_[at.a.role][in.work] == TalkKind::block ? block_ : 1;
   int64_t* const times = &at.a.time[in.stream * block_];
   const Axis axis = graph_.works[in.work].axis;
@@ -224,8 +224,7 @@ bool Engine::run_talk(const Place& at, const ThreadInstruction& in) {
       groups_[static_cast<size_t>(graph_.works[in.work].axis)].of[at.a.lane + th.lane];
   Meeting& m = row.meetings[group];
   int64_t& time = at.a.time[in.stream * block_ + th.lane];
-  const int64_t launched =
-      at.host[th.lane] + at.launched + at.pass.ops[in.first].launches * launch_;
+  const int64_t launched = at.host[th.lane] + at.launched + at.pass.ops[in.first].launched;
   if (th.state == 0) {
     th.state = 1;
     arrive(row, group, std::max(time, launched));

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "sim/lanes.h"
+#include "sim/varied.h"
+
 namespace stepcast {
 namespace {
 
@@ -38,9 +41,17 @@ ThreadCode code_of(const OpGraph& graph, const Op& op) {
 class ThreadWriter {
  public:
   // `streams`: that the thread has; `ops`: where those of chains go.
-  ThreadWriter(const OpGraph& graph, const Prices& prices, const Pass& pass, const Slots& slots,
+  // `launched`: host time up to and including each op.
+  ThreadWriter(const OpGraph& graph, const Prices& prices, const Pass& pass,
+               const std::vector<int64_t>& launched, const Slots& slots,
                const std::array<bool, kStreams>& streams, std::vector<ThreadOp>& ops)
-      : graph_(graph), prices_(prices), pass_(pass), slots_(slots), streams_(streams), ops_(ops) {}
+      : graph_(graph),
+        prices_(prices),
+        pass_(pass),
+        launched_(launched),
+        slots_(slots),
+        streams_(streams),
+        ops_(ops) {}
 
   std::vector<ThreadInstruction> write(bool merge) {
     // Ops of a chain stand next to each other, so those of one stream do.
@@ -70,8 +81,8 @@ class ThreadWriter {
       if (static_cast<size_t>(op.stream) != stream) continue;
       place[i] = static_cast<uint32_t>(ops_.size());
       const auto work = static_cast<size_t>(op.work);
-      ops_.push_back(
-          {prices_.by_work[work].time.count(), i + 1, spend_of(graph_.works[work], op.phase)});
+      ops_.push_back({prices_.by_work[work].time.count(), launched_[i], i,
+                      spend_of(graph_.works[work], op.phase)});
     }
   }
 
@@ -116,13 +127,15 @@ class ThreadWriter {
   const OpGraph& graph_;
   const Prices& prices_;
   const Pass& pass_;
+  const std::vector<int64_t>& launched_;
   const Slots& slots_;
   const std::array<bool, kStreams>& streams_;
   std::vector<ThreadOp>& ops_;
   std::vector<ThreadInstruction> code_;
 };
 
-PassThreads compile_pass(const OpGraph& graph, const Prices& prices, const Pass& pass,
+PassThreads compile_pass(const OpGraph& graph, const Prices& prices,
+                         const std::vector<int64_t>& launches, const Pass& pass,
                          const std::array<bool, kStreams>& strand, bool merge) {
   PassThreads out;
   const Slots slots = assign_slots(pass);
@@ -131,9 +144,14 @@ PassThreads compile_pass(const OpGraph& graph, const Prices& prices, const Pass&
     const Op& op = pass.ops[i];
     out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(op.work)], op.phase));
   }
-  out.launches = static_cast<uint32_t>(pass.ops.size());
+  out.device_ops = static_cast<uint32_t>(pass.ops.size());
+  std::vector<int64_t> launched;
+  for (const Op& op : pass.ops) {
+    out.launched += launches[static_cast<size_t>(op.launch)];
+    launched.push_back(out.launched);
+  }
   const auto write = [&](const std::array<bool, kStreams>& streams) {
-    return ThreadWriter(graph, prices, pass, slots, streams, out.ops).write(merge);
+    return ThreadWriter(graph, prices, pass, launched, slots, streams, out.ops).write(merge);
   };
   for (size_t s = 0; s < kStreams; ++s) {
     std::array<bool, kStreams> one{};
@@ -158,22 +176,29 @@ void add_event(const Item& item, std::vector<uint32_t>& latest, RoleThreads& out
   }
 }
 
-RoleThreads compile_role(const RoleOps& role, const std::vector<PassThreads>& passes,
+RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
+                         const std::vector<PassThreads>& passes,
+                         const std::vector<int64_t>& launches,
                          const std::array<bool, kStreams>& strand) {
   RoleThreads out;
   const size_t n = role.items.size();
   out.record.assign(n, RoleThreads::kNone);
   std::vector<uint32_t> latest;  // record of each event
-  uint32_t segment = 0, launches = 0;
+  uint32_t segment = 0;
+  int64_t launched = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const Item& item = role.items[i];
+    if (item.kind == ItemKind::post) {
+      const Rendezvous& rendezvous = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
+      launched += launches[static_cast<size_t>(rendezvous.launch)];
+    }
     out.segment.push_back(segment);
-    out.launches.push_back(launches);
+    out.launched.push_back(launched);
     out.instances.push_back(static_cast<uint64_t>(out.device_ops));
     if (item.kind == ItemKind::pass) {
       const PassThreads& pass = passes[static_cast<size_t>(item.pass)];
-      launches += pass.launches;
-      out.device_ops += pass.launches;
+      launched += pass.launched;
+      out.device_ops += pass.device_ops;
       for (size_t t = 0; t < kThreads; ++t) {
         if (!pass.code[t].empty()) out.items[t].push_back(i);
       }
@@ -185,12 +210,11 @@ RoleThreads compile_role(const RoleOps& role, const std::vector<PassThreads>& pa
     if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
       add_event(item, latest, out, i);
     }
-    if (item.kind == ItemKind::post) ++launches;
     const bool host_joins = item.kind == ItemKind::join && item.host_waits;
     if (host_joins) out.items[kHost].push_back(i);
     if (item.kind != ItemKind::sync && !host_joins) continue;
     ++segment;
-    launches = 0;
+    launched = 0;
   }
   out.segments = segment + 1;
   return out;
@@ -223,11 +247,13 @@ void plan_meetings(const OpGraph& graph, ContentionProgram& out) {
 ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
                                   const std::array<bool, kStreams>& strand, bool merge) {
   ContentionProgram out;
+  std::vector<int64_t> launches = varied_launches(graph, prices, {});
+  for (int64_t& time : launches) time <<= kLaneFractionBits;
   for (const Pass& pass : graph.passes) {
-    out.passes.push_back(compile_pass(graph, prices, pass, strand, merge));
+    out.passes.push_back(compile_pass(graph, prices, launches, pass, strand, merge));
   }
   for (const RoleOps& role : graph.roles) {
-    out.roles.push_back(compile_role(role, out.passes, strand));
+    out.roles.push_back(compile_role(graph, role, out.passes, launches, strand));
   }
   plan_meetings(graph, out);
   return out;

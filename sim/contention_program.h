@@ -43,7 +43,9 @@ struct ThreadInstruction {
 
 struct ThreadOp {
   int64_t ps = 0;
-  uint32_t launches = 0;  // of the pass, up to and including this op's
+  int64_t launched = 0;  // host time from the begin of the pass, up to and including this op's, in
+                         // 1/4096 ps
+  uint32_t index = 0;    // in Pass::ops
   Spend spend{};
 };
 
@@ -52,8 +54,9 @@ struct PassThreads {
   std::vector<ThreadOp> ops;
   std::vector<Spend> slot_spend;  // what a wait for the slot is booked as
   uint32_t slots = 0;
-  uint32_t launches = 0;
-  bool closed = false;  // all of it is the strand's
+  uint32_t device_ops = 0;
+  int64_t launched = 0;  // host time of all, in 1/4096 ps
+  bool closed = false;   // all of it is the strand's
 };
 
 struct RoleThreads {
@@ -62,7 +65,8 @@ struct RoleThreads {
   std::array<std::vector<uint32_t>, kThreads> items;  // that each thread deals with, ascending
   // By item.  The host's time is known from one item on which it waited to the next: a segment.
   std::vector<uint32_t> segment;
-  std::vector<uint32_t> launches;   // in the segment, before the item
+  // Host time in the segment, before the item; of a post including its own.  In 1/4096 ps.
+  std::vector<int64_t> launched;
   std::vector<uint32_t> record;     // record, wait: which record of the role; kNone: of none
   std::vector<uint32_t> waits;      // by record: waits for it
   std::vector<uint64_t> instances;  // by item: ops of passes before it

@@ -58,7 +58,7 @@ void Engine::note_slowed(const Place& at, const ThreadInstruction& in) {
 // Op `op` of the pass's list ran in [begin, end).  REQUIRES: ops_, so it is a chain by itself.
 void Engine::note_op(const Place& at, uint32_t op, int64_t begin, int64_t end) {
   const uint32_t item = program_.roles[at.a.role].items[at.th.code][at.th.at];
-  record_->op(at.a.role, item, at.pass.ops[op].launches - 1, begin, end);
+  record_->op(at.a.role, item, at.pass.ops[op].index, begin, end);
 }
 
 // They took so much longer than priced: each by its share of the time.

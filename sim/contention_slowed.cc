@@ -106,8 +106,8 @@ bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
     if (at.noted) note_slowed(at, in);
   }
   while (th.ops < in.count) {
-    const uint32_t launches = at.pass.ops[in.first + th.ops].launches;
-    const int64_t start = std::max(time, at.host[0] + at.launched + launches * launch_);
+    const int64_t launched = at.launched + at.pass.ops[in.first + th.ops].launched;
+    const int64_t start = std::max(time, at.host[0] + launched);
     if (start > now_) {
       push(start, EventKind::wake, static_cast<uint32_t>(&th - threads_.data()));
       return false;
@@ -126,9 +126,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   const uint32_t id = at.a.role * width_ + at.a.lane;
   Rank& rank = ranks_[id];
   const ThreadOp* const ops = &at.pass.ops[in.first];
-  const auto launched = [&](uint32_t i) {
-    return at.host[0] + at.launched + ops[i].launches * launch_;
-  };
+  const auto launched = [&](uint32_t i) { return at.host[0] + at.launched + ops[i].launched; };
   advance_progress(rank);
   const bool goes_on = rank.exact && time == now_ && launched(th.ops) < now_;
   const Wide begin = goes_on ? rank.exact_end : rank.progress;

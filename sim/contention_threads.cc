@@ -70,7 +70,7 @@ bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
   const auto id = static_cast<uint32_t>(it.rendezvous);
   Row& row = row_of_rendezvous(id);
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-  const int64_t launched = (int64_t{role.launches[item]} + 1) * launch_;
+  const int64_t launched = role.launched[item];
   const int64_t* const stream = &a.time[static_cast<size_t>(it.stream) * block_];
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     const int64_t time = std::max(stream[l], a.host[segment * block_ + l] + launched);
@@ -114,7 +114,7 @@ bool Engine::run_host_join(Actor& a, Thread& th, uint32_t item) {
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
   Meeting& m = row.meetings[groups.of[a.lane + th.lane]];
   if (m.end == kUnknown) return sleep(th, m.first_waiter);
-  const int64_t host = a.host[segment * block_ + th.lane] + int64_t{role.launches[item]} * launch_;
+  const int64_t host = a.host[segment * block_ + th.lane] + role.launched[item];
   a.host[(segment + 1) * block_ + th.lane] = std::max(host, m.end);
   know_host(a, th, segment + 1);
   visit(row, 1);
@@ -161,7 +161,7 @@ bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
   const RoleThreads& role = program_.roles[a.role];
   const uint32_t segment = role.segment[item];
   if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
-  const int64_t launched = int64_t{role.launches[item]} * launch_;
+  const int64_t launched = role.launched[item];
   const auto stream = static_cast<size_t>(graph_.roles[a.role].items[item].stream);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     a.host[(segment + 1) * block_ + l] =

@@ -41,7 +41,7 @@ bool Engine::is_uneven(uint32_t rank) const {
 // Of an op of the pass, in 1/4096.
 uint32_t Engine::factor_of(const Place& at, uint32_t rank, const ThreadOp& op) const {
   if (!jitter_) return kNominal;
-  const uint32_t key = jitter_instance_key(at.first_instance + op.launches - 1);
+  const uint32_t key = jitter_instance_key(at.first_instance + op.index);
   return jitter_->factor[jitter_index(rank_keys_[rank], key)];
 }
 

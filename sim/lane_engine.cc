@@ -147,9 +147,9 @@ void LaneEngine::wait(uint32_t r, RoleState& role, const Item& item, LaneClock& 
 }
 
 void LaneEngine::post(uint32_t r, RoleState& role, const Item& item, const LaneClock& stream) {
-  role.host_offset += merged_.launch;
   const auto id = static_cast<uint32_t>(item.rendezvous);
   const Rendezvous& rendezvous = graph_.rendezvous[id];
+  role.host_offset += merged_.launches[static_cast<size_t>(rendezvous.launch)];
   const Work& work = graph_.works[static_cast<size_t>(rendezvous.work)];
   Meeting& m = meetings_[id];
   if (record_) note_post(r, role, stream, work.axis, m);

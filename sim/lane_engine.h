@@ -101,7 +101,7 @@ class LaneEngine {
   void release(LaneClock& clock);
   LaneClock& place(RoleState& role, LanePlace p);
   void run_pass(uint32_t r, RoleState& role, const Item& item);
-  void note_begin(RoleState& role, const LaneInstruction& in, const LaneClock& c,
+  void note_begin(RoleState& role, const LaneInstruction& in, int64_t launch, const LaneClock& c,
                   const LaneClock* other);
   Axis axis_of(const LaneInstruction& in) const;
   // Waits, then stands where the host lets a single op begin.

@@ -74,7 +74,10 @@ void LaneEngine::run_pass(uint32_t r, RoleState& role, const Item& item) {
       raise(c, *other, in.delay);
       continue;
     }
-    if (!role.started && in.stream == Stream::compute) note_begin(role, in, c, other);
+    if (!role.started && in.stream == Stream::compute) {
+      const Op& first = graph_.passes[static_cast<size_t>(item.pass)].ops[in.op];
+      note_begin(role, in, merged_.launches[static_cast<size_t>(first.launch)], c, other);
+    }
     if (record_) {
       run_recorded(r, role, pass, in, c, other);
     } else if (in.code == LaneCode::join) {
@@ -91,12 +94,12 @@ void LaneEngine::run_pass(uint32_t r, RoleState& role, const Item& item) {
   role.instances += pass.device_ops;
 }
 
-void LaneEngine::note_begin(RoleState& role, const LaneInstruction& in, const LaneClock& c,
-                            const LaneClock* other) {
+void LaneEngine::note_begin(RoleState& role, const LaneInstruction& in, int64_t launch,
+                            const LaneClock& c, const LaneClock* other) {
   role.started = true;
   LaneClock begin = c;
   if (other != nullptr) raise(begin, *other, in.delay);
-  raise_by_host(role, begin, merged_.launch);
+  raise_by_host(role, begin, launch);
   if (in.code == LaneCode::join) groups_.meet(begin, axis_of(in));
   role.begin = std::move(begin.t);
 }

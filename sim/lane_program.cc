@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "sim/check.h"
+#include "sim/varied.h"
 
 namespace stepcast {
 
@@ -43,9 +44,14 @@ Slots assign_slots(const Pass& pass) {
 
 class PassCompiler {
  public:
-  PassCompiler(const OpGraph& graph, const Prices& prices, const LaneTraits& traits,
-               const Pass& pass)
-      : graph_(graph), prices_(prices), traits_(traits), pass_(pass), slots_(assign_slots(pass)) {}
+  PassCompiler(const OpGraph& graph, const Prices& prices, const std::vector<int64_t>& launches,
+               const LaneTraits& traits, const Pass& pass)
+      : graph_(graph),
+        prices_(prices),
+        launches_(launches),
+        traits_(traits),
+        pass_(pass),
+        slots_(assign_slots(pass)) {}
 
   LanePass compile() {
     out_.slots = slots_.count;
@@ -87,7 +93,7 @@ class PassCompiler {
     in.stream = o.stream;
     (scales ? in.duration.scaled : in.duration.constant) =
         scales ? ps : checked(static_cast<__int128>(ps) << kLaneFractionBits);
-    in.launch = prices_.launch.count() << kLaneFractionBits;
+    in.launch = launches_[static_cast<size_t>(o.launch)];
     in.op = op;
     in.work = o.work;
     in.spend = spend_of(work, o.phase);
@@ -221,6 +227,7 @@ class PassCompiler {
 
   const OpGraph& graph_;
   const Prices& prices_;
+  const std::vector<int64_t>& launches_;
   const LaneTraits& traits_;
   const Pass& pass_;
   Slots slots_;
@@ -234,10 +241,11 @@ class PassCompiler {
 LaneProgram compile_lanes(const OpGraph& graph, const Prices& prices, const LaneTraits& traits) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
   LaneProgram program;
-  program.launch = prices.launch.count() << kLaneFractionBits;
+  for (const int64_t ps : varied_launches(graph, prices, {}))
+    program.launches.push_back(ps << kLaneFractionBits);
   program.passes.reserve(graph.passes.size());
   for (const Pass& pass : graph.passes) {
-    program.passes.push_back(PassCompiler(graph, prices, traits, pass).compile());
+    program.passes.push_back(PassCompiler(graph, prices, program.launches, traits, pass).compile());
   }
   return program;
 }

@@ -71,8 +71,8 @@ struct LanePass {
 };
 
 struct LaneProgram {
-  std::vector<LanePass> passes;  // as OpGraph::passes
-  int64_t launch = 0;            // of one op or post
+  std::vector<LanePass> passes;   // as OpGraph::passes
+  std::vector<int64_t> launches;  // host time of each, in 1/4096 ps
 };
 
 // What the compiler has to know of the lanes.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one spelling of every enumerator that reaches a user.
+#include <algorithm>
 #include <array>
+#include <string>
 
+#include "sim/check.h"
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/spend.h"
@@ -226,6 +229,15 @@ std::string describe(const Launch& launch) {
     s += name_of(static_cast<HostCall>(c));
   }
   return s.empty() ? "nothing" : s;
+}
+
+LaunchId launch_of(OpGraph& graph, const Launch& launch) {
+  std::vector<Launch>& known = graph.launches;
+  const auto it = std::ranges::find(known, launch);
+  STEPCAST_CHECK(it != known.end() || known.size() < UINT16_MAX, "too many kinds of launches");
+  const auto id = static_cast<LaunchId>(it - known.begin());
+  if (it == known.end()) known.push_back(launch);
+  return id;
 }
 
 std::string action_text(const Item& item) {

@@ -14,7 +14,7 @@
 // Semantics (CUDA's streams):
 //   * A role has one in-order queue for each Stream, and its host.  The host walks the items and,
 //   inside a pass, the
-//     ops in order; launching an op takes the host Prices::launch.
+//     ops in order; launching an op takes the host the time of its Launch.
 //   * An op starts when its stream has finished its previous op, the op has been launched, and
 //   every op it waits for
 //     has finished (or, for a Wait with `from_start`, has started) at least `delay` ago.  It ends
@@ -39,12 +39,14 @@
 #include <vector>
 
 #include "sim/action.h"
+#include "sim/launch.h"
 #include "sim/units.h"
 #include "sim/work.h"
 
 namespace stepcast {
 
 enum class WorkId : uint32_t {};
+enum class LaunchId : uint16_t {};  // index into OpGraph::launches; the first is of no calls
 enum class PassId : uint32_t {};
 enum class RendezvousId : uint32_t {};
 enum class TensorTableId : uint32_t {};
@@ -103,6 +105,7 @@ struct Op {
   Phase phase = Phase::forward;
   LabelId label{};     // "qkv", "fc1 weight gradient"
   int16_t layer = -1;  // counted within the stage; -1 outside the layers
+  LaunchId launch{};   // what the host does for it
 };
 
 // Op `op` waits for op `on` of the same pass.
@@ -178,6 +181,7 @@ struct Rendezvous {
   WorkId work{};
   uint16_t parties = 1;  // posts it needs before it starts, each from another role
   LabelId label{};
+  LaunchId launch{};  // of each post
 };
 
 // Memory that is held through the whole step.
@@ -197,6 +201,7 @@ struct RoleOps {
 struct OpGraph {
   std::vector<std::string> labels;
   std::vector<Work> works;
+  std::vector<Launch> launches{Launch{}};
   std::vector<std::vector<Tensor>> tensor_tables;
   std::vector<Pass> passes;
   std::vector<Rendezvous> rendezvous;
@@ -208,6 +213,9 @@ struct OpGraph {
                         [e.tensor];
   }
 };
+
+// The launch of the graph that makes these calls; a new one if there is none.  O(launches).
+LaunchId launch_of(OpGraph& graph, const Launch& launch);
 
 // Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly
 // `parties` roles and joined only by roles of the step, passes free of circles, every tensor freed

@@ -34,11 +34,11 @@ struct Price {
   std::string algorithm{};  // of a collective: "ring LL128"
 };
 
-// Prices of an OpGraph: one for each of its works, by index, and the cost of launching one kernel
-// on the host.
+// Prices of an OpGraph: one for each of its works, and host time for each of its launches, by
+// index.
 struct Prices {
   std::vector<Price> by_work;
-  Time launch{};
+  std::vector<Time> by_launch;  // empty: the host takes no time
 };
 
 }  // namespace stepcast

@@ -80,12 +80,13 @@ struct Program {
   const OpGraph* graph = nullptr;      // not owned; must outlive the Program
   std::vector<CompiledPass> passes;    // as OpGraph::passes
   std::vector<int64_t> rendezvous_ps;  // duration of each rendezvous
-  int64_t launch_ps = 0;               // host time of one launch, and of one post
+  std::vector<int64_t> launch_ps;      // host time of each launch
+  std::vector<int64_t> post_ps;        // host time of a post of each rendezvous
   bool merged = true;
 };
 
-// REQUIRES: check_graph(graph) passes; prices.by_work.size() == graph.works.size().  O(ops of the
-// passes).
+// REQUIRES: check_graph(graph) passes; a price for each work, and a time for each launch or for
+// none. O(ops of the passes).
 Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation = {},
                 bool merged = true);
 

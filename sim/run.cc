@@ -122,9 +122,9 @@ class Engine {
   }
 
   void post(uint32_t r, RoleState& role, const Item& item, int64_t stream) {
-    role.host += program_.launch_ps;
-    const int64_t time = std::max(stream, role.host);
     const auto id = static_cast<uint32_t>(item.rendezvous);
+    role.host += program_.post_ps[id];
+    const int64_t time = std::max(stream, role.host);
     Meeting& m = meetings_[id];
     if (m.posts == 0 || time > m.begin || (time == m.begin && r < m.last_role)) {
       m.begin = time;
@@ -234,7 +234,7 @@ class Engine {
       }
       if (kFirst && !role.started && in.stream == Stream::compute) {
         role.started = true;
-        out_.roles[r].compute_begin = Time{std::max(stream, host + program_.launch_ps)};
+        out_.roles[r].compute_begin = Time{std::max(stream, host + first_launch(r, role, in))};
       }
       const int64_t ready = stream + in.duration;
       const int64_t end = std::max(ready, host + in.lead);
@@ -248,6 +248,12 @@ class Engine {
     }
     role.stream[static_cast<size_t>(at)] = stream;
     role.host = host;
+  }
+
+  int64_t first_launch(uint32_t r, const RoleState& role, const Instruction& in) const {
+    const Item& item = graph_.roles[r].items[role.item];
+    const Op& op = graph_.passes[static_cast<size_t>(item.pass)].ops[in.op];
+    return program_.launch_ps[static_cast<size_t>(op.launch)];
   }
 
   void mark(const Instruction& in, int64_t end) {

@@ -61,8 +61,14 @@ int64_t varied_ps(int64_t ps, const Work& work, Phase phase, const Variation& v,
   return scaled(ps, f * pass_scale);
 }
 
-int64_t varied_launch_ps(const Prices& prices, const Variation& variation) {
-  return scaled(prices.launch.count(), variation.launch_scale);
+std::vector<int64_t> varied_launches(const OpGraph& graph, const Prices& prices,
+                                     const Variation& variation) {
+  std::vector<int64_t> times(graph.launches.size());
+  STEPCAST_CHECK(prices.by_launch.empty() || prices.by_launch.size() == times.size(),
+                 "one time for each launch");
+  for (size_t i = 0; i < prices.by_launch.size(); ++i)
+    times[i] = scaled(prices.by_launch[i].count(), variation.launch_scale);
+  return times;
 }
 
 VariedStep vary(const OpGraph& graph, const Prices& prices, const Variation& variation) {
@@ -71,11 +77,14 @@ VariedStep vary(const OpGraph& graph, const Prices& prices, const Variation& var
   OpGraph& out = step.graph;
   out.labels = graph.labels;
   out.works = graph.works;
+  out.launches = graph.launches;
   out.tensor_tables = graph.tensor_tables;
   out.rendezvous = graph.rendezvous;
   out.roles = graph.roles;
   step.prices = prices;
-  step.prices.launch = Time{varied_launch_ps(prices, variation)};
+  step.prices.by_launch.clear();
+  for (const int64_t ps : varied_launches(graph, prices, variation))
+    step.prices.by_launch.push_back(Time{ps});
   VariedWorks works(step);
   const auto varied = [&](WorkId work, Phase phase, double pass_scale) {
     const auto index = static_cast<size_t>(work);

@@ -3,6 +3,9 @@
 // take variations, and asked a few times only.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/program.h"
@@ -12,7 +15,9 @@ namespace stepcast {
 // What a variation makes of the duration of an op, in ps; `pass_scale`: of its pass.
 int64_t varied_ps(int64_t ps, const Work& work, Phase phase, const Variation& variation,
                   double pass_scale = 1);
-int64_t varied_launch_ps(const Prices& prices, const Variation& variation);
+// Host time of each launch, in ps.
+std::vector<int64_t> varied_launches(const OpGraph& graph, const Prices& prices,
+                                     const Variation& variation);
 
 struct VariedStep {
   OpGraph graph;

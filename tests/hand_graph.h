@@ -49,7 +49,7 @@ inline Work gemm_work() {
 class HandGraph {
  public:
   explicit HandGraph(int64_t launch_ps = 0) {
-    prices.launch = Time{launch_ps};
+    prices.by_launch = {Time{launch_ps}};
     graph.labels = {"by hand"};
   }
 

@@ -48,7 +48,7 @@ TEST(Metamorphic, TimesScaleWithAllPrices) {
     for (const int64_t k : {2, 7}) {
       Prices scaled = *r.prices;
       for (Price& p : scaled.by_work) p.time *= k;
-      scaled.launch *= k;
+      for (Time& launch : scaled.by_launch) launch *= k;
       EXPECT_EQ(run(compile(*r.graph, scaled), Record::nothing).makespan, r.makespan * k);
       LaneSet lanes;
       lanes.digits = {{Axis::tp, 2}, {Axis::cp, 1}, {Axis::dp, 2}};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/oracle/flows.h"
+#include "tests/oracle/launch_time.h"
 
 namespace stepcast::oracle {
 namespace {
@@ -385,8 +386,8 @@ void go_on(HostState& host) {
 }
 
 // Spends the launch cost; true once it is spent.
-bool launch(const Machine& m, HostState& host) {
-  if (!host.launched) host.launched = m.now + m.prices.launch.count() * kOne;
+bool launch(const Machine& m, HostState& host, LaunchId id) {
+  if (!host.launched) host.launched = m.now + launch_time(m.prices, id).count() * kOne;
   return *host.launched <= m.now;
 }
 
@@ -397,7 +398,7 @@ bool step_pass(Machine& m, Rank& rank, const Item& item) {
     return true;
   }
   const bool begun = rank.host.launched.has_value();
-  if (!launch(m, rank.host)) return !begun;
+  if (!launch(m, rank.host, pass.ops[rank.host.op].launch)) return !begun;
   rank.streams[static_cast<size_t>(pass.ops[rank.host.op].stream)].handed.push_back(
       {Task::Kind::op, rank.host.instance++, 0, 0, m.now});
   rank.host.launched.reset();
@@ -443,7 +444,8 @@ bool step_host(Machine& m, Rank& rank) {
     case ItemKind::sync: return step_sync(m, rank, item);
     case ItemKind::post: {
       const bool begun = host.launched.has_value();
-      if (!launch(m, host)) return !begun;
+      if (!launch(m, host, m.graph.rendezvous[static_cast<size_t>(item.rendezvous)].launch))
+        return !begun;
       queue.push_back({Task::Kind::post, 0, static_cast<uint32_t>(item.rendezvous), 0, m.now});
       break;
     }

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/oracle/launch_time.h"
+
 namespace stepcast::oracle {
 namespace {
 
@@ -291,8 +293,8 @@ void next_item(Host& host) {
 }
 
 // True once the launch has been paid for.
-bool launch(const World& w, Host& host) {
-  if (!host.launched) host.launched = w.now + w.prices.launch.count() * 4096;
+bool launch(const World& w, Host& host, LaunchId id) {
+  if (!host.launched) host.launched = w.now + launch_time(w.prices, id).count() * 4096;
   return *host.launched <= w.now;
 }
 
@@ -304,7 +306,7 @@ bool step_pass(World& w, Rank& rank, const Item& item) {
     return true;
   }
   const bool begun = host.launched.has_value();
-  if (!launch(w, host)) return !begun;
+  if (!launch(w, host, pass.ops[host.op].launch)) return !begun;
   Task task;
   task.run = host.run++;
   rank.queues[static_cast<size_t>(pass.ops[host.op].stream)].tasks.push_back(task);
@@ -351,7 +353,8 @@ bool step_host(World& w, Rank& rank) {
     case ItemKind::sync: return step_sync(host, queue);
     case ItemKind::post: {
       const bool begun = host.launched.has_value();
-      if (!launch(w, host)) return !begun;
+      if (!launch(w, host, w.graph.rendezvous[static_cast<size_t>(item.rendezvous)].launch))
+        return !begun;
       queue.tasks.push_back({Task::Kind::post, 0, static_cast<uint32_t>(item.rendezvous), 0});
       break;
     }

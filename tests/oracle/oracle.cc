@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/oracle/launch_time.h"
+
 namespace stepcast::oracle {
 namespace {
 
@@ -188,8 +190,8 @@ void go_on(HostState& host) {
 }
 
 // Spends the launch cost; true once it is spent.
-bool launch(const Machine& m, HostState& host) {
-  if (!host.launched) host.launched = m.now + m.prices.launch;
+bool launch(const Machine& m, HostState& host, LaunchId id) {
+  if (!host.launched) host.launched = m.now + launch_time(m.prices, id);
   return *host.launched <= m.now;
 }
 
@@ -201,7 +203,7 @@ bool step_pass(Machine& m, uint32_t r, const Item& item) {
     return true;
   }
   const bool begun = role.host.launched.has_value();
-  if (!launch(m, role.host)) return !begun;
+  if (!launch(m, role.host, pass.ops[role.host.op].launch)) return !begun;
   const Op& op = pass.ops[role.host.op];
   role.streams[static_cast<size_t>(op.stream)].handed.push_back(
       {Task::Kind::op, role.host.instance++, 0, 0, role.host.item});
@@ -249,7 +251,8 @@ bool step_host(Machine& m, uint32_t r) {
     case ItemKind::sync: return step_sync(role, item);
     case ItemKind::post: {
       const bool begun = host.launched.has_value();
-      if (!launch(m, host)) return !begun;
+      if (!launch(m, host, m.graph.rendezvous[static_cast<size_t>(item.rendezvous)].launch))
+        return !begun;
       queue.push_back({Task::Kind::post, 0, static_cast<uint32_t>(item.rendezvous), 0, host.item});
       break;
     }

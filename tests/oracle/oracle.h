@@ -9,10 +9,10 @@
 // What the semantics at the top of sim/op_graph.h come to:
 //
 //   Host.  One per role; walks the items, and inside a pass the ops, in order.  An op or a post
-//   keeps it busy for Prices::launch; at the end of that time the op or post is handed to its
-//   stream.  join, record, wait and sync are handed over at once and cost nothing.  The host never
-//   waits, except: at `sync` until the stream has dealt with everything handed to it before; at a
-//   join with `host_waits` until the rendezvous has ended (it does not wait for the stream).
+//   keeps it busy for the time of its launch; at the end of that time the op or post is handed to
+//   its stream.  join, record, wait and sync are handed over at once and cost nothing.  The host
+//   never waits, except: at `sync` until the stream has dealt with everything handed to it before;
+//   at a join with `host_waits` until the rendezvous has ended (it does not wait for the stream).
 //
 //   Stream.  Six per role; each deals with what it was handed, in order, one thing at a time.
 //     op      starts when it is the first in the queue and each of its waits is satisfied: the

@@ -132,6 +132,20 @@ WorkId add_op_work(Grower& g, Stream stream) {
 
 // --- passes -------------------------------------------------------------------------------------
 
+// All alike in half of the cases.
+void add_launches(Grower& g) {
+  const uint32_t kinds = g.draws.chance(50) ? 1 : g.draws.between(2, 4);
+  for (uint32_t i = 0; i < kinds; ++i) {
+    if (i > 0) g.out.graph.launches.push_back(Launch{}.add(HostCall::kernel, static_cast<int>(i)));
+    g.out.prices.by_launch.push_back(Time{pick<int64_t>(g.draws, {0, 0, 1, 2, 6, 17})});
+  }
+}
+
+LaunchId random_launch(Grower& g) {
+  const uint32_t kinds = size32(g.out.graph.launches);
+  return LaunchId{static_cast<uint16_t>(kinds == 1 ? 0 : g.draws.below(kinds))};
+}
+
 Stream random_stream(Draws& draws) {
   if (draws.chance(60)) return Stream::compute;
   return pick(draws, {Stream::tp, Stream::tp, Stream::cp, Stream::ep, Stream::dp, Stream::copy});
@@ -151,7 +165,8 @@ PassId add_pass(Grower& g, const char* name, Phase phase, TensorTableId tensors)
     if (!have[s] || g.draws.chance(40)) works[s] = add_op_work(g, stream);
     have[s] = true;
     const bool again = phase == Phase::backward_input && g.draws.chance(10);
-    pass.ops.push_back({works[s], stream, again ? Phase::recompute : phase, LabelId{0}, -1});
+    pass.ops.push_back(
+        {works[s], stream, again ? Phase::recompute : phase, LabelId{0}, -1, random_launch(g)});
   }
   std::vector<Wait> waits;
   for (uint32_t i = 1; i < ops; ++i)
@@ -369,7 +384,8 @@ void add_rendezvous(Grower& g) {
   const Axis axis =
       parties <= 2 ? Axis::pp : pick(g.draws, {Axis::embedding, Axis::model, Axis::dp});
   const WorkId work = add_communication_work(g, axis);
-  g.out.graph.rendezvous.push_back({work, static_cast<uint16_t>(parties), LabelId{0}});
+  g.out.graph.rendezvous.push_back(
+      {work, static_cast<uint16_t>(parties), LabelId{0}, random_launch(g)});
   std::vector<uint32_t> all;
   for (uint32_t r = 0; r < roles; ++r) all.push_back(r);
   Open open{size32(g.out.graph.rendezvous) - 1, {}};
@@ -456,7 +472,7 @@ void grow(Grower& g) {
 RandomCase random_case(uint64_t seed) {
   Grower g{Draws(seed), {}, {}, {}, {}, {}, {}};
   g.out.graph.labels = {"drawn"};
-  g.out.prices.launch = Time{pick<int64_t>(g.draws, {0, 0, 1, 2, 6, 17})};
+  add_launches(g);
   for (uint32_t n = g.draws.between(1, 2); n > 0; --n) add_family(g);
   if (g.draws.chance(60)) add_loose_pass(g);
   add_roles(g);

@@ -173,7 +173,7 @@ TEST(Variation, ScalesTheLaunchCostOfOpsAndPosts) {
   const Program p = compile(g.graph, g.prices, v);
   EXPECT_EQ(p.passes[0].code[0].launch, 5);
   EXPECT_EQ(p.passes[0].code[0].lead, 12);
-  EXPECT_EQ(p.launch_ps, 5);
+  EXPECT_EQ(p.launch_ps, std::vector<int64_t>{5});
 }
 
 TEST(Variation, ScalesPhasesAndPasses) {
