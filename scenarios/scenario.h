@@ -60,6 +60,7 @@ struct Scenario {
   std::string hash;  // 16 hex digits over the resolved settings
 
   Transformer model;
+  int64_t written_vocab = 0;  // of the model, before it was padded
   Cluster cluster;
   Placement placement;  // of the ranks
   Plan plan;
