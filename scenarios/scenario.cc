@@ -201,7 +201,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 
   fill_texts(v, s);
-  const int64_t vocab = model->vocab;
+  s.written_vocab = model->vocab;
   resolve_vocab_and_dropout(v, s.plan, *model);
   s.model = std::move(*model);
   s.cluster = std::move(*cluster);
@@ -216,7 +216,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),
                                         [](const Setting& x) { return !is_label(x.path); });
   const std::vector<Setting> sizes =
-      model_settings(*v.value("model"), s.model, vocab, s.plan.tp, problems);
+      model_settings(*v.value("model"), s.model, s.written_vocab, s.plan.tp, problems);
   s.settings.insert(after_texts, sizes.begin(), sizes.end());
   s.hash = hash_of(v.canonical(is_label) + model_text(s.model));
   return s;
