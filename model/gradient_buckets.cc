@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/gradient_buckets.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace stepcast {
+
+GradientBuckets gradient_buckets(const Plan& plan, const ReplicaGroup& group, bool last) {
+  GradientBuckets buckets;
+  const bool every = reduces_every_backward(plan);
+  if (group.ranks == 1 || !(every || (last && plan.overlap.dp_grad))) return buckets;
+  buckets.group = group;
+  buckets.buffered = every;
+  buckets.beside = plan.overlap.dp_grad;
+  if (gathers_units(plan)) {
+    buckets.size = std::numeric_limits<int64_t>::max();  // unit by unit
+  } else {
+    buckets.size = plan.bucket_parameters > 0 ? plan.bucket_parameters
+                                              : std::max<int64_t>(40'000'000, 1'000'000 * plan.dp);
+  }
+  return buckets;
+}
+
+void add_gradient(GradientBuckets& buckets, const Shard& shard, PassWriter& pass,
+                  int64_t parameters) {
+  if (buckets.size == 0) return;
+  buckets.pending += parameters;
+  if (buckets.buffered)
+    buckets.gradients.push_back(
+        pass.allocate("gradient", shard.bytes(parameters, 1), MemoryCategory::gradients));
+  if (buckets.pending >= buckets.size) reduce_pending(buckets, shard, pass);
+}
+
+void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
+  if (buckets.pending == 0) return;
+  const int64_t count = std::exchange(buckets.pending, 0);
+  const Phase phase = pass.phase();
+  pass.set_phase(Phase::gradient_sync);
+  if (buckets.buffered) {
+    const Bytes payload = shard.bytes(count, 1, shard.plan.precision.reduce);
+    if (buckets.payload != kNoTensor) pass.join(buckets.reduction);
+    pass.compute("gradient copy",
+                 shard.memory_bound(Kernel::cast, shard.bytes(count, 1) + payload));
+    pass.free(buckets.payload);
+    buckets.payload = pass.allocate("gradient payload", payload, MemoryCategory::communication);
+    for (TensorIndex& gradient : buckets.gradients) pass.free(gradient);
+    buckets.gradients.clear();
+  }
+  for (const Work& work : gradient_reduction(buckets.group, count, shard.plan.precision)) {
+    buckets.reduction = pass.communicate(Stream::dp, "gradient reduction", work);
+    if (!buckets.beside) pass.join(buckets.reduction);
+  }
+  if (!buckets.beside) pass.free(buckets.payload);
+  pass.set_phase(phase);
+}
+
+StageBuckets stage_buckets(const Plan& plan, bool last) {
+  StageBuckets buckets;
+  buckets.layers = buckets.ends = gradient_buckets(plan, dense_replicas(plan), last);
+  buckets.ends_apart = gathers_units(plan);
+  return buckets;
+}
+
+void reduce_rest(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
+  reduce_pending(buckets, shard, pass);
+  pass.free(buckets.payload);
+}
+
+}  // namespace stepcast

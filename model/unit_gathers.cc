@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/unit_gathers.h"
+
+#include <algorithm>
+
+#include "model/replicas.h"
+
+namespace stepcast {
+namespace {
+
+StageContent layers_of(const StageContent& content, int64_t begin, int64_t end) {
+  StageContent part{.layers = end - begin};
+  if (!content.kinds.empty())
+    part.kinds.assign(content.kinds.begin() + begin, content.kinds.begin() + end);
+  return part;
+}
+
+}  // namespace
+
+UnitGathers::UnitGathers(const Shard& shard, const StageContent& content, PassWriter& pass,
+                         HeldUnits& held, Direction direction)
+    : s_(shard),
+      p_(pass),
+      held_(held),
+      direction_(direction),
+      layers_(content.layers),
+      unit_layers_(shard.plan.sharding.unit_layers),
+      ahead_(shard.plan.sharding.prefetch) {
+  if (!gathers_units(shard.plan)) return;
+  const auto parameters = [&](const StageContent& part) {
+    return stage_parameters(shard.model, shard.plan, part);
+  };
+  units_.push_back({.parameters = parameters(content)});
+  for (int64_t begin = 0; begin < layers_; begin += unit_layers_) {
+    const int64_t end = std::min(layers_, begin + unit_layers_);
+    units_.push_back({.parameters = parameters(layers_of(content, begin, end))});
+    units_.front().parameters -= units_.back().parameters;
+  }
+  held_.resize(units_.size(), kNoTensor);
+  for (size_t u = 1; u < units_.size(); ++u) order_.push_back(u);
+  if (direction == Direction::backward) std::ranges::reverse(order_);
+  if (direction != Direction::recompute) order_.insert(order_.begin(), 0);
+  std::erase_if(order_, [&](size_t u) {
+    if (direction == Direction::backward) units_[u].whole = held_[u];
+    units_[u].arrived = units_[u].whole != kNoTensor || units_[u].parameters == 0;
+    return units_[u].arrived;
+  });
+  for (size_t i = 0; i < order_.size(); ++i) units_[order_[i]].place = i;
+}
+
+void UnitGathers::issue(size_t count) {
+  for (; issued_ < std::min(count, order_.size()); ++issued_) gather(units_[order_[issued_]]);
+}
+
+void UnitGathers::gather(Unit& unit) {
+  const Precision& precision = s_.plan.precision;
+  const Work work = parameter_gather(dense_replicas(s_.plan), unit.parameters, precision);
+  unit.bytes = work.bytes;
+  unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
+  TensorIndex& to = s_.plan.sharding.copied_out ? unit.buffer : unit.whole;
+  to = p_.allocate(
+      "gathered parameters", work.bytes,
+      s_.plan.sharding.copied_out ? MemoryCategory::communication : MemoryCategory::parameters);
+}
+
+void UnitGathers::need(size_t index) {
+  if (units_.empty() || units_[index].arrived) return;
+  Unit& unit = units_[index];
+  issue(unit.place + 1);
+  p_.join(unit.gather);
+  unit.arrived = true;
+  if (s_.plan.sharding.copied_out) {
+    p_.compute("parameter copy", s_.memory_bound(Kernel::copy, unit.bytes * 2));
+    unit.whole = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::parameters);
+    p_.free(last_buffer_);
+    if (direction_ == Direction::backward) {
+      p_.free(unit.buffer);
+    } else {
+      last_buffer_ = unit.buffer;
+    }
+  }
+  issue(unit.place + 1 + static_cast<size_t>(ahead_));
+}
+
+bool UnitGathers::end_layer(int64_t layer) {
+  if (units_.empty()) return false;
+  const bool backward = direction_ == Direction::backward;
+  const bool last = backward ? layer % unit_layers_ == 0
+                             : (layer + 1) % unit_layers_ == 0 || layer + 1 == layers_;
+  if (last) release(unit_of(layer));
+  return last;
+}
+
+void UnitGathers::release(size_t unit) {
+  const bool keeps = !s_.plan.sharding.reshard_after_forward || (unit == 0 && s_.plan.pp == 1);
+  if (direction_ == Direction::forward && keeps) {
+    held_[unit] = units_[unit].whole;
+  } else {
+    p_.free(units_[unit].whole);
+    units_[unit].arrived = false;
+  }
+}
+
+void UnitGathers::finish() {
+  if (units_.empty()) return;
+  p_.free(last_buffer_);
+  release(0);
+}
+
+}  // namespace stepcast
