@@ -304,3 +304,7 @@ PassId pass_of(const StagePasses& p, ActionKind kind, bool last, bool recomputed
 }
 
 }  // namespace stepcast
+    case ActionKind::vocabulary_forward: pass = p.vocabulary_forward; break;
+    case ActionKind::vocabulary_backward: pass = p.vocabulary_backward; break;
+    case ActionKind::embedding_forward: pass = p.embedding_forward; break;
+    case ActionKind::embedding_backward: pass = p.embedding_backward; break;

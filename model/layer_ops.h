@@ -53,6 +53,12 @@ struct StagePasses {
   // O has to wait for the compute before it, and R, B or I for the L.
   PassId offload = kNoPass;
   PassId reload = kNoPass;
+
+  // S, T, E and G of the rank that holds the stage, with Plan::vocabulary.
+  PassId vocabulary_forward = kNoPass;
+  PassId vocabulary_backward = kNoPass;
+  PassId embedding_forward = kNoPass;
+  PassId embedding_backward = kNoPass;
 };
 
 // The pass that runs an action of this kind.  `last`: no B or W of the stage comes after it on its

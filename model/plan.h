@@ -125,6 +125,13 @@ enum class CpComm : uint8_t {
   hierarchical,  // all_to_all inside, p2p between groups of Plan::cp_inner ranks
 };
 
+// Who holds the rows of the word embedding and of the head.
+enum class VocabularySplit : uint8_t {
+  none,          // the first and the last stage
+  two_barriers,  // every rank of the pipeline a share: gradients after the softmax's sums are known
+  one_barrier,   // ... the input gradient before, corrected when they are (Vocab-2 of Yeung et al.)
+};
+
 // How tokens reach the ranks of their experts.
 enum class Dispatcher : uint8_t {
   all_gather,  // every rank of the group sees all tokens, and takes its own
@@ -197,6 +204,7 @@ struct Plan {
   Sharding sharding;  // zero = 3
   Offload offload;
   MoeRun moe;
+  VocabularySplit vocabulary = VocabularySplit::none;  // as the schedule has it
   std::vector<StageContent> stages;  // pp * vpp of them; the schedule places them
   RankGrid grid{};                   // placement of the ranks
 

@@ -24,7 +24,11 @@ constexpr std::array<CellColor, kActionKinds> kColors = {{{25, 68, 231},
                                                           {28, 71, 231},
                                                           {178, 186, 16},
                                                           {90, 133, 231},
-                                                          {245, 250, 16}}};
+                                                          {245, 250, 16},
+                                                          {37, 44, 231},
+                                                          {173, 216, 16},
+                                                          {60, 66, 231},
+                                                          {97, 140, 231}}};
 
 // One column of a lane.
 struct Cell {
@@ -250,7 +254,9 @@ std::vector<ActionKind> kinds_in(const ScheduleDrawing& drawing) {
 
 std::string_view name_of_kind(ActionKind kind) {
   static constexpr std::array<std::string_view, kActionKinds> kNames = {
-      "forward", "backward", "input gradient", "weight gradient", "recompute", "offload", "reload"};
+      "forward",        "backward",  "input gradient", "weight gradient",
+      "recompute",      "offload",   "reload",         "head",
+      "head gradients", "embedding", "embedding gradient"};
   return kNames[static_cast<size_t>(kind)];
 }
 

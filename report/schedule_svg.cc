@@ -18,7 +18,7 @@ constexpr int64_t kDigit = 6;  // of a label inside a box
 constexpr int64_t kAxisLabels = 70;
 
 // Red, green, blue of the first chunk, from the bright scheme of Paul Tol's colour-blind safe
-// palettes (SRON/EPS/TN/09-002).
+// palettes (SRON/EPS/TN/09-002); of the passes of a shared vocabulary from the vibrant one.
 struct Rgb {
   int r, g, b;
 };
@@ -28,7 +28,11 @@ constexpr std::array<Rgb, kActionKinds> kColors = {{{0x44, 0x77, 0xaa},
                                                     {0x22, 0x88, 0x33},
                                                     {0xcc, 0xbb, 0x44},
                                                     {0xaa, 0x33, 0x77},
-                                                    {0xbb, 0xbb, 0xbb}}};
+                                                    {0xbb, 0xbb, 0xbb},
+                                                    {0x00, 0x99, 0x88},
+                                                    {0xee, 0x77, 0x33},
+                                                    {0x00, 0x77, 0xbb},
+                                                    {0xcc, 0x33, 0x11}}};
 
 // Towards white, the more chunks the further the last one: by 40 to 60 %.
 Rgb shade(ActionKind kind, int chunk, int chunks) {

@@ -8,6 +8,7 @@
 #include "calibrate/price_graph.h"
 #include "scenarios/step_memory.h"
 #include "schedules/lower.h"
+#include "schedules/vocabulary.h"
 #include "sim/run.h"
 
 namespace stepcast {
@@ -63,7 +64,9 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
     for (const auto& [key, value] : prices)
       if (takes(family, key)) params.more[key] = value;
     const auto suits = [&](const Schedule& s) {
-      return s.rank_of_stage == rank_of_stage && !s.is_bidirectional() && s.seq_splits == 1;
+      // A shared vocabulary is another layout, with stages of other costs.
+      return s.rank_of_stage == rank_of_stage && !s.is_bidirectional() && s.seq_splits == 1 &&
+             vocabulary_split(s) == VocabularySplit::none;
     };
     try {
       // Families that are made for times take some to make: first whether the placement is right.

@@ -29,7 +29,7 @@ std::string without_zeros(std::string sentence) {
 }
 
 [[noreturn]] void fail_form(std::string_view text) {
-  fail(text, "write <stage><F, B, I, W, R, O or L><microbatch>, as in `5F12`");
+  fail(text, "write <stage><F, B, I, W, R, O, L, S, T, E or G><microbatch>, as in `5F12`");
 }
 
 std::optional<ActionKind> kind_of(char letter) {
@@ -41,6 +41,10 @@ std::optional<ActionKind> kind_of(char letter) {
     case 'R': return ActionKind::recompute;
     case 'O': return ActionKind::offload;
     case 'L': return ActionKind::reload;
+    case 'S': return ActionKind::vocabulary_forward;
+    case 'T': return ActionKind::vocabulary_backward;
+    case 'E': return ActionKind::embedding_forward;
+    case 'G': return ActionKind::embedding_backward;
     default: return std::nullopt;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "schedules/action_text.h"
 #include "schedules/in_order.h"
+#include "schedules/vocabulary.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -17,12 +18,16 @@ namespace {
 using Kind = ScheduleProblem::Kind;
 using enum ActionKind;
 
-constexpr uint8_t bit(ActionKind k) {
-  return static_cast<uint8_t>(1U << static_cast<unsigned>(k));
+constexpr uint16_t bit(ActionKind k) {
+  return static_cast<uint16_t>(1U << static_cast<unsigned>(k));
 }
-constexpr uint8_t kMisplaced = 0x80;  // one of the actions is on a rank where it does not belong
-constexpr uint8_t kWholeBackward = bit(forward) | bit(backward);
-constexpr uint8_t kSplitBackward = bit(forward) | bit(backward_input) | bit(backward_weight);
+constexpr uint16_t kMisplaced = 0x8000;  // one of the actions is on a rank where it does not belong
+constexpr uint16_t kWholeBackward = bit(forward) | bit(backward);
+constexpr uint16_t kSplitBackward = bit(forward) | bit(backward_input) | bit(backward_weight);
+constexpr std::array kVocabularyKinds = {embedding_forward, vocabulary_forward, vocabulary_backward,
+                                         embedding_backward};
+constexpr uint16_t kVocabulary = bit(vocabulary_forward) | bit(vocabulary_backward) |
+                                 bit(embedding_forward) | bit(embedding_backward);
 
 bool is_backward(ActionKind k) {
   return k == backward || k == backward_input;
@@ -38,9 +43,10 @@ struct Checker {
   size_t limit;
   size_t stages = 0, pieces = 0;
   bool stages_are_ranks = false;
+  VocabularySplit vocabulary = VocabularySplit::none;
   // By stage, then piece: which kinds there are, and their places in the list of the rank.  Most
   // schedules have two of the kinds, so that the places of a kind come with its first action.
-  std::vector<uint8_t> there = {};
+  std::vector<uint16_t> there = {};
   std::array<std::vector<uint32_t>, kActionKinds> places = {};
   std::vector<ScheduleProblem> problems = {};
 
@@ -178,6 +184,11 @@ void report_incomplete(const Suspect& s) {
   } else if (!b && !w) {
     s.missing(weight + " is missing, but " + input + " is there", backward_input);
   }
+  for (const ActionKind k : kVocabularyKinds)
+    if (s.c.vocabulary != VocabularySplit::none && !s.has(k))
+      s.missing(
+          s.named(k) + " is missing, but there are others of a vocabulary that the ranks share",
+          forward);
   if (s.has(offload) && !s.has(reload))
     s.missing(s.named(reload) + " is missing, but " + s.named(offload) + " is there", offload);
   if (s.has(reload) && !s.has(offload))
@@ -194,6 +205,8 @@ void report_order(const Suspect& s) {
   s.in_order(reload, recompute);
   s.in_order(reload, back);
   s.in_order(recompute, back);
+  s.in_order(vocabulary_forward, vocabulary_backward);
+  s.in_order(embedding_forward, embedding_backward);
 }
 
 // The split before this one of the same microbatch: F after it, B or I before it.
@@ -210,7 +223,7 @@ void report_splits(const Suspect& s) {
             s.rank(), b);
 }
 
-bool extras_are_fine(const Checker& c, size_t at, uint8_t there) {
+bool extras_are_fine(const Checker& c, size_t at, uint16_t there) {
   uint32_t previous = c.place(forward, at);
   if (((there & bit(offload)) == 0) != ((there & bit(reload)) == 0)) return false;
   for (const ActionKind k : {offload, reload, recompute, backward}) {
@@ -221,9 +234,18 @@ bool extras_are_fine(const Checker& c, size_t at, uint8_t there) {
   return true;
 }
 
+bool vocabulary_is_fine(const Checker& c, size_t at, uint16_t there) {
+  if (c.vocabulary == VocabularySplit::none) return true;
+  return (there & kVocabulary) == kVocabulary &&
+         c.place(vocabulary_forward, at) < c.place(vocabulary_backward, at) &&
+         c.place(embedding_forward, at) < c.place(embedding_backward, at);
+}
+
 bool is_fine(const Checker& c, size_t at) {
-  constexpr uint8_t kExtras = bit(recompute) | bit(offload) | bit(reload);
-  const uint8_t there = c.there[at], essential = there & static_cast<uint8_t>(~kExtras);
+  constexpr uint16_t kExtras = bit(recompute) | bit(offload) | bit(reload);
+  const uint16_t there = c.there[at],
+                 essential = there & static_cast<uint16_t>(~(kExtras | kVocabulary));
+  if (!vocabulary_is_fine(c, at, there)) return false;
   if (essential == kSplitBackward) {
     if (c.place(backward_weight, at) <= c.place(backward, at)) return false;
   } else if (essential != kWholeBackward) {
@@ -273,12 +295,27 @@ uint32_t unit_length(const Checker& c, const ListPlace& p) {
   return list[p.position].overlaps_next ? 2 : 1;
 }
 
+// What `a` still waits for of the actions of a shared vocabulary and those that these follow.
+std::optional<ListPlace> awaited_vocabulary(const Checker& c, const Action& a,
+                                            const std::vector<uint32_t>& next) {
+  const std::optional<VocabularyNeed> need = vocabulary_need(c.stages, c.vocabulary, a);
+  if (!need) return std::nullopt;
+  for (size_t s = need->first; s <= need->last; ++s) {
+    const ListPlace place{c.schedule.rank_of_stage[s],
+                          c.place(need->kind, c.index(s, a.microbatch))};
+    if (next[place.list] <= place.position) return place;
+  }
+  return std::nullopt;
+}
+
 // What the unit at `p` waits for when the ranks have come as far as `next`.
 std::optional<ListPlace> awaited(const Checker& c, const ListPlace& p,
                                  const std::vector<uint32_t>& next) {
   for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
-    const std::optional<ListPlace> place = needed_by(c, c.schedule.ranks[p.list][i]);
+    const Action& a = c.schedule.ranks[p.list][i];
+    const std::optional<ListPlace> place = needed_by(c, a);
     if (place && next[place->list] <= place->position) return place;
+    if (const auto vocabulary = awaited_vocabulary(c, a, next)) return vocabulary;
   }
   return std::nullopt;
 }
@@ -331,6 +368,15 @@ Checker make_checker(const Schedule& schedule, size_t limit) {
   c.stages_are_ranks = !schedule.is_bidirectional();
   for (size_t s = 0; c.stages_are_ranks && s < c.stages; ++s)
     c.stages_are_ranks = schedule.rank_of_stage[s] == s;
+  c.vocabulary = vocabulary_split(schedule);
+  const bool one_stage_a_rank = !schedule.is_bidirectional() && c.stages == schedule.ranks.size();
+  if (c.vocabulary != VocabularySplit::none && (!one_stage_a_rank || schedule.seq_splits > 1)) {
+    c.add(Kind::misplaced,
+          "S, T, E and G are of a vocabulary that ranks share which have one stage each and whole "
+          "microbatches",
+          0, ScheduleProblem::kNoPosition);
+    c.vocabulary = VocabularySplit::none;
+  }
   return c;
 }
 

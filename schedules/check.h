@@ -36,7 +36,9 @@ struct ScheduleProblem {
 // sequence splits of a microbatch F runs upwards, B or I downwards; a pair is a forward and a B or
 // I behind it, of different microbatches.  And executing the lists in order never gets stuck, if F
 // of stage s needs F of s-1, B or I of stage s needs B or I of s+1, and a pair starts when both
-// halves may.  At most `limit` problems (and at least one, if there is any).  O(actions).
+// halves may.  With S, T, E or G every rank has all four for every microbatch, S < T and E < G, and
+// they wait as vocabulary_need() says.  At most `limit` problems (and at least one, if there is
+// any).  O(actions).
 std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t limit = 20);
 
 // What would stall if a rank received each message no earlier than where its list needs it, and all

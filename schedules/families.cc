@@ -79,6 +79,7 @@ std::span<const ScheduleFamily> schedule_families() {
       dualpipev(),
       chimera(),
       hanayo(),
+      vocabulary_1f1b(),
   };
   return families;
 }

@@ -33,5 +33,6 @@ ScheduleFamily dualpipe();
 ScheduleFamily dualpipev();
 ScheduleFamily chimera();
 ScheduleFamily hanayo();
+ScheduleFamily vocabulary_1f1b();
 
 }  // namespace stepcast

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "schedules/role_items.h"
 #include "schedules/transfers.h"
+#include "schedules/vocabulary.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -30,6 +32,10 @@ constexpr std::array<KindTraits, kActionKinds> kTraits = {{
     {"recompute", Phase::recompute, false, false},
     {"offload", Phase::forward, false, true},
     {"reload", Phase::backward_input, true, false},
+    {"head", Phase::forward, false, false},
+    {"head gradients", Phase::backward_input, false, false},
+    {"embedding", Phase::forward, false, false},
+    {"embedding gradient", Phase::backward_weight, false, false},
 }};
 
 Time unit_time(const StageTimes& times, ActionKind kind) {
@@ -41,6 +47,10 @@ Time unit_time(const StageTimes& times, ActionKind kind) {
     case ActionKind::recompute: return times.recompute;
     case ActionKind::offload: return times.offload;
     case ActionKind::reload: return times.reload;
+    case ActionKind::vocabulary_forward: return times.vocabulary_forward;
+    case ActionKind::vocabulary_backward: return times.vocabulary_backward;
+    case ActionKind::embedding_forward: return times.embedding_forward;
+    case ActionKind::embedding_backward: return times.embedding_backward;
   }
   return {};
 }
@@ -124,6 +134,12 @@ OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
   graph.works.push_back(hop_work());
   durations_by_work.push_back(costs.hop);
   graph.rendezvous.assign(messages.count(), {hop, parties_of_message(style), LabelId{2}});
+  std::optional<VocabularyExchanges> vocabulary;
+  if (vocabulary_split(schedule) != VocabularySplit::none) {
+    VocabularyExchanges::Collectives collectives;
+    collectives.fill({Rendezvous{.work = hop, .label = LabelId{2}}});
+    vocabulary.emplace(schedule, graph, std::move(collectives));
+  }
 
   for (size_t r = 0; r < schedule.ranks.size(); ++r) {
     RoleOps role;
@@ -138,8 +154,12 @@ OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
         continue;
       }
       // The two of a pair back to back: the unit starts when both may, and takes their sum.
-      for (uint32_t i = step.first; i < step.first + step.count; ++i)
-        items.run(graph, passes.of(schedule.ranks[r][i]), schedule.ranks[r][i]);
+      for (uint32_t i = step.first; i < step.first + step.count; ++i) {
+        const Action& a = schedule.ranks[r][i];
+        if (vocabulary) vocabulary->before(items, a);
+        items.run(graph, passes.of(a), a);
+        if (vocabulary) vocabulary->after(items, a);
+      }
     }
     graph.roles.push_back(std::move(role));
   }

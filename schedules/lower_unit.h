@@ -15,6 +15,8 @@ struct StageTimes {
   Time forward{}, backward_input{}, backward_weight{};
   Time recompute{}, offload{}, reload{};
   Time backward{};  // of a whole backward; 0: input + weight
+  Time vocabulary_forward{}, vocabulary_backward{};
+  Time embedding_forward{}, embedding_backward{};
 };
 
 inline Time whole_backward(const StageTimes& t) {

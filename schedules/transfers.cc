@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "schedules/transfer_rules.h"
+#include "schedules/vocabulary.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -131,6 +132,10 @@ RuleResult apply_rule(const Schedule& schedule, P2pStyle style) {
   if (Messages(schedule).count() == 0) return async_transfers(schedule);  // nothing to block
   const bool chunks = schedule.rank_of_stage.size() != schedule.ranks.size();
   RuleResult result;
+  if (style != P2pStyle::async && vocabulary_split(schedule) != VocabularySplit::none) {
+    result.refusal = "its ranks meet for the vocabulary between transfers, which must not wait";
+    return result;
+  }
   switch (style) {
     case P2pStyle::async: return async_transfers(schedule);
     case P2pStyle::deepspeed: result = blocking_transfers(schedule, true); break;

@@ -14,6 +14,10 @@ char letter_of(ActionKind k) {
     case ActionKind::recompute: return 'R';
     case ActionKind::offload: return 'O';
     case ActionKind::reload: return 'L';
+    case ActionKind::vocabulary_forward: return 'S';
+    case ActionKind::vocabulary_backward: return 'T';
+    case ActionKind::embedding_forward: return 'E';
+    case ActionKind::embedding_backward: return 'G';
   }
   fail_check("k is an ActionKind", __FILE__, __LINE__, std::to_string(static_cast<int>(k)));
 }

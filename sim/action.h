@@ -17,8 +17,13 @@ enum class ActionKind : uint8_t {
   recompute,        // R: what a checkpoint left out of F, before B or I of the same stage
   offload,          // O: saved activations leave for host memory, after F
   reload,           // L: ... and come back, before R, B or I
+  // Of a rank that holds a share of the vocabulary (schedules/vocabulary.h):
+  vocabulary_forward,   // S: logits of its words and their softmax, after F of the last stage
+  vocabulary_backward,  // T: gradients of its words, after S of all ranks
+  embedding_forward,    // E: lookup of its words, before F of the first stage
+  embedding_backward,   // G: their gradient, after B or I of the first stage
 };
-constexpr int kActionKinds = 7;
+constexpr int kActionKinds = 11;
 
 struct Action {
   constexpr Action() = default;
@@ -35,7 +40,7 @@ struct Action {
   auto operator<=>(const Action&) const = default;
 };
 
-char letter_of(ActionKind k);            // 'F', 'B', 'I', 'W', 'R', 'O', 'L'
+char letter_of(ActionKind k);            // 'F', 'B', 'I', 'W', ...
 std::string to_string(const Action& a);  // "5F12"; overlaps_next is not shown
 // With sequence splits: "5F12.1".  REQUIRES: seq_splits >= 1; 1 gives the form above.
 std::string to_string(const Action& a, int64_t seq_splits);

@@ -79,7 +79,11 @@ int in_flight_of(ActionKind kind) {
     case ActionKind::backward_weight:
     case ActionKind::offload: return -1;
     case ActionKind::backward_input:
-    case ActionKind::recompute: return 0;
+    case ActionKind::recompute:
+    case ActionKind::vocabulary_forward:
+    case ActionKind::vocabulary_backward:
+    case ActionKind::embedding_forward:
+    case ActionKind::embedding_backward: return 0;
   }
   return 0;
 }

@@ -49,8 +49,9 @@ TEST(ActionText, AnythingElseIsRefused) {
                            "0F0 ",     " 0F0",     "0F0x",  "0FF0",  "0BW0",
                            "0F0F0",    "1.5F0",    "0x1F0", "0F1e3", "(0F0;1B0)OVERLAP_F_B",
                            "0SEND_F0", "0UNSHARD", "٣F0",   "0F1.0", "0F."})
-    EXPECT_THAT(refusal(text),
-                HasSubstr("write <stage><F, B, I, W, R, O or L><microbatch>, as in `5F12`"))
+    EXPECT_THAT(
+        refusal(text),
+        HasSubstr("write <stage><F, B, I, W, R, O, L, S, T, E or G><microbatch>, as in `5F12`"))
         << text;
   EXPECT_THAT(refusal("0X0"), HasSubstr("`0X0` is not an action"));
 }

@@ -174,11 +174,13 @@ TEST(ComputeComms, EveryMessageIsSentAndReceivedOnceAtTheRightPlaces) {
        {"0F0,1F0,1SEND_F0,1B0,0B0",
         "`1SEND_F0`: this message does not leave its rank, or does not exist", 1, 9},
        {"0F0,0SEND_F0,0RECV_I0,0B0\n1F0,1B0",
-        "`0RECV_I0` is not an action: write <stage><F, B, I, W, R, O or L><microbatch>, as in "
+        "`0RECV_I0` is not an action: write <stage><F, B, I, W, R, O, L, S, T, E or "
+        "G><microbatch>, as in "
         "`5F12`",
         1, 14},
        {"0F0,0SEND_F,0B0\n1F0,1B0",
-        "`0SEND_F` is not an action: write <stage><F, B, I, W, R, O or L><microbatch>, as in "
+        "`0SEND_F` is not an action: write <stage><F, B, I, W, R, O, L, S, T, E or G><microbatch>, "
+        "as in "
         "`5F12`",
         1, 5},
        {"0UNSHARD1,0F0,0B0",
