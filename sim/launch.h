@@ -11,23 +11,22 @@
 
 namespace stepcast {
 
-// Calls that a training framework's host thread makes.  Each costs the same wherever it is made.
+// What a training framework's host thread does.  Each costs the same wherever it is done, and a
+// launch may be made of several.
 enum class HostCall : uint8_t {
-  kernel,             // one more kernel inside a call
-  eager_forward,      // a PyTorch operator called from Python, which records its gradient
-  eager_backward,     // ... its gradient, called by the autograd engine
-  function_forward,   // an operator with its own gradient, written in Python or as an extension
-  function_backward,  // ... its gradient
-  module_forward,     // a linear layer of Transformer Engine, norm included
-  module_backward,
-  collective,   // a collective on a process group
-  transfer,     // a send or a receive between pipeline stages
-  tensor_list,  // one kernel over a list of tensors: optimizer, norms
-  microbatch,   // the schedule's Python and the batch, once a microbatch
-  synchronize,  // the host waits until the device is done, and is told so
-  graph,        // a captured CUDA graph, whatever it holds
+  kernel,            // one more kernel inside a call
+  eager_forward,     // a PyTorch operator called from Python, which records its gradient
+  eager_backward,    // its gradient, called by the autograd engine
+  product_forward,   // the same of a matrix product: cuBLAS
+  product_backward,  // one of the two of its gradient
+  function,          // Python around an operator with a gradient of its own (autograd.Function)
+  module,            // a linear layer or attention of Transformer Engine, one way
+  collective,        // on a process group
+  transfer,          // a send or a receive between pipeline stages
+  synchronize,       // the host asks the device whether it is done
+  graph,             // a captured CUDA graph, whatever it holds
 };
-constexpr int kHostCalls = 13;
+constexpr int kHostCalls = 11;
 std::string_view name_of(HostCall c);
 
 // How often the host makes each call before the op can start.  No calls: it costs nothing.
@@ -38,7 +37,7 @@ struct Launch {
   auto operator<=>(const Launch&) const = default;
 };
 
-// "module_forward + 2 kernel", or "nothing".
+// "module + 2 kernel", or "nothing".
 std::string describe(const Launch& launch);
 
 }  // namespace stepcast

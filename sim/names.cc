@@ -197,19 +197,10 @@ Spend spend_of(const Work& work, Phase phase) {
 }
 
 std::string_view name_of(HostCall c) {
-  static constexpr std::array<std::string_view, kHostCalls> kNames{"kernel",
-                                                                   "eager_forward",
-                                                                   "eager_backward",
-                                                                   "function_forward",
-                                                                   "function_backward",
-                                                                   "module_forward",
-                                                                   "module_backward",
-                                                                   "collective",
-                                                                   "transfer",
-                                                                   "tensor_list",
-                                                                   "microbatch",
-                                                                   "synchronize",
-                                                                   "graph"};
+  static constexpr std::array<std::string_view, kHostCalls> kNames{
+      "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",
+      "function", "module",        "collective",     "transfer",        "synchronize",
+      "graph"};
   return pick(kNames, c);
 }
 
