@@ -95,6 +95,19 @@ struct Precision {
   std::optional<DType> kv_cache{};
 };
 
+// Whose code calls them: what the host takes for that.
+enum class Modules : uint8_t {
+  torch,               // PyTorch's, and Megatron-LM's own in Python: a call for each operator
+  transformer_engine,  // one call for a norm and its linear layer, or for all of attention
+};
+
+// What is captured once and then launched as one.
+enum class CudaGraph : uint8_t {
+  none,
+  layer,  // each layer, forward and backward apart
+  step,   // all forward and backward passes; not the optimizer
+};
+
 // Which kernels the framework launches: properties of the op inventory, not factors.
 struct Kernels {
   bool flash_attention = true;  // else scores, softmax, dropout and context as kernels of their own
@@ -106,6 +119,9 @@ struct Kernels {
       false;  // one kernel each way; else the chain of vocabulary-parallel kernels
   bool gradient_accumulation_fusion =
       true;  // weight gradient GEMMs add into the fp32 buffer themselves
+  bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
+  Modules modules = Modules::transformer_engine;
+  CudaGraph cuda_graph = CudaGraph::none;
 };
 
 enum class TpOverlap : uint8_t {
@@ -246,6 +262,11 @@ struct Plan {
 // them.  Prediction modules that no stage holds are put before the head.  REQUIRES: they hold all
 // layers.
 void assign_layers(std::vector<StageContent>& stages, const Transformer& model);
+
+// Marks the layers at either end that stay out of low precision (Precision::wide_first_layers,
+// wide_last_layers).
+void assign_wide_layers(std::vector<StageContent>& stages, const Transformer& model,
+                        const Precision& precision);
 
 // Layers spread evenly; embedding on the first, head on the last stage.  REQUIRES: layers divisible
 // by pp * vpp.
