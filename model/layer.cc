@@ -9,6 +9,7 @@ TensorIndex StageWriter::layer_forward(LayerTensors& t, ForwardMode mode) {
   mode_ = mode;
   const bool keep = mode != ForwardMode::discard;
   attention_forward(t, keep);
+  if (kind_.cross) cross_attention_forward(t, keep);
   return kind_.experts ? moe_forward(t, keep) : mlp_forward(t, keep);
 }
 
@@ -19,11 +20,13 @@ void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool re
   } else {
     mlp_backward(t, gradient);
   }
+  if (kind_.cross) cross_attention_backward(t, gradient, recompute_attention);
   attention_backward(t, gradient, recompute_attention);
 }
 
 void StageWriter::set_layer(int layer, const LayerKind& kind) {
   kind_ = kind;
+  in_layer_ = layer >= 0;
   p_.set_layer(layer);
   w_.set_layer(layer);
 }

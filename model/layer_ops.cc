@@ -6,18 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "model/stage_writer.h"
+#include "model/stage_flow.h"
+#include "model/unit_gathers.h"
 #include "sim/check.h"
 
 namespace stepcast {
 namespace {
-
-// Tensors that the forward pass of a stage hands to its backward pass.
-struct StageTensors {
-  std::vector<LayerTensors> layers;
-  EmbeddingTensors embedding;
-  HeadTensors head;
-};
 
 // Layers that are checkpointed together: [begin, end); `recomputed` false = an ordinary layer.
 struct Unit {
@@ -25,13 +19,15 @@ struct Unit {
   bool recomputed = false;
 };
 
-std::vector<Unit> units_of(const Plan& plan, int64_t layers) {
+// An encoder and a decoder are checkpointed apart.
+std::vector<Unit> units_of(const Plan& plan, const StageContent& content) {
   std::vector<Unit> units;
+  const int64_t layers = content.layers, decoder = first_decoder_layer(content);
   const bool full = plan.recompute == Recompute::full;
   const bool block = plan.recompute_method == RecomputeMethod::block;
   const int64_t size = full && !block ? std::max<int64_t>(1, plan.recompute_layers) : 1;
-  for (int64_t begin = 0; begin < layers; begin += size) {
-    const int64_t end = std::min(layers, begin + size);
+  for (int64_t begin = 0; begin < layers; begin = units.back().end) {
+    const int64_t end = std::min(begin < decoder ? decoder : layers, begin + size);
     units.push_back({begin, end, full && (!block || begin < plan.recompute_layers)});
   }
   return units;
@@ -41,6 +37,7 @@ std::string title(const char* what, const StageContent& content) {
   std::string text(what);
   if (content.embedding) text += ", embedding";
   text += ", " + std::to_string(content.layers) + (content.layers == 1 ? " layer" : " layers");
+  if (content.predictions > 0) text += ", " + std::to_string(content.predictions) + " mtp";
   if (content.head) text += ", head";
   return text;
 }
@@ -54,60 +51,51 @@ void write_nothing(const Shard& shard, PassWriter& pass) {
 // What the passes of one stage have in common.
 struct Stage {
   GraphBuilder& builder;
-  const Shard& shard;
+  const StageShards& shards;
   const StageContent& content;
   TensorTableId table;
 
   PassWriter pass(const char* what) const { return {builder, title(what, content), table}; }
-  void begin_layer(StageWriter& writer, int64_t i) const {
-    const LayerKind kind =
-        content.kinds.empty() ? layer_kind(shard.model, 0) : content.kinds[static_cast<size_t>(i)];
-    writer.set_layer(static_cast<int>(i), kind);
-  }
+  const Plan& plan() const { return shards.own.plan; }
 };
 
 PassId write_forward(const Stage& s, StageTensors& t) {
-  const Shard& shard = s.shard;
   PassWriter pass = s.pass("forward");
-  StageWriter stage(shard, pass);
+  StageFlow flow(s.shards, s.content, t, pass);
   pass.set_phase(Phase::forward);
-  TensorIndex stream = kNoTensor;
-  if (s.content.embedding) {
-    stream = stage.embedding_forward(t.embedding);
-  } else {
-    stream = pass.allocate("residual stream", shard.bytes(shard.own_tokens, shard.hidden),
-                           MemoryCategory::activations);  // received
-  }
+  UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::forward);
+  gathers.need_ends();
+  TensorIndex stream = flow.begin_forward();
   t.layers.resize(static_cast<size_t>(s.content.layers));
-  for (const Unit& unit : units_of(shard.plan, s.content.layers)) {
+  for (const Unit& unit : units_of(s.plan(), s.content)) {
     for (int64_t i = unit.begin; i < unit.end; ++i) {
-      s.begin_layer(stage, i);
+      stream = flow.before_layer(i, stream);
+      StageWriter& stage = flow.begin_layer(i);
+      gathers.need_layer(i);
       LayerTensors& layer = t.layers[static_cast<size_t>(i)];
       const ForwardMode mode = unit.recomputed ? ForwardMode::discard : ForwardMode::keep;
       layer.input = stream;
       stream = stage.layer_forward(layer, mode);
       if (unit.recomputed && i > unit.begin) pass.free(layer.input);
+      gathers.end_layer(i);
+      stream = flow.after_layer(i, stream);
     }
   }
-  stage.set_layer(-1);
-  if (s.content.head) {
-    t.head.input = stream;
-    stage.head_forward(t.head);
-  } else {
-    if (pass.empty()) write_nothing(shard, pass);
-    // The output leaves with the transfer and is freed here (Megatron's
-    // deallocate_pipeline_outputs).
-    pass.free(stream);
-  }
+  // Input, weight and output of four linear layers.
+  flow.outside_layers().update_scales(s.content.layers, 3 * 4);
+  if (pass.empty() && !s.content.head) write_nothing(s.shards.own, pass);
+  flow.end_forward(stream);
+  gathers.finish();
   return pass.finish();
 }
 
 // The forward of a checkpointed unit once more.
-void recompute_unit(const Stage& s, StageWriter& stage, PassWriter& pass, const Unit& unit,
+void recompute_unit(StageFlow& flow, PassWriter& pass, UnitGathers& gathers, const Unit& unit,
                     StageTensors& t) {
   pass.set_phase(Phase::recompute);
   for (int64_t i = unit.begin; i < unit.end; ++i) {
-    s.begin_layer(stage, i);
+    StageWriter& stage = flow.begin_layer(i);
+    gathers.need_layer(i);
     LayerTensors& layer = t.layers[static_cast<size_t>(i)];
     TensorIndex out = stage.layer_forward(layer, ForwardMode::recompute);
     if (i + 1 < unit.end) {
@@ -118,52 +106,69 @@ void recompute_unit(const Stage& s, StageWriter& stage, PassWriter& pass, const 
   }
 }
 
+// R of prediction modules.
+void recompute_predictions(const Stage& s, StageFlow& flow, StageTensors& t) {
+  for (size_t i = 0; i < t.predictions.size(); ++i) {
+    StageWriter& stage = flow.begin_prediction(static_cast<int64_t>(i));
+    if (StageFlow::recomputes_predictions(s.plan())) stage.recompute_prediction(t.predictions[i]);
+    if (s.plan().recompute == Recompute::selective) stage.recompute_core(t.predictions[i].layer);
+  }
+}
+
 // R.  Afterwards `t` is what a backward finds that has nothing to recompute.
 PassId write_recompute(const Stage& s, StageTensors& t) {
   PassWriter pass = s.pass("recompute");
-  StageWriter stage(s.shard, pass);
+  StageFlow flow(s.shards, s.content, t, pass);
   pass.set_phase(Phase::recompute);
-  for (const Unit& unit : units_of(s.shard.plan, s.content.layers)) {
-    if (unit.recomputed) recompute_unit(s, stage, pass, unit, t);
-    if (s.shard.plan.recompute != Recompute::selective) continue;
+  UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::recompute);
+  for (const Unit& unit : units_of(s.plan(), s.content)) {
+    if (unit.recomputed) recompute_unit(flow, pass, gathers, unit, t);
+    if (unit.recomputed)
+      for (int64_t i = unit.begin; i < unit.end; ++i) gathers.end_layer(i);
+    if (s.plan().recompute != Recompute::selective) continue;
     for (int64_t i = unit.begin; i < unit.end; ++i) {
-      s.begin_layer(stage, i);
-      stage.recompute_core(t.layers[static_cast<size_t>(i)]);
+      LayerTensors& layer = t.layers[static_cast<size_t>(i)];
+      StageWriter& stage = flow.begin_layer(i);
+      stage.recompute_core(layer);
+      stage.recompute_cross_core(layer);
     }
   }
-  stage.set_layer(-1);
-  if (pass.empty()) write_nothing(s.shard, pass);
+  recompute_predictions(s, flow, t);
+  flow.outside_layers();
+  if (pass.empty()) write_nothing(s.shards.own, pass);
   return pass.finish();
 }
 
 // The whole backward: into `pass` alone, or its weight gradients into `weights`.
 void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, StageTensors t,
-                        bool recompute, const GradientBuckets& buckets) {
-  const Shard& shard = s.shard;
-  StageWriter stage(shard, pass, weights, buckets);
+                        bool recompute, const StageBuckets& buckets) {
+  StageFlow flow(s.shards, s.content, t, pass, weights, buckets);
   pass.set_phase(Phase::backward_input);
-  TensorIndex gradient = kNoTensor;
-  if (s.content.head) {
-    gradient = stage.head_backward(t.head, shard.model.tied && s.content.embedding);
-  } else {
-    gradient = pass.allocate("output gradient", shard.bytes(shard.own_tokens, shard.hidden),
-                             MemoryCategory::workspace);  // received
-  }
-  const bool recompute_core = recompute && shard.plan.recompute == Recompute::selective;
-  const std::vector<Unit> units = units_of(shard.plan, s.content.layers);
+  UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::backward);
+  gathers.start();
+  gathers.need_ends();
+  TensorIndex gradient = flow.begin_backward(recompute);
+  const bool recompute_core = recompute && s.plan().recompute == Recompute::selective;
+  const std::vector<Unit> units = units_of(s.plan(), s.content);
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-    if (recompute && unit->recomputed) recompute_unit(s, stage, pass, *unit, t);
+    if (recompute && unit->recomputed) recompute_unit(flow, pass, gathers, *unit, t);
     for (int64_t i = unit->end; i-- > unit->begin;) {
-      s.begin_layer(stage, i);
+      flow.before_backward(i);
+      StageWriter& stage = flow.begin_layer(i);
+      gathers.need_layer(i);
       stage.layer_backward(t.layers[static_cast<size_t>(i)], gradient, recompute_core);
+      if (gathers.end_layer(i)) stage.end_unit();
+      flow.after_backward(i, gradient);
     }
   }
-  stage.set_layer(-1);
-  if (s.content.embedding) stage.embedding_backward(t.embedding, gradient);
-  if (pass.empty()) write_nothing(shard, pass);
-  pass.free(gradient);
-  stage.flush_gradients();
-  if (weights.empty()) write_nothing(shard, weights);
+  // Gradients of output and input.
+  flow.outside_layers().update_scales(s.content.layers, 2 * 4);
+  flow.embed_backward(gradient);
+  if (pass.empty()) write_nothing(s.shards.own, pass);
+  flow.end_backward(gradient);
+  gathers.finish();
+  flow.flush_gradients();
+  if (weights.empty()) write_nothing(s.shards.own, weights);
 }
 
 struct Backward {
@@ -172,17 +177,18 @@ struct Backward {
 };
 
 // `recompute`: what the forward left out is recomputed here; else R has done it.
-Backward write_backward(const Stage& s, const StageTensors& t, bool recompute, bool split,
-                        const GradientBuckets& buckets) {
+Backward write_backward(const Stage& s, const StageTensors& t, bool recompute, bool split) {
   Backward out;
-  const auto whole = [&](const GradientBuckets& reduced) {
+  const StageBuckets usual = stage_buckets(s.plan(), false);
+  const StageBuckets buckets = stage_buckets(s.plan(), true);
+  const auto whole = [&](const StageBuckets& reduced) {
     PassWriter pass = s.pass("backward");
     write_backward_ops(s, pass, pass, t, recompute, reduced);
     return pass.finish();
   };
-  const bool reduces = buckets.bucket_parameters > 0;
-  out.whole = whole({});
-  out.last_whole = reduces ? whole(buckets) : out.whole;
+  const bool last_differs = usual.layers.size != buckets.layers.size;
+  out.whole = whole(usual);
+  out.last_whole = last_differs ? whole(buckets) : out.whole;
   if (!split) return out;
 
   const auto tables = [&]() -> const auto& {
@@ -191,10 +197,10 @@ Backward write_backward(const Stage& s, const StageTensors& t, bool recompute, b
   auto first = static_cast<TensorIndex>(tables()[static_cast<size_t>(s.table)].size());
   PassWriter input = s.pass("input gradient");
   PassWriter weight = s.pass("weight gradient");
-  write_backward_ops(s, input, weight, t, recompute, {});
+  write_backward_ops(s, input, weight, t, recompute, usual);
   out.input = input.finish();
   out.weight = out.last_weight = weight.finish();
-  if (reduces) {
+  if (last_differs) {
     // The last W frees what I left, so it is written against the tensors of that I.
     PassWriter same_input = s.pass("input gradient");
     PassWriter last = s.pass("weight gradient");
@@ -220,6 +226,9 @@ void write_offload(const Stage& s, StagePasses& out) {
   }
   Work copy;
   copy.kind = WorkKind::host_copy;
+  std::erase_if(kept, [&](TensorIndex tensor) {  // they stay where they are
+    return tensors[tensor].category == MemoryCategory::parameters;
+  });
   for (TensorIndex tensor : kept) copy.bytes += tensors[tensor].bytes;
   PassWriter offload = s.pass("offload");
   offload.set_phase(Phase::forward);
@@ -236,31 +245,20 @@ void write_offload(const Stage& s, StagePasses& out) {
   out.reload = reload.finish();
 }
 
-GradientBuckets buckets_of(const Plan& plan) {
-  GradientBuckets buckets;
-  if (!plan.overlap.dp_grad || plan.dp == 1) return buckets;
-  buckets.bucket_parameters = plan.bucket_parameters > 0
-                                  ? plan.bucket_parameters
-                                  : std::max<int64_t>(40'000'000, 1'000'000 * plan.dp);
-  buckets.collective = plan.zero >= 1 ? WorkKind::reduce_scatter : WorkKind::all_reduce;
-  buckets.dtype = plan.precision.reduce;
-  return buckets;
-}
-
 }  // namespace
 
 StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, const Plan& plan,
                              const StageContent& content, const PassChoice& choice) {
-  const Shard shard(model, plan);
+  if (!plan.trains()) return add_inference_passes(builder, model, plan, content);
+  const StageShards shards(model, plan);
   OpGraph& graph = builder.graph();
-  const Stage stage{builder, shard, content,
+  const Stage stage{builder, shards, content,
                     static_cast<TensorTableId>(graph.tensor_tables.size())};
   graph.tensor_tables.emplace_back();
   StageTensors tensors;
   StagePasses out;
   out.forward = write_forward(stage, tensors);
-  const GradientBuckets buckets = buckets_of(plan);
-  const Backward plain = write_backward(stage, tensors, true, choice.split, buckets);
+  const Backward plain = write_backward(stage, tensors, true, choice.split);
   out.backward = plain.whole;
   out.last_backward = plain.last_whole;
   out.input_gradient = plain.input;
@@ -268,7 +266,7 @@ StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, co
   out.last_weight_gradient = plain.last_weight;
   if (choice.recompute) {
     out.recompute = write_recompute(stage, tensors);
-    const Backward after = write_backward(stage, tensors, false, choice.split, buckets);
+    const Backward after = write_backward(stage, tensors, false, choice.split);
     out.backward_after_recompute = after.whole;
     out.last_backward_after_recompute = after.last_whole;
     out.input_gradient_after_recompute = after.input;
@@ -298,13 +296,13 @@ PassId pass_of(const StagePasses& p, ActionKind kind, bool last, bool recomputed
     case ActionKind::recompute: pass = p.recompute; break;
     case ActionKind::offload: pass = p.offload; break;
     case ActionKind::reload: pass = p.reload; break;
+    case ActionKind::vocabulary_forward: pass = p.vocabulary_forward; break;
+    case ActionKind::vocabulary_backward: pass = p.vocabulary_backward; break;
+    case ActionKind::embedding_forward: pass = p.embedding_forward; break;
+    case ActionKind::embedding_backward: pass = p.embedding_backward; break;
   }
   STEPCAST_CHECK(pass != kNoPass, "the pass of this action was not asked for");
   return pass;
 }
 
 }  // namespace stepcast
-    case ActionKind::vocabulary_forward: pass = p.vocabulary_forward; break;
-    case ActionKind::vocabulary_backward: pass = p.vocabulary_backward; break;
-    case ActionKind::embedding_forward: pass = p.embedding_forward; break;
-    case ActionKind::embedding_backward: pass = p.embedding_backward; break;

@@ -2,6 +2,7 @@
 // What the first stage does before its layers (embedding) and the last one after them (final norm,
 // head, loss).
 #include <string>
+#include <utility>
 
 #include "model/stage_writer.h"
 
@@ -13,7 +14,9 @@ TensorIndex StageWriter::embedding_forward(EmbeddingTensors& t) {
   const Bytes full = s.bytes(s.tokens, s.hidden);
   const Bytes own = s.bytes(s.own_tokens, s.hidden);
   p_.compute("embedding", s.memory_bound(Kernel::embedding, full * 2));
-  const bool last = s.model.positions != Positions::learned && s.model.hidden_dropout == 0;
+  const Transformer& model = s.model;
+  const bool last = model.positions != Positions::learned && model.hidden_dropout == 0 &&
+                    model.token_types == 0 && !model.embedding_norm;
   const MemoryCategory category = last ? MemoryCategory::activations : MemoryCategory::workspace;
   TensorIndex out = p_.allocate("embedding output", full, category);
   if (s.split()) {
@@ -26,8 +29,16 @@ TensorIndex StageWriter::embedding_forward(EmbeddingTensors& t) {
   if (s.model.positions == Positions::learned) {
     p_.compute("position embedding", s.memory_bound(Kernel::add, own * 3));
   }
+  if (model.token_types > 0) {
+    p_.compute("token type embedding", s.memory_bound(Kernel::add, own * 3));
+  }
   TensorIndex stream = p_.allocate("residual stream", own, MemoryCategory::activations);
   p_.free(out);
+  if (model.embedding_norm) {
+    mode_ = ForwardMode::keep;
+    t.normed = std::exchange(stream, kNoTensor);
+    norm_forward("embedding norm", t.norm_statistics, stream, s.own_tokens, s.hidden);
+  }
   if (s.model.hidden_dropout > 0) {
     const Bytes mask = s.bytes(s.own_tokens, s.hidden, DType::uint8);
     p_.compute("embedding dropout", s.memory_bound(Kernel::dropout, own * 2 + mask));
@@ -47,6 +58,11 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
                               own * 2 + s.bytes(s.own_tokens, s.hidden, DType::uint8)));
     p_.free(t.mask);
   }
+  if (s.model.embedding_norm) {
+    norm_backward("embedding norm", s.own_tokens, s.hidden);
+    p_.free(t.norm_statistics);
+    p_.free(t.normed);
+  }
   // All that follows is the gradient of weights.
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
@@ -63,44 +79,70 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
                               own + rows + s.bytes(s.seq, s.hidden, main) * 2));
     reduce_after(s.model.max_positions * s.hidden);
   }
+  if (s.model.token_types > 0) {
+    w_.compute("token type embedding gradient",
+               s.memory_bound(Kernel::embedding_backward,
+                              own + s.bytes(s.model.token_types, s.hidden, main) * 2));
+    reduce_after(s.model.token_types * s.hidden);
+  }
   // A dense gradient of the whole shard is zeroed, scattered into, and added to the main gradient.
   const Bytes shard = s.bytes(s.vocab, s.hidden);
   w_.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
   TensorIndex dense = w_.allocate("embedding gradient", shard, MemoryCategory::workspace);
   w_.compute("embedding gradient scatter",
              s.memory_bound(Kernel::embedding_backward, s.bytes(s.tokens, s.hidden) * 3));
-  w_.compute("embedding gradient accumulation",
-             s.memory_bound(Kernel::add, shard + s.bytes(s.vocab, s.hidden, main) * 2));
+  if (!buckets_.layers.buffered) {
+    w_.compute("embedding gradient accumulation",
+               s.memory_bound(Kernel::add, shard + s.bytes(s.vocab, s.hidden, main) * 2));
+  }
   w_.free(dense);
   w_.free(full);
   w_.free(gradient);
   w_.set_phase(phase);
-  reduce_after(s.vocab * s.hidden);
+  if (!buckets_.tied_counted) reduce_after(s.vocab * s.hidden);
 }
 
 // -------------------------------------------------------------------------------------------- head
-void StageWriter::head_forward(HeadTensors& t) {
+void StageWriter::final_norm_forward(const std::string& label, HeadTensors& t) {
+  mode_ = ForwardMode::keep;
+  norm_forward(label, t.norm_statistics, t.norm_output, s_.own_tokens, s_.hidden);
+}
+
+void StageWriter::final_norm_backward(const std::string& label, HeadTensors& t) {
+  p_.set_phase(Phase::backward_input);
+  norm_backward(label, s_.own_tokens, s_.hidden);
+  p_.free(t.norm_statistics);
+  p_.free(t.input);
+}
+
+void StageWriter::loss_forward(HeadTensors& t) {
   const Shard& s = s_;
   mode_ = ForwardMode::keep;
-  norm_forward("final norm", t.norm_statistics, t.norm_output, s.own_tokens, s.hidden);
+  if (s.model.masked_head) masked_head_forward(t);
   TensorIndex gathered = kNoTensor;
   if (s.sequence_split()) gathered = gather("head all-gather", s.hidden);
   p_.compute("head", s.forward_gemm(s.tokens, s.vocab, s.hidden));
+  TensorIndex low = p_.allocate("logits", s.bytes(s.tokens, s.vocab), MemoryCategory::logits);
+  p_.free(gathered);
+  cross_entropy_forward(t, low);
+}
+
+// Vocabulary-parallel cross-entropy (Megatron-LM) has three small all-reduces over the
+// tensor-parallel group.
+void StageWriter::sum_over_shards(const std::string& label) {
+  if (!s_.split()) return;
+  Work w = s_.collective(WorkKind::all_reduce, 1);
+  w.dtype = DType::fp32;
+  w.bytes = s_.bytes(s_.tokens, 1, DType::fp32);
+  p_.join(p_.communicate(Stream::tp, label, w));
+}
+
+void StageWriter::cross_entropy_forward(HeadTensors& t, TensorIndex& low) {
+  const Shard& s = s_;
   const Bytes logits = s.bytes(s.tokens, s.vocab);
   const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
-  TensorIndex low = p_.allocate("logits", logits, MemoryCategory::logits);
-  p_.free(gathered);
   const auto loss = [&](const std::string& label, Bytes moved) {
     p_.compute(label, s.memory_bound(Kernel::cross_entropy, moved));
-  };
-  // Vocabulary-parallel cross-entropy (Megatron-LM): three small all-reduces over the
-  // tensor-parallel group.
-  const auto sum_over_shards = [&](const std::string& label) {
-    if (!s.split()) return;
-    Work w = s.collective(WorkKind::all_reduce, 1);
-    w.dtype = DType::fp32;
-    w.bytes = s.bytes(s.tokens, 1, DType::fp32);
-    p_.join(p_.communicate(Stream::tp, label, w));
   };
   if (s.plan.kernels.fused_cross_entropy) {
     loss("loss maximum", logits);
@@ -129,7 +171,7 @@ void StageWriter::head_forward(HeadTensors& t) {
   loss("loss normalization", wide * 2);
 }
 
-TensorIndex StageWriter::head_backward(HeadTensors& t, bool shares_embedding) {
+TensorIndex StageWriter::loss_backward(HeadTensors& t, bool more) {
   const Shard& s = s_;
   p_.set_phase(Phase::backward_input);
   const Bytes logits = s.bytes(s.tokens, s.vocab);
@@ -145,12 +187,10 @@ TensorIndex StageWriter::head_backward(HeadTensors& t, bool shares_embedding) {
   }
   TensorIndex d = p_.allocate("logit gradient", logits, MemoryCategory::logits);
   p_.free(t.softmax);
-  incomplete_ = shares_embedding;
-  const TensorIndex gradient = column_parallel_backward("head", d, t.norm_output, s.vocab);
+  incomplete_ = more;
+  TensorIndex gradient = column_parallel_backward("head", d, t.norm_output, s.vocab);
   incomplete_ = false;
-  norm_backward("final norm", s.own_tokens, s.hidden);
-  p_.free(t.norm_statistics);
-  p_.free(t.input);
+  if (s.model.masked_head) gradient = masked_head_backward(t, gradient);
   return gradient;
 }
 

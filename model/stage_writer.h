@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/experts.h"
+#include "model/gradient_buckets.h"
 #include "model/pass_writer.h"
 #include "model/shard.h"
 
@@ -51,24 +52,40 @@ struct LayerTensors {
   TensorIndex up = kNoTensor, activated = kNoTensor;
   TensorIndex mask2 = kNoTensor;
   ExpertTensors experts;
+  // Attention to the encoder's output, none or one: `input` is the residual stream before it, `qkv`
+  // its queries, `encoded_kv` keys and values, `encoded_low` what they were projected from if that
+  // is quantized.
+  std::vector<LayerTensors> cross{};
+  TensorIndex encoded_kv = kNoTensor, encoded_low = kNoTensor;
 };
 
 struct EmbeddingTensors {
   TensorIndex mask = kNoTensor;
+  TensorIndex normed = kNoTensor, norm_statistics = kNoTensor;  // input of a norm
 };
 
 struct HeadTensors {
   TensorIndex input = kNoTensor;  // of the final norm
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
+  TensorIndex transformed = kNoTensor, activated = kNoTensor;  // of a masked head
   TensorIndex softmax = kNoTensor;
 };
 
-// Gradient reduction that runs beside a backward pass; see StageWriter::reduce_after.
-struct GradientBuckets {
-  int64_t bucket_parameters = 0;  // 0 = do not reduce inside the pass
-  WorkKind collective = WorkKind::all_reduce;
-  DType dtype = DType::fp32;
-  int64_t pending = 0;
+// A multi-token-prediction module.
+struct PredictionTensors {
+  EmbeddingTensors embedding;
+  TensorIndex embedded = kNoTensor, previous = kNoTensor;  // inputs of its two first norms
+  TensorIndex embedded_statistics = kNoTensor, previous_statistics = kNoTensor;
+  TensorIndex joined = kNoTensor;  // both side by side
+  LayerTensors layer;
+  HeadTensors end;  // its last norm
+};
+
+// The encoder's output while a decoder's stage is written: [tokens of `shard`, hidden].
+struct EncoderOutput {
+  const Shard& shard;
+  TensorIndex gradient = kNoTensor;  // in a backward: the sum so far
+  TensorIndex tensor = kNoTensor;
 };
 
 // Gradient of a branch's output, [own_tokens, hidden].
@@ -90,7 +107,7 @@ class StageWriter {
   StageWriter(const Shard& shard, PassWriter& pass) : s_(shard), p_(pass), w_(pass) {}
   // A backward.  `weights` is `pass`, or another one that runs some time later: then weight and
   // bias gradients go there, and what they read stays allocated until then.
-  StageWriter(const Shard& shard, PassWriter& pass, PassWriter& weights, GradientBuckets buckets)
+  StageWriter(const Shard& shard, PassWriter& pass, PassWriter& weights, StageBuckets buckets)
       : s_(shard), p_(pass), w_(weights), split_(&pass != &weights), buckets_(buckets) {}
 
   // What follows belongs to layer number `layer` of the stage; -1: to none.
@@ -106,18 +123,54 @@ class StageWriter {
   TensorIndex embedding_forward(EmbeddingTensors& t);
   void embedding_backward(EmbeddingTensors& t, TensorIndex& gradient);
 
-  void head_forward(HeadTensors& t);
-  // Returns the gradient of the head's input.  `shares_embedding`: the stage holds the embedding
-  // that the head is tied to, so its gradient is complete only after the embedding's backward.
-  TensorIndex head_backward(HeadTensors& t, bool shares_embedding);
+  // Reads `t.input`, fills `t.norm_output`.
+  void final_norm_forward(const std::string& label, HeadTensors& t);
+  // In place of the gradient of its output comes that of its input.
+  void final_norm_backward(const std::string& label, HeadTensors& t);
+  // Head and loss, of `t.norm_output` or of another tensor of that size.
+  void loss_forward(HeadTensors& t);
+  // Returns the gradient of what the head read.  `more`: the head's gradient is not complete with
+  // it, because other losses or a tied embedding in this stage add to it.
+  TensorIndex loss_backward(HeadTensors& t, bool more);
+
+  // prediction.cc: a multi-token-prediction module.  Reads `t.previous`, which it owns; returns the
+  // stream it predicts from.
+  TensorIndex prediction_forward(PredictionTensors& t, ForwardMode mode);
+  // In: the gradient of that stream.  Out: of `t.previous`; both the caller's.  `more`: other
+  // gradients are added to that of the stage's word embedding later.
+  struct PredictionBackward {
+    bool recompute = false, recompute_core = false;
+    bool more = false;
+  };
+  TensorIndex prediction_backward(PredictionTensors& t, TensorIndex& gradient,
+                                  const PredictionBackward& how);
+  // All of a module that full recomputation leaves out of the forward.
+  void recompute_prediction(PredictionTensors& t);
+
+  // cross_attention.cc: what layers attend to from now on.  Keeps the pointer.
+  void attend_to(EncoderOutput* encoder) { encoder_ = encoder; }
+  // Selective recomputation of the attention to the encoder, if the layer has it.
+  void recompute_cross_core(LayerTensors& t);
 
   // What delayed scaling does at the end of a pass of so many layers, with `tensors` scales each.
   void update_scales(int64_t layers, int tensors);
 
+  // All gradients of a unit of layers are there (ZeRO-3).
+  void end_unit() { reduce_pending(buckets_.layers, s_, w_); }
   // Whatever is left of the last bucket.
   void flush_gradients();
 
  private:
+  // The same layer, on other shapes.
+  StageWriter(const StageWriter& o, const Shard& shard)
+      : s_(shard),
+        p_(o.p_),
+        w_(o.w_),
+        split_(o.split_),
+        buckets_(o.buckets_),
+        mode_(o.mode_),
+        kind_(o.kind_),
+        in_layer_(o.in_layer_) {}
   // A linear layer's collective after its forward (sum of partial outputs) or before it (gather of
   // its input).
   uint32_t tp(const std::string& label, WorkKind kind, int64_t width) {
@@ -134,6 +187,20 @@ class StageWriter {
                     int64_t rows, int64_t width, bool into_linear = false);
   void norm_backward(const std::string& label, int64_t rows, int64_t width);
   void attention_forward(LayerTensors& t, bool keep);
+  // cross_attention.cc
+  void cross_attention_forward(LayerTensors& t, bool keep);
+  void cross_attention_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_core_first);
+  Shard cross_shard() const;
+  TensorIndex encoded_keys_and_values(LayerTensors& c);
+  void encoded_keys_and_values_backward(LayerTensors& c);
+  // prediction.cc
+  void project_streams(PredictionTensors& t, bool keep);
+  TensorIndex project_streams_backward(PredictionTensors& t, TensorIndex& gradient);
+  // stage_ends.cc
+  void cross_entropy_forward(HeadTensors& t, TensorIndex& logits);
+  void sum_over_shards(const std::string& label);
+  void masked_head_forward(HeadTensors& t);
+  TensorIndex masked_head_backward(HeadTensors& t, TensorIndex& gradient);
   TensorIndex mlp_forward(LayerTensors& t, bool keep);
   // moe.cc
   TensorIndex moe_forward(LayerTensors& t, bool keep);
@@ -167,6 +234,7 @@ class StageWriter {
   void exchange(const std::string& label, const ExpertShard& x, DType payload,
                 const std::function<void()>& beside);
   void core_attention_forward(LayerTensors& t, bool keep);
+  void append_to_cache();  // inference.cc
   void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
   // context_parallel.cc: fused attention, on a part of each sequence too.  Forward fills
   // `t.context`.
@@ -237,7 +305,6 @@ class StageWriter {
   void weight_gradient(const std::string& label, const Work& gemm);
   void bias_gradient(const std::string& label, int64_t rows, int64_t width);
   void reduce_after(int64_t parameters);
-  void reduce_bucket();
   MemoryCategory saved() const {
     return mode_ == ForwardMode::recompute ? MemoryCategory::recompute_workspace
                                            : MemoryCategory::activations;
@@ -247,12 +314,13 @@ class StageWriter {
   PassWriter& p_;
   PassWriter& w_;  // weight gradients
   const bool split_ = false;
-  GradientBuckets buckets_;
+  StageBuckets buckets_;
   bool incomplete_ = false;  // the gradient being written is not complete yet
   ForwardMode mode_ = ForwardMode::keep;
   LayerKind kind_{};           // of the layer that is written
   std::vector<Work> awaited_;  // by the busiest expert rank, since await_busiest
   bool in_layer_ = false;
+  EncoderOutput* encoder_ = nullptr;
   TensorIndex normed_ = kNoTensor;  // a norm's output that is in low precision already
 };
 
