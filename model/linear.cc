@@ -4,18 +4,30 @@
 #include <string>
 #include <utility>
 
+#include "model/low_precision.h"
 #include "model/stage_writer.h"
 
 namespace stepcast {
 
+// Sums are made in Precision::params, gathers move what the next product reads.
+Work StageWriter::tp_work(WorkKind kind, int64_t width) const {
+  Work w = s_.collective(kind, width);
+  if (low() && kind == WorkKind::all_gather) {
+    w = linear(w);
+    w.bytes = low_format(s_.plan.precision).bytes(s_.tokens * width);
+  }
+  return w;
+}
+
 uint32_t StageWriter::tp(PassWriter& pass, const std::string& label, WorkKind kind, int64_t width) {
-  return pass.communicate(Stream::tp, label, s_.collective(kind, width));
+  return pass.communicate(Stream::tp, label, tp_work(kind, width));
 }
 
 TensorIndex StageWriter::gather(const std::string& label, int64_t width) {
   const uint32_t op = tp(label, WorkKind::all_gather, width);
   p_.join(op);
-  return p_.allocate(label, s_.bytes(s_.tokens, width), MemoryCategory::communication);
+  return p_.allocate(label, tp_work(WorkKind::all_gather, width).bytes,
+                     MemoryCategory::communication);
 }
 
 TensorIndex StageWriter::reduce(const std::string& label, TensorIndex partial, int64_t width,
@@ -35,9 +47,12 @@ TensorIndex StageWriter::reduce(const std::string& label, TensorIndex partial, i
 void StageWriter::weight_gradient(const std::string& label, const Work& gemm) {
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
-  w_.compute(label + " weight gradient", gemm);
+  const bool buffered = buckets_.layers.buffered;
+  Work own_gradient = gemm;
+  if (buffered) own_gradient.accumulate = false;
+  product(w_, label + " weight gradient", own_gradient);
   const int64_t weights = gemm.m * gemm.n;
-  if (!s_.plan.kernels.gradient_accumulation_fusion) {
+  if (!buffered && !s_.plan.kernels.gradient_accumulation_fusion) {
     // The GEMM wrote a gradient of its own, which is then added to the main gradient.
     const Bytes own = s_.bytes(gemm.m, gemm.n);
     TensorIndex gradient = w_.allocate(label + " weight gradient", own, MemoryCategory::workspace);
@@ -60,57 +75,68 @@ void StageWriter::bias_gradient(const std::string& label, int64_t rows, int64_t 
 }
 
 void StageWriter::reduce_after(int64_t parameters) {
-  if (buckets_.bucket_parameters == 0 || incomplete_) return;
-  buckets_.pending += parameters;
-  if (buckets_.pending >= buckets_.bucket_parameters) reduce_bucket();
-}
-
-void StageWriter::reduce_bucket() {
-  Work w;
-  w.kind = buckets_.collective;
-  w.dtype = buckets_.dtype;
-  w.axis = Axis::dp;
-  w.bytes = s_.bytes(std::exchange(buckets_.pending, 0), 1, buckets_.dtype);
-  const Phase phase = w_.phase();
-  w_.set_phase(Phase::gradient_sync);
-  w_.communicate(Stream::dp, "gradient reduction", w);
-  w_.set_phase(phase);
+  if (incomplete_) {
+    if (!buckets_.ends_apart || !s_.model.tied || buckets_.tied_counted) return;
+    buckets_.tied_counted = true;
+  }
+  const bool ends = buckets_.ends_apart && !in_layer_;
+  add_gradient(ends ? buckets_.ends : buckets_.layers, s_, w_, parameters);
 }
 
 void StageWriter::flush_gradients() {
-  if (buckets_.pending > 0) reduce_bucket();
+  reduce_rest(buckets_.layers, s_, w_);
+  if (buckets_.ends_apart) reduce_rest(buckets_.ends, s_, w_);
 }
 
 // ----------------------------------------------------------------------------------- linear layers
 TensorIndex StageWriter::column_parallel_forward(const std::string& label,
                                                  const std::string& output_label,
-                                                 TensorIndex& /*input*/, int64_t out) {
+                                                 TensorIndex& input, int64_t out) {
+  TensorIndex now = quantize_input(label, input, s_.own_tokens, s_.hidden);
   TensorIndex gathered = kNoTensor;
   if (s_.sequence_split()) gathered = gather(label + " all-gather", s_.hidden);
-  p_.compute(label, s_.forward_gemm(s_.tokens, out, s_.hidden));
+  product(p_, label, s_.forward_gemm(s_.tokens, out, s_.hidden));
   const TensorIndex output = p_.allocate(output_label, s_.bytes(s_.tokens, out), saved());
   p_.free(gathered);
+  p_.free(now);
   return output;
 }
 
-TensorIndex StageWriter::row_parallel_forward(const std::string& label, TensorIndex& /*input*/,
-                                              int64_t in, TensorIndex* /*keep_wide*/) {
-  p_.compute(label, s_.forward_gemm(s_.tokens, s_.hidden, in));
-  return p_.allocate(label + " output", s_.bytes(s_.tokens, s_.hidden), MemoryCategory::workspace);
+TensorIndex StageWriter::row_parallel_forward(const std::string& label, TensorIndex& input,
+                                              int64_t in, TensorIndex* copy) {
+  TensorIndex now = quantize_input(label, input, s_.tokens, in, copy);
+  product(p_, label, s_.forward_gemm(s_.tokens, s_.hidden, in));
+  const TensorIndex output =
+      p_.allocate(label + " output", s_.bytes(s_.tokens, s_.hidden), MemoryCategory::workspace);
+  p_.free(now);
+  return output;
 }
 
 TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchGradient branch,
                                                TensorIndex& input, int64_t in) {
   const Shard& s = s_;
+  const bool wide_own = branch.own;
+  if (low()) branch.own = true;  // the quantized copy
+  TensorIndex now = quantize_gradient(label, branch.tensor, wide_own,
+                                      s.sequence_split() ? s.own_tokens : s.tokens, s.hidden);
   TensorIndex full = kNoTensor;
   if (s.sequence_split()) {
     full = gather(label + " gradient all-gather", s.hidden);
-    if (branch.own) (branch.bias ? w_ : p_).free(branch.tensor);
+    if (branch.own) (branch.bias && !low() ? w_ : p_).free(branch.tensor);
     branch.own = false;
+    if (now != kNoTensor) {
+      // The copy along rows as well.
+      p_.free(now);
+      now = gather(label + " gradient all-gather", s.hidden);
+    } else if (TensorIndex turned = transpose_gathered(p_, label + " gradient", s.hidden);
+               turned != kNoTensor) {
+      now = std::exchange(full, turned);
+    }
   }
-  p_.compute(label + " input gradient", s.input_gemm(s.tokens, s.hidden, in));
+  product(p_, label + " input gradient", s.input_gemm(s.tokens, s.hidden, in));
   const TensorIndex gradient =
       p_.allocate(label + " input gradient", s.bytes(s.tokens, in), MemoryCategory::workspace);
+  p_.free(now);
   weight_gradient(label, s.weight_gemm(s.tokens, s.hidden, in));
   w_.free(input);
   w_.free(full);
@@ -123,8 +149,9 @@ InputGather StageWriter::gather_input(const std::string& label) {
   w_.set_phase(Phase::backward_weight);
   InputGather out;
   out.op = tp(w_, label + " input all-gather", WorkKind::all_gather, s_.hidden);
-  out.tensor = w_.allocate(label + " input gathered", s_.bytes(s_.tokens, s_.hidden),
-                           MemoryCategory::communication);
+  out.tensor =
+      w_.allocate(label + " input gathered", tp_work(WorkKind::all_gather, s_.hidden).bytes,
+                  MemoryCategory::communication);
   w_.set_phase(phase);
   return out;
 }
@@ -143,13 +170,15 @@ TensorIndex StageWriter::column_parallel_backward(const std::string& label, Tens
                                                   InputGather gathered) {
   const Shard& s = s_;
   const bool beside = s.plan.overlap.tp == TpOverlap::backward && !split_;
+  TensorIndex now = quantize_gradient(label, gradient, true, s.tokens, out);
   if (s.sequence_split() && !split_) {
     gathered = gather_input(label);
     if (!beside) p_.join(gathered.op);
   }
-  p_.compute(label + " input gradient", s.input_gemm(s.tokens, out, s.hidden));
+  product(p_, label + " input gradient", s.input_gemm(s.tokens, out, s.hidden));
   TensorIndex partial = p_.allocate(label + " input gradient", s.bytes(s.tokens, s.hidden),
                                     MemoryCategory::workspace);
+  p_.free(now);
   TensorIndex result = partial;
   uint32_t reduce_op = 0;
   if (s.split()) {
@@ -165,6 +194,11 @@ TensorIndex StageWriter::column_parallel_backward(const std::string& label, Tens
   }
   if (s.sequence_split() && split_ && gathered.tensor == kNoTensor) gathered = gather_input(label);
   if (s.sequence_split() && (beside || split_)) w_.join(gathered.op);
+  if (gathered.tensor != kNoTensor) {
+    TensorIndex turned = transpose_gathered(w_, label + " input", s.hidden);
+    if (turned != kNoTensor) std::swap(turned, gathered.tensor);
+    if (turned != kNoTensor) w_.free(turned);
+  }
   weight_gradient(label, s.weight_gemm(s.tokens, out, s.hidden));
   w_.free(gathered.tensor);
   w_.free(gradient);

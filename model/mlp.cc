@@ -14,7 +14,7 @@ TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
     if (!keep) p_.free(tensor);
   };
 
-  norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden);
+  norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden, true);
   done_with(t.norm2_statistics);
   t.up = column_parallel_forward("fc1", "fc1 output", t.norm2_output, s.up);
   done_with(t.norm2_output);

@@ -2,6 +2,7 @@
 // Norms, and the residual stream around attention and MLP.
 #include <string>
 
+#include "model/low_precision.h"
 #include "model/stage_writer.h"
 
 namespace stepcast {
@@ -9,11 +10,15 @@ namespace stepcast {
 // One kernel: reads the input, writes the output and, for the backward, fp32 statistics of each row
 // (mean and inverse deviation; the inverse root mean square alone for RMSNorm).
 void StageWriter::norm_forward(const std::string& label, TensorIndex& statistics,
-                               TensorIndex& output, int64_t rows, int64_t width) {
+                               TensorIndex& output, int64_t rows, int64_t width, bool into_linear) {
   const bool rms = s_.model.norm == Norm::rms_norm;
   const Bytes row_bytes = s_.bytes(rows, width);
-  p_.compute(label, s_.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes * 2));
-  output = p_.allocate(label + " output", row_bytes, saved());
+  Bytes out = row_bytes;
+  const bool quantizes = into_linear && low() && low_format(s_.plan.precision).norm_quantizes;
+  if (quantizes) out = low_format(s_.plan.precision).bytes(rows * width);
+  p_.compute(label, s_.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes + out));
+  output = p_.allocate(label + " output", out, saved());
+  if (quantizes) normed_ = output;
   statistics = p_.allocate("norm statistics", s_.bytes(rows, rms ? 1 : 2, DType::fp32), saved());
 }
 
@@ -63,8 +68,9 @@ BranchGradient StageWriter::branch_gradient(const std::string& label, TensorInde
     branch.tensor = p_.allocate(label + " branch gradient", stream, MemoryCategory::workspace);
     branch.own = true;
     p_.free(mask);
-  } else if (split_ && (bias || !s_.sequence_split())) {
-    // With a split sequence the weight gradient reads the gathered copy instead.
+  } else if (split_ && (bias || !(s_.sequence_split() || low()))) {
+    // With a split sequence the weight gradient reads the gathered copy instead, in low precision
+    // the quantized one.
     branch.own = true;
     gradient = kNoTensor;
   }

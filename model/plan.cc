@@ -150,6 +150,21 @@ void assign_layers(std::vector<StageContent>& stages, const Transformer& model) 
   STEPCAST_CHECK(alike || next == model.layers, "the stages hold all layers");
 }
 
+void assign_wide_layers(std::vector<StageContent>& stages, const Transformer& model,
+                        const Precision& precision) {
+  int64_t next = 0;
+  for (StageContent& stage : stages) {
+    if (stage.layers == 0) continue;
+    if (stage.kinds.empty())
+      stage.kinds.assign(static_cast<size_t>(stage.layers), layer_kind(model, 0));
+    for (LayerKind& kind : stage.kinds) {
+      kind.wide =
+          next < precision.wide_first_layers || next >= model.layers - precision.wide_last_layers;
+      ++next;
+    }
+  }
+}
+
 std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp) {
   STEPCAST_CHECK(layers >= 0 && pp > 0 && vpp > 0 && layers % (pp * vpp) == 0,
                  "layers do not spread evenly over the stages");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/lower.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +9,8 @@
 #include <utility>
 
 #include "model/layer_ops.h"
+#include "model/low_precision.h"
+#include "model/pass_writer.h"
 #include "model/shard.h"
 #include "schedules/role_items.h"
 #include "schedules/step_ends.h"
@@ -33,12 +36,12 @@ class Lowering {
 
   OpGraph lower() {
     builder_.label("");  // label 0: no text
-    const auto no_tensors = static_cast<TensorTableId>(graph_.tensor_tables.size());
+    no_tensors_ = static_cast<TensorTableId>(graph_.tensor_tables.size());
     graph_.tensor_tables.emplace_back();
     add_passes();
     add_messages();
     ends_.emplace(StepOf{model_, plan_, schedule_, shard_, options_.post_validation}, graph_,
-                  builder_, no_tensors);
+                  builder_, no_tensors_);
     for (int64_t r = 0; r < schedule_.pp; ++r) add_role(r);
     return std::move(graph_);
   }
@@ -93,10 +96,56 @@ class Lowering {
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
     role.memory = ends_->static_memory(rank);
+    add_low_weights(role, rank);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));
     ends_->finish(items, rank);
     graph_.roles.push_back(std::move(role));
+  }
+
+  // Copies of the weights that low-precision GEMMs read; without Precision::low_params beside those
+  // in 16 bits.
+  void add_low_weights(RoleOps& role, int64_t rank) const {
+    if (plan_.precision.scaling == Scaling::none) return;
+    Bytes copies{}, replaced{};
+    for (size_t stage = 0; stage < schedule_.rank_of_stage.size(); ++stage) {
+      const bool second =
+          schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank;
+      if (schedule_.rank_of_stage[stage] != rank && !second) continue;
+      for (const int64_t values : low_weights(graph_, forward_of(stage))) {
+        copies += low_format(plan_.precision).copies(values);
+        replaced += shard_.bytes(values, 1);
+      }
+    }
+    role.memory.push_back({MemoryCategory::parameters, copies});
+    if (!plan_.precision.low_params) return;
+    for (StaticMemory& memory : role.memory) {
+      const Bytes now = std::min(replaced, memory.bytes);
+      if (memory.category != MemoryCategory::parameters) continue;
+      memory.bytes -= now;
+      break;
+    }
+  }
+
+  PassId forward_of(size_t stage) const {
+    return passes_[stage * static_cast<size_t>(schedule_.seq_splits)].forward;
+  }
+
+  // Transformer Engine converts a weight in the first forward that multiplies with it, and keeps it
+  // for the others.
+  void cast_weights(RoleItems& items, uint16_t stage, std::set<uint16_t>& cast) {
+    if (plan_.precision.scaling == Scaling::none || !cast.insert(stage).second) return;
+    const PassId forward = forward_of(stage);
+    const auto [made, is_new] = weight_casts_.try_emplace(forward, kNoPass);
+    if (is_new) {
+      PassWriter pass(builder_, "weight casts", no_tensors_);
+      pass.set_phase(Phase::forward);
+      for (const int64_t values : low_weights(graph_, forward)) {
+        for (const Work& work : weight_casts(shard_, values)) pass.compute("weight cast", work);
+      }
+      if (!pass.empty()) made->second = pass.finish();
+    }
+    if (made->second != kNoPass) items.run(graph_, made->second);
   }
 
   // One rendezvous for each activation and gradient that changes ranks, in the order of their
@@ -131,6 +180,7 @@ class Lowering {
   struct ListState {
     std::map<uint16_t, uint32_t> gathered;  // stage -> event of its parameters' arrival
     std::map<uint16_t, size_t> last;        // stage -> position of its last B or W
+    std::set<uint16_t> cast;                // stages whose weights are in low precision
     std::set<std::pair<uint16_t, uint32_t>> recomputed;
     std::map<std::pair<uint16_t, uint32_t>, uint32_t> reloaded;  // -> event
   };
@@ -138,7 +188,7 @@ class Lowering {
   void add_schedule(RoleItems& items, int64_t rank, std::map<uint16_t, uint32_t> gathered) {
     const std::vector<Action>& actions = schedule_.ranks[static_cast<size_t>(rank)];
     const RankProgram& program = programs_[static_cast<size_t>(rank)];
-    ListState state{std::move(gathered), last_backwards(actions), {}, {}};
+    ListState state{std::move(gathered), last_backwards(actions), {}, {}, {}};
     for (const Step& step : program.steps) {
       if (step.kind != Step::Kind::run) {
         items.transfer(program, step, messages_, first_message_);
@@ -158,6 +208,7 @@ class Lowering {
       items.wait(Stream::compute, event->second);
       state.gathered.erase(event);
     }
+    if (a.kind == ActionKind::forward) cast_weights(items, a.stage, state.cast);
     const std::pair key{a.stage, a.microbatch};
     if (!state.reloaded.empty() && a.kind != ActionKind::forward) {
       if (const auto event = state.reloaded.find(key); event != state.reloaded.end()) {
@@ -211,8 +262,10 @@ class Lowering {
   const Shard shard_;
   OpGraph graph_;
   GraphBuilder builder_;
-  std::optional<StepEnds> ends_;     // once the messages have their numbers
-  std::vector<StagePasses> passes_;  // by stage and piece
+  TensorTableId no_tensors_{};
+  std::optional<StepEnds> ends_;           // once the messages have their numbers
+  std::vector<StagePasses> passes_;        // by stage and piece
+  std::map<PassId, PassId> weight_casts_;  // of a forward pass
   std::map<std::pair<PassId, PassId>, PassId> pairs_;
   const std::vector<RankProgram> programs_;  // by pipeline rank
   const Messages messages_;
