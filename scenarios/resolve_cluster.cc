@@ -95,6 +95,7 @@ Gpu resolve_gpu(FieldValues& v, Problems& problems, std::vector<std::string>& wa
                  v.length(path + "reserve"));
   if (v.require(path + "mem_bw", help)) gpu.memory_bandwidth = Bandwidth{v.real(path + "mem_bw")};
   if (v.has(path + "host_bw")) gpu.host_bandwidth = Bandwidth{v.real(path + "host_bw")};
+  if (v.has(path + "host_mem_bw")) gpu.host_memory = Bandwidth{v.real(path + "host_mem_bw")};
   if (v.has(path + "sms")) gpu.sms = v.whole(path + "sms");
   static constexpr std::array<std::pair<std::string_view, DType>, 7> kRates{{{"fp32", DType::fp32},
                                                                              {"tf32", DType::tf32},

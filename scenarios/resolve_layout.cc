@@ -219,7 +219,6 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
     resolve_even_stages(in, plan);
   }
   resolve_sp(in, plan);
-  if (v.has("parallel.zero")) plan.zero = v.text("parallel.zero") == "0" ? 0 : 1;
   plan.grid.tp = plan.tp;
   plan.grid.cp = plan.cp;
   plan.grid.dp = plan.dp;

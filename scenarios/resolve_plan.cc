@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/low_precision.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -74,12 +75,51 @@ struct PrecisionPreset {
   std::string_view name, params, grads, reduce;
   bool master;
   std::string_view why;
+  Scaling scaling = Scaling::none;
+  std::string_view moments = "fp32";
 };
-constexpr std::array<PrecisionPreset, 3> kPrecisions{
+constexpr std::array<PrecisionPreset, 10> kPrecisions{
     {{"bf16-mixed", "bf16", "fp32", "fp32", true, "gradients accumulate in fp32"},
      {"fp16-mixed", "fp16", "fp16", "fp16", true,
       "fp16 gradients without Megatron's --accumulate-allreduce-grads-in-fp32"},
-     {"fp32", "fp32", "fp32", "fp32", false, "everything in fp32"}}};
+     {"fp32", "fp32", "fp32", "fp32", false, "everything in fp32"},
+     {"fp8-delayed", "bf16", "fp32", "fp32", true, "bf16 but for the GEMMs of linear layers",
+      Scaling::delayed},
+     {"fp8-tensorwise", "bf16", "fp32", "fp32", true, "bf16 but for the GEMMs of linear layers",
+      Scaling::tensorwise},
+     {"fp8-blockwise", "bf16", "fp32", "fp32", true, "bf16 but for the GEMMs of linear layers",
+      Scaling::blockwise},
+     {"fp8-deepseek", "bf16", "fp32", "fp32", true,
+      "DeepSeek-V3 (arXiv 2412.19437) section 3.3: moments in bf16", Scaling::blockwise, "bf16"},
+     {"mxfp8", "bf16", "fp32", "fp32", true, "bf16 but for the GEMMs of linear layers",
+      Scaling::mxfp8},
+     {"nvfp4", "bf16", "fp32", "fp32", true, "bf16 but for the GEMMs of linear layers",
+      Scaling::nvfp4},
+     {"int8", "bf16", "fp32", "fp32", true, "bf16 but for the GEMMs of linear layers",
+      Scaling::int8}}};
+
+// Low-precision GEMMs: which tensors and layers.
+void resolve_scaling(const PlanInputs& in, Scaling scaling, Plan& plan) {
+  const FieldValues& v = in.values;
+  Precision& p = plan.precision;
+  p.scaling = scaling;
+  if (scaling == Scaling::none) {
+    for (const char* path : {"precision.fp8_params", "precision.first_last_bf16"}) {
+      if (v.value(path) != nullptr && v.has(path) && v.flag(path))
+        in.warnings.push_back(std::string(path) + " has no effect: GEMMs are not in low precision");
+    }
+    return;
+  }
+  if (v.has("precision.fp8_params")) p.low_params = v.flag("precision.fp8_params");
+  if (in.cluster != nullptr) p.low_transposes = in.cluster->node.gpu.arch != GpuArch::blackwell;
+  if (!v.has("precision.first_last_bf16") || !v.flag("precision.first_last_bf16")) return;
+  if (v.has("precision.first_bf16_layers"))
+    p.wide_first_layers = v.whole("precision.first_bf16_layers");
+  if (v.has("precision.last_bf16_layers"))
+    p.wide_last_layers = v.whole("precision.last_bf16_layers");
+  if (in.model == nullptr) return;
+  assign_wide_layers(plan.stages, *in.model, p);
+}
 
 void resolve_precision(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
@@ -100,12 +140,13 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   // What is reduced is the gradient buffer, unless it is said otherwise.
   p.reduce = format("precision.reduce",
                     v.value("precision.grads") != nullptr ? name_of(p.gradients) : preset->reduce);
-  p.moments = format("precision.moments", "fp32");
+  p.moments = format("precision.moments", preset->moments);
   const bool master =
       v.value("precision.params") != nullptr ? p.params != DType::fp32 : preset->master;
   if (v.value("precision.master") == nullptr)
     v.derive("precision.master", master, master ? "true" : "false", origin);
   if (v.has("precision.master")) p.master = v.flag("precision.master");
+  resolve_scaling(in, preset->scaling, plan);
 
   if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;
   const Gpu& gpu = in.cluster->node.gpu;
@@ -115,6 +156,16 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
         v.mark(v.value("precision.params") != nullptr ? "precision.params" : "precision.preset"),
         v.length("precision.preset"), {},
         gpu.peak.count(DType::fp16) != 0 ? "precision: fp16-mixed works on it" : "");
+  if (p.scaling == Scaling::none) return;
+  const DType low = low_format(p).dtype;
+  const bool scales =
+      p.scaling != Scaling::mxfp8 || gpu.arch == GpuArch::blackwell || gpu.arch == GpuArch::other;
+  if (gpu.peak.count(low) == 0 || !scales)
+    in.problems.add("E230",
+                    gpu.name + (scales ? " has no " + std::string(name_of(low)) + " rate"
+                                       : std::string(" has no tensor cores for mxfp8")),
+                    v.mark("precision.preset"), v.length("precision.preset"), {},
+                    "precision: bf16-mixed works on it");
 }
 
 void resolve_recompute(const PlanInputs& in, Plan& plan) {
@@ -164,7 +215,7 @@ void check_overlap(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   for (const char* path : {"overlap.dp_grad", "overlap.dp_param"}) {
     if (v.value(path) == nullptr || !v.has(path) || !v.flag(path)) continue;
-    if (plan.dp == 1) {
+    if (plan.dp * plan.cp == 1) {
       in.warnings.push_back(std::string(path) + " has no effect: dp = 1");
     } else if (plan.zero == 0 && path == std::string_view("overlap.dp_param")) {
       in.warnings.push_back("overlap.dp_param has no effect without parallel.zero: 1");
@@ -173,6 +224,13 @@ void check_overlap(const PlanInputs& in, const Plan& plan) {
 }
 
 }  // namespace
+
+DType dtype_of(std::string_view word) {
+  for (const DType t : {DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::fp8, DType::int8,
+                        DType::fp4, DType::uint8})
+    if (name_of(t) == word) return t;
+  return DType::bf16;
+}
 
 int64_t padded_vocab(int64_t vocab, int64_t tp) {
   const int64_t unit = 128 * tp;
@@ -205,8 +263,11 @@ Plan resolve_plan(const PlanInputs& in) {
   Plan plan;
   resolve_layout(in, plan);
   resolve_batch(in, plan);
+  resolve_context(in, plan);
   resolve_precision(in, plan);
+  resolve_exchange(in, plan);
   resolve_recompute(in, plan);
+  resolve_sharding(in, plan);
   resolve_overlap(in.values, plan);
   check_overlap(in, plan);
   check_tensor_sizes(in, plan);
@@ -214,12 +275,3 @@ Plan resolve_plan(const PlanInputs& in) {
 }
 
 }  // namespace stepcast
-  resolve_context(in, plan);
-DType dtype_of(std::string_view word) {
-  for (const DType t : {DType::fp32, DType::tf32, DType::fp16, DType::bf16, DType::fp8, DType::int8,
-                        DType::fp4, DType::uint8})
-    if (name_of(t) == word) return t;
-  return DType::bf16;
-}
-
-  resolve_exchange(in, plan);

@@ -34,6 +34,9 @@ struct PlanInputs {
 // are none.  Fills derived values (dp, vpp, sp, the number formats) in.
 Plan resolve_plan(const PlanInputs& in);
 
+// ZeRO, FSDP, hybrid sharding.  REQUIRES: the layout has been resolved.
+void resolve_sharding(const PlanInputs& in, Plan& plan);
+
 // The layout alone: sizes, stages, grid.
 void resolve_layout(const PlanInputs& in, Plan& plan);
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// resolve_sharding: ZeRO, FSDP, hybrid sharding; what is moved to the host.
+#include <string>
+
+#include "scenarios/resolve_plan.h"
+
+namespace stepcast {
+namespace {
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+void resolve_copies(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (!v.has("parallel.dp_replicate")) return;
+  const int64_t copies = v.whole("parallel.dp_replicate");
+  const int64_t ranks = plan.cp * plan.dp;
+  if (copies == 1) return;
+  if (plan.zero == 0) {
+    in.warnings.push_back("parallel.dp_replicate has no effect without parallel.zero");
+    return;
+  }
+  if (in.cluster != nullptr && ranks % copies != 0) {
+    in.problems.add("E201",
+                    "dp_replicate = " + str(copies) + " does not divide dp * cp = " + str(ranks),
+                    v.mark("parallel.dp_replicate"), v.length("parallel.dp_replicate"), {},
+                    "each of dp_replicate groups of equal size shards one copy of the states");
+    return;
+  }
+  plan.dp_replicate = copies;
+  plan.grid.replicas = copies;
+}
+
+// Which framework's units: docs/sharding.md has the table.
+void resolve_units(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (v.has("parallel.fsdp")) {
+    const std::string& kind = v.text("parallel.fsdp");
+    plan.sharding.copied_out = kind == "fsdp2" || kind == "deepspeed";
+    plan.sharding.wide = kind == "fsdp1" || kind == "fsdp2";
+  }
+  if (v.has("parallel.fsdp_unit")) plan.sharding.unit_layers = v.whole("parallel.fsdp_unit");
+  if (v.has("parallel.reshard_after_forward"))
+    plan.sharding.reshard_after_forward = v.flag("parallel.reshard_after_forward");
+  if (v.has("overlap.fsdp_prefetch")) plan.sharding.prefetch = v.whole("overlap.fsdp_prefetch");
+  if (plan.zero == 3) return;
+  for (const char* path : {"parallel.fsdp", "parallel.fsdp_unit", "parallel.reshard_after_forward",
+                           "overlap.fsdp_prefetch"})
+    if (v.value(path) != nullptr)
+      in.warnings.push_back(std::string(path) + " has no effect without parallel.zero: 3");
+}
+
+void resolve_offload(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (v.has("offload.optimizer")) plan.offload.optimizer = v.real("offload.optimizer");
+  if (v.has("offload.parameters")) plan.offload.parameters = v.flag("offload.parameters");
+  if (v.has("offload.activation_layers"))
+    plan.offload.activation_layers = v.whole("offload.activation_layers");
+  if (plan.offload.parameters && plan.zero != 3)
+    in.problems.add("E127", "offload.parameters needs parallel.zero: 3",
+                    v.mark("offload.parameters"), v.length("offload.parameters"), {},
+                    "without it the GPU computes with parameters that it holds all the time");
+}
+
+}  // namespace
+
+void resolve_sharding(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (v.has("parallel.zero")) plan.zero = v.text("parallel.zero")[0] - '0';
+  if (plan.zero == 3 && v.value("overlap.dp_grad") == nullptr)
+    v.derive("overlap.dp_grad", true, "true", "derived: zero 3 reduces gradients unit by unit");
+  resolve_copies(in, plan);
+  resolve_units(in, plan);
+  resolve_offload(in, plan);
+  if (v.has("overlap.gather_bucket")) plan.gather_bucket = v.whole("overlap.gather_bucket");
+  if (v.has("precision.gradient_ratio")) {
+    plan.precision.gradient_ratio = v.real("precision.gradient_ratio");
+    if (plan.precision.gradient_ratio <= 0)
+      in.problems.add("E124", "'precision.gradient_ratio' must be above 0",
+                      v.mark("precision.gradient_ratio"), v.length("precision.gradient_ratio"));
+  }
+}
+
+}  // namespace stepcast
