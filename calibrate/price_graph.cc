@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "calibrate/host_costs.h"
 #include "calibrate/roofline.h"
 #include "sim/check.h"
 #include "sim/places_reached.h"
@@ -17,15 +18,14 @@
 namespace stepcast {
 namespace {
 
-// Host time of launching one cublasGemmEx: 3.5 to 4.7 us on an EPYC host (openfabric-systems/simllm
-// @9c2672c), the middle.
-constexpr Time kLaunch{4'100'000};
-
 Price price_compute(const Work& work, const Gpu& gpu, const CostTable* table) {
   if (work.flops.value <= 0 && work.bytes.value <= 0) {
     return {Time{}, Origin::measured, "nothing to do"};
   }
-  if (table != nullptr) {
+  // Tables know attention of many queries, which is limited by arithmetic; that of one query to a
+  // cache is limited by reading it.
+  const bool cached = work.kind == WorkKind::attention_forward && work.bytes.value > 0;
+  if (table != nullptr && !cached) {
     if (auto found = table->compute(work, gpu)) return *found;
   }
   return {roofline_time(work, gpu), Origin::roofline, "data sheet of " + gpu.name};
@@ -207,9 +207,12 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
                                  ? price_wait(work, cluster.node.gpu, table)
                                  : price_compute(work, cluster.node.gpu, table));
   }
-  const Time kernel = table != nullptr ? table->launch().value_or(kLaunch) : kLaunch;
-  for (const Launch& launch : graph.launches)
-    prices.by_launch.push_back(kernel * launch.calls[static_cast<size_t>(HostCall::kernel)]);
+  HostCosts costs = host_costs(cluster.node);
+  if (table != nullptr) {
+    Time& kernel = costs[static_cast<size_t>(HostCall::kernel)];
+    kernel = table->launch().value_or(kernel);
+  }
+  for (const Launch& launch : graph.launches) prices.by_launch.push_back(host_time(launch, costs));
   return prices;
 }
 

@@ -33,7 +33,6 @@ uint32_t PassWriter::append(const std::string& label, const Work& work, Stream s
   op.phase = phase_;
   op.label = builder_.label(label);
   op.layer = layer_;
-  op.launch = launch_of(builder_.graph(), Launch{}.add(HostCall::kernel));
   pass_.ops.push_back(op);
   return static_cast<uint32_t>(pass_.ops.size() - 1);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "model/host_calls.h"
 #include "model/layer_ops.h"
 #include "model/low_precision.h"
 #include "model/pass_writer.h"
@@ -280,7 +281,9 @@ OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedu
   STEPCAST_CHECK(schedule.pp == plan.pp && schedule.microbatches == plan.microbatches() &&
                      schedule.rank_of_stage.size() == plan.stages.size(),
                  "schedule and plan describe different steps");
-  return Lowering(model, plan, schedule, options).lower();
+  OpGraph graph = Lowering(model, plan, schedule, options).lower();
+  assign_launches(graph, plan);
+  return graph;
 }
 
 }  // namespace stepcast

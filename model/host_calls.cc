@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/host_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stepcast {
+namespace {
+
+bool is_backward(Phase phase) {
+  return phase == Phase::backward_input || phase == Phase::backward_weight;
+}
+
+bool is_step_end(Phase phase) {
+  return phase == Phase::gradient_sync || phase == Phase::optimizer;
+}
+
+bool is_norm(Kernel k) {
+  return k == Kernel::layer_norm || k == Kernel::rms_norm || k == Kernel::layer_norm_backward ||
+         k == Kernel::rms_norm_backward;
+}
+
+// Kernels that frameworks wrap in an autograd Function of their own.
+bool has_function(Kernel k) {
+  switch (k) {
+    case Kernel::rotary:
+    case Kernel::rotary_backward:
+    case Kernel::softmax:
+    case Kernel::softmax_backward:
+    case Kernel::activation:
+    case Kernel::activation_backward:
+    case Kernel::permute:
+    case Kernel::unpermute:
+    case Kernel::router:
+    case Kernel::router_backward: return true;
+    default: return is_norm(k);
+  }
+}
+
+class Launches {
+ public:
+  Launches(OpGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+
+  void assign() {
+    for (Pass& pass : graph_.passes) {
+      assign_ops(pass);
+      if (plan_.kernels.cuda_graph == CudaGraph::layer) capture_layers(pass);
+      if (plan_.kernels.cuda_graph == CudaGraph::step && is_captured(pass)) set_all(pass, {});
+    }
+    for (Rendezvous& r : graph_.rendezvous) {
+      const bool sends = graph_.works[static_cast<size_t>(r.work)].kind == WorkKind::send_recv;
+      Launch launch;
+      if (!sends) launch.add(HostCall::collective);
+      if (sends && plan_.kernels.cuda_graph != CudaGraph::step) launch.add(HostCall::transfer);
+      r.launch = launch_of(graph_, launch);
+    }
+  }
+
+ private:
+  const Work& work_of(const Op& op) const { return graph_.works[static_cast<size_t>(op.work)]; }
+
+  bool in_te(const Op& op) const {
+    return op.layer >= 0 && plan_.kernels.modules == Modules::transformer_engine;
+  }
+
+  void assign_ops(Pass& pass) {
+    bool first = true;
+    for (Op& op : pass.ops) {
+      Launch launch = is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
+      if (std::exchange(first, false) && reads_batch(pass)) add_batch(launch);
+      op.launch = launch_of(graph_, launch);
+    }
+  }
+
+  Launch of_communication(const Op& op) const {
+    Launch launch;
+    if (work_of(op).kind == WorkKind::send_recv) return launch.add(HostCall::transfer, 2);
+    launch.add(HostCall::collective);
+    // Between modules the collective has a gradient of its own.
+    const bool own = op.phase == Phase::forward || op.phase == Phase::recompute;
+    if (own && !in_te(op) && op.stream != Stream::dp) launch.add(HostCall::function);
+    return launch;
+  }
+
+  Launch of_compute(const Op& op) const {
+    const Work& work = work_of(op);
+    Launch launch;
+    if (work.flops.value <= 0 && work.bytes.value <= 0) return launch;
+    if (is_step_end(op.phase)) return launch.add(HostCall::eager_backward);
+    switch (work.kind) {
+      case WorkKind::gemm:
+      case WorkKind::grouped_gemm: return of_product(op, work);
+      case WorkKind::attention_forward:
+      case WorkKind::attention_backward:
+        if (in_te(op)) return launch.add(HostCall::module);
+        return launch.add(HostCall::function).add(HostCall::kernel);
+      default: return of_kernel(op, work);
+    }
+  }
+
+  Launch of_product(const Op& op, const Work& work) const {
+    Launch launch;
+    const bool backward = is_backward(op.phase);
+    const HostCall product = backward ? HostCall::product_backward : HostCall::product_forward;
+    if (work.heads > 0) return launch.add(product);          // of unfused attention
+    const bool second = op.phase == Phase::backward_weight;  // of the two that one call makes
+    if (in_te(op)) return launch.add(second ? HostCall::kernel : HostCall::module);
+    launch.add(product);
+    return second ? launch : launch.add(HostCall::function);
+  }
+
+  Launch of_kernel(const Op& op, const Work& work) const {
+    Launch launch;
+    const Kernel k = work.kernel;
+    if (k == Kernel::quantize || (in_te(op) && is_norm(k))) return launch.add(HostCall::kernel);
+    if (has_function(k)) return launch.add(HostCall::function).add(HostCall::kernel);
+    return launch.add(is_backward(op.phase) ? HostCall::eager_backward : HostCall::eager_forward);
+  }
+
+  bool reads_batch(const Pass& pass) const {
+    return std::ranges::any_of(pass.ops, [&](const Op& op) {
+      const Kernel k = work_of(op).kernel;
+      return op.phase == Phase::forward && (k == Kernel::embedding || k == Kernel::cross_entropy);
+    });
+  }
+
+  // Tokens, labels, loss mask, attention mask, positions: copied to the device, or received from
+  // the rank of the tensor-parallel group that read them (Megatron-LM: get_batch_on_this_tp_rank).
+  void add_batch(Launch& launch) const {
+    constexpr int kTensors = 5;
+    launch.add(HostCall::eager_backward, kTensors);
+    if (plan_.tp > 1) launch.add(HostCall::collective, kTensors);
+  }
+
+  // A replay is a call with a gradient, which copies its input into the graph's buffer.  Gradients
+  // are reduced outside.
+  void capture_layers(Pass& pass) {
+    int layer = -1;
+    bool backward = false;
+    for (Op& op : pass.ops) {
+      if (op.layer < 0 || op.stream == Stream::dp || is_step_end(op.phase)) continue;
+      Launch launch;
+      const bool now = op.phase != Phase::forward;
+      if (op.layer != layer || now != backward)
+        launch.add(HostCall::graph).add(HostCall::function).add(HostCall::eager_backward);
+      layer = op.layer;
+      backward = now;
+      op.launch = launch_of(graph_, launch);
+    }
+  }
+
+  static bool is_captured(const Pass& pass) {
+    return std::ranges::any_of(pass.ops, [](const Op& op) { return !is_step_end(op.phase); });
+  }
+
+  void set_all(Pass& pass, const Launch& launch) {
+    for (Op& op : pass.ops) op.launch = launch_of(graph_, launch);
+  }
+
+  OpGraph& graph_;
+  const Plan& plan_;
+};
+
+}  // namespace
+
+void assign_launches(OpGraph& graph, const Plan& plan) {
+  Launches(graph, plan).assign();
+}
+
+}  // namespace stepcast
