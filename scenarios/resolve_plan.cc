@@ -208,6 +208,13 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
   flag("kernels.fused_softmax", k.fused_softmax);
   flag("kernels.fused_cross_entropy", k.fused_cross_entropy);
   flag("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
+  flag("kernels.fused_norm", k.fused_norm);
+  if (v.has("kernels.modules") && v.text("kernels.modules") == "torch") k.modules = Modules::torch;
+  if (v.has("kernels.cuda_graph")) {
+    const std::string& graph = v.text("kernels.cuda_graph");
+    if (graph == "layer") k.cuda_graph = CudaGraph::layer;
+    if (graph == "step") k.cuda_graph = CudaGraph::step;
+  }
 }
 
 // Overlap that can do nothing is remarked on.

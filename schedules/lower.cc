@@ -193,6 +193,9 @@ class Lowering {
     for (const Step& step : program.steps) {
       if (step.kind != Step::Kind::run) {
         items.transfer(program, step, messages_, first_message_);
+        // Megatron-LM follows each exchange that it waits for with torch.cuda.synchronize()
+        // (p2p_communication.py; --no-batch-p2p-sync is not among its arguments).
+        if (options_.p2p == P2pStyle::megatron && step.kind != Step::Kind::issue) items.sync();
       } else if (step.count == 1) {
         run_action(items, actions, step.first, state);
       } else {

@@ -88,6 +88,12 @@ void RoleItems::wait(Stream stream, uint32_t event) {
   items_.push_back(item);
 }
 
+void RoleItems::sync() {
+  Item item;
+  item.kind = ItemKind::sync;
+  items_.push_back(item);
+}
+
 void RoleItems::transfer(const RankProgram& program, const Step& step, const Messages& messages,
                          RendezvousId first_message) {
   STEPCAST_CHECK(step.kind != Step::Kind::run, "a step of transfers");

@@ -31,6 +31,8 @@ class RoleItems {
   void join(RendezvousId id, Stream stream, JoinOptions options = {});
   uint32_t record(Stream stream);  // returns the event
   void wait(Stream stream, uint32_t event);
+  // The host waits until the compute stream is done.
+  void sync();
 
   // An exchange, issue or wait, on the compute stream.  The rendezvous of message n is
   // first_message + n.  REQUIRES: not a step that runs actions.
