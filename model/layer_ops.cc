@@ -9,6 +9,7 @@
 #include "model/stage_flow.h"
 #include "model/unit_gathers.h"
 #include "sim/check.h"
+#include "model/vocabulary_passes.h"
 
 namespace stepcast {
 namespace {
@@ -258,7 +259,11 @@ StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, co
   StageTensors tensors;
   StagePasses out;
   out.forward = write_forward(stage, tensors);
+  const VocabularyShare share{builder, shards.own, content, stage.table};
+  const bool shares_vocabulary = plan.vocabulary != VocabularySplit::none;
+  if (shares_vocabulary) out.embedding_forward = add_embedding_forward(share, tensors.embedding);
   const Backward plain = write_backward(stage, tensors, true, choice.split);
+  if (shares_vocabulary) add_vocabulary_passes(share, tensors.head, out);
   out.backward = plain.whole;
   out.last_backward = plain.last_whole;
   out.input_gradient = plain.input;

@@ -100,6 +100,9 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
 // gradients are summed over Axis::edp.
 int64_t expert_parameters(const Transformer& model, const Plan& plan, const StageContent& content);
 
+// Those of them that are a rank's share of word embedding and head: 0 without Plan::vocabulary.
+int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan);
+
 // Those of them that every tensor-parallel rank holds whole although, with sequence parallelism,
 // each sees only its share of the tokens: norms, biases added after the reduction, routers.
 int64_t shared_parameters(const Transformer& model, const StageContent& content);

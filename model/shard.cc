@@ -5,6 +5,16 @@
 
 namespace stepcast {
 
+namespace {
+
+// Of the largest share.
+int64_t vocabulary_rows(const Transformer& t, const Plan& p) {
+  const int64_t pipeline = p.vocabulary == VocabularySplit::none ? 1 : p.pp;
+  return (t.vocab / p.tp + pipeline - 1) / pipeline;
+}
+
+}  // namespace
+
 Shard::Shard(const Transformer& t, const Plan& p)
     : model(t),
       plan(p),
@@ -24,7 +34,7 @@ Shard::Shard(const Transformer& t, const Plan& p)
       context(heads * value_dim(t)),
       ffn(t.ffn / p.tp),
       up(t.gated ? 2 * ffn : ffn),
-      vocab(t.vocab / p.tp),
+      vocab(vocabulary_rows(t, p)),
       element(bytes_per_element(p.precision.params)) {}
 
 Bytes Shard::bytes(int64_t rows, int64_t width) const {

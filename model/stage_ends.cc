@@ -9,25 +9,38 @@
 namespace stepcast {
 
 // --------------------------------------------------------------------------------------- embedding
-TensorIndex StageWriter::embedding_forward(EmbeddingTensors& t) {
+// Whether nothing is added to the rows before the first layer reads them.
+bool StageWriter::ends_with_rows() const {
+  const Transformer& model = s_.model;
+  return model.positions != Positions::learned && model.hidden_dropout == 0 &&
+         model.token_types == 0 && !model.embedding_norm;
+}
+
+TensorIndex StageWriter::embedding_rows() {
   const Shard& s = s_;
   const Bytes full = s.bytes(s.tokens, s.hidden);
-  const Bytes own = s.bytes(s.own_tokens, s.hidden);
   p_.compute("embedding", s.memory_bound(Kernel::embedding, full * 2));
-  const Transformer& model = s.model;
-  const bool last = model.positions != Positions::learned && model.hidden_dropout == 0 &&
-                    model.token_types == 0 && !model.embedding_norm;
-  const MemoryCategory category = last ? MemoryCategory::activations : MemoryCategory::workspace;
+  const MemoryCategory category =
+      ends_with_rows() ? MemoryCategory::activations : MemoryCategory::workspace;
   TensorIndex out = p_.allocate("embedding output", full, category);
-  if (s.split()) {
+  if (s.split() || shares_vocabulary()) {
     // Rows of words that other ranks hold are set to zero before the sum over the vocabulary
     // shards.
     p_.compute("embedding mask", s.memory_bound(Kernel::fill, full));
-    out = reduce("embedding", out, s.hidden, category);
   }
-  if (last) return out;
+  return s.split() ? reduce("embedding", out, s.hidden, category) : out;
+}
+
+TensorIndex StageWriter::embedding_forward(EmbeddingTensors& t) {
+  const Shard& s = s_;
+  const Transformer& model = s.model;
+  const Bytes own = s.bytes(s.own_tokens, s.hidden);
+  TensorIndex out = shares_vocabulary() ? t.rows : embedding_rows();
+  if (ends_with_rows()) return out;
   if (s.model.positions == Positions::learned) {
     p_.compute("position embedding", s.memory_bound(Kernel::add, own * 3));
+  } else if (shares_vocabulary()) {
+    p_.compute("pass through", s.memory_bound(Kernel::none, {}));  // an op to free the rows
   }
   if (model.token_types > 0) {
     p_.compute("token type embedding", s.memory_bound(Kernel::add, own * 3));
@@ -66,12 +79,7 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
   // All that follows is the gradient of weights.
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
-  TensorIndex full = kNoTensor;
-  if (s.sequence_split()) {
-    w_.join(tp(w_, "embedding gradient all-gather", WorkKind::all_gather, s.hidden));
-    full = w_.allocate("embedding gradient all-gather", s.bytes(s.tokens, s.hidden),
-                       MemoryCategory::communication);
-  }
+  const TensorIndex full = shares_vocabulary() ? kNoTensor : gather_embedding_gradient();
   if (s.model.positions == Positions::learned) {
     const Bytes rows = s.bytes(s.seq, s.hidden);
     w_.compute("position embedding gradient",
@@ -85,6 +93,25 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
                               own + s.bytes(s.model.token_types, s.hidden, main) * 2));
     reduce_after(s.model.token_types * s.hidden);
   }
+  if (shares_vocabulary()) {  // the rest is for G
+    w_.free(gradient);
+    w_.set_phase(phase);
+    return;
+  }
+  embedding_rows_backward(full, gradient);
+  w_.set_phase(phase);
+  if (!buckets_.tied_counted) reduce_after(s.vocab * s.hidden);
+}
+
+TensorIndex StageWriter::gather_embedding_gradient() {
+  if (!s_.sequence_split()) return kNoTensor;
+  w_.join(tp(w_, "embedding gradient all-gather", WorkKind::all_gather, s_.hidden));
+  return w_.allocate("embedding gradient all-gather", s_.bytes(s_.tokens, s_.hidden),
+                     MemoryCategory::communication);
+}
+
+void StageWriter::embedding_rows_backward(TensorIndex full, TensorIndex& gradient) {
+  const Shard& s = s_;
   // A dense gradient of the whole shard is zeroed, scattered into, and added to the main gradient.
   const Bytes shard = s.bytes(s.vocab, s.hidden);
   w_.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
@@ -93,13 +120,12 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
              s.memory_bound(Kernel::embedding_backward, s.bytes(s.tokens, s.hidden) * 3));
   if (!buckets_.layers.buffered) {
     w_.compute("embedding gradient accumulation",
-               s.memory_bound(Kernel::add, shard + s.bytes(s.vocab, s.hidden, main) * 2));
+               s.memory_bound(Kernel::add,
+                              shard + s.bytes(s.vocab, s.hidden, s.plan.precision.gradients) * 2));
   }
   w_.free(dense);
   w_.free(full);
   w_.free(gradient);
-  w_.set_phase(phase);
-  if (!buckets_.tied_counted) reduce_after(s.vocab * s.hidden);
 }
 
 // -------------------------------------------------------------------------------------------- head
@@ -116,9 +142,14 @@ void StageWriter::final_norm_backward(const std::string& label, HeadTensors& t) 
 }
 
 void StageWriter::loss_forward(HeadTensors& t) {
-  const Shard& s = s_;
   mode_ = ForwardMode::keep;
-  if (s.model.masked_head) masked_head_forward(t);
+  if (shares_vocabulary()) return;
+  if (s_.model.masked_head) masked_head_forward(t);
+  head_product(t);
+}
+
+void StageWriter::head_product(HeadTensors& t) {
+  const Shard& s = s_;
   TensorIndex gathered = kNoTensor;
   if (s.sequence_split()) gathered = gather("head all-gather", s.hidden);
   p_.compute("head", s.forward_gemm(s.tokens, s.vocab, s.hidden));
@@ -174,6 +205,17 @@ void StageWriter::cross_entropy_forward(HeadTensors& t, TensorIndex& low) {
 TensorIndex StageWriter::loss_backward(HeadTensors& t, bool more) {
   const Shard& s = s_;
   p_.set_phase(Phase::backward_input);
+  if (shares_vocabulary()) return t.gradient;
+  TensorIndex d = logit_gradient(t);
+  incomplete_ = more;
+  TensorIndex gradient = column_parallel_backward("head", d, t.norm_output, s.vocab);
+  incomplete_ = false;
+  if (s.model.masked_head) gradient = masked_head_backward(t, gradient);
+  return gradient;
+}
+
+TensorIndex StageWriter::logit_gradient(HeadTensors& t) {
+  const Shard& s = s_;
   const Bytes logits = s.bytes(s.tokens, s.vocab);
   const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
   if (!s.plan.kernels.fused_cross_entropy) {
@@ -185,13 +227,9 @@ TensorIndex StageWriter::loss_backward(HeadTensors& t, bool more) {
   } else {
     p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide + logits));
   }
-  TensorIndex d = p_.allocate("logit gradient", logits, MemoryCategory::logits);
+  const TensorIndex d = p_.allocate("logit gradient", logits, MemoryCategory::logits);
   p_.free(t.softmax);
-  incomplete_ = more;
-  TensorIndex gradient = column_parallel_backward("head", d, t.norm_output, s.vocab);
-  incomplete_ = false;
-  if (s.model.masked_head) gradient = masked_head_backward(t, gradient);
-  return gradient;
+  return d;
 }
 
 }  // namespace stepcast

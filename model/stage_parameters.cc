@@ -10,8 +10,23 @@ int64_t norm_parameters(const Transformer& model) {
   return model.norm == Norm::layer_norm && model.norm_bias ? 2 * model.hidden : model.hidden;
 }
 
+// What every tensor-parallel rank holds of latent attention: down projections and their norms.
+int64_t latent_parameters(const Transformer& m) {
+  const int64_t kv = m.kv_rank + m.qk_rope_dim;
+  int64_t count = m.hidden * kv + m.kv_rank;
+  if (m.q_rank > 0) count += m.hidden * m.q_rank + m.q_rank;
+  if (m.attention_bias) count += kv + m.q_rank;
+  return count;
+}
+
 int64_t attention_parameters(const Shard& s) {
   const Transformer& model = s.model;
+  if (model.kv_rank > 0) {
+    const int64_t up = s.heads * (model.qk_nope_dim + model.v_dim);
+    return latent_parameters(model) + (model.q_rank > 0 ? model.q_rank : s.hidden) * s.q +
+           model.kv_rank * up + s.context * s.hidden +
+           (model.attention_output_bias ? s.hidden : 0) + (model.attention_sinks ? s.heads : 0);
+  }
   int64_t count = s.hidden * s.qkv + s.hidden * s.q;
   if (model.attention_bias) count += s.qkv;
   if (model.attention_output_bias) count += s.hidden;
@@ -65,14 +80,23 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
     const int64_t mlp = kind.experts ? beside_experts(model, plan) : mlp_parameters(model, s.ffn);
     return attention_parameters(s) + mlp + 2 * norm;
   });
-  const bool learned = model.positions == Positions::learned;
-  if (content.embedding) total += s.vocab * h + (learned ? model.max_positions * h : 0);
+  const int64_t positions = model.positions == Positions::learned ? model.max_positions * h : 0;
+  if (plan.vocabulary != VocabularySplit::none) {
+    return total + (content.embedding ? positions : 0) + (content.head ? norm : 0) +
+           shared_vocabulary_parameters(model, plan);
+  }
+  if (content.embedding) total += s.vocab * h + positions;
   if (content.head) {
     total += norm;
     // A tied head needs a copy of the word embedding unless the stage has it anyway.
     if (!model.tied || !content.embedding) total += s.vocab * h;
   }
   return total;
+}
+
+int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan) {
+  if (plan.vocabulary == VocabularySplit::none) return 0;
+  return Shard(model, plan).vocab * model.hidden * (model.tied ? 1 : 2);
 }
 
 int64_t shared_parameters(const Transformer& model, const StageContent& content) {
@@ -82,6 +106,7 @@ int64_t shared_parameters(const Transformer& model, const StageContent& content)
     if (model.attention_output_bias) count += model.hidden;
     if (model.mlp_bias && !kind.experts) count += model.hidden;
     if (model.qk_norm) count += 2 * model.head_dim;
+    if (model.kv_rank > 0) count += latent_parameters(model);
     // The router sees the rank's own tokens only, too.
     if (kind.experts) count += model.hidden * model.experts;
     if (kind.experts && model.shared_gate) count += model.hidden;

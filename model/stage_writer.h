@@ -70,6 +70,7 @@ struct HeadTensors {
   TensorIndex transformed = kNoTensor, activated = kNoTensor;  // of a masked head
   TensorIndex softmax = kNoTensor;
 };
+  TensorIndex rows = kNoTensor;  // of a shared vocabulary, looked up before
 
 // A multi-token-prediction module.
 struct PredictionTensors {
@@ -79,6 +80,7 @@ struct PredictionTensors {
   TensorIndex joined = kNoTensor;  // both side by side
   LayerTensors layer;
   HeadTensors end;  // its last norm
+  TensorIndex gradient = kNoTensor;  // of a shared vocabulary's input, made before the backward
 };
 
 // The encoder's output while a decoder's stage is written: [tokens of `shard`, hidden].
@@ -143,6 +145,14 @@ class StageWriter {
     bool more = false;
   };
   TensorIndex prediction_backward(PredictionTensors& t, TensorIndex& gradient,
+  // vocabulary_passes.cc: S, T and G of a rank that holds a share of the vocabulary; embedding_rows
+  // is its E.  With Plan::vocabulary the functions above leave out what these do.
+  void vocabulary_forward(HeadTensors& t, bool receives);
+  void vocabulary_backward(HeadTensors& t);
+  void vocabulary_embedding_backward();
+  // Word embedding of all tokens; [own_tokens, hidden].
+  TensorIndex embedding_rows();
+
                                   const PredictionBackward& how);
   // All of a module that full recomputation leaves out of the forward.
   void recompute_prediction(PredictionTensors& t);
@@ -223,6 +233,12 @@ class StageWriter {
   void shared_up(LayerTensors& t);
   TensorIndex shared_down(LayerTensors& t, bool keep);
   TensorIndex shared_backward(LayerTensors& t, BranchGradient branch);
+  bool shares_vocabulary() const { return s_.plan.vocabulary != VocabularySplit::none; }
+  bool ends_with_rows() const;
+  TensorIndex gather_embedding_gradient();
+  void embedding_rows_backward(TensorIndex full, TensorIndex& gradient);
+  void head_product(HeadTensors& t);
+  TensorIndex logit_gradient(HeadTensors& t);
   // moe_dispatch.cc
   // Copies of tokens [tokens, hidden] to the ranks of their experts, in the order of these; or of
   // the gradients of what came back.  `beside` is launched while they travel.

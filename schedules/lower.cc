@@ -16,6 +16,7 @@
 #include "schedules/role_items.h"
 #include "schedules/step_ends.h"
 #include "schedules/transfers.h"
+#include "schedules/vocabulary.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -41,6 +42,7 @@ class Lowering {
     graph_.tensor_tables.emplace_back();
     add_passes();
     add_messages();
+    if (plan_.vocabulary != VocabularySplit::none) add_vocabulary_exchanges();
     ends_.emplace(StepOf{model_, plan_, schedule_, shard_, options_.post_validation}, graph_,
                   builder_, no_tensors_);
     for (int64_t r = 0; r < schedule_.pp; ++r) add_role(r);
@@ -48,6 +50,13 @@ class Lowering {
   }
 
  private:
+  // The plan with what the schedule says of it.
+  static Plan step_plan(const Plan& plan, const Schedule& schedule) {
+    Plan own = piece_of(plan, schedule, 0);
+    own.vocabulary = vocabulary_split(schedule);
+    return own;
+  }
+
   // The plan of one piece of a schedule that cuts sequences.
   static Plan piece_of(const Plan& plan, const Schedule& schedule, int64_t piece) {
     Plan own = plan;
@@ -177,6 +186,39 @@ class Lowering {
     }
   }
 
+  // Megatron-LM's fork of Yeung et al. sums the softmax's three numbers a token one after the
+  // other, as its vocabulary-parallel loss does, and both kinds of gradients and rows by
+  // all-reduces.
+  void add_vocabulary_exchanges() {
+    Work small;
+    small.kind = WorkKind::all_reduce;
+    small.axis = Axis::pp;
+    small.dtype = DType::fp32;
+    small.bytes = shard_.bytes(shard_.own_tokens, 1, small.dtype);
+    Work activations = small;
+    activations.dtype = plan_.precision.params;
+    activations.bytes = shard_.bytes(shard_.own_tokens, model_.hidden);
+    Work broadcast = activations;
+    broadcast.kind = WorkKind::broadcast;
+    const auto one = [&](const Work& w, const char* label) {
+      return Rendezvous{.work = builder_.work(w), .label = builder_.label(label)};
+    };
+    using enum VocabularyExchange;
+    VocabularyExchanges::Collectives all;
+    const auto of = [&](VocabularyExchange x) -> auto& {
+      return all[static_cast<size_t>(x)];
+    };
+    of(embedding) = {one(activations, "embedding all-reduce over the pipeline")};
+    of(head_input) = {one(broadcast, "head input broadcast")};
+    for (const char* label :
+         {"loss maximum all-reduce over the pipeline", "loss target all-reduce over the pipeline",
+          "loss sum all-reduce over the pipeline"})
+      of(sums).push_back(one(small, label));
+    of(head_gradient) = {one(activations, "head input gradient all-reduce over the pipeline")};
+    of(embedding_gradient) = {one(broadcast, "embedding gradient broadcast")};
+    vocabulary_.emplace(schedule_, graph_, std::move(all));
+  }
+
   // What a rank has to remember while its list is written.
   struct ListState {
     std::map<uint16_t, uint32_t> gathered;  // stage -> event of its parameters' arrival
@@ -208,7 +250,8 @@ class Lowering {
   PassId prepare(RoleItems& items, const std::vector<Action>& actions, size_t i, ListState& state) {
     const Action& a = actions[i];
     if (const auto event = state.gathered.find(a.stage);
-        event != state.gathered.end() && a.kind == ActionKind::forward) {
+        event != state.gathered.end() &&
+        (a.kind == ActionKind::forward || a.kind == ActionKind::embedding_forward)) {
       items.wait(Stream::compute, event->second);
       state.gathered.erase(event);
     }
@@ -230,7 +273,9 @@ class Lowering {
   void run_action(RoleItems& items, const std::vector<Action>& actions, size_t i,
                   ListState& state) {
     const Action& a = actions[i];
+    if (vocabulary_) vocabulary_->before(items, a);
     items.run(graph_, prepare(items, actions, i, state), a);
+    if (vocabulary_) vocabulary_->after(items, a);
     if (a.kind == ActionKind::reload) {
       state.reloaded[{a.stage, a.microbatch}] = items.record(Stream::copy);
     }
@@ -271,6 +316,7 @@ class Lowering {
   std::vector<StagePasses> passes_;        // by stage and piece
   std::map<PassId, PassId> weight_casts_;  // of a forward pass
   std::map<std::pair<PassId, PassId>, PassId> pairs_;
+  std::optional<VocabularyExchanges> vocabulary_;
   const std::vector<RankProgram> programs_;  // by pipeline rank
   const Messages messages_;
   const uint16_t message_parties_;

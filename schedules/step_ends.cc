@@ -66,7 +66,8 @@ bool StepEnds::holds(int64_t rank, size_t stage) const {
 // A tied head needs no copy of the word embedding on a rank that has it anyway.
 int64_t StepEnds::parameters_of(int64_t rank, uint16_t stage) const {
   int64_t count = stage_parameters(model_, plan_, content(stage));
-  const bool copy = model_.tied && content(stage).head && !content(stage).embedding;
+  const bool copy = model_.tied && content(stage).head && !content(stage).embedding &&
+                    plan_.vocabulary == VocabularySplit::none;
   if (copy && holds(rank, embedding_stage())) count -= shard_.vocab * model_.hidden;
   return count;
 }
@@ -241,6 +242,9 @@ PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
   pass.set_phase(Phase::gradient_sync);
   for (const Work& work : gradient_reduction(group, parameters, plan_.precision))
     pass.communicate(Stream::dp, "gradient reduction", work);
+    // T and G run beside the backwards that reduce, and after them.
+    const int64_t vocabulary = shared_vocabulary_parameters(model_, plan_);
+    if (vocabulary > 0) items.run_beside(graph_, reduction_pass(dense_, vocabulary), Stream::dp);
   return pass.finish();
 }
 
@@ -288,6 +292,7 @@ size_t StepEnds::head_stage() const {
 }
 
 void StepEnds::add_optimizer(RoleItems& items, int64_t rank) {
+         plan_.vocabulary == VocabularySplit::none &&
   int64_t share = 0;
   for (const Part& part : parts_of(rank)) share += part.share;
   add_update(items, share);

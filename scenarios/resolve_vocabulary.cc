@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// resolve_vocabulary: whether the schedule shares the vocabulary over the pipeline, and what does
+// not go with that.
+#include <string>
+
+#include "scenarios/resolve_plan.h"
+#include "schedules/vocabulary.h"
+
+namespace stepcast {
+
+VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
+                                   const Schedule& schedule) {
+  const VocabularySplit split = vocabulary_split(schedule);
+  if (split == VocabularySplit::none || in.model == nullptr) return split;
+  FieldValues& v = in.values;
+  const char* path = "schedule";
+  for (const char* one : {"schedule.kind", "schedule.steps", "schedule.file"})
+    if (v.value(one) != nullptr) path = one;
+  const auto refuse = [&](bool wrong, const std::string& what) {
+    if (!wrong) return;
+    in.problems.add("E127",
+                    "the schedule shares the vocabulary over the pipeline, which is not "
+                    "modelled with " +
+                        what,
+                    v.mark(path), v.length(path));
+  };
+  refuse(!plan.trains(), "a forward alone");
+  refuse(plan.zero >= 2, "parallel.zero 2 or 3");
+  refuse(in.model->mtp_layers > 0, "multi-token prediction");
+  refuse(in.model->encoder_layers > 0, "an encoder and a decoder");
+  refuse(in.model->masked_head, "the head of a masked language model");
+  return split;
+}
+
+}  // namespace stepcast
