@@ -10,10 +10,11 @@ namespace stepcast {
 // Scores, softmax, dropout and context, or the fused kernel; fills `t.context`.
 void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
   const Shard& s = s_;
+  if (!s.plan.trains()) append_to_cache();
   if (s.plan.kernels.flash_attention) return fused_core_forward(t, keep);
   const Bytes context_bytes = s.bytes(s.tokens, s.context);
   const int64_t seq = s.seq, keys = s.keys;
-  const int64_t dim = s.model.head_dim;
+  const int64_t dim = query_dim(s.model), value = value_dim(s.model);
   const int64_t rows = s.plan.micro_batch * s.heads * seq;
   const Bytes square = s.bytes(rows, keys);
   p_.compute("attention scores", s.head_gemm(seq, keys, dim, GemmLayout::tn));
@@ -31,7 +32,7 @@ void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
     t.dropped = p_.allocate("attention dropout output", square, saved());
     t.dropout_mask = p_.allocate("attention dropout mask", mask, saved());
   }
-  p_.compute("attention context", s.head_gemm(seq, dim, keys, GemmLayout::nn));
+  p_.compute("attention context", s.head_gemm(seq, value, keys, GemmLayout::nn));
   TensorIndex product = p_.allocate("attention product", context_bytes, MemoryCategory::workspace);
   if (!keep) {
     p_.free(t.probabilities);
@@ -52,26 +53,20 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
     if (!keep) p_.free(tensor);
   };
 
-  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden, true);
+  const bool latent = model.kv_rank > 0;
+  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden, !latent);
   done_with(t.norm1_statistics);
-  t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv);
-  done_with(t.norm1_output);
-  if (model.attention_bias && !kernels.fused_bias) {
-    p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
-  }
-  if (model.qk_norm) {
-    const Bytes qk = s.bytes(s.tokens, s.q + s.key);
-    p_.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
-    t.qk_normed = p_.allocate("query and key norm output", qk, saved());
-  }
-  if (model.positions == Positions::rotary) {
-    p_.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
+  if (latent) {
+    latent_forward(t, keep);
+  } else {
+    projected_forward(t, keep);
   }
   // Selective recomputation keeps only what goes into the core and what comes out of it.
   const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
   core_attention_forward(t, keep_core);
   done_with(t.qkv);
   done_with(t.qk_normed);
+  if (drops_up_projection()) p_.free(t.qkv);
 
   // Fused attention's backward reads its output as well.
   const bool read_twice = kernels.flash_attention && keep_core && t.exchanged_context == kNoTensor;
@@ -83,6 +78,26 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
   done_with(t.mask1);
 }
 
+// Queries, keys and values of ordinary attention.
+void StageWriter::projected_forward(LayerTensors& t, bool keep) {
+  const Shard& s = s_;
+  const Transformer& model = s.model;
+  const Kernels& kernels = s.plan.kernels;
+  t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv);
+  if (!keep) p_.free(t.norm1_output);
+  if (model.attention_bias && !kernels.fused_bias) {
+    p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
+  }
+  if (model.qk_norm) {
+    const Bytes qk = s.bytes(s.tokens, s.q + s.key);
+    p_.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
+    t.qk_normed = p_.allocate("query and key norm output", qk, saved());
+  }
+  if (model.positions == Positions::rotary) {
+    p_.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
+  }
+}
+
 void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient,
                                           TensorIndex& gradient_qkv) {
   const Shard& s = s_;
@@ -90,15 +105,15 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
     fused_core_backward(t, gradient_qkv);
   } else {
     const int64_t seq = s.seq, keys = s.keys;
-    const int64_t dim = s.model.head_dim;
+    const int64_t dim = query_dim(s.model), value = value_dim(s.model);
     const int64_t rows = s.plan.micro_batch * s.heads * seq;
     const Bytes square = s.bytes(rows, keys);
     p_.compute("attention transpose backward",
                s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.context) * 2));
-    p_.compute("probability gradient", s.head_gemm(seq, keys, dim, GemmLayout::tn));
+    p_.compute("probability gradient", s.head_gemm(seq, keys, value, GemmLayout::tn));
     TensorIndex scores =
         p_.allocate("attention probability gradient", square, MemoryCategory::workspace);
-    p_.compute("value gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));
+    p_.compute("value gradient", s.head_gemm(keys, value, seq, GemmLayout::nt));
     gradient_qkv = p_.allocate("qkv gradient", s.bytes(s.tokens, s.qkv), MemoryCategory::workspace);
     p_.free(t.dropped);
     if (s.model.attention_dropout > 0) {
@@ -126,7 +141,7 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
                                      bool recompute_core_first) {
   const Shard& s = s_;
   const Transformer& model = s.model;
-  const InputGather input = gather_input_early("qkv");
+  const InputGather input = model.kv_rank > 0 ? InputGather{} : gather_input_early("qkv");
   const BranchGradient branch =
       branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);
   // Fused attention needs its own output again; the one that is recomputed is another tensor.
@@ -138,13 +153,23 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
                            : context_in_use           ? none
                                                       : t.context;
   TensorIndex d = row_parallel_backward("projection", branch, projected, s.context);
-  if (recompute_core_first) {
-    p_.set_phase(Phase::recompute);
-    recompute_core(t);
-    p_.set_phase(Phase::backward_input);
-  }
+  p_.set_phase(Phase::recompute);
+  if (model.kv_rank > 0 && t.qkv == kNoTensor && t.exchanged == kNoTensor) recompute_up(t);
+  if (recompute_core_first) recompute_core(t);
+  p_.set_phase(Phase::backward_input);
   TensorIndex d_qkv = kNoTensor;
   core_attention_backward(t, d, d_qkv);
+  d = model.kv_rank > 0 ? latent_backward(t, d_qkv) : projected_backward(t, d_qkv, input);
+  norm_backward("norm 1", s.own_tokens, s.hidden);
+  p_.free(t.norm1_statistics);
+  p_.free(t.input);
+  add_residual_gradient("attention", d, gradient);
+}
+
+TensorIndex StageWriter::projected_backward(LayerTensors& t, TensorIndex& gradient_qkv,
+                                            InputGather input) {
+  const Shard& s = s_;
+  const Transformer& model = s.model;
   const Bytes qk = s.bytes(s.tokens, s.q + s.key);
   if (model.positions == Positions::rotary) {
     p_.compute("rotary backward", s.memory_bound(Kernel::rotary_backward, qk * 2));
@@ -155,14 +180,11 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
     reduce_after(2 * model.head_dim);
   }
   if (model.attention_bias) bias_gradient("qkv", s.tokens, s.qkv);
-  d = column_parallel_backward("qkv", d_qkv, t.norm1_output, s.qkv, input);
-  norm_backward("norm 1", s.own_tokens, s.hidden);
-  p_.free(t.norm1_statistics);
-  p_.free(t.input);
-  add_residual_gradient("attention", d, gradient);
+  return column_parallel_backward("qkv", gradient_qkv, t.norm1_output, s.qkv, input);
 }
 
 void StageWriter::recompute_core(LayerTensors& t) {
+  if (s_.model.kv_rank > 0 && t.qkv == kNoTensor) recompute_up(t);
   const TensorIndex saved = std::exchange(t.context, kNoTensor);
   const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
   core_attention_forward(t, true);

@@ -45,6 +45,7 @@ int64_t Shard::ring_ranks() const {
 }
 
 std::vector<Work> Shard::fused_attention(bool backward, const LayerKind& kind) const {
+  if (plan.mode == StepMode::decode) return {cached_attention(kind)};
   const int64_t split = exchange_ranks(), ring = ring_ranks();
   const int64_t query_width = query_dim(model), value_width = value_dim(model);
   Work w;

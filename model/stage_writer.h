@@ -34,9 +34,19 @@ struct ExpertTensors {
   TensorIndex gate = kNoTensor, shared_output = kNoTensor;  // of a gated shared expert
 };
 
+// Of latent attention: both latents and their norms; the part of the keys that has positions, of
+// all tokens; the quantized input of a projection, if another one reads it too.
+struct LatentTensors {
+  TensorIndex q_down = kNoTensor, q_statistics = kNoTensor, q_normed = kNoTensor;
+  TensorIndex kv_down = kNoTensor, kv_statistics = kNoTensor, kv_normed = kNoTensor;
+  TensorIndex position_key = kNoTensor;
+  TensorIndex input_low = kNoTensor;
+};
+
 struct LayerTensors {
   TensorIndex input = kNoTensor;  // owned by the layer: freed by its backward
   TensorIndex norm1_statistics = kNoTensor, norm1_output = kNoTensor;
+  LatentTensors latent;
   TensorIndex qkv = kNoTensor;
   TensorIndex qk_normed = kNoTensor;
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
@@ -180,7 +190,8 @@ class StageWriter {
         buckets_(o.buckets_),
         mode_(o.mode_),
         kind_(o.kind_),
-        in_layer_(o.in_layer_) {}
+        in_layer_(o.in_layer_),
+        normed_(o.normed_) {}
   // A linear layer's collective after its forward (sum of partial outputs) or before it (gather of
   // its input).
   uint32_t tp(const std::string& label, WorkKind kind, int64_t width) {
@@ -197,6 +208,22 @@ class StageWriter {
                     int64_t rows, int64_t width, bool into_linear = false);
   void norm_backward(const std::string& label, int64_t rows, int64_t width);
   void attention_forward(LayerTensors& t, bool keep);
+  void projected_forward(LayerTensors& t, bool keep);
+  // The gradient of what queries, keys and values were projected from.
+  TensorIndex projected_backward(LayerTensors& t, TensorIndex& gradient_qkv, InputGather input);
+  // latent_attention.cc
+  void latent_forward(LayerTensors& t, bool keep);
+  TensorIndex latent_backward(LayerTensors& t, TensorIndex& gradient_qkv);
+  void latent_up(LayerTensors& t, TensorIndex& query_input, TensorIndex& kv_input);
+  // Whether queries, keys and values are made again from the latents.
+  bool drops_up_projection() const;
+  void recompute_up(LayerTensors& t);
+  // A linear layer that every tensor-parallel rank holds whole, of its own tokens: [own_tokens,
+  // out].  `copy` as in quantize_input.
+  TensorIndex duplicated_forward(const std::string& label, TensorIndex& input, int64_t out,
+                                 TensorIndex* copy);
+  TensorIndex duplicated_backward(const std::string& label, TensorIndex& gradient,
+                                  TensorIndex& input, int64_t out);
   // cross_attention.cc
   void cross_attention_forward(LayerTensors& t, bool keep);
   void cross_attention_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_core_first);
