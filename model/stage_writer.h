@@ -70,6 +70,7 @@ struct LayerTensors {
 };
 
 struct EmbeddingTensors {
+  TensorIndex rows = kNoTensor;  // of a shared vocabulary, looked up before
   TensorIndex mask = kNoTensor;
   TensorIndex normed = kNoTensor, norm_statistics = kNoTensor;  // input of a norm
 };
@@ -79,8 +80,8 @@ struct HeadTensors {
   TensorIndex norm_statistics = kNoTensor, norm_output = kNoTensor;
   TensorIndex transformed = kNoTensor, activated = kNoTensor;  // of a masked head
   TensorIndex softmax = kNoTensor;
+  TensorIndex gradient = kNoTensor;  // of a shared vocabulary's input, made before the backward
 };
-  TensorIndex rows = kNoTensor;  // of a shared vocabulary, looked up before
 
 // A multi-token-prediction module.
 struct PredictionTensors {
@@ -90,7 +91,6 @@ struct PredictionTensors {
   TensorIndex joined = kNoTensor;  // both side by side
   LayerTensors layer;
   HeadTensors end;  // its last norm
-  TensorIndex gradient = kNoTensor;  // of a shared vocabulary's input, made before the backward
 };
 
 // The encoder's output while a decoder's stage is written: [tokens of `shard`, hidden].
@@ -145,6 +145,14 @@ class StageWriter {
   // it, because other losses or a tied embedding in this stage add to it.
   TensorIndex loss_backward(HeadTensors& t, bool more);
 
+  // vocabulary_passes.cc: S, T and G of a rank that holds a share of the vocabulary; embedding_rows
+  // is its E.  With Plan::vocabulary the functions above leave out what these do.
+  void vocabulary_forward(HeadTensors& t, bool receives);
+  void vocabulary_backward(HeadTensors& t);
+  void vocabulary_embedding_backward();
+  // Word embedding of all tokens; [own_tokens, hidden].
+  TensorIndex embedding_rows();
+
   // prediction.cc: a multi-token-prediction module.  Reads `t.previous`, which it owns; returns the
   // stream it predicts from.
   TensorIndex prediction_forward(PredictionTensors& t, ForwardMode mode);
@@ -155,14 +163,6 @@ class StageWriter {
     bool more = false;
   };
   TensorIndex prediction_backward(PredictionTensors& t, TensorIndex& gradient,
-  // vocabulary_passes.cc: S, T and G of a rank that holds a share of the vocabulary; embedding_rows
-  // is its E.  With Plan::vocabulary the functions above leave out what these do.
-  void vocabulary_forward(HeadTensors& t, bool receives);
-  void vocabulary_backward(HeadTensors& t);
-  void vocabulary_embedding_backward();
-  // Word embedding of all tokens; [own_tokens, hidden].
-  TensorIndex embedding_rows();
-
                                   const PredictionBackward& how);
   // All of a module that full recomputation leaves out of the forward.
   void recompute_prediction(PredictionTensors& t);
@@ -176,7 +176,10 @@ class StageWriter {
   void update_scales(int64_t layers, int tensors);
 
   // All gradients of a unit of layers are there (ZeRO-3).
-  void end_unit() { reduce_pending(buckets_.layers, s_, w_); }
+  void end_unit() {
+    reduce_pending(buckets_.layers, s_, w_);
+    reduce_pending(buckets_.experts, s_, w_);
+  }
   // Whatever is left of the last bucket.
   void flush_gradients();
 
@@ -234,6 +237,12 @@ class StageWriter {
   void project_streams(PredictionTensors& t, bool keep);
   TensorIndex project_streams_backward(PredictionTensors& t, TensorIndex& gradient);
   // stage_ends.cc
+  bool shares_vocabulary() const { return s_.plan.vocabulary != VocabularySplit::none; }
+  bool ends_with_rows() const;
+  TensorIndex gather_embedding_gradient();
+  void embedding_rows_backward(TensorIndex full, TensorIndex& gradient);
+  void head_product(HeadTensors& t);
+  TensorIndex logit_gradient(HeadTensors& t);
   void cross_entropy_forward(HeadTensors& t, TensorIndex& logits);
   void sum_over_shards(const std::string& label);
   void masked_head_forward(HeadTensors& t);
@@ -260,12 +269,6 @@ class StageWriter {
   void shared_up(LayerTensors& t);
   TensorIndex shared_down(LayerTensors& t, bool keep);
   TensorIndex shared_backward(LayerTensors& t, BranchGradient branch);
-  bool shares_vocabulary() const { return s_.plan.vocabulary != VocabularySplit::none; }
-  bool ends_with_rows() const;
-  TensorIndex gather_embedding_gradient();
-  void embedding_rows_backward(TensorIndex full, TensorIndex& gradient);
-  void head_product(HeadTensors& t);
-  TensorIndex logit_gradient(HeadTensors& t);
   // moe_dispatch.cc
   // Copies of tokens [tokens, hidden] to the ranks of their experts, in the order of these; or of
   // the gradients of what came back.  `beside` is launched while they travel.
