@@ -59,6 +59,7 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
 StageBuckets stage_buckets(const Plan& plan, bool last) {
   StageBuckets buckets;
   buckets.layers = buckets.ends = gradient_buckets(plan, dense_replicas(plan), last);
+  buckets.experts = gradient_buckets(plan, expert_replicas(plan), last);
   buckets.ends_apart = gathers_units(plan);
   return buckets;
 }

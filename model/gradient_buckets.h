@@ -45,7 +45,8 @@ void reduce_rest(GradientBuckets& buckets, const Shard& shard, PassWriter& pass)
 // Those of a stage.
 struct StageBuckets {
   GradientBuckets layers;
-  GradientBuckets ends;  // embedding and head, where they are reduced apart: a unit of ZeRO-3
+  GradientBuckets experts;  // theirs have other replicas
+  GradientBuckets ends;     // embedding and head, where they are reduced apart: a unit of ZeRO-3
   bool ends_apart = false;
   bool tied_counted = false;  // the tied head's gradient waits in `ends` for the embedding's
 };

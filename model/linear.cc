@@ -85,6 +85,7 @@ void StageWriter::reduce_after(int64_t parameters) {
 
 void StageWriter::flush_gradients() {
   reduce_rest(buckets_.layers, s_, w_);
+  reduce_rest(buckets_.experts, s_, w_);
   if (buckets_.ends_apart) reduce_rest(buckets_.ends, s_, w_);
 }
 

@@ -178,8 +178,11 @@ void StageWriter::expert_weight_gradient(const std::string& label, const ExpertS
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
   const int64_t each = (x.rows + x.local - 1) / x.local;
-  expert_products(w_, label + " weight gradient", x, s_.weight_gemm(each, out, in));
+  Work products = s_.weight_gemm(each, out, in);
+  if (buckets_.experts.buffered) products.accumulate = false;
+  expert_products(w_, label + " weight gradient", x, products);
   w_.set_phase(phase);
+  add_gradient(buckets_.experts, s_, w_, x.local * out * in);
 }
 
 // `gradient` of the output, [rows, hidden]; returns that of the input.

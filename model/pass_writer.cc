@@ -78,6 +78,20 @@ void PassWriter::free(TensorIndex& tensor) {
   tensor = kNoTensor;
 }
 
+std::vector<TensorIndex> PassWriter::activations_since(size_t begin) const {
+  const auto& table = builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)];
+  std::vector<TensorIndex> alive;
+  for (size_t i = begin; i < pass_.memory.size(); ++i) {
+    const MemoryEvent& e = pass_.memory[i];
+    if (!e.allocate) {
+      std::erase(alive, e.tensor);
+    } else if (table[e.tensor].category == MemoryCategory::activations) {
+      alive.push_back(e.tensor);
+    }
+  }
+  return alive;
+}
+
 PassId PassWriter::finish() {
   std::stable_sort(pass_.memory.begin(), pass_.memory.end(),
                    [](const MemoryEvent& a, const MemoryEvent& b) {

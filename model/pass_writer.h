@@ -30,6 +30,8 @@ class PassWriter {
   uint32_t communicate(Stream stream, const std::string& label, const Work& work);
   // The next op on the compute stream waits for `op`.
   void join(uint32_t op) { pending_.push_back(op); }
+  // `op` waits for `on`, an op before it.
+  void wait(uint32_t op, uint32_t on) { waits_.push_back({.op = op, .on = on}); }
 
   // The op appended last (the first one, if there is none yet) allocates a new tensor; none for 0
   // bytes.
@@ -42,6 +44,10 @@ class PassWriter {
   // This is a second version of passes already written: what it allocates are their tensors, one
   // after the other from `next` on, and no new ones.  Keeps a reference to `next`.
   void reuse_tensors(TensorIndex& next) { reused_ = &next; }
+
+  // Activations allocated since there were `begin` memory_events() and not freed.
+  std::vector<TensorIndex> activations_since(size_t begin) const;
+  size_t memory_events() const { return pass_.memory.size(); }
 
   bool empty() const { return pass_.ops.empty(); }
   // Adds the pass to the graph.

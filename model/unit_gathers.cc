@@ -27,14 +27,12 @@ UnitGathers::UnitGathers(const Shard& shard, const StageContent& content, PassWr
       unit_layers_(shard.plan.sharding.unit_layers),
       ahead_(shard.plan.sharding.prefetch) {
   if (!gathers_units(shard.plan)) return;
-  const auto parameters = [&](const StageContent& part) {
-    return stage_parameters(shard.model, shard.plan, part);
-  };
-  units_.push_back({.parameters = parameters(content)});
+  units_.push_back(unit_with(content));
   for (int64_t begin = 0; begin < layers_; begin += unit_layers_) {
     const int64_t end = std::min(layers_, begin + unit_layers_);
-    units_.push_back({.parameters = parameters(layers_of(content, begin, end))});
-    units_.front().parameters -= units_.back().parameters;
+    units_.push_back(unit_with(layers_of(content, begin, end)));
+    units_.front().dense -= units_.back().dense;
+    units_.front().experts -= units_.back().experts;
   }
   held_.resize(units_.size(), kNoTensor);
   for (size_t u = 1; u < units_.size(); ++u) order_.push_back(u);
@@ -42,7 +40,7 @@ UnitGathers::UnitGathers(const Shard& shard, const StageContent& content, PassWr
   if (direction != Direction::recompute) order_.insert(order_.begin(), 0);
   std::erase_if(order_, [&](size_t u) {
     if (direction == Direction::backward) units_[u].whole = held_[u];
-    units_[u].arrived = units_[u].whole != kNoTensor || units_[u].parameters == 0;
+    units_[u].arrived = units_[u].whole != kNoTensor || units_[u].dense + units_[u].experts == 0;
     return units_[u].arrived;
   });
   for (size_t i = 0; i < order_.size(); ++i) units_[order_[i]].place = i;
@@ -52,15 +50,35 @@ void UnitGathers::issue(size_t count) {
   for (; issued_ < std::min(count, order_.size()); ++issued_) gather(units_[order_[issued_]]);
 }
 
+UnitGathers::Unit UnitGathers::unit_with(const StageContent& part) const {
+  const int64_t experts = expert_parameters(s_.model, s_.plan, part);
+  return {.dense = stage_parameters(s_.model, s_.plan, part) - experts, .experts = experts};
+}
+
 void UnitGathers::gather(Unit& unit) {
-  const Precision& precision = s_.plan.precision;
-  const Work work = parameter_gather(dense_replicas(s_.plan), unit.parameters, precision);
-  unit.bytes = work.bytes;
-  unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
-  TensorIndex& to = s_.plan.sharding.copied_out ? unit.buffer : unit.whole;
-  to = p_.allocate(
-      "gathered parameters", work.bytes,
-      s_.plan.sharding.copied_out ? MemoryCategory::communication : MemoryCategory::parameters);
+  gather_from(dense_replicas(s_.plan), unit.dense, unit);
+  gather_from(expert_replicas(s_.plan), unit.experts, unit);
+  if (s_.plan.sharding.copied_out) {
+    unit.buffer = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::communication);
+  } else {
+    unit.whole = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::parameters);
+  }
+}
+
+void UnitGathers::gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit) {
+  if (group.shards == 1 || parameters == 0) return;
+  const Work work = parameter_gather(group, parameters, s_.plan.precision);
+  if (s_.plan.offload.parameters) {
+    Work fetch;
+    fetch.kind = WorkKind::host_copy;
+    fetch.bytes = {(work.bytes.value + group.shards - 1) / group.shards};
+    const uint32_t fetched = p_.communicate(Stream::copy, "parameter fetch", fetch);
+    unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
+    p_.wait(unit.gather, fetched);
+  } else {
+    unit.gather = p_.communicate(Stream::dp, "parameter gather", work);
+  }
+  unit.bytes += work.bytes;
 }
 
 void UnitGathers::need(size_t index) {

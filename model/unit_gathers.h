@@ -17,6 +17,7 @@
 
 #include "model/layer_ops.h"
 #include "model/pass_writer.h"
+#include "model/replicas.h"
 #include "model/shard.h"
 
 namespace stepcast {
@@ -45,9 +46,9 @@ class UnitGathers {
 
  private:
   struct Unit {
-    int64_t parameters = 0;
-    Bytes bytes{};     // gathered
-    size_t place = 0;  // in order_
+    int64_t dense = 0, experts = 0;  // parameters
+    Bytes bytes{};                   // gathered
+    size_t place = 0;                // in order_
     uint32_t gather = 0;
     TensorIndex buffer = kNoTensor;  // of the gather, if it is copied out
     TensorIndex whole = kNoTensor;
@@ -57,7 +58,9 @@ class UnitGathers {
   size_t unit_of(int64_t layer) const { return static_cast<size_t>(layer / unit_layers_) + 1; }
   void need(size_t unit);
   void issue(size_t count);
+  Unit unit_with(const StageContent& part) const;
   void gather(Unit& unit);
+  void gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit);
   void release(size_t unit);
 
   const Shard& s_;
