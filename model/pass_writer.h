@@ -48,6 +48,9 @@ class PassWriter {
   // Activations allocated since there were `begin` memory_events() and not freed.
   std::vector<TensorIndex> activations_since(size_t begin) const;
   size_t memory_events() const { return pass_.memory.size(); }
+  Bytes bytes_of(TensorIndex tensor) const {
+    return builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)][tensor].bytes;
+  }
 
   bool empty() const { return pass_.ops.empty(); }
   // Adds the pass to the graph.

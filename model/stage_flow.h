@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "model/activation_offload.h"
 #include "model/stage_writer.h"
 #include "model/unit_gathers.h"
 
@@ -20,6 +21,7 @@ struct StageTensors {
   std::vector<PredictionTensors> predictions;
   std::vector<HeadTensors> prediction_heads;
   HeldUnits held;
+  OffloadedLayers offloaded;
   TensorIndex streams = kNoTensor;  // the main stream and those of the modules, one after the other
 };
 
