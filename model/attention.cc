@@ -61,8 +61,11 @@ void StageWriter::attention_forward(LayerTensors& t, bool keep) {
   } else {
     projected_forward(t, keep);
   }
+  // In low precision a latent keeps quantized copies instead.
+  const bool norm_again = drops(&RecomputeModules::norms) && !(latent && low());
+  if (norm_again) p_.free(t.norm1_output);
   // Selective recomputation keeps only what goes into the core and what comes out of it.
-  const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
+  const bool keep_core = keep && !recomputes(&RecomputeModules::core_attention);
   core_attention_forward(t, keep_core);
   done_with(t.qkv);
   done_with(t.qk_normed);
@@ -141,6 +144,7 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
                                      bool recompute_core_first) {
   const Shard& s = s_;
   const Transformer& model = s.model;
+  if (model.kv_rank == 0 || !low()) need_norm("norm 1", t.norm1_output, model.kv_rank == 0);
   const InputGather input = model.kv_rank > 0 ? InputGather{} : gather_input_early("qkv");
   const BranchGradient branch =
       branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);

@@ -228,7 +228,7 @@ void StageWriter::fused_core_forward(LayerTensors& t, bool keep) {
     exchange_heads({{"queries", s.q}, {"keys", s.key}, {"values", s.value}});
     t.exchanged = p_.allocate("exchanged queries, keys, values", s.bytes(s.tokens, s.qkv), saved());
     // The exchanged ones are kept instead, unless they are only made again.
-    if (keep && s.plan.recompute != Recompute::selective)
+    if (keep && !recomputes(&RecomputeModules::core_attention))
       p_.free(s.model.qk_norm ? t.qk_normed : t.qkv);
   }
   if (s.ring_ranks() > 1) {

@@ -59,7 +59,7 @@ void StageWriter::cross_attention_forward(LayerTensors& t, bool keep) {
   const Shard shape = cross_shard();
   StageWriter core(*this, shape);
   core.kind_ = {.bidirectional = true};
-  const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
+  const bool keep_core = keep && !recomputes(&RecomputeModules::core_attention);
   core.core_attention_forward(c, keep_core);
   done_with(c.qkv);
   done_with(c.encoded_kv);

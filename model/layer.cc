@@ -24,6 +24,16 @@ void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool re
   attention_backward(t, gradient, recompute_attention);
 }
 
+void StageWriter::recompute_selected(LayerTensors& t) {
+  if (recomputes(&RecomputeModules::core_attention)) {
+    recompute_core(t);
+    recompute_cross_core(t);
+  }
+  if (kind_.experts) return;  // theirs where they are needed
+  need_mlp(t);
+  need_norm("norm 2", t.norm2_output, true);
+}
+
 void StageWriter::set_layer(int layer, const LayerKind& kind) {
   kind_ = kind;
   in_layer_ = layer >= 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dense MLP with its norm and residual, forward and backward.
 #include <string>
+#include <utility>
 
 #include "model/stage_writer.h"
 
 namespace stepcast {
 
-TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
+TensorIndex StageWriter::mlp_branch(LayerTensors& t, bool keep) {
   const Shard& s = s_;
   const Transformer& model = s.model;
   const Kernels& kernels = s.plan.kernels;
@@ -17,7 +18,7 @@ TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
   norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden, true);
   done_with(t.norm2_statistics);
   t.up = column_parallel_forward("fc1", "fc1 output", t.norm2_output, s.up);
-  done_with(t.norm2_output);
+  if (!keep || drops(&RecomputeModules::norms)) p_.free(t.norm2_output);
   const Bytes up = s.bytes(s.tokens, s.up);
   const Bytes act = s.bytes(s.tokens, s.ffn);
   if (model.mlp_bias && !kernels.fused_activation) {
@@ -28,16 +29,40 @@ TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
   done_with(t.up);
   TensorIndex branch = row_parallel_forward("fc2", t.activated, s.ffn);
   done_with(t.activated);
-  branch = reduce("fc2", branch, s.hidden);
-  const TensorIndex out = add_residual("mlp", branch, &t.mask2, model.mlp_bias);
-  done_with(t.mask2);
-  done_with(t.residual);
+  return reduce("fc2", branch, s.hidden);
+}
+
+TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
+  const bool again = drops(&RecomputeModules::mlp);
+  const ForwardMode mode = mode_;
+  if (again) mode_ = ForwardMode::discard;
+  TensorIndex branch = mlp_branch(t, keep && !again);
+  mode_ = mode;
+  const TensorIndex out = add_residual("mlp", branch, &t.mask2, s_.model.mlp_bias);
+  if (!keep) {
+    p_.free(t.mask2);
+    p_.free(t.residual);
+  }
   return out;
+}
+
+// As Megatron-LM's checkpoint around the MLP does, all of it, the last sum too.
+void StageWriter::need_mlp(LayerTensors& t) {
+  if (t.activated != kNoTensor || !recomputes(&RecomputeModules::mlp)) return;
+  const Phase phase = p_.phase();
+  const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
+  p_.set_phase(Phase::recompute);
+  TensorIndex branch = mlp_branch(t, true);
+  p_.free(branch);
+  p_.set_phase(phase);
+  mode_ = mode;
 }
 
 void StageWriter::mlp_backward(LayerTensors& t, TensorIndex& gradient) {
   const Shard& s = s_;
   const Transformer& model = s.model;
+  need_mlp(t);
+  need_norm("norm 2", t.norm2_output, true);
   const InputGather input = gather_input_early("fc1");
   const BranchGradient branch = branch_gradient("mlp", gradient, t.mask2, model.mlp_bias);
   TensorIndex d = row_parallel_backward("fc2", branch, t.activated, s.ffn);

@@ -214,7 +214,7 @@ TensorIndex StageFlow::predictions_backward(TensorIndex& joined, bool recompute)
     later = writer.prediction_backward(
         t_.predictions[i], gradient,
         {.recompute = what == Recompute::full && recomputes_predictions(s.plan),
-         .recompute_core = what == Recompute::selective,
+         .recompute_core = what == Recompute::selective && s.plan.recompute_modules.core_attention,
          .more = i > 0 || content_.embedding});
     outside_layers();
   }

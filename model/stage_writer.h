@@ -129,7 +129,9 @@ class StageWriter {
   TensorIndex layer_forward(LayerTensors& t, ForwardMode mode);
   // `gradient` of the output in, of the input out.
   void layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention);
-  // Selective recomputation: the core of attention once more, from `t.qkv`.
+  // Selective recomputation of all that the forward of a layer dropped.
+  void recompute_selected(LayerTensors& t);
+  // ... the core of attention alone, from `t.qkv`.
   void recompute_core(LayerTensors& t);
 
   TensorIndex embedding_forward(EmbeddingTensors& t);
@@ -248,6 +250,9 @@ class StageWriter {
   void masked_head_forward(HeadTensors& t);
   TensorIndex masked_head_backward(HeadTensors& t, TensorIndex& gradient);
   TensorIndex mlp_forward(LayerTensors& t, bool keep);
+  // Without the residual; returns what is to be added to it.
+  TensorIndex mlp_branch(LayerTensors& t, bool keep);
+  void need_mlp(LayerTensors& t);  // what a forward did not keep, once more
   // moe.cc
   TensorIndex moe_forward(LayerTensors& t, bool keep);
   void moe_backward(LayerTensors& t, TensorIndex& gradient);
@@ -315,6 +320,18 @@ class StageWriter {
                                       TensorIndex& input, int64_t out);
   TensorIndex row_parallel_forward(const std::string& label, TensorIndex& input, int64_t in,
                                    TensorIndex* copy = nullptr);
+  // Whether this is computed again in the backward instead of being kept: one of the plan's modules
+  // of selective recomputation.
+  bool recomputes(bool RecomputeModules::*module) const {
+    return s_.plan.recompute == Recompute::selective && s_.plan.recompute_modules.*module;
+  }
+  // ... and this is the forward that drops it.
+  bool drops(bool RecomputeModules::*module) const {
+    return mode_ == ForwardMode::keep && recomputes(module);
+  }
+  // A norm's output that a forward did not keep, once more; does nothing if it is there.
+  void need_norm(const std::string& label, TensorIndex& output, bool into_linear = false);
+
   // Low-precision GEMMs (low_precision.cc).  Whether the linear layers of this layer use them; all
   // that follows does nothing where they do not.
   bool low() const;
