@@ -112,7 +112,8 @@ void recompute_predictions(const Stage& s, StageFlow& flow, StageTensors& t) {
   for (size_t i = 0; i < t.predictions.size(); ++i) {
     StageWriter& stage = flow.begin_prediction(static_cast<int64_t>(i));
     if (StageFlow::recomputes_predictions(s.plan())) stage.recompute_prediction(t.predictions[i]);
-    if (s.plan().recompute == Recompute::selective) stage.recompute_core(t.predictions[i].layer);
+    if (s.plan().recompute == Recompute::selective)
+      stage.recompute_selected(t.predictions[i].layer);
   }
 }
 
@@ -130,8 +131,7 @@ PassId write_recompute(const Stage& s, StageTensors& t) {
     for (int64_t i = unit.begin; i < unit.end; ++i) {
       LayerTensors& layer = t.layers[static_cast<size_t>(i)];
       StageWriter& stage = flow.begin_layer(i);
-      stage.recompute_core(layer);
-      stage.recompute_cross_core(layer);
+      stage.recompute_selected(layer);
     }
   }
   recompute_predictions(s, flow, t);
@@ -149,7 +149,8 @@ void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, S
   gathers.start();
   gathers.need_ends();
   TensorIndex gradient = flow.begin_backward(recompute);
-  const bool recompute_core = recompute && s.plan().recompute == Recompute::selective;
+  const bool recompute_core = recompute && s.plan().recompute == Recompute::selective &&
+                              s.plan().recompute_modules.core_attention;
   const std::vector<Unit> units = units_of(s.plan(), s.content);
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
     if (recompute && unit->recomputed) recompute_unit(flow, pass, gathers, *unit, t);
