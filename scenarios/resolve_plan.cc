@@ -169,6 +169,24 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
 }
 
 void resolve_recompute(const PlanInputs& in, Plan& plan) {
+void resolve_modules(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (v.value("recompute.modules") == nullptr || !v.has("recompute.modules")) return;
+  RecomputeModules& m = plan.recompute_modules;
+  const std::pair<std::string_view, bool*> all[] = {{"core_attn", &m.core_attention},
+                                                    {"layernorm", &m.norms},
+                                                    {"mla_up_proj", &m.mla_up_projection},
+                                                    {"mlp", &m.mlp},
+                                                    {"moe", &m.moe},
+                                                    {"moe_act", &m.moe_activation},
+                                                    {"shared_experts", &m.shared_experts}};
+  const std::vector<std::string>& words = v.texts("recompute.modules");
+  for (const auto& [word, flag] : all)
+    *flag = std::find(words.begin(), words.end(), word) != words.end();
+  if (plan.recompute != Recompute::selective)
+    in.warnings.push_back("recompute.modules has no effect without recompute: selective");
+}
+
   const FieldValues& v = in.values;
   if (v.has("recompute.granularity")) {
     const std::string& g = v.text("recompute.granularity");
@@ -177,6 +195,13 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
                                         : Recompute::full;
   }
   if (v.has("recompute.method"))
+  resolve_modules(in, plan);
+  if (v.has("recompute.distribute") && v.flag("recompute.distribute")) {
+    plan.recompute_distribute = plan.recompute == Recompute::full && plan.tp > 1 && !plan.sp;
+    if (!plan.recompute_distribute)
+      in.warnings.push_back(
+          "recompute.distribute has no effect: it needs recompute: full, tp > 1 and sp: false");
+  }
     plan.recompute_method =
         v.text("recompute.method") == "block" ? RecomputeMethod::block : RecomputeMethod::uniform;
   if (!v.has("recompute.layers")) return;
