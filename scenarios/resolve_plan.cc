@@ -168,7 +168,6 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
                     "precision: bf16-mixed works on it");
 }
 
-void resolve_recompute(const PlanInputs& in, Plan& plan) {
 void resolve_modules(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (v.value("recompute.modules") == nullptr || !v.has("recompute.modules")) return;
@@ -187,6 +186,7 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
     in.warnings.push_back("recompute.modules has no effect without recompute: selective");
 }
 
+void resolve_recompute(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("recompute.granularity")) {
     const std::string& g = v.text("recompute.granularity");
@@ -194,7 +194,6 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
                      : g == "selective" ? Recompute::selective
                                         : Recompute::full;
   }
-  if (v.has("recompute.method"))
   resolve_modules(in, plan);
   if (v.has("recompute.distribute") && v.flag("recompute.distribute")) {
     plan.recompute_distribute = plan.recompute == Recompute::full && plan.tp > 1 && !plan.sp;
@@ -202,6 +201,7 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
       in.warnings.push_back(
           "recompute.distribute has no effect: it needs recompute: full, tp > 1 and sp: false");
   }
+  if (v.has("recompute.method"))
     plan.recompute_method =
         v.text("recompute.method") == "block" ? RecomputeMethod::block : RecomputeMethod::uniform;
   if (!v.has("recompute.layers")) return;
