@@ -46,39 +46,40 @@ void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
 }
 
 void StageWriter::attention_forward(LayerTensors& t, bool keep) {
+  const TensorIndex partial = attention_branch_forward(t, keep);
+  TensorIndex branch = reduce("projection", partial, s_.hidden);
+  t.residual = add_residual("attention", branch, &t.mask1, s_.model.attention_output_bias);
+  if (!keep) p_.free(t.mask1);
+}
+
+TensorIndex StageWriter::attention_branch_forward(LayerTensors& t, bool keep) {
   const Shard& s = s_;
-  const Transformer& model = s.model;
-  const Kernels& kernels = s.plan.kernels;
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) p_.free(tensor);
   };
-
-  const bool latent = model.kv_rank > 0;
-  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden, !latent);
+  const bool latent = s.model.kv_rank > 0;
+  const bool one_reader = !latent && !s.model.shared_norm;
+  norm_forward("norm 1", t.norm1_statistics, t.norm1_output, s.own_tokens, s.hidden, one_reader);
   done_with(t.norm1_statistics);
   if (latent) {
     latent_forward(t, keep);
   } else {
     projected_forward(t, keep);
   }
-  // In low precision a latent keeps quantized copies instead.
-  const bool norm_again = drops(&RecomputeModules::norms) && !(latent && low());
-  if (norm_again) p_.free(t.norm1_output);
   // Selective recomputation keeps only what goes into the core and what comes out of it.
-  const bool keep_core = keep && !recomputes(&RecomputeModules::core_attention);
+  const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
   core_attention_forward(t, keep_core);
   done_with(t.qkv);
   done_with(t.qk_normed);
   if (drops_up_projection()) p_.free(t.qkv);
 
   // Fused attention's backward reads its output as well.
-  const bool read_twice = kernels.flash_attention && keep_core && t.exchanged_context == kNoTensor;
-  TensorIndex branch = row_parallel_forward("projection", t.context, s.context,
-                                            read_twice ? &t.context_low : nullptr);
+  const bool read_twice =
+      s.plan.kernels.flash_attention && keep_core && t.exchanged_context == kNoTensor;
+  const TensorIndex branch = row_parallel_forward("projection", t.context, s.context,
+                                                  read_twice ? &t.context_low : nullptr);
   done_with(t.context);
-  branch = reduce("projection", branch, s.hidden);
-  t.residual = add_residual("attention", branch, &t.mask1, model.attention_output_bias);
-  done_with(t.mask1);
+  return branch;
 }
 
 // Queries, keys and values of ordinary attention.
@@ -87,7 +88,7 @@ void StageWriter::projected_forward(LayerTensors& t, bool keep) {
   const Transformer& model = s.model;
   const Kernels& kernels = s.plan.kernels;
   t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv);
-  if (!keep) p_.free(t.norm1_output);
+  if (!keep && !model.shared_norm) p_.free(t.norm1_output);
   if (model.attention_bias && !kernels.fused_bias) {
     p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
   }
@@ -142,12 +143,23 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
 
 void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
                                      bool recompute_core_first) {
-  const Shard& s = s_;
-  const Transformer& model = s.model;
-  if (model.kv_rank == 0 || !low()) need_norm("norm 1", t.norm1_output, model.kv_rank == 0);
-  const InputGather input = model.kv_rank > 0 ? InputGather{} : gather_input_early("qkv");
+  const InputGather input = gather_qkv_input_early();
   const BranchGradient branch =
-      branch_gradient("attention", gradient, t.mask1, model.attention_output_bias);
+      branch_gradient("attention", gradient, t.mask1, s_.model.attention_output_bias);
+  TensorIndex d = attention_branch_backward(t, branch, input, recompute_core_first);
+  norm_backward("norm 1", s_.own_tokens, s_.hidden);
+  p_.free(t.norm1_statistics);
+  p_.free(t.input);
+  add_residual_gradient("attention", d, gradient);
+}
+
+InputGather StageWriter::gather_qkv_input_early() {
+  return s_.model.kv_rank > 0 ? InputGather{} : gather_input_early("qkv");
+}
+
+TensorIndex StageWriter::attention_branch_backward(LayerTensors& t, BranchGradient branch,
+                                                   InputGather input, bool recompute_core_first) {
+  const Shard& s = s_;
   // Fused attention needs its own output again; the one that is recomputed is another tensor.
   const bool recomputed = recompute_core_first || t.context_again != kNoTensor;
   const bool own = !recomputed && t.exchanged_context == kNoTensor;
@@ -158,16 +170,12 @@ void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
                                                       : t.context;
   TensorIndex d = row_parallel_backward("projection", branch, projected, s.context);
   p_.set_phase(Phase::recompute);
-  if (model.kv_rank > 0 && t.qkv == kNoTensor && t.exchanged == kNoTensor) recompute_up(t);
+  if (s.model.kv_rank > 0 && t.qkv == kNoTensor && t.exchanged == kNoTensor) recompute_up(t);
   if (recompute_core_first) recompute_core(t);
   p_.set_phase(Phase::backward_input);
   TensorIndex d_qkv = kNoTensor;
   core_attention_backward(t, d, d_qkv);
-  d = model.kv_rank > 0 ? latent_backward(t, d_qkv) : projected_backward(t, d_qkv, input);
-  norm_backward("norm 1", s.own_tokens, s.hidden);
-  p_.free(t.norm1_statistics);
-  p_.free(t.input);
-  add_residual_gradient("attention", d, gradient);
+  return s.model.kv_rank > 0 ? latent_backward(t, d_qkv) : projected_backward(t, d_qkv, input);
 }
 
 TensorIndex StageWriter::projected_backward(LayerTensors& t, TensorIndex& gradient_qkv,

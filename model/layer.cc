@@ -8,6 +8,7 @@ namespace stepcast {
 TensorIndex StageWriter::layer_forward(LayerTensors& t, ForwardMode mode) {
   mode_ = mode;
   const bool keep = mode != ForwardMode::discard;
+  if (s_.model.parallel_block && !kind_.experts) return parallel_forward(t, keep);
   attention_forward(t, keep);
   if (kind_.cross) cross_attention_forward(t, keep);
   return kind_.experts ? moe_forward(t, keep) : mlp_forward(t, keep);
@@ -15,6 +16,9 @@ TensorIndex StageWriter::layer_forward(LayerTensors& t, ForwardMode mode) {
 
 void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention) {
   p_.set_phase(Phase::backward_input);
+  if (s_.model.parallel_block && !kind_.experts) {
+    return parallel_backward(t, gradient, recompute_attention);
+  }
   if (kind_.experts) {
     moe_backward(t, gradient);
   } else {

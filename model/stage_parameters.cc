@@ -78,7 +78,7 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
   int64_t total = expert_parameters(model, plan, content);
   total += sum_over_layers(model, content, [&](const LayerKind& kind) {
     const int64_t mlp = kind.experts ? beside_experts(model, plan) : mlp_parameters(model, s.ffn);
-    return attention_parameters(s) + mlp + 2 * norm;
+    return attention_parameters(s) + mlp + (model.shared_norm ? 1 : 2) * norm;
   });
   const int64_t positions = model.positions == Positions::learned ? model.max_positions * h : 0;
   if (plan.vocabulary != VocabularySplit::none) {
@@ -102,7 +102,7 @@ int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan)
 int64_t shared_parameters(const Transformer& model, const StageContent& content) {
   const int64_t norm = norm_parameters(model);
   const int64_t layers = sum_over_layers(model, content, [&](const LayerKind& kind) {
-    int64_t count = 2 * norm;
+    int64_t count = (model.shared_norm ? 1 : 2) * norm;
     if (model.attention_output_bias) count += model.hidden;
     if (model.mlp_bias && !kind.experts) count += model.hidden;
     if (model.qk_norm) count += 2 * model.head_dim;

@@ -213,6 +213,12 @@ class StageWriter {
                     int64_t rows, int64_t width, bool into_linear = false);
   void norm_backward(const std::string& label, int64_t rows, int64_t width);
   void attention_forward(LayerTensors& t, bool keep);
+  // From the norm to the projection's partial output, and from the gradient of the branch to that
+  // of the norm's output.
+  TensorIndex attention_branch_forward(LayerTensors& t, bool keep);
+  TensorIndex attention_branch_backward(LayerTensors& t, BranchGradient branch, InputGather input,
+                                        bool recompute_core_first);
+  InputGather gather_qkv_input_early();
   void projected_forward(LayerTensors& t, bool keep);
   // The gradient of what queries, keys and values were projected from.
   TensorIndex projected_backward(LayerTensors& t, TensorIndex& gradient_qkv, InputGather input);
@@ -250,6 +256,13 @@ class StageWriter {
   void masked_head_forward(HeadTensors& t);
   TensorIndex masked_head_backward(HeadTensors& t, TensorIndex& gradient);
   TensorIndex mlp_forward(LayerTensors& t, bool keep);
+  // From fc1 to fc2's partial output, and back to the gradient of fc1's input.
+  TensorIndex mlp_branch_forward(LayerTensors& t, TensorIndex& input, bool keep);
+  TensorIndex mlp_branch_backward(LayerTensors& t, BranchGradient branch, TensorIndex& input,
+                                  InputGather gathered);
+  // parallel_block.cc: attention and MLP side by side.
+  TensorIndex parallel_forward(LayerTensors& t, bool keep);
+  void parallel_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_core_first);
   // Without the residual; returns what is to be added to it.
   TensorIndex mlp_branch(LayerTensors& t, bool keep);
   void need_mlp(LayerTensors& t);  // what a forward did not keep, once more

@@ -88,7 +88,7 @@ bool has_experts(const Transformer& t, int64_t layer) {
 Count layer_count(const Transformer& t, const LayerKind& kind, int64_t met) {
   Count c = attention(t);
   c += kind.experts ? mixture(t, met) : mlp(t, t.ffn);
-  c.vectors += 2 * norm_parameters(t, t.hidden);
+  c.vectors += (t.shared_norm ? 1 : 2) * norm_parameters(t, t.hidden);
   if (kind.cross) {
     c += attention(t);
     c.vectors += norm_parameters(t, t.hidden);

@@ -156,6 +156,8 @@ class ModelReader {
     t_.norm_bias = flag("norm_bias", t_.norm == Norm::layer_norm);
     t_.qk_norm = flag("use_qk_norm", false);
     t_.attention_sinks = flag("attention_sinks", false);
+    t_.parallel_block = flag("parallel_attn", false);
+    t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false);
   }
 
   void read_latent_attention() {
@@ -193,12 +195,14 @@ class ModelReader {
                             whole("n_shared_experts", 0, kMostShared, 0) * t_.moe_ffn);
       t_.shared_gate = t_.shared_ffn > 0 && flag("shared_expert_gate", false);
       t_.router_bias = flag("router_bias", false);
+      t_.router_groups = whole("n_group", 0, kMostExperts, 0);
+      t_.router_top_groups = whole("topk_group", 0, kMostExperts, 0);
       t_.dense_layers = whole("first_k_dense_replace", 0, kMostLayers, 0);
-      read_dense_list();
+      read_expert_layers();
     }
     if (find("intermediate_size") != nullptr)
       t_.ffn = whole("intermediate_size", 1, kMostWidth * 16, 1);
-    else if (t_.experts > 0 && t_.dense_layers == 0)
+    else if (t_.experts > 0 && t_.dense_layers == 0 && t_.expert_layers.empty())
       t_.ffn = t_.moe_ffn;
     else if (t_.gated)  // no rule: frameworks round 8/3 of hidden differently
       missing_.emplace_back("intermediate_size");
@@ -206,29 +210,37 @@ class ModelReader {
       t_.ffn = 4 * t_.hidden;
   }
 
-  // Qwen's way to say which layers have no experts: only leading ones are carried.
-  void read_dense_list() {
-    for (const char* key : {"moe_layer_freq", "decoder_sparse_step"})
-      if (whole(key, 1, kMostLayers, 1) != 1)
-        refuse("E130", std::string(key) + " other than 1 is not supported yet", place({key}),
-               "every layer after the leading dense ones has experts");
+  // Which layers have experts: DeepSeek's moe_layer_freq (layer % freq = 0), Qwen's
+  // decoder_sparse_step and Llama 4's interleave_moe_layer_step ((layer + 1) % step = 0), from the
+  // leading dense layers on and but for those that mlp_only_layers names.
+  void read_expert_layers() {
+    const int64_t every = whole("moe_layer_freq", 1, kMostLayers, 1);
+    const int64_t step = whole("decoder_sparse_step", 1, kMostLayers, 1);
+    std::vector<uint8_t> with(static_cast<size_t>(ok_ ? t_.layers : 0), 1);
+    for (size_t i = 0; i < with.size(); ++i) {
+      const auto layer = static_cast<int64_t>(i);
+      with[i] = layer >= t_.dense_layers && layer % every == 0 && (layer + 1) % step == 0;
+    }
+    read_dense_list(with);
+    const auto first = std::find(with.begin(), with.end(), 1);
+    if (std::find(first, with.end(), 0) == with.end()) {
+      t_.dense_layers = std::max(t_.dense_layers, static_cast<int64_t>(first - with.begin()));
+    } else {
+      t_.dense_layers = 0;
+      t_.expert_layers = std::move(with);
+    }
+  }
+
+  void read_dense_list(std::vector<uint8_t>& with) {
     const Value* list = find("mlp_only_layers");
     if (list == nullptr) return;
     if (list->kind != Value::Kind::sequence)
       return refuse("E107", "'mlp_only_layers' must be a list of layers", list->mark);
-    std::vector<int64_t> layers;
     for (const Value& item : list->items) {
       const auto n = read_whole(item, "mlp_only_layers", problems_, 0, kMostLayers);
       ok_ = ok_ && n.has_value();
-      layers.push_back(n.value_or(0));
+      if (n && *n < static_cast<int64_t>(with.size())) with[static_cast<size_t>(*n)] = 0;
     }
-    std::sort(layers.begin(), layers.end());
-    layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
-    if (layers.empty()) return;
-    if (layers.back() != static_cast<int64_t>(layers.size()) - 1)
-      refuse("E130", "dense layers between layers with experts are not supported yet", list->mark,
-             "mlp_only_layers may name the first layers: [0, 1, 2]");
-    t_.dense_layers = std::max(t_.dense_layers, static_cast<int64_t>(layers.size()));
   }
 
   void refuse_missing() {
@@ -270,46 +282,45 @@ class ModelReader {
              place({"first_k_dense_replace", "mlp_only_layers", "num_hidden_layers"}));
   }
 
-  // Layers are alike, so a window is for all of them or for none.
+  // One window for all layers, or a list if some have none.
   void read_window() {
     const int64_t window = whole("sliding_window", 0, kMostRows, 0);
-    if (window == 0 || !flag("use_sliding_window", true)) return;
-    int64_t with = t_.layers;
-    if (const Value* types = find("layer_types"))
-      with = count_sliding(*types);
-    else if (find("max_window_layers") != nullptr)  // layers from this one on have the window
-      with = std::max<int64_t>(0, t_.layers - whole("max_window_layers", 0, kMostLayers, 0));
-    if (!ok_) return;
-    if (with != 0 && with != t_.layers)
-      return refuse("E130", "a sliding window in some of the layers is not supported yet",
-                    place({"layer_types", "max_window_layers", "sliding_window"}),
-                    "for an estimate from above, write sliding_window: 0");
-    if (with > 0) t_.sliding_window = window;
+    if (window == 0 || !flag("use_sliding_window", true) || !ok_) return;
+    std::vector<int64_t> windows(static_cast<size_t>(t_.layers), window);
+    if (const Value* types = find("layer_types")) {
+      read_types(*types, windows);
+    } else if (find("sliding_window_pattern") != nullptr) {  // the last of so many has none
+      const int64_t pattern = whole("sliding_window_pattern", 1, kMostLayers, 1);
+      for (size_t i = 0; i < windows.size(); ++i)
+        if ((static_cast<int64_t>(i) + 1) % pattern == 0) windows[i] = 0;
+    } else if (find("max_window_layers") != nullptr) {  // layers from this one on have the window
+      const int64_t first = std::min(t_.layers, whole("max_window_layers", 0, kMostLayers, 0));
+      std::fill_n(windows.begin(), first, 0);
+    }
+    if (!ok_ || windows.empty()) return;
+    const auto differs = [&](int64_t w) { return w != windows.front(); };
+    if (std::any_of(windows.begin(), windows.end(), differs))
+      t_.windows = std::move(windows);
+    else
+      t_.sliding_window = windows.front();
   }
 
-  int64_t count_sliding(const Value& types) {
-    if (types.kind != Value::Kind::sequence) {
-      refuse("E107", "'layer_types' must be a list of words", types.mark);
-      return 0;
-    }
-    if (static_cast<int64_t>(types.items.size()) < t_.layers) {
-      refuse("E127",
-             "layer_types names " + std::to_string(types.items.size()) + " of the " +
-                 std::to_string(t_.layers) + " layers",
-             place({"layer_types", "num_hidden_layers"}));
-      return 0;
-    }
-    int64_t sliding = 0;
-    for (size_t i = 0; i < static_cast<size_t>(t_.layers); ++i) {
+  void read_types(const Value& types, std::vector<int64_t>& windows) {
+    if (types.kind != Value::Kind::sequence)
+      return refuse("E107", "'layer_types' must be a list of words", types.mark);
+    if (static_cast<int64_t>(types.items.size()) < t_.layers)
+      return refuse("E127",
+                    "layer_types names " + std::to_string(types.items.size()) + " of the " +
+                        std::to_string(t_.layers) + " layers",
+                    place({"layer_types", "num_hidden_layers"}));
+    for (size_t i = 0; i < windows.size(); ++i) {
       const Value& type = types.items[i];
-      if (type.text == "sliding_attention")
-        ++sliding;
-      else if (type.text != "full_attention")
-        refuse("E130", "attention of type '" + type.text + "' is not supported yet", type.mark,
-               "full_attention and sliding_attention are");
-      if (!ok_) return 0;
+      if (type.text == "full_attention")
+        windows[i] = 0;
+      else if (type.text != "sliding_attention")
+        return refuse("E130", "attention of type '" + type.text + "' is not supported yet",
+                      type.mark, "full_attention and sliding_attention are");
     }
-    return sliding;
   }
 
   // Of the first and the last layer in floating point: the sum may not fit 64 bits.

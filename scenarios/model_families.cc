@@ -96,6 +96,7 @@ intermediate_size: 24576
 num_hidden_layers: 44
 num_attention_heads: 64
 max_position_embeddings: 2048
+parallel_attn: true
 hidden_act: gelu
 gated_mlp: false
 normalization: layer_norm
@@ -199,7 +200,8 @@ num_attention_heads: 64
 num_key_value_heads: 8
 head_dim: 64
 max_position_embeddings: 131072
-use_sliding_window: false
+sliding_window: 128
+sliding_window_pattern: 2
 num_experts: 128
 num_experts_per_tok: 4
 attention_bias: true
@@ -239,19 +241,21 @@ constexpr std::string_view kVocabulary[] = {
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "max_position_embeddings", "hidden_act",
     "tie_word_embeddings", "attention_bias", "mlp_bias", "sliding_window", "use_sliding_window",
-    "max_window_layers", "layer_types", "num_experts", "num_experts_per_tok",
-    "moe_intermediate_size", "n_shared_experts", "shared_expert_intermediate_size",
-    "first_k_dense_replace", "moe_layer_freq", "decoder_sparse_step", "mlp_only_layers",
-    "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+    "max_window_layers", "layer_types", "sliding_window_pattern", "parallel_attn", "num_experts",
+    "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts",
+    "shared_expert_intermediate_size", "first_k_dense_replace", "moe_layer_freq",
+    "decoder_sparse_step", "mlp_only_layers", "n_group", "topk_group", "q_lora_rank",
+    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
     //
     "qkv_bias", "norm_bias", "use_qk_norm", "normalization", "gated_mlp", "position_embedding_type",
-    "router_bias", "shared_expert_gate", "attention_sinks"};
+    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
   std::string_view family, from, to;
 };
 constexpr Alias kAliases[] = {
+    {"", "use_parallel_residual", "parallel_attn"},
     {"", "n_layer", "num_hidden_layers"},
     {"", "n_embd", "hidden_size"},
     {"", "n_head", "num_attention_heads"},
@@ -290,11 +294,10 @@ constexpr std::string_view kIgnored[] = {
     // attention variants of the same work
     "gradient_checkpointing", "n_ctx", "n_special", "predict_special_tokens",
     "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
-    "use_parallel_residual",
     // router: where tokens go, not how many
-    "aux_loss_alpha", "ep_size", "experts_per_token", "n_group", "norm_topk_prob",
-    "output_router_logits", "routed_scaling_factor", "router_aux_loss_coef", "router_jitter_noise",
-    "scoring_func", "seq_aux", "topk_group", "topk_method",
+    "aux_loss_alpha", "ep_size", "experts_per_token", "norm_topk_prob", "output_router_logits",
+    "routed_scaling_factor", "router_aux_loss_coef", "router_jitter_noise", "scoring_func",
+    "seq_aux", "topk_method",
     // multi-token prediction: trained only if asked for
     "num_nextn_predict_layers"};
 

@@ -99,15 +99,6 @@ void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
   }
 }
 
-// What the simulation cannot do with a model yet.
-void check_model(const Transformer& model, const Mark& mark, Problems& problems) {
-  const auto refuse = [&](const char* what) {
-    problems.add("E130", std::string(what) + " are not supported yet", mark, 1, {},
-                 "legal now: dense models with ordinary attention");
-  };
-  if (model.kv_rank > 0) refuse("models with latent attention");
-}
-
 void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {
   model.vocab = padded_vocab(model.vocab, plan.tp);
   if (v.has("kernels.dropout.attention"))
@@ -172,7 +163,6 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
     model = resolve_model(*written, problems, [&](const std::string& path, const Mark& from) {
       return files.open(path, from);
     });
-    if (model) check_model(*model, written->mark, problems);
   }
   std::optional<Cluster> cluster;
   if (presets_known) cluster = resolve_cluster(v, problems, s.warnings);

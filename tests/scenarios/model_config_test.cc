@@ -425,8 +425,10 @@ TEST(ConfigJson, OfGptOssHasHeadsWiderThanTheModel) {
     "num_local_experts": 32, "head_dim": 64, "hidden_size": 2880, "intermediate_size": 2880,
     "num_attention_heads": 64, "num_key_value_heads": 8, "num_experts_per_tok": 4,
     "experts_per_token": 4, "sliding_window": 128, "swiglu_limit": 7.0, "vocab_size": 201088,
-    "layer_types": ["sliding_attention", "full_attention"], "attention_bias": true})");
+    "attention_bias": true})");
   EXPECT_EQ(parameters(t), 20'914'757'184);
+  EXPECT_EQ(t.windows[0], 128);
+  EXPECT_EQ(t.windows[1], 0);
   EXPECT_EQ(t.heads * t.head_dim, 4096);
 }
 
@@ -634,12 +636,19 @@ TEST(Window, HoldsForAllLayersOrNone) {
             128);
 }
 
-TEST(Window, InSomeLayersIsNotSupportedYet) {
+TEST(Window, MayBeInSomeLayersOnly) {
+  const auto windows = [](const std::string& more) {
+    return model_of(mapping(kTinyLlama, "sliding_window: 128, " + more)).windows;
+  };
+  EXPECT_EQ(windows("max_window_layers: 1"), (std::vector<int64_t>{0, 128}));
+  EXPECT_EQ(windows("layer_types: [sliding_attention, full_attention]"),
+            (std::vector<int64_t>{128, 0}));
+}
+
+TEST(Window, OfUnknownTypesOrTooFewLayersIsRefused) {
   const auto problem = [](const std::string& more) {
     return problem_of(mapping(kTinyLlama, "sliding_window: 128, " + more));
   };
-  EXPECT_EQ(problem("max_window_layers: 1").code, "E130");
-  EXPECT_EQ(problem("layer_types: [sliding_attention, full_attention]").code, "E130");
   EXPECT_EQ(problem("layer_types: [linear_attention, full_attention]").message,
             "attention of type 'linear_attention' is not supported yet");
   EXPECT_EQ(problem("layer_types: [full_attention]").code, "E127");
