@@ -6,6 +6,7 @@
 #include "report/account_lines.h"
 #include "report/engine_paths.h"
 #include "report/explain.h"
+#include "report/host_lines.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -153,33 +154,14 @@ std::vector<CostGroup> grouped_costs(const Result& r) {
   return groups;
 }
 
-// What the busiest host needs to launch its step, waits apart.
-Time longest_host_time(const Result& r) {
-  const auto time_of = [&](LaunchId id) { return r.prices->by_launch[static_cast<size_t>(id)]; };
-  Time longest{};
-  for (const RoleOps& role : r.graph->roles) {
-    Time sum{};
-    for (const Item& item : role.items) {
-      if (item.kind == ItemKind::post)
-        sum += time_of(r.graph->rendezvous[static_cast<size_t>(item.rendezvous)].launch);
-      if (item.kind != ItemKind::pass) continue;
-      for (const Op& op : r.graph->passes[static_cast<size_t>(item.pass)].ops)
-        sum += time_of(op.launch);
-    }
-    longest = std::max(longest, sum);
-  }
-  return longest;
-}
-
 }  // namespace
 
 std::string explain_costs(const Result& r, const TextStyle& style) {
   const std::vector<CostGroup> lines = grouped_costs(r);
   Time sum{};
   for (const CostGroup& group : lines) sum += group.line.total;
-  std::string s = "device time of the step by work, one rank of each stage; its host launches for ";
-  s += format_time(longest_host_time(r));
-  s = wrap(s, "", style.width) + '\n';
+  std::string s =
+      wrap("device time of the step by work, one rank of each stage", "", style.width) + '\n';
   s += paint("  share      runs x time each     origin        work, and how its time is known",
              Tone::dim, style) +
        '\n';
@@ -196,7 +178,7 @@ std::string explain_costs(const Result& r, const TextStyle& style) {
     if (!price.basis.empty())
       s += std::string(48, ' ') + paint(escape_text(price.basis), Tone::dim, style) + '\n';
   }
-  return s + '\n' + wrap(engine_sentence(r), "", style.width);
+  return s + '\n' + host_table(r, style) + '\n' + wrap(engine_sentence(r), "", style.width);
 }
 
 void write_costs(JsonWriter& json, const Result& r) {
@@ -213,6 +195,7 @@ void write_costs(JsonWriter& json, const Result& r) {
     json.end_object();
   }
   json.end_array();
+  write_host(json, r);
   write_engine(json, r);
 }
 

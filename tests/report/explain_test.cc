@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "report/host_lines.h"
 #include "sim/check.h"
 #include "tests/report/sample.h"
 
@@ -115,6 +117,37 @@ TEST(ExplainCosts, SaysHowEachPriceIsKnown) {
   EXPECT_THAT(text, HasSubstr("table test: exact row"));
   EXPECT_THAT(text, HasSubstr("4 x 10.00 us"));
   EXPECT_THAT(text, HasSubstr("send_recv between 2 pairs of ranks, 4096 B"));
+}
+
+TEST(ExplainCosts, ListsWhatTheBusiestHostLaunches) {
+  Result r = sample_result();
+  auto graph = std::make_shared<OpGraph>();
+  graph->launches = {Launch{}, Launch{}.add(HostCall::module), Launch{}.add(HostCall::kernel, 2)};
+  Pass pass;
+  pass.ops.resize(3);
+  pass.ops[1].launch = pass.ops[2].launch = LaunchId{1};
+  graph->passes.push_back(std::move(pass));
+  graph->rendezvous.resize(1);
+  graph->rendezvous[0].launch = LaunchId{2};
+  Item run, post;
+  post.kind = ItemKind::post;
+  graph->roles.resize(2);
+  graph->roles[0].name = "idle";
+  graph->roles[1].name = "busy";
+  graph->roles[1].items = {run, run, post};
+  auto prices = std::make_shared<Prices>();
+  prices->by_launch = {Time{}, Time{30'000'000}, Time{8'000'000}};
+  r.graph = graph;
+  r.prices = prices;
+  const HostTime host = host_time_of(r);
+  EXPECT_EQ(host.role, "busy");
+  EXPECT_EQ(host.total, Time{128'000'000});
+  ASSERT_EQ(host.lines.size(), 2u);
+  EXPECT_EQ(host.lines[0].runs, 4);
+  const std::string text = host_table(r, {});
+  EXPECT_THAT(text, HasSubstr("the host of busy launches for 128.0 us of the step\n"));
+  EXPECT_THAT(text, HasSubstr("4 x 30.00 us"));
+  EXPECT_THAT(text, HasSubstr("2 kernel\n"));
 }
 
 TEST(ExplainCosts, InJsonToo) {

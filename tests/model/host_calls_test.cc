@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/host_calls.h"
+
+#include <gtest/gtest.h>
+
+#include "model/layer_ops.h"
+#include "tests/model/sample.h"
+
+namespace stepcast {
+namespace {
+
+// The forward and the last backward of a stage with two layers, launches assigned.
+struct Stage {
+  OpGraph graph;
+  StagePasses passes;
+
+  Stage(const Transformer& model, const Plan& plan, const StageContent& content = {.layers = 2}) {
+    GraphBuilder builder(graph);
+    builder.label("");
+    graph.tensor_tables.emplace_back();
+    passes = add_stage_passes(builder, model, plan, content);
+    assign_launches(graph, plan);
+    check_graph_of_passes();
+  }
+
+  void check_graph_of_passes() const {
+    for (const Pass& pass : graph.passes)
+      for (const Op& op : pass.ops)
+        ASSERT_LT(static_cast<size_t>(op.launch), graph.launches.size());
+  }
+
+  // Calls of one kind that a pass makes.
+  int calls(PassId id, HostCall call) const {
+    int sum = 0;
+    for (const Op& op : graph.passes[static_cast<size_t>(id)].ops)
+      sum += graph.launches[static_cast<size_t>(op.launch)].calls[static_cast<size_t>(call)];
+    return sum;
+  }
+  int all_calls(PassId id) const {
+    int sum = 0;
+    for (int c = 0; c < kHostCalls; ++c) sum += calls(id, static_cast<HostCall>(c));
+    return sum;
+  }
+};
+
+Transformer model() {
+  Transformer t = sample::gpt(2, 512, 8, 1024, 256);
+  t.attention_bias = t.attention_output_bias = t.mlp_bias = false;
+  return t;
+}
+
+Plan plan(Modules modules, int64_t tp = 1) {
+  Plan p = sample::plan(tp, 1, 1, 1, 1, 256);
+  p.kernels.flash_attention = true;
+  p.kernels.modules = modules;
+  return p;
+}
+
+TEST(HostCalls, TransformerEngineMakesOneCallForEachLinearLayerAndForAttention) {
+  const Stage s(model(), plan(Modules::transformer_engine));
+  // A layer: QKV with its norm, attention, projection, first MLP product with its norm, second.
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::module), 2 * 5);
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::module), 2 * 5);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 0);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2);  // activation
+}
+
+TEST(HostCalls, PyTorchsModulesMakeACallForEachOperator) {
+  const Stage s(model(), plan(Modules::torch));
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::module), 0);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 4);
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::product_backward), 2 * 2 * 4);
+  // Four linear layers, two norms, attention, activation; both ways.
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2 * 8);
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::function), 2 * 8);
+}
+
+TEST(HostCalls, UnfusedKernelsAreCallsOfTheirOwn) {
+  Plan p = plan(Modules::torch);
+  const Stage fused(model(), p);
+  p.kernels.flash_attention = false;
+  const Stage unfused(model(), p);
+  EXPECT_GT(unfused.all_calls(unfused.passes.forward), fused.all_calls(fused.passes.forward));
+  // Scores and context of each layer, and two gradients of each.
+  EXPECT_EQ(unfused.calls(unfused.passes.forward, HostCall::product_forward), 2 * (4 + 2));
+  EXPECT_EQ(unfused.calls(unfused.passes.last_backward, HostCall::product_backward),
+            2 * 2 * (4 + 2));
+}
+
+TEST(HostCalls, ACollectiveIsACallAndHasAGradientBetweenPyTorchsModules) {
+  const Stage torch(model(), plan(Modules::torch, 2));
+  const Stage te(model(), plan(Modules::transformer_engine, 2));
+  // With sequence parallelism two gathers and two scatters a layer.
+  EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::collective), 2 * 4);
+  EXPECT_EQ(te.calls(te.passes.forward, HostCall::collective), 2 * 4);
+  EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::function), 2 * (8 + 4));
+}
+
+TEST(HostCalls, StagesThatReadTheBatchCopyOrReceiveFiveTensors) {
+  const StageContent inside{.layers = 2}, first{.layers = 2, .embedding = true};
+  for (const int64_t tp : {1, 2}) {
+    const Plan p = plan(Modules::transformer_engine, tp);
+    const Stage without(model(), p, inside), with(model(), p, first);
+    const auto more = [&](HostCall call) {
+      return with.calls(with.passes.forward, call) - without.calls(without.passes.forward, call);
+    };
+    EXPECT_EQ(more(HostCall::eager_backward), 5);
+    // The embedding's own reduction over the group is the sixth.
+    EXPECT_EQ(more(HostCall::collective), tp == 1 ? 0 : 6);
+  }
+}
+
+TEST(HostCalls, AGraphOfEachLayerReplacesAllItsCalls) {
+  Plan p = plan(Modules::transformer_engine, 2);
+  p.kernels.cuda_graph = CudaGraph::layer;
+  const Stage s(model(), p);
+  for (const PassId pass : {s.passes.forward, s.passes.last_backward}) {
+    EXPECT_EQ(s.calls(pass, HostCall::graph), 2);
+    EXPECT_EQ(s.calls(pass, HostCall::function), 2);
+    EXPECT_EQ(s.calls(pass, HostCall::module), 0);
+    EXPECT_EQ(s.calls(pass, HostCall::collective), 0);
+  }
+}
+
+TEST(HostCalls, AGraphOfTheStepLeavesNothingToLaunchInItsPasses) {
+  Plan p = plan(Modules::torch, 2);
+  p.kernels.cuda_graph = CudaGraph::step;
+  const Stage s(model(), p, {.layers = 2, .embedding = true, .head = true});
+  EXPECT_EQ(s.all_calls(s.passes.forward), 0);
+  EXPECT_EQ(s.all_calls(s.passes.last_backward), 0);
+}
+
+TEST(HostCalls, RendezvousAreTransfersAndCollectives) {
+  OpGraph graph;
+  Work send, sum;
+  send.kind = WorkKind::send_recv;
+  sum.kind = WorkKind::all_reduce;
+  graph.works = {send, sum};
+  graph.rendezvous = {{WorkId{0}, 2, LabelId{0}}, {WorkId{1}, 2, LabelId{0}}};
+  assign_launches(graph, plan(Modules::torch));
+  EXPECT_EQ(describe(graph.launches[static_cast<size_t>(graph.rendezvous[0].launch)]), "transfer");
+  EXPECT_EQ(describe(graph.launches[static_cast<size_t>(graph.rendezvous[1].launch)]),
+            "collective");
+}
+
+// kernels.fused_norm
+TEST(SplitNorm, MovesWhatPyTorchsOperatorsReadAndWrite) {
+  const Transformer llama = sample::llama(2, 512, 8, 8, 1024, 1024);
+  Plan p = plan(Modules::torch);
+  const Stage fused(llama, p);
+  p.kernels.fused_norm = false;
+  const Stage split(llama, p);
+  const int64_t x = 256 * 512 * 2;  // bytes of the normed tensor
+  const auto moved = [](const Stage& s, PassId pass) {
+    int64_t sum = 0;
+    for (const Op& op : s.graph.passes[static_cast<size_t>(pass)].ops) {
+      const Work& w = s.graph.works[static_cast<size_t>(op.work)];
+      if (w.kind == WorkKind::memory_bound) sum += w.bytes.value;
+    }
+    return sum;
+  };
+  // Beside values of one a row: 13 passes over the tensor for 2, and 27 for 3; four norms.
+  const double forward =
+      static_cast<double>(moved(split, split.passes.forward) - moved(fused, fused.passes.forward));
+  const double backward = static_cast<double>(moved(split, split.passes.last_backward) -
+                                              moved(fused, fused.passes.last_backward));
+  EXPECT_NEAR(forward / static_cast<double>(4 * x), 13 - 2, 0.05);
+  EXPECT_NEAR(backward / static_cast<double>(4 * x), 27 - 3, 0.05);
+}
+
+TEST(SplitNorm, LayerNormStaysOneKernel) {
+  Plan p = plan(Modules::torch);
+  const Stage fused(model(), p);
+  p.kernels.fused_norm = false;
+  const Stage split(model(), p);
+  EXPECT_EQ(split.graph.passes[0].ops.size(), fused.graph.passes[0].ops.size());
+}
+
+}  // namespace
+}  // namespace stepcast
