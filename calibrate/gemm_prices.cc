@@ -154,7 +154,9 @@ std::optional<TablePrice> GemmPrices::time(const Work& work) const {
     if (!batched) return std::nullopt;
     return from_neighbors(Group{}, work, smooth);
   }
-  std::optional<TablePrice> price = along_m(group->second, work, smooth, borrowed);
+  // A row is of operands in its own format: others go by what it says of the fit.
+  const bool other_bytes = work.bytes.value > 0;
+  std::optional<TablePrice> price = along_m(group->second, work, smooth, borrowed || other_bytes);
   if (!price) price = from_neighbors(group->second, work, smooth);
   if (borrowed) {
     price->us *= layout_ratio_[static_cast<size_t>(work.layout)];

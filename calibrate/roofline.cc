@@ -122,6 +122,7 @@ double memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
 }  // namespace
 
 Bytes operand_bytes(const Work& w) {
+  if (w.bytes.value > 0) return w.bytes;
   switch (w.kind) {
     case WorkKind::gemm:
     case WorkKind::grouped_gemm: return {static_cast<int64_t>(std::ceil(gemm_bytes(w)))};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/inference.h"
 #include "model/stage_flow.h"
 #include "model/unit_gathers.h"
 #include "sim/check.h"

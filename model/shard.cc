@@ -19,7 +19,7 @@ Shard::Shard(const Transformer& t, const Plan& p)
     : model(t),
       plan(p),
       cp(p.cp),
-      seq(p.seq / p.seq_pieces / p.cp),
+      seq(p.mode == StepMode::decode ? 1 : p.seq / p.seq_pieces / p.cp),
       keys(p.seq / p.seq_pieces * (p.piece + 1)),
       tokens(seq * p.micro_batch),
       own_tokens(p.sp ? tokens / p.tp : tokens),

@@ -48,6 +48,7 @@ struct Shard {
   // after the other (context_parallel.cc): one; or one a chunk of the rank's tokens, or one a step
   // of the ring.
   std::vector<Work> fused_attention(bool backward, const LayerKind& kind) const;
+  Work cached_attention(const LayerKind& kind) const;  // inference.cc
   // Ranks that exchange heads for tokens, neighbours in cp, and those that pass keys and values
   // around after that.  1: does not happen.
   int64_t exchange_ranks() const;

@@ -253,6 +253,13 @@ constexpr Field kFields[] = {
      .type = texts,
      .summary = "in the order of the ranks: 0, 1, 8-15"},
 
+    {.path = "mode",
+     .type = choice,
+     .summary =
+         "what a step is: training; or a forward alone, of whole prompts (prefill) or of one "
+         "new token a sequence that sees batch.seq tokens in the cache (decode)",
+     .choices = "train|prefill|decode"},
+
     {.path = "parallel", .type = section, .summary = "how the model is spread over the GPUs"},
     {.path = "parallel.tp",
      .type = count,
@@ -434,6 +441,15 @@ constexpr Field kFields[] = {
      .fallback = "1",
      .reason = "Megatron's --num-layers-at-end-in-bf16 1"},
 
+    {.path = "precision.weights",
+     .type = choice,
+     .summary = "prefill, decode, teacher: what the weights of linear layers are stored in",
+     .choices = "fp32|fp16|bf16|fp8|int8|fp4|int4"},
+    {.path = "precision.kv_cache",
+     .type = choice,
+     .summary = "prefill, decode: what keys and values are stored in",
+     .choices = "fp32|fp16|bf16|fp8|int8|fp4|int4"},
+
     {.path = "recompute",
      .type = section,
      .summary = "activations computed again in the backward pass",
@@ -474,8 +490,7 @@ constexpr Field kFields[] = {
      .summary = "tensor-parallel collectives",
      .fallback = "backward",
      .reason = "Megatron overlaps them with the backward GEMMs",
-     .choices = "none|backward|bulk",
-     .now = "none|backward"},
+     .choices = "none|backward|bulk|pipelined"},
     {.path = "overlap.dp_grad",
      .type = flag,
      .summary = "gradient reduction by bucket, beside the last backward",

@@ -10,6 +10,7 @@
 
 #include "calibrate/cost_table.h"
 #include "calibrate/price_graph.h"
+#include "model/inference.h"
 #include "scenarios/disturbed_step.h"
 #include "scenarios/make_schedule.h"
 #include "scenarios/step_memory.h"
@@ -113,8 +114,7 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
 void fill_rates(const Scenario& s, const OpGraph& graph, Result& result) {
   const double step = to_seconds(result.step_time);
   const auto world = static_cast<double>(s.plan.grid.world());
-  result.tokens_per_step =
-      static_cast<double>(s.plan.global_batch) * static_cast<double>(s.plan.seq);
+  result.tokens_per_step = static_cast<double>(step_tokens(s.plan));
   result.tokens_per_s_per_gpu = step > 0 ? result.tokens_per_step / step / world : 0;
   const StepFlops flops = step_flops(s.model, s.plan, graph);
   result.model_flops_per_step = flops.full_attention;

@@ -177,10 +177,11 @@ void resolve_vpp(const PlanInputs& in, Plan& plan) {
 void resolve_sp(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
   if (v.value("parallel.sp") == nullptr) {
-    plan.sp = plan.tp > 1;
+    plan.sp = plan.tp > 1 && plan.trains();
     v.derive("parallel.sp", plan.sp, plan.sp ? "true" : "false",
-             plan.sp ? "default: Megatron recommends it with tp > 1"
-                     : "default: there is no tensor parallelism");
+             plan.sp        ? "default: Megatron recommends it with tp > 1"
+             : plan.tp == 1 ? "default: there is no tensor parallelism"
+                            : "default: inference engines sum whole tensors");
   } else if (v.has("parallel.sp")) {
     plan.sp = v.flag("parallel.sp") && plan.tp > 1;
     if (v.flag("parallel.sp") && !plan.sp && v.has("parallel.tp"))

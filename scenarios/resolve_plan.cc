@@ -5,6 +5,7 @@
 #include <array>
 
 #include "model/low_precision.h"
+#include "scenarios/resolve_mode.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -220,7 +221,10 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
     if (v.has(path)) to = v.flag(path);
   };
   if (v.has("overlap.tp"))
-    plan.overlap.tp = v.text("overlap.tp") == "none" ? TpOverlap::none : TpOverlap::backward;
+    plan.overlap.tp = v.text("overlap.tp") == "none"        ? TpOverlap::none
+                      : v.text("overlap.tp") == "bulk"      ? TpOverlap::bulk
+                      : v.text("overlap.tp") == "pipelined" ? TpOverlap::pipelined
+                                                            : TpOverlap::backward;
   flag("overlap.dp_grad", plan.overlap.dp_grad);
   flag("overlap.dp_param", plan.overlap.dp_param);
   flag("optimizer.clip", plan.clip_gradients);
@@ -293,6 +297,7 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
 
 Plan resolve_plan(const PlanInputs& in) {
   Plan plan;
+  resolve_mode(in, plan);
   resolve_layout(in, plan);
   resolve_batch(in, plan);
   resolve_context(in, plan);
@@ -303,6 +308,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_overlap(in.values, plan);
   check_overlap(in, plan);
   check_tensor_sizes(in, plan);
+  check_mode(in, plan);
   return plan;
 }
 

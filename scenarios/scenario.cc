@@ -11,6 +11,7 @@
 #include "scenarios/model_config.h"
 #include "scenarios/resolve_cluster.h"
 #include "scenarios/resolve_extras.h"
+#include "scenarios/resolve_mode.h"
 #include "scenarios/resolve_perturb.h"
 #include "scenarios/resolve_placement.h"
 #include "scenarios/resolve_plan.h"
@@ -178,6 +179,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);
   std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
+  if (schedule) strip_schedule(in, s.plan, *schedule);
   if (schedule) s.p2p = resolve_transfers(in, schedule->schedule);
   if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
   s.perturb = resolve_perturb(in, s.plan, !problems.any());
@@ -201,7 +203,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   warn_private_ways(v, s);
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
-  s.schedule_title = schedule_title(s.schedule.name);
+  s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);
   s.warnings.insert(s.warnings.end(), v.warnings().begin(), v.warnings().end());
   s.settings = v.settings();
   const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),

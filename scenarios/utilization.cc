@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/utilization.h"
 
+#include "model/inference.h"
+
 namespace stepcast {
 namespace {
 
@@ -25,6 +27,13 @@ double executed_flops(const OpGraph& graph) {
 }  // namespace
 
 StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& graph) {
+  if (!plan.trains()) {
+    StepFlops flops;
+    flops.full_attention = flops.korthikanti = inference_flops(model, plan, false);
+    flops.causal_attention = inference_flops(model, plan, true);
+    flops.executed = executed_flops(graph);
+    return flops;
+  }
   const auto sequences = static_cast<double>(plan.global_batch);
   const auto seq = static_cast<double>(plan.seq);
   const double forward = forward_matmul_flops(model, sequences, seq, false);

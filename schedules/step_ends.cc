@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model/inference.h"
 #include "model/pass_writer.h"
 
 namespace stepcast {
@@ -25,12 +26,13 @@ StepEnds::StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder,
 std::map<uint16_t, uint32_t> StepEnds::begin(RoleItems& items, int64_t rank) {
   // Without a barrier the next step may begin on a rank while others are at this one: then what
   // precedes its first action is done at the end.
-  if (post_validation_) return {};
+  if (post_validation_ || !plan_.trains()) return {};
   add_zero_gradients(items, rank);
   return add_parameter_gather(items, rank);
 }
 
 void StepEnds::finish(RoleItems& items, int64_t rank) {
+  if (!plan_.trains()) return;
   add_replica_reduction(items, rank);
   add_gradient_reduction(items, rank);
   add_shared_reduction(items, rank);
@@ -96,6 +98,7 @@ int64_t StepEnds::gradients_of(const Part& part) const {
 }
 
 void StepEnds::add_step_rendezvous() {
+  if (!plan_.trains()) return;
   if (reduces_embedding()) {
     Work w;
     w.kind = WorkKind::all_reduce;
@@ -139,7 +142,19 @@ RendezvousId StepEnds::add_rendezvous(const std::string& label, const Work& work
   return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
 }
 
+// Parameters, and the cache of all sequences that the rank has in flight.
+std::vector<StaticMemory> StepEnds::inference_memory(int64_t rank) const {
+  Bytes parameters{}, cache{};
+  const int64_t tokens = plan_.global_batch / plan_.dp * (plan_.seq / plan_.cp);
+  for (const uint16_t s : stages_of(rank)) {
+    parameters += stored_parameters(model_, plan_, content(s), parameters_of(rank, s));
+    cache += cache_bytes(model_, plan_, content(s), tokens);
+  }
+  return {{MemoryCategory::parameters, parameters}, {MemoryCategory::activations, cache}};
+}
+
 std::vector<StaticMemory> StepEnds::static_memory(int64_t rank) const {
+  if (!plan_.trains()) return inference_memory(rank);
   const Precision& p = plan_.precision;
   std::vector<StaticMemory> memory;
   const auto hold = [&](MemoryCategory category, int64_t count, DType type) {

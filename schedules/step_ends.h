@@ -53,6 +53,7 @@ class StepEnds {
   };
 
   // Of all chunks of the rank, or of one stage; experts, if there are any, are the second part.
+  std::vector<StaticMemory> inference_memory(int64_t rank) const;
   std::vector<Part> parts_of(int64_t rank) const;
   std::vector<Part> parts_of(int64_t rank, const std::vector<uint16_t>& stages) const;
   int64_t gradients_of(const Part& part) const;

@@ -230,6 +230,7 @@ Messages::Messages(const Schedule& schedule)
     const auto low = static_cast<uint16_t>(s), high = static_cast<uint16_t>(s + 1);
     forward_[high] = count();
     hops_.push_back({low, high});
+    if (schedule.forward_only) continue;
     backward_[low] = count();
     hops_.push_back({high, low});
   }

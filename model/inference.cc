@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/inference.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model/stage_writer.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+LayerKind kind_of(const Transformer& model, const StageContent& content, int64_t i) {
+  return content.kinds.empty() ? layer_kind(model, 0) : content.kinds[static_cast<size_t>(i)];
+}
+
+// Final norm, head and the choice of a token, for the last token of each sequence.
+void write_sampling(const Shard& s, PassWriter& pass, TensorIndex& stream) {
+  const int64_t rows = s.plan.micro_batch;
+  const Kernel norm = s.model.norm == Norm::layer_norm ? Kernel::layer_norm : Kernel::rms_norm;
+  if (s.sequence_split()) {  // the last tokens are on one rank
+    Work w = s.collective(WorkKind::broadcast, s.hidden);
+    w.bytes = s.bytes(rows, s.hidden);
+    pass.join(pass.communicate(Stream::tp, "last tokens broadcast", w));
+  }
+  pass.compute("final norm", s.memory_bound(norm, s.bytes(rows, s.hidden) * 2));
+  TensorIndex normed =
+      pass.allocate("final norm output", s.bytes(rows, s.hidden), MemoryCategory::workspace);
+  pass.free(stream);
+  pass.compute("head", s.forward_gemm(rows, s.vocab, s.hidden));
+  TensorIndex logits = pass.allocate("logits", s.bytes(rows, s.vocab), MemoryCategory::logits);
+  pass.free(normed);
+  const int64_t vocab = s.vocab * s.plan.tp;
+  TensorIndex all = kNoTensor;
+  if (s.split()) {
+    Work w = s.collective(WorkKind::all_gather, s.hidden);
+    w.bytes = s.bytes(rows, vocab);
+    pass.join(pass.communicate(Stream::tp, "logits all-gather", w));
+    all = pass.allocate("logits of all ranks", w.bytes, MemoryCategory::logits);
+  }
+  const Bytes wide = s.bytes(rows, vocab, DType::fp32);
+  pass.compute("sampling", s.memory_bound(Kernel::softmax, s.bytes(rows, vocab) + wide * 2));
+  TensorIndex probabilities = pass.allocate("probabilities", wide, MemoryCategory::logits);
+  pass.free(logits);
+  pass.free(all);
+  pass.free(probabilities);
+}
+
+}  // namespace
+
+StagePasses add_inference_passes(GraphBuilder& builder, const Transformer& model, const Plan& plan,
+                                 const StageContent& content) {
+  STEPCAST_CHECK(!plan.trains() && model.encoder_layers == 0, "a decoder's forward");
+  const Shard shard(model, plan);
+  OpGraph& graph = builder.graph();
+  const auto table = static_cast<TensorTableId>(graph.tensor_tables.size());
+  graph.tensor_tables.emplace_back();
+  const char* name = plan.mode == StepMode::decode ? "decode" : "prefill";
+  PassWriter pass(builder, name + (", " + std::to_string(content.layers)) + " layers", table);
+  pass.set_phase(Phase::forward);
+  StageWriter stage(shard, pass);
+  TensorIndex stream = kNoTensor;
+  EmbeddingTensors embedding;
+  if (content.embedding) {
+    stream = stage.embedding_forward(embedding);
+    pass.free(embedding.mask);
+  } else {
+    stream = pass.allocate("residual stream", shard.bytes(shard.own_tokens, shard.hidden),
+                           MemoryCategory::activations);  // received
+  }
+  for (int64_t i = 0; i < content.layers; ++i) {
+    LayerTensors layer;
+    layer.input = stream;
+    stage.set_layer(static_cast<int>(i), kind_of(model, content, i));
+    stream = stage.layer_forward(layer, ForwardMode::discard);
+    pass.free(layer.input);
+  }
+  stage.set_layer(-1);
+  if (content.head) write_sampling(shard, pass, stream);
+  if (pass.empty()) pass.compute("pass through", shard.memory_bound(Kernel::none, {}));
+  pass.free(stream);  // leaves with the transfer
+  StagePasses out;
+  out.forward = pass.finish();
+  return out;
+}
+
+// The new keys and values are written behind those in the cache.
+void StageWriter::append_to_cache() {
+  const Plan& plan = s_.plan;
+  const LayerKind& kind = kind_;
+  StageContent one{.layers = 1};
+  one.kinds = {kind};
+  const Bytes written = cache_bytes(s_.model, plan, one, s_.tokens);
+  p_.compute("append to cache",
+             s_.memory_bound(Kernel::copy, s_.bytes(s_.tokens, s_.key + s_.value) + written));
+}
+
+// Attention of the new token of each sequence to what is in the cache: limited by reading it.
+Work Shard::cached_attention(const LayerKind& kind) const {
+  const int64_t seen = kind.window > 0 ? std::min(keys, kind.window) : keys;
+  Work w;
+  w.kind = WorkKind::attention_forward;
+  w.dtype = plan.precision.params;
+  w.m = 1;
+  w.n = seen;
+  w.k = query_dim(model);
+  if (value_dim(model) != w.k) w.value_dim = value_dim(model);
+  w.batch = plan.micro_batch;
+  w.heads = heads;
+  w.kv_heads = kv_heads;
+  const int64_t width = query_dim(model) + value_dim(model);
+  w.flops = {2.0 * static_cast<double>(seen * width) * static_cast<double>(heads * w.batch)};
+  const DType stored = plan.precision.kv_cache.value_or(plan.precision.params);
+  w.bytes = bytes(w.batch * heads, width) + bytes(w.batch * seen, key + value, stored);
+  return w;
+}
+
+int64_t linear_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
+  StageContent layers = content;
+  layers.embedding = layers.head = false;
+  const Shard s(model, plan);
+  int64_t biases = 0;  // split like the layers they belong to
+  if (model.attention_bias) biases += s.qkv;
+  if (model.mlp_bias) biases += s.up;
+  return stage_parameters(model, plan, layers) - shared_parameters(model, layers) -
+         biases * content.layers;
+}
+
+Bytes stored_parameters(const Transformer& model, const Plan& plan, const StageContent& content,
+                        int64_t parameters) {
+  const Shard s(model, plan);
+  if (!plan.precision.weights) return s.bytes(parameters, 1);
+  const int64_t narrow = linear_parameters(model, plan, content);
+  return s.bytes(narrow, 1, *plan.precision.weights) + s.bytes(parameters - narrow, 1);
+}
+
+Bytes cache_bytes(const Transformer& model, const Plan& plan, const StageContent& content,
+                  int64_t tokens) {
+  const Shard s(model, plan);
+  const int64_t width = model.kv_rank > 0 ? model.kv_rank + model.qk_rope_dim : s.key + s.value;
+  int64_t kept = 0;  // tokens of all layers
+  for (int64_t i = 0; i < content.layers; ++i) {
+    const LayerKind kind = kind_of(model, content, i);
+    // A window's cache is a ring buffer.
+    const int64_t most =
+        kind.window > 0 ? kind.window * std::max<int64_t>(1, tokens / plan.seq) : tokens;
+    kept += std::min(tokens, most);
+  }
+  return s.bytes(kept, width, plan.precision.kv_cache.value_or(plan.precision.params));
+}
+
+int64_t step_tokens(const Plan& plan) {
+  return plan.global_batch * (plan.mode == StepMode::decode ? 1 : plan.seq);
+}
+
+Bytes bytes_with_stored_weights(const Work& gemm, DType stored) {
+  const auto m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n);
+  const auto k = static_cast<double>(gemm.k);
+  const double wide = bytes_per_element(gemm.dtype);
+  const double all = wide * m * (n + k) + bytes_per_element(stored) * n * k;
+  return {static_cast<int64_t>(static_cast<double>(gemm.batch) * all)};
+}
+
+double inference_flops(const Transformer& model, const Plan& plan, bool causal) {
+  const auto sequences = static_cast<double>(plan.global_batch);
+  const auto seq = static_cast<double>(plan.seq);
+  if (plan.mode == StepMode::prefill)
+    return forward_matmul_flops(model, sequences, seq, causal) -
+           head_matmul_flops(model, sequences, seq - 1);
+  // Per token: all that grows with the tokens, and attention to `seq` keys; f(s) = a s + c s^2.
+  const double one = forward_matmul_flops(model, sequences, 1, false);
+  const double two = forward_matmul_flops(model, sequences, 2, false);
+  return one + (two - 2 * one) / 2 * (seq - 1);
+}
+
+}  // namespace stepcast
