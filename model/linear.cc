@@ -37,7 +37,13 @@ TensorIndex StageWriter::reduce(const std::string& label, TensorIndex partial, i
     p_.join(tp(label + " all-reduce", WorkKind::all_reduce, width));
     return partial;
   }
-  p_.join(tp(label + " reduce-scatter", WorkKind::reduce_scatter, width));
+  if (std::exchange(exchanged_, false)) {
+    // The pieces of all ranks, one after the other.
+    p_.compute(label + " sum", s_.memory_bound(Kernel::add, s_.bytes(s_.tokens, width) +
+                                                                s_.bytes(s_.own_tokens, width)));
+  } else {
+    p_.join(tp(label + " reduce-scatter", WorkKind::reduce_scatter, width));
+  }
   const TensorIndex own = p_.allocate(label + " reduced", s_.bytes(s_.own_tokens, width), category);
   p_.free(partial);
   return own;
@@ -95,8 +101,13 @@ TensorIndex StageWriter::column_parallel_forward(const std::string& label,
                                                  TensorIndex& input, int64_t out) {
   TensorIndex now = quantize_input(label, input, s_.own_tokens, s_.hidden);
   TensorIndex gathered = kNoTensor;
-  if (s_.sequence_split()) gathered = gather(label + " all-gather", s_.hidden);
-  product(p_, label, s_.forward_gemm(s_.tokens, out, s_.hidden));
+  const Work gemm = s_.forward_gemm(s_.tokens, out, s_.hidden);
+  if (pipelined()) {
+    gathered = gathered_product(label, label + " all-gather", gemm);
+  } else {
+    if (s_.sequence_split()) gathered = gather(label + " all-gather", s_.hidden);
+    product(p_, label, gemm);
+  }
   const TensorIndex output = p_.allocate(output_label, s_.bytes(s_.tokens, out), saved());
   p_.free(gathered);
   p_.free(now);
@@ -106,7 +117,12 @@ TensorIndex StageWriter::column_parallel_forward(const std::string& label,
 TensorIndex StageWriter::row_parallel_forward(const std::string& label, TensorIndex& input,
                                               int64_t in, TensorIndex* copy) {
   TensorIndex now = quantize_input(label, input, s_.tokens, in, copy);
-  product(p_, label, s_.forward_gemm(s_.tokens, s_.hidden, in));
+  const Work gemm = s_.forward_gemm(s_.tokens, s_.hidden, in);
+  if (pipelined()) {
+    reduced_product(label, gemm, s_.hidden);
+  } else {
+    product(p_, label, gemm);
+  }
   const TensorIndex output =
       p_.allocate(label + " output", s_.bytes(s_.tokens, s_.hidden), MemoryCategory::workspace);
   p_.free(now);
@@ -121,8 +137,12 @@ TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchG
   TensorIndex now = quantize_gradient(label, branch.tensor, wide_own,
                                       s.sequence_split() ? s.own_tokens : s.tokens, s.hidden);
   TensorIndex full = kNoTensor;
+  const Work gemm = s.input_gemm(s.tokens, s.hidden, in);
+  const bool pieces = pipelined() && !low();
   if (s.sequence_split()) {
-    full = gather(label + " gradient all-gather", s.hidden);
+    const std::string what = label + " gradient all-gather";
+    full =
+        pieces ? gathered_product(label + " input gradient", what, gemm) : gather(what, s.hidden);
     if (branch.own) (branch.bias && !low() ? w_ : p_).free(branch.tensor);
     branch.own = false;
     if (now != kNoTensor) {
@@ -134,7 +154,7 @@ TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchG
       now = std::exchange(full, turned);
     }
   }
-  product(p_, label + " input gradient", s.input_gemm(s.tokens, s.hidden, in));
+  if (!pieces) product(p_, label + " input gradient", gemm);
   const TensorIndex gradient =
       p_.allocate(label + " input gradient", s.bytes(s.tokens, in), MemoryCategory::workspace);
   p_.free(now);
@@ -158,7 +178,7 @@ InputGather StageWriter::gather_input(const std::string& label) {
 }
 
 InputGather StageWriter::gather_input_early(const std::string& label) {
-  const bool beside = s_.plan.overlap.tp == TpOverlap::backward;
+  const bool beside = s_.plan.overlap.tp != TpOverlap::none;
   if (!split_ || !beside || !s_.sequence_split()) return {};
   return gather_input(label);
 }
@@ -170,7 +190,7 @@ TensorIndex StageWriter::column_parallel_backward(const std::string& label, Tens
                                                   TensorIndex& input, int64_t out,
                                                   InputGather gathered) {
   const Shard& s = s_;
-  const bool beside = s.plan.overlap.tp == TpOverlap::backward && !split_;
+  const bool beside = s.plan.overlap.tp != TpOverlap::none && !split_;
   TensorIndex now = quantize_gradient(label, gradient, true, s.tokens, out);
   if (s.sequence_split() && !split_) {
     gathered = gather_input(label);

@@ -205,6 +205,13 @@ class StageWriter {
   uint32_t tp(PassWriter& pass, const std::string& label, WorkKind kind, int64_t width);
   Work tp_work(WorkKind kind, int64_t width) const;
   TensorIndex gather(const std::string& label, int64_t width);
+  // tp_overlap.cc: collectives that take turns with pieces of their product
+  // (TpOverlap::pipelined). Gathers [tokens, hidden] for `gemm`, whose rows they are, and runs it.
+  bool pipelined() const;
+  TensorIndex gathered_product(const std::string& label, const std::string& gather_label,
+                               const Work& gemm);
+  // Runs `gemm`; a reduce() has to follow, which finds the exchange made.
+  void reduced_product(const std::string& label, const Work& gemm, int64_t width);
   // Reduces `partial` [tokens, width]; returns what is left of it on this rank.
   TensorIndex reduce(const std::string& label, TensorIndex partial, int64_t width,
                      MemoryCategory category = MemoryCategory::workspace);
@@ -391,6 +398,7 @@ class StageWriter {
   PassWriter& w_;  // weight gradients
   const bool split_ = false;
   StageBuckets buckets_;
+  bool exchanged_ = false;   // reduced_product() was the last product
   bool incomplete_ = false;  // the gradient being written is not complete yet
   ForwardMode mode_ = ForwardMode::keep;
   LayerKind kind_{};           // of the layer that is written
