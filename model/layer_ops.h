@@ -96,6 +96,10 @@ PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward);
 // whole).
 int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content);
 
+// Whether these are with a copy of the word embedding, because a stage before is the one that
+// embeds the tokens first: for a tied head, for prediction modules, where a decoder begins.
+bool copies_embedding(const Transformer& model, const StageContent& content);
+
 // Those of them that are experts': spread over ep * etp ranks instead of tp, so that their
 // gradients are summed over Axis::edp.
 int64_t expert_parameters(const Transformer& model, const Plan& plan, const StageContent& content);

@@ -55,11 +55,9 @@ class LayoutExpander {
     if (c == ')') refuse("the layout has a ')'" + here() + " that closes nothing");
     if (kKnown.find(c) == std::string_view::npos)
       refuse("the layout has " + shown(c) + here() +
-             ": it is written with E (embedding), t (layer), L (loss), '|' between stages, and "
-             "x*n or (...)*n to repeat");
-    if (c == 'm')
-      refuse("the layout has an 'm'" + here() +
-             ": layers for multi-token prediction are not supported yet");
+             ": it is written with E (embedding), t (layer), m (multi-token prediction), L (loss), "
+             "'|' "
+             "between stages, and x*n or (...)*n to repeat");
     ++at_;
     return {c};
   }
@@ -133,6 +131,25 @@ void check_ends(const std::string& flat) {
   if (loss + 1 != flat.size())
     refuse("the layout's L must stand last: the last stage computes the loss");
   if (flat.find('t') == std::string::npos) refuse("the layout has no layers (t)");
+  const size_t first = flat.find('m'), last = flat.rfind('m');
+  if (first == std::string::npos) return;
+  if (first < flat.rfind('t'))
+    refuse("the layout has a t after an m: prediction modules follow the last layer");
+  if (flat.substr(first, last - first).find('|') != std::string::npos)
+    refuse("the layout's m stand in more than one stage: prediction modules share one");
+}
+
+// Where no stage holds the prediction modules, the one of the head does.
+void assign_predictions(std::vector<StageContent>& stages, const Transformer& model) {
+  int64_t held = 0;
+  for (const StageContent& stage : stages) held += stage.predictions;
+  for (StageContent& stage : stages)
+    if (held == 0 && stage.head) stage.predictions = model.mtp_layers;
+  int64_t before = 0;
+  for (StageContent& stage : stages) {
+    stage.predicted = before;
+    before += stage.predictions;
+  }
 }
 
 }  // namespace
@@ -144,10 +161,17 @@ void assign_layers(std::vector<StageContent>& stages, const Transformer& model) 
   int64_t next = 0;
   for (StageContent& stage : stages) {
     stage.kinds.clear();
-    for (int64_t i = 0; i < stage.layers && !alike; ++i)
-      stage.kinds.push_back(layer_kind(model, next++));
+    const int64_t first = next;
+    next += stage.layers;
+    for (int64_t i = first; i < next && !alike; ++i) stage.kinds.push_back(layer_kind(model, i));
+    const int64_t encoder = model.encoder_layers;
+    stage.encodes = encoder > 0 && first <= encoder;
+    stage.encoder_ends = first < encoder && encoder <= next;
+    stage.decoder_begins = encoder > 0 && first <= encoder && encoder < next;
+    stage.encoded = encoder > 0 && first > encoder;
   }
   STEPCAST_CHECK(alike || next == model.layers, "the stages hold all layers");
+  assign_predictions(stages, model);
 }
 
 void assign_wide_layers(std::vector<StageContent>& stages, const Transformer& model,
@@ -185,6 +209,8 @@ std::vector<StageContent> parse_layout(const std::string& text) {
       stages.emplace_back();
     else if (c == 't')
       ++stages.back().layers;
+    else if (c == 'm')
+      ++stages.back().predictions;
     else if (c == 'E')
       stages.back().embedding = true;
     else

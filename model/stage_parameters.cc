@@ -52,14 +52,29 @@ int64_t beside_experts(const Transformer& model, const Plan& plan) {
   return count;
 }
 
-// Calls `count` with the kind of each layer of the stage.
+// Calls `count` with the kind of each layer of the stage and of each prediction module.
 template <class Count>
 int64_t sum_over_layers(const Transformer& model, const StageContent& content, Count count) {
-  if (content.layers == 0) return 0;
-  if (content.kinds.empty()) return content.layers * count(layer_kind(model, 0));
   int64_t sum = 0;
+  if (content.predictions > 0) sum += content.predictions * count(prediction_kind(model));
+  if (content.layers == 0) return sum;
+  if (content.kinds.empty()) return sum + content.layers * count(layer_kind(model, 0));
   for (const LayerKind& kind : content.kinds) sum += count(kind);
   return sum;
+}
+
+// Norms of a layer, those of a prediction module among them.
+int64_t norms_of(const Transformer& model, const LayerKind& kind) {
+  return (model.shared_norm ? 1 : 2) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0);
+}
+
+// Norms outside the layers: after the encoder, before prediction modules or the head, or after the
+// embedding.
+int64_t end_norms(const Transformer& model, const StageContent& content) {
+  int64_t norms = content.encoder_ends ? 1 : 0;
+  if (model.embedding_norm) return norms + (content.embedding ? 1 : 0);
+  const bool last = content.predictions > 0 || (content.head && content.predicted == 0);
+  return norms + (last ? 1 : 0);
 }
 
 }  // namespace
@@ -78,20 +93,30 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
   int64_t total = expert_parameters(model, plan, content);
   total += sum_over_layers(model, content, [&](const LayerKind& kind) {
     const int64_t mlp = kind.experts ? beside_experts(model, plan) : mlp_parameters(model, s.ffn);
-    return attention_parameters(s) + mlp + (model.shared_norm ? 1 : 2) * norm;
+    int64_t count = attention_parameters(s) + mlp + norms_of(model, kind) * norm;
+    if (kind.cross) count += attention_parameters(s);
+    if (kind.predicts) count += 2 * h * h / plan.tp;
+    return count;
   });
+  total += end_norms(model, content) * norm;
   const int64_t positions = model.positions == Positions::learned ? model.max_positions * h : 0;
   if (plan.vocabulary != VocabularySplit::none) {
-    return total + (content.embedding ? positions : 0) + (content.head ? norm : 0) +
-           shared_vocabulary_parameters(model, plan);
+    return total + (content.embedding ? positions : 0) + shared_vocabulary_parameters(model, plan);
   }
-  if (content.embedding) total += s.vocab * h + positions;
-  if (content.head) {
-    total += norm;
-    // A tied head needs a copy of the word embedding unless the stage has it anyway.
-    if (!model.tied || !content.embedding) total += s.vocab * h;
-  }
+  if (content.embedding) total += s.vocab * h + positions + model.token_types * h;
+  if (content.embedding || content.decoder_begins) total += model.relative_buckets * s.heads;
+  if (copies_embedding(model, content)) total += s.vocab * h;
+  if (content.head && !model.tied) total += s.vocab * h;
+  // Of a masked head the bias of the logits is split, the rest whole.
+  if (content.head && model.masked_head)
+    total += masked_head_parameters(model) - model.vocab + s.vocab;
   return total;
+}
+
+bool copies_embedding(const Transformer& model, const StageContent& content) {
+  const bool needs =
+      (content.head && model.tied) || content.predictions > 0 || content.decoder_begins;
+  return needs && !content.embedding;
 }
 
 int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan) {
@@ -102,8 +127,8 @@ int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan)
 int64_t shared_parameters(const Transformer& model, const StageContent& content) {
   const int64_t norm = norm_parameters(model);
   const int64_t layers = sum_over_layers(model, content, [&](const LayerKind& kind) {
-    int64_t count = (model.shared_norm ? 1 : 2) * norm;
-    if (model.attention_output_bias) count += model.hidden;
+    int64_t count = norms_of(model, kind) * norm;
+    if (model.attention_output_bias) count += (kind.cross ? 2 : 1) * model.hidden;
     if (model.mlp_bias && !kind.experts) count += model.hidden;
     if (model.qk_norm) count += 2 * model.head_dim;
     if (model.kv_rank > 0) count += latent_parameters(model);
@@ -112,7 +137,7 @@ int64_t shared_parameters(const Transformer& model, const StageContent& content)
     if (kind.experts && model.shared_gate) count += model.hidden;
     return count;
   });
-  return layers + (content.head ? norm : 0);
+  return layers + end_norms(model, content) * norm;
 }
 
 }  // namespace stepcast

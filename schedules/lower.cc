@@ -13,6 +13,7 @@
 #include "model/low_precision.h"
 #include "model/pass_writer.h"
 #include "model/shard.h"
+#include "model/stage_flow.h"
 #include "schedules/role_items.h"
 #include "schedules/step_ends.h"
 #include "schedules/transfers.h"
@@ -27,7 +28,7 @@ class Lowering {
   Lowering(const Transformer& model, const Plan& plan, const Schedule& schedule,
            const LowerOptions& options)
       : model_(model),
-        plan_(piece_of(plan, schedule, 0)),
+        plan_(step_plan(plan, schedule)),
         schedule_(schedule),
         options_(options),
         shard_(model, plan_),
@@ -162,23 +163,25 @@ class Lowering {
   // numbers.
   void add_messages() {
     first_message_ = static_cast<RendezvousId>(graph_.rendezvous.size());
-    const auto transfer = [&](uint16_t from, uint16_t to) {
+    const StageShards shards(model_, plan_);
+    const auto transfer = [&](uint16_t from, uint16_t to, Bytes bytes) {
       Work w;
       w.kind = WorkKind::send_recv;
       w.axis = Axis::pp;
       w.dtype = plan_.precision.params;
       w.from = from;
       w.to = to;
-      w.bytes = shard_.bytes(shard_.own_tokens, model_.hidden);
+      w.bytes = bytes;
       return builder_.work(w);
     };
     for (const Messages::Hop& hop : messages_.hops()) {
       const LabelId label = builder_.label(hop.to > hop.from ? "send activation" : "send gradient");
       const std::vector<uint16_t>& ranks = schedule_.rank_of_stage;
       const std::vector<uint16_t>& reverse = schedule_.reverse_rank_of_stage;
-      const WorkId work = transfer(ranks[hop.from], ranks[hop.to]);
+      const Bytes bytes = received_bytes(shards, plan_.stages[std::max(hop.from, hop.to)]);
+      const WorkId work = transfer(ranks[hop.from], ranks[hop.to], bytes);
       const WorkId reversed =
-          schedule_.is_bidirectional() ? transfer(reverse[hop.from], reverse[hop.to]) : work;
+          schedule_.is_bidirectional() ? transfer(reverse[hop.from], reverse[hop.to], bytes) : work;
       for (size_t m = 0; m < static_cast<size_t>(schedule_.pieces()); ++m) {
         const bool back = schedule_.is_bidirectional() && schedule_.reversed[m];
         graph_.rendezvous.push_back({back ? reversed : work, message_parties_, label});
@@ -236,7 +239,7 @@ class Lowering {
       if (step.kind != Step::Kind::run) {
         items.transfer(program, step, messages_, first_message_);
         // Megatron-LM follows each exchange that it waits for with torch.cuda.synchronize()
-        // (p2p_communication.py; --no-batch-p2p-sync is not among its arguments).
+        // (p2p_communication.py; batch_p2p_sync is on by default).
         if (options_.p2p == P2pStyle::megatron && step.kind != Step::Kind::issue) items.sync();
       } else if (step.count == 1) {
         run_action(items, actions, step.first, state);

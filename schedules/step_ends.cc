@@ -2,6 +2,7 @@
 #include "schedules/step_ends.h"
 
 #include <algorithm>
+#include <set>
 
 #include "model/inference.h"
 #include "model/pass_writer.h"
@@ -65,12 +66,16 @@ bool StepEnds::holds(int64_t rank, size_t stage) const {
          (schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank);
 }
 
-// A tied head needs no copy of the word embedding on a rank that has it anyway.
+// A stage needs no copy of the word embedding on a rank that has it anyway.
 int64_t StepEnds::parameters_of(int64_t rank, uint16_t stage) const {
   int64_t count = stage_parameters(model_, plan_, content(stage));
-  const bool copy = model_.tied && content(stage).head && !content(stage).embedding &&
-                    plan_.vocabulary == VocabularySplit::none;
-  if (copy && holds(rank, embedding_stage())) count -= shard_.vocab * model_.hidden;
+  if (plan_.vocabulary != VocabularySplit::none || !copies_embedding(model_, content(stage)))
+    return count;
+  const std::vector<uint16_t> stages = stages_of(rank);
+  const bool has_it = std::any_of(stages.begin(), stages.end(), [&](uint16_t other) {
+    return other < stage && holds_embedding(other);
+  });
+  if (has_it) count -= shard_.vocab * model_.hidden;
   return count;
 }
 
@@ -105,7 +110,15 @@ void StepEnds::add_step_rendezvous() {
     w.dtype = plan_.precision.gradients;
     w.axis = Axis::embedding;
     w.bytes = bytes(shard_.vocab * model_.hidden, w.dtype);
-    embedding_ = add_rendezvous("embedding gradient all-reduce", w, 2);
+    const std::vector<int64_t> ranks = embedding_ranks();
+    const bool ends = ranks.front() == 0 && ranks.back() + 1 == plan_.pp;
+    if (!ends) {  // two that are not the first and the last of the pipeline
+      w.axis = Axis::pp;
+      w.from = static_cast<uint16_t>(ranks.front());
+      w.to = static_cast<uint16_t>(ranks.back());
+    }
+    embedding_ =
+        add_rendezvous("embedding gradient all-reduce", w, static_cast<uint16_t>(ranks.size()));
   }
   if (schedule_.is_bidirectional()) add_replica_rendezvous();
   if (plan_.clip_gradients && !post_validation_) {
@@ -171,8 +184,9 @@ std::vector<StaticMemory> StepEnds::static_memory(int64_t rank) const {
       hold(MemoryCategory::parameters, part.parameters, p.params);
       hold(MemoryCategory::gradients, part.parameters, p.params);
     }
-    hold(MemoryCategory::optimizer_state, 2 * part.share, p.moments);
-    if (p.master && !wide) hold(MemoryCategory::optimizer_state, part.share, DType::fp32);
+    const int64_t here = part.share - host_share(part.share);
+    hold(MemoryCategory::optimizer_state, 2 * here, p.moments);
+    if (p.master && !wide) hold(MemoryCategory::optimizer_state, here, DType::fp32);
   }
   return memory;
 }
@@ -241,6 +255,9 @@ void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
   if (dense_.ranks == 1 && (model_.experts == 0 || experts_.ranks == 1)) return;
   if (plan_.overlap.dp_grad || reduces_every_backward(plan_)) {
     items.wait(Stream::compute, items.record(Stream::dp));
+    // T and G run beside the backwards that reduce, and after them.
+    const int64_t vocabulary = shared_vocabulary_parameters(model_, plan_);
+    if (vocabulary > 0) items.run_beside(graph_, reduction_pass(dense_, vocabulary), Stream::dp);
     return;
   }
   // One buffer a chunk, reduced when everything is done.
@@ -257,9 +274,6 @@ PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
   pass.set_phase(Phase::gradient_sync);
   for (const Work& work : gradient_reduction(group, parameters, plan_.precision))
     pass.communicate(Stream::dp, "gradient reduction", work);
-    // T and G run beside the backwards that reduce, and after them.
-    const int64_t vocabulary = shared_vocabulary_parameters(model_, plan_);
-    if (vocabulary > 0) items.run_beside(graph_, reduction_pass(dense_, vocabulary), Stream::dp);
   return pass.finish();
 }
 
@@ -282,32 +296,31 @@ void StepEnds::add_shared_reduction(RoleItems& items, int64_t rank) {
 
 void StepEnds::add_embedding_reduction(RoleItems& items, int64_t rank) {
   if (!reduces_embedding()) return;
-  if (!holds(rank, embedding_stage()) && !holds(rank, head_stage())) return;
+  const std::vector<int64_t> ranks = embedding_ranks();
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
   items.post(embedding_, Stream::compute);
   items.join(embedding_, Stream::compute);
 }
 
-// Word embedding and tied head are on different ranks; with two replicas each rank that has one
-// has the other too.
+bool StepEnds::holds_embedding(uint16_t stage) const {
+  return content(stage).embedding || copies_embedding(model_, content(stage));
+}
+
+// Ranks with the word embedding or a copy of it, in ascending order.
+std::vector<int64_t> StepEnds::embedding_ranks() const {
+  std::set<int64_t> ranks;
+  for (size_t s = 0; s < plan_.stages.size(); ++s)
+    if (holds_embedding(static_cast<uint16_t>(s))) ranks.insert(schedule_.rank_of_stage[s]);
+  return {ranks.begin(), ranks.end()};
+}
+
+// With two replicas each rank that has one of the copies has the other too.
 bool StepEnds::reduces_embedding() const {
-  return model_.tied && !schedule_.is_bidirectional() &&
-         schedule_.rank_of_stage[embedding_stage()] != schedule_.rank_of_stage[head_stage()];
-}
-
-size_t StepEnds::embedding_stage() const {
-  const auto it = std::find_if(plan_.stages.begin(), plan_.stages.end(),
-                               [](const StageContent& c) { return c.embedding; });
-  return static_cast<size_t>(it - plan_.stages.begin());
-}
-
-size_t StepEnds::head_stage() const {
-  const auto it = std::find_if(plan_.stages.begin(), plan_.stages.end(),
-                               [](const StageContent& c) { return c.head; });
-  return static_cast<size_t>(it - plan_.stages.begin());
+  return !schedule_.is_bidirectional() && plan_.vocabulary == VocabularySplit::none &&
+         embedding_ranks().size() > 1;
 }
 
 void StepEnds::add_optimizer(RoleItems& items, int64_t rank) {
-         plan_.vocabulary == VocabularySplit::none &&
   int64_t share = 0;
   for (const Part& part : parts_of(rank)) share += part.share;
   add_update(items, share);
@@ -348,13 +361,41 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
   }
   // Adam reads gradient, parameter and both moments, writes the last three; with fp32 master
   // parameters the model's own copy is written by a second kernel.
-  const Bytes moments = bytes(2 * share, p.moments);
-  const Bytes own = bytes(share, p.master ? DType::fp32 : p.params);
-  pass.compute("adam", shard_.memory_bound(Kernel::adam, gradients + moments * 2 + own * 2));
+  const int64_t host = host_share(share);
+  const int64_t here = share - host;
+  const Bytes moments = bytes(2 * here, p.moments);
+  const Bytes own = bytes(here, p.master ? DType::fp32 : p.params);
+  if (host > 0) update_on_host(pass, host);
+  pass.compute("adam",
+               shard_.memory_bound(Kernel::adam, bytes(here, wide) + moments * 2 + own * 2));
   if (p.master && !(plan_.zero == 3 && plan_.sharding.wide)) {
-    pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(share, p.params)));
+    pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
   }
   items.run(graph_, pass.finish());
+  if (host > 0) items.wait(Stream::compute, items.record(Stream::copy));
+}
+
+// Of `share` parameters those whose optimizer states are in the host's memory.
+int64_t StepEnds::host_share(int64_t share) const {
+  return static_cast<int64_t>(static_cast<double>(share) * plan_.offload.optimizer);
+}
+
+// Gradients go over, Adam runs there, parameters come back (ZeRO-Offload: Ren et al. 2021, arXiv
+// 2101.06840, section 4).  In fp32 it reads gradient, parameter and both moments and writes the
+// last three.
+void StepEnds::update_on_host(PassWriter& pass, int64_t count) {
+  const auto copy = [&](const char* label, DType type) {
+    Work w;
+    w.kind = WorkKind::host_copy;
+    w.bytes = bytes(count, type);
+    pass.communicate(Stream::copy, label, w);
+  };
+  copy("gradients to the host", plan_.precision.gradients);
+  Work adam;
+  adam.kind = WorkKind::host_adam;
+  adam.bytes = bytes(7 * count, DType::fp32);
+  pass.communicate(Stream::copy, "adam on the host", adam);
+  copy("parameters from the host", plan_.precision.params);
 }
 
 // The squares of all gradients: over the replicas too where each holds a share of them.

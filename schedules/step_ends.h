@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/layer_ops.h"
+#include "model/pass_writer.h"
 #include "model/plan.h"
 #include "model/replicas.h"
 #include "model/shard.h"
@@ -61,8 +62,8 @@ class StepEnds {
   std::vector<uint16_t> stages_of(int64_t rank) const;
   bool holds(int64_t rank, size_t stage) const;
   int64_t parameters_of(int64_t rank, uint16_t stage) const;
-  size_t embedding_stage() const;
-  size_t head_stage() const;
+  bool holds_embedding(uint16_t stage) const;
+  std::vector<int64_t> embedding_ranks() const;
   bool reduces_embedding() const;
   Bytes bytes(int64_t count, DType type) const { return shard_.bytes(count, 1, type); }
   const StageContent& content(uint16_t stage) const { return plan_.stages[stage]; }
@@ -84,6 +85,8 @@ class StepEnds {
   void add_embedding_reduction(RoleItems& items, int64_t rank);
   void add_optimizer(RoleItems& items, int64_t rank);
   void add_update(RoleItems& items, int64_t share);
+  int64_t host_share(int64_t share) const;
+  void update_on_host(PassWriter& pass, int64_t count);
   void add_norm_reduction(RoleItems& items);
 
   const Transformer& model_;
