@@ -194,7 +194,7 @@ TEST(WrittenSchedule, ADeadlockIsExitStatusFourOnlyIfItIsTheOnlyProblem) {
   EXPECT_EQ(failure_with(stuck).codes, "E401");
   EXPECT_EQ(failure_with(stuck).exit_status, 4);
   testing::Sets worse = stuck;
-  worse.emplace_back("parallel.zero", "3");
+  worse.emplace_back("parallel.zero", "4");
   EXPECT_EQ(failure_with(worse).exit_status, 2);
 }
 

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What scenarios say about ZeRO, FSDP, hybrid sharding and offloading.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/scenarios/loading.h"
+
+namespace stepcast::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+TEST(ShardingKeys, StagesOfZero) {
+  for (const int stage : {0, 1, 2, 3})
+    EXPECT_EQ(load_with({{"parallel.zero", std::to_string(stage)}}).plan.zero, stage);
+}
+
+TEST(ShardingKeys, FullShardingReducesGradientsBesideTheBackward) {
+  const Scenario s = load_with({{"parallel.zero", "3"}});
+  EXPECT_TRUE(s.plan.overlap.dp_grad);
+  EXPECT_THAT(setting(s, "overlap.dp_grad"), HasSubstr("unit by unit"));
+  EXPECT_FALSE(
+      load_with({{"parallel.zero", "3"}, {"overlap.dp_grad", "false"}}).plan.overlap.dp_grad);
+  EXPECT_FALSE(load_with({{"parallel.zero", "2"}}).plan.overlap.dp_grad);
+}
+
+TEST(ShardingKeys, UnitsAsTheFrameworksHaveThem) {
+  const auto sharding = [](const char* kind) {
+    return load_with({{"parallel.zero", "3"}, {"parallel.fsdp", kind}}).plan.sharding;
+  };
+  EXPECT_TRUE(sharding("fsdp2").copied_out);
+  EXPECT_TRUE(sharding("fsdp2").wide);
+  EXPECT_FALSE(sharding("fsdp1").copied_out);
+  EXPECT_TRUE(sharding("fsdp1").wide);
+  EXPECT_TRUE(sharding("deepspeed").copied_out);
+  EXPECT_FALSE(sharding("deepspeed").wide);
+  EXPECT_FALSE(sharding("megatron").copied_out);
+  const Sharding units = load_with({{"parallel.zero", "3"},
+                                    {"parallel.fsdp_unit", "2"},
+                                    {"parallel.reshard_after_forward", "false"},
+                                    {"overlap.fsdp_prefetch", "0"}})
+                             .plan.sharding;
+  EXPECT_EQ(units.unit_layers, 2);
+  EXPECT_FALSE(units.reshard_after_forward);
+  EXPECT_EQ(units.prefetch, 0);
+}
+
+TEST(ShardingKeys, KeysOfFullShardingAloneAreRemarkedOn) {
+  EXPECT_THAT(load_with({{"overlap.fsdp_prefetch", "2"}}).warnings,
+              Contains(HasSubstr("overlap.fsdp_prefetch has no effect")));
+  EXPECT_THAT(load_with({{"parallel.dp_replicate", "2"}}).warnings,
+              Contains(HasSubstr("parallel.dp_replicate has no effect")));
+}
+
+TEST(ShardingKeys, CopiesDivideTheReplicas) {
+  const Scenario s = load_with({{"parallel.zero", "3"}, {"parallel.dp_replicate", "2"}});
+  EXPECT_EQ(s.plan.dp_replicate, 2);
+  EXPECT_EQ(s.plan.grid.size(Axis::shard), 2);
+  EXPECT_EQ(failure_with({{"parallel.zero", "3"}, {"parallel.dp_replicate", "3"}}).codes, "E201");
+}
+
+TEST(ShardingKeys, Offloading) {
+  const Scenario s = load_with({{"parallel.zero", "3"},
+                                {"offload.optimizer", "0.5"},
+                                {"offload.parameters", "true"},
+                                {"offload.activation_layers", "4"}});
+  EXPECT_EQ(s.plan.offload.optimizer, 0.5);
+  EXPECT_TRUE(s.plan.offload.parameters);
+  EXPECT_EQ(s.plan.offload.activation_layers, 4);
+  EXPECT_EQ(failure_with({{"offload.parameters", "true"}}).codes, "E127");
+}
+
+TEST(ShardingKeys, CompressedGradients) {
+  EXPECT_EQ(load_with({{"precision.gradient_ratio", "0.25"}}).plan.precision.gradient_ratio, 0.25);
+  EXPECT_EQ(failure_with({{"precision.gradient_ratio", "0"}}).codes, "E124");
+}
+
+TEST(ShardingKeys, TensorParallelOverlap) {
+  const auto overlap = [](const char* kind) {
+    return load_with({{"overlap.tp", kind}}).plan.overlap.tp;
+  };
+  EXPECT_EQ(overlap("none"), TpOverlap::none);
+  EXPECT_EQ(overlap("backward"), TpOverlap::backward);
+  EXPECT_EQ(overlap("bulk"), TpOverlap::bulk);
+  EXPECT_EQ(overlap("pipelined"), TpOverlap::pipelined);
+}
+
+}  // namespace
+}  // namespace stepcast::testing
