@@ -28,6 +28,27 @@ void StageWriter::layer_backward(LayerTensors& t, TensorIndex& gradient, bool re
   attention_backward(t, gradient, recompute_attention);
 }
 
+// Megatron-LM's tensor_parallel/random.py: split_tensor_into_1d_equal_chunks into a new buffer, and
+// gather_split_1d_tensor.
+void StageWriter::split_checkpoint(LayerTensors& t) {
+  if (!s_.plan.recompute_distribute) return;
+  const Bytes share = s_.bytes(s_.tokens / s_.plan.tp, s_.hidden);
+  p_.compute("checkpoint split", s_.memory_bound(Kernel::copy, share * 2));
+  const TensorIndex kept = p_.allocate("checkpoint share", share, MemoryCategory::activations);
+  p_.free(t.input);
+  t.input = kept;
+}
+
+void StageWriter::gather_checkpoint(LayerTensors& t) {
+  if (!s_.plan.recompute_distribute) return;
+  Work gather = s_.collective(WorkKind::all_gather, s_.hidden);
+  p_.join(p_.communicate(Stream::tp, "checkpoint all-gather", gather));
+  const TensorIndex whole =
+      p_.allocate("checkpoint gathered", gather.bytes, MemoryCategory::recompute_workspace);
+  p_.free(t.input);
+  t.input = whole;
+}
+
 void StageWriter::recompute_selected(LayerTensors& t) {
   if (recomputes(&RecomputeModules::core_attention)) {
     recompute_core(t);

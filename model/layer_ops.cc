@@ -82,6 +82,8 @@ PassId write_forward(const Stage& s, StageTensors& t) {
       gathers.end_layer(i);
       stream = flow.after_layer(i, stream);
     }
+    if (unit.recomputed)
+      flow.begin_layer(unit.begin).split_checkpoint(t.layers[static_cast<size_t>(unit.begin)]);
   }
   // Input, weight and output of four linear layers.
   flow.outside_layers().update_scales(s.content.layers, 3 * 4);
@@ -95,6 +97,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
 void recompute_unit(StageFlow& flow, PassWriter& pass, UnitGathers& gathers, const Unit& unit,
                     StageTensors& t) {
   pass.set_phase(Phase::recompute);
+  flow.begin_layer(unit.begin).gather_checkpoint(t.layers[static_cast<size_t>(unit.begin)]);
   for (int64_t i = unit.begin; i < unit.end; ++i) {
     StageWriter& stage = flow.begin_layer(i);
     gathers.need_layer(i);

@@ -129,6 +129,10 @@ class StageWriter {
   TensorIndex layer_forward(LayerTensors& t, ForwardMode mode);
   // `gradient` of the output in, of the input out.
   void layer_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_attention);
+  // Full recomputation with Plan::recompute_distribute: of a unit's input each rank keeps a share,
+  // and gathers the others' before it computes again.  Do nothing otherwise.
+  void split_checkpoint(LayerTensors& t);
+  void gather_checkpoint(LayerTensors& t);
   // Selective recomputation of all that the forward of a layer dropped.
   void recompute_selected(LayerTensors& t);
   // ... the core of attention alone, from `t.qkv`.
