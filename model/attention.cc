@@ -67,11 +67,11 @@ TensorIndex StageWriter::attention_branch_forward(LayerTensors& t, bool keep) {
     projected_forward(t, keep);
   }
   // Selective recomputation keeps only what goes into the core and what comes out of it.
-  const bool keep_core = keep && !(s.plan.recompute == Recompute::selective);
+  const bool keep_core = keep && !recomputes(&RecomputeModules::core_attention);
   core_attention_forward(t, keep_core);
   done_with(t.qkv);
   done_with(t.qk_normed);
-  if (drops_up_projection()) p_.free(t.qkv);
+  if (s.model.kv_rank > 0 && drops(&RecomputeModules::mla_up_projection)) p_.free(t.qkv);
 
   // Fused attention's backward reads its output as well.
   const bool read_twice =
@@ -170,7 +170,7 @@ TensorIndex StageWriter::attention_branch_backward(LayerTensors& t, BranchGradie
                                                       : t.context;
   TensorIndex d = row_parallel_backward("projection", branch, projected, s.context);
   p_.set_phase(Phase::recompute);
-  if (s.model.kv_rank > 0 && t.qkv == kNoTensor && t.exchanged == kNoTensor) recompute_up(t);
+  need_queries(t);
   if (recompute_core_first) recompute_core(t);
   p_.set_phase(Phase::backward_input);
   TensorIndex d_qkv = kNoTensor;
@@ -196,7 +196,7 @@ TensorIndex StageWriter::projected_backward(LayerTensors& t, TensorIndex& gradie
 }
 
 void StageWriter::recompute_core(LayerTensors& t) {
-  if (s_.model.kv_rank > 0 && t.qkv == kNoTensor) recompute_up(t);
+  need_queries(t);
   const TensorIndex saved = std::exchange(t.context, kNoTensor);
   const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
   core_attention_forward(t, true);

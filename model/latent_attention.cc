@@ -26,12 +26,6 @@ int64_t up_width(const Shard& s) {
 
 }  // namespace
 
-bool StageWriter::drops_up_projection() const {
-  const Plan& plan = s_.plan;
-  return s_.model.kv_rank > 0 && plan.recompute == Recompute::selective &&
-         plan.recompute_modules.mla_up_projection && mode_ == ForwardMode::keep;
-}
-
 TensorIndex StageWriter::duplicated_forward(const std::string& label, TensorIndex& input,
                                             int64_t out, TensorIndex* copy) {
   const Shard& s = s_;
@@ -124,7 +118,9 @@ void StageWriter::latent_forward(LayerTensors& t, bool keep) {
   done_with(l.kv_down);
 }
 
-void StageWriter::recompute_up(LayerTensors& t) {
+void StageWriter::need_queries(LayerTensors& t) {
+  const bool dropped = s_.model.kv_rank > 0 && recomputes(&RecomputeModules::mla_up_projection);
+  if (!dropped || t.qkv != kNoTensor) return;
   const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
   // The weight gradients read what the first forward kept; a copy in low precision is made again.
   TensorIndex query_input = kNoTensor, kv_input = kNoTensor;

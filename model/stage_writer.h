@@ -237,9 +237,9 @@ class StageWriter {
   void latent_forward(LayerTensors& t, bool keep);
   TensorIndex latent_backward(LayerTensors& t, TensorIndex& gradient_qkv);
   void latent_up(LayerTensors& t, TensorIndex& query_input, TensorIndex& kv_input);
-  // Whether queries, keys and values are made again from the latents.
-  bool drops_up_projection() const;
-  void recompute_up(LayerTensors& t);
+  // Queries, keys and values that the forward did not keep, once more from the latents; does
+  // nothing if they are there.
+  void need_queries(LayerTensors& t);
   // A linear layer that every tensor-parallel rank holds whole, of its own tokens: [own_tokens,
   // out].  `copy` as in quantize_input.
   TensorIndex duplicated_forward(const std::string& label, TensorIndex& input, int64_t out,
