@@ -198,7 +198,7 @@ constexpr CostArgument kArguments[] = {
     // Kernels.
     {"attention_backend", "kernels.attention"},
     {"use_flash_attn", "kernels.attention"},
-    {"transformer_impl", "kernels.attention"},
+    {"transformer_impl", "kernels.modules"},
     {"attention_dropout", "kernels.dropout"},
     {"hidden_dropout", "kernels.dropout"},
     {"gradient_accumulation_fusion", "kernels.gradient_accumulation_fusion"},

@@ -239,6 +239,9 @@ class RunDraft {
     else if (flash || name == "flash" || name == "fused")
       draft_.set_text("kernels.attention", "flash",
                       a_.why(flash ? "use_flash_attn" : "attention_backend"));
+    if (a_.given("transformer_impl"))
+      draft_.set_text("kernels.modules", local ? "torch" : "transformer-engine",
+                      a_.why("transformer_impl"));
     write_dropout("attention_dropout", "kernels.dropout.attention");
     write_dropout("hidden_dropout", "kernels.dropout.hidden");
     copy_flag("gradient_accumulation_fusion", "kernels.gradient_accumulation_fusion");
@@ -265,7 +268,7 @@ class RunDraft {
                      : a_.flag("external_cuda_graph") ? "external_cuda_graph"
                                                       : nullptr;
     if (by == nullptr) return;
-    const bool step = a_.word("cuda_graph_scope") == "full_iteration";
+    const bool step = impl == "full_iteration" || a_.word("cuda_graph_scope") == "full_iteration";
     draft_.set_text("kernels.cuda_graph", step ? "step" : "layer", a_.why(by));
   }
 
