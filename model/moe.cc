@@ -20,8 +20,11 @@ TensorIndex StageWriter::moe_forward(LayerTensors& t, bool keep) {
   };
   norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden);
   done_with(t.norm2_statistics);
-  TensorIndex branch = mixture_forward(t, keep);
-  done_with(t.norm2_output);
+  const bool dropped = drops(&RecomputeModules::moe);
+  const ForwardMode mode = std::exchange(mode_, dropped ? ForwardMode::discard : mode_);
+  TensorIndex branch = mixture_forward(t, keep && !dropped);
+  mode_ = mode;
+  if (!keep || drops(&RecomputeModules::norms)) p_.free(t.norm2_output);
   const TensorIndex out = add_residual("moe", branch, &t.mask2, false);
   done_with(t.mask2);
   done_with(t.residual);
@@ -38,15 +41,16 @@ TensorIndex StageWriter::mixture_forward(LayerTensors& t, bool keep) {
     if (!keep) p_.free(tensor);
   };
   TensorIndex shared_out = kNoTensor;
+  const bool keep_shared = keep && !drops(&RecomputeModules::shared_experts);
   if (shared && !beside) {
     shared_up(t);
-    shared_out = shared_down(t, keep);
+    shared_out = shared_down(t, keep_shared);
   }
   route(t, x);
   std::function<void()> up, down;
   if (beside) {
     up = [&] { shared_up(t); };
-    down = [&] { shared_out = shared_down(t, keep); };
+    down = [&] { shared_out = shared_down(t, keep_shared); };
   }
   t.experts.input = to_experts("dispatch", x, saved(), up);
   TensorIndex rows = experts_forward(t.experts, x, keep);
@@ -59,6 +63,28 @@ TensorIndex StageWriter::mixture_forward(LayerTensors& t, bool keep) {
     p_.free(shared_out);
   }
   return out;
+}
+
+// What the forward dropped, as far as the backward needs it: norm, mixture, shared experts; the
+// activation of the experts is made again where it is needed.
+void StageWriter::need_mixture(LayerTensors& t) {
+  need_norm("norm 2", t.norm2_output);
+  const bool all = recomputes(&RecomputeModules::moe) && t.experts.up == kNoTensor;
+  const bool shared = s_.model.shared_ffn > 0 && t.experts.shared_up == kNoTensor;
+  if (!all && !shared) return;
+  const Phase phase = p_.phase();
+  const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
+  p_.set_phase(Phase::recompute);
+  TensorIndex out = kNoTensor;
+  if (all) {
+    out = mixture_forward(t, true);
+  } else {
+    shared_up(t);
+    out = shared_down(t, true);
+  }
+  p_.free(out);
+  p_.set_phase(phase);
+  mode_ = mode;
 }
 
 // Scores in the number format of the model; probabilities in fp32 (moe_router_dtype is none by
@@ -158,9 +184,7 @@ TensorIndex StageWriter::experts_forward(ExpertTensors& t, const ExpertShard& x,
   expert_products(p_, "expert fc2", x, s.forward_gemm(each, s.hidden, x.ffn));
   const TensorIndex out =
       p_.allocate("expert fc2 output", s.bytes(x.busiest, s.hidden), MemoryCategory::workspace);
-  const bool again =
-      s.plan.recompute == Recompute::selective && s.plan.recompute_modules.moe_activation;
-  if (!keep || again) p_.free(t.activated);
+  if (!keep || drops(&RecomputeModules::moe_activation)) p_.free(t.activated);
   return out;
 }
 
@@ -223,6 +247,7 @@ void StageWriter::moe_backward(LayerTensors& t, TensorIndex& gradient) {
   const Shard& s = s_;
   const ExpertShard x = expert_shard(s);
   const bool shared = s.model.shared_ffn > 0;
+  need_mixture(t);
   BranchGradient branch = branch_gradient("moe", gradient, t.mask2, false);
   TensorIndex d = to_experts("combine backward", x, MemoryCategory::workspace, {});
   TensorIndex d_input = experts_backward(t.experts, x, d);

@@ -281,6 +281,7 @@ class StageWriter {
   TensorIndex moe_forward(LayerTensors& t, bool keep);
   void moe_backward(LayerTensors& t, TensorIndex& gradient);
   TensorIndex mixture_forward(LayerTensors& t, bool keep);
+  void need_mixture(LayerTensors& t);  // what a forward did not keep, once more
   void route(LayerTensors& t, const ExpertShard& x);
   void route_backward(LayerTensors& t, const ExpertShard& x);
   TensorIndex experts_forward(ExpertTensors& t, const ExpertShard& x, bool keep);
