@@ -50,13 +50,17 @@ TensorIndex StageWriter::reduce(const std::string& label, TensorIndex partial, i
 }
 
 // ---------------------------------------------------------------------------- gradients of weights
-void StageWriter::weight_gradient(const std::string& label, const Work& gemm) {
+void StageWriter::weight_gradient(const std::string& label, const Work& gemm, bool wide) {
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
   const bool buffered = buckets_.layers.buffered;
   Work own_gradient = gemm;
   if (buffered) own_gradient.accumulate = false;
-  product(w_, label + " weight gradient", own_gradient);
+  if (wide) {
+    w_.compute(label + " weight gradient", own_gradient);
+  } else {
+    product(w_, label + " weight gradient", own_gradient);
+  }
   const int64_t weights = gemm.m * gemm.n;
   if (!buffered && !s_.plan.kernels.gradient_accumulation_fusion) {
     // The GEMM wrote a gradient of its own, which is then added to the main gradient.
@@ -98,8 +102,10 @@ void StageWriter::flush_gradients() {
 // ----------------------------------------------------------------------------------- linear layers
 TensorIndex StageWriter::column_parallel_forward(const std::string& label,
                                                  const std::string& output_label,
-                                                 TensorIndex& input, int64_t out) {
-  TensorIndex now = quantize_input(label, input, s_.own_tokens, s_.hidden);
+                                                 TensorIndex& input, int64_t out,
+                                                 TensorIndex* copy) {
+  TensorIndex now = quantize_input(label, input, s_.own_tokens, s_.hidden, copy,
+                                   {.gathered = s_.sequence_split()});
   TensorIndex gathered = kNoTensor;
   const Work gemm = s_.forward_gemm(s_.tokens, out, s_.hidden);
   if (pipelined()) {
@@ -135,7 +141,8 @@ TensorIndex StageWriter::row_parallel_backward(const std::string& label, BranchG
   const bool wide_own = branch.own;
   if (low()) branch.own = true;  // the quantized copy
   TensorIndex now = quantize_gradient(label, branch.tensor, wide_own,
-                                      s.sequence_split() ? s.own_tokens : s.tokens, s.hidden);
+                                      s.sequence_split() ? s.own_tokens : s.tokens, s.hidden,
+                                      {.gathered = s.sequence_split()});
   TensorIndex full = kNoTensor;
   const Work gemm = s.input_gemm(s.tokens, s.hidden, in);
   const bool pieces = pipelined() && !low();

@@ -108,7 +108,9 @@ bool StageWriter::low() const {
 }
 
 Work StageWriter::linear(Work gemm) const {
-  if (s_.plan.precision.weights && gemm.layout == GemmLayout::tn && !is_communication(gemm.kind))
+  const bool teacher = s_.plan.teacher && &s_.model == &*s_.plan.teacher;
+  const bool stored = s_.plan.precision.weights && (teacher || !s_.plan.trains());
+  if (stored && gemm.layout == GemmLayout::tn && !is_communication(gemm.kind))
     gemm.bytes = bytes_with_stored_weights(gemm, *s_.plan.precision.weights);
   if (low()) gemm.dtype = low_format(s_.plan.precision).dtype;
   return gemm;
@@ -127,34 +129,38 @@ void StageWriter::product(PassWriter& pass, const std::string& label, const Work
 }
 
 void StageWriter::launch_quantize(const std::string& label, int64_t values, int copies,
-                                  bool gathered) {
+                                  QuantizedParts how) {
   const LowFormat f = low_format(s_.plan.precision);
   const DType wide = s_.plan.precision.params;
+  // One kernel converts the rows of all experts with delayed scaling alone
+  // (nvte_multi_cast_transpose).
+  const int64_t launches = f.norm_quantizes ? 1 : how.experts;
+  const int64_t each = (values + launches - 1) / launches;
   const auto kernel = [&](const std::string& what, Bytes moved) {
-    p_.compute(label + what, s_.memory_bound(Kernel::quantize, moved));
+    for (int64_t i = 0; i < launches; ++i)
+      p_.compute(label + what, s_.memory_bound(Kernel::quantize, moved));
   };
   if (f.maximum_first) {
-    kernel(" maximum", s_.bytes(values, 1));
+    kernel(" maximum", s_.bytes(each, 1));
     // Parts of one tensor have one scale.
-    if (gathered) join_maxima(label + " maximum all-reduce", {kScale});
+    if (how.gathered) join_maxima(label + " maximum all-reduce", {kScale});
     kernel(" scale", {2 * kScale});
   }
   if (f.own_kernels && copies == 2) {
-    kernel(" quantize", quantize_bytes(f, values, wide, 1));
-    kernel(" quantize along columns", quantize_bytes(f, values, wide, 1));
+    kernel(" quantize", quantize_bytes(f, each, wide, 1));
+    kernel(" quantize along columns", quantize_bytes(f, each, wide, 1));
   } else {
-    kernel(" quantize", quantize_bytes(f, values, wide, copies));
+    kernel(" quantize", quantize_bytes(f, each, wide, copies));
   }
 }
 
 TensorIndex StageWriter::quantize_input(const std::string& label, TensorIndex& input, int64_t rows,
-                                        int64_t width, TensorIndex* copy) {
+                                        int64_t width, TensorIndex* copy, QuantizedParts how) {
   if (!low()) return kNoTensor;
   const LowFormat f = low_format(s_.plan.precision);
   const int64_t values = rows * width;
   const bool later = mode_ != ForwardMode::discard;
-  const bool gathered = rows != s_.tokens;
-  const bool both = later && f.copied_at_once(gathered);
+  const bool both = later && f.copied_at_once(how.gathered);
   const std::string name = label + " input in " + std::string(name_of(f.dtype));
   TensorIndex now = kNoTensor;
   if (input != kNoTensor && input == normed_) {
@@ -164,7 +170,7 @@ TensorIndex StageWriter::quantize_input(const std::string& label, TensorIndex& i
     now = std::exchange(input, p_.allocate(name, f.bytes(values), saved()));
     return now;
   }
-  launch_quantize(label + " input", values, both ? 2 : 1, gathered);
+  launch_quantize(label + " input", values, both ? 2 : 1, how);
   TensorIndex kept = kNoTensor;
   if (later) kept = p_.allocate(name, f.bytes(values), saved());
   if (!later || both)
@@ -175,14 +181,14 @@ TensorIndex StageWriter::quantize_input(const std::string& label, TensorIndex& i
 }
 
 TensorIndex StageWriter::quantize_gradient(const std::string& label, TensorIndex& gradient,
-                                           bool own, int64_t rows, int64_t width) {
+                                           bool own, int64_t rows, int64_t width,
+                                           QuantizedParts how) {
   if (!low()) return kNoTensor;
   const LowFormat f = low_format(s_.plan.precision);
   const int64_t values = rows * width;
   const std::string name = label + " gradient in " + std::string(name_of(f.dtype));
-  const bool gathered = rows != s_.tokens;
-  const bool both = f.copied_at_once(gathered);
-  launch_quantize(label + " gradient", values, both ? 2 : 1, gathered);
+  const bool both = f.copied_at_once(how.gathered);
+  launch_quantize(label + " gradient", values, both ? 2 : 1, how);
   const TensorIndex kept = p_.allocate(name, f.bytes(values), MemoryCategory::workspace);
   TensorIndex now = kNoTensor;
   if (both)

@@ -118,7 +118,7 @@ void StageWriter::route_backward(LayerTensors& t, const ExpertShard& x) {
   p_.compute("router input gradient", s.input_gemm(x.tokens, experts, s.hidden));
   TensorIndex own =
       p_.allocate("router input gradient", s.bytes(x.tokens, s.hidden), MemoryCategory::workspace);
-  weight_gradient("router", s.weight_gemm(x.tokens, experts, s.hidden));
+  weight_gradient("router", s.weight_gemm(x.tokens, experts, s.hidden), true);
   w_.free(logits);
   p_.compute("router gradient sum", s.memory_bound(Kernel::add, s.bytes(x.tokens, s.hidden) * 3));
   p_.free(own);
@@ -128,7 +128,7 @@ void StageWriter::route_backward(LayerTensors& t, const ExpertShard& x) {
 void StageWriter::expert_products(PassWriter& pass, const std::string& label, const ExpertShard& x,
                                   const Work& one) {
   const bool weights = one.layout == GemmLayout::nt;
-  Work all = one;
+  Work all = linear(one);
   all.kind = WorkKind::grouped_gemm;
   all.batch = x.local;
   // In the mean over the experts: the rows together count, not their rounded share.
@@ -137,7 +137,7 @@ void StageWriter::expert_products(PassWriter& pass, const std::string& label, co
   if (s_.plan.moe.grouped_gemm) {
     pass.compute(label, all);
   } else {
-    for (int64_t e = 0; e < x.local; ++e) pass.compute(label, one);
+    for (int64_t e = 0; e < x.local; ++e) pass.compute(label, linear(one));
   }
   if (x.busiest == x.rows) return;
   all.kind = WorkKind::expert_wait;
@@ -176,14 +176,19 @@ TensorIndex StageWriter::experts_forward(ExpertTensors& t, const ExpertShard& x,
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) p_.free(tensor);
   };
+  const QuantizedParts parts{.experts = x.local};
+  TensorIndex now = quantize_input("expert fc1", t.input, x.busiest, s.hidden, nullptr, parts);
   expert_products(p_, "expert fc1", x, s.forward_gemm(each, x.up, s.hidden));
   t.up = p_.allocate("expert fc1 output", s.bytes(x.busiest, x.up), saved());
+  p_.free(now);
   done_with(t.input);
   activate_experts(t, x);
   done_with(t.up);
+  now = quantize_input("expert fc2", t.activated, x.busiest, x.ffn, nullptr, parts);
   expert_products(p_, "expert fc2", x, s.forward_gemm(each, s.hidden, x.ffn));
   const TensorIndex out =
       p_.allocate("expert fc2 output", s.bytes(x.busiest, s.hidden), MemoryCategory::workspace);
+  p_.free(now);
   if (!keep || drops(&RecomputeModules::moe_activation)) p_.free(t.activated);
   return out;
 }
@@ -214,16 +219,21 @@ TensorIndex StageWriter::experts_backward(ExpertTensors& t, const ExpertShard& x
                                           TensorIndex& gradient) {
   const Shard& s = s_;
   const int64_t each = (x.rows + x.local - 1) / x.local;
+  const QuantizedParts parts{.experts = x.local};
   if (t.activated == kNoTensor) {
     p_.set_phase(Phase::recompute);
     const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
     activate_experts(t, x);
+    TensorIndex again = quantize_input("expert fc2", t.activated, x.busiest, x.ffn, nullptr, parts);
+    p_.free(again);
     mode_ = mode;
     p_.set_phase(Phase::backward_input);
   }
+  TensorIndex now = quantize_gradient("expert fc2", gradient, true, x.busiest, s.hidden, parts);
   expert_products(p_, "expert fc2 input gradient", x, s.input_gemm(each, s.hidden, x.ffn));
   TensorIndex d_activated = p_.allocate("expert fc2 input gradient", s.bytes(x.busiest, x.ffn),
                                         MemoryCategory::workspace);
+  p_.free(now);
   expert_weight_gradient("expert fc2", x, s.hidden, x.ffn);
   w_.free(t.activated);
   w_.free(gradient);
@@ -234,9 +244,11 @@ TensorIndex StageWriter::experts_backward(ExpertTensors& t, const ExpertShard& x
                                  MemoryCategory::workspace);
   p_.free(d_activated);
   p_.free(t.up);
+  now = quantize_gradient("expert fc1", d_up, true, x.busiest, x.up, parts);
   expert_products(p_, "expert fc1 input gradient", x, s.input_gemm(each, x.up, s.hidden));
   const TensorIndex out = p_.allocate("expert fc1 input gradient", s.bytes(x.busiest, s.hidden),
                                       MemoryCategory::workspace);
+  p_.free(now);
   expert_weight_gradient("expert fc1", x, x.up, s.hidden);
   w_.free(d_up);
   w_.free(t.input);
@@ -278,11 +290,8 @@ void StageWriter::shared_up(LayerTensors& t) {
   const Shard& s = s_;
   const int64_t ffn = s.model.shared_ffn / s.plan.tp;
   const int64_t up = s.model.gated ? 2 * ffn : ffn;
-  TensorIndex gathered = kNoTensor;
-  if (s.sequence_split()) gathered = gather("shared fc1 all-gather", s.hidden);
-  p_.compute("shared fc1", s.forward_gemm(s.tokens, up, s.hidden));
-  t.experts.shared_up = p_.allocate("shared fc1 output", s.bytes(s.tokens, up), saved());
-  p_.free(gathered);
+  t.experts.shared_up = column_parallel_forward("shared fc1", "shared fc1 output", t.norm2_output,
+                                                up, &t.experts.shared_low);
   p_.compute("shared activation", s.memory_bound(Kernel::activation, s.bytes(s.tokens, up + ffn)));
   t.experts.shared_activated =
       p_.allocate("shared activation output", s.bytes(s.tokens, ffn), saved());
@@ -291,11 +300,13 @@ void StageWriter::shared_up(LayerTensors& t) {
 TensorIndex StageWriter::shared_down(LayerTensors& t, bool keep) {
   const Shard& s = s_;
   const int64_t ffn = s.model.shared_ffn / s.plan.tp;
-  p_.compute("shared fc2", s.forward_gemm(s.tokens, s.hidden, ffn));
+  TensorIndex now = quantize_input("shared fc2", t.experts.shared_activated, s.tokens, ffn);
+  product(p_, "shared fc2", s.forward_gemm(s.tokens, s.hidden, ffn));
   // A gate's gradient needs what it was multiplied with.
   const bool kept = keep && s.model.shared_gate;
   const MemoryCategory category = kept ? saved() : MemoryCategory::workspace;
   TensorIndex out = p_.allocate("shared fc2 output", s.bytes(s.tokens, s.hidden), category);
+  p_.free(now);
   if (!keep) {
     p_.free(t.experts.shared_up);
     p_.free(t.experts.shared_activated);
@@ -325,7 +336,7 @@ TensorIndex StageWriter::shared_backward(LayerTensors& t, BranchGradient branch)
     if (branch.own) p_.free(branch.tensor);
     branch = {.tensor = gated, .own = true};
     p_.compute("shared gate input gradient", s.input_gemm(s.own_tokens, 1, s.hidden));
-    weight_gradient("shared gate", s.weight_gemm(s.own_tokens, 1, s.hidden));
+    weight_gradient("shared gate", s.weight_gemm(s.own_tokens, 1, s.hidden), true);
   }
   TensorIndex d = row_parallel_backward("shared fc2", branch, t.experts.shared_activated, ffn);
   p_.compute("shared activation backward",
@@ -334,8 +345,7 @@ TensorIndex StageWriter::shared_backward(LayerTensors& t, BranchGradient branch)
       p_.allocate("shared fc1 output gradient", s.bytes(s.tokens, up), MemoryCategory::workspace);
   p_.free(d);
   p_.free(t.experts.shared_up);
-  TensorIndex none = kNoTensor;
-  return column_parallel_backward("shared fc1", d_up, none, up);
+  return column_parallel_backward("shared fc1", d_up, t.experts.shared_low, up);
 }
 
 }  // namespace stepcast

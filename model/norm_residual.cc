@@ -88,7 +88,8 @@ void StageWriter::need_norm(const std::string& label, TensorIndex& output, bool 
   norm_forward(label, statistics, output, s_.own_tokens, s_.hidden, into_linear);
   p_.free(statistics);
   if (into_linear) {
-    TensorIndex now = quantize_input(label, output, s_.own_tokens, s_.hidden);
+    TensorIndex now = quantize_input(label, output, s_.own_tokens, s_.hidden, nullptr,
+                                     {.gathered = s_.sequence_split()});
     p_.free(now);
   }
   p_.set_phase(phase);

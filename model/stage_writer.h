@@ -30,6 +30,7 @@ struct ExpertTensors {
   TensorIndex scores = kNoTensor, map = kNoTensor;    // of the router; where copies went
   TensorIndex input = kNoTensor;                      // tokens in the order of their experts
   TensorIndex up = kNoTensor, activated = kNoTensor;  // of the experts
+  TensorIndex shared_low = kNoTensor;  // quantized input of the shared experts
   TensorIndex shared_up = kNoTensor, shared_activated = kNoTensor;
   TensorIndex gate = kNoTensor, shared_output = kNoTensor;  // of a gated shared expert
 };
@@ -41,6 +42,12 @@ struct LatentTensors {
   TensorIndex kv_down = kNoTensor, kv_statistics = kNoTensor, kv_normed = kNoTensor;
   TensorIndex position_key = kNoTensor;
   TensorIndex input_low = kNoTensor;
+};
+
+// Of what a tensor that is quantized is a part, and in how many it is.
+struct QuantizedParts {
+  bool gathered = false;  // a share of one that is gathered afterwards
+  int64_t experts = 1;    // rows of so many experts, each a tensor of its own
 };
 
 struct LayerTensors {
@@ -342,7 +349,8 @@ class StageWriter {
   // reduced.  With low-precision GEMMs `input` becomes the quantized copy that the weight gradient
   // reads, and the wide tensor is freed; given `copy`, that becomes the quantized one instead.
   TensorIndex column_parallel_forward(const std::string& label, const std::string& output_label,
-                                      TensorIndex& input, int64_t out);
+                                      TensorIndex& input, int64_t out,
+                                      TensorIndex* copy = nullptr);
   TensorIndex row_parallel_forward(const std::string& label, TensorIndex& input, int64_t in,
                                    TensorIndex* copy = nullptr);
   // Whether this is computed again in the backward instead of being kept: one of the plan's modules
@@ -368,12 +376,12 @@ class StageWriter {
   // gradient reads, its wide tensor is freed; given `copy`, that becomes it and `input` stays.
   // Returns a copy that the forward product alone reads, to be freed after it.
   TensorIndex quantize_input(const std::string& label, TensorIndex& input, int64_t rows,
-                             int64_t width, TensorIndex* copy = nullptr);
+                             int64_t width, TensorIndex* copy = nullptr, QuantizedParts how = {});
   // The same of a gradient: `gradient` becomes what the weight gradient reads; what is returned is
   // read by the input gradient's product alone.  `own`: the wide tensor is to be freed.
   TensorIndex quantize_gradient(const std::string& label, TensorIndex& gradient, bool own,
-                                int64_t rows, int64_t width);
-  void launch_quantize(const std::string& label, int64_t values, int copies, bool gathered);
+                                int64_t rows, int64_t width, QuantizedParts how = {});
+  void launch_quantize(const std::string& label, int64_t values, int copies, QuantizedParts how);
   void join_maxima(const std::string& label, Bytes bytes);
   // Of a gathered tensor [tokens, width] with one scale, where tensor cores need it; else
   // kNoTensor.
@@ -390,7 +398,8 @@ class StageWriter {
                                        TensorIndex& input, int64_t out, InputGather gathered = {});
   void mlp_backward(LayerTensors& t, TensorIndex& gradient);
   void attention_backward(LayerTensors& t, TensorIndex& gradient, bool recompute_core_first);
-  void weight_gradient(const std::string& label, const Work& gemm);
+  // `wide`: not in low precision, whatever the layer is in.
+  void weight_gradient(const std::string& label, const Work& gemm, bool wide = false);
   void bias_gradient(const std::string& label, int64_t rows, int64_t width);
   void reduce_after(int64_t parameters);
   MemoryCategory saved() const {
