@@ -165,6 +165,49 @@ normalization: rms_norm
 position_embedding_type: rotary
 tie_word_embeddings: false
 )"},
+    ModelFamily{"llama4_text", R"(
+vocab_size: 202048
+hidden_size: 5120
+moe_intermediate_size: 8192
+intermediate_size: 16384
+num_hidden_layers: 48
+num_attention_heads: 40
+num_key_value_heads: 8
+head_dim: 128
+max_position_embeddings: 131072
+num_experts: 16
+num_experts_per_tok: 1
+decoder_sparse_step: 1
+n_shared_experts: 1  # no key of theirs
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
+    ModelFamily{"deepseek_v2", R"(
+vocab_size: 32000
+hidden_size: 4096
+intermediate_size: 11008
+num_hidden_layers: 32
+num_attention_heads: 32
+max_position_embeddings: 2048
+num_experts: 64
+num_experts_per_tok: 6  # must be given: None
+moe_intermediate_size: 1407
+n_shared_experts: 2
+first_k_dense_replace: 0
+q_lora_rank: 1536
+kv_lora_rank: 512
+qk_nope_head_dim: 128
+qk_rope_head_dim: 64
+v_head_dim: 128
+hidden_act: silu
+gated_mlp: true
+normalization: rms_norm
+position_embedding_type: rotary
+tie_word_embeddings: false
+)"},
     ModelFamily{"deepseek_v3", R"(
 vocab_size: 129280
 hidden_size: 7168
@@ -176,6 +219,8 @@ num_experts: 256
 num_experts_per_tok: 8
 moe_intermediate_size: 2048
 n_shared_experts: 1
+n_group: 8
+topk_group: 4
 first_k_dense_replace: 3
 router_bias: true  # e_score_correction_bias, no key of theirs
 q_lora_rank: 1536
@@ -267,6 +312,10 @@ constexpr Alias kAliases[] = {
     // The width of one expert: these have no dense layers.
     {"mixtral", "intermediate_size", "moe_intermediate_size"},
     {"gpt_oss", "intermediate_size", "moe_intermediate_size"},
+    // Here it is that of experts, routed and shared.
+    {"llama4_text", "intermediate_size", "moe_intermediate_size"},
+    {"llama4_text", "intermediate_size_mlp", "intermediate_size"},
+    {"llama4_text", "interleave_moe_layer_step", "decoder_sparse_step"},
 };
 
 // Without effect on the cost of a training step.  Dropout is set under `kernels`: what the file of
