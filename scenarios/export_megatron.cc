@@ -213,6 +213,7 @@ class ArgumentWriter {
       add("--recompute-granularity full");
       add(p_.recompute_method == RecomputeMethod::uniform ? "--recompute-method uniform"
                                                           : "--recompute-method block");
+      flag(p_.recompute_distribute, "--distribute-saved-activations");
       return add("--recompute-num-layers", p_.recompute_layers);
     }
     const RecomputeModules& r = p_.recompute_modules;
