@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "model/distillation.h"
 #include "model/inference.h"
 #include "model/stage_flow.h"
 #include "model/unit_gathers.h"
-#include "sim/check.h"
 #include "model/vocabulary_passes.h"
+#include "sim/check.h"
 
 namespace stepcast {
 namespace {
@@ -67,6 +68,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
   pass.set_phase(Phase::forward);
   UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::forward);
   gathers.need_ends();
+  t.teacher = write_teacher(s.plan(), s.content, pass);
   TensorIndex stream = flow.begin_forward();
   t.layers.resize(static_cast<size_t>(s.content.layers));
   for (const Unit& unit : units_of(s.plan(), s.content)) {
@@ -89,6 +91,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
   flow.outside_layers().update_scales(s.content.layers, 3 * 4);
   if (pass.empty() && !s.content.head) write_nothing(s.shards.own, pass);
   flow.end_forward(stream);
+  write_distillation_loss(s.shards.own, t.teacher, pass);
   gathers.finish();
   return pass.finish();
 }
@@ -152,6 +155,7 @@ void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, S
   UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::backward);
   gathers.start();
   gathers.need_ends();
+  write_distillation_gradient(s.shards.own, t.teacher, pass);
   TensorIndex gradient = flow.begin_backward(recompute);
   const bool recompute_core = recompute && s.plan().recompute == Recompute::selective &&
                               s.plan().recompute_modules.core_attention;

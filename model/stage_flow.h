@@ -22,6 +22,7 @@ struct StageTensors {
   std::vector<HeadTensors> prediction_heads;
   HeldUnits held;
   OffloadedLayers offloaded;
+  TensorIndex teacher = kNoTensor;  // its logits
   TensorIndex streams = kNoTensor;  // the main stream and those of the modules, one after the other
 };
 

@@ -31,6 +31,18 @@ constexpr Field kFields[] = {
      .summary = "a preset's name, or keys of a Hugging Face config.json, or {hf: FILE}",
      .shorthand = "preset"},
 
+    {.path = "prune", .type = section, .summary = "what is taken away from the model, in shares"},
+    {.path = "prune.layers", .type = share, .summary = "of the layers; the first ones stay"},
+    {.path = "prune.heads", .type = share, .summary = "of the key-value heads, with their queries"},
+    {.path = "prune.ffn", .type = share, .summary = "of the width of MLPs and experts"},
+    {.path = "prune.hidden", .type = share, .summary = "of the width of the residual stream"},
+    {.path = "prune.experts", .type = share, .summary = "of the experts of every layer"},
+    {.path = "distill",
+     .type = section,
+     .summary = "a teacher runs forward beside the model, which learns from its logits",
+     .shorthand = "teacher"},
+    {.path = "distill.teacher", .type = opaque, .summary = "a model, written as `model` is"},
+
     {.path = "cluster",
      .type = section,
      .summary = "preset x nodes, or what the cluster is made of",

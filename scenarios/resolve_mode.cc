@@ -78,7 +78,7 @@ void check_mode(const PlanInputs& in, Plan& plan) {
   if (plan.precision.kv_cache)
     checks.refuse("E127", "precision.kv_cache", "there is no cache in training",
                   "mode: prefill and mode: decode have one");
-  if (plan.precision.weights && !plan.teacher)
+  if (plan.precision.weights && v.value("distill.teacher") == nullptr)
     checks.refuse("E127", "precision.weights", "weights that are trained are in precision.params",
                   "mode: prefill and mode: decode may store them in fewer bits");
 }

@@ -15,6 +15,7 @@
 #include "scenarios/resolve_perturb.h"
 #include "scenarios/resolve_placement.h"
 #include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_variants.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
 #include "sim/check.h"
@@ -65,7 +66,8 @@ std::string model_text(const Transformer& m) {
 
 // `model` and its sizes, each with where it comes from.
 std::vector<Setting> model_settings(const Value& written, const Transformer& model,
-                                    int64_t unpadded_vocab, int64_t tp, const Problems& problems) {
+                                    const Transformer& unpruned, int64_t tp,
+                                    const Problems& problems) {
   std::string base = written.text;
   if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
   if (const Value* hf = written.find("hf"); hf != nullptr) base = hf->text;
@@ -79,9 +81,11 @@ std::vector<Setting> model_settings(const Value& written, const Transformer& mod
     std::string origin = own != nullptr ? origin_of(own->mark, problems)
                          : pasted       ? "default: of this kind of model"
                                         : "model " + base;
-    if (k.field == &Transformer::vocab && value != unpadded_vocab)
-      origin = "derived: " + str(unpadded_vocab) +
-               " padded to a multiple of 128*tp = " + str(128 * tp) +
+    const int64_t before = unpruned.*k.field;
+    if (k.field != &Transformer::vocab && value != before)
+      origin = "derived: " + str(before) + ", of which `prune` takes " + str(before - value);
+    if (k.field == &Transformer::vocab && value != before)
+      origin = "derived: " + str(before) + " padded to a multiple of 128*tp = " + str(128 * tp) +
                " (Megatron's --make-vocab-size-divisible-by)";
     all.push_back({"model." + std::string(k.key), str(value), std::move(origin)});
   }
@@ -158,13 +162,16 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   const bool presets_known = apply_cluster_presets(root, problems);
   FieldValues v(std::move(root), "", problems);
 
+  const FileReader open = [&](const std::string& path, const Mark& from) {
+    return files.open(path, from);
+  };
   std::optional<Transformer> model;
   v.require("model", "a preset, as in model: llama3-8b, or keys of a config.json");
   if (const Value* written = v.value("model"); written != nullptr) {
-    model = resolve_model(*written, problems, [&](const std::string& path, const Mark& from) {
-      return files.open(path, from);
-    });
+    model = resolve_model(*written, problems, open);
   }
+  const std::optional<Transformer> unpruned = model;
+  if (model) prune_model(v, problems, *model);
   std::optional<Cluster> cluster;
   if (presets_known) cluster = resolve_cluster(v, problems, s.warnings);
 
@@ -176,6 +183,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
                       cluster ? &*cluster : nullptr,
                       cluster ? gpus_of(s.placement, *cluster) : 0};
   s.plan = resolve_plan(in);
+  resolve_teacher(in, open, s.plan);
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);
   std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
@@ -209,9 +217,10 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),
                                         [](const Setting& x) { return !is_label(x.path); });
   const std::vector<Setting> sizes =
-      model_settings(*v.value("model"), s.model, s.written_vocab, s.plan.tp, problems);
+      model_settings(*v.value("model"), s.model, *unpruned, s.plan.tp, problems);
   s.settings.insert(after_texts, sizes.begin(), sizes.end());
-  s.hash = hash_of(v.canonical(is_label) + model_text(s.model));
+  s.hash = hash_of(v.canonical(is_label) + model_text(s.model) +
+                   (s.plan.teacher ? model_text(*s.plan.teacher) : ""));
   return s;
 }
 

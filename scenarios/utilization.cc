@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/utilization.h"
 
+#include "model/distillation.h"
 #include "model/inference.h"
 
 namespace stepcast {
@@ -38,8 +39,9 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
   const auto seq = static_cast<double>(plan.seq);
   const double forward = forward_matmul_flops(model, sequences, seq, false);
   StepFlops flops;
-  flops.full_attention = 3 * forward;
-  flops.causal_attention = 3 * forward_matmul_flops(model, sequences, seq, true);
+  flops.full_attention = 3 * forward + teacher_flops(plan, false);
+  flops.causal_attention =
+      3 * forward_matmul_flops(model, sequences, seq, true) + teacher_flops(plan, true);
   flops.executed = executed_flops(graph);
   flops.korthikanti = flops.full_attention;
   if (plan.recompute == Recompute::selective) {

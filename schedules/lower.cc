@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "model/distillation.h"
 #include "model/host_calls.h"
 #include "model/layer_ops.h"
 #include "model/low_precision.h"
@@ -178,7 +179,8 @@ class Lowering {
       const LabelId label = builder_.label(hop.to > hop.from ? "send activation" : "send gradient");
       const std::vector<uint16_t>& ranks = schedule_.rank_of_stage;
       const std::vector<uint16_t>& reverse = schedule_.reverse_rank_of_stage;
-      const Bytes bytes = received_bytes(shards, plan_.stages[std::max(hop.from, hop.to)]);
+      Bytes bytes = received_bytes(shards, plan_.stages[std::max(hop.from, hop.to)]);
+      if (hop.to > hop.from) bytes += teacher_stream(plan_);
       const WorkId work = transfer(ranks[hop.from], ranks[hop.to], bytes);
       const WorkId reversed =
           schedule_.is_bidirectional() ? transfer(reverse[hop.from], reverse[hop.to], bytes) : work;

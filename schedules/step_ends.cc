@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "model/distillation.h"
 #include "model/inference.h"
 #include "model/pass_writer.h"
 
@@ -173,6 +174,11 @@ std::vector<StaticMemory> StepEnds::static_memory(int64_t rank) const {
   const auto hold = [&](MemoryCategory category, int64_t count, DType type) {
     memory.push_back({category, bytes(count, type)});
   };
+  if (plan_.teacher) {
+    Bytes teacher{};
+    for (const uint16_t s : stages_of(rank)) teacher += teacher_parameters(plan_, content(s));
+    memory.push_back({MemoryCategory::parameters, teacher});
+  }
   for (const Part& part : parts_of(rank)) {
     const bool sharded = plan_.zero == 3;
     // The optimizer's fp32 parameters are the shards themselves.

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/distillation.h"
+
+#include "model/inference.h"
+#include "model/stage_writer.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// The logits of all tokens.
+TensorIndex write_teacher_head(const Shard& s, PassWriter& pass, TensorIndex& stream) {
+  const Kernel norm = s.model.norm == Norm::layer_norm ? Kernel::layer_norm : Kernel::rms_norm;
+  const Bytes own = s.bytes(s.own_tokens, s.hidden);
+  pass.compute("teacher final norm", s.memory_bound(norm, own * 2));
+  TensorIndex normed = pass.allocate("teacher final norm output", own, MemoryCategory::workspace);
+  pass.free(stream);
+  TensorIndex gathered = kNoTensor;
+  if (s.sequence_split()) {
+    pass.join(pass.communicate(Stream::tp, "teacher head all-gather",
+                               s.collective(WorkKind::all_gather, s.hidden)));
+    gathered = pass.allocate("teacher head all-gather", s.bytes(s.tokens, s.hidden),
+                             MemoryCategory::communication);
+  }
+  pass.compute("teacher head", s.forward_gemm(s.tokens, s.vocab, s.hidden));
+  const TensorIndex logits =
+      pass.allocate("teacher logits", s.bytes(s.tokens, s.vocab), MemoryCategory::logits);
+  pass.free(gathered);
+  pass.free(normed);
+  return logits;
+}
+
+}  // namespace
+
+const StageContent& teacher_content(const Plan& plan, const StageContent& content) {
+  STEPCAST_CHECK(plan.teacher && plan.teacher_stages.size() == plan.stages.size(), "no teacher");
+  // Even stages differ by what their ends hold.
+  if (content.embedding) return plan.teacher_stages.front();
+  return content.head ? plan.teacher_stages.back() : plan.teacher_stages[1];
+}
+
+TensorIndex write_teacher(const Plan& plan, const StageContent& content, PassWriter& pass) {
+  if (!plan.teacher) return kNoTensor;
+  const Shard s(*plan.teacher, plan);
+  const StageContent& own = teacher_content(plan, content);
+  StageWriter stage(s, pass);
+  TensorIndex stream = kNoTensor;
+  EmbeddingTensors embedding;
+  if (own.embedding) {
+    stream = stage.embedding_forward(embedding);
+    pass.free(embedding.mask);
+  } else {
+    stream = pass.allocate("teacher residual stream", teacher_stream(plan),
+                           MemoryCategory::activations);  // received
+  }
+  for (int64_t i = 0; i < own.layers; ++i) {
+    LayerTensors layer;
+    layer.input = stream;
+    stage.set_layer(static_cast<int>(i),
+                    own.kinds.empty() ? layer_kind(s.model, 0) : own.kinds[static_cast<size_t>(i)]);
+    stream = stage.layer_forward(layer, ForwardMode::discard);
+    pass.free(layer.input);
+  }
+  stage.set_layer(-1);
+  if (own.head) return write_teacher_head(s, pass, stream);
+  pass.free(stream);  // leaves with the student's
+  return kNoTensor;
+}
+
+void write_distillation_loss(const Shard& s, TensorIndex logits, PassWriter& pass) {
+  if (logits == kNoTensor) return;
+  // Log-softmax of both, and the sum of their difference by the teacher's probabilities; over the
+  // shards of the vocabulary, maximum and sum of each.
+  const Bytes narrow = s.bytes(s.tokens, s.vocab);
+  const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
+  pass.compute("teacher softmax", s.memory_bound(Kernel::cross_entropy, narrow + wide));
+  TensorIndex probabilities = pass.allocate("teacher probabilities", wide, MemoryCategory::logits);
+  if (s.split()) {
+    Work w = s.collective(WorkKind::all_reduce, 1);
+    w.dtype = DType::fp32;
+    w.bytes = s.bytes(s.tokens, 2, DType::fp32);
+    pass.join(pass.communicate(Stream::tp, "teacher softmax all-reduce", w));
+  }
+  pass.compute("distillation loss", s.memory_bound(Kernel::cross_entropy, wide * 2));
+  pass.free(probabilities);
+}
+
+void write_distillation_gradient(const Shard& s, TensorIndex& logits, PassWriter& pass) {
+  if (logits == kNoTensor) return;
+  // Student's and teacher's probabilities once more, their difference added to the gradient.
+  const Bytes narrow = s.bytes(s.tokens, s.vocab);
+  const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
+  pass.compute("distillation gradient",
+               s.memory_bound(Kernel::cross_entropy_backward, narrow + wide * 3));
+  pass.free(logits);
+}
+
+Bytes teacher_parameters(const Plan& plan, const StageContent& content) {
+  const StageContent& own = teacher_content(plan, content);
+  return stored_parameters(*plan.teacher, plan, own, stage_parameters(*plan.teacher, plan, own));
+}
+
+Bytes teacher_stream(const Plan& plan) {
+  if (!plan.teacher) return {};
+  const Shard s(*plan.teacher, plan);
+  return s.bytes(s.own_tokens, s.hidden);
+}
+
+double teacher_flops(const Plan& plan, bool causal) {
+  if (!plan.teacher) return 0;
+  return forward_matmul_flops(*plan.teacher, static_cast<double>(plan.global_batch),
+                              static_cast<double>(plan.seq), causal);
+}
+
+}  // namespace stepcast
