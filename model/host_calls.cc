@@ -67,6 +67,7 @@ class Launches {
     bool first = true;
     for (Op& op : pass.ops) {
       Launch launch = is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
+      if (work_of(op).kind == WorkKind::expert_wait) launch = {};  // nobody launches it
       if (std::exchange(first, false) && reads_batch(pass)) add_batch(launch);
       op.launch = launch_of(graph_, launch);
     }
