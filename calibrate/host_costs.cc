@@ -34,16 +34,30 @@ Time microseconds(std::string_view text) {
   return time_from_seconds(us * 1e-6);
 }
 
+size_t call_named(std::string_view name) {
+  for (size_t call = 0; call < kHostCalls; ++call)
+    if (name == name_of(static_cast<HostCall>(call))) return call;
+  STEPCAST_CHECK(false, "host_costs.csv: unknown call '" + std::string(name) + "'");
+  return 0;
+}
+
+// Remarks, the header, and one row a call: its costs by host, and where they are from.
 AllCosts read_costs(std::string_view text) {
   AllCosts all{};
+  bool in_rows = false;
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const std::string_view name = take_cell(line);
-    for (size_t call = 0; call < kHostCalls; ++call) {
-      if (name != name_of(static_cast<HostCall>(call))) continue;
-      for (HostCosts& costs : all) costs[call] = microseconds(take_cell(line));
+    if (line.starts_with('#')) continue;
+    if (!in_rows) {
+      STEPCAST_CHECK(line == "call,x86_us,grace_us,kind", "host_costs.csv: its header");
+      in_rows = true;
+      continue;
     }
+    const size_t call = call_named(take_cell(line));
+    for (HostCosts& costs : all) costs[call] = microseconds(take_cell(line));
+    STEPCAST_CHECK(line == "measured" || line == "derived",
+                   "host_costs.csv: '" + std::string(line) + "'");
   }
   for (const HostCosts& costs : all)
     for (const Time t : costs) STEPCAST_CHECK(t > Time{}, "host_costs.csv lacks a call");
