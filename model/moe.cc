@@ -141,6 +141,7 @@ void StageWriter::expert_products(PassWriter& pass, const std::string& label, co
   }
   if (x.busiest == x.rows) return;
   all.kind = WorkKind::expert_wait;
+  all.flops = {};
   all.busiest = (x.busiest + x.local - 1) / x.local;
   if (weights && split_) {
     // Whatever is exchanged after W waits for it.
