@@ -362,7 +362,12 @@ constexpr Field kFields[] = {
      .summary = "sequences of a microbatch",
      .fallback = "1",
      .reason = "the least memory and the smallest pipeline bubble"},
-    {.path = "batch.seq", .type = tokens, .summary = "tokens of a sequence"},
+    {.path = "batch.seq",
+     .type = tokens,
+     .summary = "tokens of a sequence; of the decoder's, where there is an encoder too"},
+    {.path = "batch.encoder_seq",
+     .type = tokens,
+     .summary = "tokens of the encoder's sequence; as many as batch.seq if left out"},
 
     {.path = "schedule",
      .type = section,

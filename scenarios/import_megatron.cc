@@ -14,7 +14,8 @@ constexpr CostArgument kArguments[] = {
     // The model.
     {"num_layers", "model.num_hidden_layers"},
     {"encoder_num_layers", "model.num_hidden_layers"},
-    {"decoder_num_layers", "model.is_encoder_decoder"},
+    {"decoder_num_layers", "model.num_decoder_layers"},
+    {"relative_attention_num_buckets", "model.relative_attention_num_buckets"},
     {"hidden_size", "model.hidden_size"},
     {"num_attention_heads", "model.num_attention_heads"},
     {"ffn_hidden_size", "model.intermediate_size"},
@@ -112,7 +113,7 @@ constexpr CostArgument kArguments[] = {
     {"micro_batch_size", "batch.micro"},
     {"global_batch_size", "batch.global"},
     {"seq_length", "batch.seq", "encoder_seq_length|sequence_length"},
-    {"decoder_seq_length", "batch.seq"},
+    {"decoder_seq_length", "batch.encoder_seq"},
     {"rampup_batch_size", "batch.global"},
     {"step_batch_size_schedule", "batch.global"},
 

@@ -187,7 +187,13 @@ class LayoutDraft {
       draft_.set("batch.global", a_.whole("global_batch_size", 1), a_.why("global_batch_size"));
     else if (micro >= 1 && micro < 1'000'000)
       draft_.set("batch.global", micro * s_.dp, "Megatron's default: one microbatch a replica");
-    if (a_.given("seq_length"))
+    // With an encoder and a decoder --seq-length is the encoder's.
+    const bool decodes = a_.given("decoder_num_layers") && a_.given("decoder_seq_length");
+    if (decodes && a_.given("seq_length"))
+      draft_.set("batch.encoder_seq", a_.whole("seq_length", 1), a_.why("seq_length"));
+    if (decodes)
+      draft_.set("batch.seq", a_.whole("decoder_seq_length", 1), a_.why("decoder_seq_length"));
+    else if (a_.given("seq_length"))
       draft_.set("batch.seq", a_.whole("seq_length", 1), a_.why("seq_length"));
     else if (a_.given("max_position_embeddings"))
       draft_.assume("batch.seq", std::to_string(a_.whole("max_position_embeddings", 1)),

@@ -62,9 +62,12 @@ class ModelDraft {
   }
 
   void write_sizes() {
-    layers_ = !a_.given("num_layers") && a_.given("encoder_num_layers")
-                  ? needed("encoder_num_layers", "model.num_hidden_layers")
-                  : needed("num_layers", "model.num_hidden_layers");
+    const char* own = !a_.given("num_layers") && a_.given("encoder_num_layers")
+                          ? "encoder_num_layers"
+                          : "num_layers";
+    const bool decodes = a_.given("decoder_num_layers");  // pretrain_t5.py
+    layers_ = needed(own, decodes ? "model.num_encoder_layers" : "model.num_hidden_layers");
+    if (decodes) layers_ += needed("decoder_num_layers", "model.num_decoder_layers");
     sizes_.layers = layers_;
     hidden_ = needed("hidden_size", "model.hidden_size");
     const int64_t heads = needed("num_attention_heads", "model.num_attention_heads");
@@ -79,8 +82,6 @@ class ModelDraft {
     else
       draft_.set("model.num_key_value_heads", heads, "every head has keys of its own");
     copy("kv_channels", "model.head_dim");
-    if (a_.given("decoder_num_layers"))
-      draft_.set("model.is_encoder_decoder", true, a_.why("decoder_num_layers"));
   }
 
   void write_kind() {
@@ -153,6 +154,10 @@ class ModelDraft {
       why = a_.why("add_position_embedding");
     }
     draft_.set("model.position_embedding_type", yaml_text(type), why);
+    if (type == "relative")
+      draft_.set("model.relative_attention_num_buckets",
+                 a_.whole("relative_attention_num_buckets", 32),
+                 given_or_default("relative_attention_num_buckets"));
     if (a_.given("max_position_embeddings"))
       copy("max_position_embeddings", "model.max_position_embeddings");
     else if (type == "learned_absolute" && a_.given("seq_length"))

@@ -20,6 +20,7 @@ constexpr int64_t kMostWidth = int64_t{1} << 20;
 constexpr int64_t kMostHeads = int64_t{1} << 16;
 constexpr int64_t kMostExperts = int64_t{1} << 16;
 constexpr int64_t kMostShared = int64_t{1} << 10;
+constexpr int64_t kMostModules = 16;
 constexpr int64_t kMostRows = 1'000'000'000;
 constexpr double kMostParameters = 1e15;
 
@@ -54,6 +55,7 @@ constexpr Word kPositions[] = {
     {"alibi", static_cast<int>(Positions::none)},
     {"learned_absolute", static_cast<int>(Positions::learned)},  // Megatron's
     {"absolute", static_cast<int>(Positions::learned)},          // BERT's
+    {"relative", static_cast<int>(Positions::none)},             // biases of the scores (T5)
     {"rope", static_cast<int>(Positions::rotary)},
 };
 
@@ -158,6 +160,33 @@ class ModelReader {
     t_.attention_sinks = flag("attention_sinks", false);
     t_.parallel_block = flag("parallel_attn", false);
     t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false);
+    t_.bidirectional = flag("bidirectional", false);
+    t_.embedding_norm = flag("embedding_norm", false);
+    t_.masked_head = flag("masked_head", false);
+    t_.token_types = whole("type_vocab_size", 0, kMostWidth, 0);
+    t_.relative_buckets = whole("relative_attention_num_buckets", 0, kMostWidth, 0);
+    read_feed_forward();
+  }
+
+  // T5's way to say activation and gate at once: "relu", "gated-gelu".
+  void read_feed_forward() {
+    const Value* v = find("feed_forward_proj");
+    if (v == nullptr) return;
+    const std::optional<std::string> text = read_text(*v, "feed_forward_proj", problems_);
+    if (!text) {
+      ok_ = false;
+      return;
+    }
+    const std::string_view gate = "gated-";
+    t_.gated = text->starts_with(gate);
+    const std::string_view name = std::string_view(*text).substr(t_.gated ? gate.size() : 0);
+    for (const Word& w : kActivations) {
+      if (w.written != name) continue;
+      t_.activation = static_cast<Activation>(w.meaning);
+      return;
+    }
+    refuse("E125", "'feed_forward_proj' cannot be '" + *text + '\'', v->mark,
+           "it is an activation, relu or gelu, or with a gate gated-gelu");
   }
 
   void read_latent_attention() {
@@ -170,7 +199,7 @@ class ModelReader {
   }
 
   void read_sizes() {
-    t_.layers = needed("num_hidden_layers", kMostLayers);
+    read_layers();
     t_.hidden = needed("hidden_size", kMostWidth);
     t_.heads = needed("num_attention_heads", kMostHeads);
     t_.vocab = needed("vocab_size", kMostRows);
@@ -184,6 +213,20 @@ class ModelReader {
       t_.kv_heads = whole("num_key_value_heads", 1, kMostHeads, t_.heads);
       t_.head_dim = whole("head_dim", 1, kMostHeads, 0);
     }
+  }
+
+  // Those of an encoder and a decoder are counted apart.
+  void read_layers() {
+    t_.encoder_layers = whole("num_encoder_layers", 0, kMostLayers, 0);
+    if (t_.encoder_layers == 0) {
+      t_.layers = needed("num_hidden_layers", kMostLayers);
+      t_.mtp_layers = whole("num_nextn_predict_layers", 0, kMostModules, 0);
+      return;
+    }
+    t_.layers = t_.encoder_layers + whole("num_decoder_layers", 1, kMostLayers, t_.encoder_layers);
+    if (whole("num_nextn_predict_layers", 0, kMostModules, 0) > 0)
+      refuse("E130", "multi-token prediction of a decoder with an encoder is not supported yet",
+             place({"num_nextn_predict_layers"}));
   }
 
   void read_experts() {

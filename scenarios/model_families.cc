@@ -259,6 +259,39 @@ normalization: rms_norm
 position_embedding_type: rotary
 tie_word_embeddings: false
 )"},
+    // BertForPreTraining.  Norms follow the residual sums, as many as if they came before.
+    ModelFamily{"bert", R"(
+vocab_size: 30522
+hidden_size: 768
+intermediate_size: 3072
+num_hidden_layers: 12
+num_attention_heads: 12
+max_position_embeddings: 512
+type_vocab_size: 2
+hidden_act: gelu
+gated_mlp: false
+normalization: layer_norm
+position_embedding_type: learned
+attention_bias: true
+mlp_bias: true
+bidirectional: true   # no key of theirs
+embedding_norm: true  # likewise
+masked_head: true     # likewise
+tie_word_embeddings: true
+)"},
+    ModelFamily{"t5", R"(
+vocab_size: 32128
+hidden_size: 512
+head_dim: 64
+intermediate_size: 2048
+num_encoder_layers: 6  # num_layers
+num_attention_heads: 8
+relative_attention_num_buckets: 32
+feed_forward_proj: relu
+normalization: rms_norm
+position_embedding_type: none
+tie_word_embeddings: true
+)"},
 };
 
 constexpr std::array kBaseFamilies = {
@@ -291,9 +324,12 @@ constexpr std::string_view kVocabulary[] = {
     "shared_expert_intermediate_size", "first_k_dense_replace", "moe_layer_freq",
     "decoder_sparse_step", "mlp_only_layers", "n_group", "topk_group", "q_lora_rank",
     "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+    "num_nextn_predict_layers", "num_decoder_layers", "type_vocab_size",
+    "relative_attention_num_buckets", "feed_forward_proj",
     //
     "qkv_bias", "norm_bias", "use_qk_norm", "normalization", "gated_mlp", "position_embedding_type",
-    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm"};
+    "router_bias", "shared_expert_gate", "attention_sinks", "shared_input_norm", "bidirectional",
+    "embedding_norm", "masked_head", "num_encoder_layers"};
 
 // Other names of the same; `family` empty: in every one.
 struct Alias {
@@ -309,6 +345,11 @@ constexpr Alias kAliases[] = {
     {"", "activation_function", "hidden_act"},
     {"", "num_local_experts", "num_experts"},
     {"", "n_routed_experts", "num_experts"},
+    {"t5", "d_model", "hidden_size"},
+    {"t5", "d_kv", "head_dim"},
+    {"t5", "d_ff", "intermediate_size"},
+    {"t5", "num_heads", "num_attention_heads"},
+    {"t5", "num_layers", "num_encoder_layers"},
     // The width of one expert: these have no dense layers.
     {"mixtral", "intermediate_size", "moe_intermediate_size"},
     {"gpt_oss", "intermediate_size", "moe_intermediate_size"},
@@ -347,8 +388,11 @@ constexpr std::string_view kIgnored[] = {
     "aux_loss_alpha", "ep_size", "experts_per_token", "norm_topk_prob", "output_router_logits",
     "routed_scaling_factor", "router_aux_loss_coef", "router_jitter_noise", "scoring_func",
     "seq_aux", "topk_method",
-    // multi-token prediction: trained only if asked for
-    "num_nextn_predict_layers"};
+    // BERT and T5
+    "classifier_dropout_rate", "dense_act_fn", "directionality", "dropout_rate",
+    "gradient_checkpointing_kwargs", "initializer_factor", "is_gated_act", "output_past",
+    "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+    "pooler_size_per_head", "pooler_type", "relative_attention_max_distance"};
 
 constexpr std::string_view kRefused[] = {"add_cross_attention", "is_encoder_decoder"};
 
@@ -386,6 +430,7 @@ ConfigKey find_config_key(const ModelFamily& family, std::string_view key) {
     if (a.from == key && (a.family.empty() || a.family == family.name)) return {KeyUse::read, a.to};
   if (contains(kVocabulary, key)) return {KeyUse::read, key};
   if (contains(kIgnored, key)) return {KeyUse::ignored, key};
+  if (family.name == "t5" && key == "is_encoder_decoder") return {KeyUse::ignored, key};
   if (contains(kRefused, key)) return {KeyUse::refused, key};
   return {};
 }

@@ -137,11 +137,19 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
     return refuse("E202", e.what());
   }
   const auto count = static_cast<int64_t>(stages.size());
-  int64_t layers = 0;
-  for (const StageContent& s : stages) layers += s.layers;
+  int64_t layers = 0, modules = 0;
+  for (const StageContent& s : stages) {
+    layers += s.layers;
+    modules += s.predictions;
+  }
   if (in.model != nullptr && layers != in.model->layers)
     return refuse("E202", "the layout holds " + str(layers) + " layers, the model has " +
                               str(in.model->layers));
+  if (in.model != nullptr && modules > 0 && modules != in.model->mtp_layers)
+    return refuse("E202",
+                  "the layout holds " + str(modules) + " prediction modules (m), the model " +
+                      "has " + str(in.model->mtp_layers),
+                  "model.num_nextn_predict_layers says how many");
   if (!v.has("parallel.pp")) return;
   // Written orders may put stages anywhere, also more on one rank than on another.
   const bool anywhere = v.value("schedule.file") != nullptr || v.value("schedule.steps") != nullptr;
@@ -234,7 +242,10 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
   resolve_experts(in, plan);
   int64_t layers = 0;
   for (const StageContent& stage : plan.stages) layers += stage.layers;
-  if (in.model != nullptr && layers == in.model->layers) assign_layers(plan.stages, *in.model);
+  if (in.model == nullptr || layers != in.model->layers) return;
+  assign_layers(plan.stages, *in.model);
+  if (plan.trains()) return;
+  for (StageContent& stage : plan.stages) stage.predictions = stage.predicted = 0;
 }
 
 }  // namespace stepcast

@@ -300,6 +300,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_mode(in, plan);
   resolve_layout(in, plan);
   resolve_batch(in, plan);
+  resolve_encoder(in, plan);
   resolve_context(in, plan);
   resolve_precision(in, plan);
   resolve_exchange(in, plan);

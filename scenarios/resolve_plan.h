@@ -37,6 +37,9 @@ Plan resolve_plan(const PlanInputs& in);
 // ZeRO, FSDP, hybrid sharding.  REQUIRES: the layout has been resolved.
 void resolve_sharding(const PlanInputs& in, Plan& plan);
 
+// Tokens of an encoder whose output a decoder attends to.  Adds E130, E204, E211.
+void resolve_encoder(const PlanInputs& in, Plan& plan);
+
 // The layout alone: sizes, stages, grid.
 void resolve_layout(const PlanInputs& in, Plan& plan);
 

@@ -37,11 +37,12 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
   }
   const auto sequences = static_cast<double>(plan.global_batch);
   const auto seq = static_cast<double>(plan.seq);
-  const double forward = forward_matmul_flops(model, sequences, seq, false);
+  const auto encoder = static_cast<double>(plan.encoder_seq);
+  const double forward = forward_matmul_flops(model, sequences, seq, false, encoder);
   StepFlops flops;
   flops.full_attention = 3 * forward + teacher_flops(plan, false);
   flops.causal_attention =
-      3 * forward_matmul_flops(model, sequences, seq, true) + teacher_flops(plan, true);
+      3 * forward_matmul_flops(model, sequences, seq, true, encoder) + teacher_flops(plan, true);
   flops.executed = executed_flops(graph);
   flops.korthikanti = flops.full_attention;
   if (plan.recompute == Recompute::selective) {
