@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace stepcast {
 namespace {
@@ -47,16 +48,27 @@ class Launches {
       if (plan_.kernels.cuda_graph == CudaGraph::layer) capture_layers(pass);
       if (plan_.kernels.cuda_graph == CudaGraph::step && is_captured(pass)) set_all(pass, {});
     }
-    for (Rendezvous& r : graph_.rendezvous) {
+    assign_rendezvous();
+  }
+
+ private:
+  void assign_rendezvous() {
+    std::vector<bool> read(graph_.rendezvous.size());  // by the host, when it has ended
+    for (const RoleOps& role : graph_.roles)
+      for (const Item& item : role.items)
+        if (item.kind == ItemKind::join && item.host_waits)
+          read[static_cast<size_t>(item.rendezvous)] = true;
+    for (size_t i = 0; i < graph_.rendezvous.size(); ++i) {
+      Rendezvous& r = graph_.rendezvous[i];
       const bool sends = graph_.works[static_cast<size_t>(r.work)].kind == WorkKind::send_recv;
       Launch launch;
       if (!sends) launch.add(HostCall::collective);
       if (sends && plan_.kernels.cuda_graph != CudaGraph::step) launch.add(HostCall::transfer);
+      if (read[i]) launch.add(HostCall::synchronize);
       r.launch = launch_of(graph_, launch);
     }
   }
 
- private:
   const Work& work_of(const Op& op) const { return graph_.works[static_cast<size_t>(op.work)]; }
 
   bool in_te(const Op& op) const {
