@@ -40,9 +40,11 @@ Price price_wait(const Work& work, const Gpu& gpu, const CostTable* table) {
   if (mean.kind == WorkKind::memory_bound) {
     most.bytes = {work.busiest};
   } else {
-    int64_t& rows = work.layout == GemmLayout::nt ? most.k : most.m;
-    most.flops = mean.flops * (static_cast<double>(work.busiest) / static_cast<double>(rows));
-    rows = work.busiest;
+    (work.layout == GemmLayout::nt ? most.k : most.m) = work.busiest;
+    for (Work* w : {&mean, &most}) {
+      w->flops = {2.0 * static_cast<double>(w->batch) * static_cast<double>(w->m) *
+                  static_cast<double>(w->n) * static_cast<double>(w->k)};
+    }
   }
   Price price = price_compute(most, gpu, table);
   price.time = std::max(Time{}, price.time - price_compute(mean, gpu, table).time);
