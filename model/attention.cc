@@ -46,8 +46,8 @@ void StageWriter::core_attention_forward(LayerTensors& t, bool keep) {
 }
 
 void StageWriter::attention_forward(LayerTensors& t, bool keep) {
-  const TensorIndex partial = attention_branch_forward(t, keep);
-  TensorIndex branch = reduce("projection", partial, s_.hidden);
+  TensorIndex branch = attention_branch_forward(t, keep);
+  if (!computes_others()) branch = reduce("projection", branch, s_.hidden);
   t.residual = add_residual("attention", branch, &t.mask1, s_.model.attention_output_bias);
   if (!keep) p_.free(t.mask1);
 }
@@ -66,9 +66,12 @@ TensorIndex StageWriter::attention_branch_forward(LayerTensors& t, bool keep) {
   } else {
     projected_forward(t, keep);
   }
+  // In low precision a latent keeps quantized copies instead.
+  if (drops(&RecomputeModules::norms) && !s.model.parallel_block && !(latent && low()))
+    p_.free(t.norm1_output);
   // Selective recomputation keeps only what goes into the core and what comes out of it.
-  const bool keep_core = keep && !recomputes(&RecomputeModules::core_attention);
-  core_attention_forward(t, keep_core);
+  const bool keep_core = keeps_some() || (keep && !recomputes(&RecomputeModules::core_attention));
+  if (!computes_others()) core_attention_forward(t, keep_core);
   done_with(t.qkv);
   done_with(t.qk_normed);
   if (s.model.kv_rank > 0 && drops(&RecomputeModules::mla_up_projection)) p_.free(t.qkv);
@@ -78,7 +81,7 @@ TensorIndex StageWriter::attention_branch_forward(LayerTensors& t, bool keep) {
       s.plan.kernels.flash_attention && keep_core && t.exchanged_context == kNoTensor;
   const TensorIndex branch = row_parallel_forward("projection", t.context, s.context,
                                                   read_twice ? &t.context_low : nullptr);
-  done_with(t.context);
+  if (!keeps_some()) done_with(t.context);
   return branch;
 }
 
@@ -87,7 +90,11 @@ void StageWriter::projected_forward(LayerTensors& t, bool keep) {
   const Shard& s = s_;
   const Transformer& model = s.model;
   const Kernels& kernels = s.plan.kernels;
-  t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv);
+  // Of three products those of queries and values are the first and the third.
+  const int64_t others = computes_others() ? s.q + s.value : 0;
+  t.qkv = column_parallel_forward("qkv", "queries, keys, values", t.norm1_output, s.qkv - others);
+  if (keeps_some())
+    t.kept_qkv = p_.allocate("queries and values", s.bytes(s.tokens, s.q + s.value), saved());
   if (!keep && !model.shared_norm) p_.free(t.norm1_output);
   if (model.attention_bias && !kernels.fused_bias) {
     p_.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
@@ -139,10 +146,13 @@ void StageWriter::core_attention_backward(LayerTensors& t, TensorIndex& gradient
   p_.free(t.context);
   p_.free(t.context_again);
   p_.free(t.qkv);
+  p_.free(t.kept_qkv);
 }
 
 void StageWriter::attention_backward(LayerTensors& t, TensorIndex& gradient,
                                      bool recompute_core_first) {
+  const bool latent = s_.model.kv_rank > 0;
+  if (!(latent && low())) need_norm("norm 1", t.norm1_output, !latent);
   const InputGather input = gather_qkv_input_early();
   const BranchGradient branch =
       branch_gradient("attention", gradient, t.mask1, s_.model.attention_output_bias);

@@ -7,38 +7,17 @@
 
 namespace stepcast {
 
-TensorIndex StageWriter::mlp_branch(LayerTensors& t, bool keep) {
-  const Shard& s = s_;
-  const Transformer& model = s.model;
-  const Kernels& kernels = s.plan.kernels;
-  const auto done_with = [&](TensorIndex& tensor) {
-    if (!keep) p_.free(tensor);
-  };
-
-  norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden, true);
-  done_with(t.norm2_statistics);
-  t.up = column_parallel_forward("fc1", "fc1 output", t.norm2_output, s.up);
-  if (!keep || drops(&RecomputeModules::norms)) p_.free(t.norm2_output);
-  const Bytes up = s.bytes(s.tokens, s.up);
-  const Bytes act = s.bytes(s.tokens, s.ffn);
-  if (model.mlp_bias && !kernels.fused_activation) {
-    p_.compute("fc1 bias", s.memory_bound(Kernel::bias_add, up * 2));
-  }
-  p_.compute("activation", s.memory_bound(Kernel::activation, up + act));
-  t.activated = p_.allocate("activation output", act, saved());
-  done_with(t.up);
-  TensorIndex branch = row_parallel_forward("fc2", t.activated, s.ffn);
-  done_with(t.activated);
-  return reduce("fc2", branch, s.hidden);
-}
-
+// From the norm's output to a partial sum.
 TensorIndex StageWriter::mlp_branch_forward(LayerTensors& t, TensorIndex& input, bool keep) {
   const Shard& s = s_;
   const Transformer& model = s.model;
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) p_.free(tensor);
   };
-  t.up = column_parallel_forward("fc1", "fc1 output", input, s.up);
+  const int64_t gate = s.ffn;  // without one, the whole of it
+  const int64_t others = computes_others() ? gate : 0;
+  t.up = column_parallel_forward("fc1", "fc1 output", input, s.up - others);
+  if (keeps_some()) t.kept_up = p_.allocate("fc1 kept output", s.bytes(s.tokens, gate), saved());
   done_with(input);
   const Bytes up = s.bytes(s.tokens, s.up);
   const Bytes act = s.bytes(s.tokens, s.ffn);
@@ -48,23 +27,49 @@ TensorIndex StageWriter::mlp_branch_forward(LayerTensors& t, TensorIndex& input,
   p_.compute("activation", s.memory_bound(Kernel::activation, up + act));
   t.activated = p_.allocate("activation output", act, saved());
   done_with(t.up);
+  if (computes_others() && model.gated) return std::exchange(t.kept_down, kNoTensor);
   const TensorIndex branch = row_parallel_forward("fc2", t.activated, s.ffn);
   done_with(t.activated);
   return branch;
 }
 
-TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
-  const Shard& s = s_;
-  norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s.own_tokens, s.hidden, true);
+// The whole of it, without the residual.
+TensorIndex StageWriter::mlp_branch(LayerTensors& t, bool keep) {
+  norm_forward("norm 2", t.norm2_statistics, t.norm2_output, s_.own_tokens, s_.hidden, true);
   if (!keep) p_.free(t.norm2_statistics);
-  const TensorIndex partial = mlp_branch_forward(t, t.norm2_output, keep);
-  TensorIndex branch = reduce("fc2", partial, s.hidden);
-  const TensorIndex out = add_residual("mlp", branch, &t.mask2, s.model.mlp_bias);
+  TensorIndex branch = mlp_branch_forward(t, t.norm2_output, keep);
+  if (drops(&RecomputeModules::norms)) p_.free(t.norm2_output);
+  if (computes_others()) return branch;
+  branch = reduce("fc2", branch, s_.hidden);
+  if (keeps_some() && s_.model.gated)  // the last of seven products; of four without a gate
+    t.kept_down = p_.allocate("fc2 kept output", s_.bytes(s_.own_tokens, s_.hidden), saved());
+  return branch;
+}
+
+TensorIndex StageWriter::mlp_forward(LayerTensors& t, bool keep) {
+  const bool again = drops(&RecomputeModules::mlp);
+  const ForwardMode mode = mode_;
+  if (again) mode_ = ForwardMode::discard;
+  TensorIndex branch = mlp_branch(t, keep && !again);
+  mode_ = mode;
+  const TensorIndex out = add_residual("mlp", branch, &t.mask2, s_.model.mlp_bias);
   if (!keep) {
     p_.free(t.mask2);
     p_.free(t.residual);
   }
   return out;
+}
+
+// As Megatron-LM's checkpoint around the MLP does, all of it, the last sum too.
+void StageWriter::need_mlp(LayerTensors& t) {
+  if (t.activated != kNoTensor || !recomputes(&RecomputeModules::mlp)) return;
+  const Phase phase = p_.phase();
+  const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
+  p_.set_phase(Phase::recompute);
+  TensorIndex branch = mlp_branch(t, true);
+  p_.free(branch);
+  p_.set_phase(phase);
+  mode_ = mode;
 }
 
 TensorIndex StageWriter::mlp_branch_backward(LayerTensors& t, BranchGradient branch,
@@ -77,12 +82,15 @@ TensorIndex StageWriter::mlp_branch_backward(LayerTensors& t, BranchGradient bra
   TensorIndex d_up = p_.allocate("fc1 output gradient", up, MemoryCategory::workspace);
   p_.free(d);
   p_.free(t.up);
+  p_.free(t.kept_up);
   if (s.model.mlp_bias) bias_gradient("fc1", s.tokens, s.up);
   return column_parallel_backward("fc1", d_up, input, s.up, gathered);
 }
 
 void StageWriter::mlp_backward(LayerTensors& t, TensorIndex& gradient) {
   const Shard& s = s_;
+  need_mlp(t);
+  need_norm("norm 2", t.norm2_output, true);
   const InputGather input = gather_input_early("fc1");
   const BranchGradient branch = branch_gradient("mlp", gradient, t.mask2, s.model.mlp_bias);
   TensorIndex d = mlp_branch_backward(t, branch, t.norm2_output, input);

@@ -68,6 +68,9 @@ struct LayerTensors {
   TensorIndex norm2_statistics = kNoTensor, norm2_output = kNoTensor;
   TensorIndex up = kNoTensor, activated = kNoTensor;
   TensorIndex mask2 = kNoTensor;
+  // Outputs of matrix products that per-op recomputation keeps: of queries and values, of the gate
+  // (or the whole) of fc1, of fc2.
+  TensorIndex kept_qkv = kNoTensor, kept_up = kNoTensor, kept_down = kNoTensor;
   ExpertTensors experts;
   // Attention to the encoder's output, none or one: `input` is the residual stream before it, `qkv`
   // its queries, `encoded_kv` keys and values, `encoded_low` what they were projected from if that
@@ -357,6 +360,15 @@ class StageWriter {
   // of selective recomputation.
   bool recomputes(bool RecomputeModules::*module) const {
     return s_.plan.recompute == Recompute::selective && s_.plan.recompute_modules.*module;
+  }
+  // Per-op recomputation (PyTorch's selective checkpointing as torchtitan uses it) keeps attention
+  // and, of the matrix products of a layer in turn, the first, third ...: here is one that keeps
+  // them, or one that computes the others again.
+  bool keeps_some() const {
+    return s_.plan.recompute == Recompute::per_op && mode_ == ForwardMode::discard;
+  }
+  bool computes_others() const {
+    return s_.plan.recompute == Recompute::per_op && mode_ == ForwardMode::recompute;
   }
   // ... and this is the forward that drops it.
   bool drops(bool RecomputeModules::*module) const {

@@ -193,6 +193,7 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
     const std::string& g = v.text("recompute.granularity");
     plan.recompute = g == "none"        ? Recompute::none
                      : g == "selective" ? Recompute::selective
+                     : g == "per-op"    ? Recompute::per_op
                                         : Recompute::full;
   }
   resolve_modules(in, plan);
