@@ -26,12 +26,13 @@ struct Unit {
 std::vector<Unit> units_of(const Plan& plan, const StageContent& content) {
   std::vector<Unit> units;
   const int64_t layers = content.layers, decoder = first_decoder_layer(content);
+  const bool per_op = plan.recompute == Recompute::per_op;  // each layer is wrapped
   const bool full = plan.recompute == Recompute::full;
   const bool block = plan.recompute_method == RecomputeMethod::block;
   const int64_t size = full && !block ? std::max<int64_t>(1, plan.recompute_layers) : 1;
   for (int64_t begin = 0; begin < layers; begin = units.back().end) {
     const int64_t end = std::min(begin < decoder ? decoder : layers, begin + size);
-    units.push_back({begin, end, full && (!block || begin < plan.recompute_layers)});
+    units.push_back({begin, end, per_op || (full && (!block || begin < plan.recompute_layers))});
   }
   return units;
 }
