@@ -167,14 +167,23 @@ std::optional<TablePrice> GemmPrices::time(const Work& work) const {
 }
 
 std::optional<TablePrice> GemmPrices::grouped_time(const Work& work) const {
-  Work flat = work;
-  flat.kind = WorkKind::gemm;
-  flat.m *= work.batch;
-  flat.batch = 1;
-  std::optional<TablePrice> price = time(flat);
   const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
-  if (!price || fit == nullptr || work.batch == 1) return price;
-  price->us *= smooth_time(work, *fit) / smooth_time(flat, *fit);
+  if (fit == nullptr) return std::nullopt;
+  Work one = work;
+  one.kind = WorkKind::gemm;
+  if (work.batch == 1) return time(one);
+  const auto group = groups_.find({table_dtype(work.dtype), work.layout, true});
+  if (group != groups_.end()) {
+    const double smooth = smooth_time(one, *fit);
+    if (auto price = along_m(group->second, one, smooth, false)) return price;
+    const Residual r = nearest_residual(group->second.points, coordinates(one), Falloff::square, 0);
+    if (r.nearest <= kFarAway) return from_neighbors(group->second, one, smooth);
+  }
+  one.m *= work.batch;
+  one.batch = 1;
+  std::optional<TablePrice> price = time(one);
+  if (!price) return price;
+  price->us *= smooth_time(work, *fit) / smooth_time(one, *fit);
   price->origin = Origin::extrapolated;
   price->basis += " of one matrix, in " + std::to_string(work.batch) + " groups";
   return price;

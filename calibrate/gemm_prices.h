@@ -45,8 +45,9 @@ class GemmPrices {
 
   // REQUIRES: work.kind == gemm; m, n, k, batch > 0.
   std::optional<TablePrice> time(const Work& work) const;
-  // Of a grouped one: as efficient as the product of all groups' rows with one matrix, whose tiles
-  // are as many; what is read and written more is added.  REQUIRES: as time, kind grouped_gemm.
+  // Of a grouped one: by the rows of batched products; where none is near, as efficient as the
+  // product of all groups' rows with one matrix, whose tiles are as many, with what is read and
+  // written more added.  REQUIRES: as time, kind grouped_gemm.
   std::optional<TablePrice> grouped_time(const Work& work) const;
   void mark_derived();
 
