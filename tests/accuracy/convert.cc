@@ -321,9 +321,9 @@ class Converter {
   }
 
   void write_recompute() {
+    if (s_.has("recompute.granularity")) return;  // a rule's word for the record's
     const std::string mode = text_at(r_, "recompute.mode");
     if (!mode.empty()) return s_.set("recompute.granularity", mode);
-    if (s_.has("recompute.granularity")) return;
     const std::string assumed = text_at(r_, "assumed.recompute");
     if (!assumed.empty()) return s_.set("recompute.granularity", assumed);
     assume("no recomputation: not printed");
