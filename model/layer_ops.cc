@@ -68,6 +68,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
   StageFlow flow(s.shards, s.content, t, pass);
   pass.set_phase(Phase::forward);
   UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::forward);
+  ActivationOffload offload(s.plan(), pass, t.offloaded);
   gathers.need_ends();
   t.teacher = write_teacher(s.plan(), s.content, pass);
   TensorIndex stream = flow.begin_forward();
@@ -80,8 +81,10 @@ PassId write_forward(const Stage& s, StageTensors& t) {
       LayerTensors& layer = t.layers[static_cast<size_t>(i)];
       const ForwardMode mode = unit.recomputed ? ForwardMode::discard : ForwardMode::keep;
       layer.input = stream;
+      offload.begin_layer();
       stream = stage.layer_forward(layer, mode);
       if (unit.recomputed && i > unit.begin) pass.free(layer.input);
+      offload.end_layer(i, layer.input, stream);
       gathers.end_layer(i);
       stream = flow.after_layer(i, stream);
     }
@@ -93,6 +96,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
   if (pass.empty() && !s.content.head) write_nothing(s.shards.own, pass);
   flow.end_forward(stream);
   write_distillation_loss(s.shards.own, t.teacher, pass);
+  offload.end_forward();
   gathers.finish();
   return pass.finish();
 }
@@ -131,6 +135,9 @@ PassId write_recompute(const Stage& s, StageTensors& t) {
   StageFlow flow(s.shards, s.content, t, pass);
   pass.set_phase(Phase::recompute);
   UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::recompute);
+  ActivationOffload offload(s.plan(), pass, t.offloaded);
+  for (int64_t i = s.content.layers; i-- > 0;) offload.need(i);
+  t.offloaded.clear();
   for (const Unit& unit : units_of(s.plan(), s.content)) {
     if (unit.recomputed) recompute_unit(flow, pass, gathers, unit, t);
     if (unit.recomputed)
@@ -154,6 +161,8 @@ void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, S
   StageFlow flow(s.shards, s.content, t, pass, weights, buckets);
   pass.set_phase(Phase::backward_input);
   UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::backward);
+  ActivationOffload offload(s.plan(), pass, t.offloaded);
+  offload.fetch(s.content.layers - 1);
   gathers.start();
   gathers.need_ends();
   write_distillation_gradient(s.shards.own, t.teacher, pass);
@@ -162,6 +171,7 @@ void write_backward_ops(const Stage& s, PassWriter& pass, PassWriter& weights, S
                               s.plan().recompute_modules.core_attention;
   const std::vector<Unit> units = units_of(s.plan(), s.content);
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+    for (int64_t i = unit->end; i-- > unit->begin;) offload.need(i);
     if (recompute && unit->recomputed) recompute_unit(flow, pass, gathers, *unit, t);
     for (int64_t i = unit->end; i-- > unit->begin;) {
       flow.before_backward(i);
@@ -268,12 +278,12 @@ StagePasses add_stage_passes(GraphBuilder& builder, const Transformer& model, co
   graph.tensor_tables.emplace_back();
   StageTensors tensors;
   StagePasses out;
-  out.forward = write_forward(stage, tensors);
   const VocabularyShare share{builder, shards.own, content, stage.table};
   const bool shares_vocabulary = plan.vocabulary != VocabularySplit::none;
   if (shares_vocabulary) out.embedding_forward = add_embedding_forward(share, tensors.embedding);
-  const Backward plain = write_backward(stage, tensors, true, choice.split);
+  out.forward = write_forward(stage, tensors);
   if (shares_vocabulary) add_vocabulary_passes(share, tensors.head, out);
+  const Backward plain = write_backward(stage, tensors, true, choice.split);
   out.backward = plain.whole;
   out.last_backward = plain.last_whole;
   out.input_gradient = plain.input;
