@@ -660,13 +660,54 @@ TEST(Experts, LeadingDenseLayersMayBeListed) {
   };
   EXPECT_EQ(model_of(moe("mlp_only_layers: [1, 0]")).dense_layers, 2);
   EXPECT_EQ(model_of(moe("mlp_only_layers: []")).dense_layers, 0);
-  EXPECT_EQ(problem_of(moe("mlp_only_layers: [3]")).code, "E130");
   EXPECT_EQ(problem_of(moe("mlp_only_layers: 3")).code, "E107");
   EXPECT_EQ(problem_of(moe("mlp_only_layers: [x]")).code, "E107");
-  EXPECT_EQ(problem_of(moe("decoder_sparse_step: 2")).code, "E130");
   EXPECT_EQ(problem_of(moe("num_experts_per_tok: 129")).code, "E127");
   EXPECT_EQ(problem_of("model: {preset: deepseek-v3, first_k_dense_replace: 62}").code, "E127");
-  EXPECT_EQ(problem_of("model: {preset: deepseek-v3, moe_layer_freq: 2}").code, "E130");
+}
+
+TEST(Experts, LiePerhapsInSomeLayersOnly) {
+  const auto layers = [](const std::string& more) {
+    return model_of("model: {model_type: qwen3_moe, num_hidden_layers: 6, " + more + "}")
+        .expert_layers;
+  };
+  using Layers = std::vector<uint8_t>;
+  EXPECT_EQ(layers("mlp_only_layers: [3]"), (Layers{1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(layers("decoder_sparse_step: 2"), (Layers{0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(layers("mlp_only_layers: [0]"), Layers{});  // dense_layers says it
+  const Transformer t = model_of("model: {preset: deepseek-v3, moe_layer_freq: 2}");
+  EXPECT_EQ(t.expert_layers[3], 0);
+  EXPECT_EQ(t.expert_layers[4], 1);
+  EXPECT_EQ(t.router_groups, 8);
+  EXPECT_EQ(t.router_top_groups, 4);
+}
+
+// Counts of the weight files on Hugging Face (model.safetensors.index.json, 2 bytes each).
+TEST(Experts, OfPresetsCountAsPublished) {
+  const auto count = [](const std::string& preset) {
+    return parameters(model_of("model: " + preset));
+  };
+  EXPECT_EQ(count("mixtral-8x7b"), 46'702'792'704);
+  EXPECT_EQ(count("mixtral-8x22b"), 140'620'634'112);
+  EXPECT_EQ(count("qwen3-30b-a3b"), 30'532'122'624);
+  EXPECT_EQ(count("qwen3-235b-a22b"), 235'093'634'560);
+  EXPECT_EQ(count("qwen1.5-moe-a2.7b"), 14'315'784'192);
+  EXPECT_EQ(count("gpt-oss-20b"), 20'914'757'184);
+  EXPECT_EQ(count("gpt-oss-120b"), 116'829'156'672);
+  EXPECT_EQ(count("dbrx"), 131'596'523'520);
+  EXPECT_EQ(count("deepseek-v2"), 235'741'434'880);
+  EXPECT_EQ(count("deepseek-v2-lite"), 15'706'484'224);
+  EXPECT_EQ(count("deepseek-v3"), 671'026'419'200);
+}
+
+// "17B active" of Llama 4, of which the text model has 107.8 and 400.7 billion in all.
+TEST(Experts, OfLlama4LieInEveryLayerOrInEverySecond) {
+  const Transformer scout = model_of("model: llama4-scout");
+  const Transformer maverick = model_of("model: llama4-maverick");
+  EXPECT_EQ(parameters(scout), 107'769'861'120);
+  EXPECT_NEAR(static_cast<double>(parameters(maverick)), 400.7e9, 0.1e9);
+  for (const Transformer* t : {&scout, &maverick})
+    EXPECT_NEAR(static_cast<double>(active_parameters(*t)), 17.2e9, 0.1e9);
 }
 
 TEST(Experts, OfABentFamilyNeedTheirSizes) {
