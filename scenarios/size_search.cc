@@ -2,7 +2,7 @@
 #include "scenarios/size_search.h"
 
 #include <algorithm>
-#include <array>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -68,8 +68,7 @@ std::vector<LayoutChoice> layouts_on(int64_t gpus, int64_t node, const Scenario&
         if (ep > tp * dp) continue;
         for (const int zero : zero_stages()) {
           if (zero > 1 && (dp == 1 || pp > 1)) continue;
-          for (const char* recompute : {"none", "selective", "full"})
-            all.push_back({gpus, tp, pp, ep, zero, recompute});
+          all.push_back({gpus, tp, pp, ep, zero, "full"});
         }
       }
     }
@@ -77,11 +76,17 @@ std::vector<LayoutChoice> layouts_on(int64_t gpus, int64_t node, const Scenario&
   return all;
 }
 
-// More than this no layout can avoid: states are held at least once, spread over all GPUs.
-bool can_hold(const ModelSize& size, int64_t gpus) {
-  const double states = (size.parameter_bytes + size.gradient_bytes + size.optimizer_bytes) *
-                        static_cast<double>(size.parameters);
-  return states <= static_cast<double>(size.gpu_usable.value) * static_cast<double>(gpus);
+// Whether the states fit, spread as evenly as the layout spreads them: necessary for a layout, and
+// quick.  `choice` of one tensor-parallel group, one stage and ZeRO-3: for any layout.
+bool can_hold(const ModelSize& size, const LayoutChoice& choice) {
+  const auto all = static_cast<double>(choice.gpus);
+  // Experts may be spread over all ranks.
+  const bool dense = size.active_parameters == size.parameters;
+  const double model = dense ? static_cast<double>(choice.tp * choice.pp) : all;
+  const double each = size.parameter_bytes / (choice.zero == 3 ? all : model) +
+                      size.gradient_bytes / (choice.zero >= 2 ? all : model) +
+                      size.optimizer_bytes / all;
+  return each * static_cast<double>(size.parameters) <= static_cast<double>(size.gpu_usable.value);
 }
 
 // Whether the step fits, from as few microbatches as fill the pipeline.
@@ -96,6 +101,8 @@ bool fits(const SizeSubject& subject, const LayoutChoice& choice, int64_t global
     return memory.reserved <= s.cluster.node.gpu.memory - s.cluster.node.gpu.reserve;
   } catch (const InputError&) {
     return false;  // not a legal layout
+  } catch (const std::invalid_argument&) {
+    return false;  // nor one that can be lowered
   }
 }
 
@@ -125,9 +132,16 @@ std::optional<SizedLayout> simulated(const SizeSubject& subject, const LayoutCho
 std::optional<SizedLayout> fastest_on(const SizeSubject& subject, const Scenario& own, int64_t gpus,
                                       ModelSize& size) {
   std::optional<SizedLayout> best;
-  for (const LayoutChoice& choice : layouts_on(gpus, subject.node, own)) {
+  for (LayoutChoice choice : layouts_on(gpus, subject.node, own)) {
     ++size.layouts_tried;
+    if (!can_hold(size, choice)) continue;
+    // Full recomputation holds least; then the least recomputation that still fits.
+    choice.recompute = "full";
     if (!fits(subject, choice, own.plan.global_batch)) continue;
+    for (const char* less : {"none", "selective", "full"}) {
+      choice.recompute = less;
+      if (choice.recompute == "full" || fits(subject, choice, own.plan.global_batch)) break;
+    }
     std::optional<SizedLayout> now = simulated(subject, choice);
     if (now && (!best || now->result.step_time < best->result.step_time)) best = std::move(now);
   }
@@ -140,7 +154,7 @@ void find_smallest(const SizeSubject& subject, int64_t most_gpus, ModelSize& siz
   const Scenario own = load_candidate(subject, {});
   for (const int64_t gpus : gpu_counts(subject.node, most_gpus)) {
     size.most_gpus_tried = gpus;
-    if (!can_hold(size, gpus)) continue;
+    if (!can_hold(size, {.gpus = gpus, .zero = 3})) continue;
     size.training = fastest_on(subject, own, gpus, size);
     if (size.training) return;
   }
