@@ -226,6 +226,7 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
                       : v.text("overlap.tp") == "bulk"      ? TpOverlap::bulk
                       : v.text("overlap.tp") == "pipelined" ? TpOverlap::pipelined
                                                             : TpOverlap::backward;
+  flag("overlap.ep", plan.overlap.ep);
   flag("overlap.dp_grad", plan.overlap.dp_grad);
   flag("overlap.dp_param", plan.overlap.dp_param);
   flag("optimizer.clip", plan.clip_gradients);

@@ -149,9 +149,31 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
   return false;
 }
 
+// Exchanges of one microbatch beside the compute of another need pairs of passes: Megatron's own
+// order in place of its 1F1B, others have them anyway.  nullptr: the schedule has none.
+const ScheduleFamily* family_with_pairs(const PlanInputs& in, const Plan& plan,
+                                        const ScheduleFamily* family) {
+  if (!plan.overlap.ep) return family;
+  if (plan.ep == 1) {
+    in.warnings.push_back("overlap.ep has no effect: ep = 1");
+    return family;
+  }
+  const bool chunks = plan.vpp > 1 || plan.pp == 1;
+  if (chunks && (family->name == "1f1b" || family->name == "interleaved-1f1b"))
+    return find_schedule_family("interleaved-1f1b-ep-overlap");
+  if (family->name.starts_with("dualpipe") || family->name.ends_with("ep-overlap")) return family;
+  in.problems.add("E127",
+                  "overlap.ep needs a schedule that pairs forwards with backwards, which " +
+                      std::string(family->name) + " does not",
+                  in.values.mark("overlap.ep"), in.values.length("overlap.ep"), {},
+                  "interleaved-1f1b with parallel.vpp > 1, dualpipe and dualpipev do");
+  return nullptr;
+}
+
 std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
                                          const std::string& name) {
   const ScheduleFamily* family = family_of(in, name);
+  if (family != nullptr) family = family_with_pairs(in, plan, family);
   if (family == nullptr) return {};
   ScheduleParams params{plan.pp, plan.vpp, plan.microbatches(), 0, {}};
   if (family_chunks(in.values).replicas) params.vpp = 2;

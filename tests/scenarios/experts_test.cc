@@ -109,6 +109,17 @@ TEST(ExpertRun, WrongWordsAreNamed) {
   EXPECT_EQ(code("{dispach: alltoall}"), "E102");
 }
 
+TEST(ExpertRun, OverlapsExchangesWhereTheScheduleHasPairs) {
+  const std::string on = "overlap: {ep: true}\n";
+  EXPECT_EQ(testing::load(text("{pp: 4, ep: 8, vpp: 2}", on)).schedule.name,
+            "interleaved-1f1b-ep-overlap");
+  EXPECT_EQ(
+      testing::load(text("{pp: 4, ep: 8, vpp: 2}", on + "schedule: dualpipev\n")).schedule.name,
+      "dualpipev");
+  EXPECT_EQ(failure_of("{pp: 4, ep: 8}", on).codes, "E127");
+  EXPECT_EQ(failure_of("{pp: 4, ep: 8}", on + "schedule: gpipe\n").codes, "E127");
+}
+
 TEST(ExpertRun, LimitsNodesAsTheModelGroupsItsExperts) {
   const auto limit = [](const std::string& moe) {
     return testing::load(
