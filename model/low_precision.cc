@@ -98,7 +98,7 @@ std::vector<Work> weight_casts(const Shard& shard, int64_t values) {
 // MXFP8's two copies are not transposes of each other: 16 bits are gathered (in a buffer that is
 // there anyway) and converted.
 bool kept_low(const Precision& p) {
-  return p.low_params && p.scaling != Scaling::mxfp8;
+  return p.low_params && p.scaling != Scaling::none && p.scaling != Scaling::mxfp8;
 }
 
 // ------------------------------------------------------------------------------- in linear layers

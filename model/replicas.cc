@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "model/low_precision.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -54,7 +55,7 @@ std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t paramete
 }
 
 Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision) {
-  const DType dtype = precision.low_params ? DType::fp8 : precision.params;
+  const DType dtype = kept_low(precision) ? low_format(precision).dtype : precision.params;
   return collective(WorkKind::all_gather, group.shard_axis, dtype, parameters);
 }
 
