@@ -22,13 +22,15 @@ bool exchanges_tokens(const Pass& pass) {
   return std::ranges::any_of(pass.ops, [](const Op& op) { return op.stream == Stream::ep; });
 }
 
-// Appends ops of `side` to `merged` up to and including the next one on Stream::ep.
+// Appends ops of `side` to `merged` up to and including the next ones on Stream::ep.
 void take_turn(Side& side, Pass& merged) {
+  bool exchanged = false;
   while (!side.done()) {
     const Op& op = side.pass.ops[side.place.size()];
+    if (exchanged && op.stream != Stream::ep) return;
+    exchanged = op.stream == Stream::ep;
     side.place.push_back(static_cast<uint32_t>(merged.ops.size()));
     merged.ops.push_back(op);
-    if (op.stream == Stream::ep) return;
   }
 }
 
