@@ -68,6 +68,7 @@ void AttentionPrices::mark_derived() {
 std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
   STEPCAST_CHECK(w.m > 0 && w.n > 0 && w.k > 0 && w.heads > 0 && w.batch > 0, describe(w));
   const bool backward = w.kind == WorkKind::attention_backward;
+  const int64_t k = w.value_dim > 0 ? (w.k + w.value_dim) / 2 : w.k;
   const DType dtype = table_dtype(w.dtype);
   const auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
     return g.backward == backward && g.dtype == dtype;
@@ -75,7 +76,7 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
   if (group == groups_.end()) return std::nullopt;
   for (size_t i = 0; i < group->rows.size(); ++i) {
     const AttentionRow& r = group->rows[i];
-    const bool same = r.m == w.m && r.n == w.n && r.k == w.k && r.heads == w.heads &&
+    const bool same = r.m == w.m && r.n == w.n && r.k == k && r.heads == w.heads &&
                       r.kv_heads == w.kv_heads && r.batch == w.batch && r.causal == w.causal;
     // A sliding window leaves the shape alone and takes flops away: not the measured kernel.
     if (same && w.flops.value >= 0.99 * attention_flops(r).value) {
@@ -83,7 +84,7 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
       return TablePrice{r.us, derived ? Origin::extrapolated : Origin::measured, "exact row"};
     }
   }
-  auto at = coordinates(w.m, w.n, w.k, w.heads, w.batch, w.causal);
+  auto at = coordinates(w.m, w.n, k, w.heads, w.batch, w.causal);
   bool inside = true;
   for (size_t i = 0; i < at.size(); ++i) {
     // Outside the hull: the rate at its edge.

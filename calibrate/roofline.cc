@@ -99,8 +99,9 @@ double attention_bytes(const Work& w) {
   const auto columns = static_cast<double>(w.n) * static_cast<double>(w.kv_heads);
   const double tensors =
       w.kind == WorkKind::attention_forward ? 2 * rows + 2 * columns : 4 * rows + 4 * columns;
-  return tensors * static_cast<double>(w.k) * static_cast<double>(w.batch) *
-         bytes_per_element(w.dtype);
+  // As many tensors are as wide as queries as are as wide as values.
+  const double width = static_cast<double>(w.value_dim > 0 ? w.k + w.value_dim : 2 * w.k) / 2;
+  return tensors * width * static_cast<double>(w.batch) * bytes_per_element(w.dtype);
 }
 
 // cudaMemcpyAsync between device and pinned host memory: 26 to 27 of the 31.5 GB/s of PCIe 4.0 x16,

@@ -148,6 +148,15 @@ TEST(AttentionLookup, GivesTheExactRowOfItsPass) {
   EXPECT_EQ(t.compute(attention(false, true, 2048, 16, 128, 1), {})->origin, Origin::measured);
 }
 
+// Values narrower than queries: rows have the mean of both widths.
+TEST(AttentionLookup, OfNarrowValuesIsTheRowOfTheMeanWidth) {
+  const CostTable t = make(kAttention);
+  Work w = attention(false, true, 2048, 16, 128, 1);
+  w.k = 160;
+  w.value_dim = 96;
+  EXPECT_EQ(t.compute(w, {})->time, Time{200'000'000});
+}
+
 TEST(AttentionLookup, InterpolatesTheRateOverLength) {
   const CostTable t = make(kAttention);
   const auto rate = [&](int64_t seq, Origin origin) {

@@ -65,6 +65,24 @@ TEST(Price, OfACommunicationIsThatOfTheNodesOnWhichItsRanksLie) {
     EXPECT_LT(near.by_work[w].time, far.by_work[w].time) << w;
 }
 
+// All ranks of a ring wait for its slowest pair of neighbours: here the ones on different nodes.
+TEST(Price, OfAShiftIsThatOfTheSlowestNeighbours) {
+  const Cluster c = a100_cluster(2);
+  const auto shift = [&](const RankGrid& grid, Axis axis) {
+    return price_all({collective(WorkKind::shift, axis, 1 << 25)}, c, grid, nullptr)
+        .by_work[0]
+        .time;
+  };
+  const Time inside = transfer_cost(c, 0, 1, {1 << 25}).time;
+  const Time between = transfer_cost(c, 7, 8, {1 << 25}).time;
+  ASSERT_LT(inside, between);
+  EXPECT_EQ(shift({.cp = 8, .dp = 2}, Axis::cp), inside);
+  EXPECT_EQ(shift({.cp = 16}, Axis::cp), between);
+  EXPECT_EQ(shift({.cp = 16, .cp_inner = 2}, Axis::cp_inner), inside);
+  EXPECT_EQ(shift({.cp = 16, .cp_inner = 8}, Axis::cp_outer), between);
+  EXPECT_EQ(shift({.tp = 16}, Axis::cp), Time{});
+}
+
 TEST(Price, OfACommunicationSaysHowItRunsAndHowLongItsLatencyIs) {
   const Cluster c = a100_cluster(2);
   const Prices p = price_all({collective(WorkKind::all_to_all, Axis::tp, 1 << 25),

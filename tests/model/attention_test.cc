@@ -257,7 +257,7 @@ TEST(LatentAttention, FlopsEqualTheClosedForm) {
     const double closed = forward_matmul_flops(t, kMicro, kSeq, true);
     EXPECT_NEAR(s.flops(s.passes.forward) / closed, 1, 1e-12);
     // Backward twice the products, and the scores once more.
-    const double scores = 2.0 * kMicro * kHeads * (kSeq * kSeq / 2.0) * (32 + 16);
+    const double scores = 4 * 2.0 * kMicro * kHeads * (kSeq * kSeq / 2.0) * (32 + 16);
     EXPECT_NEAR(s.flops(s.passes.backward) / (2 * closed + scores), 1, 1e-12);
   }
 }

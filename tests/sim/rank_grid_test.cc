@@ -78,6 +78,14 @@ TEST(RankGrid, GradientsAreSummedOverContextAndDataParallelRanks) {
   EXPECT_THAT(g.group(Axis::replica, 17), ElementsAre(17, 25));
 }
 
+TEST(RankGrid, NeighboursAlongContextExchangeHeads) {
+  RankGrid g = grid(2, 4, 1, 1, "tp-cp-ep-dp-pp");
+  g.cp_inner = 2;
+  EXPECT_THAT(g.group(Axis::cp, 1), ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(g.group(Axis::cp_inner, 5), ElementsAre(5, 7));
+  EXPECT_THAT(g.group(Axis::cp_outer, 3), ElementsAre(3, 7));
+}
+
 TEST(RankGrid, EveryViewCutsTheWorldIntoEqualGroups) {
   for (const char* order : {"tp-cp-dp-pp", "tp-pp-cp-dp", "pp-dp-cp-tp", "cp-tp-pp-dp"}) {
     RankGrid g = grid(2, 4, 8, 2, order);

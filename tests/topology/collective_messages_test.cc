@@ -224,6 +224,15 @@ TEST(Messages, OfATransferAndOfOneGpu) {
                 ::testing::IsEmpty());
 }
 
+TEST(Messages, OfAShiftGoFromEachToTheNext) {
+  const CollectiveMessages c = collective_messages(WorkKind::shift, "ring", Nodes{{0, 1}, {8}});
+  ASSERT_EQ(c.messages.size(), 3u);
+  EXPECT_EQ(c.messages[0].to, 1);
+  EXPECT_EQ(c.messages[1].to, 8);
+  EXPECT_EQ(c.messages[2].to, 0);
+  for (const Message& m : c.messages) EXPECT_EQ(m.parts, c.whole);
+}
+
 TEST(Messages, OfAnUnknownAlgorithmAreABug) {
   EXPECT_FALSE(knows_algorithm("carrier pigeon"));
   EXPECT_THROW(collective_messages(WorkKind::all_reduce, "carrier pigeon", equal_nodes(2, 2)),
