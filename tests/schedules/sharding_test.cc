@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closed forms of sharded data parallelism: memory and bytes on the wire of each ZeRO stage
+// (Rajbhandari et al. 2020, arXiv 1910.02054, table 1 and section 7), what gathers hide behind.
+#include <gtest/gtest.h>
+
+#include "model/layer_ops.h"
+#include "model/replicas.h"
+#include "schedules/families.h"
+#include "schedules/lower.h"
+#include "sim/memory.h"
+#include "sim/run.h"
+#include "tests/model/sample.h"
+#include "tests/schedules/lower_sample.h"
+
+namespace stepcast {
+namespace {
+
+using sample::small_gpt;
+
+OpGraph lowered(const Plan& plan) {
+  const Schedule schedule = find_schedule_family("1f1b")->generate(
+      {.pp = plan.pp, .vpp = plan.vpp, .microbatches = plan.microbatches()});
+  OpGraph graph = lower(small_gpt(), plan, schedule);
+  check_graph(graph);
+  return graph;
+}
+
+// fp16 parameters and gradients, fp32 copy and moments: K = 12 bytes of optimizer states.
+Plan fp16_plan(int zero, int64_t dp, int64_t microbatches = 1, int64_t pp = 1) {
+  Plan plan = sample::plan(1, pp, dp, microbatches, 1, 256);
+  plan.stages = even_stages(8, pp, 1);
+  plan.zero = zero;
+  plan.precision = {.params = DType::fp16, .gradients = DType::fp16, .reduce = DType::fp16};
+  plan.overlap.dp_grad = zero == 3;
+  plan.sharding.wide = false;
+  return plan;
+}
+
+int64_t static_bytes(const OpGraph& graph) {
+  int64_t bytes = 0;
+  for (const StaticMemory& m : graph.roles[0].memory) bytes += m.bytes.value;
+  return bytes;
+}
+
+int64_t parameters(const Plan& plan) {
+  return stage_parameters(small_gpt(), plan, plan.stages[0]);
+}
+
+TEST(Sharding, Table1OfZeroModelStatesOfEachStage) {
+  for (const int64_t n : {1, 4, 64}) {
+    const int64_t psi = parameters(fp16_plan(0, n));
+    const int64_t share = (psi + n - 1) / n;
+    EXPECT_EQ(static_bytes(lowered(fp16_plan(0, n))), 16 * psi);
+    EXPECT_EQ(static_bytes(lowered(fp16_plan(1, n))), 4 * psi + 12 * share);
+    EXPECT_EQ(static_bytes(lowered(fp16_plan(2, n))), 2 * psi + 14 * share);
+    EXPECT_EQ(static_bytes(lowered(fp16_plan(3, n))), 16 * share);
+  }
+}
+
+// PyTorch's FSDP keeps the optimizer's fp32 parameters alone: 4 + 4 + 8 bytes with fp32 gradients.
+TEST(Sharding, ShardsOfPyTorchAreTheOptimizersOwnParameters) {
+  Plan plan = fp16_plan(3, 8);
+  plan.sharding.wide = true;
+  plan.precision = {};
+  const int64_t share = (parameters(plan) + 7) / 8;
+  EXPECT_EQ(static_bytes(lowered(plan)), 16 * share);
+}
+
+// Elements that a rank of a large group sends in a step: an all-reduce is a reduce-scatter and an
+// all-gather.
+int64_t elements_sent(const OpGraph& graph) {
+  int64_t bytes = 0;
+  for (const Item& item : graph.roles[0].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : graph.passes[static_cast<size_t>(item.pass)].ops) {
+      const Work& work = graph.works[static_cast<size_t>(op.work)];
+      if (op.stream != Stream::dp || work.bytes.value == 4) continue;
+      bytes += work.bytes.value * (work.kind == WorkKind::all_reduce ? 2 : 1);
+    }
+  }
+  return bytes / 2;
+}
+
+TEST(Sharding, Section7OfZeroBytesOnTheWire) {
+  const Plan plain = fp16_plan(0, 4);
+  const int64_t psi = parameters(plain);
+  StageContent ends = plain.stages[0];
+  ends.layers = 0;
+  const int64_t root = stage_parameters(small_gpt(), plain, ends);
+  EXPECT_EQ(elements_sent(lowered(plain)), 2 * psi);
+  EXPECT_EQ(elements_sent(lowered(fp16_plan(1, 4))), 2 * psi);
+  EXPECT_EQ(elements_sent(lowered(fp16_plan(2, 4))), 2 * psi);
+  // What lies outside the layers stays from the forward to the backward.
+  EXPECT_EQ(elements_sent(lowered(fp16_plan(3, 4))), 3 * psi - root);
+  Plan kept = fp16_plan(3, 4);
+  kept.sharding.reshard_after_forward = false;
+  EXPECT_EQ(elements_sent(lowered(kept)), 2 * psi);
+}
+
+// Stages 2 and 3 have no room for gradients of more than one microbatch's bucket.
+TEST(Sharding, GradientsAreReducedInEveryMicrobatchFromStage2On) {
+  const int64_t psi = parameters(fp16_plan(0, 4));
+  EXPECT_EQ(elements_sent(lowered(fp16_plan(1, 4, 3))), 2 * psi);
+  EXPECT_EQ(elements_sent(lowered(fp16_plan(2, 4, 3))), 4 * psi);
+  EXPECT_EQ(elements_sent(lowered(fp16_plan(3, 4, 3))),
+            3 * elements_sent(lowered(fp16_plan(3, 4))));
+}
+
+TEST(Sharding, CompressedGradientsSendTheirShareOfBytes) {
+  Plan plan = fp16_plan(2, 4);
+  const int64_t whole = elements_sent(lowered(plan));
+  plan.precision.gradient_ratio = 0.25;
+  const int64_t psi = parameters(plan);
+  EXPECT_NEAR(static_cast<double>(elements_sent(lowered(plan))),
+              static_cast<double>(whole - psi + psi / 4), 4);
+}
+
+// Hybrid sharding: reduce-scatter among the shards, all-reduce of a share among the copies.
+TEST(Sharding, HybridShardsReduceAmongCopiesWhatIsLeft) {
+  Plan plan = fp16_plan(3, 8);
+  plan.dp_replicate = plan.grid.replicas = 2;
+  const ReplicaGroup group = dense_replicas(plan);
+  EXPECT_EQ(group.shards, 4);
+  EXPECT_EQ(group.copies, 2);
+  const std::vector<Work> works = gradient_reduction(group, 1000, plan.precision);
+  ASSERT_EQ(works.size(), 2u);
+  EXPECT_EQ(works[0].kind, WorkKind::reduce_scatter);
+  EXPECT_EQ(works[0].axis, Axis::shard);
+  EXPECT_EQ(works[0].bytes.value, 2000);
+  EXPECT_EQ(works[1].kind, WorkKind::all_reduce);
+  EXPECT_EQ(works[1].axis, Axis::replica);
+  EXPECT_EQ(works[1].bytes.value, 500);
+  EXPECT_EQ(static_bytes(lowered(plan)), 16 * ((parameters(plan) + 3) / 4));
+}
+
+TEST(Sharding, ContextParallelRanksHoldShardsToo) {
+  Plan plan = fp16_plan(1, 4);
+  plan.cp = plan.grid.cp = 2;
+  plan.kernels.flash_attention = true;
+  EXPECT_EQ(dense_replicas(plan).shards, 8);
+  EXPECT_EQ(dense_replicas(plan).shard_axis, Axis::data);
+}
+
+TEST(Sharding, GatheredUnitsComeAndGo) {
+  for (const bool copied_out : {false, true}) {
+    for (const bool reshard : {false, true}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        Plan plan = fp16_plan(3, 8, 2);
+        plan.sharding.copied_out = copied_out;
+        plan.sharding.reshard_after_forward = reshard;
+        plan.recompute = recompute;
+        const RoleMemory memory = trace_memory(lowered(plan))[0];
+        EXPECT_EQ(memory.start, memory.end);
+        plan.zero = 2;
+        EXPECT_LT(memory.start, trace_memory(lowered(plan))[0].start);
+      }
+    }
+  }
+}
+
+// Of eight layers three at most are there at once: the one that computes, the next, and the buffer
+// of a gather.
+TEST(Sharding, FewUnitsAreThereAtOnce) {
+  Plan plan = fp16_plan(3, 64, 1);
+  plan.recompute = Recompute::full;
+  plan.kernels.flash_attention = true;
+  plan.seq = 16;  // activations of no weight
+  const auto most = [&](bool reshard) {
+    plan.sharding.reshard_after_forward = reshard;
+    const RoleMemory memory = trace_memory(lowered(plan))[0];
+    return (memory.peak - memory.start).value;
+  };
+  StageContent layer{.layers = 1};
+  const int64_t unit = 2 * stage_parameters(small_gpt(), plan, layer);
+  EXPECT_GE(most(false) - most(true), 4 * unit);
+}
+
+// Gathers take `gather`, products m + n + k, the rest nothing.
+Time step_with_gathers(const Plan& plan, Time gather) {
+  const OpGraph graph = lowered(plan);
+  Prices prices = sample::only_products(graph);
+  for (size_t w = 0; w < graph.works.size(); ++w)
+    if (graph.works[w].kind == WorkKind::all_gather) prices.by_work[w].time = gather;
+  return run(compile(graph, prices)).makespan;
+}
+
+TEST(Sharding, OneUnitAheadHidesAllGathersButTheFirst) {
+  Plan plan = fp16_plan(3, 4);
+  const Time free = step_with_gathers(plan, Time{0});
+  const Time gather{100};  // less than the products of a layer, or of the head
+  // What lies outside the layers, and the first layer.
+  EXPECT_EQ(step_with_gathers(plan, gather), free + gather * 2);
+  plan.sharding.prefetch = 0;
+  EXPECT_EQ(step_with_gathers(plan, gather), free + gather * (1 + 2 * 8));
+}
+
+TEST(Sharding, UnitsOfSeveralLayersAreGatheredTogether) {
+  Plan plan = fp16_plan(3, 4);
+  plan.sharding.unit_layers = 3;
+  plan.sharding.prefetch = 0;
+  const Time gather{100};
+  EXPECT_EQ(step_with_gathers(plan, gather),
+            step_with_gathers(plan, Time{0}) + gather * (1 + 2 * 3));
+}
+
+TEST(Sharding, PipelineStagesMayKeepWhatTheyGathered) {
+  Plan plan = fp16_plan(3, 4, 4, 2);
+  plan.sharding.reshard_after_forward = false;
+  // Once a step: a gather and a reduction.
+  EXPECT_EQ(elements_sent(lowered(plan)), 2 * parameters(plan));
+  const int64_t psi = parameters(plan);
+  EXPECT_EQ(static_bytes(lowered(plan)), 4 * psi + 16 * ((psi + 3) / 4));
+  plan.sharding.reshard_after_forward = true;
+  EXPECT_GT(elements_sent(lowered(plan)), 8 * psi);
+}
+
+TEST(Sharding, GathersAfterTheOptimizerGoByBucket) {
+  Plan plan = fp16_plan(1, 4);
+  plan.gather_bucket = 10'000'000;
+  const OpGraph graph = lowered(plan);
+  size_t gathers = 0;
+  for (const Pass& pass : graph.passes)
+    if (pass.name == "parameter gather") gathers = pass.ops.size();
+  EXPECT_EQ(gathers, static_cast<size_t>((parameters(plan) + 9'999'999) / 10'000'000));
+  EXPECT_EQ(elements_sent(graph), 2 * parameters(plan));
+}
+
+TEST(Sharding, AnOffloadedOptimizerLeavesItsShareOnTheHost) {
+  Plan plan = fp16_plan(1, 4);
+  const int64_t share = (parameters(plan) + 3) / 4;
+  const int64_t all = static_bytes(lowered(plan));
+  plan.offload.optimizer = 1;
+  const OpGraph graph = lowered(plan);
+  EXPECT_EQ(static_bytes(graph), all - 12 * share);
+  int64_t copied = 0, updated = 0;
+  for (const Work& work : graph.works) {
+    if (work.kind == WorkKind::host_copy) copied += work.bytes.value;
+    if (work.kind == WorkKind::host_adam) updated += work.bytes.value;
+  }
+  // Gradients and parameters are one work: both are `share` fp16 values.
+  EXPECT_EQ(copied, 2 * share);
+  EXPECT_EQ(updated, 28 * share);
+}
+
+TEST(Sharding, OffloadedParametersComeBeforeEachGather) {
+  Plan plan = fp16_plan(3, 4);
+  plan.offload.parameters = true;
+  const OpGraph graph = lowered(plan);
+  size_t fetches = 0, gathers = 0;
+  for (const Pass& pass : graph.passes)
+    for (const Op& op : pass.ops) {
+      fetches += op.stream == Stream::copy ? 1u : 0u;
+      gathers += graph.text(op.label) == "parameter gather" ? 1u : 0u;
+    }
+  EXPECT_GT(gathers, 16u);
+  EXPECT_EQ(fetches, gathers);
+}
+
+TEST(Sharding, OffloadedActivationsLeaveRoomOnTheDevice) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    Plan plan = fp16_plan(0, 1, 2);
+    plan.micro_batch = 64;  // activations that outweigh the optimizer's workspace
+    plan.global_batch = 128;
+    plan.recompute = recompute;
+    const RoleMemory before = trace_memory(lowered(plan))[0];
+    plan.offload.activation_layers = 6;
+    const RoleMemory after = trace_memory(lowered(plan))[0];
+    EXPECT_EQ(after.start, after.end);
+    EXPECT_LT(after.peak, before.peak);
+    plan.pp = plan.grid.pp = 2;
+    plan.stages = even_stages(8, 2, 1);
+    for (const RoleMemory& m : trace_memory(lowered(plan))) EXPECT_EQ(m.start, m.end);
+  }
+}
+
+}  // namespace
+}  // namespace stepcast
