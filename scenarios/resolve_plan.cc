@@ -285,7 +285,9 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
   const Transformer& m = *in.model;
   const double row =
       std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + 128 * wide(plan.tp),
-                wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim)});
+                wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim),
+                wide(plan.ep) * wide(plan.etp) * wide(m.hidden),
+                wide(m.experts_per_token) * wide(plan.etp) * wide(2 * m.moe_ffn + m.hidden)});
   const double bytes =
       seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
   if (bytes < 1e18) return;
