@@ -42,6 +42,9 @@ ScenarioText text_of(const Scenario& s) {
     line += std::string(key) + ' ' + std::to_string(value);
   };
   add(t.layout, "TP", p.tp);
+  if (p.cp > 1) add(t.layout, "CP", p.cp);
+  if (p.ep > 1) add(t.layout, "EP", p.ep);
+  if (p.etp > 1) add(t.layout, "ETP", p.etp);
   add(t.layout, "PP", p.pp);
   if (p.vpp > 1) add(t.layout, "VPP", p.vpp);
   add(t.layout, "DP", p.dp);
