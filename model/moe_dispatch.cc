@@ -93,9 +93,12 @@ TensorIndex StageWriter::to_experts(const std::string& label, const ExpertShard&
   if (plan.ep > 1) {
     if (way == Dispatcher::all_gather) {
       rows *= plan.ep;
-      p_.join(p_.communicate(Stream::ep, label + " all-gather",
-                             collective(WorkKind::all_gather, Axis::ep, plan.moe.dispatch,
-                                        s.bytes(rows, s.hidden, plan.moe.dispatch))));
+      const uint32_t op =
+          p_.communicate(Stream::ep, label + " all-gather",
+                         collective(WorkKind::all_gather, Axis::ep, plan.moe.dispatch,
+                                    s.bytes(rows, s.hidden, plan.moe.dispatch)));
+      if (beside) beside();
+      p_.join(op);
     } else {
       if (way == Dispatcher::deepep) rows = x.sent;
       exchange(label + " all-to-all", x, plan.moe.dispatch, beside);
@@ -158,16 +161,20 @@ TensorIndex StageWriter::from_experts(const std::string& label, const ExpertShar
   }
   if (plan.ep > 1) {
     if (way == Dispatcher::all_gather) {
-      p_.join(p_.communicate(Stream::ep, label + " reduce-scatter",
-                             collective(WorkKind::reduce_scatter, Axis::ep, plan.moe.combine,
-                                        s.bytes(spread, s.hidden, plan.moe.combine))));
+      const uint32_t op =
+          p_.communicate(Stream::ep, label + " reduce-scatter",
+                         collective(WorkKind::reduce_scatter, Axis::ep, plan.moe.combine,
+                                    s.bytes(spread, s.hidden, plan.moe.combine)));
+      if (beside) beside();
+      p_.join(op);
     } else {
       exchange(label + " all-to-all", x, plan.moe.combine, beside);
     }
     next(" returned", way == Dispatcher::all_to_all ? x.copies : x.tokens,
          MemoryCategory::communication);
+  } else if (beside) {
+    beside();
   }
-  if ((plan.ep == 1 || way == Dispatcher::all_gather) && beside) beside();
   if (way == Dispatcher::all_to_all) unpermute(x.copies, x.tokens);
   return held;
 }
