@@ -45,10 +45,11 @@ StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& 
       3 * forward_matmul_flops(model, sequences, seq, true, encoder) + teacher_flops(plan, true);
   flops.executed = executed_flops(graph);
   flops.korthikanti = flops.full_attention;
-  if (plan.recompute == Recompute::selective) {
+  if (plan.recompute == Recompute::selective && plan.recompute_modules.core_attention) {
     // Attention products alone: what a model of twice the sequence would add.
-    const double attention = 4 * sequences * seq * seq *
-                             static_cast<double>(model.heads * model.head_dim * model.layers);
+    const int64_t width = query_dim(model) + value_dim(model);
+    const double attention =
+        2 * sequences * seq * seq * static_cast<double>(model.heads * width * model.layers);
     flops.korthikanti += 3 * attention;
   } else if (plan.recompute == Recompute::full) {
     flops.korthikanti += forward - head_matmul_flops(model, sequences, seq);
