@@ -236,6 +236,34 @@ TEST(LowPrecision, BIsIAndWAndMemoryReturnsToItsStart) {
   }
 }
 
+TEST(LowPrecision, ExpertsHaveItTooAndTheirRouterNot) {
+  Transformer model = llama();
+  model.experts = 4;
+  model.experts_per_token = 2;
+  model.moe_ffn = 512;
+  model.shared_ffn = 256;
+  model.shared_gate = true;
+  for (const Scaling scaling : kAll) {
+    const Plan plan = plan_of(scaling);
+    const DType low = low_format(plan.precision).dtype;
+    Passes p(model, plan, {.layers = 2, .kinds = {layer_kind(model, 0), layer_kind(model, 1)}},
+             {.split = true});
+    const auto grouped = [&](PassId id) {
+      return p.count(
+          id, [&](const Work& w) { return w.kind == WorkKind::grouped_gemm && w.dtype == low; });
+    };
+    EXPECT_EQ(grouped(p.passes.forward), 2 * 2);
+    EXPECT_EQ(grouped(p.passes.backward), 2 * 4);
+    EXPECT_EQ(p.gemms(p.passes.forward, low), 2 * 4);          // attention, shared experts
+    EXPECT_EQ(p.gemms(p.passes.forward, DType::bf16), 2 * 2);  // router, gate
+    EXPECT_EQ(p.gemms(p.passes.backward, DType::bf16), 2 * 4);
+    const StagePasses& s = p.passes;
+    p.check({s.forward, s.backward}, {ActionKind::forward, ActionKind::backward});
+    p.check({s.forward, s.input_gradient, s.weight_gradient},
+            {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight});
+  }
+}
+
 TEST(LowPrecision, WeightsAreThoseOfTheLinearLayers) {
   const Plan plan = plan_of(Scaling::tensorwise);
   const Passes p(llama(), plan, kWhole);
