@@ -191,10 +191,11 @@ class ArgumentWriter {
     for (size_t i = 0; i < stages.size(); ++i) {
       const StageContent& s = stages[i];
       even = even && s.layers == stages.front().layers && s.embedding == (i == 0) &&
-             s.head == (i + 1 == stages.size());
+             s.head == (i + 1 == stages.size()) && (s.predictions == 0 || s.head);
       layout += i > 0 ? "|" : "";
       layout += s.embedding ? "E" : "";
       if (s.layers > 0) layout += "t*" + std::to_string(s.layers);
+      layout += std::string(static_cast<size_t>(s.predictions), 'm');
       layout += s.head ? "L" : "";
     }
     if (!even) return add("--pipeline-model-parallel-layout '" + layout + '\'');

@@ -139,6 +139,13 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
         in.values.mark("parallel.cp"), in.values.length("parallel.cp"));
     return false;
   }
+  if (s.seq_splits > 1 && in.model != nullptr &&
+      (in.model->bidirectional || in.model->encoder_layers > 0)) {
+    in.problems.add("E127",
+                    s.name + " cuts sequences into pieces, of which an encoder sees all at once",
+                    place.mark, place.length);
+    return false;
+  }
   if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
   in.problems.add("E205",
                   "batch.seq = " + str(plan.seq) + " is not a multiple of " +
