@@ -309,6 +309,7 @@ TensorIndex StageWriter::shared_down(LayerTensors& t, bool keep) {
   TensorIndex out = p_.allocate("shared fc2 output", s.bytes(s.tokens, s.hidden), category);
   p_.free(now);
   if (!keep) {
+    p_.free(t.experts.shared_low);
     p_.free(t.experts.shared_up);
     p_.free(t.experts.shared_activated);
   }
