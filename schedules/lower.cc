@@ -13,6 +13,7 @@
 #include "model/layer_ops.h"
 #include "model/low_precision.h"
 #include "model/pass_writer.h"
+#include "model/replicas.h"
 #include "model/shard.h"
 #include "model/stage_flow.h"
 #include "schedules/role_items.h"
@@ -118,7 +119,7 @@ class Lowering {
   // Copies of the weights that low-precision GEMMs read; without Precision::low_params beside those
   // in 16 bits.
   void add_low_weights(RoleOps& role, int64_t rank) const {
-    if (plan_.precision.scaling == Scaling::none) return;
+    if (plan_.precision.scaling == Scaling::none || gathers_units(plan_)) return;
     Bytes copies{}, replaced{};
     for (size_t stage = 0; stage < schedule_.rank_of_stage.size(); ++stage) {
       const bool second =
@@ -144,9 +145,15 @@ class Lowering {
   }
 
   // Transformer Engine converts a weight in the first forward that multiplies with it, and keeps it
-  // for the others.
+  // for the others; parameters that come and go (ZeRO-3) are converted whenever they have come.
+  bool casts_before(ActionKind kind) const {
+    if (plan_.precision.scaling == Scaling::none) return false;
+    const bool backward = kind == ActionKind::backward || kind == ActionKind::backward_input;
+    return kind == ActionKind::forward || (gathers_units(plan_) && backward);
+  }
+
   void cast_weights(RoleItems& items, uint16_t stage, std::set<uint16_t>& cast) {
-    if (plan_.precision.scaling == Scaling::none || !cast.insert(stage).second) return;
+    if (!cast.insert(stage).second && !gathers_units(plan_)) return;
     const PassId forward = forward_of(stage);
     const auto [made, is_new] = weight_casts_.try_emplace(forward, kNoPass);
     if (is_new) {
@@ -260,7 +267,7 @@ class Lowering {
       items.wait(Stream::compute, event->second);
       state.gathered.erase(event);
     }
-    if (a.kind == ActionKind::forward) cast_weights(items, a.stage, state.cast);
+    if (casts_before(a.kind)) cast_weights(items, a.stage, state.cast);
     const std::pair key{a.stage, a.microbatch};
     if (!state.reloaded.empty() && a.kind != ActionKind::forward) {
       if (const auto event = state.reloaded.find(key); event != state.reloaded.end()) {
