@@ -77,8 +77,7 @@ TensorIndex StageWriter::attention_branch_forward(LayerTensors& t, bool keep) {
   if (s.model.kv_rank > 0 && drops(&RecomputeModules::mla_up_projection)) p_.free(t.qkv);
 
   // Fused attention's backward reads its output as well.
-  const bool read_twice =
-      s.plan.kernels.flash_attention && keep_core && t.exchanged_context == kNoTensor;
+  const bool read_twice = s.plan.kernels.flash_attention && keep_core;
   const TensorIndex branch = row_parallel_forward("projection", t.context, s.context,
                                                   read_twice ? &t.context_low : nullptr);
   if (!keeps_some()) done_with(t.context);
@@ -172,8 +171,7 @@ TensorIndex StageWriter::attention_branch_backward(LayerTensors& t, BranchGradie
   const Shard& s = s_;
   // Fused attention needs its own output again; the one that is recomputed is another tensor.
   const bool recomputed = recompute_core_first || t.context_again != kNoTensor;
-  const bool own = !recomputed && t.exchanged_context == kNoTensor;
-  const bool context_in_use = s.plan.kernels.flash_attention && own && !split_;
+  const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !split_;
   TensorIndex none = kNoTensor;
   TensorIndex& projected = t.context_low != kNoTensor ? t.context_low
                            : context_in_use           ? none

@@ -238,22 +238,31 @@ void StageWriter::fused_core_forward(LayerTensors& t, bool keep) {
   } else {
     for (const Work& w : s.fused_attention(false, kind_)) p_.compute("attention", w);
   }
-  t.context = p_.allocate("attention context", context, saved());
+  // Only what comes back of an exchange is kept.
+  const MemoryCategory category = exchanges ? MemoryCategory::workspace : saved();
+  TensorIndex own = p_.allocate("attention context", context, category);
   t.log_sum_exp =
       p_.allocate("attention log-sum-exp", s.bytes(s.tokens, s.heads, DType::fp32), saved());
   if (!keep) p_.free(t.log_sum_exp);
-  if (!exchanges) return;
+  if (!exchanges) {
+    t.context = own;
+    return;
+  }
   if (!keep) p_.free(t.exchanged);
   exchange_heads({{"context", s.context}});
-  t.exchanged_context =
-      std::exchange(t.context, p_.allocate("attention context, all heads", context, saved()));
-  if (!keep) p_.free(t.exchanged_context);
+  t.context = p_.allocate("attention context", context, saved());
+  p_.free(own);
 }
 
 void StageWriter::fused_core_backward(LayerTensors& t, TensorIndex& gradient_qkv) {
   const Shard& s = s_;
   const bool exchanges = s.exchange_ranks() > 1;
-  if (exchanges) exchange_heads({{"context gradient", s.context}});
+  TensorIndex own = kNoTensor;
+  if (exchanges) {
+    exchange_heads({{"context", s.context}, {"context gradient", s.context}});
+    own = p_.allocate("context and gradient of some heads", s.bytes(s.tokens, s.context) * 2,
+                      MemoryCategory::workspace);
+  }
   if (s.ring_ranks() > 1) {
     ring_backward();
   } else if (s.gathers_keys()) {
@@ -264,7 +273,7 @@ void StageWriter::fused_core_backward(LayerTensors& t, TensorIndex& gradient_qkv
   gradient_qkv = p_.allocate("qkv gradient", s.bytes(s.tokens, s.qkv), MemoryCategory::workspace);
   p_.free(t.log_sum_exp);
   p_.free(t.exchanged);
-  p_.free(t.exchanged_context);
+  p_.free(own);
   if (exchanges) {
     exchange_heads({{"query gradient", s.q}, {"key gradient", s.key}, {"value gradient", s.value}});
   }

@@ -58,8 +58,7 @@ struct LayerTensors {
   TensorIndex qk_normed = kNoTensor;
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
   TensorIndex log_sum_exp = kNoTensor;                                                   // fused
-  // Where heads are exchanged for tokens: what the core works on and what it makes of it.
-  TensorIndex exchanged = kNoTensor, exchanged_context = kNoTensor;
+  TensorIndex exchanged = kNoTensor;  // for some heads of more tokens: what the core works on
   TensorIndex context = kNoTensor;
   TensorIndex context_low = kNoTensor;    // quantized for the projection, if both are needed
   TensorIndex context_again = kNoTensor;  // of a recomputed core; the projection reads the first
