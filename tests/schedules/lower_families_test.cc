@@ -71,6 +71,7 @@ TEST(LowerFamilies, TakeAsLongAsTheScheduleAlone) {
         continue;
       }
       if (schedule.seq_splits > 1) continue;  // its pieces do not cost the same
+      if (family.name == "vocab-1f1b") continue;  // its ranks hold more than their stages
       ++tried;
       for (const auto& list : schedule.ranks)
         for (const Action& a : list) pairs += a.overlaps_next;
