@@ -33,6 +33,27 @@ void add_gradient(GradientBuckets& buckets, const Shard& shard, PassWriter& pass
   if (buckets.pending >= buckets.size) reduce_pending(buckets, shard, pass);
 }
 
+namespace {
+
+// From the gradients to what is sent.  FSDP1's units are one flat parameter: autograd joins the
+// gradients of its views, then they are cast and divided by a part of the group's size in kernels
+// of their own (torch/distributed/fsdp/_runtime_utils.py: _post_backward_hook, _reduce_grad).  The
+// others copy and cast in one kernel.
+void write_payload(const Shard& shard, PassWriter& pass, int64_t count, Bytes payload) {
+  const Bytes gradients = shard.bytes(count, 1);
+  const Sharding& sharding = shard.plan.sharding;
+  if (!gathers_units(shard.plan) || sharding.copied_out || !sharding.wide) {
+    pass.compute("gradient copy", shard.memory_bound(Kernel::cast, gradients + payload));
+    return;
+  }
+  pass.compute("gradient join", shard.memory_bound(Kernel::copy, gradients * 2));
+  if (payload != gradients)
+    pass.compute("gradient cast", shard.memory_bound(Kernel::cast, gradients + payload));
+  pass.compute("gradient scale", shard.memory_bound(Kernel::scale, payload * 2));
+}
+
+}  // namespace
+
 void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
   if (buckets.pending == 0) return;
   const int64_t count = std::exchange(buckets.pending, 0);
@@ -41,8 +62,7 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
   if (buckets.buffered) {
     const Bytes payload = shard.bytes(count, 1, shard.plan.precision.reduce);
     if (buckets.payload != kNoTensor) pass.join(buckets.reduction);
-    pass.compute("gradient copy",
-                 shard.memory_bound(Kernel::cast, shard.bytes(count, 1) + payload));
+    write_payload(shard, pass, count, payload);
     pass.free(buckets.payload);
     buckets.payload = pass.allocate("gradient payload", payload, MemoryCategory::communication);
     for (TensorIndex& gradient : buckets.gradients) pass.free(gradient);
