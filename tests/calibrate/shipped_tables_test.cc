@@ -235,6 +235,21 @@ TEST(ShippedTables, AnswerTheCollectivesOfANodeOnlyOnItsLinks) {
   }
 }
 
+TEST(ShippedTables, ProductsInEightAndFourBits) {
+  const auto tflops = [](const char* gpu, DType dtype, int64_t side) {
+    Work w = gemm(side, side, side);
+    w.dtype = dtype;
+    const auto p = shipped_table(gpu)->compute(w, {});
+    return p ? w.flops.value / us(p->time) * 1e-6 : 0;
+  };
+  EXPECT_NEAR(tflops("gb200", DType::fp8, 8192), 2876.6, 1);  // rows
+  EXPECT_NEAR(tflops("gb200", DType::fp4, 8192), 7535.6, 1);
+  EXPECT_LT(tflops("b200-sxm", DType::fp8, 8192), tflops("gb200", DType::fp8, 8192));
+  EXPECT_LT(tflops("gb200", DType::fp4, 1024), tflops("gb200", DType::fp8, 1024));
+  EXPECT_EQ(tflops("gb200", DType::bf16, 8192), 0);  // left to the roofline
+  EXPECT_EQ(tflops("h100-sxm", DType::fp4, 8192), 0);
+}
+
 TEST(ShippedTables, SharedDiesPriceAlikeButSaySo) {
   const Work w = gemm(4096, 4096, 4096);
   const auto own = shipped_table("h100-sxm")->compute(w, {});
