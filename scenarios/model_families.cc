@@ -168,8 +168,8 @@ tie_word_embeddings: false
     ModelFamily{"llama4_text", R"(
 vocab_size: 202048
 hidden_size: 5120
-moe_intermediate_size: 8192
-intermediate_size: 16384
+intermediate_size: 8192
+intermediate_size_mlp: 16384
 num_hidden_layers: 48
 num_attention_heads: 40
 num_key_value_heads: 8
@@ -177,7 +177,7 @@ head_dim: 128
 max_position_embeddings: 131072
 num_experts: 16
 num_experts_per_tok: 1
-decoder_sparse_step: 1
+interleave_moe_layer_step: 1
 n_shared_experts: 1  # no key of theirs
 hidden_act: silu
 gated_mlp: true

@@ -130,7 +130,28 @@ constexpr Published kPublished[] = {
     {"qwen3-8b", 8'190'735'360},
     {"qwen3-14b", 14'768'307'200},
     {"qwen3-32b", 32'762'123'264},
+    {"mixtral-8x22b", 140'620'634'112},
+    {"qwen1.5-moe-a2.7b", 14'315'784'192},
+    {"qwen3-30b-a3b", 30'532'122'624},
+    {"qwen3-235b-a22b", 235'093'634'560},
+    {"gpt-oss-20b", 20'914'757'184},
+    {"gpt-oss-120b", 116'829'156'672},
+    {"dbrx", 131'596'523'520},
+    {"deepseek-v2-lite", 15'706'484'224},
+    {"deepseek-v2", 235'741'434'880},
     {"deepseek-v3", 671'026'419'200},
+    // Text models; the checkpoints have 109 and 402 billion with vision.
+    {"llama4-scout", 107'769'861'120},
+    {"llama4-maverick", 400'711'848'960},
+    // The checkpoints have all heads of pretraining; BertModel alone is 109,482,240 and
+    // 335,141,888.
+    {"bert-base", 110'106'428},
+    {"bert-large", 336'226'108},
+    {"t5-small", 60'506'624},
+    {"t5-base", 222'903'552},
+    {"t5-large", 737'668'096},
+    {"t5-3b", 2'851'598'336},
+    {"t5-11b", 11'307'321'344},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, PresetParameters, ::testing::ValuesIn(kPublished),
@@ -682,32 +703,15 @@ TEST(Experts, LiePerhapsInSomeLayersOnly) {
   EXPECT_EQ(t.router_top_groups, 4);
 }
 
-// Counts of the weight files on Hugging Face (model.safetensors.index.json, 2 bytes each).
-TEST(Experts, OfPresetsCountAsPublished) {
-  const auto count = [](const std::string& preset) {
-    return parameters(model_of("model: " + preset));
-  };
-  EXPECT_EQ(count("mixtral-8x7b"), 46'702'792'704);
-  EXPECT_EQ(count("mixtral-8x22b"), 140'620'634'112);
-  EXPECT_EQ(count("qwen3-30b-a3b"), 30'532'122'624);
-  EXPECT_EQ(count("qwen3-235b-a22b"), 235'093'634'560);
-  EXPECT_EQ(count("qwen1.5-moe-a2.7b"), 14'315'784'192);
-  EXPECT_EQ(count("gpt-oss-20b"), 20'914'757'184);
-  EXPECT_EQ(count("gpt-oss-120b"), 116'829'156'672);
-  EXPECT_EQ(count("dbrx"), 131'596'523'520);
-  EXPECT_EQ(count("deepseek-v2"), 235'741'434'880);
-  EXPECT_EQ(count("deepseek-v2-lite"), 15'706'484'224);
-  EXPECT_EQ(count("deepseek-v3"), 671'026'419'200);
-}
-
-// "17B active" of Llama 4, of which the text model has 107.8 and 400.7 billion in all.
+// "17B active": nearly all of them in the text model.
 TEST(Experts, OfLlama4LieInEveryLayerOrInEverySecond) {
   const Transformer scout = model_of("model: llama4-scout");
   const Transformer maverick = model_of("model: llama4-maverick");
-  EXPECT_EQ(parameters(scout), 107'769'861'120);
-  EXPECT_NEAR(static_cast<double>(parameters(maverick)), 400.7e9, 0.1e9);
+  EXPECT_TRUE(scout.expert_layers.empty());
+  EXPECT_EQ(maverick.expert_layers[0], 0);
+  EXPECT_EQ(maverick.expert_layers[1], 1);
   for (const Transformer* t : {&scout, &maverick})
-    EXPECT_NEAR(static_cast<double>(active_parameters(*t)), 17.2e9, 0.1e9);
+    EXPECT_NEAR(static_cast<double>(active_parameters(*t)), 17.2e9, 0.2e9);
 }
 
 TEST(Experts, OfABentFamilyNeedTheirSizes) {
