@@ -91,27 +91,37 @@ void StageWriter::append_to_cache() {
   StageContent one{.layers = 1};
   one.kinds = {kind};
   const Bytes written = cache_bytes(s_.model, plan, one, s_.tokens);
+  const int64_t width =
+      s_.model.kv_rank > 0 ? s_.model.kv_rank + s_.model.qk_rope_dim : s_.key + s_.value;
   p_.compute("append to cache",
-             s_.memory_bound(Kernel::copy, s_.bytes(s_.tokens, s_.key + s_.value) + written));
+             s_.memory_bound(Kernel::copy, s_.bytes(s_.tokens, width) + written));
 }
 
 // Attention of the new token of each sequence to what is in the cache: limited by reading it.
+// Latent attention is absorbed: all heads attend to the compressed keys, whose first part are the
+// values (arXiv 2405.04434, section 2.1.2).  The products with the up projections that it takes,
+// of each query before and of each context after, are as large as those of the new token's keys and
+// values, which latent_forward writes.
 Work Shard::cached_attention(const LayerKind& kind) const {
   const int64_t seen = kind.window > 0 ? std::min(keys, kind.window) : keys;
+  const bool latent = model.kv_rank > 0;
+  const int64_t query_width = latent ? model.kv_rank + model.qk_rope_dim : query_dim(model);
+  const int64_t value_width = latent ? model.kv_rank : value_dim(model);
   Work w;
   w.kind = WorkKind::attention_forward;
   w.dtype = plan.precision.params;
   w.m = 1;
   w.n = seen;
-  w.k = query_dim(model);
-  if (value_dim(model) != w.k) w.value_dim = value_dim(model);
+  w.k = query_width;
+  if (value_width != query_width) w.value_dim = value_width;
   w.batch = plan.micro_batch;
   w.heads = heads;
-  w.kv_heads = kv_heads;
-  const int64_t width = query_dim(model) + value_dim(model);
+  w.kv_heads = latent ? 1 : kv_heads;
+  const int64_t width = query_width + value_width;
   w.flops = {2.0 * static_cast<double>(seen * width) * static_cast<double>(heads * w.batch)};
   const DType stored = plan.precision.kv_cache.value_or(plan.precision.params);
-  w.bytes = bytes(w.batch * heads, width) + bytes(w.batch * seen, key + value, stored);
+  w.bytes = bytes(w.batch * heads, width) +
+            bytes(w.batch * seen, latent ? query_width : key + value, stored);
   return w;
 }
 

@@ -50,9 +50,6 @@ class ModeChecks {
     if (plan_.cp > 1)
       refuse("E130", "parallel.cp", "a cache that is spread over cp is not supported yet",
              "cp = 1 with mode: decode; prefill takes any");
-    if (model != nullptr && model->kv_rank > 0)
-      refuse("E130", "mode", "decoding with latent attention is not supported yet",
-             "mode: prefill is");
   }
 
  private:
@@ -63,10 +60,14 @@ class ModeChecks {
 }  // namespace
 
 void resolve_mode(const PlanInputs& in, Plan& plan) {
-  const FieldValues& v = in.values;
+  FieldValues& v = in.values;
   if (!v.has("mode")) return;
   if (v.text("mode") == "prefill") plan.mode = StepMode::prefill;
   if (v.text("mode") == "decode") plan.mode = StepMode::decode;
+  // As vLLM and TensorRT-LLM do: a step of one token a sequence is shorter than its launches.
+  if (plan.mode == StepMode::decode && v.value("kernels.cuda_graph") == nullptr)
+    v.derive("kernels.cuda_graph", "step", "step",
+             "default: inference engines capture decode steps");
 }
 
 void check_mode(const PlanInputs& in, Plan& plan) {

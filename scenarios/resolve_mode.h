@@ -6,7 +6,7 @@
 
 namespace stepcast {
 
-// What the step does; before the layout is resolved.
+// What the step does, and that decode steps are captured as graphs; before the rest is resolved.
 void resolve_mode(const PlanInputs& in, Plan& plan);
 
 // Formats of weights and cache, and what has no meaning without a backward: adds E127 and E130.

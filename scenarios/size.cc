@@ -61,14 +61,29 @@ std::string cluster_with(const std::string& word) {
              : "`stepcast presets` lists them; a scenario can describe any other node");
 }
 
+constexpr int64_t kStepTokens = 1024 * 4096, kLongest = 4096, kShortest = 16;
+
+// The step of a subject that says nothing of its batch.
+std::string batch_of(int64_t seq) {
+  return "{global: " + std::to_string(kStepTokens / seq) +
+         ", micro: 1, seq: " + std::to_string(seq) + "}";
+}
+
+// Gives that step the longest sequences that the model's positions allow.
+void lengthen(SizeSubject& subject, const Transformer& model) {
+  const bool limited = model.positions == Positions::learned && model.max_positions > 0;
+  const int64_t seq = limited ? std::min(kLongest, model.max_positions) : kLongest;
+  for (auto& [path, text] : subject.load.set)
+    if (path == "batch" && text == batch_of(kShortest)) text = batch_of(seq);
+}
+
 // What `size` adds where the subject says nothing.
 Sets fill_in(const Value& root, const SizeOptions& options) {
   Sets sets;
   if (!options.gpu.empty() || root.find("cluster") == nullptr)
     sets.emplace_back("cluster",
                       cluster_with(options.gpu.empty() ? "h100-sxm" : options.gpu) + " x 1");
-  if (root.find("batch") == nullptr)
-    sets.emplace_back("batch", "{global: 1024, micro: 1, seq: 4096}");
+  if (root.find("batch") == nullptr) sets.emplace_back("batch", batch_of(kShortest));
   return sets;
 }
 
@@ -160,7 +175,8 @@ void fill_step(const Scenario& s, ModelSize& size) {
 
 ModelSize size_model(const std::string& subject, const std::optional<std::string>& text,
                      const SizeOptions& options) {
-  const SizeSubject read = read_subject(subject, text, options);
+  SizeSubject read = read_subject(subject, text, options);
+  lengthen(read, load_candidate(read, {}).model);
   const Scenario own = load_candidate(read, {});
   ModelSize size;
   size.tokens = options.tokens;

@@ -26,8 +26,8 @@ struct SizeOptions {
 
 // The subject is a model preset, a Hugging Face config.json or a scenario, whose layout is not
 // used; what it does not say is an H100 and a batch of 4 Mi tokens.  `text`: of the file; nothing
-// for a preset.  Throws InputError: E006 for a name that is neither preset nor file, and all that
-// loading a scenario can say.
+// for a preset.  Throws InputError: E006 for a GPU that is in no cluster preset, E101 for a name
+// that is neither preset nor file, and all that loading a scenario can say.
 ModelSize size_model(const std::string& subject, const std::optional<std::string>& text,
                      const SizeOptions& options);
 

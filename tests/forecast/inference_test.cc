@@ -77,6 +77,19 @@ TEST(Inference, TheCacheHoldsKeysAndValuesOfAllTokens) {
   EXPECT_EQ(cache_bytes(narrow.model, narrow.plan, narrow.plan.stages.front(), 1).value, 65'536);
 }
 
+// DeepSeek-V2, table 1: 9/2 d_h layers elements a token, as 2.25 groups of grouped queries would
+// need: 512 of the latent and 64 of the rotary part.
+TEST(Inference, LatentAttentionCachesCompressedKeysAndReadsThem) {
+  const Scenario s =
+      scenario_of("mode: decode", "", "deepseek-v3", "{global: 1, micro: 1, seq: 32768}");
+  EXPECT_EQ(cache_bytes(s.model, s.plan, s.plan.stages.front(), 1).value, 61 * (512 + 64) * 2);
+  const Result r = run_of(s);
+  Bytes read{};
+  for (const Work& w : r.graph->works)
+    if (w.kind == WorkKind::attention_forward) read = std::max(read, w.bytes);
+  EXPECT_NEAR(static_cast<double>(read.value), 32768.0 * 576 * 2, 0.01 * 32768 * 576 * 2);
+}
+
 TEST(Inference, TensorParallelRanksShareTheCacheByHeads) {
   for (const int tp : {2, 4, 8}) {
     const Scenario s = on_gpus(tp, "decode", "{tp: " + std::to_string(tp) + "}");

@@ -74,7 +74,7 @@ TEST(RulesOfThumb, Llama7bTrainsOnSevenCardsOf24Gigabytes) {
 // Dubey et al. 2024 (Llama 3), table 4: 405B on 15.6 T tokens at a utilization of 38 to 43 %; its
 // model card says 30.84 million hours of H100, restarts and later stages included.
 TEST(RulesOfThumb, Llama405bTakesAMillionGpuDays) {
-  EXPECT_DOUBLE_EQ(gpu_days(86400e15, 0.5, 2e15), 86.4);
+  EXPECT_DOUBLE_EQ(gpu_days(86400e15, 0.5, 2e15), 1);
   const ModelSize size =
       figures("llama3-405b", {{"batch", "{global: 2048, micro: 1, seq: 8192}"}}, 15.6e12);
   const double steps = size.tokens / static_cast<double>(size.global_batch * size.seq);
@@ -94,6 +94,13 @@ TEST(Size, KnowsWhatATokenLeavesInTheCache) {
   EXPECT_EQ(figures("llama3-8b", {}).cache_bytes_per_token, 131'072);
 }
 
+TEST(Size, AssumesSequencesThatTheModelHasPositionsFor) {
+  EXPECT_EQ(figures("llama3-8b", {}).seq, 4096);
+  EXPECT_EQ(figures("gpt2", {}).seq, 1024);
+  EXPECT_EQ(figures("gpt2", {}).global_batch, 4096);
+  EXPECT_EQ(figures("gpt2", {{"batch.seq", "512"}}).seq, 512);
+}
+
 TEST(Size, FindsTheFewestGpusThatReallyFit) {
   SizeOptions options;
   options.gpu = "dgx-a100-80g";
@@ -106,6 +113,9 @@ TEST(Size, FindsTheFewestGpusThatReallyFit) {
   const std::string text = size_text(size);
   EXPECT_THAT(text, HasSubstr("parallel={tp: 1, pp: 1, zero: 1}"));
   EXPECT_THAT(text, HasSubstr("18 N x 1.25"));
+  const std::string json = size_json(size, "1.0");
+  EXPECT_THAT(json, HasSubstr("\"parameters\": 1317654528"));
+  EXPECT_THAT(json, HasSubstr("\"smallest_layout\": {\n    \"gpus\": 1"));
 }
 
 // States of 13e9 x 18 bytes alone fill three GPUs of 80 GB.

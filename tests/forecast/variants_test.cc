@@ -68,8 +68,8 @@ TEST(PrunedScenario, RefusesSharesOfEverything) {
 
 // ------------------------------------------------------------------------------------ distillation
 TEST(Distillation, AddsAForwardOfTheTeacher) {
-  const Scenario alone = scenario_of("");
-  const Scenario taught = scenario_of("distill: llama3-8b");
+  const Scenario alone = scenario_of("", "dgx-h100 x 1", "{tp: 1}");
+  const Scenario taught = scenario_of("distill: llama3-8b", "dgx-h100 x 1", "{tp: 1}");
   ASSERT_TRUE(taught.plan.teacher.has_value());
   const Result a = run_of(alone), b = run_of(taught);
   const double forward = forward_matmul_flops(*taught.plan.teacher, 16, 2048, false);
