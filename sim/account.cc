@@ -70,6 +70,21 @@ class Accountant {
     return work.kind == WorkKind::send_recv ? Spend::exposed_pp : spend_of(work, Phase::forward);
   }
 
+  // What role r's post at `item` waited for: the host; the rendezvous that its stream joined just
+  // before, in a chain of them; else what its stream carries.
+  Spend spend_before_post(uint32_t r, size_t item) const {
+    const std::vector<Item>& items = graph_.roles[r].items;
+    const Stream stream = items[item].stream;
+    if (stream == Stream::compute) return Spend::launch;
+    while (item-- > 0) {
+      const Item& before = items[item];
+      if (before.kind == ItemKind::join && before.stream == stream)
+        return spend_of_rendezvous(static_cast<uint32_t>(before.rendezvous));
+      if (before.kind != ItemKind::record && before.kind != ItemKind::wait) break;
+    }
+    return spend_of_stream(stream);
+  }
+
   // Pipeline fill, drain, or what unequal stages cost in between, by where the waiting role is in
   // its schedule.
   Spend bubble_of(uint32_t r, const Gap& gap) const {
@@ -85,9 +100,7 @@ class Accountant {
     if (wire == gap.begin) return;
     if (met.last_role == r) {
       // Its own post was late: the stream that made it was busy, or the host had not launched it.
-      const Stream from = graph_.roles[r].items[met.last_item].stream;
-      at(table, from == Stream::compute ? Spend::launch : spend_of_stream(from)) +=
-          wire - gap.begin;
+      at(table, spend_before_post(r, met.last_item)) += wire - gap.begin;
       return;
     }
     const Waiter waiter{&table, bubble_of(r, gap)};

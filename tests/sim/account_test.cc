@@ -259,6 +259,21 @@ TEST(Account, APostThatItsOwnStreamMadeLateIsThatStreamsCommunication) {
       spends({{Spend::matmul, 10_ps}, {Spend::exposed_dp, 20_ps}, {Spend::exposed_other, 5_ps}}));
 }
 
+TEST(Account, APostBehindAnotherRendezvousOfItsStreamIsThatOnesCommunication) {
+  HandGraph g;
+  const uint32_t r = g.role();
+  const RendezvousId first = g.rendezvous(1, 20, Axis::pp);
+  const RendezvousId second = g.rendezvous(1, 5, Axis::embedding);
+  g.run(r, g.pass_of(10));
+  g.post(r, first, Stream::dp);
+  g.join(r, first, Stream::dp);   // until 20
+  g.post(r, second, Stream::dp);  // at 20
+  g.join(r, second);              // until 25
+  EXPECT_EQ(
+      account_of(g).by_role[r],
+      spends({{Spend::matmul, 10_ps}, {Spend::exposed_pp, 10_ps}, {Spend::exposed_other, 5_ps}}));
+}
+
 TEST(Account, TheCriticalRoleIsTheOneThatStandsStillLeast) {
   HandGraph g;
   const uint32_t light = g.role(), heavy = g.role();
