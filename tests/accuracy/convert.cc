@@ -168,8 +168,7 @@ class Converter {
       s_.set("model.first_k_dense_replace", *dense);
     }
     s_.set("parallel.ep", parallel("ep"));
-    const auto etp = whole_at(r_, "parallelism.etp");
-    s_.set("parallel.etp", etp.value_or(parallel("tp")));  // Megatron-Core's default
+    if (const auto etp = whole_at(r_, "parallelism.etp")) s_.set("parallel.etp", *etp);
   }
 
   // Machines of a whole NVLink rack: the most GPUs of one that a job can use evenly.
