@@ -65,7 +65,8 @@ void check_parts(const PlanInputs& in, const Plan& plan) {
                     "batch.seq = " + str(plan.seq) + " is not a multiple of 2 * cp = " +
                         str(2 * plan.cp) + ", the parts of a sequence that ranks hold two of",
                     v.mark("batch.seq"), v.length("batch.seq"));
-  else if (v.has("batch.seq") && plan.sp && plan.seq / plan.cp % plan.tp != 0)
+  else if (v.has("batch.seq") && plan.sp && plan.seq % plan.tp == 0 &&
+           plan.seq / plan.cp % plan.tp != 0)
     in.problems.add("E204",
                     "batch.seq = " + str(plan.seq) + " is not a multiple of tp * cp = " +
                         str(plan.tp * plan.cp) + ", over which it is split",
