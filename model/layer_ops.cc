@@ -84,8 +84,8 @@ PassId write_forward(const Stage& s, StageTensors& t) {
       offload.begin_layer();
       stream = stage.layer_forward(layer, mode);
       if (unit.recomputed && i > unit.begin) pass.free(layer.input);
+      gathers.end_layer(i);  // before the copy: what an op of Stream::copy frees, it frees later
       offload.end_layer(i, layer.input, stream);
-      gathers.end_layer(i);
       stream = flow.after_layer(i, stream);
     }
     if (unit.recomputed)

@@ -273,5 +273,14 @@ TEST(Sharding, OffloadedActivationsLeaveRoomOnTheDevice) {
   }
 }
 
+TEST(Sharding, OffloadedActivationsDoNotKeepGatheredUnits) {
+  Plan plan = fp16_plan(3, 64);
+  plan.kernels.flash_attention = true;
+  plan.recompute = Recompute::full;
+  const RoleMemory before = trace_memory(lowered(plan))[0];
+  plan.offload.activation_layers = 8;
+  EXPECT_LE(trace_memory(lowered(plan))[0].peak, before.peak);
+}
+
 }  // namespace
 }  // namespace stepcast
