@@ -9,6 +9,14 @@
 #include "model/pass_writer.h"
 
 namespace stepcast {
+namespace {
+
+// The shards of ZeRO-3 are the optimizer's own fp32 parameters.
+bool wide_shards(const Plan& plan) {
+  return plan.zero == 3 && plan.sharding.wide && plan.precision.master;
+}
+
+}  // namespace
 
 StepEnds::StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder,
                    TensorTableId no_tensors)
@@ -181,8 +189,7 @@ std::vector<StaticMemory> StepEnds::static_memory(int64_t rank) const {
   }
   for (const Part& part : parts_of(rank)) {
     const bool sharded = plan_.zero == 3;
-    // The optimizer's fp32 parameters are the shards themselves.
-    const bool wide = sharded && plan_.sharding.wide && p.master;
+    const bool wide = wide_shards(plan_);
     hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
          wide ? DType::fp32 : p.params);
     hold(MemoryCategory::gradients, gradients_of(part), p.gradients);
@@ -374,7 +381,7 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
   if (host > 0) update_on_host(pass, host);
   pass.compute("adam",
                shard_.memory_bound(Kernel::adam, bytes(here, wide) + moments * 2 + own * 2));
-  if (p.master && !(plan_.zero == 3 && plan_.sharding.wide)) {
+  if (p.master && !wide_shards(plan_)) {
     pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
   }
   items.run(graph_, pass.finish());
@@ -401,7 +408,7 @@ void StepEnds::update_on_host(PassWriter& pass, int64_t count) {
   adam.kind = WorkKind::host_adam;
   adam.bytes = bytes(7 * count, DType::fp32);
   pass.communicate(Stream::copy, "adam on the host", adam);
-  copy("parameters from the host", plan_.precision.params);
+  copy("parameters from the host", wide_shards(plan_) ? DType::fp32 : plan_.precision.params);
 }
 
 // The squares of all gradients: over the replicas too where each holds a share of them.
