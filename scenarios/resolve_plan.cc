@@ -101,7 +101,7 @@ constexpr std::array<PrecisionPreset, 10> kPrecisions{
 
 // Low-precision GEMMs: which tensors and layers.
 void resolve_scaling(const PlanInputs& in, Scaling scaling, Plan& plan) {
-  const FieldValues& v = in.values;
+  FieldValues& v = in.values;
   Precision& p = plan.precision;
   p.scaling = scaling;
   if (scaling == Scaling::none) {
@@ -111,6 +111,9 @@ void resolve_scaling(const PlanInputs& in, Scaling scaling, Plan& plan) {
     }
     return;
   }
+  if (v.text("precision.preset") == "fp8-deepseek" && v.value("precision.fp8_params") == nullptr)
+    v.derive("precision.fp8_params", true, "true",
+             "preset fp8-deepseek: weights in fp8, their master copy in the optimizer");
   if (v.has("precision.fp8_params")) p.low_params = v.flag("precision.fp8_params");
   if (in.cluster != nullptr) p.low_transposes = in.cluster->node.gpu.arch != GpuArch::blackwell;
   if (!v.has("precision.first_last_bf16") || !v.flag("precision.first_last_bf16")) return;

@@ -39,6 +39,7 @@ TEST(LowPrecisionKeys, EachPresetIsBf16WithAScaling) {
     EXPECT_TRUE(p.master);
     const bool deepseek = std::string(row.preset) == "fp8-deepseek";
     EXPECT_EQ(p.moments, deepseek ? DType::bf16 : DType::fp32);
+    EXPECT_EQ(p.low_params, deepseek);
     EXPECT_EQ(p.low_transposes, std::string(row.cluster) != kBlackwell);
   }
 }
