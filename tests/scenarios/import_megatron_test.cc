@@ -93,7 +93,13 @@ INSTANTIATE_TEST_SUITE_P(
             "sliding_attention, sliding_attention, sliding_attention, sliding_attention, "
             "sliding_attention, sliding_attention, sliding_attention, full_attention]"},
         Row{"--softmax-type learnable", "model.attention_sinks", "true"},
-        Row{"--decoder-num-layers 24", "model.is_encoder_decoder", "true"}));
+        Row{"--decoder-num-layers 12", "model.num_decoder_layers", "12"},
+        Row{"--decoder-num-layers 12", "model.num_encoder_layers", "24"},
+        Row{"--decoder-num-layers 12", "model.num_hidden_layers", ""},
+        Row{"--decoder-num-layers 24 --decoder-seq-length 128", "batch.encoder_seq", "2048"},
+        Row{"--decoder-num-layers 24 --decoder-seq-length 128", "batch.seq", "128"},
+        Row{"--position-embedding-type relative", "model.relative_attention_num_buckets", "32"},
+        Row{"--relative-attention-num-buckets 32", "model.relative_attention_num_buckets", ""}));
 
 INSTANTIATE_TEST_SUITE_P(
     LatentAttention, MegatronArgument,
