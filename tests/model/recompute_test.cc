@@ -163,6 +163,57 @@ TEST(Recomputation, EveryKindReturnsAllMemoryHoweverItRuns) {
   }
 }
 
+TEST(Recomputation, MixturesOfExpertsReturnAllMemoryToo) {
+  using enum ActionKind;
+  Transformer model = llama();
+  model.experts = 4;
+  model.experts_per_token = 2;
+  model.moe_ffn = 512;
+  model.shared_ffn = 256;
+  const StageContent content{.layers = 2, .kinds = {layer_kind(model, 0), layer_kind(model, 1)}};
+  std::vector<Plan> plans{plan_of(Recompute::per_op), plan_of(Recompute::full)};
+  for (const auto module : {&RecomputeModules::moe, &RecomputeModules::moe_activation,
+                            &RecomputeModules::shared_experts, &RecomputeModules::norms})
+    plans.push_back(with(module));
+  for (Plan plan : plans) {
+    for (const Scaling scaling : {Scaling::none, Scaling::delayed, Scaling::mxfp8}) {
+      plan.precision.scaling = scaling;
+      Passes p(model, plan, content, {.split = true, .recompute = true});
+      p.check({forward, backward});
+      p.check({forward, backward_input, backward_weight});
+      p.check({forward, recompute, backward});
+    }
+  }
+}
+
+TEST(Recomputation, LatentAttentionReturnsAllMemoryToo) {
+  using enum ActionKind;
+  Transformer model = llama();
+  model.kv_heads = model.heads;
+  model.q_rank = 96;
+  model.kv_rank = 64;
+  model.qk_nope_dim = model.v_dim = 32;
+  model.qk_rope_dim = 16;
+  std::vector<Plan> plans{plan_of(Recompute::none), plan_of(Recompute::per_op),
+                          plan_of(Recompute::full)};
+  for (const auto module : {&RecomputeModules::mla_up_projection, &RecomputeModules::norms,
+                            &RecomputeModules::core_attention})
+    plans.push_back(with(module));
+  for (Plan plan : plans) {
+    for (const Scaling scaling : {Scaling::none, Scaling::delayed, Scaling::mxfp8}) {
+      for (const int64_t tp : {1, 4}) {
+        plan.tp = plan.grid.tp = tp;
+        plan.sp = tp > 1;
+        plan.precision.scaling = scaling;
+        Passes p(model, plan, {.layers = 2}, {.split = true, .recompute = true});
+        p.check({forward, backward});
+        p.check({forward, backward_input, backward_weight});
+        p.check({forward, recompute, backward});
+      }
+    }
+  }
+}
+
 // Korthikanti et al. 2022 (arXiv:2205.05198), figure 7: together, sequence parallelism and
 // selective recomputation keep about a fifth of what tensor parallelism alone does; Table 2 has
 // (34 / t) against (10 + 24 / t + 5 a s / (h t)) for each s b h.
