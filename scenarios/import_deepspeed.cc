@@ -162,6 +162,14 @@ class DeepSpeedDraft {
                      ? a_.why("zero_optimization.reduce_bucket_size")
                      : "DeepSpeed's default");
     }
+    if (stage == 3) draft_.set_text("parallel.fsdp", "deepspeed", "ZeRO-3 of DeepSpeed");
+    if ((stage == 1 || stage == 2) && !is_auto("zero_optimization.allgather_bucket_size"))
+      draft_.set("overlap.gather_bucket",
+                 static_cast<int64_t>(
+                     a_.real("zero_optimization.allgather_bucket_size").value_or(500'000'000.0)),
+                 a_.given("zero_optimization.allgather_bucket_size")
+                     ? a_.why("zero_optimization.allgather_bucket_size")
+                     : "DeepSpeed's default");
     if (stage == 3)
       for (const char* name : {"zero_optimization.stage3_param_persistence_threshold",
                                "zero_optimization.stage3_max_live_parameters",

@@ -228,10 +228,11 @@ class LayoutDraft {
     std::string why =
         a_.given("use_distributed_optimizer") ? a_.why("use_distributed_optimizer") : "";
     if (a_.flag("use_torch_fsdp2")) {
-      const bool reshard = a_.flag("torch_fsdp2_reshard_after_forward", true);
-      zero = reshard ? "3" : "2";
-      why = a_.why("use_torch_fsdp2") +
-            (reshard ? "" : ", " + a_.why("torch_fsdp2_reshard_after_forward"));
+      zero = "3";
+      why = a_.why("use_torch_fsdp2");
+      if (!a_.flag("torch_fsdp2_reshard_after_forward", true))
+        draft_.set("parallel.reshard_after_forward", false,
+                   a_.why("torch_fsdp2_reshard_after_forward"));
     } else if (a_.flag("use_megatron_fsdp")) {
       const std::string strategy = a_.word("data_parallel_sharding_strategy", "optim_grads_params");
       const std::string_view names[] = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
@@ -241,6 +242,7 @@ class LayoutDraft {
                          "must be no_shard, optim, optim_grads or optim_grads_params");
       zero = std::to_string(found - std::begin(names));
       why = a_.why("use_megatron_fsdp");
+      if (zero == "3") draft_.set_text("parallel.fsdp", "megatron", why);
       if (a_.given("data_parallel_sharding_strategy"))
         why += ", " + a_.why("data_parallel_sharding_strategy");
     }

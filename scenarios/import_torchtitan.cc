@@ -151,10 +151,10 @@ class TorchtitanDraft {
     if (policy != "always" && policy != "never" && policy != "default")
       return a_.refuse("parallelism.fsdp_reshard_after_forward",
                        "must be default, always or never");
-    draft_.set("parallel.zero", std::string(reshard ? "3" : "2"),
-               "FSDP, fsdp_reshard_after_forward " + policy);
+    const std::string why = "FSDP, fsdp_reshard_after_forward " + policy;
+    draft_.set("parallel.zero", std::string("3"), why);
+    if (!reshard) draft_.set("parallel.reshard_after_forward", false, why);
     draft_.set("overlap.dp_grad", true, "FSDP");
-    draft_.set("overlap.dp_param", true, "FSDP");
   }
 
   void write_pipeline(int64_t layers) {

@@ -358,13 +358,14 @@ TEST(ImportTorchtitan, StagesAreDealtOutAsItDoes) {
             "\"Et*2|t*3|t*3|t*3|t*3|t*3|t*3|t*3|t*3|t*3|t*2|t*1L\"");
 }
 
-TEST(ImportTorchtitan, ReshardingDecidesBetweenStages) {
-  const auto zero = [](const std::string& parallelism) {
-    return value_of(imported("torchtitan", titan(parallelism)), "parallel.zero");
+TEST(ImportTorchtitan, ReshardingFollowsThePolicy) {
+  const auto reshard = [](const std::string& parallelism) {
+    return value_of(imported("torchtitan", titan(parallelism)), "parallel.reshard_after_forward");
   };
-  EXPECT_EQ(zero(R"("data_parallel_shard_degree": 8)"), "3");
-  EXPECT_EQ(zero(R"("data_parallel_shard_degree": 8, "fsdp_reshard_after_forward": "never")"), "2");
-  EXPECT_EQ(zero(R"("data_parallel_shard_degree": 8, "pipeline_parallel_degree": 2)"), "2");
+  EXPECT_EQ(reshard(R"("data_parallel_shard_degree": 8)"), "");
+  EXPECT_EQ(reshard(R"("data_parallel_shard_degree": 8, "fsdp_reshard_after_forward": "never")"),
+            "false");
+  EXPECT_EQ(reshard(R"("data_parallel_shard_degree": 8, "pipeline_parallel_degree": 2)"), "false");
   EXPECT_EQ(zero(R"("data_parallel_shard_degree": 1)"), "");
   const ImportedRun all = imported("torchtitan", titan(R"("data_parallel_shard_degree": -1)"));
   EXPECT_THAT(notes(all), HasSubstr("8 GPUs are assumed"));
@@ -464,6 +465,9 @@ TEST(ImportDeepSpeed, StagesAndDefaults) {
   EXPECT_EQ(value_of(zero("\"stage\": 2"), "overlap.dp_grad"), "false");
   EXPECT_EQ(value_of(zero("\"stage\": 3"), "overlap.dp_grad"), "true");
   EXPECT_EQ(value_of(zero("\"stage\": 1"), "overlap.bucket"), "500000000");
+  EXPECT_EQ(value_of(zero("\"stage\": 2, \"allgather_bucket_size\": 2e8"), "overlap.gather_bucket"),
+            "200000000");
+  EXPECT_EQ(value_of(zero("\"stage\": 3"), "parallel.fsdp"), "deepspeed");
   EXPECT_EQ(value_of(zero("\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}"),
                      "offload.parameters"),
             "true");
