@@ -106,6 +106,7 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
   if (content.embedding) total += s.vocab * h + positions + model.token_types * h;
   if (content.embedding || content.decoder_begins) total += model.relative_buckets * s.heads;
   if (copies_embedding(model, content)) total += s.vocab * h;
+  if (content.decoder_begins && !content.embedding) total += positions;  // a copy, too
   if (content.head && !model.tied) total += s.vocab * h;
   // Of a masked head the bias of the logits is split, the rest whole.
   if (content.head && model.masked_head)
