@@ -108,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
                     State{"bf16_gradients", "{preset: bf16-mixed, grads: bf16}", 16},
                     State{"bf16_moments", "{preset: bf16-mixed, moments: bf16}", 14},
                     State{"low_moments", "{preset: bf16-mixed, moments: fp8, grads: bf16}", 10},
+                    State{"int8_moments", "{preset: bf16-mixed, moments: int8}", 12},
                     State{"no_master", "{preset: bf16-mixed, master: false}", 14},
                     State{"fp32", "fp32", 16}, State{"fp8", "fp8-tensorwise", 18}),
     [](const auto& param) { return std::string(param.param.name); });
