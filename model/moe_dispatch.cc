@@ -32,6 +32,14 @@ Bytes scales(const Shard& s, int64_t rows, DType dtype) {
   return dtype == DType::fp8 ? s.bytes(rows, s.hidden / kScaled, DType::fp32) : Bytes{};
 }
 
+// The compute stream waits for it after what `beside` launches.
+void communicate(PassWriter& pass, const std::string& label, const Work& work,
+                 const std::function<void()>& beside = {}) {
+  const uint32_t op = pass.communicate(Stream::ep, label, work);
+  if (beside) beside();
+  pass.join(op);
+}
+
 // Rows that a rank gets at most where all get `rows` in the mean.
 int64_t most(int64_t rows, const ExpertShard& x) {
   return x.rows > 0
@@ -54,9 +62,7 @@ void StageWriter::exchange(const std::string& label, const ExpertShard& x, DType
     w.n = s_.model.experts;
     w.k = plan.moe.node_limit;
   }
-  const uint32_t op = p_.communicate(Stream::ep, label, w);
-  if (beside) beside();
-  p_.join(op);
+  communicate(p_, label, w, beside);
 }
 
 TensorIndex StageWriter::to_experts(const std::string& label, const ExpertShard& x,
@@ -93,12 +99,10 @@ TensorIndex StageWriter::to_experts(const std::string& label, const ExpertShard&
   if (plan.ep > 1) {
     if (way == Dispatcher::all_gather) {
       rows *= plan.ep;
-      const uint32_t op =
-          p_.communicate(Stream::ep, label + " all-gather",
-                         collective(WorkKind::all_gather, Axis::ep, plan.moe.dispatch,
-                                    s.bytes(rows, s.hidden, plan.moe.dispatch)));
-      if (beside) beside();
-      p_.join(op);
+      communicate(p_, label + " all-gather",
+                  collective(WorkKind::all_gather, Axis::ep, plan.moe.dispatch,
+                             s.bytes(rows, s.hidden, plan.moe.dispatch)),
+                  beside);
     } else {
       if (way == Dispatcher::deepep) rows = x.sent;
       exchange(label + " all-to-all", x, plan.moe.dispatch, beside);
@@ -110,9 +114,9 @@ TensorIndex StageWriter::to_experts(const std::string& label, const ExpertShard&
   }
   if (plan.etp > 1) {
     rows *= plan.etp;
-    p_.join(p_.communicate(Stream::ep, label + " gather over etp",
-                           collective(WorkKind::all_gather, Axis::etp, plan.precision.params,
-                                      s.bytes(rows, s.hidden))));
+    communicate(p_, label + " gather over etp",
+                collective(WorkKind::all_gather, Axis::etp, plan.precision.params,
+                           s.bytes(rows, s.hidden)));
     next(" gathered", rows, way == Dispatcher::all_to_all && !sorts);
   }
   if (way != Dispatcher::all_to_all) {
@@ -154,19 +158,17 @@ TensorIndex StageWriter::from_experts(const std::string& label, const ExpertShar
     next(" sorted", x.busiest, MemoryCategory::communication);
   }
   if (plan.etp > 1) {
-    p_.join(p_.communicate(Stream::ep, label + " reduce-scatter over etp",
-                           collective(WorkKind::reduce_scatter, Axis::etp, plan.precision.params,
-                                      s.bytes(spread * plan.etp, s.hidden))));
+    communicate(p_, label + " reduce-scatter over etp",
+                collective(WorkKind::reduce_scatter, Axis::etp, plan.precision.params,
+                           s.bytes(spread * plan.etp, s.hidden)));
     next(" reduced", spread, MemoryCategory::communication);
   }
   if (plan.ep > 1) {
     if (way == Dispatcher::all_gather) {
-      const uint32_t op =
-          p_.communicate(Stream::ep, label + " reduce-scatter",
-                         collective(WorkKind::reduce_scatter, Axis::ep, plan.moe.combine,
-                                    s.bytes(spread, s.hidden, plan.moe.combine)));
-      if (beside) beside();
-      p_.join(op);
+      communicate(p_, label + " reduce-scatter",
+                  collective(WorkKind::reduce_scatter, Axis::ep, plan.moe.combine,
+                             s.bytes(spread, s.hidden, plan.moe.combine)),
+                  beside);
     } else {
       exchange(label + " all-to-all", x, plan.moe.combine, beside);
     }
