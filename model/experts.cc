@@ -58,8 +58,8 @@ std::vector<double> choices_of_sequences(const std::vector<double>& shares, int6
 }
 
 // Tokens that an expert takes at most, of those of one rank (Megatron-LM: get_capacity).
-int64_t capacity(const Shard& s) {
-  const double fair = real(s.own_tokens * s.model.experts_per_token) / real(s.model.experts);
+int64_t capacity(const Shard& s, int64_t tokens) {
+  const double fair = real(tokens * s.model.experts_per_token) / real(s.model.experts);
   return static_cast<int64_t>(std::ceil(fair * s.plan.moe.capacity_factor));
 }
 
@@ -92,11 +92,12 @@ ExpertShard expert_shard(const Shard& s) {
   x.local = model.experts / plan.ep;
   x.ffn = model.moe_ffn / plan.etp;
   x.up = model.gated ? 2 * x.ffn : x.ffn;
-  x.tokens = s.own_tokens;
+  // Without sequence parallelism (a forward alone) each rank of tp takes its part of the tokens.
+  x.tokens = plan.tp > 1 && !plan.sp ? (s.own_tokens + plan.tp - 1) / plan.tp : s.own_tokens;
   const std::vector<double> shares = expert_shares(model, plan);
   const double all = real(x.tokens * model.experts_per_token);
   const bool limited = plan.moe.capacity_factor > 0;
-  const double most = limited ? real(capacity(s)) : all;
+  const double most = limited ? real(capacity(s, x.tokens)) : all;
   double sum = 0, busiest = 0;
   for (int64_t rank = 0; rank < plan.ep; ++rank) {
     double here = 0;

@@ -20,7 +20,7 @@ struct ExpertShard {
   int64_t local = 1;    // experts of this rank, each of them ...
   int64_t ffn = 0;      // ... of this width (1 / etp of it)
   int64_t up = 0;       // output width of its first product: ffn, or 2 ffn when gated
-  int64_t tokens = 0;   // of this rank: what a router sees
+  int64_t tokens = 0;   // of this rank: what its router sees
   int64_t copies = 0;   // of them, that reach an expert (or pad its input)
   int64_t sent = 0;     // what the exchange counts: copies, or one a rank that a token goes to
   int64_t rows = 0;     // of the experts on a rank, in the mean

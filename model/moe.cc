@@ -56,6 +56,11 @@ TensorIndex StageWriter::mixture_forward(LayerTensors& t, bool keep) {
   TensorIndex rows = experts_forward(t.experts, x, keep);
   await_busiest(x);
   TensorIndex out = from_experts("combine", x, rows, down);
+  if (x.tokens < s.own_tokens) {
+    const TensorIndex all = gather("combine all-gather", s.hidden);
+    p_.free(out);
+    out = all;
+  }
   done_with(t.experts.scores);
   done_with(t.experts.map);
   if (shared) {

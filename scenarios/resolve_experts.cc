@@ -91,7 +91,7 @@ class ExpertsResolver {
       refuse("E210", "parallel.tp",
              "tp = " + str(plan_.tp) +
                  " does not divide the width of the shared experts = " + str(m.shared_ffn));
-    if (plan_.tp > 1 && !plan_.sp && v_.has("parallel.tp"))
+    if (plan_.tp > 1 && !plan_.sp && plan_.trains() && v_.has("parallel.tp"))
       refuse("E127", "parallel.sp", "layers with experts need sequence parallelism where tp > 1",
              "leave parallel.sp out: every rank would send the same tokens");
     const Wide product = static_cast<Wide>(plan_.ep) * plan_.etp;

@@ -425,6 +425,18 @@ TEST(Dispatch, ExpertsThatAreSplitOverEtpGatherAndReduce) {
   EXPECT_EQ(p.bytes(p.passes.forward, WorkKind::reduce_scatter, Axis::etp), copies);
 }
 
+// A forward alone: tp ranks see the same tokens, each exchanges its part of them.
+TEST(Dispatch, WithoutSequenceParallelismEachRankTakesItsPartOfTheTokens) {
+  Plan plan = plan_of(2, 4, 1, 4);
+  const Passes split(mixture(), plan);
+  plan.sp = false;
+  const Passes whole(mixture(), plan);
+  EXPECT_EQ(whole.bytes(whole.passes.forward, WorkKind::all_to_all, Axis::ep),
+            split.bytes(split.passes.forward, WorkKind::all_to_all, Axis::ep));
+  EXPECT_EQ(whole.ops(whole.passes.forward, "combine all-gather").size(), 2u);
+  EXPECT_FALSE(split.has(split.passes.forward, "combine all-gather"));
+}
+
 TEST(Dispatch, SharedExpertsRunBesideTheExchanges) {
   Plan plan = plan_of(1, 8, 1, 8);
   Transformer model = mixture();
