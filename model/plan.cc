@@ -131,12 +131,9 @@ void check_ends(const std::string& flat) {
   if (loss + 1 != flat.size())
     refuse("the layout's L must stand last: the last stage computes the loss");
   if (flat.find('t') == std::string::npos) refuse("the layout has no layers (t)");
-  const size_t first = flat.find('m'), last = flat.rfind('m');
-  if (first == std::string::npos) return;
+  const size_t first = flat.find('m');
   if (first < flat.rfind('t'))
     refuse("the layout has a t after an m: prediction modules follow the last layer");
-  if (flat.substr(first, last - first).find('|') != std::string::npos)
-    refuse("the layout's m stand in more than one stage: prediction modules share one");
 }
 
 // Where no stage holds the prediction modules, the one of the head does.

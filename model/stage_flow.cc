@@ -122,13 +122,18 @@ void StageFlow::end_forward(TensorIndex stream) {
   pass_.free(stream);
 }
 
-// The modules after the final norm; returns all streams as one tensor.
+// The modules, the first of the model's after the final norm; returns all streams as one tensor.
 TensorIndex StageFlow::predict(TensorIndex stream) {
-  t_.head.input = stream;
-  own_.final_norm_forward("final norm", t_.head);
+  TensorIndex last = kNoTensor;
+  if (content_.predicted > 0) {
+    t_.received_streams = stream;
+  } else {
+    t_.head.input = stream;
+    own_.final_norm_forward("final norm", t_.head);
+    last = std::exchange(t_.head.norm_output, kNoTensor);
+  }
   const ForwardMode mode =
       recomputes_predictions(shards_.own.plan) ? ForwardMode::discard : ForwardMode::keep;
-  TensorIndex last = std::exchange(t_.head.norm_output, kNoTensor);
   for (int64_t i = 0; i < content_.predictions; ++i) {
     PredictionTensors& module = t_.predictions.emplace_back();
     module.previous = last;
@@ -217,6 +222,16 @@ TensorIndex StageFlow::predictions_backward(TensorIndex& joined, bool recompute)
          .recompute_core = what == Recompute::selective && s.plan.recompute_modules.core_attention,
          .more = i > 0 || content_.embedding});
     outside_layers();
+  }
+  if (content_.predicted > 0) {  // the last of the received streams has a gradient from here too
+    const Bytes received = stream_bytes(s, 1 + content_.predicted);
+    pass_.compute("gradients of received streams", s.memory_bound(Kernel::add, received * 2 + own));
+    const TensorIndex gradient =
+        pass_.allocate("gradients of received streams", received, MemoryCategory::workspace);
+    pass_.free(joined);
+    pass_.free(later);
+    pass_.free(t_.received_streams);
+    return gradient;
   }
   const TensorIndex gradient = own_gradient("residual gradient");
   pass_.free(joined);

@@ -22,7 +22,8 @@ struct StageTensors {
   std::vector<HeadTensors> prediction_heads;
   HeldUnits held;
   OffloadedLayers offloaded;
-  TensorIndex teacher = kNoTensor;  // its logits
+  TensorIndex teacher = kNoTensor;           // its logits
+  TensorIndex received_streams = kNoTensor;  // that a module of this stage reads the last of
   TensorIndex streams = kNoTensor;  // the main stream and those of the modules, one after the other
 };
 

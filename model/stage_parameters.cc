@@ -73,7 +73,7 @@ int64_t norms_of(const Transformer& model, const LayerKind& kind) {
 int64_t end_norms(const Transformer& model, const StageContent& content) {
   int64_t norms = content.encoder_ends ? 1 : 0;
   if (model.embedding_norm) return norms + (content.embedding ? 1 : 0);
-  const bool last = content.predictions > 0 || (content.head && content.predicted == 0);
+  const bool last = (content.predictions > 0 || content.head) && content.predicted == 0;
   return norms + (last ? 1 : 0);
 }
 

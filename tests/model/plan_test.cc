@@ -89,10 +89,14 @@ TEST(Layout, IgnoresCommasAndBlanks) {
   EXPECT_EQ(parse_layout("E,t t|,(t,|)*2, t*2,L"), parse_layout("Ett|t|t|ttL"));
 }
 
-TEST(Layout, OfMtpLayersIsNotSupportedYet) {
-  EXPECT_THAT(refusal("E|(t|)*3,m|m||L"), HasSubstr("not supported yet"));
-  EXPECT_THAT(refusal("Ettt|(tttt|)*14,ttmL"), HasSubstr("'m' at character 19"));
-  EXPECT_THAT(refusal("E|(tm|)*3L"), HasSubstr("not supported yet"));
+// The first is the example of Megatron-LM's --pipeline-model-parallel-layout.
+TEST(Layout, PlacesPredictionModulesAfterTheLayers) {
+  const std::vector<StageContent> stages = parse_layout("E|(t|)*3,m|m||L");
+  std::vector<int64_t> modules;
+  for (const StageContent& s : stages) modules.push_back(s.predictions);
+  EXPECT_THAT(modules, ::testing::ElementsAre(0, 0, 0, 0, 1, 1, 0, 0));
+  EXPECT_EQ(parse_layout("Ettt|(tttt|)*14,ttmL").back().predictions, 1);
+  EXPECT_THAT(refusal("E|(tm|)*3L"), HasSubstr("a t after an m"));
 }
 
 TEST(Layout, TooLargeIsRefusedBeforeItIsBuilt) {
@@ -108,7 +112,8 @@ TEST(Layout, TooLargeIsRefusedBeforeItIsBuilt) {
 
 TEST(Layout, NamesTheStrangeCharacterAndItsPlace) {
   EXPECT_THAT(refusal("E|x|L"), HasSubstr("'x' at character 3"));
-  EXPECT_THAT(refusal("E|T|L"), HasSubstr("E (embedding), t (layer), L (loss)"));
+  EXPECT_THAT(refusal("E|T|L"),
+              HasSubstr("E (embedding), t (layer), m (multi-token prediction), L (loss)"));
   EXPECT_THAT(refusal(std::string("E|\0|L", 5)), HasSubstr("byte 0 at character 3"));
   EXPECT_THAT(refusal("E|\xc3\xa9|L"), HasSubstr("byte 195"));
 }
