@@ -16,6 +16,7 @@
 #include "scenarios/resolve_placement.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/resolve_variants.h"
+#include "scenarios/routing_trace.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
 #include "sim/check.h"
@@ -183,6 +184,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
                       cluster ? &*cluster : nullptr,
                       cluster ? gpus_of(s.placement, *cluster) : 0};
   s.plan = resolve_plan(in);
+  resolve_routing_trace(in, files, s.plan);
   resolve_teacher(in, open, s.plan);
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);

@@ -109,6 +109,38 @@ TEST(ExpertRun, WrongWordsAreNamed) {
   EXPECT_EQ(code("{dispach: alltoall}"), "E102");
 }
 
+// A scenario that lies beside the traces.
+std::string with_trace(const std::string& file) {
+  return text("{ep: 8}", "moe: {routing: {trace: " + file + "}}\n");
+}
+const std::string kBeside = STEPCAST_TEST_DATA "/scenarios/routing/run.yaml";
+
+TEST(RoutingTrace, SharesAreWhatWasCounted) {
+  for (const char* file : {"steps.csv", "experts.csv"}) {
+    const Routing r = load_scenario_text(with_trace(file), kBeside).plan.moe.routing;
+    EXPECT_EQ(r.kind, Routing::Kind::shares);
+    ASSERT_EQ(r.shares.size(), 8u);
+    EXPECT_DOUBLE_EQ(r.shares[0], 0.3);
+    EXPECT_DOUBLE_EQ(r.shares[7], 0.1);
+  }
+}
+
+TEST(RoutingTrace, ThatCannotBeReadIsRefusedAtItsPlace) {
+  const auto problem = [](const std::string& scenario) {
+    const Failure f = testing::failure_of([&] { return load_scenario_text(scenario, kBeside); });
+    EXPECT_EQ(f.all.size(), 1u) << f.codes;
+    return f.lines.empty() ? std::string() : f.lines[0];
+  };
+  EXPECT_EQ(problem(with_trace("few.csv")), "E127 1:1 a line of 4 counts, for 8 experts");
+  EXPECT_EQ(problem(with_trace("words.csv")), "E125 2:7 a count of tokens cannot be 'many'");
+  EXPECT_EQ(problem(with_trace("none.csv")), "E127 1:1 the trace counts no tokens");
+  EXPECT_EQ(problem(with_trace("missing.csv")).substr(0, 4), "E101");
+  EXPECT_EQ(problem(with_trace("../../secret.csv")).substr(0, 4), "E111");
+  EXPECT_EQ(
+      problem(text("{ep: 8}", "moe: {routing: {kind: balanced, trace: steps.csv}}\n")).substr(0, 4),
+      "E127");
+}
+
 TEST(ExpertRun, OverlapsExchangesWhereTheScheduleHasPairs) {
   const std::string on = "overlap: {ep: true}\n";
   EXPECT_EQ(testing::load(text("{pp: 4, ep: 8, vpp: 2}", on)).schedule.name,
