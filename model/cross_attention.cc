@@ -31,8 +31,7 @@ TensorIndex StageWriter::encoded_keys_and_values(LayerTensors& c) {
   p_.free(gathered);
   p_.free(now);
   if (e.model.attention_bias && !e.plan.kernels.fused_bias) {
-    p_.compute(label + " bias",
-               e.memory_bound(Kernel::bias_add, e.bytes(e.tokens, width) * 2));
+    p_.compute(label + " bias", e.memory_bound(Kernel::bias_add, e.bytes(e.tokens, width) * 2));
   }
   return out;
 }
@@ -50,8 +49,7 @@ void StageWriter::cross_attention_forward(LayerTensors& t, bool keep) {
   c.qkv = column_parallel_forward("cross queries", "cross queries", c.norm1_output, s.q);
   done_with(c.norm1_output);
   if (s.model.attention_bias && !s.plan.kernels.fused_bias) {
-    p_.compute("cross queries bias",
-               s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.q) * 2));
+    p_.compute("cross queries bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.q) * 2));
   }
   c.encoded_kv = encoded_keys_and_values(c);
   done_with(c.encoded_low);
@@ -68,8 +66,7 @@ void StageWriter::cross_attention_forward(LayerTensors& t, bool keep) {
                                             read_twice ? &c.context_low : nullptr);
   done_with(c.context);
   branch = reduce("cross projection", branch, s.hidden);
-  t.residual =
-      add_residual("cross attention", branch, &c.mask1, s.model.attention_output_bias);
+  t.residual = add_residual("cross attention", branch, &c.mask1, s.model.attention_output_bias);
   done_with(c.mask1);
   done_with(c.input);
 }

@@ -30,10 +30,8 @@ TensorIndex StageWriter::masked_head_backward(HeadTensors& t, TensorIndex& gradi
   p_.compute("masked head activation backward",
              s.memory_bound(Kernel::activation_backward, own * 3));
   p_.free(t.transformed);
-  p_.compute("masked head dense input gradient",
-             s.input_gemm(s.own_tokens, s.hidden, s.hidden));
-  const TensorIndex out =
-      p_.allocate("masked head input gradient", own, MemoryCategory::workspace);
+  p_.compute("masked head dense input gradient", s.input_gemm(s.own_tokens, s.hidden, s.hidden));
+  const TensorIndex out = p_.allocate("masked head input gradient", own, MemoryCategory::workspace);
   p_.compute("pooler input gradient", s.input_gemm(s.plan.micro_batch, s.hidden, s.hidden));
   weight_gradient("masked head dense", s.weight_gemm(s.own_tokens, s.hidden, s.hidden));
   weight_gradient("pooler", s.weight_gemm(s.plan.micro_batch, s.hidden, s.hidden));

@@ -119,13 +119,11 @@ TensorIndex StageWriter::prediction_backward(PredictionTensors& t, TensorIndex& 
   layer_backward(t.layer, gradient, how.recompute_core);
   TensorIndex both = project_streams_backward(t, gradient);
   norm_backward("mtp stream norm", s.own_tokens, s.hidden);
-  const TensorIndex previous =
-      p_.allocate("mtp stream gradient", own, MemoryCategory::workspace);
+  const TensorIndex previous = p_.allocate("mtp stream gradient", own, MemoryCategory::workspace);
   p_.free(t.previous_statistics);
   p_.free(t.previous);
   norm_backward("mtp embedding norm", s.own_tokens, s.hidden);
-  TensorIndex embedded =
-      p_.allocate("mtp embedding gradient", own, MemoryCategory::workspace);
+  TensorIndex embedded = p_.allocate("mtp embedding gradient", own, MemoryCategory::workspace);
   p_.free(both);
   p_.free(t.embedded_statistics);
   p_.free(t.embedded);
