@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/low_precision.h"
 
+#include <set>
 #include <string>
 #include <utility>
 
@@ -61,13 +62,36 @@ Bytes quantize_bytes(const LowFormat& format, int64_t values, DType wide, int co
 }
 
 // ---------------------------------------------------------------------------------------- weights
+namespace {
+
+// The products of a pass that are cut into pieces (tp_overlap.cc), by layer and label: their
+// operand or their result moves in shifts, which are named after them.
+std::set<std::pair<int, std::string>> cut_products(const OpGraph& graph, const Pass& pass) {
+  std::set<std::pair<int, std::string>> cut;
+  for (const Op& op : pass.ops) {
+    const Work& w = graph.works[static_cast<size_t>(op.work)];
+    const std::string& text = graph.text(op.label);
+    if (w.kind == WorkKind::shift && w.axis == Axis::tp)
+      cut.emplace(op.layer, text.substr(0, text.rfind(' ')));
+  }
+  return cut;
+}
+
+}  // namespace
+
 std::vector<int64_t> low_weights(const OpGraph& graph, PassId forward) {
+  const Pass& pass = graph.passes[static_cast<size_t>(forward)];
+  const std::set<std::pair<int, std::string>> cut = cut_products(graph, pass);
+  std::set<std::pair<int, LabelId>> seen;
   std::vector<int64_t> values;
-  for (const Op& op : graph.passes[static_cast<size_t>(forward)].ops) {
+  for (const Op& op : pass.ops) {
     const Work& w = graph.works[static_cast<size_t>(op.work)];
     const bool gemm = w.kind == WorkKind::gemm || w.kind == WorkKind::grouped_gemm;
     const bool low = w.dtype == DType::fp8 || w.dtype == DType::int8 || w.dtype == DType::fp4;
-    if (gemm && low && w.layout == GemmLayout::tn) values.push_back(w.n * w.k * w.batch);
+    if (!gemm || !low || w.layout != GemmLayout::tn) continue;
+    const bool piece = cut.contains({op.layer, graph.text(op.label)});
+    if (piece && !seen.emplace(op.layer, op.label).second) continue;
+    values.push_back(w.n * w.k * w.batch);
   }
   return values;
 }

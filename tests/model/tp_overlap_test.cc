@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/layer_ops.h"
+#include "model/low_precision.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {
@@ -17,7 +18,7 @@ struct Written {
   OpGraph graph;
   StagePasses passes;
 
-  Written(TpOverlap overlap, bool sp = true) {
+  explicit Written(TpOverlap overlap, bool sp = true, Scaling scaling = Scaling::none) {
     graph.labels = {""};
     GraphBuilder builder(graph);
     builder.label("");
@@ -26,6 +27,7 @@ struct Written {
     plan.sp = sp;
     plan.kernels.flash_attention = true;
     plan.overlap.tp = overlap;
+    plan.precision.scaling = scaling;
     passes = add_stage_passes(builder, model, plan, StageContent{.layers = kLayers});
   }
   const Pass& pass(PassId id) const { return graph.passes[static_cast<size_t>(id)]; }
@@ -75,6 +77,16 @@ TEST(TpOverlap, TheFirstPieceOfAGatheredProductWaitsForNothing) {
     ++seen;
   }
   EXPECT_EQ(seen, kLayers * kTp);
+}
+
+// A weight that is multiplied in pieces is one weight.
+TEST(TpOverlap, PiecesShareTheirLowPrecisionWeight) {
+  const auto weights = [](TpOverlap overlap) {
+    const Written w(overlap, true, Scaling::delayed);
+    return low_weights(w.graph, w.passes.forward);
+  };
+  EXPECT_EQ(weights(TpOverlap::pipelined), weights(TpOverlap::backward));
+  EXPECT_EQ(weights(TpOverlap::pipelined).size(), static_cast<size_t>(4 * kLayers));
 }
 
 TEST(TpOverlap, PiecesNeedASplitSequence) {
