@@ -32,7 +32,7 @@ std::string gpus_text(int64_t n) {
 
 std::string headline(const ModelSize& s, const TextStyle& style) {
   std::string text = paint(escape_text(s.model), Tone::strong, style) + "   " +
-                     grouped(s.parameters) + " parameters   on " + escape_text(s.gpu) + ", " +
+                     grouped(s.parameters) + " parameters, on " + escape_text(s.gpu) + ": " +
                      metric(real(s.gpu_memory.value), "B");
   if (s.gpu_peak > 0) text += ", " + metric(s.gpu_peak, "FLOP/s");
   return text + '\n';
@@ -44,26 +44,31 @@ std::string model_lines(const ModelSize& s) {
   if (s.active_parameters != s.parameters)
     of += "; a token meets " + metric(real(s.active_parameters), "");
   std::string weights;
-  for (const auto& [bytes, name] :
-       std::array<std::pair<double, const char*>, 4>{{{4, "4"}, {2, "2"}, {1, "1"}, {0.5, "0.5"}}})
-    weights += (weights.empty() ? "" : ", ") + metric(n * bytes, "B") + " at " + name;
-  return line("parameters", pad_right(metric(n, ""), 10) + of) +
-         line("weights", weights + " bytes each") +
+  for (const auto& [bytes, name] : std::array<std::pair<double, const char*>, 4>{
+           {{4, "4 bytes"}, {2, "2"}, {1, "1"}, {0.5, "0.5"}}})
+    weights += (weights.empty() ? "" : ", ") + std::string(name) + ": " + metric(n * bytes, "B");
+  return line("parameters", pad_right(metric(n, ""), 10) + of) + line("weights", weights) +
          line("KV cache", metric(s.cache_bytes_per_token, "B") + " a token of context (2 bytes)");
 }
 
 std::string step_lines(const ModelSize& s) {
   const double tokens = real(s.global_batch) * real(s.seq);
-  return line("a step", grouped(s.global_batch) + " x " + grouped(s.seq) + " tokens: " +
-                            metric(s.flops, "FLOP") + " (causal " + metric(s.causal_flops, "") +
-                            ", 6 N T " + metric(6 * real(s.active_parameters) * tokens, "") + ")") +
+  return line("a step", grouped(s.global_batch) + " x " + grouped(s.seq) +
+                            " tokens: " + metric(s.flops, "FLOP")) +
+         line("", "causal attention " + metric(s.causal_flops, "FLOP") + ", 6 N T " +
+                      metric(6 * real(s.active_parameters) * tokens, "FLOP")) +
          line("", "with full recomputation " + metric(s.recomputed_flops, "FLOP"));
+}
+
+// Thousands are said whole.
+std::string count_text(double n) {
+  return n < 1000 ? digits(n) : grouped(static_cast<int64_t>(n + 0.5));
 }
 
 // Of the whole training, at a share of the GPU's rate.
 std::string days_line(const ModelSize& s, double total, double mfu, const std::string& where) {
   return line("", "at MFU " + percent(mfu) + ' ' + where + ": " +
-                      digits(gpu_days(total, mfu, s.gpu_peak)) + " GPU-days");
+                      count_text(gpu_days(total, mfu, s.gpu_peak)) + " GPU-days");
 }
 
 std::string training_lines(const ModelSize& s) {
@@ -71,22 +76,21 @@ std::string training_lines(const ModelSize& s) {
   const double per_token = 1 / (real(s.global_batch) * real(s.seq));
   const double steps = s.tokens * per_token;
   const double total = s.flops * steps;
-  std::string text =
-      line(metric(s.tokens, "") + " tokens", fixed(steps, 0) + " steps: " + metric(total, "FLOP") +
-                                                 ", with full recomputation " +
-                                                 metric(s.recomputed_flops * steps, "FLOP"));
+  std::string text = line(metric(s.tokens, "") + " tokens",
+                          count_text(steps) + " steps: " + metric(total, "FLOP") +
+                              "; full recomputation " + metric(s.recomputed_flops * steps, "FLOP"));
   if (s.gpu_peak <= 0) return text;
   if (s.mfu) text += days_line(s, total, *s.mfu, "(stated)");
   if (s.training && s.training->result.utilization.mfu_full_attention > 0)
-    text += days_line(s, total, s.training->result.utilization.mfu_full_attention,
-                      "(predicted for the layout below)");
+    text +=
+        days_line(s, total, s.training->result.utilization.mfu_full_attention, "(predicted below)");
   return text;
 }
 
 // A rule: its name, bytes a parameter, all together, and GPUs.
 std::string rule_line(const ModelSize& s, std::string_view name, const std::string& each,
                       double bytes) {
-  return "  " + pad_right(name, kNameWidth) + pad_right(each, 22) +
+  return "  " + pad_right(name, kNameWidth) + pad_right(each, 28) +
          pad_left(metric(bytes, "B"), 10) +
          pad_left(gpus_text(gpus_for(bytes, real(s.gpu_memory.value))), 14) + '\n';
 }
@@ -96,7 +100,7 @@ std::string rule_lines(const ModelSize& s) {
   const double x = s.parameter_bytes, y = s.gradient_bytes;
   const std::string sum = digits(x).substr(0, 1) + " + " + digits(y).substr(0, 1) +
                           " + 12 = " + fixed(x + y + 12, 0) + " bytes each";
-  std::string text = "  " + pad_right("to train", kNameWidth) + pad_right("rule of thumb", 22) +
+  std::string text = "  " + pad_right("to train", kNameWidth) + pad_right("rule of thumb", 28) +
                      pad_left("together", 10) + pad_left("at least", 14) + '\n';
   text += rule_line(s, "(x + y + 12) N", sum, state_bytes(n, x, y));
   text += rule_line(s, "18 N", "states alone", 18 * n);
@@ -184,11 +188,20 @@ std::string difference_lines(const ModelSize& s, const TextStyle& style) {
 
 std::string inference_lines(const ModelSize& s) {
   const double n = real(s.parameters);
-  std::string text = "\n  " + pad_right("to infer", kNameWidth) + pad_right("rule of thumb", 22) +
+  std::string text = "\n  " + pad_right("to infer", kNameWidth) + pad_right("rule of thumb", 28) +
                      pad_left("together", 10) + pad_left("at least", 14) + '\n';
   for (const auto& [bytes, name] : std::array<std::pair<double, const char*>, 3>{
            {{2, "2 bytes each"}, {1, "1 byte each"}, {0.5, "0.5 bytes each"}}})
     text += rule_line(s, "weights x 1.2", name, inference_bytes(n, bytes));
+  std::string_view name = "predicted";
+  for (const SizedInference& i : s.inference) {
+    const std::string found = i.layout ? pad_right(gpus_text(i.layout->gpus), 10) +
+                                             pad_right(i.weights, 6) +
+                                             format_time(i.layout->result.step_time) +
+                                             " a token after " + grouped(s.seq) + " of one sequence"
+                                       : "no layout fits with weights in " + i.weights;
+    text += line(std::exchange(name, ""), found);
+  }
   return text;
 }
 
@@ -286,6 +299,15 @@ std::string size_json(const ModelSize& s, std::string_view version) {
     json.member("reserved_bytes", l.result.memory_reserved.value);
   });
   json.member("layouts_tried", s.layouts_tried);
+  json.objects("smallest_inference", s.inference, [&](const SizedInference& i) {
+    json.member("weights", i.weights);
+    json.optional_object("layout", i.layout, [&](const SizedLayout& l) {
+      json.member("gpus", l.gpus);
+      json.member("set", l.set);
+      json.member_time("time_per_token", l.result.step_time);
+      json.member("reserved_bytes", l.result.memory_reserved.value);
+    });
+  });
   json.member("version", version);
   json.end_object();
   return json.text() + '\n';

@@ -2,6 +2,7 @@
 #include "scenarios/size_search.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ std::string str(int64_t n) {
 
 std::string layout_text(const LayoutChoice& c) {
   std::string text = "{tp: " + str(c.tp) + ", pp: " + str(c.pp);
+  if (!c.weights.empty()) return text + '}';
   if (c.ep > 1) text += ", ep: " + str(c.ep);
   return text + ", zero: " + str(c.zero) + '}';
 }
@@ -117,7 +119,9 @@ std::optional<SizedLayout> simulated(const SizeSubject& subject, const LayoutCho
     out.dp = s.plan.dp;
     out.zero = choice.zero;
     out.recompute = choice.recompute;
-    out.set = "parallel=" + layout_text(choice) + " recompute=" + choice.recompute;
+    out.set = "parallel=" + layout_text(choice) +
+              (choice.weights.empty() ? " recompute=" + choice.recompute
+                                      : " precision.weights=" + choice.weights);
     out.result = forecast(s, {.what_if = false});
     const size_t stage = out.result.memory_role;
     out.parameters = stage_parameters(s.model, s.plan, s.plan.stages[stage]);
@@ -148,6 +152,20 @@ std::optional<SizedLayout> fastest_on(const SizeSubject& subject, const Scenario
   return best;
 }
 
+// All GPUs share the model: by tensor parallelism inside a node, by stages over several.
+std::optional<SizedLayout> smallest_inference(const SizeSubject& subject, const Transformer& model,
+                                              int64_t most_gpus, SizedInference& inference) {
+  for (const int64_t gpus : gpu_counts(subject.node, most_gpus)) {
+    LayoutChoice choice{.gpus = gpus, .zero = 0, .weights = inference.weights};
+    choice.tp = std::min(gpus, subject.node);
+    choice.pp = gpus / choice.tp;
+    if (model.heads % choice.tp != 0 || model.layers % choice.pp != 0) continue;
+    if (!fits(subject, choice, 1)) continue;
+    if (std::optional<SizedLayout> found = simulated(subject, choice)) return found;
+  }
+  return {};
+}
+
 }  // namespace
 
 void find_smallest(const SizeSubject& subject, int64_t most_gpus, ModelSize& size) {
@@ -156,7 +174,13 @@ void find_smallest(const SizeSubject& subject, int64_t most_gpus, ModelSize& siz
     size.most_gpus_tried = gpus;
     if (!can_hold(size, {.gpus = gpus, .zero = 3})) continue;
     size.training = fastest_on(subject, own, gpus, size);
-    if (size.training) return;
+    if (size.training) break;
+  }
+  for (const auto& [weights, bytes] :
+       std::array<std::pair<const char*, double>, 3>{{{"bf16", 2}, {"int8", 1}, {"int4", 0.5}}}) {
+    SizedInference inference{weights, bytes, {}};
+    inference.layout = smallest_inference(subject, own.model, most_gpus, inference);
+    size.inference.push_back(std::move(inference));
   }
 }
 
@@ -168,8 +192,14 @@ Scenario load_candidate(const SizeSubject& subject, const LayoutChoice& c) {
   for (const char* section : {"parallel", "schedule", "recompute", "cluster.placement", "perturb"})
     set(section, "null");
   set("parallel", layout_text(c));
-  set("recompute", c.recompute);
   set("batch.micro", "1");
+  if (c.weights.empty()) {
+    set("recompute", c.recompute);
+  } else {
+    set("mode", "decode");
+    set("precision.weights", c.weights);
+    set("batch.global", "1");
+  }
   if (c.gpus < subject.node) set("cluster.node.gpus", str(c.gpus));
   set("cluster.nodes", str(std::max<int64_t>(1, c.gpus / subject.node)));
   if (subject.text) return load_scenario_text(*subject.text, subject.name, load);

@@ -24,6 +24,7 @@ struct LayoutChoice {
   int64_t gpus = 1, tp = 1, pp = 1, ep = 1;
   int zero = 1;
   std::string recompute = "none";
+  std::string weights{};  // one sequence is decoded with weights in this format; "": training
 };
 
 // The subject with this layout, microbatches of one sequence, and 1F1B.  Throws InputError if the
@@ -32,6 +33,7 @@ Scenario load_candidate(const SizeSubject& subject, const LayoutChoice& choice);
 
 // Fills in what the search finds.  A layout is tried on 1, 2, 4, ... GPUs of a node, then on whole
 // nodes; of those with the fewest GPUs that fit it takes the fastest.
+// The same for inference, with weights in 2, 1 and 0.5 bytes.
 void find_smallest(const SizeSubject& subject, int64_t most_gpus, ModelSize& size);
 
 }  // namespace stepcast

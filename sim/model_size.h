@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/result.h"
 
@@ -46,6 +47,13 @@ struct SizedLayout {
   Result result;
 };
 
+// A decode step of one sequence: one token.
+struct SizedInference {
+  std::string weights;  // what they are stored in: "bf16"
+  double parameter_bytes = 2;
+  std::optional<SizedLayout> layout;  // the one with the fewest GPUs
+};
+
 struct ModelSize {
   std::string model;  // "llama3-8b"
   std::string gpu;
@@ -69,6 +77,7 @@ struct ModelSize {
 
   std::optional<SizedLayout> training;  // the fastest of those with the fewest GPUs that fit
   int64_t layouts_tried = 0, most_gpus_tried = 0;
+  std::vector<SizedInference> inference;
 };
 
 }  // namespace stepcast

@@ -61,7 +61,7 @@ TEST(RulesOfThumb, SevenBillionWeightsTake28GigabytesAt4Bytes14At2And7At1) {
   EXPECT_NEAR(n * 2, 14e9, 0.6e9);
   EXPECT_NEAR(n * 1, 7e9, 0.3e9);
   EXPECT_THAT(size_text(figures("llama2-7b", {})),
-              HasSubstr("26.95 GB at 4, 13.48 GB at 2, 6.738 GB at 1, 3.369 GB at 0.5 bytes each"));
+              HasSubstr("4 bytes: 26.95 GB, 2: 13.48 GB, 1: 6.738 GB, 0.5: 3.369 GB"));
 }
 
 // 7e9 * 18 * 1.25 / 24e9 = 6.56.
@@ -127,6 +127,32 @@ TEST(Size, NoSmallerClusterThanItsStatesNeed) {
   ASSERT_TRUE(size.training.has_value());
   EXPECT_GE(size.training->gpus, gpus_for(18 * 12.86e9, 85e9));
   EXPECT_LE(size.training->gpus, 8);
+}
+
+TEST(Size, FewerBitsNeedFewerGpusToInfer) {
+  SizeOptions options;
+  options.most_gpus = 16;
+  const ModelSize size = size_model("llama3-70b", {}, options);
+  ASSERT_EQ(size.inference.size(), 3u);
+  for (const SizedInference& i : size.inference) ASSERT_TRUE(i.layout.has_value()) << i.weights;
+  EXPECT_EQ(size.inference[0].layout->gpus, 2);  // 141 GB
+  EXPECT_EQ(size.inference[1].layout->gpus, 1);  // 73 GB: embedding and head stay in 16 bits
+  EXPECT_EQ(size.inference[2].layout->gpus, 1);
+  EXPECT_LT(size.inference[2].layout->result.step_time, size.inference[1].layout->result.step_time);
+}
+
+TEST(Size, ReportStaysWithinEightyColumns) {
+  SizeOptions options;
+  options.tokens = 300e9;
+  options.mfu = 0.45;
+  options.gpu = "a100-sxm-80g";
+  options.load.set = {{"batch", "{global: 96, micro: 1, seq: 2048}"}};
+  const std::string text = size_text(size_model("gpt3-175b", {}, options));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    EXPECT_LE(end - at, 80u) << text.substr(at, end - at);
+    at = end + 1;
+  }
 }
 
 TEST(Size, SaysSoIfNothingFits) {
