@@ -13,8 +13,8 @@
 //                has a boundary between F and B there, so that every second one has to put off its
 //                B: half as many microbatches again as in 1F1B are in flight.
 //
-// What an action needs has an earlier place, or an earlier turn in the same slot, so that no list
-// ever gets stuck.
+// F of the first p - r microbatches and their E come as early as they can.  What an action needs
+// has an earlier place, or an earlier turn in the same slot, so that no list ever gets stuck.
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -90,6 +90,10 @@ std::vector<Action> rank_list(const Block& block, int64_t rank, const SchedulePa
   for (int64_t m = 0; m < params.microbatches; ++m) {
     for (Placed p : passes) {
       p.place += kPeriod * m;
+      // The first forwards follow each other, each with its rows before it.
+      const int64_t ahead = block.forward(0) + m;
+      if (p.kind == ActionKind::forward && m <= d) p.place = ahead - d;
+      if (p.kind == ActionKind::embedding_forward && m <= first) p.place = ahead - first - 1;
       p.microbatch = m;
       placed.push_back(p);
     }

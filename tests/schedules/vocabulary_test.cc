@@ -125,6 +125,18 @@ TEST(Vocabulary, SteadyStateHasNoBubble) {
   }
 }
 
+// Warm-up and cool-down are those of 1F1B, but for the second barrier of Vocab-1.
+TEST(Vocabulary, HasTheBubbleOfOneForwardOneBackward) {
+  StageTimes times;
+  times.forward = times.backward_input = times.backward_weight = Time{1};
+  for (const int64_t pp : {4, 8, 16}) {
+    const Time ideal = Time{3} * 40, bubble = Time{3} * (pp - 1);
+    EXPECT_EQ(run_unit(shared("vocab-2", pp, 40), times).makespan, ideal + bubble);
+    EXPECT_EQ(run_unit(shared("interlaced", pp, 40), times).makespan, ideal + bubble);
+    EXPECT_EQ(run_unit(shared("vocab-1", pp, 40), times).makespan, ideal + bubble + Time{2});
+  }
+}
+
 TEST(Vocabulary, WaitsForWhatOtherRanksMake) {
   StageTimes times = usual_times();
   const Schedule s = shared("vocab-2", 4, 1);
