@@ -125,7 +125,7 @@ class CommunicationPrices {
     }
     if (places.empty()) return {Time{}, Origin::measured, "nothing to send"};
     CommunicationCost worst;
-    std::set<std::pair<int64_t, int64_t>> seen;  // nodes
+    std::set<std::array<int64_t, 3>> seen;  // nodes, and whether both GPUs are on one rail
     for (int64_t rank = 0; rank < grid_.world(); ++rank) {
       int64_t next = rank;
       for (const Place& p : places) {
@@ -134,7 +134,9 @@ class CommunicationPrices {
         if (at + 1 < p.size) break;
       }
       const int64_t from = placement_.gpu_of(rank), to = placement_.gpu_of(next);
-      if (!seen.insert({cluster_.node_of(from), cluster_.node_of(to)}).second) continue;
+      const bool rail = (to - from) % cluster_.node.gpus == 0;
+      if (!seen.insert({cluster_.node_of(from), cluster_.node_of(to), rail ? 1 : 0}).second)
+        continue;
       CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
       if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
     }

@@ -79,7 +79,8 @@ TEST(Price, OfAShiftIsThatOfTheSlowestNeighbours) {
   EXPECT_EQ(shift({.cp = 8, .dp = 2}, Axis::cp), inside);
   EXPECT_EQ(shift({.cp = 16}, Axis::cp), between);
   EXPECT_EQ(shift({.cp = 16, .cp_inner = 2}, Axis::cp_inner), inside);
-  EXPECT_EQ(shift({.cp = 16, .cp_inner = 8}, Axis::cp_outer), between);
+  EXPECT_EQ(shift({.cp = 16, .cp_inner = 8}, Axis::cp_outer),
+            transfer_cost(c, 0, 8, {1 << 25}).time);
   EXPECT_EQ(shift({.tp = 16}, Axis::cp), Time{});
 }
 
