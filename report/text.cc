@@ -27,8 +27,18 @@ std::string figure(std::string_view name, std::string_view value, std::string_vi
   return s + '\n';
 }
 
+// Whether the step has an optimizer.
+bool trains(const Result& r) {
+  const auto updates = [](const Pass& pass) {
+    return std::any_of(pass.ops.begin(), pass.ops.end(),
+                       [](const Op& op) { return op.phase == Phase::optimizer; });
+  };
+  return r.graph == nullptr || std::any_of(r.graph->passes.begin(), r.graph->passes.end(), updates);
+}
+
 // What the optimizer's barrier costs.
 std::string span_remark(const Result& r) {
+  if (!trains(r)) return "what a step costs if the next follows at once";
   if (r.makespan > r.step_time) return "what a step costs: the optimizer is no barrier";
   constexpr double kShown = 0.0005;
   if (share_of(r.step_time - r.span, r.step_time) < kShown)
