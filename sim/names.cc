@@ -198,9 +198,9 @@ Spend spend_of(const Work& work, Phase phase) {
 
 std::string_view name_of(HostCall c) {
   static constexpr std::array<std::string_view, kHostCalls> kNames{
-      "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",
-      "function", "module",        "collective",     "transfer",        "synchronize",
-      "graph"};
+      "kernel",           "eager_forward", "eager_backward", "product_forward",
+      "product_backward", "function",      "module",         "collective",
+      "transfer",         "synchronize",   "graph"};
   return pick(kNames, c);
 }
 
