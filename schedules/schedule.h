@@ -24,7 +24,7 @@ struct Schedule {
   // Microbatches cut into pieces along the sequence, one after the other through the pipeline
   // (Seq1F1B); Action::microbatch then counts pieces, microbatch by microbatch.
   int64_t seq_splits = 1;
-  bool forward_only = false;  // no backwards at all: forward_only.h
+  bool forward_only = false;               // no backwards at all: forward_only.h
   std::vector<uint16_t> rank_of_stage;     // placement, one entry a stage
   std::vector<std::vector<Action>> ranks;  // pp lists
 
