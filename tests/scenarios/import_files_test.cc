@@ -366,7 +366,9 @@ TEST(ImportTorchtitan, ReshardingFollowsThePolicy) {
   EXPECT_EQ(reshard(R"("data_parallel_shard_degree": 8, "fsdp_reshard_after_forward": "never")"),
             "false");
   EXPECT_EQ(reshard(R"("data_parallel_shard_degree": 8, "pipeline_parallel_degree": 2)"), "false");
-  EXPECT_EQ(reshard(R"("data_parallel_shard_degree": 1)"), "");
+  EXPECT_EQ(value_of(imported("torchtitan", titan(R"("data_parallel_shard_degree": 1)")),
+                     "parallel.zero"),
+            "");
   const ImportedRun all = imported("torchtitan", titan(R"("data_parallel_shard_degree": -1)"));
   EXPECT_THAT(notes(all), HasSubstr("8 GPUs are assumed"));
   EXPECT_EQ(value_of(imported("torchtitan", titan(R"("data_parallel_replicate_degree": 2,
