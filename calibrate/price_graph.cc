@@ -31,6 +31,21 @@ Price price_compute(const Work& work, const Gpu& gpu, const CostTable* table) {
   return {roofline_time(work, gpu), Origin::roofline, "data sheet of " + gpu.name};
 }
 
+// Arithmetic by the SMs that communication leaves it; whoever is limited by memory is not faster.
+Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table) {
+  Work alone = work;
+  alone.comm_sms = 0;
+  Price price = price_compute(alone, gpu, table);
+  if (work.comm_sms == 0) return price;
+  STEPCAST_CHECK(work.comm_sms < gpu.sms, "SMs are left for compute");
+  const double left = static_cast<double>(gpu.sms - work.comm_sms);
+  price.time = time_from_seconds(to_seconds(price.time) * static_cast<double>(gpu.sms) / left);
+  price.origin = std::max(price.origin, Origin::extrapolated);
+  price.basis +=
+      ", on " + std::to_string(gpu.sms - work.comm_sms) + " of " + std::to_string(gpu.sms) + " SMs";
+  return price;
+}
+
 // What the busiest rank does longer than this one.
 Price price_wait(const Work& work, const Gpu& gpu, const CostTable* table) {
   Work mean = work;
@@ -209,7 +224,7 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
     prices.by_work.push_back(is_communication(work.kind) ? communication.of(work)
                              : work.kind == WorkKind::expert_wait
                                  ? price_wait(work, cluster.node.gpu, table)
-                                 : price_compute(work, cluster.node.gpu, table));
+                                 : price_on_sms(work, cluster.node.gpu, table));
   }
   HostCosts costs = host_costs(cluster.node);
   if (table != nullptr) {

@@ -34,9 +34,17 @@ void take_turn(Side& side, Pass& merged) {
   }
 }
 
+// The same work; of a product or attention, with what exchanges leave of the GPU.
+WorkId on_fewer_sms(GraphBuilder& builder, WorkId id, int comm_sms) {
+  Work work = builder.graph().works[static_cast<size_t>(id)];
+  if (work.kind > WorkKind::attention_backward) return id;
+  work.comm_sms = static_cast<uint16_t>(comm_sms);
+  return builder.work(work);
+}
+
 }  // namespace
 
-PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward) {
+PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward, int comm_sms) {
   OpGraph& graph = builder.graph();
   STEPCAST_CHECK(static_cast<size_t>(forward) < graph.passes.size() &&
                      static_cast<size_t>(backward) < graph.passes.size(),
@@ -53,6 +61,9 @@ PassId add_pair_pass(GraphBuilder& builder, PassId forward, PassId backward) {
   while (!first.done() || !second.done()) {
     take_turn(*side, merged);
     side = side == &first ? &second : &first;
+  }
+  if (turns && comm_sms > 0) {
+    for (Op& op : merged.ops) op.work = on_fewer_sms(builder, op.work, comm_sms);
   }
   std::vector<Wait> waits;
   for (const Side* s : {&first, &second}) {

@@ -118,7 +118,7 @@ struct Kernels {
   bool fused_cross_entropy =
       false;  // one kernel each way; else the chain of vocabulary-parallel kernels
   bool gradient_accumulation_fusion =
-      true;  // weight gradient GEMMs add into the fp32 buffer themselves
+      true;                // weight gradient GEMMs add into the fp32 buffer themselves
   bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
   Modules modules = Modules::transformer_engine;
   CudaGraph cuda_graph = CudaGraph::none;
@@ -199,7 +199,8 @@ struct Sharding {
 
 struct Overlap {
   TpOverlap tp = TpOverlap::backward;
-  bool ep = false;  // of one microbatch beside the compute of another (pairs of the schedule too)
+  bool ep = false;   // of one microbatch beside the compute of another (pairs of the schedule too)
+  int comm_sms = 0;  // SMs that exchanges keep to themselves in such pairs
   bool dp_grad = false;   // gradient reduction by bucket, beside the last backward
   bool dp_param = false;  // parameter all-gather beside the first forward
 };
@@ -221,8 +222,8 @@ struct Plan {
   Offload offload;
   MoeRun moe;
   VocabularySplit vocabulary = VocabularySplit::none;  // as the schedule has it
-  std::vector<StageContent> stages;  // pp * vpp of them; the schedule places them
-  RankGrid grid{};                   // placement of the ranks
+  std::vector<StageContent> stages;                    // pp * vpp of them; the schedule places them
+  RankGrid grid{};                                     // placement of the ranks
 
   // Batch, in sequences.
   int64_t global_batch = 1;

@@ -530,7 +530,11 @@ constexpr Field kFields[] = {
      .summary = "expert all-to-all of one microbatch beside the compute of another",
      .fallback = "false",
      .reason = "off without Megatron's --overlap-moe-expert-parallel-comm"},
-    {.path = "overlap.comm_sms", .type = later, .summary = "SMs that communication takes"},
+    {.path = "overlap.comm_sms",
+     .type = whole,
+     .summary = "SMs that exchanges of experts keep to themselves in overlapped pairs",
+     .fallback = "0",
+     .reason = "communication takes no SMs from compute"},
     {.path = "overlap.fsdp_prefetch",
      .type = whole,
      .summary = "zero 3: units gathered ahead",
@@ -787,79 +791,6 @@ constexpr Field kFields[] = {
     {.path = "constraints", .type = noted, .summary = "what a search must keep"},
 };
 
-// What other tools call it, sorted as the tools' documents do.
-constexpr ForeignName kForeign[] = {
-    {"global_batch_size", "batch.global", "Megatron's --global-batch-size is batch.global here"},
-    {"train_batch_size", "batch.global", "DeepSpeed's train_batch_size is batch.global here"},
-    {"gbs", "batch.global", ""},
-    {"micro_batch_size", "batch.micro", "Megatron's --micro-batch-size is batch.micro here"},
-    {"train_micro_batch_size_per_gpu", "batch.micro",
-     "DeepSpeed's train_micro_batch_size_per_gpu is batch.micro here"},
-    {"mbs", "batch.micro", ""},
-    {"seq_length", "batch.seq", "Megatron's --seq-length is batch.seq here"},
-    {"seq_len", "batch.seq", ""},
-    {"sequence_length", "batch.seq", ""},
-    {"max_seq_len", "batch.seq", ""},
-    {"tensor_model_parallel_size", "parallel.tp",
-     "Megatron's --tensor-model-parallel-size is parallel.tp here"},
-    {"tensor_parallel_degree", "parallel.tp",
-     "torchtitan's tensor_parallel_degree is parallel.tp here"},
-    {"pipeline_model_parallel_size", "parallel.pp",
-     "Megatron's --pipeline-model-parallel-size is parallel.pp here"},
-    {"pipeline_parallel_degree", "parallel.pp",
-     "torchtitan's pipeline_parallel_degree is parallel.pp here"},
-    {"virtual_pipeline_model_parallel_size", "parallel.vpp",
-     "NeMo's virtual_pipeline_model_parallel_size is parallel.vpp here"},
-    {"num_virtual_stages_per_pipeline_rank", "parallel.vpp",
-     "Megatron's --num-virtual-stages-per-pipeline-rank is parallel.vpp here"},
-    {"context_parallel_size", "parallel.cp",
-     "Megatron's --context-parallel-size is parallel.cp here"},
-    {"expert_model_parallel_size", "parallel.ep",
-     "Megatron's --expert-model-parallel-size is parallel.ep here"},
-    {"expert_tensor_parallel_size", "parallel.etp",
-     "Megatron's --expert-tensor-parallel-size is parallel.etp here"},
-    {"data_parallel_size", "parallel.dp", ""},
-    {"sequence_parallel", "parallel.sp", "Megatron's --sequence-parallel is parallel.sp here"},
-    {"pipeline_model_parallel_layout", "parallel.layout",
-     "Megatron's --pipeline-model-parallel-layout is parallel.layout here"},
-    {"use_distributed_optimizer", "parallel.zero",
-     "Megatron's --use-distributed-optimizer is parallel.zero: 1 here"},
-    {"zero_stage", "parallel.zero", ""},
-    {"overlap_grad_reduce", "overlap.dp_grad",
-     "Megatron's --overlap-grad-reduce is overlap.dp_grad here"},
-    {"overlap_param_gather", "overlap.dp_param",
-     "Megatron's --overlap-param-gather is overlap.dp_param here"},
-    {"tp_comm_overlap", "overlap.tp", "Megatron's --tp-comm-overlap is overlap.tp here"},
-    {"overlap_p2p_communication", "overlap.pp_p2p", ""},
-    {"ddp_bucket_size", "overlap.bucket", "Megatron's --ddp-bucket-size is overlap.bucket here"},
-    {"recompute_granularity", "recompute.granularity",
-     "Megatron's --recompute-granularity is recompute.granularity here"},
-    {"recompute_method", "recompute.method",
-     "Megatron's --recompute-method is recompute.method here"},
-    {"recompute_num_layers", "recompute.layers",
-     "Megatron's --recompute-num-layers is recompute.layers here"},
-    {"recompute_modules", "recompute.modules",
-     "Megatron's --recompute-modules is recompute.modules here"},
-    {"microbatch_group_size_per_virtual_pipeline_stage", "schedule.group",
-     "Megatron's --microbatch-group-size-per-virtual-pipeline-stage is schedule.group here"},
-    {"pipeline_parallel_schedule", "schedule.kind", ""},
-    {"pipeline_parallel_schedule_csv", "schedule.file",
-     "torchtitan's pipeline_parallel_schedule_csv is schedule.file here"},
-    {"enable_optimizer_post_validation", "schedule.post_validation",
-     "zero-bubble's --enable-optimizer-post-validation is schedule.post_validation here"},
-    {"clip_grad", "optimizer.clip", "Megatron's --clip-grad is optimizer.clip here"},
-    {"attention_backend", "kernels.attention",
-     "Megatron's --attention-backend is kernels.attention here"},
-    {"attention_dropout", "kernels.dropout.attention",
-     "Megatron's --attention-dropout is kernels.dropout.attention here"},
-    {"hidden_dropout", "kernels.dropout.hidden",
-     "Megatron's --hidden-dropout is kernels.dropout.hidden here"},
-    {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy",
-     "Megatron's --cross-entropy-loss-fusion is kernels.fused_cross_entropy here"},
-    {"dtype", "precision.preset", ""},
-    {"bandwidth", "cluster.node.nics.bw", ""},
-};
-
 }  // namespace
 
 std::span<const Field> scenario_fields() {
@@ -869,18 +800,6 @@ std::span<const Field> scenario_fields() {
 const Field* find_field(std::string_view path) {
   for (const Field& f : kFields)
     if (f.path == path) return &f;
-  return nullptr;
-}
-
-const ForeignName* find_foreign_name(std::string_view key) {
-  while (key.starts_with('-')) key.remove_prefix(1);
-  std::string normal(key);
-  for (char& c : normal) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '-') c = '_';
-  }
-  for (const ForeignName& f : kForeign)
-    if (f.foreign == normal) return &f;
   return nullptr;
 }
 

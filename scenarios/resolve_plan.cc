@@ -220,6 +220,21 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
                     v.mark("recompute.layers"), v.length("recompute.layers"));
 }
 
+void resolve_comm_sms(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (!v.has("overlap.comm_sms")) return;
+  const int64_t taken = v.whole("overlap.comm_sms");
+  if (taken == 0 || in.cluster == nullptr) return;
+  const Gpu& gpu = in.cluster->node.gpu;
+  if (taken < gpu.sms) {
+    plan.overlap.comm_sms = static_cast<int>(taken);
+    return;
+  }
+  in.problems.add("E127", gpu.name + " has " + std::to_string(gpu.sms) + " SMs",
+                  v.mark("overlap.comm_sms"), v.length("overlap.comm_sms"), {},
+                  "DeepSeek-V3 used 20 of 132");
+}
+
 void resolve_overlap(const FieldValues& v, Plan& plan) {
   const auto flag = [&](const char* path, bool& to) {
     if (v.has(path)) to = v.flag(path);
@@ -314,6 +329,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_recompute(in, plan);
   resolve_sharding(in, plan);
   resolve_overlap(in.values, plan);
+  resolve_comm_sms(in, plan);
   check_overlap(in, plan);
   check_tensor_sizes(in, plan);
   check_mode(in, plan);

@@ -300,7 +300,7 @@ class Lowering {
     const PassId forward = prepare(items, actions, f, state);
     const PassId backward = prepare(items, actions, b, state);
     const auto [pair, is_new] = pairs_.try_emplace({forward, backward});
-    if (is_new) pair->second = add_pair_pass(builder_, forward, backward);
+    if (is_new) pair->second = add_pair_pass(builder_, forward, backward, plan_.overlap.comm_sms);
     items.run(graph_, pair->second, actions[f], &actions[b]);
   }
 

@@ -139,6 +139,7 @@ struct Work {
   Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
                   // (all-gather and reduce-scatter: the full, gathered size)
                   // GEMM, attention: 0, or read + written where that is not operands in `dtype`
+  uint16_t comm_sms = 0;  // SMs that communication keeps from a product or attention meanwhile
   auto operator<=>(const Work&) const = default;
 };
 
