@@ -51,6 +51,8 @@ struct Field {
 
 // All rows in the order of the schema; a section comes before what is in it.
 std::span<const Field> scenario_fields();
+// Those of the section `cluster` alone.
+std::span<const Field> cluster_fields();
 
 // nullptr if there is no such row.  The path of a value: list positions and free names as in Field.
 const Field* find_field(std::string_view path);
