@@ -2,6 +2,7 @@
 #include "model/host_calls.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -146,18 +147,16 @@ class Launches {
   }
 
   // A replay is a call with a gradient, which copies its input into the graph's buffer.  Gradients
-  // are reduced outside.
+  // are reduced outside.  In a pair of passes that take turns each has its layers in order.
   void capture_layers(Pass& pass) {
-    int layer = -1;
-    bool backward = false;
+    std::array<int, 2> layer{-1, -1};  // of forward and backward
     for (Op& op : pass.ops) {
       if (op.layer < 0 || op.stream == Stream::dp || is_step_end(op.phase)) continue;
       Launch launch;
-      const bool now = op.phase != Phase::forward;
-      if (op.layer != layer || now != backward)
+      int& last = layer[op.phase == Phase::forward ? 0 : 1];
+      if (op.layer != last)
         launch.add(HostCall::graph).add(HostCall::function).add(HostCall::eager_backward);
-      layer = op.layer;
-      backward = now;
+      last = op.layer;
       op.launch = launch_of(graph_, launch);
     }
   }

@@ -122,6 +122,22 @@ TEST(HostCalls, AGraphOfEachLayerReplacesAllItsCalls) {
   }
 }
 
+TEST(HostCalls, PairsThatTakeTurnsReplayEachLayerOnce) {
+  Transformer experts = model();
+  experts.experts = 8;
+  experts.experts_per_token = 2;
+  experts.moe_ffn = 256;
+  Plan p = plan(Modules::transformer_engine);
+  p.dp = p.grid.dp = p.ep = p.grid.ep = 4;
+  p.kernels.cuda_graph = CudaGraph::layer;
+  Stage s(experts, p);
+  GraphBuilder builder(s.graph);
+  const PassId pair = add_pair_pass(builder, s.passes.forward, s.passes.backward);
+  assign_launches(s.graph, p);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::graph), 2);
+  EXPECT_EQ(s.calls(pair, HostCall::graph), 4);
+}
+
 TEST(HostCalls, AGraphOfTheStepLeavesNothingToLaunchInItsPasses) {
   Plan p = plan(Modules::torch, 2);
   p.kernels.cuda_graph = CudaGraph::step;
