@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/low_precision.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -152,29 +153,43 @@ void StageWriter::product(PassWriter& pass, const std::string& label, const Work
   pass.compute(label, linear(gemm));
 }
 
-void StageWriter::launch_quantize(const std::string& label, int64_t values, int copies,
-                                  QuantizedParts how) {
-  const LowFormat f = low_format(s_.plan.precision);
-  const DType wide = s_.plan.precision.params;
+void StageWriter::quantize_kernel(const std::string& label, int64_t rows, int64_t width,
+                                  QuantizedParts how, const std::function<Bytes(int64_t)>& moved) {
   // One kernel converts the rows of all experts with delayed scaling alone
   // (nvte_multi_cast_transpose).
-  const int64_t launches = f.norm_quantizes ? 1 : how.experts;
-  const int64_t each = (values + launches - 1) / launches;
-  const auto kernel = [&](const std::string& what, Bytes moved) {
-    for (int64_t i = 0; i < launches; ++i)
-      p_.compute(label + what, s_.memory_bound(Kernel::quantize, moved));
+  const int64_t launches = low_format(s_.plan.precision).norm_quantizes ? 1 : how.experts;
+  const auto each = [&](int64_t of) { return moved((of * width + launches - 1) / launches); };
+  Work work = s_.memory_bound(Kernel::quantize, each(rows));
+  for (int64_t i = 0; i < launches; ++i) p_.compute(label, work);
+  if (how.busiest <= rows || each(how.busiest) == work.bytes) return;
+  work.kind = WorkKind::expert_wait;
+  work.bytes = work.bytes * launches;
+  work.busiest = (each(how.busiest) * launches).value;
+  awaited_.push_back(work);
+}
+
+void StageWriter::launch_quantize(const std::string& label, int64_t rows, int64_t width, int copies,
+                                  QuantizedParts how) {
+  const LowFormat f = low_format(s_.plan.precision);
+  const auto kernel = [&](const std::string& what, const std::function<Bytes(int64_t)>& moved) {
+    quantize_kernel(label + what, rows, width, how, moved);
+  };
+  const auto quantize = [&](const std::string& what, int made) {
+    kernel(what, [&f, made, wide = s_.plan.precision.params](int64_t values) {
+      return quantize_bytes(f, values, wide, made);
+    });
   };
   if (f.maximum_first) {
-    kernel(" maximum", s_.bytes(each, 1));
+    kernel(" maximum", [&](int64_t values) { return s_.bytes(values, 1); });
     // Parts of one tensor have one scale.
     if (how.gathered) join_maxima(label + " maximum all-reduce", {kScale});
-    kernel(" scale", {2 * kScale});
+    kernel(" scale", [](int64_t) { return Bytes{2 * kScale}; });
   }
   if (f.own_kernels && copies == 2) {
-    kernel(" quantize", quantize_bytes(f, each, wide, 1));
-    kernel(" quantize along columns", quantize_bytes(f, each, wide, 1));
+    quantize(" quantize", 1);
+    quantize(" quantize along columns", 1);
   } else {
-    kernel(" quantize", quantize_bytes(f, each, wide, copies));
+    quantize(" quantize", copies);
   }
 }
 
@@ -182,19 +197,20 @@ TensorIndex StageWriter::quantize_input(const std::string& label, TensorIndex& i
                                         int64_t width, TensorIndex* copy, QuantizedParts how) {
   if (!low()) return kNoTensor;
   const LowFormat f = low_format(s_.plan.precision);
-  const int64_t values = rows * width;
+  const int64_t values = std::max(rows, how.busiest) * width;
   const bool later = mode_ != ForwardMode::discard;
   const bool both = later && f.copied_at_once(how.gathered);
   const std::string name = label + " input in " + std::string(name_of(f.dtype));
   TensorIndex now = kNoTensor;
-  if (input != kNoTensor && input == normed_) {
-    normed_ = kNoTensor;
+  if (input != kNoTensor && input == converted_) {
+    converted_ = kNoTensor;
     if (!both) return kNoTensor;  // it is what the weight gradient reads, too
-    p_.compute(label + " input transpose", s_.memory_bound(Kernel::quantize, f.bytes(values) * 2));
+    quantize_kernel(label + " input transpose", rows, width, how,
+                    [&](int64_t of) { return f.bytes(of) * 2; });
     now = std::exchange(input, p_.allocate(name, f.bytes(values), saved()));
     return now;
   }
-  launch_quantize(label + " input", values, both ? 2 : 1, how);
+  launch_quantize(label + " input", rows, width, both ? 2 : 1, how);
   TensorIndex kept = kNoTensor;
   if (later) kept = p_.allocate(name, f.bytes(values), saved());
   if (!later || both)
@@ -209,10 +225,17 @@ TensorIndex StageWriter::quantize_gradient(const std::string& label, TensorIndex
                                            QuantizedParts how) {
   if (!low()) return kNoTensor;
   const LowFormat f = low_format(s_.plan.precision);
-  const int64_t values = rows * width;
+  const int64_t values = std::max(rows, how.busiest) * width;
   const std::string name = label + " gradient in " + std::string(name_of(f.dtype));
   const bool both = f.copied_at_once(how.gathered);
-  launch_quantize(label + " gradient", values, both ? 2 : 1, how);
+  if (gradient != kNoTensor && gradient == converted_) {
+    converted_ = kNoTensor;
+    if (!both) return kNoTensor;
+    quantize_kernel(label + " gradient transpose", rows, width, how,
+                    [&](int64_t of) { return f.bytes(of) * 2; });
+    return std::exchange(gradient, p_.allocate(name, f.bytes(values), MemoryCategory::workspace));
+  }
+  launch_quantize(label + " gradient", rows, width, both ? 2 : 1, how);
   const TensorIndex kept = p_.allocate(name, f.bytes(values), MemoryCategory::workspace);
   TensorIndex now = kNoTensor;
   if (both)

@@ -54,7 +54,6 @@ TensorIndex StageWriter::mixture_forward(LayerTensors& t, bool keep) {
   }
   t.experts.input = to_experts("dispatch", x, saved(), up);
   TensorIndex rows = experts_forward(t.experts, x, keep);
-  await_busiest(x);
   TensorIndex out = from_experts("combine", x, rows, down);
   if (x.tokens < s.own_tokens) {
     const TensorIndex all = gather("combine all-gather", s.hidden);
@@ -161,14 +160,15 @@ void StageWriter::expert_kernel(const std::string& label, const ExpertShard& x, 
                                 const std::function<Bytes(int64_t)>& moved) {
   Work work = s_.memory_bound(kernel, moved(x.rows));
   p_.compute(label, work);
-  if (x.busiest == x.rows) return;
+  const Bytes most = moved(x.busiest);
+  if (most <= work.bytes) return;
   work.kind = WorkKind::expert_wait;
-  work.busiest = moved(x.busiest).value;
+  work.busiest = most.value;
   awaited_.push_back(work);
 }
 
-void StageWriter::await_busiest(const ExpertShard& x) {
-  if (x.busiest == x.rows) return;
+void StageWriter::await_busiest() {
+  if (awaited_.empty()) return;
   for (const Work& work : std::exchange(awaited_, {})) {
     p_.join(p_.communicate(Stream::ep, "busiest expert rank", work));
   }
@@ -182,15 +182,15 @@ TensorIndex StageWriter::experts_forward(ExpertTensors& t, const ExpertShard& x,
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) p_.free(tensor);
   };
-  const QuantizedParts parts{.experts = x.local};
-  TensorIndex now = quantize_input("expert fc1", t.input, x.busiest, s.hidden, nullptr, parts);
+  const QuantizedParts parts{.experts = x.local, .busiest = x.busiest};
+  TensorIndex now = quantize_input("expert fc1", t.input, x.rows, s.hidden, nullptr, parts);
   expert_products(p_, "expert fc1", x, s.forward_gemm(each, x.up, s.hidden));
   t.up = p_.allocate("expert fc1 output", s.bytes(x.busiest, x.up), saved());
   p_.free(now);
   done_with(t.input);
   activate_experts(t, x);
   done_with(t.up);
-  now = quantize_input("expert fc2", t.activated, x.busiest, x.ffn, nullptr, parts);
+  now = quantize_input("expert fc2", t.activated, x.rows, x.ffn, nullptr, parts);
   expert_products(p_, "expert fc2", x, s.forward_gemm(each, s.hidden, x.ffn));
   const TensorIndex out =
       p_.allocate("expert fc2 output", s.bytes(x.busiest, s.hidden), MemoryCategory::workspace);
@@ -217,7 +217,8 @@ void StageWriter::expert_weight_gradient(const std::string& label, const ExpertS
   if (buckets_.experts.buffered) products.accumulate = false;
   expert_products(w_, label + " weight gradient", x, products);
   w_.set_phase(phase);
-  add_gradient(buckets_.experts, s_, w_, x.local * out * in);
+  // Biases are complete with the weights.
+  add_gradient(buckets_.experts, s_, w_, x.local * out * (s_.model.mlp_bias ? in + 1 : in));
 }
 
 // `gradient` of the output, [rows, hidden]; returns that of the input.
@@ -225,17 +226,17 @@ TensorIndex StageWriter::experts_backward(ExpertTensors& t, const ExpertShard& x
                                           TensorIndex& gradient) {
   const Shard& s = s_;
   const int64_t each = (x.rows + x.local - 1) / x.local;
-  const QuantizedParts parts{.experts = x.local};
+  const QuantizedParts parts{.experts = x.local, .busiest = x.busiest};
   if (t.activated == kNoTensor) {
     p_.set_phase(Phase::recompute);
     const ForwardMode mode = std::exchange(mode_, ForwardMode::recompute);
     activate_experts(t, x);
-    TensorIndex again = quantize_input("expert fc2", t.activated, x.busiest, x.ffn, nullptr, parts);
+    TensorIndex again = quantize_input("expert fc2", t.activated, x.rows, x.ffn, nullptr, parts);
     p_.free(again);
     mode_ = mode;
     p_.set_phase(Phase::backward_input);
   }
-  TensorIndex now = quantize_gradient("expert fc2", gradient, true, x.busiest, s.hidden, parts);
+  TensorIndex now = quantize_gradient("expert fc2", gradient, true, x.rows, s.hidden, parts);
   expert_products(p_, "expert fc2 input gradient", x, s.input_gemm(each, s.hidden, x.ffn));
   TensorIndex d_activated = p_.allocate("expert fc2 input gradient", s.bytes(x.busiest, x.ffn),
                                         MemoryCategory::workspace);
@@ -250,7 +251,7 @@ TensorIndex StageWriter::experts_backward(ExpertTensors& t, const ExpertShard& x
                                  MemoryCategory::workspace);
   p_.free(d_activated);
   p_.free(t.up);
-  now = quantize_gradient("expert fc1", d_up, true, x.busiest, x.up, parts);
+  now = quantize_gradient("expert fc1", d_up, true, x.rows, x.up, parts);
   expert_products(p_, "expert fc1 input gradient", x, s.input_gemm(each, x.up, s.hidden));
   const TensorIndex out = p_.allocate("expert fc1 input gradient", s.bytes(x.busiest, s.hidden),
                                       MemoryCategory::workspace);
@@ -269,7 +270,6 @@ void StageWriter::moe_backward(LayerTensors& t, TensorIndex& gradient) {
   BranchGradient branch = branch_gradient("moe", gradient, t.mask2, false);
   TensorIndex d = to_experts("combine backward", x, MemoryCategory::workspace, {});
   TensorIndex d_input = experts_backward(t.experts, x, d);
-  await_busiest(x);
   TensorIndex own = kNoTensor;
   const auto shared_back = [&] { own = shared_backward(t, branch); };
   const bool beside = shared && s.plan.moe.shared_overlap;

@@ -3,12 +3,16 @@
 //
 // Megatron-Core's dispatchers (core/transformer/moe/token_dispatcher.py):
 //   all_to_all  copies are made and sorted by expert on the sender, exchanged over ep, gathered
-//   over
-//               etp, and sorted by expert once more where a rank holds several
+//               over etp, and sorted by expert once more where a rank holds several: with ep =
+//               etp = 1 too, where that is a copy in the order that is there
 //   deepep      tokens are exchanged, once to each rank (and over the network once to each node),
 //               and copied where they arrive
 //   all_gather  every rank gets all tokens of ep and etp and takes those of its experts
 // The way back is the same in reverse, with sums for copies.
+//
+// fp8 is converted to just before an exchange and from just after it.  Products in blockwise fp8
+// take what arrives as it is; the copy along columns is made of it (DeepSeek-V3, arXiv 2412.19437,
+// section 3.2.3).
 #include <string>
 
 #include "model/stage_writer.h"
@@ -27,6 +31,8 @@ Work collective(WorkKind kind, Axis axis, DType dtype, Bytes bytes) {
   w.bytes = bytes;
   return w;
 }
+
+constexpr MemoryCategory kPassing = MemoryCategory::communication;
 
 Bytes scales(const Shard& s, int64_t rows, DType dtype) {
   return dtype == DType::fp8 ? s.bytes(rows, s.hidden / kScaled, DType::fp32) : Bytes{};
@@ -50,6 +56,44 @@ int64_t most(int64_t rows, const ExpertShard& x) {
 
 }  // namespace
 
+// What is held of tokens on their way: [rows, hidden].
+struct StageWriter::TokenRows {
+  PassWriter& pass;
+  const Shard& s;
+  DType dtype = s.plan.precision.params;
+  int64_t mean = 0;  // rows on a rank ...
+  int64_t most = 0;  // ... and on the one with most
+  TensorIndex held = kNoTensor;
+
+  Bytes bytes(int64_t rows) const {
+    return s.bytes(rows, s.hidden, dtype) + scales(s, rows, dtype);
+  }
+  void become(const std::string& label, int64_t in_mean, int64_t at_most, MemoryCategory category) {
+    mean = in_mean;
+    most = at_most;
+    const TensorIndex made = pass.allocate(label, bytes(most), category);
+    pass.free(held);
+    held = made;
+  }
+};
+
+void StageWriter::convert(const std::string& label, const ExpertShard& x, TokenRows& rows, DType to,
+                          MemoryCategory category) {
+  if (rows.dtype == to) return;
+  TokenRows made = rows;
+  made.dtype = to;
+  expert_kernel(label, x, Kernel::quantize, [&](int64_t of) {
+    const int64_t count = of == x.rows ? rows.mean : rows.most;
+    return rows.bytes(count) + made.bytes(count);
+  });
+  rows.dtype = to;
+  rows.become(label, rows.mean, rows.most, category);
+}
+
+bool StageWriter::multiplies_what_arrives() const {
+  return low() && s_.plan.precision.scaling == Scaling::blockwise;
+}
+
 // Each rank sends what its tokens need; all end when the busiest one has what it gets.
 void StageWriter::exchange(const std::string& label, const ExpertShard& x, DType payload,
                            const std::function<void()>& beside) {
@@ -65,67 +109,78 @@ void StageWriter::exchange(const std::string& label, const ExpertShard& x, DType
   communicate(p_, label, w, beside);
 }
 
+void StageWriter::travel(const std::string& label, const ExpertShard& x, TokenRows& rows, bool back,
+                         const std::function<void()>& beside) {
+  const Plan& plan = s_.plan;
+  const DType payload = back ? plan.moe.combine : plan.moe.dispatch;
+  if (payload == DType::fp8) convert(label + " quantize", x, rows, payload, kPassing);
+  await_busiest();
+  if (plan.moe.dispatcher != Dispatcher::all_gather) {
+    exchange(label + " all-to-all", x, payload, beside);
+    return;
+  }
+  const int64_t all = x.tokens * plan.ep;
+  const WorkKind kind = back ? WorkKind::reduce_scatter : WorkKind::all_gather;
+  communicate(p_, label + (back ? " reduce-scatter" : " all-gather"),
+              collective(kind, Axis::ep, payload,
+                         s_.bytes(all, s_.hidden, payload) + scales(s_, all, payload)),
+              beside);
+}
+
 TensorIndex StageWriter::to_experts(const std::string& label, const ExpertShard& x,
                                     MemoryCategory category, const std::function<void()>& beside) {
   const Shard& s = s_;
   const Plan& plan = s.plan;
   const Dispatcher way = plan.moe.dispatcher;
-  const MemoryCategory passing = MemoryCategory::communication;
-  TensorIndex held = kNoTensor;
-  // Replaces what is held by [count, hidden].
-  const auto next = [&](const std::string& what, int64_t count, bool last) {
-    const TensorIndex made =
-        p_.allocate(label + what, s.bytes(count, s.hidden), last ? category : passing);
-    p_.free(held);
-    held = made;
-  };
-  const auto permute = [&](const std::string& what, int64_t from, int64_t to, bool last) {
+  const DType wide = plan.precision.params;
+  const bool sorts = way == Dispatcher::all_to_all && x.local > 1;
+  const bool permutes_last = way != Dispatcher::all_to_all;
+  TokenRows rows{.pass = p_, .s = s, .dtype = wide, .mean = x.tokens, .most = x.tokens};
+  // Copies made, or rows picked.
+  const auto permute = [&](const std::string& what, int64_t mean, int64_t most, bool last) {
     if (!plan.moe.permute_fusion) {
       // Where copies go, from the map of the router: transposed and searched.
-      p_.compute(
-          label + what + " index",
-          s.memory_bound(Kernel::transpose, s.bytes(x.tokens, s.model.experts, DType::uint8) * 2 +
-                                                s.bytes(to, 1, DType::fp32) * 2));
+      expert_kernel(label + what + " index", x, Kernel::transpose, [&](int64_t of) {
+        return s.bytes(x.tokens, s.model.experts, DType::uint8) * 2 +
+               s.bytes(of == x.rows ? mean : most, 1, DType::fp32) * 2;
+      });
     }
-    p_.compute(label + what, s.memory_bound(Kernel::permute, s.bytes(from + to, s.hidden)));
-    next(what, to, last);
+    expert_kernel(label + what, x, Kernel::permute, [&](int64_t of) {
+      return rows.bytes(of == x.rows ? rows.mean + mean : rows.most + most);
+    });
+    rows.become(label + what, mean, most, last ? category : kPassing);
   };
-  const bool sorts = plan.ep > 1 && x.local > 1;
-  int64_t rows = x.tokens;
   if (way == Dispatcher::all_to_all) {
-    rows = x.copies;
-    permute(" permute", x.tokens, rows, plan.ep == 1 && plan.etp == 1);
+    permute(" permute", x.copies, x.copies, plan.ep == 1 && plan.etp == 1 && !sorts);
   }
   if (plan.ep > 1) {
+    const MemoryCategory there = plan.etp > 1 || sorts || permutes_last ? kPassing : category;
+    travel(label, x, rows, false, beside);
     if (way == Dispatcher::all_gather) {
-      rows *= plan.ep;
-      communicate(p_, label + " all-gather",
-                  collective(WorkKind::all_gather, Axis::ep, plan.moe.dispatch,
-                             s.bytes(rows, s.hidden, plan.moe.dispatch)),
-                  beside);
+      rows.become(label + " received", x.tokens * plan.ep, x.tokens * plan.ep, there);
     } else {
-      if (way == Dispatcher::deepep) rows = x.sent;
-      exchange(label + " all-to-all", x, plan.moe.dispatch, beside);
-      rows = most(rows, x);
+      rows.become(label + " received", x.sent, most(x.sent, x), there);
     }
-    next(" received", rows, way == Dispatcher::all_to_all && plan.etp == 1 && !sorts);
+    if (!multiplies_what_arrives()) convert(label + " dequantize", x, rows, wide, there);
   } else if (beside) {
     beside();
   }
   if (plan.etp > 1) {
-    rows *= plan.etp;
+    const int64_t all = rows.most * plan.etp;
     communicate(p_, label + " gather over etp",
-                collective(WorkKind::all_gather, Axis::etp, plan.precision.params,
-                           s.bytes(rows, s.hidden)));
-    next(" gathered", rows, way == Dispatcher::all_to_all && !sorts);
+                collective(WorkKind::all_gather, Axis::etp, rows.dtype, rows.bytes(all)));
+    rows.become(label + " gathered", rows.mean * plan.etp, all,
+                sorts || permutes_last ? kPassing : category);
   }
-  if (way != Dispatcher::all_to_all) {
-    permute(" permute", rows, x.busiest, true);
+  if (permutes_last) {
+    permute(" permute", x.rows, x.busiest, true);
   } else if (sorts) {
-    p_.compute(label + " sort", s.memory_bound(Kernel::permute, s.bytes(2 * x.rows, s.hidden)));
-    next(" sorted", x.busiest, true);
+    expert_kernel(label + " sort", x, Kernel::permute,
+                  [&](int64_t of) { return rows.bytes(2 * of); });
+    rows.become(label + " sorted", x.rows, x.busiest, category);
   }
-  return held;
+  if (rows.dtype != wide) converted_ = rows.held;
+  return rows.held;
 }
 
 TensorIndex StageWriter::from_experts(const std::string& label, const ExpertShard& x,
@@ -133,52 +188,48 @@ TensorIndex StageWriter::from_experts(const std::string& label, const ExpertShar
   const Shard& s = s_;
   const Plan& plan = s.plan;
   const Dispatcher way = plan.moe.dispatcher;
-  const auto next = [&](const std::string& what, int64_t count, MemoryCategory category) {
-    const TensorIndex made = p_.allocate(label + what, s.bytes(count, s.hidden), category);
-    p_.free(held);
-    held = made;
-  };
-  const auto unpermute = [&](int64_t from, int64_t to) {
+  const DType wide = plan.precision.params;
+  TokenRows rows{
+      .pass = p_, .s = s, .dtype = wide, .mean = x.rows, .most = x.busiest, .held = held};
+  const auto unpermute = [&](int64_t mean, int64_t most) {
     if (!plan.moe.permute_fusion) {
-      p_.compute(label + " zero", s.memory_bound(Kernel::fill, s.bytes(to, s.hidden)));
+      expert_kernel(label + " zero", x, Kernel::fill,
+                    [&](int64_t of) { return rows.bytes(of == x.rows ? mean : most); });
     }
-    p_.compute(label + " unpermute",
-               s.memory_bound(Kernel::unpermute, s.bytes(from + to, s.hidden)));
-    next(" unpermute", to, MemoryCategory::workspace);
+    expert_kernel(label + " unpermute", x, Kernel::unpermute, [&](int64_t of) {
+      return rows.bytes(of == x.rows ? rows.mean + mean : rows.most + most);
+    });
+    rows.become(label + " unpermute", mean, most, MemoryCategory::workspace);
   };
-  // Rows before and after each step of the way back.
-  const int64_t spread = way == Dispatcher::all_to_all ? x.copies
-                         : way == Dispatcher::deepep && plan.ep > 1
-                             ? x.sent
-                             : x.tokens * (way == Dispatcher::all_gather ? plan.ep : 1);
+  // Rows that leave the ranks of an expert.
+  const int64_t mean = way == Dispatcher::all_gather               ? x.tokens * plan.ep
+                       : way == Dispatcher::deepep && plan.ep == 1 ? x.tokens
+                                                                   : x.sent;
+  const int64_t spread = way == Dispatcher::all_gather || plan.ep == 1 ? mean : most(mean, x);
   if (way != Dispatcher::all_to_all) {
-    unpermute(x.rows, spread * plan.etp);
-  } else if (plan.ep > 1 && x.local > 1) {
-    p_.compute(label + " sort", s.memory_bound(Kernel::permute, s.bytes(2 * x.rows, s.hidden)));
-    next(" sorted", x.busiest, MemoryCategory::communication);
+    unpermute(mean * plan.etp, spread * plan.etp);
+  } else if (x.local > 1) {
+    expert_kernel(label + " sort", x, Kernel::permute,
+                  [&](int64_t of) { return rows.bytes(2 * of); });
+    rows.become(label + " sorted", x.rows, x.busiest, kPassing);
   }
+  await_busiest();
   if (plan.etp > 1) {
-    communicate(p_, label + " reduce-scatter over etp",
-                collective(WorkKind::reduce_scatter, Axis::etp, plan.precision.params,
-                           s.bytes(spread * plan.etp, s.hidden)));
-    next(" reduced", spread, MemoryCategory::communication);
+    communicate(
+        p_, label + " reduce-scatter over etp",
+        collective(WorkKind::reduce_scatter, Axis::etp, wide, rows.bytes(spread * plan.etp)));
+    rows.become(label + " reduced", mean, spread, kPassing);
   }
   if (plan.ep > 1) {
-    if (way == Dispatcher::all_gather) {
-      communicate(p_, label + " reduce-scatter",
-                  collective(WorkKind::reduce_scatter, Axis::ep, plan.moe.combine,
-                             s.bytes(spread, s.hidden, plan.moe.combine)),
-                  beside);
-    } else {
-      exchange(label + " all-to-all", x, plan.moe.combine, beside);
-    }
-    next(" returned", way == Dispatcher::all_to_all ? x.copies : x.tokens,
-         MemoryCategory::communication);
+    travel(label, x, rows, true, beside);
+    const int64_t back = way == Dispatcher::all_to_all ? x.copies : x.tokens;
+    rows.become(label + " returned", back, back, kPassing);
+    convert(label + " dequantize", x, rows, wide, kPassing);
   } else if (beside) {
     beside();
   }
-  if (way == Dispatcher::all_to_all) unpermute(x.copies, x.tokens);
-  return held;
+  if (way == Dispatcher::all_to_all) unpermute(x.tokens, x.tokens);
+  return rows.held;
 }
 
 }  // namespace stepcast

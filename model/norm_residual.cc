@@ -72,7 +72,7 @@ void StageWriter::norm_forward(const std::string& label, TensorIndex& statistics
                s_.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes + out));
   }
   output = p_.allocate(label + " output", out, saved());
-  if (quantizes) normed_ = output;
+  if (quantizes) converted_ = output;
   // By operators the product with the weight keeps its other factor.
   const Bytes kept =
       split ? row_bytes + s_.bytes(rows, 1) : s_.bytes(rows, rms ? 1 : 2, DType::fp32);

@@ -48,6 +48,7 @@ struct LatentTensors {
 struct QuantizedParts {
   bool gathered = false;  // a share of one that is gathered afterwards
   int64_t experts = 1;    // rows of so many experts, each a tensor of its own
+  int64_t busiest = 0;    // rows on the rank with most, which all make room for; 0: those here
 };
 
 struct LayerTensors {
@@ -209,7 +210,7 @@ class StageWriter {
         mode_(o.mode_),
         kind_(o.kind_),
         in_layer_(o.in_layer_),
-        normed_(o.normed_) {}
+        converted_(o.converted_) {}
   // A linear layer's collective after its forward (sum of partial outputs) or before it (gather of
   // its input).
   uint32_t tp(const std::string& label, WorkKind kind, int64_t width) {
@@ -304,7 +305,7 @@ class StageWriter {
   void expert_kernel(const std::string& label, const ExpertShard& x, Kernel kernel,
                      const std::function<Bytes(int64_t)>& moved);
   // Until the rank with most rows has done what `awaited_` lists.
-  void await_busiest(const ExpertShard& x);
+  void await_busiest();
   void shared_up(LayerTensors& t);
   TensorIndex shared_down(LayerTensors& t, bool keep);
   TensorIndex shared_backward(LayerTensors& t, BranchGradient branch);
@@ -313,11 +314,19 @@ class StageWriter {
   // the gradients of what came back.  `beside` is launched while they travel.
   TensorIndex to_experts(const std::string& label, const ExpertShard& x, MemoryCategory category,
                          const std::function<void()>& beside);
-  // The rows [rows, hidden] back, those of each token summed: [tokens, hidden].  Frees `rows`.
+  // The rows [rows, hidden] back, those of each token summed: [tokens, hidden].  Frees `rows`, and
+  // awaits the busiest rank before they leave.
   TensorIndex from_experts(const std::string& label, const ExpertShard& x, TensorIndex rows,
                            const std::function<void()>& beside);
   void exchange(const std::string& label, const ExpertShard& x, DType payload,
                 const std::function<void()>& beside);
+  struct TokenRows;
+  void travel(const std::string& label, const ExpertShard& x, TokenRows& rows, bool back,
+              const std::function<void()>& beside);
+  void convert(const std::string& label, const ExpertShard& x, TokenRows& rows, DType to,
+               MemoryCategory category);
+  // Whether what arrives in fp8 is an operand of the next product as it is.
+  bool multiplies_what_arrives() const;
   void core_attention_forward(LayerTensors& t, bool keep);
   void append_to_cache();  // inference.cc
   void core_attention_backward(LayerTensors& t, TensorIndex& gradient, TensorIndex& gradient_qkv);
@@ -392,7 +401,11 @@ class StageWriter {
   // read by the input gradient's product alone.  `own`: the wide tensor is to be freed.
   TensorIndex quantize_gradient(const std::string& label, TensorIndex& gradient, bool own,
                                 int64_t rows, int64_t width, QuantizedParts how = {});
-  void launch_quantize(const std::string& label, int64_t values, int copies, QuantizedParts how);
+  void launch_quantize(const std::string& label, int64_t rows, int64_t width, int copies,
+                       QuantizedParts how);
+  // A kernel for each tensor of [rows, width], which moves so much of as many values.
+  void quantize_kernel(const std::string& label, int64_t rows, int64_t width, QuantizedParts how,
+                       const std::function<Bytes(int64_t)>& moved);
   void join_maxima(const std::string& label, Bytes bytes);
   // Of a gathered tensor [tokens, width] with one scale, where tensor cores need it; else
   // kNoTensor.
@@ -430,7 +443,8 @@ class StageWriter {
   std::vector<Work> awaited_;  // by the busiest expert rank, since await_busiest
   bool in_layer_ = false;
   EncoderOutput* encoder_ = nullptr;
-  TensorIndex normed_ = kNoTensor;  // a norm's output that is in low precision already
+  // What is in low precision already: a norm's output, or tokens that travelled so.
+  TensorIndex converted_ = kNoTensor;
 };
 
 }  // namespace stepcast

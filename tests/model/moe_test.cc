@@ -146,6 +146,50 @@ TEST(Moe, TokensInFp8TravelWithTheirScales) {
             wide.work(wide.ops(wide.passes.forward, "combine all-to-all").at(0)));
 }
 
+TEST(Moe, TokensAreConvertedOnBothSidesOfAnExchangeInFp8) {
+  Plan plan = plan_of(1, 8, 1, 8);
+  plan.moe.dispatch = DType::fp8;
+  const Passes p(mixture(), plan);
+  const int64_t values = 2 * kSeq * kChosen * kHidden;
+  for (const char* label : {"dispatch quantize", "dispatch dequantize"}) {
+    const std::vector<Op> ops = p.ops(p.passes.forward, label);
+    ASSERT_EQ(ops.size(), 2u) << label;
+    EXPECT_EQ(p.work(ops[0]).kernel, Kernel::quantize);
+    EXPECT_EQ(p.work(ops[0]).bytes.value, values * (2 + 1) + values / 128 * 4);
+  }
+  EXPECT_EQ(p.ops(p.passes.backward, "combine backward quantize").size(), 2u);
+  EXPECT_EQ(p.ops(p.passes.backward, "combine backward dequantize").size(), 2u);
+  EXPECT_FALSE(p.has(p.passes.forward, "combine quantize"));
+  plan.moe.combine = DType::fp8;
+  const Passes back(mixture(), plan);
+  EXPECT_EQ(back.ops(back.passes.forward, "combine quantize").size(), 2u);
+  EXPECT_EQ(back.ops(back.passes.backward, "dispatch backward dequantize").size(), 2u);
+}
+
+TEST(Moe, BlockwiseProductsTakeTheFp8TokensThatArrive) {
+  Plan plan = plan_of(1, 8, 1, 8);
+  plan.precision.scaling = Scaling::blockwise;
+  const Passes wide(mixture(), plan);
+  EXPECT_TRUE(wide.has(wide.passes.forward, "expert fc1 input quantize"));
+  for (const Dispatcher way :
+       {Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather}) {
+    plan.moe.dispatcher = way;
+    plan.moe.dispatch = DType::fp8;
+    Passes low(mixture(), plan);
+    const PassId forward_pass = low.passes.forward;
+    EXPECT_TRUE(low.has(forward_pass, "dispatch quantize"));
+    EXPECT_FALSE(low.has(forward_pass, "dispatch dequantize"));
+    EXPECT_FALSE(low.has(forward_pass, "expert fc1 input quantize"));
+    EXPECT_TRUE(low.has(forward_pass, "expert fc1 input transpose"));
+    EXPECT_TRUE(low.has(forward_pass, "expert fc2 input quantize"));
+    EXPECT_FALSE(low.has(low.passes.backward, "expert fc2 gradient quantize"));
+    EXPECT_TRUE(low.has(low.passes.backward, "expert fc2 gradient transpose"));
+    EXPECT_LE(low.kept(), wide.kept());
+    const RoleMemory whole = low.run({forward, backward});
+    EXPECT_EQ(whole.end.value, whole.start.value);
+  }
+}
+
 TEST(Moe, ForwardMultipliesEachTokenWithItsExpertsAndTheRouter) {
   Plan plan = plan_of(1, 4, 1, 4);
   const Passes p(mixture(), plan);
@@ -298,6 +342,21 @@ TEST(Moe, ExpertsHaveFewerReplicasThanTheRest) {
   EXPECT_EQ(expert_replicas(plan).shard_axis, Axis::edp);
 }
 
+// Biases are reduced with the weights.
+TEST(Moe, AllGradientsOfTheExpertsAreReduced) {
+  Transformer model = mixture();
+  Plan plan = plan_of(1, 4, 1, 16);
+  plan.overlap.dp_grad = true;
+  for (const bool bias : {false, true}) {
+    model.mlp_bias = bias;
+    const Passes p(model, plan);
+    const Bytes reduced = p.bytes(p.passes.last_backward, WorkKind::all_reduce, Axis::edp);
+    EXPECT_EQ(static_cast<double>(reduced.value),
+              static_cast<double>(expert_parameters(model, plan, {.layers = 2})) *
+                  bytes_per_element(plan.precision.gradients));
+  }
+}
+
 // ---------------------------------------------------------------------------------------- routing
 double busiest_by_mean(const Plan& plan) {
   const Transformer model = mixture();
@@ -360,9 +419,35 @@ TEST(Routing, RanksWaitForTheBusiestBeforeTokensReturn) {
   plan.moe.routing = zipf(0.5);
   const Passes skewed(mixture(), plan);
   const std::vector<Op> waits = skewed.ops(skewed.passes.forward, "busiest expert rank");
-  ASSERT_EQ(waits.size(), 2u * 4);  // in each layer fc1, activation, fc2, and where compute joins
-  EXPECT_EQ(skewed.work(waits[0]).kind, WorkKind::expert_wait);
-  EXPECT_GT(skewed.work(waits[0]).busiest, skewed.work(waits[0]).m);
+  // In each layer sort, fc1, activation, fc2, sort, and where compute joins.
+  ASSERT_EQ(waits.size(), 2u * 6);
+  EXPECT_EQ(skewed.work(waits[1]).kind, WorkKind::expert_wait);
+  EXPECT_GT(skewed.work(waits[1]).busiest, skewed.work(waits[1]).m);
+  EXPECT_GT(skewed.kept().value, even.kept().value);
+}
+
+// What is here is converted, with room for what the busiest rank gets, which is waited for.
+TEST(Routing, InputsOfTheMeanAreQuantized) {
+  Plan plan = plan_of(1, 8, 1, 8);
+  plan.precision.scaling = Scaling::blockwise;
+  const Passes even(mixture(), plan);
+  plan.moe.routing = zipf(0.5);
+  const Passes skewed(mixture(), plan);
+  const auto bytes = [](const Passes& p, PassId pass, const std::string& label) {
+    return static_cast<double>(p.work(p.ops(pass, label).at(0)).bytes.value);
+  };
+  for (const char* label : {"expert fc1 input quantize", "expert fc2 input quantize"}) {
+    const double balanced = bytes(even, even.passes.forward, label);
+    EXPECT_NEAR(bytes(skewed, skewed.passes.forward, label) / balanced, 1, 1e-3) << label;
+  }
+  int waits = 0;
+  for (const Op& op : skewed.ops(skewed.passes.forward, "busiest expert rank")) {
+    const Work& w = skewed.work(op);
+    if (w.kind != WorkKind::expert_wait || w.kernel != Kernel::quantize) continue;
+    EXPECT_GT(w.busiest, w.bytes.value);
+    ++waits;
+  }
+  EXPECT_EQ(waits, 2 * 2);
   EXPECT_GT(skewed.kept().value, even.kept().value);
 }
 
@@ -423,6 +508,48 @@ TEST(Dispatch, ExpertsThatAreSplitOverEtpGatherAndReduce) {
   const Bytes copies{2 * (2 * kSeq / 2) * kChosen * 2 * kHidden * 2};  // two layers, etp = 2
   EXPECT_EQ(p.bytes(p.passes.forward, WorkKind::all_gather, Axis::etp), copies);
   EXPECT_EQ(p.bytes(p.passes.forward, WorkKind::reduce_scatter, Axis::etp), copies);
+}
+
+// Both ways as much as the busiest rank has.
+TEST(Dispatch, AsMuchIsReducedOverEtpAsWasGathered) {
+  Plan plan = plan_of(2, 4, 2, 4);
+  plan.moe.routing = zipf(0.5);
+  for (const Dispatcher way :
+       {Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather}) {
+    plan.moe.dispatcher = way;
+    const Passes p(mixture(), plan);
+    for (const PassId pass : {p.passes.forward, p.passes.backward}) {
+      EXPECT_GT(p.bytes(pass, WorkKind::all_gather, Axis::etp).value, 0);
+      EXPECT_EQ(p.bytes(pass, WorkKind::all_gather, Axis::etp),
+                p.bytes(pass, WorkKind::reduce_scatter, Axis::etp));
+    }
+  }
+}
+
+TEST(Dispatch, AsManyRowsArePickedAsArePutBack) {
+  Plan plan = plan_of(1, 8, 1, 8);
+  plan.moe.routing = zipf(0.5);
+  for (const Dispatcher way : {Dispatcher::deepep, Dispatcher::all_gather}) {
+    plan.moe.dispatcher = way;
+    const Passes p(mixture(), plan);
+    EXPECT_EQ(p.work(p.ops(p.passes.forward, "dispatch permute").at(0)).bytes,
+              p.work(p.ops(p.passes.forward, "combine unpermute").at(0)).bytes);
+    int waits = 0;
+    for (const Op& op : p.ops(p.passes.forward, "busiest expert rank")) {
+      const Work& w = p.work(op);
+      waits += w.kernel == Kernel::permute || w.kernel == Kernel::unpermute ? 1 : 0;
+    }
+    EXPECT_EQ(waits, 2 * 2);
+  }
+}
+
+// Megatron-Core's second permutation asks for several experts, not for several ranks.
+TEST(Dispatch, TokensAreSortedAgainWhereARankHoldsSeveralExperts) {
+  for (const int64_t ep : {1, 4, 16}) {
+    const Passes p(mixture(), plan_of(1, ep, 1, 16));
+    EXPECT_EQ(p.has(p.passes.forward, "dispatch sort"), ep < kExperts) << ep;
+    EXPECT_EQ(p.has(p.passes.forward, "combine sort"), ep < kExperts) << ep;
+  }
 }
 
 // A forward alone: tp ranks see the same tokens, each exchanges its part of them.
