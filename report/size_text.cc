@@ -194,6 +194,8 @@ std::string inference_lines(const ModelSize& s) {
            {{2, "2 bytes each"}, {1, "1 byte each"}, {0.5, "0.5 bytes each"}}})
     text += rule_line(s, "weights x 1.2", name, inference_bytes(n, bytes));
   std::string_view name = "predicted";
+  if (s.inference.empty() && s.most_gpus_tried > 0)
+    text += line(name, "not modelled: the model is no decoder alone");
   for (const SizedInference& i : s.inference) {
     const std::string found = i.layout ? pad_right(gpus_text(i.layout->gpus), 10) +
                                              pad_right(i.weights, 6) +

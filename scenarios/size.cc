@@ -93,16 +93,17 @@ bool is_config(const Value& root) {
           root.find("n_layer") != nullptr);
 }
 
-// GPUs of a node of the cluster that the subject will have.
-int64_t node_size(Value root, const LoadOptions& load) {
+// Of the subject as it will be loaded: GPUs of a node, and whether its step only runs forward.
+void read_settings(Value root, SizeSubject& subject) {
   Problems problems;  // loading says them again
-  for (const auto& [path, text] : load.set) {
+  for (const auto& [path, text] : subject.load.set) {
     Value value = parse_yaml(problems, problems.add_source({"--set " + path, text, false}));
     set_path(root, path, std::move(value), problems);
   }
   apply_cluster_presets(root, problems);
   const FieldValues v(std::move(root), "", problems);
-  return v.has("cluster.node.gpus") ? v.whole("cluster.node.gpus") : 8;
+  if (v.has("cluster.node.gpus")) subject.node = v.whole("cluster.node.gpus");
+  if (v.has("mode")) subject.infers = v.text("mode") == "prefill" || v.text("mode") == "decode";
 }
 
 // A scenario with the subject's model in it, and how to load it.
@@ -132,7 +133,7 @@ SizeSubject read_subject(const std::string& subject, const std::optional<std::st
   }
   out.load.set = fill_in(root, options);
   out.load.set.insert(out.load.set.end(), options.load.set.begin(), options.load.set.end());
-  out.node = node_size(std::move(root), out.load);
+  read_settings(std::move(root), out);
   return out;
 }
 
@@ -141,9 +142,11 @@ int64_t embedding_parameters(const Transformer& t) {
   return words + (t.positions == Positions::learned ? t.max_positions * t.hidden : 0);
 }
 
+// Of one more token of a decoder.
 double cache_bytes_per_token(const Transformer& t) {
+  if (t.bidirectional) return 0;
   const int64_t width = t.kv_rank > 0 ? t.kv_rank + t.qk_rope_dim : 2 * t.kv_heads * t.head_dim;
-  return 2.0 * static_cast<double>(width) * static_cast<double>(t.layers);
+  return 2.0 * static_cast<double>(width) * static_cast<double>(t.layers - t.encoder_layers);
 }
 
 void fill_model(const Scenario& s, ModelSize& size) {

@@ -176,6 +176,7 @@ void find_smallest(const SizeSubject& subject, int64_t most_gpus, ModelSize& siz
     size.training = fastest_on(subject, own, gpus, size);
     if (size.training) break;
   }
+  if (own.model.encoder_layers > 0 || own.model.bidirectional) return;
   for (const auto& [weights, bytes] :
        std::array<std::pair<const char*, double>, 3>{{{"bf16", 2}, {"int8", 1}, {"int4", 0.5}}}) {
     SizedInference inference{weights, bytes, {}};
@@ -195,7 +196,11 @@ Scenario load_candidate(const SizeSubject& subject, const LayoutChoice& c) {
   set("batch.micro", "1");
   if (c.weights.empty()) {
     set("recompute", c.recompute);
+    // Without what only a forward has.
+    for (const char* key : {"mode", "precision.weights", "precision.kv_cache"})
+      if (subject.infers) set(key, "null");
   } else {
+    set("distill", "null");
     set("mode", "decode");
     set("precision.weights", c.weights);
     set("batch.global", "1");

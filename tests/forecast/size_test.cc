@@ -198,6 +198,44 @@ TEST(Size, ReadsAScenarioAndIgnoresItsLayout) {
   EXPECT_EQ(size.parameters, 1'317'654'528);
 }
 
+TEST(Size, TrainsAndDecodesWhatAScenarioOfInferenceDescribes) {
+  SizeOptions options;
+  options.most_gpus = 16;
+  const std::string text =
+      "model: gpt3-1.3b\ncluster: dgx-h100 x 1\nmode: decode\n"
+      "batch: {global: 64, micro: 64, seq: 2048}\n"
+      "precision: {weights: int8, kv_cache: fp8}\n";
+  const ModelSize size = size_model("<stdin>", text, options);
+  EXPECT_TRUE(size.training.has_value());
+  ASSERT_EQ(size.inference.size(), 3u);
+  EXPECT_TRUE(size.inference.front().layout.has_value());
+}
+
+TEST(Size, DecodesAStudentWithoutItsTeacher) {
+  SizeOptions options;
+  options.most_gpus = 8;
+  options.load.set = {{"distill", "gpt3-1.3b"}};
+  const ModelSize size = size_model("gpt3-1.3b", {}, options);
+  ASSERT_EQ(size.inference.size(), 3u);
+  EXPECT_TRUE(size.inference.front().layout.has_value());
+}
+
+TEST(Size, SaysThatInferenceOfAnEncoderIsNotModelled) {
+  SizeOptions options;
+  options.most_gpus = 1;
+  for (const char* model : {"t5-11b", "bert-large"}) {
+    const ModelSize size = size_model(model, {}, options);
+    EXPECT_TRUE(size.inference.empty()) << model;
+    EXPECT_THAT(size_text(size), HasSubstr("not modelled")) << model;
+  }
+}
+
+// T5-11B: 24 layers of a decoder, 128 heads of 128; a token of BERT leaves nothing.
+TEST(Size, OnlyLayersOfADecoderHaveACache) {
+  EXPECT_EQ(figures("t5-11b", {}).cache_bytes_per_token, 2.0 * 2 * 24 * 128 * 128);
+  EXPECT_EQ(figures("bert-large", {}).cache_bytes_per_token, 0);
+}
+
 TEST(Metric, HasFourDigitsAndAPrefix) {
   EXPECT_EQ(metric(2.8e12, "B"), "2.800 TB");
   EXPECT_EQ(metric(428.6e21, "FLOP"), "428.6 ZFLOP");
