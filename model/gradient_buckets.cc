@@ -7,14 +7,15 @@
 
 namespace stepcast {
 
-GradientBuckets gradient_buckets(const Plan& plan, const ReplicaGroup& group, bool last) {
+GradientBuckets gradient_buckets(const Transformer& model, const Plan& plan,
+                                 const ReplicaGroup& group, bool last) {
   GradientBuckets buckets;
-  const bool every = reduces_every_backward(plan);
+  const bool every = reduces_every_backward(model, plan);
   if (group.ranks == 1 || !(every || (last && plan.overlap.dp_grad))) return buckets;
   buckets.group = group;
   buckets.buffered = every;
   buckets.beside = plan.overlap.dp_grad;
-  if (gathers_units(plan)) {
+  if (gathers_units(model, plan)) {
     buckets.size = std::numeric_limits<int64_t>::max();  // unit by unit
   } else {
     buckets.size = plan.bucket_parameters > 0 ? plan.bucket_parameters
@@ -42,7 +43,7 @@ namespace {
 void write_payload(const Shard& shard, PassWriter& pass, int64_t count, Bytes payload) {
   const Bytes gradients = shard.bytes(count, 1);
   const Sharding& sharding = shard.plan.sharding;
-  if (!gathers_units(shard.plan) || sharding.copied_out || !sharding.wide) {
+  if (!gathers_units(shard.model, shard.plan) || sharding.copied_out || !sharding.wide) {
     pass.compute("gradient copy", shard.memory_bound(Kernel::cast, gradients + payload));
     return;
   }
@@ -76,11 +77,11 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
   pass.set_phase(phase);
 }
 
-StageBuckets stage_buckets(const Plan& plan, bool last) {
+StageBuckets stage_buckets(const Transformer& model, const Plan& plan, bool last) {
   StageBuckets buckets;
-  buckets.layers = buckets.ends = gradient_buckets(plan, dense_replicas(plan), last);
-  buckets.experts = gradient_buckets(plan, expert_replicas(plan), last);
-  buckets.ends_apart = gathers_units(plan);
+  buckets.layers = buckets.ends = gradient_buckets(model, plan, dense_replicas(plan), last);
+  buckets.experts = gradient_buckets(model, plan, expert_replicas(plan), last);
+  buckets.ends_apart = gathers_units(model, plan);
   return buckets;
 }
 

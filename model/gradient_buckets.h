@@ -32,7 +32,8 @@ struct GradientBuckets {
 };
 
 // What the last backward of a stage does (`last`), or all others.
-GradientBuckets gradient_buckets(const Plan& plan, const ReplicaGroup& group, bool last);
+GradientBuckets gradient_buckets(const Transformer& model, const Plan& plan,
+                                 const ReplicaGroup& group, bool last);
 
 // The op appended last has completed the gradient of so many parameters.
 void add_gradient(GradientBuckets& buckets, const Shard& shard, PassWriter& pass,
@@ -49,7 +50,13 @@ struct StageBuckets {
   GradientBuckets ends;     // embedding and head, where they are reduced apart: a unit of ZeRO-3
   bool ends_apart = false;
   bool tied_counted = false;  // the tied head's gradient waits in `ends` for the embedding's
+
+  // Whether the pass reduces the same gradients as one with `other`.
+  bool same_as(const StageBuckets& other) const {
+    return layers.size == other.layers.size && experts.size == other.experts.size &&
+           ends.size == other.ends.size;
+  }
 };
-StageBuckets stage_buckets(const Plan& plan, bool last);
+StageBuckets stage_buckets(const Transformer& model, const Plan& plan, bool last);
 
 }  // namespace stepcast

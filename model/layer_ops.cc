@@ -200,14 +200,14 @@ struct Backward {
 // `recompute`: what the forward left out is recomputed here; else R has done it.
 Backward write_backward(const Stage& s, const StageTensors& t, bool recompute, bool split) {
   Backward out;
-  const StageBuckets usual = stage_buckets(s.plan(), false);
-  const StageBuckets buckets = stage_buckets(s.plan(), true);
+  const StageBuckets usual = stage_buckets(s.shards.own.model, s.plan(), false);
+  const StageBuckets buckets = stage_buckets(s.shards.own.model, s.plan(), true);
   const auto whole = [&](const StageBuckets& reduced) {
     PassWriter pass = s.pass("backward");
     write_backward_ops(s, pass, pass, t, recompute, reduced);
     return pass.finish();
   };
-  const bool last_differs = usual.layers.size != buckets.layers.size;
+  const bool last_differs = !usual.same_as(buckets);
   out.whole = whole(usual);
   out.last_whole = last_differs ? whole(buckets) : out.whole;
   if (!split) return out;

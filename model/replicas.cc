@@ -63,12 +63,18 @@ bool keeps_gathered(const Plan& plan) {
   return plan.zero == 3 && plan.pp > 1 && !plan.sharding.reshard_after_forward;
 }
 
-bool gathers_units(const Plan& plan) {
-  return plan.zero == 3 && !keeps_gathered(plan) && dense_replicas(plan).shards > 1;
+bool gathers_units(const Transformer& model, const Plan& plan) {
+  if (plan.zero != 3 || keeps_gathered(plan)) return false;
+  return dense_replicas(plan).shards > 1 || (model.experts > 0 && expert_replicas(plan).shards > 1);
 }
 
-bool reduces_every_backward(const Plan& plan) {
-  return plan.zero >= 2 && !keeps_gathered(plan) && dense_replicas(plan).ranks > 1;
+bool reduces_every_backward(const Transformer& model, const Plan& plan) {
+  if (plan.zero < 2 || keeps_gathered(plan)) return false;
+  return dense_replicas(plan).ranks > 1 || (model.experts > 0 && expert_replicas(plan).ranks > 1);
+}
+
+bool wide_shards(const Plan& plan) {
+  return plan.zero == 3 && plan.sharding.wide && plan.precision.master;
 }
 
 }  // namespace stepcast

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/plan.h"
+#include "model/transformer.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -42,13 +43,17 @@ Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Preci
 
 // Gradients are reduced in every backward, not only in the last one: a rank has no room for
 // those of all parameters (ZeRO-2 and 3).
-bool reduces_every_backward(const Plan& plan);
+bool reduces_every_backward(const Transformer& model, const Plan& plan);
 
 // ZeRO-3 with pipeline stages that do not give the gathered parameters back after a forward keeps
 // them, and unreduced gradients, through the whole step (torchtitan).
 bool keeps_gathered(const Plan& plan);
 
-// Parameters come and go by unit inside the passes.
-bool gathers_units(const Plan& plan);
+// Parameters come and go by unit inside the passes: all of them, or those of experts alone, which
+// may have replicas where the rest has none.
+bool gathers_units(const Transformer& model, const Plan& plan);
+
+// The shards of ZeRO-3 are the optimizer's own fp32 parameters.
+bool wide_shards(const Plan& plan);
 
 }  // namespace stepcast

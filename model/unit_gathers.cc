@@ -26,13 +26,14 @@ UnitGathers::UnitGathers(const Shard& shard, const StageContent& content, PassWr
       layers_(content.layers),
       unit_layers_(shard.plan.sharding.unit_layers),
       ahead_(shard.plan.sharding.prefetch) {
-  if (!gathers_units(shard.plan)) return;
+  if (!gathers_units(shard.model, shard.plan)) return;
   units_.push_back(unit_with(content));
   for (int64_t begin = 0; begin < layers_; begin += unit_layers_) {
     const int64_t end = std::min(layers_, begin + unit_layers_);
     units_.push_back(unit_with(layers_of(content, begin, end)));
     units_.front().dense -= units_.back().dense;
     units_.front().experts -= units_.back().experts;
+    units_.front().cast -= units_.back().cast;
   }
   held_.resize(units_.size(), kNoTensor);
   for (size_t u = 1; u < units_.size(); ++u) order_.push_back(u);
@@ -40,7 +41,7 @@ UnitGathers::UnitGathers(const Shard& shard, const StageContent& content, PassWr
   if (direction != Direction::recompute) order_.insert(order_.begin(), 0);
   std::erase_if(order_, [&](size_t u) {
     if (direction == Direction::backward) units_[u].whole = held_[u];
-    units_[u].arrived = units_[u].whole != kNoTensor || units_[u].dense + units_[u].experts == 0;
+    units_[u].arrived = units_[u].whole != kNoTensor || units_[u].is_empty();
     return units_[u].arrived;
   });
   for (size_t i = 0; i < order_.size(); ++i) units_[order_[i]].place = i;
@@ -52,21 +53,38 @@ void UnitGathers::issue(size_t count) {
 
 UnitGathers::Unit UnitGathers::unit_with(const StageContent& part) const {
   const int64_t experts = expert_parameters(s_.model, s_.plan, part);
-  return {.dense = stage_parameters(s_.model, s_.plan, part) - experts, .experts = experts};
+  const int64_t dense = stage_parameters(s_.model, s_.plan, part) - experts;
+  Unit unit;
+  const auto add = [&](const ReplicaGroup& group, int64_t count, int64_t& gathered) {
+    if (group.shards > 1) {
+      gathered = count;
+    } else if (wide_shards(s_.plan)) {
+      unit.cast += count;
+    }
+  };
+  add(dense_replicas(s_.plan), dense, unit.dense);
+  add(expert_replicas(s_.plan), experts, unit.experts);
+  return unit;
+}
+
+Bytes UnitGathers::cast_bytes(const Unit& unit) const {
+  return s_.bytes(unit.cast, 1);
 }
 
 void UnitGathers::gather(Unit& unit) {
   gather_from(dense_replicas(s_.plan), unit.dense, unit);
   gather_from(expert_replicas(s_.plan), unit.experts, unit);
+  if (!unit.is_gathered()) return;
   if (s_.plan.sharding.copied_out) {
     unit.buffer = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::communication);
   } else {
-    unit.whole = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::parameters);
+    unit.whole = p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit),
+                             MemoryCategory::parameters);
   }
 }
 
 void UnitGathers::gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit) {
-  if (group.shards == 1 || parameters == 0) return;
+  if (parameters == 0) return;
   const Work work = parameter_gather(group, parameters, s_.plan.precision);
   if (s_.plan.offload.parameters) {
     Work fetch;
@@ -85,11 +103,18 @@ void UnitGathers::need(size_t index) {
   if (units_.empty() || units_[index].arrived) return;
   Unit& unit = units_[index];
   issue(unit.place + 1);
-  p_.join(unit.gather);
   unit.arrived = true;
-  if (s_.plan.sharding.copied_out) {
-    p_.compute("parameter copy", s_.memory_bound(Kernel::copy, unit.bytes * 2));
-    unit.whole = p_.allocate("gathered parameters", unit.bytes, MemoryCategory::parameters);
+  if (unit.is_gathered()) p_.join(unit.gather);
+  if (unit.cast > 0) {
+    const Bytes wide = s_.bytes(unit.cast, 1, DType::fp32);
+    p_.compute("parameter cast", s_.memory_bound(Kernel::cast, wide + cast_bytes(unit)));
+  }
+  const bool copied_out = unit.is_gathered() && s_.plan.sharding.copied_out;
+  if (copied_out) p_.compute("parameter copy", s_.memory_bound(Kernel::copy, unit.bytes * 2));
+  if (unit.whole == kNoTensor)
+    unit.whole = p_.allocate("gathered parameters", unit.bytes + cast_bytes(unit),
+                             MemoryCategory::parameters);
+  if (copied_out) {
     p_.free(last_buffer_);
     if (direction_ == Direction::backward) {
       p_.free(unit.buffer);

@@ -28,9 +28,9 @@ using HeldUnits = std::vector<TensorIndex>;
 class UnitGathers {
  public:
   enum class Direction : uint8_t { forward, recompute, backward };
-  // Does nothing unless gathers_units(shard.plan).  A recomputation gathers layers only, and a
-  // backward goes through them from the last one.  `held` is read by a backward, filled by a
-  // forward, and outlives this.
+  // Does nothing unless gathers_units(shard.model, shard.plan).  A recomputation gathers layers
+  // only, and a backward goes through them from the last one.  `held` is read by a backward, filled
+  // by a forward, and outlives this.
   UnitGathers(const Shard& shard, const StageContent& content, PassWriter& pass, HeldUnits& held,
               Direction direction);
 
@@ -46,13 +46,18 @@ class UnitGathers {
 
  private:
   struct Unit {
-    int64_t dense = 0, experts = 0;  // parameters
+    int64_t dense = 0, experts = 0;  // parameters that are gathered
+    int64_t cast = 0;                // fp32 parameters that this rank holds whole, but computes
+                                     // with in the parameters' format
     Bytes bytes{};                   // gathered
     size_t place = 0;                // in order_
-    uint32_t gather = 0;
+    uint32_t gather = 0;             // its last
     TensorIndex buffer = kNoTensor;  // of the gather, if it is copied out
     TensorIndex whole = kNoTensor;
     bool arrived = false;
+
+    bool is_gathered() const { return dense + experts > 0; }
+    bool is_empty() const { return !is_gathered() && cast == 0; }
   };
 
   size_t unit_of(int64_t layer) const { return static_cast<size_t>(layer / unit_layers_) + 1; }
@@ -62,6 +67,7 @@ class UnitGathers {
   void gather(Unit& unit);
   void gather_from(const ReplicaGroup& group, int64_t parameters, Unit& unit);
   void release(size_t unit);
+  Bytes cast_bytes(const Unit& unit) const;
 
   const Shard& s_;
   PassWriter& p_;

@@ -108,36 +108,61 @@ class Lowering {
     role.name = "stage " + std::to_string(rank);
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
-    role.memory = ends_->static_memory(rank);
-    add_low_weights(role, rank);
+    add_static_memory(role, rank);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));
     ends_->finish(items, rank);
     graph_.roles.push_back(std::move(role));
   }
 
-  // Copies of the weights that low-precision GEMMs read; without Precision::low_params beside those
-  // in 16 bits.
-  void add_low_weights(RoleOps& role, int64_t rank) const {
-    if (plan_.precision.scaling == Scaling::none || gathers_units(plan_)) return;
-    Bytes copies{}, replaced{};
+  // With the copies of the weights that low-precision GEMMs read; without Precision::low_params
+  // they are beside those in 16 bits.
+  void add_static_memory(RoleOps& role, int64_t rank) const {
+    const bool kept = plan_.trains() && !gathers_units(model_, plan_);
+    if (plan_.precision.scaling == Scaling::none || !kept) {
+      role.memory = ends_->static_memory(rank, {});
+      return;
+    }
+    Bytes copies{};
+    LowWeights replaced;
     for (size_t stage = 0; stage < schedule_.rank_of_stage.size(); ++stage) {
       const bool second =
           schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank;
       if (schedule_.rank_of_stage[stage] != rank && !second) continue;
-      for (const int64_t values : low_weights(graph_, forward_of(stage))) {
+      Bytes wide{};
+      for (const int64_t values : low_weights(graph_, forward_of(stage)))
         copies += low_format(plan_.precision).copies(values);
-        replaced += shard_.bytes(values, 1);
-      }
+      for (const int64_t values : trained_low_weights(stage)) wide += shard_.bytes(values, 1);
+      const Bytes experts = std::min(wide, shard_.bytes(low_expert_values(plan_.stages[stage]), 1));
+      replaced.experts += experts;
+      replaced.dense += wide - experts;
     }
+    if (!plan_.precision.low_params) replaced = {};
+    role.memory = ends_->static_memory(rank, replaced);
     role.memory.push_back({MemoryCategory::parameters, copies});
-    if (!plan_.precision.low_params) return;
-    for (StaticMemory& memory : role.memory) {
-      const Bytes now = std::min(replaced, memory.bytes);
-      if (memory.category != MemoryCategory::parameters) continue;
-      memory.bytes -= now;
-      break;
+  }
+
+  // What low_weights() finds in the stage's forward, without those of a teacher: it has no master
+  // copy and keeps its 16 bits.
+  std::vector<int64_t> trained_low_weights(size_t stage) const {
+    if (!plan_.teacher) return low_weights(graph_, forward_of(stage));
+    Plan plan = plan_;
+    plan.teacher.reset();
+    OpGraph alone;
+    GraphBuilder builder(alone);
+    return low_weights(alone,
+                       add_stage_passes(builder, model_, plan, plan_.stages[stage], {}).forward);
+  }
+
+  // Of them the weights of experts.
+  int64_t low_expert_values(StageContent content) const {
+    Transformer weights = model_;
+    weights.mlp_bias = false;
+    if (!content.kinds.empty()) {
+      std::erase_if(content.kinds, [](const LayerKind& kind) { return kind.wide; });
+      content.layers = static_cast<int64_t>(content.kinds.size());
     }
+    return expert_parameters(weights, plan_, content);
   }
 
   PassId forward_of(size_t stage) const {
@@ -145,15 +170,16 @@ class Lowering {
   }
 
   // Transformer Engine converts a weight in the first forward that multiplies with it, and keeps it
-  // for the others; parameters that come and go (ZeRO-3) are converted whenever they have come.
+  // for the others; parameters that come and go (ZeRO-3) are converted whenever they have come.  A
+  // forward alone finds them converted.
   bool casts_before(ActionKind kind) const {
-    if (plan_.precision.scaling == Scaling::none) return false;
+    if (plan_.precision.scaling == Scaling::none || !plan_.trains()) return false;
     const bool backward = kind == ActionKind::backward || kind == ActionKind::backward_input;
-    return kind == ActionKind::forward || (gathers_units(plan_) && backward);
+    return kind == ActionKind::forward || (gathers_units(model_, plan_) && backward);
   }
 
   void cast_weights(RoleItems& items, uint16_t stage, std::set<uint16_t>& cast) {
-    if (!cast.insert(stage).second && !gathers_units(plan_)) return;
+    if (!cast.insert(stage).second && !gathers_units(model_, plan_)) return;
     const PassId forward = forward_of(stage);
     const auto [made, is_new] = weight_casts_.try_emplace(forward, kNoPass);
     if (is_new) {

@@ -9,14 +9,6 @@
 #include "model/pass_writer.h"
 
 namespace stepcast {
-namespace {
-
-// The shards of ZeRO-3 are the optimizer's own fp32 parameters.
-bool wide_shards(const Plan& plan) {
-  return plan.zero == 3 && plan.sharding.wide && plan.precision.master;
-}
-
-}  // namespace
 
 StepEnds::StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder,
                    TensorTableId no_tensors)
@@ -43,12 +35,13 @@ std::map<uint16_t, uint32_t> StepEnds::begin(RoleItems& items, int64_t rank) {
 
 void StepEnds::finish(RoleItems& items, int64_t rank) {
   if (!plan_.trains()) return;
-  add_replica_reduction(items, rank);
+  if (!reduces_in_passes()) add_replica_reduction(items, rank);
   add_gradient_reduction(items, rank);
+  if (reduces_in_passes()) add_replica_reduction(items, rank);
   add_shared_reduction(items, rank);
   add_embedding_reduction(items, rank);
   add_optimizer(items, rank);
-  if (!gathers_beside() && !gathers_units(plan_)) {
+  if (!gathers_beside() && !gathers_units(model_, plan_)) {
     for (const Part& part : parts_of(rank)) {
       if (part.group.shards == 1) continue;
       items.run_beside(graph_, gather_pass(part.group, part.parameters), Stream::dp);
@@ -141,8 +134,13 @@ void StepEnds::add_step_rendezvous() {
   }
 }
 
+// Gradients are reduced over the data-parallel replicas in the backwards, or the last of them.
+bool StepEnds::reduces_in_passes() const {
+  return plan_.overlap.dp_grad || reduces_every_backward(model_, plan_);
+}
+
 // Both replicas of a stage have gradients of their own microbatches only; ranks r and p-1-r hold
-// the same two stages.
+// the same two stages.  Where gradients are scattered by then, they have a share of them.
 void StepEnds::add_replica_rendezvous() {
   for (int64_t r = 0; r < plan_.pp / 2; ++r) {
     Work w;
@@ -152,7 +150,8 @@ void StepEnds::add_replica_rendezvous() {
     w.from = static_cast<uint16_t>(r);
     w.to = static_cast<uint16_t>(plan_.pp - 1 - r);
     int64_t parameters = 0;
-    for (const Part& part : parts_of(r)) parameters += part.parameters;
+    for (const Part& part : parts_of(r))
+      parameters += reduces_in_passes() ? part.share : part.parameters;
     w.bytes = bytes(parameters, w.dtype);
     replicas_.push_back(add_rendezvous("gradient all-reduce of two replicas", w, 2));
   }
@@ -175,31 +174,35 @@ std::vector<StaticMemory> StepEnds::inference_memory(int64_t rank) const {
   return {{MemoryCategory::parameters, parameters}, {MemoryCategory::activations, cache}};
 }
 
-std::vector<StaticMemory> StepEnds::static_memory(int64_t rank) const {
+std::vector<StaticMemory> StepEnds::static_memory(int64_t rank, const LowWeights& low) const {
   if (!plan_.trains()) return inference_memory(rank);
   const Precision& p = plan_.precision;
   std::vector<StaticMemory> memory;
-  const auto hold = [&](MemoryCategory category, int64_t count, DType type) {
-    memory.push_back({category, bytes(count, type)});
+  const auto hold = [&](MemoryCategory category, int64_t count, DType type, Bytes less = {}) {
+    const Bytes all = bytes(count, type);
+    memory.push_back({category, all - std::min(less, all)});
   };
   if (plan_.teacher) {
     Bytes teacher{};
     for (const uint16_t s : stages_of(rank)) teacher += teacher_parameters(plan_, content(s));
     memory.push_back({MemoryCategory::parameters, teacher});
   }
+  Bytes replaced = low.dense;
   for (const Part& part : parts_of(rank)) {
     const bool sharded = plan_.zero == 3;
     const bool wide = wide_shards(plan_);
+    const bool apart = wide || keeps_gathered(plan_);  // from what passes compute with
     hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
-         wide ? DType::fp32 : p.params);
+         wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
     hold(MemoryCategory::gradients, gradients_of(part), p.gradients);
     if (keeps_gathered(plan_)) {
-      hold(MemoryCategory::parameters, part.parameters, p.params);
+      hold(MemoryCategory::parameters, part.parameters, p.params, replaced);
       hold(MemoryCategory::gradients, part.parameters, p.params);
     }
     const int64_t here = part.share - host_share(part.share);
     hold(MemoryCategory::optimizer_state, 2 * here, p.moments);
     if (p.master && !wide) hold(MemoryCategory::optimizer_state, here, DType::fp32);
+    replaced = low.experts;
   }
   return memory;
 }
@@ -230,7 +233,7 @@ void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
 // returns the event that the first forward of a stage waits for.
 std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, int64_t rank) {
   std::map<uint16_t, uint32_t> events;
-  if (!gathers_beside() || gathers_units(plan_)) return events;
+  if (!gathers_beside() || gathers_units(model_, plan_)) return events;
   for (uint16_t stage : stages_of(rank)) {
     bool gathered = false;
     for (const Part& part : parts_of(rank, {stage})) {
@@ -266,11 +269,12 @@ void StepEnds::add_replica_reduction(RoleItems& items, int64_t rank) {
 
 void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
   if (dense_.ranks == 1 && (model_.experts == 0 || experts_.ranks == 1)) return;
-  if (plan_.overlap.dp_grad || reduces_every_backward(plan_)) {
+  if (reduces_in_passes()) {
     items.wait(Stream::compute, items.record(Stream::dp));
     // T and G run beside the backwards that reduce, and after them.
     const int64_t vocabulary = shared_vocabulary_parameters(model_, plan_);
-    if (vocabulary > 0) items.run_beside(graph_, reduction_pass(dense_, vocabulary), Stream::dp);
+    if (vocabulary > 0 && dense_.ranks > 1)
+      items.run_beside(graph_, reduction_pass(dense_, vocabulary), Stream::dp);
     return;
   }
   // One buffer a chunk, reduced when everything is done.

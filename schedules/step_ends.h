@@ -30,6 +30,12 @@ struct StepOf {
   bool post_validation = false;  // as in LowerOptions
 };
 
+// 16-bit weights that a rank does not hold, because it keeps them in the GEMMs' low precision
+// alone.
+struct LowWeights {
+  Bytes dense{}, experts{};
+};
+
 class StepEnds {
  public:
   // Adds the rendezvous that happen once a step.  `no_tensors` is an empty tensor table of `graph`,
@@ -37,7 +43,7 @@ class StepEnds {
   StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder, TensorTableId no_tensors);
 
   // Parameters, gradients and optimizer states of all stages that the rank holds.
-  std::vector<StaticMemory> static_memory(int64_t rank) const;
+  std::vector<StaticMemory> static_memory(int64_t rank, const LowWeights& low) const;
 
   // Appends what precedes the first action; returns the event that the first forward of a stage has
   // to wait for, by stage, where parameters arrive beside the first forwards.
@@ -59,6 +65,7 @@ class StepEnds {
   std::vector<Part> parts_of(int64_t rank, const std::vector<uint16_t>& stages) const;
   int64_t gradients_of(const Part& part) const;
   bool gathers_beside() const;
+  bool reduces_in_passes() const;
   std::vector<uint16_t> stages_of(int64_t rank) const;
   bool holds(int64_t rank, size_t stage) const;
   int64_t parameters_of(int64_t rank, uint16_t stage) const;

@@ -161,6 +161,31 @@ TEST(LowerFamilies, TwoReplicasHoldEverythingTwiceAndSumTheirGradients) {
   EXPECT_EQ(pairs, (std::vector<std::pair<uint16_t, uint16_t>>{{0, 3}, {1, 2}}));
 }
 
+// Once gradients are scattered over the data-parallel replicas, the two sum what is left.
+TEST(LowerFamilies, TwoReplicasSumTheirSharesOfScatteredGradients) {
+  const Schedule schedule = generated("dualpipe", 4, 2, 8);
+  const auto exchanged = [&](int zero, bool overlapped) {
+    Plan plan = plan_of(schedule);
+    plan.dp = plan.grid.dp = 8;
+    plan.global_batch *= 8;
+    plan.zero = zero;
+    plan.overlap.dp_grad = overlapped;
+    const OpGraph graph = lower(small_gpt(), plan, schedule);
+    for (const Rendezvous& r : graph.rendezvous) {
+      const Work& w = graph.works[static_cast<size_t>(r.work)];
+      if (w.kind == WorkKind::all_reduce && w.axis == Axis::pp) return w.bytes.value;
+    }
+    return int64_t{0};
+  };
+  const int64_t all = exchanged(0, false);
+  EXPECT_GT(all, 0);
+  EXPECT_EQ(exchanged(0, true), all);
+  EXPECT_EQ(exchanged(1, false), all);
+  EXPECT_EQ(exchanged(1, true), all / 8);
+  EXPECT_EQ(exchanged(2, false), all / 8);
+  EXPECT_EQ(exchanged(3, true), all / 8);
+}
+
 TEST(LowerFamilies, ATiedHeadOnTheRankOfTheEmbeddingSharesIt) {
   Transformer model = small_gpt();
   model.tied = true;
