@@ -63,6 +63,24 @@ int64_t capacity(const Shard& s, int64_t tokens) {
   return static_cast<int64_t>(std::ceil(fair * s.plan.moe.capacity_factor));
 }
 
+// What is left of 1 after `times` steps that each leave so much.
+double left_after(double one, int64_t times) {
+  double left = 1;
+  for (; times > 0; times /= 2, one *= one)
+    if (times % 2 != 0) left *= one;
+  return left;
+}
+
+// Experts of a rank that one of so many tokens goes to, in the mean over the ranks.
+int64_t experts_met(const Shard& s, const std::vector<double>& shares, int64_t tokens) {
+  double met = 0;
+  for (const double share : shares) {
+    const double chosen = std::min(1.0, real(s.model.experts_per_token) * share);
+    met += 1 - left_after(1 - chosen, tokens);
+  }
+  return std::clamp<int64_t>(std::llround(met / real(s.plan.ep)), 1, s.model.experts / s.plan.ep);
+}
+
 }  // namespace
 
 std::vector<double> expert_shares(const Transformer& model, const Plan& plan) {
@@ -93,9 +111,12 @@ ExpertShard expert_shard(const Shard& s) {
   x.ffn = model.moe_ffn / plan.etp;
   x.up = model.gated ? 2 * x.ffn : x.ffn;
   // Without sequence parallelism (a forward alone) each rank of tp takes its part of the tokens.
-  x.tokens = plan.tp > 1 && !plan.sp ? (s.own_tokens + plan.tp - 1) / plan.tp : s.own_tokens;
+  const bool split = plan.tp > 1 && !plan.sp;
+  x.tokens = split ? (s.own_tokens + plan.tp - 1) / plan.tp : s.own_tokens;
   const std::vector<double> shares = expert_shares(model, plan);
-  const double all = real(x.tokens * model.experts_per_token);
+  // The largest part is the one to wait for; the experts get the parts of all ranks.
+  const double part = split ? real(s.own_tokens) / real(plan.tp) : real(s.own_tokens);
+  const double all = part * real(model.experts_per_token);
   const bool limited = plan.moe.capacity_factor > 0;
   const double most = limited ? real(capacity(s, x.tokens)) : all;
   double sum = 0, busiest = 0;
@@ -109,8 +130,12 @@ ExpertShard expert_shard(const Shard& s) {
     busiest = std::max(busiest, here);
   }
   // Of the tokens of one rank; the experts of a rank get those of all ep * etp ranks.
-  x.copies = static_cast<int64_t>(std::llround(sum));
+  x.copies = static_cast<int64_t>(std::llround(split ? sum * real(x.tokens) / part : sum));
   x.rows = x.copies * plan.etp;
+  if (split) x.rows = std::max<int64_t>(1, std::llround(sum * real(plan.etp)));
+  x.met = x.local;
+  if (!plan.trains() && !(limited && plan.moe.pad_to_capacity))
+    x.met = experts_met(s, shares, std::llround(part * real(plan.ep * plan.etp)));
   x.busiest = std::max(
       x.rows, static_cast<int64_t>(std::llround(busiest * real(plan.ep) * real(plan.etp))));
   x.sent = x.copies;

@@ -25,6 +25,10 @@ struct ExpertShard {
   int64_t sent = 0;     // what the exchange counts: copies, or one a rank that a token goes to
   int64_t rows = 0;     // of the experts on a rank, in the mean
   int64_t busiest = 0;  // of the experts on the rank with most
+  // Experts of this rank that any token chose, in the mean over the ranks, whose weights are read:
+  // all of them in training.  A forward alone may have few tokens, each of which goes to an expert
+  // with chance k times its share, whatever the others chose.
+  int64_t met = 1;
 };
 ExpertShard expert_shard(const Shard& shard);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "model/low_precision.h"
 #include "model/stage_writer.h"
 #include "sim/check.h"
 
@@ -88,6 +89,7 @@ StagePasses add_inference_passes(GraphBuilder& builder, const Transformer& model
 void StageWriter::append_to_cache() {
   const Plan& plan = s_.plan;
   const LayerKind& kind = kind_;
+  if (kind.bidirectional) return;
   StageContent one{.layers = 1};
   one.kinds = {kind};
   const Bytes written = cache_bytes(s_.model, plan, one, s_.tokens);
@@ -139,7 +141,16 @@ int64_t linear_parameters(const Transformer& model, const Plan& plan, const Stag
 Bytes stored_parameters(const Transformer& model, const Plan& plan, const StageContent& content,
                         int64_t parameters) {
   const Shard s(model, plan);
-  if (!plan.precision.weights) return s.bytes(parameters, 1);
+  const Precision& p = plan.precision;
+  if (!p.weights && !plan.trains() && p.scaling != Scaling::none) {
+    // Converted when they are loaded; there is no backward that needs the other copy.
+    StageContent low = content;
+    std::erase_if(low.kinds, [](const LayerKind& kind) { return kind.wide; });
+    if (!content.kinds.empty()) low.layers = static_cast<int64_t>(low.kinds.size());
+    const int64_t narrow = low.layers == 0 ? 0 : linear_parameters(model, plan, low);
+    return low_format(p).bytes(narrow) + s.bytes(parameters - narrow, 1);
+  }
+  if (!p.weights) return s.bytes(parameters, 1);
   const int64_t narrow = linear_parameters(model, plan, content);
   return s.bytes(narrow, 1, *plan.precision.weights) + s.bytes(parameters - narrow, 1);
 }
@@ -151,6 +162,7 @@ Bytes cache_bytes(const Transformer& model, const Plan& plan, const StageContent
   int64_t kept = 0;  // tokens of all layers
   for (int64_t i = 0; i < content.layers; ++i) {
     const LayerKind kind = kind_of(model, content, i);
+    if (kind.bidirectional) continue;  // no token comes after those that have been seen
     // A window's cache is a ring buffer.
     const int64_t most =
         kind.window > 0 ? kind.window * std::max<int64_t>(1, tokens / plan.seq) : tokens;
@@ -172,15 +184,25 @@ Bytes bytes_with_stored_weights(const Work& gemm, DType stored) {
 }
 
 double inference_flops(const Transformer& model, const Plan& plan, bool causal) {
+  Transformer run = model;
+  run.mtp_layers = 0;  // they are trained beside the model and do not run
   const auto sequences = static_cast<double>(plan.global_batch);
   const auto seq = static_cast<double>(plan.seq);
   if (plan.mode == StepMode::prefill)
-    return forward_matmul_flops(model, sequences, seq, causal) -
-           head_matmul_flops(model, sequences, seq - 1);
+    return forward_matmul_flops(run, sequences, seq, causal) -
+           head_matmul_flops(run, sequences, seq - 1);
   // Per token: all that grows with the tokens, and attention to `seq` keys; f(s) = a s + c s^2.
-  const double one = forward_matmul_flops(model, sequences, 1, false);
-  const double two = forward_matmul_flops(model, sequences, 2, false);
-  return one + (two - 2 * one) / 2 * (seq - 1);
+  const double one = forward_matmul_flops(run, sequences, 1, false);
+  const double two = forward_matmul_flops(run, sequences, 2, false);
+  const double all = one + (two - 2 * one) / 2 * (seq - 1);
+  if (!causal) return all;
+  double unseen = 0;  // keys that windows end before
+  for (int64_t i = 0; i < run.layers; ++i) {
+    const int64_t window = layer_kind(run, i).window;
+    if (window > 0) unseen += static_cast<double>(std::max<int64_t>(0, plan.seq - window));
+  }
+  const int64_t pair = 2 * run.heads * (query_dim(run) + value_dim(run));
+  return all - sequences * unseen * static_cast<double>(pair);
 }
 
 }  // namespace stepcast

@@ -132,21 +132,22 @@ void StageWriter::route_backward(LayerTensors& t, const ExpertShard& x) {
 void StageWriter::expert_products(PassWriter& pass, const std::string& label, const ExpertShard& x,
                                   const Work& one) {
   const bool weights = one.layout == GemmLayout::nt;
-  Work all = linear(one);
+  Work all = one;
   all.kind = WorkKind::grouped_gemm;
-  all.batch = x.local;
+  all.batch = x.met;
+  all = linear(all);
   // In the mean over the experts: the rows together count, not their rounded share.
   const double others = static_cast<double>(one.n) * static_cast<double>(weights ? one.m : one.k);
   all.flops = {2.0 * static_cast<double>(x.rows) * others};
   if (s_.plan.moe.grouped_gemm) {
     pass.compute(label, all);
   } else {
-    for (int64_t e = 0; e < x.local; ++e) pass.compute(label, linear(one));
+    for (int64_t e = 0; e < x.met; ++e) pass.compute(label, linear(one));
   }
   if (x.busiest == x.rows) return;
   all.kind = WorkKind::expert_wait;
   all.flops = {};
-  all.busiest = (x.busiest + x.local - 1) / x.local;
+  all.busiest = (x.busiest + x.met - 1) / x.met;
   if (weights && split_) {
     // Whatever is exchanged after W waits for it.
     pass.communicate(Stream::ep, "busiest expert rank", all);
@@ -178,7 +179,7 @@ void StageWriter::await_busiest() {
 
 TensorIndex StageWriter::experts_forward(ExpertTensors& t, const ExpertShard& x, bool keep) {
   const Shard& s = s_;
-  const int64_t each = (x.rows + x.local - 1) / x.local;
+  const int64_t each = (x.rows + x.met - 1) / x.met;
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) p_.free(tensor);
   };
@@ -212,7 +213,7 @@ void StageWriter::expert_weight_gradient(const std::string& label, const ExpertS
                                          int64_t out, int64_t in) {
   const Phase phase = w_.phase();
   w_.set_phase(Phase::backward_weight);
-  const int64_t each = (x.rows + x.local - 1) / x.local;
+  const int64_t each = (x.rows + x.met - 1) / x.met;
   Work products = s_.weight_gemm(each, out, in);
   if (buckets_.experts.buffered) products.accumulate = false;
   expert_products(w_, label + " weight gradient", x, products);
@@ -225,7 +226,7 @@ void StageWriter::expert_weight_gradient(const std::string& label, const ExpertS
 TensorIndex StageWriter::experts_backward(ExpertTensors& t, const ExpertShard& x,
                                           TensorIndex& gradient) {
   const Shard& s = s_;
-  const int64_t each = (x.rows + x.local - 1) / x.local;
+  const int64_t each = (x.rows + x.met - 1) / x.met;
   const QuantizedParts parts{.experts = x.local, .busiest = x.busiest};
   if (t.activated == kNoTensor) {
     p_.set_phase(Phase::recompute);
