@@ -44,6 +44,9 @@ class ModeChecks {
       refuse("E130", "mode", "a forward alone of an encoder and a decoder is not supported yet",
              "models that are a decoder are");
     if (plan_.mode != StepMode::decode) return;
+    if (model != nullptr && model->bidirectional)
+      refuse("E127", "mode", "a model whose tokens see those after them makes none one by one",
+             "mode: prefill reads whole sequences");
     if (v.value("parallel.sp") != nullptr && plan_.sp)
       refuse("E127", "parallel.sp", "sp splits sequences, of which decode computes one token",
              "leave it out");
@@ -75,7 +78,11 @@ void check_mode(const PlanInputs& in, Plan& plan) {
   ModeChecks checks(in, plan);
   plan.precision.weights = format_of(v, "precision.weights");
   plan.precision.kv_cache = format_of(v, "precision.kv_cache");
-  if (!plan.trains()) return checks.check_forward();
+  if (!plan.trains()) {
+    // Modules that predict further tokens are trained beside the model and do not run.
+    for (StageContent& stage : plan.stages) stage.predictions = stage.predicted = 0;
+    return checks.check_forward();
+  }
   if (plan.precision.kv_cache)
     checks.refuse("E127", "precision.kv_cache", "there is no cache in training",
                   "mode: prefill and mode: decode have one");

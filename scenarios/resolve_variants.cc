@@ -62,6 +62,7 @@ void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& pl
     return refuse("E210", "tp = " + std::to_string(plan.tp) + " does not divide the teacher",
                   "tp can be " + or_list(legal_tp(*teacher, plan.tp)) + " with this teacher");
   teacher->vocab = padded_vocab(teacher->vocab, plan.tp);
+  teacher->mtp_layers = 0;  // predicts the student's tokens alone
   plan.teacher_stages = even_stages(teacher->layers, plan.pp, plan.vpp);
   assign_layers(plan.teacher_stages, *teacher);
   plan.teacher = std::move(teacher);
