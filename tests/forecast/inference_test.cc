@@ -164,6 +164,103 @@ TEST(Inference, DecodeCountsTheFlopsOfOneTokenASequence) {
   EXPECT_EQ(step_tokens(s.plan), 8);
 }
 
+// The experts' products read all of them, in whatever format they are stored.
+TEST(Inference, WeightsInTheFormatOfTheModelChangeNothing) {
+  for (const char* model : {"mixtral-8x7b", "{preset: deepseek-v3, num_hidden_layers: 5}"}) {
+    const std::string batch = "{global: 64, micro: 64, seq: 128}";
+    const Result plain = run_of(scenario_of("mode: decode", "", model, batch));
+    const Result stored =
+        run_of(scenario_of("mode: decode", "precision: {weights: bf16}", model, batch));
+    EXPECT_NEAR(to_seconds(stored.step_time), to_seconds(plain.step_time),
+                0.02 * to_seconds(plain.step_time))
+        << model;
+  }
+}
+
+// Of 8 experts, 2 for each token: 8 (1 - (3/4)^tokens) are met.
+TEST(Inference, ExpertsThatNoTokenChoseAreNotRead) {
+  const auto experts = [](int64_t tokens, const std::string& more) {
+    const std::string n = std::to_string(tokens);
+    const Result r = run_of(scenario_of("mode: decode", more, "mixtral-8x7b",
+                                        "{global: " + n + ", micro: " + n + ", seq: 128}"));
+    int64_t most = 0;
+    for (const Work& w : r.graph->works)
+      if (w.kind == WorkKind::grouped_gemm) most = std::max(most, w.batch);
+    return most;
+  };
+  EXPECT_EQ(experts(1, ""), 2);
+  EXPECT_EQ(experts(2, ""), 4);  // 3.5
+  EXPECT_EQ(experts(4, ""), 5);  // 5.47
+  EXPECT_EQ(experts(64, ""), 8);
+  EXPECT_EQ(experts(64, "moe: {routing: \"zipf(8)\"}"), 3);
+}
+
+TEST(Inference, RanksOfTensorParallelismDoNotAddTokens) {
+  const auto rows = [](int gpus) {
+    const std::string n = std::to_string(gpus);
+    const Scenario s = load_scenario_text(
+        "model: mixtral-8x7b\ncluster: {preset: dgx-h100, nodes: 1, node: {gpus: " + n +
+            "}}\nbatch: {global: 1, micro: 1, seq: 128}\nmode: decode\nparallel: {tp: " + n + "}\n",
+        "test.yaml");
+    const Result r = run_of(s);
+    int64_t most = 0;
+    for (const Work& w : r.graph->works)
+      if (w.kind == WorkKind::grouped_gemm) most = std::max(most, w.batch * w.m);
+    return most;
+  };
+  EXPECT_EQ(rows(1), 2);
+  EXPECT_EQ(rows(8), 2);
+}
+
+// A copy in 8 bits in place of the one in 16, made when the weights are loaded.
+TEST(Inference, LowPrecisionKeepsOneCopyOfTheWeights) {
+  const Result wide = run_of(scenario_of("mode: decode"));
+  const Transformer model = scenario_of("mode: decode").model;
+  const double linear =
+      static_cast<double>(parameters(model) - 2 * model.vocab * model.hidden - 65 * model.hidden);
+  for (const char* precision : {"fp8-tensorwise", "int8"}) {
+    const Result r = run_of(scenario_of("mode: decode", std::string("precision: ") + precision));
+    EXPECT_NEAR(held(r, MemoryCategory::parameters),
+                held(wide, MemoryCategory::parameters) - linear, 1e3)
+        << precision;
+    for (const Pass& pass : r.graph->passes)
+      for (const Op& op : pass.ops) EXPECT_NE(r.graph->text(op.label), "weight cast") << precision;
+  }
+}
+
+TEST(Inference, ModulesThatPredictFurtherTokensDoNotRun) {
+  const std::string batch = "{global: 1, micro: 1, seq: 128}";
+  const std::string model = "{preset: deepseek-v3, num_hidden_layers: 5";
+  for (const char* mode : {"mode: prefill", "mode: decode"}) {
+    const Result without = run_of(scenario_of(mode, "", model + "}", batch));
+    const Result with =
+        run_of(scenario_of(mode, "", model + ", num_nextn_predict_layers: 1}", batch));
+    EXPECT_EQ(with.model_flops_per_step, without.model_flops_per_step) << mode;
+    EXPECT_EQ(held(with, MemoryCategory::parameters), held(without, MemoryCategory::parameters));
+    EXPECT_EQ(with.step_time, without.step_time) << mode;
+  }
+}
+
+// The token sees 4,096 of 32,768 keys in every layer.
+TEST(Inference, DecodeBehindAWindowCountsTheKeysInIt) {
+  const std::string batch = "{global: 8, micro: 8, seq: 32768}";
+  const Scenario s =
+      scenario_of("mode: decode", "", "{preset: llama3-8b, sliding_window: 4096}", batch);
+  const double attention = 8 * 4.0 * 4096 * 32 * (32768 - 4096);
+  EXPECT_NEAR(inference_flops(s.model, s.plan, false) - inference_flops(s.model, s.plan, true),
+              attention, 1e3);
+  const Result r = run_of(s);
+  EXPECT_LE(r.utilization.mfu_causal_attention, r.utilization.hfu * (1 + 1e-9));
+}
+
+// Its tokens see those after them: none is made from a cache.
+TEST(Inference, BidirectionalModelsHaveNoCache) {
+  const std::string batch = "{global: 8, micro: 8, seq: 512}";
+  EXPECT_THROW(scenario_of("mode: decode", "", "bert-large", batch), InputError);
+  const Scenario s = scenario_of("mode: prefill", "", "bert-large", batch);
+  EXPECT_EQ(cache_bytes(s.model, s.plan, s.plan.stages.front(), 512).value, 0);
+}
+
 // -------------------------------------------------------------------------------------- layouts
 TEST(Inference, TwoAllReducesALayer) {
   const Result r = run_of(on_gpus(4, "decode", "{tp: 4}"));
@@ -198,6 +295,9 @@ TEST(Inference, RefusesWhatOnlyTrainingHas) {
   EXPECT_EQ(code_of("mode: prefill", "recompute: full"), "E127");
   EXPECT_EQ(code_of("mode: decode", "parallel: {zero: 1}"), "E127");
   EXPECT_EQ(code_of("mode: decode", "schedule: auto"), "E127");
+  EXPECT_EQ(code_of("mode: decode", "offload: {optimizer: 0.5}"), "E127");
+  EXPECT_EQ(code_of("mode: prefill", "offload: {activation_layers: 2}"), "E127");
+  EXPECT_EQ(code_of("mode: decode", "offload: {optimizer: 0}"), "none");
   EXPECT_EQ(code_of("", "precision: {weights: int8}"), "E127");
   EXPECT_EQ(code_of("", "precision: {kv_cache: fp8}"), "E127");
 }
