@@ -32,17 +32,18 @@ TensorIndex write_teacher_head(const Shard& s, PassWriter& pass, TensorIndex& st
 
 }  // namespace
 
-const StageContent& teacher_content(const Plan& plan, const StageContent& content) {
-  STEPCAST_CHECK(plan.teacher && plan.teacher_stages.size() == plan.stages.size(), "no teacher");
-  // Even stages differ by what their ends hold.
-  if (content.embedding) return plan.teacher_stages.front();
-  return content.head ? plan.teacher_stages.back() : plan.teacher_stages[1];
+Plan with_teacher_of(Plan plan, size_t stage) {
+  if (!plan.teacher) return plan;
+  STEPCAST_CHECK(plan.teacher_stages.size() == plan.stages.size(), "a teacher's stage for each");
+  plan.teacher_stages = {plan.teacher_stages[stage]};
+  return plan;
 }
 
-TensorIndex write_teacher(const Plan& plan, const StageContent& content, PassWriter& pass) {
+TensorIndex write_teacher(const Plan& plan, PassWriter& pass) {
   if (!plan.teacher) return kNoTensor;
+  STEPCAST_CHECK(plan.teacher_stages.size() == 1, "whose stage?");
   const Shard s(*plan.teacher, plan);
-  const StageContent& own = teacher_content(plan, content);
+  const StageContent& own = plan.teacher_stages.front();
   StageWriter stage(s, pass);
   TensorIndex stream = kNoTensor;
   EmbeddingTensors embedding;
@@ -95,8 +96,7 @@ void write_distillation_gradient(const Shard& s, TensorIndex& logits, PassWriter
   pass.free(logits);
 }
 
-Bytes teacher_parameters(const Plan& plan, const StageContent& content) {
-  const StageContent& own = teacher_content(plan, content);
+Bytes teacher_parameters(const Plan& plan, const StageContent& own) {
   return stored_parameters(*plan.teacher, plan, own, stage_parameters(*plan.teacher, plan, own));
 }
 

@@ -12,19 +12,21 @@
 
 namespace stepcast {
 
-// The teacher's part of a stage with this content.  REQUIRES: plan.teacher and its stages.
-const StageContent& teacher_content(const Plan& plan, const StageContent& content);
+// The plan by which the passes of a stage are written: of the teacher's stages it has that one's
+// alone.  REQUIRES: plan.teacher_stages has as many stages as the student, or there is no teacher.
+Plan with_teacher_of(Plan plan, size_t stage);
 
 // Appends the teacher's forward to the student's pass, before its own; returns the logits, which
 // the loss needs forward and backward; kNoTensor without a head or a teacher.
-TensorIndex write_teacher(const Plan& plan, const StageContent& content, PassWriter& pass);
+// REQUIRES: a plan from with_teacher_of().
+TensorIndex write_teacher(const Plan& plan, PassWriter& pass);
 // The part of the loss that compares: after the student's head, and before its backward, which
 // frees the logits.  Nothing for kNoTensor.
 void write_distillation_loss(const Shard& student, TensorIndex logits, PassWriter& pass);
 void write_distillation_gradient(const Shard& student, TensorIndex& logits, PassWriter& pass);
 
-// What a rank holds of the teacher for a stage; what comes in from the stage before.
-Bytes teacher_parameters(const Plan& plan, const StageContent& content);
+// What a rank holds for a stage of the teacher; what comes in from the stage before.
+Bytes teacher_parameters(const Plan& plan, const StageContent& own);
 Bytes teacher_stream(const Plan& plan);
 
 // Model FLOPs of the teacher in a step, over all ranks.

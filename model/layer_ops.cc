@@ -70,7 +70,7 @@ PassId write_forward(const Stage& s, StageTensors& t) {
   UnitGathers gathers(s.shards.own, s.content, pass, t.held, UnitGathers::Direction::forward);
   ActivationOffload offload(s.plan(), pass, t.offloaded);
   gathers.need_ends();
-  t.teacher = write_teacher(s.plan(), s.content, pass);
+  t.teacher = write_teacher(s.plan(), pass);
   TensorIndex stream = flow.begin_forward();
   t.layers.resize(static_cast<size_t>(s.content.layers));
   for (const Unit& unit : units_of(s.plan(), s.content)) {

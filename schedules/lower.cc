@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "model/distillation.h"
@@ -81,17 +82,19 @@ class Lowering {
     return choice;
   }
 
-  // Stages of equal content share their passes; each piece of a cut sequence has its own, because
-  // it sees more keys than the one before.
+  // Stages of equal content, of the teacher's too, share their passes; each piece of a cut sequence
+  // has its own, because it sees more keys than the one before.
   void add_passes() {
     const PassChoice choice = choice_of_schedule();
-    std::map<std::pair<StageContent, int64_t>, StagePasses> made;
-    for (const StageContent& content : plan_.stages) {
+    std::map<std::tuple<StageContent, StageContent, int64_t>, StagePasses> made;
+    for (size_t stage = 0; stage < plan_.stages.size(); ++stage) {
+      const StageContent& content = plan_.stages[stage];
+      const StageContent teacher = plan_.teacher ? plan_.teacher_stages[stage] : StageContent{};
       for (int64_t piece = 0; piece < schedule_.seq_splits; ++piece) {
-        const auto [it, is_new] = made.try_emplace({content, piece});
+        const auto [it, is_new] = made.try_emplace({content, teacher, piece});
         if (is_new) {
-          it->second = add_stage_passes(builder_, model_, piece_of(plan_, schedule_, piece),
-                                        content, choice);
+          const Plan own = with_teacher_of(piece_of(plan_, schedule_, piece), stage);
+          it->second = add_stage_passes(builder_, model_, own, content, choice);
         }
         passes_.push_back(it->second);
       }

@@ -184,7 +184,8 @@ std::vector<StaticMemory> StepEnds::static_memory(int64_t rank, const LowWeights
   };
   if (plan_.teacher) {
     Bytes teacher{};
-    for (const uint16_t s : stages_of(rank)) teacher += teacher_parameters(plan_, content(s));
+    for (const uint16_t s : stages_of(rank))
+      teacher += teacher_parameters(plan_, plan_.teacher_stages[s]);
     memory.push_back({MemoryCategory::parameters, teacher});
   }
   Bytes replaced = low.dense;

@@ -35,6 +35,32 @@ struct StepCase {
   bool overlapped;
 };
 
+// The teacher's windows begin at the third of four stages that are alike in the student.
+TEST(Distillation, EveryStageRunsItsOwnLayersOfTheTeacher) {
+  const Transformer model = small_gpt();
+  Plan plan = equal_stages(4, 1, 4);
+  plan.kernels.flash_attention = true;
+  plan.teacher = model;
+  plan.teacher->layers = 8;
+  plan.teacher->windows = {0, 0, 0, 0, 16, 16, 16, 16};
+  plan.teacher_stages = even_stages(8, 4, 1);
+  assign_layers(plan.teacher_stages, *plan.teacher);
+  const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+  check_graph(graph);
+  std::vector<double> flops;
+  for (const RoleOps& role : graph.roles) {
+    double sum = 0;
+    for (const Item& item : role.items)
+      if (item.kind == ItemKind::pass)
+        for (const Op& op : graph.passes[static_cast<size_t>(item.pass)].ops)
+          sum += graph.works[static_cast<size_t>(op.work)].flops.value;
+    flops.push_back(sum);
+  }
+  EXPECT_DOUBLE_EQ(flops[1], flops[0]);
+  EXPECT_LT(flops[2], flops[1]);
+  EXPECT_GT(flops[3], flops[2]);  // and its head
+}
+
 class EqualStages : public testing::TestWithParam<StepCase> {};
 
 // (v m + p - 1)(tF + tB) in times of one chunk: GPipe and 1F1B with v = 1, interleaved 1F1B.
