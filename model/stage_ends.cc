@@ -94,6 +94,8 @@ void StageWriter::embedding_backward(EmbeddingTensors& t, TensorIndex& gradient)
     reduce_after(s.model.token_types * s.hidden);
   }
   if (shares_vocabulary()) {  // the rest is for G
+    // A stage without layers has nothing before: an op to free the gradient.
+    if (w_.empty()) w_.compute("pass through", s.memory_bound(Kernel::none, {}));
     w_.free(gradient);
     w_.set_phase(phase);
     return;

@@ -71,6 +71,20 @@ TEST(SharedVocabulary, CostsNoMoreProductsThanTheHeadOfOneRank) {
   }
 }
 
+TEST(SharedVocabulary, AStageMayHoldTheEmbeddingAlone) {
+  Transformer model = model_of(6, 4);
+  for (const Positions positions : {Positions::learned, Positions::rotary}) {
+    model.positions = positions;
+    Plan plan = sample::plan(1, 4, 1, kMicrobatches, 1, 128);
+    plan.stages = parse_layout("E|t*2|t*2|t*2L");
+    for (const char* method : kMethods) {
+      const OpGraph graph = lower(model, plan, schedule_of(method, 4));
+      check_graph(graph);
+      EXPECT_DOUBLE_EQ(flops_of(graph), flops_of(lower(model, plan, schedule_of("1f1b", 4))));
+    }
+  }
+}
+
 TEST(SharedVocabulary, HoldsEveryParameterOnce) {
   const Transformer untied = model_of(8, 4);
   Transformer tied = untied;
