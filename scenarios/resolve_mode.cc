@@ -6,6 +6,7 @@
 #include <string>
 
 #include "schedules/forward_only.h"
+#include "schedules/vocabulary.h"
 
 namespace stepcast {
 namespace {
@@ -27,18 +28,23 @@ class ModeChecks {
                      std::move(help));
   }
 
-  // A key that says something about training alone.
-  void refuse_training(std::string_view path, std::string_view harmless) {
+  // A key that says something about training alone, if it is `used`.
+  void refuse_training(std::string_view path, bool used) {
     const FieldValues& v = in_.values;
-    if (v.value(path) == nullptr || !v.has(path) || v.text(path) == harmless) return;
+    if (v.value(path) == nullptr || !used) return;
     refuse("E127", path, "'" + std::string(path) + "' has no meaning with mode: " + v.text("mode"),
            "a forward alone keeps nothing for a backward and has no optimizer");
   }
 
   void check_forward() {
     const FieldValues& v = in_.values;
-    refuse_training("parallel.zero", "0");
-    refuse_training("recompute.granularity", "none");
+    const auto says = [&](const char* path, std::string_view other) {
+      return v.has(path) && v.text(path) != other;
+    };
+    refuse_training("parallel.zero", says("parallel.zero", "0"));
+    refuse_training("recompute.granularity", says("recompute.granularity", "none"));
+    refuse_training("offload.optimizer", plan_.offload.optimizer > 0);
+    refuse_training("offload.activation_layers", plan_.offload.activation_layers > 0);
     const Transformer* model = in_.model;
     if (model != nullptr && model->encoder_layers > 0)
       refuse("E130", "mode", "a forward alone of an encoder and a decoder is not supported yet",
@@ -98,10 +104,14 @@ void strip_schedule(const PlanInputs& in, const Plan& plan, ResolvedSchedule& sc
     if (schedule.to_make)
       throw std::invalid_argument("'" + schedule.schedule.name +
                                   "' looks for the best order of backwards");
+    if (vocabulary_split(schedule.schedule) != VocabularySplit::none)
+      throw std::invalid_argument(
+          "a forward alone does not share the vocabulary over the pipeline");
     schedule.schedule = forwards_of(schedule.schedule);
   } catch (const std::invalid_argument& e) {
     in.problems.add("E127", e.what(), in.values.mark(path), in.values.length(path), {},
-                    "1f1b, gpipe and interleaved-1f1b go with a forward alone");
+                    "schedules of whole microbatches in one direction do, such as 1f1b, gpipe and "
+                    "interleaved-1f1b");
   }
 }
 

@@ -24,7 +24,7 @@ VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
                         what,
                     v.mark(path), v.length(path));
   };
-  refuse(!plan.trains(), "a forward alone");
+  refuse(plan.teacher.has_value(), "distillation");
   refuse(plan.zero >= 2, "parallel.zero 2 or 3");
   refuse(in.model->mtp_layers > 0, "multi-token prediction");
   refuse(in.model->encoder_layers > 0, "an encoder and a decoder");

@@ -13,8 +13,10 @@ Schedule forwards_of(const Schedule& schedule) {
   Schedule forwards = schedule;
   forwards.name = "forwards";
   forwards.forward_only = true;
-  for (std::vector<Action>& list : forwards.ranks)
+  for (std::vector<Action>& list : forwards.ranks) {
     std::erase_if(list, [](const Action& a) { return a.kind != ActionKind::forward; });
+    for (Action& a : list) a.overlaps_next = false;  // with a backward
+  }
   return forwards;
 }
 

@@ -6,7 +6,7 @@
 
 namespace stepcast {
 
-// The same order without its backwards, named "forwards".  Throws std::invalid_argument with a
+// The same order without its backwards, pairs split into their forwards, named "forwards".  Throws std::invalid_argument with a
 // sentence for the user if the schedule runs microbatches in both directions or in pieces.
 Schedule forwards_of(const Schedule& schedule);
 

@@ -43,5 +43,21 @@ TEST(SharedVocabularyScenario, WhatIsNotModelledIsRefusedWhereItStands) {
   EXPECT_THROW(with("dp: 2", "{kind: vocab-1f1b, params: {method: vocab-3}}"), InputError);
 }
 
+TEST(SharedVocabularyScenario, GoesNeitherWithATeacherNorWithAForwardAlone) {
+  for (const char* more : {"\ndistill: {teacher: {preset: gpt, num_hidden_layers: 8, hidden_size: "
+                           "512, num_attention_heads: 8, vocab_size: 32000, "
+                           "max_position_embeddings: 512}}",
+                           "\nmode: prefill"}) {
+    EXPECT_NO_THROW(with("dp: 2", std::string("1f1b") + more));
+    try {
+      with("dp: 2", std::string("vocab-1f1b") + more);
+      FAIL() << "accepted" << more;
+    } catch (const InputError& e) {
+      EXPECT_EQ(e.diagnostics.front().code, "E127");
+      EXPECT_EQ(e.diagnostics.front().line, 5);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stepcast
