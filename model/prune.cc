@@ -15,9 +15,9 @@ int64_t kept(int64_t count, double removed) {
 }
 
 int64_t kept_width(int64_t width, double removed) {
-  constexpr int64_t kWide = 1024, kUnit = 128;
+  constexpr int64_t kUnit = 128;
   if (removed <= 0) return width;
-  if (width < kWide) return kept(width, removed);
+  if (width < kUnit) return kept(width, removed);
   return std::max<int64_t>(1, (kept(width, removed) + kUnit / 2) / kUnit) * kUnit;
 }
 
@@ -25,6 +25,8 @@ int64_t kept_width(int64_t width, double removed) {
 
 Transformer pruned(const Transformer& model, const Pruning& p) {
   Transformer t = model;
+  if (p.experts > 0 && t.experts == 0)
+    throw std::invalid_argument("the model has no experts of which a share could be pruned");
   if (p.layers > 0 && t.encoder_layers > 0)
     throw std::invalid_argument(
         "layers of a model with an encoder cannot be pruned: which of the two would lose them?");

@@ -54,6 +54,8 @@ TEST(Prune, WidthsAreMultiplesOf128) {
   Transformer small = llama();
   small.ffn = 100;
   EXPECT_EQ(pruned(small, {.ffn = 0.1}).ffn, 90);
+  small.hidden = 896;
+  EXPECT_EQ(pruned(small, {.hidden = 0.3}).hidden, 640);  // 627.2
 }
 
 TEST(Prune, SomethingIsAlwaysLeft) {
@@ -77,6 +79,7 @@ TEST(Prune, RefusesFewerExpertsThanATokenHas) {
   t.moe_ffn = 14336;
   EXPECT_EQ(pruned(t, {.experts = 0.5}).experts, 4);
   EXPECT_THROW(pruned(t, {.experts = 0.9}), std::invalid_argument);
+  EXPECT_THROW(pruned(llama(), {.experts = 0.5}), std::invalid_argument);  // has none
 }
 
 TEST(Prune, RefusesLayersOfAnEncoderAndADecoder) {
