@@ -2,13 +2,88 @@
 #include "scenarios/resolve_variants.h"
 
 #include <array>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "model/prune.h"
 #include "scenarios/spelling.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
+namespace {
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+// What does not suit a teacher.
+struct Misfit {
+  std::string code, message, help{};
+};
+
+// Experts of the teacher are spread and routed as the student's.
+std::optional<Misfit> misfit_of_experts(const Transformer& teacher, const Plan& plan) {
+  if (teacher.experts == 0) return {};
+  const auto undivided = [](const char* key, int64_t ranks, const char* what, int64_t size) {
+    return std::string(key) + " = " + str(ranks) + " does not divide the teacher's " + what +
+           " = " + str(size);
+  };
+  if (teacher.experts % plan.ep != 0)
+    return Misfit{"E206", undivided("ep", plan.ep, "num_experts", teacher.experts)};
+  if (teacher.moe_ffn % plan.etp != 0)
+    return Misfit{"E206", undivided("etp", plan.etp, "moe_intermediate_size", teacher.moe_ffn)};
+  if (teacher.shared_ffn % plan.tp != 0)
+    return Misfit{"E210",
+                  undivided("tp", plan.tp, "width of the shared experts", teacher.shared_ffn)};
+  if (plan.tp > 1 && !plan.sp)
+    return Misfit{"E127", "the teacher's experts need sequence parallelism where tp > 1",
+                  "leave parallel.sp out"};
+  const Routing& routing = plan.moe.routing;
+  const auto shares = static_cast<int64_t>(routing.shares.size());
+  if (routing.kind == Routing::Kind::shares && shares != teacher.experts)
+    return Misfit{"E127", "moe.routing has shares of " + str(shares) +
+                              " experts, the teacher has " + str(teacher.experts)};
+  return {};
+}
+
+// As the student's, where it has passed.
+std::optional<Misfit> misfit_of_context(const PlanInputs& in, const Transformer& teacher,
+                                        Plan plan) {
+  if (in.problems.any()) return {};
+  Problems found = in.problems;
+  std::vector<std::string> said;
+  resolve_context({in.values, found, said, &teacher, in.cluster, in.gpus}, plan);
+  try {
+    found.throw_if_any();
+  } catch (const InputError& e) {
+    const Diagnostic& d = e.diagnostics.front();
+    return Misfit{d.code, "the teacher: " + d.message, d.help};
+  }
+  return {};
+}
+
+std::optional<Misfit> misfit_of(const PlanInputs& in, const Transformer& teacher,
+                                const Plan& plan) {
+  const auto stages = static_cast<int64_t>(plan.stages.size());
+  if (teacher.layers % stages != 0)
+    return Misfit{"E202", "the teacher's " + str(teacher.layers) +
+                              " layers are not a multiple of the " + str(stages) + " stages"};
+  if (!divides(teacher, plan.tp))
+    return Misfit{"E210", "tp = " + str(plan.tp) + " does not divide the teacher",
+                  "tp can be " + or_list(legal_tp(teacher, plan.tp)) + " with this teacher"};
+  if (teacher.positions == Positions::learned && teacher.max_positions > 0 &&
+      plan.seq > teacher.max_positions)
+    return Misfit{"E211", "batch.seq = " + str(plan.seq) +
+                              " exceeds the teacher's learned positions, " +
+                              "max_position_embeddings = " + str(teacher.max_positions)};
+  if (std::optional<Misfit> experts = misfit_of_experts(teacher, plan)) return experts;
+  return misfit_of_context(in, teacher, plan);
+}
+
+}  // namespace
 
 void prune_model(const FieldValues& v, Problems& problems, Transformer& model) {
   if (v.value("prune") == nullptr) return;
@@ -38,8 +113,8 @@ void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& pl
   const FieldValues& v = in.values;
   const Value* written = v.value("distill.teacher");
   if (written == nullptr) return;
-  const auto refuse = [&](const char* code, std::string message, std::string help = {}) {
-    in.problems.add(code, std::move(message), written->mark, 1, {}, std::move(help));
+  const auto refuse = [&](std::string code, std::string message, std::string help = {}) {
+    in.problems.add(std::move(code), std::move(message), written->mark, 1, {}, std::move(help));
   };
   std::optional<Transformer> teacher = resolve_model(*written, in.problems, read_file);
   if (!teacher || in.model == nullptr || plan.stages.empty()) return;
@@ -50,20 +125,14 @@ void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& pl
     return refuse("E130", "teachers other than a decoder are not supported yet");
   if (teacher->vocab != in.model->vocab)
     return refuse("E127",
-                  "the teacher's vocabulary of " + std::to_string(teacher->vocab) +
-                      " is not the student's of " + std::to_string(in.model->vocab),
+                  "the teacher's vocabulary of " + str(teacher->vocab) +
+                      " is not the student's of " + str(in.model->vocab),
                   "both give every token of the same vocabulary a probability");
-  const auto stages = static_cast<int64_t>(plan.stages.size());
-  if (teacher->layers % stages != 0)
-    return refuse("E202", "the teacher's " + std::to_string(teacher->layers) +
-                              " layers are not a multiple of the " + std::to_string(stages) +
-                              " stages");
-  if (!divides(*teacher, plan.tp))
-    return refuse("E210", "tp = " + std::to_string(plan.tp) + " does not divide the teacher",
-                  "tp can be " + or_list(legal_tp(*teacher, plan.tp)) + " with this teacher");
+  if (const std::optional<Misfit> misfit = misfit_of(in, *teacher, plan))
+    return refuse(misfit->code, misfit->message, misfit->help);
   teacher->vocab = padded_vocab(teacher->vocab, plan.tp);
   teacher->mtp_layers = 0;  // predicts the student's tokens alone
-  plan.teacher_stages = even_stages(teacher->layers, plan.pp, plan.vpp);
+  plan.teacher_stages = even_stages(teacher->layers, static_cast<int64_t>(plan.stages.size()), 1);
   assign_layers(plan.teacher_stages, *teacher);
   plan.teacher = std::move(teacher);
 }

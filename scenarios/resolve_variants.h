@@ -11,8 +11,8 @@ namespace stepcast {
 void prune_model(const FieldValues& values, Problems& problems, Transformer& model);
 
 // The teacher of `distill`, with its layers spread over the plan's stages.  Adds what reading a
-// model can say, E202 and E210 if the layout does not suit the teacher, E127 if its vocabulary is
-// another one or the step does not train, E130 for teachers that are not a decoder.
+// model can say, what the model itself would be refused for with this layout and batch, E127 if its
+// vocabulary is another one or the step does not train, E130 for teachers that are not a decoder.
 void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& plan);
 
 }  // namespace stepcast

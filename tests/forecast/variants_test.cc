@@ -64,6 +64,7 @@ TEST(PrunedScenario, RefusesSharesOfEverything) {
   EXPECT_EQ(code_of("prune: {layers: 100%}"), "E121");
   EXPECT_EQ(code_of("prune: {layer: 10%}"), "E102");
   EXPECT_EQ(code_of("prune: {layers: -1}"), "E122");
+  EXPECT_EQ(code_of("prune: {experts: 50%}"), "E127");  // of a dense model
 }
 
 // ------------------------------------------------------------------------------------ distillation
@@ -138,6 +139,42 @@ TEST(Distillation, RefusesTeachersThatDoNotSuit) {
   EXPECT_EQ(code_of("distill: llama3-8b\nmode: prefill"), "E127");
   EXPECT_EQ(code_of("distill: {teacher: {preset: llama3-8b, num_hidden_layers: 30}}", "{pp: 4}"),
             "E202");
+}
+
+// What the student would be refused for.
+TEST(Distillation, TeachersMustSuitTheLayoutAsTheStudentDoes) {
+  const auto code = [](const std::string& model, const std::string& parallel,
+                       const std::string& teacher, const std::string& more = "") {
+    try {
+      load_scenario_text("model: " + model + "\ncluster: dgx-h100 x 1\nparallel: " + parallel +
+                             "\nbatch: {global: 16, micro: 1, seq: 8192}\ndistill: {teacher: " +
+                             teacher + "}\n" + more + "\n",
+                         "test.yaml");
+    } catch (const InputError& e) {
+      return e.diagnostics.front().code;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(code("mixtral-8x7b", "{ep: 8}", "mixtral-8x7b"), "none");
+  EXPECT_EQ(code("mixtral-8x7b", "{ep: 8}", "{preset: mixtral-8x7b, num_local_experts: 4}"),
+            "E206");
+  EXPECT_EQ(
+      code("mixtral-8x7b", "{tp: 8, etp: 8}", "{preset: mixtral-8x7b, intermediate_size: 1001}"),
+      "E206");
+  const std::string shares = "moe: {routing: {shares: [2, 1, 1, 1, 1, 1, 1, 1]}}";
+  EXPECT_EQ(code("mixtral-8x7b", "{ep: 2}", "mixtral-8x7b", shares), "none");
+  EXPECT_EQ(code("mixtral-8x7b", "{ep: 2}", "{preset: mixtral-8x7b, num_local_experts: 4}", shares),
+            "E127");
+  EXPECT_EQ(code("llama3-8b", "{tp: 2, sp: false}", "{preset: mixtral-8x7b, vocab_size: 128256}"),
+            "E127");
+  EXPECT_EQ(code("llama3-8b", "{cp: 8, cp_comm: a2a}", "llama3-8b"), "none");
+  EXPECT_EQ(
+      code("llama3-8b", "{cp: 8, cp_comm: a2a}", "{preset: llama3-8b, num_key_value_heads: 4}"),
+      "E210");
+  const std::string windows = "{preset: llama3-8b, sliding_window: 512, max_window_layers: 8}";
+  EXPECT_EQ(code("llama3-8b", "{cp: 2, cp_comm: allgather}", windows), "none");
+  EXPECT_EQ(code("llama3-8b", "{cp: 2, cp_comm: p2p}", windows), "E127");
+  EXPECT_EQ(code("llama3-8b", "{tp: 8}", "{preset: gpt3-13b, vocab_size: 128256}"), "E211");
 }
 
 }  // namespace
