@@ -10,12 +10,21 @@ namespace stepcast {
 namespace {
 
 // `prefix` is "measured" or that of a variant.
-Measured read_figures(const FieldValues& v, const std::string& prefix) {
+Measured read_figures(const FieldValues& v, const std::string& prefix, Problems& problems) {
   Measured m;
   const auto path = [&](const char* key) { return prefix + '.' + key; };
+  // What a forecast is divided by.
+  const auto positive = [&](const char* key, double value) {
+    if (v.has(path(key)) && !(value > 0))
+      problems.add("E121", "'" + path(key) + "' must be above 0", v.mark(path(key)),
+                   v.length(path(key)));
+  };
   if (v.has(path("step_time"))) m.step_time_s = to_seconds(Time{v.whole(path("step_time"))});
   if (v.has(path("tokens_per_gpu_s"))) m.tokens_per_gpu_s = v.real(path("tokens_per_gpu_s"));
   if (v.has(path("peak_memory"))) m.peak_memory = Bytes{v.whole(path("peak_memory"))};
+  positive("step_time", m.step_time_s.value_or(0));
+  positive("tokens_per_gpu_s", m.tokens_per_gpu_s.value_or(0));
+  positive("peak_memory", static_cast<double>(m.peak_memory.value_or(Bytes{}).value));
   if (v.has(path("tolerance"))) m.tolerance = v.real(path("tolerance"));
   if (v.has(path("source"))) m.source = v.text(path("source"));
   return m;
@@ -49,7 +58,7 @@ std::vector<std::pair<std::string, std::string>> read_set(const Value* set, Prob
 std::vector<Measured> resolve_measured(FieldValues& v, Problems& problems) {
   std::vector<Measured> all;
   if (v.value("measured") == nullptr) return all;
-  all.push_back(read_figures(v, "measured"));
+  all.push_back(read_figures(v, "measured", problems));
   const Value* variants = v.value("measured.variants");
   if (variants == nullptr) return all;
   if (!variants->is_mapping()) {
@@ -59,7 +68,7 @@ std::vector<Measured> resolve_measured(FieldValues& v, Problems& problems) {
   const std::string prefix = "measured.variants.*";
   for (const Member& m : variants->members) {
     FieldValues own(m.value, prefix, problems);
-    Measured figures = read_figures(own, prefix);
+    Measured figures = read_figures(own, prefix, problems);
     figures.variant = m.key;
     if (!own.has(prefix + ".tolerance")) figures.tolerance = all.front().tolerance;
     if (!own.has(prefix + ".source")) figures.source = all.front().source;

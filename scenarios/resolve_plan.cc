@@ -188,6 +188,17 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
     *flag = std::find(words.begin(), words.end(), word) != words.end();
   if (plan.recompute != Recompute::selective)
     in.warnings.push_back("recompute.modules has no effect without recompute: selective");
+  if (in.model == nullptr) return;
+  const bool experts = in.model->experts > 0;
+  const auto without = [&](bool asked, const char* word, const char* what) {
+    if (asked)
+      in.warnings.push_back(std::string("recompute.modules: ") + word +
+                            " has no effect: the model has no " + what);
+  };
+  without(m.mla_up_projection && in.model->kv_rank == 0, "mla_up_proj", "latent attention");
+  without(m.moe && !experts, "moe", "experts");
+  without(m.moe_activation && !experts, "moe_act", "experts");
+  without(m.shared_experts && in.model->shared_ffn == 0, "shared_experts", "shared experts");
 }
 
 void resolve_recompute(const PlanInputs& in, Plan& plan) {

@@ -542,6 +542,28 @@ TEST(Scenario, WhatCannotBeCountedIsAMessage) {
             "E123");
 }
 
+TEST(Scenario, WhatIsMeasuredIsAboveZero) {
+  for (const char* key : {"step_time: 0s", "tokens_per_gpu_s: 0", "peak_memory: 0B"}) {
+    EXPECT_EQ(failure_with({{"measured", '{' + std::string(key) + '}'}}).codes, "E121") << key;
+    const auto f = failure_with(
+        {{"measured", "{step_time: 1s, variants: {a: {" + std::string(key) + ", set: {}}}}"}});
+    EXPECT_EQ(f.codes, "E121") << key;
+  }
+  EXPECT_EQ(failure_with({{"measured", "{step_time: 1s, peak_memory: 1B}"}}).codes, "");
+}
+
+TEST(Scenario, RecomputedModulesThatTheModelLacksAreRemarkedOn) {
+  const auto warnings = [](const char* modules) {
+    return load_with(
+               {{"recompute", "{granularity: selective, modules: " + std::string(modules) + "}"}})
+        .warnings;
+  };
+  EXPECT_TRUE(warnings("[core_attn, mlp, layernorm]").empty());
+  for (const char* word : {"mla_up_proj", "moe", "moe_act", "shared_experts"})
+    EXPECT_THAT(warnings(("[core_attn, " + std::string(word) + ']').c_str()),
+                ElementsAre(HasSubstr(std::string(word) + " has no effect")));
+}
+
 TEST(Scenario, OverlapThatCanDoNothingIsRemarkedOn) {
   const Scenario s = load_with({{"overlap.dp_param", "true"}});
   ASSERT_EQ(s.warnings.size(), 1u);
