@@ -183,7 +183,7 @@ TensorIndex StageWriter::experts_forward(ExpertTensors& t, const ExpertShard& x,
   const auto done_with = [&](TensorIndex& tensor) {
     if (!keep) p_.free(tensor);
   };
-  const QuantizedParts parts{.experts = x.local, .busiest = x.busiest};
+  const QuantizedParts parts{.experts = x.met, .busiest = x.busiest};
   TensorIndex now = quantize_input("expert fc1", t.input, x.rows, s.hidden, nullptr, parts);
   expert_products(p_, "expert fc1", x, s.forward_gemm(each, x.up, s.hidden));
   t.up = p_.allocate("expert fc1 output", s.bytes(x.busiest, x.up), saved());
