@@ -30,7 +30,7 @@ struct ExpertTensors {
   TensorIndex scores = kNoTensor, map = kNoTensor;    // of the router; where copies went
   TensorIndex input = kNoTensor;                      // tokens in the order of their experts
   TensorIndex up = kNoTensor, activated = kNoTensor;  // of the experts
-  TensorIndex shared_low = kNoTensor;  // quantized input of the shared experts
+  TensorIndex shared_low = kNoTensor;                 // quantized input of the shared experts
   TensorIndex shared_up = kNoTensor, shared_activated = kNoTensor;
   TensorIndex gate = kNoTensor, shared_output = kNoTensor;  // of a gated shared expert
 };
@@ -360,8 +360,7 @@ class StageWriter {
   // reduced.  With low-precision GEMMs `input` becomes the quantized copy that the weight gradient
   // reads, and the wide tensor is freed; given `copy`, that becomes the quantized one instead.
   TensorIndex column_parallel_forward(const std::string& label, const std::string& output_label,
-                                      TensorIndex& input, int64_t out,
-                                      TensorIndex* copy = nullptr);
+                                      TensorIndex& input, int64_t out, TensorIndex* copy = nullptr);
   TensorIndex row_parallel_forward(const std::string& label, TensorIndex& input, int64_t in,
                                    TensorIndex* copy = nullptr);
   // Whether this is computed again in the backward instead of being kept: one of the plan's modules

@@ -65,8 +65,8 @@ struct Transformer {
                                  // stack of layers has (T5)
   int64_t token_types = 0;       // rows of the embedding of token types (BERT's segments)
   bool embedding_norm = false;   // norm after the embedding instead of before the head (BERT)
-  bool masked_head = false;      // dense layer, activation and norm before a head with a bias, and a
-                                 // classifier of the first token (BERT's pretraining)
+  bool masked_head = false;  // dense layer, activation and norm before a head with a bias, and a
+                             // classifier of the first token (BERT's pretraining)
   double attention_dropout = 0;  // probability; 0 = no kernel
   double hidden_dropout = 0;
 

@@ -254,9 +254,8 @@ std::vector<ActionKind> kinds_in(const ScheduleDrawing& drawing) {
 
 std::string_view name_of_kind(ActionKind kind) {
   static constexpr std::array<std::string_view, kActionKinds> kNames = {
-      "forward",        "backward",  "input gradient", "weight gradient",
-      "recompute",      "offload",   "reload",         "head",
-      "head gradients", "embedding", "embedding gradient"};
+      "forward", "backward", "input gradient", "weight gradient", "recompute",         "offload",
+      "reload",  "head",     "head gradients", "embedding",       "embedding gradient"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -391,8 +391,8 @@ constexpr std::string_view kIgnored[] = {
     // BERT and T5
     "classifier_dropout_rate", "dense_act_fn", "directionality", "dropout_rate",
     "gradient_checkpointing_kwargs", "initializer_factor", "is_gated_act", "output_past",
-    "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
-    "pooler_size_per_head", "pooler_type", "relative_attention_max_distance"};
+    "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+    "pooler_type", "relative_attention_max_distance"};
 
 constexpr std::string_view kRefused[] = {"add_cross_attention", "is_encoder_decoder"};
 

@@ -89,8 +89,8 @@ std::string schedule_title(const std::string& schedule_name);
 // otherwise.  Adds E127 for a style that does not go with the schedule.
 P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule);
 
-// Whether the schedule shares the vocabulary over the pipeline.  Adds E127 for what does not go with
-// that.
+// Whether the schedule shares the vocabulary over the pipeline.  Adds E127 for what does not go
+// with that.
 VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
                                    const Schedule& schedule);
 

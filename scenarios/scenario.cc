@@ -191,9 +191,9 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
   if (schedule) strip_schedule(in, s.plan, *schedule);
   if (schedule) s.p2p = resolve_transfers(in, schedule->schedule);
+  if (schedule) s.plan.vocabulary = resolve_vocabulary(in, s.plan, schedule->schedule);
   if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
   s.perturb = resolve_perturb(in, s.plan, !problems.any());
-  if (schedule) s.plan.vocabulary = resolve_vocabulary(in, s.plan, schedule->schedule);
   if (v.has("contention.links")) s.share_links = v.text("contention.links") == "on";
   if (v.has("contention.interference") && v.text("contention.interference") != "off")
     s.interference = v.text("contention.interference") == "on" ? Scenario::Interference::on

@@ -6,8 +6,9 @@
 
 namespace stepcast {
 
-// The same order without its backwards, pairs split into their forwards, named "forwards".  Throws std::invalid_argument with a
-// sentence for the user if the schedule runs microbatches in both directions or in pieces.
+// The same order without its backwards, pairs split into their forwards, named "forwards".  Throws
+// std::invalid_argument with a sentence for the user if the schedule runs microbatches in both
+// directions or in pieces.
 Schedule forwards_of(const Schedule& schedule);
 
 }  // namespace stepcast

@@ -74,7 +74,10 @@ std::map<std::string, Figures> read_table(std::string_view text) {
 }  // namespace
 
 std::string reached_csv(const std::vector<RunRow>& rows) {
-  std::string text = std::string(kHeader) + '\n';
+  std::string text =
+      "# Accuracy of the shipped records by source, errors in %; nothing may become worse "
+      "(reached.h).\n# tools/accuracy --write-reached rewrites this.\n" +
+      std::string(kHeader) + '\n';
   for (const auto& [name, pool] : summarize_by(rows, &RunRow::source)) text += row_text(name, pool);
   return text + row_text("all", summarize_all(rows));
 }

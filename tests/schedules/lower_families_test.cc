@@ -70,7 +70,7 @@ TEST(LowerFamilies, TakeAsLongAsTheScheduleAlone) {
       } catch (const std::invalid_argument&) {
         continue;
       }
-      if (schedule.seq_splits > 1) continue;  // its pieces do not cost the same
+      if (schedule.seq_splits > 1) continue;      // its pieces do not cost the same
       if (family.name == "vocab-1f1b") continue;  // its ranks hold more than their stages
       ++tried;
       for (const auto& list : schedule.ranks)
