@@ -25,6 +25,21 @@ std::string stem(const std::string& file) {
   return name.empty() || name == "<stdin>" ? "imported" : name;
 }
 
+// A value may be legal where it stood and still be too deep or too long in a scenario.
+void refuse_unreadable(Problems& problems, uint32_t file, const std::string& scenario) {
+  Problems written;
+  parse_yaml(written, written.add_source({"written", scenario, false}));
+  try {
+    written.throw_if_any();
+  } catch (const InputError& e) {
+    problems.add(
+        "E331",
+        "what this file says cannot be written as a scenario: " + e.diagnostics.front().message,
+        {file, 0, 0});
+    problems.throw_if_any();
+  }
+}
+
 }  // namespace
 
 std::span<const std::string_view> import_kinds() {
@@ -100,6 +115,7 @@ ImportedRun import_run(const ImportRequest& request) {
   for (const UnknownPlace& u : run.unknown)
     head += "\n- not understood: " + u.name + " in line " + std::to_string(u.line);
   run.scenario = draft.text(head);
+  refuse_unreadable(problems, file, run.scenario);
   return run;
 }
 

@@ -168,6 +168,9 @@ class TorchtitanDraft {
                       a_.given("parallelism.pipeline_parallel_schedule")
                           ? a_.why("parallelism.pipeline_parallel_schedule")
                           : "torchtitan's default");
+    if (const Value* parts = a_.value("parallelism.module_fqns_per_model_part");
+        parts != nullptr && !parts->items.empty())
+      return write_parts(*parts, layers);
     const bool looped = kind != "1F1B" && kind != "GPipe" && kind != "1f1b" && kind != "gpipe";
     const int64_t first = a_.whole("parallelism.pipeline_parallel_first_stage_less_layers", 1);
     const int64_t last = a_.whole("parallelism.pipeline_parallel_last_stage_less_layers", 1);
@@ -175,9 +178,6 @@ class TorchtitanDraft {
       return a_.problems().add("E332", "the first or last stage has less than no layers",
                                a_.mark("parallelism.pipeline_parallel_degree"));
     int64_t stages = pp_ * (looped ? 2 : 1);
-    if (a_.given("parallelism.module_fqns_per_model_part") &&
-        !a_.words("parallelism.module_fqns_per_model_part").empty())
-      draft_.note("module_fqns_per_model_part is not read: layers are dealt out evenly");
     if (const auto each = a_.whole("parallelism.pipeline_parallel_layers_per_stage");
         each && *each >= 1) {
       const int64_t all = layers + first + last;
@@ -197,6 +197,37 @@ class TorchtitanDraft {
     draft_.set_text("parallel.layout", text + 'L',
                     "torchtitan deals " + std::to_string(layers) + " layers out to " +
                         std::to_string(stages) + " stages");
+  }
+
+  // Stages written out as lists of module names: tok_embeddings, layers.0, ..., norm, output.
+  void write_parts(const Value& parts, int64_t layers) {
+    const char* name = "parallelism.module_fqns_per_model_part";
+    std::string text;
+    int64_t next = 0;
+    for (const Value& part : parts.items) {
+      int64_t here = 0;
+      bool embedding = false, head = false;
+      for (const Value& module : part.items) {
+        embedding = embedding || module.text == "tok_embeddings";
+        head = head || module.text == "output" || module.text == "lm_head";
+        if (!module.text.starts_with("layers.")) continue;
+        if (module.text != "layers." + std::to_string(next))
+          return a_.refuse(name, "names " + module.text + " where layers." + std::to_string(next) +
+                                     " comes next");
+        ++next;
+        ++here;
+      }
+      text += (&part == &parts.items.front() ? "" : "|") + std::string(embedding ? "E" : "") +
+              (here > 0 ? "t*" + std::to_string(here) : "") + (head ? "L" : "");
+    }
+    if (next != layers)
+      return a_.refuse(
+          name, "names " + std::to_string(next) + " of " + std::to_string(layers) + " layers");
+    if (static_cast<int64_t>(parts.items.size()) % pp_ != 0)
+      return a_.refuse(name, "has " + std::to_string(parts.items.size()) +
+                                 " stages, which do not fit on " + std::to_string(pp_) +
+                                 " pipeline ranks");
+    draft_.set_text("parallel.layout", text, "module_fqns_per_model_part");
   }
 
   void write_batch() {

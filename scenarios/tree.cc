@@ -36,9 +36,14 @@ Times split_times(std::string_view text) {
   return number < text.size() ? Times{text.substr(0, end), number} : Times{text, 0};
 }
 
+bool is_control(char c) {
+  return (c >= 0 && c < 0x20) || c == 0x7f;
+}
+
 // Whether a text may stand without quotes inside [] and {}.
 bool is_plain(std::string_view text) {
-  return !text.empty() && text.find_first_of(",[]{}\n\"#\\") == std::string_view::npos &&
+  return !text.empty() && text.find_first_of(",[]{}\"#\\") == std::string_view::npos &&
+         std::none_of(text.begin(), text.end(), is_control) &&
          text.find(": ") == std::string_view::npos && !text.ends_with(':') &&
          std::string_view("&*!|>%@`'-?: ").find(text.front()) == std::string_view::npos;
 }
@@ -230,6 +235,7 @@ const Field* field_of_path(std::string_view dotted) {
 }
 
 std::string to_flow(const Value& value) {
+  const auto digit = [](int n) { return "0123456789abcdef"[n]; };
   std::string text;
   switch (value.kind) {
     case Value::Kind::null: return "null";
@@ -238,11 +244,12 @@ std::string to_flow(const Value& value) {
       text = "\"";
       for (const char c : value.text) {
         if (c == '"' || c == '\\') text += '\\';
-        if (c == '\n') {
+        if (c == '\n')
           text += "\\n";
-        } else {
+        else if (is_control(c))
+          text += std::string("\\x") + digit(c / 16) + digit(c % 16);
+        else
           text += c;
-        }
       }
       return text + '"';
     }

@@ -21,7 +21,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const ImportedRun run = import_run(request);
       Problems problems;
       parse_yaml(problems, problems.add_source({"written", run.scenario, false}));
-      STEPCAST_CHECK(!problems.any(), "what was written cannot be read");
+      try {
+        problems.throw_if_any();
+      } catch (const InputError& e) {
+        STEPCAST_CHECK(false, std::string(e.what()) + "\nwritten from " + std::string(kind) +
+                                  ":\n" + run.scenario);
+      }
     } catch (const InputError&) {  // the other legal outcome
     }
   }

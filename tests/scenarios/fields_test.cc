@@ -97,7 +97,8 @@ TEST(Tree, MergeReplacesScalarsAndListsAndMergesMappings) {
 TEST(Tree, FlowTextReadsBackTheSame) {
   for (const char* text :
        {"{a: 1, b: [x, \"y, z\"], c: {d: \"5\"}}", "[]", "{}", "1f1b", "\"a \\\"b\\\" \\\\ c\"",
-        "\"line\\nline\"", "[null, 5%, 400Gb/s]", "\"E|(t|)*126L\"", "\"#x\""}) {
+        "\"line\\nline\"", "[null, 5%, 400Gb/s]", "\"E|(t|)*126L\"", "\"#x\"",
+        "\"a\\x09\\x01\\x7fb\"", "{\"a\\x0d\": \"b:\\x09c\"}"}) {
     const std::string once = to_flow(parse(text));
     EXPECT_EQ(once, text);
     EXPECT_EQ(to_flow(parse(once)), once);

@@ -341,6 +341,22 @@ std::string titan(const std::string& parallelism, const std::string& training = 
          R"(}, "training": {)" + training + "}}";
 }
 
+TEST(ImportConfig, ControlCharactersAreEscaped) {
+  EXPECT_EQ(value_of(imported("hf",
+                              "{\"model_type\": \"llama\", \"layer_types\": "
+                              "[{\"a\\rb\": \"a\\u0001b\"}]}"),
+                     "model.layer_types"),
+            "[{\"a\\x0db\": \"a\\x01b\"}]");
+}
+
+TEST(ImportConfig, WhatNoScenarioCanSayIsRefused) {
+  // As deep as a file may be, and one level deeper in a scenario.
+  const std::string deep = std::string(63, '[') + std::string(63, ']');
+  EXPECT_THAT(
+      import_failure("hf", "{\"model_type\": \"llama\", \"layer_types\": " + deep + '}').lines,
+      ElementsAre(HasSubstr("cannot be written as a scenario: nested deeper than 64 levels")));
+}
+
 TEST(ImportTorchtitan, StagesAreDealtOutAsItDoes) {
   const auto layout = [](const std::string& parallelism) {
     return value_of(imported("torchtitan", titan("\"pipeline_parallel_degree\": 4" + parallelism)),
@@ -356,6 +372,29 @@ TEST(ImportTorchtitan, StagesAreDealtOutAsItDoes) {
   EXPECT_EQ(layout(R"(, "pipeline_parallel_schedule": "Interleaved1F1B",
                       "pipeline_parallel_layers_per_stage": 3)"),
             "\"Et*2|t*3|t*3|t*3|t*3|t*3|t*3|t*3|t*3|t*3|t*2|t*1L\"");
+}
+
+TEST(ImportTorchtitan, StagesThatAreWrittenOutAreTaken) {
+  const auto parts = [](const std::string& text) {
+    return titan(R"("pipeline_parallel_degree": 2, "module_fqns_per_model_part": [)" + text + "]");
+  };
+  const auto layers = [](int first, int last) {
+    std::string text;
+    for (int i = first; i <= last; ++i)
+      text += (i > first ? ", \"layers." : "\"layers.") + std::to_string(i) + '"';
+    return text;
+  };
+  EXPECT_EQ(value_of(imported("torchtitan", parts("[\"tok_embeddings\", " + layers(0, 19) + "], [" +
+                                                  layers(20, 31) + ", \"norm\", \"output\"]")),
+                     "parallel.layout"),
+            "\"Et*20|t*12L\"");
+  EXPECT_THAT(
+      import_failure("torchtitan", parts('[' + layers(0, 9) + "], [" + layers(11, 31) + ']')).lines,
+      ElementsAre(HasSubstr("names layers.11 where layers.10 comes next")));
+  EXPECT_THAT(import_failure("torchtitan", parts('[' + layers(0, 9) + "], [\"output\"]")).lines,
+              ElementsAre(HasSubstr("names 10 of 32 layers")));
+  EXPECT_THAT(import_failure("torchtitan", parts('[' + layers(0, 31) + ']')).lines,
+              ElementsAre(HasSubstr("has 1 stages")));
 }
 
 TEST(ImportTorchtitan, ReshardingFollowsThePolicy) {
