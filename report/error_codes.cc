@@ -147,6 +147,15 @@ constexpr std::array kCodes{
     ErrorCode{"E332", "arguments of another tool that do not go together",
               "One that the tool needs is missing, two exclude each other, or their sizes do not "
               "fit; the tool itself would not start with them either."},
+    ErrorCode{"E333", "a file of measurements that is broken or was cut off",
+              "A row has too few or too many columns, a number is none, or the file ends in the "
+              "middle of something. The message points at the place."},
+    ErrorCode{"E334", "a file of measurements does not say what it was measured on",
+              "The GPU, the ranks and nodes, the network of a node or the collective: an option "
+              "states what the file leaves out, nothing is guessed."},
+    ErrorCode{"E335", "measurements whose own check failed",
+              "The tool that measured found wrong results, so its times are not those of a "
+              "collective or kernel that works."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},
