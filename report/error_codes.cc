@@ -156,6 +156,15 @@ constexpr std::array kCodes{
     ErrorCode{"E335", "measurements whose own check failed",
               "The tool that measured found wrong results, so its times are not those of a "
               "collective or kernel that works."},
+    ErrorCode{"E340", "not a calibration plan",
+              "`stepcast calibrate plan SCENARIO` writes one; a newer version of Stepcast may write "
+              "a form that this one does not read."},
+    ErrorCode{"E341", "a calibration plan with a mistake in it",
+              "The rows are those of a cost table without time and source, with a weight and how "
+              "the shape is priced now."},
+    ErrorCode{"E342", "the measuring program is not there or failed",
+              "`stepcast calibrate run` starts stepcast-measure, which is built where the CUDA "
+              "toolkit is found: docs/calibration.md."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},
