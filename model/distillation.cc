@@ -45,24 +45,11 @@ TensorIndex write_teacher(const Plan& plan, PassWriter& pass) {
   const Shard s(*plan.teacher, plan);
   const StageContent& own = plan.teacher_stages.front();
   StageWriter stage(s, pass);
-  TensorIndex stream = kNoTensor;
-  EmbeddingTensors embedding;
-  if (own.embedding) {
-    stream = stage.embedding_forward(embedding);
-    pass.free(embedding.mask);
-  } else {
-    stream = pass.allocate("teacher residual stream", teacher_stream(plan),
-                           MemoryCategory::activations);  // received
-  }
-  for (int64_t i = 0; i < own.layers; ++i) {
-    LayerTensors layer;
-    layer.input = stream;
-    stage.set_layer(static_cast<int>(i),
-                    own.kinds.empty() ? layer_kind(s.model, 0) : own.kinds[static_cast<size_t>(i)]);
-    stream = stage.layer_forward(layer, ForwardMode::discard);
-    pass.free(layer.input);
-  }
-  stage.set_layer(-1);
+  TensorIndex received = kNoTensor;
+  if (!own.embedding)
+    received =
+        pass.allocate("teacher residual stream", teacher_stream(plan), MemoryCategory::activations);
+  TensorIndex stream = stage.forward_alone(own, received);
   if (own.head) return write_teacher_head(s, pass, stream);
   pass.free(stream);  // leaves with the student's
   return kNoTensor;

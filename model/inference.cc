@@ -60,29 +60,35 @@ StagePasses add_inference_passes(GraphBuilder& builder, const Transformer& model
   PassWriter pass(builder, name + (", " + std::to_string(content.layers)) + " layers", table);
   pass.set_phase(Phase::forward);
   StageWriter stage(shard, pass);
-  TensorIndex stream = kNoTensor;
-  EmbeddingTensors embedding;
-  if (content.embedding) {
-    stream = stage.embedding_forward(embedding);
-    pass.free(embedding.mask);
-  } else {
-    stream = pass.allocate("residual stream", shard.bytes(shard.own_tokens, shard.hidden),
-                           MemoryCategory::activations);  // received
-  }
-  for (int64_t i = 0; i < content.layers; ++i) {
-    LayerTensors layer;
-    layer.input = stream;
-    stage.set_layer(static_cast<int>(i), kind_of(model, content, i));
-    stream = stage.layer_forward(layer, ForwardMode::discard);
-    pass.free(layer.input);
-  }
-  stage.set_layer(-1);
+  TensorIndex received = kNoTensor;
+  if (!content.embedding)
+    received = pass.allocate("residual stream", shard.bytes(shard.own_tokens, shard.hidden),
+                             MemoryCategory::activations);
+  TensorIndex stream = stage.forward_alone(content, received);
   if (content.head) write_sampling(shard, pass, stream);
   if (pass.empty()) pass.compute("pass through", shard.memory_bound(Kernel::none, {}));
   pass.free(stream);  // leaves with the transfer
   StagePasses out;
   out.forward = pass.finish();
   return out;
+}
+
+TensorIndex StageWriter::forward_alone(const StageContent& content, TensorIndex received) {
+  TensorIndex stream = received;
+  if (content.embedding) {
+    EmbeddingTensors embedding;
+    stream = embedding_forward(embedding);
+    p_.free(embedding.mask);
+  }
+  for (int64_t i = 0; i < content.layers; ++i) {
+    LayerTensors layer;
+    layer.input = stream;
+    set_layer(static_cast<int>(i), kind_of(s_.model, content, i));
+    stream = layer_forward(layer, ForwardMode::discard);
+    p_.free(layer.input);
+  }
+  set_layer(-1);
+  return stream;
 }
 
 // The new keys and values are written behind those in the cache.

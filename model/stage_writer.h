@@ -188,6 +188,10 @@ class StageWriter {
   // Selective recomputation of the attention to the encoder, if the layer has it.
   void recompute_cross_core(LayerTensors& t);
 
+  // inference.cc: the layers of a stage, no backward follows: nothing is kept.  Owns `received`;
+  // kNoTensor where the stage begins with the embedding.
+  TensorIndex forward_alone(const StageContent& content, TensorIndex received);
+
   // What delayed scaling does at the end of a pass of so many layers, with `tensors` scales each.
   void update_scales(int64_t layers, int tensors);
 

@@ -43,7 +43,7 @@ constexpr CostArgument kArguments[] = {
     {"zero_optimization.round_robin_gradients", "overlap", "", "", "false"},
     {"tensor_parallel.autotp_size", "parallel.tp"},
     {"sequence_parallel_size", "parallel.cp"},
-    {"activation_checkpointing.partition_activations", "recompute", "", "", "false"},
+    {"activation_checkpointing.partition_activations", "recompute.distribute"},
     {"activation_checkpointing.cpu_checkpointing", "offload", "", "", "false"},
     {"activation_checkpointing.number_checkpoints", "recompute", "", "", "null"},
     {"compression_training", "precision", "", "", "false"},
@@ -212,6 +212,11 @@ class DeepSpeedDraft {
                       a_.why(bf16 ? "bf16.enabled" : "fp16.enabled"));
     else if (!auto_bf16 && !auto_fp16)
       draft_.set_text("precision.preset", "fp32", "neither bf16 nor fp16 is enabled");
+    // Which layers are checkpointed the model's code says.
+    if (a_.flag("activation_checkpointing.partition_activations"))
+      draft_.note(a_.why("activation_checkpointing.partition_activations") +
+                  ": the file does not say what is checkpointed; if the layers are, -s "
+                  "'recompute={granularity: full, distribute: true}'");
     if (a_.given("communication_data_type"))
       draft_.set_text("precision.reduce", a_.word("communication_data_type"),
                       a_.why("communication_data_type"));

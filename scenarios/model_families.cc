@@ -234,8 +234,7 @@ normalization: rms_norm
 position_embedding_type: rotary
 tie_word_embeddings: false
 )"},
-    // Every second layer has a window of 128 tokens.  Layers that differ are not carried, so none
-    // has one here: an upper bound of attention's work.
+    // Every second layer has a window of 128 tokens.
     ModelFamily{"gpt_oss", R"(
 vocab_size: 201088
 hidden_size: 2880

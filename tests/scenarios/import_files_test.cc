@@ -517,6 +517,19 @@ TEST(ImportDeepSpeed, StagesAndDefaults) {
   EXPECT_EQ(value_of(zero("\"stage\": 1"), "optimizer.clip"), "false");
 }
 
+TEST(ImportDeepSpeed, CommunicationAndCheckpoints) {
+  const auto with = [](const std::string& text) {
+    return import_run(deepspeed("{\"train_micro_batch_size_per_gpu\": 1, " + text + '}'));
+  };
+  EXPECT_EQ(value_of(with("\"communication_data_type\": \"bf16\""), "precision.reduce"), "bf16");
+  const auto checkpoints = [&](const std::string& text) {
+    return notes(with("\"activation_checkpointing\": {" + text + '}'));
+  };
+  EXPECT_THAT(checkpoints("\"partition_activations\": true"), HasSubstr("distribute: true"));
+  EXPECT_THAT(checkpoints("\"partition_activations\": false"), Not(HasSubstr("distribute")));
+  EXPECT_THAT(checkpoints("\"cpu_checkpointing\": true"), HasSubstr("not modelled, left out"));
+}
+
 TEST(ImportDeepSpeed, WrongFilesAreRefused) {
   EXPECT_EQ(import_failure("deepspeed", "{\"train_batch_size\": 8}").codes, "E332");  // no model
   EXPECT_EQ(import_failure("deepspeed", "{\"lr\": 8}").codes, "E330");

@@ -295,7 +295,8 @@ TEST(ImportMegatron, WhatIsNotModelledIsSaidAndNotDropped) {
        {"--fp32-residual-connection", "--overlap-param-gather-with-optimizer-step",
         "--ddp-num-buckets 4", "--no-rope-fusion", "--defer-embedding-wgrad-compute",
         "--use-nccl-ub", "--use-sharp", "--delay-wgrad-compute --num-experts 8",
-        "--moe-deepep-num-sms 24", "--deterministic-mode", "--no-fp8-wgrad"})
+        "--moe-deepep-num-sms 24", "--deterministic-mode", "--no-fp8-wgrad",
+        "--fine-grained-activation-offloading"})
     EXPECT_THAT(notes(with(argument)), HasSubstr("not modelled, left out")) << argument;
   // Values at which they do nothing.
   for (const char* argument : {"--moe-deepep-num-sms 20", "--use-sharp False"})
@@ -308,6 +309,19 @@ TEST(ImportMegatron, WhatTheFileDoesNotSayIsAssumedAloud) {
   EXPECT_THAT(notes(run), HasSubstr("1 GPU is assumed"));
   EXPECT_THAT(notes(with("--nnodes 1 --nproc_per_node 8")), Not(HasSubstr("cluster.nodes")));
   EXPECT_THAT(notes(with("--rampup-batch-size 16 16 1000")), HasSubstr("full batch"));
+  EXPECT_THAT(notes(with("--step-batch-size-schedule 0:16")), HasSubstr("full batch"));
+}
+
+TEST(ImportMegatron, ShardingOfMegatronFsdp) {
+  const auto zero = [](const std::string& strategy) {
+    return value_of(with("--use-megatron-fsdp --data-parallel-sharding-strategy " + strategy),
+                    "parallel.zero");
+  };
+  EXPECT_EQ(zero("no_shard"), "0");
+  EXPECT_EQ(zero("optim"), "1");
+  EXPECT_EQ(zero("optim_grads"), "2");
+  EXPECT_EQ(zero("optim_grads_params"), "3");
+  EXPECT_EQ(value_of(with("--use-megatron-fsdp"), "parallel.fsdp"), "megatron");
 }
 
 TEST(ImportMegatron, EveryArgumentIsUsedIgnoredOrUnknown) {
