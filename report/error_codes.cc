@@ -156,9 +156,10 @@ constexpr std::array kCodes{
     ErrorCode{"E335", "measurements whose own check failed",
               "The tool that measured found wrong results, so its times are not those of a "
               "collective or kernel that works."},
-    ErrorCode{"E340", "not a calibration plan",
-              "`stepcast calibrate plan SCENARIO` writes one; a newer version of Stepcast may write "
-              "a form that this one does not read."},
+    ErrorCode{
+        "E340", "not a calibration plan",
+        "`stepcast calibrate plan SCENARIO` writes one; a newer version of Stepcast may write "
+        "a form that this one does not read."},
     ErrorCode{"E341", "a calibration plan with a mistake in it",
               "The rows are those of a cost table without time and source, with a weight and how "
               "the shape is priced now."},
