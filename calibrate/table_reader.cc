@@ -2,8 +2,12 @@
 #include "calibrate/table_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <span>
 #include <utility>
+
+#include "sim/check.h"
 
 namespace stepcast {
 namespace {
@@ -20,8 +24,19 @@ std::optional<Enum> named(std::string_view text, Enum last) {
 
 }  // namespace
 
-TableReader::TableReader(std::string_view text, const std::string& file)
-    : text_(text), file_(file) {}
+std::string_view name_of(CopyKind k) {
+  static constexpr std::array<std::string_view, 3> kNames{"h2d", "d2h", "d2d"};
+  return kNames[static_cast<size_t>(k)];
+}
+
+std::string_view name_of(FitFlag f) {
+  static constexpr std::array<std::string_view, 3> kNames{"none", "rate_only", "scattered"};
+  return kNames[static_cast<size_t>(f)];
+}
+
+TableReader::TableReader(std::string_view text, const std::string& file,
+                         const TableReadOptions& options)
+    : text_(text), file_(file), options_(options) {}
 
 void TableReader::problem(std::string code, std::string_view at, std::string message,
                           std::string help) {
@@ -100,6 +115,10 @@ uint16_t TableReader::source(std::string_view field, const TableText& table) {
   return 0;
 }
 
+double TableReader::spread(size_t at) {
+  return count_ > at ? number(fields_[at], "the spread", true) : 0;
+}
+
 DType TableReader::dtype(std::string_view field) {
   const auto t = named(field, DType::uint8);
   if (!t) problem("E306", field, "unknown data type '" + std::string(field) + "'");
@@ -126,6 +145,7 @@ void TableReader::gemm(TableText& out) {
   r.batch = whole(fields_[6], "batch");
   r.us = number(fields_[7], "the time");
   r.source = source(fields_[8], out);
+  r.spread = spread(9);
   out.gemms.push_back(r);
 }
 
@@ -148,6 +168,7 @@ void TableReader::attention(TableText& out) {
   r.batch = whole(fields_[9], "batch");
   r.us = number(fields_[10], "the time");
   r.source = source(fields_[11], out);
+  r.spread = spread(12);
   out.attentions.push_back(r);
 }
 
@@ -161,6 +182,7 @@ void TableReader::memory(TableText& out) {
   r.bytes = whole(fields_[2], "bytes");
   r.us = number(fields_[3], "the time");
   r.source = source(fields_[4], out);
+  r.spread = spread(5);
   out.memories.push_back(r);
 }
 
@@ -177,6 +199,7 @@ void TableReader::collective(TableText& out) {
   r.bytes = whole(fields_[6], "bytes");
   r.us = number(fields_[7], "the time");
   r.source = source(fields_[8], out);
+  r.spread = spread(9);
   if (r.nodes > 1 && r.nic_gbs == 0) {
     problem("E305", fields_[5], "nic_gbs must be stated for a group of several nodes");
   }
@@ -191,6 +214,16 @@ void TableReader::fit(TableText& out) {
   r.tflops = number(fields_[4], "tflops", true);
   r.gbs = number(fields_[5], "gbs", true);
   r.source = source(fields_[6], out);
+  if (count_ > 7) {
+    r.rows = whole(fields_[7], "the number of rows");
+    r.median_error = number(fields_[8], "the median error", true);
+    r.p90_error = number(fields_[9], "the 90th percentile of the error", true);
+  }
+  if (count_ > 10) {
+    const auto flag = named(fields_[10], FitFlag::scattered);
+    if (!flag) problem("E306", fields_[10], "unknown flag '" + std::string(fields_[10]) + "'");
+    r.flag = flag.value_or(FitFlag::none);
+  }
   for (const FitRow& other : out.fits) {
     if (other.kind == r.kind && other.dtype == r.dtype) {
       problem("E307", row_, "a second fit for the same works");
@@ -202,27 +235,53 @@ void TableReader::fit(TableText& out) {
   out.fits.push_back(r);
 }
 
+void TableReader::copy(TableText& out) {
+  CopyRow r;
+  const auto which = named(fields_[1], CopyKind::d2d);
+  if (!which) {
+    problem("E306", fields_[1], "unknown copy '" + std::string(fields_[1]) + "'",
+            "h2d, d2h or d2d");
+  }
+  r.kind = which.value_or(CopyKind::h2d);
+  r.bytes = whole(fields_[2], "bytes");
+  r.us = number(fields_[3], "the time");
+  r.source = source(fields_[4], out);
+  r.spread = spread(5);
+  out.copies.push_back(r);
+}
+
 void TableReader::ratio(TableText& out) {
   const double value = number(fields_[2], "the ratio");
-  source(fields_[3], out);
-  std::optional<double>* place = fields_[1] == "nn"       ? &out.ratio_nn
-                                 : fields_[1] == "nt"     ? &out.ratio_nt
-                                 : fields_[1] == "skinny" ? &out.ratio_skinny
-                                                          : nullptr;
-  if (place == nullptr) {
+  const uint16_t from = source(fields_[3], out);
+  const auto take = [&](std::optional<double>& place, uint16_t& place_source) {
+    if (place) problem("E307", row_, "this ratio was there before");
+    place = value;
+    place_source = from;
+  };
+  if (fields_[1] == "nn") {
+    take(out.ratio_nn, out.ratio_nn_source);
+  } else if (fields_[1] == "nt") {
+    take(out.ratio_nt, out.ratio_nt_source);
+  } else if (fields_[1] == "skinny") {
+    take(out.ratio_skinny, out.ratio_skinny_source);
+  } else {
     problem("E306", fields_[1], "unknown ratio '" + std::string(fields_[1]) + "'",
             "nn, nt or skinny");
-  } else if (place->has_value()) {
-    problem("E307", row_, "this ratio was there before");
-  } else {
-    *place = value;
   }
 }
 
 void TableReader::launch(TableText& out) {
   if (out.launch_us) problem("E307", row_, "a second launch row");
   out.launch_us = number(fields_[1], "the time");
-  source(fields_[2], out);
+  out.launch_source = source(fields_[2], out);
+  out.launch_spread = spread(3);
+}
+
+void TableReader::graph_launch(TableText& out) {
+  if (out.graph_launch_us) problem("E307", row_, "a second graph_launch row");
+  out.graph_launch_us = number(fields_[1], "the time");
+  out.graph_launch_source = source(fields_[2], out);
+  out.graph_launch_spread = spread(3);
 }
 
 void TableReader::interference(TableText& out) {
@@ -232,33 +291,54 @@ void TableReader::interference(TableText& out) {
   if (compute < 1 || communication < 1)
     problem("E305", compute < 1 ? fields_[1] : fields_[2], "nothing is faster beside something");
   out.interference = {compute, communication};
-  source(fields_[3], out);
+  out.interference_source = source(fields_[3], out);
+}
+
+struct TableReader::Form {
+  std::string_view family;
+  size_t least, most;  // fields
+  void (TableReader::*read)(TableText&);
+};
+
+std::span<const TableReader::Form> TableReader::forms() {
+  // In the order of kChecked, which begins with the header.
+  static constexpr std::array<Form, kChecked.size() - 1> kForms{
+      {{"gemm", 9, 10, &TableReader::gemm},
+       {"attention", 12, 13, &TableReader::attention},
+       {"memory", 5, 6, &TableReader::memory},
+       {"copy", 5, 6, &TableReader::copy},
+       {"collective", 9, 10, &TableReader::collective},
+       {"launch", 3, 4, &TableReader::launch},
+       {"graph_launch", 3, 4, &TableReader::graph_launch},
+       {"interference", 4, 4, &TableReader::interference},
+       {"fit", 7, 11, &TableReader::fit},
+       {"ratio", 4, 4, &TableReader::ratio}}};
+  return kForms;
+}
+
+size_t TableReader::least_fields(std::string_view family) {
+  const auto found = std::ranges::find(forms(), family, &Form::family);
+  STEPCAST_CHECK(found != forms().end(), std::string(family));
+  return found->least;
 }
 
 void TableReader::row(TableText& out) {
-  struct Form {
-    std::string_view family;
-    size_t fields;
-    void (TableReader::*read)(TableText&);
-  };
-  static constexpr std::array<Form, 8> kForms{{{"gemm", 9, &TableReader::gemm},
-                                               {"attention", 12, &TableReader::attention},
-                                               {"memory", 5, &TableReader::memory},
-                                               {"collective", 9, &TableReader::collective},
-                                               {"fit", 7, &TableReader::fit},
-                                               {"ratio", 4, &TableReader::ratio},
-                                               {"launch", 3, &TableReader::launch},
-                                               {"interference", 4, &TableReader::interference}}};
-  const size_t count = split();
-  for (const Form& f : kForms) {
+  count_ = split();
+  size_t checked = 0;
+  for (const Form& f : forms()) {
+    ++checked;
     if (fields_[0] != f.family) continue;
-    if (count == f.fields) return (this->*f.read)(out);
+    add_to_checksum(checked);
+    const bool half = f.family == "fit" && (count_ == 8 || count_ == 9);  // of its residuals
+    if (count_ >= f.least && count_ <= f.most && !half) return (this->*f.read)(out);
     return problem("E304", row_,
-                   "a row of '" + std::string(f.family) + "' has " + std::to_string(f.fields) +
-                       " fields, not " + std::to_string(count));
+                   "a row of '" + std::string(f.family) + "' has " + std::to_string(f.least) +
+                       (f.most > f.least ? " to " + std::to_string(f.most) : std::string()) +
+                       " fields, not " + std::to_string(count_));
   }
   problem("E304", fields_[0], "unknown kind of row '" + std::string(fields_[0]) + "'",
-          "gemm, attention, memory, collective, launch, interference, fit or ratio");
+          "gemm, attention, memory, copy, collective, launch, graph_launch, interference, fit or "
+          "ratio");
 }
 
 }  // namespace stepcast

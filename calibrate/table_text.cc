@@ -2,6 +2,7 @@
 #include "calibrate/table_text.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -9,12 +10,6 @@
 #include "sim/diagnostic.h"
 
 namespace stepcast {
-namespace {
-
-constexpr std::string_view kMagic = "# stepcast cost table";
-constexpr int64_t kFormat = 1;
-}  // namespace
-
 void TableReader::share(std::string_view value, TableText& out) {
   static constexpr std::array<std::string_view, kFamilies> kNames{"gemm", "attention", "memory",
                                                                   "launch", "collective"};
@@ -52,7 +47,29 @@ void TableReader::new_source(std::string_view value, TableText& out) {
   }
   std::string_view text = value.substr(second);
   if (!text.empty()) text.remove_prefix(1);
+  if (out.sources.size() > UINT16_MAX) return problem("E303", key, "too many sources");
   out.sources.push_back({std::string(key), kind == "derived", std::string(text)});
+}
+
+// "FAMILY HEX"
+void TableReader::checksum(std::string_view value) {
+  const size_t blank = std::min(value.find(' '), value.size());
+  const std::string_view family = value.substr(0, blank);
+  const auto* found = std::find(kChecked.begin(), kChecked.end(), family);
+  if (found == kChecked.end() || blank + 1 >= value.size()) {
+    return problem("E303", value, "a checksum is a family of rows and 16 hexadecimal digits");
+  }
+  Checked& c = checked_[static_cast<size_t>(found - kChecked.begin())];
+  if (c.stated) return problem("E307", family, "a second checksum of the same rows");
+  c.stated = value.substr(blank + 1);
+}
+
+void TableReader::add_to_checksum(size_t checked) {
+  Checked& c = checked_[checked];
+  c.hash = hash_text("\n", hash_text(row_, c.hash));
+  if (c.first_line > 0) return;
+  c.first_line = line_;
+  c.first_row = row_;
 }
 
 void TableReader::header(TableText& out) {
@@ -64,10 +81,21 @@ void TableReader::header(TableText& out) {
   const std::string_view value = rest.substr(colon + 2);
   if (key == "format") {
     format_ = whole(value, "the format");
-  } else if (key == "gpu") {
+    return;
+  }
+  if (key == "rows") {
+    announced_ = whole(value, "the number of rows", 0);
+    return;
+  }
+  if (key == "checksum") return checksum(value);
+  if (key == "gpu") {
     out.gpu = std::string(value);
   } else if (key == "about") {
     out.about = std::string(value);
+  } else if (key == "software") {
+    out.software = std::string(value);
+  } else if (key == "conditions") {
+    out.conditions.emplace_back(value);
   } else if (key == "nvlink_gbs") {
     out.nvlink_gbs = number(value, "nvlink_gbs");
   } else if (key == "in_network_reduction") {
@@ -77,9 +105,10 @@ void TableReader::header(TableText& out) {
     new_source(value, out);
   } else if (key == "share") {
     share(value, out);
-  } else if (key == "rows") {
-    announced_ = whole(value, "the number of rows", 0);
+  } else {
+    return;  // a remark with a colon
   }
+  add_to_checksum(0);
 }
 
 template <class Row, class Key>
@@ -93,34 +122,34 @@ void TableReader::refuse_duplicates(const std::vector<Row>& rows, std::string_vi
   find_duplicate(family);
 }
 
-// Names the line of the first repeated row of a family.  Only for the message, so slow is fine.
+// Names the line of the first repeated row of a family.  Only for the message.
 void TableReader::find_duplicate(std::string_view family) {
-  TableReader again(text_, file_);
-  std::vector<std::pair<std::string, int>> seen;
+  TableReader again(text_, file_, options_);
+  const size_t least = least_fields(family);
+  std::map<std::string_view, int> seen;
   while (again.next_line()) {
     const size_t count = again.split();
-    if (again.fields_[0] != family || count < 3 || count > again.fields_.size()) continue;
-    // All fields but time and source.
-    std::string key(again.row_.substr(
-        0, static_cast<size_t>(again.fields_[count - 2].data() - again.row_.data())));
-    const auto before = std::find_if(seen.begin(), seen.end(),
-                                     [&](const auto& other) { return other.first == key; });
-    if (before != seen.end()) {
-      row_ = again.row_;
-      line_ = again.line_;
-      problem("E307", row_,
-              "the same as line " + std::to_string(before->second) + " but for time and source");
-      return;
-    }
-    seen.emplace_back(std::move(key), again.line_);
+    if (again.fields_[0] != family || count < least) continue;
+    // All fields but time, source and spread.
+    const std::string_view key = again.row_.substr(
+        0, static_cast<size_t>(again.fields_[least - 2].data() - again.row_.data()));
+    const auto [before, is_new] = seen.try_emplace(key, again.line_);
+    if (is_new) continue;
+    row_ = again.row_;
+    line_ = again.line_;
+    problem("E307", row_,
+            "the same as line " + std::to_string(before->second) + " but for time and source");
+    row_ = {};
+    return;
   }
+  problem("E307", {}, "two rows of '" + std::string(family) + "' for the same shape");
 }
 
 TableText TableReader::read() {
   TableText out;
-  if (!next_line() || row_ != kMagic) {
+  if (!next_line() || row_ != kTableMagic) {
     problem("E301", row_, "not a cost table",
-            "the first line must be '" + std::string(kMagic) + "'");
+            "the first line must be '" + std::string(kTableMagic) + "'");
     throw InputError(problems_);
   }
   int64_t rows = 0;
@@ -132,10 +161,10 @@ TableText TableReader::read() {
       ++rows;
       row(out);
     }
-    if (format_ > kFormat) {
+    if (format_ > kNewestTableFormat) {
       problem("E302", row_,
               "table format " + std::to_string(format_) + " is newer than this " +
-                  "version of Stepcast reads (" + std::to_string(kFormat) + ")");
+                  "version of Stepcast reads (" + std::to_string(kNewestTableFormat) + ")");
       throw InputError(problems_);
     }
   }
@@ -146,17 +175,18 @@ TableText TableReader::read() {
 
 void TableReader::finish(const TableText& out, int64_t rows) {
   row_ = {};
-  if (format_ == 0) problem("E303", {}, "the header has no '# format: 1'");
+  if (format_ == 0) problem("E303", {}, "the header has no '# format: 2'");
   if (out.gpu.empty()) problem("E303", {}, "the header has no '# gpu: NAME'");
-  if (!announced_) {
+  if (!announced_ && !options_.accept_edits) {
     problem("E303", {}, "the header has no '# rows: N'");
-  } else if (*announced_ != rows) {
+  } else if (!options_.accept_edits && *announced_ != rows) {
     problem("E308", {},
             "the header announces " + std::to_string(*announced_) + " rows, there are " +
                 std::to_string(rows) + ": truncated, or edited",
-            "count them anew in '# rows: N'");
+            "'stepcast calibrate fit FILE --accept-edits' takes it as it is and counts anew");
   }
   if (!problems_.empty()) return;
+  if (!options_.accept_edits) compare_checksums();
   refuse_duplicates(out.gemms, "gemm", [](const GemmRow& r) {
     return std::tuple(r.dtype, r.layout, r.m, r.n, r.k, r.batch);
   });
@@ -168,10 +198,32 @@ void TableReader::finish(const TableText& out, int64_t rows) {
   refuse_duplicates(out.collectives, "collective", [](const CollectiveRow& r) {
     return std::tuple(r.kind, r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs, r.bytes);
   });
+  refuse_duplicates(out.copies, "copy",
+                    [](const CopyRow& r) { return std::tuple(r.kind, r.bytes); });
 }
 
-TableText parse_table_text(std::string_view text, const std::string& file_name) {
-  return TableReader(text, file_name).read();
+void TableReader::compare_checksums() {
+  for (size_t i = 0; i < kChecked.size(); ++i) {
+    const Checked& c = checked_[i];
+    const bool any = c.first_line > 0;
+    if (!c.stated && (!any || format_ < 2)) continue;
+    if (any && c.stated == hex_of(c.hash)) continue;
+    line_ = c.first_line;
+    row_ = c.first_row;
+    const std::string what =
+        i == 0 ? "the header was" : "rows of '" + std::string(kChecked[i]) + "' were";
+    problem("E309", any ? row_ : std::string_view{},
+            what + (!c.stated ? " written without a checksum"
+                    : any     ? " edited"
+                              : " removed"),
+            "'stepcast calibrate fit FILE --accept-edits' takes it as it is and signs anew");
+    row_ = {};
+  }
+}
+
+TableText parse_table_text(std::string_view text, const std::string& file_name,
+                           const TableReadOptions& options) {
+  return TableReader(text, file_name, options).read();
 }
 
 }  // namespace stepcast

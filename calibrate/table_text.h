@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cost table as it stands in its file: header and rows, checked one by one, nothing computed.
-// docs/costs.md has the format.
+// docs/costs.md has the format; write_table.h writes it.
 #pragma once
 
 #include <array>
@@ -18,17 +18,22 @@ namespace stepcast {
 // Where rows come from.  Derived: carried over from other hardware or computed from other rows; a
 // price that uses one is at best an extrapolation.
 struct TableSource {
-  std::string key;
+  std::string key;  // no blanks, no commas
   bool derived = false;
   std::string text;
+  bool operator==(const TableSource&) const = default;
 };
 
+// In all rows: `us` is the time in microseconds; `spread` the interquartile range of its samples
+// over their median, 0 = not stated; `source` an index into TableText::sources.
 struct GemmRow {
   DType dtype{};
   GemmLayout layout{};
   int64_t m = 0, n = 0, k = 0, batch = 1;
   double us = 0;
-  uint16_t source = 0;  // index into TableText::sources
+  uint16_t source = 0;
+  double spread = 0;
+  bool operator==(const GemmRow&) const = default;
 };
 
 struct AttentionRow {
@@ -39,6 +44,8 @@ struct AttentionRow {
   int64_t m = 0, n = 0, k = 0, batch = 1;  // query length, key length, head dimension, sequences
   double us = 0;
   uint16_t source = 0;
+  double spread = 0;
+  bool operator==(const AttentionRow&) const = default;
 };
 
 struct MemoryRow {
@@ -46,6 +53,8 @@ struct MemoryRow {
   int64_t bytes = 0;  // read + written
   double us = 0;
   uint16_t source = 0;
+  double spread = 0;
+  bool operator==(const MemoryRow&) const = default;
 };
 
 struct CollectiveRow {
@@ -55,7 +64,30 @@ struct CollectiveRow {
   int64_t bytes = 0;   // as nccl-tests counts it
   double us = 0;
   uint16_t source = 0;
+  double spread = 0;
+  bool operator==(const CollectiveRow&) const = default;
 };
+
+// Copies by the copy engines: from pinned host memory to the device, back, within the device.
+enum class CopyKind : uint8_t { h2d, d2h, d2d };
+std::string_view name_of(CopyKind k);
+
+struct CopyRow {
+  CopyKind kind{};
+  int64_t bytes = 0;  // copied (within a device they are read and written)
+  double us = 0;
+  double spread = 0;
+  uint16_t source = 0;
+  bool operator==(const CopyRow&) const = default;
+};
+
+// What is to be known about a fit beside its residuals.
+enum class FitFlag : uint8_t {
+  none,
+  rate_only,  // too few or too similar rows to tell the other constants: the fastest rate seen
+  scattered,  // a tenth of the rows is off by more than half
+};
+std::string_view name_of(FitFlag f);
 
 // Constants of a smooth form: t = t0 + sqrt(c^2 + m^2), c = flops / tflops, m = bytes / gbs.
 struct FitRow {
@@ -63,6 +95,10 @@ struct FitRow {
   DType dtype{};
   double t0_us = 0, tflops = 0, gbs = 0;  // 0: that term is absent
   uint16_t source = 0;
+  int64_t rows = 0;                        // that were fitted; 0 = not stated
+  double median_error = 0, p90_error = 0;  // of |measured / fitted - 1| over these rows
+  FitFlag flag = FitFlag::none;
+  bool operator==(const FitRow&) const = default;
 };
 
 // Families of rows that one table may take over from another one.
@@ -83,18 +119,37 @@ struct TableText {
   std::vector<MemoryRow> memories;
   std::vector<CollectiveRow> collectives;
   std::vector<FitRow> fits;
-  std::optional<double> launch_us;
+  std::optional<double> launch_us;  // host time of one kernel launch
   // Times beside each other over times alone: of compute, of a collective.
   std::optional<std::pair<double, double>> interference;
   // Time of a layout against tn at the same shape, and of GEMMs with a side of at most 256.
   std::optional<double> ratio_nn, ratio_nt, ratio_skinny;
+
+  std::string software;                 // "CUDA 12.4, cuBLAS 12.4.5, NCCL 2.21.5"; may be empty
+  std::vector<std::string> conditions;  // clocks, temperature, driver, date: one line each
+  std::vector<CopyRow> copies;
+  std::optional<double> graph_launch_us;  // host time of replaying one CUDA graph
+  // Of the rows that are single numbers; meaningless where there is none.
+  uint16_t launch_source = 0, graph_launch_source = 0, interference_source = 0;
+  uint16_t ratio_nn_source = 0, ratio_nt_source = 0, ratio_skinny_source = 0;
+  double launch_spread = 0, graph_launch_spread = 0;
+
+  bool operator==(const TableText&) const = default;
 };
 
-// Throws InputError with all problems (at most 20):
-//   E301 not a cost table         E305 a number is missing, malformed or not positive
-//   E302 a newer format           E306 an unknown word
-//   E303 the header is incomplete E307 a row that was there before
-//   E304 a row of the wrong form  E308 truncated, or rows added without counting them
-TableText parse_table_text(std::string_view text, const std::string& file_name);
+struct TableReadOptions {
+  // Takes a file whose rows were changed, added or removed since it was written, or that was never
+  // finished: the number of rows and the checksums are not looked at.
+  bool accept_edits = false;
+};
+
+// Reads formats 1 and 2.  Throws InputError with all problems (at most 20):
+//   E301 not a cost table         E306 an unknown word
+//   E302 a newer format           E307 a row that was there before
+//   E303 the header is incomplete E308 truncated, or rows added without counting them
+//   E304 a row of the wrong form  E309 edited since it was written
+//   E305 a number is missing, malformed or not positive
+TableText parse_table_text(std::string_view text, const std::string& file_name,
+                           const TableReadOptions& options = {});
 
 }  // namespace stepcast

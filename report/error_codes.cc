@@ -125,11 +125,17 @@ constexpr std::array kCodes{
     ErrorCode{"E305", "a bad number in a cost table",
               "Numbers are plain decimals, finite, and above zero."},
     ErrorCode{"E306", "an unknown word in a cost table",
-              "A data type, layout, kernel, collective or source that does not exist."},
+              "A data type, layout, kernel, collective, copy, flag or source that does not exist."},
     ErrorCode{"E307", "a row that was there before",
               "Two rows answer the same question; remove one."},
     ErrorCode{"E308", "a cost table that was cut off",
               "The header states the number of rows, and there are more or fewer of them."},
+    ErrorCode{"E309", "a cost table that was edited",
+              "Its rows or its header are not those that were written; `stepcast calibrate fit FILE "
+              "--accept-edits` takes them as they are."},
+    ErrorCode{"E310", "measurements that nothing can be fitted to",
+              "The message names the rows: a time or a size that is not a positive number, or "
+              "tables of different GPUs."},
     ErrorCode{"E320", "not a topology that can be read",
               "Read are the matrix of `nvidia-smi topo -m`, NCCL's topology XML "
               "(NCCL_TOPO_DUMP_FILE), the output of ibnetdiscover and scenarios; docs/topology.md "

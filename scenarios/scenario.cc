@@ -9,6 +9,7 @@
 #include "scenarios/field_values.h"
 #include "scenarios/files.h"
 #include "scenarios/model_config.h"
+#include "scenarios/pricing_table.h"
 #include "scenarios/resolve_cluster.h"
 #include "scenarios/resolve_extras.h"
 #include "scenarios/resolve_mode.h"
@@ -20,21 +21,13 @@
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
 #include "sim/check.h"
+#include "sim/hash.h"
 
 namespace stepcast {
 namespace {
 
 std::string str(int64_t n) {
   return std::to_string(n);
-}
-
-// FNV-1a, 64 bits.
-std::string hash_of(std::string_view text) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  std::string hex;
-  for (int shift = 60; shift >= 0; shift -= 4) hex += "0123456789abcdef"[(h >> shift) & 15u];
-  return hex;
 }
 
 struct ModelKey {
@@ -153,6 +146,18 @@ bool is_label(std::string_view path) {
   return false;
 }
 
+void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& problems,
+                         Scenario& s) {
+  if (!v.has("calibration")) return;
+  const auto source = files.open(v.text("calibration"), v.mark("calibration"));
+  problems.throw_if_any();
+  s.calibration = read_calibration(problems.source(*source).text, problems.source(*source).name);
+  const std::string& gpu = s.cluster.node.gpu.name;
+  if (s.calibration->table.name() != gpu)
+    s.warnings.push_back("the cost table " + s.calibration->file + " is of " +
+                         s.calibration->table.name() + ", the cluster has " + gpu);
+}
+
 Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& options,
                  Problems& problems) {
   Scenario s;
@@ -211,6 +216,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   if (s.replicas > 1 && !draws_something(s))
     s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   warn_private_ways(v, s);
+  resolve_calibration(v, files, problems, s);
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);
@@ -221,8 +227,8 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   const std::vector<Setting> sizes =
       model_settings(*v.value("model"), s.model, *unpruned, s.plan.tp, problems);
   s.settings.insert(after_texts, sizes.begin(), sizes.end());
-  s.hash = hash_of(v.canonical(is_label) + model_text(s.model) +
-                   (s.plan.teacher ? model_text(*s.plan.teacher) : ""));
+  s.hash = hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
+                            (s.plan.teacher ? model_text(*s.plan.teacher) : "")));
   return s;
 }
 

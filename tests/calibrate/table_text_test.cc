@@ -111,7 +111,7 @@ TEST(TableText, RefusesForeignFiles) {
 }
 
 TEST(TableText, RefusesANewerFormatBeforeItsRows) {
-  EXPECT_EQ(problem("# stepcast cost table\n# format: 2\n# gpu: g\nwarp,1,2,3\n"), "E302 2:1");
+  EXPECT_EQ(problem("# stepcast cost table\n# format: 3\n# gpu: g\nwarp,1,2,3\n"), "E302 2:1");
 }
 
 TEST(TableText, RefusesAnIncompleteHeader) {
