@@ -74,6 +74,7 @@ void write_trust(JsonWriter& json, const Result& r) {
       json.member(name_of(static_cast<Origin>(i)), r.trust[static_cast<size_t>(i)]);
   });
   json.member("calibration", r.calibration);
+  json.member("calibration_hash", r.calibration_hash);
 }
 
 // null unless the schedule was made for the scenario.

@@ -13,6 +13,7 @@
 #include "model/inference.h"
 #include "scenarios/disturbed_step.h"
 #include "scenarios/make_schedule.h"
+#include "scenarios/pricing_table.h"
 #include "scenarios/step_memory.h"
 #include "scenarios/utilization.h"
 #include "scenarios/what_if.h"
@@ -312,8 +313,6 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   fill_memory(scenario, *graph, result);
   fill_rates(scenario, *graph, result);
   result.trust = trust_of(*graph, *prices);
-  result.calibration =
-      chosen.table != nullptr ? "table " + chosen.table->name() : "no table: roofline";
   result.graph = std::move(graph);
   result.prices = std::move(prices);
   return result;
@@ -322,12 +321,13 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
 }  // namespace
 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
-  std::optional<CostTable> own;
-  if (!options.table.empty()) own = CostTable::parse(options.table, "cost table");
-  const CostTable* table = own ? &*own : shipped_table(scenario.cluster.node.gpu.name);
-  if (!scenario.to_make) return simulate(scenario, options, {scenario.schedule, table});
-  MadeSchedule made = make_schedule(scenario, table);
-  Result result = simulate(scenario, options, {made.schedule, table});
+  const PricingTable pricing = pricing_table(scenario);
+  MadeSchedule made;
+  if (scenario.to_make) made = make_schedule(scenario, pricing.table);
+  Result result = simulate(scenario, options,
+                           {scenario.to_make ? made.schedule : scenario.schedule, pricing.table});
+  result.calibration = pricing.title;
+  result.calibration_hash = pricing.hash;
   result.synthesis = std::move(made.synthesis);
   for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
   return result;

@@ -22,7 +22,6 @@ struct ForecastOptions {
   bool trace = false;                  // record start and end of every op
   std::vector<int64_t> trace_ranks{};  // of these ranks of the job, ascending; empty: one of each
                                        // stage, of ranks that differ those in the lane of the last
-  std::string table{};  // text of a cost table to use instead of the shipped one; empty = shipped
   bool all_ranks = false;  // simulate each rank by itself, equal ones too
   Progress progress{};     // of replicas
 };

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "calibrate/price_graph.h"
+#include "scenarios/pricing_table.h"
 #include "scenarios/schedule_contest.h"
 #include "schedules/lower.h"
 #include "schedules/placement.h"
@@ -490,7 +491,7 @@ MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table) {
 
 Schedule schedule_of(const Scenario& scenario) {
   if (!scenario.to_make) return scenario.schedule;
-  return make_schedule(scenario, shipped_table(scenario.cluster.node.gpu.name)).schedule;
+  return make_schedule(scenario, pricing_table(scenario).table).schedule;
 }
 
 }  // namespace stepcast

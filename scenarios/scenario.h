@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "topology/placement.h"
 
 namespace stepcast {
+
+struct CalibrationTable;  // pricing_table.h
 
 // One resolved value and why it has it: the lines of `stepcast explain`.
 struct Setting {
@@ -75,8 +78,9 @@ struct Scenario {
   bool share_links = false;           // transfers on one link share it
   // Compute and communication beside each other slow each other down: on asks for a measurement.
   enum class Interference : uint8_t { off, on, automatic } interference = Interference::off;
-  uint64_t seed = 0;     // of what is drawn
-  int64_t replicas = 1;  // runs with seeds seed, seed + 1, ...
+  std::shared_ptr<const CalibrationTable> calibration;  // the user's own cost table; null: shipped
+  uint64_t seed = 0;                                    // of what is drawn
+  int64_t replicas = 1;                                 // runs with seeds seed, seed + 1, ...
 
   std::vector<Setting> settings;  // in schema order
   std::vector<std::string>

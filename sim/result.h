@@ -128,7 +128,8 @@ struct Result {
   bool fits = true;                // reserved <= usable
 
   std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
-  std::string calibration;               // "table a100-sxm-80g", or "none: roofline"
+  std::string calibration;               // "table a100-sxm-80g", or "no table: roofline"
+  std::string calibration_hash;          // 16 hex digits over the table; empty: none
 
   Timeline timeline;
   std::vector<TracedLane> traced;  // what a trace is of; empty: `timeline`

@@ -20,10 +20,27 @@ json sample() {
 
 TEST(RunJson, HasTheAgreedFields) {
   const json j = sample();
-  for (const char* field :
-       {"schema_version", "version", "scenario", "step_time_s", "step_time_ps", "span_s", "span_ps",
-        "tokens_per_s_per_gpu", "mfu", "hfu", "bubble", "account", "critical_path", "what_if",
-        "memory", "trust", "interval", "engine", "warnings"})
+  for (const char* field : {"schema_version",
+                            "version",
+                            "scenario",
+                            "step_time_s",
+                            "step_time_ps",
+                            "span_s",
+                            "span_ps",
+                            "tokens_per_s_per_gpu",
+                            "mfu",
+                            "hfu",
+                            "bubble",
+                            "account",
+                            "critical_path",
+                            "what_if",
+                            "memory",
+                            "trust",
+                            "calibration",
+                            "calibration_hash",
+                            "interval",
+                            "engine",
+                            "warnings"})
     EXPECT_TRUE(j.contains(field)) << field;
   EXPECT_EQ(j["schema_version"], 1);
   EXPECT_EQ(j["version"], "1.2.3");

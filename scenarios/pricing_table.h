@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which cost table prices a scenario: the one it names under `calibration`, else the shipped one of
+// its GPU, else none.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "calibrate/cost_table.h"
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+
+// A cost table that a scenario names.
+struct CalibrationTable {
+  std::string file;  // as messages name it
+  std::string hash;  // 16 hex digits over its text
+  CostTable table;
+};
+
+// A user's table from the text of `file`, with what it takes over from shipped ones.  Throws
+// InputError (E3xx) with file and line.
+std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text,
+                                                         const std::string& file);
+
+struct PricingTable {
+  const CostTable* table = nullptr;  // null: the roofline and the communication model answer
+  std::string title;                 // "table h100-sxm", "table of h100-sxm in mine.csv"
+  std::string hash;                  // 16 hex digits over the table's text; empty: no table
+};
+
+// The table lives as long as the scenario.
+PricingTable pricing_table(const Scenario& scenario);
+
+}  // namespace stepcast
