@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of several tables in one.
+//
+// Where two inputs answer the same question a measured row beats a derived one, then the earlier
+// input wins.  The result depends on the inputs and their order alone.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "calibrate/table_text.h"
+
+namespace stepcast {
+
+struct UniteOptions {
+  // Not empty: the GPU of the result, whatever the inputs say.  Empty: they agree.
+  std::string gpu;
+};
+
+struct United {
+  TableText table;              // rows sorted (write_table.h), sources without rows left out
+  std::vector<size_t> dropped;  // by input: its rows that another one answers
+};
+
+// Sources of one key with different texts: the later one's gets a suffix, "vidur-2".  `about` is
+// the first that is not empty; `software` and `conditions` are all different ones in order; the
+// fabric's conditions are those of the first input that states them; a family that the result has
+// rows of is not shared from another table any more. Throws InputError E310: different GPUs;
+// collectives of different NVLinks or with and without in-network reduction; different tables that
+// families are shared from; rows that check_rows refuses. REQUIRES: at least one input.
+United unite(std::span<const TableText> inputs, const UniteOptions& options = {});
+
+}  // namespace stepcast
