@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# The shipped cost tables and the roofline's efficiencies, compiled in; Eigen for the fits.
+# The shipped cost tables and the roofline's efficiencies, compiled in; Eigen for the fits; JSON of other tools.
 include(EmbedFiles)
 file(GLOB stepcast_table_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/calibrate/tables/*.csv)
 embed_files(stepcast_calibrate shipped_table_files ${stepcast_table_files})
 embed_files(stepcast_calibrate roofline_files ${PROJECT_SOURCE_DIR}/calibrate/roofline.csv)
 embed_files(stepcast_calibrate host_cost_files ${PROJECT_SOURCE_DIR}/calibrate/host_costs.csv)
-target_link_libraries(stepcast_calibrate PRIVATE $<BUILD_INTERFACE:Eigen3::Eigen>)
+embed_files(stepcast_calibrate device_name_files ${PROJECT_SOURCE_DIR}/calibrate/device_names.csv)
+target_link_libraries(stepcast_calibrate PRIVATE $<BUILD_INTERFACE:Eigen3::Eigen>
+  $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
