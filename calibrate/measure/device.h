@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -32,7 +33,8 @@ struct Device {
   int major = 0, minor = 0;
   int sms = 0;
   int64_t l2_bytes = 0, memory_bytes = 0;
-  std::string software;  // "CUDA 13.0, driver API 13.0": part of a table's identity
+  std::array<char, 24> pci_bus_id{};  // as NVML takes it: "00000000:1b:00.0"
+  std::string software;               // "CUDA 13.0, driver API 13.0": of a table's identity
 };
 
 // Makes device `index` the current one of this thread.  Throws DeviceError, with one line that says

@@ -9,24 +9,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 
 #include "calibrate/measure/device.h"
+#include "calibrate/measure/timing_summary.h"
 
 namespace stepcast::measure {
-
-struct TimingOptions {
-  int samples = 20;             // batches that are timed
-  double limit_seconds = 2;     // fewer samples (at least 5) if they would take longer
-  double warmup_seconds = 0.1;  // at most, and until two batches in turn agree within 2 %
-  double batch_us = 500;        // calls are batched until a batch takes this long
-};
-
-struct Timing {
-  double us = 0;      // median over samples of the time of one call
-  double spread = 0;  // interquartile range over median
-  int samples = 0;
-};
 
 // Enqueues one execution on the stream it was made for; `call` counts up, to choose among copies of
 // the operands (Operands::at).  It must not synchronise.
@@ -41,8 +28,5 @@ struct Bench {
   cudaStream_t stream = nullptr;
   TimingOptions timing;
 };
-
-// Median and interquartile range over median.  REQUIRES: not empty.  CUDA-free (timing_summary.cc).
-Timing summarize(std::span<const double> us_per_call);
 
 }  // namespace stepcast::measure
