@@ -34,6 +34,12 @@ std::string_view name_of(FitFlag f) {
   return kNames[static_cast<size_t>(f)];
 }
 
+std::string_view name_of(Family f) {
+  static constexpr std::array<std::string_view, kFamilies> kNames{"gemm", "attention", "memory",
+                                                                  "launch", "collective"};
+  return kNames[static_cast<size_t>(f)];
+}
+
 TableReader::TableReader(std::string_view text, const std::string& file,
                          const TableReadOptions& options)
     : text_(text), file_(file), options_(options) {}
@@ -189,7 +195,7 @@ void TableReader::memory(TableText& out) {
 void TableReader::collective(TableText& out) {
   CollectiveRow r;
   r.kind = kind(fields_[1]);
-  if (!is_communication(r.kind) || r.kind == WorkKind::send_recv) {
+  if (!is_communication(r.kind)) {
     problem("E306", fields_[1], "'" + std::string(fields_[1]) + "' is not a collective");
   }
   r.ranks = whole(fields_[2], "ranks", 2);

@@ -11,8 +11,6 @@
 
 namespace stepcast {
 void TableReader::share(std::string_view value, TableText& out) {
-  static constexpr std::array<std::string_view, kFamilies> kNames{"gemm", "attention", "memory",
-                                                                  "launch", "collective"};
   bool first = true;
   while (!value.empty()) {
     const size_t end = std::min(value.find(' '), value.size());
@@ -23,12 +21,11 @@ void TableReader::share(std::string_view value, TableText& out) {
       first = false;
       continue;
     }
-    const auto* found = std::find(kNames.begin(), kNames.end(), word);
-    if (found == kNames.end()) {
-      problem("E306", word, "unknown family '" + std::string(word) + "'");
-    } else {
-      out.shared[static_cast<size_t>(found - kNames.begin())] = true;
+    bool known = false;
+    for (size_t i = 0; i < out.shared.size(); ++i) {
+      if (name_of(static_cast<Family>(i)) == word) known = out.shared[i] = true;
     }
+    if (!known) problem("E306", word, "unknown family '" + std::string(word) + "'");
   }
 }
 

@@ -104,6 +104,7 @@ struct FitRow {
 // Families of rows that one table may take over from another one.
 enum class Family : uint8_t { gemm, attention, memory, launch, collective };
 constexpr int kFamilies = 5;
+std::string_view name_of(Family f);
 
 struct TableText {
   std::string gpu;

@@ -158,7 +158,7 @@ TEST(TableText, RefusesUnknownWords) {
   EXPECT_EQ(problem(table("memory,frobnicate,8,1,bench\n", 1)), "E306 7:8");
   EXPECT_EQ(problem(table("memory,none,8,1,bench\n", 1)), "E306 7:8");
   EXPECT_EQ(problem(table("collective,gemm,8,1,8,0,4,5,bench\n", 1)), "E306 7:12");
-  EXPECT_EQ(problem(table("collective,send_recv,2,1,2,0,4,5,bench\n", 1)), "E306 7:12");
+  EXPECT_EQ(problem(table("collective,shift,2,1,2,0,4,5,bench\n", 1)), "E306 7:12");
   EXPECT_EQ(problem(table("attention,up,bf16,1,1,1,1,1,1,1,1,bench\n", 1)), "E306 7:11");
   EXPECT_EQ(problem(table("attention,fwd,bf16,2,1,1,1,1,1,1,1,bench\n", 1)), "E306 7:20");
   EXPECT_EQ(problem(table("ratio,tt,1,bench\n", 1)), "E306 7:7");

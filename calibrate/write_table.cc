@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/write_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "calibrate/table_reader.h"
+#include "sim/check.h"
+#include "sim/hash.h"
+
+namespace stepcast {
+namespace {
+
+std::string text_of(double value) {
+  std::array<char, 400> buffer{};  // the longest fixed decimal of a double has 325 characters
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
+  STEPCAST_CHECK(end.ec == std::errc(), "a number of a cost table");
+  return {buffer.data(), end.ptr};
+}
+
+std::string text_of(int64_t value) {
+  return std::to_string(value);
+}
+
+std::string text_of(std::string_view word) {
+  return std::string(word);
+}
+
+template <class... Fields>
+std::string joined(std::string_view family, const Fields&... fields) {
+  std::string text(family);
+  ((text += ',', text += text_of(fields)), ...);
+  return text;
+}
+
+// Shapes, in the order of rows; all before the time.  Products of one weight shape stand together.
+auto shape(const GemmRow& r) {
+  return std::tuple(r.dtype, r.layout, r.batch, r.n, r.k, r.m);
+}
+auto shape(const AttentionRow& r) {
+  return std::tuple(r.backward, r.dtype, r.causal, r.k, r.heads, r.kv_heads, r.n, r.m, r.batch);
+}
+auto shape(const MemoryRow& r) {
+  return std::tuple(r.kernel, r.bytes);
+}
+auto shape(const CopyRow& r) {
+  return std::tuple(r.kind, r.bytes);
+}
+auto shape(const CollectiveRow& r) {
+  return std::tuple(r.kind, r.nodes, r.ranks, r.ranks_per_node, r.nic_gbs, r.bytes);
+}
+auto shape(const FitRow& r) {
+  return std::tuple(r.kind, r.dtype);
+}
+
+std::string row_text(const GemmRow& r) {
+  return joined("gemm", name_of(r.dtype), name_of(r.layout), r.m, r.n, r.k, r.batch);
+}
+std::string row_text(const AttentionRow& r) {
+  return joined("attention", std::string_view(r.backward ? "bwd" : "fwd"), name_of(r.dtype),
+                int64_t{r.causal}, r.heads, r.kv_heads, r.m, r.n, r.k, r.batch);
+}
+std::string row_text(const MemoryRow& r) {
+  return joined("memory", name_of(r.kernel), r.bytes);
+}
+std::string row_text(const CopyRow& r) {
+  return joined("copy", name_of(r.kind), r.bytes);
+}
+std::string row_text(const CollectiveRow& r) {
+  return joined("collective", name_of(r.kind), r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs,
+                r.bytes);
+}
+std::string row_text(const FitRow& r) {
+  return joined("fit", name_of(r.kind), name_of(r.dtype));
+}
+
+template <class Row>
+void sort_by_shape(std::vector<Row>& rows) {
+  std::ranges::stable_sort(rows, {}, [](const Row& r) { return shape(r); });
+}
+
+template <class Row>
+std::vector<const Row*> by_shape(const std::vector<Row>& rows) {
+  std::vector<const Row*> sorted;
+  sorted.reserve(rows.size());
+  for (const Row& r : rows) sorted.push_back(&r);
+  std::ranges::stable_sort(sorted, {}, [](const Row* r) { return shape(*r); });
+  return sorted;
+}
+
+struct Ratio {
+  std::string_view name;
+  std::optional<double> value;
+  uint16_t source;
+};
+
+std::array<Ratio, 3> ratios(const TableText& t) {
+  return {{{"nn", t.ratio_nn, t.ratio_nn_source},
+           {"nt", t.ratio_nt, t.ratio_nt_source},
+           {"skinny", t.ratio_skinny, t.ratio_skinny_source}}};
+}
+
+// The lines of each of kChecked, header included.
+class Lines {
+ public:
+  explicit Lines(const TableText& table) : t_(table) {
+    STEPCAST_CHECK(!t_.gpu.empty(), "a cost table without a GPU");
+    add_header();
+    for (const GemmRow* r : by_shape(t_.gemms)) add_timed(*r);
+    for (const AttentionRow* r : by_shape(t_.attentions)) add_timed(*r);
+    for (const MemoryRow* r : by_shape(t_.memories)) add_timed(*r);
+    for (const CopyRow* r : by_shape(t_.copies)) add_timed(*r);
+    for (const CollectiveRow* r : by_shape(t_.collectives)) add_timed(*r);
+    add_single("launch", t_.launch_us, t_.launch_source, t_.launch_spread);
+    add_single("graph_launch", t_.graph_launch_us, t_.graph_launch_source, t_.graph_launch_spread);
+    if (t_.interference) {
+      add_row("interference", joined("interference", t_.interference->first,
+                                     t_.interference->second, key(t_.interference_source)));
+    }
+    for (const FitRow* r : by_shape(t_.fits)) add_fit(*r);
+    for (const Ratio& r : ratios(t_)) {
+      if (r.value) add_row("ratio", joined("ratio", r.name, *r.value, key(r.source)));
+    }
+  }
+
+  std::string text() const {
+    std::string out = std::string(kTableMagic) +
+                      "\n# format: " + std::to_string(kNewestTableFormat) + "\n" + lines_[0] +
+                      "# rows: " + std::to_string(rows_) + "\n";
+    for (size_t i = 0; i < kChecked.size(); ++i) {
+      if (lines_[i].empty()) continue;
+      out += "# checksum: " + std::string(kChecked[i]) + " " + hex_of(hash_text(lines_[i])) + "\n";
+    }
+    for (size_t i = 1; i < kChecked.size(); ++i) out += lines_[i];
+    return out;
+  }
+
+ private:
+  std::string_view key(uint16_t source) const {
+    STEPCAST_CHECK(source < t_.sources.size(), "a row of a cost table without a source");
+    return t_.sources[source].key;
+  }
+
+  void add_key(std::string_view name, std::string_view value) {
+    lines_[0] += "# " + std::string(name) + ": ";
+    for (const char c : value) {
+      const bool control = static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+      lines_[0] += control ? ' ' : c;
+    }
+    lines_[0] += '\n';
+  }
+
+  void add_header() {
+    add_key("gpu", t_.gpu);
+    if (!t_.about.empty()) add_key("about", t_.about);
+    if (!t_.software.empty()) add_key("software", t_.software);
+    for (const std::string& c : t_.conditions) add_key("conditions", c);
+    if (t_.nvlink_gbs > 0) add_key("nvlink_gbs", text_of(t_.nvlink_gbs));
+    if (t_.nvlink_gbs > 0 || t_.in_network_reduction)
+      add_key("in_network_reduction", t_.in_network_reduction ? "yes" : "no");
+    if (!t_.share_from.empty()) {
+      std::string value = t_.share_from;
+      for (size_t i = 0; i < kFamilies; ++i)
+        if (t_.shared[i]) value += " " + std::string(name_of(static_cast<Family>(i)));
+      add_key("share", value);
+    }
+    for (const TableSource& s : t_.sources) {
+      STEPCAST_CHECK(!s.key.empty() && s.key.find_first_of(" ,\r\n") == std::string::npos,
+                     "the key of a source: '" + s.key + "'");
+      add_key("source", s.key + (s.derived ? " derived" : " measured") +
+                            (s.text.empty() ? "" : " " + s.text));
+    }
+  }
+
+  void add_row(std::string_view family, const std::string& text) {
+    const auto* found = std::find(kChecked.begin(), kChecked.end(), family);
+    std::string& lines = lines_[static_cast<size_t>(found - kChecked.begin())];
+    lines += text;
+    lines += '\n';
+    ++rows_;
+  }
+
+  static std::string spread_text(double spread) {
+    return spread > 0 ? "," + text_of(spread) : std::string();
+  }
+
+  template <class Row>
+  void add_timed(const Row& r) {
+    const std::string row = row_text(r);
+    add_row(std::string_view(row).substr(0, row.find(',')),
+            row + ',' + text_of(r.us) + ',' + text_of(key(r.source)) + spread_text(r.spread));
+  }
+
+  void add_single(std::string_view family, std::optional<double> us, uint16_t source,
+                  double spread) {
+    if (us) add_row(family, joined(family, *us, key(source)) + spread_text(spread));
+  }
+
+  void add_fit(const FitRow& r) {
+    std::string row = joined(row_text(r), r.t0_us, r.tflops, r.gbs, key(r.source));
+    if (r.rows > 0) row = joined(row, r.rows, r.median_error, r.p90_error);
+    if (r.rows > 0 && r.flag != FitFlag::none) row = joined(row, name_of(r.flag));
+    add_row("fit", row);
+  }
+
+  const TableText& t_;
+  std::array<std::string, kChecked.size()> lines_;
+  int64_t rows_ = 0;
+};
+
+}  // namespace
+
+void sort_rows(TableText& table) {
+  sort_by_shape(table.gemms);
+  sort_by_shape(table.attentions);
+  sort_by_shape(table.memories);
+  sort_by_shape(table.copies);
+  sort_by_shape(table.collectives);
+  sort_by_shape(table.fits);
+}
+
+std::string write_table(const TableText& table) {
+  return Lines(table).text();
+}
+
+std::vector<NamedTime> named_times(const TableText& t) {
+  std::vector<NamedTime> all;
+  const auto add_rows = [&](std::string_view family, const auto& rows) {
+    for (const auto* r : by_shape(rows)) all.push_back({family, row_text(*r), r->us});
+  };
+  add_rows("gemm", t.gemms);
+  add_rows("attention", t.attentions);
+  add_rows("memory", t.memories);
+  add_rows("copy", t.copies);
+  add_rows("collective", t.collectives);
+  if (t.launch_us) all.push_back({"launch", "launch", *t.launch_us});
+  if (t.graph_launch_us) all.push_back({"graph_launch", "graph_launch", *t.graph_launch_us});
+  if (t.interference) {
+    all.push_back({"interference", "interference,compute", t.interference->first});
+    all.push_back({"interference", "interference,communication", t.interference->second});
+  }
+  for (const FitRow* r : by_shape(t.fits)) {
+    for (const auto& [name, value] :
+         {std::pair("t0_us", r->t0_us), std::pair("tflops", r->tflops), std::pair("gbs", r->gbs)}) {
+      if (value > 0) all.push_back({"fit", row_text(*r) + ',' + name, value});
+    }
+  }
+  for (const Ratio& r : ratios(t)) {
+    if (r.value) all.push_back({"ratio", joined("ratio", r.name), *r.value});
+  }
+  return all;
+}
+
+}  // namespace stepcast
