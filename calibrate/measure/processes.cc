@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/measure/processes.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace stepcast::measure {
+namespace {
+
+// Variables of a launcher: rank and number of processes.
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* ranks;
+};
+// Open MPI: orte/ompi environment; PMI: MPICH, Intel MPI; Slurm: srun (the step's tasks: the job's
+// are also set in a batch script that srun did not start); torchrun.
+constexpr std::array<Launcher, 4> kLaunchers{{
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    {"torchrun", "RANK", "WORLD_SIZE"},
+}};
+
+int whole(std::string_view text, std::string_view what) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    throw std::invalid_argument(std::string(what) + " is not a number of a process: '" +
+                                std::string(text) + "'");
+  }
+  return value;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  throw std::invalid_argument("not a string of hexadecimal digits");
+}
+
+}  // namespace
+
+std::optional<ProcessPlace> place_of_launcher(
+    const std::function<const char*(const char*)>& variable) {
+  for (const Launcher& launcher : kLaunchers) {
+    const char* rank = variable(launcher.rank);
+    const char* ranks = variable(launcher.ranks);
+    if (rank == nullptr || ranks == nullptr) continue;
+    const ProcessPlace place{whole(rank, launcher.rank), whole(ranks, launcher.ranks)};
+    if (place.rank >= place.ranks) {
+      throw std::invalid_argument(std::string(launcher.name) + " says that this is process " +
+                                  rank + " of " + ranks + " (" + launcher.rank + ", " +
+                                  launcher.ranks + ")");
+    }
+    return place;
+  }
+  return std::nullopt;
+}
+
+std::string write_record(const ProcessRecord& record) {
+  std::array<char, 64> nic{};
+  const auto end = std::to_chars(nic.data(), nic.data() + nic.size(), record.nic_gbs).ptr;
+  return record.host + " " + std::to_string(record.devices) + " " + std::string(nic.data(), end) +
+         " " + (record.token.empty() ? "-" : record.token);
+}
+
+ProcessRecord read_record(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  ProcessRecord record;
+  std::string rest;
+  if (!(words >> record.host >> record.devices >> record.nic_gbs >> record.token) ||
+      words >> rest || record.devices < 0 || !(record.nic_gbs >= 0)) {
+    throw std::invalid_argument("not what a process of this measurement says: '" +
+                                std::string(text) + "'");
+  }
+  if (record.token == "-") record.token.clear();
+  return record;
+}
+
+std::string hex_of(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
+
+std::string bytes_of_hex(std::string_view hex) {
+  if (hex.size() % 2 != 0) throw std::invalid_argument("half a byte in hexadecimal digits");
+  std::string bytes;
+  bytes.reserve(hex.size() / 2);
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    bytes += static_cast<char>(hex_digit(hex[i]) * 16 + hex_digit(hex[i + 1]));
+  }
+  return bytes;
+}
+
+std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int most) {
+  std::vector<RankPlace> ranks;
+  for (const ProcessRecord& p : processes) {
+    if (p.devices < 1) throw std::invalid_argument("a process on " + p.host + " sees no GPU");
+  }
+  if (processes.size() == 1) {
+    const int devices = most > 0 ? std::min(most, processes[0].devices) : processes[0].devices;
+    for (int device = 0; device < devices; ++device) ranks.push_back({0, device, 0});
+    return ranks;
+  }
+  struct Host {
+    int node;
+    int processes;
+  };
+  std::map<std::string_view, Host> hosts;
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const ProcessRecord& p = processes[i];
+    const auto [host, added] = hosts.try_emplace(p.host, Host{static_cast<int>(hosts.size()), 0});
+    const int device = p.devices == 1 ? 0 : host->second.processes;
+    if (device >= p.devices) {
+      throw std::invalid_argument("more processes on " + p.host + " than GPUs that they see (" +
+                                  std::to_string(p.devices) + ")");
+    }
+    ++host->second.processes;
+    ranks.push_back({static_cast<int>(i), device, host->second.node});
+  }
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [](const RankPlace& a, const RankPlace& b) { return a.node < b.node; });
+  return ranks;
+}
+
+}  // namespace stepcast::measure
