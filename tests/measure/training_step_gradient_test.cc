@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of the stack in double precision: its loss against the formulas, its gradients against
+// finite differences of them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/measure/reference_transformer.h"
+
+namespace stepcast::measure {
+namespace {
+
+TrainingStep tiny(int64_t kv_heads, bool gated, bool fused) {
+  TrainingStep s;
+  s.layers = 2;
+  s.hidden = 64;
+  s.heads = 4;
+  s.kv_heads = kv_heads;
+  s.ffn = 96;
+  s.vocab = 128;
+  s.seq = 8;
+  s.micro = 2;
+  s.microbatches = 2;
+  s.gated = gated;
+  s.fused_attention = fused;
+  check_shape(s);
+  return s;
+}
+
+void run_all(ReferenceBackend& b, const TrainingStep& s) {
+  const ParameterMap map = map_parameters(s);
+  for (int64_t i = 0; i < s.microbatches; ++i) {
+    const Microbatch batch = fixed_microbatch(s, i);
+    run_microbatch(b, s, map, b.whole_numbers(batch.tokens), b.whole_numbers(batch.targets));
+  }
+}
+
+double mean_loss(const TrainingStep& s, const std::vector<double>& parameters) {
+  double sum = 0;
+  for (int64_t i = 0; i < s.microbatches; ++i)
+    sum += reference_loss(s, parameters, fixed_microbatch(s, i));
+  return sum / static_cast<double>(s.microbatches);
+}
+
+struct Case {
+  const char* name;
+  int64_t kv_heads;
+  bool gated, fused;
+};
+
+class StackInDoublePrecision : public testing::TestWithParam<Case> {
+ protected:
+  TrainingStep shape() const {
+    return tiny(GetParam().kv_heads, GetParam().gated, GetParam().fused);
+  }
+};
+
+TEST_P(StackInDoublePrecision, HasTheLossOfTheFormulas) {
+  const TrainingStep s = shape();
+  ReferenceBackend b(s, reference_parameters(s, 8));
+  run_all(b, s);
+  EXPECT_NEAR(b.loss / static_cast<double>(s.microbatches), mean_loss(s, b.parameters), 1e-11);
+}
+
+TEST_P(StackInDoublePrecision, FreesWhatItAllocates) {
+  const TrainingStep s = shape();
+  ReferenceBackend b(s, reference_parameters(s, 8));
+  run_all(b, s);
+  EXPECT_EQ(b.live_tensors, 0);
+}
+
+// Of every parameter tensor along a direction of its own: central differences of the loss.
+TEST_P(StackInDoublePrecision, HasTheGradientOfItsLoss) {
+  const TrainingStep s = shape();
+  ReferenceBackend b(s, reference_parameters(s, 8));
+  const std::vector<double> start = b.parameters;
+  run_all(b, s);
+  uint32_t state = 1;
+  for (const InitialValue& v : initial_values(s)) {
+    std::vector<double> direction(start.size(), 0.0);
+    double slope = 0;
+    for (int64_t i = v.where.offset; i < v.where.offset + v.where.count(); ++i) {
+      state = state * 1664525 + 1013904223;
+      direction[static_cast<size_t>(i)] = state >> 31 ? 1 : -1;
+      slope += direction[static_cast<size_t>(i)] * b.gradients[static_cast<size_t>(i)];
+    }
+    const auto loss_at = [&](double step) {
+      std::vector<double> there = start;
+      for (size_t i = 0; i < there.size(); ++i) there[i] += step * direction[i];
+      return mean_loss(s, there);
+    };
+    constexpr double kStep = 1e-5;
+    const double difference = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR(slope, difference, 1e-6 + 1e-5 * std::fabs(difference))
+        << "tensor at " << v.where.offset;
+    EXPECT_GT(std::fabs(slope), 1e-6) << "tensor at " << v.where.offset;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, StackInDoublePrecision,
+                         testing::Values(Case{"unfused", 4, true, false},
+                                         Case{"unfused_grouped_queries", 2, true, false},
+                                         Case{"unfused_one_key_head_plain_mlp", 1, false, false},
+                                         Case{"fused_grouped_queries", 2, true, true}),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(ReferenceLoss, OfEqualLogitsIsTheLogarithmOfTheVocabulary) {
+  const TrainingStep s = tiny(2, true, false);
+  std::vector<double> parameters = reference_parameters(s, 1);
+  const ParameterMap map = map_parameters(s);
+  for (int64_t i = 0; i < map.head.count(); ++i)
+    parameters[static_cast<size_t>(map.head.offset + i)] = 0;
+  EXPECT_NEAR(mean_loss(s, parameters), std::log(128), 1e-12);
+}
+
+TEST(ReferenceLoss, DoesNotSeeTokensThatComeLater) {
+  const TrainingStep s = tiny(2, true, false);
+  const std::vector<double> parameters = reference_parameters(s, 8);
+  const ParameterMap map = map_parameters(s);
+  // The residual stream after the layers: with another last token of the first sequence only that
+  // position's may move.
+  const auto row_of = [&](const Microbatch& batch, int64_t position) {
+    ReferenceBackend b(s, parameters);
+    std::vector<KeptLayer> layers(map.layers.size());
+    Tensor x = b.allocate(s.tokens() * s.hidden, DType::bf16);
+    b.embedding(b.whole_numbers(batch.tokens), map.embedding, x);
+    for (size_t i = 0; i < layers.size(); ++i) x = layer_forward(b, s, map.layers[i], x, layers[i]);
+    const double* row = static_cast<const double*>(x.data) + position * s.hidden;
+    return std::vector<double>(row, row + s.hidden);
+  };
+  const Microbatch before = fixed_microbatch(s, 0);
+  Microbatch after = before;
+  after.tokens[static_cast<size_t>(s.seq - 1)] ^= 1;
+  for (int64_t i = 0; i + 1 < s.seq; ++i) EXPECT_EQ(row_of(before, i), row_of(after, i));
+  EXPECT_NE(row_of(before, s.seq - 1), row_of(after, s.seq - 1));
+  // Nor does a sequence see another one.
+  EXPECT_EQ(row_of(before, s.seq), row_of(after, s.seq));
+}
+
+// Plain gradient descent on the fixed batch learns it.
+TEST(ReferenceTraining, LearnsTheBatchByHeart) {
+  TrainingStep s = tiny(2, true, false);
+  s.layers = 1;
+  s.micro = s.microbatches = 1;
+  std::vector<double> parameters = reference_parameters(s, 4);
+  const double begin = mean_loss(s, parameters);
+  for (int step = 0; step < 10; ++step) {
+    ReferenceBackend b(s, parameters);
+    run_all(b, s);
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= 0.05 * b.gradients[i];
+  }
+  EXPECT_LT(mean_loss(s, parameters), 0.8 * begin);
+}
+
+}  // namespace
+}  // namespace stepcast::measure
