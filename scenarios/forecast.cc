@@ -21,6 +21,7 @@
 #include "sim/account.h"
 #include "sim/diagnostic.h"
 #include "sim/run.h"
+#include "sim/work_counts.h"
 
 namespace stepcast {
 namespace {
@@ -60,22 +61,10 @@ ScenarioText text_of(const Scenario& s) {
 // Share of all device time by the origin of its price.
 std::array<double, kOrigins> trust_of(const OpGraph& graph, const Prices& prices) {
   std::array<double, kOrigins> sum{};
-  const auto add = [&](WorkId work, double times) {
-    const Price& p = prices.by_work[static_cast<size_t>(work)];
-    sum[static_cast<size_t>(p.origin)] += times * static_cast<double>(p.time.count());
-  };
-  std::vector<int64_t> runs(graph.passes.size());
-  for (const RoleOps& role : graph.roles) {
-    for (const Item& item : role.items) {
-      if (item.kind == ItemKind::pass) runs[static_cast<size_t>(item.pass)] += role.ranks;
-      if (item.kind == ItemKind::post) {
-        const Rendezvous& r = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
-        add(r.work, static_cast<double>(role.ranks) / r.parties);
-      }
-    }
-  }
-  for (size_t p = 0; p < runs.size(); ++p) {
-    for (const Op& op : graph.passes[p].ops) add(op.work, static_cast<double>(runs[p]));
+  const std::vector<double> counts = work_counts(graph);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const Price& p = prices.by_work[i];
+    sum[static_cast<size_t>(p.origin)] += counts[i] * static_cast<double>(p.time.count());
   }
   double total = 0;
   for (double s : sum) total += s;
