@@ -14,4 +14,11 @@ inline unsigned blocks_for(int64_t items, int64_t threads) {
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > kMost ? kMost : blocks);
 }
 
+// Threads of a block that goes through `items`: as many whole warps as have something to do, at
+// most `most`.
+inline unsigned threads_for(int64_t items, int64_t most) {
+  const int64_t threads = (items + 31) / 32 * 32;
+  return static_cast<unsigned>(threads < 32 ? 32 : threads < most ? threads : most);
+}
+
 }  // namespace stepcast::measure
