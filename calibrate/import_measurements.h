@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,9 +27,10 @@ struct MeasurementOptions {
   std::string gpu;         // preset
   std::string collective;  // of nccl-tests' text without its program's name: "all_gather"
   int64_t ranks = 0, nodes = 0, ranks_per_node = 0;
-  double nic_gbs = 0;     // GB/s of one GPU's share of the NICs, one direction
-  double nvlink_gbs = 0;  // GB/s of one GPU, one direction
-  std::string dtype;      // of mamf-finder's products: "bf16"
+  double nic_gbs = 0;                        // GB/s of one GPU's share of the NICs, one direction
+  double nvlink_gbs = 0;                     // GB/s of one GPU, one direction
+  std::string dtype;                         // of mamf-finder's products: "bf16"
+  std::optional<bool> in_network_reduction;  // the NVSwitches reduced (NVLS)
 };
 
 std::span<const std::string_view> measurement_kinds();

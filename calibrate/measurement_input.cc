@@ -139,13 +139,13 @@ SampleSummary summarise(std::vector<double> samples) {
   return {median, (quantile(0.75) - quantile(0.25)) / median};
 }
 
-double rounded_us(double us) {
+double rounded_figure(double value) {
   std::array<char, 40> text{};
   const auto written =
-      std::to_chars(text.data(), text.data() + text.size(), us, std::chars_format::general, 5);
-  double value = us;
-  std::from_chars(text.data(), written.ptr, value);
-  return value;
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 5);
+  double rounded = value;
+  std::from_chars(text.data(), written.ptr, rounded);
+  return rounded;
 }
 
 }  // namespace stepcast

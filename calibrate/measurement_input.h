@@ -74,7 +74,7 @@ struct SampleSummary {
 // REQUIRES: samples not empty, positive.
 SampleSummary summarise(std::vector<double> samples);
 
-// A price with few digits, as the shipped tables write times: five significant ones.
-double rounded_us(double us);
+// With five significant digits, as tables write what was computed.
+double rounded_figure(double value);
 
 }  // namespace stepcast

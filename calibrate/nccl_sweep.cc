@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/nccl_sweep.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+
+#include "sim/work.h"
+
+namespace stepcast {
+namespace {
+
+// Bus over algorithm bandwidth (NVIDIA/nccl-tests doc/PERFORMANCE.md): scale (n - 1) / n, or 1
+// where `scale` is 0.
+struct Collective {
+  std::string_view program;  // without "_perf"
+  double scale;
+  bool reduces, root, in_place;
+  std::optional<WorkKind> kind;  // of the rows; none: tables have none
+};
+constexpr std::array<Collective, 10> kCollectives{{
+    {"all_reduce", 2, true, false, true, WorkKind::all_reduce},
+    {"all_gather", 1, false, false, true, WorkKind::all_gather},
+    {"reduce_scatter", 1, true, false, true, WorkKind::reduce_scatter},
+    {"alltoall", 1, false, false, false, WorkKind::all_to_all},
+    {"broadcast", 0, false, true, true, WorkKind::broadcast},
+    {"sendrecv", 0, false, false, false, std::nullopt},
+    {"reduce", 0, true, true, true, std::nullopt},
+    {"gather", 0, false, true, false, std::nullopt},
+    {"scatter", 0, false, true, false, std::nullopt},
+    {"alltoallv", 1, false, false, false, std::nullopt},
+}};
+constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMostPerNode = 1024;
+
+struct RankRange {
+  int64_t least = 2, most = kMostRanks;
+  bool empty() const { return least > most; }
+};
+
+// The numbers of ranks whose ratio of bandwidths the rows show.  With ratio = scale (1 - 1/n) in
+// [low, high]: 1/n in [1 - high/scale, 1 - low/scale].
+RankRange ranks_by_ratio(const NcclSweep& sweep, double scale) {
+  RankRange range;
+  for (const NcclResult& r : sweep.results) {
+    // Of slow rows too few digits are printed.
+    if (r.alg_gbs < 100 * r.alg_tolerance || r.bus_gbs < 100 * r.bus_tolerance) continue;
+    const double low = (r.bus_gbs - r.bus_tolerance) / (r.alg_gbs + r.alg_tolerance);
+    const double high = (r.bus_gbs + r.bus_tolerance) / (r.alg_gbs - r.alg_tolerance);
+    if (scale == 0) {
+      if (low > 1 || high < 1) return {2, 1};
+      continue;
+    }
+    const double most_share = 1 - low / scale, least_share = 1 - high / scale;
+    if (most_share <= 0) return {2, 1};
+    // 1/n <= most_share, n >= 1/most_share; a hair of rounding is allowed for.
+    const double least = 1 / most_share - 1e-9;
+    if (least > static_cast<double>(range.least)) {
+      range.least = static_cast<int64_t>(least);
+      if (static_cast<double>(range.least) < least) ++range.least;
+    }
+    if (least_share > 0)
+      range.most =
+          static_cast<int64_t>(std::min(static_cast<double>(range.most), 1 / least_share + 1e-9));
+  }
+  return range;
+}
+
+int64_t listed_ranks(const NcclSweep& sweep) {
+  int64_t ranks = 0;
+  for (const NcclRank& d : sweep.devices) ranks = std::max(ranks, d.rank + 1);
+  if (sweep.ranks_per_device_line > 1)
+    ranks = static_cast<int64_t>(sweep.devices.size()) * sweep.ranks_per_device_line;
+  return ranks;
+}
+
+const Collective* named(std::string_view program) {
+  const size_t slash = program.find_last_of('/');
+  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  const size_t suffix = program.find("_perf");
+  program = program.substr(0, suffix);
+  if (program == "all_to_all") program = "alltoall";
+  for (const Collective& c : kCollectives)
+    if (c.program == program) return &c;
+  return nullptr;
+}
+
+// Whether the name of the file names this collective and none that contains its name.
+bool named_by_file(const std::string& file, const Collective& c) {
+  std::string name;
+  for (const char letter : file_stem(file))
+    if (letter != '_' && letter != '-') name += letter;
+  std::string word;
+  for (const char letter : c.program)
+    if (letter != '_') word += letter;
+  return name.find(word) != std::string::npos &&
+         !(word == "alltoall" && name.find("alltoallv") != std::string::npos) &&
+         !(word == "reduce" && name.find("allreduce") != std::string::npos);
+}
+
+const Collective& collective_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
+  const std::string& stated = in.options.collective;
+  const std::string& program = stated.empty() ? sweep.program : stated;
+  if (!program.empty()) {
+    if (const Collective* c = named(program)) return *c;
+    refuse_measurements(in, "E334", "'" + program + "' is no program of nccl-tests that is known",
+                        "all_reduce, all_gather, reduce_scatter, alltoall or broadcast",
+                        sweep.place);
+  }
+  std::vector<const Collective*> possible;
+  for (const Collective& c : kCollectives) {
+    const RankRange range = ranks_by_ratio(sweep, c.scale);
+    if (range.empty() || (ranks > 0 && (ranks < range.least || ranks > range.most))) continue;
+    if (c.reduces != sweep.reduces || c.root != sweep.has_root) continue;
+    if (sweep.no_in_place && c.in_place) continue;
+    possible.push_back(&c);
+  }
+  if (possible.size() > 1) {
+    std::vector<const Collective*> by_file;
+    for (const Collective* c : possible)
+      if (named_by_file(in.file, *c)) by_file.push_back(c);
+    if (by_file.size() == 1) {
+      in.note("the collective is taken from the name of the file: " +
+              std::string(by_file[0]->program));
+      return *by_file[0];
+    }
+  }
+  // Ordinary all-to-all and one with unequal parts print the same.
+  if (possible.size() == 2 && possible[0]->program == "alltoall") return *possible[0];
+  if (possible.size() == 1) return *possible[0];
+  std::string names;
+  for (const Collective* c : possible)
+    names += (names.empty() ? "" : ", ") + std::string(c->program);
+  refuse_measurements(in, "E334", "the file does not say which collective was measured",
+                      "state it: --collective NAME" +
+                          (names.empty() ? std::string() : "; its columns fit " + names),
+                      sweep.place);
+}
+
+int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Collective& c) {
+  const RankRange range = ranks_by_ratio(sweep, c.scale);
+  int64_t ranks = in.options.ranks > 0 ? in.options.ranks : listed_ranks(sweep);
+  if (ranks == 0 && in.options.nodes > 0 && in.options.ranks_per_node > 0)
+    ranks = in.options.nodes * in.options.ranks_per_node;
+  if (ranks == 0 && c.scale > 0 && range.least == range.most) ranks = range.least;
+  if (ranks == 0)
+    refuse_measurements(in, "E334", "the file does not say how many ranks took part",
+                        range.empty() || c.scale == 0 || range.most == kMostRanks
+                            ? std::string("state it: --ranks N")
+                            : "state it: --ranks N; its bandwidths fit " +
+                                  std::to_string(range.least) + " to " + std::to_string(range.most),
+                        sweep.place);
+  if (ranks < range.least || ranks > range.most)
+    refuse_measurements(in, "E333",
+                        "these bandwidths are not those of " + std::string(c.program) + " on " +
+                            std::to_string(ranks) + " ranks",
+                        "the ratio of bus to algorithm bandwidth tells", sweep.place);
+  return ranks;
+}
+
+// Ranks a node, from the hosts if all ranks are listed.  nullopt: they are not, or hosts differ.
+std::optional<int64_t> per_node_by_hosts(const NcclSweep& sweep, int64_t ranks) {
+  std::map<std::string, int64_t> hosts;
+  for (const NcclRank& d : sweep.devices) hosts[d.host] += sweep.ranks_per_device_line;
+  int64_t listed = 0;
+  for (const auto& [host, count] : hosts) listed += count;
+  if (hosts.empty() || listed != ranks) return std::nullopt;
+  const int64_t each = hosts.begin()->second;
+  for (const auto& [host, count] : hosts)
+    if (count != each) return std::nullopt;
+  return each;
+}
+
+// Whether rank r runs on device r mod `each` of host r / `each`.
+bool numbered_by_node(const NcclSweep& sweep, int64_t each) {
+  std::map<std::string, int64_t> node_of;
+  std::map<int64_t, std::string> host_of;
+  for (const NcclRank& d : sweep.devices) {
+    if (d.rank % each != d.device) return false;
+    if (node_of.try_emplace(d.host, d.rank / each).first->second != d.rank / each) return false;
+    if (host_of.try_emplace(d.rank / each, d.host).first->second != d.host) return false;
+  }
+  return true;
+}
+
+// The same from the numbers of the devices, where the list has gaps.
+std::optional<int64_t> per_node_by_devices(const NcclSweep& sweep, int64_t ranks) {
+  int64_t most = 0;
+  for (const NcclRank& d : sweep.devices) most = std::max(most, d.device);
+  std::optional<int64_t> found;
+  if (most == 0) return found;  // each process may see one device only
+  for (int64_t each = most + 1; each <= std::min(ranks, kMostPerNode); ++each) {
+    if (ranks % each != 0 || !numbered_by_node(sweep, each)) continue;
+    if (found) return std::nullopt;
+    found = each;
+  }
+  return found;
+}
+
+int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
+  std::optional<int64_t> each;
+  if (in.options.ranks_per_node > 0) {
+    each = in.options.ranks_per_node;
+  } else if (in.options.nodes > 0) {
+    if (ranks % in.options.nodes == 0) each = ranks / in.options.nodes;
+  } else {
+    each = per_node_by_hosts(sweep, ranks);
+    if (!each) each = per_node_by_devices(sweep, ranks);
+  }
+  if (!each)
+    refuse_measurements(
+        in, "E334",
+        "the file does not say on how many nodes its " + std::to_string(ranks) + " ranks ran",
+        "state it: --nodes N", sweep.place);
+  if (ranks % *each != 0)
+    refuse_measurements(
+        in, "E334",
+        std::to_string(ranks) + " ranks are not a multiple of " + std::to_string(*each) + " a node",
+        "state --nodes N", sweep.place);
+  return *each;
+}
+
+}  // namespace
+
+std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
+                           CollectiveSamples& samples) {
+  const int64_t stated = in.options.ranks > 0 ? in.options.ranks : listed_ranks(sweep);
+  const Collective& c = collective_of(in, sweep, stated);
+  if (!c.kind) {
+    in.note(std::to_string(sweep.results.size()) + " rows of " + std::string(c.program) +
+            " are not used: tables have none of it");
+    return {};
+  }
+  const int64_t ranks = ranks_of(in, sweep, c);
+  const int64_t per_node = ranks_per_node_of(in, sweep, ranks);
+  const int64_t nodes = ranks / per_node;
+  if (nodes > 1 && in.options.nic_gbs <= 0)
+    refuse_measurements(
+        in, "E334",
+        "the file does not say what network its " + std::to_string(nodes) + " nodes have",
+        "state the GB/s of one GPU's share of the NICs in one direction: --nic "
+        "GBS (one NIC of 400 Gb/s a GPU: --nic 50)",
+        sweep.place);
+  const double nic = nodes > 1 ? in.options.nic_gbs : 0;
+  for (const NcclResult& r : sweep.results)
+    samples[{*c.kind, ranks, nodes, per_node, nic, r.bytes}].push_back(r.us);
+  if (sweep.skipped > 0) in.note(std::to_string(sweep.skipped) + " rows of 0 bytes are not used");
+  return c.program;
+}
+
+}  // namespace stepcast
