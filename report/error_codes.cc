@@ -130,9 +130,10 @@ constexpr std::array kCodes{
               "Two rows answer the same question; remove one."},
     ErrorCode{"E308", "a cost table that was cut off",
               "The header states the number of rows, and there are more or fewer of them."},
-    ErrorCode{"E309", "a cost table that was edited",
-              "Its rows or its header are not those that were written; `stepcast calibrate fit FILE "
-              "--accept-edits` takes them as they are."},
+    ErrorCode{
+        "E309", "a cost table that was edited",
+        "Its rows or its header are not those that were written; `stepcast calibrate fit FILE "
+        "--accept-edits` takes them as they are."},
     ErrorCode{"E310", "measurements that nothing can be fitted to",
               "The message names the rows: a time or a size that is not a positive number, or "
               "tables of different GPUs."},
@@ -172,6 +173,9 @@ constexpr std::array kCodes{
     ErrorCode{"E342", "the measuring program is not there or failed",
               "`stepcast calibrate run` starts stepcast-measure, which is built where the CUDA "
               "toolkit is found: docs/calibration.md."},
+    ErrorCode{"E343", "neither a cost table nor measurements",
+              "`stepcast calibrate fit` reads cost tables and what several tools write; "
+              "docs/calibration.md lists them. --as names the kind of a file."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},

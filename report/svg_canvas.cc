@@ -30,13 +30,14 @@ std::string class_of(std::string_view style) {
 // light for boxes with dark labels.
 constexpr std::string_view kStyles =
     "<style>text{font:11px sans-serif;fill:#222}.t{font-size:16px;font-weight:bold}"
-    ".h{font-size:13px;font-weight:bold}.m{text-anchor:middle}"
+    ".h{font-size:13px;font-weight:bold}.m{text-anchor:middle}.e{text-anchor:end}"
     "rect{stroke:#555;stroke-width:.8}line,path{stroke-width:1.2;fill:none}"
     ".gpu{fill:#a9c4de}.nvswitch{fill:#a8d5b0}.pcie{fill:#eee7b4}.cpu{fill:#dddddd}"
     ".nic{fill:#c2e9f5}.switch{fill:#e3c3d8}.frame{fill:#fafaf7;stroke:#999}"
     ".bus{fill:#228833;stroke:none}"
     ".lnv{stroke:#228833}.lc2c{stroke:#4477aa;stroke-width:2}.lpcie{stroke:#a79a2c}"
     ".lhost{stroke:#777;stroke-width:2}.lnet{stroke:#aa3377;stroke-opacity:.45}"
+    ".grid{stroke:#ddd;stroke-width:1}.axis{stroke:#222}"
     ".bad{stroke:#ee3344;stroke-width:1.6;stroke-dasharray:5 3}"
     ".r0{fill:#dbe6f2}.r1{fill:#fbd5da}.r2{fill:#d2ecd6}.r3{fill:#f3efcf}"
     ".r4{fill:#d9f2fa}.r5{fill:#ecd2e2}.r6{fill:#e8e8e8}.r7{fill:#f7ddc6}</style>\n";
@@ -76,9 +77,28 @@ void SvgCanvas::box(int64_t x, int64_t y, int64_t width, int64_t height, std::st
          display_width(label) <= room ? label : label.substr(0, static_cast<size_t>(room)), "m");
 }
 
+void SvgCanvas::dot(int64_t x, int64_t y, std::string_view colour, bool hollow,
+                    std::string_view title) {
+  reach(x + 3);
+  std::string element = "<circle cx=\"" + str(x) + "\" cy=\"" + str(y) + "\" r=\"3\" ";
+  element += hollow ? "fill=\"#fff\" fill-opacity=\"0.6\" stroke=\"" + std::string(colour) + '"'
+                    : "fill=\"" + std::string(colour) + "\" fill-opacity=\"0.75\"";
+  body_ += with_title(std::move(element), title);
+}
+
+void SvgCanvas::curve(std::span<const std::pair<int64_t, int64_t>> points,
+                      std::string_view colour) {
+  std::string path;
+  for (const auto& [x, y] : points) {
+    reach(x);
+    path += (path.empty() ? 'M' : 'L') + str(x) + ' ' + str(y);
+  }
+  body_ += "<path d=\"" + path + "\" stroke=\"" + std::string(colour) + "\"/>\n";
+}
+
 void SvgCanvas::text(int64_t x, int64_t y, std::string_view words, std::string_view style) {
   const int64_t width = kLetter * display_width(words);
-  reach(style == "m" ? x + width / 2 : x + width);
+  reach(style == "e" ? x : style == "m" ? x + width / 2 : x + width);
   body_ += "<text" + class_of(style) + " x=\"" + str(x) + "\" y=\"" + str(y) + "\">" +
            xml_text(words) + "</text>\n";
 }

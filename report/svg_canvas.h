@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace stepcast {
 
@@ -19,7 +21,11 @@ class SvgCanvas {
   // The label is in the middle, elided to what fits.
   void box(int64_t x, int64_t y, int64_t width, int64_t height, std::string_view style,
            std::string_view label, std::string_view title = {});
-  // Begins at x, or has its middle there with style "m".
+  // A mark of a plot; a hollow one has only its rim coloured.
+  void dot(int64_t x, int64_t y, std::string_view colour, bool hollow, std::string_view title);
+  // Straight from point to point.
+  void curve(std::span<const std::pair<int64_t, int64_t>> points, std::string_view colour);
+  // Begins at x, or has its middle there with style "m", its end with "e".
   void text(int64_t x, int64_t y, std::string_view words, std::string_view style = {});
 
   // The whole document.  `title` is XML already.

@@ -52,6 +52,18 @@ struct SizeArguments {
   bool no_search = false;
 };
 
+// stepcast calibrate: as it was typed; empty = not given.
+struct CalibrateArguments {
+  std::vector<std::string> inputs;  // scenarios; tables and files of other tools; "-" = stdin
+  std::string output, plan, svg;    // files
+  std::string kind, gpu;
+  std::string collective, dtype;                                              // of inputs
+  std::string ranks, nodes, ranks_per_node, nic_bandwidth, nvlink_bandwidth;  // of inputs
+  bool accept_edits = false, csv = false;
+  std::string budget, grid, families, device;  // run
+  bool list = false;
+};
+
 struct Arguments {
   std::vector<std::string> files;  // "-" = standard input
   std::vector<std::string> set;    // path=value
@@ -79,6 +91,7 @@ struct Arguments {
   TopologyArguments topology;
   ImportArguments import;
   SizeArguments size;
+  CalibrateArguments calibrate;
   // help
   std::vector<std::string> topic;  // one word, or a command of two
 };

@@ -13,6 +13,7 @@
 
 #include "report/diagnostics.h"
 #include "scenarios/spelling.h"
+#include "tools/calibrate.h"
 #include "tools/command.h"
 #include "tools/export.h"
 #include "tools/import.h"
@@ -113,6 +114,7 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   add_size(app, args, command);
   add_schedule(app, args, command);
   add_topology(app, args, command);
+  add_calibrate(app, args, command);
   add_import(app, args, command);
   add_export(app, args, command);
 

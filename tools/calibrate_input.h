@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `stepcast calibrate` reads: cost tables, shipped or in files, and files of other tools.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "calibrate/import_measurements.h"
+#include "calibrate/table_text.h"
+#include "tools/command.h"
+
+namespace stepcast::cli {
+
+struct CalibrateInput {
+  std::string name;  // as messages call it
+  std::string text;
+  TableText table;
+  std::vector<std::string> notes;  // what an import did not use
+};
+
+// `input` is a file, "-", or the name of a GPU whose table is shipped.  Throws InputError; E340 and
+// others as the readers say.
+CalibrateInput read_table(const std::string& input, bool accept_edits);
+
+// A table, or what another tool wrote.  Throws InputError: E343 nothing of that is in it.
+CalibrateInput read_measurements(const std::string& input, const CalibrateArguments& args);
+
+}  // namespace stepcast::cli

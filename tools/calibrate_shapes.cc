@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/calibrate_shapes.h"
+
+#include "calibrate/attention_prices.h"
+#include "calibrate/gemm_prices.h"
+
+namespace stepcast::cli {
+
+Work work_of(const GemmRow& row) {
+  Work w;
+  w.kind = WorkKind::gemm;
+  w.dtype = row.dtype;
+  w.layout = row.layout;
+  w.accumulate = row.layout == GemmLayout::nt;
+  w.m = row.m;
+  w.n = row.n;
+  w.k = row.k;
+  w.batch = row.batch;
+  w.flops = {2.0 * static_cast<double>(row.batch) * static_cast<double>(row.m) *
+             static_cast<double>(row.n) * static_cast<double>(row.k)};
+  return w;
+}
+
+std::optional<double> fitted_us(const TableText& table, const GemmRow& row) {
+  const FitRow* fit = find_fit(table.fits, WorkKind::gemm, table_dtype(row.dtype));
+  if (fit == nullptr) return std::nullopt;
+  const double ratio = row.layout == GemmLayout::nn   ? table.ratio_nn.value_or(1)
+                       : row.layout == GemmLayout::nt ? table.ratio_nt.value_or(1)
+                                                      : 1;
+  return smooth_time(work_of(row), *fit) * ratio;
+}
+
+std::optional<double> fitted_us(const TableText& table, const AttentionRow& row) {
+  const FitRow* fit = find_fit(
+      table.fits, row.backward ? WorkKind::attention_backward : WorkKind::attention_forward,
+      table_dtype(row.dtype));
+  if (fit == nullptr) return std::nullopt;
+  return fit->t0_us + attention_flops(row).value / (fit->tflops * 1e6);
+}
+
+std::optional<double> fitted_us(const TableText& table, const MemoryRow& row) {
+  const FitRow* fit = find_fit(table.fits, WorkKind::memory_bound, DType::bf16);
+  if (fit == nullptr || fit->gbs <= 0) return std::nullopt;
+  return fit->t0_us + static_cast<double>(row.bytes) / (fit->gbs * 1e3);
+}
+
+double bus_factor(WorkKind kind, int64_t ranks) {
+  const auto n = static_cast<double>(ranks);
+  switch (kind) {
+    case WorkKind::all_reduce: return 2 * (n - 1) / n;
+    case WorkKind::all_gather:
+    case WorkKind::reduce_scatter:
+    case WorkKind::all_to_all: return (n - 1) / n;
+    default: return 1;
+  }
+}
+
+std::string group_text(int64_t ranks, int64_t nodes) {
+  return std::to_string(ranks) + " ranks on " + std::to_string(nodes) +
+         (nodes == 1 ? " node" : " nodes");
+}
+
+std::string collective_text(WorkKind kind, int64_t ranks, int64_t nodes) {
+  return std::string(name_of(kind)) + ", " + group_text(ranks, nodes);
+}
+
+}  // namespace stepcast::cli

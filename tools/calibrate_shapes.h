@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rows of a cost table are called and measured against in views and pictures.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "calibrate/table_text.h"
+#include "sim/work.h"
+
+namespace stepcast::cli {
+
+Work work_of(const GemmRow& row);
+
+// By the fit of its type; nothing if there is none.  Microseconds.
+std::optional<double> fitted_us(const TableText& table, const GemmRow& row);
+std::optional<double> fitted_us(const TableText& table, const AttentionRow& row);
+std::optional<double> fitted_us(const TableText& table, const MemoryRow& row);
+
+// Bus bandwidth over size / time, as nccl-tests defines it (NVIDIA/nccl-tests doc/PERFORMANCE.md).
+double bus_factor(WorkKind kind, int64_t ranks);
+
+// "8 ranks on 1 node".
+std::string group_text(int64_t ranks, int64_t nodes);
+// "all_reduce, 8 ranks on 1 node".
+std::string collective_text(WorkKind kind, int64_t ranks, int64_t nodes);
+
+}  // namespace stepcast::cli

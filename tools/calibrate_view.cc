@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/calibrate_view.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "calibrate/fit_table.h"
+#include "calibrate/row_shape.h"
+#include "tools/calibrate_shapes.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Extent {
+  int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
+  void take(int64_t n) {
+    least = std::min(least, n);
+    most = std::max(most, n);
+  }
+  std::string text() const {
+    return least == most ? grouped(least) : grouped(least) + '-' + grouped(most);
+  }
+};
+
+std::string bytes_extent(const Extent& e) {
+  const std::string least = format_bytes({e.least});
+  return e.least == e.most ? least : least + " - " + format_bytes({e.most});
+}
+
+// Rows that are alike, while they are being counted.
+struct Group {
+  TableGroup view;
+  std::array<Extent, 3> sides;
+  std::vector<double> spreads;
+};
+
+// One family's rows by what they are of, in the order in which they come.
+class Grouping {
+ public:
+  Grouping(const TableText& table, std::string family)
+      : table_(table), family_(std::move(family)) {}
+
+  template <class Row>
+  Group& add(const Row& row, const std::string& what) {
+    auto at = std::find_if(groups_.begin(), groups_.end(),
+                           [&](const Group& g) { return g.view.what == what; });
+    if (at == groups_.end()) {
+      groups_.emplace_back();
+      at = groups_.end() - 1;
+      at->view.family = family_;
+      at->view.what = what;
+      at->view.least_us = row.us;
+    }
+    TableGroup& v = at->view;
+    ++(table_.sources[row.source].derived ? v.derived : v.measured);
+    v.least_us = std::min(v.least_us, row.us);
+    v.longest_us = std::max(v.longest_us, row.us);
+    if (row.spread > 0) at->spreads.push_back(row.spread);
+    return *at;
+  }
+
+  template <class Text>
+  void finish(TableView& view, Text range) {
+    for (Group& g : groups_) {
+      g.view.range = range(g);
+      std::sort(g.spreads.begin(), g.spreads.end());
+      if (!g.spreads.empty()) g.view.spread = g.spreads[g.spreads.size() / 2];
+      view.groups.push_back(std::move(g.view));
+    }
+  }
+
+ private:
+  const TableText& table_;
+  std::string family_;
+  std::vector<Group> groups_;
+};
+
+std::string product_text(const GemmRow& r) {
+  return std::string(name_of(r.dtype)) + ' ' + std::string(name_of(r.layout)) +
+         (r.batch > 1 ? " batched" : "");
+}
+
+std::string pass_text(const AttentionRow& r) {
+  return std::string(name_of(r.dtype)) + (r.backward ? " backward" : " forward") +
+         (r.causal ? " causal" : "");
+}
+
+void add_groups(const TableText& t, TableView& view) {
+  const auto sides = [](const Group& g) {
+    return "m " + g.sides[0].text() + "  n " + g.sides[1].text() + "  k " + g.sides[2].text();
+  };
+  const auto bytes = [](const Group& g) { return bytes_extent(g.sides[0]); };
+  Grouping gemms(t, "gemm");
+  for (const GemmRow& r : t.gemms) {
+    Group& g = gemms.add(r, product_text(r));
+    g.sides[0].take(r.m);
+    g.sides[1].take(r.n);
+    g.sides[2].take(r.k);
+  }
+  gemms.finish(view, sides);
+  Grouping attentions(t, "attention");
+  for (const AttentionRow& r : t.attentions) {
+    Group& g = attentions.add(r, pass_text(r));
+    g.sides[0].take(r.heads);
+    g.sides[1].take(r.n);
+    g.sides[2].take(r.k);
+  }
+  attentions.finish(view, [](const Group& g) {
+    return "heads " + g.sides[0].text() + "  keys " + g.sides[1].text() + "  dim " +
+           g.sides[2].text();
+  });
+  Grouping memories(t, "memory");
+  for (const MemoryRow& r : t.memories)
+    memories.add(r, std::string(name_of(r.kernel))).sides[0].take(r.bytes);
+  memories.finish(view, bytes);
+  Grouping copies(t, "copy");
+  for (const CopyRow& r : t.copies)
+    copies.add(r, std::string(name_of(r.kind))).sides[0].take(r.bytes);
+  copies.finish(view, bytes);
+  Grouping collectives(t, "collective");
+  for (const CollectiveRow& r : t.collectives)
+    collectives.add(r, collective_text(r.kind, r.ranks, r.nodes)).sides[0].take(r.bytes);
+  collectives.finish(view, bytes);
+}
+
+// "rate_only" -> "rate only".
+std::string words(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
+void add_fits(const TableText& t, TableView& view) {
+  for (const FitRow& f : t.fits)
+    view.fits.push_back({std::string(name_of(f.kind)) + ' ' + std::string(name_of(f.dtype)),
+                         f.t0_us, f.tflops, f.gbs, f.rows, f.median_error, f.p90_error,
+                         f.flag == FitFlag::none ? "" : words(name_of(f.flag)),
+                         t.sources[f.source].key});
+  for (const CollectiveLine& l : collective_lines(t))
+    view.lines.push_back(
+        {collective_text(l.kind, l.ranks, l.nodes), l.line.alpha_us, 0,
+         l.line.us_per_byte > 0 ? bus_factor(l.kind, l.ranks) / (l.line.us_per_byte * 1e3) : 0,
+         l.rows, l.line.rms, 0, "", ""});
+}
+
+void add_numbers(const TableText& t, TableView& view) {
+  const auto add = [&](const char* what, std::string value, uint16_t source) {
+    view.numbers.push_back({what, std::move(value), t.sources[source].key});
+  };
+  if (t.ratio_nn) add("nn over tn", fixed(*t.ratio_nn, 3), t.ratio_nn_source);
+  if (t.ratio_nt) add("nt over tn", fixed(*t.ratio_nt, 3), t.ratio_nt_source);
+  if (t.ratio_skinny) add("skinny over fit", fixed(*t.ratio_skinny, 3), t.ratio_skinny_source);
+  if (t.launch_us) add("kernel launch, host", micros_text(*t.launch_us), t.launch_source);
+  if (t.graph_launch_us)
+    add("graph launch, host", micros_text(*t.graph_launch_us), t.graph_launch_source);
+  if (t.interference) {
+    add("compute beside communication", fixed(t.interference->first, 3), t.interference_source);
+    add("communication beside compute", fixed(t.interference->second, 3), t.interference_source);
+  }
+}
+
+void add_rows(const TableText& t, TableView& view) {
+  std::vector<int64_t> used(t.sources.size());
+  const auto add = [&](const auto& row, double fitted) {
+    const std::string text = row_text(row);  // "gemm,bf16,tn,..."
+    const size_t comma = text.find(',');
+    std::string shape = text.substr(comma + 1);
+    std::replace(shape.begin(), shape.end(), ',', ' ');
+    const TableSource& s = t.sources[row.source];
+    view.rows.push_back(
+        {text.substr(0, comma), std::move(shape), s.key, s.derived, row.us, fitted});
+    ++used[row.source];
+  };
+  for (const GemmRow& r : t.gemms) add(r, fitted_us(t, r).value_or(0));
+  for (const AttentionRow& r : t.attentions) add(r, fitted_us(t, r).value_or(0));
+  for (const MemoryRow& r : t.memories) add(r, fitted_us(t, r).value_or(0));
+  for (const CopyRow& r : t.copies) add(r, 0);
+  for (const CollectiveRow& r : t.collectives) add(r, 0);
+  for (const FitRow& f : t.fits) ++used[f.source];
+  const auto add_single = [&](bool there, uint16_t source) { used[source] += there ? 1 : 0; };
+  if (t.sources.empty()) return;
+  add_single(t.launch_us.has_value(), t.launch_source);
+  add_single(t.graph_launch_us.has_value(), t.graph_launch_source);
+  add_single(t.interference.has_value(), t.interference_source);
+  add_single(t.ratio_nn.has_value(), t.ratio_nn_source);
+  add_single(t.ratio_nt.has_value(), t.ratio_nt_source);
+  add_single(t.ratio_skinny.has_value(), t.ratio_skinny_source);
+  for (size_t i = 0; i < used.size(); ++i)
+    view.sources.push_back({t.sources[i].key, t.sources[i].text, t.sources[i].derived, used[i]});
+}
+
+std::string shared_text(const TableText& t) {
+  constexpr std::array<std::string_view, kFamilies> kNames{"gemm", "attention", "memory", "launch",
+                                                           "collective"};
+  std::string all;
+  for (size_t i = 0; i < kNames.size(); ++i)
+    if (t.shared[i]) all += (all.empty() ? "" : ", ") + std::string(kNames[i]);
+  return all.empty() ? "" : all + " of " + t.share_from;
+}
+
+}  // namespace
+
+TableView view_of(const TableText& table, const std::string& title, const std::string& hash) {
+  TableView view;
+  view.title = title;
+  view.gpu = table.gpu;
+  view.about = table.about;
+  view.software = table.software;
+  view.conditions = table.conditions;
+  view.hash = hash;
+  view.nvlink_gbs = table.nvlink_gbs;
+  view.in_network_reduction = table.in_network_reduction;
+  view.shared = shared_text(table);
+  add_groups(table, view);
+  add_fits(table, view);
+  add_numbers(table, view);
+  add_rows(table, view);
+  return view;
+}
+
+}  // namespace stepcast::cli
