@@ -20,6 +20,7 @@ struct Tensor {
   void* data = nullptr;
   int64_t count = 0;
   DType dtype = DType::bf16;  // of the GPU's; the reference keeps all of them in double
+  int64_t place = 0;          // in an Arena (training_step_memory.h)
 };
 
 // Equally spaced matrices within a tensor, row-major.
@@ -34,7 +35,7 @@ struct Matrices {
 //   tn  A[m,k], B[n,k]     forward
 //   nn  A[m,k], B[k,n]     input gradient
 //   nt  A[k,m], B[k,n]     weight gradient
-struct Product {
+struct ProductShape {
   GemmLayout layout = GemmLayout::tn;
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool accumulate = false;  // C += A B

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "calibrate/measure/training_step_memory.h"
 #include "calibrate/measure/training_step_stack.h"
+#include "sim/check.h"
 
 namespace stepcast::measure {
 namespace {
@@ -15,20 +17,21 @@ int64_t bytes_of(const Tensor& t) {
   return bytes_of(t.count, t.dtype);
 }
 
-// A backend that takes notes.  A tensor's data is null: none is there.
+// A backend that takes notes.  Its tensors have a place, but no memory.
 class Notes {
  public:
-  explicit Notes(const TrainingStep& shape) : s_(shape) {}
+  Notes(const TrainingStep& shape, Arena& arena) : s_(shape), arena_(arena) {}
 
   StepWorks out;
 
   Tensor allocate(int64_t count, DType dtype) {
-    const Tensor t{nullptr, count, dtype};
-    held_ += bytes_of(t);
-    out.peak_bytes = std::max(out.peak_bytes, held_);
+    Tensor t{nullptr, count, dtype};
+    t.place = arena_.take(bytes_of(t));
+    hold(bytes_of(t));
     return t;
   }
   void free(Tensor& t) {
+    arena_.give_back(t.place);
     held_ -= bytes_of(t);
     t = {};
   }
@@ -37,13 +40,13 @@ class Notes {
     out.peak_bytes = std::max(out.peak_bytes, held_);
   }
   Matrices weight(const Parameter& p) const {
-    return {Tensor{nullptr, p.count(), DType::bf16}, 0, p.width, 0};
+    return {Tensor{nullptr, p.count(), DType::bf16, 0}, 0, p.width, 0};
   }
   Matrices main_gradient(const Parameter& p) const {
-    return {Tensor{nullptr, p.count(), DType::fp32}, 0, p.width, 0};
+    return {Tensor{nullptr, p.count(), DType::fp32, 0}, 0, p.width, 0};
   }
 
-  void product(const Product& p, const Matrices&, const Matrices&, const Matrices& c) {
+  void product(const ProductShape& p, const Matrices&, const Matrices&, const Matrices& c) {
     Work w;
     w.kind = WorkKind::gemm;
     w.layout = p.layout;
@@ -153,6 +156,7 @@ class Notes {
   int64_t all(DType dtype) const { return bytes_of(map_parameters(s_).count, dtype); }
 
   const TrainingStep& s_;
+  Arena& arena_;
   int64_t held_ = 0;
 };
 
@@ -160,15 +164,25 @@ class Notes {
 
 StepWorks step_works(const TrainingStep& shape) {
   const ParameterMap map = map_parameters(shape);
-  Notes notes(shape);
+  Arena arena;
+  Notes notes(shape, arena);
   // 2 bytes of the parameter, 4 each of gradient, master and two moments.
   notes.out.state_bytes = 18 * map.count;
   notes.hold(notes.out.state_bytes);
   notes.zero_gradients();
-  const Tensor words{nullptr, shape.tokens(), DType::fp32};
+  const Tensor words{nullptr, shape.tokens(), DType::fp32, 0};
   for (int64_t i = 0; i < shape.microbatches; ++i) run_microbatch(notes, shape, map, words, words);
   update_parameters(notes);
   return notes.out;
+}
+
+int64_t microbatch_bytes(const TrainingStep& shape) {
+  Arena arena;
+  Notes notes(shape, arena);
+  const Tensor words{nullptr, shape.tokens(), DType::fp32, 0};
+  run_microbatch(notes, shape, map_parameters(shape), words, words);
+  STEPCAST_CHECK(arena.empty(), "a microbatch frees what it takes");
+  return arena.peak();
 }
 
 }  // namespace stepcast::measure

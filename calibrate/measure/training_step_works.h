@@ -24,4 +24,7 @@ struct StepWorks {
 // REQUIRES: check_shape has passed.
 StepWorks step_works(const TrainingStep& shape);
 
+// Bytes of the block, an Arena's, that the tensors of a microbatch need.  REQUIRES: as step_works.
+int64_t microbatch_bytes(const TrainingStep& shape);
+
 }  // namespace stepcast::measure

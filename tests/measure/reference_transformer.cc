@@ -59,7 +59,7 @@ Tensor ReferenceBackend::allocate(int64_t count, DType dtype) {
   // What nobody wrote is not a number.
   memory_.emplace_back(static_cast<size_t>(count), std::nan(""));
   ++live_tensors;
-  return {memory_.back().data(), count, dtype};
+  return {memory_.back().data(), count, dtype, 0};
 }
 
 void ReferenceBackend::free(Tensor& t) {
@@ -70,18 +70,18 @@ void ReferenceBackend::free(Tensor& t) {
 
 Tensor ReferenceBackend::whole_numbers(const std::vector<int32_t>& values) {
   memory_.emplace_back(values.begin(), values.end());
-  return {memory_.back().data(), static_cast<int64_t>(values.size()), DType::fp32};
+  return {memory_.back().data(), static_cast<int64_t>(values.size()), DType::fp32, 0};
 }
 
 Matrices ReferenceBackend::weight(const Parameter& p) {
-  return {Tensor{parameters.data() + p.offset, p.count(), DType::bf16}, 0, p.width, 0};
+  return {Tensor{parameters.data() + p.offset, p.count(), DType::bf16, 0}, 0, p.width, 0};
 }
 
 Matrices ReferenceBackend::main_gradient(const Parameter& p) {
-  return {Tensor{gradients.data() + p.offset, p.count(), DType::fp32}, 0, p.width, 0};
+  return {Tensor{gradients.data() + p.offset, p.count(), DType::fp32, 0}, 0, p.width, 0};
 }
 
-void ReferenceBackend::product(const Product& p, const Matrices& a, const Matrices& b,
+void ReferenceBackend::product(const ProductShape& p, const Matrices& a, const Matrices& b,
                                const Matrices& c) {
   const bool a_turned = p.layout == GemmLayout::nt, b_turned = p.layout == GemmLayout::tn;
   for (int64_t q = 0; q < p.batch; ++q) {

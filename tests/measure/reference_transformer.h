@@ -29,7 +29,7 @@ class ReferenceBackend {
   Matrices weight(const Parameter& p);
   Matrices main_gradient(const Parameter& p);
 
-  void product(const Product& p, const Matrices& a, const Matrices& b, const Matrices& c);
+  void product(const ProductShape& p, const Matrices& a, const Matrices& b, const Matrices& c);
   void attention(const Tensor& qkv, const Tensor& context, const Tensor& log_sum_exp);
   void attention_backward(const Tensor& qkv, const Tensor& context, const Tensor& log_sum_exp,
                           const Tensor& d_context, const Tensor& d_qkv);
