@@ -77,10 +77,12 @@ struct CostTable::Rows {
   std::map<Kernel, Curve> kernels;
   double kernel_floor_us = kDefaultKernelFloor;
   std::map<CollectiveKey, std::vector<CollectiveCurve>> collectives;
-  std::optional<double> launch_us;
+  std::map<CopyKind, Curve> copies;
+  std::optional<double> launch_us, graph_launch_us;
   std::optional<Interference> interference;
 
   std::optional<TablePrice> memory(const Work& work) const;
+  std::optional<TablePrice> host_copy(Bytes bytes) const;
 };
 
 namespace {
@@ -118,13 +120,28 @@ std::optional<TablePrice> CostTable::Rows::memory(const Work& work) const {
   return price;
 }
 
+std::optional<TablePrice> CostTable::Rows::host_copy(Bytes bytes) const {
+  std::optional<TablePrice> slower;
+  for (const CopyKind kind : {CopyKind::h2d, CopyKind::d2h}) {
+    const auto found = copies.find(kind);
+    if (found == copies.end()) continue;
+    const CurveValue v = value_on(found->second, bytes.value, kernel_floor_us);
+    if (slower && v.us <= slower->us) continue;
+    slower = TablePrice{v.us, v.origin, "copies " + std::string(name_of(kind))};
+  }
+  return slower;
+}
+
 CostTable::CostTable(std::unique_ptr<Rows> rows) : rows_(std::move(rows)) {}
 CostTable::CostTable(CostTable&&) noexcept = default;
 CostTable& CostTable::operator=(CostTable&&) noexcept = default;
 CostTable::~CostTable() = default;
 
 CostTable CostTable::parse(std::string_view text, const std::string& file_name) {
-  const TableText table = parse_table_text(text, file_name);
+  return of(parse_table_text(text, file_name));
+}
+
+CostTable CostTable::of(const TableText& table) {
   auto rows = std::make_unique<Rows>();
   rows->gpu = table.gpu;
   rows->share_from = table.share_from;
@@ -138,10 +155,15 @@ CostTable CostTable::parse(std::string_view text, const std::string& file_name) 
   }
   for (auto& [kernel, curve] : rows->kernels) sort_curve(curve);
   if (const FitRow* fit = find_fit(table.fits, WorkKind::memory_bound, DType::bf16)) {
-    rows->kernel_floor_us = fit->t0_us;
+    if (fit->t0_us > 0) rows->kernel_floor_us = fit->t0_us;
   }
   add_collectives(table, *rows);
+  for (const CopyRow& r : table.copies) {
+    rows->copies[r.kind].push_back({r.bytes, r.us, table.sources[r.source].derived});
+  }
+  for (auto& [kind, curve] : rows->copies) sort_curve(curve);
   rows->launch_us = table.launch_us;
+  rows->graph_launch_us = table.graph_launch_us;
   if (table.interference)
     rows->interference = Interference{table.interference->first, table.interference->second};
   return CostTable(std::move(rows));
@@ -179,7 +201,12 @@ void CostTable::take_over(const CostTable& other) {
       for (auto& c : curves) mark_derived(c.curve);
     }
   }
-  if (takes(Family::launch)) to.launch_us = from.launch_us;
+  if (takes(Family::launch)) {
+    to.launch_us = from.launch_us;
+    to.graph_launch_us = from.graph_launch_us;
+    to.copies = from.copies;
+    for (auto& [kind, curve] : to.copies) mark_derived(curve);
+  }
 }
 
 std::optional<Price> CostTable::compute(const Work& work, const Gpu& /*gpu*/) const {
@@ -191,7 +218,8 @@ std::optional<Price> CostTable::compute(const Work& work, const Gpu& /*gpu*/) co
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: p = rows_->attentions.time(work); break;
     case WorkKind::memory_bound: p = rows_->memory(work); break;
-    default: break;  // the tables have no rows of copies from and to the host
+    case WorkKind::host_copy: p = rows_->host_copy(work.bytes); break;
+    default: break;
   }
   if (!p) return std::nullopt;
   return Price{time_from_seconds(p->us * 1e-6), p->origin, "table " + name() + ": " + p->basis};
@@ -234,6 +262,11 @@ std::optional<Interference> CostTable::interference() const {
 std::optional<Time> CostTable::launch() const {
   if (!rows_->launch_us) return std::nullopt;
   return time_from_seconds(*rows_->launch_us * 1e-6);
+}
+
+std::optional<Time> CostTable::graph_launch() const {
+  if (!rows_->graph_launch_us) return std::nullopt;
+  return time_from_seconds(*rows_->graph_launch_us * 1e-6);
 }
 
 // ---------------------------------------------------------------------------------- shipped tables

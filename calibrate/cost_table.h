@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calibrate/table_text.h"
 #include "sim/contention.h"
 #include "sim/price.h"
 #include "sim/work.h"
@@ -25,6 +26,7 @@ class CostTable {
  public:
   // Throws InputError (E3xx) with line and column.
   static CostTable parse(std::string_view text, const std::string& file_name);
+  static CostTable of(const TableText& table);
 
   CostTable(CostTable&&) noexcept;
   CostTable& operator=(CostTable&&) noexcept;
@@ -37,7 +39,8 @@ class CostTable {
   void take_over(const CostTable& other);
 
   // Time of a compute work (any kind but communication), or nothing if the table says nothing about
-  // such works.
+  // such works.  A copy between host and device takes as long as the slower direction of those
+  // measured: works do not say theirs.
   std::optional<Price> compute(const Work& work, const Gpu& gpu) const;
   // Time of a collective on a group of this shape, or nothing: only the exact shape, with the
   // NVLink and NIC bandwidth of the measurement and no other group on the same NICs, is answered.
@@ -45,6 +48,8 @@ class CostTable {
                                   const Cluster& cluster) const;
   // Host time of launching one kernel, if measured.
   std::optional<Time> launch() const;
+  // Host time of replaying one CUDA graph, if measured.
+  std::optional<Time> graph_launch() const;
   // How much compute and communication beside each other slow each other down, if measured.
   std::optional<Interference> interference() const;
 

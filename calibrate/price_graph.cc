@@ -230,6 +230,8 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
   if (table != nullptr) {
     Time& kernel = costs[static_cast<size_t>(HostCall::kernel)];
     kernel = table->launch().value_or(kernel);
+    Time& graph_replay = costs[static_cast<size_t>(HostCall::graph)];
+    graph_replay = table->graph_launch().value_or(graph_replay);
   }
   for (const Launch& launch : graph.launches) prices.by_launch.push_back(host_time(launch, costs));
   return prices;

@@ -30,7 +30,7 @@ std::string_view name_of(CopyKind k) {
 }
 
 std::string_view name_of(FitFlag f) {
-  static constexpr std::array<std::string_view, 3> kNames{"none", "rate_only", "scattered"};
+  static constexpr std::array<std::string_view, 3> kNames{"none", "partial", "scattered"};
   return kNames[static_cast<size_t>(f)];
 }
 

@@ -72,8 +72,8 @@ class TableReader {
 
   void finish(const TableText& out, int64_t rows);
   void compare_checksums();
-  template <class Row, class Key>
-  void refuse_duplicates(const std::vector<Row>& rows, std::string_view family, Key key);
+  template <class Row>
+  void refuse_duplicates(const std::vector<Row>& rows, std::string_view family);
   void find_duplicate(std::string_view family);
   struct Form;
   static std::span<const Form> forms();

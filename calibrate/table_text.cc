@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <utility>
 
+#include "calibrate/row_shape.h"
 #include "calibrate/table_reader.h"
 #include "sim/diagnostic.h"
 
@@ -108,15 +108,16 @@ void TableReader::header(TableText& out) {
   add_to_checksum(0);
 }
 
-template <class Row, class Key>
-void TableReader::refuse_duplicates(const std::vector<Row>& rows, std::string_view family,
-                                    Key key) {
-  std::vector<decltype(key(rows[0]))> keys;
-  keys.reserve(rows.size());
-  for (const Row& r : rows) keys.push_back(key(r));
-  std::sort(keys.begin(), keys.end());
-  if (std::adjacent_find(keys.begin(), keys.end()) == keys.end()) return;
-  find_duplicate(family);
+template <class Row>
+void TableReader::refuse_duplicates(const std::vector<Row>& rows, std::string_view family) {
+  // Written tables are sorted: seen at a glance.
+  const auto not_ascending = [](const Row& a, const Row& b) { return shape(a) >= shape(b); };
+  if (std::ranges::adjacent_find(rows, not_ascending) == rows.end()) return;
+  std::vector<decltype(shape(rows[0]))> shapes;
+  shapes.reserve(rows.size());
+  for (const Row& r : rows) shapes.push_back(shape(r));
+  std::ranges::sort(shapes);
+  if (std::ranges::adjacent_find(shapes) != shapes.end()) find_duplicate(family);
 }
 
 // Names the line of the first repeated row of a family.  Only for the message.
@@ -184,19 +185,11 @@ void TableReader::finish(const TableText& out, int64_t rows) {
   }
   if (!problems_.empty()) return;
   if (!options_.accept_edits) compare_checksums();
-  refuse_duplicates(out.gemms, "gemm", [](const GemmRow& r) {
-    return std::tuple(r.dtype, r.layout, r.m, r.n, r.k, r.batch);
-  });
-  refuse_duplicates(out.attentions, "attention", [](const AttentionRow& r) {
-    return std::tuple(r.backward, r.dtype, r.causal, r.heads, r.kv_heads, r.m, r.n, r.k, r.batch);
-  });
-  refuse_duplicates(out.memories, "memory",
-                    [](const MemoryRow& r) { return std::tuple(r.kernel, r.bytes); });
-  refuse_duplicates(out.collectives, "collective", [](const CollectiveRow& r) {
-    return std::tuple(r.kind, r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs, r.bytes);
-  });
-  refuse_duplicates(out.copies, "copy",
-                    [](const CopyRow& r) { return std::tuple(r.kind, r.bytes); });
+  refuse_duplicates(out.gemms, "gemm");
+  refuse_duplicates(out.attentions, "attention");
+  refuse_duplicates(out.memories, "memory");
+  refuse_duplicates(out.copies, "copy");
+  refuse_duplicates(out.collectives, "collective");
 }
 
 void TableReader::compare_checksums() {

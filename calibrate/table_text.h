@@ -84,8 +84,8 @@ struct CopyRow {
 // What is to be known about a fit beside its residuals.
 enum class FitFlag : uint8_t {
   none,
-  rate_only,  // too few or too similar rows to tell the other constants: the fastest rate seen
-  scattered,  // a tenth of the rows is off by more than half
+  partial,    // too few or too similar rows to tell every constant: t0 is assumed, gbs absent
+  scattered,  // a tenth of the rows is off by more than a factor of two
 };
 std::string_view name_of(FitFlag f);
 

@@ -32,4 +32,7 @@ struct United {
 // families are shared from; rows that check_rows refuses. REQUIRES: at least one input.
 United unite(std::span<const TableText> inputs, const UniteOptions& options = {});
 
+// Removes the sources that no row names.  REQUIRES: rows name existing sources.
+void drop_unused_sources(TableText& table);
+
 }  // namespace stepcast

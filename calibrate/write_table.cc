@@ -3,81 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
-#include <tuple>
+#include <optional>
 #include <utility>
 
+#include "calibrate/row_shape.h"
 #include "calibrate/table_reader.h"
 #include "sim/check.h"
 #include "sim/hash.h"
 
 namespace stepcast {
 namespace {
-
-std::string text_of(double value) {
-  std::array<char, 400> buffer{};  // the longest fixed decimal of a double has 325 characters
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
-  STEPCAST_CHECK(end.ec == std::errc(), "a number of a cost table");
-  return {buffer.data(), end.ptr};
-}
-
-std::string text_of(int64_t value) {
-  return std::to_string(value);
-}
-
-std::string text_of(std::string_view word) {
-  return std::string(word);
-}
-
-template <class... Fields>
-std::string joined(std::string_view family, const Fields&... fields) {
-  std::string text(family);
-  ((text += ',', text += text_of(fields)), ...);
-  return text;
-}
-
-// Shapes, in the order of rows; all before the time.  Products of one weight shape stand together.
-auto shape(const GemmRow& r) {
-  return std::tuple(r.dtype, r.layout, r.batch, r.n, r.k, r.m);
-}
-auto shape(const AttentionRow& r) {
-  return std::tuple(r.backward, r.dtype, r.causal, r.k, r.heads, r.kv_heads, r.n, r.m, r.batch);
-}
-auto shape(const MemoryRow& r) {
-  return std::tuple(r.kernel, r.bytes);
-}
-auto shape(const CopyRow& r) {
-  return std::tuple(r.kind, r.bytes);
-}
-auto shape(const CollectiveRow& r) {
-  return std::tuple(r.kind, r.nodes, r.ranks, r.ranks_per_node, r.nic_gbs, r.bytes);
-}
-auto shape(const FitRow& r) {
-  return std::tuple(r.kind, r.dtype);
-}
-
-std::string row_text(const GemmRow& r) {
-  return joined("gemm", name_of(r.dtype), name_of(r.layout), r.m, r.n, r.k, r.batch);
-}
-std::string row_text(const AttentionRow& r) {
-  return joined("attention", std::string_view(r.backward ? "bwd" : "fwd"), name_of(r.dtype),
-                int64_t{r.causal}, r.heads, r.kv_heads, r.m, r.n, r.k, r.batch);
-}
-std::string row_text(const MemoryRow& r) {
-  return joined("memory", name_of(r.kernel), r.bytes);
-}
-std::string row_text(const CopyRow& r) {
-  return joined("copy", name_of(r.kind), r.bytes);
-}
-std::string row_text(const CollectiveRow& r) {
-  return joined("collective", name_of(r.kind), r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs,
-                r.bytes);
-}
-std::string row_text(const FitRow& r) {
-  return joined("fit", name_of(r.kind), name_of(r.dtype));
-}
 
 template <class Row>
 void sort_by_shape(std::vector<Row>& rows) {
@@ -119,12 +55,14 @@ class Lines {
     add_single("launch", t_.launch_us, t_.launch_source, t_.launch_spread);
     add_single("graph_launch", t_.graph_launch_us, t_.graph_launch_source, t_.graph_launch_spread);
     if (t_.interference) {
-      add_row("interference", joined("interference", t_.interference->first,
-                                     t_.interference->second, key(t_.interference_source)));
+      add_row("interference",
+              comma_joined({"interference", number_text(t_.interference->first),
+                            number_text(t_.interference->second), key(t_.interference_source)}));
     }
     for (const FitRow* r : by_shape(t_.fits)) add_fit(*r);
     for (const Ratio& r : ratios(t_)) {
-      if (r.value) add_row("ratio", joined("ratio", r.name, *r.value, key(r.source)));
+      if (r.value)
+        add_row("ratio", comma_joined({"ratio", r.name, number_text(*r.value), key(r.source)}));
     }
   }
 
@@ -160,7 +98,7 @@ class Lines {
     if (!t_.about.empty()) add_key("about", t_.about);
     if (!t_.software.empty()) add_key("software", t_.software);
     for (const std::string& c : t_.conditions) add_key("conditions", c);
-    if (t_.nvlink_gbs > 0) add_key("nvlink_gbs", text_of(t_.nvlink_gbs));
+    if (t_.nvlink_gbs > 0) add_key("nvlink_gbs", number_text(t_.nvlink_gbs));
     if (t_.nvlink_gbs > 0 || t_.in_network_reduction)
       add_key("in_network_reduction", t_.in_network_reduction ? "yes" : "no");
     if (!t_.share_from.empty()) {
@@ -186,25 +124,30 @@ class Lines {
   }
 
   static std::string spread_text(double spread) {
-    return spread > 0 ? "," + text_of(spread) : std::string();
+    return spread > 0 ? "," + number_text(spread) : std::string();
   }
 
   template <class Row>
   void add_timed(const Row& r) {
     const std::string row = row_text(r);
     add_row(std::string_view(row).substr(0, row.find(',')),
-            row + ',' + text_of(r.us) + ',' + text_of(key(r.source)) + spread_text(r.spread));
+            comma_joined({row, number_text(r.us), key(r.source)}) + spread_text(r.spread));
   }
 
   void add_single(std::string_view family, std::optional<double> us, uint16_t source,
                   double spread) {
-    if (us) add_row(family, joined(family, *us, key(source)) + spread_text(spread));
+    if (us)
+      add_row(family, comma_joined({family, number_text(*us), key(source)}) + spread_text(spread));
   }
 
   void add_fit(const FitRow& r) {
-    std::string row = joined(row_text(r), r.t0_us, r.tflops, r.gbs, key(r.source));
-    if (r.rows > 0) row = joined(row, r.rows, r.median_error, r.p90_error);
-    if (r.rows > 0 && r.flag != FitFlag::none) row = joined(row, name_of(r.flag));
+    std::string row = comma_joined({row_text(r), number_text(r.t0_us), number_text(r.tflops),
+                                    number_text(r.gbs), key(r.source)});
+    if (r.rows > 0) {
+      row = comma_joined(
+          {row, std::to_string(r.rows), number_text(r.median_error), number_text(r.p90_error)});
+      if (r.flag != FitFlag::none) row = comma_joined({row, name_of(r.flag)});
+    }
     add_row("fit", row);
   }
 
@@ -251,7 +194,7 @@ std::vector<NamedTime> named_times(const TableText& t) {
     }
   }
   for (const Ratio& r : ratios(t)) {
-    if (r.value) all.push_back({"ratio", joined("ratio", r.name), *r.value});
+    if (r.value) all.push_back({"ratio", comma_joined({"ratio", r.name}), *r.value});
   }
   return all;
 }

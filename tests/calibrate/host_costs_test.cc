@@ -40,17 +40,23 @@ TEST(HostCosts, AGradientThatIsNotRecordedCostsLess) {
 
 TEST(HostCosts, PricesHaveOneTimeForEachLaunch) {
   OpGraph graph;
-  graph.launches = {Launch{}, Launch{}.add(HostCall::kernel), Launch{}.add(HostCall::module, 2)};
+  graph.launches = {Launch{}, Launch{}.add(HostCall::kernel), Launch{}.add(HostCall::module, 2),
+                    Launch{}.add(HostCall::graph, 3)};
   Cluster cluster;
   const Prices p = price(graph, cluster, {}, nullptr);
   EXPECT_EQ(p.by_launch, (std::vector<Time>{Time{}, cost(cluster.node, HostCall::kernel),
-                                            cost(cluster.node, HostCall::module) * 2}));
-  // A table measured on this host has the last word on a kernel's launch.
+                                            cost(cluster.node, HostCall::module) * 2,
+                                            cost(cluster.node, HostCall::graph) * 3}));
+  // A table measured on this host has the last word on the launch of a kernel and of a graph.
   const CostTable table = CostTable::parse(
       "# stepcast cost table\n# format: 1\n# gpu: x\n# nvlink_gbs: 300\n"
-      "# in_network_reduction: no\n# source: m measured here\n# rows: 1\n\nlaunch,2.5,m\n",
+      "# in_network_reduction: no\n# source: m measured here\n# rows: 2\n\nlaunch,2.5,m\n"
+      "graph_launch,7,m\n",
       "x.csv");
-  EXPECT_EQ(price(graph, cluster, {}, &table).by_launch[1], Time{2'500'000});
+  const std::vector<Time> by_launch = price(graph, cluster, {}, &table).by_launch;
+  EXPECT_EQ(by_launch[1], Time{2'500'000});
+  EXPECT_EQ(by_launch[2], p.by_launch[2]);
+  EXPECT_EQ(by_launch[3], Time{21'000'000});
 }
 
 }  // namespace

@@ -97,7 +97,31 @@ TEST(Price, OfACommunicationSaysHowItRunsAndHowLongItsLatencyIs) {
   }
 }
 
-TEST(Price, OfACopyToTheHostComesFromTheLinkNotFromATable) {
+TEST(Price, OfACopyToTheHostIsThatOfTheSlowerDirectionMeasured) {
+  TableText text;
+  text.gpu = "g";
+  text.sources = {{"m", false, "measured here"}};
+  text.copies = {{CopyKind::h2d, 1 << 20, 40, 0, 0},
+                 {CopyKind::h2d, 1 << 28, 10000, 0, 0},
+                 {CopyKind::d2h, 1 << 20, 45, 0, 0},
+                 {CopyKind::d2h, 1 << 28, 9000, 0, 0},
+                 {CopyKind::d2d, 1 << 20, 99, 0, 0}};
+  const CostTable table = CostTable::of(text);
+  Work w;
+  w.kind = WorkKind::host_copy;
+  const auto priced = [&](int64_t bytes) {
+    w.bytes = {bytes};
+    return price_all({w}, a100_cluster(1), {.tp = 8}, &table).by_work[0];
+  };
+  EXPECT_EQ(priced(1 << 20).time, Time{45'000'000});
+  EXPECT_EQ(priced(1 << 20).origin, Origin::measured);
+  EXPECT_EQ(priced(1 << 28).time, Time{10'000'000'000});
+  EXPECT_EQ(priced(1 << 24).origin, Origin::interpolated);
+  EXPECT_EQ(priced(1 << 30).origin, Origin::extrapolated);
+  EXPECT_EQ(priced(1 << 20).basis, "table g: copies d2h");
+}
+
+TEST(Price, OfACopyToTheHostComesFromTheLinkWhereNoneWasMeasured) {
   Cluster c = a100_cluster(1);
   c.node.gpu.host_bandwidth = {31.5e9};
   Work w;

@@ -135,23 +135,6 @@ TEST(ShippedTables, StoreTheFitOfTheirRows) {
 }
 
 // ----------------------------------------------------------------------------------- held-out rows
-// The text of a table without the gemm rows that `drop` names.
-template <class Drop>
-std::string without(std::string_view text, const TableText& table, Drop drop) {
-  std::string out;
-  int rows = 0;
-  size_t gemms = 0;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.starts_with("# rows:")) continue;
-    if (line.starts_with("gemm,") && drop(table.gemms[gemms++])) continue;
-    if (!line.starts_with("#")) ++rows;
-    out += std::string(line) + "\n";
-  }
-  return out + "# rows: " + std::to_string(rows) + "\n";
-}
-
 struct Errors {
   double median = 0, p90 = 0;
 };
@@ -159,8 +142,9 @@ struct Errors {
 template <class Drop>
 Errors held_out(const std::string& gpu, Drop drop) {
   const TableText table = text_of(gpu);
-  const std::string text = without(shipped_table_text(gpu), table, drop);
-  const CostTable rest = CostTable::parse(text, gpu);
+  TableText kept = table;
+  std::erase_if(kept.gemms, drop);
+  const CostTable rest = CostTable::of(kept);
   std::vector<double> errors;
   for (const GemmRow& r : table.gemms) {
     if (!drop(r) || r.m < 256) continue;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/fit_table.h"
+#include "calibrate/row_shape.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kMostProblems = 20;
+
+class RowCheck {
+ public:
+  explicit RowCheck(const TableText& table) : t_(table) {
+    for (const GemmRow& r : t_.gemms) check(r, {r.m, r.n, r.k, r.batch});
+    for (const AttentionRow& r : t_.attentions)
+      check(r, {r.heads, r.kv_heads, r.m, r.n, r.k, r.batch});
+    for (const MemoryRow& r : t_.memories) check(r, {r.bytes});
+    for (const CopyRow& r : t_.copies) check(r, {r.bytes});
+    for (const CollectiveRow& r : t_.collectives) {
+      check(r, {r.ranks, r.nodes, r.ranks_per_node, r.bytes});
+      if (!(std::isfinite(r.nic_gbs) && r.nic_gbs >= 0)) problem(row_text(r), "a bad nic_gbs");
+    }
+    for (const FitRow& r : t_.fits) {
+      check_source(row_text(r), r.source);
+      for (const double x : {r.t0_us, r.tflops, r.gbs, r.median_error, r.p90_error}) {
+        if (!(std::isfinite(x) && x >= 0)) problem(row_text(r), "a constant that is no number");
+      }
+    }
+    if (t_.launch_us) check_number("launch", *t_.launch_us, t_.launch_source);
+    if (t_.graph_launch_us)
+      check_number("graph_launch", *t_.graph_launch_us, t_.graph_launch_source);
+    if (t_.interference) {
+      check_number("interference", t_.interference->first, t_.interference_source);
+      check_number("interference", t_.interference->second, t_.interference_source);
+    }
+    if (t_.ratio_nn) check_number("ratio,nn", *t_.ratio_nn, t_.ratio_nn_source);
+    if (t_.ratio_nt) check_number("ratio,nt", *t_.ratio_nt, t_.ratio_nt_source);
+    if (t_.ratio_skinny) check_number("ratio,skinny", *t_.ratio_skinny, t_.ratio_skinny_source);
+    if (!problems_.empty()) throw InputError(std::move(problems_));
+  }
+
+ private:
+  void problem(const std::string& row, const std::string& what) {
+    if (problems_.size() >= kMostProblems) return;
+    Diagnostic d;
+    d.code = "E310";
+    d.message = "row '" + row + "' has " + what;
+    d.help = "leave the row out, or measure it again";
+    problems_.push_back(std::move(d));
+  }
+
+  void check_source(const std::string& row, uint16_t source) {
+    if (source >= t_.sources.size()) problem(row, "a source that does not exist");
+  }
+
+  void check_number(const std::string& row, double value, uint16_t source) {
+    check_source(row, source);
+    // As the reader has it: a picosecond or less is no time.
+    if (!std::isfinite(value) || value <= 1e-6 || value > 1e15)
+      problem(row, "the time " + (std::isnan(value) ? "nan" : std::to_string(value)));
+  }
+
+  template <class Row>
+  void check(const Row& r, std::initializer_list<int64_t> sizes) {
+    const bool good = std::isfinite(r.us) && r.us > 1e-6 && r.us <= 1e15 &&
+                      std::isfinite(r.spread) && r.spread >= 0 && r.source < t_.sources.size();
+    bool positive = true;
+    for (const int64_t size : sizes) positive = positive && size > 0 && size <= int64_t{1} << 50;
+    if (good && positive) return;
+    const std::string row = row_text(r);  // only for the message
+    check_number(row, r.us, r.source);
+    if (!(std::isfinite(r.spread) && r.spread >= 0)) problem(row, "a bad spread");
+    if (!positive) problem(row, "a size that is not from 1 to 2^50");
+  }
+
+  const TableText& t_;
+  std::vector<Diagnostic> problems_;
+};
+
+}  // namespace
+
+void check_rows(const TableText& table) {
+  RowCheck check(table);
+}
+
+}  // namespace stepcast

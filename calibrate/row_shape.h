@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a row of a cost table answers for: all of it but time, spread and source.  Two rows of one
+// shape answer the same question; rows are written in the order of their shapes, so that products
+// of one weight and sizes of one curve stand together.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "calibrate/table_text.h"
+
+namespace stepcast {
+
+inline auto shape(const GemmRow& r) {
+  return std::tuple(r.dtype, r.layout, r.batch, r.n, r.k, r.m);
+}
+inline auto shape(const AttentionRow& r) {
+  return std::tuple(r.backward, r.dtype, r.causal, r.k, r.heads, r.kv_heads, r.n, r.m, r.batch);
+}
+inline auto shape(const MemoryRow& r) {
+  return std::tuple(r.kernel, r.bytes);
+}
+inline auto shape(const CopyRow& r) {
+  return std::tuple(r.kind, r.bytes);
+}
+inline auto shape(const CollectiveRow& r) {
+  return std::tuple(r.kind, r.nodes, r.ranks, r.ranks_per_node, r.nic_gbs, r.bytes);
+}
+inline auto shape(const FitRow& r) {
+  return std::tuple(r.kind, r.dtype);
+}
+
+// The row up to its time: "gemm,bf16,tn,4096,576,5120,1".
+std::string row_text(const GemmRow& r);
+std::string row_text(const AttentionRow& r);
+std::string row_text(const MemoryRow& r);
+std::string row_text(const CopyRow& r);
+std::string row_text(const CollectiveRow& r);
+std::string row_text(const FitRow& r);
+
+// The shortest decimal, without an exponent, that reads back as the same double.
+std::string number_text(double value);
+
+std::string comma_joined(std::initializer_list<std::string_view> fields);
+
+}  // namespace stepcast

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/unite.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "calibrate/fit_table.h"
+#include "calibrate/row_shape.h"
+#include "calibrate/write_table.h"
+#include "sim/check.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+[[noreturn]] void refuse(std::string message, std::string help) {
+  Diagnostic d;
+  d.code = "E310";
+  d.message = std::move(message);
+  d.help = std::move(help);
+  throw InputError(std::move(d));
+}
+
+class Union {
+ public:
+  Union(std::span<const TableText> inputs, const UniteOptions& options)
+      : inputs_(inputs), dropped_(inputs.size(), 0) {
+    STEPCAST_CHECK(!inputs.empty(), "nothing to unite");
+    for (const TableText& t : inputs) check_rows(t);
+    take_gpu(options.gpu);
+    take_texts();
+    take_fabric();
+    take_share();
+    for (const TableText& t : inputs) take_sources(t);
+  }
+
+  United result() {
+    take_rows(&TableText::gemms);
+    take_rows(&TableText::attentions);
+    take_rows(&TableText::memories);
+    take_rows(&TableText::copies);
+    take_rows(&TableText::collectives);
+    take_rows(&TableText::fits);
+    take_number(&TableText::launch_us, &TableText::launch_source, &TableText::launch_spread);
+    take_number(&TableText::graph_launch_us, &TableText::graph_launch_source,
+                &TableText::graph_launch_spread);
+    take_number(&TableText::interference, &TableText::interference_source);
+    take_number(&TableText::ratio_nn, &TableText::ratio_nn_source);
+    take_number(&TableText::ratio_nt, &TableText::ratio_nt_source);
+    take_number(&TableText::ratio_skinny, &TableText::ratio_skinny_source);
+    drop_shares();
+    drop_unused_sources(out_);
+    sort_rows(out_);
+    return {std::move(out_), std::move(dropped_)};
+  }
+
+ private:
+  void take_gpu(const std::string& stated) {
+    out_.gpu = stated.empty() ? inputs_[0].gpu : stated;
+    if (out_.gpu.empty()) refuse("the tables do not say which GPU they are of", "name it");
+    for (const TableText& t : inputs_) {
+      if (stated.empty() && t.gpu != out_.gpu) {
+        refuse("tables of different GPUs: '" + out_.gpu + "' and '" + t.gpu + "'",
+               "name the GPU of the result if this is meant");
+      }
+    }
+  }
+
+  void take_texts() {
+    for (const TableText& t : inputs_) {
+      if (out_.about.empty()) out_.about = t.about;
+      if (!t.software.empty() && !contains_software(t.software))
+        out_.software += (out_.software.empty() ? "" : "; ") + t.software;
+      for (const std::string& c : t.conditions) {
+        if (std::ranges::find(out_.conditions, c) == out_.conditions.end())
+          out_.conditions.push_back(c);
+      }
+    }
+  }
+
+  // Whole, between semicolons.
+  bool contains_software(const std::string& one) const {
+    return ("; " + out_.software + "; ").find("; " + one + "; ") != std::string::npos;
+  }
+
+  // Lookups hold collectives to the NVLinks they were measured on.
+  void take_fabric() {
+    const TableText* first = nullptr;
+    for (const TableText& t : inputs_) {
+      if (t.nvlink_gbs <= 0) continue;
+      if (first == nullptr) {
+        first = &t;
+        out_.nvlink_gbs = t.nvlink_gbs;
+        out_.in_network_reduction = t.in_network_reduction;
+      } else if (!t.collectives.empty() && !first->collectives.empty() &&
+                 (t.nvlink_gbs != first->nvlink_gbs ||
+                  t.in_network_reduction != first->in_network_reduction)) {
+        refuse(
+            "collectives measured over different NVLinks, or with and without in-network "
+            "reduction, do not go into one table",
+            "make one table of each");
+      } else if (first->collectives.empty() && !t.collectives.empty()) {
+        first = &t;
+        out_.nvlink_gbs = t.nvlink_gbs;
+        out_.in_network_reduction = t.in_network_reduction;
+      }
+    }
+  }
+
+  void take_share() {
+    for (const TableText& t : inputs_) {
+      if (t.share_from.empty()) continue;
+      if (out_.share_from.empty()) out_.share_from = t.share_from;
+      if (t.share_from != out_.share_from) {
+        refuse("families shared from different tables: '" + out_.share_from + "' and '" +
+                   t.share_from + "'",
+               "a table shares from one other");
+      }
+      for (size_t i = 0; i < kFamilies; ++i) out_.shared[i] = out_.shared[i] || t.shared[i];
+    }
+  }
+
+  void drop_shares() {
+    const auto own = [&](Family f, bool has_rows) {
+      bool& shared = out_.shared[static_cast<size_t>(f)];
+      shared = shared && !has_rows;
+    };
+    own(Family::gemm, !out_.gemms.empty());
+    own(Family::attention, !out_.attentions.empty());
+    own(Family::memory, !out_.memories.empty());
+    own(Family::launch, out_.launch_us || out_.graph_launch_us || !out_.copies.empty());
+    own(Family::collective, !out_.collectives.empty());
+    if (std::ranges::count(out_.shared, true) == 0) out_.share_from.clear();
+  }
+
+  void take_sources(const TableText& t) {
+    std::vector<uint16_t>& places = source_of_.emplace_back();
+    for (const TableSource& s : t.sources) {
+      TableSource wanted = s;
+      auto known = by_key(s.key);
+      for (int suffix = 2; known != out_.sources.end() && *known != wanted; ++suffix) {
+        wanted.key = s.key + "-" + std::to_string(suffix);
+        known = by_key(wanted.key);
+      }
+      if (known == out_.sources.end()) {
+        if (out_.sources.size() > UINT16_MAX) refuse("too many sources", "at most 65536");
+        known = out_.sources.insert(known, std::move(wanted));
+      }
+      places.push_back(static_cast<uint16_t>(known - out_.sources.begin()));
+    }
+  }
+
+  std::vector<TableSource>::iterator by_key(const std::string& key) {
+    return std::ranges::find(out_.sources, key, &TableSource::key);
+  }
+
+  bool derived(uint16_t source) const { return out_.sources[source].derived; }
+
+  // Whether the second of two answers to one question is the better one.
+  bool better(uint16_t source, uint16_t than) const { return !derived(source) && derived(than); }
+
+  // Fits of the fitter's own hold for one input's rows only; all others are rows like any.
+  template <class Row>
+  static bool is_fitted(const Row& r, const TableText& input) {
+    return std::is_same_v<Row, FitRow> && input.sources[r.source].key == kFitSource;
+  }
+
+  template <class Row>
+  void take_rows(std::vector<Row> TableText::*family) {
+    struct Place {
+      size_t row, input;
+    };
+    std::vector<Row>& rows = out_.*family;
+    std::map<decltype(shape(rows[0])), Place> seen;
+    for (size_t input = 0; input < inputs_.size(); ++input) {
+      for (Row r : inputs_[input].*family) {
+        if (is_fitted(r, inputs_[input])) continue;
+        r.source = source_of_[input][r.source];
+        const auto [at, is_new] = seen.try_emplace(shape(r), Place{rows.size(), input});
+        if (is_new) {
+          rows.push_back(r);
+          continue;
+        }
+        Place& place = at->second;
+        if (better(r.source, rows[place.row].source)) {
+          rows[place.row] = r;
+          ++dropped_[std::exchange(place.input, input)];
+        } else {
+          ++dropped_[input];
+        }
+      }
+    }
+  }
+
+  template <class Value>
+  void take_number(Value TableText::*value, uint16_t TableText::*source,
+                   double TableText::*spread = nullptr) {
+    std::optional<size_t> owner;
+    for (size_t input = 0; input < inputs_.size(); ++input) {
+      const TableText& t = inputs_[input];
+      if (!(t.*value) || t.sources[t.*source].key == kFitSource) continue;
+      const uint16_t from = source_of_[input][t.*source];
+      if (owner && !better(from, out_.*source)) {
+        ++dropped_[input];
+        continue;
+      }
+      if (owner) ++dropped_[*owner];
+      owner = input;
+      out_.*value = t.*value;
+      out_.*source = from;
+      if (spread != nullptr) out_.*spread = t.*spread;
+    }
+  }
+
+  std::span<const TableText> inputs_;
+  std::vector<size_t> dropped_;
+  std::vector<std::vector<uint16_t>> source_of_;  // by input and its source: the result's
+  TableText out_;
+};
+
+}  // namespace
+
+United unite(std::span<const TableText> inputs, const UniteOptions& options) {
+  return Union(inputs, options).result();
+}
+
+void drop_unused_sources(TableText& t) {
+  std::vector<uint16_t*> uses;
+  const auto use_all = [&](auto& rows) {
+    for (auto& r : rows) uses.push_back(&r.source);
+  };
+  use_all(t.gemms);
+  use_all(t.attentions);
+  use_all(t.memories);
+  use_all(t.copies);
+  use_all(t.collectives);
+  use_all(t.fits);
+  const auto use_if = [&](bool is_there, uint16_t& source) {
+    source = is_there ? source : 0;
+    if (is_there) uses.push_back(&source);
+  };
+  use_if(t.launch_us.has_value(), t.launch_source);
+  use_if(t.graph_launch_us.has_value(), t.graph_launch_source);
+  use_if(t.interference.has_value(), t.interference_source);
+  use_if(t.ratio_nn.has_value(), t.ratio_nn_source);
+  use_if(t.ratio_nt.has_value(), t.ratio_nt_source);
+  use_if(t.ratio_skinny.has_value(), t.ratio_skinny_source);
+  std::vector<bool> used(t.sources.size(), false);
+  for (const uint16_t* u : uses) used[*u] = true;
+  std::vector<TableSource> kept;
+  std::vector<uint16_t> place(t.sources.size(), 0);
+  for (size_t i = 0; i < used.size(); ++i) {
+    place[i] = static_cast<uint16_t>(kept.size());
+    if (used[i]) kept.push_back(std::move(t.sources[i]));
+  }
+  for (uint16_t* u : uses) *u = place[*u];
+  t.sources = std::move(kept);
+}
+
+}  // namespace stepcast
