@@ -163,13 +163,22 @@ struct Product::Prepared {
         static_cast<int8_t>(w.layout == GemmLayout::tn ? 1 : 0));
   }
 
-  void choose(const Work& w) {
+  // `dense`: operands begin where memory is aligned to 256 bytes; heads within rows do not.
+  void choose(const Work& w, bool dense) {
     cublasLtMatmulPreference_t preference = nullptr;
     check_blas(cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm");
     const auto room = static_cast<uint64_t>(blas->workspace().bytes());
     int found = 0;
     cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
+    const uint32_t alignment = dense ? 256 : 16;
+    for (const auto which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      if (status == CUBLAS_STATUS_SUCCESS)
+        status =
+            cublasLtMatmulPreferenceSetAttribute(preference, which, &alignment, sizeof alignment);
+    }
     if (status == CUBLAS_STATUS_SUCCESS) {
       status = cublasLtMatmulAlgoGetHeuristic(blas->lt(), desc, n_side, m_side, out, out,
                                               preference, 1, &best, &found);
@@ -196,7 +205,7 @@ Product::Product(Blas& blas, const Work& w, Lie m_side, Lie n_side, Lie out)
   p.n_side = measure::describe(cuda_type(w.dtype), first, n_side, w.batch);
   p.m_side = measure::describe(cuda_type(w.dtype), second, m_side, w.batch);
   p.out = measure::describe(out_type(w), {w.n, w.m, false}, out, w.batch);
-  p.choose(w);
+  p.choose(w, m_side.row == 0 && n_side.row == 0 && out.row == 0);
 }
 
 Product::Product(Product&&) noexcept = default;
@@ -204,11 +213,11 @@ Product& Product::operator=(Product&&) noexcept = default;
 Product::~Product() = default;
 
 void Product::run(const void* m_side, const void* n_side, void* out, cudaStream_t stream,
-                  float alpha) const {
+                  float alpha, bool adds) const {
   const Prepared& p = *prepared_;
-  const float beta = p.accumulate ? 1 : 0;
+  const float beta = p.accumulate || adds ? 1 : 0;
   const auto whole_alpha = static_cast<int32_t>(alpha);
-  const int32_t whole_beta = p.accumulate ? 1 : 0;
+  const int32_t whole_beta = p.accumulate || adds ? 1 : 0;
   const bool whole = p.dtype == DType::int8;
   const void* const by = whole ? static_cast<const void*>(&whole_alpha) : &alpha;
   const void* const keep = whole ? static_cast<const void*>(&whole_beta) : &beta;

@@ -62,10 +62,11 @@ class Product {
   Product& operator=(Product&&) noexcept;
   ~Product();
 
-  // Enqueues it: out = alpha * product, or out += alpha * product if the work accumulates.  fp8
-  // scales are 1.
-  void run(const void* m_side, const void* n_side, void* out, cudaStream_t stream,
-           float alpha = 1) const;
+  // Enqueues it: out = alpha * product, or out += alpha * product if the work accumulates or `adds`
+  // (to the operands' type then).  fp8 scales are 1.  REQUIRES: operands aligned to 256 bytes; to
+  // 16 where a Lie was given.
+  void run(const void* m_side, const void* n_side, void* out, cudaStream_t stream, float alpha = 1,
+           bool adds = false) const;
 
  private:
   struct Prepared;
