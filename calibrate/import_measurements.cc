@@ -3,7 +3,11 @@
 
 #include <array>
 
+#include "calibrate/import_calculon.h"
+#include "calibrate/import_kineto.h"
+#include "calibrate/import_mamf.h"
 #include "calibrate/import_nccl_tests.h"
+#include "calibrate/import_simumax.h"
 #include "calibrate/measurement_input.h"
 
 namespace stepcast {
@@ -15,10 +19,27 @@ struct Importer {
   TableText (*import)(const MeasurementInput& in);
 };
 // Two forms of one tool have two lines.
-constexpr std::array<Importer, 2> kImporters{{
+constexpr std::array<Importer, 6> kImporters{{
+    {"kineto", is_kineto_trace, import_kineto},
+    {"simumax", is_simumax_system, import_simumax},
+    {"calculon", is_calculon_system, import_calculon},
     {"nccl-tests", is_nccl_tests_json, import_nccl_tests_json},
+    {"mamf", is_mamf_output, import_mamf},
     {"nccl-tests", is_nccl_tests_text, import_nccl_tests_text},
 }};
+
+// What other tools wrote may have line ends in it; headers of tables are lines.
+TableText one_line_texts(TableText table) {
+  const auto mend = [](std::string& text) {
+    for (char& letter : text)
+      if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = ' ';
+  };
+  for (TableSource& s : table.sources) mend(s.text);
+  for (std::string& c : table.conditions) mend(c);
+  mend(table.software);
+  mend(table.gpu);
+  return table;
+}
 
 }  // namespace
 
@@ -40,7 +61,8 @@ TableText import_measurements(std::string_view text, const std::string& file,
   if (text.starts_with("\x1f\x8b"))
     refuse_measurements(in, "E330", "this file is compressed (gzip)", "unpack it first: gunzip");
   for (const Importer& i : kImporters)
-    if ((options.kind.empty() || options.kind == i.kind) && i.recognises(text)) return i.import(in);
+    if ((options.kind.empty() || options.kind == i.kind) && i.recognises(text))
+      return one_line_texts(i.import(in));
   if (options.kind.empty()) {
     std::string kinds;
     for (const std::string_view k : measurement_kinds())
