@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/measure/training_step_memory.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "sim/check.h"
@@ -13,20 +14,15 @@ int64_t Arena::take(int64_t bytes) {
   auto best = gaps_.end();
   for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap)
     if (gap->second >= bytes && (best == gaps_.end() || gap->second < best->second)) best = gap;
-  int64_t place = peak_;
+  int64_t place = end_;
   if (best != gaps_.end()) {
     place = best->first;
     const int64_t rest = best->second - bytes;
     gaps_.erase(best);
     if (rest > 0) gaps_[place + bytes] = rest;
   } else {
-    // Nothing fits; a gap at the end grows.
-    const auto last = gaps_.empty() ? gaps_.end() : std::prev(gaps_.end());
-    if (last != gaps_.end() && last->first + last->second == peak_) {
-      place = last->first;
-      gaps_.erase(last);
-    }
-    peak_ = place + bytes;
+    end_ += bytes;
+    peak_ = std::max(peak_, end_);
   }
   taken_[place] = bytes;
   return place;
@@ -50,7 +46,11 @@ void Arena::give_back(int64_t place) {
       gaps_.erase(before);
     }
   }
-  gaps_[begin] = end - begin;
+  if (end == end_) {
+    end_ = begin;
+  } else {
+    gaps_[begin] = end - begin;
+  }
 }
 
 }  // namespace stepcast::measure

@@ -8,7 +8,8 @@
 
 namespace stepcast::measure {
 
-// Best fit: the smallest gap that is large enough, the first of equal ones.
+// Best fit: the smallest gap that is large enough, the first of equal ones; else behind the last
+// place.  When everything has been given back it is as new, but for its peak.
 class Arena {
  public:
   // Bytes from the block's begin, a multiple of 256.  REQUIRES: bytes > 0.
@@ -20,8 +21,8 @@ class Arena {
   bool empty() const { return taken_.empty(); }
 
  private:
-  std::map<int64_t, int64_t> taken_, gaps_;  // begin -> bytes; gaps below peak_ only
-  int64_t peak_ = 0;
+  std::map<int64_t, int64_t> taken_, gaps_;  // begin -> bytes; gaps between places only
+  int64_t end_ = 0, peak_ = 0;               // of the last place
 };
 
 }  // namespace stepcast::measure

@@ -110,8 +110,9 @@ void check_shape(const TrainingStep& s) {
   if (s.heads % s.kv_heads != 0)
     refuse("--heads is a multiple of --kv-heads: " + std::to_string(s.heads) + " is none of " +
            std::to_string(s.kv_heads));
-  if (s.head_dim() % 8 != 0 || s.head_dim() > 256)
-    refuse("--hidden / --heads is a multiple of 8 up to 256, not " + std::to_string(s.head_dim()));
+  if (s.head_dim() % 16 != 0 || s.head_dim() > 256)
+    refuse("--hidden / --heads is a multiple of 16 up to 256, not " + std::to_string(s.head_dim()));
+  if (s.hidden > 16384) refuse("--hidden is at most 16384, what a norm holds in registers");
   if (s.ffn % 8 != 0) refuse("--ffn is a multiple of 8, for loads of 16 bytes");
   if (s.seq % 8 != 0) refuse("--seq is a multiple of 8, for loads of 16 bytes");
   if (s.vocab % 128 != 0)

@@ -37,8 +37,9 @@ struct TrainingStep {
 
 // Throws std::invalid_argument with a sentence that says what is wrong and what would be legal:
 // sizes not above zero or beyond 2^40 values a tensor, heads that do not divide, a head dimension
-// that is no multiple of 8 up to 256, widths that are no multiple of 8 (16-byte loads), a
-// vocabulary that is no multiple of 128 (the forecast pads it to that, as Megatron-LM does).
+// that is no multiple of 16 up to 256, widths that are no multiple of 8 (16-byte loads) or beyond
+// 16384 (norms), a vocabulary that is no multiple of 128 (the forecast pads it to that, as
+// Megatron-LM does).
 void check_shape(const TrainingStep& shape);
 
 enum class AttentionChoice : uint8_t { automatic, fused, unfused };

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <vector>
 
 #include "calibrate/measure/training_step_works.h"
 
@@ -33,14 +34,33 @@ TEST(Arena, TakesTheSmallestGapThatFits) {
   EXPECT_EQ(arena.peak(), 2048);
 }
 
-TEST(Arena, JoinsNeighbouringGapsAndGrowsTheLast) {
+TEST(Arena, JoinsNeighbouringGaps) {
   Arena arena;
   const int64_t a = arena.take(256), b = arena.take(256), c = arena.take(256);
+  arena.take(256);
   arena.give_back(a);
   arena.give_back(c);
   arena.give_back(b);
-  EXPECT_EQ(arena.take(1024), 0);
+  EXPECT_EQ(arena.take(768), 0);
   EXPECT_EQ(arena.peak(), 1024);
+}
+
+TEST(Arena, IsAsNewWhenEverythingIsGivenBack) {
+  Arena arena;
+  const auto run = [&] {
+    std::vector<int64_t> places;
+    for (int64_t bytes : {512, 2048, 256}) places.push_back(arena.take(bytes));
+    arena.give_back(places[0]);
+    for (int64_t bytes : {256, 1024}) places.push_back(arena.take(bytes));
+    std::vector<int64_t> held(places.begin() + 1, places.end());
+    for (int64_t place : held) arena.give_back(place);
+    EXPECT_TRUE(arena.empty());
+    return places;
+  };
+  const std::vector<int64_t> first = run();
+  const int64_t peak = arena.peak();
+  EXPECT_EQ(run(), first);
+  EXPECT_EQ(arena.peak(), peak);
 }
 
 TEST(Arena, NeverGivesAPlaceTwice) {

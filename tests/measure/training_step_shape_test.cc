@@ -60,7 +60,8 @@ TEST(TrainingRun, RefusesWhatItCannotRun) {
   EXPECT_THAT(refusal({"--layers", "1", "--layers", "2"}), HasSubstr("stands twice"));
   EXPECT_THAT(refusal({"--hidden", "1000"}), HasSubstr("multiple of --heads"));
   EXPECT_THAT(refusal({"--kv-heads", "5"}), HasSubstr("multiple of --kv-heads"));
-  EXPECT_THAT(refusal({"--hidden", "32"}), HasSubstr("multiple of 8 up to 256"));
+  EXPECT_THAT(refusal({"--hidden", "32"}), HasSubstr("multiple of 16 up to 256"));
+  EXPECT_THAT(refusal({"--hidden", "32768", "--heads", "256"}), HasSubstr("at most 16384"));
   EXPECT_THAT(refusal({"--vocab", "32001"}), HasSubstr("32128 would do"));
   EXPECT_THAT(refusal({"--ffn", "100"}), HasSubstr("--ffn is a multiple of 8"));
   EXPECT_THAT(refusal({"--seq", "1048576"}), HasSubstr("scores has more than 2^40"));
