@@ -112,10 +112,6 @@ CollectiveFacts collective_facts(const Variable& variable) {
   return facts;
 }
 
-double nic_gbs_here(int gpus, const Variable& variable) {
-  return nic_share_gbs(read_network_ports(), text_of(variable, "NCCL_IB_HCA"), gpus);
-}
-
 #ifdef STEPCAST_NCCL
 
 namespace {

@@ -36,9 +36,6 @@ struct CollectiveFacts {
 // Of the current device, from NVML and the environment `variable` (std::getenv).
 CollectiveFacts collective_facts(const std::function<const char*(const char*)>& variable);
 
-// A GPU's share of the NICs of this host, GB/s; 0: not known.
-double nic_gbs_here(int gpus, const std::function<const char*(const char*)>& variable);
-
 class RankTeam;
 
 class Collectives {

@@ -123,12 +123,12 @@ bool is_selected(const NetworkPort& port, std::string_view nccl_ib_hca) {
   return found != excluded;
 }
 
-double nic_share_gbs(std::span<const NetworkPort> ports, std::string_view nccl_ib_hca, int gpus) {
+double nic_total_gbs(std::span<const NetworkPort> ports, std::string_view nccl_ib_hca) {
   double gbits = 0;
   for (const NetworkPort& port : ports) {
     if (port.active && is_selected(port, nccl_ib_hca)) gbits += port.gbits;
   }
-  return gpus > 0 ? gbits / 8 / gpus : 0;
+  return gbits / 8;
 }
 
 double nvlink_gbs_per_link(int major, int minor) {

@@ -36,10 +36,8 @@ std::vector<NetworkPort> read_network_ports(
 // names, with '^' before it those not to use, with '=' whole names ("^=" both).  Empty: every port.
 bool is_selected(const NetworkPort& port, std::string_view nccl_ib_hca);
 
-// A GPU's share, GB/s of one direction, of the active, selected ports of a node with `gpus` GPUs
-// (those that a job uses leave the others' share of the NICs to nobody: all that are there count).
-// 0: no ports.
-double nic_share_gbs(std::span<const NetworkPort> ports, std::string_view nccl_ib_hca, int gpus);
+// GB/s of one direction of all active, selected ports together; 0: there are none.
+double nic_total_gbs(std::span<const NetworkPort> ports, std::string_view nccl_ib_hca);
 
 // GB/s of one NVLink in one direction by the GPU's compute capability, from NVIDIA's data sheets
 // (total of both directions over links: V100 300/6, A100 600/12, H100 900/18, B200 1800/18;

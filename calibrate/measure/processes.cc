@@ -135,4 +135,26 @@ std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int
   return ranks;
 }
 
+double nic_share_gbs(std::span<const ProcessRecord> processes) {
+  struct Host {
+    int processes = 0;
+    int devices = 0;
+    double nic_gbs = 0;
+  };
+  std::map<std::string_view, Host> hosts;
+  for (const ProcessRecord& p : processes) {
+    Host& host = hosts[p.host];
+    ++host.processes;
+    host.devices = std::max(host.devices, p.devices);
+    host.nic_gbs = p.nic_gbs;
+  }
+  double least = 0;
+  for (const auto& [name, host] : hosts) {
+    const int gpus = std::max({1, host.devices, host.processes});
+    const double share = host.nic_gbs / gpus;
+    if (name == hosts.begin()->first || share < least) least = share;
+  }
+  return least;
+}
+
 }  // namespace stepcast::measure

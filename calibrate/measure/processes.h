@@ -33,7 +33,7 @@ std::optional<ProcessPlace> place_of_launcher(
 struct ProcessRecord {
   std::string host;    // one word
   int devices = 0;     // GPUs it can see
-  double nic_gbs = 0;  // a GPU's share of the NICs, GB/s; 0: not known
+  double nic_gbs = 0;  // of all NICs of its host, one direction, GB/s; 0: not known
   std::string token;   // one word; of process 0: NCCL's unique id
 };
 std::string write_record(const ProcessRecord& record);
@@ -57,6 +57,10 @@ struct RankPlace {
 // may show each process its own).  Throws if a process sees no GPU, or fewer than there are
 // processes on its host.
 std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int most = 0);
+
+// A GPU's share of the NICs, GB/s of one direction: of the host where it is least.  NICs serve all
+// GPUs of a host, those that a process sees or the processes there if they are more; 0: not known.
+double nic_share_gbs(std::span<const ProcessRecord> processes);
 
 // A meeting of `ranks` processes at a file that all of them can reach (a shared file system).
 struct Meeting {

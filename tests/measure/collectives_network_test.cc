@@ -80,14 +80,13 @@ TEST_F(Adapters, ThatCannotBeReadAreLeftOut) {
   EXPECT_THAT(read_network_ports(root_ / "nowhere"), IsEmpty());
 }
 
-TEST_F(Adapters, AreSharedByTheGpusOfTheNode) {
+TEST_F(Adapters, CountIfTheyAreActiveAndSelected) {
   for (int i = 0; i < 8; ++i) add("mlx5_" + std::to_string(i), 1, "400 Gb/sec (4X NDR)\n");
   add("mlx5_8", 1, "200 Gb/sec (4X HDR)\n", "1: DOWN\n");
   const auto ports = read_network_ports(root_);
-  EXPECT_EQ(nic_share_gbs(ports, "", 8), 50);
-  EXPECT_EQ(nic_share_gbs(ports, "mlx5_0,mlx5_1", 8), 12.5);
-  EXPECT_EQ(nic_share_gbs(ports, "mlx5_9", 8), 0);
-  EXPECT_EQ(nic_share_gbs(ports, "", 0), 0);
+  EXPECT_EQ(nic_total_gbs(ports, ""), 400);
+  EXPECT_EQ(nic_total_gbs(ports, "mlx5_0,mlx5_1"), 100);
+  EXPECT_EQ(nic_total_gbs(ports, "mlx5_9"), 0);
 }
 
 TEST(CollectivesNetwork, SettingsOfNcclSelectPorts) {

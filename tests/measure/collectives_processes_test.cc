@@ -127,6 +127,23 @@ TEST(Processes, WithoutEnoughGpusTheyAreRefused) {
   EXPECT_THAT(complaint_of([&] { place_ranks(blind); }), HasSubstr("on b sees no GPU"));
 }
 
+TEST(Processes, GpusShareTheNicsOfTheirHost) {
+  const std::vector<ProcessRecord> alone{{"a", 8, 400, ""}};
+  EXPECT_EQ(nic_share_gbs(alone), 50);
+  // Each process sees one GPU: as many as there are processes.
+  const std::vector<ProcessRecord> own{
+      {"a", 1, 100, ""}, {"a", 1, 100, ""}, {"a", 1, 100, ""}, {"a", 1, 100, ""}};
+  EXPECT_EQ(nic_share_gbs(own), 25);
+}
+
+TEST(Processes, TheHostWithTheLeastNicsDecides) {
+  const std::vector<ProcessRecord> hosts{{"b", 8, 400, ""}, {"a", 8, 200, ""}};
+  EXPECT_EQ(nic_share_gbs(hosts), 25);
+  const std::vector<ProcessRecord> unknown{{"a", 8, 400, ""}, {"b", 8, 0, ""}};
+  EXPECT_EQ(nic_share_gbs(unknown), 0);
+  EXPECT_EQ(nic_share_gbs({}), 0);
+}
+
 // A folder of its own for each test, removed at the end.
 class MeetingPlace : public ::testing::Test {
  protected:
