@@ -194,10 +194,11 @@ void TableReader::memory(TableText& out) {
 
 void TableReader::collective(TableText& out) {
   CollectiveRow r;
-  r.kind = kind(fields_[1]);
-  if (!is_communication(r.kind)) {
+  const auto which = named(fields_[1], WorkKind::send_recv);
+  if (!which || !is_communication(*which)) {
     problem("E306", fields_[1], "'" + std::string(fields_[1]) + "' is not a collective");
   }
+  r.kind = which.value_or(WorkKind::all_reduce);
   r.ranks = whole(fields_[2], "ranks", 2);
   r.nodes = whole(fields_[3], "nodes");
   r.ranks_per_node = whole(fields_[4], "ranks_per_node");

@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "calibrate/write_table.h"
 #include "sim/diagnostic.h"
+#include "tests/calibrate/tables.h"
 
 namespace stepcast {
 namespace {
@@ -140,10 +145,11 @@ TEST(TableText, RefusesNumbersThatAreNone) {
     return problem(table("gemm,bf16,tn,1,2,3,1," + us + ",bench\n", 1));
   };
   EXPECT_EQ(time("12.5"), "0 problems");
-  for (const char* bad : {"nan", "-nan", "inf", "-5", "0", "1e400", "", "12us", "0x10", "1,5"}) {
+  for (const char* bad : {"nan", "-nan", "inf", "-5", "0", "1e400", "", "12us", "0x10"}) {
     const std::string found = time(bad);
-    EXPECT_TRUE(found == "E305 7:22" || found == "E304 7:1") << bad << ": " << found;
+    EXPECT_EQ(found, "E305 7:22") << bad;
   }
+  EXPECT_EQ(time("1,5"), "2 problems");  // a source `5` and a spread `bench`
   for (const char* bad : {"0", "-1", "1.5", "9999999999999999999999", "", " 4"}) {
     EXPECT_EQ(problem(table("gemm,bf16,tn," + std::string(bad) + ",2,3,1,9,bench\n", 1)),
               "E305 7:14")
@@ -185,6 +191,141 @@ TEST(TableText, RefusesRowsThatWereThereBefore) {
 TEST(TableText, WantsTheNicRateOfGroupsOnSeveralNodes) {
   EXPECT_EQ(problem(table("collective,all_reduce,16,2,8,0,4,5,bench\n", 1)), "E305 7:30");
   EXPECT_EQ(problem(table("collective,all_reduce,8,1,8,0,4,5,bench\n", 1)), "0 problems");
+}
+
+TEST(TableText, ReadsWhatFormatTwoAdds) {
+  const TableText t = parse_table_text(
+      "# stepcast cost table\n# format: 1\n# gpu: g\n# software: CUDA 13.0: all of it\n"
+      "# conditions: 1410 MHz\n# conditions: 35 C\n# source: s measured x\n# rows: 7\n"
+      "gemm,bf16,tn,1,2,3,1,4,s,0.25\ncopy,d2h,1048576,40.5,s,0.01\ncopy,h2d,1,2,s\n"
+      "launch,4.1,s,0.2\ngraph_launch,1.6,s\n"
+      "collective,send_recv,8,1,8,0,4096,7,s\n"
+      "fit,gemm,bf16,5.3,230,1695,s,12,0.03,0.11,scattered\n",
+      "t.csv");
+  EXPECT_EQ(t.software, "CUDA 13.0: all of it");
+  EXPECT_EQ(t.conditions, (std::vector<std::string>{"1410 MHz", "35 C"}));
+  EXPECT_EQ(t.gemms.at(0).spread, 0.25);
+  ASSERT_EQ(t.copies.size(), 2u);
+  EXPECT_EQ(t.copies[0], (CopyRow{CopyKind::d2h, 1 << 20, 40.5, 0.01, 0}));
+  EXPECT_EQ(t.copies[1], (CopyRow{CopyKind::h2d, 1, 2, 0, 0}));
+  EXPECT_EQ(t.launch_spread, 0.2);
+  EXPECT_EQ(t.graph_launch_us, 1.6);
+  EXPECT_EQ(t.collectives.at(0).kind, WorkKind::send_recv);
+  EXPECT_EQ(t.fits.at(0).rows, 12);
+  EXPECT_EQ(t.fits.at(0).median_error, 0.03);
+  EXPECT_EQ(t.fits.at(0).p90_error, 0.11);
+  EXPECT_EQ(t.fits.at(0).flag, FitFlag::scattered);
+}
+
+TEST(TableText, RefusesBadRowsOfWhatFormatTwoAdds) {
+  EXPECT_EQ(problem(table("gemm,bf16,tn,1,2,3,1,4,bench,nan\n", 1)), "E305 7:30");
+  EXPECT_EQ(problem(table("gemm,bf16,tn,1,2,3,1,4,bench,0.1,2\n", 1)), "E304 7:1");
+  EXPECT_EQ(problem(table("copy,h2h,8,1,bench\n", 1)), "E306 7:6");
+  EXPECT_EQ(problem(table("copy,h2d,8,0,bench\n", 1)), "E305 7:12");
+  EXPECT_EQ(problem(table("copy,h2d,8,1,bench\ncopy,h2d,8,2,bench\n", 2)), "E307 8:1");
+  EXPECT_EQ(problem(table("graph_launch,1,bench\ngraph_launch,1,bench\n", 2)), "E307 8:1");
+  EXPECT_EQ(problem(table("fit,gemm,bf16,1,2,3,bench,5\n", 1)), "E304 7:1");
+  EXPECT_EQ(problem(table("fit,gemm,bf16,1,2,3,bench,5,-1,0\n", 1)), "E305 7:29");
+  EXPECT_EQ(problem(table("fit,gemm,bf16,1,2,3,bench,5,0,0,fine\n", 1)), "E306 7:33");
+}
+
+TEST(TableText, FindsRowsThatAreTheSameInOtherDigits) {
+  EXPECT_EQ(problem(table("collective,all_reduce,16,2,8,25,8,4,bench\n"
+                          "collective,all_reduce,16,2,8,25.0,8,4,bench\n",
+                          2)),
+            "E307 8:1");
+}
+
+// ------------------------------------------------------------------------------------- checksums
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+
+const std::string kWritten = write_table(test::full_table());
+
+int line_of(const std::string& text, const std::string& begin) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(text.find("\n" + begin));
+  return static_cast<int>(std::count(text.begin(), end, '\n')) + 2;
+}
+
+TEST(TableText, NoticesThatARowWasEditedAndNamesItsFamily) {
+  for (const auto& [what, by, family] : std::vector<std::array<std::string, 3>>{
+           {",155.87,", ",155.88,", "gemm"},
+           {",2001,", ",2002,", "attention"},
+           {"memory,add,4096,2.6", "memory,add,4097,2.6", "memory"},
+           {",40.25,", ",40.35,", "copy"},
+           {",120.1,", ",120.2,", "collective"},
+           {"launch,4.1,", "launch,4.2,", "launch"},
+           {"graph_launch,1.6,", "graph_launch,1.5,", "graph_launch"},
+           {",1.481,", ",1.4,", "interference"},
+           {",230,", ",231,", "fit"},
+           {"ratio,nt,1.01,", "ratio,nt,1.02,", "ratio"}}) {
+    const std::string edited = replaced(kWritten, what, by);
+    const std::vector<Diagnostic> all = problems(edited);
+    ASSERT_EQ(all.size(), 1u) << what;
+    EXPECT_EQ(all[0].code, "E309");
+    EXPECT_EQ(all[0].message, "rows of '" + family + "' were edited");
+    EXPECT_EQ(all[0].line, line_of(edited, family + ",")) << what;
+  }
+}
+
+TEST(TableText, NoticesThatTheHeaderWasEdited) {
+  for (const auto& [what, by] : std::vector<std::pair<std::string, std::string>>{
+           {"# gpu: test-gpu", "# gpu: best-gpu"},
+           {"other derived", "other measured"},
+           {"# nvlink_gbs: 450.5", "# nvlink_gbs: 900"}}) {
+    const std::vector<Diagnostic> all = problems(replaced(kWritten, what, by));
+    ASSERT_EQ(all.size(), 1u) << what;
+    EXPECT_EQ(all[0].code, "E309");
+    EXPECT_EQ(all[0].message, "the header was edited");
+    EXPECT_EQ(all[0].line, 3);
+  }
+}
+
+TEST(TableText, RemarksAndWindowsLineEndsAreNoEdits) {
+  EXPECT_EQ(problem(replaced(kWritten, "# rows:", "# checked twice\n# rows:")), "0 problems");
+  std::string windows;
+  for (const char c : kWritten) windows += c == '\n' ? "\r\n" : std::string(1, c);
+  EXPECT_EQ(problem(windows), "0 problems");
+}
+
+TEST(TableText, NoticesThatChecksumsAreMissingOrForeign) {
+  const size_t at = kWritten.find("# checksum: memory");
+  std::string text = kWritten;
+  text.erase(at, text.find('\n', at) + 1 - at);
+  EXPECT_EQ(problem(text).substr(0, 4), "E309");
+  EXPECT_EQ(problem(replaced(kWritten, "# checksum: gemm ", "# checksum: gemm 0")).substr(0, 4),
+            "E309");
+  EXPECT_EQ(problem(replaced(kWritten, "# checksum: gemm ", "# checksum: warp ")).substr(0, 4),
+            "E303");
+  EXPECT_EQ(problem(replaced(kWritten, "# rows:", "# checksum: warm\n# rows:")).substr(0, 4),
+            "E303");
+  EXPECT_EQ(
+      problem(replaced(kWritten, "# checksum: gemm ", "# checksum: gemm 1\n# checksum: gemm "))
+          .substr(0, 4),
+      "E307");
+  // Rows gone, and counted anew.
+  text = replaced(kWritten, "copy,h2d,1048576,40.25,bench,0.02\n", "");
+  EXPECT_EQ(problem(text).substr(0, 4), "E308");
+}
+
+TEST(TableText, EveryTruncationOfAWrittenTableIsNoticed) {
+  for (size_t length = 0; length + 1 < kWritten.size(); ++length) {
+    EXPECT_FALSE(problems(kWritten.substr(0, length)).empty()) << length;
+  }
+  EXPECT_TRUE(problems(kWritten).empty());
+}
+
+TEST(TableText, TakesEditsWhereTheyAreAccepted) {
+  const TableReadOptions accept{.accept_edits = true};
+  const std::string edited = replaced(kWritten, ",155.87,", ",155.88,");
+  EXPECT_EQ(parse_table_text(edited, "t.csv", accept).gemms.at(0).us, 155.88);
+  const TableText unfinished = parse_table_text(kHeader + "launch,4.1,bench\n", "t.csv", accept);
+  EXPECT_EQ(unfinished.launch_us, 4.1);
+  // What a row says is checked all the same.
+  EXPECT_THROW(parse_table_text(kHeader + "launch,-4.1,bench\n", "t.csv", accept), InputError);
 }
 
 TEST(TableText, CollectsProblemsButNotWithoutEnd) {

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/unite.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "calibrate/fit_table.h"
+#include "calibrate/write_table.h"
+#include "tests/calibrate/tables.h"
+
+namespace stepcast {
+namespace {
+
+using test::empty_table;
+using test::full_table;
+using test::problems_of;
+
+United united(const std::vector<TableText>& inputs, const UniteOptions& options = {}) {
+  return unite(inputs, options);
+}
+
+TableText with_gemm(int64_t m, double us, uint16_t source = 0) {
+  TableText t = empty_table();
+  t.gemms = {{DType::bf16, GemmLayout::tn, m, 1024, 1024, 1, us, source, 0}};
+  return t;
+}
+
+std::string problem(const std::vector<TableText>& inputs) {
+  const std::vector<Diagnostic> all = problems_of([&] { united(inputs); });
+  return all.size() == 1 ? all[0].code + " " + all[0].message
+                         : std::to_string(all.size()) + " problems";
+}
+
+TEST(Unite, OfOneTableIsItself) {
+  TableText t = full_table();
+  t.shared = {};  // it has launches of its own
+  t.share_from.clear();
+  const United u = united({t});
+  EXPECT_EQ(u.table, t);
+  EXPECT_EQ(u.dropped, std::vector<size_t>{0});
+}
+
+TEST(Unite, OfATableWithItselfIsItself) {
+  const TableText once = united({full_table()}).table;
+  const United u = united({full_table(), full_table()});
+  EXPECT_EQ(write_table(u.table), write_table(once));
+  // Every row of the second: 11 with a time, 2 launches, interference, 2 fits, 3 ratios.
+  EXPECT_EQ(u.dropped, (std::vector<size_t>{0, 19}));
+}
+
+TEST(Unite, TakesTheRowsOfAll) {
+  const United u = united({with_gemm(512, 9), with_gemm(256, 7), with_gemm(128, 5)});
+  ASSERT_EQ(u.table.gemms.size(), 3u);
+  EXPECT_EQ(u.table.gemms[0].us, 5);  // sorted
+  EXPECT_EQ(u.table.gemms[2].us, 9);
+  EXPECT_EQ(u.dropped, (std::vector<size_t>{0, 0, 0}));
+}
+
+TEST(Unite, TheEarlierInputWinsAmongEquals) {
+  const United u = united({with_gemm(512, 9), with_gemm(512, 7)});
+  ASSERT_EQ(u.table.gemms.size(), 1u);
+  EXPECT_EQ(u.table.gemms[0].us, 9);
+  EXPECT_EQ(u.dropped, (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(united({with_gemm(512, 9, 1), with_gemm(512, 7, 1)}).table.gemms[0].us, 9);
+}
+
+TEST(Unite, MeasuredBeatsDerivedWhateverTheOrder) {
+  const United u = united({with_gemm(512, 9, 1), with_gemm(512, 7), with_gemm(512, 6)});
+  ASSERT_EQ(u.table.gemms.size(), 1u);
+  EXPECT_EQ(u.table.gemms[0].us, 7);
+  EXPECT_EQ(u.dropped, (std::vector<size_t>{1, 0, 1}));
+
+  TableText derived = empty_table();
+  derived.launch_us = 5;
+  derived.launch_source = 1;
+  derived.launch_spread = 0.5;
+  TableText measured = empty_table();
+  measured.launch_us = 4;
+  const TableText both = united({derived, measured}).table;
+  EXPECT_EQ(both.launch_us, 4);
+  EXPECT_EQ(both.launch_spread, 0);
+  EXPECT_FALSE(both.sources[both.launch_source].derived);
+}
+
+TEST(Unite, SourcesOfOneKeyAndDifferentTextsAreKeptApart) {
+  TableText a = with_gemm(512, 9);
+  TableText b = with_gemm(256, 7);
+  TableText c = with_gemm(128, 5);
+  b.sources[0].text = "another benchmark";
+  c.sources[0].text = "a third one";
+  const TableText t = united({a, b, c, b}).table;
+  ASSERT_EQ(t.sources.size(), 3u);  // without "other", which no row names
+  EXPECT_EQ(t.sources[0].key, "bench");
+  EXPECT_EQ(t.sources[1].key, "bench-2");
+  EXPECT_EQ(t.sources[1].text, "another benchmark");
+  EXPECT_EQ(t.sources[2].key, "bench-3");
+  EXPECT_EQ(t.sources[t.gemms[1].source].text, "another benchmark");  // m = 256
+  EXPECT_EQ(united({t, a}).table, t);
+}
+
+TEST(Unite, RefusesTablesOfDifferentGpusUnlessToldWhichOneItIs) {
+  TableText other = with_gemm(256, 7);
+  other.gpu = "other-gpu";
+  const std::vector<TableText> both{with_gemm(512, 9), other};
+  EXPECT_EQ(problem(both), "E310 tables of different GPUs: 'test-gpu' and 'other-gpu'");
+  EXPECT_EQ(united(both, {.gpu = "third"}).table.gpu, "third");
+  TableText nameless = empty_table();
+  nameless.gpu.clear();
+  EXPECT_EQ(problem({nameless}), "E310 the tables do not say which GPU they are of");
+}
+
+TEST(Unite, CollectivesOfOneFabricOnly) {
+  TableText a = empty_table();
+  a.nvlink_gbs = 450;
+  a.collectives = {{WorkKind::all_reduce, 8, 1, 8, 0, 1 << 20, 41, 0, 0}};
+  TableText b = a;
+  b.in_network_reduction = true;
+  EXPECT_EQ(problem({a, b}).substr(0, 16), "E310 collectives");
+  b = a;
+  b.nvlink_gbs = 900;
+  EXPECT_EQ(problem({a, b}).substr(0, 16), "E310 collectives");
+  // A table without collectives has no say.
+  b.collectives.clear();
+  EXPECT_EQ(united({b, a}).table.nvlink_gbs, 450);
+  EXPECT_EQ(united({a, b}).table.nvlink_gbs, 450);
+}
+
+TEST(Unite, RowsOfOnesOwnAreNotSharedAnyMore) {
+  TableText shares = empty_table();
+  shares.share_from = "h100-sxm";
+  shares.shared[static_cast<size_t>(Family::gemm)] = true;
+  shares.shared[static_cast<size_t>(Family::attention)] = true;
+  const TableText t = united({shares, with_gemm(512, 9)}).table;
+  EXPECT_EQ(t.share_from, "h100-sxm");
+  EXPECT_FALSE(t.shared[static_cast<size_t>(Family::gemm)]);
+  EXPECT_TRUE(t.shared[static_cast<size_t>(Family::attention)]);
+  TableText others = shares;
+  others.share_from = "a100-sxm-80g";
+  EXPECT_EQ(problem({shares, others}).substr(0, 20), "E310 families shared");
+}
+
+TEST(Unite, TextsOfAllWithoutRepetition) {
+  TableText a = empty_table();
+  a.software = "CUDA 13.0";
+  a.conditions = {"1410 MHz", "35 C"};
+  TableText b = a;
+  b.about = "second";
+  b.software = "CUDA 13";  // part of the first, yet another one
+  b.conditions = {"35 C", "40 C"};
+  const TableText t = united({a, b, a}).table;
+  EXPECT_EQ(t.about, "second");
+  EXPECT_EQ(t.software, "CUDA 13.0; CUDA 13");
+  EXPECT_EQ(t.conditions, (std::vector<std::string>{"1410 MHz", "35 C", "40 C"}));
+}
+
+TEST(Unite, LeavesOutWhatTheFitterMadeOfOneInput) {
+  TableText a = empty_table();
+  a.gemms = test::smooth_gemms(5, 200, 1500);
+  const TableText fitted = fit_table(a).table;
+  ASSERT_EQ(fitted.fits.size(), 1u);
+  const TableText t = united({fitted, with_gemm(17, 9)}).table;
+  EXPECT_TRUE(t.fits.empty());
+  EXPECT_FALSE(t.ratio_skinny.has_value());
+  EXPECT_EQ(t.sources.size(), 1u);
+}
+
+TEST(Unite, RefusesRowsThatAreNoMeasurements) {
+  EXPECT_EQ(problem({with_gemm(512, 9), with_gemm(512, 0)}),
+            "E310 row 'gemm,bf16,tn,512,1024,1024,1' has the time 0.000000");
+}
+
+}  // namespace
+}  // namespace stepcast
