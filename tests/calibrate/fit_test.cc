@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -37,6 +38,32 @@ TEST(FitAlphaBeta, RefusesWhatIsNoLine) {
   EXPECT_THROW(fit_alpha_beta(std::vector<SizedTime>{{1, 1}}), InternalError);
   EXPECT_THROW(fit_alpha_beta(std::vector<SizedTime>{{7, 1}, {7, 2}}), InternalError);
   EXPECT_THROW(fit_alpha_beta(std::vector<SizedTime>{{1, 1}, {2, 0}}), InternalError);
+}
+
+TEST(FitAlphaBeta, OneOutlierByTenHardlyMovesTheLine) {
+  for (size_t which = 0; which < 10; which += 3) {
+    std::vector<SizedTime> points;
+    for (double bytes = 1024; bytes < 1e9; bytes *= 4)
+      points.push_back({bytes, (10 + bytes / 1e5) * (points.size() % 2 == 0 ? 1.01 : 0.99)});
+    points[which].us *= 10;
+    const AlphaBeta f = fit_alpha_beta(points);
+    EXPECT_NEAR(f.alpha_us, 10, 0.2) << which;
+    EXPECT_NEAR(f.us_per_byte * 1e5, 1, 0.03) << which;
+    EXPECT_GT(f.rms, 0.2);  // the outlier is there all the same
+  }
+}
+
+TEST(FitAlphaBeta, NeitherConstantIsNegative) {
+  // Faster than in proportion: a line would begin below zero.
+  const AlphaBeta rising = fit_alpha_beta(std::vector<SizedTime>{{100, 1}, {200, 3}, {300, 5}});
+  EXPECT_EQ(rising.alpha_us, 0);
+  EXPECT_GT(rising.us_per_byte, 0);
+  const AlphaBeta falling = fit_alpha_beta(std::vector<SizedTime>{{100, 5}, {200, 4}, {300, 3}});
+  EXPECT_EQ(falling.us_per_byte, 0);
+  EXPECT_NEAR(falling.alpha_us, 4, 1);
+  const AlphaBeta constant = fit_alpha_beta(std::vector<SizedTime>{{100, 5}, {200, 5}, {300, 5}});
+  EXPECT_NEAR(constant.alpha_us, 5, 1e-9);
+  EXPECT_NEAR(constant.us_per_byte, 0, 1e-12);
 }
 
 std::vector<KernelTime> smooth_points(double t0, double tflops, double gbs, double noise) {
@@ -77,6 +104,31 @@ TEST(FitSmoothRoofline, KeepsConstantsPositiveWhereNothingDependsOnThem) {
   EXPECT_NEAR(f.tflops, 100, 0.1);
   EXPECT_GT(f.t0_us, 0);
   EXPECT_GT(f.gbs, 0);
+}
+
+TEST(FitSmoothRoofline, ErrorsTellWhichConstantsThePointsKnow) {
+  const SmoothRoofline all = fit_smooth_roofline(smooth_points(5.3, 230, 1695, 0.02));
+  EXPECT_LT(std::max({all.t0_error, all.tflops_error, all.gbs_error}), 0.1);
+  std::vector<KernelTime> large;
+  for (double flops = 1e12; flops < 1e14; flops *= 2)
+    large.push_back({flops, flops / 1e4, flops / 1e8});
+  const SmoothRoofline f = fit_smooth_roofline(large);
+  EXPECT_GT(std::max(f.t0_error, f.gbs_error), 0.7);
+}
+
+TEST(FitKnownTerms, FitsWhatThePointsTellAndAssumesTheRest) {
+  const SmoothRoofline all = fit_known_terms(smooth_points(5.3, 230, 1695, 0.02), {}, 2.5);
+  EXPECT_NEAR(all.t0_us, 5.3, 0.5);
+  EXPECT_NEAR(all.gbs / 1695, 1, 0.05);
+  const SmoothRoofline one = fit_known_terms(std::vector<KernelTime>{{1e9, 1, 12.5}}, {}, 2.5);
+  EXPECT_EQ(one.t0_us, 2.5);
+  EXPECT_NEAR(one.tflops, 100, 1e-6);
+  EXPECT_EQ(one.gbs, 0);
+  // A kernel that takes less than what is assumed.
+  const SmoothRoofline quick = fit_known_terms(std::vector<KernelTime>{{1e6, 1, 2}}, {}, 2.5);
+  EXPECT_EQ(quick.t0_us, 1);
+  EXPECT_NEAR(quick.tflops, 1, 1e-9);
+  EXPECT_NEAR(fitted_us(one, {1e9, 1, 0}), 12.5, 1e-9);
 }
 
 TEST(FitSmoothRoofline, RefusesTooFewOrImpossiblePoints) {

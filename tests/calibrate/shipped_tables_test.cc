@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "calibrate/cost_table.h"
-#include "calibrate/fit.h"
-#include "calibrate/roofline.h"
 #include "calibrate/table_text.h"
 #include "tests/calibrate/works.h"
 
@@ -28,7 +26,6 @@ using test::us;
 
 const std::vector<std::string> kAll{"a100-sxm-80g", "a100-sxm-40g", "a100-pcie-80g", "a800-sxm-80g",
                                     "h100-sxm",     "h800-sxm",     "h200-sxm",      "b200-sxm"};
-const std::vector<std::string> kWithGemms{"a100-sxm-80g", "a100-pcie-80g", "h100-sxm", "b200-sxm"};
 
 TableText text_of(const std::string& gpu) {
   return parse_table_text(shipped_table_text(gpu), gpu);
@@ -110,28 +107,6 @@ TEST(ShippedTables, MayBeAskedForFromSeveralThreads) {
   }
   threads.clear();
   for (const CostTable* t : seen) EXPECT_EQ(t, seen[0]);
-}
-
-// Fits are stored, not made when a table is read; this holds the stored ones to the rows.
-TEST(ShippedTables, StoreTheFitOfTheirRows) {
-  for (const std::string& gpu : kWithGemms) {
-    const TableText t = text_of(gpu);
-    std::vector<KernelTime> points;
-    for (const GemmRow& r : t.gemms) {
-      if (r.dtype != DType::bf16 || r.layout != GemmLayout::tn || r.batch > 1) continue;
-      const Work w = gemm(r.m, r.n, r.k);
-      points.push_back({w.flops.value, static_cast<double>(operand_bytes(w).value), r.us});
-    }
-    const SmoothRoofline fit = fit_smooth_roofline(points);
-    const auto stored = std::find_if(t.fits.begin(), t.fits.end(), [](const FitRow& f) {
-      return f.kind == WorkKind::gemm && f.dtype == DType::bf16;
-    });
-    ASSERT_NE(stored, t.fits.end());
-    EXPECT_NEAR(fit.t0_us / stored->t0_us, 1, 0.01) << gpu;
-    EXPECT_NEAR(fit.tflops / stored->tflops, 1, 0.01) << gpu;
-    EXPECT_NEAR(fit.gbs / stored->gbs, 1, 0.01) << gpu;
-    EXPECT_LT(fit.rms, 0.15) << gpu;
-  }
 }
 
 // ----------------------------------------------------------------------------------- held-out rows
