@@ -124,8 +124,8 @@ std::vector<Cell> read_row(std::string_view line) {
 // The message from the given stage to its neighbour, if there is one and it leaves the rank.
 std::optional<Message> message_from(const Schedule& schedule, bool forward, uint16_t stage,
                                     uint32_t piece) {
-  if (forward ? stage + size_t{1} >= schedule.rank_of_stage.size() : stage == 0)
-    return std::nullopt;
+  const size_t stages = schedule.rank_of_stage.size();
+  if (stage >= stages || (forward ? stage + size_t{1} == stages : stage == 0)) return std::nullopt;
   Message m{forward, stage, static_cast<uint16_t>(forward ? stage + 1 : stage - 1), piece};
   m.from_rank = schedule.rank_of(m.from_stage, piece);
   m.to_rank = schedule.rank_of(m.to_stage, piece);
