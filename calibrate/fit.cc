@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kIterations = 100;
 constexpr double kLargestStep = 0.7;  // of a logarithm: a factor of two an iteration
-constexpr double kConverged = 1e-10;
+constexpr double kConverged = 1e-9;
 constexpr double kHuber = 1.345;        // robust standard deviations
 constexpr double kMadToSigma = 1.4826;  // of a normal distribution
 constexpr double kLeastScale = 1e-4;    // of the weights: exact data have no scale of their own
@@ -117,26 +117,35 @@ class RooflineFit {
     double root() const { return std::sqrt(c * c + m * m); }
   };
 
-  Parts parts(const Eigen::Vector3d& logs, const KernelTime& p) const {
-    return {present_[0] ? exponential(logs[0]) : 0, p.flops / (exponential(logs[1]) * 1e6),
-            present_[2] ? p.bytes / (exponential(logs[2]) * 1e3) : 0};
+  // Of the form with these constants, for each point.
+  struct Form {
+    double t0, rate, bandwidth;  // us; flops and bytes per us; bandwidth 0: absent
+    Parts parts(const KernelTime& p) const {
+      return {t0, p.flops / rate, bandwidth > 0 ? p.bytes / bandwidth : 0};
+    }
+  };
+
+  Form form(const Eigen::Vector3d& logs) const {
+    return {present_[0] ? exponential(logs[0]) : 0, exponential(logs[1]) * 1e6,
+            present_[2] ? exponential(logs[2]) * 1e3 : 0};
   }
 
   Eigen::VectorXd residuals(const Eigen::Vector3d& logs) const {
+    const Form f = form(logs);
     Eigen::VectorXd r(static_cast<Eigen::Index>(points_.size()));
     for (Eigen::Index i = 0; i < r.size(); ++i) {
       const KernelTime& p = points_[static_cast<size_t>(i)];
-      const Parts t = parts(logs, p);
-      r[i] = ln(p.us / (t.t0 + t.root()));
+      r[i] = ln(p.us / (f.t0 + f.parts(p).root()));
     }
     return r;
   }
 
   // Derivatives of ln t by the logarithms, rows weighted; columns of absent terms are zero.
   Eigen::MatrixXd sensitivities(const Eigen::VectorXd& r, double scale, Eigen::Index extra) const {
+    const Form f = form(logs_);
     Eigen::MatrixXd a = Eigen::MatrixXd::Zero(r.size() + extra, 3);
     for (Eigen::Index i = 0; i < r.size(); ++i) {
-      const Parts t = parts(logs_, points_[static_cast<size_t>(i)]);
+      const Parts t = f.parts(points_[static_cast<size_t>(i)]);
       const double root = t.root();
       const double all = (t.t0 + root) / huber_weight(r[i], scale);
       a(i, 0) = t.t0 / all;
