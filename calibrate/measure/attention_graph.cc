@@ -371,6 +371,8 @@ struct FusedAttention::Plan {
 FusedAttention::Plan::Plan(const AttentionShape& s, bool backward) {
   if (s.dtype != DType::bf16 && s.dtype != DType::fp16)
     throw Unsupported("fused attention is measured in bf16 and fp16");
+  // Before 9.6 the sum of the queries' gradients had to be cleared by the caller.
+  if (cudnnGetVersion() < 90600) throw Unsupported("fused attention is measured with cuDNN 9.6 on");
   if (s.causal && s.seq_q != s.seq_k)
     throw Unsupported("fused attention has no causal mask that is not square");
   Attention attention{s, s.dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, graph};
