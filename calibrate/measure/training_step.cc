@@ -151,6 +151,7 @@ int train(TrainingRun& run) {
   StepMeasurement m = measure_training_step(
       run, device, [](const std::string& text) { std::printf("note         %s\n", text.c_str()); });
   m.gpu = gpu;
+  m.calibration = run.calibration;
   std::printf("attention    %s\n%s", run.shape.fused_attention ? "fused" : "not fused",
               measurement_text(run.shape, m).c_str());
   if (!run.scenario_out.empty()) write_scenario(run, m);

@@ -17,8 +17,8 @@
 namespace stepcast::measure {
 
 // Runs it on the device.  `run.shape.fused_attention` is set to what was used; `note` gets
-// sentences for the user.  Fills all of the measurement but `gpu`.  Throws DeviceError, or
-// Unsupported where memory is missing or the attention that was asked for.
+// sentences for the user.  Fills all of the measurement but `gpu` and `calibration`.  Throws
+// DeviceError, or Unsupported where memory is missing or the attention that was asked for.
 StepMeasurement measure_training_step(TrainingRun& run, const Device& device,
                                       const std::function<void(const std::string&)>& note);
 

@@ -38,6 +38,7 @@ std::string scenario_text(const TrainingStep& s, const StepMeasurement& m) {
       s.layers, s.hidden, s.heads, s.kv_heads, s.ffn, s.vocab, s.seq, s.gated ? "silu" : "gelu",
       s.gated);
   text += fmt::format("cluster: {{nodes: 1, node: {{gpu: {}, gpus: 1}}}}\n", m.gpu);
+  if (!m.calibration.empty()) text += fmt::format("calibration: {}\n", quoted(m.calibration));
   text += "parallel: {tp: 1, pp: 1, dp: 1}\n";
   text += fmt::format("batch: {{global: {}, micro: {}, seq: {}}}\n", s.micro * s.microbatches,
                       s.micro, s.seq);

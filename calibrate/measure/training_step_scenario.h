@@ -11,6 +11,7 @@
 namespace stepcast::measure {
 
 struct StepMeasurement {
+  std::string calibration;  // cost table of the scenario; empty: the shipped one
   std::string gpu;          // preset: "h200-sxm"
   std::string device;       // as CUDA names it
   std::string software;     // "CUDA 13.0, driver API 13.0"

@@ -82,6 +82,8 @@ bool take(const std::string& option, const std::string& value, TrainingRun& run)
     run.gpu = value;
   } else if (option == "--scenario-out") {
     run.scenario_out = value;
+  } else if (option == "--calibration") {
+    run.calibration = value;
   } else {
     return false;
   }
@@ -178,6 +180,7 @@ std::string training_step_usage() {
   line("--device N", "which GPU (0)");
   line("--gpu NAME", "preset that the scenario names, where the device's name does not tell");
   line("--scenario-out FILE", "write the run as a scenario: stepcast check FILE compares");
+  line("--calibration TABLE", "cost table that the scenario names, as seen from its folder");
   return text;
 }
 

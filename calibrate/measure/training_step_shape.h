@@ -52,6 +52,7 @@ struct TrainingRun {
   int device = 0;
   std::string gpu;           // preset of the written scenario; empty: by the device's name
   std::string scenario_out;  // file; empty: none is written
+  std::string calibration;   // cost table that the scenario names; empty: none
   bool help = false;
 };
 

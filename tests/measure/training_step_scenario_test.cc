@@ -86,6 +86,14 @@ TEST(TrainingStepScenario, LoadsAsTheRunThatWasMeasured) {
   EXPECT_THAT(scenario.measured[0].source, testing::HasSubstr("NVIDIA \"H100\", CUDA 13.0 x"));
 }
 
+TEST(TrainingStepScenario, NamesTheCostTableItIsToldTo) {
+  StepMeasurement m = measurement();
+  EXPECT_THAT(scenario_text(small(), m), testing::Not(testing::HasSubstr("calibration")));
+  m.calibration = "my \"own\" table.csv";
+  EXPECT_THAT(scenario_text(small(), m),
+              testing::HasSubstr("\ncalibration: \"my \\\"own\\\" table.csv\"\n"));
+}
+
 struct Case {
   const char* name;
   bool gated, fused;

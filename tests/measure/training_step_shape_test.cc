@@ -24,11 +24,14 @@ std::string refusal(const std::vector<std::string>& arguments) {
 }
 
 TEST(TrainingRun, TakesSizesAndChoices) {
-  const TrainingRun run = parse(
-      {"--layers", "2",     "--hidden",       "1024",    "--heads",     "16",          "--kv-heads",
-       "4",        "--ffn", "2048",           "--vocab", "1280",        "--seq",       "512",
-       "--micro",  "3",     "--microbatches", "5",       "--plain-mlp", "--attention", "unfused",
-       "--steps",  "7",     "--scenario-out", "x.yaml",  "--gpu",       "h100-sxm"});
+  const TrainingRun run = parse({"--layers",       "2",       "--hidden",    "1024",
+                                 "--heads",        "16",      "--kv-heads",  "4",
+                                 "--ffn",          "2048",    "--vocab",     "1280",
+                                 "--seq",          "512",     "--micro",     "3",
+                                 "--microbatches", "5",       "--plain-mlp", "--attention",
+                                 "unfused",        "--steps", "7",           "--scenario-out",
+                                 "x.yaml",         "--gpu",   "h100-sxm",    "--calibration",
+                                 "t.csv"});
   EXPECT_EQ(run.shape.layers, 2);
   EXPECT_EQ(run.shape.tokens(), 3 * 512);
   EXPECT_EQ(run.shape.qkv_width(), 24 * 64);
@@ -37,6 +40,7 @@ TEST(TrainingRun, TakesSizesAndChoices) {
   EXPECT_EQ(run.steps, 7);
   EXPECT_EQ(run.scenario_out, "x.yaml");
   EXPECT_EQ(run.gpu, "h100-sxm");
+  EXPECT_EQ(run.calibration, "t.csv");
 }
 
 TEST(TrainingRun, HasUsualSizesOfItsOwn) {
