@@ -32,7 +32,7 @@ struct SweepPoint {
 
 std::string_view family_of(std::string_view key);
 
-// The key of a GEMM (grouped ones too), fused attention, or memory-bound work; of a collective with
+// The key of a GEMM (grouped ones too), fused attention, memory-bound work, or of a collective with
 // the point's group.  REQUIRES: one of these kinds.
 std::string row_key(const SweepPoint& point);
 
@@ -40,11 +40,15 @@ std::string row_key(const SweepPoint& point);
 // 16-bit products (their multiples for other types), 2 TB/s of device memory, 25 GB/s between GPUs
 // and to the host, 5 us at least.  Used until a family's own times are known.
 double nominal_us(const SweepPoint& point);
+double nominal_memory_us(Bytes moved);  // of device memory alone
 
-// Seconds that measuring the point takes: `overhead_s` to set it up, warm-up and samples.
+// Seconds that measuring the point takes: to set it up, to warm up, and 20 samples, by expected_us
+// or else nominal_us.
 double measuring_seconds(const SweepPoint& point);
 
-// Typical relative error of a price of that origin: what measuring it takes away.
+// Rough relative error of a price of that origin, which measuring the point takes away.  The
+// magnitudes are those that docs/costs.md reports of rows held out; only their ratios matter, and
+// only for the order.
 double uncertainty(Origin origin);
 
 // Drops points whose key came before (keeping the larger weight and the worse origin), and sorts by

@@ -17,7 +17,7 @@ foreach(module IN LISTS STEPCAST_MODULES)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${module}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stepcast
     FILES_MATCHING PATTERN "*.h"
-    PATTERN presets EXCLUDE PATTERN examples EXCLUDE PATTERN tables EXCLUDE)
+    PATTERN presets EXCLUDE PATTERN examples EXCLUDE PATTERN tables EXCLUDE PATTERN measure EXCLUDE)
 endforeach()
 install(TARGETS stepcast_all EXPORT StepcastTargets)
 

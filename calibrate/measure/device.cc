@@ -37,12 +37,12 @@ Device open_device(int index) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
-    throw DeviceError(std::string("no GPU to measure: ") +
-                      (status == cudaSuccess ? "CUDA sees no device" : cudaGetErrorString(status)));
+    throw NoDevice(std::string("no GPU to measure: ") +
+                   (status == cudaSuccess ? "CUDA sees no device" : cudaGetErrorString(status)));
   }
   if (index < 0 || index >= count) {
-    throw DeviceError("there is no device " + std::to_string(index) + ", they are 0 to " +
-                      std::to_string(count - 1));
+    throw NoDevice("there is no device " + std::to_string(index) + ", they are 0 to " +
+                   std::to_string(count - 1));
   }
   check_cuda(cudaSetDevice(index), "taking the GPU");
   cudaDeviceProp properties{};

@@ -13,9 +13,14 @@
 
 namespace stepcast::measure {
 
-// There is no GPU to measure, or it failed: the run ends (exit status 2 without a device, else 1).
+// The GPU failed: the run ends.
 struct DeviceError : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// There is none to measure.
+struct NoDevice : DeviceError {
+  using DeviceError::DeviceError;
 };
 
 // One point cannot be measured here (no kernel for the type, too little memory): it is skipped, and
@@ -37,7 +42,7 @@ struct Device {
   std::string software;               // "CUDA 13.0, driver API 13.0": of a table's identity
 };
 
-// Makes device `index` the current one of this thread.  Throws DeviceError, with one line that says
+// Makes device `index` the current one of this thread.  Throws NoDevice, with one line that says
 // what is missing, where there is none.
 Device open_device(int index);
 

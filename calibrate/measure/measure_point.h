@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures the points of a sweep on one GPU, and collectives over all local ones.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibrate/measure/collectives.h"
+#include "calibrate/measure/conditions.h"
+#include "calibrate/measure/gemm.h"
+#include "calibrate/measure/nvml.h"
+#include "calibrate/measure/timing.h"
+#include "calibrate/sweep.h"
+
+namespace stepcast::measure {
+
+class PointMeasurer {
+ public:
+  // `gpus`: how many this process sees.  Throws DeviceError.
+  PointMeasurer(const Device& device, int gpus);
+
+  // A point that cannot be measured is skipped with the reason; DeviceError passes through.
+  Measured measure(const SweepPoint& point);
+
+  // What was measured with: "CUDA 13.0, ..., driver 580.65, cuBLAS 13.0.2, NCCL 2.28.9".
+  std::string software() const;
+  // Clocks and the like so far, and what stood in for what.
+  std::vector<std::string> conditions() const;
+  // Whether copies stood in for collectives in the interference row, which is derived then.
+  bool interference_is_derived() const { return interference_is_derived_; }
+  const CollectiveFacts& collective_facts() const { return facts_; }
+
+ private:
+  Measured time(const SweepPoint& point);
+  Measured time_interference();
+  Collectives& collectives();
+
+  Device device_;
+  int gpus_;
+  Stream stream_;
+  Bench bench_;
+  Blas blas_;
+  Nvml nvml_;
+  CollectiveFacts facts_;
+  std::unique_ptr<Collectives> collectives_;  // made when the first point needs it
+  ConditionLog log_;
+  std::vector<std::string> remarks_;
+  bool interference_is_derived_ = false;
+};
+
+}  // namespace stepcast::measure
