@@ -15,6 +15,8 @@ namespace stepcast {
 struct CalibrationTable {
   std::string file;  // as messages name it
   std::string hash;  // 16 hex digits over its text
+  // Of its fits: "fit of gemm bf16 partial", "no fits"; empty: nothing is to be said.
+  std::string remark;
   CostTable table;
 };
 
