@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
-#include <random>
+
+#include "tests/measure/reference_math.h"
 
 namespace stepcast::measure {
 namespace {
@@ -14,40 +14,6 @@ double* at(const Tensor& t) {
 }
 int64_t whole(const Tensor& t, int64_t i) {
   return static_cast<int64_t>(at(t)[i]);
-}
-
-constexpr double kEpsilon = 1e-5;  // of the norms (Llama)
-constexpr double kBase = 10000;    // of the rotary angles (Su et al. 2021)
-
-double rotary_angle(int64_t position, int64_t i, int64_t dim) {
-  return static_cast<double>(position) *
-         std::pow(kBase, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
-}
-
-// The first half of a head's values turns with the second.
-void rotate(double* head, int64_t position, int64_t dim, bool back) {
-  for (int64_t i = 0; i < dim / 2; ++i) {
-    const double angle = rotary_angle(position, i, dim) * (back ? -1 : 1);
-    const double x = head[i], y = head[i + dim / 2];
-    head[i] = x * std::cos(angle) - y * std::sin(angle);
-    head[i + dim / 2] = x * std::sin(angle) + y * std::cos(angle);
-  }
-}
-
-double gelu(double x) {  // the tanh form, Hendrycks and Gimpel 2016
-  const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-  return 0.5 * x * (1 + std::tanh(inner));
-}
-double gelu_slope(double x) {
-  const double c = std::sqrt(2 / std::numbers::pi);
-  const double t = std::tanh(c * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
-}
-double sigmoid(double x) {
-  return 1 / (1 + std::exp(-x));
-}
-double silu(double x) {
-  return x * sigmoid(x);
 }
 
 }  // namespace
@@ -342,114 +308,6 @@ void ReferenceBackend::logit_gradient(const Tensor& wide, const Tensor& targets,
     for (int64_t i = 0; i < s_.vocab; ++i)
       at(d)[t * s_.vocab + i] =
           share * (at(wide)[t * s_.vocab + i] - (i == whole(targets, t) ? 1 : 0));
-}
-
-// ---------------------------------------------------------------------------- without the stack
-namespace {
-
-using Rows = std::vector<std::vector<double>>;
-
-Rows normed(const Rows& x, const double* gain) {
-  Rows y = x;
-  for (std::vector<double>& row : y) {
-    double squares = 0;
-    for (double v : row) squares += v * v;
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(row.size()) + kEpsilon);
-    for (size_t i = 0; i < row.size(); ++i) row[i] *= scale * gain[i];
-  }
-  return y;
-}
-
-Rows times(const Rows& x, const double* w, int64_t outputs) {
-  Rows y(x.size(), std::vector<double>(static_cast<size_t>(outputs), 0.0));
-  for (size_t t = 0; t < x.size(); ++t)
-    for (size_t o = 0; o < y[t].size(); ++o)
-      for (size_t i = 0; i < x[t].size(); ++i) y[t][o] += x[t][i] * w[o * x[t].size() + i];
-  return y;
-}
-
-void plus(Rows& x, const Rows& y) {
-  for (size_t t = 0; t < x.size(); ++t)
-    for (size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
-}
-
-// Of one sequence.
-Rows attended(const TrainingStep& s, Rows qkv) {
-  const auto dim = static_cast<size_t>(s.head_dim());
-  const auto heads = static_cast<size_t>(s.heads), groups = static_cast<size_t>(s.kv_heads);
-  Rows out(qkv.size(), std::vector<double>(heads * dim, 0.0));
-  for (size_t t = 0; t < qkv.size(); ++t)
-    for (size_t h = 0; h < heads + groups; ++h)
-      rotate(&qkv[t][h * dim], static_cast<int64_t>(t), s.head_dim(), false);
-  for (size_t h = 0; h < heads; ++h) {
-    const size_t q = h * dim, k = (heads + h / (heads / groups)) * dim, v = k + groups * dim;
-    for (size_t i = 0; i < qkv.size(); ++i) {
-      std::vector<double> weight;
-      double sum = 0;
-      for (size_t j = 0; j <= i; ++j) {
-        double dot = 0;
-        for (size_t d = 0; d < dim; ++d) dot += qkv[i][q + d] * qkv[j][k + d];
-        weight.push_back(std::exp(dot / std::sqrt(static_cast<double>(dim))));
-        sum += weight.back();
-      }
-      for (size_t j = 0; j <= i; ++j)
-        for (size_t d = 0; d < dim; ++d) out[i][q + d] += weight[j] / sum * qkv[j][v + d];
-    }
-  }
-  return out;
-}
-
-Rows activated(const TrainingStep& s, const Rows& up) {
-  Rows y(up.size(), std::vector<double>(static_cast<size_t>(s.ffn)));
-  for (size_t t = 0; t < y.size(); ++t)
-    for (size_t i = 0; i < y[t].size(); ++i)
-      y[t][i] = s.gated ? silu(up[t][i]) * up[t][i + y[t].size()] : gelu(up[t][i]);
-  return y;
-}
-
-}  // namespace
-
-double reference_loss(const TrainingStep& s, const std::vector<double>& parameters,
-                      const Microbatch& batch) {
-  const ParameterMap map = map_parameters(s);
-  const auto of = [&](const Parameter& p) { return parameters.data() + p.offset; };
-  const auto seq = static_cast<size_t>(s.seq);
-  double loss = 0;
-  for (size_t q = 0; q < static_cast<size_t>(s.micro); ++q) {
-    Rows x;
-    for (size_t t = 0; t < seq; ++t) {
-      const double* row = of(map.embedding) + batch.tokens[q * seq + t] * s.hidden;
-      x.emplace_back(row, row + s.hidden);
-    }
-    for (const LayerParameters& p : map.layers) {
-      const Rows context = attended(s, times(normed(x, of(p.norm1)), of(p.qkv), s.qkv_width()));
-      plus(x, times(context, of(p.projection), s.hidden));
-      const Rows up = times(normed(x, of(p.norm2)), of(p.up), s.up_width());
-      plus(x, times(activated(s, up), of(p.down), s.hidden));
-    }
-    const Rows logits = times(normed(x, of(map.final_norm)), of(map.head), s.vocab);
-    for (size_t t = 0; t < seq; ++t) {
-      double sum = 0;
-      for (double v : logits[t]) sum += std::exp(v);
-      loss += std::log(sum) - logits[t][static_cast<size_t>(batch.targets[q * seq + t])];
-    }
-  }
-  return loss / static_cast<double>(s.tokens());
-}
-
-std::vector<double> reference_parameters(const TrainingStep& s, double deviation_factor) {
-  std::vector<double> values(static_cast<size_t>(map_parameters(s).count));
-  std::mt19937_64 random(7);
-  for (const InitialValue& v : initial_values(s)) {
-    for (int64_t i = 0; i < v.where.count(); ++i) {
-      // The sum of twelve uniform numbers is close enough to a normal one.
-      double sum = -6;
-      for (int k = 0; k < 12; ++k) sum += static_cast<double>(random() >> 11) * 0x1p-53;
-      const double deviation = v.deviation > 0 ? v.deviation * deviation_factor : 0.1;
-      values[static_cast<size_t>(v.where.offset + i)] = v.constant + deviation * sum;
-    }
-  }
-  return values;
 }
 
 }  // namespace stepcast::measure
