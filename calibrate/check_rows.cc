@@ -43,6 +43,9 @@ class RowCheck {
     if (t_.ratio_nn) check_number("ratio,nn", *t_.ratio_nn, t_.ratio_nn_source);
     if (t_.ratio_nt) check_number("ratio,nt", *t_.ratio_nt, t_.ratio_nt_source);
     if (t_.ratio_skinny) check_number("ratio,skinny", *t_.ratio_skinny, t_.ratio_skinny_source);
+    for (const TableSource& s : t_.sources) {
+      if (!is_source_key(s.key)) problem(s.key, "a key that no source can have");
+    }
     if (!problems_.empty()) throw InputError(std::move(problems_));
   }
 

@@ -104,6 +104,11 @@ double attention_bytes(const Work& w) {
   return tensors * width * static_cast<double>(w.batch) * bytes_per_element(w.dtype);
 }
 
+// More than any memory holds where sizes are made up.
+Bytes whole_bytes(double bytes) {
+  return {static_cast<int64_t>(std::min(std::ceil(bytes), 9e18))};
+}
+
 // cudaMemcpyAsync between device and pinned host memory: 26 to 27 of the 31.5 GB/s of PCIe 4.0 x16,
 // 54 to 55 of the 63 GB/s of PCIe 5.0 x16.
 constexpr double kHostCopyShare = 0.85;
@@ -126,9 +131,9 @@ Bytes operand_bytes(const Work& w) {
   if (w.bytes.value > 0) return w.bytes;
   switch (w.kind) {
     case WorkKind::gemm:
-    case WorkKind::grouped_gemm: return {static_cast<int64_t>(std::ceil(gemm_bytes(w)))};
+    case WorkKind::grouped_gemm: return whole_bytes(gemm_bytes(w));
     case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return {static_cast<int64_t>(std::ceil(attention_bytes(w)))};
+    case WorkKind::attention_backward: return whole_bytes(attention_bytes(w));
     default: return w.bytes;
   }
 }

@@ -40,6 +40,13 @@ std::string_view name_of(Family f) {
   return kNames[static_cast<size_t>(f)];
 }
 
+bool is_source_key(std::string_view key) {
+  const auto fits = [](char c) {
+    return static_cast<unsigned char>(c) > ' ' && c != ',' && c != '\x7f';
+  };
+  return !key.empty() && std::ranges::all_of(key, fits);
+}
+
 TableReader::TableReader(std::string_view text, const std::string& file,
                          const TableReadOptions& options)
     : text_(text), file_(file), options_(options) {}
@@ -73,13 +80,14 @@ bool TableReader::next_line() {
 size_t TableReader::split() {
   size_t count = 0;
   size_t begin = 0;
-  while (true) {
-    const size_t end = std::min(row_.find(',', begin), row_.size());
-    if (count < fields_.size()) fields_[count] = row_.substr(begin, end - begin);
+  // Fields are short: byte by byte is faster than find.
+  for (size_t at = 0; at <= row_.size(); ++at) {
+    if (at < row_.size() && row_[at] != ',') continue;
+    if (count < fields_.size()) fields_[count] = row_.substr(begin, at - begin);
     ++count;
-    if (end == row_.size()) return count;
-    begin = end + 1;
+    begin = at + 1;
   }
+  return count;
 }
 
 int64_t TableReader::whole(std::string_view field, std::string_view what, int64_t least) {

@@ -39,6 +39,9 @@ void TableReader::new_source(std::string_view value, TableText& out) {
     return problem("E303", value, "a source is a key, 'measured' or 'derived', and a text");
   }
   const std::string_view key = value.substr(0, first);
+  if (!is_source_key(key)) {
+    return problem("E303", key, "the key of a source has no commas and no control characters");
+  }
   for (const TableSource& s : out.sources) {
     if (s.key == key) return problem("E307", key, "source '" + s.key + "' was declared before");
   }

@@ -18,11 +18,14 @@ namespace stepcast {
 // Where rows come from.  Derived: carried over from other hardware or computed from other rows; a
 // price that uses one is at best an extrapolation.
 struct TableSource {
-  std::string key;  // no blanks, no commas
+  std::string key;  // see is_source_key
   bool derived = false;
   std::string text;
   bool operator==(const TableSource&) const = default;
 };
+
+// Not empty; no blanks, commas and control characters.
+bool is_source_key(std::string_view key);
 
 // In all rows: `us` is the time in microseconds; `spread` the interquartile range of its samples
 // over their median, 0 = not stated; `source` an index into TableText::sources.

@@ -108,8 +108,7 @@ class Lines {
       add_key("share", value);
     }
     for (const TableSource& s : t_.sources) {
-      STEPCAST_CHECK(!s.key.empty() && s.key.find_first_of(" ,\r\n") == std::string::npos,
-                     "the key of a source: '" + s.key + "'");
+      STEPCAST_CHECK(is_source_key(s.key), "the key of a source: '" + s.key + "'");
       add_key("source", s.key + (s.derived ? " derived" : " measured") +
                             (s.text.empty() ? "" : " " + s.text));
     }

@@ -124,6 +124,8 @@ TEST(TableText, RefusesAnIncompleteHeader) {
   ASSERT_EQ(all.size(), 3u);  // format, gpu, rows
   for (const Diagnostic& d : all) EXPECT_EQ(d.code, "E303");
   EXPECT_EQ(problem(kHeader + "# source: third guessed x\n# rows: 0\n"), "E303 6:11");
+  EXPECT_EQ(problem(kHeader + "# source: a,b measured x\n# rows: 0\n"), "E303 6:11");
+  EXPECT_EQ(problem(kHeader + "# source:  measured x\n# rows: 0\n"), "E303 6:11");
 }
 
 TEST(TableText, NoticesThatRowsAreMissing) {
