@@ -200,7 +200,7 @@ class NcclText {
   void result(const std::vector<std::string_view>& words) {
     size_t at = 3;
     const bool named = at < words.size() && !decimal_number(words[at]) && words[at] != "N/A";
-    if (named) sweep_.reduces = sweep_.reduces || words[at++] != "none";
+    if (named && words[at++] != "none") sweep_.reduces = true;
     const size_t group = per_iteration_ ? 8 : 4;
     size_t left = words.size() - at;
     if (left >= 2 * group + 2 && words.back().find(':') != std::string_view::npos) left -= 2;
