@@ -8,9 +8,9 @@
 #include <array>
 #include <utility>
 
-#include "calibrate/measure/collectives_links.h"
 #include "calibrate/measure/collectives_network.h"
 #include "calibrate/measure/device.h"
+#include "calibrate/measure/nvml.h"
 
 #ifdef STEPCAST_NCCL
 #include "calibrate/measure/collectives_pattern.h"
@@ -86,7 +86,7 @@ CollectiveFacts collective_facts(const Variable& variable) {
   int index = 0;
   check_cuda(cudaGetDevice(&index), "the current GPU");
   const Device device = open_device(index);
-  const NvlinkState nvlinks = nvlinks_of(device.pci_bus_id.data());
+  const NvlinkState nvlinks = Nvml(device).nvlinks();
   const double per_link = nvlink_gbs_per_link(device.major, device.minor);
   facts.nvlink_gbs = nvlinks.links * per_link;
   if (nvlinks.links == 0) {

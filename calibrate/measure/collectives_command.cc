@@ -19,7 +19,9 @@
 #include "calibrate/measure/collectives_network.h"
 #include "calibrate/measure/collectives_options.h"
 #include "calibrate/measure/device.h"
+#include "calibrate/measure/measure_options.h"
 #include "calibrate/measure/processes_mpi.h"
+#include "calibrate/measure/sweep_progress.h"
 #include "calibrate/measure/table_output.h"
 #include "sim/diagnostic.h"
 
@@ -133,17 +135,20 @@ TableText head_of(const Assembly& a, const CollectiveOptions& options, const Dev
 // On a terminal one line that is written over, else a line every half minute.
 class Progress {
  public:
+  explicit Progress(double budget_s) : budget_s_(budget_s) {}
+
   void show(int64_t done, int64_t total, double seconds) {
     constexpr double kPeriod = 30;
     const bool terminal = isatty(STDERR_FILENO) == 1;
     if (!terminal && seconds < next_ && done != total) return;
     next_ = seconds + kPeriod;
-    std::fprintf(stderr, "%scollectives: %lld of %lld rows, %.0f s%s", terminal ? "\r" : "",
-                 static_cast<long long>(done), static_cast<long long>(total), seconds,
+    const std::string text = sweep_bar(done, total, seconds, budget_s_);
+    std::fprintf(stderr, terminal ? "\r%s\x1b[K%s" : "%s%s", text.c_str(),
                  terminal && done != total ? "" : "\n");
   }
 
  private:
+  double budget_s_;
   double next_ = 0;  // second at which a line is due
 };
 
@@ -161,18 +166,16 @@ int lead(const Assembly& a, const CollectiveOptions& options, const Device& devi
   hooks.finished = [&](const SweepPoint& p, const Measured& m) { output.append(p, m); };
   hooks.seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   hooks.interrupted = [] { return false; };
-  Progress progress;
+  Progress progress(options.budget_s);
   hooks.progress = [&](int64_t done, int64_t total, double seconds) {
     progress.show(done, total, seconds);
   };
-  const double budget = options.budget_s > 0 ? options.budget_s : 1e9;
-  const SweepReport report = run_sweep(points, budget, hooks);
-  for (const auto& list : {left_out, report.skipped}) {
-    for (const std::string& line : list) std::fprintf(stderr, "left out: %s\n", line.c_str());
-  }
-  std::fprintf(stderr, "%lld rows measured in %.0f s, %lld left for want of time\n",
-               static_cast<long long>(report.measured), report.seconds,
-               static_cast<long long>(report.left));
+  SweepReport report = run_sweep(points, options.budget_s, hooks);
+  report.skipped.insert(report.skipped.begin(), left_out.begin(), left_out.end());
+  std::fputs(
+      sweep_summary(report, options.output, "stepcast-measure collectives ... -o " + options.output)
+          .c_str(),
+      stderr);
   std::fputs(output.finish().c_str(), stdout);
   return 0;
 }
@@ -188,13 +191,8 @@ int list_points(const CollectiveOptions& options) {
   std::vector<std::string> left_out;
   const std::string plan = options.plan.empty() ? "" : text_of(options.plan);
   const auto points = chosen_points(options, plan, place_ranks(records), options.nic_gbs, left_out);
-  double seconds = 0;
-  for (const SweepPoint& p : points) {
-    seconds += measuring_seconds(p);
-    std::printf("%-56s %10.1f us  %5.2f s\n", p.key.c_str(), p.expected_us, measuring_seconds(p));
-  }
-  for (const std::string& line : left_out) std::printf("left out: %s\n", line.c_str());
-  std::printf("%zu rows, about %.0f s\n", points.size(), seconds);
+  std::fputs(list_text(points, options.budget_s).c_str(), stdout);
+  for (const std::string& line : left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
   return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,10 +17,10 @@
 namespace stepcast::measure {
 
 struct CollectiveOptions {
-  std::string plan;                   // --plan FILE; empty: the grid alone
-  std::string grid;                   // --grid none|small|full; by default full, with a plan none
-  std::string output = "-";           // -o TABLE
-  double budget_s = 0;                // --budget 90s|5min|1h; 0: as long as it takes
+  std::string plan;          // --plan FILE; empty: the grid alone
+  std::string grid;          // --grid none|small|full; by default full, with a plan none
+  std::string output = "-";  // -o TABLE
+  double budget_s = std::numeric_limits<double>::infinity();  // --budget 90s|5min|1h
   int64_t largest = kLargestMessage;  // --largest 8, 64K, 512M, 4G (powers of 1024)
   int gpus = 0;                       // --gpus N: of one process, 0: all; with --list, of a node
   int nodes = 1;                      // --nodes N, with --list

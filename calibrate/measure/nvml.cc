@@ -13,6 +13,8 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kClockSm = 1, kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
+constexpr unsigned kMostNvlinks = 18;
+constexpr unsigned kNvlinkToSwitch = 2, kNvlinkUp = 1;
 
 // Calls a function of the library by name; false if there is none or it fails.
 template <class... Arguments>
@@ -54,6 +56,23 @@ DeviceState Nvml::state() const {
     s.slowed_by = reasons;
   }
   return s;
+}
+
+NvlinkState Nvml::nvlinks() const {
+  NvlinkState found;
+  int switches = 0;
+  if (handle_ == nullptr) return found;
+  for (unsigned link = 0; link < kMostNvlinks; ++link) {
+    unsigned up = 0, remote = 0;
+    if (!call(library_, "nvmlDeviceGetNvLinkState", handle_, link, &up) || up != kNvlinkUp)
+      continue;
+    ++found.links;
+    const bool known =
+        call(library_, "nvmlDeviceGetNvLinkRemoteDeviceType", handle_, link, &remote);
+    if (known && remote == kNvlinkToSwitch) ++switches;
+  }
+  found.to_switches = found.links > 0 && switches == found.links;
+  return found;
 }
 
 std::string Nvml::driver() const {

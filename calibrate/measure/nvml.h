@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks, temperature and power of a GPU through NVML, the driver's library, if it is there.
+// Clocks, temperature, power and NVLinks of a GPU through NVML, the driver's library, if it is
+// there.
 #pragma once
 
 #include <string>
@@ -8,6 +9,11 @@
 #include "calibrate/measure/device.h"
 
 namespace stepcast::measure {
+
+struct NvlinkState {
+  int links = 0;             // that are up
+  bool to_switches = false;  // all of them lead to NVSwitches
+};
 
 // Loaded at run time: the toolkit does not bring it, the driver does.
 class Nvml {
@@ -19,6 +25,7 @@ class Nvml {
 
   // All zero without the library.
   DeviceState state() const;
+  NvlinkState nvlinks() const;
   std::string driver() const;  // "580.65.06"; empty if not known
 
  private:
