@@ -156,6 +156,7 @@ struct Product::Prepared {
     constexpr float kOne = 1;
     scale = DeviceMemory(sizeof kOne);
     check_cuda(cudaMemcpy(scale.data(), &kOne, sizeof kOne, cudaMemcpyHostToDevice), "fp8 scales");
+    check_cuda(cudaDeviceSynchronize(), "fp8 scales");  // for streams other than this copy's
     set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale.data());
     set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale.data());
     // Forward products are summed fast, gradients are not: the default of Transformer Engine.

@@ -71,6 +71,7 @@ class GroupedCall {
     check_cuda(cudaMemcpy(pointers_.data(), all.data(), all.size() * sizeof(char*),
                           cudaMemcpyHostToDevice),
                "pointers of a grouped product");
+    check_cuda(cudaDeviceSynchronize(), "pointers of a grouped product");
   }
 
   bool run(cublasHandle_t handle, int64_t call) const {
