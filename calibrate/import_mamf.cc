@@ -56,7 +56,7 @@ class MamfOutput {
     device();
     if (headline(words)) return;
     if (words.size() > 6 && words[1] == "|") return scanned_shape(words);
-    if (words.size() > 6 && whole_number(words[0]) && shape_of(words[1])) table_row(words);
+    if (words.size() > 5 && whole_number(words[0]) && shape_of(words[1])) table_row(words);
   }
 
   void device() {
@@ -120,8 +120,10 @@ class MamfOutput {
   }
 
   // "18  3072x2816x20480  828.4  828.6  831.6  828.4  506  1980": number, shape, mean, median, max,
-  // best so far, watts, MHz.  Other tables of version 3 and 4 have fewer columns.
+  // best so far, watts, MHz.  Other tables of versions 3 and 4 have fewer columns.
   void table_row(const std::vector<std::string_view>& words) {
+    for (size_t i = 2; i < 6; ++i)
+      if (!decimal_number(words[i])) return;
     add(*shape_of(words[1]), kMedian, words[3]);
   }
 
