@@ -86,8 +86,9 @@ StepMeasurement measure_training_step(TrainingRun& run, const Device& device,
   const int64_t free_before = free_bytes();
   const std::unique_ptr<DeviceBackend> backend = make_backend(run, device, stream.get(), note);
   DeviceBackend& b = *backend;
-  b.learning_rate = static_cast<float>(run.learning_rate);
   const TrainingStep& s = run.shape;
+  b.learning_rate =
+      static_cast<float>(run.learning_rate > 0 ? run.learning_rate : usual_learning_rate(s));
   const ParameterMap map = map_parameters(s);
   std::vector<Batch> batches;
   for (int64_t i = 0; i < s.microbatches; ++i) {
@@ -126,7 +127,7 @@ StepMeasurement measure_training_step(TrainingRun& run, const Device& device,
   m.step_s = summary.us * 1e-6;
   m.spread = summary.spread;
   m.steps = run.steps;
-  m.peak_bytes = free_before - free_bytes();
+  m.peak_bytes = std::max<int64_t>(0, free_before - free_bytes());
   return m;
 }
 

@@ -132,6 +132,10 @@ void check_shape(const TrainingStep& s) {
   limit("the matrix of scores", {s.micro, s.heads, s.seq, s.seq});
 }
 
+double usual_learning_rate(const TrainingStep& shape) {
+  return 0.3 / static_cast<double>(shape.hidden);
+}
+
 TrainingRun parse_training_run(std::span<const std::string> arguments) {
   TrainingRun run;
   std::set<std::string> seen;
@@ -176,7 +180,7 @@ std::string training_step_usage() {
   line("--plain-mlp", "GELU without a gate instead of SiLU with one");
   line("--attention WHICH", "fused, unfused, or auto: fused where the library can (auto)");
   line("--steps N", "steps on one fixed batch (20)");
-  line("--learning-rate X", "of Adam (0.001)");
+  line("--learning-rate X", "of Adam (0.3 / hidden)");
   line("--device N", "which GPU (0)");
   line("--gpu NAME", "preset that the scenario names, where the device's name does not tell");
   line("--scenario-out FILE", "write the run as a scenario: stepcast check FILE compares");

@@ -48,13 +48,17 @@ struct TrainingRun {
   TrainingStep shape;
   AttentionChoice attention = AttentionChoice::automatic;  // fused if the library can
   int64_t steps = 20;
-  double learning_rate = 1e-3;
+  double learning_rate = 0;  // 0: usual_learning_rate()
   int device = 0;
   std::string gpu;           // preset of the written scenario; empty: by the device's name
   std::string scenario_out;  // file; empty: none is written
   std::string calibration;   // cost table that the scenario names; empty: none
   bool help = false;
 };
+
+// 0.3 / hidden: an update by the rate in all weights of a row, as Adam's first one is, moves a
+// logit by a third, so that a few steps learn a batch without overshooting.
+double usual_learning_rate(const TrainingStep& shape);
 
 // "--layers 4 --hidden 4096 ..."; training_step_usage() tells all.  Throws std::invalid_argument as
 // check_shape, and for options that are unknown, stand twice, lack their value or have no number.

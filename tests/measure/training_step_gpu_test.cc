@@ -118,7 +118,6 @@ TEST(TrainingStepCheck, LearnsItsBatchAndMeasuresItsSteps) {
   TrainingRun run;
   run.shape = tiny(2, true, false);
   run.steps = 20;
-  run.learning_rate = 1e-2;
   const StepMeasurement m = measure_training_step(run, *gpu, [](const std::string&) {});
   EXPECT_TRUE(has_learned(m)) << m.first_loss << " to " << m.last_loss;
   EXPECT_NEAR(m.first_loss, std::log(128), 0.2);
