@@ -129,6 +129,14 @@ uint16_t TableReader::source(std::string_view field, const TableText& table) {
   return 0;
 }
 
+// Rows of a family stand together: there is room for as many as the rest of the text may hold.
+template <class Row>
+void TableReader::add(std::vector<Row>& rows, const Row& row) {
+  if (rows.empty())
+    rows.reserve(1 + (text_.size() - std::min(position_, text_.size())) / row_.size());
+  rows.push_back(row);
+}
+
 double TableReader::spread(size_t at) {
   return count_ > at ? number(fields_[at], "the spread", true) : 0;
 }
@@ -160,7 +168,7 @@ void TableReader::gemm(TableText& out) {
   r.us = number(fields_[7], "the time");
   r.source = source(fields_[8], out);
   r.spread = spread(9);
-  out.gemms.push_back(r);
+  add(out.gemms, r);
 }
 
 void TableReader::attention(TableText& out) {
@@ -183,7 +191,7 @@ void TableReader::attention(TableText& out) {
   r.us = number(fields_[10], "the time");
   r.source = source(fields_[11], out);
   r.spread = spread(12);
-  out.attentions.push_back(r);
+  add(out.attentions, r);
 }
 
 void TableReader::memory(TableText& out) {
@@ -197,7 +205,7 @@ void TableReader::memory(TableText& out) {
   r.us = number(fields_[3], "the time");
   r.source = source(fields_[4], out);
   r.spread = spread(5);
-  out.memories.push_back(r);
+  add(out.memories, r);
 }
 
 void TableReader::collective(TableText& out) {
@@ -218,7 +226,7 @@ void TableReader::collective(TableText& out) {
   if (r.nodes > 1 && r.nic_gbs == 0) {
     problem("E305", fields_[5], "nic_gbs must be stated for a group of several nodes");
   }
-  out.collectives.push_back(r);
+  add(out.collectives, r);
 }
 
 void TableReader::fit(TableText& out) {
@@ -262,7 +270,7 @@ void TableReader::copy(TableText& out) {
   r.us = number(fields_[3], "the time");
   r.source = source(fields_[4], out);
   r.spread = spread(5);
-  out.copies.push_back(r);
+  add(out.copies, r);
 }
 
 void TableReader::ratio(TableText& out) {

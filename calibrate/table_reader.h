@@ -59,6 +59,8 @@ class TableReader {
   void add_to_checksum(size_t checked);
 
   void row(TableText& out);
+  template <class Row>
+  void add(std::vector<Row>& rows, const Row& row);
   void gemm(TableText& out);
   void attention(TableText& out);
   void memory(TableText& out);
