@@ -28,19 +28,6 @@ constexpr std::array<Importer, 6> kImporters{{
     {"nccl-tests", is_nccl_tests_text, import_nccl_tests_text},
 }};
 
-// What other tools wrote may have line ends in it; headers of tables are lines.
-TableText one_line_texts(TableText table) {
-  const auto mend = [](std::string& text) {
-    for (char& letter : text)
-      if (static_cast<unsigned char>(letter) < ' ' || letter == '\x7f') letter = ' ';
-  };
-  for (TableSource& s : table.sources) mend(s.text);
-  for (std::string& c : table.conditions) mend(c);
-  mend(table.software);
-  mend(table.gpu);
-  return table;
-}
-
 }  // namespace
 
 std::span<const std::string_view> measurement_kinds() {
@@ -61,8 +48,7 @@ TableText import_measurements(std::string_view text, const std::string& file,
   if (text.starts_with("\x1f\x8b"))
     refuse_measurements(in, "E330", "this file is compressed (gzip)", "unpack it first: gunzip");
   for (const Importer& i : kImporters)
-    if ((options.kind.empty() || options.kind == i.kind) && i.recognises(text))
-      return one_line_texts(i.import(in));
+    if ((options.kind.empty() || options.kind == i.kind) && i.recognises(text)) return i.import(in);
   if (options.kind.empty()) {
     std::string kinds;
     for (const std::string_view k : measurement_kinds())

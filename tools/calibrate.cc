@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/calibrate.h"
+#include "tools/calibrate_input.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -43,22 +44,6 @@ void add_scenario_options(CLI::App* sub, Arguments& args) {
       ->option_text("DIR");
 }
 
-// What files of other tools may leave open.
-void add_import_options(CLI::App* sub, CalibrateArguments& a) {
-  sub->add_option("--as", a.kind, "kind of the inputs that are no tables")->option_text("KIND");
-  sub->add_option("--collective", a.collective, "of nccl-tests' text without its program's name")
-      ->option_text("NAME");
-  sub->add_option("--dtype", a.dtype, "of mamf-finder's products: bf16")->option_text("TYPE");
-  sub->add_option("--ranks", a.ranks, "of a log that does not say")->option_text("N");
-  sub->add_option("--nodes", a.nodes, "of a log that does not say")->option_text("N");
-  sub->add_option("--ranks-per-node", a.ranks_per_node, "of a log that does not say")
-      ->option_text("N");
-  sub->add_option("--nic", a.nic_bandwidth, "a GPU's share of the NICs, one direction: 400Gb/s")
-      ->option_text("RATE");
-  sub->add_option("--nvlink", a.nvlink_bandwidth, "of a GPU, one direction: 450GB/s")
-      ->option_text("RATE");
-}
-
 void add_accept_edits(CLI::App* sub, CalibrateArguments& a) {
   sub->add_flag("--accept-edits", a.accept_edits,
                 "read tables that were edited by hand or never finished");
@@ -93,6 +78,8 @@ void add_run(CLI::App* calibrate, Arguments& args, Command& command) {
       ->option_text("SIZE");
   sub->add_option("--families", a.families, "what to measure: gemm,attention,memory,...")
       ->option_text("NAME,...");
+  sub->add_option("--gpu", a.gpu, "preset of the GPU, if its name does not tell")
+      ->option_text("NAME");
   sub->add_option("--device", a.device, "number of the GPU")->option_text("N");
   sub->add_flag("--list", a.list, "say what would be measured, in order; needs no GPU");
   sub->add_option("-o,--output", a.output, "the table; one that is there is continued")
@@ -110,7 +97,8 @@ void add_fit_and_merge(CLI::App* calibrate, Arguments& args, Command& command) {
   fit->add_option("--gpu", a.gpu, "preset of the GPU that was measured; needed where no input says")
       ->option_text("NAME");
   add_accept_edits(fit, a);
-  add_import_options(fit, a);
+  fit->add_option("--as", a.kind, "kind of the inputs that are no tables")->option_text("KIND");
+  add_measurement_options(fit, a);
   add_output(fit, args, "write the table to a file");
   add_common(fit, args);
 

@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <charconv>
 #include <optional>
 
@@ -71,6 +74,9 @@ MeasurementOptions options_of(const CalibrateArguments& a) {
   o.ranks_per_node = count_of("--ranks-per-node", a.ranks_per_node);
   o.nic_gbs = rate_of("--nic", a.nic_bandwidth);
   o.nvlink_gbs = rate_of("--nvlink", a.nvlink_bandwidth);
+  if (!a.nvls.empty() && a.nvls != "yes" && a.nvls != "no")
+    usage_error("E004", "'--nvls " + a.nvls + "' is neither yes nor no", "yes or no");
+  if (!a.nvls.empty()) o.in_network_reduction = a.nvls == "yes";
   return o;
 }
 
@@ -82,6 +88,22 @@ void check_kind(const std::string& kind) {
 }
 
 }  // namespace
+
+void add_measurement_options(CLI::App* sub, CalibrateArguments& a) {
+  sub->add_option("--collective", a.collective, "of nccl-tests' text without its program's name")
+      ->option_text("NAME");
+  sub->add_option("--dtype", a.dtype, "of mamf-finder's products: bf16")->option_text("TYPE");
+  sub->add_option("--ranks", a.ranks, "of a log that does not say")->option_text("N");
+  sub->add_option("--nodes", a.nodes, "of a log that does not say")->option_text("N");
+  sub->add_option("--ranks-per-node", a.ranks_per_node, "of a log that does not say")
+      ->option_text("N");
+  sub->add_option("--nic", a.nic_bandwidth, "a GPU's share of the NICs, one direction: 400Gb/s")
+      ->option_text("RATE");
+  sub->add_option("--nvlink", a.nvlink_bandwidth, "of a GPU, one direction: 450GB/s")
+      ->option_text("RATE");
+  sub->add_option("--nvls", a.nvls, "whether the NVSwitches reduced: yes or no")
+      ->option_text("yes|no");
+}
 
 CalibrateInput read_table(const std::string& input, bool accept_edits) {
   CalibrateInput in = read(input);

@@ -9,7 +9,14 @@
 #include "calibrate/table_text.h"
 #include "tools/command.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stepcast::cli {
+
+// Options for what files of other tools may leave open.
+void add_measurement_options(CLI::App* sub, CalibrateArguments& a);
 
 struct CalibrateInput {
   std::string name;  // as messages call it

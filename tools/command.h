@@ -57,8 +57,8 @@ struct CalibrateArguments {
   std::vector<std::string> inputs;  // scenarios; tables and files of other tools; "-" = stdin
   std::string output, plan, svg;    // files
   std::string kind, gpu;
-  std::string collective, dtype;                                              // of inputs
-  std::string ranks, nodes, ranks_per_node, nic_bandwidth, nvlink_bandwidth;  // of inputs
+  std::string collective, dtype;                                                    // of inputs
+  std::string ranks, nodes, ranks_per_node, nic_bandwidth, nvlink_bandwidth, nvls;  // of inputs
   bool accept_edits = false, csv = false;
   std::string budget, grid, families, device;  // run
   bool list = false;

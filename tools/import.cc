@@ -8,6 +8,8 @@
 
 #include "report/json_writer.h"
 #include "scenarios/cluster_section.h"
+#include "tools/calibrate_input.h"
+#include "tools/import_measured.h"
 #include "tools/import_run.h"
 #include "tools/output.h"
 #include "topology/import_ibnetdiscover.h"
@@ -29,7 +31,13 @@ constexpr const char* kFooter =
     "  bridge         the YAML of Megatron-Bridge and NeMo\n"
     "  torchtitan     the JSON that it writes with --debug.save_config_file\n"
     "  deepspeed      its JSON, with --model config.json\n"
-    "  nanotron       its YAML\n\n"
+    "  nanotron       its YAML\n"
+    "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
+    "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"
+    "  mamf           what mamf-finder.py prints: its best shapes\n"
+    "  kineto         a trace of the PyTorch profiler, with record_shapes=True\n"
+    "  simumax        a system file of SimuMax\n"
+    "  calculon       a system file of calculon\n\n"
     "What a file does not tell (memory and rates of GPUs, latencies, the network of a node's\n"
     "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
     "section say so. A scenario takes it with `extends: cluster.yaml`.";
@@ -45,12 +53,13 @@ void check_kind(const std::string& kind) {
   for (const char* known : {"nvidia-smi", "nccl-topo", "ibnetdiscover"})
     if (kind == known) return;
   usage_error("E004", "there is no import of " + kind,
-              "nvidia-smi, nccl-topo, ibnetdiscover, " + run_kinds());
+              "nvidia-smi, nccl-topo, ibnetdiscover, " + run_kinds() + ", " + measured_kinds());
 }
 
 int import_command(const Arguments& args, const Terminal&) {
   const ImportArguments& a = args.import;
   if (is_run_kind(a.kind)) return import_run_command(args);
+  if (is_measured_kind(a.kind)) return import_measured_command(args);
   check_kind(a.kind);
   if (a.preset.empty() && a.gpu.empty())
     usage_error("E003", "what the file does not tell has to come from a preset",
@@ -94,6 +103,7 @@ void add_import(CLI::App& app, Arguments& args, Command& command) {
   sub->add_option("-s,--set", args.set, "state a value of the scenario: -s batch.seq=4096")
       ->allow_extra_args(false)
       ->option_text("PATH=VALUE");
+  add_measurement_options(sub, args.calibrate);
   sub->add_option("-o,--output", a.output, "write to a file")->option_text("FILE");
   sub->add_flag("--force", args.force, "overwrite existing outputs");
   add_common(sub, args);
