@@ -93,7 +93,7 @@ Assembly assemble(const CollectiveOptions& options) {
     said = a.mpi->meet(said[0]);
   }
   for (const std::string& text : said) a.records.push_back(read_record(text));
-  a.ranks = place_ranks(a.records, options.gpus);
+  a.ranks = place_ranks(a.records, options.gpus, options.hosts_per_node);
   a.nic_gbs = options.nic_gbs > 0 ? options.nic_gbs : nic_share_gbs(a.records);
   return a;
 }
@@ -163,7 +163,7 @@ int lead(const Assembly& a, const CollectiveOptions& options, const Device& devi
   const Clock::time_point begin = Clock::now();
   SweepHooks hooks;
   hooks.measure = [&](const SweepPoint& p) { return collectives.measure(p); };
-  hooks.finished = [&](const SweepPoint& p, const Measured& m) { output.append(p, m); };
+  hooks.finished = [&](const SweepPoint& p, const PointResult& m) { output.append(p, m); };
   hooks.seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   hooks.interrupted = [] { return false; };
   Progress progress(options.budget_s);
@@ -190,7 +190,8 @@ int list_points(const CollectiveOptions& options) {
   }
   std::vector<std::string> left_out;
   const std::string plan = options.plan.empty() ? "" : text_of(options.plan);
-  const auto points = chosen_points(options, plan, place_ranks(records), options.nic_gbs, left_out);
+  const auto points = chosen_points(options, plan, place_ranks(records, 0, options.hosts_per_node),
+                                    options.nic_gbs, left_out);
   std::fputs(list_text(points, options.budget_s).c_str(), stdout);
   for (const std::string& line : left_out) std::fprintf(stderr, "left out: %s\n", line.c_str());
   return 0;

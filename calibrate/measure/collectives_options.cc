@@ -58,7 +58,8 @@ void check_processes(const CollectiveOptions& o, bool ranks, bool rank) {
 std::string_view collective_usage() {
   return "stepcast-measure collectives [--plan FILE] [--grid none|small|full] [--budget 5min]\n"
          "    [--largest 4G] [--gpus N] [-o TABLE] [--gpu NAME] [--nic-gbs X] [--nvlink-gbs X]\n"
-         "    [--in-network-reduction yes|no] [--ranks N --rank R --meeting FILE [--patience "
+         "    [--in-network-reduction yes|no] [--hosts-per-node N]\n"
+         "    [--ranks N --rank R --meeting FILE [--patience "
          "5min]]\n"
          "    [--list [--nodes N]]\n";
 }
@@ -117,6 +118,8 @@ CollectiveOptions read_collective_options(std::span<const std::string> arguments
       o.gpus = whole(flag, value(), 1);
     else if (flag == "--nodes")
       o.nodes = whole(flag, value(), 1);
+    else if (flag == "--hosts-per-node")
+      o.hosts_per_node = whole(flag, value(), 1);
     else if (flag == "--ranks")
       ranks = whole(flag, value(), 1);
     else if (flag == "--rank")

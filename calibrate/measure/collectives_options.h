@@ -24,6 +24,7 @@ struct CollectiveOptions {
   int64_t largest = kLargestMessage;  // --largest 8, 64K, 512M, 4G (powers of 1024)
   int gpus = 0;                       // --gpus N: of one process, 0: all; with --list, of a node
   int nodes = 1;                      // --nodes N, with --list
+  int hosts_per_node = 1;             // --hosts-per-node N: hosts that one NVLink domain connects
   bool list = false;                  // --list: the rows that would be measured; needs no GPU
 
   std::optional<ProcessPlace> place;  // --ranks N --rank R

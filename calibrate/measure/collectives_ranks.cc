@@ -19,8 +19,7 @@ void grow(DeviceMemory& memory, int64_t bytes) {
   memory = DeviceMemory(bytes);
 }
 
-void close_rank(Rank& rank) {
-  cudaSetDevice(rank.device);
+void close_groups(Rank& rank) {
   for (auto& [group, comm] : rank.groups) {
     if (comm != nullptr && comm != rank.world) ncclCommDestroy(comm);
   }
@@ -137,14 +136,9 @@ RankTeam::RankTeam(std::vector<RankPlace> ranks, int process, std::string_view i
 }
 
 RankTeam::~RankTeam() {
-  std::vector<std::thread> threads;
-  for (const auto& rank : here_) threads.emplace_back([&rank] { close_rank(*rank); });
-  for (std::thread& t : threads) t.join();
-  // What each holds is freed with its GPU current.
-  for (auto& rank : here_) {
-    cudaSetDevice(rank->device);
-    rank.reset();
-  }
+  on_each(close_groups);
+  // What each holds is freed with its GPU current, and this thread's own GPU stays what it was.
+  on_each([](Rank& rank) { rank = Rank(); });
 }
 
 void RankTeam::on_each(const std::function<void(Rank&)>& work) {

@@ -261,7 +261,10 @@ InterferenceFound interference_with_collectives(Collectives& collectives) {
         } catch (const Unsupported&) {  // too little memory: left out below
         }
       });
-      if (std::count(products.begin(), products.end(), nullptr) > 0) continue;
+      if (std::count(products.begin(), products.end(), nullptr) > 0) {
+        team.on_each([&](Rank& rank) { products[static_cast<size_t>(rank.rank)].reset(); });
+        continue;
+      }
       team.on_each([&](Rank& rank) {
         const auto i = static_cast<size_t>(rank.rank);
         ncclComm_t comm = rank.groups.at(group);
@@ -271,10 +274,7 @@ InterferenceFound interference_with_collectives(Collectives& collectives) {
         ranks[i] = measure_beside(products[i]->side(), collective,
                                   [&](double mine) { return agreed_maximum(rank, comm, mine); });
       });
-      for (size_t i = 0; i < products.size(); ++i) {
-        check_cuda(cudaSetDevice(team.here()[i]->device), "taking a GPU");
-        products[i].reset();
-      }
+      team.on_each([&](Rank& rank) { products[static_cast<size_t>(rank.rank)].reset(); });
       const Beside b = median_rank(ranks);
       if (is_complete(b)) all.push_back(b);
     }

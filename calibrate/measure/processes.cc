@@ -8,6 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace stepcast::measure {
 namespace {
@@ -104,7 +105,8 @@ std::string bytes_of_hex(std::string_view hex) {
   return bytes;
 }
 
-std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int most) {
+std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int most,
+                                   int hosts_per_node) {
   std::vector<RankPlace> ranks;
   for (const ProcessRecord& p : processes) {
     if (p.devices < 1) throw std::invalid_argument("a process on " + p.host + " sees no GPU");
@@ -115,10 +117,11 @@ std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int
     return ranks;
   }
   struct Host {
-    int node;
+    int number;
     int processes;
   };
   std::map<std::string_view, Host> hosts;
+  std::vector<std::pair<int, RankPlace>> by_host;
   for (size_t i = 0; i < processes.size(); ++i) {
     const ProcessRecord& p = processes[i];
     const auto [host, added] = hosts.try_emplace(p.host, Host{static_cast<int>(hosts.size()), 0});
@@ -128,10 +131,12 @@ std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int
                                   std::to_string(p.devices) + ")");
     }
     ++host->second.processes;
-    ranks.push_back({static_cast<int>(i), device, host->second.node});
+    const int number = host->second.number;
+    by_host.push_back({number, {static_cast<int>(i), device, number / hosts_per_node}});
   }
-  std::stable_sort(ranks.begin(), ranks.end(),
-                   [](const RankPlace& a, const RankPlace& b) { return a.node < b.node; });
+  std::stable_sort(by_host.begin(), by_host.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [number, rank] : by_host) ranks.push_back(rank);
   return ranks;
 }
 

@@ -48,15 +48,17 @@ std::string bytes_of_hex(std::string_view hex);
 struct RankPlace {
   int process = 0;  // index into the records
   int device = 0;   // as that process counts its GPUs
-  int node = 0;     // hosts in the order of the first process on each
+  int node = 0;     // hosts, or as many of them as make a node, in the order of their first process
 };
 
-// The ranks, node by node and within a node by process, whatever order the launcher counted in.
+// The ranks, host by host and within a host by process, whatever order the launcher counted in.
 // One process alone drives all GPUs that it sees, `most` at most (0: all).  Of several processes
 // each drives one: the i-th on a host takes its i-th GPU, or the only one that it sees (launchers
-// may show each process its own).  Throws if a process sees no GPU, or fewer than there are
+// may show each process its own).  A node is what NVLink connects: `hosts_per_node` hosts in the
+// launcher's order (18 of GB200 NVL72).  Throws if a process sees no GPU, or fewer than there are
 // processes on its host.
-std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int most = 0);
+std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int most = 0,
+                                   int hosts_per_node = 1);
 
 // A GPU's share of the NICs, GB/s of one direction: of the host where it is least.  NICs serve all
 // GPUs of a host, those that a process sees or the processes there if they are more; 0: not known.

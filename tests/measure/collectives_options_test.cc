@@ -84,7 +84,9 @@ TEST(CollectiveOptions, EveryFlagIsRead) {
                                     "no",
                                     "--list",
                                     "--nodes",
-                                    "2"});
+                                    "2",
+                                    "--hosts-per-node",
+                                    "18"});
   EXPECT_EQ(o.output, "t.csv");
   EXPECT_EQ(o.budget_s, 300);
   EXPECT_EQ(o.largest, 512 << 20);
@@ -100,6 +102,7 @@ TEST(CollectiveOptions, EveryFlagIsRead) {
   EXPECT_EQ(o.in_network_reduction, std::optional(false));
   EXPECT_TRUE(o.list);
   EXPECT_EQ(o.nodes, 2);
+  EXPECT_EQ(o.hosts_per_node, 18);
 }
 
 TEST(CollectiveOptions, WrongOnesAreRefusedWithASentence) {

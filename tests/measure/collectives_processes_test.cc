@@ -120,6 +120,13 @@ TEST(Processes, AProcessThatSeesOneGpuTakesIt) {
   EXPECT_THAT(written(place_ranks(own)), ElementsAre("0:0@0", "1:0@0"));
 }
 
+TEST(Processes, SeveralHostsMayMakeANode) {
+  const std::vector<ProcessRecord> hosts{{"a", 2, 0, ""}, {"b", 2, 0, ""}, {"c", 2, 0, ""},
+                                         {"a", 2, 0, ""}, {"b", 2, 0, ""}, {"c", 2, 0, ""}};
+  EXPECT_THAT(written(place_ranks(hosts, 0, 2)),
+              ElementsAre("0:0@0", "3:1@0", "1:0@0", "4:1@0", "2:0@1", "5:1@1"));
+}
+
 TEST(Processes, WithoutEnoughGpusTheyAreRefused) {
   const std::vector<ProcessRecord> crowded{{"a", 2, 0, ""}, {"a", 2, 0, ""}, {"a", 2, 0, ""}};
   EXPECT_THAT(complaint_of([&] { place_ranks(crowded); }), HasSubstr("more processes on a"));
