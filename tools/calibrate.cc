@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/calibrate.h"
-#include "tools/calibrate_input.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+
+#include "tools/calibrate_input.h"
 
 namespace stepcast::cli {
 namespace {
