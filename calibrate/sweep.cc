@@ -53,7 +53,7 @@ double worth(const SweepPoint& p) {
   return p.weight * uncertainty(p.origin) / measuring_seconds(p);
 }
 
-// Measured over estimated seconds of a family so far.
+// PointResult over estimated seconds of a family so far.
 struct Learned {
   std::string family;
   double estimated = 0, taken = 0;
@@ -177,7 +177,7 @@ SweepReport run_sweep(const std::vector<SweepPoint>& points, double budget_s,
       ++report.left;
       continue;
     }
-    const Measured measured = hooks.measure(point);
+    const PointResult measured = hooks.measure(point);
     if (measured.skipped.empty()) {
       learn(learned, family, estimated, used() - before);
       hooks.finished(point, measured);
@@ -191,7 +191,8 @@ SweepReport run_sweep(const std::vector<SweepPoint>& points, double budget_s,
   return report;
 }
 
-std::string row_text(const SweepPoint& point, const Measured& measured, std::string_view source) {
+std::string row_text(const SweepPoint& point, const PointResult& measured,
+                     std::string_view source) {
   std::string text = point.key;
   for (const double value : measured.values) text += ',' + number_text(value, 6);
   text += ',';

@@ -55,7 +55,7 @@ double uncertainty(Origin origin);
 // weight x uncertainty / measuring_seconds, descending; equal ones by key.
 std::vector<SweepPoint> in_order(std::vector<SweepPoint> points);
 
-struct Measured {
+struct PointResult {
   std::vector<double> values;  // microseconds; interference: the two ratios
   double spread = 0;           // interquartile range over median
   std::string skipped;         // why there is no measurement; empty = there is one
@@ -63,8 +63,8 @@ struct Measured {
 
 // What a run does to the world outside.
 struct SweepHooks {
-  std::function<Measured(const SweepPoint&)> measure;
-  std::function<void(const SweepPoint&, const Measured&)> finished;  // after each measured point
+  std::function<PointResult(const SweepPoint&)> measure;
+  std::function<void(const SweepPoint&, const PointResult&)> finished;  // after each measured point
   std::function<double()> seconds;    // a clock that only goes forward
   std::function<bool()> interrupted;  // asked between points
   // Points done or left out so far, all points, seconds used so far.
@@ -87,6 +87,6 @@ SweepReport run_sweep(const std::vector<SweepPoint>& points, double budget_s,
                       const SweepHooks& hooks);
 
 // The row as it is written: key, values, source, and the spread if there is one.
-std::string row_text(const SweepPoint& point, const Measured& measured, std::string_view source);
+std::string row_text(const SweepPoint& point, const PointResult& measured, std::string_view source);
 
 }  // namespace stepcast

@@ -248,7 +248,7 @@ Collectives::~Collectives() {
   if (leads_ && !team_->in_one_process()) broadcast(*team_, home);
 }
 
-Measured Collectives::measure(const SweepPoint& point) {
+PointResult Collectives::measure(const SweepPoint& point) {
   STEPCAST_CHECK(leads_, "process 0 measures");
   const RankGroup group{static_cast<int>(point.nodes), static_cast<int>(point.ranks_per_node)};
   if (members_of(group, team_->places()).empty()) {
@@ -289,7 +289,7 @@ Collectives::Collectives(std::vector<RankPlace> /*ranks*/, int /*process*/,
 Collectives::Collectives(int /*gpus*/, Fail /*fail*/) {}
 Collectives::~Collectives() = default;
 
-Measured Collectives::measure(const SweepPoint& /*point*/) {
+PointResult Collectives::measure(const SweepPoint& /*point*/) {
   return {{}, 0, why_no_collectives(0)};
 }
 

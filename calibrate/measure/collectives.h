@@ -54,7 +54,7 @@ class Collectives {
 
   // Process 0 only.  Skipped where memory is missing, or the group is not here, or the result of a
   // checked size (collectives_pattern.h) is wrong.
-  Measured measure(const SweepPoint& point);
+  PointResult measure(const SweepPoint& point);
 
   // Processes other than 0: take part in what process 0 measures, until it is done.
   void follow();

@@ -12,7 +12,7 @@
 namespace stepcast::measure {
 
 struct InterferenceFound {
-  Measured measured;       // values: the ratios of compute and of communication
+  PointResult measured;    // values: the ratios of compute and of communication
   std::string conditions;  // what stood beside the products: a line for the table's head
   bool of_copies = false;  // they stand in for collectives: the row is a derived one
 };

@@ -5,6 +5,7 @@
 // file cannot be read or written; 130 interrupted (what was measured is in the table).
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -37,8 +38,10 @@ constexpr int kExitFailed = 1, kExitUsage = 2, kExitInterrupted = 130;
 
 volatile std::sig_atomic_t interrupted = 0;  // a handler can set nothing else
 
-void on_interrupt(int) {
+// The second one ends the program at once; rows that were measured are on disk.
+void on_interrupt(int signal) {
   interrupted = 1;
+  std::signal(signal, SIG_DFL);
 }
 
 double monotonic_seconds() {
@@ -79,7 +82,18 @@ int visible_gpus() {
 std::vector<SweepPoint> local_collectives(const MeasureOptions& options, const PlanText* plan,
                                           int gpus, std::vector<std::string>& left_out) {
   std::vector<SweepPoint> points;
-  if (gpus < 2) return points;
+  if (gpus < 2) {
+    const auto planned =
+        plan == nullptr ? 0
+                        : std::count_if(plan->rows.begin(), plan->rows.end(), [](const PlanRow& r) {
+                            return is_communication(r.work.kind);
+                          });
+    if (planned > 0) {
+      left_out.push_back(
+          fmt::format("collective: {} rows of the plan need more GPUs than are here", planned));
+    }
+    return points;
+  }
   if (options.grid != Grid::none) points = collective_points(gpus, options.grid == Grid::full);
   if (plan == nullptr) return points;
   const std::vector<ProcessRecord> alone{{"", gpus, 0, ""}};
@@ -149,7 +163,7 @@ int measure(const MeasureOptions& options, const PlanText* plan) {
   Progress progress(options.budget_s);
   SweepHooks hooks;
   hooks.measure = [&](const SweepPoint& p) { return measurer.measure(p); };
-  hooks.finished = [&](const SweepPoint& p, const Measured& m) {
+  hooks.finished = [&](const SweepPoint& p, const PointResult& m) {
     const bool derived = p.key == "interference" && measurer.interference_is_derived();
     output.append(p, m, derived ? "here-copies" : "here");
   };

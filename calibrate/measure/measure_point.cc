@@ -17,7 +17,7 @@ namespace {
 // Kernels of a graph whose replay is timed: about those of a layer's forward and backward pass.
 constexpr int kGraphKernels = 50;
 
-Measured measured(const Timing& t) {
+PointResult measured(const Timing& t) {
   return {{t.us}, t.spread, {}};
 }
 
@@ -55,7 +55,7 @@ Collectives& PointMeasurer::collectives() {
   return *collectives_;
 }
 
-Measured PointMeasurer::time_interference() {
+PointResult PointMeasurer::time_interference() {
   InterferenceFound found = why_no_collectives(gpus_).empty()
                                 ? interference_with_collectives(collectives())
                                 : interference_with_copies(device_);
@@ -65,7 +65,7 @@ Measured PointMeasurer::time_interference() {
   return std::move(found.measured);
 }
 
-Measured PointMeasurer::time(const SweepPoint& p) {
+PointResult PointMeasurer::time(const SweepPoint& p) {
   const std::string_view family = family_of(p.key);
   if (family == "gemm") return measured(time_gemm(bench_, blas_, p.work));
   if (family == "attention") return measured(time_attention(bench_, p.work));
@@ -75,15 +75,15 @@ Measured PointMeasurer::time(const SweepPoint& p) {
   if (family == "graph_launch") return measured(time_graph_launch(bench_, kGraphKernels));
   if (family == "interference") return time_interference();
   STEPCAST_CHECK(family == "collective", p.key);
-  Measured m = collectives().measure(p);
+  PointResult m = collectives().measure(p);
   check_cuda(cudaSetDevice(device_.index), "taking the GPU");
   return m;
 }
 
-Measured PointMeasurer::measure(const SweepPoint& point) {
+PointResult PointMeasurer::measure(const SweepPoint& point) {
   const DeviceState before = nvml_.state();
   try {
-    Measured m = time(point);
+    PointResult m = time(point);
     log_.add(before, nvml_.state());
     return m;
   } catch (const Unsupported& e) {

@@ -22,7 +22,7 @@ class PointMeasurer {
   PointMeasurer(const Device& device, int gpus);
 
   // A point that cannot be measured is skipped with the reason; DeviceError passes through.
-  Measured measure(const SweepPoint& point);
+  PointResult measure(const SweepPoint& point);
 
   // What was measured with: "CUDA 13.0, ..., driver 580.65, cuBLAS 13.0.2, NCCL 2.28.9".
   std::string software() const;
@@ -33,8 +33,8 @@ class PointMeasurer {
   const CollectiveFacts& collective_facts() const { return facts_; }
 
  private:
-  Measured time(const SweepPoint& point);
-  Measured time_interference();
+  PointResult time(const SweepPoint& point);
+  PointResult time_interference();
   Collectives& collectives();
 
   Device device_;

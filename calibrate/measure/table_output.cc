@@ -147,7 +147,7 @@ void TableOutput::write_line(std::string_view line) {
   if (fd_ >= 0) write_all(fd_, std::string(line) + '\n', partial_);
 }
 
-void TableOutput::append(const SweepPoint& point, const Measured& measured,
+void TableOutput::append(const SweepPoint& point, const PointResult& measured,
                          std::string_view source) {
   write_line(row_text(point, measured, source.empty() ? std::string_view(source_) : source));
   keys_.insert(point.key);

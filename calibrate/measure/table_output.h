@@ -35,7 +35,7 @@ class TableOutput {
   int64_t rows() const { return static_cast<int64_t>(keys_.size()); }
 
   // Appends and syncs.  `source`: one of the header's; empty: the first.  Throws InputError E502.
-  void append(const SweepPoint& point, const Measured& measured, std::string_view source = {});
+  void append(const SweepPoint& point, const PointResult& measured, std::string_view source = {});
   void add_condition(const std::string& line);
 
   // Writes TABLE; to standard output it returns the text.  Throws InputError E502.

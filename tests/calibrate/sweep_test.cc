@@ -43,9 +43,9 @@ struct FakeDevice {
     h.measure = [this](const SweepPoint& p) {
       now += seconds_a_point;
       measured.push_back(p.key);
-      return Measured{{12.5}, 0.01, {}};
+      return PointResult{{12.5}, 0.01, {}};
     };
-    h.finished = [this](const SweepPoint& p, const Measured& m) {
+    h.finished = [this](const SweepPoint& p, const PointResult& m) {
       written.push_back(row_text(p, m, "here"));
     };
     h.seconds = [this] { return now; };
@@ -88,7 +88,7 @@ TEST(Sweep, RowsAreReadAsATable) {
   SweepPoint launch, copy;
   launch.key = "launch";
   copy.key = "copy,h2d,1048576";
-  const Measured m{{41.25}, 0.0123, {}};
+  const PointResult m{{41.25}, 0.0123, {}};
   const std::string text =
       "# stepcast cost table\n# format: 2\n# gpu: g\n# source: here measured x\n" +
       row_text(gemm_point(256), m, "here") + '\n' + row_text(launch, m, "here") + '\n' +
@@ -184,7 +184,7 @@ TEST(Sweep, AnInterruptionEndsItAfterThePoint) {
 TEST(Sweep, SkippedPointsAreReportedAndNotWritten) {
   FakeDevice device;
   SweepHooks hooks = device.hooks();
-  hooks.measure = [](const SweepPoint&) { return Measured{{}, 0, "no fp8 on this GPU"}; };
+  hooks.measure = [](const SweepPoint&) { return PointResult{{}, 0, "no fp8 on this GPU"}; };
   const SweepReport report = run_sweep({gemm_point(512)}, 100, hooks);
   EXPECT_EQ(report.measured, 0);
   EXPECT_THAT(report.skipped, ElementsAre(gemm_point(512).key + ": no fp8 on this GPU"));
@@ -194,7 +194,7 @@ TEST(Sweep, SkippedPointsAreReportedAndNotWritten) {
 TEST(Sweep, AFailureOfTheDeviceEndsIt) {
   FakeDevice device;
   SweepHooks hooks = device.hooks();
-  hooks.measure = [](const SweepPoint&) -> Measured { throw std::runtime_error("lost"); };
+  hooks.measure = [](const SweepPoint&) -> PointResult { throw std::runtime_error("lost"); };
   EXPECT_THROW(run_sweep({gemm_point(512)}, 100, hooks), std::runtime_error);
 }
 

@@ -49,7 +49,7 @@ SweepPoint point(const std::string& key) {
 }
 
 const std::string kFirst = "gemm,bf16,tn,512,512,512,1", kSecond = "memory,add,1048576";
-const Measured kTime{{10.5}, 0.02, {}};
+const PointResult kTime{{10.5}, 0.02, {}};
 
 std::string code_of(const InputError& e) {
   return e.diagnostics.front().code;
