@@ -80,14 +80,13 @@ bool TableReader::next_line() {
 size_t TableReader::split() {
   size_t count = 0;
   size_t begin = 0;
-  // Fields are short: byte by byte is faster than find.
-  for (size_t at = 0; at <= row_.size(); ++at) {
-    if (at < row_.size() && row_[at] != ',') continue;
-    if (count < fields_.size()) fields_[count] = row_.substr(begin, at - begin);
+  while (true) {
+    const size_t end = std::min(row_.find(',', begin), row_.size());
+    if (count < fields_.size()) fields_[count] = row_.substr(begin, end - begin);
     ++count;
-    begin = at + 1;
+    if (end == row_.size()) return count;
+    begin = end + 1;
   }
-  return count;
 }
 
 int64_t TableReader::whole(std::string_view field, std::string_view what, int64_t least) {
