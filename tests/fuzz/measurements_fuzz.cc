@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes are measurements or an InputError, to each importer; what is taken can be written and
+// read back.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calibrate/import_measurements.h"
+#include "calibrate/write_table.h"
+#include "sim/check.h"
+#include "sim/diagnostic.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace stepcast;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  MeasurementOptions options;
+  options.gpu = "h100-sxm";
+  options.nic_gbs = 50;
+  options.dtype = "bf16";
+  std::vector<std::string> kinds{""};
+  for (const std::string_view kind : measurement_kinds()) kinds.emplace_back(kind);
+  for (const std::string& kind : kinds) {
+    options.kind = kind;
+    std::string written;
+    try {
+      std::vector<std::string> notes;
+      written = write_table(import_measurements(text, "fuzz", options, &notes));
+    } catch (const InputError&) {  // the other legal outcome
+      continue;
+    }
+    try {
+      STEPCAST_CHECK(write_table(parse_table_text(written, "written")) == written, written);
+    } catch (const InputError& e) {
+      STEPCAST_CHECK(false, std::string(e.what()) + "\nwritten:\n" + written);
+    }
+  }
+  return 0;
+}
