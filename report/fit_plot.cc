@@ -21,10 +21,11 @@ constexpr std::array<std::string_view, 12> kColours{"#4477aa", "#ee6677", "#2288
                                                     "#44aa99", "#999933", "#882255", "#777777"};
 
 // Pixels.
-constexpr int64_t kTitle = 40, kPlotLeft = 76, kPlotTop = 44, kPlotWidth = 400, kPlotHeight = 300;
-constexpr int64_t kLegend = kPlotLeft + kPlotWidth + 16, kPanelWidth = 740;
+constexpr int64_t kTitle = 40, kPlotLeft = 84, kPlotTop = 44, kPlotWidth = 400, kPlotHeight = 300;
+constexpr int64_t kLegend = kPlotLeft + kPlotWidth + 16, kPanelWidth = 748;
 constexpr int64_t kLegendRow = 15, kPanelFoot = 52;
-constexpr size_t kLongestName = 36;  // letters of a legend
+constexpr int kLetter = 6, kLineHeight = 15;
+constexpr int64_t kLongestName = 36;  // letters of a legend
 
 constexpr double kLog2Of10 = 3.321928094887362;
 
@@ -67,34 +68,43 @@ struct Axis {
   double low = 0, high = 1;  // decimal logarithms
   std::vector<Tick> ticks;
 
-  Axis(double least, double most, const std::string& unit, size_t most_ticks);
+  // `pixels` long; labels lie along it (x) or across it (y).
+  Axis(double least, double most, const std::string& unit, int64_t pixels, bool along);
   // Share of the axis.
   double at(double value) const { return (log10_of(value) - low) / (high - low); }
+  bool have_room(int64_t pixels, bool along) const;
 };
 
-Axis::Axis(double least, double most, const std::string& unit, size_t most_ticks) {
+Axis::Axis(double least, double most, const std::string& unit, int64_t pixels, bool along) {
   const int first = static_cast<int>(log10_of(least) + 100) - 101;
   const int last = static_cast<int>(log10_of(most) + 100) - 98;
-  // As dense as there is room: 1 2 5, 1 3 of each decade, every decade, every second one, ...
+  // As dense as labels have room: 1 2 5, 1 3 of each decade, every decade, every second one, ...
   constexpr std::array<std::array<int, 3>, 3> kMantissas{{{1, 2, 5}, {1, 3, 0}, {1, 0, 0}}};
+  constexpr int kMostDecades = 12;  // from one tick to the next
   for (int step = 1, form = 0;; form < 2 ? ++form : ++step) {
-    std::vector<Tick> all;
+    ticks.clear();
     for (int d = first; d <= last; ++d) {
       if (d % step != 0) continue;
       for (const int m : kMantissas[static_cast<size_t>(form)])
-        if (m > 0) all.push_back({m * power_of_ten(d), tick_label(m, d, unit)});
+        if (m > 0) ticks.push_back({m * power_of_ten(d), tick_label(m, d, unit)});
     }
     // From the last tick at or below the least value to the first at or above the greatest.
-    size_t begin = 0, end = all.size() - 1;
-    while (begin + 1 < all.size() && all[begin + 1].value <= least * (1 + 1e-9)) ++begin;
-    while (end > begin + 1 && all[end - 1].value >= most * (1 - 1e-9)) --end;
-    if (end - begin + 1 > most_ticks && step < 12) continue;
-    ticks.assign(all.begin() + static_cast<std::ptrdiff_t>(begin),
-                 all.begin() + static_cast<std::ptrdiff_t>(end) + 1);
+    while (ticks.size() > 2 && ticks[1].value <= least * (1 + 1e-9)) ticks.erase(ticks.begin());
+    while (ticks.size() > 2 && ticks[ticks.size() - 2].value >= most * (1 - 1e-9)) ticks.pop_back();
+    if (ticks.empty()) continue;
     low = log10_of(ticks.front().value);
-    high = log10_of(ticks.back().value);
-    return;
+    high = std::max(low + 0.1, log10_of(ticks.back().value));
+    if (have_room(pixels, along) || step >= kMostDecades) return;
   }
+}
+
+bool Axis::have_room(int64_t pixels, bool along) const {
+  for (size_t i = 1; i < ticks.size(); ++i) {
+    const double gap = (at(ticks[i].value) - at(ticks[i - 1].value)) * static_cast<double>(pixels);
+    const int widest = std::max(display_width(ticks[i].label), display_width(ticks[i - 1].label));
+    if (gap < (along ? kLetter * widest + 10 : kLineHeight)) return false;
+  }
+  return true;
 }
 
 struct Range {
@@ -120,10 +130,11 @@ class Panel {
         y.take(p.y);
       }
     }
-    x_.emplace(x.least, x.most, plot_.x_unit, 8);
-    y_.emplace(y.least, y.most, plot_.y_unit, 10);
+    x_.emplace(x.least, x.most, plot_.x_unit, kPlotWidth, true);
+    y_.emplace(y.least, y.most, plot_.y_unit, kPlotHeight, false);
     draw_axes();
-    for (size_t i = 0; i < plot_.series.size(); ++i) draw_series(i);
+    for (size_t i = 0; i < plot_.series.size(); ++i) draw_points(i);
+    for (size_t i = 0; i < plot_.series.size(); ++i) draw_curve(i);
     return std::max(kPlotTop + kPlotHeight + kPanelFoot, draw_legend());
   }
 
@@ -160,14 +171,23 @@ class Panel {
     canvas_.text((x0 + x1) / 2, y1 + 34, plot_.x_name, "m");
   }
 
-  void draw_series(size_t index) {
-    const PlotSeries& s = plot_.series[index];
+  void draw_points(size_t index) {
+    for (const PlotPoint& p : plot_.series[index].points)
+      if (drawable(p.x, p.y)) canvas_.dot(x_of(p.x), y_of(p.y), colour(index), p.derived, p.title);
+  }
+
+  void draw_curve(size_t index) {
     std::vector<std::pair<int64_t, int64_t>> curve;
-    for (const auto& [x, y] : s.curve)
+    for (const auto& [x, y] : plot_.series[index].curve)
       if (drawable(x, y) && inside(x, y)) curve.emplace_back(x_of(x), y_of(y));
     if (curve.size() > 1) canvas_.curve(curve, colour(index));
-    for (const PlotPoint& p : s.points)
-      if (drawable(p.x, p.y)) canvas_.dot(x_of(p.x), y_of(p.y), colour(index), p.derived, p.title);
+  }
+
+  // A short line of its colour, and what it is.
+  void legend_line(size_t index, int64_t x, int64_t y, const std::string& words) {
+    const std::array<std::pair<int64_t, int64_t>, 2> sample{{{x - 4, y - 4}, {x + 18, y - 4}}};
+    canvas_.curve(sample, colour(index));
+    canvas_.text(x + 24, y, elided(words, kLongestName - 2));
   }
 
   int64_t draw_legend() {
@@ -178,23 +198,23 @@ class Panel {
       const PlotSeries& s = plot_.series[i];
       derived = derived || std::any_of(s.points.begin(), s.points.end(),
                                        [](const PlotPoint& p) { return p.derived; });
-      canvas_.dot(x, y - 4, colour(i), false, {});
-      canvas_.text(x + 10, y, elided(s.name, kLongestName));
+      if (s.points.empty()) {
+        legend_line(i, x, y, s.name);
+      } else {
+        canvas_.dot(x, y - 4, colour(i), false, {});
+        canvas_.text(x + 10, y, elided(s.name, kLongestName));
+      }
       y += kLegendRow;
     }
     y += kLegendRow / 2;
-    const auto remark = [&](const std::string& words) {
-      canvas_.text(x + 26, y, words);
-      y += kLegendRow;
-    };
     if (!plot_.curve_name.empty()) {
-      const std::array<std::pair<int64_t, int64_t>, 2> sample{{{x - 4, y - 4}, {x + 20, y - 4}}};
-      canvas_.curve(sample, kColours[0]);
-      remark(plot_.curve_name);
+      legend_line(0, x, y, plot_.curve_name);
+      y += kLegendRow;
     }
     if (derived) {
-      canvas_.dot(x + 8, y - 4, kColours[0], true, {});
-      remark("derived, not measured here");
+      canvas_.dot(x + 7, y - 4, colour(0), true, {});
+      canvas_.text(x + 24, y, "derived, not measured here");
+      y += kLegendRow;
     }
     return y - top_;
   }

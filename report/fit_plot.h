@@ -16,7 +16,7 @@ struct PlotPoint {
 };
 
 struct PlotSeries {
-  std::string name;  // for the legend
+  std::string name;  // for the legend; without points it is the name of the curve
   std::vector<PlotPoint> points;
   std::vector<std::pair<double, double>> curve;  // of the fit, ascending in x; may be empty
 };
@@ -26,7 +26,7 @@ struct FitPlot {
   std::string title;
   std::string x_name, x_unit, y_name, y_unit;
   std::vector<PlotSeries> series;
-  // What a curve is; a line of the legend.  Empty: there are no curves.
+  // What the curves of series with points are; a line of the legend.  Empty: there are none.
   std::string curve_name;
 };
 

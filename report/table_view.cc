@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/table_view.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -46,16 +47,15 @@ std::string head_text(const TableView& v, const TextStyle& style) {
 
 std::string groups_table(const TableView& v, const TextStyle& style) {
   if (v.groups.empty()) return "  no rows\n";
-  Rows rows = {{"rows", "", "measured", "derived", "shapes", "", "times", "spread"}};
-  std::string last;
-  for (const TableGroup& g : v.groups) {
-    rows.push_back({g.family == last ? "" : g.family, g.what, count_or_dash(g.measured),
-                    count_or_dash(g.derived), g.range, micros_text(g.least_us),
-                    g.longest_us > g.least_us ? "- " + micros_text(g.longest_us) : "",
+  const bool spreads = std::any_of(v.groups.begin(), v.groups.end(),
+                                   [](const TableGroup& g) { return g.spread > 0; });
+  Rows rows = {{"rows", "measured", "derived", "shapes", "times", spreads ? "spread" : ""}};
+  for (const TableGroup& g : v.groups)
+    rows.push_back({g.what, count_or_dash(g.measured), count_or_dash(g.derived), g.range,
+                    micros_text(g.least_us) +
+                        (g.longest_us > g.least_us ? " - " + micros_text(g.longest_us) : ""),
                     g.spread > 0 ? percent(g.spread) : ""});
-    last = g.family;
-  }
-  return titled_table(rows, "<<>><><>", style);
+  return titled_table(rows, "<>><<>", style);
 }
 
 std::string fits_table(const TableView& v, const TextStyle& style) {

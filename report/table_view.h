@@ -17,7 +17,7 @@ namespace stepcast {
 // Rows that are alike: products of one type and layout, one kernel, one group of a collective.
 struct TableGroup {
   std::string family;  // "gemm"
-  std::string what;    // "bf16 tn", "all_reduce, 8 ranks on 1 node"
+  std::string what;    // "gemm bf16 tn", "all_reduce, 8 ranks on 1 node"
   int64_t measured = 0, derived = 0;
   std::string range;                    // of shapes: "m 64-32,768  n 768-57,344  k 768-28,672"
   double least_us = 0, longest_us = 0;  // times

@@ -167,6 +167,7 @@ int calibrate_run_command(const Arguments& args, const Terminal&) {
   add("--budget", a.budget);
   add("--grid", a.grid);
   add("--families", a.families);
+  add("--gpu", a.gpu);
   add("--device", a.device);
   add("-o", a.output);
   if (a.list) words.emplace_back("--list");

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures of a cost table: measured against fit.
 #include <algorithm>
-#include <array>
-#include <map>
-#include <tuple>
 
 #include "calibrate/attention_prices.h"
 #include "calibrate/fit_table.h"
@@ -77,29 +74,35 @@ FitPlot gemm_plot(const TableText& t) {
   return plot;
 }
 
+// Over the x of all points of the series that `belongs` is true for.
+template <class Belongs, class Time>
+void add_curve(FitPlot& plot, const std::string& name, Belongs belongs, Time y_of) {
+  PlotSeries all;
+  for (const PlotSeries& s : plot.series)
+    if (belongs(s)) all.points.insert(all.points.end(), s.points.begin(), s.points.end());
+  PlotSeries line{name, {}, {}};
+  for (const double x : steps(all)) line.curve.emplace_back(x, y_of(x));
+  if (!line.curve.empty()) plot.series.push_back(std::move(line));
+}
+
 FitPlot attention_plot(const TableText& t) {
   FitPlot plot{"Fused attention", "operations of one call", "FLOP", "rate", "FLOP/s", {}, ""};
-  std::map<std::string, const AttentionRow*> first;  // of a series
   for (const AttentionRow& r : t.attentions) {
+    const double flops = attention_flops(r).value;
     const std::string name = std::string(r.backward ? "backward" : "forward") +
                              (r.causal ? " causal" : "") + ", head dimension " +
                              std::to_string(r.k);
-    const double flops = attention_flops(r).value;
     series_of(plot, name)
         .points.push_back(point(t, r, flops, flops / (r.us * 1e-6), fitted_us(t, r).value_or(0)));
-    first.try_emplace(name, &r);
   }
-  // One fit for each pass and type: its curve goes with the first series of the pass.
-  std::array<bool, 2> drawn{};
-  for (PlotSeries& s : plot.series) {
-    const AttentionRow& r = *first.at(s.name);
-    const FitRow* fit =
-        find_fit(t.fits, r.backward ? WorkKind::attention_backward : WorkKind::attention_forward,
-                 table_dtype(r.dtype));
-    if (fit == nullptr || std::exchange(drawn[r.backward ? 1 : 0], true)) continue;
-    plot.curve_name = "fit, all shapes of the pass";
-    for (const double flops : steps(s))
-      s.curve.emplace_back(flops, flops / ((fit->t0_us + flops / (fit->tflops * 1e6)) * 1e-6));
+  for (const FitRow& fit : t.fits) {
+    const bool backward = fit.kind == WorkKind::attention_backward;
+    if (!backward && fit.kind != WorkKind::attention_forward) continue;
+    const std::string pass = backward ? "backward" : "forward";
+    add_curve(
+        plot, "fit, " + pass + ' ' + std::string(name_of(fit.dtype)),
+        [&](const PlotSeries& s) { return s.name.starts_with(pass); },
+        [&](double flops) { return flops / ((fit.t0_us + flops / (fit.tflops * 1e6)) * 1e-6); });
   }
   return plot;
 }
@@ -111,15 +114,10 @@ FitPlot memory_plot(const TableText& t) {
         .points.push_back(
             point(t, r, static_cast<double>(r.bytes), r.us * 1e-6, fitted_us(t, r).value_or(0)));
   const FitRow* fit = find_fit(t.fits, WorkKind::memory_bound, DType::bf16);
-  if (fit == nullptr || fit->gbs <= 0 || plot.series.empty()) return plot;
-  PlotSeries all;  // of which only the range is used
-  for (const PlotSeries& s : plot.series)
-    all.points.insert(all.points.end(), s.points.begin(), s.points.end());
-  PlotSeries line{"fit of all kernels", {}, {}};
-  for (const double bytes : steps(all))
-    line.curve.emplace_back(bytes, (fit->t0_us + bytes / (fit->gbs * 1e3)) * 1e-6);
-  plot.curve_name = "launch period + bytes / bandwidth";
-  plot.series.insert(plot.series.begin(), std::move(line));
+  if (fit == nullptr || fit->gbs <= 0) return plot;
+  add_curve(
+      plot, "launch period + bytes / bandwidth", [](const PlotSeries&) { return true; },
+      [&](double bytes) { return (fit->t0_us + bytes / (fit->gbs * 1e3)) * 1e-6; });
   return plot;
 }
 
@@ -136,13 +134,13 @@ std::vector<FitPlot> collective_plots(const TableText& t) {
   };
   for (const CollectiveRow& r : t.collectives) {
     const double bytes = static_cast<double>(r.bytes);
-    series_of(plot_of(r.kind), group_text(r.ranks, r.nodes))
+    series_of(plot_of(r.kind), group_text(r.ranks, r.nodes, r.nic_gbs))
         .points.push_back(
             point(t, r, bytes, bus_factor(r.kind, r.ranks) * bytes / (r.us * 1e-6), 0));
   }
   for (const CollectiveLine& l : collective_lines(t)) {
     FitPlot& plot = plot_of(l.kind);
-    PlotSeries& s = series_of(plot, group_text(l.ranks, l.nodes));
+    PlotSeries& s = series_of(plot, group_text(l.ranks, l.nodes, l.nic_gbs));
     if (!s.curve.empty()) continue;
     plot.curve_name = "alpha-beta, for comparison";
     for (const double bytes : steps(s))

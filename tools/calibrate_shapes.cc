@@ -3,6 +3,7 @@
 
 #include "calibrate/attention_prices.h"
 #include "calibrate/gemm_prices.h"
+#include "report/format.h"
 
 namespace stepcast::cli {
 
@@ -55,13 +56,9 @@ double bus_factor(WorkKind kind, int64_t ranks) {
   }
 }
 
-std::string group_text(int64_t ranks, int64_t nodes) {
+std::string group_text(int64_t ranks, int64_t nodes, double nic_gbs) {
   return std::to_string(ranks) + " ranks on " + std::to_string(nodes) +
-         (nodes == 1 ? " node" : " nodes");
-}
-
-std::string collective_text(WorkKind kind, int64_t ranks, int64_t nodes) {
-  return std::string(name_of(kind)) + ", " + group_text(ranks, nodes);
+         (nodes == 1 ? " node" : " nodes") + (nodes > 1 ? ", " + rate_text(nic_gbs) + " GB/s" : "");
 }
 
 }  // namespace stepcast::cli

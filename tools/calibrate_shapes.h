@@ -20,9 +20,7 @@ std::optional<double> fitted_us(const TableText& table, const MemoryRow& row);
 // Bus bandwidth over size / time, as nccl-tests defines it (NVIDIA/nccl-tests doc/PERFORMANCE.md).
 double bus_factor(WorkKind kind, int64_t ranks);
 
-// "8 ranks on 1 node".
-std::string group_text(int64_t ranks, int64_t nodes);
-// "all_reduce, 8 ranks on 1 node".
-std::string collective_text(WorkKind kind, int64_t ranks, int64_t nodes);
+// "8 ranks on 1 node", "16 ranks on 2 nodes, 50 GB/s": GB/s of one GPU's share of the NICs.
+std::string group_text(int64_t ranks, int64_t nodes, double nic_gbs);
 
 }  // namespace stepcast::cli

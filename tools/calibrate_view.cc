@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <tuple>
 
 #include "calibrate/fit_table.h"
 #include "calibrate/row_shape.h"
@@ -78,12 +76,12 @@ class Grouping {
 };
 
 std::string product_text(const GemmRow& r) {
-  return std::string(name_of(r.dtype)) + ' ' + std::string(name_of(r.layout)) +
+  return "gemm " + std::string(name_of(r.dtype)) + ' ' + std::string(name_of(r.layout)) +
          (r.batch > 1 ? " batched" : "");
 }
 
 std::string pass_text(const AttentionRow& r) {
-  return std::string(name_of(r.dtype)) + (r.backward ? " backward" : " forward") +
+  return "attention " + std::string(name_of(r.dtype)) + (r.backward ? " backward" : " forward") +
          (r.causal ? " causal" : "");
 }
 
@@ -117,11 +115,14 @@ void add_groups(const TableText& t, TableView& view) {
   memories.finish(view, bytes);
   Grouping copies(t, "copy");
   for (const CopyRow& r : t.copies)
-    copies.add(r, std::string(name_of(r.kind))).sides[0].take(r.bytes);
+    copies.add(r, "copy " + std::string(name_of(r.kind))).sides[0].take(r.bytes);
   copies.finish(view, bytes);
   Grouping collectives(t, "collective");
   for (const CollectiveRow& r : t.collectives)
-    collectives.add(r, collective_text(r.kind, r.ranks, r.nodes)).sides[0].take(r.bytes);
+    collectives
+        .add(r, std::string(name_of(r.kind)) + ", " + group_text(r.ranks, r.nodes, r.nic_gbs))
+        .sides[0]
+        .take(r.bytes);
   collectives.finish(view, bytes);
 }
 
@@ -140,7 +141,8 @@ void add_fits(const TableText& t, TableView& view) {
                          t.sources[f.source].key});
   for (const CollectiveLine& l : collective_lines(t))
     view.lines.push_back(
-        {collective_text(l.kind, l.ranks, l.nodes), l.line.alpha_us, 0,
+        {std::string(name_of(l.kind)) + ", " + group_text(l.ranks, l.nodes, l.nic_gbs),
+         l.line.alpha_us, 0,
          l.line.us_per_byte > 0 ? bus_factor(l.kind, l.ranks) / (l.line.us_per_byte * 1e3) : 0,
          l.rows, l.line.rms, 0, "", ""});
 }

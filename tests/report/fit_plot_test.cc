@@ -31,7 +31,7 @@ TEST(FitPlot, HasAMarkForEachPointAndALegend) {
   // Two points, one of the series in the legend, one that says what a hollow mark is.
   EXPECT_EQ(count(svg, "<circle"), 4U);
   EXPECT_EQ(count(svg, "fill=\"#fff\" fill-opacity"), 2U);
-  EXPECT_EQ(count(svg, "<path"), 2U);
+  EXPECT_EQ(count(svg, "<path"), 2U);  // the curve, and its legend
   EXPECT_THAT(svg, HasSubstr("<title>1 kB: 5 us</title>"));
   EXPECT_THAT(svg, HasSubstr("derived, not measured here"));
   EXPECT_THAT(svg, HasSubstr("mine &lt;1&gt;"));

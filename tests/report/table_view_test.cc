@@ -21,8 +21,8 @@ TableView sample() {
   v.conditions = {"SM 1755 MHz", "61 C"};
   v.nvlink_gbs = 450;
   v.hash = "0123456789abcdef";
-  v.groups = {{"gemm", "bf16 tn", 812, 3, "m 64-8,192", 10.9, 34000, 0.012},
-              {"gemm", "bf16 nn", 0, 1, "m 64", 12, 12, 0}};
+  v.groups = {{"gemm", "gemm bf16 tn", 812, 3, "m 64-8,192", 10.9, 34000, 0.012},
+              {"gemm", "gemm bf16 nn", 0, 1, "m 64", 12, 12, 0}};
   v.fits = {{"gemm bf16", 4.1, 623, 2100, 812, 0.031, 0.0824, "scattered", "fit"}};
   v.lines = {{"all_reduce, 8 ranks on 1 node", 21.4, 0, 361, 24, 0.041, 0, "", ""}};
   v.numbers = {{"kernel launch, host", "4.1 us", "host"}};
@@ -37,7 +37,7 @@ TEST(TableView, TextSaysWhereRowsAreFromAndHowFitsHold) {
   EXPECT_THAT(text, HasSubstr("h100-sxm   mine.csv"));
   EXPECT_THAT(text, HasSubstr("450.0 GB/s a GPU, one direction\n"));
   EXPECT_THAT(text,
-              HasSubstr("bf16 tn       812        3  m 64-8,192  10.9 us  - 34.0 ms   1.2 %"));
+              HasSubstr("gemm bf16 tn       812        3  m 64-8,192  10.9 us - 34.0 ms   1.2 %"));
   EXPECT_THAT(text, HasSubstr("3.1 %  8.2 %  ! scattered  fit"));
   EXPECT_THAT(text, HasSubstr("all_reduce, 8 ranks on 1 node"));
   EXPECT_THAT(text, HasSubstr("sweep  measured, 815 rows"));
