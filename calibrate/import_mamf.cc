@@ -19,7 +19,7 @@ std::optional<Shape> shape_of(std::string_view word) {
   for (size_t i = 0; i < shape.size(); ++i) {
     const size_t end = i + 1 < shape.size() ? word.find('x') : word.size();
     if (end == std::string_view::npos) return std::nullopt;
-    const std::optional<int64_t> side = whole_number(word.substr(0, end));
+    const std::optional<int64_t> side = integer_number(word.substr(0, end));
     if (!side || *side < 1 || *side > kLongest) return std::nullopt;
     shape[i] = *side;
     word.remove_prefix(std::min(end + 1, word.size()));
@@ -56,7 +56,7 @@ class MamfOutput {
     device();
     if (headline(words)) return;
     if (words.size() > 6 && words[1] == "|") return scanned_shape(words);
-    if (words.size() > 5 && whole_number(words[0]) && shape_of(words[1])) table_row(words);
+    if (words.size() > 5 && integer_number(words[0]) && shape_of(words[1])) table_row(words);
   }
 
   void device() {

@@ -129,7 +129,7 @@ class NcclJson {
     const std::string root = text(member(r, "root"));  // padded with blanks
     const std::vector<std::string_view> words = split_words(root);
     sweep_.has_root =
-        sweep_.has_root || (!words.empty() && whole_number(words[0]).value_or(-1) >= 0);
+        sweep_.has_root || (!words.empty() && integer_number(words[0]).value_or(-1) >= 0);
     sweep_.results.push_back(out);
   }
 

@@ -32,7 +32,7 @@ std::string_view without_prefix(std::string_view line) {
 }
 
 bool is_whole(std::string_view word) {
-  return whole_number(word).has_value();
+  return integer_number(word).has_value();
 }
 
 // ncclDataType names of nccl-tests, old and new.
@@ -100,7 +100,7 @@ class NcclText {
       next_run();
       sweep_.graph = after("graph: ") != "" && after("graph: ") != "0";
       sweep_.checked = after("validation: ") != "0";
-      sweep_.aggregated = whole_number(after("agg iters: ")).value_or(1);
+      sweep_.aggregated = integer_number(after("agg iters: ")).value_or(1);
     } else if (text.find("# nccl-tests version ") != std::string_view::npos) {
       next_run();
       sweep_.tests_version = after("nccl-tests version ");
@@ -125,14 +125,14 @@ class NcclText {
   // "#  Rank  0 Group  0 Pid 356631 on    host1 device  0 [0x1a] NVIDIA H100 80GB HBM3"
   void device(const std::vector<std::string_view>& words) {
     NcclRank found;
-    const std::optional<int64_t> rank = whole_number(words[2]);
+    const std::optional<int64_t> rank = integer_number(words[2]);
     if (!rank || *rank < 0 || *rank >= kMostListed) return;
     if (!sweep_.results.empty()) next_run();
     found.rank = *rank;
     for (size_t i = 3; i < words.size(); ++i) {
       if (words[i] == "on" && i + 1 < words.size()) found.host = words[i + 1];
       if (words[i] == "device" && i + 1 < words.size())
-        found.device = std::clamp<int64_t>(whole_number(words[i + 1]).value_or(0), 0, kMostListed);
+        found.device = std::clamp<int64_t>(integer_number(words[i + 1]).value_or(0), 0, kMostListed);
       if (!words[i].starts_with('[')) continue;
       for (size_t j = i + 1; j < words.size(); ++j)
         found.name += (found.name.empty() ? "" : " ") + std::string(words[j]);
@@ -205,7 +205,7 @@ class NcclText {
     size_t left = words.size() - at;
     if (left >= 2 * group + 2 && words.back().find(':') != std::string_view::npos) left -= 2;
     if (left == 2 * group + 1) {
-      const std::optional<int64_t> root = whole_number(words[at]);
+      const std::optional<int64_t> root = integer_number(words[at]);
       if (!root) broken(words, "a row whose root is no number");
       sweep_.has_root = sweep_.has_root || *root >= 0;
       ++at;
@@ -218,7 +218,7 @@ class NcclText {
       return *value;
     };
     NcclResult r;
-    r.bytes = *whole_number(words[0]);
+    r.bytes = *integer_number(words[0]);
     r.us = number(at);
     r.alg_gbs = number(at + 1);
     r.bus_gbs = number(at + 2);

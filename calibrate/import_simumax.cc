@@ -103,7 +103,7 @@ class SimumaxSystem {
   int64_t size(const std::string& key, const Words& words, std::string_view name) const {
     const auto found = words.find(name);
     const std::optional<int64_t> value =
-        found == words.end() ? std::nullopt : whole_number(found->second);
+        found == words.end() ? std::nullopt : integer_number(found->second);
     if (!value || *value < 1 || *value > (int64_t{1} << 30))
       broken(key, "'" + std::string(name) + "' is missing or no size");
     return *value;

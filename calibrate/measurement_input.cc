@@ -89,7 +89,7 @@ std::vector<std::string_view> split_words(std::string_view line) {
   }
 }
 
-std::optional<int64_t> whole_number(std::string_view word) {
+std::optional<int64_t> integer_number(std::string_view word) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;

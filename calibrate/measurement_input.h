@@ -60,7 +60,7 @@ std::string file_stem(const std::string& file);
 
 std::vector<std::string_view> split_words(std::string_view line);
 // Strict: the whole word, finite.
-std::optional<int64_t> whole_number(std::string_view word);
+std::optional<int64_t> integer_number(std::string_view word);
 std::optional<double> decimal_number(std::string_view word);
 
 // Names of number types as PyTorch, NCCL and the tables have them: "torch.bfloat16",
