@@ -7,8 +7,8 @@
 namespace stepcast {
 namespace {
 
-double us(const std::optional<Price>& p) {
-  return p ? seconds(p->time) * 1e6 : -1;
+double us_of(const std::optional<Price>& p) {
+  return p ? test::us(p->time) : -1;
 }
 
 // A rack of NVLink, as gb300-nvl72.
@@ -41,7 +41,7 @@ TEST(PartialTables, CollectivesOfARack) {
     return table->collective(kind, Bytes{bytes}, shape, c);
   };
   const GroupShape in_rack{.ranks = 64, .nodes = 1, .ranks_per_node = 64, .tier = -1};
-  EXPECT_NEAR(us(price(WorkKind::all_reduce, 524288, in_rack)), 66.27, 0.01);
+  EXPECT_NEAR(us_of(price(WorkKind::all_reduce, 524288, in_rack)), 66.27, 0.01);
   EXPECT_TRUE(price(WorkKind::all_to_all, 1 << 26, in_rack).has_value());
   // The sweeps begin at 512 KiB, and say nothing about latency.
   EXPECT_FALSE(price(WorkKind::all_reduce, 4096, in_rack).has_value());
@@ -53,7 +53,7 @@ TEST(PartialTables, AttentionOfTheH20) {
   ASSERT_NE(table, nullptr);
   const auto forward = table->compute(test::attention(false, true, 2048, 16, 128, 2), {});
   ASSERT_TRUE(forward.has_value());
-  EXPECT_NEAR(us(forward), 318.74, 1);
+  EXPECT_NEAR(us_of(forward), 318.74, 1);
   EXPECT_FALSE(table->compute(test::attention(true, true, 2048, 16, 128, 2), {}).has_value());
 }
 
@@ -66,7 +66,7 @@ TEST(PartialTables, TheGh200HasTheDieOfTheH100) {
   EXPECT_EQ(own->origin, Origin::extrapolated);
   EXPECT_EQ(own->time, shipped_table("h100-sxm")->compute(w, {})->time);
   // Copies are its own: 4 GiB read and written at 3451 GB/s.
-  EXPECT_NEAR(us(table->compute(test::kernel(Kernel::copy, int64_t{8} << 30), {})), 2489, 1);
+  EXPECT_NEAR(us_of(table->compute(test::kernel(Kernel::copy, int64_t{8} << 30), {})), 2489, 1);
   EXPECT_TRUE(table->interference().has_value());
 }
 
