@@ -15,12 +15,14 @@ namespace {
 
 // All works of a step of this model.
 std::set<Work> works_of(const std::string& model, const std::string& kernels) {
-  const Scenario s = load_scenario_text("model: {preset: llama, num_hidden_layers: 1, " + model +
-                                            "}\ncluster: {nodes: 1, node: {gpu: h100-sxm, gpus: "
-                                            "1}}\nbatch: {global: 1, micro: 1, seq: "
-                                            "4096}\nkernels: {" +
-                                            kernels + "}\n",
-                                        "run.yaml");
+  const Scenario s = load_scenario_text(
+      "model: {preset: llama, num_hidden_layers: 1, vocab_size: 32000, intermediate_size: 11008, " +
+          model +
+          "}\ncluster: {nodes: 1, node: {gpu: h100-sxm, gpus: "
+          "1}}\nbatch: {global: 1, micro: 1, seq: "
+          "4096}\nkernels: {" +
+          kernels + "}\n",
+      "run.yaml");
   const OpGraph graph = lower(s.model, s.plan, s.schedule, {s.p2p, false});
   return {graph.works.begin(), graph.works.end()};
 }
