@@ -23,7 +23,6 @@
 #include "calibrate/measure/processes_mpi.h"
 #include "calibrate/measure/sweep_progress.h"
 #include "calibrate/measure/table_output.h"
-#include "sim/diagnostic.h"
 
 namespace stepcast::measure {
 namespace {
@@ -77,6 +76,7 @@ struct Assembly {
 Assembly assemble(const CollectiveOptions& options) {
   Assembly a;
   a.gathering = gathering(options, variable, has_mpi());
+  if (a.gathering.meet == Meet::alone) open_device(0);  // says why there is none
   ProcessRecord mine;
   mine.host = host_name();
   mine.devices = devices_here();
@@ -234,23 +234,12 @@ int measure_all(const CollectiveOptions& options) {
 }  // namespace
 
 int collectives_command(std::span<const std::string> arguments) {
-  try {
-    if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
-      std::fputs(std::string(collective_usage()).c_str(), stdout);
-      return 0;
-    }
-    const CollectiveOptions options = read_collective_options(arguments);
-    return options.list ? list_points(options) : measure_all(options);
-  } catch (const InputError& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-    return e.exit_status;
-  } catch (const std::invalid_argument& e) {
-    std::fprintf(stderr, "stepcast-measure: %s\n", e.what());
-    return 2;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "stepcast-measure: %s\n", e.what());
-    return 1;
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+    std::fputs(std::string(collective_usage()).c_str(), stdout);
+    return 0;
   }
+  const CollectiveOptions options = read_collective_options(arguments);
+  return options.list ? list_points(options) : measure_all(options);
 }
 
 }  // namespace stepcast::measure

@@ -8,8 +8,9 @@
 
 namespace stepcast::measure {
 
-// Exit status: 0 all done (or the budget used up), 1 a GPU or NCCL failed, 2 wrong arguments or
-// nothing to measure here, 7 the table cannot be written.
+// Returns the exit status, 0.  Throws std::invalid_argument (wrong arguments, or no collectives to
+// measure here), NoDevice, DeviceError, and InputError of plans and tables.  A rank that fails
+// while others wait for it ends the program at once with status 1.
 int collectives_command(std::span<const std::string> arguments);
 
 }  // namespace stepcast::measure
