@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of cost tables: reading one of 10^5 rows with all that lookups need of it.
+// Speed of cost tables: reading one of 10^5 rows with all that lookups need of it, and asking it.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "calibrate/cost_table.h"
 #include "calibrate/write_table.h"
@@ -50,5 +51,60 @@ void read_table(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 100000);
 }
 BENCHMARK(read_table)->Unit(benchmark::kMillisecond);
+
+// Shapes all over the table, so that one lookup does not warm the caches for the next.
+template <class Shape>
+void lookup(benchmark::State& state, Shape shape) {
+  const CostTable table = CostTable::of(large_table());
+  Gpu gpu;
+  gpu.sms = 132;
+  std::vector<Work> works;
+  for (int64_t i = 0; i < 4096; ++i) works.push_back(shape(i * 7919 % 60000));
+  size_t next = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(table.lookup(works[next], gpu));
+    next = (next + 1) % works.size();
+  }
+}
+
+Work product(int64_t row, int64_t more_m, int64_t more_n) {
+  Work w;
+  w.kind = WorkKind::gemm;
+  w.layout = static_cast<GemmLayout>(row % 3);
+  w.m = 64 * (1 + row % 100) + more_m;
+  w.n = 128 * (1 + row / 300 % 10) + more_n;
+  w.k = 128 * (1 + row / 3000);
+  w.flops = {2.0 * static_cast<double>(w.m) * static_cast<double>(w.n) * static_cast<double>(w.k)};
+  return w;
+}
+
+Work causal_attention(int64_t row, int64_t more_m) {
+  Work w;
+  w.kind = WorkKind::attention_forward;
+  w.causal = true;
+  w.m = 1024 + 64 * (row % 10000) + more_m;
+  w.n = 4096;
+  w.k = 128;
+  w.heads = 32;
+  w.kv_heads = 8;
+  w.flops = {2.0 * static_cast<double>(w.m) * 4096 * 128 * 32};
+  return w;
+}
+
+Work addition(int64_t row, int64_t more) {
+  Work w;
+  w.kernel = Kernel::add;
+  w.bytes = {1024 + 64 * (row % 10000) + more};
+  return w;
+}
+
+// The goal of lookups is 200 ns.
+BENCHMARK_CAPTURE(lookup, product_exact, [](int64_t i) { return product(i, 0, 0); });
+BENCHMARK_CAPTURE(lookup, product_between_rows, [](int64_t i) { return product(i, 8, 0); });
+BENCHMARK_CAPTURE(lookup, product_of_neighbors, [](int64_t i) { return product(i, 8, 40); });
+BENCHMARK_CAPTURE(lookup, attention_exact, [](int64_t i) { return causal_attention(i, 0); });
+BENCHMARK_CAPTURE(lookup, attention_of_neighbors, [](int64_t i) { return causal_attention(i, 8); });
+BENCHMARK_CAPTURE(lookup, kernel_exact, [](int64_t i) { return addition(i, 0); });
+BENCHMARK_CAPTURE(lookup, kernel_between_rows, [](int64_t i) { return addition(i, 8); });
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "calibrate/gemm_prices.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
 
@@ -13,13 +14,27 @@ namespace {
 // two in size.
 constexpr double kHeadDimensionWeight = 2;
 constexpr double kMaskDistance = 2;
+constexpr size_t kNearest = 8;
 
-std::array<double, 4> coordinates(int64_t m, int64_t n, int64_t k, int64_t heads, int64_t batch,
-                                  bool causal) {
+Place coordinates(int64_t m, int64_t n, int64_t k, int64_t heads, int64_t batch, bool causal) {
   const double parallel =
       static_cast<double>(m) * static_cast<double>(heads) * static_cast<double>(batch);
   return {exact_log2(parallel), exact_log2(static_cast<double>(n)),
           kHeadDimensionWeight * exact_log2(static_cast<double>(k)), causal ? kMaskDistance : 0};
+}
+
+uint64_t hash_of(const AttentionRow& r) {
+  uint64_t h = r.causal ? 1 : 0;
+  for (const int64_t x : {r.m, r.n, r.k, r.heads, r.kv_heads, r.batch}) {
+    h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+bool same_shape(const AttentionRow& a, const AttentionRow& b) {
+  return a.m == b.m && a.n == b.n && a.k == b.k && a.heads == b.heads && a.kv_heads == b.kv_heads &&
+         a.batch == b.batch && a.causal == b.causal;
 }
 
 double smooth_attention(double flops, const FitRow& fit) {
@@ -45,7 +60,7 @@ AttentionPrices::AttentionPrices(const TableText& table) {
       return g.backward == r.backward && g.dtype == dtype;
     });
     if (group == groups_.end()) {
-      groups_.push_back({r.backward, dtype, *fit, {}, {}, {}, {}});
+      groups_.push_back({r.backward, dtype, *fit, {}, {}, {}, {}, {}, {}});
       group = groups_.end() - 1;
     }
     const auto at = coordinates(r.m, r.n, r.k, r.heads, r.batch, r.causal);
@@ -54,9 +69,11 @@ AttentionPrices::AttentionPrices(const TableText& table) {
       group->low[i] = group->rows.empty() ? at[i] : std::min(group->low[i], at[i]);
       group->high[i] = group->rows.empty() ? at[i] : std::max(group->high[i], at[i]);
     }
+    group->by_shape.emplace(hash_of(r), static_cast<uint32_t>(group->rows.size()));
     group->rows.push_back(r);
     group->points.push_back({at, exact_log2(r.us / smooth), table.sources[r.source].derived});
   }
+  for (Group& g : groups_) g.index = NeighborIndex(g.points);
 }
 
 void AttentionPrices::mark_derived() {
@@ -74,14 +91,26 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
     return g.backward == backward && g.dtype == dtype;
   });
   if (group == groups_.end()) return std::nullopt;
-  for (size_t i = 0; i < group->rows.size(); ++i) {
-    const AttentionRow& r = group->rows[i];
-    const bool same = r.m == w.m && r.n == w.n && r.k == k && r.heads == w.heads &&
-                      r.kv_heads == w.kv_heads && r.batch == w.batch && r.causal == w.causal;
-    // A sliding window leaves the shape alone and takes flops away: not the measured kernel.
-    if (same && w.flops.value >= 0.99 * attention_flops(r).value) {
-      const bool derived = group->points[i].derived;
-      return TablePrice{r.us, derived ? Origin::extrapolated : Origin::measured, "exact row"};
+  AttentionRow shape;
+  shape.backward = backward;
+  shape.causal = w.causal;
+  shape.heads = w.heads;
+  shape.kv_heads = w.kv_heads;
+  shape.m = w.m;
+  shape.n = w.n;
+  shape.k = k;
+  shape.batch = w.batch;
+  // A sliding window leaves the shape alone and takes flops away: not the measured kernel.
+  if (w.flops.value >= 0.99 * attention_flops(shape).value) {
+    auto first = static_cast<uint32_t>(group->rows.size());
+    const auto [from, to] = group->by_shape.equal_range(hash_of(shape));
+    for (auto at = from; at != to; ++at) {
+      if (same_shape(group->rows[at->second], shape)) first = std::min(first, at->second);
+    }
+    if (first < group->rows.size()) {
+      const bool derived = group->points[first].derived;
+      return TablePrice{
+          group->rows[first].us, derived ? Origin::extrapolated : Origin::measured, {}};
     }
   }
   auto at = coordinates(w.m, w.n, k, w.heads, w.batch, w.causal);
@@ -92,10 +121,12 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
     inside = inside && clamped == at[i];
     at[i] = clamped;
   }
-  const Residual r = nearest_residual(group->points, at, Falloff::fourth, 0);
+  std::array<Near, kNearest> near;
+  const size_t count = group->index.nearest(at, near);
+  const Residual r = mean_residual(std::span(near).first(count), group->points, 0);
   return TablePrice{smooth_attention(w.flops.value, group->fit) * exact_exp2(r.value),
                     inside && !r.derived ? Origin::interpolated : Origin::extrapolated,
-                    std::to_string(r.used) + " nearest attention rows"};
+                    {.from = TableBasis::From::nearest_rows, .used = r.used}};
 }
 
 }  // namespace stepcast

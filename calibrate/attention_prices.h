@@ -6,11 +6,13 @@
 // that differ for keys and values stand in the table as their mean: same flops.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
-#include "calibrate/gemm_prices.h"
 #include "calibrate/neighbors.h"
+#include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
 #include "sim/work.h"
 
@@ -36,7 +38,9 @@ class AttentionPrices {
     FitRow fit;
     std::vector<AttentionRow> rows;
     std::vector<Neighbor> points;  // of the same index
-    std::array<double, 4> low{}, high{};
+    NeighborIndex index;
+    std::unordered_multimap<uint64_t, uint32_t> by_shape;  // hash -> index; is only looked up
+    Place low{}, high{};
   };
 
   std::vector<Group> groups_;

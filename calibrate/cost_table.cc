@@ -115,7 +115,7 @@ std::optional<TablePrice> CostTable::Rows::memory(const Work& work) const {
   }
   if (found == kernels.end()) return std::nullopt;
   const CurveValue v = value_on(found->second, work.bytes.value, kernel_floor_us);
-  TablePrice price{v.us, v.origin, "rows of " + std::string(name_of(kernel))};
+  TablePrice price{v.us, v.origin, {.from = TableBasis::From::kernel, .kernel = kernel}};
   if (kernel != work.kernel) price.origin = Origin::extrapolated;
   return price;
 }
@@ -127,7 +127,7 @@ std::optional<TablePrice> CostTable::Rows::host_copy(Bytes bytes) const {
     if (found == copies.end()) continue;
     const CurveValue v = value_on(found->second, bytes.value, kernel_floor_us);
     if (slower && v.us <= slower->us) continue;
-    slower = TablePrice{v.us, v.origin, "copies " + std::string(name_of(kind))};
+    slower = TablePrice{v.us, v.origin, {.from = TableBasis::From::copies, .copy = kind}};
   }
   return slower;
 }
@@ -209,20 +209,24 @@ void CostTable::take_over(const CostTable& other) {
   }
 }
 
-std::optional<Price> CostTable::compute(const Work& work, const Gpu& /*gpu*/) const {
+std::optional<TablePrice> CostTable::lookup(const Work& work, const Gpu& gpu) const {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));
-  std::optional<TablePrice> p;
   switch (work.kind) {
-    case WorkKind::gemm: p = rows_->gemms.time(work); break;
-    case WorkKind::grouped_gemm: p = rows_->gemms.grouped_time(work); break;
+    case WorkKind::gemm: return rows_->gemms.time(work, gpu.sms);
+    case WorkKind::grouped_gemm: return rows_->gemms.grouped_time(work, gpu.sms);
     case WorkKind::attention_forward:
-    case WorkKind::attention_backward: p = rows_->attentions.time(work); break;
-    case WorkKind::memory_bound: p = rows_->memory(work); break;
-    case WorkKind::host_copy: p = rows_->host_copy(work.bytes); break;
-    default: break;
+    case WorkKind::attention_backward: return rows_->attentions.time(work);
+    case WorkKind::memory_bound: return rows_->memory(work);
+    case WorkKind::host_copy: return rows_->host_copy(work.bytes);
+    default: return std::nullopt;
   }
+}
+
+std::optional<Price> CostTable::compute(const Work& work, const Gpu& gpu) const {
+  const std::optional<TablePrice> p = lookup(work, gpu);
   if (!p) return std::nullopt;
-  return Price{time_from_seconds(p->us * 1e-6), p->origin, "table " + name() + ": " + p->basis};
+  return Price{time_from_seconds(p->us * 1e-6), p->origin,
+               "table " + name() + ": " + basis_text(p->basis, work)};
 }
 
 std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const GroupShape& shape,

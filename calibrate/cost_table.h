@@ -2,8 +2,8 @@
 // Cost tables: measured times of kernels and collectives on one hardware, and the lookup.
 //
 // A table is a CSV file with a '#' header (docs/costs.md has the format).  Lookup, best first: the
-// exact row; interpolation between rows in log space; rows of nearby shapes scaled by the smooth
-// roofline; nothing.
+// exact row; interpolation between rows; rows of nearby shapes scaled by the smooth roofline;
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
 #include "sim/contention.h"
 #include "sim/price.h"
@@ -41,7 +42,10 @@ class CostTable {
   // Time of a compute work (any kind but communication), or nothing if the table says nothing about
   // such works.  A copy between host and device takes as long as the slower direction of those
   // measured: works do not say theirs.
+  // `gpu` is the one that the rows were measured on.
   std::optional<Price> compute(const Work& work, const Gpu& gpu) const;
+  // The same without the text that says where the time comes from: for those who ask often.
+  std::optional<TablePrice> lookup(const Work& work, const Gpu& gpu) const;
   // Time of a collective on a group of this shape, or nothing: only the exact shape, with the
   // NVLink and NIC bandwidth of the measurement and no other group on the same NICs, is answered.
   std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape,

@@ -42,10 +42,9 @@ CurveValue value_on(const Curve& curve, int64_t bytes, double floor_us) {
   if (next == curve.begin()) return {below(*next, size, floor_us), Origin::extrapolated};
   const CurvePoint& a = *(next - 1);
   const CurvePoint& b = *next;
-  const double low = exact_log2(static_cast<double>(a.bytes));
-  const double x = (exact_log2(size) - low) / (exact_log2(static_cast<double>(b.bytes)) - low);
-  const double from = exact_log2(a.us);
-  return {exact_exp2(from + (exact_log2(b.us) - from) * x),
+  const auto from = static_cast<double>(a.bytes);
+  const double x = exact_log2(size / from) / exact_log2(static_cast<double>(b.bytes) / from);
+  return {a.us * exact_exp2(exact_log2(b.us / a.us) * x),
           a.derived || b.derived ? Origin::extrapolated : Origin::interpolated};
 }
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "calibrate/roofline.h"
+#include "calibrate/waves_of_tiles.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
 
@@ -13,7 +15,12 @@ namespace {
 
 constexpr int64_t kSkinny = 256;   // sides up to this are skinny: below two tiles of 128
 constexpr size_t kEnoughRows = 8;  // of a layout or of batched products to go by them alone
-constexpr double kFarAway = 1.5;   // octaves: beyond this neighbours are no evidence
+constexpr double kFarAway = 1.5;   // octaves: beyond this batched neighbours are no evidence
+constexpr size_t kNearest = 16;
+constexpr double kDense = 0.33;      // octaves of m, a factor of 1.25: rows that close are a curve
+constexpr double kIdleScale = 0.15;  // idle share that is as far as a distance of 1
+constexpr double kOwnReach = 0.5;    // octaves of m over which rows of one (n, k) err alike
+constexpr double kNoReason = 1;      // weight of: they do not
 
 Work as_work(const GemmRow& r) {
   Work w;
@@ -31,13 +38,13 @@ Work as_work(const GemmRow& r) {
   return w;
 }
 
-std::array<double, 4> coordinates(const Work& w) {
-  return {exact_log2(static_cast<double>(w.m)), exact_log2(static_cast<double>(w.n)),
-          exact_log2(static_cast<double>(w.k)), 0.5 * exact_log2(static_cast<double>(w.batch))};
-}
-
-std::string shape_text(int64_t m, const Work& w) {
-  return std::to_string(m) + "x" + std::to_string(w.n) + "x" + std::to_string(w.k);
+// A factor in m moves the rate more than one in n or k does: it decides how tiles fill the GPU.
+// Scales, like the distances of neighbors.h, were chosen by cross-validation over all sets of
+// measured products together (docs/costs.md).
+Place coordinates(const Work& w) {
+  const auto log = [](int64_t size) { return exact_log2(static_cast<double>(size)); };
+  if (w.batch > 1) return {log(w.m), log(w.n), log(w.k), 0.5 * log(w.batch)};
+  return {2 * log(w.m), 0.5 * log(w.n), 0.5 * log(w.k), 0};
 }
 
 }  // namespace
@@ -60,67 +67,133 @@ const FitRow* find_fit(const std::vector<FitRow>& fits, WorkKind kind, DType dty
   return nullptr;
 }
 
+size_t GemmPrices::Hash::operator()(const Weights& w) const {
+  uint64_t h = 0;
+  for (const int64_t x : {w.batch, w.n, w.k}) {
+    h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
 GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {
   layout_ratio_ = {1, table.ratio_nn.value_or(1), table.ratio_nt.value_or(1)};
-  skinny_ = table.ratio_skinny.value_or(1);
-  for (const GemmRow& r : table.gemms) {
-    const FitRow* fit = find_fit(fits_, WorkKind::gemm, r.dtype);
-    if (fit == nullptr) continue;
-    const Work w = as_work(r);
-    const double residual = exact_log2(r.us / smooth_time(w, *fit));
-    const bool derived = table.sources[r.source].derived;
-    Group& g = groups_[{table_dtype(r.dtype), r.layout, r.batch > 1}];
-    const Neighbor point{coordinates(w), residual, derived};
-    for (size_t i = 0; i < 3; ++i) {
-      g.low[i] = g.points.empty() ? point.at[i] : std::min(g.low[i], point.at[i]);
-      g.high[i] = g.points.empty() ? point.at[i] : std::max(g.high[i], point.at[i]);
+  skinny_ = exact_log2(table.ratio_skinny.value_or(1));
+  std::vector<const GemmRow*> sorted;
+  sorted.reserve(table.gemms.size());
+  for (const GemmRow& r : table.gemms) sorted.push_back(&r);
+  const auto key = [](const GemmRow* r) {
+    return std::tuple(table_dtype(r->dtype), r->layout, r->batch > 1, r->batch, r->n, r->k, r->m);
+  };
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const GemmRow* a, const GemmRow* b) { return key(a) < key(b); });
+  const FitRow* fit = nullptr;
+  for (const GemmRow* r : sorted) {
+    const DType dtype = table_dtype(r->dtype);
+    if (groups_.empty() || groups_.back().dtype != dtype || groups_.back().layout != r->layout ||
+        groups_.back().batched != (r->batch > 1)) {
+      fit = find_fit(fits_, WorkKind::gemm, dtype);
+      if (fit == nullptr) continue;
+      groups_.push_back({dtype, r->layout, r->batch > 1, {}, {}, {}, {}, {}, {}});
     }
-    g.points.push_back(point);
-    g.by_nk[{r.batch, r.n, r.k}].push_back({r.m, r.us, residual, derived});
+    const Work w = as_work(*r);
+    const double ratio = r->us / smooth_time(w, *fit);
+    const Place at = coordinates(w);
+    groups_.back().rows.push_back(
+        {r->m, r->n, r->k, r->batch, exact_log2(static_cast<double>(r->m)), r->us, ratio});
+    groups_.back().points.push_back({at, exact_log2(ratio), table.sources[r->source].derived});
   }
-  for (auto& [key, group] : groups_) {
-    for (auto& [nk, rows] : group.by_nk) {
-      std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.m < b.m; });
+  for (Group& g : groups_) finish(g);
+}
+
+void GemmPrices::finish(Group& g) {
+  g.index = NeighborIndex(g.points);
+  g.low = g.high = g.points.front().at;
+  for (const Neighbor& p : g.points) {
+    for (size_t i = 0; i < p.at.size(); ++i) {
+      g.low[i] = std::min(g.low[i], p.at[i]);
+      g.high[i] = std::max(g.high[i], p.at[i]);
     }
+  }
+  g.by_weights.reserve(g.rows.size());
+  for (uint32_t i = 0; i < g.rows.size(); ++i) {
+    const Row& r = g.rows[i];
+    g.by_weights.try_emplace({r.batch, r.n, r.k}, i, i).first->second.second = i + 1;
   }
 }
 
 void GemmPrices::mark_derived() {
-  for (auto& [key, group] : groups_) {
+  for (Group& group : groups_) {
     for (Neighbor& p : group.points) p.derived = true;
-    for (auto& [nk, rows] : group.by_nk) {
-      for (Row& r : rows) r.derived = true;
+  }
+}
+
+const GemmPrices::Group* GemmPrices::find(DType dtype, GemmLayout layout, bool batched) const {
+  for (const Group& g : groups_) {
+    if (g.dtype == dtype && g.layout == layout && g.batched == batched) return &g;
+  }
+  return nullptr;
+}
+
+GemmPrices::Beside GemmPrices::beside(const Group& group, const Work& w) {
+  const auto found = group.by_weights.find({w.batch, w.n, w.k});
+  if (found == group.by_weights.end()) return {};
+  const auto [first, last] = found->second;
+  const auto from = std::lower_bound(group.rows.begin() + first, group.rows.begin() + last, w.m,
+                                     [](const Row& r, int64_t m) { return r.m < m; }) -
+                    group.rows.begin();
+  return {from > first ? from - 1 : -1, from < last ? from : -1};
+}
+
+std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, const Work& w,
+                                              double smooth, bool borrowed) {
+  if (rows.from < 0) return std::nullopt;
+  const auto high = static_cast<size_t>(rows.from);
+  const Row& b = group.rows[high];
+  TablePrice price;
+  if (b.m == w.m) {
+    price.us = borrowed ? smooth * b.ratio : b.us;
+    price.origin = group.points[high].derived ? Origin::extrapolated : Origin::measured;
+    return price;
+  }
+  if (rows.below < 0) return std::nullopt;
+  const auto low = static_cast<size_t>(rows.below);
+  const Row& a = group.rows[low];
+  if (b.log_m - a.log_m > kDense) return std::nullopt;
+  const double x = (exact_log2(static_cast<double>(w.m)) - a.log_m) / (b.log_m - a.log_m);
+  price.us = smooth * (a.ratio + (b.ratio - a.ratio) * x);
+  const bool derived = group.points[low].derived || group.points[high].derived;
+  price.origin = derived ? Origin::extrapolated : Origin::interpolated;
+  price.basis = {.from = TableBasis::From::rows_beside, .low = a.m, .high = b.m};
+  return price;
+}
+
+double GemmPrices::prior(int64_t m, int64_t n, int64_t k) const {
+  return std::min({m, n, k}) <= kSkinny ? skinny_ : 0;
+}
+
+Residual GemmPrices::residual(const Group& group, const Place& at, const Row& shape, double prior,
+                              int64_t sms, uint32_t without) {
+  std::array<Near, kNearest> near;
+  const size_t count = group.index.nearest(at, near, without);
+  if (sms > 0) {
+    const IdleShares idle = idle_shares(shape.m, shape.n, shape.batch, sms);
+    for (size_t i = 0; i < count; ++i) {
+      const Row& r = group.rows[near[i].index];
+      const IdleShares other = idle_shares(r.m, r.n, r.batch, sms);
+      double squares = 0;
+      for (size_t t = 0; t < idle.size(); ++t) {
+        squares += (idle[t] - other[t]) * (idle[t] - other[t]);
+      }
+      near[i].distance += squares / (kIdleScale * kIdleScale);
     }
   }
+  return mean_residual(std::span(near).first(count), group.points, prior);
 }
 
-std::optional<TablePrice> GemmPrices::along_m(const Group& group, const Work& w, double smooth,
-                                              bool borrowed) {
-  const auto found = group.by_nk.find({w.batch, w.n, w.k});
-  if (found == group.by_nk.end()) return std::nullopt;
-  const std::vector<Row>& rows = found->second;
-  const auto above = std::lower_bound(rows.begin(), rows.end(), w.m,
-                                      [](const Row& r, int64_t m) { return r.m < m; });
-  if (above == rows.end()) return std::nullopt;
-  if (above->m == w.m) {
-    const Origin origin = above->derived ? Origin::extrapolated : Origin::measured;
-    const double us = borrowed ? smooth * exact_exp2(above->residual) : above->us;
-    return TablePrice{us, origin, "row " + shape_text(w.m, w)};
-  }
-  if (above == rows.begin()) return std::nullopt;
-  const Row& a = *(above - 1);
-  const Row& b = *above;
-  const double low = exact_log2(static_cast<double>(a.m));
-  const double high = exact_log2(static_cast<double>(b.m));
-  const double x = (exact_log2(static_cast<double>(w.m)) - low) / (high - low);
-  const double residual = a.residual + (b.residual - a.residual) * x;
-  const Origin origin = a.derived || b.derived ? Origin::extrapolated : Origin::interpolated;
-  return TablePrice{smooth * exact_exp2(residual), origin,
-                    "rows " + shape_text(a.m, w) + " and m = " + std::to_string(b.m)};
-}
-
-TablePrice GemmPrices::from_neighbors(const Group& group, const Work& w, double smooth) const {
-  std::array<double, 4> at = coordinates(w);
+TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Work& w, double smooth,
+                                      int64_t sms) const {
+  Place at = coordinates(w);
   bool inside = w.batch == 1;
   for (size_t i = 0; i < 3 && w.batch == 1 && !group.points.empty(); ++i) {
     // Outside the hull: the residual at its edge.
@@ -128,64 +201,87 @@ TablePrice GemmPrices::from_neighbors(const Group& group, const Work& w, double 
     inside = inside && clamped == at[i];
     at[i] = clamped;
   }
-  const bool skinny = std::min({w.m, w.n, w.k}) <= kSkinny;
-  const double prior = skinny ? exact_log2(skinny_) : 0;
-  const Residual r = nearest_residual(group.points, at, Falloff::square, prior);
-  // Where nothing similar was measured the mean of far shapes is no better than the prior.
-  const double value = w.batch > 1 && r.nearest > kFarAway ? prior : r.value;
-  return {smooth * exact_exp2(value),
-          inside && !r.derived ? Origin::interpolated : Origin::extrapolated,
-          std::to_string(r.used) + " nearest rows"};
+  const double log_m = exact_log2(static_cast<double>(w.m));
+  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0};
+  Residual r = residual(group, at, shape, prior(w.m, w.n, w.k), sms, NeighborIndex::kNone);
+  if (rows.below >= 0 && rows.from >= 0) {
+    double sum = 0, weights = kNoReason;
+    for (const int64_t i : {rows.below, rows.from}) {
+      const auto index = static_cast<size_t>(i);
+      const Row& row = group.rows[index];
+      const Residual expected =
+          residual(group, group.points[index].at, row, prior(row.m, row.n, row.k), sms,
+                   static_cast<uint32_t>(index));
+      const double octaves = (log_m - row.log_m) / kOwnReach;
+      const double weight = 1 / (1 + octaves * octaves);
+      sum += weight * (group.points[index].residual - expected.value);
+      weights += weight;
+    }
+    r.value += sum / weights;
+  }
+  TablePrice price;
+  price.us = smooth * exact_exp2(r.value);
+  price.origin = inside && !r.derived ? Origin::interpolated : Origin::extrapolated;
+  price.basis = {.from = TableBasis::From::nearest_rows, .used = r.used};
+  return price;
 }
 
-std::optional<TablePrice> GemmPrices::time(const Work& work) const {
+std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms) const {
   STEPCAST_CHECK(work.m > 0 && work.n > 0 && work.k > 0 && work.batch > 0, describe(work));
-  const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
-  if (fit == nullptr) return std::nullopt;
   const DType dtype = table_dtype(work.dtype);
+  const FitRow* fit = find_fit(fits_, WorkKind::gemm, dtype);
+  if (fit == nullptr) return std::nullopt;
   const double smooth = smooth_time(work, *fit);
   const bool batched = work.batch > 1;
 
-  auto group = groups_.find({dtype, work.layout, batched});
-  const bool too_few = group == groups_.end() || group->second.points.size() < kEnoughRows;
+  const Group* group = find(dtype, work.layout, batched);
+  const bool too_few = group == nullptr || group->points.size() < kEnoughRows;
   const bool borrowed = too_few && !batched && work.layout != GemmLayout::tn;
-  if (borrowed) group = groups_.find({dtype, GemmLayout::tn, false});
-  if (group == groups_.end()) {
-    if (!batched) return std::nullopt;
-    return from_neighbors(Group{}, work, smooth);
-  }
+  if (borrowed) group = find(dtype, GemmLayout::tn, false);
+  if (group == nullptr && !batched) return std::nullopt;
+  TablePrice price;
+  const Beside rows = group == nullptr ? Beside{} : beside(*group, work);
   // A row is of operands in its own format: others go by what it says of the fit.
   const bool other_bytes = work.bytes.value > 0;
-  std::optional<TablePrice> price = along_m(group->second, work, smooth, borrowed || other_bytes);
-  if (!price) price = from_neighbors(group->second, work, smooth);
+  if (group == nullptr || (batched && !is_near(*group, rows, work))) {
+    // Where nothing similar was measured the mean of far shapes is no better than the prior.
+    price.us = smooth * exact_exp2(prior(work.m, work.n, work.k));
+    price.basis = {.from = TableBasis::From::nearest_rows};
+  } else if (auto found = along_m(*group, rows, work, smooth, borrowed || other_bytes)) {
+    price = *found;
+  } else {
+    price = from_neighbors(*group, rows, work, smooth, sms);
+  }
   if (borrowed) {
-    price->us *= layout_ratio_[static_cast<size_t>(work.layout)];
-    price->origin = Origin::extrapolated;
-    price->basis += " of layout tn, by the ratio of layouts";
+    price.us *= layout_ratio_[static_cast<size_t>(work.layout)];
+    price.origin = Origin::extrapolated;
+    price.basis.other_layout = true;
   }
   return price;
 }
 
-std::optional<TablePrice> GemmPrices::grouped_time(const Work& work) const {
+bool GemmPrices::is_near(const Group& group, Beside rows, const Work& work) {
+  if (rows.from >= 0) return true;
+  std::array<Near, 1> near;
+  return group.index.nearest(coordinates(work), near) > 0 &&
+         near[0].distance <= kFarAway * kFarAway;
+}
+
+std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms) const {
   const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
   if (fit == nullptr) return std::nullopt;
   Work one = work;
   one.kind = WorkKind::gemm;
-  if (work.batch == 1) return time(one);
-  const auto group = groups_.find({table_dtype(work.dtype), work.layout, true});
-  if (group != groups_.end()) {
-    const double smooth = smooth_time(one, *fit);
-    if (auto price = along_m(group->second, one, smooth, false)) return price;
-    const Residual r = nearest_residual(group->second.points, coordinates(one), Falloff::square, 0);
-    if (r.nearest <= kFarAway) return from_neighbors(group->second, one, smooth);
-  }
+  if (work.batch == 1) return time(one, sms);
+  const Group* group = find(table_dtype(work.dtype), work.layout, true);
+  if (group != nullptr && is_near(*group, beside(*group, one), one)) return time(one, sms);
   one.m *= work.batch;
   one.batch = 1;
-  std::optional<TablePrice> price = time(one);
+  std::optional<TablePrice> price = time(one, sms);
   if (!price) return price;
   price->us *= smooth_time(work, *fit) / smooth_time(one, *fit);
   price->origin = Origin::extrapolated;
-  price->basis += " of one matrix, in " + std::to_string(work.batch) + " groups";
+  price->basis.groups = work.batch;
   return price;
 }
 

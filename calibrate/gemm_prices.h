@@ -2,33 +2,29 @@
 // Time of a matrix product from measured ones.
 //
 //   1. the row of this very shape, layout and type;
-//   2. rows of the same (n, k) on both sides of m: the residual against the smooth roofline,
-//      linear in log m;
-//   3. the 8 nearest rows in (log m, log n, log k): residual by inverse distance.
+//   2. rows of the same (n, k) on both sides of m, at most a factor of 1.25 apart: the ratio to the
+//      smooth roofline, linear in log m;
+//   3. the 16 nearest rows, where a factor in m counts four times as much as one in n or k, and
+//      idle tensor cores in the last wave of tiles count as well (waves_of_tiles.h): the mean
+//      residual.  Where rows of the same (n, k) lie below and above m, what these differ from their
+//      own neighbours is added.
 // A layout without rows is tn times the layout's ratio.  Batched products have rows of their own.
 // fp16 and bf16 share rows: the tensor cores run them at one speed.
 #pragma once
 
 #include <array>
-#include <map>
+#include <cstdint>
 #include <optional>
-#include <string>
-#include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "calibrate/neighbors.h"
+#include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
-#include "sim/price.h"
 #include "sim/work.h"
 
 namespace stepcast {
-
-// A price before it has the table's name in front of its basis.
-struct TablePrice {
-  double us = 0;
-  Origin origin = Origin::extrapolated;
-  std::string basis;
-};
 
 // t0 + sqrt(c^2 + m^2), microseconds: c = flops / tflops, m = operand_bytes / gbs.
 double smooth_time(const Work& work, const FitRow& fit);
@@ -43,38 +39,63 @@ class GemmPrices {
   GemmPrices() = default;
   explicit GemmPrices(const TableText& table);
 
+  // `sms`: of the GPU that the rows were measured on; 0 = not known: waves do not count.
   // REQUIRES: work.kind == gemm; m, n, k, batch > 0.
-  std::optional<TablePrice> time(const Work& work) const;
+  std::optional<TablePrice> time(const Work& work, int64_t sms) const;
   // Of a grouped one: by the rows of batched products; where none is near, as efficient as the
   // product of all groups' rows with one matrix, whose tiles are as many, with what is read and
   // written more added.  REQUIRES: as time, kind grouped_gemm.
-  std::optional<TablePrice> grouped_time(const Work& work) const;
+  std::optional<TablePrice> grouped_time(const Work& work, int64_t sms) const;
   void mark_derived();
 
  private:
   struct Row {
-    int64_t m = 0;
+    int64_t m = 0, n = 0, k = 0, batch = 1;
+    double log_m = 0;
     double us = 0;
-    double residual = 0;
-    bool derived = false;
+    double ratio = 0;  // to the smooth roofline
   };
-  // Rows of one type, layout and of one batch or of any more.
+  struct Weights {  // what products of one weight matrix share
+    int64_t batch = 0, n = 0, k = 0;
+    bool operator==(const Weights&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Weights& w) const;
+  };
+  using Range = std::pair<uint32_t, uint32_t>;  // of rows, ascending in m
+  // Rows of one type, layout and of one batch or of any more, by batch, n, k, m.
   struct Group {
-    std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<Row>> by_nk;  // batch, n, k; by m
-    std::vector<Neighbor> points;
-    std::array<double, 3> low{}, high{};  // hull in log2 of m, n, k
+    DType dtype{};
+    GemmLayout layout{};
+    bool batched = false;
+    std::vector<Row> rows;
+    std::vector<Neighbor> points;  // of the same index
+    NeighborIndex index;
+    std::unordered_map<Weights, Range, Hash> by_weights;  // is only looked up
+    Place low{}, high{};                                  // hull of the points
   };
-  using Key = std::tuple<DType, GemmLayout, bool>;
+  struct Beside {  // rows of the same (n, k): below m, and from m on; -1 = none
+    int64_t below = -1, from = -1;
+  };
 
+  const Group* find(DType dtype, GemmLayout layout, bool batched) const;
+  static void finish(Group& group);
+  // Whether batched rows say something of this product.
+  static bool is_near(const Group& group, Beside rows, const Work& work);
+  static Beside beside(const Group& group, const Work& work);
   // `borrowed`: the rows are of another layout, whose times hold only relative to the smooth form.
-  static std::optional<TablePrice> along_m(const Group& group, const Work& work, double smooth,
-                                           bool borrowed);
-  TablePrice from_neighbors(const Group& group, const Work& work, double smooth) const;
+  static std::optional<TablePrice> along_m(const Group& group, Beside rows, const Work& work,
+                                           double smooth, bool borrowed);
+  static Residual residual(const Group& group, const Place& at, const Row& shape, double prior,
+                           int64_t sms, uint32_t without);
+  TablePrice from_neighbors(const Group& group, Beside rows, const Work& work, double smooth,
+                            int64_t sms) const;
+  double prior(int64_t m, int64_t n, int64_t k) const;
 
-  std::map<Key, Group> groups_;
+  std::vector<Group> groups_;
   std::vector<FitRow> fits_;
   std::array<double, 3> layout_ratio_{1, 1, 1};  // by GemmLayout
-  double skinny_ = 1;
+  double skinny_ = 0;                            // log2
 };
 
 }  // namespace stepcast

@@ -7,28 +7,63 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 namespace stepcast {
 
+using Place = std::array<double, 4>;  // coordinates: log2 of sizes, scaled
+
 struct Neighbor {
-  std::array<double, 4> at{};  // coordinates, log2 of sizes
-  double residual = 0;         // log2(measured / smooth form)
-  bool derived = false;        // carried over from other hardware or another op
+  Place at{};
+  double residual = 0;   // log2(measured / smooth form)
+  bool derived = false;  // carried over from other hardware or another op
+};
+
+// One of the nearest points.
+struct Near {
+  double distance = 0;  // squared
+  uint32_t index = 0;   // in the order that the index was given the points
+};
+
+// A k-d tree.  Which points are nearest does not depend on how it is built: ties go to the earlier
+// point.
+class NeighborIndex {
+ public:
+  static constexpr uint32_t kNone = 0xffffffff;
+
+  NeighborIndex() = default;
+  // REQUIRES: fewer than 2^32 - 1 points.
+  explicit NeighborIndex(std::span<const Neighbor> points);
+
+  // Fills `out` with the nearest points, nearest first, and returns how many there were; `without`
+  // is left out.  O(log points) for points that are spread out.
+  size_t nearest(const Place& at, std::span<Near> out, uint32_t without = kNone) const;
+
+ private:
+  struct Node {
+    Place at{};
+    uint32_t index = 0;
+    uint8_t axis = 0;  // of the split here
+  };
+  struct Search;
+
+  void build(size_t low, size_t high);
+  void visit(size_t low, size_t high, Search& search) const;
+
+  std::vector<Node> nodes_;  // the middle one of a range splits it; few are not split further
 };
 
 struct Residual {
   double value = 0;      // log2
   int used = 0;          // neighbours that entered
-  bool derived = false;  // one of them was derived
-  double nearest = 0;    // distance of the nearest, in octaves
+  bool derived = false;  // derived ones carry more than half of the weight
 };
 
-enum class Falloff { square, fourth };  // weight against distance
-
-// Mean over the (up to 8) nearest points, of weight 1/(d^2 + 0.02) or its square, together with
-// `prior` at weight 0.1 of a point one octave away.  Ties go to the earlier point.  O(points).
-Residual nearest_residual(std::span<const Neighbor> points, const std::array<double, 4>& at,
-                          Falloff falloff, double prior);
+// Mean over `near`, of weight 1/(d^2 + 0.05)^2, together with `prior` at weight 0.1 of a point at
+// distance 1.  `points` in the order of their index.
+Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> points, double prior);
 
 }  // namespace stepcast
