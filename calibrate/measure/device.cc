@@ -37,8 +37,12 @@ Device open_device(int index) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
-    throw NoDevice(std::string("no GPU to measure: ") +
-                   (status == cudaSuccess ? "CUDA sees no device" : cudaGetErrorString(status)));
+    int driver = 0;  // stays 0 where there is none
+    static_cast<void>(cudaDriverGetVersion(&driver));
+    throw NoDevice(std::string("no GPU to measure: ") + (driver == 0 ? "there is no NVIDIA driver"
+                                                         : status == cudaSuccess
+                                                             ? "CUDA sees no device"
+                                                             : cudaGetErrorString(status)));
   }
   if (index < 0 || index >= count) {
     throw NoDevice("there is no device " + std::to_string(index) + ", they are 0 to " +

@@ -217,8 +217,9 @@ int main(int argc, char** argv) {
   try {
     return run(arguments);
   } catch (const stepcast::InputError& e) {
-    complain(e.what());
     for (const stepcast::Diagnostic& d : e.diagnostics) {
+      const std::string place = d.line > 0 ? d.file + ':' + std::to_string(d.line) : d.file;
+      complain((place + ": " + d.code + ' ' + d.message).c_str());
       if (!d.help.empty()) std::fprintf(stderr, "  help: %s\n", d.help.c_str());
     }
     return e.exit_status;
