@@ -11,6 +11,7 @@
 
 #include "calibrate/cost_table.h"
 #include "scenarios/number.h"
+#include "scenarios/presets.h"
 #include "scenarios/value.h"
 #include "sim/diagnostic.h"
 #include "tools/output.h"
@@ -22,17 +23,30 @@ bool is_table(std::string_view text) {
   return text.starts_with("# stepcast cost table");
 }
 
+// "a100-pcie-80g, ..."
+std::string shipped_names() {
+  std::string all;
+  for (const std::string_view gpu : preset_names(PresetKind::gpu))
+    if (!shipped_table_text(gpu).empty()) all += (all.empty() ? "" : ", ") + std::string(gpu);
+  return all;
+}
+
 CalibrateInput read(const std::string& input) {
   CalibrateInput in;
   in.name = input == "-" ? "<stdin>" : input;
-  const std::string_view shipped = shipped_table_text(input);
-  if (!shipped.empty() && ::access(input.c_str(), F_OK) != 0) {
-    in.name = "shipped table " + input;
-    in.text = shipped;
-  } else {
+  const bool file = input == "-" || ::access(input.c_str(), F_OK) == 0;
+  if (file) {
     in.text = read_whole_file(input);
+    return in;
   }
-  return in;
+  in.text = shipped_table_text(input);
+  in.name = "shipped table " + input;
+  if (!in.text.empty()) return in;
+  Diagnostic d;
+  d.code = "E101";
+  d.message = "there is no file '" + input + "', and no table of that name is shipped";
+  d.help = "shipped are " + shipped_names();
+  throw InputError(std::move(d), kExitIo);
 }
 
 int64_t count_of(const char* option, const std::string& text) {

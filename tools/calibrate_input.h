@@ -25,8 +25,8 @@ struct CalibrateInput {
   std::vector<std::string> notes;  // what an import did not use
 };
 
-// `input` is a file, "-", or the name of a GPU whose table is shipped.  Throws InputError; E340 and
-// others as the readers say.
+// `input` is a file, "-", or the name of a GPU whose table is shipped.  Throws InputError: E101
+// there is neither, with status 7; E3xx as parse_table_text says.
 CalibrateInput read_table(const std::string& input, bool accept_edits);
 
 // A table, or what another tool wrote.  Throws InputError: E343 nothing of that is in it.

@@ -230,7 +230,8 @@ TEST(CalibrationPlan, ScenariosOfDifferentGpusDoNotShareOne) {
     calibration_plan(both);
     FAIL();
   } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("other.yaml: E127 this scenario runs on a100-sxm-80g"));
+    EXPECT_THAT(e.what(),
+                HasSubstr("E127 this scenario runs on a100-sxm-80g, run.yaml on h100-sxm"));
   }
 }
 
