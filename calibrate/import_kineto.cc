@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "calibrate/kineto_ops.h"
+#include "calibrate/nccl_rows.h"
 
 namespace stepcast {
 namespace {
@@ -214,6 +215,7 @@ class KinetoRows {
       t.collectives.push_back(r);
       uses[2] = true;
     }
+    if (!t.collectives.empty()) take_link_conditions(in_, t);
     drop_unused_sources(t, uses);
     return t;
   }

@@ -28,6 +28,33 @@ constexpr std::array<Importer, 6> kImporters{{
     {"nccl-tests", is_nccl_tests_text, import_nccl_tests_text},
 }};
 
+// What a reader of tables would refuse: a number of another unit, or an overflow.
+void check_range(const MeasurementInput& in, const TableText& table) {
+  const auto time = [&](double us) {
+    if (!(us > 1e-6 && us <= 1e15))
+      refuse_measurements(in, "E333", "a time that is out of range",
+                          "above 1e-6 and up to 1e15 microseconds");
+  };
+  const auto size = [&](int64_t value) {
+    if (value < 1 || value > int64_t{1} << 50)
+      refuse_measurements(in, "E333", "a size that is out of range", "from 1 to 2^50");
+  };
+  for (const GemmRow& r : table.gemms) {
+    time(r.us);
+    for (const int64_t side : {r.m, r.n, r.k, r.batch}) size(side);
+  }
+  for (const AttentionRow& r : table.attentions) {
+    time(r.us);
+    for (const int64_t side : {r.m, r.n, r.k, r.batch, r.heads, r.kv_heads}) size(side);
+  }
+  for (const MemoryRow& r : table.memories) time(r.us);
+  for (const CopyRow& r : table.copies) time(r.us);
+  for (const CollectiveRow& r : table.collectives) {
+    time(r.us);
+    size(r.bytes);
+  }
+}
+
 }  // namespace
 
 std::span<const std::string_view> measurement_kinds() {
@@ -47,8 +74,12 @@ TableText import_measurements(std::string_view text, const std::string& file,
   const MeasurementInput in{text, file, options, notes};
   if (text.starts_with("\x1f\x8b"))
     refuse_measurements(in, "E330", "this file is compressed (gzip)", "unpack it first: gunzip");
-  for (const Importer& i : kImporters)
-    if ((options.kind.empty() || options.kind == i.kind) && i.recognises(text)) return i.import(in);
+  for (const Importer& i : kImporters) {
+    if ((!options.kind.empty() && options.kind != i.kind) || !i.recognises(text)) continue;
+    TableText table = i.import(in);
+    check_range(in, table);
+    return table;
+  }
   if (options.kind.empty()) {
     std::string kinds;
     for (const std::string_view k : measurement_kinds())

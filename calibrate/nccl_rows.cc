@@ -25,23 +25,6 @@ std::string device_name(const MeasurementInput& in, const std::vector<NcclSweep>
   return name;
 }
 
-// A log states neither the NVLink bandwidth nor whether the switches reduced.
-void take_conditions(const MeasurementInput& in, TableText& table) {
-  table.nvlink_gbs = in.options.nvlink_gbs;
-  table.in_network_reduction = in.options.in_network_reduction.value_or(false);
-  const std::string_view shipped = shipped_table_text(table.gpu);
-  if (shipped.empty()) return;
-  const TableText known = parse_table_text(shipped, std::string(table.gpu));
-  if (table.nvlink_gbs == 0 && known.nvlink_gbs > 0) {
-    table.nvlink_gbs = known.nvlink_gbs;
-    table.conditions.push_back("NVLink bandwidth assumed: that of the shipped table");
-  }
-  if (!in.options.in_network_reduction && known.in_network_reduction) {
-    table.in_network_reduction = true;
-    table.conditions.push_back("reduction in the NVSwitches assumed: NCCL's default on this GPU");
-  }
-}
-
 void add_unique(std::vector<std::string>& lines, std::string line) {
   if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
 }
@@ -63,6 +46,22 @@ void describe(const NcclSweep& sweep, TableText& table) {
 
 }  // namespace
 
+void take_link_conditions(const MeasurementInput& in, TableText& table) {
+  table.nvlink_gbs = in.options.nvlink_gbs;
+  table.in_network_reduction = in.options.in_network_reduction.value_or(false);
+  const std::string_view shipped = shipped_table_text(table.gpu);
+  if (shipped.empty()) return;
+  const TableText known = parse_table_text(shipped, std::string(table.gpu));
+  if (table.nvlink_gbs == 0 && known.nvlink_gbs > 0) {
+    table.nvlink_gbs = known.nvlink_gbs;
+    table.conditions.push_back("NVLink bandwidth assumed: that of the shipped table");
+  }
+  if (!in.options.in_network_reduction && known.in_network_reduction) {
+    table.in_network_reduction = true;
+    table.conditions.push_back("reduction in the NVSwitches assumed: NCCL's default on this GPU");
+  }
+}
+
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
   TableText table;
   CollectiveSamples samples;
@@ -77,7 +76,7 @@ TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sw
     refuse_measurements(in, "E330", "no results of nccl-tests that tables have rows of",
                         "lines of size, count, type, redop, root, time, ...");
   table.gpu = measured_gpu(in, device_name(in, sweeps));
-  take_conditions(in, table);
+  take_link_conditions(in, table);
   std::string about;
   for (const std::string& p : programs) about += (about.empty() ? "" : ", ") + p;
   table.sources.push_back({"nccl-tests", false, "nccl-tests " + about + ": " + file_stem(in.file)});

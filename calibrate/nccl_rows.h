@@ -11,4 +11,9 @@ namespace stepcast {
 // add_sweep does.
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps);
 
+// The NVLink bandwidth of a table of collectives, and whether the switches reduced: files of other
+// tools do not say.  As options state, else as the GPU's shipped table has them, with a line in the
+// conditions.
+void take_link_conditions(const MeasurementInput& in, TableText& table);
+
 }  // namespace stepcast

@@ -101,6 +101,8 @@ TEST(ImportKineto, OfACollectiveTheFastestKernelCountsAndIsDerived) {
   EXPECT_EQ(r.nodes, 1);
   EXPECT_EQ(r.bytes, 33554432);
   EXPECT_EQ(r.us, 280);
+  EXPECT_EQ(t.nvlink_gbs, 450);  // without it no cluster would be like the table's
+  EXPECT_TRUE(t.in_network_reduction);
   EXPECT_TRUE(t.sources[r.source].derived);
   EXPECT_THAT(notes, Contains(HasSubstr("3 collectives are not used")));
 }

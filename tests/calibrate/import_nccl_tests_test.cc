@@ -290,6 +290,13 @@ TEST(ImportNcclTests, CutAndBrokenRowsAreRefusedWithTheirPlace) {
   EXPECT_THAT(problem(rows(text), one_node()), AllOf(HasSubstr("E333"), HasSubstr("'abc'")));
 }
 
+TEST(ImportNcclTests, TimesThatNoTableHasAreRefused) {
+  const std::string fast =
+      "   134217728      33554432     float     sum      -1    1e-9    0.00    0.00      0    "
+      "586.0  229.05  400.84      0\n";
+  EXPECT_THAT(problem(rows(fast), one_node()), AllOf(HasSubstr("E333"), HasSubstr("range")));
+}
+
 TEST(ImportNcclTests, ForeignFilesAreRefused) {
   EXPECT_THAT(problem("hello\n"), HasSubstr("E330"));
   EXPECT_THAT(problem(""), HasSubstr("E330"));
