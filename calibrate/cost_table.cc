@@ -184,7 +184,7 @@ void CostTable::take_over(const CostTable& other) {
   if (takes(Family::gemm)) {
     to.gemms = from.gemms;
     to.gemms.mark_derived();
-    to.interference = from.interference;
+    if (!to.interference) to.interference = from.interference;
   }
   if (takes(Family::attention)) {
     to.attentions = from.attentions;
@@ -202,10 +202,12 @@ void CostTable::take_over(const CostTable& other) {
     }
   }
   if (takes(Family::launch)) {
-    to.launch_us = from.launch_us;
-    to.graph_launch_us = from.graph_launch_us;
-    to.copies = from.copies;
-    for (auto& [kind, curve] : to.copies) mark_derived(curve);
+    if (!to.launch_us) to.launch_us = from.launch_us;
+    if (!to.graph_launch_us) to.graph_launch_us = from.graph_launch_us;
+    if (to.copies.empty()) {
+      to.copies = from.copies;
+      for (auto& [kind, curve] : to.copies) mark_derived(curve);
+    }
   }
 }
 

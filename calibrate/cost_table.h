@@ -35,7 +35,8 @@ class CostTable {
 
   const std::string& name() const;  // "a100-sxm-80g"
   // Takes over the families of rows that the table's '# share:' line names, all of which then count
-  // as extrapolated.  `share_from` is empty if there are none.
+  // as extrapolated.  Interference and launches of its own stay.  `share_from` is empty if there
+  // are none.
   const std::string& share_from() const;
   void take_over(const CostTable& other);
 

@@ -133,7 +133,6 @@ class Union {
     own(Family::gemm, !out_.gemms.empty());
     own(Family::attention, !out_.attentions.empty());
     own(Family::memory, !out_.memories.empty());
-    own(Family::launch, out_.launch_us || out_.graph_launch_us || !out_.copies.empty());
     own(Family::collective, !out_.collectives.empty());
     if (std::ranges::count(out_.shared, true) == 0) out_.share_from.clear();
   }

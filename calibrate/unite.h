@@ -26,10 +26,13 @@ struct United {
 
 // Sources of one key with different texts: the later one's gets a suffix, "vidur-2".  `about` is
 // the first that is not empty; `software` and `conditions` are all different ones in order; the
-// fabric's conditions are those of the first input that states them; a family that the result has
-// rows of is not shared from another table any more. Throws InputError E310: different GPUs;
-// collectives of different NVLinks or with and without in-network reduction; different tables that
-// families are shared from; rows that check_rows refuses. REQUIRES: at least one input.
+// fabric's conditions are those of the first input that states them.  Products, attention, kernels
+// and collectives that the result has rows of are not shared from another table any more.  What
+// fit_table (fit_table.h) computed from the rows of one input is left out: call it on the result.
+//
+// Throws InputError E310: different GPUs; collectives of different NVLinks or with and without
+// in-network reduction; different tables that families are shared from; rows that check_rows
+// refuses.  REQUIRES: at least one input.
 United unite(std::span<const TableText> inputs, const UniteOptions& options = {});
 
 // Removes the sources that no row names.  REQUIRES: rows name existing sources.

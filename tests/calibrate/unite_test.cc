@@ -36,9 +36,7 @@ std::string problem(const std::vector<TableText>& inputs) {
 }
 
 TEST(Unite, OfOneTableIsItself) {
-  TableText t = full_table();
-  t.shared = {};  // it has launches of its own
-  t.share_from.clear();
+  const TableText t = full_table();
   const United u = united({t});
   EXPECT_EQ(u.table, t);
   EXPECT_EQ(u.dropped, std::vector<size_t>{0});
