@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sweeps of nccl-tests -> a table.
 #pragma once
 
 #include <vector>
