@@ -132,7 +132,8 @@ class NcclText {
     for (size_t i = 3; i < words.size(); ++i) {
       if (words[i] == "on" && i + 1 < words.size()) found.host = words[i + 1];
       if (words[i] == "device" && i + 1 < words.size())
-        found.device = std::clamp<int64_t>(integer_number(words[i + 1]).value_or(0), 0, kMostListed);
+        found.device =
+            std::clamp<int64_t>(integer_number(words[i + 1]).value_or(0), 0, kMostListed);
       if (!words[i].starts_with('[')) continue;
       for (size_t j = i + 1; j < words.size(); ++j)
         found.name += (found.name.empty() ? "" : " ") + std::string(words[j]);
