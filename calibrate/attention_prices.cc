@@ -69,11 +69,14 @@ AttentionPrices::AttentionPrices(const TableText& table) {
       group->low[i] = group->rows.empty() ? at[i] : std::min(group->low[i], at[i]);
       group->high[i] = group->rows.empty() ? at[i] : std::max(group->high[i], at[i]);
     }
-    group->by_shape.emplace(hash_of(r), static_cast<uint32_t>(group->rows.size()));
+    group->by_shape.emplace_back(hash_of(r), static_cast<uint32_t>(group->rows.size()));
     group->rows.push_back(r);
     group->points.push_back({at, exact_log2(r.us / smooth), table.sources[r.source].derived});
   }
-  for (Group& g : groups_) g.index = NeighborIndex(g.points);
+  for (Group& g : groups_) {
+    g.index = NeighborIndex(g.points);
+    std::sort(g.by_shape.begin(), g.by_shape.end());
+  }
 }
 
 void AttentionPrices::mark_derived() {
@@ -102,15 +105,13 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
   shape.batch = w.batch;
   // A sliding window leaves the shape alone and takes flops away: not the measured kernel.
   if (w.flops.value >= 0.99 * attention_flops(shape).value) {
-    auto first = static_cast<uint32_t>(group->rows.size());
-    const auto [from, to] = group->by_shape.equal_range(hash_of(shape));
-    for (auto at = from; at != to; ++at) {
-      if (same_shape(group->rows[at->second], shape)) first = std::min(first, at->second);
-    }
-    if (first < group->rows.size()) {
-      const bool derived = group->points[first].derived;
+    const uint64_t hash = hash_of(shape);
+    auto at = std::lower_bound(group->by_shape.begin(), group->by_shape.end(), std::pair(hash, 0u));
+    for (; at != group->by_shape.end() && at->first == hash; ++at) {
+      if (!same_shape(group->rows[at->second], shape)) continue;
+      const bool derived = group->points[at->second].derived;
       return TablePrice{
-          group->rows[first].us, derived ? Origin::extrapolated : Origin::measured, {}};
+          group->rows[at->second].us, derived ? Origin::extrapolated : Origin::measured, {}};
     }
   }
   auto at = coordinates(w.m, w.n, k, w.heads, w.batch, w.causal);

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "calibrate/neighbors.h"
@@ -39,7 +39,7 @@ class AttentionPrices {
     std::vector<AttentionRow> rows;
     std::vector<Neighbor> points;  // of the same index
     NeighborIndex index;
-    std::unordered_multimap<uint64_t, uint32_t> by_shape;  // hash -> index; is only looked up
+    std::vector<std::pair<uint64_t, uint32_t>> by_shape;  // hash and index, ascending
     Place low{}, high{};
   };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "calibrate/roofline.h"
 #include "calibrate/waves_of_tiles.h"
@@ -41,10 +40,12 @@ Work as_work(const GemmRow& r) {
 // A factor in m moves the rate more than one in n or k does: it decides how tiles fill the GPU.
 // Scales, like the distances of neighbors.h, were chosen by cross-validation over all sets of
 // measured products together (docs/costs.md).
+constexpr double kScaleOfM = 2, kScaleOfWeights = 0.5;
+
 Place coordinates(const Work& w) {
   const auto log = [](int64_t size) { return exact_log2(static_cast<double>(size)); };
   if (w.batch > 1) return {log(w.m), log(w.n), log(w.k), 0.5 * log(w.batch)};
-  return {2 * log(w.m), 0.5 * log(w.n), 0.5 * log(w.k), 0};
+  return {kScaleOfM * log(w.m), kScaleOfWeights * log(w.n), kScaleOfWeights * log(w.k), 0};
 }
 
 }  // namespace
@@ -79,31 +80,32 @@ size_t GemmPrices::Hash::operator()(const Weights& w) const {
 GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {
   layout_ratio_ = {1, table.ratio_nn.value_or(1), table.ratio_nt.value_or(1)};
   skinny_ = exact_log2(table.ratio_skinny.value_or(1));
-  std::vector<const GemmRow*> sorted;
-  sorted.reserve(table.gemms.size());
-  for (const GemmRow& r : table.gemms) sorted.push_back(&r);
-  const auto key = [](const GemmRow* r) {
-    return std::tuple(table_dtype(r->dtype), r->layout, r->batch > 1, r->batch, r->n, r->k, r->m);
-  };
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [&](const GemmRow* a, const GemmRow* b) { return key(a) < key(b); });
-  const FitRow* fit = nullptr;
-  for (const GemmRow* r : sorted) {
-    const DType dtype = table_dtype(r->dtype);
-    if (groups_.empty() || groups_.back().dtype != dtype || groups_.back().layout != r->layout ||
-        groups_.back().batched != (r->batch > 1)) {
-      fit = find_fit(fits_, WorkKind::gemm, dtype);
-      if (fit == nullptr) continue;
-      groups_.push_back({dtype, r->layout, r->batch > 1, {}, {}, {}, {}, {}, {}});
+  for (const GemmRow& r : table.gemms) {
+    const FitRow* fit = find_fit(fits_, WorkKind::gemm, r.dtype);
+    if (fit == nullptr) continue;
+    const DType dtype = table_dtype(r.dtype);
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
+      return g.dtype == dtype && g.layout == r.layout && g.batched == (r.batch > 1);
+    });
+    if (group == groups_.end()) {
+      groups_.emplace_back();
+      group = groups_.end() - 1;
+      group->dtype = dtype;
+      group->layout = r.layout;
+      group->batched = r.batch > 1;
     }
-    const Work w = as_work(*r);
-    const double ratio = r->us / smooth_time(w, *fit);
-    const Place at = coordinates(w);
-    groups_.back().rows.push_back(
-        {r->m, r->n, r->k, r->batch, exact_log2(static_cast<double>(r->m)), r->us, ratio});
-    groups_.back().points.push_back({at, exact_log2(ratio), table.sources[r->source].derived});
+    add(*group, r, *fit, table.sources[r.source].derived);
   }
   for (Group& g : groups_) finish(g);
+}
+
+void GemmPrices::add(Group& g, const GemmRow& r, const FitRow& fit, bool derived) {
+  const Work w = as_work(r);
+  const double ratio = r.us / smooth_time(w, fit);
+  const Place at = coordinates(w);
+  const double log_m = at[0] / (r.batch > 1 ? 1 : kScaleOfM);
+  g.rows.push_back({r.m, r.n, r.k, r.batch, log_m, r.us, ratio, derived});
+  g.points.push_back({at, exact_log2(ratio), derived});
 }
 
 void GemmPrices::finish(Group& g) {
@@ -115,16 +117,42 @@ void GemmPrices::finish(Group& g) {
       g.high[i] = std::max(g.high[i], p.at[i]);
     }
   }
-  g.by_weights.reserve(g.rows.size());
-  for (uint32_t i = 0; i < g.rows.size(); ++i) {
-    const Row& r = g.rows[i];
-    g.by_weights.try_emplace({r.batch, r.n, r.k}, i, i).first->second.second = i + 1;
+  // Rows by weights: counted, then each put where those of its weights begin.
+  std::vector<uint32_t> of_row(g.rows.size());
+  std::vector<Weights> weights;
+  std::vector<Range> ranges;
+  for (size_t i = 0; i < g.rows.size(); ++i) {
+    const Weights its{g.rows[i].batch, g.rows[i].n, g.rows[i].k};
+    const auto fresh = static_cast<uint32_t>(ranges.size());
+    of_row[i] = g.by_weights.try_emplace(its, fresh, 0).first->second.first;
+    if (of_row[i] == fresh) {
+      weights.push_back(its);
+      ranges.emplace_back(0, 0);
+    }
+    ++ranges[of_row[i]].second;
+  }
+  uint32_t begin = 0;
+  for (Range& range : ranges) {
+    const uint32_t count = range.second;
+    range = {begin, begin};
+    begin += count;
+  }
+  g.by_m.resize(g.rows.size());
+  for (size_t i = 0; i < g.rows.size(); ++i) {
+    g.by_m[ranges[of_row[i]].second++] = {g.rows[i].m, static_cast<uint32_t>(i)};
+  }
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    std::sort(
+        g.by_m.begin() + ranges[i].first, g.by_m.begin() + ranges[i].second,
+        [](const RowAt& a, const RowAt& b) { return a.m != b.m ? a.m < b.m : a.row < b.row; });
+    g.by_weights[weights[i]] = ranges[i];
   }
 }
 
 void GemmPrices::mark_derived() {
   for (Group& group : groups_) {
     for (Neighbor& p : group.points) p.derived = true;
+    for (Row& r : group.rows) r.derived = true;
   }
 }
 
@@ -139,31 +167,28 @@ GemmPrices::Beside GemmPrices::beside(const Group& group, const Work& w) {
   const auto found = group.by_weights.find({w.batch, w.n, w.k});
   if (found == group.by_weights.end()) return {};
   const auto [first, last] = found->second;
-  const auto from = std::lower_bound(group.rows.begin() + first, group.rows.begin() + last, w.m,
-                                     [](const Row& r, int64_t m) { return r.m < m; }) -
-                    group.rows.begin();
-  return {from > first ? from - 1 : -1, from < last ? from : -1};
+  const auto begin = group.by_m.begin() + first, end = group.by_m.begin() + last;
+  const auto from =
+      std::lower_bound(begin, end, w.m, [](const RowAt& r, int64_t m) { return r.m < m; });
+  return {from == begin ? -1 : int64_t{(from - 1)->row}, from == end ? -1 : int64_t{from->row}};
 }
 
 std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, const Work& w,
                                               double smooth, bool borrowed) {
   if (rows.from < 0) return std::nullopt;
-  const auto high = static_cast<size_t>(rows.from);
-  const Row& b = group.rows[high];
+  const Row& b = group.rows[static_cast<size_t>(rows.from)];
   TablePrice price;
   if (b.m == w.m) {
     price.us = borrowed ? smooth * b.ratio : b.us;
-    price.origin = group.points[high].derived ? Origin::extrapolated : Origin::measured;
+    price.origin = b.derived ? Origin::extrapolated : Origin::measured;
     return price;
   }
   if (rows.below < 0) return std::nullopt;
-  const auto low = static_cast<size_t>(rows.below);
-  const Row& a = group.rows[low];
+  const Row& a = group.rows[static_cast<size_t>(rows.below)];
   if (b.log_m - a.log_m > kDense) return std::nullopt;
   const double x = (exact_log2(static_cast<double>(w.m)) - a.log_m) / (b.log_m - a.log_m);
   price.us = smooth * (a.ratio + (b.ratio - a.ratio) * x);
-  const bool derived = group.points[low].derived || group.points[high].derived;
-  price.origin = derived ? Origin::extrapolated : Origin::interpolated;
+  price.origin = a.derived || b.derived ? Origin::extrapolated : Origin::interpolated;
   price.basis = {.from = TableBasis::From::rows_beside, .low = a.m, .high = b.m};
   return price;
 }
@@ -202,7 +227,7 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
     at[i] = clamped;
   }
   const double log_m = exact_log2(static_cast<double>(w.m));
-  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0};
+  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0, false};
   Residual r = residual(group, at, shape, prior(w.m, w.n, w.k), sms, NeighborIndex::kNone);
   if (rows.below >= 0 && rows.from >= 0) {
     double sum = 0, weights = kNoReason;
@@ -216,6 +241,7 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
       const double weight = 1 / (1 + octaves * octaves);
       sum += weight * (group.points[index].residual - expected.value);
       weights += weight;
+      r.derived = r.derived || row.derived;
     }
     r.value += sum / weights;
   }
@@ -231,9 +257,7 @@ std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms) const 
   const DType dtype = table_dtype(work.dtype);
   const FitRow* fit = find_fit(fits_, WorkKind::gemm, dtype);
   if (fit == nullptr) return std::nullopt;
-  const double smooth = smooth_time(work, *fit);
   const bool batched = work.batch > 1;
-
   const Group* group = find(dtype, work.layout, batched);
   const bool too_few = group == nullptr || group->points.size() < kEnoughRows;
   const bool borrowed = too_few && !batched && work.layout != GemmLayout::tn;
@@ -243,6 +267,7 @@ std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms) const 
   const Beside rows = group == nullptr ? Beside{} : beside(*group, work);
   // A row is of operands in its own format: others go by what it says of the fit.
   const bool other_bytes = work.bytes.value > 0;
+  const double smooth = smooth_time(work, *fit);
   if (group == nullptr || (batched && !is_near(*group, rows, work))) {
     // Where nothing similar was measured the mean of far shapes is no better than the prior.
     price.us = smooth * exact_exp2(prior(work.m, work.n, work.k));

@@ -54,6 +54,11 @@ class GemmPrices {
     double log_m = 0;
     double us = 0;
     double ratio = 0;  // to the smooth roofline
+    bool derived = false;
+  };
+  struct RowAt {
+    int64_t m = 0;
+    uint32_t row = 0;
   };
   struct Weights {  // what products of one weight matrix share
     int64_t batch = 0, n = 0, k = 0;
@@ -62,8 +67,8 @@ class GemmPrices {
   struct Hash {
     size_t operator()(const Weights& w) const;
   };
-  using Range = std::pair<uint32_t, uint32_t>;  // of rows, ascending in m
-  // Rows of one type, layout and of one batch or of any more, by batch, n, k, m.
+  using Range = std::pair<uint32_t, uint32_t>;
+  // Rows of one type, layout and of one batch or of any more, in the order of the table.
   struct Group {
     DType dtype{};
     GemmLayout layout{};
@@ -71,14 +76,16 @@ class GemmPrices {
     std::vector<Row> rows;
     std::vector<Neighbor> points;  // of the same index
     NeighborIndex index;
-    std::unordered_map<Weights, Range, Hash> by_weights;  // is only looked up
+    std::vector<RowAt> by_m;                              // those of the same weights together
+    std::unordered_map<Weights, Range, Hash> by_weights;  // of by_m; is only looked up
     Place low{}, high{};                                  // hull of the points
   };
-  struct Beside {  // rows of the same (n, k): below m, and from m on; -1 = none
+  struct Beside {  // rows of the same (n, k): the last below m, the first from m on; -1 = none
     int64_t below = -1, from = -1;
   };
 
   const Group* find(DType dtype, GemmLayout layout, bool batched) const;
+  static void add(Group& group, const GemmRow& row, const FitRow& fit, bool derived);
   static void finish(Group& group);
   // Whether batched rows say something of this product.
   static bool is_near(const Group& group, Beside rows, const Work& work);

@@ -8,7 +8,7 @@
 namespace stepcast {
 namespace {
 
-constexpr double kPriorWeight = 0.1;
+constexpr double kPriorWeight = 0.01;
 constexpr double kSmallest = 0.05;  // squared: keeps the weight of a hit finite, and noise in check
 constexpr size_t kLeaf = 8;         // points that are looked at one by one
 
@@ -103,17 +103,17 @@ Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> poi
   Residual result;
   double weights = kPriorWeight;
   double sum = kPriorWeight * prior;
-  double derived = 0;
+  double derived = 0, measured = 0;
   for (const Near& n : near) {
     const Neighbor& point = points[n.index];
     const double weight = 1 / ((n.distance + kSmallest) * (n.distance + kSmallest));
     weights += weight;
     sum += weight * point.residual;
-    if (point.derived) derived += weight;
+    (point.derived ? derived : measured) += weight;
   }
   result.used = static_cast<int>(near.size());
   result.value = sum / weights;
-  result.derived = 2 * derived > weights - kPriorWeight;
+  result.derived = derived > measured;
   return result;
 }
 

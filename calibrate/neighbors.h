@@ -62,8 +62,8 @@ struct Residual {
   bool derived = false;  // derived ones carry more than half of the weight
 };
 
-// Mean over `near`, of weight 1/(d^2 + 0.05)^2, together with `prior` at weight 0.1 of a point at
-// distance 1.  `points` in the order of their index.
+// Mean over `near`, of weight 1/(d^2 + 0.05)^2, together with `prior` at weight 0.01, that
+// of a point at distance 3.  `points` in the order of their index.
 Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> points, double prior);
 
 }  // namespace stepcast

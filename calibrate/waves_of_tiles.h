@@ -25,7 +25,8 @@ inline IdleShares idle_shares(int64_t m, int64_t n, int64_t batch, int64_t sms) 
   for (size_t i = 0; i < kTiles.size(); ++i) {
     const auto [rows, columns] = kTiles[i];
     const int64_t tiles = (m + rows - 1) / rows * ((n + columns - 1) / columns) * batch;
-    const int64_t waves = (tiles + sms - 1) / sms;
+    auto waves = static_cast<int64_t>(static_cast<double>(tiles) / static_cast<double>(sms));
+    if (waves * sms < tiles) ++waves;  // a division of whole numbers takes several times as long
     idle[i] = 1 - used / (static_cast<double>(waves * sms) * static_cast<double>(rows * columns));
   }
   return idle;

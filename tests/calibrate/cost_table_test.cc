@@ -60,17 +60,62 @@ TEST(GemmLookup, TreatsFp16AsBf16ButNotFp8OrFp32) {
   EXPECT_FALSE(t.compute(w, {}).has_value());
 }
 
-TEST(GemmLookup, InterpolatesTheResidualAlongM) {
-  // Residuals 1.0 at m = 1024 and 1.21 at m = 4096: 1.1 halfway in the logarithm.
-  const Work low = gemm(1024, 4096, 4096);
-  const Work high = gemm(4096, 4096, 4096);
-  const CostTable t =
-      make(kFit + "gemm,bf16,tn,1024,4096,4096,1," + std::to_string(smooth(low)) + ",m\n" +
-           "gemm,bf16,tn,4096,4096,4096,1," + std::to_string(1.21 * smooth(high)) + ",m\n");
-  const Work mid = gemm(2048, 4096, 4096);
-  const auto p = t.compute(mid, {});
-  EXPECT_NEAR(us(p->time) / smooth(mid), 1.1, 1e-6);
+// Rows at two m with residuals 1.0 and 1.21.
+CostTable two_rows(int64_t low_m, int64_t high_m) {
+  const Work low = gemm(low_m, 4096, 4096);
+  const Work high = gemm(high_m, 4096, 4096);
+  return make(kFit + "gemm,bf16,tn," + std::to_string(low_m) + ",4096,4096,1," +
+              std::to_string(smooth(low)) + ",m\n" + "gemm,bf16,tn," + std::to_string(high_m) +
+              ",4096,4096,1," + std::to_string(1.21 * smooth(high)) + ",m\n");
+}
+
+TEST(GemmLookup, IsStraightOverTheLogarithmBetweenRowsThatAreClose) {
+  const Work mid = gemm(4480, 4096, 4096);  // halfway between 4096 and 4900
+  const auto p = two_rows(4096, 4900).compute(mid, {});
+  EXPECT_NEAR(us(p->time) / smooth(mid), 1.105, 1e-4);
   EXPECT_EQ(p->origin, Origin::interpolated);
+  EXPECT_NE(p->basis.find("rows 4096x4096x4096 and m = 4900"), std::string::npos) << p->basis;
+}
+
+TEST(GemmLookup, IsBetweenRowsThatAreFarApart) {
+  const Work mid = gemm(2048, 4096, 4096);
+  const auto p = two_rows(1024, 4096).compute(mid, {});
+  EXPECT_NEAR(us(p->time) / smooth(mid), 1.1, 0.02);
+  EXPECT_EQ(p->origin, Origin::interpolated);
+}
+
+// Two shapes alike in size, one of which fills its last wave: the new shape follows the one whose
+// waves are as its own.
+TEST(GemmLookup, ShapesGoWithThoseThatFillTheGpuAlike) {
+  Gpu gpu;
+  gpu.sms = 100;
+  const int64_t full = 128 * 10, over = full + 128;  // 10 or 11 by 10 tiles of 128x128
+  std::string rows = kFit;
+  for (const int64_t k : {2048, 8192}) {
+    for (const int64_t m : {full, over}) {
+      const double slow = m == full ? 1.0 : 1.5;
+      rows += "gemm,bf16,tn," + std::to_string(m) + "," + std::to_string(full) + "," +
+              std::to_string(k) + ",1," + std::to_string(slow * smooth(gemm(m, full, k))) + ",m\n";
+    }
+  }
+  const CostTable t = make(rows);
+  const Work fills = gemm(full, full, 4096), spills = gemm(over, full, 4096);
+  const auto ratio = [&](const Work& w, const Gpu& on) {
+    return us(t.compute(w, on)->time) / smooth(w);
+  };
+  EXPECT_LT(ratio(fills, gpu), 1.02);
+  EXPECT_GT(ratio(spills, gpu), 1.47);
+  EXPECT_GT(ratio(fills, {}), ratio(fills, gpu));
+}
+
+TEST(GemmLookup, WithoutTextSaysTheSame) {
+  const CostTable t = two_rows(1024, 4096);
+  const Work mid = gemm(2048, 4096, 4096);
+  const auto quick = t.lookup(mid, {});
+  const auto p = t.compute(mid, {});
+  EXPECT_NEAR(quick->us, us(p->time), 1e-6);
+  EXPECT_EQ(quick->origin, p->origin);
+  EXPECT_EQ("table " + t.name() + ": " + basis_text(quick->basis, mid), p->basis);
 }
 
 TEST(GemmLookup, TakesTheResidualOfNearShapesElsewhere) {
@@ -306,6 +351,23 @@ TEST(CostTable, TakesOverWhatItSharesAndNothingElse) {
   const auto p = t.collective(WorkKind::all_reduce, {1 << 20}, node, a100_cluster(1));
   ASSERT_TRUE(p.has_value());
   EXPECT_EQ(p->origin, Origin::extrapolated);
+}
+
+TEST(CostTable, KeepsItsOwnInterferenceAndLaunches) {
+  const CostTable other =
+      make(kFit +
+           "gemm,bf16,tn,1024,4096,4096,1,200,m\nlaunch,4.1,m\ngraph_launch,1.6,m\n"
+           "interference,1.25,1.5,m\ncopy,h2d,1048576,40,m\n");
+  CostTable t = make("launch,3,m\ninterference,1.1,1.2,m\n", "# share: x gemm launch\n");
+  t.take_over(other);
+  EXPECT_EQ(t.launch(), Time{3'000'000});
+  EXPECT_EQ(t.graph_launch(), Time{1'600'000});
+  EXPECT_EQ(t.interference()->compute, 1.1);
+  Work copy;
+  copy.kind = WorkKind::host_copy;
+  copy.bytes = {1 << 20};
+  EXPECT_EQ(t.compute(copy, {})->time, Time{40'000'000});
+  EXPECT_EQ(t.compute(copy, {})->origin, Origin::extrapolated);
 }
 
 TEST(CostTable, RefusesCommunicationAsComputeAndShapesOfNothing) {

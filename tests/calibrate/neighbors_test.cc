@@ -36,7 +36,7 @@ TEST(MeanResidual, BetweenEqualPointsIsBetweenThem) {
 }
 
 TEST(MeanResidual, FadesIntoThePrior) {
-  EXPECT_GT(mean({at(0, 1)}, {1, 0, 0, 0}, 0).value, 0.85);
+  EXPECT_GT(mean({at(0, 1)}, {1, 0, 0, 0}, 0).value, 0.95);
   EXPECT_LT(mean({at(0, 1)}, {30, 0, 0, 0}, 0).value, 0.05);
 }
 

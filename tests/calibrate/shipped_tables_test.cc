@@ -4,12 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "calibrate/cost_table.h"
@@ -107,74 +104,6 @@ TEST(ShippedTables, MayBeAskedForFromSeveralThreads) {
   }
   threads.clear();
   for (const CostTable* t : seen) EXPECT_EQ(t, seen[0]);
-}
-
-// ----------------------------------------------------------------------------------- held-out rows
-struct Errors {
-  double median = 0, p90 = 0;
-};
-
-template <class Drop>
-Errors held_out(const std::string& gpu, Drop drop) {
-  const TableText table = text_of(gpu);
-  TableText kept = table;
-  std::erase_if(kept.gemms, drop);
-  const CostTable rest = CostTable::of(kept);
-  std::vector<double> errors;
-  for (const GemmRow& r : table.gemms) {
-    if (!drop(r) || r.m < 256) continue;
-    const auto p = rest.compute(gemm(r.m, r.n, r.k), {});
-    errors.push_back(std::fabs(us(p->time) / r.us - 1));
-  }
-  EXPECT_GT(errors.size(), 50u);
-  std::sort(errors.begin(), errors.end());
-  const Errors e{errors[errors.size() / 2], errors[errors.size() * 9 / 10]};
-  testing::Test::RecordProperty(gpu + "_median_percent", std::to_string(100 * e.median));
-  testing::Test::RecordProperty(gpu + "_p90_percent", std::to_string(100 * e.p90));
-  return e;
-}
-
-bool is_forward(const GemmRow& r) {
-  return r.layout == GemmLayout::tn && r.batch == 1 && r.dtype == DType::bf16;
-}
-
-TEST(HeldOut, EveryOtherMOfEachWeightShape) {
-  for (const auto& [gpu, median, p90] :
-       {std::tuple("a100-sxm-80g", 0.055, 0.18), std::tuple("h100-sxm", 0.09, 0.25)}) {
-    const TableText table = text_of(gpu);
-    std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> by_nk;
-    for (const GemmRow& r : table.gemms) {
-      if (is_forward(r)) by_nk[{r.n, r.k}].push_back(r.m);
-    }
-    for (auto& [nk, ms] : by_nk) std::sort(ms.begin(), ms.end());
-    const Errors e = held_out(gpu, [&](const GemmRow& r) {
-      if (!is_forward(r)) return false;
-      const auto& ms = by_nk.at({r.n, r.k});
-      const auto at = std::find(ms.begin(), ms.end(), r.m) - ms.begin();
-      return at % 2 == 1 && at + 1 < static_cast<int64_t>(ms.size());
-    });
-    EXPECT_LT(e.median, median) << gpu;
-    EXPECT_LT(e.p90, p90) << gpu;
-  }
-}
-
-TEST(HeldOut, WholeWeightShapes) {
-  for (const auto& [gpu, median, p90] :
-       {std::tuple("a100-sxm-80g", 0.055, 0.16), std::tuple("h100-sxm", 0.07, 0.19)}) {
-    const TableText table = text_of(gpu);
-    std::vector<std::pair<int64_t, int64_t>> shapes;
-    for (const GemmRow& r : table.gemms) {
-      if (is_forward(r)) shapes.emplace_back(r.n, r.k);
-    }
-    std::sort(shapes.begin(), shapes.end());
-    shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
-    const Errors e = held_out(gpu, [&](const GemmRow& r) {
-      const auto at = std::lower_bound(shapes.begin(), shapes.end(), std::pair(r.n, r.k));
-      return is_forward(r) && (at - shapes.begin()) % 4 == 0;
-    });
-    EXPECT_LT(e.median, median) << gpu;
-    EXPECT_LT(e.p90, p90) << gpu;
-  }
 }
 
 TEST(ShippedTables, AnswerTheCollectivesOfANodeOnlyOnItsLinks) {
