@@ -9,6 +9,7 @@
 #include <set>
 
 #include "calibrate/cost_table.h"
+#include "calibrate/fit_table.h"
 #include "calibrate/table_text.h"
 #include "calibrate/write_table.h"
 #include "scenarios/calibration_plan.h"
@@ -183,6 +184,37 @@ TEST(CalibrationPlan, WeightsOfOriginsAreThoseOfTheForecast) {
   const CalibrationPlan plan = calibration_plan({&s, 1});
   for (const PlanRow& row : plan.text.rows) sums[static_cast<size_t>(row.origin)] += row.weight;
   for (size_t o = 0; o < sums.size(); ++o) EXPECT_NEAR(sums[o], r.trust[o], 1e-9) << o;
+}
+
+// A table of exactly the plan's rows, 100 microseconds each.
+std::string table_of(const PlanText& plan) {
+  std::string rows;
+  int64_t count = 0;
+  for (const PlanRow& r : plan.rows) {
+    std::string key = plan_key(r);
+    if (key.starts_with("grouped_")) key.erase(0, std::string_view("grouped_").size());
+    rows += key + ",100,s\n";
+    ++count;
+  }
+  return "# stepcast cost table\n# format: 2\n# gpu: h100-sxm\n# nvlink_gbs: 450\n"
+         "# in_network_reduction: yes\n# source: s measured by hand\n# rows: " +
+         std::to_string(count) + '\n' + rows;
+}
+
+TEST(CalibrationPlan, WhatIsMeasuredByItIsWhatTheForecastAsksFor) {
+  const Folder folder;
+  const auto text = [](int tp) {
+    return "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: " + std::to_string(tp) +
+           "}\nbatch: {global: 32, micro: 1, seq: 4096}\n";
+  };
+  std::vector<Scenario> scenarios;
+  for (const int tp : {2, 4, 8}) scenarios.push_back(load_scenario_text(text(tp), "run.yaml"));
+  const CalibrationPlan plan = calibration_plan(scenarios);
+  const TableText rows = parse_table_text(table_of(plan.text), "rows.csv", {true});
+  folder.write("mine.csv", write_table(fit_table(rows).table));
+  const std::string file = folder.write("run.yaml", text(8) + "calibration: mine.csv\n");
+  const Result r = forecast(load_scenario(file), {.what_if = false});
+  EXPECT_GT(r.trust[static_cast<size_t>(Origin::measured)], 0.999);
 }
 
 TEST(CalibrationPlan, ShapesOfSeveralScenariosAreAddedUp) {
