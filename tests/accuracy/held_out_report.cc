@@ -100,6 +100,9 @@ std::string held_out_report(const std::string& data) {
   out += line("**every fourth size kept**", thinned_collectives(data + "/collectives", 4),
               {0.025, 0.10});
   out +=
+      "\nRows are measured as training runs them; a search over shapes finds rates that few of its "
+      "shapes reach:\n";
+  out +=
       "\n| GPU | type | best shape of a search | its TFLOP/s | the table's at that shape | ratio |";
   out += kHead;
   return out + best_shapes(data);
