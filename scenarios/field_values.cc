@@ -145,7 +145,6 @@ bool is_leaf(const Field& field) {
     case FieldType::list:
     case FieldType::names:
     case FieldType::opaque:
-    case FieldType::later:
     case FieldType::noted: return false;
     default: return true;
   }
@@ -174,7 +173,7 @@ std::string plain_text(const Datum& datum) {
 std::string keys_of(std::string_view section) {
   std::string list;
   for (const Field& field : scenario_fields()) {
-    if (first_words(field.path) != section || field.type == FieldType::later) continue;
+    if (first_words(field.path) != section) continue;
     list += (list.empty() ? "" : ", ") + last_word(field.path);
   }
   return list;
@@ -271,7 +270,7 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
   std::vector<std::string_view> here;
   std::string list;
   for (const Field& field : scenario_fields()) {
-    if (first_words(field.path) != section || field.type == FieldType::later) continue;
+    if (first_words(field.path) != section) continue;
     here.push_back(field.path.substr(section.empty() ? 0 : section.size() + 1));
     list += (list.empty() ? "" : ", ") + std::string(here.back());
   }
@@ -302,10 +301,7 @@ void FieldValues::read_row(const Field& field) {
                                          "default: " + std::string(field.reason)};
     return;
   }
-  if (field.type == FieldType::later) {
-    problems_.add("E130", '\'' + key + "' is not supported yet", key_mark(field.path),
-                  static_cast<int>(key.size()), {}, "leave it out");
-  } else if (field.type == FieldType::noted) {
+  if (field.type == FieldType::noted) {
     warnings_.push_back('\'' + key + "' does not change this result");
   }
   if (!is_leaf(field)) return;

@@ -33,7 +33,6 @@ enum class FieldType : uint8_t {
   list,       // list of mappings; the rows below are "path[].key"
   names,      // mapping with free keys; the rows below are "path.*.key"
   opaque,     // read elsewhere: `model`, `compare.cases.*`, ...
-  later,      // known, but would change the result: E130
   noted,      // known, matters only to commands that are not there yet: accepted with a warning
 };
 

@@ -50,8 +50,8 @@ bool known(std::string_view path, const std::string& value) {
        dot = path.rfind('.', dot - 1)) {
     const Field* f = find_field(path.substr(0, dot));
     if (f != nullptr)
-      return f->type == FieldType::opaque || f->type == FieldType::later ||
-             f->type == FieldType::noted || f->type == FieldType::pairs;
+      return f->type == FieldType::opaque || f->type == FieldType::noted ||
+             f->type == FieldType::pairs;
     if (dot == 0) break;
   }
   return false;

@@ -112,7 +112,6 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::opaque:
       return field.shorthand.empty() ? "\"type\": \"object\""
                                      : "\"type\": [\"string\", \"object\"]";
-    case FieldType::later:
     case FieldType::noted: return {};
   }
   return {};
@@ -124,8 +123,6 @@ std::string schema_of(const Field& field, size_t depth) {
     s += (s.empty() ? "" : ", ") + quote(key) + ": " + value;
   };
   std::string description(field.summary);
-  if (field.type == FieldType::later)
-    description += description.empty() ? "not supported yet" : " (not supported yet)";
   if (!field.fallback.empty())
     description += (description.empty() ? "default " : "; default ") + std::string(field.fallback) +
                    ": " + std::string(field.reason);
