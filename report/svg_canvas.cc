@@ -93,7 +93,8 @@ void SvgCanvas::curve(std::span<const std::pair<int64_t, int64_t>> points,
     reach(x);
     path += (path.empty() ? 'M' : 'L') + str(x) + ' ' + str(y);
   }
-  body_ += "<path d=\"" + path + "\" stroke=\"" + std::string(colour) + "\" stroke-width=\"1.8\"/>\n";
+  body_ +=
+      "<path d=\"" + path + "\" stroke=\"" + std::string(colour) + "\" stroke-width=\"1.8\"/>\n";
 }
 
 void SvgCanvas::text(int64_t x, int64_t y, std::string_view words, std::string_view style) {
