@@ -148,7 +148,7 @@ std::vector<SweepPoint> in_order(std::vector<SweepPoint> points) {
       out.push_back(std::move(p));
     } else {
       out.back().weight = std::max(out.back().weight, p.weight);
-      out.back().origin = std::max(out.back().origin, p.origin);
+      out.back().origin = std::min(out.back().origin, p.origin);
     }
   }
   std::stable_sort(out.begin(), out.end(),

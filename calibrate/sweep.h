@@ -51,8 +51,9 @@ double measuring_seconds(const SweepPoint& point);
 // only for the order.
 double uncertainty(Origin origin);
 
-// Drops points whose key came before (keeping the larger weight and the worse origin), and sorts by
-// weight x uncertainty / measuring_seconds, descending; equal ones by key.
+// Drops points whose key came before (keeping the larger weight and the better origin: a plan knows
+// how its shapes are priced, a grid takes the worst for granted), and sorts by weight x uncertainty
+// / measuring_seconds, descending; equal ones by key.
 std::vector<SweepPoint> in_order(std::vector<SweepPoint> points);
 
 struct PointResult {

@@ -124,7 +124,18 @@ TEST(Sweep, APointGivenTwiceIsMeasuredOnceAtItsGreaterWeight) {
   const auto order = in_order({gemm_point(512, 0.1, Origin::interpolated), gemm_point(512, 0.7)});
   ASSERT_EQ(order.size(), 1U);
   EXPECT_DOUBLE_EQ(order[0].weight, 0.7);
-  EXPECT_EQ(order[0].origin, Origin::roofline);
+}
+
+TEST(Sweep, AShapeOfThePlanKeepsItsOriginThoughTheGridHasItToo) {
+  const SweepPoint grid = gemm_point(512, 0.05);
+  const SweepPoint light = gemm_point(512, 0.01, Origin::measured);
+  const SweepPoint heavy = gemm_point(512, 0.7, Origin::extrapolated);
+  EXPECT_EQ(in_order({grid, light})[0].origin, Origin::measured);
+  EXPECT_EQ(in_order({light, grid})[0].origin, Origin::measured);
+  EXPECT_EQ(in_order({heavy, grid})[0].origin, Origin::extrapolated);
+  // What is measured already does not go before what is not.
+  EXPECT_THAT(keys(in_order({grid, light, gemm_point(520, 0.05, Origin::interpolated)})),
+              ElementsAre(gemm_point(520).key, grid.key));
 }
 
 TEST(Sweep, LongerCallsTakeLongerToMeasureUpToALimit) {
