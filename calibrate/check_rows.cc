@@ -14,6 +14,7 @@ namespace stepcast {
 namespace {
 
 constexpr size_t kMostProblems = 20;
+constexpr double kMost = 1e15;  // as the reader has it
 
 class RowCheck {
  public:
@@ -25,13 +26,16 @@ class RowCheck {
     for (const CopyRow& r : t_.copies) check(r, {r.bytes});
     for (const CollectiveRow& r : t_.collectives) {
       check(r, {r.ranks, r.nodes, r.ranks_per_node, r.bytes});
-      if (!(std::isfinite(r.nic_gbs) && r.nic_gbs >= 0)) problem(row_text(r), "a bad nic_gbs");
+      if (!is_constant(r.nic_gbs)) problem(row_text(r), "a bad nic_gbs");
+      if (r.nodes > 0 && !is_group(r))
+        problem(row_text(r), "ranks that are not nodes times ranks_per_node");
     }
     for (const FitRow& r : t_.fits) {
       check_source(row_text(r), r.source);
       for (const double x : {r.t0_us, r.tflops, r.gbs, r.median_error, r.p90_error}) {
-        if (!(std::isfinite(x) && x >= 0)) problem(row_text(r), "a constant that is no number");
+        if (!is_constant(x)) problem(row_text(r), "a constant that is not from 0 to 1e15");
       }
+      if (r.kind != WorkKind::memory_bound && r.tflops == 0) problem(row_text(r), "no tflops");
     }
     if (t_.launch_us) check_number("launch", *t_.launch_us, t_.launch_source);
     if (t_.graph_launch_us)
@@ -63,23 +67,25 @@ class RowCheck {
     if (source >= t_.sources.size()) problem(row, "a source that does not exist");
   }
 
+  static bool is_constant(double value) { return value >= 0 && value <= kMost; }
+
   void check_number(const std::string& row, double value, uint16_t source) {
     check_source(row, source);
     // As the reader has it: a picosecond or less is no time.
-    if (!std::isfinite(value) || value <= 1e-6 || value > 1e15)
+    if (!std::isfinite(value) || value <= 1e-6 || value > kMost)
       problem(row, "the time " + (std::isnan(value) ? "nan" : std::to_string(value)));
   }
 
   template <class Row>
   void check(const Row& r, std::initializer_list<int64_t> sizes) {
-    const bool good = std::isfinite(r.us) && r.us > 1e-6 && r.us <= 1e15 &&
-                      std::isfinite(r.spread) && r.spread >= 0 && r.source < t_.sources.size();
+    const bool good = std::isfinite(r.us) && r.us > 1e-6 && r.us <= kMost &&
+                      is_constant(r.spread) && r.source < t_.sources.size();
     bool positive = true;
     for (const int64_t size : sizes) positive = positive && size > 0 && size <= int64_t{1} << 50;
     if (good && positive) return;
     const std::string row = row_text(r);  // only for the message
     check_number(row, r.us, r.source);
-    if (!(std::isfinite(r.spread) && r.spread >= 0)) problem(row, "a bad spread");
+    if (!is_constant(r.spread)) problem(row, "a bad spread");
     if (!positive) problem(row, "a size that is not from 1 to 2^50");
   }
 

@@ -100,7 +100,11 @@ class Fitter {
     fit_attentions();
     fit_memories();
     fit_ratios();
+    if (!t_.collectives.empty() && t_.nvlink_gbs == 0)
+      remarks_.emplace_back(
+          "collectives answer nothing without the NVLink they ran on: nvlink_gbs");
     sort_rows(t_);
+    check_rows(t_);  // what the reader would refuse is not to be written
     return {std::move(t_), std::move(remarks_)};
   }
 
@@ -156,7 +160,9 @@ class Fitter {
       f.tflops = rounded(form.tflops, 5);
       f.gbs = rounded(form.gbs, 5);
     }
-    const bool partial = (terms.t0 && form.t0_error == 0) || (terms.gbs && form.gbs == 0);
+    const bool alike = std::ranges::all_of(
+        points, [&](const KernelTime& p) { return p.flops == points[0].flops; });
+    const bool partial = alike || (terms.t0 && form.t0_error == 0) || (terms.gbs && form.gbs == 0);
     if (partial) f.flag = FitFlag::partial;
     compare(rows, f);
     t_.fits.push_back(f);

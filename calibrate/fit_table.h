@@ -30,13 +30,14 @@ constexpr std::string_view kFitSource = "fit";
 
 struct FittedTable {
   TableText table;  // rows sorted (write_table.h)
-  // One line each: flagged fits and why, rows that a fit finds to be off by more than five times.
+  // One line each: flagged fits and why, rows that a fit finds to be off by more than five times,
+  // collectives that answer nothing.
   std::vector<std::string> remarks;
 };
 
 // Constants are rounded to five significant digits, residuals to four decimals.  Data that
 // determine too little give a flagged fit (FitFlag), never a wrong one.  Throws InputError E310:
-// see check_rows.
+// see check_rows, of the rows and of what was fitted to them.
 FittedTable fit_table(TableText table);
 
 // Alpha-beta lines of the collectives, for showing; the lookup goes by rows.
@@ -51,8 +52,9 @@ struct CollectiveLine {
 std::vector<CollectiveLine> collective_lines(const TableText& table);
 
 // Throws InputError E310 naming rows whose time or spread is not a number, not finite, zero or
-// negative, or whose sizes are not positive, and sources that do not exist: what a reader refuses
-// in a file, for tables that were made in memory.
+// negative, or whose sizes are not positive, groups that their nodes do not hold, constants that
+// are not from 0 to 1e15, and sources that do not exist: what a reader refuses in a file, for
+// tables that were made in memory.
 void check_rows(const TableText& table);
 
 }  // namespace stepcast

@@ -32,6 +32,11 @@ inline auto shape(const FitRow& r) {
   return std::tuple(r.kind, r.dtype);
 }
 
+// Whether its nodes have the ranks: all nodes of a group have as many.  REQUIRES: sizes up to 2^50.
+inline bool is_group(const CollectiveRow& r) {
+  return r.ranks % r.nodes == 0 && r.ranks / r.nodes == r.ranks_per_node;
+}
+
 // The row up to its time: "gemm,bf16,tn,4096,576,5120,1".
 std::string row_text(const GemmRow& r);
 std::string row_text(const AttentionRow& r);

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "calibrate/row_shape.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -224,6 +225,10 @@ void TableReader::collective(TableText& out) {
   r.spread = spread(9);
   if (r.nodes > 1 && r.nic_gbs == 0) {
     problem("E305", fields_[5], "nic_gbs must be stated for a group of several nodes");
+  }
+  if (!is_group(r)) {
+    problem("E305", fields_[2],
+            "ranks must be nodes times ranks_per_node, not '" + std::string(fields_[2]) + "'");
   }
   add(out.collectives, r);
 }

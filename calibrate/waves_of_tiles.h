@@ -21,14 +21,22 @@ using IdleShares = std::array<double, 4>;
 inline IdleShares idle_shares(int64_t m, int64_t n, int64_t batch, int64_t sms) {
   constexpr std::array<std::array<int64_t, 2>, 4> kTiles{
       {{128, 128}, {128, 256}, {256, 128}, {64, 128}}};
+  constexpr double kManyWaves = 0x1p40;  // of which the last one is nothing
   const double used = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(batch);
   IdleShares idle{};
   for (size_t i = 0; i < kTiles.size(); ++i) {
     const auto [rows, columns] = kTiles[i];
-    const int64_t tiles = (m + rows - 1) / rows * ((n + columns - 1) / columns) * batch;
-    auto waves = static_cast<int64_t>(static_cast<double>(tiles) / static_cast<double>(sms));
-    if (waves * sms < tiles) ++waves;  // a division of whole numbers takes several times as long
-    idle[i] = 1 - used / (static_cast<double>(waves * sms) * static_cast<double>(rows * columns));
+    // As doubles: whole up to 2^53, and sizes that a file may name have products beyond int64_t.
+    const double tiles = static_cast<double>((m + rows - 1) / rows) *
+                         static_cast<double>((n + columns - 1) / columns) *
+                         static_cast<double>(batch);
+    const double full = tiles / static_cast<double>(sms);
+    double waves = full;
+    if (full < kManyWaves) {
+      waves = static_cast<double>(static_cast<int64_t>(full));
+      if (waves * static_cast<double>(sms) < tiles) ++waves;
+    }
+    idle[i] = 1 - used / (waves * static_cast<double>(sms) * static_cast<double>(rows * columns));
   }
   return idle;
 }

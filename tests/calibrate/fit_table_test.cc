@@ -166,6 +166,44 @@ TEST(FitTable, NumbersThatAreNoneAreRefusedByRow) {
   EXPECT_EQ(problem(6), "accepted");
 }
 
+// What a fit would write is what the reader takes: 2^50 is a size, the rate that follows is none.
+TEST(FitTable, ConstantsBeyondWhatATableHoldsAreRefused) {
+  constexpr int64_t kLargest = int64_t{1} << 50;
+  const auto all = problems_of([&] { fit_table(gemm_table({cube(kLargest, 5)})); });
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].code, "E310");
+  EXPECT_EQ(all[0].message, "row 'fit,gemm,bf16' has a constant that is not from 0 to 1e15");
+}
+
+TEST(FitTable, AttentionOfOneAmountOfWorkIsFlagged) {
+  TableText t = empty_table();
+  t.attentions = {{false, DType::bf16, true, 32, 8, 4096, 4096, 128, 1, 778.3, 0, 0}};
+  EXPECT_EQ(only_fit(fit_table(t)).flag, FitFlag::partial);
+  t.attentions.push_back({false, DType::bf16, true, 64, 8, 4096, 4096, 64, 1, 900, 0, 0});
+  EXPECT_EQ(only_fit(fit_table(t)).flag, FitFlag::partial);
+  t.attentions.push_back({false, DType::bf16, true, 64, 8, 8192, 8192, 64, 1, 3200, 0, 0});
+  EXPECT_EQ(only_fit(fit_table(t)).flag, FitFlag::none);
+}
+
+TEST(FitTable, CollectivesWithoutTheirNvlinkAreRemarkedOn) {
+  TableText t = empty_table();
+  t.collectives = {{WorkKind::all_reduce, 8, 1, 8, 0, 1 << 20, 41, 0, 0}};
+  ASSERT_EQ(fit_table(t).remarks.size(), 1u);
+  EXPECT_NE(fit_table(t).remarks[0].find("nvlink_gbs"), std::string::npos);
+  t.nvlink_gbs = 450;
+  EXPECT_TRUE(fit_table(t).remarks.empty());
+}
+
+TEST(CheckRows, GroupsThatTheirNodesDoNotHold) {
+  TableText t = empty_table();
+  t.collectives = {{WorkKind::all_reduce, 8, 3, 8, 50, 1 << 20, 41, 0, 0}};
+  const auto all = problems_of([&] { check_rows(t); });
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].message,
+            "row 'collective,all_reduce,8,3,8,50,1048576' has ranks that are not nodes times "
+            "ranks_per_node");
+}
+
 TEST(CheckRows, NamesEveryBadRow) {
   TableText t = empty_table();
   t.gemms = {cube(0, 5), {DType::bf16, GemmLayout::tn, 1, 1, 1, 1, 5, 7, 0}};

@@ -195,6 +195,12 @@ TEST(TableText, WantsTheNicRateOfGroupsOnSeveralNodes) {
   EXPECT_EQ(problem(table("collective,all_reduce,8,1,8,0,4,5,bench\n", 1)), "0 problems");
 }
 
+TEST(TableText, WantsAsManyRanksAsTheNodesHave) {
+  EXPECT_EQ(problem(table("collective,all_reduce,8,3,8,50,4,5,bench\n", 1)), "E305 7:23");
+  EXPECT_EQ(problem(table("collective,all_reduce,8,1,4,0,4,5,bench\n", 1)), "E305 7:23");
+  EXPECT_EQ(problem(table("collective,all_reduce,8,2,4,50,4,5,bench\n", 1)), "0 problems");
+}
+
 TEST(TableText, ReadsWhatFormatTwoAdds) {
   const TableText t = parse_table_text(
       "# stepcast cost table\n# format: 1\n# gpu: g\n# software: CUDA 13.0: all of it\n"

@@ -25,5 +25,11 @@ TEST(IdleShares, CountTheLastWave) {
   EXPECT_NEAR(idle_shares(128, 128 * 109, 1, 109)[0], 0, 1e-12);
 }
 
+TEST(IdleShares, OfTheLargestSizesAreShares) {
+  constexpr int64_t kLargest = int64_t{1} << 50;
+  for (const double idle : idle_shares(kLargest, kLargest, kLargest, 1)) EXPECT_NEAR(idle, 0, 1e-9);
+  for (const double idle : idle_shares(kLargest, kLargest, 1, 132)) EXPECT_NEAR(idle, 0, 1e-9);
+}
+
 }  // namespace
 }  // namespace stepcast
