@@ -81,8 +81,6 @@ GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {
   layout_ratio_ = {1, table.ratio_nn.value_or(1), table.ratio_nt.value_or(1)};
   skinny_ = exact_log2(table.ratio_skinny.value_or(1));
   for (const GemmRow& r : table.gemms) {
-    const FitRow* fit = find_fit(fits_, WorkKind::gemm, r.dtype);
-    if (fit == nullptr) continue;
     const DType dtype = table_dtype(r.dtype);
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
       return g.dtype == dtype && g.layout == r.layout && g.batched == (r.batch > 1);
@@ -94,14 +92,14 @@ GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {
       group->layout = r.layout;
       group->batched = r.batch > 1;
     }
-    add(*group, r, *fit, table.sources[r.source].derived);
+    add(*group, r, find_fit(fits_, WorkKind::gemm, dtype), table.sources[r.source].derived);
   }
   for (Group& g : groups_) finish(g);
 }
 
-void GemmPrices::add(Group& g, const GemmRow& r, const FitRow& fit, bool derived) {
+void GemmPrices::add(Group& g, const GemmRow& r, const FitRow* fit, bool derived) {
   const Work w = as_work(r);
-  const double ratio = r.us / smooth_time(w, fit);
+  const double ratio = fit == nullptr ? 1 : r.us / smooth_time(w, *fit);
   const Place at = coordinates(w);
   const double log_m = at[0] / (r.batch > 1 ? 1 : kScaleOfM);
   g.rows.push_back({r.m, r.n, r.k, r.batch, log_m, r.us, ratio, derived});
@@ -173,13 +171,21 @@ GemmPrices::Beside GemmPrices::beside(const Group& group, const Work& w) {
   return {from == begin ? -1 : int64_t{(from - 1)->row}, from == end ? -1 : int64_t{from->row}};
 }
 
+std::optional<TablePrice> GemmPrices::exact(const Group& group, Beside rows, const Work& w) {
+  // A row is of operands in its own format: others go by what it says of the fit.
+  if (rows.from < 0 || w.bytes.value > 0) return std::nullopt;
+  const Row& row = group.rows[static_cast<size_t>(rows.from)];
+  if (row.m != w.m) return std::nullopt;
+  return TablePrice{row.us, row.derived ? Origin::extrapolated : Origin::measured, {}};
+}
+
 std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, const Work& w,
-                                              double smooth, bool borrowed) {
+                                              double smooth) {
   if (rows.from < 0) return std::nullopt;
   const Row& b = group.rows[static_cast<size_t>(rows.from)];
   TablePrice price;
   if (b.m == w.m) {
-    price.us = borrowed ? smooth * b.ratio : b.us;
+    price.us = smooth * b.ratio;
     price.origin = b.derived ? Origin::extrapolated : Origin::measured;
     return price;
   }
@@ -255,32 +261,40 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
 std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms) const {
   STEPCAST_CHECK(work.m > 0 && work.n > 0 && work.k > 0 && work.batch > 0, describe(work));
   const DType dtype = table_dtype(work.dtype);
-  const FitRow* fit = find_fit(fits_, WorkKind::gemm, dtype);
-  if (fit == nullptr) return std::nullopt;
   const bool batched = work.batch > 1;
   const Group* group = find(dtype, work.layout, batched);
-  const bool too_few = group == nullptr || group->points.size() < kEnoughRows;
-  const bool borrowed = too_few && !batched && work.layout != GemmLayout::tn;
-  if (borrowed) group = find(dtype, GemmLayout::tn, false);
-  if (group == nullptr && !batched) return std::nullopt;
-  TablePrice price;
-  const Beside rows = group == nullptr ? Beside{} : beside(*group, work);
-  // A row is of operands in its own format: others go by what it says of the fit.
-  const bool other_bytes = work.bytes.value > 0;
+  Beside rows = group == nullptr ? Beside{} : beside(*group, work);
+  if (group != nullptr) {
+    if (auto found = exact(*group, rows, work)) return found;
+  }
+  const FitRow* fit = find_fit(fits_, WorkKind::gemm, dtype);
+  if (fit == nullptr) return std::nullopt;
   const double smooth = smooth_time(work, *fit);
-  if (group == nullptr || (batched && !is_near(*group, rows, work))) {
+  if (group != nullptr) {
+    if (auto found = along_m(*group, rows, work, smooth)) return found;
+  }
+  if (batched) {
+    if (group != nullptr && is_near(*group, rows, work))
+      return from_neighbors(*group, rows, work, smooth, sms);
     // Where nothing similar was measured the mean of far shapes is no better than the prior.
+    TablePrice price;
     price.us = smooth * exact_exp2(prior(work.m, work.n, work.k));
     price.basis = {.from = TableBasis::From::nearest_rows};
-  } else if (auto found = along_m(*group, rows, work, smooth, borrowed || other_bytes)) {
-    price = *found;
-  } else {
-    price = from_neighbors(*group, rows, work, smooth, sms);
+    return price;
   }
+  const bool too_few = group == nullptr || group->points.size() < kEnoughRows;
+  const bool borrowed = too_few && work.layout != GemmLayout::tn;
   if (borrowed) {
-    price.us *= layout_ratio_[static_cast<size_t>(work.layout)];
-    price.origin = Origin::extrapolated;
-    price.basis.other_layout = true;
+    group = find(dtype, GemmLayout::tn, false);
+    rows = group == nullptr ? Beside{} : beside(*group, work);
+  }
+  if (group == nullptr) return std::nullopt;
+  std::optional<TablePrice> price = along_m(*group, rows, work, smooth);
+  if (!price) price = from_neighbors(*group, rows, work, smooth, sms);
+  if (borrowed) {
+    price->us *= layout_ratio_[static_cast<size_t>(work.layout)];
+    price->origin = Origin::extrapolated;
+    price->basis.other_layout = true;
   }
   return price;
 }
@@ -293,8 +307,6 @@ bool GemmPrices::is_near(const Group& group, Beside rows, const Work& work) {
 }
 
 std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms) const {
-  const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
-  if (fit == nullptr) return std::nullopt;
   Work one = work;
   one.kind = WorkKind::gemm;
   if (work.batch == 1) return time(one, sms);
@@ -303,7 +315,8 @@ std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms
   one.m *= work.batch;
   one.batch = 1;
   std::optional<TablePrice> price = time(one, sms);
-  if (!price) return price;
+  const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
+  if (!price || fit == nullptr) return std::nullopt;
   price->us *= smooth_time(work, *fit) / smooth_time(one, *fit);
   price->origin = Origin::extrapolated;
   price->basis.groups = work.batch;

@@ -8,7 +8,8 @@
 //      idle tensor cores in the last wave of tiles count as well (waves_of_tiles.h): the mean
 //      residual.  Where rows of the same (n, k) lie below and above m, what these differ from their
 //      own neighbours is added.
-// A layout without rows is tn times the layout's ratio.  Batched products have rows of their own.
+// 1 needs no fit.  In 3 a layout of less than 8 rows is tn times the layout's ratio.  Batched
+// products have rows of their own.
 // fp16 and bf16 share rows: the tensor cores run them at one speed.
 #pragma once
 
@@ -85,14 +86,15 @@ class GemmPrices {
   };
 
   const Group* find(DType dtype, GemmLayout layout, bool batched) const;
-  static void add(Group& group, const GemmRow& row, const FitRow& fit, bool derived);
+  // Without a fit its time alone counts.
+  static void add(Group& group, const GemmRow& row, const FitRow* fit, bool derived);
   static void finish(Group& group);
   // Whether batched rows say something of this product.
   static bool is_near(const Group& group, Beside rows, const Work& work);
   static Beside beside(const Group& group, const Work& work);
-  // `borrowed`: the rows are of another layout, whose times hold only relative to the smooth form.
+  static std::optional<TablePrice> exact(const Group& group, Beside rows, const Work& work);
   static std::optional<TablePrice> along_m(const Group& group, Beside rows, const Work& work,
-                                           double smooth, bool borrowed);
+                                           double smooth);
   static Residual residual(const Group& group, const Place& at, const Row& shape, double prior,
                            int64_t sms, uint32_t without);
   TablePrice from_neighbors(const Group& group, Beside rows, const Work& work, double smooth,

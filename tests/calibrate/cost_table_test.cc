@@ -158,6 +158,47 @@ TEST(GemmLookup, UsesTheLayoutsOwnRowsOrTheRatio) {
   EXPECT_EQ(t.compute(nt, {})->origin, Origin::extrapolated);
 }
 
+// A single row of a layout is the answer to its own shape, and to those between it and its
+// neighbour along m; all others go by tn.
+TEST(GemmLookup, FewRowsOfALayoutAnswerForThemselves) {
+  std::string rows = kFit + "ratio,nn,1.5,d\n";
+  for (int64_t m = 1024; m <= 131072; m *= 2) {
+    rows += "gemm,bf16,tn," + std::to_string(m) + ",4096,4096,1," +
+            std::to_string(smooth(gemm(m, 4096, 4096))) + ",m\n";
+  }
+  const Work low = gemm(4096, 4096, 4096, GemmLayout::nn);
+  const Work high = gemm(4900, 4096, 4096, GemmLayout::nn);
+  rows += "gemm,bf16,nn,4096,4096,4096,1," + std::to_string(3 * smooth(low)) + ",m\n" +
+          "gemm,bf16,nn,4900,4096,4096,1," + std::to_string(3 * smooth(high)) + ",m\n";
+  const CostTable t = make(rows);
+  EXPECT_NEAR(us(t.compute(low, {})->time) / smooth(low), 3, 1e-5);
+  EXPECT_EQ(t.compute(low, {})->origin, Origin::measured);
+  const Work between = gemm(4480, 4096, 4096, GemmLayout::nn);
+  EXPECT_NEAR(us(t.compute(between, {})->time) / smooth(between), 3, 1e-5);
+  EXPECT_EQ(t.compute(between, {})->origin, Origin::interpolated);
+  const Work other = gemm(8192, 4096, 4096, GemmLayout::nn);
+  EXPECT_NEAR(us(t.compute(other, {})->time) / smooth(other), 1.5, 1e-5);
+  EXPECT_EQ(t.compute(other, {})->origin, Origin::extrapolated);
+}
+
+TEST(GemmLookup, ExactRowsNeedNoFit) {
+  const CostTable t = make("gemm,fp8,nn,2048,4096,1024,1,123.5,m\ngemm,fp8,tn,64,64,64,8,9,m\n");
+  Work w = gemm(2048, 4096, 1024, GemmLayout::nn);
+  w.dtype = DType::fp8;
+  ASSERT_TRUE(t.compute(w, {}).has_value());
+  EXPECT_EQ(t.compute(w, {})->time, Time{123'500'000});
+  EXPECT_EQ(t.compute(w, {})->origin, Origin::measured);
+  w.m = 2049;
+  EXPECT_FALSE(t.compute(w, {}).has_value());
+  w = gemm(64, 64, 64, GemmLayout::tn, 8);
+  w.dtype = DType::fp8;
+  w.kind = WorkKind::grouped_gemm;
+  ASSERT_TRUE(t.compute(w, {}).has_value());
+  EXPECT_EQ(t.compute(w, {})->time, Time{9'000'000});
+  w.m = 65;
+  EXPECT_FALSE(t.compute(w, {}).has_value());
+}
+
 TEST(GemmLookup, BatchedProductsHaveRowsOfTheirOwn) {
   const Work grouped = gemm(512, 4096, 4096, GemmLayout::tn, 8);
   const CostTable t =

@@ -203,16 +203,14 @@ std::string table_of(const PlanText& plan) {
 
 TEST(CalibrationPlan, WhatIsMeasuredByItIsWhatTheForecastAsksFor) {
   const Folder folder;
-  const auto text = [](int tp) {
-    return "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: " + std::to_string(tp) +
-           "}\nbatch: {global: 32, micro: 1, seq: 4096}\n";
-  };
-  std::vector<Scenario> scenarios;
-  for (const int tp : {2, 4, 8}) scenarios.push_back(load_scenario_text(text(tp), "run.yaml"));
-  const CalibrationPlan plan = calibration_plan(scenarios);
+  const std::string text =
+      "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 8}\n"
+      "batch: {global: 32, micro: 1, seq: 4096}\n";
+  const Scenario scenario = load_scenario_text(text, "run.yaml");
+  const CalibrationPlan plan = calibration_plan({&scenario, 1});
   const TableText rows = parse_table_text(table_of(plan.text), "rows.csv", {true});
   folder.write("mine.csv", write_table(fit_table(rows).table));
-  const std::string file = folder.write("run.yaml", text(8) + "calibration: mine.csv\n");
+  const std::string file = folder.write("run.yaml", text + "calibration: mine.csv\n");
   const Result r = forecast(load_scenario(file), {.what_if = false});
   EXPECT_GT(r.trust[static_cast<size_t>(Origin::measured)], 0.999);
 }
