@@ -63,8 +63,14 @@ void refuse_measurements(const MeasurementInput& in, std::string code, std::stri
 }
 
 std::string measured_gpu(const MeasurementInput& in, std::string_view device) {
-  if (!in.options.gpu.empty()) return in.options.gpu;
   const std::string_view known = gpu_of_device(device);
+  const std::string& stated = in.options.gpu;
+  if (!known.empty() && !stated.empty() && known != stated)
+    refuse_measurements(in, "E333",
+                        "the file says that a " + std::string(device) + " was measured, which is " +
+                            std::string(known) + ", not " + stated,
+                        "rows of one GPU are not those of another");
+  if (!stated.empty()) return stated;
   if (!known.empty()) return std::string(known);
   refuse_measurements(in, "E334",
                       device.empty() ? std::string("the file does not say which GPU was measured")

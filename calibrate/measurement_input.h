@@ -52,7 +52,8 @@ TextPlace place_of(std::string_view text, size_t byte);
                                       std::string message, std::string help = "",
                                       const TextPlace& place = {});
 
-// The preset: what the user states, else that of the device's name.  Throws E334 if neither says.
+// The preset: that of the device's name, else what the user states.  Throws E334 if neither says,
+// E333 if they differ.
 std::string measured_gpu(const MeasurementInput& in, std::string_view device);
 
 // "run.json" of "logs/run.json": sources name the file, not where it lies.

@@ -2,8 +2,10 @@
 #include "calibrate/nccl_rows.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "calibrate/cost_table.h"
 
@@ -29,7 +31,7 @@ void add_unique(std::vector<std::string>& lines, std::string line) {
   if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
 }
 
-void describe(const NcclSweep& sweep, TableText& table) {
+void describe_software(const NcclSweep& sweep, TableText& table) {
   std::string software;
   if (!sweep.nccl_version.empty()) software = "NCCL " + sweep.nccl_version;
   if (!sweep.tests_version.empty())
@@ -37,11 +39,79 @@ void describe(const NcclSweep& sweep, TableText& table) {
   if (table.software.empty()) table.software = software;
   if (!software.empty() && software != table.software)
     add_unique(table.conditions, "another run with " + software);
-  if (sweep.graph) add_unique(table.conditions, "launched as CUDA graphs");
+}
+
+// What tells the runs of a file apart, for their sources: "" or ", launched as CUDA graphs".
+std::string way_of(const NcclSweep& sweep) {
+  std::string way;
+  if (sweep.graph) way += ", launched as CUDA graphs";
   if (sweep.aggregated > 1)
-    add_unique(table.conditions,
-               std::to_string(sweep.aggregated) + " collectives in one launch, time of one");
-  if (!sweep.checked) add_unique(table.conditions, "results not checked by nccl-tests");
+    way += ", " + std::to_string(sweep.aggregated) + " collectives in one launch, time of one";
+  if (!sweep.checked) way += ", results not checked";
+  return way;
+}
+
+struct RunKind {
+  std::string way;
+  std::set<std::string> programs;
+  CollectiveSamples samples;
+};
+
+RunKind& kind_of(std::vector<RunKind>& kinds, const std::string& way) {
+  for (RunKind& k : kinds)
+    if (k.way == way) return k;
+  return kinds.emplace_back(RunKind{way, {}, {}});
+}
+
+// Rows by shape, and the sources that they name.
+void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, TableText& table) {
+  std::map<CollectiveSamples::key_type, CollectiveRow> rows;
+  for (const RunKind& k : kinds) {
+    size_t met = 0;
+    for (const auto& [key, times] : k.samples) {
+      CollectiveRow row;
+      std::tie(row.kind, row.ranks, row.nodes, row.ranks_per_node, row.nic_gbs, row.bytes) = key;
+      const SampleSummary s = summarise(times);
+      row.us = s.median;
+      row.spread = rounded_figure(s.spread);
+      row.source = static_cast<uint16_t>(table.sources.size());
+      if (!rows.try_emplace(key, row).second) ++met;
+    }
+    if (met > 0)
+      in.note(std::to_string(met) + (met == 1 ? " row" : " rows") + " of another kind of run" +
+              k.way + ", not used: a run before it has the same sizes");
+    if (met == k.samples.size()) continue;
+    std::string programs;
+    for (const std::string& p : k.programs) programs += (programs.empty() ? "" : ", ") + p;
+    const size_t number = table.sources.size() + 1;
+    table.sources.push_back({number == 1 ? "nccl-tests" : "nccl-tests-" + std::to_string(number),
+                             false, "nccl-tests " + programs + k.way + ": " + file_stem(in.file)});
+  }
+  for (const auto& [key, row] : rows) table.collectives.push_back(row);
+}
+
+// GPUs of the largest group within a node in the GPU's shipped table; 0: none.
+int64_t largest_node_group(const std::string& gpu) {
+  const std::string_view shipped = shipped_table_text(gpu);
+  if (shipped.empty()) return 0;
+  int64_t most = 0;
+  for (const CollectiveRow& r : parse_table_text(shipped, gpu).collectives)
+    most = std::max(most, r.ranks_per_node);
+  return most;
+}
+
+// A log tells hosts; where NVLink joins several of them they are one node of the cluster.
+void remark_on_nodes(const MeasurementInput& in, const TableText& table) {
+  if (in.options.nodes > 0 || in.options.ranks_per_node > 0) return;
+  int64_t several = 0;  // ranks a node of groups on several nodes
+  for (const CollectiveRow& r : table.collectives)
+    if (r.nodes > 1) several = std::max(several, r.ranks_per_node);
+  const int64_t most = several > 0 ? largest_node_group(table.gpu) : 0;
+  if (most <= several) return;
+  in.note("each host is taken as a node, with " + std::to_string(several) +
+          " ranks; NVLink joins " + std::to_string(most) + " GPUs of " + table.gpu +
+          " in its shipped table: if it joined several of these hosts, state how many ranks of the "
+          "group it joined, --ranks-per-node N, or the rows answer for single hosts only");
 }
 
 }  // namespace
@@ -64,36 +134,22 @@ void take_link_conditions(const MeasurementInput& in, TableText& table) {
 
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
   TableText table;
-  CollectiveSamples samples;
-  std::set<std::string> programs;
+  std::vector<RunKind> kinds;
   for (const NcclSweep& s : sweeps) {
-    const std::string_view program = s.results.empty() ? "" : add_sweep(in, s, samples);
+    if (s.results.empty()) continue;
+    RunKind& kind = kind_of(kinds, way_of(s));
+    const std::string_view program = add_sweep(in, s, kind.samples);
     if (program.empty()) continue;
-    programs.emplace(program);
-    describe(s, table);
+    kind.programs.emplace(program);
+    describe_software(s, table);
   }
-  if (samples.empty())
+  if (std::all_of(kinds.begin(), kinds.end(), [](const RunKind& k) { return k.samples.empty(); }))
     refuse_measurements(in, "E330", "no results of nccl-tests that tables have rows of",
                         "lines of size, count, type, redop, root, time, ...");
   table.gpu = measured_gpu(in, device_name(in, sweeps));
   take_link_conditions(in, table);
-  std::string about;
-  for (const std::string& p : programs) about += (about.empty() ? "" : ", ") + p;
-  table.sources.push_back({"nccl-tests", false, "nccl-tests " + about + ": " + file_stem(in.file)});
-  for (const auto& [key, times] : samples) {
-    const auto& [kind, ranks, nodes, per_node, nic, bytes] = key;
-    const SampleSummary s = summarise(times);
-    CollectiveRow row;
-    row.kind = kind;
-    row.ranks = ranks;
-    row.nodes = nodes;
-    row.ranks_per_node = per_node;
-    row.nic_gbs = nic;
-    row.bytes = bytes;
-    row.us = s.median;
-    row.spread = rounded_figure(s.spread);
-    table.collectives.push_back(row);
-  }
+  take_rows(in, kinds, table);
+  remark_on_nodes(in, table);
   return table;
 }
 

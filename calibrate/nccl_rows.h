@@ -8,8 +8,10 @@
 
 namespace stepcast {
 
-// The table of all sweeps of a file: one row a shape.  Throws E330 if there are no rows, and as
-// add_sweep does.
+// The table of all sweeps of a file: one row a shape, one source for each kind of run (launched as
+// CUDA graphs or not, several collectives in one launch, results checked or not).  Where two kinds
+// have one shape the first in the file counts, with a note.  Throws E330 if there are no rows, and
+// as add_sweep does.
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps);
 
 // The NVLink bandwidth of a table of collectives, and whether the switches reduced: files of other

@@ -99,6 +99,50 @@ bool named_by_file(const std::string& file, const Collective& c) {
          !(word == "reduce" && name.find("allreduce") != std::string::npos);
 }
 
+// "8", "8 to 12".
+std::string text_of(const RankRange& range) {
+  std::string text = std::to_string(range.least);
+  if (range.most == kMostRanks) return text + " or more";
+  if (range.most > range.least) text += " to " + std::to_string(range.most);
+  return text;
+}
+
+// The collectives whose columns these are, on that many ranks (0: on some number).
+std::vector<const Collective*> collectives_by_columns(const NcclSweep& sweep, int64_t ranks) {
+  std::vector<const Collective*> possible;
+  for (const Collective& c : kCollectives) {
+    const RankRange range = ranks_by_ratio(sweep, c.scale);
+    if (range.empty() || (ranks > 0 && (ranks < range.least || ranks > range.most))) continue;
+    if (c.reduces != sweep.reduces || c.root != sweep.has_root) continue;
+    if (sweep.no_in_place && c.in_place) continue;
+    possible.push_back(&c);
+  }
+  return possible;
+}
+
+// The ranks as stated, else as listed; 0: neither.
+int64_t known_ranks(const MeasurementInput& in, const NcclSweep& sweep) {
+  const MeasurementOptions& o = in.options;
+  const int64_t listed = listed_ranks(sweep);
+  const int64_t product = o.nodes > 0 && o.ranks_per_node > 0 ? o.nodes * o.ranks_per_node : 0;
+  if (o.ranks > 0 && product > 0 && product != o.ranks)
+    refuse_measurements(in, "E333",
+                        "--nodes " + std::to_string(o.nodes) + " with --ranks-per-node " +
+                            std::to_string(o.ranks_per_node) + " are not --ranks " +
+                            std::to_string(o.ranks));
+  const int64_t stated = o.ranks > 0 ? o.ranks : product;
+  if (stated > 0 && stated < listed)
+    refuse_measurements(
+        in, "E333",
+        std::to_string(stated) + " ranks are stated, and the file lists " + std::to_string(listed),
+        "what the file says need not be stated", sweep.place);
+  return stated > 0 ? stated : listed;
+}
+
+std::string where_from(const NcclSweep& sweep, int64_t ranks) {
+  return ranks == listed_ranks(sweep) ? " that the file lists" : " that are stated";
+}
+
 const Collective& collective_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
   const std::string& stated = in.options.collective;
   const std::string& program = stated.empty() ? sweep.program : stated;
@@ -108,13 +152,18 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
                         "all_reduce, all_gather, reduce_scatter, alltoall or broadcast",
                         sweep.place);
   }
-  std::vector<const Collective*> possible;
-  for (const Collective& c : kCollectives) {
-    const RankRange range = ranks_by_ratio(sweep, c.scale);
-    if (range.empty() || (ranks > 0 && (ranks < range.least || ranks > range.most))) continue;
-    if (c.reduces != sweep.reduces || c.root != sweep.has_root) continue;
-    if (sweep.no_in_place && c.in_place) continue;
-    possible.push_back(&c);
+  const std::vector<const Collective*> possible = collectives_by_columns(sweep, ranks);
+  if (possible.empty() && ranks > 0) {
+    std::string others;
+    for (const Collective* c : collectives_by_columns(sweep, 0))
+      others += (others.empty() ? "" : ", ") + std::string(c->program) + " on " +
+                text_of(ranks_by_ratio(sweep, c->scale));
+    if (!others.empty())
+      refuse_measurements(in, "E333",
+                          "these bandwidths are not those of the " + std::to_string(ranks) +
+                              " ranks" + where_from(sweep, ranks),
+                          "they fit " + others + "; --ranks N states how many took part",
+                          sweep.place);
   }
   if (possible.size() > 1) {
     std::vector<const Collective*> by_file;
@@ -138,24 +187,29 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
                       sweep.place);
 }
 
-int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Collective& c) {
+// `ranks` as known_ranks has them.
+int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Collective& c,
+                 int64_t ranks) {
   const RankRange range = ranks_by_ratio(sweep, c.scale);
-  int64_t ranks = in.options.ranks > 0 ? in.options.ranks : listed_ranks(sweep);
-  if (ranks == 0 && in.options.nodes > 0 && in.options.ranks_per_node > 0)
-    ranks = in.options.nodes * in.options.ranks_per_node;
   if (ranks == 0 && c.scale > 0 && range.least == range.most) ranks = range.least;
   if (ranks == 0)
     refuse_measurements(in, "E334", "the file does not say how many ranks took part",
                         range.empty() || c.scale == 0 || range.most == kMostRanks
                             ? std::string("state it: --ranks N")
-                            : "state it: --ranks N; its bandwidths fit " +
-                                  std::to_string(range.least) + " to " + std::to_string(range.most),
+                            : "state it: --ranks N; its bandwidths fit " + text_of(range),
                         sweep.place);
   if (ranks < range.least || ranks > range.most)
-    refuse_measurements(in, "E333",
-                        "these bandwidths are not those of " + std::string(c.program) + " on " +
-                            std::to_string(ranks) + " ranks",
-                        "the ratio of bus to algorithm bandwidth tells", sweep.place);
+    refuse_measurements(
+        in, "E333",
+        "these bandwidths are not those of " + std::string(c.program) + " on " +
+            std::to_string(ranks) + " ranks",
+        "the ratio of bus to algorithm bandwidth tells" +
+            (range.empty() || c.scale == 0 ? std::string()
+                                           : ": it is that of " + text_of(range) + " ranks"),
+        sweep.place);
+  const int64_t listed = listed_ranks(sweep);
+  if (listed > 0 && listed != ranks)
+    in.note(std::to_string(ranks) + " ranks are stated, the file lists " + std::to_string(listed));
   return ranks;
 }
 
@@ -198,15 +252,40 @@ std::optional<int64_t> per_node_by_devices(const NcclSweep& sweep, int64_t ranks
   return found;
 }
 
+// Whether no host has one device twice: else hosts share a name, or processes see one device each.
+bool hosts_are_told_apart(const NcclSweep& sweep) {
+  std::set<std::pair<std::string, int64_t>> seen;
+  for (const NcclRank& d : sweep.devices)
+    if (!seen.emplace(d.host, d.device).second) return false;
+  return true;
+}
+
+// A node may be several hosts that NVLink joins, never a part of one.
+void compare_with_hosts(const MeasurementInput& in, const NcclSweep& sweep, int64_t each,
+                        int64_t by_hosts) {
+  if (each == by_hosts) return;
+  const std::string hosts = "the file lists hosts of " + std::to_string(by_hosts) + " ranks";
+  if (each % by_hosts != 0 && hosts_are_told_apart(sweep))
+    refuse_measurements(in, "E333",
+                        hosts + ", and nodes of " + std::to_string(each) + " are stated",
+                        "a node is one host, or several that NVLink joins", sweep.place);
+  in.note(hosts + ", taken as nodes of " + std::to_string(each) + " as stated");
+}
+
 int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
+  const std::optional<int64_t> by_hosts = per_node_by_hosts(sweep, ranks);
   std::optional<int64_t> each;
   if (in.options.ranks_per_node > 0) {
     each = in.options.ranks_per_node;
   } else if (in.options.nodes > 0) {
-    if (ranks % in.options.nodes == 0) each = ranks / in.options.nodes;
+    if (ranks % in.options.nodes != 0)
+      refuse_measurements(in, "E333",
+                          std::to_string(ranks) + " ranks do not divide among " +
+                              std::to_string(in.options.nodes) + " nodes",
+                          "every node has as many", sweep.place);
+    each = ranks / in.options.nodes;
   } else {
-    each = per_node_by_hosts(sweep, ranks);
-    if (!each) each = per_node_by_devices(sweep, ranks);
+    each = by_hosts ? by_hosts : per_node_by_devices(sweep, ranks);
   }
   if (!each)
     refuse_measurements(
@@ -215,9 +294,10 @@ int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, in
         "state it: --nodes N", sweep.place);
   if (ranks % *each != 0)
     refuse_measurements(
-        in, "E334",
+        in, "E333",
         std::to_string(ranks) + " ranks are not a multiple of " + std::to_string(*each) + " a node",
-        "state --nodes N", sweep.place);
+        "every node has as many", sweep.place);
+  if (by_hosts) compare_with_hosts(in, sweep, *each, *by_hosts);
   return *each;
 }
 
@@ -225,22 +305,22 @@ int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, in
 
 std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
                            CollectiveSamples& samples) {
-  const int64_t stated = in.options.ranks > 0 ? in.options.ranks : listed_ranks(sweep);
-  const Collective& c = collective_of(in, sweep, stated);
+  const int64_t known = known_ranks(in, sweep);
+  const Collective& c = collective_of(in, sweep, known);
   if (!c.kind) {
     in.note(std::to_string(sweep.results.size()) + " rows of " + std::string(c.program) +
             " are not used: tables have none of it");
     return {};
   }
-  const int64_t ranks = ranks_of(in, sweep, c);
+  const int64_t ranks = ranks_of(in, sweep, c, known);
   const int64_t per_node = ranks_per_node_of(in, sweep, ranks);
   const int64_t nodes = ranks / per_node;
   if (nodes > 1 && in.options.nic_gbs <= 0)
     refuse_measurements(
         in, "E334",
         "the file does not say what network its " + std::to_string(nodes) + " nodes have",
-        "state the GB/s of one GPU's share of the NICs in one direction: --nic "
-        "GBS (one NIC of 400 Gb/s a GPU: --nic 50)",
+        "state one GPU's share of the NICs in one direction: --nic RATE (one NIC of 400 Gb/s a "
+        "GPU: --nic 400Gb/s)",
         sweep.place);
   const double nic = nodes > 1 ? in.options.nic_gbs : 0;
   for (const NcclResult& r : sweep.results)

@@ -40,7 +40,7 @@ struct NcclSweep {
   bool has_root = false;     // a root of 0 or more
   bool no_in_place = false;  // results in place are not checked, those out of place are
   bool checked = true;       // the program looked at the results
-  bool graph = false;        // launched as a CUDA graph
+  bool graph = false;        // launched as CUDA graphs
   int64_t aggregated = 1;    // collectives in one launch
   TextPlace place;           // of the first result
 };
@@ -51,7 +51,7 @@ using CollectiveSamples =
 
 // Adds the samples of `sweep`.  Returns the collective, empty (with a note) if tables have no rows
 // of it.  Throws E334 if the collective, the ranks or the nodes cannot be told, E333 if what is
-// stated contradicts the bandwidths.
+// stated contradicts itself, the bandwidths, or the ranks and hosts that are listed.
 std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
                            CollectiveSamples& samples);
 

@@ -91,7 +91,8 @@ TEST(ImportNcclTests, OldLayoutWithoutRootAndOperationIsReadAndTheFileNamesTheCo
   EXPECT_EQ(us(t, 4294967296), 16860);
   EXPECT_THAT(notes, ElementsAre(HasSubstr("from the name of the file: alltoall"),
                                  HasSubstr("5 rows of 0 bytes")));
-  EXPECT_THAT(t.conditions, testing::Contains(HasSubstr("not checked")));
+  ASSERT_EQ(t.sources.size(), 1u);
+  EXPECT_THAT(t.sources[0].text, HasSubstr("not checked"));
 }
 
 TEST(ImportNcclTests, WhatTheColumnsDoNotTellHasToBeStated) {
@@ -116,7 +117,7 @@ TEST(ImportNcclTests, RanksFollowFromTheBandwidthsIfNoDeviceIsListed) {
   EXPECT_THAT(problem(sample(name)), AllOf(HasSubstr("E334"), HasSubstr("--nodes")));
   MeasurementOptions o = two_nodes("a100-sxm-40g");
   o.nic_gbs = 0;
-  EXPECT_THAT(problem(sample(name), o), AllOf(HasSubstr("E334"), HasSubstr("--nic")));
+  EXPECT_THAT(problem(sample(name), o), AllOf(HasSubstr("E334"), HasSubstr("--nic 400Gb/s")));
   o = two_nodes("");
   EXPECT_THAT(problem(sample(name), o), AllOf(HasSubstr("E334"), HasSubstr("--gpu")));
 }
@@ -165,7 +166,8 @@ TEST(ImportNcclTests, NoiseOfLaunchersGraphsAndOtherSizes) {
   EXPECT_EQ(shape(t), "all_reduce 8 1x8");
   EXPECT_EQ(t.collectives.size(), 6u);
   EXPECT_EQ(us(t, 22020096), 147.7);
-  EXPECT_THAT(t.conditions, testing::Contains(HasSubstr("CUDA graphs")));
+  ASSERT_EQ(t.sources.size(), 1u);
+  EXPECT_THAT(t.sources[0].text, HasSubstr("CUDA graphs"));
 }
 
 TEST(ImportNcclTests, AllToAllIsKnownByItsUncheckedInPlaceResults) {
@@ -288,6 +290,111 @@ TEST(ImportNcclTests, CutAndBrokenRowsAreRefusedWithTheirPlace) {
       "   134217728      33554432     float     sum      -1    586.4     abc  400.53      0    "
       "586.0  229.05  400.84      0\n";
   EXPECT_THAT(problem(rows(text), one_node()), AllOf(HasSubstr("E333"), HasSubstr("'abc'")));
+}
+
+TEST(ImportNcclTests, WhatTheFileSaysIsNotOverruled) {
+  const std::string text = sample("h100_1n8_allreduce.txt");  // 8 x H100 on one host
+  MeasurementOptions o;
+  o.gpu = "b200-sxm";
+  EXPECT_THAT(problem(text, o), AllOf(HasSubstr("E333"), HasSubstr("h100-sxm, not b200-sxm")));
+  o.gpu = "h100-sxm";
+  EXPECT_EQ(shape(import_measurements(text, "log.txt", o)), "all_reduce 8 1x8");
+  o.nodes = 2;
+  o.nic_gbs = 50;
+  EXPECT_THAT(problem(text, o), AllOf(HasSubstr("E333"), HasSubstr("hosts of 8 ranks"),
+                                      HasSubstr("nodes of 4 are stated")));
+  o.nodes = 3;
+  EXPECT_THAT(problem(text, o),
+              AllOf(HasSubstr("E333"), HasSubstr("8 ranks do not divide among 3 nodes")));
+  o.nodes = 4;
+  o.ranks_per_node = 4;
+  EXPECT_THAT(problem(text, o), AllOf(HasSubstr("E333"), HasSubstr("16 ranks that are stated")));
+  o.nodes = 0;
+  o.ranks_per_node = 3;
+  EXPECT_THAT(problem(text, o), AllOf(HasSubstr("E333"), HasSubstr("multiple of 3 a node")));
+  o.ranks_per_node = 0;
+  o.ranks = 4;
+  EXPECT_THAT(problem(text, o),
+              AllOf(HasSubstr("E333"), HasSubstr("4 ranks are stated, and the file lists 8")));
+}
+
+TEST(ImportNcclTests, OptionsThatContradictEachOtherAreRefused) {
+  MeasurementOptions o = two_nodes("a100-sxm-40g");
+  o.ranks_per_node = 8;
+  o.ranks = 8;
+  EXPECT_THAT(problem(sample("a100_2n8_allreduce_2021_no_header.txt"), o),
+              AllOf(HasSubstr("E333"), HasSubstr("--ranks 8")));
+}
+
+TEST(ImportNcclTests, HostsThatNvlinkJoinsAreStatedAsNodes) {
+  const std::string text = sample("gb300_32n4_alltoall.txt");
+  MeasurementOptions o;
+  o.nic_gbs = 50;
+  std::vector<std::string> notes;
+  import_measurements(text, "log.txt", o, &notes);
+  EXPECT_THAT(notes, testing::Contains(AllOf(HasSubstr("each host is taken as a node, with 4"),
+                                             HasSubstr("--ranks-per-node"))));
+  o.ranks_per_node = 64;
+  notes.clear();
+  const TableText t = import_measurements(text, "log.txt", o, &notes);
+  EXPECT_EQ(shape(t), "all_to_all 128 2x64");
+  EXPECT_THAT(notes, testing::Not(testing::Contains(HasSubstr("is taken as a node"))));
+  notes.clear();
+  o = {};
+  o.nic_gbs = 25;
+  import_measurements(sample("a100_2n8_allreduce_v2.17.9_truncated.txt"), "log.txt", o, &notes);
+  EXPECT_THAT(notes, IsEmpty());  // hosts of 8 are whole nodes
+}
+
+// Without its program's name the log's columns tell the collective.
+std::string listed(int ranks) {
+  std::string text;
+  for (int i = 0; i < ranks; ++i)
+    text += "#  Rank  " + std::to_string(i) + " Group  0 Pid 1 on    host1 device  " +
+            std::to_string(i) + " [0x1a] NVIDIA H100 80GB HBM3\n";
+  return text + rows("");
+}
+
+TEST(ImportNcclTests, RanksThatTheBandwidthsAreNotOfAreSaid) {
+  EXPECT_EQ(shape(import_measurements(listed(8), "log.txt", {})), "all_reduce 8 1x8");
+  EXPECT_THAT(problem(listed(7)),
+              AllOf(HasSubstr("E333"), HasSubstr("not those of the 7 ranks that the file lists"),
+                    HasSubstr("all_reduce on 8")));
+  MeasurementOptions o;
+  o.ranks = 16;
+  EXPECT_THAT(problem(listed(8), o),
+              AllOf(HasSubstr("E333"), HasSubstr("not those of the 16 ranks that are stated")));
+  // A list that was cut may be completed.
+  o.ranks = 8;
+  o.nodes = 1;
+  std::vector<std::string> notes;
+  EXPECT_EQ(shape(import_measurements(listed(7), "log.txt", o, &notes)), "all_reduce 8 1x8");
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("8 ranks are stated, the file lists 7")));
+}
+
+TEST(ImportNcclTests, EachKindOfRunHasItsSource) {
+  const std::string graph =
+      "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 1 iters: 20 agg "
+      "iters: 1 validation: 1 graph: 2\n";
+  const std::string meets =
+      "    67108864      16777216     float     sum      -1    300.0  223.70  391.47      0    "
+      "324.7  206.67  361.68      0\n";
+  const std::string other =
+      "   134217728      33554432     float     sum      -1    586.4  228.88  400.53      0    "
+      "586.0  229.05  400.84      0\n";
+  std::vector<std::string> notes;
+  const TableText t =
+      import_measurements(rows("") + graph + meets + other, "log.txt", one_node(), &notes);
+  ASSERT_EQ(t.collectives.size(), 2u);
+  EXPECT_EQ(us(t, 67108864), 324.7);  // not a mean of both kinds
+  EXPECT_EQ(us(t, 134217728), 586.4);
+  ASSERT_EQ(t.sources.size(), 2u);
+  EXPECT_THAT(t.sources[row(t, 67108864)->source].text, testing::Not(HasSubstr("graphs")));
+  EXPECT_THAT(t.sources[row(t, 134217728)->source].text, HasSubstr("CUDA graphs"));
+  EXPECT_NE(t.sources[0].key, t.sources[1].key);
+  EXPECT_THAT(t.conditions, testing::Not(testing::Contains(HasSubstr("graphs"))));
+  EXPECT_THAT(notes,
+              ElementsAre(AllOf(HasSubstr("1 row of another kind"), HasSubstr("CUDA graphs"))));
 }
 
 TEST(ImportNcclTests, TimesThatNoTableHasAreRefused) {
