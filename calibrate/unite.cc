@@ -2,13 +2,16 @@
 #include "calibrate/unite.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "calibrate/cost_table.h"
 #include "calibrate/fit_table.h"
 #include "calibrate/row_shape.h"
 #include "calibrate/write_table.h"
@@ -26,17 +29,54 @@ namespace {
   throw InputError(std::move(d));
 }
 
+// What `# share:` lines of these families stand for, launches aside.
+TableText rows_of(const TableText& from, const std::array<bool, kFamilies>& families) {
+  TableText rows;
+  rows.gpu = from.gpu;
+  rows.sources = from.sources;
+  const auto takes = [&](Family f) { return families[static_cast<size_t>(f)]; };
+  const auto take_fits = [&](std::initializer_list<WorkKind> kinds) {
+    for (const FitRow& r : from.fits)
+      if (std::ranges::find(kinds, r.kind) != kinds.end()) rows.fits.push_back(r);
+  };
+  if (takes(Family::gemm)) {
+    rows.gemms = from.gemms;
+    rows.interference = from.interference;
+    rows.interference_source = from.interference_source;
+    rows.ratio_nn = from.ratio_nn;
+    rows.ratio_nn_source = from.ratio_nn_source;
+    rows.ratio_nt = from.ratio_nt;
+    rows.ratio_nt_source = from.ratio_nt_source;
+    rows.ratio_skinny = from.ratio_skinny;
+    rows.ratio_skinny_source = from.ratio_skinny_source;
+    take_fits({WorkKind::gemm});
+  }
+  if (takes(Family::attention)) {
+    rows.attentions = from.attentions;
+    take_fits({WorkKind::attention_forward, WorkKind::attention_backward});
+  }
+  if (takes(Family::memory)) {
+    rows.memories = from.memories;
+    take_fits({WorkKind::memory_bound});
+  }
+  if (takes(Family::collective)) rows.collectives = from.collectives;
+  return rows;
+}
+
 class Union {
  public:
   Union(std::span<const TableText> inputs, const UniteOptions& options)
-      : inputs_(inputs), dropped_(inputs.size(), 0) {
+      : inputs_(inputs.begin(), inputs.end()), dropped_(inputs.size() + 1, 0) {
     STEPCAST_CHECK(!inputs.empty(), "nothing to unite");
     for (const TableText& t : inputs) check_rows(t);
     take_gpu(options.gpu);
     take_texts();
     take_fabric();
     take_share();
-    for (const TableText& t : inputs) take_sources(t);
+    for (const TableText& t : inputs) take_sources(t, !t.gpu.empty() && t.gpu != out_.gpu);
+    const size_t given = inputs_.size();
+    take_over_shared();
+    if (inputs_.size() > given) take_sources(inputs_.back(), true);
   }
 
   United result() {
@@ -56,7 +96,8 @@ class Union {
     drop_shares();
     drop_unused_sources(out_);
     sort_rows(out_);
-    return {std::move(out_), std::move(dropped_)};
+    dropped_.pop_back();
+    return {std::move(out_), std::move(dropped_), std::move(remarks_)};
   }
 
  private:
@@ -68,6 +109,8 @@ class Union {
         refuse("tables of different GPUs: '" + out_.gpu + "' and '" + t.gpu + "'",
                "name the GPU of the result if this is meant");
       }
+      if (!t.gpu.empty() && t.gpu != out_.gpu)
+        remarks_.push_back("what is of " + t.gpu + " counts as derived in a table of " + out_.gpu);
     }
   }
 
@@ -88,28 +131,31 @@ class Union {
     return ("; " + out_.software + "; ").find("; " + one + "; ") != std::string::npos;
   }
 
-  // Lookups hold collectives to the NVLinks they were measured on.
+  // Lookups hold collectives to the NVLinks they were measured on: those of tables with some.
   void take_fabric() {
     const TableText* first = nullptr;
     for (const TableText& t : inputs_) {
-      if (t.nvlink_gbs <= 0) continue;
-      if (first == nullptr) {
-        first = &t;
-        out_.nvlink_gbs = t.nvlink_gbs;
-        out_.in_network_reduction = t.in_network_reduction;
-      } else if (!t.collectives.empty() && !first->collectives.empty() &&
-                 (t.nvlink_gbs != first->nvlink_gbs ||
-                  t.in_network_reduction != first->in_network_reduction)) {
+      const bool has_some = !t.collectives.empty();
+      if (first == nullptr || (first->collectives.empty() && has_some)) {
+        if (has_some || t.nvlink_gbs > 0) first = &t;
+      } else if (has_some && !same_fabric(t, *first)) {
+        if (t.nvlink_gbs == 0 || first->nvlink_gbs == 0) {
+          refuse("collectives of an NVLink that is not stated do not go with those of one that is",
+                 "its table has to say nvlink_gbs");
+        }
         refuse(
             "collectives measured over different NVLinks, or with and without in-network "
             "reduction, do not go into one table",
             "make one table of each");
-      } else if (first->collectives.empty() && !t.collectives.empty()) {
-        first = &t;
-        out_.nvlink_gbs = t.nvlink_gbs;
-        out_.in_network_reduction = t.in_network_reduction;
       }
     }
+    if (first == nullptr) return;
+    out_.nvlink_gbs = first->nvlink_gbs;
+    out_.in_network_reduction = first->in_network_reduction;
+  }
+
+  static bool same_fabric(const TableText& a, const TableText& b) {
+    return a.nvlink_gbs == b.nvlink_gbs && a.in_network_reduction == b.in_network_reduction;
   }
 
   void take_share() {
@@ -125,22 +171,62 @@ class Union {
     }
   }
 
+  bool has_rows(Family f) const {
+    return std::ranges::any_of(inputs_, [&](const TableText& t) {
+      switch (f) {
+        case Family::gemm: return !t.gemms.empty();
+        case Family::attention: return !t.attentions.empty();
+        case Family::memory: return !t.memories.empty();
+        case Family::collective: return !t.collectives.empty();
+        case Family::launch: return false;  // answers for what the table has none of
+      }
+      return false;
+    });
+  }
+
+  // One more input: the rows of families that are shared though there are some.
+  void take_over_shared() {
+    std::array<bool, kFamilies> both{};
+    for (size_t i = 0; i < kFamilies; ++i)
+      both[i] = out_.shared[i] && has_rows(static_cast<Family>(i));
+    if (std::ranges::count(both, true) == 0) return;
+    const std::string_view text = shipped_table_text(out_.share_from);
+    if (text.empty()) {
+      refuse(
+          "there is no shipped table of '" + out_.share_from + "', which families are shared from",
+          "without '# share:' a table has its own rows alone");
+    }
+    const TableText from = parse_table_text(text, out_.share_from);
+    bool& collectives = both[static_cast<size_t>(Family::collective)];
+    if (collectives && !same_fabric(from, out_)) {
+      collectives = false;
+      remarks_.push_back(std::to_string(from.collectives.size()) + " collectives of " + from.gpu +
+                         " were shared; measured over another NVLink, they are left out");
+    }
+    std::string names;
+    for (size_t i = 0; i < kFamilies; ++i) {
+      if (both[i])
+        names += (names.empty() ? "" : ", ") + std::string(name_of(static_cast<Family>(i)));
+    }
+    if (names.empty()) return;
+    remarks_.push_back("shared from " + from.gpu + ", now derived rows of this table: " + names);
+    inputs_.push_back(rows_of(from, both));
+  }
+
   void drop_shares() {
-    const auto own = [&](Family f, bool has_rows) {
-      bool& shared = out_.shared[static_cast<size_t>(f)];
-      shared = shared && !has_rows;
-    };
-    own(Family::gemm, !out_.gemms.empty());
-    own(Family::attention, !out_.attentions.empty());
-    own(Family::memory, !out_.memories.empty());
-    own(Family::collective, !out_.collectives.empty());
+    for (size_t i = 0; i < kFamilies; ++i)
+      out_.shared[i] = out_.shared[i] && !has_rows(static_cast<Family>(i));
     if (std::ranges::count(out_.shared, true) == 0) out_.share_from.clear();
   }
 
-  void take_sources(const TableText& t) {
+  void take_sources(const TableText& t, bool of_another_gpu) {
     std::vector<uint16_t>& places = source_of_.emplace_back();
     for (const TableSource& s : t.sources) {
       TableSource wanted = s;
+      if (of_another_gpu) {
+        wanted.derived = true;
+        wanted.text = "of " + t.gpu + ": " + s.text;
+      }
       auto known = by_key(s.key);
       for (int suffix = 2; known != out_.sources.end() && *known != wanted; ++suffix) {
         wanted.key = s.key + "-" + std::to_string(suffix);
@@ -216,8 +302,9 @@ class Union {
     }
   }
 
-  std::span<const TableText> inputs_;
+  std::vector<TableText> inputs_;  // and, at the end, what is taken over
   std::vector<size_t> dropped_;
+  std::vector<std::string> remarks_;
   std::vector<std::vector<uint16_t>> source_of_;  // by input and its source: the result's
   TableText out_;
 };

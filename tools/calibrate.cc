@@ -110,7 +110,7 @@ void add_fit_and_merge(CLI::App* calibrate, Arguments& args, Command& command) {
       "As `stepcast calibrate fit`, for tables alone: where two have one shape a measured\n"
       "row beats a derived one, then the earlier table wins; the fits are made anew.");
   add_inputs(merge, a, "TABLE", "cost tables; - is standard input");
-  merge->add_option("--gpu", a.gpu, "name for the result where tables are of different GPUs")
+  merge->add_option("--gpu", a.gpu, "GPU of the result; rows of others become derived")
       ->option_text("NAME");
   add_accept_edits(merge, a);
   add_output(merge, args, "write the table to a file");

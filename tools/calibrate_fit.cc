@@ -8,6 +8,7 @@
 #include "report/json_writer.h"
 #include "scenarios/presets.h"
 #include "scenarios/spelling.h"
+#include "sim/diagnostic.h"
 #include "sim/hash.h"
 #include "tools/calibrate.h"
 #include "tools/calibrate_input.h"
@@ -91,6 +92,7 @@ int make_table(const Arguments& args, const Terminal& terminal,
   for (const CalibrateInput& in : inputs) tables.push_back(in.table);
   const United united = unite(tables, {a.gpu});
   FittedTable fitted = fit_table(united.table);
+  fitted.remarks.insert(fitted.remarks.begin(), united.remarks.begin(), united.remarks.end());
   if (std::string r = remark_on_gpu(fitted.table.gpu); !r.empty())
     fitted.remarks.push_back(std::move(r));
   const std::string text = write_table(fitted.table);
@@ -104,12 +106,26 @@ int make_table(const Arguments& args, const Terminal& terminal,
   return 0;
 }
 
+// What `--gpu` is about in `fit`: files that do not say it.  A table does.
+void refuse_other_gpus(const std::vector<CalibrateInput>& inputs, const std::string& gpu) {
+  for (const CalibrateInput& in : inputs) {
+    if (gpu.empty() || in.table.gpu == gpu) continue;
+    Diagnostic d;
+    d.code = "E310";
+    d.message = "the table is of " + in.table.gpu + ", not of " + gpu;
+    d.file = in.name;
+    d.help = "`stepcast calibrate merge --gpu` carries rows over, as derived ones";
+    throw InputError(std::move(d));
+  }
+}
+
 }  // namespace
 
 int calibrate_fit_command(const Arguments& args, const Terminal& terminal) {
   std::vector<CalibrateInput> inputs;
   for (const std::string& input : args.calibrate.inputs)
     inputs.push_back(read_measurements(input, args.calibrate));
+  refuse_other_gpus(inputs, args.calibrate.gpu);
   return make_table(args, terminal, inputs);
 }
 

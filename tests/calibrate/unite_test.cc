@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/cost_table.h"
 #include "calibrate/fit_table.h"
 #include "calibrate/write_table.h"
 #include "tests/calibrate/tables.h"
@@ -105,10 +106,27 @@ TEST(Unite, RefusesTablesOfDifferentGpusUnlessToldWhichOneItIs) {
   other.gpu = "other-gpu";
   const std::vector<TableText> both{with_gemm(512, 9), other};
   EXPECT_EQ(problem(both), "E310 tables of different GPUs: 'test-gpu' and 'other-gpu'");
-  EXPECT_EQ(united(both, {.gpu = "third"}).table.gpu, "third");
   TableText nameless = empty_table();
   nameless.gpu.clear();
   EXPECT_EQ(problem({nameless}), "E310 the tables do not say which GPU they are of");
+}
+
+TEST(Unite, RowsOfAnotherGpuAreDerivedOnes) {
+  TableText other = with_gemm(256, 7);
+  other.gpu = "other-gpu";
+  other.gemms.push_back(with_gemm(512, 8).gemms[0]);
+  const United u = united({other, with_gemm(512, 9)}, {.gpu = "test-gpu"});
+  EXPECT_EQ(u.table.gpu, "test-gpu");
+  ASSERT_EQ(u.table.gemms.size(), 2u);
+  const auto source = [&](size_t row) { return u.table.sources[u.table.gemms[row].source]; };
+  EXPECT_TRUE(source(0).derived);
+  EXPECT_EQ(source(0).text, "of other-gpu: a benchmark, 2 runs");
+  EXPECT_EQ(u.table.gemms[1].us, 9);  // its own beats the other's, though that came first
+  EXPECT_FALSE(source(1).derived);
+  EXPECT_EQ(u.dropped, (std::vector<size_t>{1, 0}));
+  EXPECT_EQ(u.remarks, std::vector<std::string>{
+                           "what is of other-gpu counts as derived in a table of test-gpu"});
+  EXPECT_TRUE(united({with_gemm(512, 9)}, {.gpu = "test-gpu"}).remarks.empty());
 }
 
 TEST(Unite, CollectivesOfOneFabricOnly) {
@@ -121,24 +139,76 @@ TEST(Unite, CollectivesOfOneFabricOnly) {
   b = a;
   b.nvlink_gbs = 900;
   EXPECT_EQ(problem({a, b}).substr(0, 16), "E310 collectives");
+  b.nvlink_gbs = 0;
+  EXPECT_EQ(problem({a, b}), problem({b, a}));
+  EXPECT_EQ(problem({a, b}).substr(0, 45), "E310 collectives of an NVLink that is not sta");
   // A table without collectives has no say.
+  TableText link = empty_table();
+  link.nvlink_gbs = 450;
+  EXPECT_EQ(united({link, b}).table.nvlink_gbs, 0);
+  b.nvlink_gbs = 900;
   b.collectives.clear();
   EXPECT_EQ(united({b, a}).table.nvlink_gbs, 450);
   EXPECT_EQ(united({a, b}).table.nvlink_gbs, 450);
 }
 
-TEST(Unite, RowsOfOnesOwnAreNotSharedAnyMore) {
+TEST(Unite, SharedRowsStayBesideOnesOwnAsDerived) {
+  const TableText h100 = parse_table_text(shipped_table_text("h100-sxm"), "h100-sxm");
   TableText shares = empty_table();
   shares.share_from = "h100-sxm";
   shares.shared[static_cast<size_t>(Family::gemm)] = true;
   shares.shared[static_cast<size_t>(Family::attention)] = true;
-  const TableText t = united({shares, with_gemm(512, 9)}).table;
+  TableText own = with_gemm(512, 9);
+  own.gemms.push_back(h100.gemms[0]);
+  own.gemms[1].us = 1;
+  own.gemms[1].source = 0;
+  const United u = united({shares, own});
+  const TableText& t = u.table;
   EXPECT_EQ(t.share_from, "h100-sxm");
   EXPECT_FALSE(t.shared[static_cast<size_t>(Family::gemm)]);
   EXPECT_TRUE(t.shared[static_cast<size_t>(Family::attention)]);
+  EXPECT_EQ(t.gemms.size(), h100.gemms.size() + 1);
+  size_t measured = 0;
+  for (const GemmRow& r : t.gemms) measured += t.sources[r.source].derived ? 0 : 1;
+  EXPECT_EQ(measured, 2u);
+  EXPECT_TRUE(t.attentions.empty());
+  EXPECT_TRUE(t.interference.has_value());
+  EXPECT_EQ(u.dropped, (std::vector<size_t>{0, 0}));
+  EXPECT_EQ(u.remarks,
+            std::vector<std::string>{"shared from h100-sxm, now derived rows of this table: gemm"});
+  // A fixed point: nothing is shared that there are rows of.
+  EXPECT_EQ(united({t}).table, t);
+  EXPECT_TRUE(united({t}).remarks.empty());
+}
+
+TEST(Unite, SharesFromOneShippedTable) {
+  TableText shares = empty_table();
+  shares.share_from = "h100-sxm";
+  shares.shared[static_cast<size_t>(Family::gemm)] = true;
   TableText others = shares;
   others.share_from = "a100-sxm-80g";
   EXPECT_EQ(problem({shares, others}).substr(0, 20), "E310 families shared");
+  shares.share_from = "tpu-v5p";
+  EXPECT_EQ(united({shares}).table.share_from, "tpu-v5p");  // found when it is used
+  EXPECT_EQ(problem({shares, with_gemm(512, 9)}),
+            "E310 there is no shipped table of 'tpu-v5p', which families are shared from");
+}
+
+// Collectives are of one NVLink: those of another are no evidence, derived or not.
+TEST(Unite, SharedCollectivesOfAnotherNvlinkAreLeftOut) {
+  TableText shares = empty_table();
+  shares.share_from = "h100-sxm";
+  shares.shared[static_cast<size_t>(Family::collective)] = true;
+  shares.nvlink_gbs = 450;
+  shares.in_network_reduction = true;
+  shares.collectives = {{WorkKind::all_reduce, 8, 1, 8, 0, 12345, 41, 0, 0}};
+  EXPECT_GT(united({shares}).table.collectives.size(), 10u);
+  shares.nvlink_gbs = 900;
+  const United u = united({shares});
+  EXPECT_EQ(u.table.collectives.size(), 1u);
+  EXPECT_TRUE(u.table.share_from.empty());
+  ASSERT_EQ(u.remarks.size(), 1u);
+  EXPECT_NE(u.remarks[0].find("another NVLink"), std::string::npos);
 }
 
 TEST(Unite, TextsOfAllWithoutRepetition) {
