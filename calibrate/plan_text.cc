@@ -99,6 +99,7 @@ class PlanReader {
   std::string_view row_;
   std::array<std::string_view, kMostFields> fields_;
   int64_t format_ = 0;
+  std::optional<int64_t> shapes_;  // as the header counts them
   std::vector<Diagnostic> problems_;
 };
 
@@ -262,6 +263,7 @@ void PlanReader::header(PlanText& out) {
   const std::string_view value = rest.substr(colon + 2);
   if (key == "format") format_ = whole(value, "the format");
   if (key == "gpu") out.gpu = std::string(value);
+  if (key == "shapes") shapes_ = whole(value, "the number of shapes", 0);
   if (key == "scenario") out.scenarios.emplace_back(value);
 }
 
@@ -291,6 +293,11 @@ PlanText PlanReader::read() {
   row_ = {};
   if (format_ == 0) problem("E340", "the header has no '# format: 1'");
   if (out.gpu.empty()) problem("E340", "the header has no '# gpu: NAME'");
+  if (problems_.empty() && shapes_ && *shapes_ != std::ssize(out.rows))
+    problem("E340",
+            "the header counts " + std::to_string(*shapes_) + " shapes, and there are " +
+                std::to_string(out.rows.size()) + ": the plan was cut off or edited",
+            "a plan without the line '# shapes: N' is taken as it is");
   if (!problems_.empty()) throw InputError(problems_);
   return out;
 }
@@ -336,6 +343,7 @@ std::string write_plan(const PlanText& plan) {
   std::string text = std::string(kMagic) + "\n# format: " + std::to_string(kFormat) +
                      "\n# gpu: " + plan.gpu + '\n';
   for (const std::string& s : plan.scenarios) text += "# scenario: " + s + '\n';
+  text += "# shapes: " + std::to_string(plan.rows.size()) + '\n';
   text += "# rows: shape as in a cost table, share of the step's time, how it is priced now\n";
   for (const PlanRow& r : plan.rows)
     text += plan_key(r) + ',' + weight_text(r.weight) + ',' + std::string(name_of(r.origin)) + '\n';

@@ -38,7 +38,8 @@ struct PlanText {
 };
 
 // Throws InputError with all problems (at most 20), each with its line:
-//   E340 not a calibration plan, or a newer one   E341 a row with a mistake in it
+//   E340 not a calibration plan, a newer one, or one with rows more or fewer than it counts
+//   E341 a row with a mistake in it
 PlanText parse_plan_text(std::string_view text, const std::string& file_name);
 
 // parse_plan_text reads back what was written, but for digits of the weight beyond the fifth.

@@ -98,6 +98,16 @@ TEST(PlanText, MistakesAreNamedWithTheirLines) {
   EXPECT_THAT(problem("copy,d2d,1,1,measured"), HasSubstr("'d2d'"));
 }
 
+TEST(PlanText, APlanThatWasCutAtTheEndOfALineIsNoticed) {
+  const std::string text = write_plan(parse(kRows));
+  EXPECT_THAT(text, HasSubstr("# shapes: 8\n"));
+  const size_t last = text.rfind('\n', text.size() - 2);
+  EXPECT_THAT(refused(text.substr(0, last + 1)),
+              AllOf(HasSubstr("E340"), HasSubstr("8 shapes, and there are 7")));
+  EXPECT_THAT(refused(text + "memory,add,8,0.1,measured\n"), HasSubstr("there are 9"));
+  EXPECT_EQ(refused(kHeader + kRows), "");  // written by hand: nothing is counted
+}
+
 TEST(PlanText, AtMostTwentyProblemsAreNamed) {
   std::string rows;
   for (int i = 0; i < 50; ++i) rows += "x\n";
