@@ -190,9 +190,22 @@ class MamfOutput {
 
 }  // namespace
 
+// A text about the tool is none of its output: what only a run prints is asked for.
 bool is_mamf_output(std::string_view text) {
-  return !text.starts_with('{') && (text.find("mamf-finder") != std::string_view::npos ||
-                                    text.find("(MxNxK)") != std::string_view::npos);
+  const bool names_it = text.find("mamf-finder") != std::string_view::npos;
+  if (text.starts_with('{') || (!names_it && text.find("MxNxK") == std::string_view::npos))
+    return false;
+  TextLines lines(text);
+  while (lines.next()) {
+    const std::vector<std::string_view> words = split_words(lines.line);
+    if (words.size() < 2) continue;
+    if (names_it && words[0] == "**" && words[1] == "Command") return true;
+    if (words[0] == "#" && words[1] == "MxNxK") return true;
+    for (size_t i = 1; i + 2 < words.size(); ++i)
+      if (words[i] == "@" && words[i + 2] == "(MxNxK)" && words[i - 1].ends_with("TFLOPS"))
+        return true;
+  }
+  return false;
 }
 
 TableText import_mamf(const MeasurementInput& in) {

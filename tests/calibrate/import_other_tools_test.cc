@@ -73,6 +73,13 @@ TEST(ImportMamf, ShapesOfTheSearchAreRowsOfTheirMedianRate) {
   EXPECT_FALSE(t.sources[0].derived);
 }
 
+TEST(ImportMamf, TextsAboutTheToolAreNotItsOutput) {
+  EXPECT_EQ(recognise_measurements("# Benchmarks\nRun mamf-finder.py; it prints MxNxK.\n"), "");
+  EXPECT_EQ(recognise_measurements("shapes (MxNxK) of mamf-finder @ night\n"), "");
+  // A run that was stopped is its output, though without rates.
+  EXPECT_EQ(recognise_measurements("** Command line:\npython ./mamf-finder.py --n 2048\n"), "mamf");
+}
+
 TEST(ImportMamf, SustainedRatesAreMeasuredAndBurstsAreNot) {
   MeasurementOptions o = gpu("h200-sxm");
   EXPECT_THAT(problem(sample("mamf_v4.txt"), o), HasSubstr("E334"));  // no number type
