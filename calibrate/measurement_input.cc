@@ -67,7 +67,7 @@ std::string measured_gpu(const MeasurementInput& in, std::string_view device) {
   const std::string& stated = in.options.gpu;
   if (!known.empty() && !stated.empty() && known != stated)
     refuse_measurements(in, "E333",
-                        "the file says that a " + std::string(device) + " was measured, which is " +
+                        "the file says that '" + std::string(device) + "' was measured, which is " +
                             std::string(known) + ", not " + stated,
                         "rows of one GPU are not those of another");
   if (!stated.empty()) return stated;

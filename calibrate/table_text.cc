@@ -179,7 +179,8 @@ void TableReader::finish(const TableText& out, int64_t rows) {
   if (format_ == 0) problem("E303", {}, "the header has no '# format: 2'");
   if (out.gpu.empty()) problem("E303", {}, "the header has no '# gpu: NAME'");
   if (!announced_ && !options_.accept_edits) {
-    problem("E303", {}, "the header has no '# rows: N'");
+    problem("E303", {}, "the header has no '# rows: N'",
+            "'stepcast calibrate fit FILE --accept-edits' takes it as it is and counts");
   } else if (!options_.accept_edits && *announced_ != rows) {
     problem("E308", {},
             "the header announces " + std::to_string(*announced_) + " rows, there are " +

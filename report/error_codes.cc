@@ -156,7 +156,8 @@ constexpr std::array kCodes{
               "fit; the tool itself would not start with them either."},
     ErrorCode{"E333", "a file of measurements that is broken or was cut off",
               "A row has too few or too many columns, a number is none, or the file ends in the "
-              "middle of something. The message points at the place."},
+              "middle of something. The message points at the place. Options that contradict what "
+              "the file says are refused with this code too."},
     ErrorCode{"E334", "a file of measurements does not say what it was measured on",
               "The GPU, the ranks and nodes, the network of a node or the collective: an option "
               "states what the file leaves out, nothing is guessed."},
@@ -166,7 +167,8 @@ constexpr std::array kCodes{
     ErrorCode{
         "E340", "not a calibration plan",
         "`stepcast calibrate plan SCENARIO` writes one; a newer version of Stepcast may write "
-        "a form that this one does not read."},
+        "a form that this one does not read, and one that was cut off has fewer rows than it "
+        "counts."},
     ErrorCode{"E341", "a calibration plan with a mistake in it",
               "The rows are those of a cost table without time and source, with a weight and how "
               "the shape is priced now."},

@@ -31,6 +31,14 @@ std::string remark_on_gpu(const std::string& gpu) {
          (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
 }
 
+// A table that has nothing and takes nothing over answers nothing.
+std::string remark_on_rows(const TableText& t) {
+  const bool any = !t.gemms.empty() || !t.attentions.empty() || !t.memories.empty() ||
+                   !t.collectives.empty() || !t.copies.empty() || t.launch_us ||
+                   t.graph_launch_us || t.interference || !t.share_from.empty();
+  return any ? "" : "no rows: a forecast with this table is one without measurements";
+}
+
 std::string summary(const TableView& view, std::span<const CalibrateInput> inputs,
                     const United& united, std::span<const std::string> remarks,
                     const TextStyle& style) {
@@ -93,8 +101,8 @@ int make_table(const Arguments& args, const Terminal& terminal,
   const United united = unite(tables, {a.gpu});
   FittedTable fitted = fit_table(united.table);
   fitted.remarks.insert(fitted.remarks.begin(), united.remarks.begin(), united.remarks.end());
-  if (std::string r = remark_on_gpu(fitted.table.gpu); !r.empty())
-    fitted.remarks.push_back(std::move(r));
+  for (std::string r : {remark_on_gpu(fitted.table.gpu), remark_on_rows(fitted.table)})
+    if (!r.empty()) fitted.remarks.push_back(std::move(r));
   const std::string text = write_table(fitted.table);
   const TableView view = view_of(fitted.table, a.output, hex_of(hash_text(text)));
   if (!args.json || !a.output.empty()) deliver(text, a.output, args.force);

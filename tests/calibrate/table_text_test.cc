@@ -123,6 +123,7 @@ TEST(TableText, RefusesAnIncompleteHeader) {
   const std::vector<Diagnostic> all = problems("# stepcast cost table\n");
   ASSERT_EQ(all.size(), 3u);  // format, gpu, rows
   for (const Diagnostic& d : all) EXPECT_EQ(d.code, "E303");
+  EXPECT_NE(all[2].help.find("--accept-edits"), std::string::npos);
   EXPECT_EQ(problem(kHeader + "# source: third guessed x\n# rows: 0\n"), "E303 6:11");
   EXPECT_EQ(problem(kHeader + "# source: a,b measured x\n# rows: 0\n"), "E303 6:11");
   EXPECT_EQ(problem(kHeader + "# source:  measured x\n# rows: 0\n"), "E303 6:11");
