@@ -215,7 +215,13 @@ class KinetoRows {
       t.collectives.push_back(r);
       uses[2] = true;
     }
-    if (!t.collectives.empty()) take_link_conditions(in_, t);
+    if (!t.collectives.empty() && !take_link_conditions(in_, t)) {
+      in_.note(std::to_string(t.collectives.size()) +
+               " shapes of collectives left out: --nvlink RATE" +
+               " would say over which NVLink they ran");
+      t.collectives.clear();
+      uses[2] = false;
+    }
     drop_unused_sources(t, uses);
     return t;
   }

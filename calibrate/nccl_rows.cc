@@ -116,11 +116,11 @@ void remark_on_nodes(const MeasurementInput& in, const TableText& table) {
 
 }  // namespace
 
-void take_link_conditions(const MeasurementInput& in, TableText& table) {
+bool take_link_conditions(const MeasurementInput& in, TableText& table) {
   table.nvlink_gbs = in.options.nvlink_gbs;
   table.in_network_reduction = in.options.in_network_reduction.value_or(false);
   const std::string_view shipped = shipped_table_text(table.gpu);
-  if (shipped.empty()) return;
+  if (shipped.empty()) return table.nvlink_gbs > 0;
   const TableText known = parse_table_text(shipped, std::string(table.gpu));
   if (table.nvlink_gbs == 0 && known.nvlink_gbs > 0) {
     table.nvlink_gbs = known.nvlink_gbs;
@@ -130,6 +130,7 @@ void take_link_conditions(const MeasurementInput& in, TableText& table) {
     table.in_network_reduction = true;
     table.conditions.push_back("reduction in the NVSwitches assumed: NCCL's default on this GPU");
   }
+  return table.nvlink_gbs > 0;
 }
 
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
@@ -147,7 +148,12 @@ TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sw
     refuse_measurements(in, "E330", "no results of nccl-tests that tables have rows of",
                         "lines of size, count, type, redop, root, time, ...");
   table.gpu = measured_gpu(in, device_name(in, sweeps));
-  take_link_conditions(in, table);
+  if (!take_link_conditions(in, table)) {
+    refuse_measurements(in, "E334",
+                        "over which NVLink was this measured? No table of " + table.gpu +
+                            " is shipped that says it, and rows answer for that NVLink alone",
+                        "state it, of a GPU in one direction: --nvlink RATE");
+  }
   take_rows(in, kinds, table);
   remark_on_nodes(in, table);
   return table;

@@ -16,7 +16,7 @@ TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sw
 
 // The NVLink bandwidth of a table of collectives, and whether the switches reduced: files of other
 // tools do not say.  As options state, else as the GPU's shipped table has them, with a line in the
-// conditions.
-void take_link_conditions(const MeasurementInput& in, TableText& table);
+// conditions.  False where neither says the bandwidth: such collectives would answer nothing.
+bool take_link_conditions(const MeasurementInput& in, TableText& table);
 
 }  // namespace stepcast

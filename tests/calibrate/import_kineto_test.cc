@@ -159,5 +159,21 @@ TEST(ImportKineto, OddEventsAreNoMatter) {
               testing::AnyOf(HasSubstr("E330"), HasSubstr("E333")));
 }
 
+TEST(ImportKineto, CollectivesOverAnUnknownNvlinkAreLeftOutWithANote) {
+  MeasurementOptions o;
+  o.gpu = "l40s";
+  std::vector<std::string> notes;
+  const TableText t = import_measurements(
+      replaced(sample(), "NVIDIA H100 80GB HBM3", "NVIDIA L40S"), "trace.json", o, &notes);
+  EXPECT_FALSE(t.gemms.empty());
+  EXPECT_TRUE(t.collectives.empty());
+  EXPECT_TRUE(std::ranges::any_of(
+      notes, [](const std::string& n) { return n.find("--nvlink") != std::string::npos; }));
+  o.nvlink_gbs = 300;
+  EXPECT_FALSE(import_measurements(replaced(sample(), "NVIDIA H100 80GB HBM3", "NVIDIA L40S"),
+                                   "trace.json", o)
+                   .collectives.empty());
+}
+
 }  // namespace
 }  // namespace stepcast

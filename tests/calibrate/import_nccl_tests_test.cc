@@ -436,5 +436,15 @@ TEST(ImportNcclTests, CollectivesWithoutRowsAreCounted) {
   EXPECT_THAT(notes, ElementsAre(HasSubstr("1 rows of sendrecv are not used")));
 }
 
+TEST(ImportNcclTests, TheNvlinkHasToBeKnown) {
+  const std::string text = sample("a100_2n8_allreduce_2021_no_header.txt");
+  MeasurementOptions o = two_nodes("a40");
+  const std::string refused = problem(text, o);
+  EXPECT_THAT(refused, HasSubstr("E334"));
+  EXPECT_THAT(refused, HasSubstr("--nvlink RATE"));
+  o.nvlink_gbs = 300;
+  EXPECT_EQ(problem(text, o), "taken");
+}
+
 }  // namespace
 }  // namespace stepcast
