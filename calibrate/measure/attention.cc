@@ -18,7 +18,7 @@ class Layout {
     q_ = add(queries * s.qk_dim * 2);
     k_ = add(keys * s.qk_dim * 2);
     v_ = add(keys * s.v_dim * 2);
-    d_o_ = add(queries * s.v_dim * 2);
+    if (backward) d_o_ = add(queries * s.v_dim * 2);
     inputs_ = bytes_;
     o_ = add(queries * s.v_dim * 2);
     stats_ = add(queries * 4);

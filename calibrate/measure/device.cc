@@ -120,7 +120,7 @@ double microseconds(const Event& begin, const Event& end) {
 
 Operands::Operands(int64_t bytes, const Device& device)
     : bytes_((std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment) {
-  constexpr int64_t kMostCopies = 4096;
+  constexpr int64_t kMostCopies = 4096;  // smaller operands stay in the cache: a matter of launches
   size_t free_bytes = 0, total_bytes = 0;
   check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "the free memory of the GPU");
   const int64_t wanted = (2 * device.l2_bytes + bytes_ - 1) / bytes_;

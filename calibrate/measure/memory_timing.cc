@@ -27,7 +27,8 @@ constexpr uint64_t kSeed = 17;
 constexpr float kRotaryBase = 10000;
 
 // The arrays of a kernel: `large` ones in rotating copies, `small` ones once.  All hold normal
-// numbers.
+// numbers.  Large ones that a kernel does not touch have no elements: they would make copies larger
+// and fewer, and what it does touch might stay in the L2 cache.
 class Arrays {
  public:
   // Elements of each array, by type, in the order in which they are asked for.
@@ -83,8 +84,10 @@ constexpr DType kBf16 = DType::bf16, kFp32 = DType::fp32, kBytes = DType::uint8;
 Timing time_norm(const Bench& bench, Kernel kernel, MemoryShape x) {
   const int64_t n = x.elements(), w = x.width;
   const cudaStream_t s = bench.stream;
+  const bool backward =
+      kernel == Kernel::layer_norm_backward || kernel == Kernel::rms_norm_backward;
   const Arrays a(
-      bench, {{kBf16, n}, {kBf16, n}, {kBf16, n}},
+      bench, {{kBf16, n}, {kBf16, n}, {kBf16, backward ? n : 0}},
       {{kBf16, w}, {kBf16, w}, {kFp32, x.rows}, {kFp32, x.rows}, {kFp32, w}, {kFp32, w}});
   const auto* const gain = a.small<Bf16>(0);
   const auto* const bias = a.small<Bf16>(1);
@@ -128,7 +131,10 @@ Timing time_rotary(const Bench& bench, Kernel kernel, MemoryShape x) {
 Timing time_dropout(const Bench& bench, Kernel kernel, MemoryShape x) {
   const int64_t n = x.elements(), w = x.width;
   const cudaStream_t s = bench.stream;
-  const Arrays a(bench, {{kBf16, n}, {kBf16, n}, {kBf16, n}, {kBytes, n}}, {{kBf16, w}});
+  const bool one = kernel == Kernel::bias_add, all = kernel == Kernel::bias_dropout_add;
+  const Arrays a(bench,
+                 {{kBf16, n}, {kBf16, one ? 0 : n}, {kBf16, all ? n : 0}, {kBytes, one ? 0 : n}},
+                 {{kBf16, w}});
   const auto* const bias = a.small<Bf16>(0);
   const auto call = [&](int64_t i) {
     switch (kernel) {
@@ -210,11 +216,14 @@ Timing time_reduction(const Bench& bench, Kernel kernel, MemoryShape x) {
 
 Timing time_embedding(const Bench& bench, Kernel kernel, MemoryShape x) {
   const cudaStream_t s = bench.stream;
-  const Arrays a(bench, {{kBf16, x.elements()}}, {{kBf16, kVocabulary * x.width}, {kFp32, x.rows}});
+  const Arrays a(bench, {{kBf16, x.elements()}}, {{kBf16, kVocabulary * x.width}});
   auto* const table = a.small<Bf16>(0);
-  auto* const tokens = a.small<int32_t>(1);
-  fill_indices(tokens, x.rows, static_cast<int32_t>(kVocabulary), kSeed, s);
+  // Other tokens for each copy: rows of the table that the call before has read are in the cache.
+  const int64_t count = x.rows * a.copies();
+  const DeviceMemory all_tokens(count * static_cast<int64_t>(sizeof(int32_t)));
+  fill_indices(all_tokens.as<int32_t>(), count, static_cast<int32_t>(kVocabulary), kSeed, s);
   const auto call = [&](int64_t i) {
+    const int32_t* const tokens = all_tokens.as<int32_t>() + i % a.copies() * x.rows;
     if (kernel == Kernel::embedding) {
       embedding(tokens, table, a.bf16(0, i), x.rows, x.width, s);
     } else {
@@ -261,9 +270,12 @@ Timing time_permute(const Bench& bench, Kernel kernel, MemoryShape x) {
 Timing time_router(const Bench& bench, Kernel kernel, MemoryShape x) {
   const cudaStream_t s = bench.stream;
   const int64_t n = x.elements();
-  const Arrays a(bench, {{kBf16, n}, {kFp32, n}, {kFp32, n}, {kFp32, n}, {kBytes, n}});
+  const bool backward = kernel == Kernel::router_backward;
+  const Arrays a(
+      bench,
+      {{kBf16, n}, {kFp32, n}, {kFp32, n}, {kFp32, backward ? n : 0}, {kBytes, backward ? 0 : n}});
   const auto call = [&](int64_t i) {
-    if (kernel == Kernel::router) {
+    if (!backward) {
       router(a.bf16(0, i), a.fp32(1, i), a.fp32(2, i), a.bytes(4, i), x.rows, x.width, kTokenCopies,
              s);
     } else {
