@@ -41,6 +41,7 @@ PointMeasurer::PointMeasurer(const Device& device, int gpus)
       blas_(device),
       nvml_(device),
       facts_(measure::collective_facts(variable)) {
+  bench_.timing.while_busy = [this] { busy_ = nvml_.state(); };
   const std::string nothing = why_no_collectives(gpus);
   if (!nothing.empty()) remarks_.push_back(nothing);
 }
@@ -82,11 +83,20 @@ PointResult PointMeasurer::time(const SweepPoint& p) {
 
 PointResult PointMeasurer::measure(const SweepPoint& point) {
   const DeviceState before = nvml_.state();
+  busy_.reset();
   try {
     PointResult m = time(point);
-    log_.add(before, nvml_.state());
+    log_.add(before, busy_ ? *busy_ : nvml_.state());
     return m;
   } catch (const Unsupported& e) {
+    static_cast<void>(cudaGetLastError());  // the next point would be blamed for it
+    return {{}, 0, e.what()};
+  } catch (const DeviceError& e) {
+    // One call that failed need not end the run: errors that stick come back from the device.
+    static_cast<void>(cudaGetLastError());
+    if (cudaSetDevice(device_.index) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
+      throw;
+    }
     return {{}, 0, e.what()};
   }
 }

@@ -21,7 +21,8 @@ class PointMeasurer {
   // `gpus`: how many this process sees.  Throws DeviceError.
   PointMeasurer(const Device& device, int gpus);
 
-  // A point that cannot be measured is skipped with the reason; DeviceError passes through.
+  // A point that cannot be measured, or whose call fails, is skipped with the reason.  DeviceError
+  // passes through only if the device takes no more work.
   PointResult measure(const SweepPoint& point);
 
   // What was measured with: "CUDA 13.0, ..., driver 580.65, cuBLAS 13.0.2, NCCL 2.28.9".
@@ -46,6 +47,7 @@ class PointMeasurer {
   CollectiveFacts facts_;
   std::unique_ptr<Collectives> collectives_;  // made when the first point needs it
   ConditionLog log_;
+  std::optional<DeviceState> busy_;  // while the device was at the point that is measured
   std::vector<std::string> remarks_;
   bool interference_is_derived_ = false;
 };

@@ -41,6 +41,11 @@ Nvml::~Nvml() {
 DeviceState Nvml::state() const {
   DeviceState s;
   if (handle_ == nullptr) return s;
+  // First what is gone as soon as the device is idle.
+  unsigned long long reasons = 0;
+  if (call(library_, "nvmlDeviceGetCurrentClocksThrottleReasons", handle_, &reasons)) {
+    s.slowed_by = reasons;
+  }
   unsigned value = 0;
   if (call(library_, "nvmlDeviceGetClockInfo", handle_, kClockSm, &value)) s.sm_mhz = value;
   if (call(library_, "nvmlDeviceGetClockInfo", handle_, kClockMemory, &value)) s.memory_mhz = value;
@@ -50,10 +55,6 @@ DeviceState Nvml::state() const {
   if (call(library_, "nvmlDeviceGetPowerUsage", handle_, &value)) s.power_w = value / 1e3;
   if (call(library_, "nvmlDeviceGetEnforcedPowerLimit", handle_, &value)) {
     s.power_limit_w = value / 1e3;
-  }
-  unsigned long long reasons = 0;
-  if (call(library_, "nvmlDeviceGetCurrentClocksThrottleReasons", handle_, &reasons)) {
-    s.slowed_by = reasons;
   }
   return s;
 }

@@ -24,8 +24,8 @@ struct Batches {
   double hold_us = 50;  // how long the stream is held while the host enqueues
   Event begin, end;
 
-  // One batch; microseconds a call.
-  double run() {
+  // One batch; microseconds a call.  `meanwhile`: called once all is enqueued.
+  double run(const std::function<void()>& meanwhile = {}) {
     // Beyond it the host is not worth waiting for: a call of that length hides its own launch.
     constexpr double kLongestHold = 20'000;
     spin(std::min(hold_us, kLongestHold), stream);
@@ -34,6 +34,7 @@ struct Batches {
     for (int64_t i = 0; i < calls; ++i) call(next++);
     const double enqueued_us = seconds_since(enqueue) * 1e6;
     end.record(stream);
+    if (meanwhile) meanwhile();
     end.wait();
     check_cuda(cudaGetLastError(), "a call that is measured");
     hold_us = 1.5 * enqueued_us + 20;
@@ -45,10 +46,11 @@ struct Batches {
 
 Timing time_calls(cudaStream_t stream, const Call& call, const TimingOptions& options) {
   Batches batches{stream, call, 1, 0, 50, {}, {}};
-  const Clock::time_point begin = Clock::now();
-  // The first call loads the kernel; the second one tells how many make a batch.
+  // The first call loads the kernel, which may take longer than the warm-up, and waits for the
+  // operands to be filled; the second one tells how many make a batch.
   batches.run();
   batches.calls = calls_in_a_batch(batches.run(), options.batch_us);
+  const Clock::time_point begin = Clock::now();
   std::vector<double> warm;
   do {
     warm.push_back(batches.run());
@@ -58,6 +60,10 @@ Timing time_calls(cudaStream_t stream, const Call& call, const TimingOptions& op
   const int count = samples_within(warm.back() * static_cast<double>(batches.calls), options);
   std::vector<double> samples;
   for (int i = 0; i < count; ++i) samples.push_back(batches.run());
+  if (options.while_busy) {
+    batches.calls = calls_in_a_batch(warm.back(), 10 * options.batch_us);  // reading takes its time
+    batches.run(options.while_busy);
+  }
   return summarize(samples);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace stepcast::measure {
@@ -12,6 +13,9 @@ struct TimingOptions {
   double limit_seconds = 2;     // fewer samples (at least 5) if they would take longer
   double warmup_seconds = 0.1;  // at most, and until two batches in turn agree within 2 %
   double batch_us = 500;        // calls are batched until a batch takes this long
+  // Called while the device is at one more, longer batch after the last that is timed: what it
+  // reads of clocks and power is that of a device at work.  May be empty.
+  std::function<void()> while_busy = {};
 };
 
 struct Timing {

@@ -45,6 +45,20 @@ TEST_F(Timings, LaunchesAndCopies) {
   }
 }
 
+TEST_F(Timings, TheDeviceIsLookedAtOnceWhileItIsBusy) {
+  Bench b = bench();
+  int looks = 0;
+  bool busy = false;
+  b.timing.while_busy = [&] {
+    ++looks;
+    busy = cudaStreamQuery(stream()) == cudaErrorNotReady;
+    static_cast<void>(cudaGetLastError());  // "not ready" is kept as the thread's last error
+  };
+  expect_sane(time_memory(b, Kernel::copy, 1 << 26));
+  EXPECT_EQ(looks, 1);
+  EXPECT_TRUE(busy);
+}
+
 TEST_F(Timings, LargerProductsTakeLonger) {
   Blas blas(device_);
   Work w;
