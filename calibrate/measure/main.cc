@@ -147,6 +147,11 @@ TableText header_of(const MeasureOptions& options, const Device& device,
   return head;
 }
 
+std::string failure_text(const std::string& row, const char* what, const std::string& output) {
+  const std::string text = row + ": " + what;
+  return output == "-" ? text : text + "; rows measured before are in " + output + ".partial";
+}
+
 int measure(const MeasureOptions& options, const PlanText* plan) {
   const Device device = open_device(options.device);
   const int gpus = visible_gpus();
@@ -162,7 +167,13 @@ int measure(const MeasureOptions& options, const PlanText* plan) {
   std::signal(SIGTERM, on_interrupt);
   Progress progress(options.budget_s);
   SweepHooks hooks;
-  hooks.measure = [&](const SweepPoint& p) { return measurer.measure(p); };
+  hooks.measure = [&](const SweepPoint& p) {
+    try {
+      return measurer.measure(p);
+    } catch (const DeviceError& e) {
+      throw DeviceError(failure_text(p.key, e.what(), options.output));
+    }
+  };
   hooks.finished = [&](const SweepPoint& p, const PointResult& m) {
     const bool derived = p.key == "interference" && measurer.interference_is_derived();
     output.append(p, m, derived ? "here-copies" : "here");
