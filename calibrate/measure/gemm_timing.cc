@@ -13,22 +13,36 @@ int64_t aligned(int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// Copies of the three matrices of a product, filled.
+// A strided batch is one array, each expert's matrices are arrays of their own.
+int64_t experts(const Work& w) {
+  return w.kind == WorkKind::grouped_gemm ? w.batch : 1;
+}
+
+// Copies of the three matrices of a product, filled.  Those of each expert are aligned to 256
+// bytes, as kernels are chosen for.
 struct Matrices {
+  int64_t m_side_step, n_side_step, out_step;  // bytes from one expert's to the next one's
+  int64_t n_side_at, out_at, out_all;
   Operands memory;
-  int64_t n_side_at, out_at;
 
   Matrices(const Bench& bench, const Work& w)
-      : memory(aligned(m_side_bytes(w)) + aligned(n_side_bytes(w)) + out_bytes(w), bench.device),
-        n_side_at(aligned(m_side_bytes(w))),
-        out_at(n_side_at + aligned(n_side_bytes(w))) {
+      : m_side_step(aligned(m_side_bytes(w) / experts(w))),
+        n_side_step(aligned(n_side_bytes(w) / experts(w))),
+        out_step(aligned(out_bytes(w) / experts(w))),
+        n_side_at(m_side_step * experts(w)),
+        out_at(n_side_at + n_side_step * experts(w)),
+        out_all(out_step * experts(w)),
+        memory(out_at + out_all, bench.device) {
+    const auto elements = [&](int64_t bytes) {
+      return static_cast<int64_t>(static_cast<double>(bytes) / bytes_per_element(w.dtype));
+    };
     for (int64_t copy = 0; copy < memory.copies(); ++copy) {
       // Activations of deviation 1, weights of about 1 / sqrt(k): sums stay finite in every type.
-      fill_normal(m_side(copy), w.dtype, w.m * w.k * w.batch, 2 * static_cast<uint64_t>(copy), 1,
+      fill_normal(m_side(copy), w.dtype, elements(n_side_at), 2 * static_cast<uint64_t>(copy), 1,
                   bench.stream);
-      fill_normal(n_side(copy), w.dtype, w.n * w.k * w.batch, 2 * static_cast<uint64_t>(copy) + 1,
-                  0.02F, bench.stream);
-      check_cuda(cudaMemsetAsync(out(copy), 0, static_cast<size_t>(out_bytes(w)), bench.stream),
+      fill_normal(n_side(copy), w.dtype, elements(out_at - n_side_at),
+                  2 * static_cast<uint64_t>(copy) + 1, 0.02F, bench.stream);
+      check_cuda(cudaMemsetAsync(out(copy), 0, static_cast<size_t>(out_all), bench.stream),
                  "clearing a result");
     }
   }
@@ -64,9 +78,9 @@ class GroupedCall {
     std::vector<char*> all;
     const int64_t b = w.batch;
     for (int64_t copy = 0; copy < copies_; ++copy) {
-      for (int64_t i = 0; i < b; ++i) all.push_back(x.n_side(copy) + n_side_bytes(w) / b * i);
-      for (int64_t i = 0; i < b; ++i) all.push_back(x.m_side(copy) + m_side_bytes(w) / b * i);
-      for (int64_t i = 0; i < b; ++i) all.push_back(x.out(copy) + out_bytes(w) / b * i);
+      for (int64_t i = 0; i < b; ++i) all.push_back(x.n_side(copy) + x.n_side_step * i);
+      for (int64_t i = 0; i < b; ++i) all.push_back(x.m_side(copy) + x.m_side_step * i);
+      for (int64_t i = 0; i < b; ++i) all.push_back(x.out(copy) + x.out_step * i);
     }
     check_cuda(cudaMemcpy(pointers_.data(), all.data(), all.size() * sizeof(char*),
                           cudaMemcpyHostToDevice),
@@ -114,9 +128,8 @@ class StreamedCall {
     }
     for (int64_t i = 0; i < batch; ++i) {
       Lane& lane = lanes_[static_cast<size_t>(i) % lanes_.size()];
-      lane.product->run(x.m_side(call) + m_side_bytes(one_) * i,
-                        x.n_side(call) + n_side_bytes(one_) * i, x.out(call) + out_bytes(one_) * i,
-                        lane.stream.get());
+      lane.product->run(x.m_side(call) + x.m_side_step * i, x.n_side(call) + x.n_side_step * i,
+                        x.out(call) + x.out_step * i, lane.stream.get());
     }
     for (Lane& lane : lanes_) {
       lane.end.record(lane.stream.get());
@@ -154,6 +167,7 @@ Timing time_grouped(const Bench& bench, Blas& blas, const Work& w) {
           },
           bench.timing);
     }
+    static_cast<void>(cudaGetLastError());  // of a call that was refused, not of those that follow
   }
   StreamedCall streamed(bench, w);
   return time_calls(
