@@ -144,8 +144,10 @@ void broadcast(RankTeam& team, Command& command) {
   team.on_each([&](Rank& rank) {
     DeviceMemory memory(static_cast<int64_t>(sizeof(Command)));
     cudaStream_t stream = rank.stream->get();
-    check_cuda(cudaMemcpy(memory.data(), &command, sizeof(Command), cudaMemcpyHostToDevice),
-               "a command to the GPU");
+    // On the rank's own stream, which does not wait for the default one.
+    check_cuda(
+        cudaMemcpyAsync(memory.data(), &command, sizeof(Command), cudaMemcpyHostToDevice, stream),
+        "a command to the GPU");
     check_nccl(ncclBroadcast(memory.data(), memory.data(), sizeof(Command), ncclInt8, 0, rank.world,
                              stream),
                "a command to all ranks");
@@ -164,7 +166,7 @@ double run_calls(Rank& rank, ncclComm_t comm, const Command& c, int calls) {
   return microseconds(*rank.begin, *rank.end) / calls;
 }
 
-// Whether this rank gets what it should.  Leaves the check's values in the rank's buffer.
+// Whether this rank gets what it should.
 bool is_right(Rank& rank, ncclComm_t comm, const Command& c) {
   int ranks = 0, me = 0;
   check_nccl(ncclCommCount(comm, &ranks), "the size of a group");
@@ -183,6 +185,8 @@ bool is_right(Rank& rank, ncclComm_t comm, const Command& c) {
   wait_for(rank, comm);
   check_cuda(cudaMemcpy(got.data(), rank.receive.data(), received, cudaMemcpyDeviceToHost),
              "the result of a check");
+  // Times are taken with random numbers.
+  fill_send(rank, static_cast<int64_t>(input.size()) * kElementBytes);
   return got == expected;
 }
 

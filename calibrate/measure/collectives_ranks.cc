@@ -49,6 +49,7 @@ void wait_for(const Rank& rank, ncclComm_t comm) {
     const cudaError_t status = cudaStreamQuery(rank.stream->get());
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) check_cuda(status, "a collective");
+    static_cast<void>(cudaGetLastError());  // "not ready" is kept as the thread's last error
     ncclResult_t state = ncclSuccess;
     check_nccl(ncclCommGetAsyncError(comm, &state), "the state of NCCL");
     check_nccl(state, "a collective");
@@ -174,6 +175,12 @@ void RankTeam::open_group(const RankGroup& group) {
   });
 }
 
+void fill_send(const Rank& rank, int64_t bytes) {
+  fill_normal(rank.send.data(), DType::bf16, bytes / kElementBytes,
+              static_cast<uint64_t>(rank.rank), 1, rank.stream->get());
+  check_cuda(cudaStreamSynchronize(rank.stream->get()), "filling a buffer");
+}
+
 void RankTeam::make_room(const RankGroup& group, WorkKind kind, int64_t bytes) {
   const auto ranks = static_cast<int64_t>(members_of(group, places_).size());
   const ElementCounts counts = element_counts(kind, ranks, bytes);
@@ -183,11 +190,9 @@ void RankTeam::make_room(const RankGroup& group, WorkKind kind, int64_t bytes) {
     try {
       const int64_t before = rank.send.bytes();
       grow(rank.send, counts.send * kElementBytes);
+      // At once: there may be too little memory for the other buffer.
+      if (rank.send.bytes() != before) fill_send(rank, rank.send.bytes());
       grow(rank.receive, counts.receive * kElementBytes);
-      if (rank.send.bytes() == before) return;
-      fill_normal(rank.send.data(), DType::bf16, rank.send.bytes() / kElementBytes,
-                  static_cast<uint64_t>(rank.rank), 1, rank.stream->get());
-      check_cuda(cudaStreamSynchronize(rank.stream->get()), "filling a buffer");
     } catch (const Unsupported&) {
       rank.has_room = false;
     }

@@ -65,6 +65,9 @@ double agreed_maximum(Rank& rank, ncclComm_t comm, double mine);
 // REQUIRES: room for it, a measurable size.
 void enqueue_collective(const Rank& rank, ncclComm_t comm, WorkKind kind, int64_t bytes);
 
+// Writes the rank's random numbers into the first `bytes` of what it sends, and waits for it.
+void fill_send(const Rank& rank, int64_t bytes);
+
 class RankTeam {
  public:
   using Fail = std::function<void(const std::string&)>;  // does not return
