@@ -157,6 +157,11 @@ Gathering gathering(const CollectiveOptions& options,
   const std::optional<ProcessPlace> launched =
       options.place ? options.place : place_of_launcher(variable);
   if (!launched || launched->ranks == 1) return {};
+  if (options.gpus > 0) {
+    throw std::invalid_argument("--gpus is of one process alone; here are " +
+                                std::to_string(launched->ranks) +
+                                ", a GPU each: start as many as there are GPUs to take");
+  }
   if (!options.meeting.empty()) return {*launched, Meet::file};
   if (has_mpi) return {*launched, Meet::mpi};
   throw std::invalid_argument("this is process " + std::to_string(launched->rank) + " of " +

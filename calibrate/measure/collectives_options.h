@@ -22,7 +22,7 @@ struct CollectiveOptions {
   std::string output = "-";  // -o TABLE
   double budget_s = std::numeric_limits<double>::infinity();  // --budget 90s|5min|1h
   int64_t largest = kLargestMessage;  // --largest 8, 64K, 512M, 4G (powers of 1024)
-  int gpus = 0;                       // --gpus N: of one process, 0: all; with --list, of a node
+  int gpus = 0;                       // --gpus N: of one process alone, 0: all; --list: of a node
   int nodes = 1;                      // --nodes N, with --list
   int hosts_per_node = 1;             // --hosts-per-node N: hosts that one NVLink domain connects
   bool list = false;                  // --list: the rows that would be measured; needs no GPU
@@ -56,7 +56,7 @@ struct Gathering {
   Meet meet = Meet::alone;
 };
 // From the options, else from the launcher's environment.  Throws std::invalid_argument where there
-// are several processes and no way for them to meet.
+// are several processes and no way for them to meet, or --gpus, which one process alone takes.
 Gathering gathering(const CollectiveOptions& options,
                     const std::function<const char*(const char*)>& variable, bool has_mpi);
 

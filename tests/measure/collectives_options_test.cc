@@ -160,6 +160,18 @@ TEST(CollectiveOptions, ProcessesMeetAtAFileOrOverMpi) {
   EXPECT_EQ(gathering(read({}), one, false).meet, Meet::alone);
 }
 
+TEST(CollectiveOptions, AChoiceOfGpusIsThatOfOneProcessAlone) {
+  const auto mpirun = environment({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
+  const auto nobody = environment({});
+  EXPECT_EQ(gathering(read({"--gpus", "4"}), nobody, true).meet, Meet::alone);
+  EXPECT_THAT(complaint_of([&] {
+                gathering(read({"--gpus", "4"}), mpirun, true);
+              }),
+              HasSubstr("--gpus is of one process alone; here are 4"));
+  const auto stated = read({"--gpus", "1", "--ranks", "2", "--rank", "0", "--meeting", "m"});
+  EXPECT_THAT(complaint_of([&] { gathering(stated, nobody, false); }), HasSubstr("here are 2"));
+}
+
 std::vector<RankPlace> two_nodes() {
   return {{0, 0, 0}, {1, 1, 0}, {2, 0, 1}, {3, 1, 1}};
 }
