@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "calibrate/row_shape.h"
 #include "calibrate/unite.h"
 #include "calibrate/write_table.h"
 #include "sim/check.h"
@@ -126,6 +127,17 @@ void TableOutput::take_up(const TableText& header) {
   };
   if (before.gpu != header.gpu) refuse("on", before.gpu, header.gpu);
   if (before.software != header.software) refuse("with", before.software, header.software);
+  if (before.collectives.empty()) {  // what follows is said of them alone
+    before.nvlink_gbs = header.nvlink_gbs;
+    before.in_network_reduction = header.in_network_reduction;
+  }
+  if (before.nvlink_gbs != header.nvlink_gbs) {
+    refuse("with nvlink_gbs", number_text(before.nvlink_gbs), number_text(header.nvlink_gbs));
+  }
+  if (before.in_network_reduction != header.in_network_reduction) {
+    refuse("with in_network_reduction", before.in_network_reduction ? "yes" : "no",
+           header.in_network_reduction ? "yes" : "no");
+  }
   for (const TableSource& ours : header.sources) {
     const auto there = std::find_if(before.sources.begin(), before.sources.end(),
                                     [&](const TableSource& s) { return s.key == ours.key; });

@@ -23,8 +23,9 @@ class TableOutput {
   // rows.  Rows of an earlier run are
   // taken up from TABLE.partial, else from TABLE; a last line that was half written is dropped.
   //
-  // Throws InputError: E310 the file was measured on another GPU or with other software (`help`
-  // says how to go on); E3xx it is no table; E502 it cannot be read or written.
+  // Throws InputError: E310 the file was measured on another GPU, with other software, or its
+  // collectives with another nvlink_gbs or in_network_reduction (`help` says how to go on); E3xx it
+  // is no table; E502 it cannot be read or written.
   TableOutput(std::string path, const TableText& header);
   TableOutput(const TableOutput&) = delete;
   TableOutput& operator=(const TableOutput&) = delete;

@@ -138,6 +138,49 @@ TEST_F(TableOutputFile, OtherHardwareOrSoftwareIsRefused) {
   EXPECT_NE(read(partial()).find(kFirst), std::string::npos);
 }
 
+const std::string kCollective = "collective,all_reduce,8,1,8,0,1048576";
+
+TEST_F(TableOutputFile, CollectivesOfAnotherNetworkAreRefused) {
+  header_.nvlink_gbs = 450.1;
+  header_.in_network_reduction = true;
+  {
+    TableOutput out(path(), header_);
+    out.append(point(kCollective), kTime);
+  }
+  EXPECT_TRUE(TableOutput(path(), header_).has(kCollective));
+  const auto message_with = [&](const TableText& header) -> std::string {
+    try {
+      TableOutput out(path(), header);
+    } catch (const InputError& e) {
+      return code_of(e) + ' ' + e.diagnostics.front().message;
+    }
+    return "taken";
+  };
+  TableText other = header_;
+  other.nvlink_gbs = 900;
+  EXPECT_EQ(message_with(other), "E310 was measured with nvlink_gbs '450.1', this is '900'");
+  other = header_;
+  other.in_network_reduction = false;
+  EXPECT_EQ(message_with(other), "E310 was measured with in_network_reduction 'yes', this is 'no'");
+}
+
+TEST_F(TableOutputFile, WithoutCollectivesTheNetworkIsThatOfTheLastRun) {
+  header_.nvlink_gbs = 450;
+  {
+    TableOutput out(path(), header_);
+    out.append(point(kFirst), kTime);
+  }
+  header_.nvlink_gbs = 900;
+  header_.in_network_reduction = true;
+  TableOutput again(path(), header_);
+  EXPECT_TRUE(again.has(kFirst));
+  again.append(point(kCollective), kTime);
+  again.finish();
+  const TableText table = parse_table_text(read(path()), "t");
+  EXPECT_EQ(table.nvlink_gbs, 900);
+  EXPECT_TRUE(table.in_network_reduction);
+}
+
 TEST_F(TableOutputFile, AForeignFileIsRefusedAndLeftAlone) {
   write(path(), "notes of mine\n");
   EXPECT_THROW(TableOutput(path(), header_), InputError);
