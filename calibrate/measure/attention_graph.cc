@@ -154,7 +154,7 @@ void add_backward(Attention& a) {
   g.product(d_o, v, d_probabilities);
   const Tensor centred = g.pointwise(d_probabilities, {.mode = CUDNN_POINTWISE_SUB, .b = &sum});
   const Tensor d_scaled = g.pointwise(centred, {.mode = CUDNN_POINTWISE_MUL, .b = &probabilities});
-  const Tensor d_scores = g.pointwise(d_scaled, {.mode = CUDNN_POINTWISE_MUL, .b = &scale}, a.type);
+  const Tensor d_scores = g.pointwise(d_scaled, {.mode = CUDNN_POINTWISE_MUL, .b = &scale});
   add_key_gradient(a, d_scores, q, Role::dk, s.qk_dim, s.k_row);
 
   // That of the queries is summed in fp32.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -58,20 +57,19 @@ class Passes {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// The backend for the attention that was asked for; without it, where that was left to us, for the
-// other one.
-std::unique_ptr<DeviceBackend> make_backend(TrainingRun& run, const Device& device,
-                                            cudaStream_t stream,
-                                            const std::function<void(const std::string&)>& note) {
-  run.shape.fused_attention = run.attention != AttentionChoice::unfused;
+// Whether attention is fused: as asked; where that was left to us, if cuDNN has kernels for it.
+// They are tried alone: a lack of memory for the step, of which attention that is not fused needs
+// more, is no lack of a kernel.
+bool takes_fused_attention(const TrainingRun& run,
+                           const std::function<void(const std::string&)>& note) {
+  if (run.attention != AttentionChoice::automatic) return run.attention != AttentionChoice::unfused;
   try {
-    return std::make_unique<DeviceBackend>(run.shape, device, stream);
+    for (const bool backward : {false, true}) FusedAttention(attention_shape(run.shape), backward);
+    return true;
   } catch (const Unsupported& e) {
-    if (run.attention != AttentionChoice::automatic) throw;
     note(std::string("no fused attention: ") + e.what());
+    return false;
   }
-  run.shape.fused_attention = false;
-  return std::make_unique<DeviceBackend>(run.shape, device, stream);
 }
 
 struct Batch {
@@ -84,8 +82,8 @@ StepMeasurement measure_training_step(TrainingRun& run, const Device& device,
                                       const std::function<void(const std::string&)>& note) {
   const Stream stream;
   const int64_t free_before = free_bytes();
-  const std::unique_ptr<DeviceBackend> backend = make_backend(run, device, stream.get(), note);
-  DeviceBackend& b = *backend;
+  run.shape.fused_attention = takes_fused_attention(run, note);
+  DeviceBackend b(run.shape, device, stream.get());
   const TrainingStep& s = run.shape;
   b.learning_rate =
       static_cast<float>(run.learning_rate > 0 ? run.learning_rate : usual_learning_rate(s));

@@ -53,18 +53,23 @@ void describe(const Matrices& x, int64_t rows, int64_t columns, int64_t batch, i
 
 }  // namespace
 
+AttentionShape attention_shape(const TrainingStep& step) {
+  AttentionShape a;
+  a.batch = step.micro;
+  a.heads = step.heads;
+  a.kv_heads = step.kv_heads;
+  a.seq_q = a.seq_k = step.seq;
+  a.qk_dim = a.v_dim = step.head_dim();
+  a.causal = true;
+  a.q_row = a.k_row = a.v_row = step.qkv_width();
+  return a;
+}
+
 // ------------------------------------------------------------------------------------------ memory
 DeviceBackend::DeviceBackend(const TrainingStep& shape, const Device& device, cudaStream_t stream)
     : s_(shape), map_(map_parameters(shape)), stream_(stream), blas_(device) {
   if (s_.fused_attention) {
-    AttentionShape a;
-    a.batch = s_.micro;
-    a.heads = s_.heads;
-    a.kv_heads = s_.kv_heads;
-    a.seq_q = a.seq_k = s_.seq;
-    a.qk_dim = a.v_dim = s_.head_dim();
-    a.causal = true;
-    a.q_row = a.k_row = a.v_row = s_.qkv_width();
+    const AttentionShape a = attention_shape(s_);
     attention_.emplace(a, false);
     attention_backward_.emplace(a, true);
     const int64_t most =
@@ -104,6 +109,8 @@ Tensor DeviceBackend::upload(const std::vector<int32_t>& values) {
   check_cuda(cudaMemcpy(memory.data(), values.data(), values.size() * sizeof(int32_t),
                         cudaMemcpyHostToDevice),
              "tokens");
+  // The stream does not wait for the default one, which the copy went to.
+  check_cuda(cudaDeviceSynchronize(), "tokens");
   uploads_.push_back(std::move(memory));
   return {uploads_.back().data(), count, DType::fp32, 0};  // as wide
 }

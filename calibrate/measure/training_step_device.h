@@ -25,6 +25,9 @@
 
 namespace stepcast::measure {
 
+// What is asked of fused attention: queries, keys and values in one row a token.
+AttentionShape attention_shape(const TrainingStep& step);
+
 class DeviceBackend {
  public:
   // Parameters begin as initial_values() says.  Throws Unsupported where memory or a kernel is

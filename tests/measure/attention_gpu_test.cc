@@ -30,6 +30,7 @@ TEST(Heads, AreExchangedWithTokensAndBack) {
   const DeviceMemory in(kCount * 2), out(kCount * 2), again(kCount * 2);
   const Stream stream;
   check_cuda(cudaMemcpy(in.data(), values.data(), kCount * 2, cudaMemcpyHostToDevice), "copy");
+  check_cuda(cudaDeviceSynchronize(), "copy");  // kernels run on another stream
   merge_heads(in.as<__nv_bfloat16>(), out.as<__nv_bfloat16>(), kSequences, kTokens, kHeads, kDim,
               stream.get());
   split_heads(out.as<__nv_bfloat16>(), again.as<__nv_bfloat16>(), kSequences, kTokens, kHeads, kDim,
