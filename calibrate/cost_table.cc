@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <span>
@@ -72,6 +73,7 @@ struct CostTable::Rows {
   std::array<bool, kFamilies> shared{};
   double nvlink_gbs = 0;
   bool in_network_reduction = false;
+  std::vector<FitRow> fits;  // of gemms and attentions
   GemmPrices gemms;
   AttentionPrices attentions;
   std::map<Kernel, Curve> kernels;
@@ -148,6 +150,7 @@ CostTable CostTable::of(const TableText& table) {
   rows->shared = table.shared;
   rows->nvlink_gbs = table.nvlink_gbs;
   rows->in_network_reduction = table.in_network_reduction;
+  rows->fits = table.fits;
   rows->gemms = GemmPrices(table);
   rows->attentions = AttentionPrices(table);
   for (const MemoryRow& r : table.memories) {
@@ -177,16 +180,34 @@ const std::string& CostTable::share_from() const {
   return rows_->share_from;
 }
 
+const FitRow* CostTable::fit_of(const Work& work) const {
+  switch (work.kind) {
+    case WorkKind::gemm:
+    case WorkKind::grouped_gemm: return find_fit(rows_->fits, WorkKind::gemm, work.dtype);
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: return find_fit(rows_->fits, work.kind, work.dtype);
+    default: return nullptr;
+  }
+}
+
 void CostTable::take_over(const CostTable& other) {
   const Rows& from = *other.rows_;
   Rows& to = *rows_;
   const auto takes = [&](Family f) { return to.shared[static_cast<size_t>(f)]; };
+  const auto take_fits = [&](WorkKind kind) {
+    const auto is_one = [&](const FitRow& f) { return f.kind == kind; };
+    std::erase_if(to.fits, is_one);
+    std::copy_if(from.fits.begin(), from.fits.end(), std::back_inserter(to.fits), is_one);
+  };
   if (takes(Family::gemm)) {
+    take_fits(WorkKind::gemm);
     to.gemms = from.gemms;
     to.gemms.mark_derived();
     if (!to.interference) to.interference = from.interference;
   }
   if (takes(Family::attention)) {
+    take_fits(WorkKind::attention_forward);
+    take_fits(WorkKind::attention_backward);
     to.attentions = from.attentions;
     to.attentions.mark_derived();
   }

@@ -40,6 +40,10 @@ class CostTable {
   const std::string& share_from() const;
   void take_over(const CostTable& other);
 
+  // The fit by which a product or attention that has no row of its own is answered; nullptr where
+  // there is none, and for all other works: those go by rows alone.
+  const FitRow* fit_of(const Work& work) const;
+
   // Time of a compute work (any kind but communication), or nothing if the table says nothing about
   // such works.  A copy between host and device takes as long as the slower direction of those
   // measured: works do not say theirs.

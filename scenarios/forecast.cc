@@ -316,6 +316,10 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   Result result = simulate(scenario, options,
                            {scenario.to_make ? made.schedule : scenario.schedule, pricing.table});
   result.calibration = pricing.title;
+  if (pricing.table != nullptr) {
+    const std::string remark = remark_on_fits(*pricing.table, *result.graph, *result.prices);
+    if (!remark.empty()) result.calibration += "; " + remark;
+  }
   result.calibration_hash = pricing.hash;
   result.synthesis = std::move(made.synthesis);
   for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));

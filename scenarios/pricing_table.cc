@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/pricing_table.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "calibrate/table_text.h"
 #include "sim/diagnostic.h"
@@ -10,14 +12,10 @@
 namespace stepcast {
 namespace {
 
-std::string remark_on_fits(const TableText& rows) {
-  std::string remark;
-  for (const FitRow& f : rows.fits)
-    if (f.flag != FitFlag::none)
-      remark += (remark.empty() ? "fit of " : ", of ") + std::string(name_of(f.kind)) + ' ' +
-                std::string(name_of(f.dtype)) + ' ' + std::string(name_of(f.flag));
-  const bool gaps = !rows.gemms.empty() || !rows.attentions.empty();
-  return rows.fits.empty() && gaps ? "no fits: `stepcast calibrate fit` makes them" : remark;
+// Without fits exact rows answer alone.
+std::string remark_on(const TableText& rows) {
+  const bool needs_some = !rows.gemms.empty() || !rows.attentions.empty();
+  return rows.fits.empty() && needs_some ? "no fits: `stepcast calibrate fit` makes them" : "";
 }
 
 }  // namespace
@@ -39,7 +37,7 @@ std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text
     table.take_over(*other);
   }
   return std::make_shared<const CalibrationTable>(
-      CalibrationTable{file, hex_of(hash_text(text)), remark_on_fits(rows), std::move(table)});
+      CalibrationTable{file, hex_of(hash_text(text)), remark_on(rows), std::move(table)});
 }
 
 PricingTable pricing_table(const Scenario& scenario) {
@@ -54,6 +52,29 @@ PricingTable pricing_table(const Scenario& scenario) {
   const CostTable* shipped = shipped_table(gpu);
   if (shipped == nullptr) return {nullptr, "no table: roofline", ""};
   return {shipped, "table " + gpu, hex_of(hash_text(shipped_table_text(gpu)))};
+}
+
+std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices) {
+  std::vector<const FitRow*> flagged;
+  for (size_t i = 0; i < graph.works.size(); ++i) {
+    Work work = graph.works[i];
+    // A wait is the difference of two products, or of kernels.
+    if (work.kind == WorkKind::expert_wait && work.kernel == Kernel::none)
+      work.kind = WorkKind::grouped_gemm;
+    const Origin origin = prices.by_work[i].origin;
+    if (origin != Origin::interpolated && origin != Origin::extrapolated) continue;
+    const FitRow* fit = table.fit_of(work);
+    if (fit != nullptr && fit->flag != FitFlag::none) flagged.push_back(fit);
+  }
+  std::ranges::sort(flagged, {}, [](const FitRow* f) { return std::pair(f->kind, f->dtype); });
+  const auto repeated = std::ranges::unique(flagged);
+  flagged.erase(repeated.begin(), repeated.end());
+  std::string remark;
+  for (const FitRow* f : flagged) {
+    remark += (remark.empty() ? "fit of " : ", of ") + std::string(name_of(f->kind)) + ' ' +
+              std::string(name_of(f->dtype)) + ' ' + std::string(name_of(f->flag));
+  }
+  return remark;
 }
 
 }  // namespace stepcast

@@ -8,15 +8,16 @@
 
 #include "calibrate/cost_table.h"
 #include "scenarios/scenario.h"
+#include "sim/op_graph.h"
+#include "sim/price.h"
 
 namespace stepcast {
 
 // A cost table that a scenario names.
 struct CalibrationTable {
-  std::string file;  // as messages name it
-  std::string hash;  // 16 hex digits over its text
-  // Of its fits: "fit of gemm bf16 partial", "no fits"; empty: nothing is to be said.
-  std::string remark;
+  std::string file;    // as messages name it
+  std::string hash;    // 16 hex digits over its text
+  std::string remark;  // "no fits", where it needs some; empty: nothing is to be said
   CostTable table;
 };
 
@@ -33,5 +34,9 @@ struct PricingTable {
 
 // The table lives as long as the scenario.
 PricingTable pricing_table(const Scenario& scenario);
+
+// Flagged fits that some work of the graph was priced by: "fit of gemm bf16 partial, of ..."; empty
+// if there are none.
+std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices);
 
 }  // namespace stepcast

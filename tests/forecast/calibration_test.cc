@@ -113,14 +113,41 @@ TEST(Calibration, FamiliesLeftToAShippedTableAreTakenFromIt) {
 TEST(Calibration, WhatIsToBeSaidOfFitsStandsBesideTheTable) {
   const Folder folder;
   const std::string file = folder.write("run.yaml", kScenario + "calibration: mine.csv\n");
+  const auto calibration = [&](const TableText& table) {
+    folder.write("mine.csv", write_table(table));
+    return forecast(load_scenario(file), {.what_if = false}).calibration;
+  };
   TableText table = parse_table_text(slow_table(), "mine.csv");
-  table.fits.front().flag = FitFlag::scattered;
-  folder.write("mine.csv", write_table(table));
-  EXPECT_THAT(forecast(load_scenario(file), {.what_if = false}).calibration,
-              HasSubstr(" scattered"));
+  // What the run does not ask for is not worth a word.
+  for (FitRow& f : table.fits) f.flag = f.dtype == DType::fp8 ? FitFlag::partial : FitFlag::none;
+  EXPECT_THAT(calibration(table), ::testing::EndsWith("mine.csv"));
+  for (FitRow& f : table.fits) f.flag = FitFlag::scattered;
+  EXPECT_THAT(calibration(table),
+              ::testing::EndsWith("mine.csv; fit of gemm bf16 scattered, of attention_forward bf16 "
+                                  "scattered, of attention_backward bf16 scattered"));
   table.fits.clear();
-  folder.write("mine.csv", write_table(table));
-  EXPECT_THAT(forecast(load_scenario(file), {.what_if = false}).calibration, HasSubstr("no fits"));
+  EXPECT_THAT(calibration(table), HasSubstr("no fits"));
+}
+
+TEST(Calibration, ShippedTablesAndWhatIsTakenOverHaveTheSameRemarks) {
+  const Folder folder;
+  folder.write("thin.csv",
+               "# stepcast cost table\n# format: 1\n# gpu: b200-sxm\n"
+               "# share: b200-sxm gemm\n# source: s measured by hand\n# rows: 1\nlaunch,4,s\n");
+  const auto calibration = [&](const std::string& cluster, const std::string& more = "") {
+    const std::string file =
+        folder.write("run.yaml", "model: llama3-8b\ncluster: " + cluster +
+                                     " x 1\nparallel: {tp: 4}\n"
+                                     "batch: {global: 32, micro: 1, seq: 6144}\n" +
+                                     more);
+    return forecast(load_scenario(file), {.what_if = false}).calibration;
+  };
+  EXPECT_EQ(calibration("dgx-b200"),
+            "table b200-sxm; fit of gemm bf16 partial, of attention_forward bf16 scattered");
+  EXPECT_THAT(calibration("dgx-b200", "calibration: thin.csv\n"),
+              ::testing::EndsWith("thin.csv; fit of gemm bf16 partial"));
+  EXPECT_EQ(calibration("dgx-h100"), "table h100-sxm");
+  EXPECT_EQ(calibration("dgx-h200"), "table h200-sxm");  // kernels go by their rows
 }
 
 TEST(Calibration, TablesThatCannotBeUsedAreRefusedWithTheirPlace) {
