@@ -44,18 +44,8 @@ struct Measured {
 };
 
 Measured measured(const GemmRow& r) {
-  Work w;
-  w.kind = WorkKind::gemm;
-  w.dtype = r.dtype;
-  w.layout = r.layout;
-  w.accumulate = r.layout == GemmLayout::nt;
-  w.m = r.m;
-  w.n = r.n;
-  w.k = r.k;
-  w.batch = r.batch;
-  const double flops = 2.0 * static_cast<double>(r.batch) * static_cast<double>(r.m) *
-                       static_cast<double>(r.n) * static_cast<double>(r.k);
-  return {{flops, static_cast<double>(operand_bytes(w).value), r.us}, row_text(r)};
+  const Work w = work_of(r);
+  return {{w.flops.value, static_cast<double>(operand_bytes(w).value), r.us}, row_text(r)};
 }
 
 Measured measured(const AttentionRow& r) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "calibrate/roofline.h"
+#include "calibrate/row_shape.h"
 #include "calibrate/waves_of_tiles.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
@@ -20,22 +21,6 @@ constexpr double kDense = 0.33;      // octaves of m, a factor of 1.25: rows tha
 constexpr double kIdleScale = 0.15;  // idle share that is as far as a distance of 1
 constexpr double kOwnReach = 0.5;    // octaves of m over which rows of one (n, k) err alike
 constexpr double kNoReason = 1;      // weight of: they do not
-
-Work as_work(const GemmRow& r) {
-  Work w;
-  w.kind = WorkKind::gemm;
-  w.dtype = r.dtype;
-  w.layout = r.layout;
-  // Weight gradients in tables are measured as frameworks run them: added into an fp32 buffer.
-  w.accumulate = r.layout == GemmLayout::nt;
-  w.m = r.m;
-  w.n = r.n;
-  w.k = r.k;
-  w.batch = r.batch;
-  w.flops = {2.0 * static_cast<double>(r.batch) * static_cast<double>(r.m) *
-             static_cast<double>(r.n) * static_cast<double>(r.k)};
-  return w;
-}
 
 // A factor in m moves the rate more than one in n or k does: it decides how tiles fill the GPU.
 // Scales, like the distances of neighbors.h, were chosen by cross-validation over all sets of
@@ -98,7 +83,7 @@ GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {
 }
 
 void GemmPrices::add(Group& g, const GemmRow& r, const FitRow* fit, bool derived) {
-  const Work w = as_work(r);
+  const Work w = work_of(r);
   const double ratio = fit == nullptr ? 1 : r.us / smooth_time(w, *fit);
   const Place at = coordinates(w);
   const double log_m = at[0] / (r.batch > 1 ? 1 : kScaleOfM);

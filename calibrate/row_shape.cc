@@ -15,6 +15,21 @@ std::string text(int64_t value) {
 
 }  // namespace
 
+Work work_of(const GemmRow& r) {
+  Work w;
+  w.kind = WorkKind::gemm;
+  w.dtype = r.dtype;
+  w.layout = r.layout;
+  w.accumulate = r.layout == GemmLayout::nt;
+  w.m = r.m;
+  w.n = r.n;
+  w.k = r.k;
+  w.batch = r.batch;
+  w.flops = {2.0 * static_cast<double>(r.batch) * static_cast<double>(r.m) *
+             static_cast<double>(r.n) * static_cast<double>(r.k)};
+  return w;
+}
+
 std::string number_text(double value) {
   std::array<char, 400> buffer{};  // the longest fixed decimal of a double has 325 characters
   const auto end =

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "calibrate/table_text.h"
+#include "sim/work.h"
 
 namespace stepcast {
 
@@ -36,6 +37,10 @@ inline auto shape(const FitRow& r) {
 inline bool is_group(const CollectiveRow& r) {
   return r.ranks % r.nodes == 0 && r.ranks / r.nodes == r.ranks_per_node;
 }
+
+// What the row is the time of.  Weight gradients (nt) are measured as frameworks run them: added
+// into an fp32 buffer.
+Work work_of(const GemmRow& r);
 
 // The row up to its time: "gemm,bf16,tn,4096,576,5120,1".
 std::string row_text(const GemmRow& r);

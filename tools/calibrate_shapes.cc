@@ -3,24 +3,10 @@
 
 #include "calibrate/attention_prices.h"
 #include "calibrate/gemm_prices.h"
+#include "calibrate/row_shape.h"
 #include "report/format.h"
 
 namespace stepcast::cli {
-
-Work work_of(const GemmRow& row) {
-  Work w;
-  w.kind = WorkKind::gemm;
-  w.dtype = row.dtype;
-  w.layout = row.layout;
-  w.accumulate = row.layout == GemmLayout::nt;
-  w.m = row.m;
-  w.n = row.n;
-  w.k = row.k;
-  w.batch = row.batch;
-  w.flops = {2.0 * static_cast<double>(row.batch) * static_cast<double>(row.m) *
-             static_cast<double>(row.n) * static_cast<double>(row.k)};
-  return w;
-}
 
 std::optional<double> fitted_us(const TableText& table, const GemmRow& row) {
   const FitRow* fit = find_fit(table.fits, WorkKind::gemm, table_dtype(row.dtype));

@@ -10,8 +10,6 @@
 
 namespace stepcast::cli {
 
-Work work_of(const GemmRow& row);
-
 // By the fit of its type; nothing if there is none.  Microseconds.
 std::optional<double> fitted_us(const TableText& table, const GemmRow& row);
 std::optional<double> fitted_us(const TableText& table, const AttentionRow& row);

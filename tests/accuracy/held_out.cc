@@ -12,6 +12,7 @@
 #include "calibrate/cost_table.h"
 #include "calibrate/fit_table.h"
 #include "calibrate/roofline.h"
+#include "calibrate/row_shape.h"
 #include "scenarios/cluster_section.h"
 #include "scenarios/presets.h"
 #include "tests/accuracy/logs.h"
@@ -34,21 +35,6 @@ std::vector<bool> a_fifth(size_t count, uint32_t seed) {
   std::vector<bool> out(count);
   for (size_t i = 0; i < count / 5; ++i) out[order[i]] = true;
   return out;
-}
-
-Work work_of(const GemmRow& r) {
-  Work w;
-  w.kind = WorkKind::gemm;
-  w.dtype = r.dtype;
-  w.layout = r.layout;
-  w.accumulate = r.layout == GemmLayout::nt;
-  w.m = r.m;
-  w.n = r.n;
-  w.k = r.k;
-  w.batch = r.batch;
-  w.flops = {2.0 * static_cast<double>(r.batch) * static_cast<double>(r.m) *
-             static_cast<double>(r.n) * static_cast<double>(r.k)};
-  return w;
 }
 
 Work work_of(const AttentionRow& r) {
