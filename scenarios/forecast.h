@@ -22,8 +22,8 @@ struct ForecastOptions {
   bool trace = false;                  // record start and end of every op
   std::vector<int64_t> trace_ranks{};  // of these ranks of the job, ascending; empty: one of each
                                        // stage, of ranks that differ those in the lane of the last
-  bool all_ranks = false;  // simulate each rank by itself, equal ones too
-  Progress progress{};     // of replicas
+  bool all_ranks = false;              // simulate each rank by itself, equal ones too
+  Progress progress{};                 // of replicas
 };
 
 // Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not

@@ -67,8 +67,7 @@ std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const P
     if (fit != nullptr && fit->flag != FitFlag::none) flagged.push_back(fit);
   }
   std::ranges::sort(flagged, {}, [](const FitRow* f) { return std::pair(f->kind, f->dtype); });
-  const auto repeated = std::ranges::unique(flagged);
-  flagged.erase(repeated.begin(), repeated.end());
+  flagged.erase(std::unique(flagged.begin(), flagged.end()), flagged.end());
   std::string remark;
   for (const FitRow* f : flagged) {
     remark += (remark.empty() ? "fit of " : ", of ") + std::string(name_of(f->kind)) + ' ' +

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <ostream>
 
 #include "calibrate/measure/training_step_device.h"
 #include "tests/measure/reference_transformer.h"
@@ -74,6 +75,9 @@ struct Case {
   int64_t kv_heads;
   bool gated, fused;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class StepOnTheGpu : public testing::TestWithParam<Case> {};
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
 
 #include "tests/measure/reference_transformer.h"
 
@@ -47,6 +48,9 @@ struct Case {
   int64_t kv_heads;
   bool gated, fused;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class StackInDoublePrecision : public testing::TestWithParam<Case> {
  protected:

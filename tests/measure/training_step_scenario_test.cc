@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ostream>
 
 #include "calibrate/measure/training_step_works.h"
 #include "scenarios/forecast.h"
@@ -99,6 +100,9 @@ struct Case {
   bool gated, fused;
   int64_t layers;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class SameWork : public testing::TestWithParam<Case> {};
 
