@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "calibrate/gemm_prices.h"
+#include "calibrate/row_shape.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
 
@@ -94,15 +95,8 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
     return g.backward == backward && g.dtype == dtype;
   });
   if (group == groups_.end()) return std::nullopt;
-  AttentionRow shape;
-  shape.backward = backward;
-  shape.causal = w.causal;
-  shape.heads = w.heads;
-  shape.kv_heads = w.kv_heads;
-  shape.m = w.m;
-  shape.n = w.n;
+  AttentionRow shape = attention_row(w);
   shape.k = k;
-  shape.batch = w.batch;
   // A sliding window leaves the shape alone and takes flops away: not the measured kernel.
   if (w.flops.value >= 0.99 * attention_flops(shape).value) {
     const uint64_t hash = hash_of(shape);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "calibrate/attention_prices.h"
+#include "calibrate/row_shape.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
@@ -19,12 +20,6 @@ constexpr int64_t kFormat = 1;
 constexpr size_t kMostProblems = 20;
 constexpr size_t kMostFields = 12;
 
-std::string number_text(double value) {
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
-}
-
 std::string weight_text(double value) {
   std::array<char, 32> text;
   const auto end =
@@ -33,35 +28,9 @@ std::string weight_text(double value) {
   return {text.data(), end};
 }
 
-// Joins words and numbers with commas.
-struct Row {
-  std::string text;
-
-  Row& operator<<(std::string_view word) {
-    if (!text.empty()) text += ',';
-    text += word;
-    return *this;
-  }
-  Row& operator<<(int64_t value) { return *this << std::string_view(std::to_string(value)); }
-};
-
-void set_product_flops(Work& w) {
-  w.flops = {2.0 * static_cast<double>(w.batch) * static_cast<double>(w.m) *
-             static_cast<double>(w.n) * static_cast<double>(w.k)};
-}
-
 // Keys of w.k, values of w.value_dim elements.
 void set_attention_flops(Work& w) {
-  AttentionRow row;
-  row.backward = w.kind == WorkKind::attention_backward;
-  row.causal = w.causal;
-  row.heads = w.heads;
-  row.kv_heads = w.kv_heads;
-  row.m = w.m;
-  row.n = w.n;
-  row.k = w.k;
-  row.batch = w.batch;
-  w.flops = attention_flops(row);
+  w.flops = attention_flops(attention_row(w));
   if (w.value_dim == 0) return;
   w.flops.value *= static_cast<double>(w.k + w.value_dim) / static_cast<double>(2 * w.k);
 }
@@ -156,15 +125,15 @@ Enum PlanReader::word(std::string_view field, Enum last, std::string_view what) 
 }
 
 void PlanReader::read_product(Work& w, bool grouped) {
-  w.kind = grouped ? WorkKind::grouped_gemm : WorkKind::gemm;
-  w.dtype = word(fields_[1], DType::uint8, "data type");
-  w.layout = word(fields_[2], GemmLayout::nt, "layout");
-  w.accumulate = w.layout == GemmLayout::nt;
-  w.m = whole(fields_[3], "m");
-  w.n = whole(fields_[4], "n");
-  w.k = whole(fields_[5], "k");
-  w.batch = whole(fields_[6], "batch");
-  set_product_flops(w);
+  GemmRow r;
+  r.dtype = word(fields_[1], DType::uint8, "data type");
+  r.layout = word(fields_[2], GemmLayout::nt, "layout");
+  r.m = whole(fields_[3], "m");
+  r.n = whole(fields_[4], "n");
+  r.k = whole(fields_[5], "k");
+  r.batch = whole(fields_[6], "batch");
+  w = work_of(r);
+  if (grouped) w.kind = WorkKind::grouped_gemm;
 }
 
 void PlanReader::read_attention(Work& w) {
@@ -306,33 +275,39 @@ PlanText PlanReader::read() {
 
 std::string plan_key(const PlanRow& row) {
   const Work& w = row.work;
-  Row text;
   switch (w.kind) {
-    case WorkKind::gemm:
-    case WorkKind::grouped_gemm:
-      text << name_of(w.kind) << name_of(w.dtype) << name_of(w.layout) << w.m << w.n << w.k
-           << w.batch;
-      break;
+    case WorkKind::gemm: return row_text(gemm_row(w));
+    case WorkKind::grouped_gemm: return "grouped_" + row_text(gemm_row(w));
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: {
-      text << "attention" << (w.kind == WorkKind::attention_forward ? "fwd" : "bwd")
-           << name_of(w.dtype) << (w.causal ? "1" : "0") << w.heads << w.kv_heads << w.m << w.n
-           << w.k;
-      if (w.value_dim != 0 && w.value_dim != w.k) text.text += '/' + std::to_string(w.value_dim);
-      text << w.batch;
-      break;
+      std::string text = row_text(attention_row(w));
+      if (w.value_dim != 0 && w.value_dim != w.k)
+        text.insert(text.rfind(','), '/' + std::to_string(w.value_dim));
+      return text;
     }
-    case WorkKind::memory_bound: text << "memory" << name_of(w.kernel) << w.bytes.value; break;
-    case WorkKind::host_copy:
-      text << "copy"
-           << "h2d" << w.bytes.value;
-      break;
-    default:
-      STEPCAST_CHECK(is_communication(w.kind) && w.kind != WorkKind::shift, describe(w));
-      text << "collective" << name_of(w.kind) << row.ranks << row.nodes << row.ranks_per_node
-           << std::string_view(number_text(row.nic_gbs)) << w.bytes.value;
+    case WorkKind::memory_bound: {
+      MemoryRow r;
+      r.kernel = w.kernel;
+      r.bytes = w.bytes.value;
+      return row_text(r);
+    }
+    case WorkKind::host_copy: {
+      CopyRow r;
+      r.kind = CopyKind::h2d;
+      r.bytes = w.bytes.value;
+      return row_text(r);
+    }
+    default: break;
   }
-  return std::move(text.text);
+  STEPCAST_CHECK(is_communication(w.kind) && w.kind != WorkKind::shift, describe(w));
+  CollectiveRow r;
+  r.kind = w.kind;
+  r.ranks = row.ranks;
+  r.nodes = row.nodes;
+  r.ranks_per_node = row.ranks_per_node;
+  r.nic_gbs = row.nic_gbs;
+  r.bytes = w.bytes.value;
+  return row_text(r);
 }
 
 PlanText parse_plan_text(std::string_view text, const std::string& file_name) {

@@ -30,6 +30,31 @@ Work work_of(const GemmRow& r) {
   return w;
 }
 
+GemmRow gemm_row(const Work& w) {
+  GemmRow r;
+  r.dtype = w.dtype;
+  r.layout = w.layout;
+  r.m = w.m;
+  r.n = w.n;
+  r.k = w.k;
+  r.batch = w.batch;
+  return r;
+}
+
+AttentionRow attention_row(const Work& w) {
+  AttentionRow r;
+  r.backward = w.kind == WorkKind::attention_backward;
+  r.dtype = w.dtype;
+  r.causal = w.causal;
+  r.heads = w.heads;
+  r.kv_heads = w.kv_heads;
+  r.m = w.m;
+  r.n = w.n;
+  r.k = w.k;
+  r.batch = w.batch;
+  return r;
+}
+
 std::string number_text(double value) {
   std::array<char, 400> buffer{};  // the longest fixed decimal of a double has 325 characters
   const auto end =

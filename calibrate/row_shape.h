@@ -42,6 +42,11 @@ inline bool is_group(const CollectiveRow& r) {
 // into an fp32 buffer.
 Work work_of(const GemmRow& r);
 
+// The shapes of works, times left out.  Of a grouped product: `batch` products in one launch.  Of
+// attention: `k` is the head dimension of keys, whatever that of values is.
+GemmRow gemm_row(const Work& w);
+AttentionRow attention_row(const Work& w);
+
 // The row up to its time: "gemm,bf16,tn,4096,576,5120,1".
 std::string row_text(const GemmRow& r);
 std::string row_text(const AttentionRow& r);

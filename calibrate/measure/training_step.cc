@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -57,19 +58,45 @@ class Passes {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// Whether attention is fused: as asked; where that was left to us, if cuDNN has kernels for it.
-// They are tried alone: a lack of memory for the step, of which attention that is not fused needs
-// more, is no lack of a kernel.
-bool takes_fused_attention(const TrainingRun& run,
-                           const std::function<void(const std::string&)>& note) {
-  if (run.attention != AttentionChoice::automatic) return run.attention != AttentionChoice::unfused;
-  try {
+// Forward and backward of attention, of whatever stands in memory.  Throws Unsupported where cuDNN
+// refuses kernels that it has compiled.
+void try_attention(DeviceBackend& b, const TrainingStep& s) {
+  KeptLayer k;
+  k.qkv = b.allocate(s.tokens() * s.qkv_width(), DType::bf16);
+  core_attention(b, s, k);
+  Tensor d_context = b.allocate(k.context.count, DType::bf16);
+  Tensor d_qkv = core_attention_backward(b, s, k, d_context);
+  b.free(d_qkv);
+}
+
+// With attention as asked; where that was left to us, fused if cuDNN compiles and runs its kernels.
+// Both are tried apart from the step's memory: a lack of that, of which attention that is not fused
+// needs more, is no lack of a kernel.
+std::unique_ptr<DeviceBackend> make_backend(TrainingRun& run, const Device& device,
+                                            cudaStream_t stream,
+                                            const std::function<void(const std::string&)>& note) {
+  bool& fused = run.shape.fused_attention;
+  fused = run.attention != AttentionChoice::unfused;
+  const auto backend = [&] { return std::make_unique<DeviceBackend>(run.shape, device, stream); };
+  if (run.attention != AttentionChoice::automatic) return backend();
+  const auto works = [&](const std::function<void()>& attempt) {
+    try {
+      attempt();
+      return true;
+    } catch (const Unsupported& e) {
+      note(std::string("no fused attention: ") + e.what());
+      return false;
+    }
+  };
+  fused = works([&] {
     for (const bool backward : {false, true}) FusedAttention(attention_shape(run.shape), backward);
-    return true;
-  } catch (const Unsupported& e) {
-    note(std::string("no fused attention: ") + e.what());
-    return false;
-  }
+  });
+  std::unique_ptr<DeviceBackend> b = backend();
+  if (!fused || works([&] { try_attention(*b, run.shape); })) return b;
+  static_cast<void>(cudaGetLastError());  // the refused launch may have left it
+  fused = false;
+  b.reset();  // its memory first
+  return backend();
 }
 
 struct Batch {
@@ -82,8 +109,8 @@ StepMeasurement measure_training_step(TrainingRun& run, const Device& device,
                                       const std::function<void(const std::string&)>& note) {
   const Stream stream;
   const int64_t free_before = free_bytes();
-  run.shape.fused_attention = takes_fused_attention(run, note);
-  DeviceBackend b(run.shape, device, stream.get());
+  const std::unique_ptr<DeviceBackend> backend = make_backend(run, device, stream.get(), note);
+  DeviceBackend& b = *backend;
   const TrainingStep& s = run.shape;
   b.learning_rate =
       static_cast<float>(run.learning_rate > 0 ? run.learning_rate : usual_learning_rate(s));
