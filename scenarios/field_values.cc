@@ -324,6 +324,15 @@ bool FieldValues::given(std::string_view path) const {
   return value(path) != nullptr || suspects_.find(path) != suspects_.end();
 }
 
+bool FieldValues::stated(std::string_view path) const {
+  return given(path) || assumed_.find(path) != assumed_.end();
+}
+
+bool FieldValues::is(std::string_view path, std::string_view word) const {
+  const auto it = entries_.find(path);
+  return it != entries_.end() && plain_text(it->second.datum) == word;
+}
+
 const FieldValues::Entry& FieldValues::entry(std::string_view path) const {
   const auto it = entries_.find(path);
   STEPCAST_CHECK(it != entries_.end(), std::string(path));
@@ -404,6 +413,19 @@ void FieldValues::derive(std::string_view path, Datum datum, std::string shown,
                          std::string origin) {
   STEPCAST_CHECK(find_field(path) != nullptr, std::string(path));
   entries_[std::string(path)] = {std::move(datum), std::move(shown), std::move(origin)};
+}
+
+void FieldValues::assume(std::string_view path, const Value& value, std::string origin) {
+  const Field* field = find_field(path);
+  if (field == nullptr || !is_leaf(*field)) {
+    problems_.add("E102", '\'' + std::string(path) + "' is no key that takes a value", value.mark);
+    return;
+  }
+  if (given(path)) return;
+  std::optional<Datum> datum = read_datum(value, *field, problems_);
+  if (!datum) return;
+  entries_[std::string(path)] = {std::move(*datum), to_flow(value), std::move(origin)};
+  assumed_.insert(std::string(path));
 }
 
 std::vector<Setting> FieldValues::settings() const {

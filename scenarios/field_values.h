@@ -33,6 +33,11 @@ class FieldValues {
   // The user or a preset wrote something here, right or wrong; perhaps under a misspelt key.
   bool given(std::string_view path) const;
 
+  // Somebody says what it is: the user, a preset or the profile of his software.
+  bool stated(std::string_view path) const;
+  // Whether there is a value and it is `word`, in plain text: "true", "2", "bf16-mixed".
+  bool is(std::string_view path, std::string_view word) const;
+
   // REQUIRES: has(path), and the row is of a type that is kept so: whole, count, tokens, bytes and
   // time (picoseconds) as whole(); number, share, bandwidth and flop_rate as real().
   int64_t whole(std::string_view path) const;
@@ -57,6 +62,10 @@ class FieldValues {
   using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
   void derive(std::string_view path, Datum datum, std::string shown, std::string origin);
 
+  // Puts `value` in the place of the row's default, unless a value was written.  Adds E102 if
+  // there is no such row that holds a value, and what wrong values have.
+  void assume(std::string_view path, const Value& value, std::string origin);
+
   // All rows that have a value, in the order of the table.
   std::vector<Setting> settings() const;
   // All values in a form that does not depend on how they were written, but for the rows that
@@ -78,6 +87,7 @@ class FieldValues {
   std::string prefix_;  // "" or ends with '.'
   Problems& problems_;
   std::map<std::string, Entry, std::less<>> entries_;
+  std::set<std::string, std::less<>> assumed_;   // rows that assume() has filled
   std::set<std::string, std::less<>> suspects_;  // rows that an unknown key was probably meant for
   std::vector<std::string> warnings_;
   int unknown_ = 0;  // keys so far

@@ -47,6 +47,12 @@ constexpr Field kModelFields[] = {
 };
 
 constexpr Field kStepFields[] = {
+    {.path = "software",
+     .type = text,
+     .summary = "name of a software profile: what a version of a framework launches and overlaps, "
+                "as defaults for the keys that are left out",
+     .fallback = "megatron-core",
+     .reason = "what the defaults describe"},
     {.path = "mode",
      .type = choice,
      .summary =

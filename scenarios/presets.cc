@@ -17,6 +17,7 @@ std::string_view folder(PresetKind kind) {
     case PresetKind::model: return "scenarios/presets/models/";
     case PresetKind::gpu: return "scenarios/presets/gpus/";
     case PresetKind::cluster: return "scenarios/presets/clusters/";
+    case PresetKind::software: return "scenarios/presets/software/";
   }
   return {};
 }

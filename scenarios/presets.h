@@ -3,7 +3,7 @@
 // scenarios/presets/KIND/NAME.yaml.
 //
 // A model preset is what stands under `model:`, a cluster preset what stands under `cluster:`, a
-// GPU preset what stands under `cluster: node: gpu:`.
+// GPU preset what stands under `cluster: node: gpu:`, a software preset a profile (software.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace stepcast {
 
-enum class PresetKind : uint8_t { model, gpu, cluster };
+enum class PresetKind : uint8_t { model, gpu, cluster, software };
 
 // Text of the preset's file, nothing if there is none of that name.
 std::optional<std::string_view> preset_text(PresetKind kind, std::string_view name);

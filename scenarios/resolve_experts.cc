@@ -56,7 +56,7 @@ class ExpertsResolver {
   // Megatron: --expert-tensor-parallel-size is tp unless it is given.
   void resolve_etp(bool experts) {
     if (v_.has("parallel.etp")) plan_.etp = v_.whole("parallel.etp");
-    if (v_.given("parallel.etp")) return;
+    if (v_.stated("parallel.etp")) return;
     const bool like_tp = experts && static_cast<Wide>(plan_.ep) * plan_.tp <= ranks() &&
                          ranks() % (plan_.ep * plan_.tp) == 0 && in_.model->moe_ffn % plan_.tp == 0;
     plan_.etp = like_tp ? plan_.tp : 1;
@@ -132,7 +132,7 @@ class ExpertsResolver {
     if (moe.pad_to_capacity && moe.capacity_factor == 0)
       refuse("E127", "moe.pad_to_capacity", "moe.pad_to_capacity needs moe.capacity_factor");
     if (v_.has("moe.node_limit")) moe.node_limit = v_.whole("moe.node_limit");
-    if (moe.dispatcher == Dispatcher::deepep && !v_.given("moe.node_limit") &&
+    if (moe.dispatcher == Dispatcher::deepep && !v_.stated("moe.node_limit") &&
         in_.model->router_top_groups > 0) {
       moe.node_limit = in_.model->router_top_groups;
       v_.derive("moe.node_limit", moe.node_limit, str(moe.node_limit),
@@ -198,7 +198,7 @@ void resolve_exchange(const PlanInputs& in, Plan& plan) {
   if (in.model == nullptr || in.model->experts == 0) return;
   const auto payload = [&](const char* path, DType& to) {
     const std::string word(name_of(plan.precision.params));
-    if (!v.given(path)) v.derive(path, word, word, "derived: precision.params");
+    if (!v.stated(path)) v.derive(path, word, word, "derived: precision.params");
     if (v.has(path)) to = dtype_of(v.text(path));
   };
   payload("moe.dispatch_dtype", plan.moe.dispatch);

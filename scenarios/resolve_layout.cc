@@ -184,7 +184,7 @@ void resolve_vpp(const PlanInputs& in, Plan& plan) {
 
 void resolve_sp(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
-  if (v.value("parallel.sp") == nullptr) {
+  if (!v.stated("parallel.sp")) {
     plan.sp = plan.tp > 1 && plan.trains();
     v.derive("parallel.sp", plan.sp, plan.sp ? "true" : "false",
              plan.sp        ? "default: Megatron recommends it with tp > 1"

@@ -111,7 +111,7 @@ void resolve_scaling(const PlanInputs& in, Scaling scaling, Plan& plan) {
     }
     return;
   }
-  if (v.text("precision.preset") == "fp8-deepseek" && v.value("precision.fp8_params") == nullptr)
+  if (v.text("precision.preset") == "fp8-deepseek" && !v.stated("precision.fp8_params"))
     v.derive("precision.fp8_params", true, "true",
              "preset fp8-deepseek: weights in fp8, their master copy in the optimizer");
   if (v.has("precision.fp8_params")) p.low_params = v.flag("precision.fp8_params");
@@ -134,8 +134,7 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   if (preset == kPrecisions.end()) return;  // known, not modelled: E130 has been said
   const std::string origin = "preset " + name + ": " + std::string(preset->why);
   const auto format = [&](const char* path, std::string_view fallback) {
-    if (v.value(path) == nullptr)
-      v.derive(path, std::string(fallback), std::string(fallback), origin);
+    if (!v.stated(path)) v.derive(path, std::string(fallback), std::string(fallback), origin);
     return v.has(path) ? dtype_of(v.text(path)) : DType::bf16;
   };
   Precision& p = plan.precision;
@@ -143,11 +142,10 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   p.gradients = format("precision.grads", preset->grads);
   // What is reduced is the gradient buffer, unless it is said otherwise.
   p.reduce = format("precision.reduce",
-                    v.value("precision.grads") != nullptr ? name_of(p.gradients) : preset->reduce);
+                    v.stated("precision.grads") ? name_of(p.gradients) : preset->reduce);
   p.moments = format("precision.moments", preset->moments);
-  const bool master =
-      v.value("precision.params") != nullptr ? p.params != DType::fp32 : preset->master;
-  if (v.value("precision.master") == nullptr)
+  const bool master = v.stated("precision.params") ? p.params != DType::fp32 : preset->master;
+  if (!v.stated("precision.master"))
     v.derive("precision.master", master, master ? "true" : "false", origin);
   if (v.has("precision.master")) p.master = v.flag("precision.master");
   resolve_scaling(in, preset->scaling, plan);

@@ -68,7 +68,7 @@ void resolve_offload(const PlanInputs& in, Plan& plan) {
 void resolve_sharding(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
   if (v.has("parallel.zero")) plan.zero = v.text("parallel.zero")[0] - '0';
-  if (plan.zero == 3 && v.value("overlap.dp_grad") == nullptr)
+  if (plan.zero == 3 && !v.stated("overlap.dp_grad"))
     v.derive("overlap.dp_grad", true, "true", "derived: zero 3 reduces gradients unit by unit");
   resolve_copies(in, plan);
   resolve_units(in, plan);

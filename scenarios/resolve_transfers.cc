@@ -43,12 +43,22 @@ P2pStyle default_style(const FieldValues& v, const Schedule& schedule) {
   return flush ? P2pStyle::megatron_overlap_flush : style;
 }
 
+// Whether the way of a software profile applies: schedules that bring a way of their own keep it,
+// and DeepSpeed knows no chunks.
+bool takes_software(const FieldValues& v, const Schedule& schedule) {
+  const P2pStyle own = default_p2p_style(schedule.name);
+  if (own == P2pStyle::megatron) return true;
+  return own == P2pStyle::megatron_overlap && v.text("schedule.p2p").starts_with("megatron");
+}
+
 }  // namespace
 
 P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   FieldValues& v = in.values;
-  const bool stated = v.value("schedule.p2p") != nullptr;
   const bool flagged = v.value("overlap.pp_p2p") != nullptr && v.has("overlap.pp_p2p");
+  const bool stated =
+      v.value("schedule.p2p") != nullptr || (v.stated("schedule.p2p") && v.has("schedule.p2p") &&
+                                             !flagged && takes_software(v, schedule));
   P2pStyle style = default_style(v, schedule);
   std::string origin = style == default_p2p_style(schedule.name) ? reason_of(schedule, style)
                                                                  : "derived: schedule.params";

@@ -18,6 +18,7 @@
 #include "scenarios/resolve_plan.h"
 #include "scenarios/resolve_variants.h"
 #include "scenarios/routing_trace.h"
+#include "scenarios/software.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
 #include "sim/check.h"
@@ -118,6 +119,7 @@ void fill_texts(const FieldValues& v, Scenario& s) {
   constexpr size_t kLongestName = 200;
   if (s.name.size() > kLongestName) s.name.resize(kLongestName);
   if (v.has("description")) s.description = v.text("description");
+  s.software = v.text("software");
 }
 
 // Whether runs under different seeds differ.
@@ -137,11 +139,12 @@ void warn_private_ways(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
-// Settings that say what the scenario is called, not what happens in it.
+// Settings that say what the scenario is called, not what happens in it: of a software profile,
+// the keys that it fills in do.
 bool is_label(std::string_view path) {
   for (const std::string_view label :
-       {"schema", "name", "description", "tags", "measured", "compare", "env", "job", "sweep",
-        "objective", "constraints"})
+       {"schema", "name", "description", "tags", "software", "measured", "compare", "env", "job",
+        "sweep", "objective", "constraints"})
     if (path == label || (path.starts_with(label) && path[label.size()] == '.')) return true;
   return false;
 }
@@ -167,6 +170,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   if (files.incomplete()) problems.throw_if_any();
   const bool presets_known = apply_cluster_presets(root, problems);
   FieldValues v(std::move(root), "", problems);
+  apply_software(v, problems);
 
   const FileReader open = [&](const std::string& path, const Mark& from) {
     return files.open(path, from);

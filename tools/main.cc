@@ -119,7 +119,8 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   add_export(app, args, command);
 
   CLI::App* presets = add("presets", "List what has a name already", presets_command);
-  presets->add_option("KIND", args.kind, "models, gpus, clusters or schedules")->option_text(" ");
+  presets->add_option("KIND", args.kind, "models, gpus, clusters, software or schedules")
+      ->option_text(" ");
   presets->add_option("--show", args.show, "print one of them")->option_text("NAME");
   add_common(presets, args);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast presets [models|gpus|clusters|schedules] [--show NAME]: what has a name already.
+// stepcast presets [models|gpus|clusters|software|schedules] [--show NAME]: what has a name
+// already.
 #include "scenarios/presets.h"
 
 #include <algorithm>
@@ -49,7 +50,8 @@ std::string summary_of(const Value& root, std::span<const std::string_view> part
     const std::string text = text_at(root, part.substr(equals + 1));
     if (text.empty()) continue;
     if (!s.empty()) s += ", ";
-    s += std::string(part.substr(0, equals)) + ' ' + text;
+    if (equals > 0) s += std::string(part.substr(0, equals)) + ' ';
+    s += text;
   }
   return s;
 }
@@ -64,7 +66,9 @@ std::span<const std::string_view> figures_of(PresetKind kind) {
                                                         "bf16=peak.bf16"};
   static constexpr std::array<std::string_view, 4> kCluster{
       "node of=node.gpus", "GPU=node.gpu", "NVLink=node.intra.bw", "NIC=node.nics.bw"};
+  static constexpr std::array<std::string_view, 1> kSoftware{"=summary"};
   switch (kind) {
+    case PresetKind::software: return kSoftware;
     case PresetKind::model: return kModel;
     case PresetKind::gpu: return kGpu;
     case PresetKind::cluster: return kCluster;
@@ -110,19 +114,20 @@ std::vector<Entry> schedules(int width) {
 }
 
 std::vector<Kind> chosen_kinds(const Arguments& args, int width) {
-  static constexpr std::array<std::string_view, 4> kNames{"models", "gpus", "clusters",
+  static constexpr std::array<std::string_view, 5> kNames{"models", "gpus", "clusters", "software",
                                                           "schedules"};
   if (!args.kind.empty() && std::find(kNames.begin(), kNames.end(), args.kind) == kNames.end()) {
     const std::string near(closest(args.kind, kNames));
-    usage_error(
-        "E004", "there are no presets called '" + args.kind + "'",
-        near.empty() ? "models, gpus, clusters, schedules" : "did you mean '" + near + "'?");
+    usage_error("E004", "there are no presets called '" + args.kind + "'",
+                near.empty() ? "models, gpus, clusters, software, schedules"
+                             : "did you mean '" + near + "'?");
   }
   const auto wanted = [&](std::string_view name) { return args.kind.empty() || args.kind == name; };
   std::vector<Kind> kinds;
   if (wanted("models")) kinds.push_back({"models", files_of(PresetKind::model)});
   if (wanted("gpus")) kinds.push_back({"gpus", files_of(PresetKind::gpu)});
   if (wanted("clusters")) kinds.push_back({"clusters", files_of(PresetKind::cluster)});
+  if (wanted("software")) kinds.push_back({"software", files_of(PresetKind::software)});
   if (wanted("schedules")) kinds.push_back({"schedules", schedules(width)});
   return kinds;
 }
