@@ -171,6 +171,8 @@ TEST(Convert, NetworkCardsInTheWordsOfSources) {
   EXPECT_EQ(nics("8x 200 Gb/s HDR InfiniBand HCAs per node"), Nics(8, 200));
   EXPECT_EQ(nics("Storage: 1x DPU 100Gb/s, Compute: 8x NVIDIA ConnectX-7 IB NDR 400Gb/s"),
             Nics(8, 400));
+  EXPECT_EQ(nics("1x Ethernet 100Gb/Sec, 8x NVIDIA Quantum-2 CX7 InfiniBand (400Gb/s)"),
+            Nics(8, 400));
   EXPECT_EQ(nics("NVLink in node, RDMA 400 Gb/s per GPU"), Nics(8, 400));
   EXPECT_EQ(nics("NVLink in node; 400 Gb/s CX-7 RDMA per GPU"), Nics(8, 400));
   EXPECT_EQ(nics("800 Gb/s per node inter-node, NVLink in node"), Nics(4, 200));
