@@ -10,6 +10,7 @@
 
 #include "scenarios/forecast.h"
 #include "sim/diagnostic.h"
+#include "tests/accuracy/profiled.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -41,6 +42,20 @@ double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
   return static_cast<double>(most);
 }
 
+// What the model is split over, beside the data.
+std::string layout_of(const Plan& plan) {
+  std::string layout;
+  const auto add = [&](bool split, const char* name) {
+    if (split) layout += (layout.empty() ? "" : "+") + std::string(name);
+  };
+  add(plan.tp > 1, "tp");
+  add(plan.pp > 1, "pp");
+  add(plan.cp > 1, "cp");
+  add(plan.ep > 1, "ep");
+  add(plan.zero == 3, "zero-3");
+  return layout.empty() ? "data" : layout;
+}
+
 Result step_of(const Scenario& scenario) {
   ForecastOptions options;
   options.what_if = false;
@@ -63,6 +78,9 @@ void forecast_row(const RunRecord& record, RunRow& row) {
   const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
   row.measured = measured_run(record, &scenario);
   const Plan& plan = scenario.plan;
+  row.hardware = scenario.cluster.node.gpu.name;
+  row.parameters = static_cast<double>(parameters(scenario.model));
+  row.layout = layout_of(plan);
   row.tokens_per_gpu = static_cast<double>(plan.global_batch * plan.seq) /
                        static_cast<double>(plan.tp * plan.cp * plan.dp * plan.pp);
   if (std::string why = contradiction(record.value, scenario.model); !why.empty()) {
@@ -91,6 +109,7 @@ RunRow predict(const RunRecord& record, const std::vector<Rule>& rules) {
   row.hardware = text_at(record.value, "hardware.gpu");
   row.gpus = whole_at(record.value, "hardware.gpus").value_or(0);
   row.measured = measured_run(record, nullptr);
+  row.profiled_step_s = profiled_step_s(record.value);
   try {
     Conversion conversion = convert(record, rules);
     row.assumed = std::move(conversion.assumed);

@@ -14,9 +14,17 @@
 
 namespace stepcast::accuracy {
 
+// Where a step time is expected to be found: with probability `level` from `low_s` to `high_s`.
+struct RunInterval {
+  double low_s = 0, high_s = 0, level = 0;
+};
+
 struct RunRow {
-  std::string id, source, group, hardware;
+  std::string id, source, group;
+  std::string hardware;  // GPU: name of its preset; without a scenario the words of the record
   int64_t gpus = 0;
+  double parameters = 0;      // of the model; 0 if there is no scenario
+  std::string layout;         // what it is split over: "tp+pp", "data" for nothing; "" as above
   double tokens_per_gpu = 0;  // of a step; 0 if unknown
   MeasuredRun measured;
   std::vector<std::string> assumed;
@@ -25,7 +33,9 @@ struct RunRow {
   // Why there is no prediction, one entry a problem: "E130 parallel.cp = 2 is not supported yet".
   std::vector<std::string> skipped;
   std::optional<double> step_time_s;
-  std::optional<double> peak_memory;  // bytes, of the kind that was measured
+  std::optional<RunInterval> interval;
+  std::optional<double> profiled_step_s;  // of measured stage times: profiled.h
+  std::optional<double> peak_memory;      // bytes, of the kind that was measured
   std::optional<bool> out_of_memory;
   std::array<double, kOrigins> origins{};  // shares of device time
 };

@@ -116,8 +116,11 @@ void write_row(JsonWriter& json, const RunRow& row) {
   write_maybe(json, "predicted_peak_memory_bytes", row.peak_memory);
   write_maybe(json, "measured_oom", row.measured.out_of_memory);
   write_maybe(json, "predicted_oom", row.out_of_memory);
-  json.key("interval");  // no error bars yet
-  json.null();
+  json.optional_object("interval", row.interval, [&](const RunInterval& i) {
+    json.member("low_s", i.low_s);
+    json.member("high_s", i.high_s);
+    json.member("level", i.level);
+  });
   json.key("cost_origins");
   if (row.step_time_s) {
     json.begin_object();
