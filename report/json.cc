@@ -3,6 +3,7 @@
 
 #include "report/account_lines.h"
 #include "report/engine_paths.h"
+#include "report/interval_text.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -142,8 +143,12 @@ void write_result(JsonWriter& json, const Result& r) {
   write_what_if(json, r);
   write_memory(json, r);
   write_trust(json, r);
-  json.key("interval");  // no forecast of the error yet
-  json.null();
+  if (r.interval) {
+    write_interval(json, *r.interval);
+  } else {
+    json.key("interval");
+    json.null();
+  }
   write_engine(json, r);
   json.key("warnings");
   json.begin_array();

@@ -6,6 +6,7 @@
 
 #include "report/account_lines.h"
 #include "report/compare.h"
+#include "report/interval_text.h"
 
 namespace stepcast {
 namespace {
@@ -50,7 +51,12 @@ std::string span_remark(const Result& r) {
 std::string speed_lines(const Result& r, const TextStyle& style) {
   const Utilization& u = r.utilization;
   const std::string rate = "tokens/s/GPU  " + rate_text(r.tokens_per_s_per_gpu);
-  std::string s = figure("step time", format_time(r.step_time), rate, style);
+  const std::string step =
+      r.interval ? step_text(r.step_time, *r.interval) : format_time(r.step_time);
+  std::string s = figure("step time", step, rate, style);
+  if (r.interval)
+    s += "  " + pad_right(interval_name(*r.interval), 15) +
+         interval_text(r.step_time, *r.interval) + '\n';
   if (shows_span(r)) s += figure("span", format_time(r.span), span_remark(r), style);
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);

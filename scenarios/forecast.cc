@@ -13,6 +13,7 @@
 #include "model/inference.h"
 #include "scenarios/disturbed_step.h"
 #include "scenarios/make_schedule.h"
+#include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/step_memory.h"
 #include "scenarios/utilization.h"
@@ -86,7 +87,9 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
 
 void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
   std::vector<RoleMemory> memory = trace_memory(graph);
-  const StepMemory step = step_memory(graph, memory);
+  const Gpu& gpu = scenario.cluster.node.gpu;
+  result.memory_usable = gpu.memory - gpu.reserve;
+  const StepMemory step = step_memory(graph, memory, result.memory_usable);
   result.memory_role = step.role;
   result.memory_reserved = step.reserved;
   for (uint32_t r = 0; r < memory.size(); ++r) {
@@ -99,8 +102,6 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
     result.memory.push_back(std::move(stage));
   }
   result.memory_op = place_of_peak(graph, step.role, result.memory[step.role].memory);
-  const Gpu& gpu = scenario.cluster.node.gpu;
-  result.memory_usable = gpu.memory - gpu.reserve;
   result.fits = result.memory_reserved <= result.memory_usable;
 }
 
@@ -304,6 +305,7 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   result.trust = trust_of(*graph, *prices);
   result.graph = std::move(graph);
   result.prices = std::move(prices);
+  result.interval = interval_of(scenario, result);
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/account.h"
+#include "sim/interval.h"
 #include "sim/memory.h"
 #include "sim/op_graph.h"
 #include "sim/price.h"
@@ -128,6 +129,7 @@ struct Result {
   bool fits = true;                // reserved <= usable
 
   std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
+  std::optional<Interval> interval;      // of step_time
   std::string calibration;               // "table a100-sxm-80g", or "no table: roofline"
   std::string calibration_hash;          // 16 hex digits over the table; empty: none
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/observed_errors.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "calibrate/cost_errors.h"
+#include "sim/log_exp.h"
+#include "sim/work_counts.h"
+
+namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> observed_error_files();
+
+namespace {
+
+constexpr std::string_view kHeader = "class,runs,sources,low,high,cost_error";
+
+// Below the first a kernel takes about as long as its launch, above the second a launch is lost in
+// it (calibrate/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
+constexpr double kVeryShortKernel = 50e-6, kShortKernel = 100e-6;
+
+double mean_kernel(const OpGraph& graph, const Prices& prices) {
+  const std::vector<double> counts = work_counts(graph);
+  double kernels = 0, seconds = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const WorkKind kind = graph.works[i].kind;
+    if (is_communication(kind) || kind == WorkKind::expert_wait) continue;
+    if (prices.by_work[i].time <= Time{}) continue;
+    kernels += counts[i];
+    seconds += counts[i] * to_seconds(prices.by_work[i].time);
+  }
+  return kernels > 0 ? seconds / kernels : 0;
+}
+
+std::string_view take_cell(std::string_view& line) {
+  const std::string_view cell = line.substr(0, line.find(','));
+  line.remove_prefix(std::min(cell.size() + 1, line.size()));
+  return cell;
+}
+
+template <class Number>
+Number number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw std::invalid_argument("'" + std::string(text) + "' is no number");
+  return value;
+}
+
+ClassErrors read_row(std::string_view line) {
+  if (std::count(line.begin(), line.end(), ',') != 5)
+    throw std::invalid_argument("'" + std::string(line) + "': six cells a row");
+  ClassErrors c;
+  c.name = take_cell(line);
+  c.runs = number<int64_t>(take_cell(line));
+  c.sources = number<int64_t>(take_cell(line));
+  c.low = number<double>(take_cell(line));
+  c.high = number<double>(take_cell(line));
+  c.cost_error = number<double>(line);
+  const bool finite = std::isfinite(c.high) && std::isfinite(c.cost_error);
+  if (c.name.empty() || c.runs < 1 || c.sources < 1 || c.sources > c.runs || !finite ||
+      !(c.low > 0) || !(c.low <= c.high) || !(c.cost_error >= 0))
+    throw std::invalid_argument("'" + c.name + "': figures that no runs have");
+  return c;
+}
+
+}  // namespace
+
+std::string run_class(const Scenario& scenario, const Result& result) {
+  if (!scenario.plan.trains()) return {};
+  std::string name = "training / ";
+  const double kernel = mean_kernel(*result.graph, *result.prices);
+  if (kernel < kVeryShortKernel) return name + "short kernels / below 50 us";
+  if (kernel < kShortKernel) return name + "short kernels / 50 to 100 us";
+  name += "long kernels";
+  if (scenario.plan.zero == 3) return name + " / sharded parameters";
+  switch (scenario.cluster.node.gpu.arch) {
+    case GpuArch::volta:
+    case GpuArch::ampere: return name + " / Volta or Ampere";
+    case GpuArch::hopper:
+    case GpuArch::blackwell: return name + " / Hopper or Blackwell";
+    case GpuArch::other: break;
+  }
+  return name;
+}
+
+std::vector<ClassErrors> parse_observed_errors(std::string_view text) {
+  std::vector<ClassErrors> table;
+  bool header = false;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.empty() || line.starts_with('#')) continue;
+    if (std::exchange(header, true)) {
+      table.push_back(read_row(line));
+    } else if (line != kHeader) {
+      throw std::invalid_argument("the header is not " + std::string(kHeader));
+    }
+  }
+  if (!header) throw std::invalid_argument("an empty table");
+  return table;
+}
+
+std::span<const ClassErrors> observed_errors() {
+  static const std::vector<ClassErrors> table =
+      parse_observed_errors(observed_error_files()[0].second);
+  return table;
+}
+
+const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class) {
+  while (!run_class.empty()) {
+    for (const ClassErrors& c : table)
+      if (c.name == run_class) return &c;
+    const size_t cut = run_class.rfind(" / ");
+    run_class = run_class.substr(0, cut == run_class.npos ? 0 : cut);
+  }
+  return nullptr;
+}
+
+Interval make_interval(Time step, double cost_error, const ClassErrors* like) {
+  Interval i;
+  i.cost_error = cost_error;
+  if (like != nullptr) {
+    i.like = like->name;
+    i.runs = like->runs;
+    i.sources = like->sources;
+    i.like_low = like->low;
+    i.like_high = like->high;
+    i.like_cost_error = like->cost_error;
+  }
+  const double low = exact_log2(i.like_low), high = exact_log2(i.like_high);
+  const double half = (high - low) / 2;
+  const double open = exact_log2(1 + i.cost_error), theirs = exact_log2(1 + i.like_cost_error);
+  const double more = std::max(0.0, open * open - theirs * theirs);
+  const double wider = std::sqrt(half * half + more) - half;
+  const auto times = [&](double logarithm) {
+    constexpr double kLongest = 9e6;  // s, that a Time holds
+    return time_from_seconds(std::min(kLongest, to_seconds(step) * exact_exp2(logarithm)));
+  };
+  i.low = times(low - wider);
+  i.high = times(high + wider);
+  return i;
+}
+
+Interval interval_of(const Scenario& scenario, const Result& result) {
+  return make_interval(result.step_time,
+                       step_cost_error(*result.graph, *result.prices, result.account),
+                       errors_like(observed_errors(), run_class(scenario, result)));
+}
+
+}  // namespace stepcast

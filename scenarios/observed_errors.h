@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What forecasts of published runs, set beside what was measured, say of the error of the next one
+// (observed_errors.csv; docs/trust.md).
+//
+// Runs are sorted into a few classes by what is known before anything runs, and errors of forecasts
+// depend on: how long a kernel takes on average, whether parameters are sharded, the generation of
+// the GPU.  A class has the ratios measured / forecast between which 80 % of its runs lie.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/scenario.h"
+#include "sim/interval.h"
+#include "sim/result.h"
+
+namespace stepcast {
+
+struct ClassErrors {
+  std::string name;  // "training / long kernels"; without its last part: the next wider
+  int64_t runs = 0, sources = 0;  // who published them
+  double low = 1, high = 1;       // measured / forecast
+  double cost_error = 0;          // Interval::cost_error, their median
+};
+
+// The narrowest class that the run belongs to; empty if the step does not train: nobody compared
+// such runs.  REQUIRES: graph and prices.
+std::string run_class(const Scenario& scenario, const Result& result);
+
+// Rows of a table of classes.  Throws std::invalid_argument if it is none.
+std::vector<ClassErrors> parse_observed_errors(std::string_view text);
+// The shipped table.
+std::span<const ClassErrors> observed_errors();
+// The class of that name, else the next wider one that is in the table; nullptr if none is.
+const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class);
+
+// Around `step`: the ratios of `like` (null: nothing is known of such runs), wider by as much as
+// the costs leave more open than those of its runs; half widths in the logarithm add in squares.
+Interval make_interval(Time step, double cost_error, const ClassErrors* like);
+// That of a forecast.  REQUIRES: graph, prices, account and step time.
+Interval interval_of(const Scenario& scenario, const Result& result);
+
+}  // namespace stepcast
