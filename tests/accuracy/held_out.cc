@@ -78,6 +78,10 @@ void judge(const TableText& table, const CostTable& rest, const std::vector<Row>
     if (!price) continue;
     errors.table.push_back(std::fabs(price->us / r.us - 1));
     errors.contrast.push_back(std::fabs(data_sheet_us(w, gpu) / r.us - 1));
+    errors.by_origin[static_cast<size_t>(price->origin)].push_back(errors.table.back());
+    const double roofline = 1e6 * to_seconds(roofline_time(w, gpu));
+    errors.by_origin[static_cast<size_t>(Origin::roofline)].push_back(
+        std::fabs(roofline / r.us - 1));
   }
 }
 
@@ -105,6 +109,8 @@ bool has_measured(const TableText& t, const std::vector<Row>& rows) {
 void HeldOutErrors::add(const HeldOutErrors& other) {
   table.insert(table.end(), other.table.begin(), other.table.end());
   contrast.insert(contrast.end(), other.contrast.begin(), other.contrast.end());
+  for (size_t o = 0; o < by_origin.size(); ++o)
+    by_origin[o].insert(by_origin[o].end(), other.by_origin[o].begin(), other.by_origin[o].end());
 }
 
 double percentile(std::vector<double> values, double share) {

@@ -4,11 +4,13 @@
 // flops / peak and bytes / bandwidth) and a straight line over bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "calibrate/table_text.h"
+#include "sim/price.h"
 
 namespace stepcast::accuracy {
 
@@ -17,6 +19,8 @@ enum class Holdout { rows, weights };  // a fifth of the rows at random; of the 
 // |predicted / measured - 1| of the rows held out, by both ways to predict.
 struct HeldOutErrors {
   std::vector<double> table, contrast;
+  // The table's by the origin it names; under roofline those of Stepcast's own roofline, of all.
+  std::array<std::vector<double>, kOrigins> by_origin;
   void add(const HeldOutErrors& other);
 };
 double percentile(std::vector<double> values, double share);  // NaN without any

@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "calibrate/cost_errors.h"
 #include "calibrate/cost_table.h"
+#include "tests/accuracy/report.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -81,6 +85,43 @@ TEST(HeldOut, TheSameSeedHoldsOutTheSameRows) {
   const HeldOutErrors a = held_out_gemms(table("b200-sxm"), Holdout::rows, 5);
   EXPECT_EQ(a.table, held_out_gemms(table("b200-sxm"), Holdout::rows, 5).table);
   EXPECT_NE(a.table, held_out_gemms(table("b200-sxm"), Holdout::rows, 6).table);
+}
+
+// calibrate/cost_errors.csv says what is found here.
+template <class Held>
+void expect_shipped(CostFamily family, std::initializer_list<Origin> origins, Held held) {
+  HeldOutErrors e;
+  for (const TableText& t : tables_with_rows())
+    for (const uint32_t seed : {1u, 2u, 3u}) e.add(held(t, seed));
+  for (const Origin origin : origins) {
+    const auto o = static_cast<size_t>(origin);
+    ASSERT_GE(e.by_origin[o].size(), 20u);
+    EXPECT_NEAR(percentile(e.by_origin[o], 0.8), cost_errors()[static_cast<size_t>(family)][o],
+                0.03)
+        << name_of(family) << ' ' << name_of(origin);
+  }
+}
+
+TEST(CostErrors, AreThoseOfRowsHeldOut) {
+  expect_shipped(
+      CostFamily::product, {Origin::interpolated, Origin::roofline},
+      [](const TableText& t, uint32_t seed) { return held_out_gemms(t, Holdout::weights, seed); });
+  expect_shipped(CostFamily::attention, {Origin::interpolated, Origin::roofline},
+                 held_out_attention);
+  expect_shipped(CostFamily::memory, {Origin::interpolated, Origin::roofline}, held_out_memory);
+}
+
+TEST(CostErrors, OfCommunicationAreThoseOfLogs) {
+  const std::string folder = std::string(STEPCAST_TEST_DATA) + "/collectives";
+  const auto& shipped = cost_errors()[static_cast<size_t>(CostFamily::communication)];
+  EXPECT_NEAR(percentile(thinned_collectives(folder, 4).table, 0.8),
+              shipped[static_cast<size_t>(Origin::interpolated)], 0.03);
+  std::vector<double> model;
+  const Study s = study(read_logs(folder));
+  for (const auto& log : s.left_out)
+    for (size_t c = size_class(2e6); c < kSizeClasses; ++c)
+      for (const double e : log[c]) model.push_back(std::fabs(e));
+  EXPECT_NEAR(percentile(model, 0.8), shipped[static_cast<size_t>(Origin::roofline)], 0.04);
 }
 
 // A row that is looked up in the table that has it is exact: the figures above are of tables that
