@@ -65,13 +65,17 @@ std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, 
 
 std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
                         const TextStyle& style) {
-  std::vector<std::vector<std::string>> rows{{"", "", "predicted", "measured", "error", "within"}};
+  std::vector<std::vector<std::string>> rows{
+      {"", "", "predicted", "measured", "error", "within", ""}};
+  for (const CheckedFigure& f : figures)
+    if (f.interval) rows[0].back() = "in its " + fixed(100 * f.interval->level, 0) + " %";
   for (const CheckedFigure& f : figures)
     rows.push_back({escape_text(f.run), std::string(name_of(f.figure).title),
                     value_text(f.figure, f.predicted), value_text(f.figure, f.measured),
                     signed_percent(f.error()),
-                    percent(f.tolerance) + (f.within() ? "" : "  outside")});
-  const std::vector<std::string> lines = align_columns(rows, "<<>>><");
+                    percent(f.tolerance) + (f.within() ? "" : "  outside"),
+                    f.interval ? (f.in_interval() ? "yes" : "no") : ""});
+  const std::vector<std::string> lines = align_columns(rows, "<<>>><<");
   std::string s = paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 0; i < figures.size(); ++i)
     s += paint(lines[i + 1], figures[i].within() ? Tone::plain : Tone::bad, style) + '\n';
@@ -99,6 +103,13 @@ std::string check_json(std::span<const CheckedFigure> figures, std::span<const D
     json.member("tolerance", f.tolerance);
     json.member("within", f.within());
     json.member("source", f.source);
+    json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
+      json.member("low", i.low);
+      json.member("high", i.high);
+      json.member("level", i.level);
+    });
+    json.key("in_interval");
+    f.interval ? json.value(f.in_interval()) : json.null();
   });
   json.objects("doubts", doubts, [&](const Doubt& d) {
     json.member("run", d.run);

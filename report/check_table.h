@@ -2,6 +2,7 @@
 // Predicted figures beside measured ones of the same runs.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,16 +15,25 @@ namespace stepcast {
 
 enum class Figure : uint8_t { step_time, tokens_per_gpu_s, peak_memory };
 
+// Where a figure is expected to be measured, in its unit: Interval of the step time.
+struct FigureInterval {
+  double low = 0, high = 0, level = 0;
+};
+
 // One figure of a run: seconds, tokens a second and GPU, or bytes.
 struct CheckedFigure {
   std::string run;  // name of the scenario, with that of its variant
   Figure figure = Figure::step_time;
-  double predicted = 0, measured = 0;  // > 0
-  double tolerance = 0;                // share
-  std::string source;                  // where it was published; may be empty
+  double predicted = 0, measured = 0;                     // > 0
+  double tolerance = 0;                                   // share
+  std::string source;                                     // where it was published; may be empty
+  std::optional<FigureInterval> interval = std::nullopt;  // memory has none
 
   double error() const { return predicted / measured - 1; }
   bool within() const { return error() <= tolerance && error() >= -tolerance; }
+  bool in_interval() const {
+    return interval && interval->low <= measured && measured <= interval->high;
+  }
 };
 
 // Time of a run whose price was not measured, as far as one work causes it.
@@ -39,7 +49,8 @@ std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, 
 // One line a figure, then median and worst error of each kind if there are several, then doubts.
 std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
                         const TextStyle& style = {});
-// {"figures": [{run, figure, predicted, measured, error, tolerance, within, source}],
+// {"figures": [{run, figure, predicted, measured, error, tolerance, within, source,
+//               interval {low, high, level}, in_interval}],
 //  "doubts": [{run, work, origin, basis, share}], "within": whether all are}
 std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts);
 

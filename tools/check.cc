@@ -30,9 +30,19 @@ void add_figures(const std::string& name, const Measured& m, const Result& r,
   const auto add = [&](Figure figure, double predicted, double measured) {
     figures.push_back({name, figure, predicted, measured, m.tolerance, m.source});
   };
-  if (m.step_time_s) add(Figure::step_time, to_seconds(r.step_time), *m.step_time_s);
-  if (m.tokens_per_gpu_s)
-    add(Figure::tokens_per_gpu_s, r.tokens_per_s_per_gpu, *m.tokens_per_gpu_s);
+  const double step = to_seconds(r.step_time);
+  const double low = r.interval ? to_seconds(r.interval->low) : 0;
+  const double high = r.interval ? to_seconds(r.interval->high) : 0;
+  if (m.step_time_s) {
+    add(Figure::step_time, step, *m.step_time_s);
+    if (r.interval) figures.back().interval = {low, high, r.interval->level};
+  }
+  if (m.tokens_per_gpu_s) {
+    const double rate = r.tokens_per_s_per_gpu;
+    add(Figure::tokens_per_gpu_s, rate, *m.tokens_per_gpu_s);
+    if (r.interval && low > 0)
+      figures.back().interval = {rate * step / high, rate * step / low, r.interval->level};
+  }
   if (m.peak_memory)
     add(Figure::peak_memory, static_cast<double>(r.memory[r.memory_role].memory.peak.value),
         static_cast<double>(m.peak_memory->value));
