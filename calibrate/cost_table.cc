@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "calibrate/attention_kernels.h"
 #include "calibrate/attention_prices.h"
 #include "calibrate/collective_curve.h"
 #include "calibrate/curve.h"
@@ -83,6 +84,7 @@ struct CostTable::Rows {
   std::optional<double> launch_us, graph_launch_us;
   std::optional<Interference> interference;
 
+  std::optional<TablePrice> attention(const Work& work) const;
   std::optional<TablePrice> memory(const Work& work) const;
   std::optional<TablePrice> host_copy(Bytes bytes) const;
 };
@@ -107,6 +109,19 @@ void add_collectives(const TableText& text, Rows& rows) {
 }
 
 }  // namespace
+
+std::optional<TablePrice> CostTable::Rows::attention(const Work& work) const {
+  const AttentionPrices* own = shipped_attention(work.attention, gpu);
+  const bool shares = shared[static_cast<size_t>(Family::attention)];
+  const AttentionPrices* of_kernel =
+      own == nullptr && shares ? shipped_attention(work.attention, share_from) : own;
+  std::optional<TablePrice> price;
+  if (of_kernel != nullptr) price = of_kernel->time(work);
+  if (!price) return attentions.time(work);
+  price->basis.attention = work.attention;
+  if (own == nullptr) price->origin = Origin::extrapolated;
+  return price;
+}
 
 std::optional<TablePrice> CostTable::Rows::memory(const Work& work) const {
   Kernel kernel = work.kernel;
@@ -238,7 +253,7 @@ std::optional<TablePrice> CostTable::lookup(const Work& work, const Gpu& gpu) co
     case WorkKind::gemm: return rows_->gemms.time(work, gpu.sms);
     case WorkKind::grouped_gemm: return rows_->gemms.grouped_time(work, gpu.sms);
     case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return rows_->attentions.time(work);
+    case WorkKind::attention_backward: return rows_->attention(work);
     case WorkKind::memory_bound: return rows_->memory(work);
     case WorkKind::host_copy: return rows_->host_copy(work.bytes);
     default: return std::nullopt;

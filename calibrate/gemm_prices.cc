@@ -158,7 +158,8 @@ GemmPrices::Beside GemmPrices::beside(const Group& group, const Work& w) {
 
 std::optional<TablePrice> GemmPrices::exact(const Group& group, Beside rows, const Work& w) {
   // A row is of operands in its own format: others go by what it says of the fit.
-  if (rows.from < 0 || w.bytes.value > 0) return std::nullopt;
+  const bool narrow = w.accumulate && w.sum != DType::fp32;
+  if (rows.from < 0 || w.bytes.value > 0 || narrow) return std::nullopt;
   const Row& row = group.rows[static_cast<size_t>(rows.from)];
   if (row.m != w.m) return std::nullopt;
   return TablePrice{row.us, row.derived ? Origin::extrapolated : Origin::measured, {}};

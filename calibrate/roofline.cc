@@ -88,8 +88,8 @@ double gemm_bytes(const Work& w) {
   const auto n = static_cast<double>(w.n);
   const auto k = static_cast<double>(w.k);
   const double in = bytes_per_element(w.dtype);
-  // fp8 and fp4 products are written in 16 bits; an accumulating one reads and writes fp32.
-  const double out = w.accumulate ? 8.0 : std::max(in, 2.0);
+  // fp8 and fp4 products are written in 16 bits; an accumulating one reads its output as well.
+  const double out = w.accumulate ? 2 * bytes_per_element(w.sum) : std::max(in, 2.0);
   return static_cast<double>(w.batch) * (in * (m * k + k * n) + out * m * n);
 }
 

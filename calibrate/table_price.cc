@@ -30,6 +30,7 @@ std::string basis_text(const TableBasis& b, const Work& work) {
   if (b.groups > 0) shape.m *= b.groups;
   std::string text = rows_text(b, shape);
   if (b.other_layout) text += " of layout tn, by the ratio of layouts";
+  if (b.attention != AttentionKernel::table) text += " of " + std::string(name_of(b.attention));
   if (b.groups > 0) text += " of one matrix, in " + std::to_string(b.groups) + " groups";
   return text;
 }

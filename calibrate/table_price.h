@@ -22,6 +22,7 @@ struct TableBasis {
   int64_t groups = 0;         // of one matrix, in so many groups; 0 = no such thing
   Kernel kernel{};            // kernel: whose rows
   CopyKind copy{};            // copies: which
+  AttentionKernel attention = AttentionKernel::table;  // whose rows
 };
 
 struct TablePrice {

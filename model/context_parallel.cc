@@ -52,6 +52,7 @@ std::vector<Work> Shard::fused_attention(bool backward, const LayerKind& kind) c
   w.kind = backward ? WorkKind::attention_backward : WorkKind::attention_forward;
   w.dtype = plan.precision.params;
   w.causal = !kind.bidirectional;
+  w.attention = plan.kernels.fused_attention;
   w.m = seq * split;
   w.n = keys;
   w.k = query_width;

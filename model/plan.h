@@ -111,7 +111,8 @@ enum class CudaGraph : uint8_t {
 // Which kernels the framework launches: properties of the op inventory, not factors.
 struct Kernels {
   bool flash_attention = true;  // else scores, softmax, dropout and context as kernels of their own
-  bool fused_bias = false;      // biases of linear layers inside the GEMM (cuBLASLt epilogue)
+  AttentionKernel fused_attention = AttentionKernel::table;
+  bool fused_bias = false;  // biases of linear layers inside the GEMM (cuBLASLt epilogue)
   bool fused_bias_dropout_add = true;
   bool fused_activation = true;  // bias + GELU, or SiLU + product, in one kernel
   bool fused_softmax = true;     // scale + mask + softmax

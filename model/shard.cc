@@ -73,6 +73,7 @@ Work Shard::input_gemm(int64_t rows, int64_t out, int64_t in) const {
 Work Shard::weight_gemm(int64_t rows, int64_t out, int64_t in) const {
   Work w = gemm(plan.precision.params, GemmLayout::nt, out, in, rows);
   w.accumulate = plan.kernels.gradient_accumulation_fusion;
+  if (w.accumulate) w.sum = plan.precision.gradients;
   return w;
 }
 

@@ -260,6 +260,13 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
   if (v.has("overlap.bucket")) plan.bucket_parameters = v.whole("overlap.bucket");
   Kernels& k = plan.kernels;
   if (v.has("kernels.attention")) k.flash_attention = v.text("kernels.attention") == "flash";
+  if (v.has("kernels.flash_kernel")) {
+    const std::string& kernel = v.text("kernels.flash_kernel");
+    for (const AttentionKernel a :
+         {AttentionKernel::flash1, AttentionKernel::flash1_triton, AttentionKernel::flash2}) {
+      if (kernel == name_of(a)) k.fused_attention = a;
+    }
+  }
   flag("kernels.fused_bias", k.fused_bias);
   flag("kernels.fused_bias_dropout_add", k.fused_bias_dropout_add);
   flag("kernels.fused_activation", k.fused_activation);

@@ -237,6 +237,12 @@ std::string action_text(const Item& item) {
 }
 
 std::string describe(const Work& w) {
+std::string_view name_of(AttentionKernel k) {
+  static constexpr std::array<std::string_view, 4> kNames{"table", "flash-1", "flash-1-triton",
+                                                          "flash-2"};
+  return pick(kNames, k);
+}
+
   std::string s(w.kind == WorkKind::memory_bound ? name_of(w.kernel) : name_of(w.kind));
   const auto times = [](int64_t a, int64_t b, int64_t c) {
     return std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c);
@@ -246,7 +252,9 @@ std::string describe(const Work& w) {
     case WorkKind::grouped_gemm:
       s += ' ' + (w.batch > 1 ? std::to_string(w.batch) + " of " : std::string()) +
            times(w.m, w.n, w.k) + ' ' + std::string(name_of(w.dtype)) + ' ' +
-           std::string(name_of(w.layout)) + (w.accumulate ? " accumulate" : "");
+           std::string(name_of(w.layout)) + (w.accumulate ? " accumulate" : "") +
+           (w.accumulate && w.sum != DType::fp32 ? " in " + std::string(name_of(w.sum))
+                                                 : std::string());
       break;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward:
@@ -255,6 +263,7 @@ std::string describe(const Work& w) {
            (w.value_dim > 0 ? "/" + std::to_string(w.value_dim) : std::string()) + ' ' +
            std::string(name_of(w.dtype)) + (w.causal ? " causal" : "");
       break;
+      if (w.attention != AttentionKernel::table) s += ' ' + std::string(name_of(w.attention));
     case WorkKind::send_recv:
       s += " stage rank " + std::to_string(w.from) + " to " + std::to_string(w.to) + ", " +
            std::to_string(w.bytes.value) + " B";

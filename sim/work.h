@@ -120,12 +120,22 @@ std::string_view name_of(Kernel k);
 enum class GemmLayout : uint8_t { tn, nn, nt };
 std::string_view name_of(GemmLayout l);
 
+// Which fused attention is launched.
+enum class AttentionKernel : uint8_t {
+  table,          // the one that the cost table of the GPU measured
+  flash1,         // FlashAttention 1, CUDA
+  flash1_triton,  // ... in Triton
+  flash2,
+};
+std::string_view name_of(AttentionKernel k);
+
 struct Work {
   WorkKind kind = WorkKind::memory_bound;
   Kernel kernel = Kernel::none;
   DType dtype = DType::bf16;  // of the operands; of the payload for communication
   GemmLayout layout = GemmLayout::tn;
-  bool accumulate = false;  // GEMM adds to its output (weight gradients into fp32 main gradients)
+  bool accumulate = false;  // GEMM adds to its output (weight gradients into main gradients)
+  DType sum = DType::fp32;  // ... of the output that it adds to
   bool causal = false;      // attention: only keys at or before the query are needed
   Axis axis = Axis::none;   // communication: the group
   // send_recv: pipeline ranks.  A collective between the ranks of two of them has both as well.
@@ -135,6 +145,7 @@ struct Work {
   int64_t heads = 0, kv_heads = 0;  // attention (unfused: its batched GEMMs too), on this rank
   int64_t value_dim = 0;            // attention: of a head's values; 0: as k
   int64_t busiest = 0;              // expert_wait
+  AttentionKernel attention = AttentionKernel::table;
   Flops flops{};  // what the hardware executes (causal attention: only what is needed)
   Bytes bytes{};  // memory_bound: read + written; communication: size as nccl-tests counts it
                   // (all-gather and reduce-scatter: the full, gathered size)

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/interval_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "report/check_table.h"
+#include "report/json.h"
+#include "report/text.h"
+#include "tests/report/sample.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Interval around(double low, double high) {
+  Interval i;
+  i.low = time_from_seconds(low);
+  i.high = time_from_seconds(high);
+  i.cost_error = 0.06;
+  i.like = "training / long kernels";
+  i.runs = 1200;
+  i.sources = 21;
+  i.like_low = 0.95;
+  i.like_high = 1.2;
+  i.like_cost_error = 0.08;
+  return i;
+}
+
+const Time kStep = time_from_seconds(10);
+
+TEST(IntervalText, PlusMinusOnlyWhereBothEndsAreAsFar) {
+  EXPECT_EQ(step_text(kStep, around(9.6, 10.4)), "10.00 s \u00b1 4 %");
+  EXPECT_EQ(step_text(kStep, around(9.65, 10.43)), "10.00 s \u00b1 4 %");
+  EXPECT_EQ(step_text(kStep, around(9.6, 11)), "10.00 s");
+  EXPECT_EQ(step_text(kStep, around(10.1, 11)), "10.00 s");  // known to be too short
+  EXPECT_EQ(step_text(Time{}, around(0, 0)), format_time(Time{}));
+}
+
+TEST(IntervalText, SaysBothEndsAndWhoseTheyAre) {
+  EXPECT_EQ(interval_name(around(9.6, 11)), "80 % interval");
+  EXPECT_EQ(interval_text(kStep, around(9.6, 11)),
+            "9.600 s to 11.00 s   -4 % to +10 %, as 1,200 runs of 21 sources");
+  EXPECT_THAT(interval_text(kStep, around(10.1, 11)), HasSubstr("+1 % to +10 %"));
+  Interval alone = around(9.6, 10.4);
+  alone.runs = 0;
+  EXPECT_THAT(interval_text(kStep, alone), HasSubstr("by its costs alone"));
+}
+
+TEST(IntervalText, ExplainsWhereItComesFrom) {
+  std::string text = explain_interval(kStep, around(9.6, 11));
+  EXPECT_THAT(text, HasSubstr("9.600 s to 11.00 s"));
+  EXPECT_THAT(text, HasSubstr("training / long kernels: 80 % of 1,200 runs of 21 sources"));
+  EXPECT_THAT(text, HasSubstr("the interval is theirs"));
+  Interval worse = around(9.6, 11);
+  worse.cost_error = 0.2;
+  text = explain_interval(kStep, worse);
+  EXPECT_THAT(text, HasSubstr("20.0 %"));
+  EXPECT_THAT(text, HasSubstr("wider"));
+  worse.runs = 0;
+  text = explain_interval(kStep, worse);
+  EXPECT_THAT(text, HasSubstr("none was published"));
+  EXPECT_THAT(text, Not(HasSubstr("wider")));
+}
+
+TEST(IntervalText, JsonHasTheEndsInSeconds) {
+  Result r = sample_result();
+  EXPECT_THAT(run_json(r, "1"), HasSubstr("\"interval\": null"));
+  r.interval = around(9.6, 11);
+  EXPECT_THAT(run_json(r, "1"),
+              HasSubstr("\"interval\": {\n    \"low_s\": 9.6,\n    \"high_s\": 11,\n    \"level\": "
+                        "0.8\n  }"));
+  JsonWriter json(0);
+  json.begin_object();
+  write_interval_basis(json, around(9.6, 11));
+  json.end_object();
+  EXPECT_THAT(json.text(), HasSubstr("\"sources\":21"));
+}
+
+TEST(IntervalText, IsALineOfTheReport) {
+  Result r = sample_result();
+  EXPECT_THAT(text_report(r), Not(HasSubstr("interval")));
+  r.interval = around(9.6, 11);
+  EXPECT_THAT(text_report(r), HasSubstr("\n  80 % interval  9.600 s to 11.00 s   "));
+}
+
+TEST(CheckTable, SaysWhetherWhatWasMeasuredLiesInTheInterval) {
+  CheckedFigure in{"a", Figure::step_time, 1.05, 1, 0.1, ""};
+  in.interval = {0.9, 1.2, 0.8};
+  CheckedFigure out = in;
+  out.run = "b";
+  out.measured = 1.3;
+  const CheckedFigure without{"c", Figure::peak_memory, 5, 5, 0.1, ""};
+  const std::string text = check_table(std::vector{in, out, without}, {});
+  EXPECT_THAT(text, HasSubstr("in its 80 %\n"));
+  EXPECT_THAT(text, HasSubstr("yes\nb"));
+  EXPECT_THAT(text, HasSubstr("outside  no\n"));
+  const std::string json = check_json(std::vector{in, without}, {});
+  EXPECT_THAT(json, HasSubstr("\"in_interval\": true"));
+  EXPECT_THAT(json, HasSubstr("\"in_interval\": null"));
+  EXPECT_THAT(json, HasSubstr("\"interval\": null"));
+}
+
+}  // namespace
+}  // namespace stepcast
