@@ -53,6 +53,20 @@ void write_payload(const Shard& shard, PassWriter& pass, int64_t count, Bytes pa
   pass.compute("gradient scale", shard.memory_bound(Kernel::scale, payload * 2));
 }
 
+Work bucket_copy(const Shard& shard, int64_t count) {
+  const Precision& p = shard.plan.precision;
+  return shard.memory_bound(Kernel::cast,
+                            shard.bytes(count, 1, p.gradients) + shard.bytes(count, 1, p.reduce));
+}
+
+// The sums that have come go from their bucket to the gradients.
+void copy_back(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
+  if (buckets.copied == 0) return;
+  pass.join(buckets.reduction);
+  pass.compute("gradient copy back", bucket_copy(shard, std::exchange(buckets.copied, 0)));
+  pass.free(buckets.payload);
+}
+
 }  // namespace
 
 void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
@@ -60,8 +74,14 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
   const int64_t count = std::exchange(buckets.pending, 0);
   const Phase phase = pass.phase();
   pass.set_phase(Phase::gradient_sync);
-  if (buckets.buffered) {
-    const Bytes payload = shard.bytes(count, 1, shard.plan.precision.reduce);
+  const Bytes payload = shard.bytes(count, 1, shard.plan.precision.reduce);
+  const bool copied = copies_gradients(buckets.group, shard.plan.precision);
+  if (copied) {
+    copy_back(buckets, shard, pass);
+    buckets.copied = count;
+    pass.compute("gradient copy", bucket_copy(shard, count));
+    buckets.payload = pass.allocate("gradient payload", payload, MemoryCategory::communication);
+  } else if (buckets.buffered) {
     if (buckets.payload != kNoTensor) pass.join(buckets.reduction);
     write_payload(shard, pass, count, payload);
     pass.free(buckets.payload);
@@ -73,7 +93,10 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
     buckets.reduction = pass.communicate(Stream::dp, "gradient reduction", work);
     if (!buckets.beside) pass.join(buckets.reduction);
   }
-  if (!buckets.beside) pass.free(buckets.payload);
+  if (!buckets.beside) {
+    copy_back(buckets, shard, pass);
+    pass.free(buckets.payload);
+  }
   pass.set_phase(phase);
 }
 
@@ -87,6 +110,10 @@ StageBuckets stage_buckets(const Transformer& model, const Plan& plan, bool last
 
 void reduce_rest(GradientBuckets& buckets, const Shard& shard, PassWriter& pass) {
   reduce_pending(buckets, shard, pass);
+  const Phase phase = pass.phase();
+  pass.set_phase(Phase::gradient_sync);
+  copy_back(buckets, shard, pass);
+  pass.set_phase(phase);
   pass.free(buckets.payload);
 }
 

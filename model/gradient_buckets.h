@@ -29,6 +29,7 @@ struct GradientBuckets {
   std::vector<TensorIndex> gradients{};  // buffered: those gradients
   TensorIndex payload = kNoTensor;       // of the reduction before, made by op `reduction`
   uint32_t reduction = 0;
+  int64_t copied = 0;  // gradients in the payload that go back to where they were
 };
 
 // What the last backward of a stage does (`last`), or all others.

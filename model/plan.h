@@ -187,6 +187,17 @@ struct Offload {
   int64_t activation_layers = 0;  // of each stage: what the first so many keep
 };
 
+// How ZeRO-1 sums gradients and spreads what the optimizer has written.
+enum class ZeroExchange : uint8_t {
+  scatter,     // a rank gets the sums of its shard, and all gather the parameters (Megatron's
+               // distributed optimizer)
+  all_reduce,  // every rank gets all sums and takes its shard; all gather the parameters
+               // (DeepSpeed's BF16_Optimizer, Aleph-Alpha/scaling)
+  broadcast,   // every rank gets all sums; shards are whole tensors, sent by their owners one
+               // after the other (InternEvo's HybridZeroOptimizer, PyTorch's
+               // ZeroRedundancyOptimizer)
+};
+
 // ZeRO-3 and FSDP: parameters are gathered unit by unit.
 struct Sharding {
   int64_t unit_layers = 1;  // layers gathered together
@@ -218,8 +229,9 @@ struct Plan {
   int64_t dp_replicate = 1;  // ZeRO shards over dp * cp / dp_replicate ranks (HSDP)
   int64_t vpp = 1;           // chunks of each pipeline rank
   bool sp = false;           // sequence parallelism in the tensor-parallel group
-  int zero = 0;       // sharded over dp: 1 optimizer state, 2 gradients too, 3 parameters too
-  Sharding sharding;  // zero = 3
+  int zero = 0;  // sharded over dp: 1 optimizer state, 2 gradients too, 3 parameters too
+  ZeroExchange zero_exchange = ZeroExchange::scatter;  // zero = 1
+  Sharding sharding;                                   // zero = 3
   Offload offload;
   MoeRun moe;
   VocabularySplit vocabulary = VocabularySplit::none;  // as the schedule has it

@@ -29,8 +29,10 @@ ReplicaGroup dense_replicas(const Plan& plan) {
   STEPCAST_CHECK(g.ranks % plan.dp_replicate == 0, "copies divide the replicas");
   g.shards = plan.zero >= 1 ? g.ranks / (hybrid ? plan.dp_replicate : 1) : 1;
   g.copies = g.ranks / g.shards;
+  g.axis = all;
   g.shard_axis = hybrid ? Axis::shard : all;
   g.copy_axis = hybrid ? Axis::replica : all;
+  if (plan.zero == 1) g.exchange = plan.zero_exchange;
   return g;
 }
 
@@ -39,7 +41,8 @@ ReplicaGroup expert_replicas(const Plan& plan) {
   g.ranks = plan.tp * plan.cp * plan.dp / (plan.ep * plan.etp);
   g.shards = plan.zero >= 1 ? g.ranks : 1;
   g.copies = g.ranks / g.shards;
-  g.shard_axis = g.copy_axis = Axis::edp;
+  g.axis = g.shard_axis = g.copy_axis = Axis::edp;
+  if (plan.zero == 1) g.exchange = plan.zero_exchange;
   return g;
 }
 
@@ -49,14 +52,36 @@ std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t paramete
   const auto add = [&](WorkKind kind, Axis axis, int64_t count) {
     works.push_back(collective(kind, axis, precision.reduce, count, precision.gradient_ratio));
   };
+  if (group.exchange != ZeroExchange::scatter) {
+    if (group.ranks > 1) add(WorkKind::all_reduce, group.axis, parameters);
+    return works;
+  }
   if (group.shards > 1) add(WorkKind::reduce_scatter, group.shard_axis, parameters);
   if (group.copies > 1) add(WorkKind::all_reduce, group.copy_axis, group.share(parameters));
   return works;
 }
 
+namespace {
+
+DType gathered_format(const Precision& precision) {
+  return kept_low(precision) ? low_format(precision).dtype : precision.params;
+}
+
+}  // namespace
+
 Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision) {
-  const DType dtype = kept_low(precision) ? low_format(precision).dtype : precision.params;
-  return collective(WorkKind::all_gather, group.shard_axis, dtype, parameters);
+  return collective(WorkKind::all_gather, group.shard_axis, gathered_format(precision), parameters);
+}
+
+Work parameter_broadcast(const ReplicaGroup& group, int64_t parameters, int64_t owners,
+                         const Precision& precision) {
+  return collective(WorkKind::broadcast, group.shard_axis, gathered_format(precision),
+                    (parameters + owners - 1) / owners);
+}
+
+bool copies_gradients(const ReplicaGroup& group, const Precision& precision) {
+  return group.ranks > 1 && group.exchange != ZeroExchange::scatter &&
+         precision.gradients != DType::fp32;
 }
 
 bool keeps_gathered(const Plan& plan) {

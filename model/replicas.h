@@ -20,8 +20,10 @@ struct ReplicaGroup {
   int64_t ranks = 1;
   int64_t shards = 1;  // 1: nothing is sharded
   int64_t copies = 1;
+  Axis axis = Axis::dp;  // of all of them
   Axis shard_axis = Axis::dp;
   Axis copy_axis = Axis::dp;
+  ZeroExchange exchange = ZeroExchange::scatter;  // other: gradients are summed on every rank
 
   // What one rank keeps of a sharded state of `parameters`; all shards are padded to the same size.
   int64_t share(int64_t parameters) const { return (parameters + shards - 1) / shards; }
@@ -34,12 +36,21 @@ ReplicaGroup dense_replicas(const Plan& plan);
 ReplicaGroup expert_replicas(const Plan& plan);
 
 // The collectives, one after the other, that sum gradients of `parameters`: a reduce-scatter among
-// the shards, an all-reduce of what is left among the copies.  None in a group of one.
+// the shards, an all-reduce of what is left among the copies; or an all-reduce of everything.  None
+// in a group of one.
 std::vector<Work> gradient_reduction(const ReplicaGroup& group, int64_t parameters,
                                      const Precision& precision);
 
 // Gathers `parameters` from their shards.  REQUIRES: group.shards > 1.
 Work parameter_gather(const ReplicaGroup& group, int64_t parameters, const Precision& precision);
+
+// One owner's part of `parameters` that `owners` ranks broadcast.  REQUIRES: group.shards > 1.
+Work parameter_broadcast(const ReplicaGroup& group, int64_t parameters, int64_t owners,
+                         const Precision& precision);
+
+// Gradients are copied into a bucket for their reduction and back: those of 16 bits are tensors of
+// their own that autograd made, while fp32 ones lie in one buffer, which is reduced as it is.
+bool copies_gradients(const ReplicaGroup& group, const Precision& precision);
 
 // Gradients are reduced in every backward, not only in the last one: a rank has no room for
 // those of all parameters (ZeRO-2 and 3).

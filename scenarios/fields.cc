@@ -108,6 +108,13 @@ constexpr Field kStepFields[] = {
      .fallback = "0",
      .reason = "replicated optimizer, Megatron's default without --use-distributed-optimizer",
      .choices = "0|1|2|3"},
+    {.path = "parallel.zero_exchange",
+     .type = choice,
+     .summary = "zero 1: gradients reduce-scattered, or all-reduced; with 'broadcast' each tensor "
+                "then comes from its owner instead of a gather",
+     .fallback = "scatter",
+     .reason = "Megatron's distributed optimizer",
+     .choices = "scatter|all-reduce|broadcast"},
     {.path = "parallel.fsdp",
      .type = choice,
      .summary = "zero 3: whose way of gathering and keeping parameters",

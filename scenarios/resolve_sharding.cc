@@ -51,6 +51,16 @@ void resolve_units(const PlanInputs& in, Plan& plan) {
       in.warnings.push_back(std::string(path) + " has no effect without parallel.zero: 3");
 }
 
+void resolve_zero_exchange(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (!v.has("parallel.zero_exchange")) return;
+  const std::string& kind = v.text("parallel.zero_exchange");
+  if (kind == "all-reduce") plan.zero_exchange = ZeroExchange::all_reduce;
+  if (kind == "broadcast") plan.zero_exchange = ZeroExchange::broadcast;
+  if (plan.zero != 1 && v.value("parallel.zero_exchange") != nullptr)
+    in.warnings.push_back("parallel.zero_exchange has no effect without parallel.zero: 1");
+}
+
 void resolve_offload(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("offload.optimizer")) plan.offload.optimizer = v.real("offload.optimizer");
@@ -72,6 +82,7 @@ void resolve_sharding(const PlanInputs& in, Plan& plan) {
     v.derive("overlap.dp_grad", true, "true", "derived: zero 3 reduces gradients unit by unit");
   resolve_copies(in, plan);
   resolve_units(in, plan);
+  resolve_zero_exchange(in, plan);
   resolve_offload(in, plan);
   if (v.has("overlap.gather_bucket")) plan.gather_bucket = v.whole("overlap.gather_bucket");
   if (v.has("precision.gradient_ratio")) {

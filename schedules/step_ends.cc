@@ -44,7 +44,7 @@ void StepEnds::finish(RoleItems& items, int64_t rank) {
   if (!gathers_beside() && !gathers_units(model_, plan_)) {
     for (const Part& part : parts_of(rank)) {
       if (part.group.shards == 1) continue;
-      items.run_beside(graph_, gather_pass(part.group, part.parameters), Stream::dp);
+      items.run_beside(graph_, gather_pass(part, stages_of(rank)), Stream::dp);
     }
   }
   if (post_validation_) add_zero_gradients(items, rank);
@@ -95,6 +95,10 @@ std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank,
   }
   dense.share = dense_.share(dense.parameters);
   experts.share = experts_.share(experts.parameters);
+  // The owner of the largest tensor has at least that.
+  if (dense_.exchange == ZeroExchange::broadcast && dense_.shards > 1)
+    for (uint16_t s : stages)
+      dense.share = std::max(dense.share, parameter_tensors(model_, plan_, content(s)).largest);
   if (experts.parameters == 0) return {dense};
   return {dense, experts};
 }
@@ -239,7 +243,7 @@ std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, in
     bool gathered = false;
     for (const Part& part : parts_of(rank, {stage})) {
       if (part.group.shards == 1) continue;
-      items.run(graph_, gather_pass(part.group, part.parameters));
+      items.run(graph_, gather_pass(part, {stage}));
       gathered = true;
     }
     if (gathered) events[stage] = items.record(Stream::dp);
@@ -247,9 +251,19 @@ std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, in
   return events;
 }
 
-PassId StepEnds::gather_pass(const ReplicaGroup& group, int64_t parameters) {
+PassId StepEnds::gather_pass(const Part& part, const std::vector<uint16_t>& stages) {
   PassWriter pass(builder_, "parameter gather", no_tensors_);
   pass.set_phase(Phase::optimizer);
+  const ReplicaGroup& group = part.group;
+  const int64_t parameters = part.parameters;
+  if (group.exchange == ZeroExchange::broadcast) {
+    int64_t tensors = 0;  // whole ones: more ranks than these own none
+    for (uint16_t s : stages) tensors += parameter_tensors(model_, plan_, content(s)).count;
+    const int64_t owners = std::min(group.shards, std::max<int64_t>(1, tensors));
+    const Work work = parameter_broadcast(group, parameters, owners, plan_.precision);
+    for (int64_t i = 0; i < owners; ++i) pass.communicate(Stream::dp, "parameter broadcast", work);
+    return pass.finish();
+  }
   const int64_t most = plan_.gather_bucket > 0 ? plan_.gather_bucket : parameters;
   int64_t left = parameters;
   do {
@@ -282,9 +296,21 @@ void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
   for (uint16_t stage : stages_of(rank)) {
     for (const Part& part : parts_of(rank, {stage})) {
       if (part.group.ranks == 1) continue;
+      // Bucket by bucket, one after the other: one copy of everything is as long.
+      const bool copied = copies_gradients(part.group, plan_.precision);
+      if (copied) items.run(graph_, bucket_copy_pass("gradient copy", part.parameters));
       items.run_beside(graph_, reduction_pass(part.group, part.parameters), Stream::dp);
+      if (copied) items.run(graph_, bucket_copy_pass("gradient copy back", part.parameters));
     }
   }
+}
+
+PassId StepEnds::bucket_copy_pass(const std::string& name, int64_t parameters) {
+  const Precision& p = plan_.precision;
+  return single_pass(name,
+                     shard_.memory_bound(Kernel::cast, bytes(parameters, p.gradients) +
+                                                           bytes(parameters, p.reduce)),
+                     Phase::gradient_sync);
 }
 
 PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {

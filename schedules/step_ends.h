@@ -81,12 +81,13 @@ class StepEnds {
   PassId single_pass(const std::string& name, const Work& work, Phase phase);
   PassId collective_pass(const std::string& name, const Work& work, Phase phase,
                          Stream stream = Stream::dp);
-  PassId gather_pass(const ReplicaGroup& group, int64_t parameters);
+  PassId gather_pass(const Part& part, const std::vector<uint16_t>& stages);
 
   void add_zero_gradients(RoleItems& items, int64_t rank);
   std::map<uint16_t, uint32_t> add_parameter_gather(RoleItems& items, int64_t rank);
   void add_replica_reduction(RoleItems& items, int64_t rank);
   void add_gradient_reduction(RoleItems& items, int64_t rank);
+  PassId bucket_copy_pass(const std::string& name, int64_t parameters);
   PassId reduction_pass(const ReplicaGroup& group, int64_t parameters);
   void add_shared_reduction(RoleItems& items, int64_t rank);
   void add_embedding_reduction(RoleItems& items, int64_t rank);

@@ -46,6 +46,20 @@ TEST(ShardingKeys, UnitsAsTheFrameworksHaveThem) {
   EXPECT_EQ(units.prefetch, 0);
 }
 
+TEST(ShardingKeys, HowTheFirstStageExchanges) {
+  const auto exchange = [](const char* kind) {
+    return load_with({{"parallel.zero", "1"}, {"parallel.zero_exchange", kind}}).plan.zero_exchange;
+  };
+  EXPECT_EQ(load_with({{"parallel.zero", "1"}}).plan.zero_exchange, ZeroExchange::scatter);
+  EXPECT_EQ(exchange("scatter"), ZeroExchange::scatter);
+  EXPECT_EQ(exchange("all-reduce"), ZeroExchange::all_reduce);
+  EXPECT_EQ(exchange("broadcast"), ZeroExchange::broadcast);
+  EXPECT_EQ(failure_with({{"parallel.zero", "1"}, {"parallel.zero_exchange", "gather"}}).codes,
+            "E125");
+  EXPECT_THAT(load_with({{"parallel.zero_exchange", "broadcast"}}).warnings,
+              Contains(HasSubstr("parallel.zero_exchange has no effect")));
+}
+
 TEST(ShardingKeys, KeysOfFullShardingAloneAreRemarkedOn) {
   EXPECT_THAT(load_with({{"overlap.fsdp_prefetch", "2"}}).warnings,
               Contains(HasSubstr("overlap.fsdp_prefetch has no effect")));

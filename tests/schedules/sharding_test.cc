@@ -115,6 +115,71 @@ TEST(Sharding, CompressedGradientsSendTheirShareOfBytes) {
               static_cast<double>(whole - psi + psi / 4), 4);
 }
 
+// Works on the data-parallel stream of the step, and copies of gradients on the compute stream.
+std::vector<Work> works_of(const OpGraph& graph, WorkKind kind) {
+  std::vector<Work> works;
+  for (const Item& item : graph.roles[0].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : graph.passes[static_cast<size_t>(item.pass)].ops) {
+      const Work& work = graph.works[static_cast<size_t>(op.work)];
+      if (work.kind == kind && op.phase != Phase::forward) works.push_back(work);
+    }
+  }
+  return works;
+}
+
+int64_t copied_bytes(const OpGraph& graph) {
+  int64_t bytes = 0;
+  for (const Work& work : works_of(graph, WorkKind::memory_bound))
+    if (work.kernel == Kernel::cast) bytes += work.bytes.value;
+  return bytes;
+}
+
+// Every rank has all sums: 2 Psi of gradients and Psi of parameters on the wire, and gradients go
+// to a bucket and back.
+TEST(Sharding, GradientsThatAreAllReducedGoThroughBuckets) {
+  for (const bool overlapped : {false, true}) {
+    Plan plan = fp16_plan(1, 4, 2);
+    plan.overlap.dp_grad = overlapped;
+    plan.bucket_parameters = 1000;
+    const int64_t psi = parameters(plan);
+    const int64_t others = copied_bytes(lowered(plan));
+    plan.zero_exchange = ZeroExchange::all_reduce;
+    const OpGraph graph = lowered(plan);
+    EXPECT_EQ(elements_sent(graph), 3 * psi);
+    EXPECT_TRUE(works_of(graph, WorkKind::reduce_scatter).empty());
+    EXPECT_EQ(works_of(graph, WorkKind::all_gather).size(), 1u);
+    EXPECT_EQ(copied_bytes(graph) - others, 2 * 4 * psi);
+    EXPECT_EQ(static_bytes(graph), 4 * psi + 12 * ((psi + 3) / 4));
+  }
+}
+
+// Whole tensors have one owner: it sends them, ranks beyond the number of tensors have none, and
+// the owner of the largest keeps its optimizer states alone.
+TEST(Sharding, TensorsWithOneOwnerAreBroadcast) {
+  Plan plan = fp16_plan(1, 4);
+  plan.zero_exchange = ZeroExchange::broadcast;
+  const int64_t psi = parameters(plan);
+  const std::vector<Work> few = works_of(lowered(plan), WorkKind::broadcast);
+  ASSERT_EQ(few.size(), 4u);
+  EXPECT_EQ(few[0].bytes.value, 2 * ((psi + 3) / 4));
+  EXPECT_TRUE(works_of(lowered(plan), WorkKind::all_gather).empty());
+
+  const ParameterTensors tensors = parameter_tensors(small_gpt(), plan, plan.stages[0]);
+  Plan large = fp16_plan(1, 4096);
+  large.zero_exchange = ZeroExchange::broadcast;
+  const OpGraph graph = lowered(large);
+  EXPECT_EQ(works_of(graph, WorkKind::broadcast).size(), static_cast<size_t>(tensors.count));
+  EXPECT_EQ(static_bytes(graph), 4 * psi + 12 * tensors.largest);
+}
+
+// A GPT layer: queries, keys and values, projection, two of the MLP, two norms, each with a bias.
+TEST(Sharding, TensorsOfGpt) {
+  const Plan plan = fp16_plan(1, 4);
+  const ParameterTensors tensors = parameter_tensors(small_gpt(), plan, plan.stages[0]);
+  EXPECT_EQ(tensors.count, 8 * 12 + 2 + 3);  // the last norm; words, positions, untied head
+}
+
 // Hybrid sharding: reduce-scatter among the shards, all-reduce of a share among the copies.
 TEST(Sharding, HybridShardsReduceAmongCopiesWhatIsLeft) {
   Plan plan = fp16_plan(3, 8);
