@@ -9,34 +9,14 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "tests/accuracy/report.h"
+#include "tests/accuracy/text_file.h"
 
 namespace stepcast::accuracy {
 namespace {
-
-constexpr const char* kBegin = "<!-- collectives: begin -->\n";
-constexpr const char* kEnd = "<!-- collectives: end -->\n";
-
-void write(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw std::runtime_error("cannot write " + path);
-}
-
-void put_between_marks(const std::string& path, const std::string& text) {
-  std::ifstream in(path, std::ios::binary);
-  std::string whole{std::istreambuf_iterator<char>(in), {}};
-  const size_t begin = whole.find(kBegin), end = whole.find(kEnd);
-  if (begin == whole.npos || end == whole.npos) throw std::runtime_error("no marks in " + path);
-  const size_t from = begin + std::string(kBegin).size();
-  write(path, whole.replace(from, end - from, text));
-}
 
 int run(const std::vector<std::string>& arguments) {
   std::string folder, report_path, corrections_path;
@@ -59,13 +39,14 @@ int run(const std::vector<std::string>& arguments) {
   }
   const std::vector<Log> logs = read_logs(folder);
   if (!corrections_path.empty()) {
-    write(corrections_path, corrections_file(fit(observe(logs), logs, logs.size()), logs));
+    write_text_file(corrections_path,
+                    corrections_file(fit(observe(logs), logs, logs.size()), logs));
   }
   const std::string text = report(study(logs), logs);
   if (report_path.empty()) {
     fmt::print("{}", text);
   } else {
-    put_between_marks(report_path, text);
+    put_between_marks(report_path, "collectives", text);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "scenarios/forecast.h"
+#include "scenarios/observed_errors.h"
 #include "sim/diagnostic.h"
 #include "tests/accuracy/profiled.h"
 
@@ -74,6 +75,18 @@ double layer_time(const std::string& scenario, const Plan& plan) {
   return step(2, 2) - step(2, 1) - step(1, 2) + step(1, 1);
 }
 
+// A time of the step, or of a layer of it, and how far it is to be trusted.
+void note_step(const Scenario& scenario, const Result& result, double seconds, RunRow& row) {
+  row.step_time_s = seconds;
+  row.origins = result.trust;
+  row.run_class = run_class(scenario, result);
+  const Interval& interval = *result.interval;
+  row.cost_error = interval.cost_error;
+  const double part = seconds / to_seconds(result.step_time);
+  row.interval = {part * to_seconds(interval.low), part * to_seconds(interval.high),
+                  interval.level};
+}
+
 void forecast_row(const RunRecord& record, RunRow& row) {
   const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
   row.measured = measured_run(record, &scenario);
@@ -88,15 +101,12 @@ void forecast_row(const RunRecord& record, RunRow& row) {
     return;
   }
   const Result result = step_of(scenario);
-  if (row.measured.basis == TimeBasis::layer) {
-    row.step_time_s = layer_time(row.scenario, scenario.plan);
-    row.origins = result.trust;
-    return;
-  }
-  row.step_time_s = to_seconds(result.step_time);
+  const bool one_layer = row.measured.basis == TimeBasis::layer;
+  note_step(scenario, result,
+            one_layer ? layer_time(row.scenario, plan) : to_seconds(result.step_time), row);
+  if (one_layer) return;
   row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
   row.out_of_memory = !result.fits;
-  row.origins = result.trust;
 }
 
 }  // namespace
@@ -110,6 +120,10 @@ RunRow predict(const RunRecord& record, const std::vector<Rule>& rules) {
   row.gpus = whole_at(record.value, "hardware.gpus").value_or(0);
   row.measured = measured_run(record, nullptr);
   row.profiled_step_s = profiled_step_s(record.value);
+  if (!record.problem.empty()) {
+    row.skipped.push_back(record.problem);
+    return row;
+  }
   try {
     Conversion conversion = convert(record, rules);
     row.assumed = std::move(conversion.assumed);

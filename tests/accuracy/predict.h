@@ -28,12 +28,15 @@ struct RunRow {
   double tokens_per_gpu = 0;  // of a step; 0 if unknown
   MeasuredRun measured;
   std::vector<std::string> assumed;
+  std::string cause;     // why the prediction is off, as far as known: known_causes.h
   std::string scenario;  // YAML text; empty if the record could not be converted
 
   // Why there is no prediction, one entry a problem: "E130 parallel.cp = 2 is not supported yet".
   std::vector<std::string> skipped;
   std::optional<double> step_time_s;
   std::optional<RunInterval> interval;
+  std::string run_class;                  // of the shipped table of observed errors; "" if of none
+  double cost_error = 0;                  // Interval::cost_error
   std::optional<double> profiled_step_s;  // of measured stage times: profiled.h
   std::optional<double> peak_memory;      // bytes, of the kind that was measured
   std::optional<bool> out_of_memory;

@@ -3,8 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -15,21 +17,73 @@
 namespace stepcast::accuracy {
 namespace {
 
-constexpr std::string_view kHeader =
-    "source,predicted,time_median,time_p90,memory_median,memory_p90";
-constexpr std::array<std::string_view, 5> kFigures{
-    "runs predicted", "median error of step time", "p90 error of step time",
-    "median error of peak memory", "p90 error of peak memory"};
+struct Column {
+  std::string_view key, name;
+  enum class Kind : uint8_t { more_is_better, less_is_better, nearer_to_zero, share } kind;
+};
+using Kind = Column::Kind;
 
-using Figures = std::array<std::optional<double>, kFigures.size()>;
+constexpr std::array<Column, 13> kColumns{{
+    {"predicted", "runs predicted", Kind::more_is_better},
+    {"time_median", "median error of step time", Kind::less_is_better},
+    {"time_p90", "p90 error of step time", Kind::less_is_better},
+    {"time_bias", "bias of step time", Kind::nearer_to_zero},
+    {"memory_median", "median error of peak memory", Kind::less_is_better},
+    {"memory_p90", "p90 error of peak memory", Kind::less_is_better},
+    {"ratio", "error of speeds within groups", Kind::less_is_better},
+    {"winners", "winners of groups named right", Kind::more_is_better},
+    {"oom_found", "runs out of memory called so", Kind::more_is_better},
+    {"false_alarms", "false alarms of out of memory", Kind::less_is_better},
+    {"covered", "times in their intervals", Kind::share},
+    {"profiled_median", "median error from stage times", Kind::less_is_better},
+    {"profiled_worst", "worst error from stage times", Kind::less_is_better},
+}};
 
-std::string errors_text(const Errors& e) {
-  return e.count == 0 ? "," : fmt::format("{:.1f},{:.1f}", 100 * e.median, 100 * e.p90);
+using Figures = std::array<std::optional<double>, kColumns.size()>;
+
+std::string header() {
+  std::string text = "source";
+  for (const Column& column : kColumns) text += ',' + std::string(column.key);
+  return text;
 }
 
-std::string row_text(const std::string& name, const PoolSummary& p) {
-  return fmt::format("{},{},{},{}\n", name, p.predicted, errors_text(p.time),
-                     errors_text(p.memory));
+// "-20.1": what is shown, so that it is what is compared.
+std::string rounded(double percent) {
+  const std::string text = fmt::format("{:.1f}", percent);
+  return text == "-0.0" ? "0.0" : text;
+}
+
+std::string row_text(const std::string& name, const PoolSummary& p, bool of_all) {
+  const auto error = [](const Errors& e, double Errors::*figure) {
+    return e.count == 0 ? "" : rounded(100 * e.*figure);
+  };
+  const auto count = [](bool known, size_t n) { return known ? std::to_string(n) : ""; };
+  const Errors none;
+  std::string text = name + ',' + std::to_string(p.predicted);
+  for (const std::string& cell :
+       {error(p.time, &Errors::median), error(p.time, &Errors::p90), error(p.time, &Errors::bias),
+        error(p.memory, &Errors::median), error(p.memory, &Errors::p90),
+        error(p.rankings.ratio, &Errors::median), count(p.rankings.groups > 0, p.rankings.winners),
+        count(p.oom.hit + p.oom.missed > 0, p.oom.hit),
+        count(p.oom.fits + p.oom.alarms > 0, p.oom.alarms),
+        of_all && p.coverage.runs > 0 ? rounded(100.0 * static_cast<double>(p.coverage.inside) /
+                                                static_cast<double>(p.coverage.runs))
+                                      : "",
+        error(of_all ? p.profiled : none, &Errors::median),
+        error(of_all ? p.profiled : none, &Errors::worst)})
+    text += ',' + cell;
+  return text + '\n';
+}
+
+bool is_worse(Kind kind, double now, double before) {
+  constexpr double kWanted = 80, kSlack = 5;
+  switch (kind) {
+    case Kind::more_is_better: return now < before;
+    case Kind::less_is_better: return now > before;
+    case Kind::nearer_to_zero: return std::abs(now) > std::abs(before);
+    case Kind::share: break;
+  }
+  return std::abs(now - kWanted) > std::max(kSlack, std::abs(before - kWanted));
 }
 
 Figures read_figures(std::string_view cells) {
@@ -37,7 +91,8 @@ Figures read_figures(std::string_view cells) {
   for (size_t i = 0; i < figures.size(); ++i) {
     const size_t comma = cells.find(',');
     const bool last = i + 1 == figures.size();
-    if ((comma == cells.npos) != last) throw std::invalid_argument("five figures a row");
+    if ((comma == cells.npos) != last)
+      throw std::invalid_argument(fmt::format("{} figures a row", kColumns.size()));
     const std::string_view cell = cells.substr(0, comma);
     cells.remove_prefix(last ? cells.size() : comma + 1);
     if (cell.empty()) continue;
@@ -52,22 +107,23 @@ Figures read_figures(std::string_view cells) {
 
 std::map<std::string, Figures> read_table(std::string_view text) {
   std::map<std::string, Figures> table;
-  bool header = false;
+  const std::string header_line = header();
+  bool begun = false;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
     if (line.empty() || line.front() == '#') continue;
-    if (!header) {
-      if (line != kHeader) throw std::invalid_argument("the header is not " + std::string(kHeader));
-      header = true;
+    if (!begun) {
+      if (line != header_line) throw std::invalid_argument("the header is not " + header_line);
+      begun = true;
       continue;
     }
     const size_t comma = line.find(',');
     if (comma == line.npos) throw std::invalid_argument("'" + std::string(line) + "' has one cell");
     table[std::string(line.substr(0, comma))] = read_figures(line.substr(comma + 1));
   }
-  if (!header) throw std::invalid_argument("an empty table");
+  if (!begun) throw std::invalid_argument("an empty table");
   return table;
 }
 
@@ -76,10 +132,11 @@ std::map<std::string, Figures> read_table(std::string_view text) {
 std::string reached_csv(const std::vector<RunRow>& rows) {
   std::string text =
       "# Accuracy of the shipped records by source, errors in %; nothing may become worse "
-      "(reached.h).\n# tools/accuracy --write-reached rewrites this.\n" +
-      std::string(kHeader) + '\n';
-  for (const auto& [name, pool] : summarize_by(rows, &RunRow::source)) text += row_text(name, pool);
-  return text + row_text("all", summarize_all(rows));
+      "(reached.h).\n# tools/accuracy --update rewrites this.\n" +
+      header() + '\n';
+  for (const auto& [name, pool] : pools_by(rows, &RunRow::source))
+    text += row_text(name, summarize(pool), false);
+  return text + row_text("all", summarize(all_of(rows)), true);
 }
 
 std::string worse_than_reached(const std::string& before, const std::string& now) {
@@ -90,9 +147,8 @@ std::string worse_than_reached(const std::string& before, const std::string& now
     for (size_t i = 0; i < reached.size(); ++i) {
       if (!reached[i]) continue;
       const std::optional<double> value = found == current.end() ? std::nullopt : found->second[i];
-      const bool more_is_better = i == 0;
-      if (value && (more_is_better ? *value >= *reached[i] : *value <= *reached[i])) continue;
-      worse += fmt::format("{}: {} {}, was {}\n", source, kFigures[i],
+      if (value && !is_worse(kColumns[i].kind, *value, *reached[i])) continue;
+      worse += fmt::format("{}: {} {}, was {}\n", source, kColumns[i].name,
                            value ? fmt::format("{}", *value) : "gone", *reached[i]);
     }
   }

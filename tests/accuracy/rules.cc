@@ -2,11 +2,10 @@
 #include "tests/accuracy/rules.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "sim/diagnostic.h"
 #include "tests/accuracy/run_record.h"
+#include "tests/accuracy/text_file.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -63,14 +62,7 @@ std::vector<Rule> parse_rules(const std::string& text, const std::string& name) 
 }
 
 std::vector<Rule> read_rules(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    Diagnostic d;
-    d.code = "E101";
-    d.message = "cannot read " + path;
-    throw InputError(std::move(d), 7);
-  }
-  return parse_rules({std::istreambuf_iterator<char>(in), {}}, path);
+  return parse_rules(read_text_file(path), path);
 }
 
 bool applies(const Rule& rule, const Value& record) {

@@ -4,21 +4,21 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 
 #include "sim/diagnostic.h"
+#include "tests/accuracy/text_file.h"
 
 namespace stepcast::accuracy {
 namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void cannot_read(const std::string& path) {
+[[noreturn]] void refuse(const std::string& message) {
   Diagnostic d;
   d.code = "E101";
-  d.message = "cannot read " + path;
+  d.message = message;
   throw InputError(std::move(d), 7);
 }
 
@@ -26,6 +26,7 @@ bool is_record_file(const fs::path& path) {
   return path.extension() == ".yaml" || path.extension() == ".yml" || path.extension() == ".json";
 }
 
+// Of a path that is a file or a folder.  Throws InputError E101.
 std::vector<std::string> files_of(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {path};
@@ -33,24 +34,21 @@ std::vector<std::string> files_of(const std::string& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
     if (entry.is_regular_file() && is_record_file(entry.path()))
       files.push_back(entry.path().string());
-  if (error) cannot_read(path);
+  if (error) refuse("cannot read the folder " + path);
+  if (files.empty()) refuse("there is no *.yaml, *.yml or *.json in the folder " + path);
   std::sort(files.begin(), files.end());
   return files;
 }
 
-RunRecord record_of(Value value, const std::string& source, Problems& problems) {
-  RunRecord r;
-  r.source = source;
-  r.id = text_at(value, "id");
-  r.group = text_at(value, "group");
-  if (r.id.empty()) problems.add("E126", "a record needs an id", value.mark);
+// What is wrong with a record; "" = nothing.
+std::string problem_of(const RunRecord& record) {
+  if (record.id.empty()) return "a record needs an id";
   for (const char* section : {"hardware", "model", "parallelism", "batch", "measured"}) {
-    const Value* v = value.find(section);
+    const Value* v = record.value.find(section);
     if (v == nullptr || !v->is_mapping())
-      problems.add("E126", "record '" + r.id + "' needs '" + section + "'", value.mark);
+      return "record '" + record.id + "' needs a mapping '" + section + '\'';
   }
-  r.value = std::move(value);
-  return r;
+  return "";
 }
 
 }  // namespace
@@ -61,34 +59,48 @@ std::vector<RunRecord> parse_run_records(const std::string& text, const std::str
   Value root = parse_yaml(problems, source);
   problems.throw_if_any();
   Value* list = root.find("records");
-  if (list == nullptr || list->kind != Value::Kind::sequence) {
+  if (list == nullptr || list->kind != Value::Kind::sequence)
     problems.add("E126", "there is no list 'records' in the file", root.mark);
-    problems.throw_if_any();
-  }
+  problems.throw_if_any();
   const std::string stem = fs::path(name).stem().string();
   std::vector<RunRecord> records;
   std::set<std::string> ids;
   for (Value& item : list->items) {
-    const Mark mark = item.mark;
-    records.push_back(record_of(std::move(item), stem, problems));
-    const std::string& id = records.back().id;
-    if (!id.empty() && !ids.insert(id).second)
-      problems.add("E103", "two records have the id '" + id + '\'', mark);
+    const std::string line = name + ':' + std::to_string(item.mark.line);
+    RunRecord r;
+    r.source = stem;
+    r.id = text_at(item, "id");
+    r.group = text_at(item, "group");
+    r.value = std::move(item);
+    std::string problem = problem_of(r);
+    if (problem.empty() && !ids.insert(r.id).second)
+      problem = "two records have the id '" + r.id + '\'';
+    if (!problem.empty())
+      r.problem = line + ':' + std::to_string(r.value.mark.column) + ": E126 " + problem;
+    if (r.id.empty()) r.id = fs::path(line).filename().string();
+    records.push_back(std::move(r));
   }
-  problems.throw_if_any();
   return records;
 }
 
-std::vector<RunRecord> read_run_records(const std::vector<std::string>& paths) {
-  std::vector<RunRecord> all;
-  for (const std::string& path : paths) {
-    for (const std::string& file : files_of(path)) {
-      std::ifstream in(file, std::ios::binary);
-      if (!in) cannot_read(file);
-      const std::string text{std::istreambuf_iterator<char>(in), {}};
-      std::vector<RunRecord> records = parse_run_records(text, file);
-      std::move(records.begin(), records.end(), std::back_inserter(all));
+RunRecords read_run_records(const std::vector<std::string>& paths) {
+  RunRecords all;
+  const auto attempt = [&](const auto& read) {
+    try {
+      read();
+    } catch (const InputError& e) {
+      all.problems.push_back(e.what());
     }
+  };
+  for (const std::string& path : paths) {
+    attempt([&] {
+      for (const std::string& file : files_of(path)) {
+        attempt([&] {
+          std::vector<RunRecord> records = parse_run_records(read_text_file(file), file);
+          std::move(records.begin(), records.end(), std::back_inserter(all.records));
+        });
+      }
+    });
   }
   return all;
 }

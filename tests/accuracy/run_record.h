@@ -17,16 +17,22 @@
 namespace stepcast::accuracy {
 
 struct RunRecord {
-  std::string id;
-  std::string source;  // stem of the file: "zero_bubble"
-  std::string group;   // runs of one sweep have the same; "" = none
-  Value value;         // all of it
+  std::string id;       // "runs.yaml:12" if it has none
+  std::string source;   // stem of the file: "zero_bubble"
+  std::string group;    // runs of one sweep have the same; "" = none
+  Value value;          // all of it
+  std::string problem;  // "runs.yaml:12:3: E126 ...": why it is no record; "" = it is one
 };
 
-// Of files, and of all *.yaml, *.yml and *.json of folders, in order of their names.  Throws
-// InputError if a path cannot be read (E101) or is no such file.
-std::vector<RunRecord> read_run_records(const std::vector<std::string>& paths);
-// Of a text; `name` appears in messages.
+struct RunRecords {
+  std::vector<RunRecord> records;
+  std::vector<std::string> problems;  // of files, "runs.yaml:1:9: E110 ..."
+};
+
+// Of files, and of all *.yaml, *.yml and *.json of folders, in order of their names.  What cannot
+// be read, or is no such file, is a problem; the others are read all the same.
+RunRecords read_run_records(const std::vector<std::string>& paths);
+// Of a text; `name` appears in messages.  Throws InputError if it holds no list of records.
 std::vector<RunRecord> parse_run_records(const std::string& text, const std::string& name);
 
 // What stands at a dotted path, "hardware.gpu"; nullptr for nothing or null.

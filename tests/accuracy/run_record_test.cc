@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <stdexcept>
+
 #include "sim/diagnostic.h"
 #include "tests/accuracy/measured_run.h"
 #include "tests/accuracy/records_sample.h"
+#include "tests/accuracy/text_file.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -23,13 +27,55 @@ std::string problem_of(const std::string& text) {
 TEST(RunRecords, BadFilesAreLocated) {
   EXPECT_THAT(problem_of("records: {"), ::testing::HasSubstr("runs.yaml:1:"));
   EXPECT_THAT(problem_of("source: 1\n"), ::testing::HasSubstr("no list 'records'"));
-  EXPECT_THAT(problem_of("records:\n- {model: {}}\n"),
-              ::testing::HasSubstr("runs.yaml:2:3: E126 a record needs an id"));
-  EXPECT_THAT(problem_of(replaced(sample_record(), "  batch", "  bath")),
-              ::testing::HasSubstr("needs 'batch'"));
-  EXPECT_THAT(problem_of(sample_record() + sample_record().substr(9)),
-              ::testing::HasSubstr("two records have the id 'sample'"));
-  EXPECT_THROW(read_run_records({"no/such/file.yaml"}), InputError);
+}
+
+// "; " between those of several records.
+std::string problems_in(const std::string& text) {
+  std::string all;
+  for (const RunRecord& r : parse_run_records(text, "folder/runs.yaml")) all += r.problem + ';';
+  return all;
+}
+
+TEST(RunRecords, BadRecordsAreLocatedAndTheOthersKept) {
+  EXPECT_EQ(problems_in("records:\n- {model: {}}\n- 7\n"),
+            "folder/runs.yaml:2:3: E126 a record needs an id;"
+            "folder/runs.yaml:3:3: E126 a record needs an id;");
+  EXPECT_EQ(parse_run_records("records:\n- {model: {}}\n", "folder/runs.yaml")[0].id,
+            "runs.yaml:2");
+  EXPECT_THAT(problems_in(replaced(sample_record(), "  batch", "  bath")),
+              ::testing::HasSubstr(":2:3: E126 record 'sample' needs a mapping 'batch'"));
+  EXPECT_THAT(problems_in(replaced(sample_record(), "{step_time_s: 1.5}", "1.5")),
+              ::testing::HasSubstr("needs a mapping 'measured'"));
+  EXPECT_EQ(problems_in(sample_record() + sample_record().substr(9)),
+            ";folder/runs.yaml:11:3: E126 two records have the id 'sample';");
+}
+
+TEST(RunRecords, FilesThatCannotBeReadDoNotKeepOthersFromBeingRead) {
+  const std::string folder = ::testing::TempDir() + "run_records_test/";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "empty");
+  write_text_file(folder + "a.yaml", "records: {\n");
+  write_text_file(folder + "b.yaml", sample_record());
+  write_text_file(folder + "notes.txt", "no records");
+  const RunRecords read =
+      read_run_records({folder, folder + "c.yaml", folder + "empty", folder + "b.yaml"});
+  ASSERT_EQ(read.records.size(), 2u);
+  EXPECT_EQ(read.records[0].source, "b");
+  ASSERT_EQ(read.problems.size(), 3u);
+  EXPECT_THAT(read.problems[0], ::testing::StartsWith(folder + "a.yaml:"));
+  EXPECT_THAT(read.problems[1], ::testing::HasSubstr("cannot read " + folder + "c.yaml"));
+  EXPECT_THAT(read.problems[2], ::testing::HasSubstr("there is no *.yaml, *.yml or *.json in"));
+}
+
+TEST(TextFiles, OnlyThePartBetweenTheMarksIsReplaced) {
+  const std::string path = ::testing::TempDir() + "text_file_test.md";
+  write_text_file(path, "before\n<!-- x: begin -->\nold\n<!-- x: end -->\nafter\n");
+  put_between_marks(path, "x", "new\n");
+  const std::string text = read_text_file(path);
+  EXPECT_EQ(text, "before\n<!-- x: begin -->\nnew\n<!-- x: end -->\nafter\n");
+  EXPECT_EQ(between_marks(text, "x", path), "new\n");
+  EXPECT_THROW(put_between_marks(path, "y", ""), std::runtime_error);
+  EXPECT_THROW(read_text_file(path + ".none"), InputError);
 }
 
 TEST(RunRecords, JsonIsReadToo) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of runs as text, Markdown and JSON.
+// Rows of runs as text and JSON.
 #pragma once
 
 #include <string>
@@ -9,13 +9,12 @@
 
 namespace stepcast::accuracy {
 
-// For a terminal: errors by source, why records are missing.
+// For a terminal: errors by source, aims, why records are missing.
 std::string runs_text(const std::vector<RunRow>& rows);
-// A whole document.
-std::string runs_markdown(const std::vector<RunRow>& rows);
 // A list with one object a row:
 //   id, source, measured_step_time_s, predicted_step_time_s, measured_peak_memory_bytes,
-//   predicted_peak_memory_bytes, measured_oom, predicted_oom, interval, cost_origins, skipped
+//   predicted_peak_memory_bytes, measured_oom, predicted_oom, interval {low_s, high_s, level},
+//   cost_origins, skipped
 // What is not known is null; `skipped` is why there is no prediction.
 std::string runs_json(const std::vector<RunRow>& rows);
 

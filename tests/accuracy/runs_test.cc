@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "sim/diagnostic.h"
+#include "tests/accuracy/known_causes.h"
 #include "tests/accuracy/records_sample.h"
 #include "tests/accuracy/summary.h"
 
@@ -14,7 +17,7 @@ namespace {
 
 const std::vector<RunRecord>& shipped_records() {
   static const std::vector<RunRecord> records =
-      read_run_records({std::string(STEPCAST_TEST_DATA) + "/ground_truth"});
+      read_run_records({std::string(STEPCAST_TEST_DATA) + "/ground_truth"}).records;
   return records;
 }
 
@@ -26,6 +29,41 @@ TEST(ShippedRuns, AreThere) {
   }
   EXPECT_EQ(shipped_records().size(), 1951u);
   EXPECT_EQ(sources.size(), 22u);
+}
+
+TEST(ShippedRuns, EveryKnownCauseIsThatOfARecord) {
+  for (const RunRecord& r : shipped_records()) EXPECT_EQ(r.problem, "");
+  const std::vector<KnownCause> causes =
+      read_known_causes(std::string(STEPCAST_SOURCE_DIR) + "/tests/accuracy/known_causes.yaml");
+  EXPECT_FALSE(causes.empty());
+  for (const KnownCause& cause : causes)
+    EXPECT_TRUE(std::any_of(shipped_records().begin(), shipped_records().end(),
+                            [&](const RunRecord& r) { return applies(cause, r); }))
+        << "known_causes.yaml:" << cause.line << ": " << cause.cause;
+}
+
+TEST(KnownCauses, TheLastOneThatAppliesIsIt) {
+  const std::vector<KnownCause> causes = parse_known_causes(
+      "- {when: {source: sample}, cause: one}\n"
+      "- {when: {source: sample, software: Some}, cause: two}\n"
+      "- {when: {source: sampl}, cause: three}\n- {when: {id: other}, cause: four}\n",
+      "causes.yaml");
+  EXPECT_EQ(cause_of(record_with("", ""), causes), "two");
+  EXPECT_EQ(cause_of(record_with("software: Some", "software: Other"), causes), "one");
+  EXPECT_EQ(cause_of(record_with("", ""), {}), "");
+}
+
+TEST(KnownCauses, BadFilesAreLocated) {
+  for (const char* bad : {"{a: 1}", "- {cause: a}", "- {when: {id: a}}", "- {when: 7, cause: a}",
+                          "- {when: {id: a}, cause: a, becuase: b}", "- ["}) {
+    try {
+      parse_known_causes(bad, "causes.yaml");
+      ADD_FAILURE() << bad;
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(), ::testing::StartsWith("causes.yaml:1:")) << bad;
+    }
+  }
+  EXPECT_THROW(read_known_causes("no/such/file.yaml"), InputError);
 }
 
 TEST(ShippedRuns, BecomeScenariosOrSayWhyNot) {

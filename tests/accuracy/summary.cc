@@ -35,6 +35,66 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
+std::optional<double> relative_error(const std::optional<double>& predicted,
+                                     const std::optional<double>& measured) {
+  if (!predicted || !measured) return {};
+  return *predicted / *measured - 1;
+}
+
+void count_call(const RunRow& row, OutOfMemory& oom) {
+  if (!row.measured.out_of_memory || !row.out_of_memory) return;
+  if (*row.measured.out_of_memory) {
+    ++(*row.out_of_memory ? oom.hit : oom.missed);
+  } else {
+    ++(*row.out_of_memory ? oom.alarms : oom.fits);
+  }
+}
+
+void count_interval(const RunRow& row, InInterval& c) {
+  if (!row.interval || !row.measured.step_time_s) return;
+  const double measured = *row.measured.step_time_s;
+  ++c.runs;
+  c.level = row.interval->level;
+  if (measured < row.interval->low_s) {
+    ++c.below;
+  } else if (measured > row.interval->high_s) {
+    ++c.above;
+  } else {
+    ++c.inside;
+  }
+}
+
+void rank_group(std::vector<Speeds> group, Rankings& r, std::vector<double>& ratios) {
+  constexpr double kGap = 0.02;
+  if (group.size() < 2) return;
+  std::stable_sort(group.begin(), group.end(),
+                   [](const Speeds& a, const Speeds& b) { return a.measured > b.measured; });
+  const Speeds& best = group.front();
+  for (size_t i = 1; i < group.size(); ++i)
+    ratios.push_back(group[i].predicted / best.predicted / (group[i].measured / best.measured) - 1);
+  if (best.measured <= (1 + kGap) * group[1].measured) return;
+  ++r.groups;
+  const bool named = std::all_of(group.begin() + 1, group.end(), [&](const Speeds& other) {
+    return best.predicted > other.predicted;
+  });
+  if (named) ++r.winners;
+}
+
+Rankings rank_groups(const Pool& pool) {
+  std::map<std::string, std::vector<Speeds>> groups;
+  for (const RunRow* row : pool) {
+    if (row->group.empty() || row->tokens_per_gpu <= 0 || !time_error(*row)) continue;
+    groups[row->source + '/' + row->group].push_back(
+        {row->tokens_per_gpu / *row->measured.step_time_s,
+         row->tokens_per_gpu / *row->step_time_s});
+  }
+  Rankings r;
+  std::vector<double> ratios;
+  for (auto& [name, group] : groups) rank_group(std::move(group), r, ratios);
+  r.ratio = errors_of(std::move(ratios));
+  return r;
+}
+
 }  // namespace
 
 Errors errors_of(std::vector<double> relative) {
@@ -43,85 +103,58 @@ Errors errors_of(std::vector<double> relative) {
   if (relative.empty()) return e;
   std::sort(relative.begin(), relative.end());
   e.bias = nearest_rank(relative, 0.5);
-  for (double& x : relative) x = std::abs(x);
+  for (double& x : relative) {
+    x = std::abs(x);
+    e.mean += x / static_cast<double>(e.count);
+  }
   std::sort(relative.begin(), relative.end());
   e.median = nearest_rank(relative, 0.5);
   e.p90 = nearest_rank(relative, 0.9);
+  e.worst = relative.back();
   return e;
 }
 
 std::optional<double> time_error(const RunRow& row) {
-  if (!row.step_time_s || !row.measured.step_time_s) return {};
-  return *row.step_time_s / *row.measured.step_time_s - 1;
+  return relative_error(row.step_time_s, row.measured.step_time_s);
 }
 
 std::optional<double> memory_error(const RunRow& row) {
-  if (!row.peak_memory || !row.measured.peak_memory) return {};
-  return *row.peak_memory / *row.measured.peak_memory - 1;
+  return relative_error(row.peak_memory, row.measured.peak_memory);
 }
 
-PoolSummary summarize(const std::vector<const RunRow*>& rows) {
+std::optional<double> profiled_error(const RunRow& row) {
+  return relative_error(row.profiled_step_s, row.measured.step_time_s);
+}
+
+Pool all_of(const std::vector<RunRow>& rows) {
+  Pool pool;
+  for (const RunRow& row : rows) pool.push_back(&row);
+  return pool;
+}
+
+std::map<std::string, Pool> pools_by(const std::vector<RunRow>& rows, std::string RunRow::*key) {
+  std::map<std::string, Pool> pools;
+  for (const RunRow& row : rows) pools[row.*key].push_back(&row);
+  return pools;
+}
+
+PoolSummary summarize(const Pool& pool) {
   PoolSummary s;
-  std::vector<double> times, memories;
-  for (const RunRow* row : rows) {
+  std::vector<double> times, memories, profiled;
+  for (const RunRow* row : pool) {
     ++s.records;
     if (row->step_time_s) ++s.predicted;
     if (const auto e = time_error(*row)) times.push_back(*e);
     if (const auto e = memory_error(*row)) memories.push_back(*e);
-    if (!row->measured.out_of_memory || !row->out_of_memory) continue;
-    if (*row->measured.out_of_memory) {
-      ++(*row->out_of_memory ? s.oom.hit : s.oom.missed);
-    } else {
-      ++(*row->out_of_memory ? s.oom.alarms : s.oom.fits);
-    }
+    if (const auto e = profiled_error(*row)) profiled.push_back(*e);
+    count_call(*row, s.oom);
+    count_interval(*row, s.coverage);
   }
   s.time = errors_of(std::move(times));
   s.memory = errors_of(std::move(memories));
+  s.profiled = errors_of(std::move(profiled));
+  s.rankings = rank_groups(pool);
   return s;
-}
-
-std::map<std::string, PoolSummary> summarize_by(const std::vector<RunRow>& rows,
-                                                std::string RunRow::*key) {
-  std::map<std::string, std::vector<const RunRow*>> pools;
-  for (const RunRow& row : rows) pools[row.*key].push_back(&row);
-  std::map<std::string, PoolSummary> all;
-  for (const auto& [name, pool] : pools) all[name] = summarize(pool);
-  return all;
-}
-
-PoolSummary summarize_all(const std::vector<RunRow>& rows) {
-  std::vector<const RunRow*> pool;
-  for (const RunRow& row : rows) pool.push_back(&row);
-  return summarize(pool);
-}
-
-Rankings rank_groups(const std::vector<RunRow>& rows) {
-  constexpr double kGap = 0.02;
-  std::map<std::string, std::vector<Speeds>> groups;
-  for (const RunRow& row : rows) {
-    if (row.group.empty() || !time_error(row)) continue;
-    groups[row.group].push_back(
-        {row.tokens_per_gpu / *row.measured.step_time_s, row.tokens_per_gpu / *row.step_time_s});
-  }
-  Rankings r;
-  std::vector<double> ratios;
-  for (auto& [name, group] : groups) {
-    if (group.size() < 2) continue;
-    std::stable_sort(group.begin(), group.end(),
-                     [](const Speeds& a, const Speeds& b) { return a.measured > b.measured; });
-    const Speeds& best = group.front();
-    for (size_t i = 1; i < group.size(); ++i)
-      ratios.push_back(group[i].predicted / best.predicted / (group[i].measured / best.measured) -
-                       1);
-    if (best.measured <= (1 + kGap) * group[1].measured) continue;
-    ++r.groups;
-    const bool named = std::all_of(group.begin() + 1, group.end(), [&](const Speeds& other) {
-      return best.predicted > other.predicted;
-    });
-    if (named) ++r.winners;
-  }
-  r.ratio = errors_of(std::move(ratios));
-  return r;
 }
 
 std::vector<Reason> reasons(const std::vector<RunRow>& rows) {

@@ -15,13 +15,16 @@ namespace stepcast::accuracy {
 // Relative errors, predicted / measured - 1; percentiles by nearest rank.  Zeros without any.
 struct Errors {
   size_t count = 0;
-  double median = 0, p90 = 0;  // of the absolute values
-  double bias = 0;             // median with sign
+  double median = 0, p90 = 0, mean = 0, worst = 0;  // of the absolute values
+  double bias = 0;                                  // median with sign
 };
 Errors errors_of(std::vector<double> relative);
 
+// nullopt where one of the two is not known.
 std::optional<double> time_error(const RunRow& row);
 std::optional<double> memory_error(const RunRow& row);
+// Of the step with measured stage times (RunRow::profiled_step_s).
+std::optional<double> profiled_error(const RunRow& row);
 
 // Calls of "out of memory" against outcomes.
 struct OutOfMemory {
@@ -29,18 +32,15 @@ struct OutOfMemory {
   size_t missed = 0;  // it was, and was called to fit
   size_t fits = 0;    // it ran, and was called to fit
   size_t alarms = 0;  // it ran, and was called out of memory
+
+  size_t known() const { return hit + missed + fits + alarms; }
 };
 
-struct PoolSummary {
-  size_t records = 0, predicted = 0;
-  Errors time, memory;
-  OutOfMemory oom;
+// Measured step times and the intervals of their predictions.
+struct InInterval {
+  size_t runs = 0, inside = 0, below = 0, above = 0;  // above: it took longer than the interval
+  double level = 0;  // that the intervals claim; 0 if there are none
 };
-PoolSummary summarize(const std::vector<const RunRow*>& rows);
-// By a key, in order of the keys.
-std::map<std::string, PoolSummary> summarize_by(const std::vector<RunRow>& rows,
-                                                std::string RunRow::*key);
-PoolSummary summarize_all(const std::vector<RunRow>& rows);
 
 // Runs of one group by their speed, tokens a second and GPU.  A winner counts if it leads by more
 // than 2 %.
@@ -48,7 +48,22 @@ struct Rankings {
   size_t groups = 0, winners = 0;  // groups with such a gap behind their fastest; named right
   Errors ratio;                    // of a run's speed to that of its group's fastest
 };
-Rankings rank_groups(const std::vector<RunRow>& rows);
+
+struct PoolSummary {
+  size_t records = 0, predicted = 0;
+  Errors time, memory, profiled;
+  OutOfMemory oom;
+  InInterval coverage;
+  Rankings rankings;
+};
+
+// Rows that are looked at together.
+using Pool = std::vector<const RunRow*>;
+Pool all_of(const std::vector<RunRow>& rows);
+// By a key, in order of the keys.
+std::map<std::string, Pool> pools_by(const std::vector<RunRow>& rows, std::string RunRow::*key);
+
+PoolSummary summarize(const Pool& pool);
 
 // How many records each reason keeps from being predicted; numbers in it are written as #.
 struct Reason {

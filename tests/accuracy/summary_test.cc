@@ -6,7 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/accuracy/aims.h"
+#include "tests/accuracy/profiled.h"
 #include "tests/accuracy/records_sample.h"
+#include "tests/accuracy/run_markdown.h"
 #include "tests/accuracy/run_report.h"
 
 namespace stepcast::accuracy {
@@ -32,6 +35,8 @@ TEST(Summary, PercentilesByNearestRank) {
   EXPECT_DOUBLE_EQ(e.median, 0.1);
   EXPECT_DOUBLE_EQ(e.p90, 0.4);
   EXPECT_DOUBLE_EQ(e.bias, -0.1);
+  EXPECT_DOUBLE_EQ(e.mean, 0.1875);
+  EXPECT_DOUBLE_EQ(e.worst, 0.4);
   EXPECT_EQ(errors_of({}).count, 0u);
 }
 
@@ -46,15 +51,37 @@ TEST(Summary, CallsOfOutOfMemory) {
   EXPECT_EQ(oom.alarms, 1u);
 }
 
+Rankings rankings(const std::vector<RunRow>& rows) {
+  return summarize(all_of(rows)).rankings;
+}
+
 TEST(Summary, WinnersCountIfTheyLeadByMoreThanTwoPercent) {
   const std::vector<RunRow> right = {row("a", 1, 2), row("b", 1.1, 2.2)};
-  EXPECT_EQ(rank_groups(right).winners, 1u);
-  EXPECT_NEAR(rank_groups(right).ratio.median, 0, 1e-12);
+  EXPECT_EQ(rankings(right).winners, 1u);
+  EXPECT_NEAR(rankings(right).ratio.median, 0, 1e-12);
   const std::vector<RunRow> wrong = {row("a", 1, 2), row("b", 1.1, 1.9)};
-  EXPECT_EQ(rank_groups(wrong).groups, 1u);
-  EXPECT_EQ(rank_groups(wrong).winners, 0u);
+  EXPECT_EQ(rankings(wrong).groups, 1u);
+  EXPECT_EQ(rankings(wrong).winners, 0u);
   const std::vector<RunRow> close = {row("a", 1, 2), row("b", 1.01, 1.9)};
-  EXPECT_EQ(rank_groups(close).groups, 0u);
+  EXPECT_EQ(rankings(close).groups, 0u);
+}
+
+TEST(Summary, GroupsOfTwoSourcesAreTwoGroups) {
+  std::vector<RunRow> rows = {row("a", 1, 2), row("b", 1.1, 1.9)};
+  rows[1].source = "other";
+  EXPECT_EQ(rankings(rows).groups, 0u);
+  EXPECT_EQ(rankings(rows).ratio.count, 0u);
+}
+
+TEST(Summary, MeasuredTimesAreInTheirIntervalsOrBesideThem) {
+  std::vector<RunRow> rows = {row("in", 1, 1), row("longer", 2, 1), row("none", 1, 1)};
+  rows[0].interval = rows[1].interval = RunInterval{0.9, 1.2, 0.8};
+  const InInterval c = summarize(all_of(rows)).coverage;
+  EXPECT_EQ(c.runs, 2u);
+  EXPECT_EQ(c.inside, 1u);
+  EXPECT_EQ(c.above, 1u);
+  EXPECT_EQ(c.below, 0u);
+  EXPECT_EQ(c.level, 0.8);
 }
 
 TEST(Summary, LikeReasonsAreOne) {
@@ -75,15 +102,21 @@ TEST(Report, JsonHasARowForEachRecord) {
   missing.skipped = {"one", "two"};
   RunRow full = row("a", 1, 2);
   full.origins[0] = 1;
+  full.interval = RunInterval{1.5, 2.5, 0.8};
   const auto json = nlohmann::json::parse(runs_json({full, missing}));
   ASSERT_EQ(json.size(), 2u);
   for (const char* key : {"id", "source", "measured_step_time_s", "predicted_step_time_s",
                           "measured_peak_memory_bytes", "predicted_peak_memory_bytes",
                           "measured_oom", "predicted_oom", "interval", "cost_origins", "skipped"})
     EXPECT_TRUE(json[0].contains(key)) << key;
+  EXPECT_EQ(json[0].size(), 11u);
   EXPECT_EQ(json[0]["predicted_step_time_s"], 2);
   EXPECT_EQ(json[0]["cost_origins"]["measured"], 1);
+  EXPECT_EQ(json[0]["interval"]["low_s"], 1.5);
+  EXPECT_EQ(json[0]["interval"]["high_s"], 2.5);
+  EXPECT_EQ(json[0]["interval"]["level"], 0.8);
   EXPECT_TRUE(json[0]["skipped"].is_null());
+  EXPECT_TRUE(json[1]["interval"].is_null());
   EXPECT_TRUE(json[1]["predicted_step_time_s"].is_null());
   EXPECT_EQ(json[1]["skipped"], "one; two");
 }
@@ -93,11 +126,88 @@ TEST(Report, TextAndMarkdownNameSourcesAndReasons) {
   missing.step_time_s.reset();
   missing.skipped = {"too hard"};
   const std::vector<RunRow> rows = {row("a", 1, 1.25), missing};
-  for (const std::string& text : {runs_text(rows), runs_markdown(rows)}) {
+  for (const std::string& text : {runs_text(rows), runs_markdown(rows, "##")}) {
     EXPECT_THAT(text, ::testing::HasSubstr("some"));
     EXPECT_THAT(text, ::testing::HasSubstr("+25.0"));
     EXPECT_THAT(text, ::testing::HasSubstr("too hard"));
   }
+}
+
+TEST(Report, MarkdownSaysWhyRunsAreFarOffAsFarAsItIsKnown) {
+  RunRow a = row("a", 1, 1.25), b = row("b|c", 1, 3);
+  b.cause = "the network was shared";
+  const std::string text = runs_markdown({a, b}, "##");
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("| b/c | some | 1 | 3 | +200.0 | the network was shared |\n"
+                                   "| a | some | 1 | 1.25 | +25.0 | not known |\n"));
+}
+
+TEST(Report, MarkdownHasErrorsBySizeLayoutAndOriginOfPrices) {
+  RunRow a = row("a", 1, 1.25), b = row("b", 1, 0.5);
+  a.parameters = 7e9;
+  a.gpus = 64;
+  a.layout = "tp+pp";
+  a.origins[static_cast<size_t>(Origin::measured)] = 1;
+  b.origins[static_cast<size_t>(Origin::roofline)] = 1;
+  const std::string text = runs_markdown({a, b}, "##");
+  EXPECT_THAT(text, ::testing::HasSubstr("| 5 to 20 B | 1 | 25.0 | 25.0 | +25.0 |"));
+  EXPECT_THAT(text, ::testing::HasSubstr("| 9 to 64 | 1 | 25.0 | 25.0 | +25.0 |"));
+  EXPECT_THAT(text, ::testing::HasSubstr("| tp+pp | 1 | 25.0 | 25.0 | +25.0 |"));
+  EXPECT_THAT(text, ::testing::HasSubstr("| measured | 50.0 % | 1 | 25.0 | 25.0 | +25.0 |"));
+  EXPECT_THAT(text, ::testing::HasSubstr("| roofline | 50.0 % | 1 | 50.0 | 50.0 | -50.0 |"));
+}
+
+TEST(Report, MarkdownCountsAllFourCallsOfOutOfMemory) {
+  std::vector<RunRow> rows(5, row("a", 1, 1));
+  rows[0].measured.out_of_memory = rows[1].measured.out_of_memory = true;
+  rows[0].out_of_memory = rows[2].out_of_memory = true;
+  EXPECT_THAT(runs_markdown(rows, "##"), ::testing::HasSubstr("| some | 1 | 1 | 1 | 2 |\n"));
+}
+
+TEST(Aims, AreThoseTheRowsHaveRunsFor) {
+  std::vector<RunRow> rows = {row("korthikanti-t5-x", 1, 1.01), row("korthikanti-t4-y", 1, 2)};
+  for (RunRow& r : rows) r.source = "korthikanti_recompute";
+  std::map<std::string, Aim> aims;
+  for (const Aim& aim : aims_of(rows)) aims[aim.what] = aim;
+  const Aim& mean = aims.at("Korthikanti 22B and 175B, mean error");
+  EXPECT_NEAR(mean.reached, 1, 1e-9);
+  EXPECT_EQ(mean.of, 1u);
+  EXPECT_TRUE(mean.is_met);
+  EXPECT_EQ(mean.wanted, "at most 3.65");
+  EXPECT_FALSE(aims.at("step time, p90 of the error").is_met);
+  EXPECT_NEAR(aims.at("runs that fit called so").reached, 100, 1e-9);
+  EXPECT_FALSE(aims.contains("vTrain on one node, mean error"));
+  EXPECT_FALSE(aims.contains("runs out of memory called so"));
+  EXPECT_TRUE(aims_of({}).empty());
+}
+
+// Two stages of one microbatch: F and B of both one after the other, W beside nothing, two hops.
+TEST(Predict, StepsFromMeasuredStageTimes) {
+  const std::string pipeline =
+      replaced(replaced(sample_record(), "pp: 4, vpp: 1, dp: 4, zero: 1, schedule: 1f1b",
+                        "pp: 2, vpp: 1, dp: 1, schedule: zb-h1"),
+               "num_microbatches: 16", "num_microbatches: 1");
+  const auto step = [&](const std::string& profile) {
+    return profiled_step_s(
+        parse_run_records(pipeline + "  profiled_ms: " + profile + '\n', "sample.yaml")
+            .front()
+            .value);
+  };
+  EXPECT_NEAR(step("{T_F: 10, T_B: 20, T_W: 5, T_comm: 1}").value(), 0.067, 1e-12);
+  EXPECT_EQ(step("{T_F: 10, T_B: 20, T_W: 5}"), std::nullopt);
+  EXPECT_EQ(step("{T_F: 10, T_B: -20, T_W: 5, T_comm: 1}"), std::nullopt);
+  EXPECT_EQ(profiled_step_s(record_with("", "").value), std::nullopt);
+}
+
+TEST(Predict, WhatIsNoRecordIsListedWithItsPlace) {
+  const std::vector<RunRecord> records =
+      parse_run_records(sample_record() + "- {id: half, model: {}}\n", "sample.yaml");
+  const std::vector<RunRow> rows = predict_all(records, shipped_rules(), 1);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].step_time_s.has_value());
+  EXPECT_EQ(rows[1].id, "half");
+  ASSERT_EQ(rows[1].skipped.size(), 1u);
+  EXPECT_THAT(rows[1].skipped[0], ::testing::StartsWith("sample.yaml:11:3: E126 "));
 }
 
 TEST(Predict, OneRecordFromEndToEnd) {
@@ -108,6 +218,9 @@ TEST(Predict, OneRecordFromEndToEnd) {
   EXPECT_EQ(r.measured.step_time_s, 1.5);
   EXPECT_EQ(r.gpus, 64);
   EXPECT_DOUBLE_EQ(r.tokens_per_gpu, 128.0 * 2048 / 64);
+  EXPECT_EQ(r.hardware, "a100-sxm-80g");
+  EXPECT_EQ(r.layout, "tp+pp");
+  EXPECT_NEAR(r.parameters, 22e9, 1e9);
 }
 
 TEST(Predict, ProblemsOfTheScenarioAreReasons) {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/aims.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "tests/accuracy/summary.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+// A figure in per cent, and how many it is taken over.
+struct Reached {
+  double value = 0;
+  size_t of = 0;
+};
+
+Reached share(size_t part, size_t whole) {
+  if (whole == 0) return {};
+  return {100.0 * static_cast<double>(part) / static_cast<double>(whole), whole};
+}
+
+// What is aimed at: the figures `low` to `high`, of the runs of a source whose id begins so.
+struct Goal {
+  std::string_view what, source, id;  // source "": all
+  Reached (*figure)(const PoolSummary&);
+  double low = 0, high = 0;
+};
+
+Reached time_median(const PoolSummary& s) {
+  return {100 * s.time.median, s.time.count};
+}
+Reached time_p90(const PoolSummary& s) {
+  return {100 * s.time.p90, s.time.count};
+}
+Reached time_bias(const PoolSummary& s) {
+  return {100 * s.time.bias, s.time.count};
+}
+Reached time_mean(const PoolSummary& s) {
+  return {100 * s.time.mean, s.time.count};
+}
+Reached profiled_median(const PoolSummary& s) {
+  return {100 * s.profiled.median, s.profiled.count};
+}
+Reached profiled_worst(const PoolSummary& s) {
+  return {100 * s.profiled.worst, s.profiled.count};
+}
+Reached memory_median(const PoolSummary& s) {
+  return {100 * s.memory.median, s.memory.count};
+}
+Reached memory_p90(const PoolSummary& s) {
+  return {100 * s.memory.p90, s.memory.count};
+}
+Reached memory_mean(const PoolSummary& s) {
+  return {100 * s.memory.mean, s.memory.count};
+}
+Reached found(const PoolSummary& s) {
+  return share(s.oom.hit, s.oom.hit + s.oom.missed);
+}
+Reached fitting(const PoolSummary& s) {
+  return share(s.oom.fits, s.oom.fits + s.oom.alarms);
+}
+Reached winners(const PoolSummary& s) {
+  return share(s.rankings.winners, s.rankings.groups);
+}
+Reached ratio(const PoolSummary& s) {
+  return {100 * s.rankings.ratio.median, s.rankings.ratio.count};
+}
+Reached covered(const PoolSummary& s) {
+  return share(s.coverage.inside, s.coverage.runs);
+}
+
+// Means of single sources: simulators that were published with these runs state means of them.
+constexpr std::array<Goal, 17> kGoals{{
+    {"step time, median error", "", "", time_median, 0, 5},
+    {"step time, p90 of the error", "", "", time_p90, 0, 12},
+    {"step time, bias", "", "", time_bias, -2, 2},
+    {"step time in the interval of 80 %", "", "", covered, 75, 85},
+    {"Korthikanti 22B and 175B, mean error", "korthikanti_recompute", "korthikanti-t5", time_mean,
+     0, 3.65},
+    {"vTrain on one node, mean error", "vtrain_single_node_bulk", "", time_mean, 0, 8.37},
+    {"vTrain on several nodes, mean error", "vtrain_multi_node", "", time_mean, 0, 11},
+    {"SimuMax on B200, mean error", "simumax", "simumax-b200", time_mean, 0, 5.6},
+    {"step from measured stage times, median error", "", "", profiled_median, 0, 2},
+    {"step from measured stage times, worst error", "", "", profiled_worst, 0, 5},
+    {"fastest of a group named right", "", "", winners, 95, 100},
+    {"speed against the fastest of the group, median error", "", "", ratio, 0, 3},
+    {"peak memory, median error", "", "", memory_median, 0, 3},
+    {"peak memory, p90 of the error", "", "", memory_p90, 0, 8},
+    {"SimuMax on B200, mean error of peak memory", "simumax", "simumax-b200", memory_mean, 0, 0.5},
+    {"runs out of memory called so", "", "", found, 95, 100},
+    {"runs that fit called so", "", "", fitting, 95, 100},
+}};
+
+std::string range_text(const Goal& g) {
+  if (g.high >= 100) return fmt::format("at least {}", g.low);
+  if (g.low == -g.high) return fmt::format("within ±{}", g.high);
+  return g.low == 0 ? fmt::format("at most {}", g.high) : fmt::format("{} to {}", g.low, g.high);
+}
+
+Pool pool_of(const std::vector<RunRow>& rows, const Goal& goal) {
+  Pool pool;
+  for (const RunRow& row : rows)
+    if ((goal.source.empty() || row.source == goal.source) && row.id.starts_with(goal.id))
+      pool.push_back(&row);
+  return pool;
+}
+
+}  // namespace
+
+std::vector<Aim> aims_of(const std::vector<RunRow>& rows) {
+  std::vector<Aim> aims;
+  const PoolSummary whole = summarize(all_of(rows));
+  for (const Goal& goal : kGoals) {
+    const Reached r = goal.figure(goal.source.empty() ? whole : summarize(pool_of(rows, goal)));
+    if (r.of == 0) continue;
+    aims.push_back({std::string(goal.what), range_text(goal), r.value, r.of,
+                    goal.low <= r.value && r.value <= goal.high});
+  }
+  return aims;
+}
+
+}  // namespace stepcast::accuracy

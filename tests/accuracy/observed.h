@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shipped table of observed errors (scenarios/observed_errors.csv): how it is made of forecast
+// runs, and how many runs lie in the intervals that it gives.
+//
+// The ratios measured / forecast of a class are those of its runs, every source weighing about
+// alike however many runs it published, and, as much as those of two sources, those of the next
+// wider class.  How much is cut off at either end is chosen so that runs which had no part in the
+// table are covered: of sources left out whole, and of halves of every source; the mean of both,
+// by run and by source, is the level of the interval.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "scenarios/observed_errors.h"
+#include "tests/accuracy/predict.h"
+
+namespace stepcast::accuracy {
+
+struct ObservedRun {
+  std::string source, run_class;
+  Time forecast{}, measured{};
+  double cost_error = 0;
+};
+// Of rows that have both times and a class.
+std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows);
+
+// Classes in order of their names; `share` of the weights lie between low and high.
+std::vector<ClassErrors> class_errors(const std::vector<ObservedRun>& runs, double share);
+
+// Share of the runs that lie in their intervals.
+struct Coverage {
+  double by_run = 0, by_source = 0;  // of all runs; mean over the sources
+};
+struct Coverages {
+  Coverage seen;           // by a table made of these very runs
+  Coverage source_unseen;  // by one made without their source
+  Coverage half_unseen;    // by one made of every second run of each source, without them
+};
+Coverages coverages(const std::vector<ObservedRun>& runs, double share);
+
+// The share of class_errors by which `level` of unseen runs are covered, as said above.
+// REQUIRES: runs.
+double share_that_covers(const std::vector<ObservedRun>& runs, double level);
+
+// The file: class_errors with that share and the level of an Interval.
+std::string observed_csv(const std::vector<ObservedRun>& runs);
+// How many measured steps lie in their intervals, for a terminal: those that were predicted, by the
+// shipped table, and what coverages() finds.  Empty without such runs.
+std::string coverage_text(const std::vector<RunRow>& rows);
+// What keeps `shipped` from being the table that `now` is: runs that are missing, ratios that
+// differ by more than a twentieth.  Empty if nothing does.  Throws std::invalid_argument for what
+// is no table.
+std::string stale_errors(const std::string& shipped, const std::string& now);
+
+}  // namespace stepcast::accuracy

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/accuracy/text_file.h"
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <utility>
+
+#include "sim/diagnostic.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+// Begin of the part between the marks, and its length.
+std::pair<size_t, size_t> find_part(const std::string& whole, std::string_view name,
+                                    const std::string& path) {
+  const auto mark = [&](const char* end) {
+    return "<!-- " + std::string(name) + ": " + end + " -->\n";
+  };
+  const std::string begin = mark("begin");
+  const size_t at = whole.find(begin);
+  const size_t end = at == whole.npos ? at : whole.find(mark("end"), at);
+  if (end == whole.npos)
+    throw std::runtime_error("no marks '" + std::string(name) + "' in " + path);
+  return {at + begin.size(), end - at - begin.size()};
+}
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) {
+    Diagnostic d;
+    d.code = "E101";
+    d.message = "cannot read " + path;
+    throw InputError(std::move(d), 7);
+  }
+  return text;
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw std::runtime_error("cannot write " + path);
+}
+
+std::string between_marks(const std::string& whole, std::string_view name,
+                          const std::string& path) {
+  const auto [begin, length] = find_part(whole, name, path);
+  return whole.substr(begin, length);
+}
+
+void put_between_marks(const std::string& path, std::string_view name, std::string_view text) {
+  std::string whole = read_text_file(path);
+  const auto [begin, length] = find_part(whole, name, path);
+  write_text_file(path, whole.replace(begin, length, text));
+}
+
+}  // namespace stepcast::accuracy
