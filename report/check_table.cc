@@ -82,11 +82,18 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
   std::string sums;
   for (size_t k = 0; k < kNames.size(); ++k) sums += summary(figures, static_cast<Figure>(k));
   if (!sums.empty()) s += '\n' + sums;
-  if (!doubts.empty()) s += "\nlargest doubts, in device time\n";
-  for (const Doubt& d : doubts) {
-    s += wrap(escape_text(d.run + ": " + d.work) + ", " + d.origin +
-                  (d.basis.empty() ? "" : " (" + escape_text(d.basis) + ")"),
-              pad_left(percent(d.share), 8) + "  ", style.width);
+  const bool several = std::any_of(doubts.begin(), doubts.end(),
+                                   [&](const Doubt& d) { return d.run != doubts[0].run; });
+  for (size_t i = 0; i < doubts.size(); ++i) {
+    const Doubt& d = doubts[i];
+    const bool is_first = i == 0 || d.run != doubts[i - 1].run;
+    if (i == 0) s += '\n';
+    s += wrap(
+        escape_text(d.work) + ", " + d.origin +
+            (d.basis.empty() ? "" : " (" + escape_text(d.basis) + ")") + ", " + percent(d.share) +
+            " of device time",
+        is_first ? "largest doubt" + (several ? " of " + escape_text(d.run) : "") + ": " : "next: ",
+        style.width);
   }
   return s;
 }

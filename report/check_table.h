@@ -46,7 +46,9 @@ struct Doubt {
 // `most`.  REQUIRES: result.graph and result.prices.
 std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, size_t most);
 
-// One line a figure, then median and worst error of each kind if there are several, then doubts.
+// One line a figure, then median and worst error of each kind if there are several, then the doubts
+// of each run: "largest doubt: product 8192 x 1024 x 4096, extrapolated (...), 12.3 % of device
+// time".  REQUIRES: doubts of one run beside each other.
 std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
                         const TextStyle& style = {});
 // {"figures": [{run, figure, predicted, measured, error, tolerance, within, source,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast check FILE...: what scenarios say was measured beside what is predicted; a log of
 // Megatron-LM is a scenario that was measured.
+#include <charconv>
+#include <optional>
 #include <set>
 
 #include "report/check_table.h"
@@ -23,6 +25,23 @@ Scenario load_run(const std::string& file, const std::string& imported, const Ar
   LoadOptions options;
   options.set = extra;  // --set went into the import
   return load_scenario_text(imported, file, options);
+}
+
+// --tolerance: "10%" or "0.1"; nullopt if it is not given.
+std::optional<double> read_tolerance(std::string_view text) {
+  if (text.empty()) return {};
+  std::string_view digits = text;
+  const bool per_cent = digits.ends_with('%');
+  if (per_cent) digits.remove_suffix(1);
+  while (digits.ends_with(' ')) digits.remove_suffix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const double share = per_cent ? value / 100 : value;
+  if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size() ||
+      !(share >= 0 && share <= 1))
+    usage_error("E004", "--tolerance takes a share from 0 to 1, not '" + std::string(text) + '\'',
+                "write --tolerance 10% or --tolerance 0.1");
+  return share;
 }
 
 void add_figures(const std::string& name, const Measured& m, const Result& r,
@@ -54,6 +73,7 @@ int check_command(const Arguments& args, const Terminal& terminal) {
   std::vector<CheckedFigure> figures;
   std::vector<Doubt> doubts;
   std::set<std::string> warnings;
+  const std::optional<double> tolerance = read_tolerance(args.tolerance);
   for (const std::string& file : args.files) {
     std::string imported;
     if (file.ends_with(".log")) {
@@ -63,7 +83,8 @@ int check_command(const Arguments& args, const Terminal& terminal) {
     }
     const Scenario scenario = load_run(file, imported, args, {});
     const size_t before = figures.size();
-    for (const Measured& m : scenario.measured) {
+    for (Measured m : scenario.measured) {
+      if (tolerance) m.tolerance = *tolerance;
       if (!m.step_time_s && !m.tokens_per_gpu_s && !m.peak_memory) continue;
       ForecastOptions options;
       options.what_if = false;

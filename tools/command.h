@@ -80,6 +80,8 @@ struct Arguments {
   std::string progress = "auto";  // auto, plain, none
   bool force = false;
   bool fail_on_oom = false;
+  // check
+  std::string tolerance;  // as it was typed; empty = not given
   // compare
   std::vector<std::string> schedules;
   // explain

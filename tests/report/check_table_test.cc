@@ -45,10 +45,23 @@ TEST(CheckTable, DoubtsAreWorksWithoutMeasuredPricesLongestFirst) {
   for (const Doubt& d : doubts) {
     EXPECT_NE(d.origin, "measured");
     EXPECT_NE(d.origin, "interpolated");
-    EXPECT_THAT(check_table({}, doubts), HasSubstr("run: " + d.work));
   }
   ASSERT_EQ(doubts.size(), 2u);
   EXPECT_GE(doubts[0].share, doubts[1].share);
+}
+
+TEST(CheckTable, LargestDoubtOfEachRunIsNamedAsSuch) {
+  const Doubt a{"one", "product", "extrapolated", "from 16", 0.25},
+      b{"one", "norm", "roofline", "", 0.1};
+  EXPECT_THAT(check_table({}, std::vector{a, b}),
+              HasSubstr("\nlargest doubt: product, extrapolated (from 16), 25.0 % of device time\n"
+                        "next: norm, roofline, 10.0 % of device time\n"));
+  const Doubt other{"two", "norm", "roofline", "", 0.2};
+  EXPECT_THAT(
+      check_table({}, std::vector{a, b, other}),
+      HasSubstr("\nlargest doubt of one: product, extrapolated (from 16), 25.0 % of device time\n"
+                "next: norm, roofline, 10.0 % of device time\n"
+                "largest doubt of two: norm, roofline, 20.0 % of device time\n"));
 }
 
 }  // namespace
