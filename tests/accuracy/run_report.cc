@@ -5,6 +5,7 @@
 
 #include "report/json_writer.h"
 #include "tests/accuracy/aims.h"
+#include "tests/accuracy/observed.h"
 #include "tests/accuracy/summary.h"
 
 namespace stepcast::accuracy {
@@ -93,6 +94,7 @@ std::string runs_text(const std::vector<RunRow>& rows) {
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source))
     text += pool_line(name, summarize(pool));
   text += pool_line("all", summarize(all_of(rows))) + aims_text(rows);
+  if (const std::string covered = coverage_text(rows); !covered.empty()) text += '\n' + covered;
   const std::vector<Reason> why = reasons(rows);
   if (!why.empty()) text += "\nNot predicted: records, of these only for this reason, reason\n";
   for (const Reason& r : why)
