@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/python_calls.h"
+
 namespace stepcast {
 namespace {
 
@@ -78,9 +80,14 @@ class Launches {
 
   void assign_ops(Pass& pass) {
     bool first = true;
+    std::pair<Phase, int> last{Phase::forward, -1};
     for (Op& op : pass.ops) {
       Launch launch = is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
       if (work_of(op).kind == WorkKind::expert_wait) launch = {};  // nobody launches it
+      const std::pair<Phase, int> here{op.phase, op.layer};
+      if (op.phase == Phase::recompute && op.layer >= 0 && std::exchange(last, here) != here)
+        add_region(launch, plan_.kernels.modules);
+      last = here;
       if (std::exchange(first, false) && reads_batch(pass)) add_batch(launch);
       op.launch = launch_of(graph_, launch);
     }
@@ -90,9 +97,11 @@ class Launches {
     Launch launch;
     if (work_of(op).kind == WorkKind::send_recv) return launch.add(HostCall::transfer, 2);
     launch.add(HostCall::collective);
-    // Between modules the collective has a gradient of its own.
+    // Between PyTorch's modules the collective has a gradient of its own; Megatron-LM's linear
+    // layers have it in the Function that is counted with their products.
     const bool own = op.phase == Phase::forward || op.phase == Phase::recompute;
-    if (own && !in_te(op) && op.stream != Stream::dp) launch.add(HostCall::function);
+    const bool inside = op.layer >= 0 && plan_.kernels.modules != Modules::torch;
+    if (own && !inside && op.stream != Stream::dp) launch.add(HostCall::function);
     return launch;
   }
 
@@ -101,34 +110,50 @@ class Launches {
     Launch launch;
     if (work.flops.value <= 0 && work.bytes.value <= 0) return launch;
     if (is_step_end(op.phase)) return launch.add(HostCall::eager_backward);
+    if (op.layer >= 0) add_python(launch, op, work, plan_.kernels.modules);
+    add_kernels(launch, op, work);
+    return launch;
+  }
+
+  void add_kernels(Launch& launch, const Op& op, const Work& work) const {
     switch (work.kind) {
       case WorkKind::gemm:
-      case WorkKind::grouped_gemm: return of_product(op, work);
+      case WorkKind::grouped_gemm: return add_product(launch, op, work);
       case WorkKind::attention_forward:
       case WorkKind::attention_backward:
-        if (in_te(op)) return launch.add(HostCall::module);
-        return launch.add(HostCall::function).add(HostCall::kernel);
-      default: return of_kernel(op, work);
+        if (in_te(op)) {
+          launch.add(HostCall::module);
+        } else {
+          launch.add(HostCall::function).add(HostCall::kernel);
+        }
+        return;
+      default: return add_kernel(launch, op, work);
     }
   }
 
-  Launch of_product(const Op& op, const Work& work) const {
-    Launch launch;
+  void add_product(Launch& launch, const Op& op, const Work& work) const {
     const bool backward = is_backward(op.phase);
     const HostCall product = backward ? HostCall::product_backward : HostCall::product_forward;
-    if (work.heads > 0) return launch.add(product);          // of unfused attention
     const bool second = op.phase == Phase::backward_weight;  // of the two that one call makes
-    if (in_te(op)) return launch.add(second ? HostCall::kernel : HostCall::module);
+    if (work.heads == 0 && in_te(op)) {
+      launch.add(second ? HostCall::kernel : HostCall::module);
+      return;
+    }
     launch.add(product);
-    return second ? launch : launch.add(HostCall::function);
+    // Megatron-LM hands the input on, or reduces the output, by an autograd Function.
+    const bool linear = work.heads == 0 && !second;
+    if (linear && plan_.kernels.modules != Modules::torch) launch.add(HostCall::function);
   }
 
-  Launch of_kernel(const Op& op, const Work& work) const {
-    Launch launch;
+  void add_kernel(Launch& launch, const Op& op, const Work& work) const {
     const Kernel k = work.kernel;
-    if (k == Kernel::quantize || (in_te(op) && is_norm(k))) return launch.add(HostCall::kernel);
-    if (has_function(k)) return launch.add(HostCall::function).add(HostCall::kernel);
-    return launch.add(is_backward(op.phase) ? HostCall::eager_backward : HostCall::eager_forward);
+    if (k == Kernel::quantize || (in_te(op) && is_norm(k))) {
+      launch.add(HostCall::kernel);
+    } else if (has_function(k)) {
+      launch.add(HostCall::function).add(HostCall::kernel);
+    } else {
+      launch.add(is_backward(op.phase) ? HostCall::eager_backward : HostCall::eager_forward);
+    }
   }
 
   bool reads_batch(const Pass& pass) const {

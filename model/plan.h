@@ -97,7 +97,8 @@ struct Precision {
 
 // Whose code calls them: what the host takes for that.
 enum class Modules : uint8_t {
-  torch,               // PyTorch's, and Megatron-LM's own in Python: a call for each operator
+  torch,               // PyTorch's: a call for each operator
+  megatron,            // Megatron-LM's own: that, and Python of its own around them
   transformer_engine,  // one call for a norm and its linear layer, or for all of attention
 };
 
@@ -106,6 +107,13 @@ enum class CudaGraph : uint8_t {
   none,
   layer,  // each layer, forward and backward apart
   step,   // all forward and backward passes; not the optimizer
+};
+
+// Where the host of a rank waits for its device, beside pipeline transfers and the gradient norm.
+enum class HostWaits : uint8_t {
+  none,
+  forward,  // before each forward pass: the sizes of the batch's tensors are read back
+  passes,   // after each pass as well: it is timed
 };
 
 // Which kernels the framework launches: properties of the op inventory, not factors.
@@ -123,6 +131,7 @@ struct Kernels {
   bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
   Modules modules = Modules::transformer_engine;
   CudaGraph cuda_graph = CudaGraph::none;
+  HostWaits host_waits = HostWaits::none;
 };
 
 enum class TpOverlap : uint8_t {

@@ -240,7 +240,7 @@ class RunDraft {
       draft_.set_text("kernels.attention", "flash",
                       a_.why(flash ? "use_flash_attn" : "attention_backend"));
     if (a_.given("transformer_impl"))
-      draft_.set_text("kernels.modules", local ? "torch" : "transformer-engine",
+      draft_.set_text("kernels.modules", local ? "megatron" : "transformer-engine",
                       a_.why("transformer_impl"));
     write_dropout("attention_dropout", "kernels.dropout.attention");
     write_dropout("hidden_dropout", "kernels.dropout.hidden");

@@ -274,7 +274,16 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
   flag("kernels.fused_cross_entropy", k.fused_cross_entropy);
   flag("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
   flag("kernels.fused_norm", k.fused_norm);
-  if (v.has("kernels.modules") && v.text("kernels.modules") == "torch") k.modules = Modules::torch;
+  if (v.has("kernels.modules")) {
+    const std::string& modules = v.text("kernels.modules");
+    if (modules == "torch") k.modules = Modules::torch;
+    if (modules == "megatron") k.modules = Modules::megatron;
+  }
+  if (v.has("kernels.host_waits")) {
+    const std::string& waits = v.text("kernels.host_waits");
+    if (waits == "forward") k.host_waits = HostWaits::forward;
+    if (waits == "passes") k.host_waits = HostWaits::passes;
+  }
   if (v.has("kernels.cuda_graph")) {
     const std::string& graph = v.text("kernels.cuda_graph");
     if (graph == "layer") k.cuda_graph = CudaGraph::layer;

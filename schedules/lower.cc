@@ -287,6 +287,21 @@ class Lowering {
     }
   }
 
+  // Megatron-LM's timers synchronised the device as they were started and stopped around each pass
+  // (global_vars.py, until they got levels in 2022); its broadcast_data reads the sizes of the
+  // batch back (mpu/data.py, until 2023).  Nothing waits within a captured graph.
+  void wait_before(RoleItems& items, ActionKind kind) const {
+    const Kernels& kernels = plan_.kernels;
+    if (kernels.cuda_graph == CudaGraph::step || kind != ActionKind::forward) return;
+    if (kernels.host_waits == HostWaits::forward) items.sync();
+  }
+
+  void wait_after(RoleItems& items) const {
+    const Kernels& kernels = plan_.kernels;
+    if (kernels.cuda_graph == CudaGraph::step) return;
+    if (kernels.host_waits == HostWaits::passes) items.sync();
+  }
+
   // What has to be there before an action's pass, and which pass that is.
   PassId prepare(RoleItems& items, const std::vector<Action>& actions, size_t i, ListState& state) {
     const Action& a = actions[i];
@@ -315,8 +330,10 @@ class Lowering {
                   ListState& state) {
     const Action& a = actions[i];
     if (vocabulary_) vocabulary_->before(items, a);
+    wait_before(items, a.kind);
     items.run(graph_, prepare(items, actions, i, state), a);
     if (vocabulary_) vocabulary_->after(items, a);
+    wait_after(items);
     if (a.kind == ActionKind::reload) {
       state.reloaded[{a.stage, a.microbatch}] = items.record(Stream::copy);
     }

@@ -198,9 +198,10 @@ Spend spend_of(const Work& work, Phase phase) {
 
 std::string_view name_of(HostCall c) {
   static constexpr std::array<std::string_view, kHostCalls> kNames{
-      "kernel",           "eager_forward", "eager_backward", "product_forward",
-      "product_backward", "function",      "module",         "collective",
-      "transfer",         "synchronize",   "graph"};
+      "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",
+      "view",     "node",          "function",       "frame",           "script",
+      "fork",     "region",        "checkpoint",     "module",          "collective",
+      "transfer", "synchronize",   "graph"};
   return pick(kNames, c);
 }
 
@@ -237,11 +238,11 @@ std::string action_text(const Item& item) {
 }
 
 std::string describe(const Work& w) {
-std::string_view name_of(AttentionKernel k) {
-  static constexpr std::array<std::string_view, 4> kNames{"table", "flash-1", "flash-1-triton",
-                                                          "flash-2"};
-  return pick(kNames, k);
-}
+  std::string_view name_of(AttentionKernel k) {
+    static constexpr std::array<std::string_view, 4> kNames{"table", "flash-1", "flash-1-triton",
+                                                            "flash-2"};
+    return pick(kNames, k);
+  }
 
   std::string s(w.kind == WorkKind::memory_bound ? name_of(w.kernel) : name_of(w.kind));
   const auto times = [](int64_t a, int64_t b, int64_t c) {

@@ -7,6 +7,7 @@
 
 #include "report/host_lines.h"
 #include "scenarios/forecast.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -59,6 +60,38 @@ TEST(HostTime, FusedOperatorsAreFewerCalls) {
   const auto host = [](const Sets& sets) { return host_time_of(result_of(kSmall, sets)).total; };
   const Time all = host({{"kernels.modules", "torch"}});
   EXPECT_GT(host({{"kernels.modules", "torch"}, {"kernels.attention", "unfused"}}), all);
+}
+
+TEST(HostTime, GrowsWithThePythonOfItsModules) {
+  const auto host = [](const char* modules) {
+    return host_time_of(result_of(kSmall, {{"kernels.modules", modules}})).total;
+  };
+  EXPECT_GT(host("megatron"), host("torch"));
+}
+
+// Of a small model, whose device is done with a pass before the next one is launched.
+TEST(HostTime, IsExposedWhereTheHostWaitsForPasses) {
+  const auto step = [](const char* text, const char* waits) {
+    return result_of(text, {{"kernels.host_waits", waits}}).step_time;
+  };
+  for (const char* text : {kSmall, kLarge}) {
+    EXPECT_LE(step(text, "none"), step(text, "forward"));
+    EXPECT_LE(step(text, "forward"), step(text, "passes"));
+  }
+  // Nothing is launched ahead: at least the first launch of each pass shows.
+  EXPECT_LT(step(kLarge, "none"), step(kLarge, "passes"));
+}
+
+TEST(HostTime, WaitsForNothingWithinAGraphOfTheStep) {
+  const Sets graph{{"kernels.cuda_graph", "step"}};
+  Sets waits = graph;
+  waits.emplace_back("kernels.host_waits", "passes");
+  EXPECT_EQ(result_of(kSmall, graph).step_time, result_of(kSmall, waits).step_time);
+}
+
+TEST(HostTime, AskedToWaitElsewhereIsAnError) {
+  EXPECT_THROW(result_of(kSmall, {{"kernels.host_waits", "often"}}), InputError);
+  EXPECT_THROW(result_of(kSmall, {{"kernels.modules", "apex"}}), InputError);
 }
 
 TEST(HostTime, IsLongerOnGrace) {

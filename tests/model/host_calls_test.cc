@@ -62,7 +62,8 @@ TEST(HostCalls, TransformerEngineMakesOneCallForEachLinearLayerAndForAttention) 
   EXPECT_EQ(s.calls(s.passes.forward, HostCall::module), 2 * 5);
   EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::module), 2 * 5);
   EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 0);
-  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2);  // activation
+  // Activation, and what cuts queries, keys and values apart.
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2 * 2);
 }
 
 TEST(HostCalls, PyTorchsModulesMakeACallForEachOperator) {
@@ -70,9 +71,67 @@ TEST(HostCalls, PyTorchsModulesMakeACallForEachOperator) {
   EXPECT_EQ(s.calls(s.passes.forward, HostCall::module), 0);
   EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 4);
   EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::product_backward), 2 * 2 * 4);
-  // Four linear layers, two norms, attention, activation; both ways.
-  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2 * 8);
-  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::function), 2 * 8);
+  // Two norms, attention, activation; both ways.
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2 * 4);
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::function), 2 * 4);
+}
+
+TEST(HostCalls, MegatronsLinearLayersAreFunctionsToo) {
+  const Stage s(model(), plan(Modules::megatron));
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 4);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::function), 2 * (4 + 4));
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::function), 2 * (4 + 4));
+}
+
+TEST(HostCalls, AViewForwardIsANodeOfTheEngineBackward) {
+  Plan p = plan(Modules::megatron);
+  const Stage fused(model(), p);
+  p.kernels.flash_attention = false;
+  const Stage unfused(model(), p);
+  // Of fused attention 8.  Of scores 10, softmax 2, context 4, transpose 2.
+  EXPECT_EQ(fused.calls(fused.passes.forward, HostCall::view), 2 * 8);
+  EXPECT_EQ(unfused.calls(unfused.passes.forward, HostCall::view), 2 * 18);
+  const auto nodes = [](const Stage& s) { return s.calls(s.passes.last_backward, HostCall::node); };
+  EXPECT_EQ(nodes(unfused) - nodes(fused), 2 * (18 - 8));
+}
+
+TEST(HostCalls, EachParameterHasAnAccumulatorAndMegatronsAHookInPython) {
+  Transformer biased = model();
+  const Plan p = plan(Modules::megatron);
+  const Stage without(biased, p), torch(biased, plan(Modules::torch));
+  biased.attention_bias = biased.attention_output_bias = biased.mlp_bias = true;
+  const Stage with(biased, p);
+  const auto hooks = [](const Stage& s) {
+    return s.calls(s.passes.last_backward, HostCall::frame);
+  };
+  // Four weights and two norms of weight and bias each; four biases.
+  EXPECT_EQ(hooks(without), 2 * 8);
+  EXPECT_EQ(hooks(with), 2 * 12);
+  EXPECT_EQ(hooks(torch), 0);
+}
+
+TEST(HostCalls, MegatronsDropoutOfAttentionHasRandomNumbersOfItsOwn) {
+  Transformer t = model();
+  t.attention_dropout = 0.1;
+  for (const Modules modules : {Modules::torch, Modules::megatron}) {
+    Plan p = plan(modules);
+    p.kernels.flash_attention = false;
+    const Stage s(t, p);
+    EXPECT_EQ(s.calls(s.passes.forward, HostCall::fork), modules == Modules::torch ? 0 : 2);
+  }
+}
+
+TEST(HostCalls, ARecomputedLayerIsARegion) {
+  for (const Modules modules : {Modules::torch, Modules::megatron, Modules::transformer_engine}) {
+    Plan p = plan(modules);
+    const Stage kept(model(), p);
+    p.recompute = Recompute::full;
+    const Stage s(model(), p);
+    const HostCall region = modules == Modules::torch ? HostCall::checkpoint : HostCall::region;
+    EXPECT_EQ(s.calls(s.passes.last_backward, region), 2);
+    EXPECT_EQ(s.calls(s.passes.forward, region), 0);
+    EXPECT_EQ(kept.calls(kept.passes.last_backward, region), 0);
+  }
 }
 
 TEST(HostCalls, UnfusedKernelsAreCallsOfTheirOwn) {
@@ -93,7 +152,7 @@ TEST(HostCalls, ACollectiveIsACallAndHasAGradientBetweenPyTorchsModules) {
   // With sequence parallelism two gathers and two scatters a layer.
   EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::collective), 2 * 4);
   EXPECT_EQ(te.calls(te.passes.forward, HostCall::collective), 2 * 4);
-  EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::function), 2 * (8 + 4));
+  EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::function), 2 * (4 + 4));
 }
 
 TEST(HostCalls, StagesThatReadTheBatchCopyOrReceiveFiveTensors) {
