@@ -21,8 +21,9 @@ using test::gemm;
 using test::kernel;
 using test::us;
 
-const std::vector<std::string> kAll{"a100-sxm-80g", "a100-sxm-40g", "a100-pcie-80g", "a800-sxm-80g",
-                                    "h100-sxm",     "h800-sxm",     "h200-sxm",      "b200-sxm"};
+const std::vector<std::string> kAll{"a100-sxm-80g", "a100-sxm-40g", "a100-pcie-80g",
+                                    "a800-sxm-80g", "h100-sxm",     "h800-sxm",
+                                    "h200-sxm",     "h100-sxm-96g", "b200-sxm"};
 
 TableText text_of(const std::string& gpu) {
   return parse_table_text(shipped_table_text(gpu), gpu);
