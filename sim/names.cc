@@ -237,13 +237,13 @@ std::string action_text(const Item& item) {
   return '(' + to_string(item.action) + ';' + to_string(item.second) + ')';
 }
 
-std::string describe(const Work& w) {
-  std::string_view name_of(AttentionKernel k) {
-    static constexpr std::array<std::string_view, 4> kNames{"table", "flash-1", "flash-1-triton",
-                                                            "flash-2"};
-    return pick(kNames, k);
-  }
+std::string_view name_of(AttentionKernel k) {
+  static constexpr std::array<std::string_view, 4> kNames{"table", "flash-1", "flash-1-triton",
+                                                          "flash-2"};
+  return pick(kNames, k);
+}
 
+std::string describe(const Work& w) {
   std::string s(w.kind == WorkKind::memory_bound ? name_of(w.kernel) : name_of(w.kind));
   const auto times = [](int64_t a, int64_t b, int64_t c) {
     return std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c);
@@ -263,8 +263,8 @@ std::string describe(const Work& w) {
            times(w.m, w.n, w.k) +
            (w.value_dim > 0 ? "/" + std::to_string(w.value_dim) : std::string()) + ' ' +
            std::string(name_of(w.dtype)) + (w.causal ? " causal" : "");
-      break;
       if (w.attention != AttentionKernel::table) s += ' ' + std::string(name_of(w.attention));
+      break;
     case WorkKind::send_recv:
       s += " stage rank " + std::to_string(w.from) + " to " + std::to_string(w.to) + ", " +
            std::to_string(w.bytes.value) + " B";
