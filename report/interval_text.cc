@@ -69,12 +69,13 @@ std::string explain_interval(Time step, const Interval& i, const TextStyle& styl
                                " of what was forecast, every source weighing about alike; the " +
                                "forecast is not corrected by that");
   }
-  std::string costs = "their errors leave " + percent(i.cost_error) + " of the step open";
-  if (i.runs > 0)
-    costs += i.cost_error > i.like_cost_error ? ", more than the " + percent(i.like_cost_error) +
-                                                    " of these runs: the interval is wider by that"
-                                              : ", no more than the " + percent(i.like_cost_error) +
-                                                    " of these runs: the interval is theirs";
+  const std::string open = percent(i.cost_error), theirs = percent(i.like_cost_error);
+  std::string costs = "their errors leave " + open + " of the step open";
+  if (i.runs > 0 && (open == theirs || i.cost_error <= i.like_cost_error)) {
+    costs += ", those of these runs " + theirs + ": the interval is theirs";
+  } else if (i.runs > 0) {
+    costs += ", those of these runs " + theirs + ": the interval is wider by what they leave more";
+  }
   paragraph("costs", costs);
   return s;
 }

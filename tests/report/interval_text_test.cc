@@ -69,9 +69,10 @@ TEST(IntervalText, JsonHasTheEndsInSeconds) {
   Result r = sample_result();
   EXPECT_THAT(run_json(r, "1"), HasSubstr("\"interval\": null"));
   r.interval = around(9.6, 11);
-  EXPECT_THAT(run_json(r, "1"),
-              HasSubstr("\"interval\": {\n    \"low_s\": 9.6,\n    \"high_s\": 11,\n    \"level\": "
-                        "0.8\n  }"));
+  EXPECT_THAT(
+      run_json(r, "1"),
+      HasSubstr("\"interval\": {\n    \"low_s\": 9.6,\n    \"high_s\": 11.0,\n    \"level\": "
+                "0.8\n  }"));
   JsonWriter json(0);
   json.begin_object();
   write_interval_basis(json, around(9.6, 11));
