@@ -111,8 +111,9 @@ std::string check_json(std::span<const CheckedFigure> figures, std::span<const D
     json.member("within", f.within());
     json.member("source", f.source);
     json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
-      json.member("low", i.low);
-      json.member("high", i.high);
+      const bool seconds = f.figure == Figure::step_time;
+      json.member(seconds ? "low_s" : "low", i.low);
+      json.member(seconds ? "high_s" : "high", i.high);
       json.member("level", i.level);
     });
     json.key("in_interval");

@@ -52,7 +52,7 @@ std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, 
 std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
                         const TextStyle& style = {});
 // {"figures": [{run, figure, predicted, measured, error, tolerance, within, source,
-//               interval {low, high, level}, in_interval}],
+//               interval {low_s, high_s, level}, in_interval}],   of a rate: {low, high, level}
 //  "doubts": [{run, work, origin, basis, share}], "within": whether all are}
 std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts);
 
