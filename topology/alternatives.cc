@@ -154,9 +154,9 @@ void add_rings(const Group& g, WorkKind kind, std::vector<Alternative>& out) {
     const bool alone = g.shape->ranks_per_node == 1;
     a.bandwidth = ring_protocol(g, c, alone ? kUnlimited : ring_inside(g, c), p) / work.load;
     if (g.across) a.wire = ring_protocol(g, c, ring_wire(g, c), p) / work.load;
-    // Gathering out of place, each rank also copies its own part; across nodes the NICs hide that.
+    // Gathering out of place, each rank also copies its own part; NICs and PCIe hide that.
     const bool gathers = kind == WorkKind::all_gather || kind == WorkKind::reduce_scatter;
-    if (gathers && !g.across) a.copied = 1 / (g.n - 1);
+    if (gathers && !g.across && !g.pcie) a.copied = 1 / (g.n - 1);
     out.push_back(a);
   }
 }

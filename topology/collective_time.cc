@@ -151,7 +151,9 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .where = across ? " over nodes" : " in a node",
                .protocol = std::string(name_of(a.protocol))};
   if (c.pairwise) c.protocol = "pairwise " + c.protocol;
-  if (!c.pairwise) c.domain = domain_weight(shape.ranks_per_node);
+  // Inside a domain the switches serve an exchange as those of a server do; what leaves it comes
+  // from so many ranks at once.
+  if (!c.pairwise || across) c.domain = domain_weight(shape.ranks_per_node);
   c.out.reserve(24);
   classify_latency(c);
   classify_bandwidth(c);

@@ -36,6 +36,9 @@ struct GroupShape {
   // down); 0 from `tier` on.
   std::array<int64_t, kMaxTiers> block_nodes{};
   int64_t fewest_per_node = 0;  // ranks on the node with fewest; 0: as many as on the others
+  // Inside a PCIe node: groups of the same axis that lie on both sides of its CPU sockets and cross
+  // between them at the same time; 0: this one does not.
+  int64_t crossing = 0;
   auto operator<=>(const GroupShape&) const = default;
 };
 

@@ -56,6 +56,11 @@ void set_inside(Alternative& a, const Cluster& cluster, const GroupShape& shape)
   const bool pxn = shape.nodes > 1 && cluster.fabric.kind == FabricKind::rail_fat_tree && !pcie;
   const double relayed = pxn ? (n - per_node) / n * (per_node - 1) / per_node : 0;
   a.bandwidth = bandwidth / ((per_node - 1) / n + relayed);
+  if (shape.crossing > 0 && node.cpu_bandwidth.value > 0) {
+    // Half of the ranks send half of their messages to the other socket.
+    const double over = per_node / 4 * real(shape.crossing);
+    a.bandwidth = std::min(a.bandwidth, node.cpu_bandwidth.value / over);
+  }
   const auto p = static_cast<size_t>(a.protocol);
   const double hop = pcie ? latencies.ring.pcie[p] : latencies.ring.nvlink[p];
   a.intra = batches(per_node - 1) * hop * to_seconds(node.intra_latency) / latencies.nominal_intra;

@@ -31,6 +31,14 @@ class BlockCounter {
   int64_t size_, end_ = 0, block_ = 0, count_ = 0;
 };
 
+// CPU socket of a GPU, counted over the cluster, where messages between the GPUs of a node go by
+// PCIe; else one for all.
+int64_t socket_of(const Node& node, int64_t gpu) {
+  if (node.intra != IntraKind::pcie) return 0;
+  const int64_t sockets = std::max<int64_t>(1, node.hosts * node.cpus);
+  return gpu / std::max<int64_t>(1, node.gpus / sockets);
+}
+
 // Shape of the group on GPUs {base + o : o in offsets}; counts it in `groups_on_node` for each node
 // it visits, unless that is null or it stays inside one node.
 GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int64_t base,
@@ -40,8 +48,9 @@ GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int6
   BlockCounter nodes(cluster.node.gpus);
   std::vector<BlockCounter> blocks;
   for (const Tier& tier : tiers) blocks.emplace_back(tier.size);
-  const bool several =
-      (base + offsets.front()) / cluster.node.gpus != (base + offsets.back()) / cluster.node.gpus;
+  const int64_t first = base + offsets.front(), last = base + offsets.back();
+  if (socket_of(cluster.node, first) != socket_of(cluster.node, last)) shape.crossing = 1;
+  const bool several = first / cluster.node.gpus != last / cluster.node.gpus;
   int64_t here = 0, fewest = 0;  // on the nodes before this one; 0: none
   const auto leave_node = [&] { fewest = fewest == 0 ? here : std::min(fewest, here); };
   for (int64_t offset : offsets) {
@@ -59,6 +68,7 @@ GroupShape shape_at(const Cluster& cluster, const std::vector<Tier>& tiers, int6
   if (fewest < shape.ranks_per_node) shape.fewest_per_node = fewest;
   shape.tier = -1;
   if (!several) return shape;
+  shape.crossing = 0;
   for (size_t t = 0; t < blocks.size(); ++t) {
     shape.tier = static_cast<int64_t>(t);
     if (blocks[t].count() == 1) break;
@@ -98,6 +108,7 @@ std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& 
                                         const Family& family, const Placement& placement) {
   const std::vector<Tier> tiers = fabric_tiers(cluster);
   std::vector<int64_t> groups_on_node(static_cast<size_t>(cluster.nodes));
+  std::vector<int64_t> crossing_on_node(static_cast<size_t>(cluster.nodes));
   std::set<GroupShape> shapes;
   GroupShape last;
   std::vector<int64_t> gpus;
@@ -113,6 +124,10 @@ std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& 
       std::sort(gpus.begin(), gpus.end());
       shape = shape_at(cluster, tiers, 0, gpus, &groups_on_node);
     }
+    if (shape.crossing > 0) {
+      const int64_t gpu = placement.in_order() ? rank : gpus.front();
+      ++crossing_on_node[static_cast<size_t>(cluster.node_of(gpu))];
+    }
     if (shape != last || shapes.empty()) shapes.insert(shape);
     last = shape;
   }
@@ -120,6 +135,8 @@ std::vector<GroupShape> distinct_shapes(const Cluster& cluster, const RankGrid& 
   std::vector<GroupShape> result(shapes.begin(), shapes.end());
   for (GroupShape& shape : result) {
     if (shape.nodes > 1) shape.sharing = sharing;
+    if (shape.crossing > 0)
+      shape.crossing = *std::max_element(crossing_on_node.begin(), crossing_on_node.end());
   }
   return result;
 }

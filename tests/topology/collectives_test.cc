@@ -367,6 +367,27 @@ TEST(CollectiveCost, MeshAndPcieNodesAreSlower) {
   }
 }
 
+TEST(CollectiveCost, GroupsOnBothSocketsOfAPcieNodeShareTheWayBetweenThem) {
+  Cluster c = dgx_a100(1);
+  c.node.intra = IntraKind::pcie;
+  c.node.intra_bandwidth = {31.5e9};
+  GroupShape pair{2, 1, 2, -1, 1, {}};
+  const double alone = slope(c, all_reduce, pair);
+  pair.crossing = 4;
+  EXPECT_DOUBLE_EQ(slope(c, all_reduce, pair), alone) << "the way between sockets is not known";
+  c.node.cpu_bandwidth = {16e9};
+  EXPECT_NEAR(slope(c, all_reduce, pair), 4e9, 0.4e9);
+  EXPECT_NEAR(slope(c, all_gather, pair) / 2, 4e9, 0.4e9) << "its own half crosses nothing";
+  pair.crossing = 1;
+  EXPECT_NEAR(slope(c, all_reduce, pair), 16e9, 1.5e9);
+  pair.crossing = 0;
+  EXPECT_DOUBLE_EQ(slope(c, all_reduce, pair), alone);
+  GroupShape eight = full(1);
+  const double exchanged = slope(c, all_to_all, eight);
+  eight.crossing = 1;
+  EXPECT_LT(slope(c, all_to_all, eight), exchanged);
+}
+
 TEST(CollectiveCost, DgxOneMatchesItsMeasuredBusBandwidth) {
   Cluster c = dgx_a100(1);
   c.node.gpu.arch = GpuArch::volta;

@@ -71,6 +71,21 @@ TEST(WorstShape, MegatronOnEightNodes) {
   EXPECT_EQ(worst_shape(c, g, Axis::model), (GroupShape{32, 4, 8, 0, 1, {}}));
 }
 
+TEST(WorstShape, GroupsOfAPcieNodeThatCrossItsSocketsAreCounted) {
+  Cluster c = dgx_h100(2);
+  EXPECT_EQ(worst_shape(c, grid(4, 4, 1), Axis::dp).crossing, 0) << "NVLink";
+  c.node.intra = IntraKind::pcie;
+  const auto crossing = [&](const RankGrid& g, Axis axis) {
+    return worst_shape(c, g, axis).crossing;
+  };
+  EXPECT_EQ(crossing(grid(8, 2, 1), Axis::tp), 1);
+  EXPECT_EQ(crossing(grid(4, 4, 1), Axis::tp), 0) << "a socket each";
+  EXPECT_EQ(crossing(grid(4, 2, 2), Axis::dp), 4);
+  EXPECT_EQ(crossing(grid(4, 4, 1), Axis::dp), 0) << "over nodes the NICs decide";
+  c.node.cpus = 1;
+  EXPECT_EQ(crossing(grid(4, 2, 2), Axis::dp), 0);
+}
+
 TEST(WorstShape, AxisOfOneIsAGroupOfOne) {
   EXPECT_EQ(worst_shape(dgx_h100(1), grid(8, 1, 1), Axis::dp), (GroupShape{1, 1, 1, -1, 1, {}}));
   EXPECT_EQ(worst_shape(dgx_h100(1), grid(8, 1, 1), Axis::embedding).ranks, 1);
