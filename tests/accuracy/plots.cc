@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "report/xml_text.h"
 #include "tests/accuracy/summary.h"
@@ -28,8 +29,15 @@ BySource timed_by_source(const std::vector<RunRow>& rows) {
   return sources;
 }
 
-const char* colour(size_t source) {
-  return kColours[source % kColours.size()];
+// Names in order of their runs, most first, so that the marks of few lie above those of many; with
+// their places in order of the names.
+std::vector<std::pair<std::string, size_t>> most_first(const BySource& sources) {
+  std::vector<std::pair<std::string, size_t>> names;
+  for (const auto& [name, rows] : sources) names.emplace_back(name, names.size());
+  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return sources.at(a.first).size() > sources.at(b.first).size();
+  });
+  return names;
 }
 
 std::string document(int width, int height, const std::string& title, const std::string& body) {
@@ -37,7 +45,8 @@ std::string document(int width, int height, const std::string& title, const std:
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\">\n<title>{2}</title>\n<style>text{{font:11px sans-serif;fill:#222}}"
       ".t{{font-size:14px;font-weight:bold}}.e{{text-anchor:end}}.m{{text-anchor:middle}}"
-      ".g{{stroke:#ddd}}.a{{stroke:#222}}.b{{stroke:#888;stroke-dasharray:4 3}}</style>\n"
+      ".d{{stroke:#222;stroke-width:3}}.g{{stroke:#ddd}}.a{{stroke:#222}}.b{{stroke:#888;stroke-"
+      "dasharray:4 3}}</style>\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n"
       "<text class=\"t\" x=\"12\" y=\"20\">{2}</text>\n{3}</svg>\n",
       width, height, title, body);
@@ -54,11 +63,49 @@ std::string text(double x, double y, const char* style, const std::string& words
                      xml_text(words));
 }
 
-std::string mark(double x, double y, const char* fill, const RunRow& row) {
+// Dots, and diamonds once the colours are used up; `inner` stands inside the element.
+std::string dot(double x, double y, double radius, size_t source, double opacity,
+                const std::string& inner) {
+  const char* colour = kColours[source % kColours.size()];
+  if (source < kColours.size())
+    return fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\" fill=\"{}\" "
+        "fill-opacity=\"{}\">{}</circle>\n",
+        x, y, radius, colour, opacity, inner);
+  const double d = 1.3 * radius;
   return fmt::format(
-      "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.6\" fill=\"{}\" fill-opacity=\"0.6\"><title>{}: "
-      "{:+.1f} %</title></circle>\n",
-      x, y, fill, xml_text(row.id), 100 * *time_error(row));
+      "<path d=\"M{0:.1f} {1:.1f}l{2:.1f} {2:.1f} {3:.1f} {2:.1f} {3:.1f} {3:.1f}z\" fill=\"{4}\" "
+      "fill-opacity=\"{5}\">{6}</path>\n",
+      x, y - d, d, -d, colour, opacity, inner);
+}
+
+std::string mark(double x, double y, size_t source, const RunRow& row) {
+  return dot(x, y, 2.6, source, 0.6,
+             fmt::format("<title>{}: {:+.1f} %</title>", xml_text(row.id), 100 * *time_error(row)));
+}
+
+// Sources with their marks, one below the other.
+std::string legend(const BySource& sources, double x, double top) {
+  std::string body;
+  size_t source = 0;
+  for (const auto& [name, rows] : sources) {
+    const double y = top + 8 + 16 * static_cast<double>(source);
+    body += dot(x, y, 4, source, 1, "") +
+            text(x + 10, y + 4, "", fmt::format("{} ({})", name, rows.size()));
+    ++source;
+  }
+  return body;
+}
+
+// "-25 %", "0 %", "+25 %".
+std::string percent_label(int percent) {
+  return percent == 0 ? "0 %" : fmt::format("{:+} %", percent);
+}
+
+// REQUIRES: errors sorted, not empty.  Nearest rank.
+double error_at(const std::vector<double>& errors, double share) {
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(errors.size())));
+  return errors[rank == 0 ? 0 : rank - 1];
 }
 
 // Whole powers of ten around all times, measured and predicted.
@@ -107,16 +154,10 @@ std::string scatter_svg(const std::vector<RunRow>& rows) {
           line(x(first * 1.1), y(first), x(last), y(last / 1.1), "b") +
           text(kLeft + kSide / 2, kTop + kSide + 34, "m", "measured") +
           text(kLeft + 4, kTop + 14, "", "predicted; dashed: 10 % off");
-  size_t source = 0;
-  for (const auto& [name, of_source] : sources) {
-    for (const RunRow* row : of_source)
-      body += mark(x(*row->measured.step_time_s), y(*row->step_time_s), colour(source), *row);
-    const double at = kTop + 8 + 16 * static_cast<double>(source);
-    body += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/>\n", kLeft + kSide + 18,
-                        at, colour(source)) +
-            text(kLeft + kSide + 28, at + 4, "", fmt::format("{} ({})", name, of_source.size()));
-    ++source;
-  }
+  for (const auto& [name, place] : most_first(sources))
+    for (const RunRow* row : sources.at(name))
+      body += mark(x(*row->measured.step_time_s), y(*row->step_time_s), place, *row);
+  body += legend(sources, kLeft + kSide + 18, kTop);
   return document(820, 620, "Step time of measured runs, predicted", body);
 }
 
@@ -130,20 +171,17 @@ std::string errors_svg(const std::vector<RunRow>& rows) {
   std::string body;
   for (int percent = -100; percent <= 100; percent += 25)
     body += line(x(percent / 100.0), kTop, x(percent / 100.0), bottom, percent == 0 ? "a" : "g") +
-            text(x(percent / 100.0), bottom + 16, "m", fmt::format("{:+} %", percent));
+            text(x(percent / 100.0), bottom + 16, "m", percent_label(percent));
   size_t source = 0;
   for (const auto& [name, of_source] : sources) {
     const double middle = kTop + kRow * (static_cast<double>(source) + 0.5);
     std::vector<double> errors;
     for (const RunRow* row : of_source) {
       errors.push_back(*time_error(*row));
-      body += mark(x(errors.back()), middle, colour(source), *row);
+      body += mark(x(errors.back()), middle, source, *row);
     }
     std::sort(errors.begin(), errors.end());
-    const auto at = [&](double share) {  // nearest rank
-      const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(errors.size())));
-      return x(errors[rank == 0 ? 0 : rank - 1]);
-    };
+    const auto at = [&](double share) { return x(error_at(errors, share)); };
     body += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"10\" fill=\"none\" "
         "stroke=\"#222\"/>\n",
@@ -158,6 +196,45 @@ std::string errors_svg(const std::vector<RunRow>& rows) {
   return document(820, static_cast<int>(bottom) + 30,
                   "Predicted step time against measured, by source (box: 10th to 90th percentile)",
                   body);
+}
+
+std::string sizes_svg(const std::vector<RunRow>& rows) {
+  constexpr double kLeft = 62, kTop = 36, kWidth = 520, kHeight = 370;
+  constexpr int kLow = 7, kHigh = 13;  // decades of parameters
+  const BySource sources = timed_by_source(rows);
+  const auto x = [](double decade) {
+    return kLeft + kWidth * (std::clamp<double>(decade, kLow, kHigh) - kLow) / (kHigh - kLow);
+  };
+  const auto y = [](double error) {
+    return kTop + kHeight / 2 * (1 - std::clamp(error, -1.0, 1.0));
+  };
+  std::string body;
+  constexpr std::array<const char*, kHigh - kLow + 1> kNames{"10 M",  "100 M", "1 B", "10 B",
+                                                             "100 B", "1 T",   "10 T"};
+  for (int d = kLow; d <= kHigh; ++d)
+    body += line(x(d), kTop, x(d), kTop + kHeight, "g") +
+            text(x(d), kTop + kHeight + 16, "m", kNames[static_cast<size_t>(d - kLow)]);
+  for (int percent = -100; percent <= 100; percent += 25)
+    body += line(kLeft, y(percent / 100.0), kLeft + kWidth, y(percent / 100.0),
+                 percent == 0 ? "a" : "g") +
+            text(kLeft - 6, y(percent / 100.0) + 4, "e", percent_label(percent));
+  std::map<int, std::vector<double>> halves;  // errors by half decades
+  for (const auto& [name, place] : most_first(sources)) {
+    for (const RunRow* row : sources.at(name)) {
+      if (row->parameters <= 0) continue;
+      const double decade = std::log10(row->parameters);
+      body += mark(x(decade), y(*time_error(*row)), place, *row);
+      halves[static_cast<int>(std::floor(2 * decade))].push_back(*time_error(*row));
+    }
+  }
+  for (auto& [half, errors] : halves) {
+    std::sort(errors.begin(), errors.end());
+    const double median = y(error_at(errors, 0.5));
+    body += line(x(half / 2.0), median, x((half + 1) / 2.0), median, "d");
+  }
+  body += text(kLeft + kWidth / 2, kTop + kHeight + 34, "m", "parameters; thick: median") +
+          legend(sources, kLeft + kWidth + 18, kTop);
+  return document(820, 460, "Predicted step time against measured, by size of the model", body);
 }
 
 }  // namespace stepcast::accuracy

@@ -136,18 +136,30 @@ TEST(Reached, WhatTheDocumentShowsIsWhatWasReached) {
   EXPECT_EQ(rows, 23u);
 }
 
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 TEST(Plots, EveryTimedRunIsAMarkAndNamesAreEscaped) {
-  const std::vector<RunRow> rows{run("a", 1, 1.1), run("b", 200, 0.02)};
-  for (const std::string& svg : {scatter_svg(rows), errors_svg(rows)}) {
-    size_t marks = 0;
-    for (size_t at = svg.find("fill-opacity"); at != svg.npos;
-         at = svg.find("fill-opacity", at + 1))
-      ++marks;
-    EXPECT_EQ(marks, 2u);
+  std::vector<RunRow> rows{run("a", 1, 1.1), run("b", 200, 0.02)};
+  rows[0].parameters = 7e9;
+  rows[1].parameters = 1e15;  // at the edge
+  for (const std::string& svg : {scatter_svg(rows), errors_svg(rows), sizes_svg(rows)}) {
+    EXPECT_EQ(count_of(svg, "fill-opacity=\"0.6\""), 2u);
     EXPECT_THAT(svg, HasSubstr("a-&lt;1&gt;"));
   }
-  EXPECT_THAT(scatter_svg({}), HasSubstr("</svg>"));
-  EXPECT_THAT(errors_svg({}), HasSubstr("</svg>"));
+  for (const std::string& svg : {scatter_svg({}), errors_svg({}), sizes_svg({})})
+    EXPECT_THAT(svg, HasSubstr("</svg>"));
+}
+
+TEST(Plots, SourcesBeyondTheColoursHaveAnotherMark) {
+  std::vector<RunRow> rows;
+  for (char name = 'a'; name <= 'm'; ++name)
+    rows.push_back(run(std::string(1, name).c_str(), 1, 1.1));
+  EXPECT_EQ(count_of(scatter_svg(rows), "fill-opacity=\"0.6\""), 13u);
+  EXPECT_EQ(count_of(scatter_svg(rows), "<path"), 2u);  // the 13th, and in the legend
 }
 
 }  // namespace

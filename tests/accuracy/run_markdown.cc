@@ -40,13 +40,15 @@ std::string cell(std::string text) {
   return text;
 }
 
-std::string header(std::initializer_list<const char*> columns) {
+// "" without rows.
+std::string table(std::initializer_list<const char*> columns, const std::string& rows) {
+  if (rows.empty()) return "";
   std::string names = "|", rule = "|";
   for (const char* column : columns) {
     names += ' ' + std::string(column) + " |";
     rule += "---|";
   }
-  return names + '\n' + rule + '\n';
+  return names + '\n' + rule + '\n' + rows;
 }
 
 std::string errors_cells(const Errors& e) {
@@ -139,31 +141,31 @@ std::string in_short(const std::vector<RunRow>& rows) {
 }
 
 std::string aims_table(const std::vector<RunRow>& rows) {
-  std::string text = header({"aim", "wanted, %", "reached, %", "of", "met"});
+  std::string text;
   for (const Aim& aim : aims_of(rows))
     text += fmt::format("| {} | {} | {:.1f} | {} | {} |\n", aim.what, aim.wanted, aim.reached,
                         count_text(aim.of), aim.is_met ? "yes" : "**no**");
-  return text;
+  return table({"aim", "wanted, %", "reached, %", "of", "met"}, text);
 }
 
 // ---- tables ----
 
 std::string pools_table(const char* what, const std::vector<RunRow>& rows,
                         std::string RunRow::*key) {
-  std::string text = header({what, "records", "predicted", "times", "median", "p90", "bias",
-                             "memories", "median", "p90", "bias"});
+  std::string text;
   const auto line = [](const std::string& name, const Pool& pool) {
     const PoolSummary s = summarize(pool);
     return fmt::format("| {} | {} | {} | {} | {} |\n", cell(name), s.records, s.predicted,
                        errors_cells(s.time), errors_cells(s.memory));
   };
   for (const auto& [name, pool] : pools_by(rows, key)) text += line(name, pool);
-  return text + line("all", all_of(rows));
+  return table({what, "records", "predicted", "times", "median", "p90", "bias", "memories",
+                "median", "p90", "bias"},
+               text + line("all", all_of(rows)));
 }
 
 std::string groups_table(const std::vector<RunRow>& rows) {
-  std::string text = header({"source", "groups led by more than 2 %", "fastest named right", "runs",
-                             "median error of the ratio", "p90"});
+  std::string text;
   const auto line = [](const std::string& name, const Pool& pool) -> std::string {
     const Rankings r = summarize(pool).rankings;
     if (r.ratio.count == 0) return "";
@@ -171,12 +173,19 @@ std::string groups_table(const std::vector<RunRow>& rows) {
                        r.ratio.count, percent(r.ratio.median), percent(r.ratio.p90));
   };
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);
-  return text + line("all", all_of(rows));
+  text += line("all", all_of(rows));
+  if (text.empty()) return "";
+  return "Runs of one group by their speed, tokens a second and GPU; the ratio is that of a run's "
+         "speed to that of\nthe fastest run of its group, and its error relative.\n\n" +
+         table({"source", "groups led by more than 2 %", "fastest named right", "runs",
+                "median error of the ratio, %", "p90"},
+               text);
 }
 
 std::string memory_calls_table(const std::vector<RunRow>& rows) {
-  std::string text = header({"source", "was out of memory: called so", "called to fit",
-                             "ran: called out of memory", "called to fit"});
+  const OutOfMemory whole = summarize(all_of(rows)).oom;
+  if (whole.known() == 0) return "";
+  std::string text;
   const auto line = [](const std::string& name, const OutOfMemory& oom) {
     return fmt::format("| {} | {} | {} | {} | {} |\n", cell(name), oom.hit, oom.missed, oom.alarms,
                        oom.fits);
@@ -185,7 +194,9 @@ std::string memory_calls_table(const std::vector<RunRow>& rows) {
     const OutOfMemory oom = summarize(pool).oom;
     if (oom.known() > oom.fits) text += line(name, oom);
   }
-  return text + line("all", summarize(all_of(rows)).oom);
+  return table({"source", "was out of memory: called so", "called to fit",
+                "ran: called out of memory", "called to fit"},
+               text + line("all", whole));
 }
 
 // ---- trends ----
@@ -196,12 +207,12 @@ struct Bin {
 };
 
 std::string bins_table(const char* what, const std::vector<Bin>& bins) {
-  std::string text = header({what, "times", "median", "p90", "bias"});
+  std::string text;
   for (const Bin& bin : bins) {
     const Errors e = summarize(bin.pool).time;
     if (e.count > 0) text += fmt::format("| {} | {} |\n", cell(bin.name), errors_cells(e));
   }
-  return text;
+  return table({what, "times", "median", "p90", "bias"}, text);
 }
 
 // Bins below each limit, and one from the last on; rows whose figure is 0 are in none.
@@ -223,16 +234,18 @@ std::string trends(const std::vector<RunRow>& rows) {
   std::vector<Bin> layouts;
   for (auto& [name, pool] : pools_by(rows, &RunRow::layout))
     if (!name.empty()) layouts.push_back({name, std::move(pool)});
-  return bins_table("parameters",
-                    bins_by(rows, {1e9, 5e9, 20e9, 100e9},
+  const std::string size = bins_table(
+      "parameters", bins_by(rows, {1e9, 5e9, 20e9, 100e9},
                             {"below 1 B", "1 to 5 B", "5 to 20 B", "20 to 100 B", "100 B and more"},
-                            [](const RunRow& row) { return row.parameters; })) +
-         '\n' +
-         bins_table("GPUs",
-                    bins_by(rows, {9, 65, 513, 2049},
-                            {"1 to 8", "9 to 64", "65 to 512", "513 to 2,048", "more"},
-                            [](const RunRow& row) { return static_cast<double>(row.gpus); })) +
-         '\n' + bins_table("split over", layouts);
+                            [](const RunRow& row) { return row.parameters; }));
+  const std::string gpus =
+      bins_table("GPUs", bins_by(rows, {9, 65, 513, 2049},
+                                 {"1 to 8", "9 to 64", "65 to 512", "513 to 2,048", "more"},
+                                 [](const RunRow& row) { return static_cast<double>(row.gpus); }));
+  std::string text;
+  for (const std::string& part : {size, gpus, bins_table("split over", layouts)})
+    if (!part.empty()) text += (text.empty() ? "" : "\n") + part;
+  return text;
 }
 
 size_t dominant_origin(const RunRow& row) {
@@ -251,13 +264,15 @@ std::string origins_table(const std::vector<RunRow>& rows) {
     bins[dominant_origin(row)].pool.push_back(&row);
     for (size_t o = 0; o < kOrigins; ++o) shares[o] += row.origins[o];
   }
-  std::string text = header({"origin of prices", "share of device time, mean over runs",
-                             "runs where it is the largest: times", "median", "p90", "bias"});
+  if (runs == 0) return "";
+  std::string text;
   for (size_t o = 0; o < kOrigins; ++o)
     text += fmt::format("| {} | {} % | {} |\n", name_of(static_cast<Origin>(o)),
-                        percent(runs == 0 ? 0 : shares[o] / static_cast<double>(runs)),
+                        percent(shares[o] / static_cast<double>(runs)),
                         errors_cells(summarize(bins[o].pool).time));
-  return text;
+  return table({"origin of prices", "share of device time, mean over runs",
+                "runs where it is the largest: times", "median", "p90", "bias"},
+               text);
 }
 
 // ---- what is furthest off ----
@@ -278,66 +293,80 @@ Pool worst_first(const Pool& pool) {
   return timed;
 }
 
-std::string worst_line(const RunRow& row) {
-  return fmt::format("| {} | {} | {:.4g} | {:.4g} | {} | {} |\n", cell(row.id), cell(row.source),
-                     *row.measured.step_time_s, *row.step_time_s, signed_percent(*time_error(row)),
-                     row.cause.empty() ? "not known" : cell(row.cause));
+std::string runs_table(const Pool& runs) {
+  std::string text;
+  for (const RunRow* row : runs)
+    text += fmt::format("| {} | {} | {:.4g} | {:.4g} | {} | {} |\n", cell(row->id),
+                        cell(row->source), *row->measured.step_time_s, *row->step_time_s,
+                        signed_percent(*time_error(*row)),
+                        row->cause.empty() ? "not known" : cell(row->cause));
+  return table({"run", "source", "measured, s", "predicted, s", "error, %", "why, as far as known"},
+               text);
 }
 
-std::string worst_table(const std::vector<RunRow>& rows) {
+std::string worst_runs(const std::vector<RunRow>& rows) {
   constexpr size_t kShown = 10;
-  std::string text =
-      header({"run", "source", "measured, s", "predicted, s", "error, %", "why, as far as known"});
   Pool worst = worst_first(all_of(rows));
   if (worst.size() > kShown) worst.resize(kShown);
-  for (const RunRow* row : worst) text += worst_line(*row);
-  return text;
+  return runs_table(worst);
 }
 
-std::string worst_of_sources_table(const std::vector<RunRow>& rows) {
-  std::string text =
-      header({"run", "source", "measured, s", "predicted, s", "error, %", "why, as far as known"});
+std::string worst_of_sources(const std::vector<RunRow>& rows) {
+  Pool runs;
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) {
     const Pool worst = worst_first(pool);
-    if (!worst.empty()) text += worst_line(*worst.front());
+    if (!worst.empty()) runs.push_back(worst.front());
   }
-  return text;
+  return runs_table(runs);
+}
+
+std::string causes_table(const std::vector<RunRow>& rows) {
+  std::vector<Bin> causes;
+  for (auto& [cause, pool] : pools_by(rows, &RunRow::cause))
+    if (!cause.empty()) causes.push_back({cause, std::move(pool)});
+  return bins_table("cause", causes);
 }
 
 std::string reasons_table(const std::vector<RunRow>& rows) {
-  std::string text =
-      header({"why there is no prediction", "records", "only for this", "for example"});
+  std::string text;
   for (const Reason& r : reasons(rows))
     text +=
         fmt::format("| {} | {} | {} | {} |\n", cell(r.text), r.records, r.alone, cell(r.example));
-  return text;
+  return table({"why there is no prediction", "records", "only for this", "for example"}, text);
+}
+
+std::string pictures_of(std::string_view folder) {
+  if (folder.empty()) return "";
+  return fmt::format(
+      "\n![predicted over measured step times]({0}/predicted.svg)\n\n"
+      "![errors of step time by source]({0}/errors.svg)\n\n"
+      "![errors of step time by size of the model]({0}/sizes.svg)\n",
+      folder);
 }
 
 }  // namespace
 
-std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view heading) {
+std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view heading,
+                          std::string_view pictures) {
   const auto section = [&](const char* title, const std::string& text) {
-    return fmt::format("\n{} {}\n\n{}", heading, title, text);
+    return text.empty() ? "" : fmt::format("\n{} {}\n\n{}", heading, title, text);
   };
   std::string coverage = coverage_text(rows);
   if (!coverage.empty()) coverage = "```\n" + coverage + "```\n";
-  return in_short(rows) + '\n' + aims_table(rows) +
+  return in_short(rows) + '\n' + aims_table(rows) + pictures_of(pictures) +
          section("By source",
                  "Errors are predicted / measured - 1 in %: median and 90th percentile of their "
                  "absolute values, and\nthe median with its sign (bias).\n\n" +
                      pools_table("source", rows, &RunRow::source)) +
          section("By GPU", pools_table("GPU", rows, &RunRow::hardware)) +
-         section(
-             "Choice within groups",
-             "Runs of one group by their speed, tokens a second and GPU; the ratio is that of a "
-             "run's speed to that of\nthe fastest run of its group.\n\n" +
-                 groups_table(rows)) +
+         section("Choice within groups", groups_table(rows)) +
          section("Out of memory", memory_calls_table(rows)) +
          section("By size and layout", trends(rows)) +
          section("By origin of the prices", origins_table(rows)) +
-         (coverage.empty() ? "" : section("Measured times in their intervals", coverage)) +
-         section("Furthest off", worst_table(rows)) +
-         section("Furthest off of each source", worst_of_sources_table(rows)) +
+         section("Measured times in their intervals", coverage) +
+         section("Furthest off, by factor", worst_runs(rows)) +
+         section("Furthest off of each source", worst_of_sources(rows)) +
+         section("Causes that are known and not modelled", causes_table(rows)) +
          section("Not predicted", reasons_table(rows));
 }
 

@@ -127,8 +127,10 @@ void write_outputs(const Arguments& a, const std::vector<RunRow>& rows) {
     std::filesystem::create_directories(a.plots);
     write_text_file(a.plots + "/predicted.svg", scatter_svg(rows));
     write_text_file(a.plots + "/errors.svg", errors_svg(rows));
+    write_text_file(a.plots + "/sizes.svg", sizes_svg(rows));
   }
-  if (!a.report.empty()) put_between_marks(a.report, "runs", runs_markdown(rows, "###"));
+  if (!a.report.empty())
+    put_between_marks(a.report, "runs", runs_markdown(rows, "###", "accuracy"));
   if (!a.write_reached.empty()) write_text_file(a.write_reached, reached_csv(rows));
   if (!a.write_observed.empty())
     write_text_file(a.write_observed, observed_csv(observed_runs(rows)));

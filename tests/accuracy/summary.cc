@@ -25,7 +25,7 @@ std::string without_numbers(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const bool digit = std::isdigit(static_cast<unsigned char>(text[i])) != 0;
-    const bool in_word = !out.empty() && std::isalpha(static_cast<unsigned char>(out.back())) != 0;
+    const bool in_word = !out.empty() && std::isalnum(static_cast<unsigned char>(out.back())) != 0;
     if (!digit || in_word || i < 4) {  // an error code comes first
       out += text[i];
     } else if (out.back() != '#') {
