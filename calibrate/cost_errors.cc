@@ -92,8 +92,8 @@ const CostErrors& cost_errors() {
   return errors;
 }
 
-double step_cost_error(const OpGraph& graph, const Prices& prices, const Account& account,
-                       const CostErrors& errors) {
+StepCostError step_cost_error(const OpGraph& graph, const Prices& prices, const Account& account,
+                              const CostErrors& errors) {
   std::array<double, kCostFamilies> time{}, off{};  // device time, and what of it is open
   const std::vector<double> counts = work_counts(graph);
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -104,7 +104,8 @@ double step_cost_error(const OpGraph& graph, const Prices& prices, const Account
   }
   const double compute = seconds_of(account, [](Spend s) { return s < Spend::exposed_tp; });
   const double exposed = seconds_of(account, is_exposed);
-  if (compute + exposed <= 0) return 0;
+  StepCostError step;
+  if (compute + exposed <= 0) return step;
   constexpr auto kCommunication = static_cast<size_t>(CostFamily::communication);
   double all_compute = 0;
   for (size_t f = 0; f < kCommunication; ++f) all_compute += time[f];
@@ -114,10 +115,11 @@ double step_cost_error(const OpGraph& graph, const Prices& prices, const Account
     const double whole = communicates ? time[f] : all_compute;
     if (whole <= 0) continue;
     const double weight = (communicates ? exposed : compute) / (compute + exposed);
-    const double part = weight * off[f] / whole;
-    squares += part * part;
+    step.parts[f] = weight * off[f] / whole;
+    squares += step.parts[f] * step.parts[f];
   }
-  return std::sqrt(squares);
+  step.whole = std::sqrt(squares);
+  return step;
 }
 
 }  // namespace stepcast

@@ -28,7 +28,11 @@ const CostErrors& cost_errors();
 // to be the same for all of it, so they do not average out; those of two families to be
 // independent.  A family counts by its device time, compute and communication by what the critical
 // rank spends on either (communication that nobody waits for costs nothing).
-double step_cost_error(const OpGraph& graph, const Prices& prices, const Account& account,
-                       const CostErrors& errors = cost_errors());
+struct StepCostError {
+  double whole = 0;
+  std::array<double, kCostFamilies> parts{};  // by CostFamily; their squares add up to the whole's
+};
+StepCostError step_cost_error(const OpGraph& graph, const Prices& prices, const Account& account,
+                              const CostErrors& errors = cost_errors());
 
 }  // namespace stepcast

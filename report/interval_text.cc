@@ -71,6 +71,11 @@ std::string explain_interval(Time step, const Interval& i, const TextStyle& styl
   }
   const std::string open = percent(i.cost_error), theirs = percent(i.like_cost_error);
   std::string costs = "their errors leave " + open + " of the step open";
+  std::string parts;
+  for (const auto& [family, error] : i.cost_parts)
+    if (error > 0)
+      parts += (parts.empty() ? " (" : ", ") + std::string(family) + ' ' + percent(error);
+  if (!parts.empty()) costs += parts + ", added in squares)";
   if (i.runs > 0 && (open == theirs || i.cost_error <= i.like_cost_error)) {
     costs += ", those of these runs " + theirs + ": the interval is theirs";
   } else if (i.runs > 0) {
@@ -94,6 +99,9 @@ void write_interval_basis(JsonWriter& json, const Interval& i) {
     json.member("like_high", i.like_high);
     json.member("like_cost_error", i.like_cost_error);
     json.member("cost_error", i.cost_error);
+    json.object("cost_parts", [&] {
+      for (const auto& [family, error] : i.cost_parts) json.member(family, error);
+    });
   });
 }
 

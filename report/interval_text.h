@@ -23,7 +23,7 @@ std::string explain_interval(Time step, const Interval& interval, const TextStyl
 // {low_s, high_s, level}
 void write_interval(JsonWriter& json, const Interval& interval);
 // The same with all it is made from: like, runs, sources, like_low, like_high, like_cost_error,
-// cost_error.
+// cost_error, cost_parts.
 void write_interval_basis(JsonWriter& json, const Interval& interval);
 
 }  // namespace stepcast

@@ -147,9 +147,12 @@ Interval make_interval(Time step, double cost_error, const ClassErrors* like) {
 }
 
 Interval interval_of(const Scenario& scenario, const Result& result) {
-  return make_interval(result.step_time,
-                       step_cost_error(*result.graph, *result.prices, result.account),
-                       errors_like(observed_errors(), run_class(scenario, result)));
+  const StepCostError costs = step_cost_error(*result.graph, *result.prices, result.account);
+  Interval i = make_interval(result.step_time, costs.whole,
+                             errors_like(observed_errors(), run_class(scenario, result)));
+  for (size_t f = 0; f < costs.parts.size(); ++f)
+    i.cost_parts.emplace_back(name_of(static_cast<CostFamily>(f)), costs.parts[f]);
+  return i;
 }
 
 }  // namespace stepcast

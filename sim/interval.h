@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "sim/units.h"
 
@@ -16,6 +19,7 @@ struct Interval {
   Time low{}, high{};
   // What the costs alone leave open: |log(true / forecast)|, as a ratio less 1.
   double cost_error = 0;
+  std::vector<std::pair<std::string_view, double>> cost_parts;  // by family; squares add up
   // Published runs that were forecast and are like this one; none: the costs alone make the
   // interval.
   std::string like;  // "training / long kernels / Hopper or Blackwell"

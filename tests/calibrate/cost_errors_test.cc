@@ -53,7 +53,7 @@ Step step_of(const std::vector<std::pair<Work, Price>>& works, Time compute, Tim
 }
 
 double error_of(const Step& s, const CostErrors& e) {
-  return step_cost_error(s.graph, s.prices, s.account, e);
+  return step_cost_error(s.graph, s.prices, s.account, e).whole;
 }
 
 Work reduce() {
@@ -93,6 +93,10 @@ TEST(CostErrors, ErrorsOfAFamilyAddUpAndThoseOfTwoAddInSquares) {
   EXPECT_NEAR(error_of(products, e), 0.1, 1e-12);
   const Step mixed = step_of({{test::gemm(8, 8, 8), second}, {Work{}, second}}, Time{2'000}, {});
   EXPECT_NEAR(error_of(mixed, e), std::sqrt(0.05 * 0.05 + 0.15 * 0.15), 1e-12);
+  const StepCostError parts = step_cost_error(mixed.graph, mixed.prices, mixed.account, e);
+  EXPECT_NEAR(parts.parts[0], 0.05, 1e-12);
+  EXPECT_EQ(parts.parts[1], 0);
+  EXPECT_NEAR(parts.parts[2], 0.15, 1e-12);
 }
 
 TEST(CostErrors, OriginsCountByTheirTime) {
@@ -116,7 +120,7 @@ TEST(CostErrors, CommunicationCountsAsFarAsItIsWaitedFor) {
 
 TEST(CostErrors, AStepOfNothingLeavesNothingOpen) {
   EXPECT_EQ(error_of(step_of({}, Time{}, Time{}), errors_by_family(1, 1, 1, 1)), 0);
-  EXPECT_EQ(step_cost_error(OpGraph{}, Prices{}, Account{}), 0);
+  EXPECT_EQ(step_cost_error(OpGraph{}, Prices{}, Account{}).whole, 0);
 }
 
 }  // namespace

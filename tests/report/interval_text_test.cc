@@ -19,7 +19,8 @@ Interval around(double low, double high) {
   Interval i;
   i.low = time_from_seconds(low);
   i.high = time_from_seconds(high);
-  i.cost_error = 0.06;
+  i.cost_error = 0.05;
+  i.cost_parts = {{"product", 0.03}, {"attention", 0}, {"memory", 0.04}};
   i.like = "training / long kernels";
   i.runs = 1200;
   i.sources = 21;
@@ -53,6 +54,7 @@ TEST(IntervalText, ExplainsWhereItComesFrom) {
   std::string text = explain_interval(kStep, around(9.6, 11));
   EXPECT_THAT(text, HasSubstr("9.600 s to 11.00 s"));
   EXPECT_THAT(text, HasSubstr("training / long kernels: 80 % of 1,200 runs of 21 sources"));
+  EXPECT_THAT(text, HasSubstr("(product 3.0 %, memory 4.0 %, added in squares)"));
   EXPECT_THAT(text, HasSubstr("the interval is theirs"));
   Interval worse = around(9.6, 11);
   worse.cost_error = 0.2;
@@ -78,6 +80,7 @@ TEST(IntervalText, JsonHasTheEndsInSeconds) {
   write_interval_basis(json, around(9.6, 11));
   json.end_object();
   EXPECT_THAT(json.text(), HasSubstr("\"sources\":21"));
+  EXPECT_THAT(json.text(), HasSubstr("\"memory\":0.04"));
 }
 
 TEST(IntervalText, IsALineOfTheReport) {
