@@ -24,9 +24,17 @@ TensorIndex StageWriter::mlp_branch_forward(LayerTensors& t, TensorIndex& input,
   if (model.mlp_bias && !s.plan.kernels.fused_activation) {
     p_.compute("fc1 bias", s.memory_bound(Kernel::bias_add, up * 2));
   }
-  p_.compute("activation", s.memory_bound(Kernel::activation, up + act));
+  if (model.gated && !s.plan.kernels.fused_activation) {
+    // The product keeps both its factors.
+    p_.compute("gate activation", s.memory_bound(Kernel::activation, act * 2));
+    t.gated = p_.allocate("gate activation output", act, saved());
+    p_.compute("activation", s.memory_bound(Kernel::scale, act * 3));
+  } else {
+    p_.compute("activation", s.memory_bound(Kernel::activation, up + act));
+  }
   t.activated = p_.allocate("activation output", act, saved());
   done_with(t.up);
+  done_with(t.gated);
   if (computes_others() && model.gated) return std::exchange(t.kept_down, kNoTensor);
   const TensorIndex branch = row_parallel_forward("fc2", t.activated, s.ffn);
   done_with(t.activated);
@@ -72,15 +80,30 @@ void StageWriter::need_mlp(LayerTensors& t) {
   mode_ = mode;
 }
 
+// Frees the gradient of the activation's output.
+TensorIndex StageWriter::activation_backward(LayerTensors& t, TensorIndex& gradient, Bytes up) {
+  const Bytes act = s_.bytes(s_.tokens, s_.ffn);
+  TensorIndex d_gate = kNoTensor;
+  if (t.gated != kNoTensor) {
+    p_.compute("activation product backward", s_.memory_bound(Kernel::scale, act * 5));
+    d_gate = p_.allocate("gate gradient", act, MemoryCategory::workspace);
+    p_.free(t.gated);
+    p_.compute("activation backward", s_.memory_bound(Kernel::activation_backward, act * 3));
+  } else {
+    p_.compute("activation backward", s_.memory_bound(Kernel::activation_backward, up * 2 + act));
+  }
+  const TensorIndex d_up = p_.allocate("fc1 output gradient", up, MemoryCategory::workspace);
+  p_.free(gradient);
+  p_.free(d_gate);
+  return d_up;
+}
+
 TensorIndex StageWriter::mlp_branch_backward(LayerTensors& t, BranchGradient branch,
                                              TensorIndex& input, InputGather gathered) {
   const Shard& s = s_;
   TensorIndex d = row_parallel_backward("fc2", branch, t.activated, s.ffn);
   const Bytes up = s.bytes(s.tokens, s.up);
-  p_.compute("activation backward",
-             s.memory_bound(Kernel::activation_backward, up * 2 + s.bytes(s.tokens, s.ffn)));
-  TensorIndex d_up = p_.allocate("fc1 output gradient", up, MemoryCategory::workspace);
-  p_.free(d);
+  TensorIndex d_up = activation_backward(t, d, up);
   p_.free(t.up);
   p_.free(t.kept_up);
   if (s.model.mlp_bias) bias_gradient("fc1", s.tokens, s.up);

@@ -116,6 +116,14 @@ enum class HostWaits : uint8_t {
   passes,   // after each pass as well: it is timed
 };
 
+// How the loss of the tokens comes from the logits, and the gradient back.
+enum class Loss : uint8_t {
+  megatron,        // softmax over the shards of the vocabulary, in fp32
+  in_place,        // logits are overwritten by their gradient (Transformer Engine, Liger-Kernel)
+  torch,           // torch.nn.functional.cross_entropy of logits in fp32
+  torch_gathered,  // ... on every tensor-parallel rank, of the whole vocabulary
+};
+
 // Which kernels the framework launches: properties of the op inventory, not factors.
 struct Kernels {
   bool flash_attention = true;  // else scores, softmax, dropout and context as kernels of their own
@@ -124,12 +132,16 @@ struct Kernels {
   bool fused_bias_dropout_add = true;
   bool fused_activation = true;  // bias + GELU, or SiLU + product, in one kernel
   bool fused_softmax = true;     // scale + mask + softmax
-  bool fused_cross_entropy =
-      false;  // one kernel each way; else the chain of vocabulary-parallel kernels
+  Loss loss = Loss::megatron;
+  bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
   bool gradient_accumulation_fusion =
       true;                // weight gradient GEMMs add into the fp32 buffer themselves
   bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
   Modules modules = Modules::transformer_engine;
+  // What libraries keep through the step for products (library_memory.h).
+  Bytes blas_workspace{};              // PyTorch's for cuBLAS, of each thread that multiplies
+  Bytes engine_workspace{};            // Transformer Engine's for cuBLASLt, of each stream
+  bool gradient_placeholders = false;  // Transformer Engine keeps one for each shape of weights
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;
 };

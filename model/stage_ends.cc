@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the first stage does before its layers (embedding) and the last one after them (final norm,
-// head, loss).
+// head).
 #include <string>
 #include <utility>
 
@@ -160,50 +160,6 @@ void StageWriter::head_product(HeadTensors& t) {
   cross_entropy_forward(t, low);
 }
 
-// Vocabulary-parallel cross-entropy (Megatron-LM) has three small all-reduces over the
-// tensor-parallel group.
-void StageWriter::sum_over_shards(const std::string& label) {
-  if (!s_.split()) return;
-  Work w = s_.collective(WorkKind::all_reduce, 1);
-  w.dtype = DType::fp32;
-  w.bytes = s_.bytes(s_.tokens, 1, DType::fp32);
-  p_.join(p_.communicate(Stream::tp, label, w));
-}
-
-void StageWriter::cross_entropy_forward(HeadTensors& t, TensorIndex& low) {
-  const Shard& s = s_;
-  const Bytes logits = s.bytes(s.tokens, s.vocab);
-  const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
-  const auto loss = [&](const std::string& label, Bytes moved) {
-    p_.compute(label, s.memory_bound(Kernel::cross_entropy, moved));
-  };
-  if (s.plan.kernels.fused_cross_entropy) {
-    loss("loss maximum", logits);
-    sum_over_shards("loss maximum all-reduce");
-    loss("loss", logits + wide);
-    t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
-    sum_over_shards("loss sum all-reduce");
-    loss("loss normalization", wide * 2);
-    p_.free(low);
-    return;
-  }
-  if (s.plan.precision.params == DType::fp32) {
-    t.softmax = low;  // nothing to convert
-  } else {
-    p_.compute("logits to fp32", s.memory_bound(Kernel::cast, logits + wide));
-    t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
-    p_.free(low);
-  }
-  loss("loss maximum", wide);
-  sum_over_shards("loss maximum all-reduce");
-  loss("loss subtract maximum", wide * 2);
-  sum_over_shards("loss target all-reduce");
-  loss("loss exponential", wide * 2);
-  loss("loss sum", wide);
-  sum_over_shards("loss sum all-reduce");
-  loss("loss normalization", wide * 2);
-}
-
 TensorIndex StageWriter::loss_backward(HeadTensors& t, bool more) {
   const Shard& s = s_;
   p_.set_phase(Phase::backward_input);
@@ -214,24 +170,6 @@ TensorIndex StageWriter::loss_backward(HeadTensors& t, bool more) {
   incomplete_ = false;
   if (s.model.masked_head) gradient = masked_head_backward(t, gradient);
   return gradient;
-}
-
-TensorIndex StageWriter::logit_gradient(HeadTensors& t) {
-  const Shard& s = s_;
-  const Bytes logits = s.bytes(s.tokens, s.vocab);
-  const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
-  if (!s.plan.kernels.fused_cross_entropy) {
-    p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide * 2));
-    if (s.plan.precision.params != DType::fp32) {
-      p_.compute("logit gradient to " + std::string(name_of(s.plan.precision.params)),
-                 s.memory_bound(Kernel::cast, wide + logits));
-    }
-  } else {
-    p_.compute("loss backward", s.memory_bound(Kernel::cross_entropy_backward, wide + logits));
-  }
-  const TensorIndex d = p_.allocate("logit gradient", logits, MemoryCategory::logits);
-  p_.free(t.softmax);
-  return d;
 }
 
 }  // namespace stepcast

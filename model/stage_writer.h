@@ -67,6 +67,7 @@ struct LayerTensors {
   TensorIndex residual = kNoTensor;  // after attention
   TensorIndex norm2_statistics = kNoTensor, norm2_output = kNoTensor;
   TensorIndex up = kNoTensor, activated = kNoTensor;
+  TensorIndex gated = kNoTensor;  // the gate's activation, where the product is apart
   TensorIndex mask2 = kNoTensor;
   // Outputs of matrix products that per-op recomputation keeps: of queries and values, of the gate
   // (or the whole) of fc1, of fc2.
@@ -275,14 +276,22 @@ class StageWriter {
   TensorIndex gather_embedding_gradient();
   void embedding_rows_backward(TensorIndex full, TensorIndex& gradient);
   void head_product(HeadTensors& t);
-  TensorIndex logit_gradient(HeadTensors& t);
+  // loss.cc
+  Loss loss_kind() const;
+  void loss_kernel(const std::string& label, Bytes moved);
   void cross_entropy_forward(HeadTensors& t, TensorIndex& logits);
+  void fused_loss_forward(HeadTensors& t, TensorIndex& logits);
+  void in_place_loss_forward(HeadTensors& t, TensorIndex& logits);
+  void torch_loss_forward(HeadTensors& t, TensorIndex& logits);
+  TensorIndex logit_gradient(HeadTensors& t);
+  TensorIndex torch_logit_gradient(HeadTensors& t);
   void sum_over_shards(const std::string& label);
   void masked_head_forward(HeadTensors& t);
   TensorIndex masked_head_backward(HeadTensors& t, TensorIndex& gradient);
   TensorIndex mlp_forward(LayerTensors& t, bool keep);
   // From fc1 to fc2's partial output, and back to the gradient of fc1's input.
   TensorIndex mlp_branch_forward(LayerTensors& t, TensorIndex& input, bool keep);
+  TensorIndex activation_backward(LayerTensors& t, TensorIndex& gradient, Bytes up);
   TensorIndex mlp_branch_backward(LayerTensors& t, BranchGradient branch, TensorIndex& input,
                                   InputGather gathered);
   // parallel_block.cc: attention and MLP side by side.

@@ -291,6 +291,30 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
   }
 }
 
+// What libraries keep for products, which depends on the GPU, and whose cross-entropy is called.
+void resolve_libraries(const PlanInputs& in, Plan& plan) {
+  constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+  FieldValues& v = in.values;
+  Kernels& k = plan.kernels;
+  if (v.has("kernels.gradient_placeholders"))
+    k.gradient_placeholders = v.flag("kernels.gradient_placeholders");
+  if (v.has("kernels.loss")) {
+    const std::string& loss = v.text("kernels.loss");
+    if (loss == "in-place") k.loss = Loss::in_place;
+    if (loss == "torch") k.loss = Loss::torch;
+    if (loss == "torch-gathered") k.loss = Loss::torch_gathered;
+  }
+  if (in.cluster == nullptr) return;
+  const GpuArch arch = in.cluster->node.gpu.arch;
+  const bool hopper = arch == GpuArch::hopper;
+  if (!v.stated("kernels.blas_workspace"))
+    v.derive("kernels.blas_workspace", hopper ? 32 * kMiB : (2 * 4096 + 8 * 16) * kKiB,
+             hopper ? "32MiB" : "8320KiB",
+             hopper ? "PyTorch on Hopper" : "PyTorch but on Hopper: ':4096:2:16:8'");
+  if (v.has("kernels.blas_workspace")) k.blas_workspace = Bytes{v.whole("kernels.blas_workspace")};
+  k.engine_workspace = Bytes{(hopper || arch == GpuArch::blackwell ? 32 : 4) * kMiB};
+}
+
 // Overlap that can do nothing is remarked on.
 void check_overlap(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
@@ -354,6 +378,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_recompute(in, plan);
   resolve_sharding(in, plan);
   resolve_overlap(in.values, plan);
+  resolve_libraries(in, plan);
   resolve_comm_sms(in, plan);
   check_overlap(in, plan);
   check_tensor_sizes(in, plan);

@@ -46,7 +46,8 @@ Bytes beyond_memory(const Scenario& s, const Schedule& schedule) {
   const OpGraph graph =
       lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = s.post_validation});
   const Gpu& gpu = s.cluster.node.gpu;
-  return step_memory(graph, trace_memory(graph)).reserved - (gpu.memory - gpu.reserve);
+  const Bytes usable = gpu.memory - gpu.reserve;
+  return step_memory(graph, trace_memory(graph), usable).reserved - usable;
 }
 
 bool better(const StepOutcome& a, const StepOutcome& b) {

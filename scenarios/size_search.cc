@@ -99,8 +99,8 @@ bool fits(const SizeSubject& subject, const LayoutChoice& choice, int64_t global
   try {
     const Scenario s = load_candidate(few, choice);
     const OpGraph graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
-    const StepMemory memory = step_memory(graph, trace_memory(graph));
-    return memory.reserved <= s.cluster.node.gpu.memory - s.cluster.node.gpu.reserve;
+    const Bytes usable = s.cluster.node.gpu.memory - s.cluster.node.gpu.reserve;
+    return step_memory(graph, trace_memory(graph), usable).reserved <= usable;
   } catch (const InputError&) {
     return false;  // not a legal layout
   } catch (const std::invalid_argument&) {

@@ -3,7 +3,7 @@
 
 namespace stepcast {
 
-StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memory) {
+StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memory, Bytes room) {
   constexpr int64_t kTebibyte = int64_t{1} << 40;
   StepMemory step;
   for (uint32_t r = 0; r < memory.size(); ++r)
@@ -13,7 +13,7 @@ StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memo
   for (uint32_t r = 0; r < memory.size(); ++r) {
     if (memory[r].peak.value < step.peak.value / 100 * 98) continue;
     // Far beyond any GPU the allocator's rounding is of no interest.
-    const Bytes reserved = step.peak.value > kTebibyte ? step.peak : trace_reserved(graph, r);
+    const Bytes reserved = step.peak.value > kTebibyte ? step.peak : trace_reserved(graph, r, room);
     if (reserved > step.reserved) {
       step.reserved = reserved;
       step.role = r;

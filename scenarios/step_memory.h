@@ -15,7 +15,8 @@ struct StepMemory {
   Bytes reserved{};   // ... with the gaps of the caching allocator
 };
 
-// REQUIRES: memory = trace_memory(graph), one role at least.
-StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memory);
+// On a device with so much room: it does not fit if more is reserved.  REQUIRES: memory =
+// trace_memory(graph), one role at least.
+StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memory, Bytes room);
 
 }  // namespace stepcast

@@ -12,6 +12,7 @@
 #include "model/distillation.h"
 #include "model/host_calls.h"
 #include "model/layer_ops.h"
+#include "model/library_memory.h"
 #include "model/low_precision.h"
 #include "model/pass_writer.h"
 #include "model/replicas.h"
@@ -112,6 +113,7 @@ class Lowering {
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
     add_static_memory(role, rank);
+    add_library_memory(role, rank);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));
     ends_->finish(items, rank);
@@ -143,6 +145,21 @@ class Lowering {
     if (!plan_.precision.low_params) replaced = {};
     role.memory = ends_->static_memory(rank, replaced);
     role.memory.push_back({MemoryCategory::parameters, copies});
+  }
+
+  // Workspaces of libraries, and gradients that stand for those of the weights.
+  void add_library_memory(RoleOps& role, int64_t rank) const {
+    std::vector<PassId> passes;
+    for (size_t stage = 0; stage < schedule_.rank_of_stage.size(); ++stage) {
+      const bool second =
+          schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank;
+      if (schedule_.rank_of_stage[stage] != rank && !second) continue;
+      const StagePasses& p = passes_[stage * static_cast<size_t>(schedule_.seq_splits)];
+      for (const PassId pass : {p.forward, p.backward, p.weight_gradient})
+        if (pass != kNoPass) passes.push_back(pass);
+    }
+    const Bytes bytes = library_memory(graph_, plan_, passes);
+    if (bytes.value > 0) role.memory.push_back({MemoryCategory::workspace, bytes});
   }
 
   // What low_weights() finds in the stage's forward, without those of a teacher: it has no master

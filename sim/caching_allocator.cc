@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/caching_allocator.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "sim/check.h"
 
 namespace stepcast {
@@ -70,11 +73,31 @@ void CachingAllocator::remove_free(Block b) {
   list.blocks.erase(list.blocks.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
+// Free blocks without neighbours are whole segments.
+void CachingAllocator::release_segments() {
+  for (FreeList& list : free_) {
+    FreeList left;
+    for (size_t i = 0; i < list.blocks.size(); ++i) {
+      const Chunk& c = chunks_[static_cast<size_t>(list.blocks[i])];
+      if (c.previous == kNone && c.next == kNone) {
+        reserved_ -= c.size;
+        unused_.push_back(list.blocks[i]);
+      } else {
+        left.keys.push_back(list.keys[i]);
+        left.blocks.push_back(list.blocks[i]);
+      }
+    }
+    list = std::move(left);
+  }
+}
+
 CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
   const int64_t segment = small              ? kSmallSegment
                           : size < kMinLarge ? kLargeSegment
                                              : round_up(size, kRoundLarge);
+  if (segment > room_ - reserved_) release_segments();
   reserved_ += segment;
+  peak_ = std::max(peak_, reserved_);
   STEPCAST_CHECK(reserved_ / kMinBlock < (int64_t{1} << 32), "more than 2 TiB reserved on one GPU");
   Chunk chunk;
   chunk.size = segment;

@@ -6,21 +6,30 @@
 // segments are 20 MiB for requests below 10 MiB and the request rounded up to 2 MiB otherwise.  The
 // smallest free block that is large enough serves it (lowest address on ties); the rest is split
 // off if at least 512 B (small pool) or more than 1 MiB (large pool) remain.  A freed block merges
-// with free neighbours of its segment.  Segments are never returned.
+// with free neighbours of its segment.  Segments that are free as a whole are returned only when
+// the device has no room for a new one (release_cached_blocks).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "sim/units.h"
 
 namespace stepcast {
 
+inline constexpr Bytes kEndlessRoom{std::numeric_limits<int64_t>::max()};
+
 class CachingAllocator {
  public:
   using Block = int32_t;  // handle of an allocation
   static constexpr Block kNone = -1;
+
+  CachingAllocator() = default;
+  // On a device with room for so much; beyond it segments are reserved all the same, and
+  // peak_reserved() tells.
+  explicit CachingAllocator(Bytes room) : room_(room.value) {}
 
   // kNone for 0 bytes.  O(free blocks) worst case, usually far less.
   Block allocate(Bytes bytes);
@@ -28,8 +37,8 @@ class CachingAllocator {
   void free(Block block);
 
   Bytes reserved() const { return {reserved_}; }
-  Bytes peak_reserved() const { return {reserved_}; }  // segments are never given back
-  Bytes allocated() const { return {allocated_}; }     // after rounding
+  Bytes peak_reserved() const { return {peak_}; }
+  Bytes allocated() const { return {allocated_}; }  // after rounding
 
  private:
   struct Chunk {
@@ -49,6 +58,7 @@ class CachingAllocator {
 
   Block new_chunk(const Chunk& chunk);
   Block grow(int64_t size, bool small);
+  void release_segments();
   void insert_free(Block b);
   void remove_free(Block b);
   void absorb_next(Block b);  // merges the free neighbour after b into b
@@ -56,7 +66,8 @@ class CachingAllocator {
   std::vector<Chunk> chunks_;
   std::vector<Block> unused_;  // indices of chunks_ to use again
   FreeList free_[2];           // [1] = small pool
-  int64_t reserved_ = 0, allocated_ = 0, next_address_ = 0;
+  int64_t room_ = kEndlessRoom.value;
+  int64_t reserved_ = 0, peak_ = 0, allocated_ = 0, next_address_ = 0;
 };
 
 }  // namespace stepcast

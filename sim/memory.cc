@@ -209,9 +209,9 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
   return out;
 }
 
-Bytes trace_reserved(const OpGraph& graph, uint32_t role) {
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room) {
   const RoleOps& ops = graph.roles[role];
-  CachingAllocator allocator;
+  CachingAllocator allocator(room);
   for (const StaticMemory& m : ops.memory) allocator.allocate(m.bytes);
   LiveSets live;
   std::vector<CachingAllocator::Block> late;  // as in trace_role

@@ -44,9 +44,10 @@ struct RoleMemory {
 // O(items + memory events of the passes).
 std::vector<RoleMemory> trace_memory(const OpGraph& graph);
 
-// Peak of reserved bytes of one role, by running its allocations through the caching allocator; at
-// least its peak of allocated bytes.  O(allocations of the role * log).
-Bytes trace_reserved(const OpGraph& graph, uint32_t role);
+// Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
+// device with so much room; at least its peak of allocated bytes.  More than there is room for: the
+// role runs out of memory.  O(allocations of the role * log).
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room);
 
 // What of the role's peak is held by which tensors (static memory apart), largest first.
 std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
