@@ -246,6 +246,7 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   const Value config = read_mapping(in, *in.config, "a config.json");
   if (in.problems.any()) return;
   counts.add(reader);
+  draft.set_text("software", "deepspeed-zero3", "");
   const auto model = draft_config_model(config, in.problems, draft, counts);
   if (model) DeepSpeedDraft(reader, in, cluster, draft).write(model->max_positions);
 }

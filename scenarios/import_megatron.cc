@@ -318,6 +318,7 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
   const JobGpus job = job_gpus(a, sizes);
   sizes.dp = std::max<int64_t>(1, job.gpus / (sizes.tp * sizes.cp * sizes.pp));
 
+  draft.set_text("software", "megatron-core", "");
   draft_megatron_model(a, sizes, draft);
   draft_cluster(cluster, std::max<int64_t>(1, job.gpus), job.why, draft);
   if (job.assumed)

@@ -174,6 +174,7 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
     return in.problems.add("E330", "there is no model.model_config in this file", {in.file, 1, 1},
                            1, {},
                            "a configuration of nanotron has model, parallelism, tokens, ...");
+  draft.set_text("software", "nanotron", "");
   if (!draft_config_model(config_of(*model_config), in.problems, draft, counts)) return;
   std::vector<Argument> arguments = flatten(file);
   std::erase_if(arguments,

@@ -356,6 +356,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of torchtitan in this file", {in.file, 1, 1});
   counts.add(reader);
+  draft.set_text("software", "torchtitan", "");
   Value model;
   model.mark = {in.file, 1, 1};
   if (in.config != nullptr) {

@@ -291,13 +291,19 @@ void resolve_overlap(const FieldValues& v, Plan& plan) {
   }
 }
 
-// What libraries keep for products, which depends on the GPU, and whose cross-entropy is called.
+// What libraries keep for products, which depends on the GPU, and whose cross-entropy and Adam are
+// called.
 void resolve_libraries(const PlanInputs& in, Plan& plan) {
   constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
   FieldValues& v = in.values;
   Kernels& k = plan.kernels;
   if (v.has("kernels.gradient_placeholders"))
     k.gradient_placeholders = v.flag("kernels.gradient_placeholders");
+  if (v.has("optimizer.kernel")) {
+    const std::string& kernel = v.text("optimizer.kernel");
+    if (kernel == "foreach") plan.optimizer_kernel = OptimizerKernel::foreach;
+    if (kernel == "flat") plan.optimizer_kernel = OptimizerKernel::flat;
+  }
   if (v.has("kernels.loss")) {
     const std::string& loss = v.text("kernels.loss");
     if (loss == "in-place") k.loss = Loss::in_place;
@@ -337,8 +343,8 @@ DType dtype_of(std::string_view word) {
   return DType::bf16;
 }
 
-int64_t padded_vocab(int64_t vocab, int64_t tp) {
-  const int64_t unit = 128 * tp;
+int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple) {
+  const int64_t unit = multiple * tp;
   return (vocab + unit - 1) / unit * unit;
 }
 
@@ -350,8 +356,10 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
   const auto seq = static_cast<double>(plan.seq);
   const auto wide = [](int64_t n) { return static_cast<double>(n); };
   const Transformer& m = *in.model;
+  const int64_t multiple =
+      in.values.has("parallel.vocab_multiple") ? in.values.whole("parallel.vocab_multiple") : 1;
   const double row =
-      std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + 128 * wide(plan.tp),
+      std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + wide(multiple) * wide(plan.tp),
                 wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim),
                 wide(plan.ep) * wide(plan.etp) * wide(m.hidden),
                 wide(m.experts_per_token) * wide(plan.etp) * wide(2 * m.moe_ffn + m.hidden)});

@@ -61,8 +61,8 @@ bool divides(const Transformer& model, int64_t tp);
 // How many tensor-parallel ranks the model and a node allow, for messages: "1, 2, 4 or 8".
 std::vector<std::string> legal_tp(const Transformer& model, int64_t most);
 
-// Vocabulary as Megatron pads it: to a multiple of 128 * tp.
-int64_t padded_vocab(int64_t vocab, int64_t tp);
+// Vocabulary as Megatron pads it: to a multiple of `multiple` * tp, usually 128.
+int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple);
 
 // What `schedule` says.
 struct ResolvedSchedule {

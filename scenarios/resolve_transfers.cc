@@ -43,12 +43,23 @@ P2pStyle default_style(const FieldValues& v, const Schedule& schedule) {
   return flush ? P2pStyle::megatron_overlap_flush : style;
 }
 
+bool runs_under(const Schedule& schedule, P2pStyle style) {
+  try {
+    with_transfers(schedule, style);
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+  return true;
+}
+
 // Whether the way of a software profile applies: schedules that bring a way of their own keep it,
-// and DeepSpeed knows no chunks.
+// and so do those that it cannot run.
 bool takes_software(const FieldValues& v, const Schedule& schedule) {
+  if (!v.stated("schedule.p2p") || !v.has("schedule.p2p")) return false;
   const P2pStyle own = default_p2p_style(schedule.name);
-  if (own == P2pStyle::megatron) return true;
-  return own == P2pStyle::megatron_overlap && v.text("schedule.p2p").starts_with("megatron");
+  const P2pStyle style = p2p_style_named(v.text("schedule.p2p")).value_or(own);
+  const bool like_megatron = own == P2pStyle::megatron || own == P2pStyle::megatron_overlap;
+  return like_megatron && runs_under(schedule, style);
 }
 
 }  // namespace
@@ -57,8 +68,7 @@ P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   FieldValues& v = in.values;
   const bool flagged = v.value("overlap.pp_p2p") != nullptr && v.has("overlap.pp_p2p");
   const bool stated =
-      v.value("schedule.p2p") != nullptr || (v.stated("schedule.p2p") && v.has("schedule.p2p") &&
-                                             !flagged && takes_software(v, schedule));
+      v.value("schedule.p2p") != nullptr || (!flagged && takes_software(v, schedule));
   P2pStyle style = default_style(v, schedule);
   std::string origin = style == default_p2p_style(schedule.name) ? reason_of(schedule, style)
                                                                  : "derived: schedule.params";

@@ -130,7 +130,8 @@ void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& pl
                   "both give every token of the same vocabulary a probability");
   if (const std::optional<Misfit> misfit = misfit_of(in, *teacher, plan))
     return refuse(misfit->code, misfit->message, misfit->help);
-  teacher->vocab = padded_vocab(teacher->vocab, plan.tp);
+  if (v.has("parallel.vocab_multiple"))
+    teacher->vocab = padded_vocab(teacher->vocab, plan.tp, v.whole("parallel.vocab_multiple"));
   teacher->mtp_layers = 0;  // predicts the student's tokens alone
   plan.teacher_stages = even_stages(teacher->layers, static_cast<int64_t>(plan.stages.size()), 1);
   assign_layers(plan.teacher_stages, *teacher);

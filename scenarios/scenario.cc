@@ -61,7 +61,7 @@ std::string model_text(const Transformer& m) {
 
 // `model` and its sizes, each with where it comes from.
 std::vector<Setting> model_settings(const Value& written, const Transformer& model,
-                                    const Transformer& unpruned, int64_t tp,
+                                    const Transformer& unpruned, int64_t unit,
                                     const Problems& problems) {
   std::string base = written.text;
   if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
@@ -80,8 +80,8 @@ std::vector<Setting> model_settings(const Value& written, const Transformer& mod
     if (k.field != &Transformer::vocab && value != before)
       origin = "derived: " + str(before) + ", of which `prune` takes " + str(before - value);
     if (k.field == &Transformer::vocab && value != before)
-      origin = "derived: " + str(before) + " padded to a multiple of 128*tp = " + str(128 * tp) +
-               " (Megatron's --make-vocab-size-divisible-by)";
+      origin = "derived: " + str(before) +
+               " padded to a multiple of parallel.vocab_multiple * tp = " + str(unit);
     all.push_back({"model." + std::string(k.key), str(value), std::move(origin)});
   }
   return all;
@@ -100,7 +100,7 @@ void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
 }
 
 void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {
-  model.vocab = padded_vocab(model.vocab, plan.tp);
+  model.vocab = padded_vocab(model.vocab, plan.tp, v.whole("parallel.vocab_multiple"));
   if (v.has("kernels.dropout.attention"))
     model.attention_dropout = v.real("kernels.dropout.attention");
   if (v.has("kernels.dropout.hidden")) model.hidden_dropout = v.real("kernels.dropout.hidden");
@@ -229,7 +229,8 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),
                                         [](const Setting& x) { return !is_label(x.path); });
   const std::vector<Setting> sizes =
-      model_settings(*v.value("model"), s.model, *unpruned, s.plan.tp, problems);
+      model_settings(*v.value("model"), s.model, *unpruned,
+                     s.plan.tp * v.whole("parallel.vocab_multiple"), problems);
   s.settings.insert(after_texts, sizes.begin(), sizes.end());
   s.hash = hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
                             (s.plan.teacher ? model_text(*s.plan.teacher) : "")));

@@ -95,9 +95,13 @@ TEST(Scenario, VocabularyIsPaddedAndThatIsSaid) {
   const Scenario s = load_with({{"parallel.tp", "8"}, {"parallel.pp", "2"}});
   EXPECT_EQ(s.model.vocab, 129'024);
   EXPECT_THAT(setting(s, "model.vocab_size"),
-              HasSubstr("129024 (derived: 128256 padded to a multiple of 128*tp = 1024"));
-  EXPECT_EQ(padded_vocab(50'257, 1), 50'304);
-  EXPECT_EQ(padded_vocab(51'200, 8), 51'200);
+              HasSubstr("129024 (derived: 128256 padded to a multiple of parallel.vocab_multiple * "
+                        "tp = 1024"));
+  EXPECT_EQ(load_with({{"parallel.vocab_multiple", "1"}}).model.vocab, 128'256);
+  EXPECT_EQ(load_with({{"parallel.vocab_multiple", "65536"}}).model.vocab, 131'072);
+  EXPECT_EQ(testing::failure_with({{"parallel.vocab_multiple", "0"}}).codes, "E121");
+  EXPECT_EQ(padded_vocab(50'257, 1, 128), 50'304);
+  EXPECT_EQ(padded_vocab(51'200, 8, 128), 51'200);
 }
 
 TEST(Scenario, TheHashIsOfWhatHappensNotOfHowItIsWritten) {
