@@ -5,6 +5,7 @@ file(GLOB stepcast_table_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/calibrate
 embed_files(stepcast_calibrate shipped_table_files ${stepcast_table_files})
 file(GLOB stepcast_attention_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/calibrate/attention/*.csv)
 embed_files(stepcast_calibrate attention_files ${stepcast_attention_files})
+embed_files(stepcast_calibrate alignment_files ${PROJECT_SOURCE_DIR}/calibrate/alignment.csv)
 embed_files(stepcast_calibrate roofline_files ${PROJECT_SOURCE_DIR}/calibrate/roofline.csv)
 embed_files(stepcast_calibrate cost_error_files ${PROJECT_SOURCE_DIR}/calibrate/cost_errors.csv)
 embed_files(stepcast_calibrate host_cost_files ${PROJECT_SOURCE_DIR}/calibrate/host_costs.csv)

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "calibrate/alignment.h"
 #include "calibrate/host_costs.h"
 #include "calibrate/roofline.h"
 #include "sim/check.h"
@@ -31,11 +32,22 @@ Price price_compute(const Work& work, const Gpu& gpu, const CostTable* table) {
   return {roofline_time(work, gpu), Origin::roofline, "data sheet of " + gpu.name};
 }
 
+// The same for products whose rows begin on odd bytes, unless that very product was measured.
+Price price_aligned(const Work& work, const Gpu& gpu, const CostTable* table) {
+  Price price = price_compute(work, gpu, table);
+  const double ratio = misalignment_ratio(work, gpu.arch);
+  if (ratio <= 1 || price.origin == Origin::measured) return price;
+  price.time = time_from_seconds(to_seconds(price.time) * ratio);
+  price.origin = std::max(price.origin, Origin::extrapolated);
+  price.basis += ", rows not on 16 bytes";
+  return price;
+}
+
 // Arithmetic by the SMs that communication leaves it; whoever is limited by memory is not faster.
 Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table) {
   Work alone = work;
   alone.comm_sms = 0;
-  Price price = price_compute(alone, gpu, table);
+  Price price = price_aligned(alone, gpu, table);
   if (work.comm_sms == 0) return price;
   STEPCAST_CHECK(work.comm_sms < gpu.sms, "SMs are left for compute");
   const double left = static_cast<double>(gpu.sms - work.comm_sms);

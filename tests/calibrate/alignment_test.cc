@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/alignment.h"
+
+#include <gtest/gtest.h>
+
+#include "calibrate/cost_table.h"
+#include "calibrate/price_graph.h"
+#include "tests/calibrate/works.h"
+
+namespace stepcast {
+namespace {
+
+using test::a100_cluster;
+using test::gemm;
+using test::us;
+
+Work of_type(DType dtype, Work w) {
+  w.dtype = dtype;
+  return w;
+}
+
+TEST(Alignment, IsOfTheContiguousDimensions) {
+  EXPECT_TRUE(is_aligned(gemm(1023, 1024, 128)));
+  EXPECT_FALSE(is_aligned(gemm(1024, 1024, 150)));
+  EXPECT_FALSE(is_aligned(gemm(1024, 150, 1024, GemmLayout::nn)));
+  EXPECT_TRUE(is_aligned(gemm(1024, 128, 1023, GemmLayout::nt)));
+  EXPECT_FALSE(is_aligned(gemm(1023, 128, 1024, GemmLayout::nt)));
+}
+
+// The rates of the source of alignment.csv.
+TEST(Alignment, RatioIsThatOfTheMeasuredRates) {
+  const Work odd = gemm(1024, 140, 1024, GemmLayout::nn, 384);
+  EXPECT_NEAR(misalignment_ratio(of_type(DType::fp16, odd), GpuArch::ampere), 132.48 / 53.89, 1e-3);
+  EXPECT_NEAR(misalignment_ratio(of_type(DType::bf16, odd), GpuArch::ampere), 132.71 / 12.21, 1e-2);
+}
+
+TEST(Alignment, SaysNothingOfWhatWasNotMeasured) {
+  const Work odd = gemm(1024, 140, 1024, GemmLayout::nn, 384);
+  EXPECT_EQ(misalignment_ratio(odd, GpuArch::hopper), 1);
+  EXPECT_EQ(misalignment_ratio(of_type(DType::fp32, odd), GpuArch::ampere), 1);
+  EXPECT_EQ(misalignment_ratio(gemm(1024, 50257, 1024), GpuArch::ampere), 1);
+  EXPECT_EQ(misalignment_ratio(gemm(1024, 144, 1024, GemmLayout::nn, 384), GpuArch::ampere), 1);
+}
+
+TEST(Alignment, SlowsDownTheHeadsOfUnfusedAttention) {
+  const Cluster c = a100_cluster(1);
+  OpGraph graph;
+  graph.works = {of_type(DType::fp16, gemm(1024, 152, 1024, GemmLayout::nn, 64)),
+                 of_type(DType::fp16, gemm(1024, 150, 1024, GemmLayout::nn, 64))};
+  const Prices p = price(graph, c, RankGrid{}, shipped_table("a100-sxm-80g"));
+  EXPECT_NEAR(us(p.by_work[1].time) / us(p.by_work[0].time), 2.458, 0.06);
+  EXPECT_EQ(p.by_work[1].origin, Origin::extrapolated);
+  EXPECT_NE(p.by_work[1].basis.find("not on 16 bytes"), std::string::npos);
+  EXPECT_EQ(p.by_work[0].basis.find("not on 16 bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/attention_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include "calibrate/cost_table.h"
+#include "tests/calibrate/works.h"
+
+namespace stepcast {
+namespace {
+
+using test::attention;
+
+Work with(AttentionKernel kernel, Work w) {
+  w.attention = kernel;
+  return w;
+}
+
+double time_us(const char* gpu, const Work& w) {
+  return shipped_table(gpu)->lookup(w, {})->us;
+}
+
+TEST(AttentionKernels, AnswerWithTheirOwnRows) {
+  const Work w = attention(true, true, 4096, 160, 128, 2);
+  EXPECT_EQ(time_us("a100-sxm-80g", with(AttentionKernel::flash1, w)), 48413);
+  EXPECT_EQ(time_us("a100-sxm-80g", with(AttentionKernel::flash1_triton, w)), 51085);
+}
+
+// Dao 2023 (arXiv 2307.08691), section 4.1: version 2 is 1.7 to 3 times as fast as version 1.
+TEST(AttentionKernels, Version1IsHalfAsFastAsVersion2OrLess) {
+  for (const bool backward : {false, true}) {
+    for (const int64_t seq : {2048, 4096, 8192}) {
+      const Work w = attention(backward, true, seq, 32, 128, 1);
+      const double ratio =
+          time_us("a100-sxm-80g", with(AttentionKernel::flash1, w)) / time_us("a100-sxm-80g", w);
+      EXPECT_GT(ratio, 1.7) << seq;
+      EXPECT_LT(ratio, 3.2) << seq;
+    }
+  }
+}
+
+TEST(AttentionKernels, OfTheSameChipServeAllWhoShareItsAttention) {
+  const Work w = with(AttentionKernel::flash2, attention(false, true, 4096, 32, 128, 2));
+  EXPECT_EQ(time_us("h200-sxm", w), time_us("h100-sxm", w));
+  EXPECT_EQ(shipped_table("h200-sxm")->lookup(w, {})->origin, Origin::extrapolated);
+  EXPECT_EQ(shipped_table("h200-sxm")->lookup(w, {})->basis.attention, AttentionKernel::flash2);
+}
+
+TEST(AttentionKernels, WithoutRowsAreThoseOfTheTable) {
+  EXPECT_EQ(shipped_attention(AttentionKernel::flash2, "a100-sxm-80g"), nullptr);
+  EXPECT_EQ(shipped_attention(AttentionKernel::table, "a100-sxm-80g"), nullptr);
+  const Work w = attention(false, true, 4096, 32, 128, 2);
+  EXPECT_EQ(time_us("a100-sxm-80g", with(AttentionKernel::flash2, w)), time_us("a100-sxm-80g", w));
+}
+
+TEST(AttentionKernels, AreNamedWhereTheyArePriced) {
+  const Work w = with(AttentionKernel::flash1_triton, attention(false, true, 4096, 32, 128, 2));
+  EXPECT_NE(describe(w).find(" flash-1-triton"), std::string::npos);
+  const auto price = shipped_table("a100-sxm-80g")->compute(w, {});
+  EXPECT_NE(price->basis.find("attention rows of flash-1-triton"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepcast
