@@ -29,6 +29,11 @@ void StageWriter::loss_kernel(const std::string& label, Bytes moved) {
 void StageWriter::cross_entropy_forward(HeadTensors& t, TensorIndex& low) {
   switch (loss_kind()) {
     case Loss::in_place: return in_place_loss_forward(t, low);
+    case Loss::torch_compiled:
+      sum_over_shards("loss sum all-reduce");
+      loss_kernel("loss", s_.bytes(s_.tokens, s_.vocab) * 2);
+      t.softmax = std::exchange(low, kNoTensor);  // what the backward reads
+      return;
     case Loss::torch:
     case Loss::torch_gathered: return torch_loss_forward(t, low);
     case Loss::megatron: break;
@@ -57,13 +62,14 @@ void StageWriter::cross_entropy_forward(HeadTensors& t, TensorIndex& low) {
 // overwrites the logits and sums over them, Inductor writes a copy and then copies it back
 // (NVIDIA/Megatron-LM megatron/core/fusions/fused_cross_entropy.py @0cb4a9c8, note on in-place
 // semantics, which takes these out again): a second set of logits in fp32 for a while, forward and
-// backward.
+// backward.  The time of that copy is not counted.
 void StageWriter::fused_loss_forward(HeadTensors& t, TensorIndex& low) {
   const Bytes wide = s_.bytes(s_.tokens, s_.vocab, DType::fp32);
-  loss_kernel("loss maximum", s_.bytes(s_.tokens, s_.vocab) + wide);
-  t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
+  const Bytes logits = s_.bytes(s_.tokens, s_.vocab);
+  loss_kernel("loss maximum", logits);
   sum_over_shards("loss maximum all-reduce");
-  loss_kernel("loss", wide * 4);
+  loss_kernel("loss", logits + wide);
+  t.softmax = p_.allocate("loss softmax", wide, MemoryCategory::logits);
   TensorIndex copy = p_.allocate("loss copy", wide, MemoryCategory::logits);
   p_.free(copy);
   sum_over_shards("loss sum all-reduce");
@@ -127,15 +133,17 @@ TensorIndex StageWriter::logit_gradient(HeadTensors& t) {
     backward(logits * 2);  // by the gradient of each token's loss
     return std::exchange(t.softmax, kNoTensor);
   }
-  if (kind != Loss::megatron) return torch_logit_gradient(t);
-  if (!s.plan.kernels.fused_cross_entropy) {
+  if (kind == Loss::torch || kind == Loss::torch_gathered) return torch_logit_gradient(t);
+  if (kind == Loss::torch_compiled) {
+    backward(logits * 2);
+  } else if (!s.plan.kernels.fused_cross_entropy) {
     backward(wide * 2);
     if (s.plan.precision.params != DType::fp32) {
       p_.compute("logit gradient to " + std::string(name_of(s.plan.precision.params)),
                  s.memory_bound(Kernel::cast, wide + logits));
     }
   } else {
-    backward(wide * 5 + logits);
+    backward(wide + logits);
     TensorIndex copy = p_.allocate("loss copy", wide, MemoryCategory::logits);
     p_.free(copy);
   }

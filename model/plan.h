@@ -121,7 +121,8 @@ enum class Loss : uint8_t {
   megatron,        // softmax over the shards of the vocabulary, in fp32
   in_place,        // logits are overwritten by their gradient (Transformer Engine, Liger-Kernel)
   torch,           // torch.nn.functional.cross_entropy of logits in fp32
-  torch_gathered,  // ... on every tensor-parallel rank, of the whole vocabulary
+  torch_compiled,  // ... in one kernel each way, which reads and writes Precision::params
+  torch_gathered,  // ... not compiled, on every tensor-parallel rank, of the whole vocabulary
 };
 
 // Which kernels the framework launches: properties of the op inventory, not factors.
@@ -208,6 +209,13 @@ struct Offload {
   int64_t activation_layers = 0;  // of each stage: what the first so many keep
 };
 
+// What Adam's kernels hold beside its state, while they run.
+enum class OptimizerKernel : uint8_t {
+  fused,    // nothing (apex, Transformer Engine, torch.optim with fused)
+  foreach,  // one number in fp32 for each parameter (torch.optim's lists of tensors)
+  flat,     // two (torch.optim on a flat tensor of all parameters, operator by operator)
+};
+
 // How ZeRO-1 sums gradients and spreads what the optimizer has written.
 enum class ZeroExchange : uint8_t {
   scatter,     // a rank gets the sums of its shard, and all gather the parameters (Megatron's
@@ -286,6 +294,7 @@ struct Plan {
       0;  // gradient bucket of overlapped reduction; 0 = Megatron's max(40e6, 1e6 dp)
   int64_t gather_bucket = 0;   // parameters gathered at once after the optimizer; 0 = a stage
   bool clip_gradients = true;  // global gradient norm before the optimizer
+  OptimizerKernel optimizer_kernel = OptimizerKernel::fused;
 
   // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside
   // those of the model.

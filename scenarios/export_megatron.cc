@@ -286,7 +286,11 @@ class ArgumentWriter {
     flag(!k.fused_activation, m_.gated ? "--no-bias-swiglu-fusion" : "--no-bias-gelu-fusion");
     flag(!k.fused_bias_dropout_add, "--no-bias-dropout-fusion");
     flag(!k.fused_softmax, "--no-masked-softmax-fusion");
-    flag(k.fused_cross_entropy, "--cross-entropy-loss-fusion");
+    const bool in_place = k.loss == Loss::in_place;
+    flag(k.fused_cross_entropy || in_place, "--cross-entropy-loss-fusion");
+    flag(in_place, "--cross-entropy-fusion-impl te");
+    if (k.loss != Loss::megatron && !in_place)
+      note("Megatron has a cross-entropy of its own over the shards of the vocabulary");
     if (k.fused_bias) note("Megatron adds biases in kernels of their own");
   }
 

@@ -210,6 +210,7 @@ constexpr CostArgument kArguments[] = {
     {"masked_softmax_fusion", "kernels.fused_softmax"},
     {"apply_rope_fusion", "kernels.fused_rope", "rope_fusion"},
     {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy"},
+    {"cross_entropy_fusion_impl", "kernels.loss"},
     {"cuda_graph_impl", "kernels.cuda_graph"},
     {"cuda_graph_scope", "kernels.cuda_graph"},
     {"enable_cuda_graph", "kernels.cuda_graph"},

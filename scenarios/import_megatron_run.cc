@@ -252,6 +252,8 @@ class RunDraft {
     copy_flag("masked_softmax_fusion", "kernels.fused_softmax");
     if (!a_.flag("apply_rope_fusion", true)) left_out("apply_rope_fusion");
     copy_flag("cross_entropy_loss_fusion", "kernels.fused_cross_entropy");
+    if (a_.flag("cross_entropy_loss_fusion") && a_.word("cross_entropy_fusion_impl") == "te")
+      draft_.set_text("kernels.loss", "in-place", a_.why("cross_entropy_fusion_impl"));
   }
 
   void write_dropout(const char* name, const char* path) {

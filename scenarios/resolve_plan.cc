@@ -308,6 +308,7 @@ void resolve_libraries(const PlanInputs& in, Plan& plan) {
     const std::string& loss = v.text("kernels.loss");
     if (loss == "in-place") k.loss = Loss::in_place;
     if (loss == "torch") k.loss = Loss::torch;
+    if (loss == "torch-compiled") k.loss = Loss::torch_compiled;
     if (loss == "torch-gathered") k.loss = Loss::torch_gathered;
   }
   if (in.cluster == nullptr) return;

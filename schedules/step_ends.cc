@@ -394,7 +394,7 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
     before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
   }
   if (!before.empty()) {
-    before.free(copy);  // held until Adam has run, which needs no more than this peak
+    before.free(copy);  // held until Adam has run: allocated again there
     items.run(graph_, before.finish());
   }
   if (plan_.clip_gradients) add_norm_reduction(items);
@@ -412,6 +412,16 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
   if (host > 0) update_on_host(pass, host);
   pass.compute("adam",
                shard_.memory_bound(Kernel::adam, bytes(here, wide) + moments * 2 + own * 2));
+  TensorIndex held =
+      pass.allocate("fp32 gradients", copied ? gradients : Bytes{}, MemoryCategory::gradients);
+  const int64_t numbers = plan_.optimizer_kernel == OptimizerKernel::flat      ? 2
+                          : plan_.optimizer_kernel == OptimizerKernel::foreach ? 1
+                                                                               : 0;
+  TensorIndex between =
+      pass.allocate("optimizer's intermediate results", bytes(here, DType::fp32) * numbers,
+                    MemoryCategory::workspace);
+  pass.free(held);
+  pass.free(between);
   if (p.master && !wide_shards(plan_)) {
     pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
   }

@@ -76,6 +76,10 @@ TEST(Loss, TorchsHoldsThreeCopiesInFp32InItsBackward) {
   EXPECT_DOUBLE_EQ(HeadStage(plan_of(Loss::torch)).sets_at_peak(kVocab), 3 * 2);
 }
 
+TEST(Loss, CompiledTorchsHoldsLogitsAndGradient) {
+  EXPECT_DOUBLE_EQ(HeadStage(plan_of(Loss::torch_compiled)).sets_at_peak(kVocab), 2);
+}
+
 TEST(Loss, GatheredEveryRankHoldsTheWholeVocabulary) {
   const HeadStage shards(plan_of(Loss::torch, 4));
   const HeadStage gathered(plan_of(Loss::torch_gathered, 4));

@@ -64,7 +64,8 @@ std::string plan_text(const Scenario& s) {
         static_cast<int>(p.recompute), static_cast<int>(p.recompute_method),
         static_cast<int>(p.overlap.tp), static_cast<int>(p.precision.params),
         static_cast<int>(p.precision.gradients), static_cast<int>(p.precision.reduce),
-        static_cast<int>(p.precision.moments), static_cast<int>(s.p2p)})
+        static_cast<int>(p.precision.moments), static_cast<int>(s.p2p),
+        static_cast<int>(p.kernels.loss)})
     text += ' ' + std::to_string(kind);
   for (const StageContent& c : p.stages)
     text += ' ' + std::to_string(c.layers) + (c.embedding ? "E" : "") + (c.head ? "L" : "");
@@ -105,6 +106,8 @@ TEST(ExportMegatron, ReadingItGivesTheScenario) {
   expect_round_trip("model: qwen3-8b\ncluster: dgx-h100 x 1\n" + kBatch +
                     "precision: {preset: bf16-mixed, grads: bf16, moments: bf16}\n");
   expect_round_trip("model: mistral-7b\ncluster: dgx-h100 x 1\n" + kBatch + "precision: fp32\n");
+  expect_round_trip("model: qwen3-8b\ncluster: dgx-h100 x 1\n" + kBatch +
+                    "kernels: {fused_cross_entropy: true, loss: in-place}\n");
 }
 
 TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
@@ -120,6 +123,7 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   };
   EXPECT_THAT(notes("schedule: zb-h1\n"), HasSubstr("Megatron-LM has no schedule zb-h1"));
   EXPECT_THAT(notes("kernels: {fused_bias: true}\n"), HasSubstr("biases in kernels"));
+  EXPECT_THAT(notes("kernels: {loss: torch}\n"), HasSubstr("cross-entropy of its own"));
 }
 
 TEST(ExportMegatron, IsAScriptOfOneCommand) {

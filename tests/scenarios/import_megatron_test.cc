@@ -254,6 +254,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"--no-bias-dropout-fusion", "kernels.fused_bias_dropout_add", "false"},
         Row{"--no-masked-softmax-fusion", "kernels.fused_softmax", "false"},
         Row{"--cross-entropy-loss-fusion", "kernels.fused_cross_entropy", "true"},
+        Row{"--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", "kernels.loss",
+            "in-place"},
         Row{"--save ckpt --save-interval 500 --async-save", "job.checkpoint",
             "{interval: 500, async: true}"},
         Row{"--non-persistent-save-interval 50 --non-persistent-ckpt-type local", "job.checkpoint",

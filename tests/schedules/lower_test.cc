@@ -250,5 +250,28 @@ TEST(Lower, Fp16UnscalesAndNarrowGradientsAreCopied) {
   EXPECT_EQ(count_label(one_stage(plan, small_gpt()), "gradient copy"), 1);
 }
 
+// What the optimizer's pass allocates, in bytes a parameter.
+double optimizer_bytes(const Plan& plan) {
+  const OpGraph graph = one_stage(plan, small_gpt());
+  int64_t bytes = 0;
+  for (const Pass& pass : graph.passes) {
+    if (pass.name != "optimizer") continue;
+    for (const MemoryEvent& e : pass.memory)
+      bytes += e.allocate ? graph.tensor(pass, e).bytes.value : 0;
+  }
+  return static_cast<double>(bytes) / static_cast<double>(parameters(small_gpt()));
+}
+
+TEST(Lower, TheOptimizerHoldsWideGradientsAndWhatItsKernelsNeed) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  EXPECT_DOUBLE_EQ(optimizer_bytes(plan), 0);
+  plan.optimizer_kernel = OptimizerKernel::foreach;
+  EXPECT_DOUBLE_EQ(optimizer_bytes(plan), 4);
+  plan.optimizer_kernel = OptimizerKernel::flat;
+  EXPECT_DOUBLE_EQ(optimizer_bytes(plan), 8);
+  plan.precision.gradients = DType::bf16;
+  EXPECT_DOUBLE_EQ(optimizer_bytes(plan), 8 + 4);
+}
+
 }  // namespace
 }  // namespace stepcast

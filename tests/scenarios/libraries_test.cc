@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys that say which library computes the loss and the optimizer's step, and what libraries keep.
+#include <gtest/gtest.h>
+
+#include "tests/scenarios/loading.h"
+
+namespace stepcast {
+namespace {
+
+using testing::failure_with;
+using testing::kMinimal;
+using testing::load;
+using testing::Sets;
+
+constexpr int64_t kMiB = 1 << 20;
+
+TEST(Libraries, WorkspacesAreThoseOfTheGpu) {
+  const Kernels hopper = load(kMinimal).plan.kernels;
+  EXPECT_EQ(hopper.blas_workspace, Bytes{32 * kMiB});
+  EXPECT_EQ(hopper.engine_workspace, Bytes{32 * kMiB});
+  const Kernels ampere = load(kMinimal, {{"cluster", "dgx-a100-80g x 2"}}).plan.kernels;
+  EXPECT_EQ(ampere.blas_workspace, Bytes{8320 * 1024});
+  EXPECT_EQ(ampere.engine_workspace, Bytes{4 * kMiB});
+  const Kernels blackwell = load(kMinimal, {{"cluster", "dgx-b200 x 2"}}).plan.kernels;
+  EXPECT_EQ(blackwell.blas_workspace, Bytes{8320 * 1024});
+  EXPECT_EQ(blackwell.engine_workspace, Bytes{32 * kMiB});
+}
+
+TEST(Libraries, AWorkspaceCanBeSaid) {
+  const Sets sets{{"kernels.blas_workspace", "16MiB"}, {"cluster", "dgx-a100-80g x 2"}};
+  EXPECT_EQ(load(kMinimal, sets).plan.kernels.blas_workspace, Bytes{16 * kMiB});
+  EXPECT_EQ(failure_with({{"kernels.blas_workspace", "16 apples"}}).all.size(), 1u);
+  EXPECT_EQ(failure_with({{"kernels.blas_workspace", "-1MiB"}}).all.size(), 1u);
+}
+
+TEST(Libraries, TheLossHasAName) {
+  EXPECT_EQ(load(kMinimal).plan.kernels.loss, Loss::megatron);
+  const auto loss = [](const char* name) {
+    return load(kMinimal, {{"kernels.loss", name}}).plan.kernels.loss;
+  };
+  EXPECT_EQ(loss("in-place"), Loss::in_place);
+  EXPECT_EQ(loss("torch"), Loss::torch);
+  EXPECT_EQ(loss("torch-compiled"), Loss::torch_compiled);
+  EXPECT_EQ(loss("torch-gathered"), Loss::torch_gathered);
+  EXPECT_EQ(failure_with({{"kernels.loss", "liger"}}).codes, "E125");
+}
+
+TEST(Libraries, TheOptimizersKernelHasAName) {
+  EXPECT_EQ(load(kMinimal).plan.optimizer_kernel, OptimizerKernel::fused);
+  const auto kernel = [](const char* name) {
+    return load(kMinimal, {{"optimizer.kernel", name}}).plan.optimizer_kernel;
+  };
+  EXPECT_EQ(kernel("foreach"), OptimizerKernel::foreach);
+  EXPECT_EQ(kernel("flat"), OptimizerKernel::flat);
+  EXPECT_EQ(failure_with({{"optimizer.kernel", "loop"}}).codes, "E125");
+}
+
+TEST(Libraries, PlaceholdersCanBeLeftOut) {
+  EXPECT_TRUE(load(kMinimal).plan.kernels.gradient_placeholders);
+  EXPECT_FALSE(load(kMinimal, {{"kernels.gradient_placeholders", "false"}})
+                   .plan.kernels.gradient_placeholders);
+}
+
+}  // namespace
+}  // namespace stepcast
