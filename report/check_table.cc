@@ -88,12 +88,10 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
     const Doubt& d = doubts[i];
     const bool is_first = i == 0 || d.run != doubts[i - 1].run;
     if (i == 0) s += '\n';
-    s += wrap(
-        escape_text(d.work) + ", " + d.origin +
-            (d.basis.empty() ? "" : " (" + escape_text(d.basis) + ")") + ", " + percent(d.share) +
-            " of device time",
-        is_first ? "largest doubt" + (several ? " of " + escape_text(d.run) : "") + ": " : "next: ",
-        style.width);
+    s += wrap((several && is_first ? escape_text(d.run) + ": " : "") + escape_text(d.work) + ", " +
+                  d.origin + (d.basis.empty() ? "" : " (" + escape_text(d.basis) + ")") + ", " +
+                  percent(d.share) + " of device time",
+              is_first ? "largest doubt: " : "         next: ", style.width);
   }
   return s;
 }

@@ -55,13 +55,13 @@ TEST(CheckTable, LargestDoubtOfEachRunIsNamedAsSuch) {
       b{"one", "norm", "roofline", "", 0.1};
   EXPECT_THAT(check_table({}, std::vector{a, b}),
               HasSubstr("\nlargest doubt: product, extrapolated (from 16), 25.0 % of device time\n"
-                        "next: norm, roofline, 10.0 % of device time\n"));
+                        "         next: norm, roofline, 10.0 % of device time\n"));
   const Doubt other{"two", "norm", "roofline", "", 0.2};
   EXPECT_THAT(
       check_table({}, std::vector{a, b, other}),
-      HasSubstr("\nlargest doubt of one: product, extrapolated (from 16), 25.0 % of device time\n"
-                "next: norm, roofline, 10.0 % of device time\n"
-                "largest doubt of two: norm, roofline, 20.0 % of device time\n"));
+      HasSubstr("\nlargest doubt: one: product, extrapolated (from 16), 25.0 % of device time\n"
+                "         next: norm, roofline, 10.0 % of device time\n"
+                "largest doubt: two: norm, roofline, 20.0 % of device time\n"));
 }
 
 }  // namespace
