@@ -31,6 +31,7 @@ Interval around(double low, double high) {
 }
 
 const Time kStep = time_from_seconds(10);
+const TextStyle kWide{.width = 1000};
 
 TEST(IntervalText, PlusMinusOnlyWhereBothEndsAreAsFar) {
   EXPECT_EQ(step_text(kStep, around(9.6, 10.4)), "10.00 s \u00b1 4 %");
@@ -51,18 +52,18 @@ TEST(IntervalText, SaysBothEndsAndWhoseTheyAre) {
 }
 
 TEST(IntervalText, ExplainsWhereItComesFrom) {
-  std::string text = explain_interval(kStep, around(9.6, 11));
+  std::string text = explain_interval(kStep, around(9.6, 11), kWide);
   EXPECT_THAT(text, HasSubstr("9.600 s to 11.00 s"));
   EXPECT_THAT(text, HasSubstr("training / long kernels: 80 % of 1,200 runs of 21 sources"));
   EXPECT_THAT(text, HasSubstr("(product 3.0 %, memory 4.0 %, added in squares)"));
   EXPECT_THAT(text, HasSubstr("the interval is theirs"));
   Interval worse = around(9.6, 11);
   worse.cost_error = 0.2;
-  text = explain_interval(kStep, worse);
+  text = explain_interval(kStep, worse, kWide);
   EXPECT_THAT(text, HasSubstr("20.0 %"));
   EXPECT_THAT(text, HasSubstr("wider"));
   worse.runs = 0;
-  text = explain_interval(kStep, worse);
+  text = explain_interval(kStep, worse, kWide);
   EXPECT_THAT(text, HasSubstr("none was published"));
   EXPECT_THAT(text, Not(HasSubstr("wider")));
 }
