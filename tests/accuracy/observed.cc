@@ -183,17 +183,19 @@ Coverages coverages(const std::vector<ObservedRun>& runs, double share) {
   return c;
 }
 
+double middle_of_unseen(const Coverages& c) {
+  const auto [least, most] = std::minmax({c.source_unseen.by_run, c.source_unseen.by_source,
+                                          c.half_unseen.by_run, c.half_unseen.by_source});
+  return (least + most) / 2;
+}
+
 double share_that_covers(const std::vector<ObservedRun>& runs, double level) {
   STEPCAST_CHECK(!runs.empty(), "runs to be covered");
   // Wider intervals cover more, so that bisection finds it; in steps of the file's last digit.
   int low = 500, high = 999;
   while (low < high) {
     const int middle = (low + high) / 2;
-    const Coverages c = coverages(runs, middle / 1000.0);
-    const double mean = (c.source_unseen.by_run + c.source_unseen.by_source + c.half_unseen.by_run +
-                         c.half_unseen.by_source) /
-                        4;
-    if (mean < level) {
+    if (middle_of_unseen(coverages(runs, middle / 1000.0)) < level) {
       low = middle + 1;
     } else {
       high = middle;

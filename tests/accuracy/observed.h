@@ -5,8 +5,8 @@
 // The ratios measured / forecast of a class are those of its runs, every source weighing about
 // alike however many runs it published, and, as much as those of two sources, those of the next
 // wider class.  How much is cut off at either end is chosen so that runs which had no part in the
-// table are covered: of sources left out whole, and of halves of every source; the mean of both,
-// by run and by source, is the level of the interval.
+// table are covered: of sources left out whole, and of halves of every source; by run and by
+// source.  The largest of these four shares lies as far above the level as the least lies below.
 #pragma once
 
 #include <string>
@@ -39,6 +39,8 @@ struct Coverages {
 };
 Coverages coverages(const std::vector<ObservedRun>& runs, double share);
 
+// Halfway between the least and the largest share of unseen runs, by run and by source.
+double middle_of_unseen(const Coverages& c);
 // The share of class_errors by which `level` of unseen runs are covered, as said above.
 // REQUIRES: runs.
 double share_that_covers(const std::vector<ObservedRun>& runs, double level);

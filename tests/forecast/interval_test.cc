@@ -24,7 +24,7 @@ TEST(ForecastInterval, GoesByTheLengthOfKernelsTheGpuAndSharding) {
   EXPECT_EQ(class_of(kMinimal), "training / long kernels / Hopper or Blackwell");
   EXPECT_EQ(class_of(kMinimal, {{"cluster", "dgx-a100-80g x 2"}}),
             "training / long kernels / Volta or Ampere");
-  EXPECT_EQ(class_of(kMinimal, {{"parallel", "{dp: 16, zero: 3}"}}),
+  EXPECT_EQ(class_of(kMinimal, {{"parallel", "{tp: 1, pp: 1, zero: 3}"}}),
             "training / long kernels / sharded parameters");
   EXPECT_EQ(class_of(kMinimal, {{"batch", "{global: 16, micro: 1, seq: 128}"}}),
             "training / short kernels / below 50 us");
