@@ -60,10 +60,14 @@ class Converter {
     }
   }
 
-  // A size that is printed, or assumed by the record.
+  // A size that is printed, or assumed by the record.  Three of them can be multiplied.
   std::optional<int64_t> size(const std::string& section, const std::string& key) const {
-    if (const auto n = whole_at(r_, section + '.' + key)) return n;
-    return leading_whole(text_at(r_, "assumed." + key));
+    constexpr int64_t kMost = 2'000'000;
+    auto n = whole_at(r_, section + '.' + key);
+    if (!n) n = leading_whole(text_at(r_, "assumed." + key));
+    if (n && (*n < 1 || *n > kMost))
+      throw NoScenario(section + '.' + key + " = " + str(*n) + " is no size");
+    return n;
   }
   int64_t needed(const std::string& section, const std::string& key) const {
     const auto n = size(section, key);
@@ -228,6 +232,8 @@ class Converter {
   void write_parallel() {
     const int64_t tp = parallel("tp"), pp = parallel("pp"), cp = parallel("cp");
     const int64_t dp = parallel("dp"), gpus = needed("hardware", "gpus");
+    if (tp * pp * cp > gpus)
+      throw NoScenario("tp * cp * pp = " + str(tp * pp * cp) + " on " + str(gpus) + " GPUs");
     if (tp * pp * cp * dp != gpus)
       throw NoScenario("tp * cp * pp * dp = " + str(tp * pp * cp * dp) + " on " + str(gpus) +
                        " GPUs");
@@ -251,7 +257,8 @@ class Converter {
       for (const char* prefix : {"sharding group ", "shard "})
         if (words.starts_with(prefix)) words = words.substr(std::string(prefix).size());
       const auto group = leading_whole(words);
-      if (group && dp % *group == 0 && dp > *group) s_.set("parallel.dp_replicate", dp / *group);
+      if (group && *group > 0 && dp % *group == 0 && dp > *group)
+        s_.set("parallel.dp_replicate", dp / *group);
     }
   }
 
@@ -278,7 +285,7 @@ class Converter {
   void write_batch() {
     const auto global = size("batch", "global"), microbatches = size("batch", "num_microbatches");
     auto micro = size("batch", "micro");
-    if (!micro) micro = whole_at(r_, "batch.local");
+    if (!micro) micro = size("batch", "local");
     if (!micro) {
       micro = 1;
       assume("batch.micro = 1: not printed");
@@ -313,7 +320,7 @@ class Converter {
                            notes.find("hold one layer less") != std::string::npos ||
                            notes.find("ASYM_PP") != std::string::npos;
     if (layers % stages == 0 && !accounted) return;
-    const auto layout = accounted_layout(layers, stages);
+    const auto layout = stages > layers + 2 ? std::nullopt : accounted_layout(layers, stages);
     if (!layout) throw NoScenario(str(layers) + " layers on " + str(stages) + " stages");
     if (!accounted) assume("embedding and head count as a layer each: split not printed");
     s_.set("parallel.layout", *layout);

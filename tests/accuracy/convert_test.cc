@@ -85,6 +85,14 @@ TEST(Convert, RecordsThatContradictThemselvesAreNoScenarios) {
   EXPECT_THAT(skipped("layers: 48, ", ""), HasSubstr("nothing says model.layers"));
 }
 
+TEST(Convert, NumbersThatAreNoSizesAreNamed) {
+  EXPECT_THAT(skipped("tp: 4,", "tp: 0,"), HasSubstr("parallelism.tp = 0 is no size"));
+  EXPECT_THAT(skipped("hidden: 6144", "hidden: -1"), HasSubstr("model.hidden = -1 is no size"));
+  EXPECT_THAT(skipped("gpus_per_node: 8", "gpus_per_node: 0"), HasSubstr("gpus_per_node = 0 is"));
+  EXPECT_THAT(skipped("seq: 2048", "seq: 4611686018427387904"), HasSubstr("is no size"));
+  EXPECT_THAT(skipped("pp: 4, vpp: 1", "pp: 2000000, vpp: 2000000"), HasSubstr("on 64 GPUs"));
+}
+
 TEST(Convert, SchedulesByTheNamesOfTheirFamilies) {
   const auto schedule = [](const char* written) {
     return loaded("schedule: 1f1b", std::string("schedule: ") + written).schedule.name;

@@ -62,7 +62,7 @@ std::optional<NicWords> read_nics(const std::string& interconnect, int64_t gpus,
                                   double usual_gbit) {
   // "8x 200 Gb/s", "4x Omni-Path 100 Gb/s", "4x100 Gb/s", "8x CX7 InfiniBand (400Gb/s)"; the
   // fastest of several.
-  static const std::regex cards(R"((\d+)x ?(?:[A-Za-z][\w-]* )*\(?(\d+) ?G(?:b/s|b/Sec))");
+  static const std::regex cards(R"((\d{1,4})x ?(?:[A-Za-z][\w-]* )*\(?(\d+) ?G(?:b/s|b/Sec))");
   static const std::regex per_gpu(R"((\d+) Gb/s [A-Z0-9-]* ?(?:RDMA )?per GPU)");
   static const std::regex per_node(R"((\d+) ([GT])b/s[A-Za-z ]*(?:per node|inter-node|node-node))");
   std::smatch m;

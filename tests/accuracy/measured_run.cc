@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/accuracy/measured_run.h"
 
+#include <cmath>
 #include <string>
 
 namespace stepcast::accuracy {
@@ -14,7 +15,7 @@ bool contains(const std::string& text, const char* word) {
 
 std::optional<double> positive(const Value& record, const char* path) {
   const auto x = number_at(record, path);
-  return x && *x > 0 ? x : std::nullopt;
+  return x && *x > 0 && std::isfinite(*x) ? x : std::nullopt;
 }
 
 // FLOPs of a step as the source counts them.
