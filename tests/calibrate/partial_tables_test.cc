@@ -28,8 +28,22 @@ TEST(PartialTables, AnswerWhatWasMeasuredAndLeaveTheRestToTheRoofline) {
     const CostTable* table = shipped_table(gpu);
     ASSERT_NE(table, nullptr) << gpu;
     EXPECT_FALSE(table->compute(test::gemm(4096, 4096, 4096), {}).has_value()) << gpu;
-    EXPECT_FALSE(table->compute(test::kernel(Kernel::rms_norm, 1 << 24), {}).has_value()) << gpu;
     EXPECT_FALSE(table->interference().has_value()) << gpu;
+  }
+  EXPECT_FALSE(
+      shipped_table("h20-sxm")->compute(test::kernel(Kernel::rms_norm, 1 << 24), {}).has_value());
+}
+
+TEST(PartialTables, BlackwellPermutesAndConvertsSlowerThanItAdds) {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  for (const char* gpu : {"b200-sxm", "gb200", "b300-sxm", "gb300"}) {
+    const CostTable* table = shipped_table(gpu);
+    ASSERT_NE(table, nullptr) << gpu;
+    const auto time = [&](Kernel k) { return us_of(table->compute(test::kernel(k, kBytes), {})); };
+    EXPECT_NEAR(time(Kernel::permute), 249.6, 0.1) << gpu;
+    EXPECT_NEAR(time(Kernel::unpermute), 244.7, 0.1) << gpu;
+    EXPECT_LT(time(Kernel::add), time(Kernel::quantize)) << gpu;
+    EXPECT_LT(time(Kernel::quantize), time(Kernel::permute)) << gpu;
   }
 }
 
