@@ -61,7 +61,7 @@ struct Scenario {
   std::string description;
   std::string file;
   std::string software;  // name of the profile (software.h)
-  std::string hash;  // 16 hex digits over the resolved settings
+  std::string hash;      // 16 hex digits over the resolved settings
 
   Transformer model;
   int64_t written_vocab = 0;  // of the model, before it was padded
