@@ -196,6 +196,28 @@ std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp) {
   return stages;
 }
 
+std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages) {
+  STEPCAST_CHECK(stages > 0, "a model has stages");
+  const int64_t factors = model.gated ? 3 : 2;
+  const int64_t width =
+      model.experts > 0 ? model.experts_per_token * model.moe_ffn + model.shared_ffn : model.ffn;
+  const int64_t layer = model.hidden * (4 * model.heads * model.head_dim + factors * width);
+  const int64_t total = model.layers * layer + model.vocab * model.hidden;
+  std::vector<StageContent> out(static_cast<size_t>(stages));
+  int64_t done = 0;
+  size_t stage = 0;
+  for (int64_t i = 0; i < model.layers; ++i) {
+    ++out[stage].layers;
+    done += layer;
+    const double share =
+        static_cast<double>(total) * static_cast<double>(stage + 1) / static_cast<double>(stages);
+    if (static_cast<double>(done) > share && stage + 1 < out.size()) ++stage;
+  }
+  out.front().embedding = true;
+  out.back().head = true;
+  return out;
+}
+
 std::vector<StageContent> parse_layout(const std::string& text) {
   const std::string flat = LayoutExpander(text).expand();
   if (flat.empty()) refuse("the layout is empty: write something like \"E|(t|)*3L\"");

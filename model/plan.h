@@ -316,6 +316,11 @@ void assign_wide_layers(std::vector<StageContent>& stages, const Transformer& mo
 // by pp * vpp.
 std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp);
 
+// Layers by the products with weights of a token, the head's among them: a stage ends with the
+// layer that takes it past its share of them (huggingface/nanotron, src/nanotron/models/base.py,
+// build_model).  Embedding on the first, head on the last stage.  REQUIRES: stages > 0.
+std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages);
+
 // Megatron's --pipeline-model-parallel-layout: '|' separates stages, E embedding, t layer, L loss,
 // m MTP,
 // "(...)*n" and "x*n" repeat, ',' is decoration.  Throws std::invalid_argument with a sentence for

@@ -144,6 +144,13 @@ constexpr Field kStepFields[] = {
     {.path = "parallel.layout",
      .type = text,
      .summary = "layers of each stage in Megatron's notation, \"E|(t|)*30,tL\""},
+    {.path = "parallel.split",
+     .type = choice,
+     .summary = "without layout: equally many layers a stage, or equal shares of the products with "
+                "weights, the head's among them",
+     .fallback = "even",
+     .reason = "Megatron's split",
+     .choices = "even|products"},
     {.path = "parallel.cp_comm",
      .type = choice,
      .summary = "how ranks see the keys of others: around a ring, gathered, heads exchanged for "

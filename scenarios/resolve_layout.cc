@@ -108,6 +108,10 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
   if (in.model == nullptr || !has_all(v, {"parallel.pp", "parallel.vpp"})) return;
   const int64_t layers = in.model->layers;
   const Wide stages = static_cast<Wide>(plan.pp) * plan.vpp;
+  if (v.has("parallel.split") && v.text("parallel.split") == "products" && stages <= layers) {
+    plan.stages = stages_by_products(*in.model, static_cast<int64_t>(stages));
+    return;
+  }
   if (stages <= layers && layers % static_cast<int64_t>(stages) == 0) {
     plan.stages = even_stages(layers, plan.pp, plan.vpp);
     return;

@@ -60,6 +60,24 @@ TEST(ShardingKeys, HowTheFirstStageExchanges) {
               Contains(HasSubstr("parallel.zero_exchange has no effect")));
 }
 
+// What nanotron's documentation shows of Llama-3-8B on 8 ranks: five layers, then four.
+TEST(StageSplit, StagesGetEqualSharesOfProducts) {
+  const auto layers = [](const char* pp) {
+    std::vector<int64_t> out;
+    for (const StageContent& s :
+         load_with({{"parallel.split", "products"}, {"parallel.pp", pp}}).plan.stages)
+      out.push_back(s.layers);
+    return out;
+  };
+  EXPECT_EQ(layers("8"), (std::vector<int64_t>{5, 4, 4, 5, 4, 4, 4, 2}));
+  EXPECT_EQ(layers("2"), (std::vector<int64_t>{18, 14}));
+  EXPECT_EQ(load_with({{"parallel.split", "even"}}).plan.stages[0].layers, 16);
+  EXPECT_EQ(failure_with({{"parallel.split", "fair"}}).codes, "E125");
+  const Scenario written =
+      load_with({{"parallel.split", "products"}, {"parallel.layout", "Et*20|t*12L"}});
+  EXPECT_EQ(written.plan.stages[0].layers, 20);
+}
+
 TEST(ShardingKeys, KeysOfFullShardingAloneAreRemarkedOn) {
   EXPECT_THAT(load_with({{"overlap.fsdp_prefetch", "2"}}).warnings,
               Contains(HasSubstr("overlap.fsdp_prefetch has no effect")));
