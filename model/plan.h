@@ -78,6 +78,7 @@ enum class Scaling : uint8_t {
 struct Precision {
   DType params = DType::bf16;     // what forward and backward compute with
   DType gradients = DType::fp32;  // main gradient buffer
+  bool own_gradients = false;     // of each backward, in `params`, kept beside wider main ones
   DType reduce = DType::fp32;     // payload of the gradient reduction
   bool master = true;             // fp32 copy of the parameters in the optimizer
   DType moments = DType::fp32;    // Adam's two moments

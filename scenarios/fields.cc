@@ -225,6 +225,12 @@ constexpr Field kStepFields[] = {
      .summary = "main gradient buffer",
      .choices = kDTypes,
      .now = "fp32|fp16|bf16"},
+    {.path = "precision.own_grads",
+     .type = flag,
+     .summary = "each backward's own gradients stay, in the format of the parameters, beside wider "
+                "main gradients",
+     .fallback = "false",
+     .reason = "Megatron's products add into the main gradients"},
     {.path = "precision.reduce",
      .type = choice,
      .summary = "what the gradient reduction sends",

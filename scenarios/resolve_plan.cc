@@ -148,6 +148,7 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   if (!v.stated("precision.master"))
     v.derive("precision.master", master, master ? "true" : "false", origin);
   if (v.has("precision.master")) p.master = v.flag("precision.master");
+  if (v.has("precision.own_grads")) p.own_gradients = v.flag("precision.own_grads");
   resolve_scaling(in, preset->scaling, plan);
 
   if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;

@@ -200,6 +200,8 @@ std::vector<StaticMemory> StepEnds::static_memory(int64_t rank, const LowWeights
     hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
          wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
     hold(MemoryCategory::gradients, gradients_of(part), p.gradients);
+    if (p.own_gradients && p.gradients != p.params && !sharded)
+      hold(MemoryCategory::gradients, part.parameters, p.params);
     if (keeps_gathered(plan_)) {
       hold(MemoryCategory::parameters, part.parameters, p.params, replaced);
       hold(MemoryCategory::gradients, part.parameters, p.params);

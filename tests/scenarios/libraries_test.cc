@@ -61,5 +61,11 @@ TEST(Libraries, PlaceholdersCanBeLeftOut) {
                    .plan.kernels.gradient_placeholders);
 }
 
+TEST(Libraries, GradientsOfABackwardStayIfSaidSo) {
+  EXPECT_FALSE(load(kMinimal).plan.precision.own_gradients);
+  EXPECT_TRUE(load(kMinimal, {{"precision.own_grads", "true"}}).plan.precision.own_gradients);
+  EXPECT_EQ(failure_with({{"precision.own_grads", "often"}}).all.size(), 1u);
+}
+
 }  // namespace
 }  // namespace stepcast

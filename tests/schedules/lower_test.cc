@@ -163,6 +163,24 @@ TEST(Lower, StaticMemoryFollowsTheRuleOfBytesForEachParameter) {
   }
 }
 
+TEST(Lower, GradientsOfTheBackwardsMayStayBesideTheMainOnes) {
+  const auto gradients = [](bool own, DType main) {
+    Plan plan = sample::plan(1, 1, 4, 2, 1, 256);
+    plan.zero = 1;
+    plan.precision.own_gradients = own;
+    plan.precision.gradients = main;
+    plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    int64_t bytes = 0;
+    for (const StaticMemory& m : graph.roles[0].memory)
+      bytes += m.category == MemoryCategory::gradients ? m.bytes.value : 0;
+    return bytes / parameters(small_gpt());
+  };
+  EXPECT_EQ(gradients(false, DType::fp32), 4);
+  EXPECT_EQ(gradients(true, DType::fp32), 4 + 2);
+  EXPECT_EQ(gradients(true, DType::bf16), 2);  // they are the main ones
+}
+
 int count_works(const OpGraph& graph, Axis axis, WorkKind kind) {
   int count = 0;
   for (const Pass& pass : graph.passes) {
