@@ -102,8 +102,9 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
 // embeds the tokens first: for a tied head, for prediction modules, where a decoder begins.
 bool copies_embedding(const Transformer& model, const StageContent& content);
 
-// The tensors that they come in, as frameworks have them: a weight or bias of a linear layer or norm
-// (queries, keys and values together; gate and up projection of a gated MLP apart; each expert).
+// The tensors that they come in, as frameworks have them: a weight or bias of a linear layer or
+// norm (queries, keys and values together; gate and up projection of a gated MLP apart; each
+// expert).
 struct ParameterTensors {
   int64_t count = 0;
   int64_t largest = 0;  // parameters of the largest one
