@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -140,8 +141,10 @@ Coverage cross_validated(const std::vector<ObservedRun>& runs, double share,
 
 std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows) {
   std::vector<ObservedRun> runs;
+  const auto is_step = [](const std::optional<double>& s) { return s && *s >= 1e-9 && *s <= 1e6; };
   for (const RunRow& r : rows) {
-    if (!r.step_time_s || !r.measured.step_time_s || r.run_class.empty()) continue;
+    if (!is_step(r.step_time_s) || !is_step(r.measured.step_time_s) || r.run_class.empty())
+      continue;
     runs.push_back({r.source, r.run_class, time_from_seconds(*r.step_time_s),
                     time_from_seconds(*r.measured.step_time_s), r.cost_error});
   }

@@ -22,7 +22,7 @@ struct ObservedRun {
   Time forecast{}, measured{};
   double cost_error = 0;
 };
-// Of rows that have both times and a class.
+// Of rows that have both times, between a nanosecond and eleven days, and a class.
 std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows);
 
 // Classes in order of their names; `share` of the weights lie between low and high.
