@@ -48,6 +48,7 @@ class Launches {
   void assign() {
     for (Pass& pass : graph_.passes) {
       assign_ops(pass);
+      if (reads_counts()) read_counts(pass);
       if (plan_.kernels.cuda_graph == CudaGraph::layer) capture_layers(pass);
       if (plan_.kernels.cuda_graph == CudaGraph::step && is_captured(pass)) set_all(pass, {});
     }
@@ -137,6 +138,9 @@ class Launches {
     const bool second = op.phase == Phase::backward_weight;  // of the two that one call makes
     if (work.heads == 0 && in_te(op)) {
       launch.add(second ? HostCall::kernel : HostCall::module);
+      // GroupedLinear asks cuBLASLt for a product for each expert.
+      if (work.kind == WorkKind::grouped_gemm)
+        launch.add(HostCall::product_forward, static_cast<int>(work.batch));
       return;
     }
     launch.add(product);
@@ -169,6 +173,30 @@ class Launches {
     constexpr int kTensors = 5;
     launch.add(HostCall::eager_backward, kTensors);
     if (plan_.tp > 1) launch.add(HostCall::collective, kTensors);
+  }
+
+  // Without a capacity the host has to know how many rows come: Megatron-Core copies the counts to
+  // it and waits before the exchange of a dispatch (core/transformer/moe/token_dispatcher.py,
+  // _maybe_dtoh_and_synchronize), DeepEP and HybridEP within theirs.
+  bool reads_counts() const {
+    return plan_.moe.capacity_factor == 0 && plan_.ep > 1 &&
+           plan_.moe.dispatcher != Dispatcher::all_gather &&
+           plan_.kernels.cuda_graph == CudaGraph::none;
+  }
+
+  void read_counts(Pass& pass) {
+    int layer = -1;
+    for (size_t i = 0; i < pass.ops.size(); ++i) {
+      const Op& op = pass.ops[i];
+      const Work& work = work_of(op);
+      const bool exchange = work.kind == WorkKind::all_to_all && work.axis == Axis::ep;
+      if (!exchange || op.phase != Phase::forward || std::exchange(layer, op.layer) == op.layer)
+        continue;
+      const size_t reads = i + (plan_.moe.dispatcher == Dispatcher::deepep ? 1 : 0);
+      if (reads >= pass.ops.size()) continue;
+      Launch launch = graph_.launches[static_cast<size_t>(pass.ops[reads].launch)];
+      pass.ops[reads].launch = launch_of(graph_, launch.add(HostCall::synchronize));
+    }
   }
 
   // A replay is a call with a gradient, which copies its input into the graph's buffer.  Gradients

@@ -21,6 +21,7 @@
 #include "schedules/lower.h"
 #include "sim/account.h"
 #include "sim/diagnostic.h"
+#include "sim/host_waits.h"
 #include "sim/run.h"
 #include "sim/work_counts.h"
 
@@ -286,6 +287,7 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
       std::make_shared<OpGraph>(lowered(scenario, chosen.schedule, scenario.post_validation));
   auto prices = std::make_shared<Prices>(
       price(*graph, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement));
+  launch_after_host_waits(*graph, *prices);
   try {
     run_step(scenario, options, chosen, *graph, *prices, result);
   } catch (const Deadlock& deadlock) {

@@ -119,7 +119,7 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     for (const Wait& w : pass.waits.of(op)) {
       if (implied(pass, w)) continue;
       const int32_t slot = w.from_start ? marks.start[w.on] : marks.end[w.on];
-      out.code.push_back({.duration = w.delay.count(),
+      out.code.push_back({.duration = varied_delay(w.delay, variation),
                           .code = OpCode::wait,
                           .stream = o.stream,
                           .slot = static_cast<uint16_t>(slot),

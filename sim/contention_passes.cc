@@ -81,8 +81,11 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
       const int64_t before = at.noted ? recorded_time(at.a, stream) : 0;
       raise(at.a, th, stream, &at.live.slots[slot * block_], in.ps * kOne);
       if (at.noted && stream == kCompute) {
-        record_->note_wait(at.a.role, at.pass.slot_spend[slot], before,
-                           recorded_time(at.a, kCompute), at.live.straggler[slot]);
+        const int64_t after = recorded_time(at.a, kCompute);
+        const int64_t waited = std::clamp(after - in.ps, before, std::max(before, after));
+        record_->note_wait(at.a.role, at.pass.slot_spend[slot], before, waited,
+                           at.live.straggler[slot]);
+        record_->note_wait(at.a.role, Spend::launch, waited, after, {});
       }
       return true;
     }

@@ -30,8 +30,10 @@ StragglerWait& LaneEngine::straggler_at(RoleState& role, LanePlace p) {
 void LaneEngine::note_wait(uint32_t r, RoleState& role, const LaneInstruction& in,
                            const LaneClock& c, const LaneClock& other) {
   if (in.stream != Stream::compute) return;
-  record_->note_wait(r, in.wait_spend, on_lane(c), on_lane(other) + in.delay,
-                     straggler_at(role, in.wait));
+  const int64_t from = on_lane(c), until = on_lane(other);
+  record_->note_wait(r, in.wait_spend, from, until, straggler_at(role, in.wait));
+  // What a wait adds to the end of the other op is the host's (host_waits.h).
+  record_->note_wait(r, Spend::launch, std::max(from, until), until + in.delay, {});
 }
 
 void LaneEngine::run_recorded(uint32_t r, RoleState& role, const LanePass& pass,

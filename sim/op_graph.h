@@ -113,7 +113,7 @@ struct Wait {
   uint32_t op = 0;
   uint32_t on = 0;
   bool from_start = false;  // for its start instead of its end
-  Time delay{};             // that much later
+  Time delay{};             // that much later, by the host (host_waits.h)
 };
 
 // The waits of a pass, stored as a Boost.Graph compressed sparse row graph with edges op -> what it

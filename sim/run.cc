@@ -226,7 +226,10 @@ class Engine {
         const int64_t until = slot_[in.slot] + in.duration;
         if (until > stream) {
           if constexpr (kRecord != Record::nothing) {
-            note_inside(r, in.stream, pass.slot_spend[in.slot], until - stream);
+            // What a wait adds to the end of the other op is the host's (host_waits.h).
+            const int64_t waited = std::clamp(slot_[in.slot], stream, until);
+            note_inside(r, in.stream, pass.slot_spend[in.slot], waited - stream);
+            note_inside(r, in.stream, Spend::launch, until - waited);
           }
           stream = until;
         }

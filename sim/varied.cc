@@ -37,15 +37,16 @@ class VariedWorks {
   std::map<std::pair<size_t, int64_t>, size_t> known_;
 };
 
-Pass copy_of(const Pass& pass) {
-  const auto waits = pass.waits.all();
+Pass copy_of(const Pass& pass, const Variation& variation) {
+  const auto all = pass.waits.all();
+  std::vector<Wait> waits(all.begin(), all.end());
+  for (Wait& w : waits) w.delay = Time{varied_delay(w.delay, variation)};
   Pass copy;
   copy.name = pass.name;
   copy.tensors = pass.tensors;
   copy.second_tensors = pass.second_tensors;
   copy.ops = pass.ops;
-  copy.waits = WaitGraph(static_cast<uint32_t>(pass.ops.size()),
-                         std::vector<Wait>(waits.begin(), waits.end()));
+  copy.waits = WaitGraph(static_cast<uint32_t>(pass.ops.size()), std::move(waits));
   copy.memory = pass.memory;
   return copy;
 }
@@ -71,6 +72,10 @@ std::vector<int64_t> varied_launches(const OpGraph& graph, const Prices& prices,
   return times;
 }
 
+int64_t varied_delay(Time delay, const Variation& variation) {
+  return scaled(delay.count(), variation.launch_scale);
+}
+
 VariedStep vary(const OpGraph& graph, const Prices& prices, const Variation& variation) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
   VariedStep step;
@@ -92,7 +97,7 @@ VariedStep vary(const OpGraph& graph, const Prices& prices, const Variation& var
                                       variation, pass_scale));
   };
   for (size_t p = 0; p < graph.passes.size(); ++p) {
-    Pass pass = copy_of(graph.passes[p]);
+    Pass pass = copy_of(graph.passes[p], variation);
     const double scale = variation.pass_scale.empty() ? 1 : variation.pass_scale[p];
     for (Op& op : pass.ops) op.work = varied(op.work, op.phase, scale);
     out.passes.push_back(std::move(pass));

@@ -19,6 +19,9 @@ int64_t varied_ps(int64_t ps, const Work& work, Phase phase, const Variation& va
 std::vector<int64_t> varied_launches(const OpGraph& graph, const Prices& prices,
                                      const Variation& variation);
 
+// Of a wait: what it adds to the other op's end is host time (host_waits.h).
+int64_t varied_delay(Time delay, const Variation& variation);
+
 struct VariedStep {
   OpGraph graph;
   Prices prices;

@@ -197,6 +197,31 @@ TEST(HostCalls, PairsThatTakeTurnsReplayEachLayerOnce) {
   EXPECT_EQ(s.calls(pair, HostCall::graph), 4);
 }
 
+TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessACapacitySaysSo) {
+  Transformer experts = model();
+  experts.experts = 8;
+  experts.experts_per_token = 2;
+  experts.moe_ffn = 256;
+  Plan p = plan(Modules::transformer_engine);
+  p.dp = p.grid.dp = p.ep = p.grid.ep = 4;
+  const auto reads = [&](PassId StagePasses::*pass) {
+    const Stage s(experts, p);
+    return s.calls(s.passes.*pass, HostCall::synchronize);
+  };
+  EXPECT_EQ(reads(&StagePasses::forward), 2) << "once a layer";
+  EXPECT_EQ(reads(&StagePasses::backward), 0);
+  p.moe.dispatcher = Dispatcher::deepep;
+  EXPECT_EQ(reads(&StagePasses::forward), 2);
+  // Two experts a rank, two products a layer: each expert asks for its own.
+  const Stage s(experts, p);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 2 * 2);
+  p.moe.capacity_factor = 1;
+  EXPECT_EQ(reads(&StagePasses::forward), 0);
+  p.moe.capacity_factor = 0;
+  p.kernels.cuda_graph = CudaGraph::layer;
+  EXPECT_EQ(reads(&StagePasses::forward), 0);
+}
+
 TEST(HostCalls, AGraphOfTheStepLeavesNothingToLaunchInItsPasses) {
   Plan p = plan(Modules::torch, 2);
   p.kernels.cuda_graph = CudaGraph::step;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/host_waits.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace stepcast {
+
+void launch_after_host_waits(OpGraph& graph, const Prices& prices) {
+  if (prices.by_launch.empty()) return;
+  constexpr auto kReads = static_cast<size_t>(HostCall::synchronize);
+  for (Pass& pass : graph.passes) {
+    std::vector<Wait> added;
+    std::optional<uint32_t> read;  // what the host has waited for
+    Time since{};
+    for (uint32_t i = 0; i < pass.ops.size(); ++i) {
+      const auto launch = static_cast<size_t>(pass.ops[i].launch);
+      if (i > 0 && graph.launches[launch].calls[kReads] > 0) {
+        read = i - 1;
+        since = {};
+      }
+      if (!read) continue;
+      since += prices.by_launch[launch];
+      added.push_back({.op = i, .on = *read, .delay = since});
+    }
+    if (added.empty()) continue;
+    const auto all = pass.waits.all();
+    std::vector<Wait> waits(all.begin(), all.end());
+    waits.insert(waits.end(), added.begin(), added.end());
+    pass.waits = WaitGraph(static_cast<uint32_t>(pass.ops.size()), std::move(waits));
+  }
+}
+
+}  // namespace stepcast

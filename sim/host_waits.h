@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that a host launches only after it has read something from the device.
+//
+// A launch with HostCall::synchronize inside a pass waits for the op before it: what follows is
+// launched from then on, on a device that has nothing queued.  That is a recurrence in the same
+// terms as all others: each op after it starts no earlier than that end plus the host's time for
+// all launches since.  The host itself may still run ahead into the next pass, so what it does
+// there before it reads again is hidden better than it would be.  What is waited beyond the end of
+// the op is booked as launch gaps.
+#pragma once
+
+#include "sim/op_graph.h"
+#include "sim/price.h"
+
+namespace stepcast {
+
+// Adds these waits to the passes of a priced graph.  O(ops).
+void launch_after_host_waits(OpGraph& graph, const Prices& prices);
+
+}  // namespace stepcast
