@@ -310,7 +310,7 @@ class Lowering {
   void wait_before(RoleItems& items, ActionKind kind) const {
     const Kernels& kernels = plan_.kernels;
     if (kernels.cuda_graph == CudaGraph::step || kind != ActionKind::forward) return;
-    if (kernels.host_waits == HostWaits::forward) items.sync();
+    if (kernels.host_waits != HostWaits::none) items.sync();
   }
 
   void wait_after(RoleItems& items) const {
