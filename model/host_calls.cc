@@ -11,10 +11,6 @@
 namespace stepcast {
 namespace {
 
-bool is_backward(Phase phase) {
-  return phase == Phase::backward_input || phase == Phase::backward_weight;
-}
-
 bool is_step_end(Phase phase) {
   return phase == Phase::gradient_sync || phase == Phase::optimizer;
 }

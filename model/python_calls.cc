@@ -4,10 +4,6 @@
 namespace stepcast {
 namespace {
 
-bool is_backward(Phase phase) {
-  return phase == Phase::backward_input || phase == Phase::backward_weight;
-}
-
 // The gradient of a parameter: the engine's AccumulateGrad, and with Megatron-LM a hook in Python
 // that adds it to the main gradient.
 void add_parameters(Launch& launch, Modules modules, int count) {
@@ -90,6 +86,10 @@ void add_kernel(Launch& launch, const Op& op, const Work& work, Modules modules)
 }
 
 }  // namespace
+
+bool is_backward(Phase phase) {
+  return phase == Phase::backward_input || phase == Phase::backward_weight;
+}
 
 void add_python(Launch& launch, const Op& op, const Work& work, Modules modules) {
   const bool engine = modules == Modules::transformer_engine;

@@ -16,6 +16,9 @@
 
 namespace stepcast {
 
+// Whether the autograd engine launches it.
+bool is_backward(Phase phase);
+
 // Adds it to the launch of an op of a layer.
 void add_python(Launch& launch, const Op& op, const Work& work, Modules modules);
 
