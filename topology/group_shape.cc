@@ -32,11 +32,12 @@ class BlockCounter {
 };
 
 // CPU socket of a GPU, counted over the cluster, where messages between the GPUs of a node go by
-// PCIe; else one for all.
+// PCIe; else one for all.  As in the graph of the cluster, the first sockets of a node have one
+// more where its GPUs are no multiple of them.
 int64_t socket_of(const Node& node, int64_t gpu) {
   if (node.intra != IntraKind::pcie) return 0;
   const int64_t sockets = std::max<int64_t>(1, node.hosts * node.cpus);
-  return gpu / std::max<int64_t>(1, node.gpus / sockets);
+  return gpu / node.gpus * sockets + gpu % node.gpus * sockets / node.gpus;
 }
 
 // Shape of the group on GPUs {base + o : o in offsets}; counts it in `groups_on_node` for each node

@@ -86,6 +86,29 @@ TEST(WorstShape, GroupsOfAPcieNodeThatCrossItsSocketsAreCounted) {
   EXPECT_EQ(crossing(grid(4, 2, 2), Axis::dp), 0);
 }
 
+// 5 GPUs on 2 sockets: 3 and 2, in each node.
+TEST(ShapeOf, CountsTheSocketsOfEachNodeByItself) {
+  Cluster c = dgx_h100(3);
+  c.node.intra = IntraKind::pcie;
+  c.node.gpus = 5;
+  for (const int64_t node : {0, 1, 2}) {
+    const auto crossing = [&](int64_t a, int64_t b) {
+      return shape_of(c, std::vector<int64_t>{5 * node + a, 5 * node + b}).crossing;
+    };
+    EXPECT_EQ(crossing(0, 2), 0) << node;
+    EXPECT_EQ(crossing(2, 3), 1) << node;
+    EXPECT_EQ(crossing(3, 4), 0) << node;
+  }
+}
+
+// A socket without a GPU is none that a group could cross.
+TEST(ShapeOf, SocketsMayOutnumberGpus) {
+  Cluster c = dgx_h100(1);
+  c.node.intra = IntraKind::pcie;
+  c.node.gpus = 1;
+  EXPECT_EQ(shape_of(c, std::vector<int64_t>{0}).crossing, 0);
+}
+
 TEST(WorstShape, AxisOfOneIsAGroupOfOne) {
   EXPECT_EQ(worst_shape(dgx_h100(1), grid(8, 1, 1), Axis::dp), (GroupShape{1, 1, 1, -1, 1, {}}));
   EXPECT_EQ(worst_shape(dgx_h100(1), grid(8, 1, 1), Axis::embedding).ranks, 1);
