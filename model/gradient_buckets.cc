@@ -80,7 +80,9 @@ void reduce_pending(GradientBuckets& buckets, const Shard& shard, PassWriter& pa
     copy_back(buckets, shard, pass);
     buckets.copied = count;
     pass.compute("gradient copy", bucket_copy(shard, count));
-    buckets.payload = pass.allocate("gradient payload", payload, MemoryCategory::communication);
+    // Where only the last backward reduces, the others have no such tensor.
+    buckets.payload =
+        pass.allocate_apart("gradient payload", payload, MemoryCategory::communication);
   } else if (buckets.buffered) {
     if (buckets.payload != kNoTensor) pass.join(buckets.reduction);
     write_payload(shard, pass, count, payload);

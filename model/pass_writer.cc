@@ -65,6 +65,14 @@ TensorIndex PassWriter::allocate(const std::string& label, Bytes bytes, MemoryCa
   return tensor;
 }
 
+TensorIndex PassWriter::allocate_apart(const std::string& label, Bytes bytes,
+                                       MemoryCategory category) {
+  TensorIndex* const reused = std::exchange(reused_, nullptr);
+  const TensorIndex tensor = allocate(label, bytes, category);
+  reused_ = reused;
+  return tensor;
+}
+
 void PassWriter::allocate_again(TensorIndex tensor) {
   const size_t op = pass_.ops.empty() ? 0 : pass_.ops.size() - 1;
   pass_.memory.push_back({.op = static_cast<uint32_t>(op), .tensor = tensor, .allocate = true});

@@ -36,6 +36,8 @@ class PassWriter {
   // The op appended last (the first one, if there is none yet) allocates a new tensor; none for 0
   // bytes.
   TensorIndex allocate(const std::string& label, Bytes bytes, MemoryCategory category);
+  // ... one that the first version of this pass does not have (reuse_tensors).
+  TensorIndex allocate_apart(const std::string& label, Bytes bytes, MemoryCategory category);
   // ... one that another pass of the same microbatch has freed.
   void allocate_again(TensorIndex tensor);
   // The op appended last frees it; kNoTensor is ignored and the argument becomes kNoTensor.

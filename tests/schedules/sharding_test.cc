@@ -154,6 +154,32 @@ TEST(Sharding, GradientsThatAreAllReducedGoThroughBuckets) {
   }
 }
 
+// The last weight gradients free what their input gradients left, as all others do, and have a
+// bucket beside that; the step's sums and peak are those of whole backwards.
+TEST(Sharding, TheLastWeightGradientsOfASplitBackwardHaveTheirBuckets) {
+  for (const ZeroExchange exchange : {ZeroExchange::all_reduce, ZeroExchange::broadcast}) {
+    Plan plan = fp16_plan(1, 4, 4, 2);
+    plan.overlap.dp_grad = true;
+    plan.zero_exchange = exchange;
+    const int64_t whole = copied_bytes(lowered(plan));
+    for (const char* family : {"zb-h1", "zb-v", "dualpipe"}) {
+      Plan split = plan;
+      split.vpp = std::string_view(family) == "zb-h1" ? 1 : 2;
+      const Schedule schedule = find_schedule_family(family)->generate(
+          {.pp = 2, .vpp = split.vpp, .microbatches = split.microbatches()});
+      split.stages = even_stages(8, 2, static_cast<int64_t>(schedule.rank_of_stage.size()) / 2);
+      const OpGraph graph = lower(small_gpt(), split, schedule);
+      check_graph(graph);
+      if (split.vpp == 1) {
+        EXPECT_EQ(copied_bytes(graph), whole) << family;
+      }
+      for (const RoleMemory& role : trace_memory(graph)) {
+        EXPECT_EQ(role.end.value, role.start.value) << family;
+      }
+    }
+  }
+}
+
 // Whole tensors have one owner: it sends them, ranks beyond the number of tensors have none, and
 // the owner of the largest keeps its optimizer states alone.
 TEST(Sharding, TensorsWithOneOwnerAreBroadcast) {
