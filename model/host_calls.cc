@@ -133,10 +133,12 @@ class Launches {
     const HostCall product = backward ? HostCall::product_backward : HostCall::product_forward;
     const bool second = op.phase == Phase::backward_weight;  // of the two that one call makes
     if (work.heads == 0 && in_te(op)) {
-      launch.add(second ? HostCall::kernel : HostCall::module);
-      // GroupedLinear asks cuBLASLt for a product for each expert.
-      if (work.kind == WorkKind::grouped_gemm)
-        launch.add(HostCall::product_forward, static_cast<int>(work.batch));
+      const bool grouped = work.kind == WorkKind::grouped_gemm;
+      if (!second) launch.add(HostCall::module);
+      // GroupedLinear launches a product for each expert, in a loop in C++
+      // (transformer_engine/common/gemm/cublaslt_gemm.cu, nvte_multi_stream_cublas_gemm).
+      if (second || grouped)
+        launch.add(HostCall::kernel, grouped ? static_cast<int>(work.batch) : 1);
       return;
     }
     launch.add(product);

@@ -56,6 +56,20 @@ Plan plan(Modules modules, int64_t tp = 1) {
   return p;
 }
 
+Transformer with_experts() {
+  Transformer t = model();
+  t.experts = 8;
+  t.experts_per_token = 2;
+  t.moe_ffn = 256;
+  return t;
+}
+
+// Over four ranks, two experts each.
+Plan spread(Plan p) {
+  p.dp = p.grid.dp = p.ep = p.grid.ep = 4;
+  return p;
+}
+
 TEST(HostCalls, TransformerEngineMakesOneCallForEachLinearLayerAndForAttention) {
   const Stage s(model(), plan(Modules::transformer_engine));
   // A layer: QKV with its norm, attention, projection, first MLP product with its norm, second.
@@ -182,12 +196,8 @@ TEST(HostCalls, AGraphOfEachLayerReplacesAllItsCalls) {
 }
 
 TEST(HostCalls, PairsThatTakeTurnsReplayEachLayerOnce) {
-  Transformer experts = model();
-  experts.experts = 8;
-  experts.experts_per_token = 2;
-  experts.moe_ffn = 256;
-  Plan p = plan(Modules::transformer_engine);
-  p.dp = p.grid.dp = p.ep = p.grid.ep = 4;
+  const Transformer experts = with_experts();
+  Plan p = spread(plan(Modules::transformer_engine));
   p.kernels.cuda_graph = CudaGraph::layer;
   Stage s(experts, p);
   GraphBuilder builder(s.graph);
@@ -198,12 +208,8 @@ TEST(HostCalls, PairsThatTakeTurnsReplayEachLayerOnce) {
 }
 
 TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessACapacitySaysSo) {
-  Transformer experts = model();
-  experts.experts = 8;
-  experts.experts_per_token = 2;
-  experts.moe_ffn = 256;
-  Plan p = plan(Modules::transformer_engine);
-  p.dp = p.grid.dp = p.ep = p.grid.ep = 4;
+  const Transformer experts = with_experts();
+  Plan p = spread(plan(Modules::transformer_engine));
   const auto reads = [&](PassId StagePasses::*pass) {
     const Stage s(experts, p);
     return s.calls(s.passes.*pass, HostCall::synchronize);
@@ -212,14 +218,34 @@ TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessACapacitySaysSo) {
   EXPECT_EQ(reads(&StagePasses::backward), 0);
   p.moe.dispatcher = Dispatcher::deepep;
   EXPECT_EQ(reads(&StagePasses::forward), 2);
-  // Two experts a rank, two products a layer: each expert asks for its own.
-  const Stage s(experts, p);
-  EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 2 * 2);
   p.moe.capacity_factor = 1;
   EXPECT_EQ(reads(&StagePasses::forward), 0);
   p.moe.capacity_factor = 0;
   p.kernels.cuda_graph = CudaGraph::layer;
   EXPECT_EQ(reads(&StagePasses::forward), 0);
+}
+
+// Transformer Engine's GroupedLinear
+TEST(HostCalls, ProductsOfExpertsAreKernelsOfOneCall) {
+  const Plan p = spread(plan(Modules::transformer_engine));
+  const Stage s(with_experts(), p);
+  const auto grouped = [&](PassId pass, HostCall call) {
+    int sum = 0;
+    for (const Op& op : s.graph.passes[static_cast<size_t>(pass)].ops) {
+      if (s.graph.works[static_cast<size_t>(op.work)].kind != WorkKind::grouped_gemm) continue;
+      sum += s.graph.launches[static_cast<size_t>(op.launch)].calls[static_cast<size_t>(call)];
+    }
+    return sum;
+  };
+  // Two layers, two products, two experts a rank.
+  EXPECT_EQ(grouped(s.passes.forward, HostCall::module), 2 * 2);
+  EXPECT_EQ(grouped(s.passes.forward, HostCall::kernel), 2 * 2 * 2);
+  EXPECT_EQ(grouped(s.passes.last_backward, HostCall::module), 2 * 2) << "both gradients";
+  EXPECT_EQ(grouped(s.passes.last_backward, HostCall::kernel), 2 * 2 * 2 * 2);
+  for (const PassId pass : {s.passes.forward, s.passes.last_backward}) {
+    EXPECT_EQ(grouped(pass, HostCall::product_forward), 0);
+    EXPECT_EQ(grouped(pass, HostCall::product_backward), 0);
+  }
 }
 
 TEST(HostCalls, AGraphOfTheStepLeavesNothingToLaunchInItsPasses) {
