@@ -87,6 +87,20 @@ TEST(Software, LaterFactsAndOnesWithConditionsWin) {
   EXPECT_EQ(with("nemo", {{"precision.grads", "fp32"}}).plan.precision.gradients, DType::fp32);
 }
 
+TEST(Software, ModulesOfPyTorchHaveItsOperatorsAndItsLoss) {
+  for (const char* name : {"deepspeed-zero3", "pytorch-fsdp"}) {
+    const Kernels k = with(name).plan.kernels;
+    EXPECT_FALSE(k.fused_norm) << name;
+    EXPECT_FALSE(k.fused_activation) << name;
+    EXPECT_EQ(k.loss, Loss::torch) << name;
+    EXPECT_EQ(k.fused_attention, AttentionKernel::flash2) << name;
+  }
+  EXPECT_EQ(with("pytorch-fsdp").plan.optimizer_kernel, OptimizerKernel::foreach);
+  EXPECT_EQ(with("deepspeed-zero3").plan.optimizer_kernel, OptimizerKernel::fused);
+  // flash-attn's loss keeps the logits beside their gradient.
+  EXPECT_EQ(with("llm-foundry").plan.kernels.loss, Loss::torch_compiled);
+}
+
 TEST(Software, TransfersAreTheSoftwaresWhereTheScheduleHasNoWayOfItsOwn) {
   EXPECT_EQ(with("megatron-deepspeed-2022").p2p, P2pStyle::deepspeed);
   EXPECT_EQ(with("megatron-deepspeed-2022", {{"schedule", "zb-h1"}}).p2p,
