@@ -47,6 +47,8 @@ constexpr CostArgument kArguments[] = {
     {"training.max_norm", "optimizer.clip"},
     {"training.enable_cpu_offload", "offload.parameters"},
     {"optimizer.name", "optimizer.kind"},
+    {"optimizer.implementation", "optimizer.kernel"},
+    {"optimizer.fused", "optimizer.kernel"},
     {"activation_checkpoint.mode", "recompute.granularity",
      "activation_checkpoint.type|activation_checkpoint._type"},
     {"activation_checkpoint.selective_ac_option", "recompute.method"},
@@ -290,11 +292,25 @@ class TorchtitanDraft {
       draft_.set_text("optimizer.kind", lower_case(a_.word("optimizer.name")),
                       a_.why("optimizer.name"));
     }
+    write_optimizer_kernel();
     if (a_.flag("training.enable_cpu_offload"))
       draft_.set("offload.parameters", true, a_.why("training.enable_cpu_offload"));
     if (tp_ > 1 && a_.flag("parallelism.enable_async_tensor_parallel"))
       draft_.set_text("overlap.tp", "pipelined",
                       a_.why("parallelism.enable_async_tensor_parallel"));
+  }
+
+  // A switch of its own until pull request 881 of February 2025, which made fused the default.
+  void write_optimizer_kernel() {
+    const bool older = a_.given("optimizer.fused");
+    const char* name = older ? "optimizer.fused" : "optimizer.implementation";
+    const std::string kind = older ? (a_.flag(name) ? "fused" : "foreach") : a_.word(name, "fused");
+    if (kind != "fused" && kind != "foreach" && kind != "for-loop")
+      return a_.refuse(name, "must be fused, foreach or for-loop");
+    if (kind == "for-loop")
+      draft_.note("optimizer.kernel: a launch for each parameter is not modelled");
+    draft_.set_text("optimizer.kernel", kind == "fused" ? "fused" : "foreach",
+                    a_.given(name) ? a_.why(name) : "torchtitan's default since February 2025");
   }
 
   void write_precision() {

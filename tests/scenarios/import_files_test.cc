@@ -336,6 +336,24 @@ TEST(ImportTorchtitan, EveryFieldHasItsPlace) {
   EXPECT_THAT(notes(run), HasSubstr("compile.enable: not modelled"));
 }
 
+TEST(ImportTorchtitan, OptimizersKernelIsTheOneNamedAndFusedByDefault) {
+  const auto kernel = [](const std::string& optimizer) {
+    return value_of(imported("torchtitan", R"({"model": {"name": "llama3", "flavor": "8B"}, )"
+                                           R"("optimizer": {)" +
+                                               optimizer + "}}"),
+                    "optimizer.kernel");
+  };
+  EXPECT_EQ(kernel(""), "fused");
+  EXPECT_EQ(kernel(R"("implementation": "foreach")"), "foreach");
+  EXPECT_EQ(kernel(R"("implementation": "for-loop")"), "foreach");
+  EXPECT_EQ(kernel(R"("fused": false)"), "foreach");
+  EXPECT_EQ(kernel(R"("fused": true)"), "fused");
+  EXPECT_EQ(import_failure("torchtitan", R"({"model": {"name": "llama3", "flavor": "8B"}, )"
+                                         R"("optimizer": {"implementation": "quick"}})")
+                .codes,
+            "E331");
+}
+
 std::string titan(const std::string& parallelism, const std::string& training = "") {
   return R"({"model": {"name": "llama3", "flavor": "8B"}, "parallelism": {)" + parallelism +
          R"(}, "training": {)" + training + "}}";
