@@ -19,7 +19,7 @@ void read_part(const Member& part, KnownCause& cause, Problems& problems) {
       if (m.key == "source") {
         cause.source = m.value.text;
       } else {
-        cause.rule.when.emplace_back(m.key, m.value.text);
+        add_condition(m, cause.rule, problems);
       }
     }
   }

@@ -10,8 +10,33 @@
 namespace stepcast::accuracy {
 namespace {
 
+bool is_digit(char c) {
+  return '0' <= c && c <= '9';
+}
+
+bool is_alphanumeric(char c) {
+  return is_digit(c) || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
+}
+
+// Whether what stands at [begin, end) is no part of a longer word or number: not the 1 of 16, of
+// fp16 or of 1.5.
+bool stands_alone(const std::string& text, size_t begin, size_t end) {
+  const auto at = [&](size_t i) { return i < text.size() ? text[i] : ' '; };
+  if (begin > 0 && is_alphanumeric(text[begin - 1])) return false;
+  if (begin > 1 && text[begin - 1] == '.' && is_digit(text[begin - 2])) return false;
+  return !is_alphanumeric(at(end)) && !(at(end) == '.' && is_digit(at(end + 1)));
+}
+
+bool contains(const std::string& text, const std::string& word) {
+  if (word.empty() || !std::all_of(word.begin(), word.end(), is_digit))
+    return text.find(word) != std::string::npos;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    if (stands_alone(text, at, at + word.size())) return true;
+  return false;
+}
+
 bool contains(const Value& value, const std::string& word) {
-  if (value.is_scalar()) return value.text.find(word) != std::string::npos;
+  if (value.is_scalar()) return contains(value.text, word);
   return value.kind == Value::Kind::sequence &&
          std::any_of(value.items.begin(), value.items.end(),
                      [&](const Value& item) { return contains(item, word); });
@@ -26,7 +51,7 @@ void read_part(const Member& part, Rule& rule, Problems& problems) {
       if (part.key == "set") {
         rule.set.emplace_back(m.key, m.value);
       } else {
-        rule.when.emplace_back(m.key, m.value.text);
+        add_condition(m, rule, problems);
       }
     }
   } else if (part.key == "skip") {
@@ -41,6 +66,15 @@ void read_part(const Member& part, Rule& rule, Problems& problems) {
 }
 
 }  // namespace
+
+void add_condition(const Member& m, Rule& rule, Problems& problems) {
+  const bool listed = m.value.kind == Value::Kind::sequence && !m.value.items.empty();
+  for (const Value& word : listed ? m.value.items : std::vector<Value>{m.value}) {
+    if (!word.is_scalar() || word.text.empty())
+      problems.add("E107", "'" + m.key + "' must be a word, or a list of words", word.mark);
+    rule.when.emplace_back(m.key, word.text);
+  }
+}
 
 std::vector<Rule> parse_rules(const std::string& text, const std::string& name) {
   Problems problems;

@@ -9,7 +9,9 @@
 //     source: "where it is documented"
 //
 // A condition holds if the text at that path of the record contains its word, or a list has an item
-// that does.  All rules that apply are applied in order, so later ones win.
+// that does; of several words, [A100, PCIe], it must contain all.  A word of digits alone must
+// stand alone there: 1 is not in 16, fp16 is not 16.  All rules that apply are applied in order, so
+// later ones win.
 #pragma once
 
 #include <string>
@@ -30,6 +32,9 @@ struct Rule {
 std::vector<Rule> parse_rules(const std::string& text, const std::string& name);
 // Throws InputError (E101) if the file cannot be read.
 std::vector<Rule> read_rules(const std::string& path);
+
+// `m` of a `when`: one word, or a list of them.  Adds E107 for anything else.
+void add_condition(const Member& m, Rule& rule, Problems& problems);
 
 bool applies(const Rule& rule, const Value& record);
 
