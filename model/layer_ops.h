@@ -109,8 +109,11 @@ struct ParameterTensors {
   int64_t count = 0;
   int64_t largest = 0;  // parameters of the largest one
 };
+// All but the experts', and theirs.
 ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
                                    const StageContent& content);
+ParameterTensors expert_tensors(const Transformer& model, const Plan& plan,
+                                const StageContent& content);
 
 // Those of them that are experts': spread over ep * etp ranks instead of tp, so that their
 // gradients are summed over Axis::edp.

@@ -116,23 +116,41 @@ int64_t stage_parameters(const Transformer& model, const Plan& plan, const Stage
   return total;
 }
 
+namespace {
+
+// Weights and biases of an MLP.
+int64_t tensors_of_mlp(const Transformer& model) {
+  return (model.gated ? 3 : 2) + (model.mlp_bias ? 2 : 0);
+}
+
+}  // namespace
+
+ParameterTensors expert_tensors(const Transformer& model, const Plan& plan,
+                                const StageContent& content) {
+  ParameterTensors tensors;
+  tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
+    return kind.experts ? model.experts / plan.ep * tensors_of_mlp(model) : 0;
+  });
+  if (tensors.count > 0) tensors.largest = model.hidden * (model.moe_ffn / plan.etp);
+  return tensors;
+}
+
 ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
                                    const StageContent& content) {
   const Shard s(model, plan);
   const int64_t norm = model.norm == Norm::layer_norm && model.norm_bias ? 2 : 1;
-  const int64_t mlp = (model.gated ? 3 : 2) + (model.mlp_bias ? 2 : 0);
+  const int64_t mlp = tensors_of_mlp(model);
   const int64_t latent = model.kv_rank > 0 ? (model.q_rank > 0 ? 6 : 3) : 0;  // down, norm and up
   const int64_t attention = (latent > 0 ? latent + 1 : 2) + (model.attention_bias ? 1 : 0) +
                             (model.attention_output_bias ? 1 : 0) + (model.qk_norm ? 2 : 0);
   ParameterTensors tensors;
   tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
     int64_t count = attention * (kind.cross ? 2 : 1) + norms_of(model, kind) * norm;
-    count += kind.experts ? mlp * (model.experts / plan.ep) + 1 : mlp;
-    if (kind.experts && model.shared_ffn > 0) count += mlp;
-    return count;
+    const int64_t width = kind.experts ? model.shared_ffn / plan.tp : s.ffn;
+    tensors.largest = std::max(tensors.largest, s.hidden * std::max(s.qkv, width));
+    if (kind.experts) ++count;  // router
+    return !kind.experts || model.shared_ffn > 0 ? count + mlp : count;
   });
-  if (tensors.count > 0)
-    tensors.largest = s.hidden * std::max({s.qkv, s.ffn, model.experts > 0 ? model.moe_ffn : 0});
   tensors.count += end_norms(model, content) * norm;
   const bool embeds = content.embedding || copies_embedding(model, content);
   const bool head = content.head && !model.tied;

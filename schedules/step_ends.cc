@@ -44,7 +44,7 @@ void StepEnds::finish(RoleItems& items, int64_t rank) {
   if (!gathers_beside() && !gathers_units(model_, plan_)) {
     for (const Part& part : parts_of(rank)) {
       if (part.group.shards == 1) continue;
-      items.run_beside(graph_, gather_pass(part, stages_of(rank)), Stream::dp);
+      items.run_beside(graph_, gather_pass(part), Stream::dp);
     }
   }
   if (post_validation_) add_zero_gradients(items, rank);
@@ -95,10 +95,15 @@ std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank,
   }
   dense.share = dense_.share(dense.parameters);
   experts.share = experts_.share(experts.parameters);
-  // The owner of the largest tensor has at least that.
-  if (dense_.exchange == ZeroExchange::broadcast && dense_.shards > 1)
-    for (uint16_t s : stages)
-      dense.share = std::max(dense.share, parameter_tensors(model_, plan_, content(s)).largest);
+  const auto own_whole = [](Part& part, const ParameterTensors& tensors) {
+    if (part.group.exchange != ZeroExchange::broadcast || part.group.shards == 1) return;
+    part.tensors += tensors.count;
+    part.share = std::max(part.share, tensors.largest);  // its owner has at least that
+  };
+  for (uint16_t s : stages) {
+    own_whole(dense, parameter_tensors(model_, plan_, content(s)));
+    own_whole(experts, expert_tensors(model_, plan_, content(s)));
+  }
   if (experts.parameters == 0) return {dense};
   return {dense, experts};
 }
@@ -245,7 +250,7 @@ std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, in
     bool gathered = false;
     for (const Part& part : parts_of(rank, {stage})) {
       if (part.group.shards == 1) continue;
-      items.run(graph_, gather_pass(part, {stage}));
+      items.run(graph_, gather_pass(part));
       gathered = true;
     }
     if (gathered) events[stage] = items.record(Stream::dp);
@@ -253,15 +258,14 @@ std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, in
   return events;
 }
 
-PassId StepEnds::gather_pass(const Part& part, const std::vector<uint16_t>& stages) {
+PassId StepEnds::gather_pass(const Part& part) {
   PassWriter pass(builder_, "parameter gather", no_tensors_);
   pass.set_phase(Phase::optimizer);
   const ReplicaGroup& group = part.group;
   const int64_t parameters = part.parameters;
   if (group.exchange == ZeroExchange::broadcast) {
-    int64_t tensors = 0;  // whole ones: more ranks than these own none
-    for (uint16_t s : stages) tensors += parameter_tensors(model_, plan_, content(s)).count;
-    const int64_t owners = std::min(group.shards, std::max<int64_t>(1, tensors));
+    // Tensors are whole: more ranks than these own none.
+    const int64_t owners = std::min(group.shards, std::max<int64_t>(1, part.tensors));
     const Work work = parameter_broadcast(group, parameters, owners, plan_.precision);
     for (int64_t i = 0; i < owners; ++i) pass.communicate(Stream::dp, "parameter broadcast", work);
     return pass.finish();

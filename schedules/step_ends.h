@@ -56,7 +56,8 @@ class StepEnds {
   struct Part {
     ReplicaGroup group;
     int64_t parameters = 0;
-    int64_t share = 0;  // those whose optimizer state it keeps
+    int64_t share = 0;    // those whose optimizer state it keeps
+    int64_t tensors = 0;  // that they come in: counted where each has one owner
   };
 
   // Of all chunks of the rank, or of one stage; experts, if there are any, are the second part.
@@ -81,7 +82,7 @@ class StepEnds {
   PassId single_pass(const std::string& name, const Work& work, Phase phase);
   PassId collective_pass(const std::string& name, const Work& work, Phase phase,
                          Stream stream = Stream::dp);
-  PassId gather_pass(const Part& part, const std::vector<uint16_t>& stages);
+  PassId gather_pass(const Part& part);
 
   void add_zero_gradients(RoleItems& items, int64_t rank);
   std::map<uint16_t, uint32_t> add_parameter_gather(RoleItems& items, int64_t rank);

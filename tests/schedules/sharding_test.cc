@@ -199,6 +199,35 @@ TEST(Sharding, TensorsWithOneOwnerAreBroadcast) {
   EXPECT_EQ(static_bytes(graph), 4 * psi + 12 * tensors.largest);
 }
 
+// The tensors of experts are owned by ranks that hold the same experts, the others by all replicas.
+TEST(Sharding, TensorsOfExpertsHaveOwnersOfTheirOwn) {
+  Transformer model = small_gpt();
+  model.experts = 8;
+  model.experts_per_token = 2;
+  model.moe_ffn = 4096;
+  Plan plan = fp16_plan(1, 64);
+  plan.ep = 2;
+  plan.grid.ep = 2;
+  plan.zero_exchange = ZeroExchange::broadcast;
+  const StageContent& stage = plan.stages[0];
+  const ParameterTensors dense = parameter_tensors(model, plan, stage);
+  const ParameterTensors experts = expert_tensors(model, plan, stage);
+  EXPECT_EQ(dense.count, 8 * 9 + 2 + 3);  // without an MLP, with a router
+  EXPECT_EQ(experts.count, 8 * 4 * 4);    // 4 experts here, two products with biases each
+  EXPECT_EQ(experts.largest, 512 * 4096);
+  EXPECT_EQ(dense.largest, std::max(512 * 3 * 512, 1024 * 512));
+
+  plan.dp = plan.grid.dp = 2048;
+  plan.global_batch = plan.dp;
+  const OpGraph graph =
+      lower(model, plan, find_schedule_family("1f1b")->generate({.pp = 1, .microbatches = 1}));
+  check_graph(graph);
+  EXPECT_EQ(works_of(graph, WorkKind::broadcast).size(),
+            static_cast<size_t>(dense.count + experts.count));
+  EXPECT_EQ(static_bytes(graph),
+            4 * stage_parameters(model, plan, stage) + 12 * (dense.largest + experts.largest));
+}
+
 // A GPT layer: queries, keys and values, projection, two of the MLP, two norms, each with a bias.
 TEST(Sharding, TensorsOfGpt) {
   const Plan plan = fp16_plan(1, 4);
