@@ -9,19 +9,18 @@
 #include <utility>
 
 #include "calibrate/cost_table.h"
-#include "calibrate/price_graph.h"
 #include "model/inference.h"
 #include "scenarios/disturbed_step.h"
 #include "scenarios/make_schedule.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/step_memory.h"
+#include "scenarios/step_prices.h"
 #include "scenarios/utilization.h"
 #include "scenarios/what_if.h"
 #include "schedules/lower.h"
 #include "sim/account.h"
 #include "sim/diagnostic.h"
-#include "sim/host_waits.h"
 #include "sim/run.h"
 #include "sim/work_counts.h"
 
@@ -179,9 +178,8 @@ bool splits_backward(const Schedule& schedule) {
 // rank is both first to start and last to end, and waits for nobody.
 Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& result) {
   if (!splits_backward(chosen.schedule)) return result.timeline.span;
-  const OpGraph graph = lowered(scenario, chosen.schedule, true);
-  const Prices prices =
-      price(graph, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement);
+  OpGraph graph = lowered(scenario, chosen.schedule, true);
+  const Prices prices = price_step(graph, scenario, chosen.table);
   return run(compile(graph, prices), Record::nothing).span;
 }
 
@@ -214,9 +212,8 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   result.makespan = ranks.makespan;
   result.span = ranks.span;
   if (!by_span && splits_backward(chosen.schedule)) {
-    const OpGraph free = lowered(scenario, chosen.schedule, true);
-    const Prices costs =
-        price(free, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement);
+    OpGraph free = lowered(scenario, chosen.schedule, true);
+    const Prices costs = price_step(free, scenario, chosen.table);
     const StepInputs without_barrier{scenario, free, costs, chosen.table};
     result.span =
         run_ranks(without_barrier, scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
@@ -285,9 +282,7 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   Result result;
   auto graph =
       std::make_shared<OpGraph>(lowered(scenario, chosen.schedule, scenario.post_validation));
-  auto prices = std::make_shared<Prices>(
-      price(*graph, scenario.cluster, scenario.plan.grid, chosen.table, scenario.placement));
-  launch_after_host_waits(*graph, *prices);
+  auto prices = std::make_shared<Prices>(price_step(*graph, scenario, chosen.table));
   try {
     run_step(scenario, options, chosen, *graph, *prices, result);
   } catch (const Deadlock& deadlock) {

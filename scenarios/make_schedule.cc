@@ -6,9 +6,9 @@
 #include <map>
 #include <stdexcept>
 
-#include "calibrate/price_graph.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/schedule_contest.h"
+#include "scenarios/step_prices.h"
 #include "schedules/lower.h"
 #include "schedules/placement.h"
 #include "schedules/synthesis.h"
@@ -467,14 +467,15 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
   costs.memory_limit.assign(static_cast<size_t>(plan.pp), INT64_MAX);
   const Gpu& gpu = scenario.cluster.node.gpu;
   // Launches run ahead of the device in a long list of passes, so they count only where a pass has
-  // more of them than its device needs time for.
-  Variation no_launches;
-  no_launches.launch_scale = 0;
+  // more of them than its device needs time for, or where they follow what the host has read back
+  // (they are in the waits of the pass by then).
   for (const bool split_backward : {true, false}) {
-    const OpGraph graph = lower(scenario.model, plan,
-                                all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
-    const Prices prices = price(graph, scenario.cluster, plan.grid, table, scenario.placement);
-    const Timeline timeline = run(compile(graph, prices, no_launches));
+    OpGraph graph = lower(scenario.model, plan,
+                          all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
+    const Prices prices = price_step(graph, scenario, table);
+    Prices run_ahead = prices;
+    std::fill(run_ahead.by_launch.begin(), run_ahead.by_launch.end(), Time{});
+    const Timeline timeline = run(compile(graph, run_ahead));
     const std::vector<RoleMemory> memory = trace_memory(graph);
     for (size_t r = 0; r < graph.roles.size(); ++r)
       read_rank(graph, prices, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);

@@ -5,8 +5,8 @@
 #include <array>
 #include <stdexcept>
 
-#include "calibrate/price_graph.h"
 #include "scenarios/step_memory.h"
+#include "scenarios/step_prices.h"
 #include "schedules/lower.h"
 #include "schedules/vocabulary.h"
 #include "sim/run.h"
@@ -27,9 +27,9 @@ bool takes(const ScheduleFamily& family, std::string_view key) {
 std::optional<StepOutcome> step_outcome(const Scenario& s, const CostTable* table,
                                         const Schedule& schedule) {
   try {
-    const OpGraph graph =
+    OpGraph graph =
         lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = s.post_validation});
-    const Prices prices = price(graph, s.cluster, s.plan.grid, table, s.placement);
+    const Prices prices = price_step(graph, s, table);
     const Timeline timeline = run(compile(graph, prices), Record::nothing);
     StepOutcome out;
     out.time = s.post_validation ? timeline.span : timeline.makespan;

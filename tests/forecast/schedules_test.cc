@@ -44,7 +44,8 @@ TEST(ForecastSchedules, EveryFamilyIsForecast) {
         const Result r =
             result_of({{"schedule.kind", std::string(family.name)}, {"parallel.vpp", vpp}});
         EXPECT_GT(r.step_time, Time{}) << family.name;
-        EXPECT_LE(r.span, r.step_time) << family.name;
+        // Where gradients are not zeroed first, the launches of the first forward show.
+        EXPECT_LE(to_seconds(r.span), to_seconds(r.step_time) + 20e-6) << family.name;
         for (const SpendTable& table : r.account.by_role)
           EXPECT_EQ(sum_of(table), r.step_time) << family.name;
         ++forecasts;
@@ -71,6 +72,27 @@ TEST(ForecastSchedules, PostValidationCostsTheSpan) {
   EXPECT_EQ(without.step_time, longest);
   for (const SpendTable& table : without.account.by_role)
     EXPECT_EQ(sum_of(table), without.step_time);
+}
+
+// What the host reads back in each layer of a dropless mixture delays a step without a barrier,
+// too.
+TEST(ForecastSchedules, StepsWithoutABarrierWaitForTheHostAsOthersDo) {
+  const auto mixture = [](const char* post_validation) {
+    LoadOptions load;
+    load.set = {{"schedule.post_validation", post_validation}};
+    ForecastOptions quick;
+    quick.what_if = false;
+    return forecast(load_scenario_text("model: {preset: qwen3-30b-a3b, num_hidden_layers: 16}\n"
+                                       "cluster: dgx-h100 x 2\n"
+                                       "parallel: {pp: 2, ep: 8}\n"
+                                       "batch: {global: 64, seq: 2048}\n"
+                                       "schedule: zb-h1\n",
+                                       "run.yaml", load),
+                    quick);
+  };
+  const Result barrier = mixture("false"), open = mixture("true");
+  EXPECT_EQ(barrier.span, open.step_time);
+  EXPECT_GT(to_seconds(open.step_time), to_seconds(barrier.step_time) * 0.98);
 }
 
 TEST(ForecastSchedules, FamiliesOfCostsGetTheScenariosPrices) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ops of a scenario's step cost, and what its host waits for in between.
+#pragma once
+
+#include "calibrate/cost_table.h"
+#include "scenarios/scenario.h"
+#include "sim/op_graph.h"
+#include "sim/price.h"
+
+namespace stepcast {
+
+// Prices a graph made of the scenario, whose passes get the waits of ops that the host launches
+// late (sim/host_waits.h).  `table` may be null.
+Prices price_step(OpGraph& graph, const Scenario& scenario, const CostTable* table);
+
+}  // namespace stepcast
