@@ -306,16 +306,20 @@ class Lowering {
 
   // Megatron-LM's timers synchronised the device as they were started and stopped around each pass
   // (global_vars.py, until they got levels in 2022); its broadcast_data reads the sizes of the
-  // batch back (mpu/data.py, until 2023).  Nothing waits within a captured graph.
+  // batch back (mpu/data.py, until 2023).  They time forwards and backwards alone.  The wait is for
+  // the compute stream: what it started beside itself is not waited for, though the device would
+  // be. Nothing waits within a captured graph.
   void wait_before(RoleItems& items, ActionKind kind) const {
     const Kernels& kernels = plan_.kernels;
     if (kernels.cuda_graph == CudaGraph::step || kind != ActionKind::forward) return;
     if (kernels.host_waits != HostWaits::none) items.sync();
   }
 
-  void wait_after(RoleItems& items) const {
+  void wait_after(RoleItems& items, ActionKind kind) const {
     const Kernels& kernels = plan_.kernels;
-    if (kernels.cuda_graph == CudaGraph::step) return;
+    const bool timed = kind == ActionKind::forward || kind == ActionKind::backward ||
+                       kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
+    if (kernels.cuda_graph == CudaGraph::step || !timed) return;
     if (kernels.host_waits == HostWaits::passes) items.sync();
   }
 
@@ -350,7 +354,7 @@ class Lowering {
     wait_before(items, a.kind);
     items.run(graph_, prepare(items, actions, i, state), a);
     if (vocabulary_) vocabulary_->after(items, a);
-    wait_after(items);
+    wait_after(items, a.kind);
     if (a.kind == ActionKind::reload) {
       state.reloaded[{a.stage, a.microbatch}] = items.record(Stream::copy);
     }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "schedules/placement.h"
 #include "sim/account.h"
 #include "sim/memory.h"
 #include "sim/run.h"
@@ -120,6 +123,30 @@ TEST(Lower, BlockingExchangesExposeTwoTransfersForEachMicrobatch) {
   }
   const Timeline timeline = run(compile(graph, prices));
   EXPECT_EQ(timeline.makespan, both * (8 + 4 - 1) + Time{7} * (2 * 8 + 2 * 4 - 5));
+}
+
+// Megatron's timers are around forwards and backwards; what else a list names is not timed.
+TEST(Lower, TheHostWaitsAroundForwardsAndBackwardsAlone) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  plan.stages = even_stages(8, 1, 1);
+  Schedule schedule = loop_schedule("own", {1, 1, 2, 0});
+  schedule.ranks = {{forward_of(0, 0),
+                     {ActionKind::offload, 0, 0},
+                     forward_of(0, 1),
+                     backward_of(0, 1),
+                     {ActionKind::reload, 0, 0},
+                     {ActionKind::backward_input, 0, 0},
+                     {ActionKind::backward_weight, 0, 0}}};
+  const auto syncs = [&](HostWaits waits) {
+    plan.kernels.host_waits = waits;
+    const OpGraph graph = lower(small_gpt(), plan, schedule);
+    const std::vector<Item>& items = graph.roles[0].items;
+    return std::count_if(items.begin(), items.end(),
+                         [](const Item& item) { return item.kind == ItemKind::sync; });
+  };
+  EXPECT_EQ(syncs(HostWaits::none), 0);
+  EXPECT_EQ(syncs(HostWaits::forward), 2);
+  EXPECT_EQ(syncs(HostWaits::passes), 2 + 5);  // after each F, B, I and W as well
 }
 
 // A stage of the embedding alone ends with a reduction, after which there is nothing to compute.
