@@ -2,6 +2,7 @@
 #include "tests/accuracy/convert.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 
@@ -52,12 +53,29 @@ class Converter {
   }
 
   void apply_rules() {
+    std::map<std::string, const Rule*> last;  // that sets a key
+    std::vector<const Rule*> applied;
     for (const Rule& rule : rules_) {
       if (!applies(rule, r_)) continue;
       if (!rule.skip.empty()) throw NoScenario(rule.skip);
-      if (!rule.assumed.empty()) assume(rule.assumed);
-      for (const auto& [path, value] : rule.set) s_.set(path, value);
+      applied.push_back(&rule);
+      for (const auto& [path, value] : rule.set) {
+        s_.set(path, value);
+        last[path] = &rule;
+      }
     }
+    for (const Rule* rule : applied) {  // what a later rule knows is not assumed
+      const bool holds = std::any_of(rule->set.begin(), rule->set.end(),
+                                     [&](const auto& s) { return last[s.first] == rule; });
+      if (!rule->assumed.empty() && holds) assume(rule->assumed);
+    }
+    if (!s_.has("precision")) note_precision();
+  }
+
+  void note_precision() {
+    const std::string words = text_at(r_, "precision");
+    assume(words.empty() ? "precision by default: not printed"
+                         : "precision by default: '" + words + "' is not understood");
   }
 
   // A size that is printed, or assumed by the record.  Three of them can be multiplied.
@@ -328,7 +346,8 @@ class Converter {
 
   void write_recompute() {
     if (s_.has("recompute.granularity")) return;  // a rule's word for the record's
-    const std::string mode = text_at(r_, "recompute.mode");
+    std::string mode = text_at(r_, "recompute.mode");
+    if (mode.empty()) mode = text_at(r_, "recompute");  // recompute: full
     if (!mode.empty()) return s_.set("recompute.granularity", mode);
     const std::string assumed = text_at(r_, "assumed.recompute");
     if (!assumed.empty()) return s_.set("recompute.granularity", assumed);

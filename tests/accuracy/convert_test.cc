@@ -71,6 +71,59 @@ TEST(Convert, GuessesAreListed) {
               Contains("micro = 2 (record)"));
 }
 
+TEST(Convert, WhatIsNotUnderstoodIsListed) {
+  EXPECT_THAT(converted("precision: bf16", "precision: int3").assumed,
+              Contains("precision by default: 'int3' is not understood"));
+  EXPECT_THAT(converted("  precision: bf16\n", "").assumed,
+              Contains("precision by default: not printed"));
+  EXPECT_THAT(converted().assumed, Not(Contains(HasSubstr("precision"))));
+}
+
+TEST(Convert, PrecisionInTheWordsOfSources) {
+  const auto params = [](const char* words) {
+    return loaded("precision: bf16", std::string("precision: ") + words).plan.precision.params;
+  };
+  EXPECT_EQ(params("fp16 mixed"), DType::fp16);
+  EXPECT_EQ(params("16-bit mixed"), DType::fp16);
+  EXPECT_EQ(params("bfloat16"), DType::bf16);
+}
+
+TEST(Convert, RecomputationIsAMappingOrAWord) {
+  for (const char* written : {"recompute: {mode: full}", "recompute: full"})
+    EXPECT_THAT(converted("recompute: {mode: none}", written).scenario,
+                HasSubstr("granularity: full"))
+        << written;
+  EXPECT_THAT(converted("recompute: {mode: none}", "recompute: full").assumed,
+              Not(Contains(HasSubstr("no recomputation"))));
+}
+
+TEST(Convert, OnlyWhatDatesMegatronLmSaysItsYear) {
+  const auto software = [](const std::string& words, const std::string& title) {
+    return loaded("software: Some-Framework",
+                  "software: '" + words + "'\n  source: {title: '" + title + "'}")
+        .software;
+  };
+  EXPECT_EQ(software("Megatron-LM", "Narayanan et al., SC21"), "megatron-lm-2021");
+  EXPECT_EQ(software("Megatron-LM commit 6985e58938d40ad91ac07b0fddcfad8132e1447e", ""),
+            "megatron-lm-2021");
+  EXPECT_EQ(software("Megatron-LM, TE 1.11 (2024)", "a paper"), "megatron-core");
+  EXPECT_THAT(converted("software: Some-Framework", "software: Megatron-LM").assumed,
+              Contains(HasSubstr("the version is not printed")));
+  // What a later rule knows is not listed.
+  EXPECT_THAT(
+      converted("software: Some-Framework", "software: 'Megatron-LM fork sail-sg/x'").assumed,
+      Not(Contains(HasSubstr("the version is not printed"))));
+}
+
+TEST(Convert, PcieCardsAreThoseOfTheirGeneration) {
+  const auto gpu = [](const char* words) {
+    return loaded("gpu: A100-SXM4-80GB", std::string("gpu: ") + words).cluster.node.gpu.name;
+  };
+  EXPECT_EQ(gpu("A100-80GB-PCIe"), "a100-pcie-80g");
+  EXPECT_EQ(gpu("H100 PCIe 80GB"), "h100-pcie");
+  EXPECT_EQ(gpu("H100-80GB"), "h100-sxm");
+}
+
 TEST(Convert, WhatTheRecordAssumesIsUsed) {
   EXPECT_EQ(loaded("ffn: 24576, vocab: 51200, seq: 2048, gated_mlp: false}",
                    "gated_mlp: false}\n  assumed: {ffn: 4*hidden, vocab: 128k, seq: 2048 or so}")
@@ -206,7 +259,38 @@ TEST(Rules, LaterOnesWinAndAllConditionsMustHold) {
   EXPECT_FALSE(applies(rules[1], one.value));
 }
 
+TEST(Rules, WordsOfDigitsStandAlone) {
+  const auto holds = [](const std::string& word, const std::string& text) {
+    const std::vector<Rule> rules =
+        parse_rules("- {when: {a: '" + word + "'}, set: {k: 1}, source: s}", "rules.yaml");
+    return applies(rules[0], record_with("- id: sample", "- id: sample\n  a: " + text).value);
+  };
+  EXPECT_TRUE(holds("1", "1"));
+  EXPECT_TRUE(holds("16", "16-bit mixed"));
+  EXPECT_TRUE(holds("1", "10 or 1"));
+  EXPECT_TRUE(holds("202506", "h100_202506_torchtitan.md"));
+  EXPECT_TRUE(holds("1", "[12, 1]"));
+  for (const char* other : {"10", "12", "16", "21", "1.5", "2.1", "a1", "1k", "[10, 21]"})
+    EXPECT_FALSE(holds("1", other)) << other;
+  EXPECT_FALSE(holds("32", "320"));
+  EXPECT_FALSE(holds("256", "2560"));
+  EXPECT_TRUE(holds("v1", "v10"));  // no number
+}
+
+TEST(Rules, OfSeveralWordsAllMustBeThere) {
+  const Rule rule =
+      parse_rules("- {when: {a: [A100, PCIe]}, set: {k: 1}, source: s}", "rules.yaml").front();
+  const auto holds = [&](const std::string& text) {
+    return applies(rule, record_with("- id: sample", "- id: sample\n  a: " + text).value);
+  };
+  EXPECT_TRUE(holds("A100-80GB-PCIe"));
+  EXPECT_FALSE(holds("A100-SXM4-80GB"));
+  EXPECT_FALSE(holds("H100 PCIe"));
+}
+
 TEST(Rules, BadFilesAreLocated) {
+  EXPECT_THROW(parse_rules("- {when: {a: []}, skip: s}", "rules.yaml"), InputError);
+  EXPECT_THROW(parse_rules("- {when: {a: {b: 1}}, skip: s}", "rules.yaml"), InputError);
   EXPECT_THROW(parse_rules("{when: 1}", "rules.yaml"), InputError);
   EXPECT_THROW(parse_rules("- {set: {a: 1}, source: s}", "rules.yaml"), InputError);
   EXPECT_THROW(parse_rules("- {when: {a: b}, set: {a: 1}}", "rules.yaml"), InputError);
