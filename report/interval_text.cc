@@ -48,11 +48,15 @@ std::string interval_name(const Interval& i) {
 
 std::string interval_text(Time step, const Interval& i) {
   return ends(i) + "   " + signed_percent(excess(step, i.low)) + " to " +
-         signed_percent(excess(step, i.high)) +
-         (i.runs > 0 ? ", as " + runs_text(i) : ", by its costs alone");
+         signed_percent(excess(step, i.high)) + ", as " + runs_text(i);
 }
 
-std::string explain_interval(Time step, const Interval& i, const TextStyle& style) {
+std::string explain_interval(Time step, const std::optional<Interval>& interval,
+                             const TextStyle& style) {
+  if (!interval)
+    return wrap("no run like this one was published and forecast, so it has no interval",
+                "how far to trust " + format_time(step) + ": ", style.width);
+  const Interval& i = *interval;
   const std::string level = fixed(100 * i.level, 0) + " %";
   std::string s = paint("how far to trust " + format_time(step) + ": " + level + " of such steps " +
                             "take " + ends(i),
@@ -61,14 +65,10 @@ std::string explain_interval(Time step, const Interval& i, const TextStyle& styl
   const auto paragraph = [&](const std::string& name, const std::string& text) {
     s += wrap(text, pad_right("  " + name, 13), style.width);
   };
-  if (i.runs == 0) {
-    paragraph("like runs", "none was published and forecast");
-  } else {
-    paragraph("like runs", escape_text(i.like) + ": " + level + " of " + runs_text(i) + " took " +
-                               fixed(i.like_low, 2) + " to " + fixed(i.like_high, 2) +
-                               " of what was forecast, every source weighing about alike; the " +
-                               "forecast is not corrected by that");
-  }
+  paragraph("like runs", escape_text(i.like) + ": " + level + " of " + runs_text(i) + " took " +
+                             fixed(i.like_low, 2) + " to " + fixed(i.like_high, 2) +
+                             " of what was forecast, every source weighing about alike; the " +
+                             "forecast is not corrected by that");
   const std::string open = percent(i.cost_error), theirs = percent(i.like_cost_error);
   std::string costs = "their errors leave " + open + " of the step open";
   std::string parts;
@@ -76,21 +76,19 @@ std::string explain_interval(Time step, const Interval& i, const TextStyle& styl
     if (error > 0)
       parts += (parts.empty() ? " (" : ", ") + std::string(family) + ' ' + percent(error);
   if (!parts.empty()) costs += parts + ", added in squares)";
-  if (i.runs > 0 && (open == theirs || i.cost_error <= i.like_cost_error)) {
-    costs += ", those of these runs " + theirs + ": the interval is theirs";
-  } else if (i.runs > 0) {
-    costs += ", those of these runs " + theirs + ": the interval is wider by what they leave more";
-  }
+  costs += ", those of these runs " + theirs;
+  const bool as_good = open == theirs || i.cost_error <= i.like_cost_error;
+  costs += as_good ? ": the interval is theirs" : ": the interval is wider by what they leave more";
   paragraph("costs", costs);
   return s;
 }
 
-void write_interval(JsonWriter& json, const Interval& i) {
-  json.object("interval", [&] { write_members(json, i); });
+void write_interval(JsonWriter& json, const std::optional<Interval>& interval) {
+  json.optional_object("interval", interval, [&](const Interval& i) { write_members(json, i); });
 }
 
-void write_interval_basis(JsonWriter& json, const Interval& i) {
-  json.object("interval", [&] {
+void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval) {
+  json.optional_object("interval", interval, [&](const Interval& i) {
     write_members(json, i);
     json.member("like", i.like);
     json.member("runs", i.runs);

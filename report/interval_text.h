@@ -2,6 +2,7 @@
 // The interval of a step time in words.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "report/format.h"
@@ -18,12 +19,13 @@ std::string step_text(Time step, const Interval& interval);
 std::string interval_text(Time step, const Interval& interval);
 std::string interval_name(const Interval& interval);
 
-// How it came about, in lines.
-std::string explain_interval(Time step, const Interval& interval, const TextStyle& style = {});
-// {low_s, high_s, level}
-void write_interval(JsonWriter& json, const Interval& interval);
+// How it came about, or that there is none, in lines.
+std::string explain_interval(Time step, const std::optional<Interval>& interval,
+                             const TextStyle& style = {});
+// {low_s, high_s, level}, or null
+void write_interval(JsonWriter& json, const std::optional<Interval>& interval);
 // The same with all it is made from: like, runs, sources, like_low, like_high, like_cost_error,
 // cost_error, cost_parts.
-void write_interval_basis(JsonWriter& json, const Interval& interval);
+void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval);
 
 }  // namespace stepcast

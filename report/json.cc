@@ -143,12 +143,7 @@ void write_result(JsonWriter& json, const Result& r) {
   write_what_if(json, r);
   write_memory(json, r);
   write_trust(json, r);
-  if (r.interval) {
-    write_interval(json, *r.interval);
-  } else {
-    json.key("interval");
-    json.null();
-  }
+  write_interval(json, r.interval);
   write_engine(json, r);
   json.key("warnings");
   json.begin_array();

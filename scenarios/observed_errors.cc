@@ -121,17 +121,15 @@ const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_v
   return nullptr;
 }
 
-Interval make_interval(Time step, double cost_error, const ClassErrors* like) {
+Interval make_interval(Time step, double cost_error, const ClassErrors& like) {
   Interval i;
   i.cost_error = cost_error;
-  if (like != nullptr) {
-    i.like = like->name;
-    i.runs = like->runs;
-    i.sources = like->sources;
-    i.like_low = like->low;
-    i.like_high = like->high;
-    i.like_cost_error = like->cost_error;
-  }
+  i.like = like.name;
+  i.runs = like.runs;
+  i.sources = like.sources;
+  i.like_low = like.low;
+  i.like_high = like.high;
+  i.like_cost_error = like.cost_error;
   const double low = exact_log2(i.like_low), high = exact_log2(i.like_high);
   const double half = (high - low) / 2;
   const double open = exact_log2(1 + i.cost_error), theirs = exact_log2(1 + i.like_cost_error);
@@ -146,10 +144,11 @@ Interval make_interval(Time step, double cost_error, const ClassErrors* like) {
   return i;
 }
 
-Interval interval_of(const Scenario& scenario, const Result& result) {
+std::optional<Interval> interval_of(const Scenario& scenario, const Result& result) {
+  const ClassErrors* like = errors_like(observed_errors(), run_class(scenario, result));
+  if (like == nullptr) return {};
   const StepCostError costs = step_cost_error(*result.graph, *result.prices, result.account);
-  Interval i = make_interval(result.step_time, costs.whole,
-                             errors_like(observed_errors(), run_class(scenario, result)));
+  Interval i = make_interval(result.step_time, costs.whole, *like);
   for (size_t f = 0; f < costs.parts.size(); ++f)
     i.cost_parts.emplace_back(name_of(static_cast<CostFamily>(f)), costs.parts[f]);
   return i;

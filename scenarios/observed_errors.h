@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,10 +38,12 @@ std::span<const ClassErrors> observed_errors();
 // The class of that name, else the next wider one that is in the table; nullptr if none is.
 const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class);
 
-// Around `step`: the ratios of `like` (null: nothing is known of such runs), wider by as much as
-// the costs leave more open than those of its runs; half widths in the logarithm add in squares.
-Interval make_interval(Time step, double cost_error, const ClassErrors* like);
-// That of a forecast.  REQUIRES: graph, prices, account and step time.
-Interval interval_of(const Scenario& scenario, const Result& result);
+// Around `step`: the ratios of `like`, wider by as much as the costs leave more open than those of
+// its runs; half widths in the logarithm add in squares.
+Interval make_interval(Time step, double cost_error, const ClassErrors& like);
+// That of a forecast; nullopt if no run like it was compared: costs alone say too little, since
+// most of the errors of forecasts that were compared are not theirs.  REQUIRES: graph, prices,
+// account and step time.
+std::optional<Interval> interval_of(const Scenario& scenario, const Result& result);
 
 }  // namespace stepcast

@@ -20,8 +20,7 @@ struct Interval {
   // What the costs alone leave open: |log(true / forecast)|, as a ratio less 1.
   double cost_error = 0;
   std::vector<std::pair<std::string_view, double>> cost_parts;  // by family; squares add up
-  // Published runs that were forecast and are like this one; none: the costs alone make the
-  // interval.
+  // Published runs that were forecast and are like this one; without any there is no interval.
   std::string like;  // "training / long kernels / Hopper or Blackwell"
   int64_t runs = 0, sources = 0;
   double like_low = 1, like_high = 1;  // measured / forecast of `level` of them

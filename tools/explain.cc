@@ -85,7 +85,7 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
     if (args.bubble) write_account(json, *result);
     if (args.critical_path) write_critical_path(json, *result);
     if (args.costs) write_costs(json, *result);
-    if (args.costs && result->interval) write_interval_basis(json, *result->interval);
+    if (args.costs) write_interval_basis(json, result->interval);
     if (args.links) write_links(json, links_of(scenario, *result));
   }
   json.end_object();
@@ -116,8 +116,7 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
   if (args.bubble) text += '\n' + explain_bubble(*result, style);
   if (args.critical_path) text += '\n' + explain_critical_path(*result, style);
   if (args.costs) text += '\n' + explain_costs(*result, style);
-  if (args.costs && result->interval)
-    text += '\n' + explain_interval(result->step_time, *result->interval, style);
+  if (args.costs) text += '\n' + explain_interval(result->step_time, result->interval, style);
   if (args.links)
     text += '\n' + explain_links(links_of(scenario, *result), where_ranks_lie(scenario),
                                  result->step_time, style);

@@ -100,9 +100,11 @@ std::map<std::string, Runs> by_class(const std::vector<ObservedRun>& runs) {
 class Tally {
  public:
   void add(const ObservedRun& r, std::span<const ClassErrors> table) {
-    const Interval i = make_interval(r.forecast, r.cost_error, errors_like(table, r.run_class));
     auto& [runs, covered] = by_source_[r.source];
     ++runs;
+    const ClassErrors* like = errors_like(table, r.run_class);
+    if (like == nullptr) return;  // no interval holds it
+    const Interval i = make_interval(r.forecast, r.cost_error, *like);
     if (i.low <= r.measured && r.measured <= i.high) ++covered;
   }
   Coverage coverage() const {

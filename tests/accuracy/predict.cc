@@ -80,6 +80,7 @@ void note_step(const Scenario& scenario, const Result& result, double seconds, R
   row.step_time_s = seconds;
   row.origins = result.trust;
   row.run_class = run_class(scenario, result);
+  if (!result.interval) return;
   const Interval& interval = *result.interval;
   row.cost_error = interval.cost_error;
   const double part = seconds / to_seconds(result.step_time);

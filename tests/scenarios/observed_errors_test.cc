@@ -20,7 +20,7 @@ double seconds(Time t) {
 
 TEST(Intervals, AreTheRatiosOfLikeRunsWhereCostsAreAsGood) {
   for (const double cost_error : {0.0, 0.05, 0.10}) {
-    const Interval i = make_interval(time_from_seconds(2), cost_error, &kLike);
+    const Interval i = make_interval(time_from_seconds(2), cost_error, kLike);
     EXPECT_NEAR(seconds(i.low), 1.8, 1e-9);
     EXPECT_NEAR(seconds(i.high), 2.6, 1e-9);
     EXPECT_EQ(i.runs, 120);
@@ -31,27 +31,19 @@ TEST(Intervals, AreTheRatiosOfLikeRunsWhereCostsAreAsGood) {
 }
 
 TEST(Intervals, WidenOnEitherSideAlikeWithWorseCosts) {
-  const Interval as_good = make_interval(time_from_seconds(2), 0.10, &kLike);
-  const Interval worse = make_interval(time_from_seconds(2), 0.40, &kLike);
+  const Interval as_good = make_interval(time_from_seconds(2), 0.10, kLike);
+  const Interval worse = make_interval(time_from_seconds(2), 0.40, kLike);
   EXPECT_LT(worse.low, as_good.low);
   EXPECT_GT(worse.high, as_good.high);
   EXPECT_NEAR(seconds(worse.high) / seconds(as_good.high),
               seconds(as_good.low) / seconds(worse.low), 1e-9);
 }
 
-TEST(Intervals, WithoutLikeRunsAreThoseOfTheCosts) {
-  const Interval i = make_interval(time_from_seconds(2), 0.25, nullptr);
-  EXPECT_NEAR(seconds(i.low), 1.6, 1e-9);
-  EXPECT_NEAR(seconds(i.high), 2.5, 1e-9);
-  EXPECT_EQ(i.runs, 0);
-  EXPECT_EQ(i.like, "");
-}
-
 TEST(Intervals, OfNothingAndOfMonthsAreNoError) {
-  const Interval none = make_interval(Time{}, 0.1, &kLike);
+  const Interval none = make_interval(Time{}, 0.1, kLike);
   EXPECT_EQ(none.low, Time{});
   EXPECT_EQ(none.high, Time{});
-  const Interval months = make_interval(time_from_seconds(9e6), 0.1, &kLike);
+  const Interval months = make_interval(time_from_seconds(9e6), 0.1, kLike);
   EXPECT_GE(months.high, months.low);
 }
 
