@@ -5,6 +5,7 @@
 #include <array>
 
 #include "report/account_lines.h"
+#include "report/diagnostics.h"
 #include "report/explain.h"
 #include "sim/check.h"
 #include "sim/price.h"
@@ -47,7 +48,8 @@ std::string summary(std::span<const CheckedFigure> figures, Figure kind) {
 
 }  // namespace
 
-std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, size_t most) {
+std::vector<Doubt> largest_doubts(const std::string& run, size_t run_index, const Result& result,
+                                  size_t most) {
   const std::vector<CostLine> lines = cost_lines(result);
   Time sum{};
   for (const CostLine& line : lines) sum += line.total;
@@ -58,7 +60,8 @@ std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, 
     if (price.origin == Origin::measured || price.origin == Origin::interpolated) continue;
     if (line.total.count() == 0) continue;
     doubts.push_back({run, describe(result.graph->works[static_cast<size_t>(line.work)]),
-                      std::string(name_of(price.origin)), price.basis, share_of(line.total, sum)});
+                      std::string(name_of(price.origin)), price.basis, share_of(line.total, sum),
+                      run_index});
   }
   return doubts;
 }
@@ -82,11 +85,12 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
   std::string sums;
   for (size_t k = 0; k < kNames.size(); ++k) sums += summary(figures, static_cast<Figure>(k));
   if (!sums.empty()) s += '\n' + sums;
-  const bool several = std::any_of(doubts.begin(), doubts.end(),
-                                   [&](const Doubt& d) { return d.run != doubts[0].run; });
+  const bool several = std::any_of(doubts.begin(), doubts.end(), [&](const Doubt& d) {
+    return d.run_index != doubts[0].run_index;
+  });
   for (size_t i = 0; i < doubts.size(); ++i) {
     const Doubt& d = doubts[i];
-    const bool is_first = i == 0 || d.run != doubts[i - 1].run;
+    const bool is_first = i == 0 || d.run_index != doubts[i - 1].run_index;
     if (i == 0) s += '\n';
     s += wrap((several && is_first ? escape_text(d.run) + ": " : "") + escape_text(d.work) + ", " +
                   d.origin + (d.basis.empty() ? "" : " (" + escape_text(d.basis) + ")") + ", " +
@@ -96,7 +100,8 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
   return s;
 }
 
-std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts) {
+std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
+                       std::span<const Diagnostic> errors) {
   JsonWriter json;
   json.begin_object();
   json.objects("figures", figures, [&](const CheckedFigure& f) {
@@ -126,6 +131,10 @@ std::string check_json(std::span<const CheckedFigure> figures, std::span<const D
   });
   json.member("within", std::all_of(figures.begin(), figures.end(),
                                     [](const CheckedFigure& f) { return f.within(); }));
+  json.key("errors");
+  json.begin_array();
+  for (const Diagnostic& d : errors) write_diagnostic(json, d);
+  json.end_array();
   json.end_object();
   return json.text() + '\n';
 }

@@ -9,6 +9,7 @@
 
 #include "report/format.h"
 #include "report/json_writer.h"
+#include "sim/diagnostic.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -39,12 +40,14 @@ struct CheckedFigure {
 // Time of a run whose price was not measured, as far as one work causes it.
 struct Doubt {
   std::string run, work, origin, basis;
-  double share = 0;  // of the run's device time
+  double share = 0;      // of the run's device time
+  size_t run_index = 0;  // tells runs of the same name apart
 };
 
 // The works of largest time among those whose prices are neither measured nor interpolated; at most
 // `most`.  REQUIRES: result.graph and result.prices.
-std::vector<Doubt> largest_doubts(const std::string& run, const Result& result, size_t most);
+std::vector<Doubt> largest_doubts(const std::string& run, size_t run_index, const Result& result,
+                                  size_t most);
 
 // One line a figure, then median and worst error of each kind if there are several, then the doubts
 // of each run: "largest doubt: product 8192 x 1024 x 4096, extrapolated (...), 12.3 % of device
@@ -53,7 +56,9 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
                         const TextStyle& style = {});
 // {"figures": [{run, figure, predicted, measured, error, tolerance, within, source,
 //               interval {low_s, high_s, level}, in_interval}],   of a rate: {low, high, level}
-//  "doubts": [{run, work, origin, basis, share}], "within": whether all are}
-std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts);
+//  "doubts": [{run, work, origin, basis, share}], "within": whether all figures are,
+//  "errors": [...]}   why other files could not be checked, as in diagnostics_json
+std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
+                       std::span<const Diagnostic> errors);
 
 }  // namespace stepcast

@@ -58,7 +58,8 @@ std::string exact_decimal(int64_t count, int64_t per_unit) {
 }
 
 std::string rate_text(double per_second) {
-  const bool small = !(per_second >= 1000) || !(per_second < 9e15);
+  if (per_second >= 9e15) return "above 9e15";
+  const bool small = !(per_second >= 1000);
   return small ? fixed(per_second, 1) : grouped(static_cast<int64_t>(per_second + 0.5));
 }
 

@@ -19,11 +19,17 @@ Measured read_figures(const FieldValues& v, const std::string& prefix, Problems&
       problems.add("E121", "'" + path(key) + "' must be above 0", v.mark(path(key)),
                    v.length(path(key)));
   };
+  // Nobody measures more, and errors of more are no figures for a table.
+  constexpr double kLowestRate = 1e-6, kHighestRate = 1e12;
   if (v.has(path("step_time"))) m.step_time_s = to_seconds(Time{v.whole(path("step_time"))});
   if (v.has(path("tokens_per_gpu_s"))) m.tokens_per_gpu_s = v.real(path("tokens_per_gpu_s"));
   if (v.has(path("peak_memory"))) m.peak_memory = Bytes{v.whole(path("peak_memory"))};
   positive("step_time", m.step_time_s.value_or(0));
   positive("tokens_per_gpu_s", m.tokens_per_gpu_s.value_or(0));
+  if (const double rate = m.tokens_per_gpu_s.value_or(1);
+      rate > 0 && !(rate >= kLowestRate && rate <= kHighestRate))
+    problems.add("E121", "'" + path("tokens_per_gpu_s") + "' must lie from 1e-6 to 1e12",
+                 v.mark(path("tokens_per_gpu_s")), v.length(path("tokens_per_gpu_s")));
   positive("peak_memory", static_cast<double>(m.peak_memory.value_or(Bytes{}).value));
   if (v.has(path("tolerance"))) m.tolerance = v.real(path("tolerance"));
   if (v.has(path("source"))) m.source = v.text(path("source"));

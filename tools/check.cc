@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast check FILE...: what scenarios say was measured beside what is predicted; a log of
 // Megatron-LM is a scenario that was measured.
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <set>
 
 #include "report/check_table.h"
+#include "report/diagnostics.h"
 #include "scenarios/forecast.h"
 #include "tools/command.h"
 #include "tools/import_run.h"
@@ -27,9 +29,8 @@ Scenario load_run(const std::string& file, const std::string& imported, const Ar
   return load_scenario_text(imported, file, options);
 }
 
-// --tolerance: "10%" or "0.1"; nullopt if it is not given.
-std::optional<double> read_tolerance(std::string_view text) {
-  if (text.empty()) return {};
+// --tolerance: "10%" or "0.1".
+double read_tolerance(std::string_view text) {
   std::string_view digits = text;
   const bool per_cent = digits.ends_with('%');
   if (per_cent) digits.remove_suffix(1);
@@ -67,44 +68,79 @@ void add_figures(const std::string& name, const Measured& m, const Result& r,
         static_cast<double>(m.peak_memory->value));
 }
 
+// What is known of all files.
+struct Checked {
+  std::vector<CheckedFigure> figures;
+  std::vector<Doubt> doubts;
+  std::set<std::string> names, warnings;
+  size_t runs = 0;
+};
+
+// Several runs may have one name; the file tells them apart.
+std::string name_of(const Scenario& run, const Measured& m, const std::string& file,
+                    std::set<std::string>& taken) {
+  std::string name =
+      (run.name.empty() ? file : run.name) + (m.variant.empty() ? "" : ", " + m.variant);
+  if (taken.contains(name)) name += " (" + file + ')';
+  taken.insert(name);
+  return name;
+}
+
+// Throws InputError; what was known before stays in `checked`.
+void check_file(const std::string& file, const Arguments& args, std::optional<double> tolerance,
+                Checked& checked) {
+  std::string imported;
+  if (file.ends_with(".log")) {
+    const ImportedRun run = import_run(import_request(args, "megatron-log", file));
+    imported = run.scenario;
+    if (!args.quiet) write_stderr(imported_summary(run));
+  }
+  const Scenario scenario = load_run(file, imported, args, {});
+  const size_t before = checked.figures.size();
+  for (Measured m : scenario.measured) {
+    if (tolerance) m.tolerance = *tolerance;
+    if (!m.step_time_s && !m.tokens_per_gpu_s && !m.peak_memory) continue;
+    ForecastOptions options;
+    options.what_if = false;
+    const Scenario run = load_run(file, imported, args, m.set);
+    const Result result = forecast(run, options);
+    const std::string name = name_of(run, m, file, checked.names);
+    add_figures(name, m, result, checked.figures);
+    for (Doubt& d : largest_doubts(name, checked.runs, result, kDoubts))
+      checked.doubts.push_back(std::move(d));
+    checked.warnings.insert(run.warnings.begin(), run.warnings.end());
+    ++checked.runs;
+  }
+  if (checked.figures.size() == before)
+    usage_error("E008", "'" + file + "' does not say what was measured",
+                "add measured: {step_time: 13.75s, source: where} to it");
+}
+
 }  // namespace
 
 int check_command(const Arguments& args, const Terminal& terminal) {
-  std::vector<CheckedFigure> figures;
-  std::vector<Doubt> doubts;
-  std::set<std::string> warnings;
-  const std::optional<double> tolerance = read_tolerance(args.tolerance);
+  std::optional<double> tolerance;
+  if (args.tolerance) tolerance = read_tolerance(*args.tolerance);
+  static_cast<void>(parse_sets(args.set));  // wrong for all files
+  Checked checked;
+  std::vector<Diagnostic> errors;
+  int status = 0;
   for (const std::string& file : args.files) {
-    std::string imported;
-    if (file.ends_with(".log")) {
-      const ImportedRun run = import_run(import_request(args, "megatron-log", file));
-      imported = run.scenario;
-      if (!args.quiet) write_stderr(imported_summary(run));
+    try {
+      check_file(file, args, tolerance, checked);
+    } catch (const InputError& e) {
+      errors.insert(errors.end(), e.diagnostics.begin(), e.diagnostics.end());
+      status = std::max(status, e.exit_status);
     }
-    const Scenario scenario = load_run(file, imported, args, {});
-    const size_t before = figures.size();
-    for (Measured m : scenario.measured) {
-      if (tolerance) m.tolerance = *tolerance;
-      if (!m.step_time_s && !m.tokens_per_gpu_s && !m.peak_memory) continue;
-      ForecastOptions options;
-      options.what_if = false;
-      const Scenario run = load_run(file, imported, args, m.set);
-      const Result result = forecast(run, options);
-      const std::string name =
-          (run.name.empty() ? file : run.name) + (m.variant.empty() ? "" : ", " + m.variant);
-      add_figures(name, m, result, figures);
-      for (Doubt& d : largest_doubts(name, result, kDoubts)) doubts.push_back(std::move(d));
-      warnings.insert(run.warnings.begin(), run.warnings.end());
-    }
-    if (figures.size() == before)
-      usage_error("E008", "'" + file + "' does not say what was measured",
-                  "add measured: {step_time: 13.75s, source: where} to it");
   }
-  write_stdout(args.json ? check_json(figures, doubts)
-                         : check_table(figures, doubts, terminal.out));
-  for (const std::string& w : warnings)
+  if (checked.figures.empty()) throw InputError(std::move(errors), status);
+  write_stdout(args.json ? check_json(checked.figures, checked.doubts, errors)
+                         : check_table(checked.figures, checked.doubts, terminal.out));
+  for (const std::string& w : checked.warnings)
     if (!args.quiet) write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
-  for (const CheckedFigure& f : figures)
+  if (!args.json) write_stderr(render_diagnostics(errors, terminal.err, ""));
+  if (status != 0) return status;
+  for (const CheckedFigure& f : checked.figures)
     if (!f.within()) return kExitOutsideTolerance;
   return 0;
 }

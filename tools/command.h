@@ -7,6 +7,7 @@
 //   4 the schedule deadlocks   6 check: outside the tolerance   7 input or output
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,7 +82,7 @@ struct Arguments {
   bool force = false;
   bool fail_on_oom = false;
   // check
-  std::string tolerance;  // as it was typed; empty = not given
+  std::optional<std::string> tolerance;  // as it was typed
   // compare
   std::vector<std::string> schedules;
   // explain

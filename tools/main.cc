@@ -105,15 +105,16 @@ void define(CLI::App& app, Arguments& args, Command& command) {
   check->add_option("--preset", args.import.preset, "cluster preset, for logs")
       ->option_text("NAME");
   check
-      ->add_option("--tolerance", args.tolerance,
-                   "largest error, 10% or 0.1, for all files; else what each says, or 10 %")
+      ->add_option_function<std::string>(
+          "--tolerance", [&args](const std::string& share) { args.tolerance = share; },
+          "largest error, 10% or 0.1, for all files; else what each says, or 10 %")
       ->option_text("SHARE");
   check->footer(
       "Scenarios say what was measured under measured:.  A file that ends in .log is "
       "Megatron-LM's:\n"
       "its arguments and iterations are imported first.  Doubts are the works that take longest\n"
-      "among those whose prices were not measured.  Exit status 6: an error is larger than the\n"
-      "tolerance.");
+      "among those whose prices were not measured.  Files that cannot be checked are named after\n"
+      "the others are.  Exit status 6: an error is larger than the tolerance.");
   add_common(check, args);
 
   add_size(app, args, command);

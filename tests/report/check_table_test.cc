@@ -34,13 +34,23 @@ TEST(CheckTable, NamesFromFilesAreHarmless) {
 }
 
 TEST(CheckTable, JsonIsWithinOnlyIfAllFiguresAre) {
-  EXPECT_THAT(check_json(kFigures, {}), HasSubstr("\"within\": false\n}"));
-  EXPECT_THAT(check_json(std::vector{kFigures[0]}, {}), HasSubstr("\"within\": true\n}"));
+  EXPECT_THAT(check_json(kFigures, {}, {}), HasSubstr("\n  \"within\": false,"));
+  EXPECT_THAT(check_json(std::vector{kFigures[0]}, {}, {}),
+              HasSubstr("\n  \"within\": true,\n  \"errors\": []\n}"));
+}
+
+TEST(CheckTable, JsonHasTheReasonsOfFilesThatCouldNotBeChecked) {
+  Diagnostic missing;
+  missing.code = "E101";
+  missing.message = "cannot read 'b.yaml'";
+  const std::string json = check_json(kFigures, {}, std::vector{missing});
+  EXPECT_THAT(json, HasSubstr("\"run\": \"a\""));
+  EXPECT_THAT(json, HasSubstr("\"code\": \"E101\""));
 }
 
 TEST(CheckTable, DoubtsAreWorksWithoutMeasuredPricesLongestFirst) {
   const Result r = sample_result();
-  const std::vector<Doubt> doubts = largest_doubts("run", r, 2);
+  const std::vector<Doubt> doubts = largest_doubts("run", 3, r, 2);
   ASSERT_LE(doubts.size(), 2u);
   for (const Doubt& d : doubts) {
     EXPECT_NE(d.origin, "measured");
@@ -48,6 +58,7 @@ TEST(CheckTable, DoubtsAreWorksWithoutMeasuredPricesLongestFirst) {
   }
   ASSERT_EQ(doubts.size(), 2u);
   EXPECT_GE(doubts[0].share, doubts[1].share);
+  EXPECT_EQ(doubts[1].run_index, 3u);
 }
 
 TEST(CheckTable, LargestDoubtOfEachRunIsNamedAsSuch) {
@@ -56,12 +67,20 @@ TEST(CheckTable, LargestDoubtOfEachRunIsNamedAsSuch) {
   EXPECT_THAT(check_table({}, std::vector{a, b}),
               HasSubstr("\nlargest doubt: product, extrapolated (from 16), 25.0 % of device time\n"
                         "         next: norm, roofline, 10.0 % of device time\n"));
-  const Doubt other{"two", "norm", "roofline", "", 0.2};
+  const Doubt other{"two", "norm", "roofline", "", 0.2, 1};
   EXPECT_THAT(
       check_table({}, std::vector{a, b, other}),
       HasSubstr("\nlargest doubt: one: product, extrapolated (from 16), 25.0 % of device time\n"
                 "         next: norm, roofline, 10.0 % of device time\n"
                 "largest doubt: two: norm, roofline, 20.0 % of device time\n"));
+}
+
+TEST(CheckTable, RunsOfOneNameHaveTheirDoubtsApart) {
+  const Doubt a{"one", "product", "roofline", "", 0.25, 0},
+      b{"one", "norm", "roofline", "", 0.1, 1};
+  EXPECT_THAT(check_table({}, std::vector{a, b}),
+              HasSubstr("\nlargest doubt: one: product, roofline, 25.0 % of device time\n"
+                        "largest doubt: one: norm, roofline, 10.0 % of device time\n"));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST(Grouped, PutsACommaEveryThreeDigits) {
 TEST(RateText, LosesItsDecimalWhenItIsLarge) {
   EXPECT_EQ(rate_text(150.43), "150.4");
   EXPECT_EQ(rate_text(9996.9), "9,997");
-  EXPECT_EQ(rate_text(1e300).substr(0, 2), "10");
+  EXPECT_EQ(rate_text(1e300), "above 9e15");
   EXPECT_EQ(rate_text(std::numeric_limits<double>::quiet_NaN()), "-");
 }
 

@@ -106,14 +106,14 @@ TEST(CheckTable, SaysWhetherWhatWasMeasuredLiesInTheInterval) {
   EXPECT_THAT(text, HasSubstr("in its 80 %\n"));
   EXPECT_THAT(text, HasSubstr("yes\nb"));
   EXPECT_THAT(text, HasSubstr("outside  no\n"));
-  const std::string json = check_json(std::vector{in, without}, {});
+  const std::string json = check_json(std::vector{in, without}, {}, {});
   EXPECT_THAT(json, HasSubstr("\"low_s\": 0.9,"));
   EXPECT_THAT(json, HasSubstr("\"in_interval\": true"));
   EXPECT_THAT(json, HasSubstr("\"in_interval\": null"));
   EXPECT_THAT(json, HasSubstr("\"interval\": null"));
   CheckedFigure rate = in;
   rate.figure = Figure::tokens_per_gpu_s;
-  EXPECT_THAT(check_json(std::vector{rate}, {}), HasSubstr("\"high\": 1.2,"));
+  EXPECT_THAT(check_json(std::vector{rate}, {}, {}), HasSubstr("\"high\": 1.2,"));
 }
 
 }  // namespace

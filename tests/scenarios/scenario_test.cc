@@ -555,6 +555,12 @@ TEST(Scenario, WhatIsMeasuredIsAboveZero) {
   EXPECT_EQ(failure_with({{"measured", "{step_time: 1s, peak_memory: 1B}"}}).codes, "");
 }
 
+TEST(Scenario, RatesThatNobodyMeasuresAreRefused) {
+  for (const char* rate : {"1e300", "1e-300"})
+    EXPECT_EQ(failure_with({{"measured.tokens_per_gpu_s", rate}}).codes, "E121") << rate;
+  EXPECT_EQ(failure_with({{"measured.tokens_per_gpu_s", "9843"}}).codes, "");
+}
+
 TEST(Scenario, RecomputedModulesThatTheModelLacksAreRemarkedOn) {
   const auto warnings = [](const char* modules) {
     return load_with(
