@@ -74,6 +74,8 @@ class ArgumentWriter {
     // Padded already; the null tokenizer adds one.
     add("--tokenizer-type NullTokenizer");
     add("--vocab-size", m_.vocab - 1);
+    constexpr int64_t kMultiple = 128;  // Megatron's default
+    if (m_.vocab % (kMultiple * p_.tp) != 0) add("--make-vocab-size-divisible-by 1");
     add("--mock-data --train-iters 50 --lr 1e-4 --log-interval 1");
     if (m_.parallel_block) note("Megatron has no attention beside the MLP");
     if (m_.encoder_layers > 0 || m_.bidirectional)
@@ -172,6 +174,10 @@ class ArgumentWriter {
       add(p_.zero == 2 ? "--data-parallel-sharding-strategy optim_grads"
                        : "--data-parallel-sharding-strategy optim_grads_params");
     }
+    if (p_.zero == 1 && p_.zero_exchange != ZeroExchange::scatter)
+      note(
+          "Megatron's distributed optimizer scatters gradients; parallel.zero_exchange is not "
+          "written");
     if (p_.dp_replicate > 1) add("--num-distributed-optimizer-instances", p_.dp_replicate);
     if (p_.offload.optimizer > 0) {
       add("--optimizer-cpu-offload");
@@ -292,6 +298,14 @@ class ArgumentWriter {
     if (k.loss != Loss::megatron && !in_place)
       note("Megatron has a cross-entropy of its own over the shards of the vocabulary");
     if (k.fused_bias) note("Megatron adds biases in kernels of their own");
+    if (k.modules != Modules::transformer_engine) add("--transformer-impl local");
+    if (k.modules == Modules::torch) note("Megatron has modules of its own beside PyTorch's");
+    if (k.host_waits != HostWaits::none)
+      note("where the host waits follows from the version; kernels.host_waits is not written");
+    if (k.flash_attention && k.fused_attention != AttentionKernel::table)
+      note("the version of flash-attn is the one installed; kernels.flash_kernel is not written");
+    if (p_.precision.own_gradients)
+      note("Megatron adds gradients to the main ones at once; precision.own_grads is not written");
   }
 
   void write_schedule() {

@@ -205,6 +205,7 @@ class ModelDraft {
       const int64_t multiple = unit * sizes_.tp;
       vocab = (vocab + multiple - 1) / multiple * multiple;
       why += ", " + a_.why("make_vocab_size_divisible_by");
+      draft_.set("parallel.vocab_multiple", unit, a_.why("make_vocab_size_divisible_by"));
     }
     draft_.set("model.vocab_size", vocab, why);
   }

@@ -124,6 +124,31 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   EXPECT_THAT(notes("schedule: zb-h1\n"), HasSubstr("Megatron-LM has no schedule zb-h1"));
   EXPECT_THAT(notes("kernels: {fused_bias: true}\n"), HasSubstr("biases in kernels"));
   EXPECT_THAT(notes("kernels: {loss: torch}\n"), HasSubstr("cross-entropy of its own"));
+  EXPECT_THAT(notes("kernels: {modules: torch}\n"), HasSubstr("modules of its own"));
+  EXPECT_THAT(notes("kernels: {host_waits: passes}\n"), HasSubstr("kernels.host_waits"));
+  EXPECT_THAT(notes("kernels: {flash_kernel: flash-2}\n"), HasSubstr("kernels.flash_kernel"));
+  EXPECT_THAT(notes("precision: {preset: bf16-mixed, own_grads: true}\n"),
+              HasSubstr("precision.own_grads"));
+  const Scenario s = testing::load(
+      "model: llama3-8b\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 2, zero: 1, zero_exchange: all-reduce}\noverlap: {tp: none}\n" +
+      kBatch);
+  EXPECT_THAT(export_megatron(s).notes,
+              ::testing::UnorderedElementsAre(HasSubstr("parallel.zero_exchange"),
+                                              HasSubstr("overlap.tp none")));
+}
+
+TEST(ExportMegatron, WhatASoftwareProfileSetsIsWritten) {
+  const std::string odd =
+      "model: {preset: llama3-8b, vocab_size: 50257}\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 2, vocab_multiple: 1}\n" +
+      kBatch;
+  expect_round_trip(odd);
+  const Scenario s = testing::load(odd + "kernels: {modules: megatron}\n");
+  EXPECT_EQ(s.model.vocab, 50258);
+  EXPECT_THAT(export_megatron(s).text, HasSubstr("--make-vocab-size-divisible-by 1"));
+  EXPECT_THAT(export_megatron(s).text, HasSubstr("--transformer-impl local"));
+  EXPECT_THAT(export_megatron(s).notes, IsEmpty());
 }
 
 TEST(ExportMegatron, IsAScriptOfOneCommand) {
