@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "tests/accuracy/observed.h"
 #include "tests/accuracy/summary.h"
 
 namespace stepcast::accuracy {
@@ -25,8 +26,8 @@ Reached share(size_t part, size_t whole) {
 
 // What is aimed at: the figures `low` to `high`, of the runs of a source whose id begins so.
 struct Goal {
-  std::string_view what, source, id;  // source "": all
-  Reached (*figure)(const PoolSummary&);
+  std::string_view what, source, id;      // source "": all
+  Reached (*figure)(const PoolSummary&);  // null: covered_unseen, of all rows
   double low = 0, high = 0;
 };
 
@@ -69,8 +70,12 @@ Reached winners(const PoolSummary& s) {
 Reached ratio(const PoolSummary& s) {
   return {100 * s.rankings.ratio.median, s.rankings.ratio.count};
 }
-Reached covered(const PoolSummary& s) {
-  return share(s.coverage.inside, s.coverage.runs);
+// By intervals that the run's source had no part in: by those of the shipped table, which is made
+// of these runs, any would do well.
+Reached covered_unseen(const std::vector<RunRow>& rows) {
+  const std::vector<ObservedRun> runs = observed_runs(rows);
+  if (runs.empty()) return {};
+  return {100 * coverages_at_level(runs).source_unseen.mean(), runs.size()};
 }
 
 // Means of single sources: simulators that were published with these runs state means of them.
@@ -78,7 +83,7 @@ constexpr std::array<Goal, 17> kGoals{{
     {"step time, median error", "", "", time_median, 0, 5},
     {"step time, p90 of the error", "", "", time_p90, 0, 12},
     {"step time, bias", "", "", time_bias, -2, 2},
-    {"step time in the interval of 80 %", "", "", covered, 75, 85},
+    {"step time in the interval of 80 % that its source had no part in", "", "", nullptr, 75, 85},
     {"Korthikanti 22B and 175B, mean error", "korthikanti_recompute", "korthikanti-t5", time_mean,
      0, 3.65},
     {"vTrain on one node, mean error", "vtrain_single_node_bulk", "", time_mean, 0, 8.37},
@@ -115,7 +120,10 @@ std::vector<Aim> aims_of(const std::vector<RunRow>& rows) {
   std::vector<Aim> aims;
   const PoolSummary whole = summarize(all_of(rows));
   for (const Goal& goal : kGoals) {
-    const Reached r = goal.figure(goal.source.empty() ? whole : summarize(pool_of(rows, goal)));
+    const Reached r =
+        goal.figure == nullptr
+            ? covered_unseen(rows)
+            : goal.figure(goal.source.empty() ? whole : summarize(pool_of(rows, goal)));
     if (r.of == 0) continue;
     aims.push_back({std::string(goal.what), range_text(goal), r.value, r.of,
                     goal.low <= r.value && r.value <= goal.high});

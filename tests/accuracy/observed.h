@@ -4,9 +4,8 @@
 //
 // The ratios measured / forecast of a class are those of its runs, every source weighing about
 // alike however many runs it published, and, as much as those of two sources, those of the next
-// wider class.  How much is cut off at either end is chosen so that runs which had no part in the
-// table are covered: of sources left out whole, and of halves of every source; by run and by
-// source.  The largest of these four shares lies as far above the level as the least lies below.
+// wider class.  How much is cut off at either end is chosen so that as many runs as the level says
+// are covered of sources that had no part in the table: what a run of one's own is like.
 #pragma once
 
 #include <string>
@@ -31,6 +30,8 @@ std::vector<ClassErrors> class_errors(const std::vector<ObservedRun>& runs, doub
 // Share of the runs that lie in their intervals.
 struct Coverage {
   double by_run = 0, by_source = 0;  // of all runs; mean over the sources
+
+  double mean() const { return (by_run + by_source) / 2; }
 };
 struct Coverages {
   Coverage seen;           // by a table made of these very runs
@@ -39,11 +40,12 @@ struct Coverages {
 };
 Coverages coverages(const std::vector<ObservedRun>& runs, double share);
 
-// Halfway between the least and the largest share of unseen runs, by run and by source.
-double middle_of_unseen(const Coverages& c);
-// The share of class_errors by which `level` of unseen runs are covered, as said above.
-// REQUIRES: runs.
+// The share of class_errors by which `level` of the runs of sources left out are covered, in the
+// mean of by_run and by_source.  If that leaves the halves left out 5 points or more beside the
+// level, the one by which the two means lie on either side of the level alike.  REQUIRES: runs.
 double share_that_covers(const std::vector<ObservedRun>& runs, double level);
+// With that share, for the level of an Interval.  REQUIRES: runs.
+Coverages coverages_at_level(const std::vector<ObservedRun>& runs);
 
 // The file: class_errors with that share and the level of an Interval.
 std::string observed_csv(const std::vector<ObservedRun>& runs);

@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
+
+#include "tests/accuracy/aims.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -78,20 +82,56 @@ TEST(ObservedErrors, LargerSharesAreWider) {
   }
 }
 
-TEST(ObservedErrors, UnseenRunsAreCoveredAsOftenAsTheLevelSays) {
-  // Sources that differ by more than their runs do: without one of them its runs are covered less
-  // often than with it.
+// Twelve sources whose runs lie within 0.05 of a middle, the middles `apart`.
+std::vector<ObservedRun> sources_apart(double apart) {
   std::vector<ObservedRun> runs;
-  const char* sources[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
   double middle = 0.9;
-  for (const char* source : sources) {
+  for (const char* source : {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}) {
     add(runs, source, "training", 30, middle - 0.05, middle + 0.05);
-    middle += 0.04;
+    middle += apart;
   }
-  const double share = share_that_covers(runs, 0.8);
-  const Coverages c = coverages(runs, share);
-  EXPECT_GT(c.seen.by_run, c.source_unseen.by_run);
-  EXPECT_NEAR(middle_of_unseen(c), 0.8, 0.02);
+  return runs;
+}
+
+// Sources differ by more than their runs do: without one of them its runs are covered less often
+// than with it.
+TEST(ObservedErrors, RunsOfSourcesLeftOutAreCoveredAsOftenAsTheLevelSays) {
+  const std::vector<ObservedRun> runs = sources_apart(0.01);
+  const Coverages c = coverages(runs, share_that_covers(runs, 0.8));
+  EXPECT_GT(c.seen.mean(), c.source_unseen.mean());
+  EXPECT_NEAR(c.source_unseen.mean(), 0.8, 0.02);
+  EXPECT_LT(c.half_unseen.mean(), 0.85);
+  const Coverages by_level = coverages_at_level(runs);
+  EXPECT_EQ(by_level.source_unseen.by_run, c.source_unseen.by_run);
+  EXPECT_EQ(by_level.half_unseen.by_source, c.half_unseen.by_source);
+}
+
+TEST(ObservedErrors, WhereHalvesWouldBeCoveredFarTooOftenBothLieOnEitherSideOfTheLevel) {
+  const std::vector<ObservedRun> runs = sources_apart(0.04);
+  const Coverages c = coverages(runs, share_that_covers(runs, 0.8));
+  EXPECT_LT(c.source_unseen.mean(), 0.79);
+  EXPECT_NEAR((c.source_unseen.mean() + c.half_unseen.mean()) / 2, 0.8, 0.03);
+}
+
+TEST(ObservedErrors, TheAimIsJudgedByRunsOfSourcesLeftOut) {
+  const std::vector<ObservedRun> runs = sources_apart(0.01);
+  std::vector<RunRow> rows;
+  for (const ObservedRun& r : runs) {
+    RunRow& row = rows.emplace_back();
+    row.source = r.source;
+    row.run_class = r.run_class;
+    row.step_time_s = to_seconds(r.forecast);
+    row.measured.step_time_s = to_seconds(r.measured);
+    row.interval = RunInterval{0, 100, 0.8};  // that all would lie in
+  }
+  const std::vector<Aim> aims = aims_of(rows);
+  const auto aim = std::find_if(aims.begin(), aims.end(), [](const Aim& a) {
+    return a.what.find("in the interval") != std::string::npos;
+  });
+  ASSERT_NE(aim, aims.end());
+  EXPECT_EQ(aim->of, runs.size());
+  EXPECT_NEAR(aim->reached, 80, 2);
+  EXPECT_TRUE(aim->is_met);
 }
 
 TEST(ObservedErrors, TheFileReadsBackAndIsNotStale) {

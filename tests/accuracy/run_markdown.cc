@@ -112,6 +112,27 @@ std::string memory_line(const PoolSummary& s) {
   return text;
 }
 
+std::string intervals_line(const std::vector<RunRow>& rows, const InInterval& shipped) {
+  std::string text;
+  if (const std::vector<ObservedRun> runs = observed_runs(rows); !runs.empty()) {
+    const Coverage unseen = coverages_at_level(runs).source_unseen;
+    text += fmt::format(
+        "  Made without the run's source they hold {} % of the measured times, {} % in the mean "
+        "of the sources.",
+        percent(unseen.by_run), percent(unseen.by_source));
+  }
+  if (shipped.runs > 0)
+    text += fmt::format(
+        "  Those of the shipped table, which these runs themselves make, hold {} %; {} % took "
+        "longer, {} % shorter.",
+        percent(share_of(shipped.inside, shipped.runs)),
+        percent(share_of(shipped.above, shipped.runs)),
+        percent(share_of(shipped.below, shipped.runs)));
+  return text.empty()
+             ? ""
+             : fmt::format("* **Intervals** of {:.0f} %.{}\n", 100 * Interval{}.level, text);
+}
+
 std::string in_short(const std::vector<RunRow>& rows) {
   const Pool pool = all_of(rows);
   const PoolSummary s = summarize(pool);
@@ -130,14 +151,7 @@ std::string in_short(const std::vector<RunRow>& rows) {
         "speed against the fastest of the group is within {} % in the median of {} runs.\n",
         s.rankings.groups, s.rankings.winners, percent(s.rankings.ratio.median),
         count_text(s.rankings.ratio.count));
-  if (s.coverage.runs > 0)
-    text += fmt::format(
-        "* **Intervals** of {:.0f} % hold {} % of the measured times; {} % took longer, {} % "
-        "shorter.\n",
-        100 * s.coverage.level, percent(share_of(s.coverage.inside, s.coverage.runs)),
-        percent(share_of(s.coverage.above, s.coverage.runs)),
-        percent(share_of(s.coverage.below, s.coverage.runs)));
-  return text;
+  return text + intervals_line(rows, s.coverage);
 }
 
 std::string aims_table(const std::vector<RunRow>& rows) {
