@@ -391,6 +391,7 @@ Plan resolve_plan(const PlanInputs& in) {
   resolve_libraries(in, plan);
   resolve_comm_sms(in, plan);
   check_overlap(in, plan);
+  remark_overridden(in, plan);
   check_tensor_sizes(in, plan);
   check_mode(in, plan);
   return plan;

@@ -36,6 +36,8 @@ Plan resolve_plan(const PlanInputs& in);
 
 // ZeRO, FSDP, hybrid sharding.  REQUIRES: the layout has been resolved.
 void resolve_sharding(const PlanInputs& in, Plan& plan);
+// Remarks on what is stated beside something that leaves it without effect.
+void remark_overridden(const PlanInputs& in, const Plan& plan);
 
 // Tokens of an encoder whose output a decoder attends to.  Adds E130, E204, E211.
 void resolve_encoder(const PlanInputs& in, Plan& plan);

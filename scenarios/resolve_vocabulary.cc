@@ -13,6 +13,10 @@ VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
   const VocabularySplit split = vocabulary_split(schedule);
   if (split == VocabularySplit::none || in.model == nullptr) return split;
   FieldValues& v = in.values;
+  if (v.value("kernels.loss") != nullptr && plan.kernels.loss != Loss::megatron)
+    in.warnings.push_back(
+        "kernels.loss has no effect: the schedule shares the vocabulary and has passes of "
+        "Megatron's");
   const char* path = "schedule";
   for (const char* one : {"schedule.kind", "schedule.steps", "schedule.file"})
     if (v.value(one) != nullptr) path = one;

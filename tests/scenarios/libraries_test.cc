@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys that say which library computes the loss and the optimizer's step, and what libraries keep.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/scenarios/loading.h"
@@ -65,6 +66,29 @@ TEST(Libraries, GradientsOfABackwardStayIfSaidSo) {
   EXPECT_FALSE(load(kMinimal).plan.precision.own_gradients);
   EXPECT_TRUE(load(kMinimal, {{"precision.own_grads", "true"}}).plan.precision.own_gradients);
   EXPECT_EQ(failure_with({{"precision.own_grads", "often"}}).all.size(), 1u);
+}
+
+TEST(Libraries, WhatIsStatedInVainIsRemarkedOn) {
+  using ::testing::Contains;
+  using ::testing::HasSubstr;
+  const std::pair<Sets, const char*> cases[] = {
+      {{{"parallel.pp", "2"}, {"parallel.split", "products"}, {"parallel.layout", "Et*16|t*16L"}},
+       "parallel.split"},
+      {{{"kernels.loss", "torch"}, {"kernels.fused_cross_entropy", "true"}},
+       "kernels.fused_cross_entropy"},
+      {{{"kernels.cuda_graph", "step"}, {"kernels.host_waits", "passes"}}, "kernels.host_waits"},
+      {{{"kernels.attention", "unfused"}, {"kernels.flash_kernel", "flash-1"}},
+       "kernels.flash_kernel"},
+      {{{"kernels.modules", "torch"}, {"kernels.gradient_placeholders", "true"}},
+       "kernels.gradient_placeholders"}};
+  for (const auto& [sets, path] : cases) {
+    const std::string remark = std::string(path) + " has no effect";
+    EXPECT_THAT(load(kMinimal, sets).warnings, Contains(HasSubstr(remark))) << path;
+    for (const auto& one : sets) {  // by itself it has one
+      if (one.first == "parallel.layout") continue;
+      EXPECT_THAT(load(kMinimal, {one}).warnings, ::testing::Not(Contains(HasSubstr(remark))));
+    }
+  }
 }
 
 }  // namespace

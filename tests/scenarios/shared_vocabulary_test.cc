@@ -30,6 +30,16 @@ TEST(SharedVocabularyScenario, MethodIsAParameterOfTheSchedule) {
             VocabularySplit::two_barriers);
 }
 
+TEST(SharedVocabularyScenario, AnotherLossIsRemarkedOn) {
+  const auto remarks = [](const char* schedule) {
+    std::string all;
+    for (const std::string& w : with("dp: 2}\nkernels: {loss: torch", schedule).warnings) all += w;
+    return all;
+  };
+  EXPECT_THAT(remarks("vocab-1f1b"), HasSubstr("kernels.loss has no effect"));
+  EXPECT_EQ(remarks("1f1b").find("kernels.loss"), std::string::npos);
+}
+
 TEST(SharedVocabularyScenario, WhatIsNotModelledIsRefusedWhereItStands) {
   try {
     with("dp: 2, zero: 2", "{kind: vocab-1f1b}");
