@@ -12,14 +12,16 @@ void launch_after_host_waits(OpGraph& graph, const Prices& prices) {
   constexpr auto kReads = static_cast<size_t>(HostCall::synchronize);
   for (Pass& pass : graph.passes) {
     std::vector<Wait> added;
-    std::optional<uint32_t> read;  // what the host has waited for
+    std::optional<uint32_t> computed;  // the last op on the compute stream
+    std::optional<uint32_t> read;      // what the host has waited for
     Time since{};
     for (uint32_t i = 0; i < pass.ops.size(); ++i) {
       const auto launch = static_cast<size_t>(pass.ops[i].launch);
-      if (i > 0 && graph.launches[launch].calls[kReads] > 0) {
-        read = i - 1;
+      if (computed && graph.launches[launch].calls[kReads] > 0) {
+        read = computed;
         since = {};
       }
+      if (pass.ops[i].stream == Stream::compute) computed = i;
       if (!read) continue;
       since += prices.by_launch[launch];
       added.push_back({.op = i, .on = *read, .delay = since});

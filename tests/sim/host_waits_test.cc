@@ -59,6 +59,25 @@ TEST(HostWaits, WhatFollowsIsLaunchedWhenTheDeviceHasCaughtUp) {
   EXPECT_EQ(t.roles[0].inside[static_cast<size_t>(Spend::launch)], Time{3 + 5});
 }
 
+TEST(HostWaits, TheHostWaitsForTheComputeStreamWhateverElseWasLaunchedSince) {
+  for (const Stream other : {Stream::dp, Stream::ep}) {
+    Step step(4, 2);
+    step.graph.passes[0].ops[1].stream = other;
+    // The first op ends at 13, the second, beside it, at 16; the third is launched 5 after 13.
+    EXPECT_EQ(step.timeline().makespan, Time{3 + 10 + 5 + 20});
+  }
+}
+
+TEST(HostWaits, TheFirstOpOfAPassHasNothingToWaitFor) {
+  Step first(4, 0);
+  EXPECT_EQ(first.timeline().makespan, Time{5 + 40});
+  EXPECT_TRUE(first.graph.passes[0].waits.all().empty());
+  Step exchanged(4, 1);
+  exchanged.graph.passes[0].ops[0].stream = Stream::ep;
+  exchanged.timeline();
+  EXPECT_TRUE(exchanged.graph.passes[0].waits.all().empty());
+}
+
 TEST(HostWaits, NothingIsAddedWhereTheHostTakesNoTimeOrReadsNothing) {
   Step free(4, 2);
   free.prices.by_launch.clear();
