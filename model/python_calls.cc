@@ -96,6 +96,11 @@ void add_python(Launch& launch, const Op& op, const Work& work, Modules modules)
   const int views = engine ? kEngineViews : kFusedViews;
   switch (work.kind) {
     case WorkKind::gemm: return add_product(launch, op, work, modules);
+    case WorkKind::grouped_gemm:
+      // GroupedLinear has a parameter for each expert, others one for all of them.
+      if (op.phase == Phase::backward_weight)
+        add_parameters(launch, modules, engine ? static_cast<int>(work.batch) : 1);
+      return;
     case WorkKind::attention_forward: launch.add(HostCall::view, views); break;
     case WorkKind::attention_backward: launch.add(HostCall::node, views); break;
     case WorkKind::memory_bound: return add_kernel(launch, op, work, modules);
