@@ -173,27 +173,34 @@ class Launches {
     if (plan_.tp > 1) launch.add(HostCall::collective, kTensors);
   }
 
-  // Without a capacity the host has to know how many rows come: Megatron-Core copies the counts to
-  // it and waits before the exchange of a dispatch (core/transformer/moe/token_dispatcher.py,
-  // _maybe_dtoh_and_synchronize), DeepEP and HybridEP within theirs.
+  // The host has to know how many rows come, unless every expert's input is padded to its capacity
+  // (Megatron-Core core/transformer/moe/token_dispatcher.py).  A captured graph cannot wait.
   bool reads_counts() const {
-    return plan_.moe.capacity_factor == 0 && plan_.ep > 1 &&
-           plan_.moe.dispatcher != Dispatcher::all_gather &&
-           plan_.kernels.cuda_graph == CudaGraph::none;
+    const bool padded = plan_.moe.capacity_factor > 0 && plan_.moe.pad_to_capacity;
+    return !padded && plan_.kernels.cuda_graph == CudaGraph::none;
+  }
+
+  // It waits before the exchange of a dispatch ("before_ep_alltoall"), DeepEP between counting and
+  // sending (csrc/deep_ep.cpp), and before the first permutation where tokens are dropped
+  // ("before_permutation_1"), where all are gathered (local_map.sum(dim=0).long().cpu()) and where
+  // nothing is exchanged: there later ("before_finish"), for the same counts.
+  bool needs_counts(const Work& work) const {
+    const Dispatcher way = plan_.moe.dispatcher;
+    const bool at_exchange =
+        plan_.ep > 1 && (way == Dispatcher::deepep ||
+                         (way == Dispatcher::all_to_all && plan_.moe.capacity_factor == 0));
+    if (at_exchange) return work.kind == WorkKind::all_to_all && work.axis == Axis::ep;
+    return work.kind == WorkKind::memory_bound && work.kernel == Kernel::permute;
   }
 
   void read_counts(Pass& pass) {
-    int layer = -1;
-    for (size_t i = 0; i < pass.ops.size(); ++i) {
-      const Op& op = pass.ops[i];
-      const Work& work = work_of(op);
-      const bool exchange = work.kind == WorkKind::all_to_all && work.axis == Axis::ep;
-      if (!exchange || op.phase != Phase::forward || std::exchange(layer, op.layer) == op.layer)
-        continue;
-      const size_t reads = i + (plan_.moe.dispatcher == Dispatcher::deepep ? 1 : 0);
-      if (reads >= pass.ops.size()) continue;
-      Launch launch = graph_.launches[static_cast<size_t>(pass.ops[reads].launch)];
-      pass.ops[reads].launch = launch_of(graph_, launch.add(HostCall::synchronize));
+    std::array<int, 2> layer{-1, -1};  // of forward and recomputation, which dispatches again
+    for (Op& op : pass.ops) {
+      const bool again = op.phase == Phase::recompute;
+      if ((op.phase != Phase::forward && !again) || !needs_counts(work_of(op))) continue;
+      if (std::exchange(layer[again ? 1 : 0], op.layer) == op.layer) continue;
+      Launch launch = graph_.launches[static_cast<size_t>(op.launch)];
+      op.launch = launch_of(graph_, launch.add(HostCall::synchronize));
     }
   }
 

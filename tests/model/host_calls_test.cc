@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/layer_ops.h"
+#include "sim/host_waits.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {
@@ -207,22 +208,99 @@ TEST(HostCalls, PairsThatTakeTurnsReplayEachLayerOnce) {
   EXPECT_EQ(s.calls(pair, HostCall::graph), 4);
 }
 
-TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessACapacitySaysSo) {
+TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessTheyArePadded) {
   const Transformer experts = with_experts();
-  Plan p = spread(plan(Modules::transformer_engine));
-  const auto reads = [&](PassId StagePasses::*pass) {
-    const Stage s(experts, p);
-    return s.calls(s.passes.*pass, HostCall::synchronize);
+  const Plan spread_plan = spread(plan(Modules::transformer_engine));
+  for (const Dispatcher way :
+       {Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather}) {
+    for (const bool alone : {false, true}) {
+      Plan p = alone ? plan(Modules::transformer_engine) : spread_plan;
+      p.moe.dispatcher = way;
+      const auto reads = [&](PassId StagePasses::*pass) {
+        const Stage s(experts, p);
+        return s.calls(s.passes.*pass, HostCall::synchronize);
+      };
+      EXPECT_EQ(reads(&StagePasses::forward), 2) << "once a layer";
+      EXPECT_EQ(reads(&StagePasses::backward), 0);
+      p.moe.capacity_factor = 1;
+      EXPECT_EQ(reads(&StagePasses::forward), 2) << "what is dropped is not known before";
+      p.moe.pad_to_capacity = true;
+      EXPECT_EQ(reads(&StagePasses::forward), 0);
+      p.moe.pad_to_capacity = false;
+      p.kernels.cuda_graph = CudaGraph::layer;
+      EXPECT_EQ(reads(&StagePasses::forward), 0);
+    }
+  }
+  const Stage dense(model(), plan(Modules::transformer_engine));
+  EXPECT_EQ(dense.calls(dense.passes.forward, HostCall::synchronize), 0);
+}
+
+TEST(HostCalls, TheHostReadsBeforeTheOpThatNeedsTheCounts) {
+  struct Case {
+    Dispatcher way;
+    double capacity;
+    bool exchange;  // before it, or before the permutation
   };
-  EXPECT_EQ(reads(&StagePasses::forward), 2) << "once a layer";
-  EXPECT_EQ(reads(&StagePasses::backward), 0);
-  p.moe.dispatcher = Dispatcher::deepep;
-  EXPECT_EQ(reads(&StagePasses::forward), 2);
-  p.moe.capacity_factor = 1;
-  EXPECT_EQ(reads(&StagePasses::forward), 0);
-  p.moe.capacity_factor = 0;
-  p.kernels.cuda_graph = CudaGraph::layer;
-  EXPECT_EQ(reads(&StagePasses::forward), 0);
+  for (const Case& c : {Case{Dispatcher::all_to_all, 0, true},
+                        {Dispatcher::all_to_all, 1, false},
+                        {Dispatcher::deepep, 0, true},
+                        {Dispatcher::deepep, 1, true},
+                        {Dispatcher::all_gather, 0, false}}) {
+    Plan p = spread(plan(Modules::transformer_engine));
+    p.moe.dispatcher = c.way;
+    p.moe.capacity_factor = c.capacity;
+    const Stage s(with_experts(), p);
+    int found = 0;
+    for (const Op& op : s.graph.passes[static_cast<size_t>(s.passes.forward)].ops) {
+      const Launch& launch = s.graph.launches[static_cast<size_t>(op.launch)];
+      if (launch.calls[static_cast<size_t>(HostCall::synchronize)] == 0) continue;
+      const Work& work = s.graph.works[static_cast<size_t>(op.work)];
+      EXPECT_EQ(work.kind, c.exchange ? WorkKind::all_to_all : WorkKind::memory_bound);
+      EXPECT_EQ(work.kernel == Kernel::permute, !c.exchange);
+      ++found;
+    }
+    EXPECT_EQ(found, 2);
+  }
+}
+
+TEST(HostCalls, ARecomputedDispatchReadsTheCountsAgain) {
+  Plan p = spread(plan(Modules::transformer_engine));
+  p.recompute = Recompute::full;
+  Stage s(with_experts(), p);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::synchronize), 2);
+  EXPECT_EQ(s.calls(s.passes.backward, HostCall::synchronize), 2);
+  GraphBuilder builder(s.graph);
+  const PassId pair = add_pair_pass(builder, s.passes.forward, s.passes.backward);
+  assign_launches(s.graph, p);
+  EXPECT_EQ(s.calls(pair, HostCall::synchronize), 4);
+}
+
+// The host waits for the counts, not for the tokens.
+TEST(HostCalls, TheBackwardOfAPairComputesBesideTheDispatchOfItsForward) {
+  for (const Dispatcher way : {Dispatcher::all_to_all, Dispatcher::deepep}) {
+    Plan p = spread(plan(Modules::transformer_engine));
+    p.moe.dispatcher = way;
+    Stage s(with_experts(), p);
+    GraphBuilder builder(s.graph);
+    const PassId pair = add_pair_pass(builder, s.passes.forward, s.passes.backward);
+    assign_launches(s.graph, p);
+    Prices prices;
+    prices.by_launch.assign(s.graph.launches.size(), Time{1});
+    launch_after_host_waits(s.graph, prices);
+    const Pass& pass = s.graph.passes[static_cast<size_t>(pair)];
+    size_t read = 0;
+    for (const Wait& wait : pass.waits.all()) {
+      if (wait.delay == Time{}) continue;
+      ++read;
+      EXPECT_EQ(pass.ops[wait.on].stream, Stream::compute);
+    }
+    EXPECT_GT(read, 0U);
+    for (size_t i = 0; i < pass.ops.size(); ++i) {
+      const Launch& launch = s.graph.launches[static_cast<size_t>(pass.ops[i].launch)];
+      if (launch.calls[static_cast<size_t>(HostCall::synchronize)] == 0) continue;
+      EXPECT_EQ(pass.ops[i].stream, Stream::ep) << "not on what the other microbatch does";
+    }
+  }
 }
 
 // Transformer Engine's GroupedLinear
@@ -246,6 +324,20 @@ TEST(HostCalls, ProductsOfExpertsAreKernelsOfOneCall) {
     EXPECT_EQ(grouped(pass, HostCall::product_forward), 0);
     EXPECT_EQ(grouped(pass, HostCall::product_backward), 0);
   }
+}
+
+TEST(HostCalls, EachExpertsWeightsAreParametersOfTheirOwn) {
+  Transformer experts = with_experts();
+  const auto hooks = [&](Modules modules) {
+    const Stage s(experts, spread(plan(modules)));
+    return s.calls(s.passes.last_backward, HostCall::frame);
+  };
+  const int engine = hooks(Modules::transformer_engine), one = hooks(Modules::megatron);
+  EXPECT_EQ(engine - one, 2 * 2 * (2 - 1)) << "two layers, two products, two experts for one";
+  EXPECT_EQ(hooks(Modules::torch), 0);
+  experts.experts *= 2;
+  EXPECT_EQ(hooks(Modules::transformer_engine) - engine, 2 * 2 * 2);
+  EXPECT_EQ(hooks(Modules::megatron), one);
 }
 
 TEST(HostCalls, AGraphOfTheStepLeavesNothingToLaunchInItsPasses) {
