@@ -470,7 +470,7 @@ constexpr Field kStepFields[] = {
      .type = choice,
      .summary = "where the host waits for its device: before each forward pass, around all passes",
      .fallback = "none",
-     .reason = "Megatron-Core reads nothing back from the device within a step",
+     .reason = "Megatron-Core does not wait there; for counts of experts, moe says",
      .choices = "none|forward|passes"},
 
     {.path = "moe", .type = section, .summary = "mixture of experts: dispatch and routing"},
