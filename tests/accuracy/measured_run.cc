@@ -18,6 +18,10 @@ std::optional<double> positive(const Value& record, const char* path) {
   return x && *x > 0 && std::isfinite(*x) ? x : std::nullopt;
 }
 
+std::optional<double> step_time(const std::optional<double>& seconds) {
+  return seconds && is_step_time(*seconds) ? seconds : std::nullopt;
+}
+
 // FLOPs of a step as the source counts them.
 double counted_flops(const Value& record, const Scenario& s) {
   const auto sequences = static_cast<double>(s.plan.global_batch);
@@ -54,23 +58,27 @@ std::optional<double> time_of_tokens(const Value& record, const Scenario& s) {
 
 void read_time(const Value& record, const Scenario* scenario, MeasuredRun& m) {
   m.basis = TimeBasis::step;
-  m.step_time_s = positive(record, "measured.step_time_s");
+  m.step_time_s = step_time(positive(record, "measured.step_time_s"));
   if (m.step_time_s) return;
   if (const auto ms = positive(record, "measured.layer_total_ms")) {
     m.basis = TimeBasis::layer;
-    m.step_time_s = *ms / 1000;
-    return;
+    m.step_time_s = step_time(*ms / 1000);
+    if (m.step_time_s) return;
   }
   m.basis = TimeBasis::tokens;
-  if (scenario != nullptr) m.step_time_s = time_of_tokens(record, *scenario);
-  if (!m.step_time_s) m.step_time_s = positive(record, "derived.step_time_s");
+  if (scenario != nullptr) m.step_time_s = step_time(time_of_tokens(record, *scenario));
+  if (!m.step_time_s) m.step_time_s = step_time(positive(record, "derived.step_time_s"));
   if (m.step_time_s) return;
   m.basis = TimeBasis::flops;
-  if (scenario != nullptr) m.step_time_s = time_of_flops(record, *scenario);
+  if (scenario != nullptr) m.step_time_s = step_time(time_of_flops(record, *scenario));
   if (!m.step_time_s) m.basis = TimeBasis::none;
 }
 
 }  // namespace
+
+bool is_step_time(double seconds) {
+  return seconds >= 1e-9 && seconds <= 1e6;
+}
 
 MeasuredRun measured_run(const RunRecord& record, const Scenario* scenario) {
   const Value& r = record.value;

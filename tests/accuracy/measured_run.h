@@ -34,9 +34,13 @@ struct MeasuredRun {
   std::optional<bool> out_of_memory;  // known for all that have a time or a memory
 };
 
-// `scenario`: of the record; without it (nullptr) rates that need batch or model give no time.
-// Model FLOPs count every query times every key and the head, backward twice forward; a peak is
-// that of the data sheet in the format of the parameters.
+// Whether that many seconds can be a step's: a nanosecond to eleven days.
+bool is_step_time(double seconds);
+
+// Times that cannot be a step's, printed or derived, are none.  `scenario`: of the record; without
+// it (nullptr) rates that need batch or model give no time. Model FLOPs count every query times
+// every key and the head, backward twice forward; a peak is that of the data sheet in the format of
+// the parameters.
 MeasuredRun measured_run(const RunRecord& record, const Scenario* scenario);
 
 }  // namespace stepcast::accuracy

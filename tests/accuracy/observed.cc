@@ -159,7 +159,7 @@ double least_share(const std::vector<ObservedRun>& runs, double level,
 
 std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows) {
   std::vector<ObservedRun> runs;
-  const auto is_step = [](const std::optional<double>& s) { return s && *s >= 1e-9 && *s <= 1e6; };
+  const auto is_step = [](const std::optional<double>& s) { return s && is_step_time(*s); };
   for (const RunRow& r : rows) {
     if (!is_step(r.step_time_s) || !is_step(r.measured.step_time_s) || r.run_class.empty())
       continue;
@@ -256,7 +256,7 @@ std::string coverage_text(const std::vector<RunRow>& rows) {
 
 std::string stale_errors(const std::string& shipped, const std::string& now) {
   constexpr double kTolerance = 0.05;
-  const auto differ = [](double a, double b) { return std::fabs(a / b - 1) > kTolerance; };
+  const auto differ = [](double a, double b) { return std::fabs(a - b) > kTolerance * b; };
   std::string stale;
   const std::vector<ClassErrors> before = parse_observed_errors(shipped);
   const std::vector<ClassErrors> current = parse_observed_errors(now);
@@ -264,6 +264,12 @@ std::string stale_errors(const std::string& shipped, const std::string& now) {
     const ClassErrors* was = errors_like(before, c.name);
     if (was == nullptr || was->name != c.name) {
       stale += fmt::format("{}: not in the table\n", c.name);
+    } else if (was->runs != c.runs || was->sources != c.sources) {
+      stale += fmt::format("{}: {} runs of {} sources, in the table {} of {}\n", c.name, c.runs,
+                           c.sources, was->runs, was->sources);
+    } else if (differ(was->cost_error, c.cost_error)) {
+      stale += fmt::format("{}: error of prices {:.3f}, in the table {:.3f}\n", c.name,
+                           c.cost_error, was->cost_error);
     } else if (differ(was->low, c.low) || differ(was->high, c.high)) {
       stale += fmt::format("{}: {:.3f} to {:.3f}, in the table {:.3f} to {:.3f}\n", c.name, c.low,
                            c.high, was->low, was->high);

@@ -52,8 +52,8 @@ std::string observed_csv(const std::vector<ObservedRun>& runs);
 // How many measured steps lie in their intervals, for a terminal: those that were predicted, by the
 // shipped table, and what coverages() finds.  Empty without such runs.
 std::string coverage_text(const std::vector<RunRow>& rows);
-// What keeps `shipped` from being the table that `now` is: runs that are missing, ratios that
-// differ by more than a twentieth.  Empty if nothing does.  Throws std::invalid_argument for what
+// What keeps `shipped` from being the table that `now` is: classes that are missing, other numbers
+// of runs or sources, ratios or errors of prices that differ by more than a twentieth.  Empty if nothing does.  Throws std::invalid_argument for what
 // is no table.
 std::string stale_errors(const std::string& shipped, const std::string& now);
 

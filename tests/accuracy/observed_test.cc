@@ -145,9 +145,28 @@ TEST(ObservedErrors, TheFileReadsBackAndIsNotStale) {
   EXPECT_THAT(stale_errors(csv, observed_csv(slower)), HasSubstr("training / long: 1."));
   std::vector<ObservedRun> more = eight_sources();
   add(more, "a", "training / new", 3, 1.0, 1.1);
-  EXPECT_EQ(stale_errors(csv, observed_csv(more)), "training / new: not in the table\n");
-  EXPECT_EQ(stale_errors(observed_csv(more), csv), "training / new: no run of it\n");
+  EXPECT_EQ(stale_errors(csv, observed_csv(more)),
+            "training: 323 runs of 8 sources, in the table 320 of 8\n"
+            "training / new: not in the table\n");
+  EXPECT_EQ(stale_errors(observed_csv(more), csv),
+            "training: 320 runs of 8 sources, in the table 323 of 8\n"
+            "training / new: no run of it\n");
   EXPECT_THROW(stale_errors("x", csv), std::invalid_argument);
+}
+
+TEST(ObservedErrors, OtherNumbersOfRunsOrSourcesOrErrorsOfPricesAreStale) {
+  const auto table = [](const char* figures) {
+    return std::string("class,runs,sources,low,high,cost_error\ntraining,") + figures + '\n';
+  };
+  const std::string shipped = table("100,8,0.9,1.5,0.100");
+  EXPECT_EQ(stale_errors(shipped, shipped), "");
+  EXPECT_EQ(stale_errors(shipped, table("101,8,0.9,1.5,0.100")),
+            "training: 101 runs of 8 sources, in the table 100 of 8\n");
+  EXPECT_EQ(stale_errors(shipped, table("100,9,0.9,1.5,0.100")),
+            "training: 100 runs of 9 sources, in the table 100 of 8\n");
+  EXPECT_EQ(stale_errors(shipped, table("100,8,0.9,1.5,0.104")), "");
+  EXPECT_EQ(stale_errors(shipped, table("100,8,0.9,1.5,0.120")),
+            "training: error of prices 0.120, in the table 0.100\n");
 }
 
 TEST(ObservedErrors, OnlyRowsWithTimesAndAClassAreObserved) {
