@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "sim/diagnostic.h"
@@ -51,6 +52,38 @@ std::string problem_of(const RunRecord& record) {
   return "";
 }
 
+// A record whose id another file had before is none.
+void tell_ids_apart(const std::vector<std::string>& files, std::vector<RunRecord>& records) {
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < records.size(); ++i) {
+    RunRecord& r = records[i];
+    if (!r.problem.empty()) continue;
+    const auto [at, is_new] = first.emplace(r.id, i);
+    if (!is_new)
+      r.problem = files[i] + ':' + std::to_string(r.value.mark.line) + ':' +
+                  std::to_string(r.value.mark.column) + ": E126 the id '" + r.id +
+                  "' is that of a record of " + files[at->second];
+  }
+}
+
+// Files of equal names are sources of their own: by their folders, or else by their paths.
+void tell_sources_apart(const std::vector<std::string>& files, std::vector<RunRecord>& records) {
+  const auto in_folder = [](const std::string& file) {
+    const fs::path path(file);
+    return (path.parent_path().filename() / path.stem()).generic_string();
+  };
+  std::map<std::string, std::set<std::string>> by_name, by_folder;
+  for (size_t i = 0; i < records.size(); ++i) {
+    by_name[records[i].source].insert(files[i]);
+    by_folder[in_folder(files[i])].insert(files[i]);
+  }
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (by_name[records[i].source].size() == 1) continue;
+    const std::string name = in_folder(files[i]);
+    records[i].source = by_folder[name].size() == 1 ? name : files[i];
+  }
+}
+
 }  // namespace
 
 std::vector<RunRecord> parse_run_records(const std::string& text, const std::string& name) {
@@ -85,6 +118,8 @@ std::vector<RunRecord> parse_run_records(const std::string& text, const std::str
 
 RunRecords read_run_records(const std::vector<std::string>& paths) {
   RunRecords all;
+  std::vector<std::string> files;  // of the records
+  std::set<std::string> seen;
   const auto attempt = [&](const auto& read) {
     try {
       read();
@@ -95,13 +130,18 @@ RunRecords read_run_records(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     attempt([&] {
       for (const std::string& file : files_of(path)) {
+        std::error_code error;
+        if (!seen.insert(fs::weakly_canonical(file, error).string()).second) continue;
         attempt([&] {
           std::vector<RunRecord> records = parse_run_records(read_text_file(file), file);
+          files.insert(files.end(), records.size(), file);
           std::move(records.begin(), records.end(), std::back_inserter(all.records));
         });
       }
     });
   }
+  tell_ids_apart(files, all.records);
+  tell_sources_apart(files, all.records);
   return all;
 }
 

@@ -18,7 +18,7 @@ namespace stepcast::accuracy {
 
 struct RunRecord {
   std::string id;       // "runs.yaml:12" if it has none
-  std::string source;   // stem of the file: "zero_bubble"
+  std::string source;   // stem of the file, "zero_bubble"; with its folder if others have that too
   std::string group;    // runs of one sweep have the same; "" = none
   Value value;          // all of it
   std::string problem;  // "runs.yaml:12:3: E126 ...": why it is no record; "" = it is one
@@ -30,7 +30,8 @@ struct RunRecords {
 };
 
 // Of files, and of all *.yaml, *.yml and *.json of folders, in order of their names.  What cannot
-// be read, or is no such file, is a problem; the others are read all the same.
+// be read, or is no such file, is a problem; the others are read all the same.  A file that is
+// named twice is read once; a record with the id of one before it is none.
 RunRecords read_run_records(const std::vector<std::string>& paths);
 // Of a text; `name` appears in messages.  Throws InputError if it holds no list of records.
 std::vector<RunRecord> parse_run_records(const std::string& text, const std::string& name);

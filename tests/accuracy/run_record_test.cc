@@ -59,12 +59,31 @@ TEST(RunRecords, FilesThatCannotBeReadDoNotKeepOthersFromBeingRead) {
   write_text_file(folder + "notes.txt", "no records");
   const RunRecords read =
       read_run_records({folder, folder + "c.yaml", folder + "empty", folder + "b.yaml"});
-  ASSERT_EQ(read.records.size(), 2u);
+  ASSERT_EQ(read.records.size(), 1u);  // b.yaml once
   EXPECT_EQ(read.records[0].source, "b");
   ASSERT_EQ(read.problems.size(), 3u);
   EXPECT_THAT(read.problems[0], ::testing::StartsWith(folder + "a.yaml:"));
   EXPECT_THAT(read.problems[1], ::testing::HasSubstr("cannot read " + folder + "c.yaml"));
   EXPECT_THAT(read.problems[2], ::testing::HasSubstr("there is no *.yaml, *.yml or *.json in"));
+}
+
+TEST(RunRecords, IdsAndSourcesOfSeveralFilesAreToldApart) {
+  const std::string folder = ::testing::TempDir() + "run_records_twice/";
+  std::filesystem::create_directories(folder + "p");
+  std::filesystem::create_directories(folder + "q");
+  write_text_file(folder + "p/x.yaml", sample_record());
+  write_text_file(folder + "q/x.yaml", sample_record());
+  write_text_file(folder + "q/y.yaml", replaced(sample_record(), "id: sample", "id: other"));
+  const std::vector<RunRecord> records = read_run_records({folder + "p", folder + "q"}).records;
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].source, "p/x");
+  EXPECT_EQ(records[1].source, "q/x");
+  EXPECT_EQ(records[2].source, "y");
+  EXPECT_EQ(records[0].problem, "");
+  EXPECT_EQ(
+      records[1].problem,
+      folder + "q/x.yaml:2:3: E126 the id 'sample' is that of a record of " + folder + "p/x.yaml");
+  EXPECT_EQ(records[2].problem, "");
 }
 
 TEST(TextFiles, OnlyThePartBetweenTheMarksIsReplaced) {
@@ -109,6 +128,16 @@ TEST(MeasuredRuns, StepTimesFromEveryKindOfRate) {
   EXPECT_DOUBLE_EQ(measured("tokens_per_s_per_gpu: 2048").step_time_s.value(), 2);
   EXPECT_DOUBLE_EQ(measured("samples_per_s_per_gpu: 0.5").step_time_s.value(), 4);
   EXPECT_EQ(measured("training_days: 3").step_time_s, std::nullopt);
+}
+
+TEST(MeasuredRuns, TimesThatCannotBeAStepsAreNone) {
+  for (const char* figures :
+       {"mfu: 1e308", "mfu: 1e-300", "tflops_per_gpu: 1e300", "tokens_per_s: 1e-300",
+        "samples_per_s_per_gpu: 1e300", "step_time_s: 1e-10", "layer_total_ms: 1e300"}) {
+    EXPECT_EQ(measured(figures).step_time_s, std::nullopt) << figures;
+    EXPECT_EQ(measured(figures).basis, TimeBasis::none) << figures;
+  }
+  EXPECT_EQ(measured("step_time_s: 1e5").step_time_s, 1e5);
 }
 
 // Korthikanti et al. 2022, eq. 7: 72 B L s h^2 (1 + s/6h + v/12hL).
