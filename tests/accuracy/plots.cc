@@ -102,12 +102,6 @@ std::string percent_label(int percent) {
   return percent == 0 ? "0 %" : fmt::format("{:+} %", percent);
 }
 
-// REQUIRES: errors sorted, not empty.  Nearest rank.
-double error_at(const std::vector<double>& errors, double share) {
-  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(errors.size())));
-  return errors[rank == 0 ? 0 : rank - 1];
-}
-
 // Whole powers of ten around all times, measured and predicted.
 std::pair<int, int> decades(const BySource& sources) {
   double least = 1e300, most = 0;
@@ -181,7 +175,7 @@ std::string errors_svg(const std::vector<RunRow>& rows) {
       body += mark(x(errors.back()), middle, source, *row);
     }
     std::sort(errors.begin(), errors.end());
-    const auto at = [&](double share) { return x(error_at(errors, share)); };
+    const auto at = [&](double share) { return x(nearest_rank(errors, share)); };
     body += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"10\" fill=\"none\" "
         "stroke=\"#222\"/>\n",
@@ -229,7 +223,7 @@ std::string sizes_svg(const std::vector<RunRow>& rows) {
   }
   for (auto& [half, errors] : halves) {
     std::sort(errors.begin(), errors.end());
-    const double median = y(error_at(errors, 0.5));
+    const double median = y(nearest_rank(errors, 0.5));
     body += line(x(half / 2.0), median, x((half + 1) / 2.0), median, "d");
   }
   body += text(kLeft + kWidth / 2, kTop + kHeight + 34, "m", "parameters; thick: median") +

@@ -14,14 +14,6 @@
 namespace stepcast::accuracy {
 namespace {
 
-std::string percent(double share) {
-  return fmt::format("{:.1f}", 100 * share);
-}
-
-std::string signed_percent(double share) {
-  return fmt::format("{:+.1f}", 100 * share);
-}
-
 double share_of(size_t part, size_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }

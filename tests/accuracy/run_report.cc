@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "report/json_writer.h"
 #include "tests/accuracy/aims.h"
 #include "tests/accuracy/observed.h"
@@ -10,14 +12,6 @@
 
 namespace stepcast::accuracy {
 namespace {
-
-std::string percent(double share) {
-  return fmt::format("{:.1f}", 100 * share);
-}
-
-std::string signed_percent(double share) {
-  return fmt::format("{:+.1f}", 100 * share);
-}
 
 std::string errors_line(const Errors& e) {
   if (e.count == 0) return fmt::format("{:>5} {:>7} {:>7} {:>7}", "-", "-", "-", "-");
@@ -85,6 +79,15 @@ void write_row(JsonWriter& json, const RunRow& row) {
 }
 
 }  // namespace
+
+std::string scenario_text(const RunRow& row) {
+  std::string text;
+  for (std::string what : row.assumed) {
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    text += "# assumed: " + what + '\n';
+  }
+  return text + row.scenario;
+}
 
 std::string runs_text(const std::vector<RunRow>& rows) {
   std::string text = fmt::format(

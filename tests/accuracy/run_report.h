@@ -9,6 +9,9 @@
 
 namespace stepcast::accuracy {
 
+// The row's scenario, after what was assumed for it as comments.
+std::string scenario_text(const RunRow& row);
+
 // For a terminal: errors by source, aims, why records are missing.
 std::string runs_text(const std::vector<RunRow>& rows);
 // A list with one object a row:

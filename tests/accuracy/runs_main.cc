@@ -114,7 +114,7 @@ void write_scenarios(const std::string& folder, const std::vector<RunRow>& rows)
   std::filesystem::create_directories(folder);
   for (const RunRow& row : rows)
     if (!row.scenario.empty())
-      write_text_file(folder + '/' + file_name(row.id) + ".yaml", row.scenario);
+      write_text_file(folder + '/' + file_name(row.id) + ".yaml", scenario_text(row));
 }
 
 void write_outputs(const Arguments& a, const std::vector<RunRow>& rows) {

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/accuracy/summary.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <set>
 
 namespace stepcast::accuracy {
 namespace {
-
-// REQUIRES: sorted, not empty, 0 < share <= 1.
-double nearest_rank(const std::vector<double>& sorted, double share) {
-  const double rank = std::ceil(share * static_cast<double>(sorted.size()));
-  return sorted[static_cast<size_t>(std::max(rank, 1.0)) - 1];
-}
 
 // Tokens a second and GPU.
 struct Speeds {
@@ -33,6 +28,15 @@ std::string without_numbers(const std::string& text) {
     }
   }
   return out;
+}
+
+// Where "runs.yaml:12:3" ends in "runs.yaml:12:3: E126 ..."; 0 if there is no such place.
+size_t end_of_place(const std::string& text) {
+  const size_t at = text.find(": E");
+  const bool is_place = at != text.npos && at > 0 && at + 3 < text.size() &&
+                        std::isdigit(static_cast<unsigned char>(text[at - 1])) != 0 &&
+                        std::isdigit(static_cast<unsigned char>(text[at + 3])) != 0;
+  return is_place ? at : 0;
 }
 
 std::optional<double> relative_error(const std::optional<double>& predicted,
@@ -97,6 +101,19 @@ Rankings rank_groups(const Pool& pool) {
 
 }  // namespace
 
+double nearest_rank(const std::vector<double>& sorted, double share) {
+  const double rank = std::ceil(share * static_cast<double>(sorted.size()));
+  return sorted[static_cast<size_t>(std::max(rank, 1.0)) - 1];
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f}", 100 * share);
+}
+
+std::string signed_percent(double share) {
+  return fmt::format("{:+.1f}", 100 * share);
+}
+
 Errors errors_of(std::vector<double> relative) {
   Errors e;
   e.count = relative.size();
@@ -160,14 +177,21 @@ PoolSummary summarize(const Pool& pool) {
 std::vector<Reason> reasons(const std::vector<RunRow>& rows) {
   std::map<std::string, Reason> by_text;
   for (const RunRow& row : rows) {
-    std::set<std::string> own;
-    for (const std::string& text : row.skipped) own.insert(without_numbers(text));
-    for (const std::string& text : own) {
+    std::map<std::string, std::string> own;  // and an example
+    for (const std::string& text : row.skipped) {
+      const size_t place = end_of_place(text);
+      if (place == 0) {
+        own.emplace(without_numbers(text), row.id);
+      } else {
+        own.emplace(without_numbers(text.substr(place + 2)), text.substr(0, place));
+      }
+    }
+    for (const auto& [text, example] : own) {
       Reason& reason = by_text[text];
       reason.text = text;
       ++reason.records;
       if (own.size() == 1) ++reason.alone;
-      if (reason.example.empty()) reason.example = row.id;
+      if (reason.example.empty()) reason.example = example;
     }
   }
   std::vector<Reason> all;

@@ -20,6 +20,12 @@ struct Errors {
 };
 Errors errors_of(std::vector<double> relative);
 
+// REQUIRES: sorted, not empty, 0 < share <= 1.
+double nearest_rank(const std::vector<double>& sorted, double share);
+// "12.3" and "+12.3" of a share or a relative error.
+std::string percent(double share);
+std::string signed_percent(double share);
+
 // nullopt where one of the two is not known.
 std::optional<double> time_error(const RunRow& row);
 std::optional<double> memory_error(const RunRow& row);
@@ -68,9 +74,9 @@ PoolSummary summarize(const Pool& pool);
 // How many records each reason keeps from being predicted; numbers in it are written as #.
 struct Reason {
   std::string text;
-  size_t records = 0;  // that have it
-  size_t alone = 0;    // ... and no other
-  std::string example;
+  size_t records = 0;   // that have it
+  size_t alone = 0;     // ... and no other
+  std::string example;  // its id; of what is no record, its place in the file: "runs.yaml:12:3"
 };
 // Most frequent first.
 std::vector<Reason> reasons(const std::vector<RunRow>& rows);
