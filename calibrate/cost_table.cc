@@ -84,7 +84,7 @@ struct CostTable::Rows {
   std::optional<double> launch_us, graph_launch_us;
   std::optional<Interference> interference;
 
-  std::optional<TablePrice> attention(const Work& work) const;
+  std::optional<TablePrice> attention(const Work& work, GpuArch arch) const;
   std::optional<TablePrice> memory(const Work& work) const;
   std::optional<TablePrice> host_copy(Bytes bytes) const;
 };
@@ -110,14 +110,23 @@ void add_collectives(const TableText& text, Rows& rows) {
 
 }  // namespace
 
-std::optional<TablePrice> CostTable::Rows::attention(const Work& work) const {
+std::optional<TablePrice> CostTable::Rows::attention(const Work& work, GpuArch arch) const {
   const AttentionPrices* own = shipped_attention(work.attention, gpu);
   const bool shares = shared[static_cast<size_t>(Family::attention)];
   const AttentionPrices* of_kernel =
       own == nullptr && shares ? shipped_attention(work.attention, share_from) : own;
   std::optional<TablePrice> price;
   if (of_kernel != nullptr) price = of_kernel->time(work);
-  if (!price) return attentions.time(work);
+  if (!price) {
+    price = attentions.time(work);
+    // Ampere's tables measured FlashAttention 2, all others cuDNN.
+    const bool itself = work.attention == AttentionKernel::table ||
+                        (work.attention == AttentionKernel::flash2 && arch == GpuArch::ampere);
+    if (!price || itself) return price;
+    price->origin = Origin::extrapolated;
+    price->basis.lacking = work.attention;
+    return price;
+  }
   price->basis.attention = work.attention;
   if (own == nullptr) price->origin = Origin::extrapolated;
   return price;
@@ -253,7 +262,7 @@ std::optional<TablePrice> CostTable::lookup(const Work& work, const Gpu& gpu) co
     case WorkKind::gemm: return rows_->gemms.time(work, gpu.sms);
     case WorkKind::grouped_gemm: return rows_->gemms.grouped_time(work, gpu.sms);
     case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return rows_->attention(work);
+    case WorkKind::attention_backward: return rows_->attention(work, gpu.arch);
     case WorkKind::memory_bound: return rows_->memory(work);
     case WorkKind::host_copy: return rows_->host_copy(work.bytes);
     default: return std::nullopt;

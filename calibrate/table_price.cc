@@ -31,6 +31,8 @@ std::string basis_text(const TableBasis& b, const Work& work) {
   std::string text = rows_text(b, shape);
   if (b.other_layout) text += " of layout tn, by the ratio of layouts";
   if (b.attention != AttentionKernel::table) text += " of " + std::string(name_of(b.attention));
+  if (b.lacking != AttentionKernel::table)
+    text += ", as there are none of " + std::string(name_of(b.lacking));
   if (b.groups > 0) text += " of one matrix, in " + std::to_string(b.groups) + " groups";
   return text;
 }

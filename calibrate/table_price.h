@@ -23,6 +23,7 @@ struct TableBasis {
   Kernel kernel{};            // kernel: whose rows
   CopyKind copy{};            // copies: which
   AttentionKernel attention = AttentionKernel::table;  // whose rows
+  AttentionKernel lacking = AttentionKernel::table;    // which has no rows, if not `table`
 };
 
 struct TablePrice {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "calibrate/cost_table.h"
 #include "tests/calibrate/works.h"
 
@@ -51,6 +53,28 @@ TEST(AttentionKernels, WithoutRowsAreThoseOfTheTable) {
   EXPECT_EQ(shipped_attention(AttentionKernel::table, "a100-sxm-80g"), nullptr);
   const Work w = attention(false, true, 4096, 32, 128, 2);
   EXPECT_EQ(time_us("a100-sxm-80g", with(AttentionKernel::flash2, w)), time_us("a100-sxm-80g", w));
+}
+
+TEST(AttentionKernels, WithoutRowsAnotherKernelIsNoMeasurementOfThem) {
+  const Work w = attention(true, true, 4096, 160, 128, 2);
+  Gpu ampere, blackwell;
+  ampere.arch = GpuArch::ampere;
+  blackwell.arch = GpuArch::blackwell;
+  const CostTable& b200 = *shipped_table("b200-sxm");
+  for (const AttentionKernel k :
+       {AttentionKernel::flash1, AttentionKernel::flash1_triton, AttentionKernel::flash2}) {
+    const auto price = b200.compute(with(k, w), blackwell);
+    EXPECT_GE(price->origin, Origin::extrapolated);
+    EXPECT_NE(price->basis.find("as there are none of " + std::string(name_of(k))),
+              std::string::npos)
+        << price->basis;
+  }
+  EXPECT_EQ(b200.compute(w, blackwell)->basis.find("none of"), std::string::npos);
+  // What Ampere's tables measured is FlashAttention 2.
+  const CostTable& a100 = *shipped_table("a100-sxm-80g");
+  const Work flash2 = with(AttentionKernel::flash2, w);
+  EXPECT_EQ(a100.compute(flash2, ampere)->origin, a100.compute(w, ampere)->origin);
+  EXPECT_EQ(a100.compute(flash2, ampere)->basis, a100.compute(w, ampere)->basis);
 }
 
 TEST(AttentionKernels, AreNamedWhereTheyArePriced) {
