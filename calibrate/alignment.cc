@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/alignment.h"
 
-#include <array>
 #include <charconv>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "calibrate/roofline.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -16,9 +16,7 @@ std::span<const std::pair<std::string_view, std::string_view>> alignment_files()
 
 namespace {
 
-constexpr int64_t kValues = 8;  // of 16 bits in 16 bytes
-
-constexpr std::array<std::string_view, 5> kArchs{"volta", "ampere", "hopper", "blackwell", "other"};
+constexpr int64_t kAligned = 16;  // bytes
 
 // The number behind `start` in a line of its own; 1 if no line begins so.
 double ratio_of(std::string_view text, const std::string& start) {
@@ -33,16 +31,21 @@ double ratio_of(std::string_view text, const std::string& start) {
 
 }  // namespace
 
-bool is_aligned(const Work& w) {
+int64_t bytes_aligned(const Work& w) {
   const int64_t other = w.layout == GemmLayout::nt ? w.m : w.k;
-  return w.n % kValues == 0 && other % kValues == 0;
+  int64_t bytes = kAligned;
+  while (bytes > 2 && (2 * w.n % bytes != 0 || 2 * other % bytes != 0)) bytes /= 2;
+  return bytes;
 }
 
 double misalignment_ratio(const Work& work, GpuArch arch) {
   const bool wide = work.dtype == DType::fp16 || work.dtype == DType::bf16;
-  if (work.kind != WorkKind::gemm || work.batch <= 1 || !wide || is_aligned(work)) return 1;
-  return ratio_of(alignment_files()[0].second, std::string(kArchs[static_cast<size_t>(arch)]) +
-                                                   ',' + std::string(name_of(work.dtype)) + ',');
+  if (work.kind != WorkKind::gemm || work.batch <= 1 || !wide) return 1;
+  const int64_t bytes = bytes_aligned(work);
+  if (bytes == kAligned) return 1;
+  return ratio_of(alignment_files()[0].second, std::string(name_of(arch)) + ',' +
+                                                   std::string(name_of(work.dtype)) + ',' +
+                                                   std::to_string(bytes) + ',');
 }
 
 }  // namespace stepcast

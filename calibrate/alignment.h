@@ -13,12 +13,13 @@
 
 namespace stepcast {
 
-// Contiguous dimensions of the operands and the result of a product: k and n forward, n and k, m
-// and n of a weight gradient.
-bool is_aligned(const Work& product);
+// On how many bytes, 16 at most, all rows of the operands and the result of a product of 16-bit
+// values begin.  Their contiguous dimensions: k and n forward, n and k, m and n of a weight
+// gradient.
+int64_t bytes_aligned(const Work& product);
 
 // Time over that of an aligned product of as much work; 1 where the work is no batched product of
-// 16 bits, is aligned, or was measured on no GPU of this generation.
+// 16 bits, is aligned, or was measured at this alignment on no GPU of this generation.
 double misalignment_ratio(const Work& work, GpuArch arch);
 
 }  // namespace stepcast

@@ -127,6 +127,10 @@ double memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
 
 }  // namespace
 
+std::string_view name_of(GpuArch arch) {
+  return kArchNames[static_cast<size_t>(arch)];
+}
+
 Bytes operand_bytes(const Work& w) {
   if (w.bytes.value > 0) return w.bytes;
   switch (w.kind) {

@@ -9,11 +9,16 @@
 // roofline.csv.
 #pragma once
 
+#include <string_view>
+
 #include "sim/units.h"
 #include "sim/work.h"
 #include "topology/cluster.h"
 
 namespace stepcast {
+
+// As data files write it: "ampere".
+std::string_view name_of(GpuArch arch);
 
 // REQUIRES: !is_communication(work.kind).
 Time roofline_time(const Work& work, const Gpu& gpu);
