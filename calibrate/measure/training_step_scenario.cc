@@ -46,6 +46,7 @@ std::string scenario_text(const TrainingStep& s, const StepMeasurement& m) {
   text += fmt::format(
       "kernels:\n  attention: {}\n  dropout: 0\n  fused_softmax: true\n  fused_activation: true\n"
       "  fused_cross_entropy: true\n  fused_norm: true\n  gradient_accumulation_fusion: true\n"
+      "  blas_workspace: 0B\n"  // tensors alone
       "  modules: torch\n  cuda_graph: {}\n",
       s.fused_attention ? "flash" : "unfused", m.cuda_graph ? "step" : "none");
   text += fmt::format("measured:\n  step_time: {:.6g}ms\n", m.step_s * 1e3);

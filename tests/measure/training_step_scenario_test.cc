@@ -143,8 +143,10 @@ TEST(TrainingStepScenario, IsForecastWithAsMuchMemory) {
     const Result result =
         forecast(load_scenario_text(scenario_text(s, measurement()), "step.yaml"), options);
     EXPECT_GT(to_seconds(result.step_time), 0);
-    // Row statistics of the loss and the gradient's transposed copy aside.
-    const auto predicted = static_cast<double>(result.memory.front().memory.peak.value);
+    // Row statistics of the loss and the gradient's transposed copy aside.  What torch.compile
+    // writes beside the logits (docs/memory.md), fp32, the program has not.
+    const int64_t compiled = s.tokens() * s.vocab * 4;
+    const auto predicted = static_cast<double>(result.memory.front().memory.peak.value - compiled);
     EXPECT_NEAR(static_cast<double>(step_works(s).peak_bytes) / predicted, 1, 0.01) << fused;
   }
 }
