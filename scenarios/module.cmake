@@ -9,6 +9,4 @@ file(GLOB presets CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/scenarios/presets/clusters/*.yaml
   ${PROJECT_SOURCE_DIR}/scenarios/presets/software/*.yaml)
 embed_files(stepcast_scenarios preset_files ${presets})
-file(GLOB lists CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/scenarios/imports/*.txt)
-embed_files(stepcast_scenarios import_lists ${lists})
 embed_files(stepcast_scenarios observed_error_files ${PROJECT_SOURCE_DIR}/scenarios/observed_errors.csv)

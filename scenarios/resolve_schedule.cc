@@ -5,10 +5,10 @@
 #include <span>
 #include <stdexcept>
 
-#include "scenarios/make_schedule.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/spelling.h"
 #include "schedules/action_text.h"
+#include "schedules/all_forwards_then_backwards.h"
 #include "schedules/check.h"
 #include "schedules/custom_schedule.h"
 #include "schedules/params.h"

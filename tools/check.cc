@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
+#include "forecast/forecast.h"
 #include "report/check_table.h"
 #include "report/diagnostics.h"
-#include "scenarios/forecast.h"
 #include "tools/command.h"
 #include "tools/import_run.h"
 #include "tools/output.h"

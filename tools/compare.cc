@@ -7,9 +7,9 @@
 #include <optional>
 #include <set>
 
+#include "forecast/anomaly.h"
+#include "forecast/forecast.h"
 #include "report/json.h"
-#include "scenarios/anomaly.h"
-#include "scenarios/forecast.h"
 #include "sim/diagnostic.h"
 #include "tools/command.h"
 #include "tools/output.h"

@@ -5,12 +5,12 @@
 
 #include <optional>
 
+#include "forecast/forecast.h"
+#include "forecast/slow_links.h"
 #include "report/interval_text.h"
 #include "report/json.h"
 #include "report/links_text.h"
 #include "report/text.h"
-#include "scenarios/forecast.h"
-#include "scenarios/slow_links.h"
 #include "tools/command.h"
 #include "tools/output.h"
 #include "topology/traffic.h"

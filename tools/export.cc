@@ -6,8 +6,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "frameworks/export_megatron.h"
 #include "report/json_writer.h"
-#include "scenarios/export_megatron.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "scenarios/import_run.h"
+#include "frameworks/import_run.h"
 #include "tools/command.h"
 
 namespace stepcast::cli {

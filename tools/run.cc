@@ -5,12 +5,12 @@
 #include <optional>
 #include <set>
 
+#include "forecast/forecast.h"
+#include "forecast/lane_set.h"
 #include "report/account_lines.h"
 #include "report/json.h"
 #include "report/perfetto.h"
 #include "report/text.h"
-#include "scenarios/forecast.h"
-#include "scenarios/lane_set.h"
 #include "tools/command.h"
 #include "tools/output.h"
 #include "tools/progress.h"

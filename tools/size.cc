@@ -8,9 +8,9 @@
 #include <charconv>
 #include <optional>
 
+#include "forecast/size.h"
 #include "report/size_text.h"
 #include "scenarios/number.h"
-#include "scenarios/size.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {

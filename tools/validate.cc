@@ -2,9 +2,9 @@
 // stepcast validate FILE...: read, resolve and check only.
 #include <algorithm>
 
+#include "forecast/forecast.h"
 #include "report/diagnostics.h"
 #include "report/json_writer.h"
-#include "scenarios/forecast.h"
 #include "tools/command.h"
 #include "tools/output.h"
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <thread>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "scenarios/observed_errors.h"
 #include "sim/diagnostic.h"
 #include "tests/accuracy/profiled.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "scenarios/scenario.h"
 
 namespace stepcast {

@@ -12,8 +12,8 @@
 #include "calibrate/fit_table.h"
 #include "calibrate/table_text.h"
 #include "calibrate/write_table.h"
-#include "scenarios/calibration_plan.h"
-#include "scenarios/forecast.h"
+#include "forecast/calibration_plan.h"
+#include "forecast/forecast.h"
 #include "sim/diagnostic.h"
 #include "sim/hash.h"
 

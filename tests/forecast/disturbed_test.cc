@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "scenarios/forecast.h"
-#include "scenarios/lane_set.h"
+#include "forecast/forecast.h"
+#include "forecast/lane_set.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

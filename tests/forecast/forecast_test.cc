@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole path on odd but legal scenarios.
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "forecast/forecast.h"
 #include "report/host_lines.h"
-#include "scenarios/forecast.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

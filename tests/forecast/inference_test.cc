@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
+#include "forecast/forecast.h"
 #include "model/inference.h"
-#include "scenarios/forecast.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

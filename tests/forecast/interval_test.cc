@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "scenarios/observed_errors.h"
 #include "tests/scenarios/loading.h"
 

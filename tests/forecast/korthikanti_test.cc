@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "scenarios/scenario.h"
 
 namespace stepcast {

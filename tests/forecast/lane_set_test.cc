@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From what a scenario says of ranks and links to lanes, groups and classes.
-#include "scenarios/lane_set.h"
+#include "forecast/lane_set.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "scenarios/forecast.h"
-#include "scenarios/lane_meetings.h"
+#include "forecast/forecast.h"
+#include "forecast/lane_meetings.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "sim/lanes.h"
 #include "sim/program.h"
 #include "sim/run.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "scenarios/scenario.h"
 
 namespace stepcast {

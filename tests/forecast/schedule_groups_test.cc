@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "calibrate/cost_table.h"
-#include "scenarios/forecast.h"
-#include "scenarios/make_schedule.h"
+#include "forecast/forecast.h"
+#include "forecast/make_schedule.h"
+#include "forecast/stage_costs.h"
 #include "tests/csv_rows.h"
 
 namespace stepcast {

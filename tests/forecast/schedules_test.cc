@@ -5,8 +5,9 @@
 
 #include <numeric>
 
-#include "scenarios/forecast.h"
-#include "scenarios/make_schedule.h"
+#include "forecast/forecast.h"
+#include "forecast/make_schedule.h"
+#include "forecast/stage_costs.h"
 #include "schedules/check.h"
 #include "sim/diagnostic.h"
 

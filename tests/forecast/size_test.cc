@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "forecast/size.h"
 #include "report/size_text.h"
-#include "scenarios/size.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "forecast/forecast.h"
 #include "model/layer_ops.h"
-#include "scenarios/forecast.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -2,7 +2,7 @@
 // What the waits of a pipeline are booked to.
 #include <gtest/gtest.h>
 
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 
 namespace stepcast {
 namespace {

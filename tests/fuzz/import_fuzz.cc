@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "scenarios/import_run.h"
+#include "frameworks/import_run.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 

@@ -13,7 +13,7 @@
 #include <ostream>
 
 #include "calibrate/measure/training_step_works.h"
-#include "scenarios/forecast.h"
+#include "forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower.h"
 
