@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+import pages
+
 MAX_LINES = 800
 SOURCE = {".h", ".cc", ".cu", ".cuh", ".S", ".cmake", ".py", ".sh"}
 TEXT = SOURCE | {".md", ".yaml", ".json", ".txt", ".in"}
@@ -87,15 +89,16 @@ def check_blanks(root):
 
 
 def check_links(root):
-    """Links of Markdown files that lead into the project lead to something."""
+    """Links of Markdown files that lead into the project lead to something, a #heading included."""
     for path in files(root):
         if path.suffix != ".md":
             continue
         for number, line in enumerate(path.read_text().split("\n"), 1):
             for target in re.findall(r"\]\(([^)\s]+)\)", line):
-                where = target.split("#")[0]
-                if where and "://" not in where and not where.startswith("mailto:") and \
-                        not (path.parent / where).exists():
+                where, _, anchor = target.partition("#")
+                page = path.parent / where if where else path
+                if "://" not in target and not target.startswith("mailto:") and (
+                        not page.exists() or anchor and anchor not in pages.anchors(page)):
                     yield f"{path.relative_to(root)}:{number}: link to {target}, which is not there"
 
 

@@ -123,11 +123,20 @@ class SourceText(TreeTest):
         self.expect_complaint("sim/a.cc:2: tab", *self.lint("blanks"))
 
     def test_dead_links(self):
-        self.write("docs/a.md", "[b](b.md#x) [web](https://example.org/b.md) [here](#x)\n")
+        self.write("docs/a.md", "[b](b.md) [web](https://example.org/b.md#x)\n")
         self.write("docs/b.md", "\n")
         self.expect_clean(*self.lint("links"))
         self.write("README.md", "\n[a](a.md)\n")
         self.expect_complaint("README.md:2: link to a.md", *self.lint("links"))
+
+    def test_dead_anchors(self):
+        self.write("docs/b.md", "# A `word`, and [more](c.md)\n```\n# none\n```\n## Twice\n## Twice\n")
+        self.write("docs/c.md", "# C\n[b](b.md#a-word-and-more) [2](b.md#twice-1) [here](#c)\n")
+        self.expect_clean(*self.lint("links"))
+        self.write("docs/c.md", "# C\n[b](b.md#none)\n")
+        self.expect_complaint("docs/c.md:2: link to b.md#none", *self.lint("links"))
+        self.write("docs/c.md", "# C\n[b](#x)\n")
+        self.expect_complaint("docs/c.md:2: link to #x", *self.lint("links"))
 
     def test_packages_of_the_readme(self):
         self.write("tools/dependencies", "#!/bin/sh\necho cmake ninja-build\n", 0o755)
@@ -138,22 +147,83 @@ class SourceText(TreeTest):
         self.write("README.md", "    apt-get install cmake ninja-build vim\n")
         self.expect_complaint("names vim", *self.lint("packages"))
 
-    def test_shown_output(self):
-        self.write("stepcast", "#!/bin/sh\necho $*; echo second\n", 0o755)
-        shown = sys.executable, ROOT / "tests/lint/shown_output.py", self.root / "stepcast"
-        (self.root / "docs").mkdir()
-        self.write("README.md", "```\n$ stepcast run 'a b'\nrun a b\nsecond\n```\n\n```\nx\n```\n")
-        self.expect_clean(*shown)
-        self.write("docs/a.md", "text\n```\n$ stepcast run c\nrun c\n```\n")
-        self.expect_complaint("+second", *shown)
-        self.expect_clean(*shown, "--update")
-        self.expect_clean(*shown)
-        self.assertIn("run c\nsecond\n```\n", (self.root / "docs/a.md").read_text())
-        self.write("stepcast", "#!/bin/sh\nexit 2\n", 0o755)
-        self.expect_complaint("exit status 2", *shown)
-
     def test_unknown_checks_are_refused(self):
         self.assertEqual(self.run_tool(*self.lint("nonsense"))[0], 2)
+
+
+STEPCAST = """#!/bin/sh
+case "$*" in
+  --help) printf 'Usage\\n\\nSubcommands:\\n  run     forecasts\\n';;
+  "run --help") echo '  --json  prints JSON';;
+  schema) echo '{"properties": {"overlap": {"anyOf": [{"properties": {"tp": {}}}]}}}';;
+  "validate "*) ! grep -q wrong ${2:-x};;
+  *) echo $*; echo second;;
+esac
+"""
+
+
+class Shown(TreeTest):
+    """What the pages show, by a command that prints its arguments."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("stepcast", STEPCAST, 0o755)
+        self.write("scenarios/examples/00-minimal.yaml", "model: x\n")
+        self.write("README.md", "| `run FILE` |\n")
+
+    def shown(self, kind):
+        return sys.executable, ROOT / f"tests/lint/shown_{kind}.py", self.root / "stepcast"
+
+    def test_output(self):
+        self.write("README.md", "```\n$ stepcast run 'a b'\nrun a b\nsecond\n$ echo 1 | cat\n1\n```\n\n```\nx\n```\n")
+        self.expect_clean(*self.shown("output"))
+        self.write("docs/a.md", "text\n```\n$ stepcast run c\nrun c\n```\n")
+        self.expect_complaint("+second", *self.shown("output"))
+        self.expect_clean(*self.shown("output"), "--update")
+        self.expect_clean(*self.shown("output"))
+        self.assertIn("run c\nsecond\n```\n", (self.root / "docs/a.md").read_text())
+        self.write("stepcast", "#!/bin/sh\nexit 2\n", 0o755)
+        self.expect_complaint("exit status 2", *self.shown("output"))
+
+    def test_commands_of_blocks(self):
+        self.write("docs/a.md", "```\nstepcast run my.yaml -o out.csv   # made\ncat \\\n  my.yaml\n```\n```text\nno command\n```\n")
+        self.expect_clean(*self.shown("commands"))
+        self.write("docs/a.md", "```\nstepcast run my.yaml\ncat out.csv\n```\n")
+        self.expect_complaint("docs/a.md:1: cat out.csv\nexit status 1", *self.shown("commands"))
+        self.write("docs/a.md", "```c\nint i;\n```\n")
+        self.expect_complaint("a block of 'c', which no test reads", *self.shown("commands"))
+        self.write("docs/a.md", "```\ntools/test -j2\n```\n")  # builds: not run
+        self.expect_clean(*self.shown("commands"))
+
+    def test_commands_in_the_text(self):
+        self.write("stepcast", '#!/bin/sh\ncat "$2"\n', 0o755)
+        self.write("docs/a.md", "`stepcast run`, `stepcast run FILE`, `stepcast import KIND`\n")
+        self.expect_clean(*self.shown("commands"))
+        self.write("docs/a.md", "`stepcast run\nother.yaml`\n")
+        self.expect_complaint("docs/a.md:1: stepcast run other.yaml", *self.shown("commands"))
+
+    def test_yaml(self):
+        self.write("docs/a.md", "```yaml\nmodel: x\n```\n```yaml\n# b.yaml\nseed: 1\n```\n`stepcast run b.yaml`\n")
+        self.expect_clean(*self.shown("commands"))
+        self.write("docs/a.md", "```yaml\nmodel: wrong\n```\n")
+        self.expect_complaint("docs/a.md:1: model: wrong", *self.shown("commands"))
+
+    def test_names(self):
+        self.write("tools/accuracy", "--update\n")
+        self.write("docs/a.md", "`stepcast run --json`, `--update`, `overlap.tp`, `tools/accuracy`, `a.md`, `overlap: {tp: none}`\n")
+        self.expect_clean(*self.shown("names"))
+        for shown, complaint in (("stepcast walk", "no command 'walk'"),
+                                 ("stepcast run --update", "'stepcast run' has no option --update"),
+                                 ("--nothing", "no program has an option --nothing"),
+                                 ("overlap.dp", "no key 'dp'"), ("overlap: {tp: x, dp: y}", "no key 'dp'"),
+                                 ("tools/gone.cc", "no file tools/gone.cc"), ("gone.h", "no file gone.h")):
+            self.write("docs/a.md", f"\n`{shown}`\n")
+            self.expect_complaint("docs/a.md:2: ", *self.shown("names"))
+            self.expect_complaint(complaint, *self.shown("names"))
+
+    def test_table_of_commands(self):
+        self.write("README.md", "none\n")
+        self.expect_complaint("README.md: no row of the command 'run'", *self.shown("names"))
 
 
 if __name__ == "__main__":

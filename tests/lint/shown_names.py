@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: shown_names.py STEPCAST [ROOT]
+
+What the pages write `like this` exists: commands, their --options, keys of scenarios, files and folders of
+the project.  The table of commands in README.md has all of them.
+"""
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import lint
+import pages
+import scratch
+
+# Names of other programs and of a reader's files.
+FOREIGN = {
+    "--benchmark_filter", "--map-by", "--ntasks-per-node", "--tag-output", "config.json", "loads.csv", "moe_layer.py", "scenario.yaml", "trainer.py",
+    *scratch.FILES,
+}
+# Where options stand that `stepcast --help` does not print: scripts, the measuring program, Megatron's arguments.
+SOURCES = ("tools/*", "calibrate/measure/*.cc", "tests/accuracy/*.cc", "frameworks/imports/*", "tests/data/imports/*")
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*")
+
+
+def printed(command, *arguments):
+    return subprocess.run([command, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def helps(command, words=()):
+    """{words of a command: its help}, of all commands."""
+    text = printed(command, *words, "--help")
+    found = {words: text}
+    for name in re.findall(r"^  ([a-z-]+) {2,}", text.partition("Subcommands:")[2], re.MULTILINE):
+        found.update(helps(command, (*words, name)))
+    return found
+
+
+def keys(schema, top=None):
+    """{key of a mapping: what may stand in it}, or {} of anything else."""
+    top = top or schema
+    if "$ref" in schema:
+        return keys(top["$defs"][schema["$ref"].rsplit("/")[-1]], top)
+    found = dict(schema.get("properties", {}))
+    for choice in itertools.chain(schema.get("anyOf", []), schema.get("oneOf", [])):
+        found.update(keys(choice, top))
+    return found
+
+
+def missing_key(span, schema):
+    """The part of `a.b: {c: ...}` that is no key of a scenario, if its first word is one."""
+    path = re.match(r"[a-z_]+(\.[a-z_0-9]+)*", span)
+    words = path[0].split(".") if path and "*" not in span else [""]
+    if words[0] not in keys(schema) or not re.match(r"$|:($| )|\.\w", span[len(words[0]):]) or \
+            len(words) == 1 and ":" not in span:
+        return None
+    here = schema
+    for word in words:
+        inner = keys(here, schema)
+        if inner and word not in inner:
+            return word
+        here = inner.get(word, {})
+    inner = keys(here, schema)
+    for word in re.findall(r"[{,] ?([a-z_0-9]+):", re.sub(r"(?<=.){[^{}]*}(?=.*})", "", span[path.end():])):
+        if inner and word not in inner:
+            return word
+    return None
+
+
+def command_faults(span, known):
+    """What a span that begins with `stepcast` names and there is not."""
+    words, text = [], known[()]
+    for word in span.split()[1:]:
+        choices = word.split("|")
+        if not all((*words, choice) in known for choice in choices):
+            break
+        words.append(choices[-1])
+        text = "".join(known[(*words[:-1], choice)] for choice in choices)
+    if not words and not re.match(r"stepcast($| -|::)", span):
+        yield f"no command '{span.split()[1]}'"
+    for option in OPTION.findall(span):
+        if not re.search(rf"{option}\b", text):
+            yield f"'stepcast {' '.join(words)}' has no option {option}"
+
+
+def mentions(path, root):
+    """(place, text) of spans and of commands in blocks."""
+    yield from pages.spans(path, root)
+    for block in pages.blocks(path, root):
+        if not block.language:
+            yield from ((block.place, line) for line in pages.commands(block))
+
+
+def faults_of(path, root, known, schema, text, files):
+    own = {word for block in pages.blocks(path, root) for word in re.findall(r"[\w.-]+", block.text)}
+    tops = {name.split("/")[0] for name in files if "/" in name}
+    names = {name.rsplit("/")[-1] for name in files}
+    for place, span in mentions(path, root):
+        if span.split()[0] == "stepcast":
+            yield from (f"{place}: {fault}" for fault in command_faults(span, known))
+        for option in OPTION.findall(span):
+            if option not in FOREIGN and not re.search(rf"\b{option[2:]}\b", text) and \
+                    option[2:].replace("-", "_") not in text:
+                yield f"{place}: no program has an option {option}"
+        key = missing_key(span, schema)
+        if key:
+            yield f"{place}: {span}: no key '{key}'"
+        for name in re.findall(r"[\w./*+-]+", span):
+            pattern = re.sub(r"\b[A-Z]{3,}\b", "*", name).rstrip("/")
+            if "/" in name and name.split("/")[0] in tops and not any(root.glob(pattern)) or \
+                    re.fullmatch(r"\w+\.(h|cc|csv|yaml|py|md|json|txt|cu)", name) and not name.isupper() and \
+                    pattern == name and name not in names | FOREIGN | own:
+                yield f"{place}: no file {name}"
+
+
+def table_faults(root, known):
+    """README.md's table of commands against the help."""
+    rows = re.findall(r"^\| `([a-z]+)", (root / "README.md").read_text(), re.MULTILINE)
+    commands = {words[0] for words in known if words}
+    return [f"README.md: no row of the command '{name}'" for name in sorted(commands - set(rows))]
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    command, root = pathlib.Path(sys.argv[1]).resolve(), pages.root_of(sys.argv[2:])
+    known = helps(command)
+    schema = json.loads(printed(command, "schema"))
+    text = "".join(known.values()) + "".join(
+        path.read_text() for pattern in SOURCES for path in sorted(root.glob(pattern)) if path.is_file())
+    files = {path.relative_to(root).as_posix() for path in lint.files(root)}
+    faults = [fault for path in pages.pages(root) for fault in faults_of(path, root, known, schema, text, files)]
+    faults += table_faults(root, known)
+    print(*faults, f"{len(faults)} names that nothing has", sep="\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
