@@ -153,7 +153,7 @@ class SourceText(TreeTest):
 
 STEPCAST = """#!/bin/sh
 case "$*" in
-  --help) printf 'Usage\\n\\nSubcommands:\\n  run     forecasts\\n';;
+  --help) printf 'Usage\\n\\nCommands:\\n  run     forecasts\\n';;
   "run --help") echo '  --json  prints JSON';;
   schema) echo '{"properties": {"overlap": {"anyOf": [{"properties": {"tp": {}}}]}}}';;
   "validate "*) ! grep -q wrong ${2:-x};;

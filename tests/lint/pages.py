@@ -42,10 +42,15 @@ def blocks(path, root):
             for found in FENCE.finditer(text)]
 
 
+def is_session(block):
+    """Commands behind `$ `, and what each prints."""
+    return not block.language and block.text.startswith("$ ")
+
+
 def commands(block):
-    """What a block runs: lines behind `$ `, else all; a line may go on after a backslash."""
+    """What a block without a language runs; a line may go on after a backslash."""
     shown = block.text.replace("\\\n", " ").split("\n")
-    if block.text.startswith("$ "):
+    if is_session(block):
         return [line[2:] for line in shown if line.startswith("$ ")]
     return [line for line in shown if line.strip()]
 

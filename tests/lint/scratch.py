@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -56,6 +57,10 @@ class Scratch:
                 shutil.copy(self.root / FILES[name], self.path / name)
 
     def run(self, command):
+        """Runs it by bash; the first to fail in a pipe fails (but for what `head` leaves unread)."""
         self.provide(command)
-        return subprocess.run(["bash", "-c", command], cwd=self.path, env=self.environment,
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=self.path, env=self.environment,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode == 128 + signal.SIGPIPE:
+            done.returncode = 0
+        return done

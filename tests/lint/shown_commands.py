@@ -72,7 +72,7 @@ def check_page(path, root, command):
                 if not re.search(r"^model:", block.text, re.MULTILINE):
                     name = folder.write(f"# over.yaml\nextends: [base.yaml, {name}]\n")
                 expect_success(block.place, block.text, folder.run(f"stepcast validate {name}"))
-            elif not block.language and not block.text.startswith("$ "):
+            elif not block.language and not pages.is_session(block):
                 for line in filter(is_run, pages.commands(block)):
                     expect_success(block.place, line, folder.run(line))
         for place, span in filter(lambda shown: is_run(shown[1]), inline_commands(path, root)):

@@ -34,7 +34,7 @@ def helps(command, words=()):
     """{words of a command: its help}, of all commands."""
     text = printed(command, *words, "--help")
     found = {words: text}
-    for name in re.findall(r"^  ([a-z-]+) {2,}", text.partition("Subcommands:")[2], re.MULTILINE):
+    for name in re.findall(r"^  ([a-z-]+) {2,}", text.partition("ommands:\n")[2], re.MULTILINE):
         found.update(helps(command, (*words, name)))
     return found
 

@@ -25,7 +25,7 @@ def replay(path, root, command):
         for block in pages.blocks(path, root):
             if block.language == "yaml":
                 place.write(block.text)
-            if not block.text.startswith("$ "):
+            if not pages.is_session(block):
                 continue
 
             def render(shown, block=block):
@@ -55,7 +55,7 @@ def main():
     root = pages.root_of(arguments[1:])
     paths = pages.pages(root)
     shown = sum(len(COMMAND.findall(block.text)) for path in paths for block in pages.blocks(path, root)
-                if block.text.startswith("$ "))
+                if pages.is_session(block))
     differences = []
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for path, (text, found) in zip(paths, pool.map(lambda p: replay(p, root, command), paths)):
