@@ -17,6 +17,8 @@ FILES = {
     "mine.csv": "calibrate/tables/a100-sxm-80g.csv",
     "rows.csv": "calibrate/tables/h100-sxm.csv",
     "two_nodes.csv": "calibrate/tables/h100-sxm.csv",
+    "config.json": "tests/data/imports/llama3_8b.config.json",
+    "train.sh": "tests/data/imports/llama3_70b.args",
     "all_reduce.log": "tests/data/measurements/nccl_tests/h100_1n8_allreduce.txt",
     "all_reduce.json": "tests/data/measurements/nccl_tests/h100_1n8_allreduce.json",
 }

@@ -18,7 +18,7 @@ import scratch
 
 # Names of other programs and of a reader's files.
 FOREIGN = {
-    "--benchmark_filter", "--map-by", "--ntasks-per-node", "--tag-output", "config.json", "loads.csv", "moe_layer.py", "scenario.yaml", "trainer.py",
+    "--benchmark_filter", "--map-by", "--ntasks-per-node", "--tag-output", "loads.csv", "moe_layer.py", "scenario.yaml", "trainer.py",
     *scratch.FILES,
 }
 # Where options stand that `stepcast --help` does not print: scripts, the measuring program, Megatron's arguments.
