@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """usage: shown_names.py STEPCAST [ROOT]
 
-What the pages write `like this` exists: commands, their --options, keys of scenarios, files and folders of
-the project.  The table of commands in README.md has all of them.
+What the pages write `like this` exists: commands, their --options, keys of scenarios, codes of errors, files
+and folders of the project.  The table of commands in README.md has all of them.
 """
 import itertools
 import json
@@ -116,6 +116,13 @@ def faults_of(path, root, known, schema, text, files):
                 yield f"{place}: no file {name}"
 
 
+def code_faults(path, root, command):
+    """Codes of errors that no help explains."""
+    for code in sorted(set(re.findall(r"\bE\d{3}\b", pages.written(path)))):
+        if subprocess.run([command, "help", code], capture_output=True, check=False).returncode:
+            yield f"{path.relative_to(root)}: no error {code}"
+
+
 def table_faults(root, known):
     """README.md's table of commands against the help."""
     rows = re.findall(r"^\| `([a-z]+)", (root / "README.md").read_text(), re.MULTILINE)
@@ -134,6 +141,7 @@ def main():
         path.read_text() for pattern in SOURCES for path in sorted(root.glob(pattern)) if path.is_file())
     files = {path.relative_to(root).as_posix() for path in lint.files(root)}
     faults = [fault for path in pages.pages(root) for fault in faults_of(path, root, known, schema, text, files)]
+    faults += [fault for path in pages.pages(root) for fault in code_faults(path, root, command)]
     faults += table_faults(root, known)
     print(*faults, f"{len(faults)} names that nothing has", sep="\n")
     return 1 if faults else 0
