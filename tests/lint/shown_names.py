@@ -5,7 +5,6 @@
 What the pages write `like this` exists: commands, their --options, keys of scenarios, codes of errors, files
 and folders of the project.  The table of commands in README.md has all of them.
 """
-import itertools
 import json
 import pathlib
 import re
@@ -14,6 +13,7 @@ import sys
 
 import lint
 import pages
+import scenario_keys
 import scratch
 
 # Names of other programs and of a reader's files.
@@ -39,39 +39,16 @@ def helps(command, words=()):
     return found
 
 
-def keys(schema, top=None):
-    """{key of a mapping: what may stand in it}, or {} of anything else."""
-    top = top or schema
-    if "$ref" in schema:
-        return keys(top["$defs"][schema["$ref"].rsplit("/")[-1]], top)
-    found = dict(schema.get("properties", {}))
-    for choice in itertools.chain(schema.get("anyOf", []), schema.get("oneOf", [])):
-        found.update(keys(choice, top))
-    return found
-
-
-def missing_key(span, schema):
-    """The part of `a.b: {c: ...}` that is no key of a scenario, if its first word is one."""
-    path = re.match(r"[a-z_]+(\.[a-z_0-9]+)*", span)
-    words = path[0].split(".") if path and "*" not in span else [""]
-    if words[0] not in keys(schema) or not re.match(r"$|:($| )|\.\w", span[len(words[0]):]) or \
-            len(words) == 1 and ":" not in span:
-        return None
-    here = schema
-    for word in words:
-        inner = keys(here, schema)
-        if inner and word not in inner:
-            return word
-        here = inner.get(word, {})
-    inner = keys(here, schema)
-    for word in re.findall(r"[{,] ?([a-z_0-9]+):", re.sub(r"(?<=.){[^{}]*}(?=.*})", "", span[path.end():])):
-        if inner and word not in inner:
-            return word
-    return None
+def mentions(path, root):
+    """(place, text) of spans and of commands in blocks."""
+    yield from pages.spans(path, root)
+    for block in pages.blocks(path, root):
+        if not block.language:
+            yield from ((block.place, line) for line in pages.commands(block))
 
 
 def command_faults(span, known):
-    """What a span that begins with `stepcast` names and there is not."""
+    """`stepcast WORDS --OPTION`: the command, and its options."""
     words, text = [], known[()]
     for word in span.split()[1:]:
         choices = word.split("|")
@@ -86,34 +63,37 @@ def command_faults(span, known):
             yield f"'stepcast {' '.join(words)}' has no option {option}"
 
 
-def mentions(path, root):
-    """(place, text) of spans and of commands in blocks."""
-    yield from pages.spans(path, root)
-    for block in pages.blocks(path, root):
-        if not block.language:
-            yield from ((block.place, line) for line in pages.commands(block))
+def option_faults(span, text):
+    """--options that stand alone or behind another program; Megatron's are listed with _ for -."""
+    for option in OPTION.findall(span):
+        if option not in FOREIGN and not re.search(rf"\b{option[2:]}\b", text) and \
+                option[2:].replace("-", "_") not in text:
+            yield f"no program has an option {option}"
+
+
+def file_faults(span, root, folders, names):
+    """Paths below a folder of the project (NAME is any name), and names of files without a folder."""
+    for name in re.findall(r"[\w./*+-]+", span):
+        if "/" in name and name.split("/")[0] in folders:
+            missing = not any(root.glob(re.sub(r"\b[A-Z]{3,}\b", "*", name).rstrip("/")))
+        else:
+            missing = re.fullmatch(r"[a-z]\w*\.(h|cc|csv|yaml|py|md|json|txt|cu)", name) and \
+                name not in names
+        if missing:
+            yield f"no file {name}"
 
 
 def faults_of(path, root, known, schema, text, files):
-    own = {word for block in pages.blocks(path, root) for word in re.findall(r"[\w.-]+", block.text)}
-    tops = {name.split("/")[0] for name in files if "/" in name}
-    names = {name.rsplit("/")[-1] for name in files}
+    folders = {file.parts[0] for file in files if len(file.parts) > 1}
+    names = {file.name for file in files} | FOREIGN
+    names |= {word for block in pages.blocks(path, root) for word in re.findall(r"[\w.-]+", block.text)}
     for place, span in mentions(path, root):
+        found = [*option_faults(span, text), *file_faults(span, root, folders, names)]
         if span.split()[0] == "stepcast":
-            yield from (f"{place}: {fault}" for fault in command_faults(span, known))
-        for option in OPTION.findall(span):
-            if option not in FOREIGN and not re.search(rf"\b{option[2:]}\b", text) and \
-                    option[2:].replace("-", "_") not in text:
-                yield f"{place}: no program has an option {option}"
-        key = missing_key(span, schema)
-        if key:
-            yield f"{place}: {span}: no key '{key}'"
-        for name in re.findall(r"[\w./*+-]+", span):
-            pattern = re.sub(r"\b[A-Z]{3,}\b", "*", name).rstrip("/")
-            if "/" in name and name.split("/")[0] in tops and not any(root.glob(pattern)) or \
-                    re.fullmatch(r"\w+\.(h|cc|csv|yaml|py|md|json|txt|cu)", name) and not name.isupper() and \
-                    pattern == name and name not in names | FOREIGN | own:
-                yield f"{place}: no file {name}"
+            found += command_faults(span, known)
+        if scenario_keys.is_setting(span, schema) and scenario_keys.missing_key(span, schema):
+            found.append(f"{span}: no key '{scenario_keys.missing_key(span, schema)}'")
+        yield from (f"{place}: {fault}" for fault in found)
 
 
 def code_faults(path, root, command):
@@ -139,7 +119,7 @@ def main():
     schema = json.loads(printed(command, "schema"))
     text = "".join(known.values()) + "".join(
         path.read_text() for pattern in SOURCES for path in sorted(root.glob(pattern)) if path.is_file())
-    files = {path.relative_to(root).as_posix() for path in lint.files(root)}
+    files = [path.relative_to(root) for path in lint.files(root)]
     faults = [fault for path in pages.pages(root) for fault in faults_of(path, root, known, schema, text, files)]
     faults += [fault for path in pages.pages(root) for fault in code_faults(path, root, command)]
     faults += table_faults(root, known)
