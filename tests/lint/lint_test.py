@@ -170,7 +170,7 @@ class Shown(TreeTest):
         super().setUp()
         self.write("stepcast", STEPCAST, 0o755)
         self.write("scenarios/examples/00-minimal.yaml", "model: x\n")
-        self.write("README.md", "| `run FILE` |\n")
+        self.write("README.md", "| `run FILE` | overlap tp |\n")
 
     def shown(self, kind):
         return sys.executable, ROOT / f"tests/lint/shown_{kind}.py", self.root / "stepcast"
@@ -221,6 +221,10 @@ class Shown(TreeTest):
                                  ("E999", "no error E999")):
             self.write("docs/a.md", f"\n`{shown}`\n")
             self.expect_complaint(complaint, *self.shown("names"))
+
+    def test_keys_that_no_page_names(self):
+        self.write("README.md", "| `run FILE` | overlap |\n")
+        self.expect_complaint("no page names the key overlap.tp", *self.shown("names"))
 
     def test_table_of_commands(self):
         self.write("README.md", "none\n")

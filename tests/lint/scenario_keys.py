@@ -15,6 +15,14 @@ def keys(schema, top=None):
     return found
 
 
+def paths(schema, top=None, above=""):
+    """Dotted paths of all keys; those of `model` are Hugging Face's."""
+    for key, inner in keys(schema, top or schema).items():
+        yield above + key
+        if key != "model" and key not in above.split("."):  # a schema may be nested in itself
+            yield from paths(inner, top or schema, f"{above}{key}.")
+
+
 def is_setting(span, schema):
     """Whether `span` speaks of a key, as `overlap.tp` or `moe: {...}`; `batch` alone may be anything."""
     first = re.match(r"([a-z_]+)(: |:$|\.\w)", span)

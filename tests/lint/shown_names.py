@@ -3,7 +3,7 @@
 """usage: shown_names.py STEPCAST [ROOT]
 
 What the pages write `like this` exists: commands, their --options, keys of scenarios, codes of errors, files
-and folders of the project.  The table of commands in README.md has all of them.
+and folders of the project.  And all there are of some are shown: commands in README.md's table, keys on some page.
 """
 import json
 import pathlib
@@ -110,6 +110,12 @@ def table_faults(root, known):
     return [f"README.md: no row of the command '{name}'" for name in sorted(commands - set(rows))]
 
 
+def key_faults(root, schema):
+    """Keys that no page names."""
+    words = set(re.findall(r"\w+", "".join(path.read_text() for path in pages.pages(root))))
+    return [f"no page names the key {key}" for key in scenario_keys.paths(schema) if key.split(".")[-1] not in words]
+
+
 def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
@@ -122,7 +128,7 @@ def main():
     files = [path.relative_to(root) for path in lint.files(root)]
     faults = [fault for path in pages.pages(root) for fault in faults_of(path, root, known, schema, text, files)]
     faults += [fault for path in pages.pages(root) for fault in code_faults(path, root, command)]
-    faults += table_faults(root, known)
+    faults += table_faults(root, known) + key_faults(root, schema)
     print(*faults, f"{len(faults)} names that nothing has", sep="\n")
     return 1 if faults else 0
 
