@@ -88,6 +88,17 @@ def check_blanks(root):
             yield f"{name}:{number}: blanks at the end of the line"
 
 
+def check_own_header(root):
+    """A source file includes its own header first: so the header is compiled by itself."""
+    for path in files(root):
+        if path.suffix != ".cc" or not path.with_suffix(".h").exists():
+            continue
+        own = path.relative_to(root).with_suffix(".h").as_posix()
+        first = re.search(r"^#include (.*)$", path.read_text(), re.MULTILINE)
+        if not first or first[1] != f'"{own}"':
+            yield f'{path.relative_to(root)}:1: does not include "{own}" first'
+
+
 def check_links(root):
     """Links of Markdown files that lead into the project lead to something, a #heading included."""
     for path in files(root):

@@ -122,6 +122,15 @@ class SourceText(TreeTest):
         self.write("sim/a.cc", "\nint\ta;\n")
         self.expect_complaint("sim/a.cc:2: tab", *self.lint("blanks"))
 
+    def test_headers_that_are_not_included_first(self):
+        self.write("sim/a.h", SPDX)
+        self.write("sim/a.cc", SPDX + '#include "sim/a.h"\n\n#include <vector>\n')
+        self.write("sim/main.cc", SPDX + "#include <vector>\n")
+        self.expect_clean(*self.lint("own_header"))
+        self.write("sim/a.cc", SPDX + '#include <vector>\n\n#include "sim/a.h"\n')
+        self.expect_complaint('sim/a.cc:1: does not include "sim/a.h" first',
+                              *self.lint("own_header"))
+
     def test_dead_links(self):
         self.write("docs/a.md", "[b](b.md) [web](https://example.org/b.md#x)\n")
         self.write("docs/b.md", "\n")
