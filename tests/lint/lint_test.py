@@ -200,8 +200,8 @@ class Shown(TreeTest):
         self.expect_clean(*self.shown("commands"))
         self.write("docs/a.md", "```\nstepcast run my.yaml\ncat out.csv\n```\n")
         self.expect_complaint("docs/a.md:1: cat out.csv\nexit status 1", *self.shown("commands"))
-        self.write("docs/a.md", "```c\nint i;\n```\n")
-        self.expect_complaint("a block of 'c', which no test reads", *self.shown("commands"))
+        self.write("docs/a.md", "```ruby\nx\n```\n")
+        self.expect_complaint("a block of 'ruby', which no test reads", *self.shown("commands"))
         self.write("docs/a.md", "```\ntools/test -j2\n```\n")  # builds: not run
         self.expect_clean(*self.shown("commands"))
 
@@ -217,6 +217,13 @@ class Shown(TreeTest):
         self.expect_clean(*self.shown("commands"))
         self.write("docs/a.md", "```yaml\nmodel: wrong\n```\n")
         self.expect_complaint("docs/a.md:1: model: wrong", *self.shown("commands"))
+
+    def test_cpp(self):
+        self.write("sim/units.h", "using Bytes = long;\n")
+        self.write("docs/a.md", '```cpp\n#include "sim/units.h"\nBytes none = 0;\n```\n')
+        self.expect_clean(*self.shown("commands"))
+        self.write("docs/a.md", "```cpp\nBytes none = 0;\n```\n")
+        self.expect_complaint("docs/a.md:1: C++", *self.shown("commands"))
 
     def test_names(self):
         self.write("tools/accuracy", "--update\n")

@@ -5,7 +5,7 @@
 Commands that the pages show without their output run, in a scratch folder, and end with status 0: lines
 of fenced blocks, and `stepcast ...` in the text where nothing is left open (FILE is a scenario; lists of
 alternatives and [options] are not run, but shown_names.py looks up their words).  Blocks of YAML are
-valid, by themselves or laid over a scenario.  A block that is none of this is ```text.
+valid, by themselves or laid over a scenario; blocks of C++ compile.  A block that is none of this is ```text.
 """
 import concurrent.futures
 import pathlib
@@ -30,7 +30,8 @@ NOT_RUN = {
 }
 STANDS_FOR = {"FILE": "my.yaml", "SCENARIO": "my.yaml", "TABLE": "mine.csv", "NAME": "zb-h1"}
 OPEN = re.compile(r"\b[A-Z]{2,}\b|[|\[<]|\.\.\.")
-LANGUAGES = ("", "text", "yaml")
+LANGUAGES = ("", "cpp", "text", "yaml")
+COMPILE = "${CXX:-c++} -std=c++20 -fsyntax-only -I. shown.cc"
 
 
 def is_run(command):
@@ -72,6 +73,9 @@ def check_page(path, root, command):
                 if not re.search(r"^model:", block.text, re.MULTILINE):
                     name = folder.write(f"# over.yaml\nextends: [base.yaml, {name}]\n")
                 expect_success(block.place, block.text, folder.run(f"stepcast validate {name}"))
+            elif block.language == "cpp":
+                (folder.path / "shown.cc").write_text(block.text)
+                expect_success(block.place, "C++", folder.run(COMPILE))
             elif not block.language and not pages.is_session(block):
                 for line in filter(is_run, pages.commands(block)):
                     expect_success(block.place, line, folder.run(line))
