@@ -202,6 +202,8 @@ class Shown(TreeTest):
         self.expect_complaint("docs/a.md:1: cat out.csv\nexit status 1", *self.shown("commands"))
         self.write("docs/a.md", "```ruby\nx\n```\n")
         self.expect_complaint("a block of 'ruby', which no test reads", *self.shown("commands"))
+        self.write("docs/a.md", "\n    stepcast run a\n")
+        self.expect_complaint("docs/a.md: a command outside of a fenced block: stepcast run a", *self.shown("commands"))
         self.write("docs/a.md", "```\ntools/test -j2\n```\n")  # builds: not run
         self.expect_clean(*self.shown("commands"))
 

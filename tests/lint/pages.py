@@ -55,9 +55,14 @@ def commands(block):
     return [line for line in shown if line.strip()]
 
 
+def prose(path):
+    """What is outside fenced blocks."""
+    return FENCE.sub(lambda part: blanked(part[0]), written(path))
+
+
 def spans(path, root):
     """(place, text) of what stands `like this`."""
-    text = FENCE.sub(lambda part: blanked(part[0]), written(path))
+    text = prose(path)
     for found in SPAN.finditer(text):
         yield place(path, root, text, found.start()), " ".join(found[1].split())
 

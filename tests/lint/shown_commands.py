@@ -30,6 +30,7 @@ NOT_RUN = {
 }
 STANDS_FOR = {"FILE": "my.yaml", "SCENARIO": "my.yaml", "TABLE": "mine.csv", "NAME": "zb-h1"}
 OPEN = re.compile(r"\b[A-Z]{2,}\b|[|\[<]|\.\.\.")
+INDENTED = re.compile(r"^ {4,}((?:\$ |stepcast|tools/|cmake ).*)$", re.MULTILINE)
 LANGUAGES = ("", "cpp", "text", "yaml")
 COMPILE = "${CXX:-c++} -std=c++20 -fsyntax-only -I. shown.cc"
 
@@ -55,7 +56,9 @@ def is_form(words):
 
 
 def check_page(path, root, command):
-    checked, faults = 0, []
+    checked = 0
+    faults = [f"{path.relative_to(root)}: a command outside of a fenced block: {line}"
+              for line in INDENTED.findall(pages.prose(path))]
 
     def expect_success(place, shown, done):
         nonlocal checked
