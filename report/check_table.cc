@@ -102,41 +102,35 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
 
 std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
                        std::span<const Diagnostic> errors) {
-  JsonWriter json;
-  json.begin_object();
-  json.objects("figures", figures, [&](const CheckedFigure& f) {
-    json.member("run", f.run);
-    json.member("figure", name_of(f.figure).key);
-    json.member("predicted", f.predicted);
-    json.member("measured", f.measured);
-    json.member("error", f.error());
-    json.member("tolerance", f.tolerance);
-    json.member("within", f.within());
-    json.member("source", f.source);
-    json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
-      const bool seconds = f.figure == Figure::step_time;
-      json.member(seconds ? "low_s" : "low", i.low);
-      json.member(seconds ? "high_s" : "high", i.high);
-      json.member("level", i.level);
+  return json_document([&](JsonWriter& json) {
+    json.objects("figures", figures, [&](const CheckedFigure& f) {
+      json.member("run", f.run);
+      json.member("figure", name_of(f.figure).key);
+      json.member("predicted", f.predicted);
+      json.member("measured", f.measured);
+      json.member("error", f.error());
+      json.member("tolerance", f.tolerance);
+      json.member("within", f.within());
+      json.member("source", f.source);
+      json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
+        const bool seconds = f.figure == Figure::step_time;
+        json.member(seconds ? "low_s" : "low", i.low);
+        json.member(seconds ? "high_s" : "high", i.high);
+        json.member("level", i.level);
+      });
+      json.member("in_interval", f.interval ? std::optional(f.in_interval()) : std::nullopt);
     });
-    json.key("in_interval");
-    f.interval ? json.value(f.in_interval()) : json.null();
+    json.objects("doubts", doubts, [&](const Doubt& d) {
+      json.member("run", d.run);
+      json.member("work", d.work);
+      json.member("origin", d.origin);
+      json.member("basis", d.basis);
+      json.member("share", d.share);
+    });
+    json.member("within", std::all_of(figures.begin(), figures.end(),
+                                      [](const CheckedFigure& f) { return f.within(); }));
+    json.objects("errors", errors, [&](const Diagnostic& d) { write_diagnostic(json, d); });
   });
-  json.objects("doubts", doubts, [&](const Doubt& d) {
-    json.member("run", d.run);
-    json.member("work", d.work);
-    json.member("origin", d.origin);
-    json.member("basis", d.basis);
-    json.member("share", d.share);
-  });
-  json.member("within", std::all_of(figures.begin(), figures.end(),
-                                    [](const CheckedFigure& f) { return f.within(); }));
-  json.key("errors");
-  json.begin_array();
-  for (const Diagnostic& d : errors) write_diagnostic(json, d);
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
 }
 
 }  // namespace stepcast

@@ -108,7 +108,6 @@ std::string render_diagnostics(std::span<const Diagnostic> all, const TextStyle&
 }
 
 void write_diagnostic(JsonWriter& json, const Diagnostic& d) {
-  json.begin_object();
   json.member("code", d.code);
   json.member("message", d.message);
   if (!d.file.empty()) json.member("file", d.file);
@@ -117,20 +116,13 @@ void write_diagnostic(JsonWriter& json, const Diagnostic& d) {
   if (!d.label.empty()) json.member("label", d.label);
   if (!d.help.empty()) json.member("help", d.help);
   if (!d.note.empty()) json.member("note", d.note);
-  json.end_object();
 }
 
 std::string diagnostics_json(std::span<const Diagnostic> all) {
-  JsonWriter json;
-  json.begin_object();
-  json.key("error");
-  write_diagnostic(json, all.front());
-  json.key("errors");
-  json.begin_array();
-  for (const Diagnostic& d : all) write_diagnostic(json, d);
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    json.object("error", [&] { write_diagnostic(json, all.front()); });
+    json.objects("errors", all, [&](const Diagnostic& d) { write_diagnostic(json, d); });
+  });
 }
 
 }  // namespace stepcast

@@ -28,7 +28,7 @@ std::string render_diagnostics(std::span<const Diagnostic> all, const TextStyle&
 // {"error": {"code": ..., "file": ..., "line": ..., ...}, "errors": [...]}: the first one and all.
 // REQUIRES: !all.empty().
 std::string diagnostics_json(std::span<const Diagnostic> all);
-// One of them, as an object in something larger.
+// The members of one of them, in an object that is open.
 void write_diagnostic(JsonWriter& json, const Diagnostic& d);
 
 }  // namespace stepcast

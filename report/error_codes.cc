@@ -177,7 +177,7 @@ constexpr std::array kCodes{
               "toolkit is found: docs/calibration.md."},
     ErrorCode{"E343", "neither a cost table nor measurements",
               "`stepcast calibrate fit` reads cost tables and what several tools write; "
-              "docs/calibration.md lists them. --as names the kind of a file."},
+              "docs/calibration.md lists them. --kind names the kind of a file."},
     ErrorCode{"E401", "the schedule deadlocks",
               "Ranks wait for each other in a circle, so the step would hang. The help line walks "
               "the circle: what each rank is about to do, and whom it waits for."},

@@ -2,8 +2,9 @@
 // The codes of Diagnostics, explained: what `stepcast help CODE` prints.
 //
 //   E0xx  the command line            E1xx  reading a scenario: text, numbers, units, files
-//   E2xx  a scenario that cannot be   E3xx  cost tables
-//   E4xx  schedules                   E5xx  reading and writing files
+//   E2xx  a scenario that cannot be   E30x  cost tables   E32x  topologies
+//   E33x  files of other tools        E34x  measuring     E4xx  schedules
+//   E5xx  reading and writing files
 #pragma once
 
 #include <span>

@@ -182,19 +182,14 @@ std::string explain_costs(const Result& r, const TextStyle& style) {
 }
 
 void write_costs(JsonWriter& json, const Result& r) {
-  json.key("costs");
-  json.begin_array();
-  for (const CostLine& line : cost_lines(r)) {
+  json.objects("costs", cost_lines(r), [&](const CostLine& line) {
     const Price& price = r.prices->by_work[static_cast<size_t>(line.work)];
-    json.begin_object();
     json.member("work", describe(r.graph->works[static_cast<size_t>(line.work)]));
     json.member("runs", line.runs);
     json.member_time("time", price.time);
     json.member("origin", name_of(price.origin));
     json.member("basis", price.basis);
-    json.end_object();
-  }
-  json.end_array();
+  });
   write_host(json, r);
   write_engine(json, r);
 }

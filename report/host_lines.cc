@@ -63,17 +63,12 @@ std::string host_table(const Result& r, const TextStyle& style) {
 
 void write_host(JsonWriter& json, const Result& r) {
   const HostTime host = host_time_of(r);
-  json.key("host");
-  json.begin_array();
-  for (const HostLine& line : host.lines) {
+  json.objects("host", host.lines, [&](const HostLine& line) {
     const auto id = static_cast<size_t>(line.launch);
-    json.begin_object();
     json.member("launch", describe(r.graph->launches[id]));
     json.member("runs", line.runs);
     json.member_time("time", r.prices->by_launch[id]);
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
 }  // namespace stepcast

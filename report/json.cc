@@ -21,17 +21,16 @@ std::string_view key_of(int spend) {
 template <class Keep>
 void write_items(JsonWriter& json, std::string_view name, const SpendTable& table, Keep keep) {
   for (const bool exact : {false, true}) {
-    json.key(std::string(name) + (exact ? "_ps" : ""));
-    json.begin_object();
-    for (int i = 0; i < kSpends; ++i) {
-      if (at(table, i).count() == 0 || !keep(static_cast<Spend>(i))) continue;
-      json.key(key_of(i));
-      if (exact)
-        json.value(int64_t{at(table, i).count()});
-      else
-        json.seconds(at(table, i));
-    }
-    json.end_object();
+    json.object(std::string(name) + (exact ? "_ps" : ""), [&] {
+      for (int i = 0; i < kSpends; ++i) {
+        if (at(table, i).count() == 0 || !keep(static_cast<Spend>(i))) continue;
+        json.key(key_of(i));
+        if (exact)
+          json.value(int64_t{at(table, i).count()});
+        else
+          json.seconds(at(table, i));
+      }
+    });
   }
 }
 
@@ -145,10 +144,7 @@ void write_result(JsonWriter& json, const Result& r) {
   write_trust(json, r);
   write_interval(json, r.interval);
   write_engine(json, r);
-  json.key("warnings");
-  json.begin_array();
-  for (const std::string& w : r.scenario.warnings) json.value(w);
-  json.end_array();
+  json.values("warnings", r.scenario.warnings);
 }
 
 void write_versions(JsonWriter& json, std::string_view version) {
@@ -157,51 +153,43 @@ void write_versions(JsonWriter& json, std::string_view version) {
 }
 
 void write_categories(JsonWriter& json, const MemoryTable& table) {
-  json.key("by_category");
-  json.begin_object();
-  for (int i = 0; i < kMemoryCategories; ++i)
-    json.member(name_of(static_cast<MemoryCategory>(i)), table[static_cast<size_t>(i)].value);
-  json.end_object();
+  json.object("by_category", [&] {
+    for (int i = 0; i < kMemoryCategories; ++i)
+      json.member(name_of(static_cast<MemoryCategory>(i)), table[static_cast<size_t>(i)].value);
+  });
 }
 
 }  // namespace
 
 void write_bubble(JsonWriter& json, const Result& r) {
-  json.key("bubble");
-  json.begin_object();
-  json.member("fraction", share_of(r.bubble, r.step_time));
-  json.key("seconds");
-  json.seconds(r.bubble);
-  json.member("ps", int64_t{r.bubble.count()});
   static constexpr SpendTable kNothing{};
   const uint32_t role = r.account.critical_role;
   const SpendTable& table = role < r.account.by_role.size() ? r.account.by_role[role] : kNothing;
-  write_items(json, "by_cause", table, is_bubble);
-  json.end_object();
+  json.object("bubble", [&] {
+    json.member("fraction", share_of(r.bubble, r.step_time));
+    json.key("seconds");
+    json.seconds(r.bubble);
+    json.member("ps", int64_t{r.bubble.count()});
+    write_items(json, "by_cause", table, is_bubble);
+  });
 }
 
 void write_account(JsonWriter& json, const Result& r) {
-  json.key("account");
-  json.begin_array();
-  for (uint32_t role = 0; role < r.account.by_role.size(); ++role) {
-    json.begin_object();
+  uint32_t role = 0;
+  json.objects("account", r.account.by_role, [&](const SpendTable& table) {
     const bool known = r.graph && role < r.graph->roles.size();
     json.member("rank", known ? r.graph->roles[role].pipeline_rank : role);
     json.member("stage", known ? r.graph->roles[role].name : role_name(r, role));
     if (known) json.member("ranks", r.graph->roles[role].ranks);
     json.member("critical", role == r.account.critical_role);
-    write_items(json, "items", r.account.by_role[role], [](Spend) { return true; });
-    json.end_object();
-  }
-  json.end_array();
+    write_items(json, "items", table, [](Spend) { return true; });
+    ++role;
+  });
 }
 
 void write_critical_path(JsonWriter& json, const Result& r) {
-  json.key("critical_path");
-  json.begin_array();
-  for (const PathSegment& segment : r.critical_path) {
+  json.objects("critical_path", r.critical_path, [&](const PathSegment& segment) {
     const bool transfer = segment.kind == PathSegment::Kind::rendezvous;
-    json.begin_object();
     json.member("kind", transfer ? "transfer" : "rank");
     json.member("rank", segment.role);
     const auto id = static_cast<size_t>(segment.rendezvous);
@@ -209,74 +197,53 @@ void write_critical_path(JsonWriter& json, const Result& r) {
       json.member("label", r.graph->text(r.graph->rendezvous[id].label));
     json.member_time("begin", segment.begin);
     json.member_time("end", segment.end);
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
 void write_memory(JsonWriter& json, const Result& r) {
-  json.key("memory");
-  json.begin_object();
-  if (r.memory_role < r.memory.size()) {
-    json.member("peak_bytes", r.memory[r.memory_role].memory.peak.value);
-    json.member("reserved_bytes", r.memory_reserved.value);
-    json.member("rank", r.memory_role);
-    json.member("stage", r.memory[r.memory_role].name);
-    json.member("op", r.memory_op);
-  }
-  json.member("usable_bytes", r.memory_usable.value);
-  json.member("fits", r.fits);
-  json.key("by_stage");
-  json.begin_array();
-  for (const RankMemory& stage : r.memory) {
-    json.begin_object();
-    json.member("stage", stage.name);
-    json.member("peak_bytes", stage.memory.peak.value);
-    write_categories(json, stage.memory.at_peak);
-    json.member("peak_in_flight", stage.memory.peak_in_flight);
-    json.key("activation_terms");
-    json.begin_array();
-    for (const auto& [label, bytes] : stage.activation_terms) {
-      json.begin_object();
-      json.member("tensor", label);
-      json.member("bytes", bytes.value);
-      json.end_object();
+  json.object("memory", [&] {
+    if (r.memory_role < r.memory.size()) {
+      json.member("peak_bytes", r.memory[r.memory_role].memory.peak.value);
+      json.member("reserved_bytes", r.memory_reserved.value);
+      json.member("rank", r.memory_role);
+      json.member("stage", r.memory[r.memory_role].name);
+      json.member("op", r.memory_op);
     }
-    json.end_array();
-    json.end_object();
-  }
-  json.end_array();
-  json.end_object();
+    json.member("usable_bytes", r.memory_usable.value);
+    json.member("fits", r.fits);
+    json.objects("by_stage", r.memory, [&](const RankMemory& stage) {
+      json.member("stage", stage.name);
+      json.member("peak_bytes", stage.memory.peak.value);
+      write_categories(json, stage.memory.at_peak);
+      json.member("peak_in_flight", stage.memory.peak_in_flight);
+      json.objects("activation_terms", stage.activation_terms, [&](const auto& term) {
+        json.member("tensor", term.first);
+        json.member("bytes", term.second.value);
+      });
+    });
+  });
 }
 
 std::string run_json(const Result& result, std::string_view version) {
-  JsonWriter json;
-  json.begin_object();
-  write_versions(json, version);
-  write_result(json, result);
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    write_versions(json, version);
+    write_result(json, result);
+  });
 }
 
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
                          size_t baseline, std::string_view version) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
-  JsonWriter json;
-  json.begin_object();
-  write_versions(json, version);
-  json.member("baseline", names[baseline]);
-  json.key("cases");
-  json.begin_array();
-  for (size_t i = 0; i < results.size(); ++i) {
-    json.begin_object();
-    json.member("name", names[i]);
-    write_result(json, results[i]);
-    json.end_object();
-  }
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    write_versions(json, version);
+    json.member("baseline", names[baseline]);
+    size_t i = 0;
+    json.objects("cases", results, [&](const Result& result) {
+      json.member("name", names[i++]);
+      write_result(json, result);
+    });
+  });
 }
 
 }  // namespace stepcast

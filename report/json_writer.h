@@ -40,6 +40,20 @@ class JsonWriter {
     key(name);
     value(v);
   }
+  // null if there is none.
+  template <class T>
+  void member(std::string_view name, const std::optional<T>& v) {
+    key(name);
+    v ? value(*v) : null();
+  }
+  // NAME: an array of `items`, each a text or a number.
+  template <class Items>
+  void values(std::string_view name, const Items& items) {
+    key(name);
+    begin_array();
+    for (const auto& item : items) value(item);
+    end_array();
+  }
   // NAME: an object of what `write()` writes.
   template <class Write>
   void object(std::string_view name, Write write) {
@@ -93,5 +107,15 @@ class JsonWriter {
   bool first_ = true;  // nothing yet in the innermost object or array
   bool after_key_ = false;
 };
+
+// A file: one object with the members that `write(json)` writes; ends with '\n'.
+template <class Write>
+std::string json_document(Write write) {
+  JsonWriter json;
+  json.begin_object();
+  write(json);
+  json.end_object();
+  return json.text() + '\n';
+}
 
 }  // namespace stepcast

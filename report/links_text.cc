@@ -96,10 +96,9 @@ void write_links(JsonWriter& json, const LinkLoads& loads) {
   json.object("links", [&] {
     json.objects("crossings", loads.crossings, [&](const LinkCrossing& c) {
       json.member("axis", name_of(c.axis));
-      json.key("kinds");
-      json.begin_array();
-      for (WorkKind k : c.kinds) json.value(name_of(k));
-      json.end_array();
+      std::vector<std::string_view> kinds;
+      for (const WorkKind k : c.kinds) kinds.push_back(name_of(k));
+      json.values("kinds", kinds);
       json.member("groups", c.groups);
       json.member("ranks", c.ranks);
       json.member("links", c.links);

@@ -207,6 +207,69 @@ std::string inference_lines(const ModelSize& s) {
   return text;
 }
 
+void write_training(JsonWriter& json, const ModelSize& s) {
+  json.optional_object("training", s.tokens > 0 ? &s : nullptr, [&](const ModelSize&) {
+    const double steps = s.tokens / (real(s.global_batch) * real(s.seq));
+    json.member("tokens", s.tokens);
+    json.member("steps", steps);
+    json.member("flops", s.flops * steps);
+    json.member("flops_with_full_recomputation", s.recomputed_flops * steps);
+    if (s.mfu && s.gpu_peak > 0) {
+      json.member("mfu_stated", *s.mfu);
+      json.member("gpu_days_stated", gpu_days(s.flops * steps, *s.mfu, s.gpu_peak));
+    }
+    const double mfu = s.training ? s.training->result.utilization.mfu_full_attention : 0;
+    if (mfu > 0 && s.gpu_peak > 0) {
+      json.member("mfu_predicted", mfu);
+      json.member("gpu_days_predicted", gpu_days(s.flops * steps, mfu, s.gpu_peak));
+    }
+  });
+}
+
+void write_rules(JsonWriter& json, const ModelSize& s) {
+  const double n = real(s.parameters);
+  const auto rule = [&](std::string_view name, double bytes) {
+    json.object(name, [&] {
+      json.member("bytes", bytes);
+      json.member("gpus", gpus_for(bytes, real(s.gpu_memory.value)));
+    });
+  };
+  json.object("rules_of_thumb", [&] {
+    rule("states", state_bytes(n, s.parameter_bytes, s.gradient_bytes));
+    rule("states_18", 18 * n);
+    rule("training", training_bytes(n));
+    rule("inference_2_bytes", inference_bytes(n, 2));
+    rule("inference_1_byte", inference_bytes(n, 1));
+    rule("inference_half_byte", inference_bytes(n, 0.5));
+  });
+}
+
+void write_layouts(JsonWriter& json, const ModelSize& s) {
+  json.optional_object("smallest_layout", s.training, [&](const SizedLayout& l) {
+    json.member("gpus", l.gpus);
+    json.member("tp", l.tp);
+    json.member("pp", l.pp);
+    json.member("dp", l.dp);
+    json.member("ep", l.ep);
+    json.member("zero", l.zero);
+    json.member("recompute", l.recompute);
+    json.member("set", l.set);
+    json.member_time("step_time", l.result.step_time);
+    json.member("mfu", l.result.utilization.mfu_full_attention);
+    json.member("reserved_bytes", l.result.memory_reserved.value);
+  });
+  json.member("layouts_tried", s.layouts_tried);
+  json.objects("smallest_inference", s.inference, [&](const SizedInference& i) {
+    json.member("weights", i.weights);
+    json.optional_object("layout", i.layout, [&](const SizedLayout& l) {
+      json.member("gpus", l.gpus);
+      json.member("set", l.set);
+      json.member_time("time_per_token", l.result.step_time);
+      json.member("reserved_bytes", l.result.memory_reserved.value);
+    });
+  });
+}
+
 }  // namespace
 
 std::string metric(double value, std::string_view unit) {
@@ -236,83 +299,30 @@ std::string size_text(const ModelSize& size, const TextStyle& style) {
 }
 
 std::string size_json(const ModelSize& s, std::string_view version) {
-  JsonWriter json;
-  const double n = real(s.parameters);
-  const auto rule = [&](std::string_view name, double bytes) {
-    json.object(name, [&] {
-      json.member("bytes", bytes);
-      json.member("gpus", gpus_for(bytes, real(s.gpu_memory.value)));
+  return json_document([&](JsonWriter& json) {
+    json.member("model", s.model);
+    json.object("gpu", [&] {
+      json.member("name", s.gpu);
+      json.member("memory_bytes", s.gpu_memory.value);
+      json.member("usable_bytes", s.gpu_usable.value);
+      json.member("peak_flops", s.gpu_peak);
     });
-  };
-  json.begin_object();
-  json.member("model", s.model);
-  json.object("gpu", [&] {
-    json.member("name", s.gpu);
-    json.member("memory_bytes", s.gpu_memory.value);
-    json.member("usable_bytes", s.gpu_usable.value);
-    json.member("peak_flops", s.gpu_peak);
-  });
-  json.member("parameters", s.parameters);
-  json.member("active_parameters", s.active_parameters);
-  json.member("embedding_parameters", s.embedding_parameters);
-  json.member("kv_cache_bytes_per_token", s.cache_bytes_per_token);
-  json.object("step", [&] {
-    json.member("sequences", s.global_batch);
-    json.member("seq", s.seq);
-    json.member("flops", s.flops);
-    json.member("flops_causal", s.causal_flops);
-    json.member("flops_with_full_recomputation", s.recomputed_flops);
-  });
-  json.optional_object("training", s.tokens > 0 ? &s : nullptr, [&](const ModelSize&) {
-    const double steps = s.tokens / (real(s.global_batch) * real(s.seq));
-    json.member("tokens", s.tokens);
-    json.member("steps", steps);
-    json.member("flops", s.flops * steps);
-    json.member("flops_with_full_recomputation", s.recomputed_flops * steps);
-    if (s.mfu && s.gpu_peak > 0) {
-      json.member("mfu_stated", *s.mfu);
-      json.member("gpu_days_stated", gpu_days(s.flops * steps, *s.mfu, s.gpu_peak));
-    }
-    const double mfu = s.training ? s.training->result.utilization.mfu_full_attention : 0;
-    if (mfu > 0 && s.gpu_peak > 0) {
-      json.member("mfu_predicted", mfu);
-      json.member("gpu_days_predicted", gpu_days(s.flops * steps, mfu, s.gpu_peak));
-    }
-  });
-  json.object("rules_of_thumb", [&] {
-    rule("states", state_bytes(n, s.parameter_bytes, s.gradient_bytes));
-    rule("states_18", 18 * n);
-    rule("training", training_bytes(n));
-    rule("inference_2_bytes", inference_bytes(n, 2));
-    rule("inference_1_byte", inference_bytes(n, 1));
-    rule("inference_half_byte", inference_bytes(n, 0.5));
-  });
-  json.optional_object("smallest_layout", s.training, [&](const SizedLayout& l) {
-    json.member("gpus", l.gpus);
-    json.member("tp", l.tp);
-    json.member("pp", l.pp);
-    json.member("dp", l.dp);
-    json.member("ep", l.ep);
-    json.member("zero", l.zero);
-    json.member("recompute", l.recompute);
-    json.member("set", l.set);
-    json.member_time("step_time", l.result.step_time);
-    json.member("mfu", l.result.utilization.mfu_full_attention);
-    json.member("reserved_bytes", l.result.memory_reserved.value);
-  });
-  json.member("layouts_tried", s.layouts_tried);
-  json.objects("smallest_inference", s.inference, [&](const SizedInference& i) {
-    json.member("weights", i.weights);
-    json.optional_object("layout", i.layout, [&](const SizedLayout& l) {
-      json.member("gpus", l.gpus);
-      json.member("set", l.set);
-      json.member_time("time_per_token", l.result.step_time);
-      json.member("reserved_bytes", l.result.memory_reserved.value);
+    json.member("parameters", s.parameters);
+    json.member("active_parameters", s.active_parameters);
+    json.member("embedding_parameters", s.embedding_parameters);
+    json.member("kv_cache_bytes_per_token", s.cache_bytes_per_token);
+    json.object("step", [&] {
+      json.member("sequences", s.global_batch);
+      json.member("seq", s.seq);
+      json.member("flops", s.flops);
+      json.member("flops_causal", s.causal_flops);
+      json.member("flops_with_full_recomputation", s.recomputed_flops);
     });
+    write_training(json, s);
+    write_rules(json, s);
+    write_layouts(json, s);
+    json.member("version", version);
   });
-  json.member("version", version);
-  json.end_object();
-  return json.text() + '\n';
 }
 
 }  // namespace stepcast

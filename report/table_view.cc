@@ -139,10 +139,7 @@ void write_table_view(JsonWriter& json, const TableView& v) {
   json.member("gpu", v.gpu);
   json.member("about", v.about);
   json.member("software", v.software);
-  json.key("conditions");
-  json.begin_array();
-  for (const std::string& line : v.conditions) json.value(line);
-  json.end_array();
+  json.values("conditions", v.conditions);
   json.member("hash", v.hash);
   json.member("nvlink_gbs", v.nvlink_gbs);
   json.member("in_network_reduction", v.in_network_reduction);

@@ -2,6 +2,7 @@
 #include "report/topology_text.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "report/json_writer.h"
 
@@ -34,22 +35,6 @@ std::string gbs(Bandwidth b) {
   return s;
 }
 
-// Columns side by side, the first `left` of them to the left.
-std::string table(const std::vector<std::vector<std::string>>& rows, size_t left) {
-  std::vector<int> widths(rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line = " ";
-    for (size_t c = 0; c < row.size(); ++c)
-      line += (c < left ? " " + pad_right(row[c], widths[c]) : "  " + pad_left(row[c], widths[c])) +
-              (c < left ? " " : "");
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-  }
-  return text;
-}
-
 std::string devices_line(const TopologySummary& s, int width) {
   constexpr std::string_view kNames[] = {"GPU", "NVSwitch", "PCIe switch",
                                          "CPU", "NIC",      "network switch"};
@@ -69,7 +54,7 @@ std::string domains_line(const TopologySummary& s) {
   return text.empty() ? "" : text + '\n';
 }
 
-std::string links_table(const TopologySummary& s) {
+std::string links_table(const TopologySummary& s, const TextStyle& style) {
   if (s.links.empty()) return "";
   const bool nccl = std::any_of(s.links.begin(), s.links.end(), [](const LinkClass& c) {
     return c.nccl.value > 0 && c.nccl != c.bandwidth;
@@ -87,7 +72,7 @@ std::string links_table(const TopologySummary& s) {
     if (back) rows.back().push_back(gbs(c.back));
     if (nccl) rows.back().push_back(c.nccl.value > 0 ? gbs(c.nccl) : "-");
   }
-  std::string text = table(rows, 2);
+  std::string text = titled_table(rows, "<<>>>>>", style);
   if (s.links.size() + 1 > rows.size())
     text += "  and " + counted(static_cast<int64_t>(s.links.size() + 1 - rows.size()), "kind") +
             " more\n";
@@ -98,7 +83,7 @@ std::string ratio(double down_to_up) {
   return fixed(down_to_up, 2) + " : 1";
 }
 
-std::string tiers_table(const TopologySummary& s) {
+std::string tiers_table(const TopologySummary& s, const TextStyle& style) {
   if (s.tiers.empty()) return "";
   std::vector<std::vector<std::string>> rows = {
       {"tier", "switches", "cables down", "up", "down : up", "at worst"}};
@@ -108,7 +93,7 @@ std::string tiers_table(const TopologySummary& s) {
         {escape_text(t.name), grouped(t.switches), grouped(t.down), t.up > 0 ? grouped(t.up) : "-",
          up ? ratio(t.down_bandwidth / t.up_bandwidth) : "-", up ? ratio(t.worst) : "-"});
   }
-  return table(rows, 1);
+  return titled_table(rows, "<>>>>>", style);
 }
 
 std::string some_of(const std::vector<std::string>& names) {
@@ -141,11 +126,7 @@ void write_links(JsonWriter& json, const TopologySummary& s) {
     json.member("cables_each", c.cables);
     json.member("bandwidth_bytes_per_s", c.bandwidth.value);
     json.member("back_bytes_per_s", c.back.value);
-    json.key("nccl_bytes_per_s");
-    if (c.nccl.value > 0)
-      json.value(c.nccl.value);
-    else
-      json.null();
+    json.member("nccl_bytes_per_s", c.nccl.value > 0 ? std::optional(c.nccl.value) : std::nullopt);
   });
 }
 
@@ -156,11 +137,9 @@ void write_tiers(JsonWriter& json, const TopologySummary& s) {
     json.member("switches", t.switches);
     json.member("cables_down", t.down);
     json.member("cables_up", t.up);
-    json.key("oversubscription");
-    if (t.up_bandwidth.value > 0)
-      json.value(t.down_bandwidth / t.up_bandwidth);
-    else
-      json.null();
+    json.member("oversubscription", t.up_bandwidth.value > 0
+                                        ? std::optional(t.down_bandwidth / t.up_bandwidth)
+                                        : std::nullopt);
   });
 }
 
@@ -170,7 +149,7 @@ std::string topology_text(const TopologyView& view, const TextStyle& style) {
   const TopologySummary s = summarize(view);
   std::string text = paint(escape_text(view.title), Tone::strong, style) + "   " + view.format +
                      "\n\n" + devices_line(s, style.width) + domains_line(s);
-  for (const std::string& part : {links_table(s), tiers_table(s)})
+  for (const std::string& part : {links_table(s, style), tiers_table(s, style)})
     if (!part.empty()) text += '\n' + part;
   std::string notes;
   size_t count = 0, left_out = 0;
@@ -197,40 +176,33 @@ std::string topology_text(const TopologyView& view, const TextStyle& style) {
 
 std::string topology_json(const TopologyView& view) {
   const TopologySummary s = summarize(view);
-  JsonWriter json;
-  json.begin_object();
-  json.member("file", view.title);
-  json.member("format", view.format);
-  json.object("devices", [&] {
-    for (size_t k = 0; k < kViewKinds; ++k) json.member(kDeviceKeys[k], s.counts[k]);
-  });
-  json.member("nodes", s.nodes);
-  json.member("rails", s.rails);
-  json.member("parts", s.parts);
-  json.objects("nvlink_domains", s.domains, [&](const auto& domain) {
-    json.member("gpus", domain.first);
-    json.member("count", domain.second);
-  });
-  write_links(json, s);
-  write_tiers(json, s);
-  json.object("facts", [&] {
-    for (const ViewFact& f : view.facts) json.member(f.key, f.value);
-  });
-  json.key("notes");
-  json.begin_array();
+  std::vector<std::string_view> notes;
   for (const ViewFact& f : view.facts)
-    if (!f.text.empty()) json.value(f.text);
-  json.end_array();
-  json.objects("warnings", all_warnings(view, s), [&](const ViewWarning& w) {
-    json.key("line");
-    if (w.line > 0)
-      json.value(w.line);
-    else
-      json.null();
-    json.member("text", w.text);
+    if (!f.text.empty()) notes.push_back(f.text);
+  return json_document([&](JsonWriter& json) {
+    json.member("file", view.title);
+    json.member("format", view.format);
+    json.object("devices", [&] {
+      for (size_t k = 0; k < kViewKinds; ++k) json.member(kDeviceKeys[k], s.counts[k]);
+    });
+    json.member("nodes", s.nodes);
+    json.member("rails", s.rails);
+    json.member("parts", s.parts);
+    json.objects("nvlink_domains", s.domains, [&](const auto& domain) {
+      json.member("gpus", domain.first);
+      json.member("count", domain.second);
+    });
+    write_links(json, s);
+    write_tiers(json, s);
+    json.object("facts", [&] {
+      for (const ViewFact& f : view.facts) json.member(f.key, f.value);
+    });
+    json.values("notes", notes);
+    json.objects("warnings", all_warnings(view, s), [&](const ViewWarning& w) {
+      json.member("line", w.line > 0 ? std::optional(w.line) : std::nullopt);
+      json.member("text", w.text);
+    });
   });
-  json.end_object();
-  return json.text() + '\n';
 }
 
 }  // namespace stepcast

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `stepcast calibrate`, and its subcommands.
+// The subcommands of `stepcast calibrate`.
 #pragma once
 
-#include "tools/schedule_options.h"
+#include "tools/command.h"
 
 namespace stepcast::cli {
-
-// Adds `calibrate` with its subcommands; the chosen one is stored in `command`.
-void add_calibrate(CLI::App& app, Arguments& args, Command& command);
 
 int calibrate_plan_command(const Arguments& args, const Terminal& terminal);
 int calibrate_run_command(const Arguments& args, const Terminal& terminal);

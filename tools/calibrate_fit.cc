@@ -64,50 +64,37 @@ std::string summary(const TableView& view, std::span<const CalibrateInput> input
 std::string as_json(const TableView& view, const std::string& text, const std::string& output,
                     std::span<const CalibrateInput> inputs, const United& united,
                     std::span<const std::string> remarks) {
-  JsonWriter json;
-  json.begin_object();
-  write_table_view(json, view);
-  json.key("inputs");
-  json.begin_array();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    json.begin_object();
-    json.member("name", inputs[i].name);
-    json.member("dropped", static_cast<int64_t>(united.dropped[i]));
-    json.key("notes");
-    json.begin_array();
-    for (const std::string& n : inputs[i].notes) json.value(n);
-    json.end_array();
-    json.end_object();
-  }
-  json.end_array();
-  json.key("remarks");
-  json.begin_array();
-  for (const std::string& r : remarks) json.value(r);
-  json.end_array();
-  // Where the table did not go to a file it is here.
-  if (output.empty()) json.member("table", text);
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    write_table_view(json, view);
+    size_t i = 0;
+    json.objects("inputs", inputs, [&](const CalibrateInput& in) {
+      json.member("name", in.name);
+      json.member("dropped", static_cast<int64_t>(united.dropped[i++]));
+      json.values("notes", in.notes);
+    });
+    json.values("remarks", remarks);
+    // Where the table did not go to a file it is here.
+    if (output.empty()) json.member("table", text);
+  });
 }
 
 int make_table(const Arguments& args, const Terminal& terminal,
                const std::vector<CalibrateInput>& inputs) {
-  const CalibrateArguments& a = args.calibrate;
-  if (args.json && a.output == "-")
+  if (args.json && args.output == "-")
     usage_error("E004", "--json and the table cannot both go to standard output",
                 "-o FILE names a file for the table");
   std::vector<TableText> tables;
   for (const CalibrateInput& in : inputs) tables.push_back(in.table);
-  const United united = unite(tables, {a.gpu});
+  const United united = unite(tables, {args.gpu});
   FittedTable fitted = fit_table(united.table);
   fitted.remarks.insert(fitted.remarks.begin(), united.remarks.begin(), united.remarks.end());
   for (std::string r : {remark_on_gpu(fitted.table.gpu), remark_on_rows(fitted.table)})
     if (!r.empty()) fitted.remarks.push_back(std::move(r));
   const std::string text = write_table(fitted.table);
-  const TableView view = view_of(fitted.table, a.output, hex_of(hash_text(text)));
-  if (!args.json || !a.output.empty()) deliver(text, a.output, args.force);
+  const TableView view = view_of(fitted.table, args.output, hex_of(hash_text(text)));
+  if (!args.json || !args.output.empty()) deliver(text, args.output, args.force);
   if (args.json) {
-    write_stdout(as_json(view, text, a.output, inputs, united, fitted.remarks));
+    write_stdout(as_json(view, text, args.output, inputs, united, fitted.remarks));
   } else if (!args.quiet) {
     write_stderr(summary(view, inputs, united, fitted.remarks, terminal.err));
   }
@@ -131,15 +118,14 @@ void refuse_other_gpus(const std::vector<CalibrateInput>& inputs, const std::str
 
 int calibrate_fit_command(const Arguments& args, const Terminal& terminal) {
   std::vector<CalibrateInput> inputs;
-  for (const std::string& input : args.calibrate.inputs)
-    inputs.push_back(read_measurements(input, args.calibrate));
-  refuse_other_gpus(inputs, args.calibrate.gpu);
+  for (const std::string& input : args.files) inputs.push_back(read_measurements(input, args));
+  refuse_other_gpus(inputs, args.gpu);
   return make_table(args, terminal, inputs);
 }
 
 int calibrate_merge_command(const Arguments& args, const Terminal& terminal) {
   std::vector<CalibrateInput> inputs;
-  for (const std::string& input : args.calibrate.inputs)
+  for (const std::string& input : args.files)
     inputs.push_back(read_table(input, args.calibrate.accept_edits));
   return make_table(args, terminal, inputs);
 }

@@ -6,14 +6,13 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <charconv>
 #include <optional>
 
 #include "calibrate/cost_table.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
-#include "scenarios/value.h"
 #include "sim/diagnostic.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -25,15 +24,14 @@ bool is_table(std::string_view text) {
 
 // "a100-pcie-80g, ..."
 std::string shipped_names() {
-  std::string all;
-  for (const std::string_view gpu : preset_names(PresetKind::gpu))
-    if (!shipped_table_text(gpu).empty()) all += (all.empty() ? "" : ", ") + std::string(gpu);
-  return all;
+  std::vector<std::string_view> shipped = preset_names(PresetKind::gpu);
+  std::erase_if(shipped, [](std::string_view gpu) { return shipped_table_text(gpu).empty(); });
+  return comma_list(shipped);
 }
 
 CalibrateInput read(const std::string& input) {
   CalibrateInput in;
-  in.name = input == "-" ? "<stdin>" : input;
+  in.name = shown_name(input);
   const bool file = input == "-" || ::access(input.c_str(), F_OK) == 0;
   if (file) {
     in.text = read_whole_file(input);
@@ -49,38 +47,25 @@ CalibrateInput read(const std::string& input) {
   throw InputError(std::move(d), kExitIo);
 }
 
+// 0 if it is not given.
 int64_t count_of(const char* option, const std::string& text) {
-  if (text.empty()) return 0;
-  int64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
-  if (error != std::errc() || end != last || value < 1 || value > 1'000'000)
-    usage_error("E004", '\'' + std::string(option) + ' ' + text + "' is no count",
-                "a whole number from 1");
-  return value;
+  return text.empty() ? 0 : parse_count(option, text, 1);
 }
 
-// GB/s.
+// GB/s; 0 if it is not given.
 double rate_of(const char* option, const std::string& text) {
   if (text.empty()) return 0;
-  Problems problems;
-  const Value value = parse_yaml(problems, problems.add_source({option, text, false}));
-  const std::optional<Bandwidth> rate = read_bandwidth(value, option, problems);
-  problems.throw_if_any();
-  return rate->value * 1e-9;
+  const Bandwidth rate = parse_quantity(option, text, [&](const Value& v, Problems& problems) {
+    return read_bandwidth(v, option, problems);
+  });
+  return rate.value * 1e-9;
 }
 
-std::string kinds_text() {
-  std::string all;
-  for (const std::string_view kind : measurement_kinds())
-    all += (all.empty() ? "" : ", ") + std::string(kind);
-  return all;
-}
-
-MeasurementOptions options_of(const CalibrateArguments& a) {
+MeasurementOptions options_of(const Arguments& args) {
+  const MeasuredArguments& a = args.measured;
   MeasurementOptions o;
-  o.kind = a.kind;
-  o.gpu = a.gpu;
+  o.kind = args.kind;
+  o.gpu = args.gpu;
   o.collective = a.collective;
   o.dtype = a.dtype;
   o.ranks = count_of("--ranks", a.ranks);
@@ -88,32 +73,25 @@ MeasurementOptions options_of(const CalibrateArguments& a) {
   o.ranks_per_node = count_of("--ranks-per-node", a.ranks_per_node);
   o.nic_gbs = rate_of("--nic", a.nic_bandwidth);
   o.nvlink_gbs = rate_of("--nvlink", a.nvlink_bandwidth);
-  if (!a.nvls.empty() && a.nvls != "yes" && a.nvls != "no")
-    usage_error("E004", "'--nvls " + a.nvls + "' is neither yes nor no", "yes or no");
-  if (!a.nvls.empty()) o.in_network_reduction = a.nvls == "yes";
+  if (!a.nvls.empty()) o.in_network_reduction = parse_word("--nvls", a.nvls, {"no", "yes"}) == 1;
   return o;
-}
-
-void check_kind(const std::string& kind) {
-  if (kind.empty()) return;
-  for (const std::string_view known : measurement_kinds())
-    if (kind == known) return;
-  usage_error("E004", "there is no kind of measurements '" + kind + '\'', kinds_text());
 }
 
 }  // namespace
 
-void add_measurement_options(CLI::App* sub, CalibrateArguments& a) {
-  sub->add_option("--collective", a.collective, "of nccl-tests' text without its program's name")
+void add_measurement_options(CLI::App* sub, MeasuredArguments& a) {
+  sub->add_option("--collective", a.collective,
+                  "of nccl-tests' text without its program's name: all_gather")
       ->option_text("NAME");
   sub->add_option("--dtype", a.dtype, "of mamf-finder's products: bf16")->option_text("TYPE");
-  sub->add_option("--ranks", a.ranks, "of a log that does not say")->option_text("N");
+  sub->add_option("--ranks", a.ranks, "GPUs together, of a log that does not say")
+      ->option_text("N");
   sub->add_option("--nodes", a.nodes, "of a log that does not say")->option_text("N");
   sub->add_option("--ranks-per-node", a.ranks_per_node, "of a log that does not say")
       ->option_text("N");
   sub->add_option("--nic", a.nic_bandwidth, "a GPU's share of the NICs, one direction: 400Gb/s")
       ->option_text("RATE");
-  sub->add_option("--nvlink", a.nvlink_bandwidth, "of a GPU, one direction: 450GB/s")
+  sub->add_option("--nvlink", a.nvlink_bandwidth, "all of a GPU's links, one direction: 450GB/s")
       ->option_text("RATE");
   sub->add_option("--nvls", a.nvls, "whether the NVSwitches reduced: yes or no")
       ->option_text("yes|no");
@@ -125,11 +103,11 @@ CalibrateInput read_table(const std::string& input, bool accept_edits) {
   return in;
 }
 
-CalibrateInput read_measurements(const std::string& input, const CalibrateArguments& args) {
-  check_kind(args.kind);
+CalibrateInput read_measurements(const std::string& input, const Arguments& args) {
+  if (!args.kind.empty()) parse_word("--kind", args.kind, measurement_kinds());
   CalibrateInput in = read(input);
   if (is_table(in.text)) {
-    in.table = parse_table_text(in.text, in.name, {args.accept_edits});
+    in.table = parse_table_text(in.text, in.name, {args.calibrate.accept_edits});
     return in;
   }
   if (args.kind.empty() && recognise_measurements(in.text).empty()) {
@@ -139,7 +117,7 @@ CalibrateInput read_measurements(const std::string& input, const CalibrateArgume
                     ? "the file is empty"
                     : "neither a cost table nor measurements of a tool that is read";
     d.file = in.name;
-    d.help = "read are cost tables and " + kinds_text() + "; --as names one";
+    d.help = "read are cost tables and " + comma_list(measurement_kinds()) + "; --kind names one";
     throw InputError(std::move(d));
   }
   in.table = import_measurements(in.text, in.name, options_of(args), &in.notes);

@@ -16,7 +16,7 @@ class App;
 namespace stepcast::cli {
 
 // Options for what files of other tools may leave open.
-void add_measurement_options(CLI::App* sub, CalibrateArguments& a);
+void add_measurement_options(CLI::App* sub, MeasuredArguments& a);
 
 struct CalibrateInput {
   std::string name;  // as messages call it
@@ -29,7 +29,8 @@ struct CalibrateInput {
 // there is neither, with status 7; E3xx as parse_table_text says.
 CalibrateInput read_table(const std::string& input, bool accept_edits);
 
-// A table, or what another tool wrote.  Throws InputError: E343 nothing of that is in it.
-CalibrateInput read_measurements(const std::string& input, const CalibrateArguments& args);
+// A table, or what another tool wrote: of args.kind if that is given.  Throws InputError: E343
+// nothing of that is in it.
+CalibrateInput read_measurements(const std::string& input, const Arguments& args);
 
 }  // namespace stepcast::cli

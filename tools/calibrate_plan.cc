@@ -23,29 +23,24 @@ constexpr const char* kProgram = "stepcast-measure";
 
 CalibrationPlan plan_of(const Arguments& args) {
   std::vector<Scenario> scenarios;
-  for (const std::string& file : args.calibrate.inputs) scenarios.push_back(load(file, args));
+  for (const std::string& file : args.files) scenarios.push_back(load(file, args));
   return calibration_plan(scenarios);
 }
 
 std::string as_json(const CalibrationPlan& plan) {
-  JsonWriter json;
-  json.begin_object();
-  json.member("gpu", plan.text.gpu);
-  json.key("scenarios");
-  json.begin_array();
-  for (const std::string& s : plan.text.scenarios) json.value(s);
-  json.end_array();
-  json.objects("rows", plan.text.rows, [&](const PlanRow& r) {
-    json.member("row", plan_key(r));
-    json.member("weight", r.weight);
-    json.member("origin", name_of(r.origin));
+  return json_document([&](JsonWriter& json) {
+    json.member("gpu", plan.text.gpu);
+    json.values("scenarios", plan.text.scenarios);
+    json.objects("rows", plan.text.rows, [&](const PlanRow& r) {
+      json.member("row", plan_key(r));
+      json.member("weight", r.weight);
+      json.member("origin", name_of(r.origin));
+    });
+    json.objects("left_out", plan.left_out, [&](const auto& l) {
+      json.member("what", l.first);
+      json.member("weight", l.second);
+    });
   });
-  json.objects("left_out", plan.left_out, [&](const auto& l) {
-    json.member("what", l.first);
-    json.member("weight", l.second);
-  });
-  json.end_object();
-  return json.text() + '\n';
 }
 
 std::string summary(const CalibrationPlan& plan, const TextStyle& style) {
@@ -134,7 +129,7 @@ std::string pass_on(const std::string& text) {
 }  // namespace
 
 int calibrate_plan_command(const Arguments& args, const Terminal& terminal) {
-  const std::string& output = args.calibrate.output;
+  const std::string& output = args.output;
   const CalibrationPlan plan = plan_of(args);
   const bool to_file = !output.empty() && output != "-";
   if (to_file) deliver(write_plan(plan.text), output, args.force);
@@ -146,14 +141,14 @@ int calibrate_plan_command(const Arguments& args, const Terminal& terminal) {
 
 int calibrate_run_command(const Arguments& args, const Terminal&) {
   const CalibrateArguments& a = args.calibrate;
-  if (!a.plan.empty() && !a.inputs.empty())
+  if (!a.plan.empty() && !args.files.empty())
     usage_error("E004", "--plan and scenarios both say what to measure");
-  if (a.output.empty() && !a.list)
+  if (args.output.empty() && !a.list)
     usage_error("E003", "-o TABLE is missing: where the measurements go");
   // Its own mistakes first: the program may be missing on the machine where a plan is tried out.
   std::string plan = a.plan;
   std::string text;
-  if (!a.inputs.empty()) text = write_plan(plan_of(args).text);
+  if (!args.files.empty()) text = write_plan(plan_of(args).text);
   if (!plan.empty()) parse_plan_text(read_whole_file(plan), plan);
   const std::string program = find_program();
   if (!text.empty()) plan = pass_on(text);
@@ -167,9 +162,9 @@ int calibrate_run_command(const Arguments& args, const Terminal&) {
   add("--budget", a.budget);
   add("--grid", a.grid);
   add("--families", a.families);
-  add("--gpu", a.gpu);
+  add("--gpu", args.gpu);
   add("--device", a.device);
-  add("-o", a.output);
+  add("-o", args.output);
   if (a.list) words.emplace_back("--list");
   std::vector<char*> argv;
   for (std::string& w : words) argv.push_back(w.data());

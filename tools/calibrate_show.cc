@@ -62,77 +62,56 @@ std::string only_list(const std::string& title, std::span<const std::string> all
 
 std::string difference_json(const TableDifference& d, const CalibrateInput& a,
                             const CalibrateInput& b) {
-  JsonWriter json;
-  json.begin_object();
-  for (const auto& [name, in] : {std::pair{"first", &a}, {"second", &b}})
-    json.object(name, [&, in = in] {
-      json.member("name", in->name);
-      json.member("gpu", in->table.gpu);
-      json.member("hash", hex_of(hash_text(in->text)));
+  return json_document([&](JsonWriter& json) {
+    for (const auto& [name, in] : {std::pair{"first", &a}, {"second", &b}})
+      json.object(name, [&, in = in] {
+        json.member("name", in->name);
+        json.member("gpu", in->table.gpu);
+        json.member("hash", hex_of(hash_text(in->text)));
+      });
+    json.objects("families", d.families, [&](const FamilyDifference& f) {
+      json.member("family", f.family);
+      json.member("both", static_cast<int64_t>(f.both));
+      json.member("changed", static_cast<int64_t>(f.changed));
+      json.member("only_first", static_cast<int64_t>(f.only_before));
+      json.member("only_second", static_cast<int64_t>(f.only_after));
+      json.member("median_ratio", f.median_ratio);
+      json.member("p90_factor", f.p90_factor);
     });
-  json.objects("families", d.families, [&](const FamilyDifference& f) {
-    json.member("family", f.family);
-    json.member("both", static_cast<int64_t>(f.both));
-    json.member("changed", static_cast<int64_t>(f.changed));
-    json.member("only_first", static_cast<int64_t>(f.only_before));
-    json.member("only_second", static_cast<int64_t>(f.only_after));
-    json.member("median_ratio", f.median_ratio);
-    json.member("p90_factor", f.p90_factor);
+    json.objects("changed", d.changed, [&](const RowDifference& r) {
+      json.member("row", r.row);
+      json.member("first", r.before);
+      json.member("second", r.after);
+      json.member("ratio", r.ratio);
+    });
+    json.values("only_first", d.only_before);
+    json.values("only_second", d.only_after);
   });
-  json.objects("changed", d.changed, [&](const RowDifference& r) {
-    json.member("row", r.row);
-    json.member("first", r.before);
-    json.member("second", r.after);
-    json.member("ratio", r.ratio);
-  });
-  const auto list = [&](const char* name, std::span<const std::string> rows) {
-    json.key(name);
-    json.begin_array();
-    for (const std::string& r : rows) json.value(r);
-    json.end_array();
-  };
-  list("only_first", d.only_before);
-  list("only_second", d.only_after);
-  json.end_object();
-  return json.text() + '\n';
 }
 
 }  // namespace
 
 int calibrate_show_command(const Arguments& args, const Terminal& terminal) {
-  const CalibrateArguments& a = args.calibrate;
-  if (a.inputs.size() > 1)
-    usage_error("E003", "one table at a time, not " + std::to_string(a.inputs.size()),
-                "`stepcast calibrate diff` takes two");
-  if (a.csv && args.json) usage_error("E004", "--csv and --json are two forms of the answer");
-  const CalibrateInput in = read_table(a.inputs.front(), false);
+  const bool csv = args.calibrate.csv;
+  if (csv && args.json) usage_error("E004", "--csv and --json are two forms of the answer");
+  const CalibrateInput in = read_table(args.file, false);
   const TableView view = view_of(in.table, in.name, hex_of(hash_text(in.text)));
-  if (!a.svg.empty()) {
+  if (!args.svg.empty())
     deliver(fit_plots_svg("Cost table of " + in.table.gpu + ": measured against fit",
                           fit_plots(in.table)),
-            a.svg, args.force);
-    if (a.svg == "-") return 0;
-  }
-  if (a.csv) {
-    write_stdout(table_csv(view));
-  } else if (args.json) {
-    JsonWriter json;
-    json.begin_object();
-    write_table_view(json, view);
-    json.end_object();
-    write_stdout(json.text() + '\n');
-  } else {
-    write_stdout(table_text(view, terminal.out));
-  }
+            args.svg, args.force);
+  if (args.svg == "-") return 0;
+  write_stdout(csv         ? table_csv(view)
+               : args.json ? json_document([&](JsonWriter& json) { write_table_view(json, view); })
+                           : table_text(view, terminal.out));
   return 0;
 }
 
 int calibrate_diff_command(const Arguments& args, const Terminal& terminal) {
-  const CalibrateArguments& a = args.calibrate;
-  if (a.inputs.size() != 2)
-    usage_error("E003", "two tables are compared, not " + std::to_string(a.inputs.size()));
-  const CalibrateInput first = read_table(a.inputs[0], false),
-                       second = read_table(a.inputs[1], false);
+  if (args.files.size() != 2)
+    usage_error("E003", "two tables are compared, not " + std::to_string(args.files.size()));
+  const CalibrateInput first = read_table(args.files[0], false),
+                       second = read_table(args.files[1], false);
   const TableDifference d = difference(first.table, second.table);
   if (args.json) {
     write_stdout(difference_json(d, first, second));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast check FILE...: what scenarios say was measured beside what is predicted; a log of
 // Megatron-LM is a scenario that was measured.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
 #include "forecast/forecast.h"
 #include "report/check_table.h"
 #include "report/diagnostics.h"
-#include "tools/command.h"
+#include "scenarios/number.h"
 #include "tools/import_run.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -27,22 +30,6 @@ Scenario load_run(const std::string& file, const std::string& imported, const Ar
   LoadOptions options;
   options.set = extra;  // --set went into the import
   return load_scenario_text(imported, file, options);
-}
-
-// --tolerance: "10%" or "0.1".
-double read_tolerance(std::string_view text) {
-  std::string_view digits = text;
-  const bool per_cent = digits.ends_with('%');
-  if (per_cent) digits.remove_suffix(1);
-  while (digits.ends_with(' ')) digits.remove_suffix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const double share = per_cent ? value / 100 : value;
-  if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size() ||
-      !(share >= 0 && share <= 1))
-    usage_error("E004", "--tolerance takes a share from 0 to 1, not '" + std::string(text) + '\'',
-                "write --tolerance 10% or --tolerance 0.1");
-  return share;
 }
 
 void add_figures(const std::string& name, const Measured& m, const Result& r,
@@ -116,11 +103,12 @@ void check_file(const std::string& file, const Arguments& args, std::optional<do
                 "add measured: {step_time: 13.75s, source: where} to it");
 }
 
-}  // namespace
-
 int check_command(const Arguments& args, const Terminal& terminal) {
   std::optional<double> tolerance;
-  if (args.tolerance) tolerance = read_tolerance(*args.tolerance);
+  if (args.tolerance)
+    tolerance = parse_quantity(
+        "--tolerance", *args.tolerance,
+        [](const Value& v, Problems& problems) { return read_share(v, "--tolerance", problems); });
   static_cast<void>(parse_sets(args.set));  // wrong for all files
   Checked checked;
   std::vector<Diagnostic> errors;
@@ -143,6 +131,28 @@ int check_command(const Arguments& args, const Terminal& terminal) {
   for (const CheckedFigure& f : checked.figures)
     if (!f.within()) return kExitOutsideTolerance;
   return 0;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(app, "check", "Put predicted figures beside measured ones", chosen,
+                              check_command);
+  add_files(sub, args, "FILE", "scenarios, logs of Megatron-LM (.log); - is standard input");
+  add_scenario_options(sub, args);
+  sub->add_option("--preset", args.preset, "cluster preset, for logs: dgx-h100")
+      ->option_text("NAME");
+  sub->add_option_function<std::string>(
+         "--tolerance", [&args](const std::string& share) { args.tolerance = share; },
+         "largest error, 10% or 0.1, for all files; else what each says, or 10 %")
+      ->option_text("SHARE");
+  sub->footer(
+      "Scenarios say what was measured under measured:.  A file that ends in .log is "
+      "Megatron-LM's:\n"
+      "its arguments and iterations are imported first.  Doubts are the works that take longest\n"
+      "among those whose prices were not measured.  Files that cannot be checked are named after\n"
+      "the others are.  Exit status 6: an error is larger than the tolerance.");
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands of `stepcast` share: the parsed command line, and their entry points.
+// What the commands of `stepcast` share: the parsed command line, exit statuses, and their list.
 //
 // A command writes its answer to standard output and everything else to standard error, throws
 // InputError for whatever the user can mend, and returns the exit status:
@@ -7,6 +7,7 @@
 //   4 the schedule deadlocks   6 check: outside the tolerance   7 input or output
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,85 +19,75 @@
 #include "scenarios/scenario.h"
 #include "sim/result.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stepcast::cli {
 
-// stepcast schedule: all of it as it was typed; empty = not given.
+// stepcast schedule
 struct ScheduleArguments {
-  std::string subject;  // a family, a file, "-"
   std::string pp, vpp, microbatches;
   std::vector<std::string> params;            // KEY=VALUE
   std::string costs, stages, straggler, p2p;  // stages: file
   std::string format = "compute";
-  std::string output;                                    // file
-  std::string svg;                                       // show
   std::string columns;                                   // show
   std::string memory_limit, placement = "loop", effort;  // synth
 };
 
-// stepcast topology: as it was typed; empty = not given.
-struct TopologyArguments {
-  std::string file;  // "-" = standard input
-  std::string kind, gpu, svg;
-};
-
-// stepcast import: as it was typed; empty = not given.
-struct ImportArguments {
-  std::string kind, file;  // file: "-" = standard input
-  std::string preset, gpu, output;
-  std::string model;  // a config.json
-};
-
-// stepcast size: as it was typed; empty = not given.
-struct SizeArguments {
-  std::string subject;  // a file, a model preset; "-" = standard input
-  std::string tokens, gpu, mfu;
-  bool no_search = false;
-};
-
-// stepcast calibrate: as it was typed; empty = not given.
+// stepcast calibrate
 struct CalibrateArguments {
-  std::vector<std::string> inputs;  // scenarios; tables and files of other tools; "-" = stdin
-  std::string output, plan, svg;    // files
-  std::string kind, gpu;
-  std::string collective, dtype;                                                    // of inputs
-  std::string ranks, nodes, ranks_per_node, nic_bandwidth, nvlink_bandwidth, nvls;  // of inputs
+  std::string plan;  // file
   bool accept_edits = false, csv = false;
   std::string budget, grid, families, device;  // run
   bool list = false;
 };
 
+// What files of measurements may leave open: `calibrate fit`, `import`.
+struct MeasuredArguments {
+  std::string collective, dtype;
+  std::string ranks, nodes, ranks_per_node, nic_bandwidth, nvlink_bandwidth, nvls;
+};
+
+// The command line as it was typed; empty = not given.
 struct Arguments {
+  // of several commands
   std::vector<std::string> files;  // "-" = standard input
+  std::string file;                // of a command that takes one thing: a file, a name, "-"
+  std::string kind;                // of it, or of presets
   std::vector<std::string> set;    // path=value
-  std::string root;
+  std::string root;                // directory
+  std::string gpu, preset, model;  // model: a config.json
+  std::string output, svg;         // files to write
+  bool force = false;              // ... over those that exist
+  bool fail_on_oom = false;
   bool json = false;
   bool quiet = false;
   std::string color = "auto";
 
   // run
-  std::string trace;  // file, or empty
+  std::string trace;  // file
   std::string trace_ranks = "all";
-  bool what_if = false;           // every one, however long it takes
   std::string ranks;              // "all": each simulated by itself; "0,40-47": for the trace
+  bool what_if = false;           // every one, however long it takes
   std::string progress = "auto";  // auto, plain, none
-  bool force = false;
-  bool fail_on_oom = false;
   // check
-  std::optional<std::string> tolerance;  // as it was typed
+  std::optional<std::string> tolerance;
   // compare
   std::vector<std::string> schedules;
   // explain
   bool memory = false, bubble = false, critical_path = false, costs = false, links = false;
   // presets
-  std::string kind, show;
-  // schedule
-  ScheduleArguments schedule;
-  TopologyArguments topology;
-  ImportArguments import;
-  SizeArguments size;
-  CalibrateArguments calibrate;
+  std::string show;
+  // size
+  std::string tokens, mfu;
+  bool no_search = false;
   // help
   std::vector<std::string> topic;  // one word, or a command of two
+
+  ScheduleArguments schedule;
+  CalibrateArguments calibrate;
+  MeasuredArguments measured;
 };
 
 // Where the output goes, as far as its looks depend on it.
@@ -113,24 +104,28 @@ constexpr int kExitDeadlock = 4;
 constexpr int kExitOutsideTolerance = 6;
 constexpr int kExitIo = 7;
 
-std::string_view version();  // "0.1.0"
+using Command = std::function<int(const Arguments&, const Terminal&)>;
 
-int run_command(const Arguments& args, const Terminal& terminal);
-int validate_command(const Arguments& args, const Terminal& terminal);
-int explain_command(const Arguments& args, const Terminal& terminal);
-int compare_command(const Arguments& args, const Terminal& terminal);
-int check_command(const Arguments& args, const Terminal& terminal);
-int presets_command(const Arguments& args, const Terminal& terminal);
-int schema_command(const Arguments& args, const Terminal& terminal);
-int schedule_show_command(const Arguments& args, const Terminal& terminal);
-int schedule_check_command(const Arguments& args, const Terminal& terminal);
-int schedule_export_command(const Arguments& args, const Terminal& terminal);
-int schedule_eval_command(const Arguments& args, const Terminal& terminal);
-int schedule_synth_command(const Arguments& args, const Terminal& terminal);
-int topology_show_command(const Arguments& args, const Terminal& terminal);
-int help_code_command(const Arguments& args, const Terminal& terminal);
+// Each adds one command, with its options and subcommands, to the command line; what the line says
+// is stored in `args`, the command that it names in `chosen`.  Named as they are typed.
+void add_run(CLI::App& app, Arguments& args, Command& chosen);
+void add_validate(CLI::App& app, Arguments& args, Command& chosen);
+void add_explain(CLI::App& app, Arguments& args, Command& chosen);
+void add_compare(CLI::App& app, Arguments& args, Command& chosen);
+void add_check(CLI::App& app, Arguments& args, Command& chosen);
+void add_size(CLI::App& app, Arguments& args, Command& chosen);
+void add_schedule(CLI::App& app, Arguments& args, Command& chosen);
+void add_topology(CLI::App& app, Arguments& args, Command& chosen);
+void add_calibrate(CLI::App& app, Arguments& args, Command& chosen);
+void add_import(CLI::App& app, Arguments& args, Command& chosen);
+void add_export(CLI::App& app, Arguments& args, Command& chosen);
+void add_presets(CLI::App& app, Arguments& args, Command& chosen);
+void add_schema(CLI::App& app, Arguments& args, Command& chosen);
+void add_help(CLI::App& app, Arguments& args, Command& chosen);
 
 // --- shared by several commands (shared.cc) ---
+
+std::string_view version();  // "0.1.0"
 
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
@@ -138,6 +133,9 @@ std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std:
 // Loads `file`, standard input for "-".  `extra` is applied after --set.
 Scenario load(const std::string& file, const Arguments& args,
               std::span<const std::pair<std::string, std::string>> extra = {});
+
+// What a file is called in messages: itself, <stdin> for "-".
+std::string shown_name(const std::string& file);
 
 // Throws an InputError of one diagnostic without a place.
 [[noreturn]] void usage_error(std::string code, std::string message, std::string help = {});

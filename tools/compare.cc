@@ -3,6 +3,9 @@
 // results side by side.
 #include "report/compare.h"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -11,7 +14,7 @@
 #include "forecast/forecast.h"
 #include "report/json.h"
 #include "sim/diagnostic.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -123,8 +126,6 @@ void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scena
   }
 }
 
-}  // namespace
-
 int compare_command(const Arguments& args, const Terminal& terminal) {
   std::string baseline_name;
   std::vector<Case> cases = cases_of(args, baseline_name);
@@ -160,6 +161,30 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
   const bool all_fit =
       std::all_of(results.begin(), results.end(), [](const Result& r) { return r.fits; });
   return args.fail_on_oom && !all_fit ? kExitOutOfMemory : 0;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub =
+      add_command(app, "compare", "Put several scenarios, or the cases of one, side by side",
+                  chosen, compare_command);
+  add_files(sub, args, "FILE", "scenarios, or one with a compare section; - is standard input");
+  add_scenario_options(sub, args);
+  sub->add_option("--schedules", args.schedules,
+                  "one scenario under each of these: 1f1b,interleaved,zb-v,dualpipe,auto")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("NAME,...");
+  sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit in memory");
+  sub->footer(
+      "The first case is the baseline, unless the compare section names another. With --schedules\n"
+      "each runs with the scenario's parallel.vpp if it can, else with one or two chunks.\n\n"
+      "span: the longest time that a rank works on the step, which is what the step takes without\n"
+      "the optimizer's barrier.  on: the rank with the peak.  Waits are those of the critical\n"
+      "rank: fill, drain, imbalance and blocked make the bubble, transfers and collectives are\n"
+      "exposed communication.");
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

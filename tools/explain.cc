@@ -3,6 +3,9 @@
 // --costs, --links open up the result.
 #include "report/explain.h"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <optional>
 
 #include "forecast/forecast.h"
@@ -11,7 +14,7 @@
 #include "report/json.h"
 #include "report/links_text.h"
 #include "report/text.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "topology/traffic.h"
 
@@ -65,21 +68,19 @@ std::string where_ranks_lie(const Scenario& scenario) {
 }
 
 std::string as_json(const Arguments& args, const Scenario& scenario, const Result* result) {
-  JsonWriter json;
-  json.begin_object();
-  json.member("schema_version", kResultSchemaVersion);
-  json.member("version", version());
-  json.key("scenario");
-  json.begin_object();
-  json.member("name", scenario.name);
-  json.member("hash", scenario.hash);
-  json.end_object();
-  json.objects("settings", scenario.settings, [&](const Setting& s) {
-    json.member("path", s.path);
-    json.member("value", s.value);
-    json.member("origin", s.origin);
-  });
-  if (result != nullptr) {
+  return json_document([&](JsonWriter& json) {
+    json.member("schema_version", kResultSchemaVersion);
+    json.member("version", version());
+    json.object("scenario", [&] {
+      json.member("name", scenario.name);
+      json.member("hash", scenario.hash);
+    });
+    json.objects("settings", scenario.settings, [&](const Setting& s) {
+      json.member("path", s.path);
+      json.member("value", s.value);
+      json.member("origin", s.origin);
+    });
+    if (result == nullptr) return;
     if (args.memory) write_memory(json, *result);
     if (args.bubble) write_bubble(json, *result);
     if (args.bubble) write_account(json, *result);
@@ -87,15 +88,11 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
     if (args.costs) write_costs(json, *result);
     if (args.costs) write_interval_basis(json, result->interval);
     if (args.links) write_links(json, links_of(scenario, *result));
-  }
-  json.end_object();
-  return json.text() + '\n';
+  });
 }
 
-}  // namespace
-
 int explain_command(const Arguments& args, const Terminal& terminal) {
-  const Scenario scenario = load(args.files.front(), args);
+  const Scenario scenario = load(args.file, args);
   std::optional<Result> result;
   if (args.memory || args.bubble || args.critical_path || args.costs || args.links) {
     ForecastOptions options;
@@ -122,6 +119,23 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
                                  result->step_time, style);
   write_stdout(text);
   return 0;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub =
+      add_command(app, "explain", "Show where every setting, byte, wait and price comes from",
+                  chosen, explain_command);
+  add_file(sub, args, "FILE", "scenario; - is standard input");
+  add_scenario_options(sub, args);
+  sub->add_flag("--memory", args.memory, "what fills the memory of each rank");
+  sub->add_flag("--bubble", args.bubble, "why ranks wait");
+  sub->add_flag("--critical-path", args.critical_path, "the longest chain of the step");
+  sub->add_flag("--costs", args.costs, "every price, and how it is known");
+  sub->add_flag("--links", args.links, "which groups cross which links, and how full they are");
+  sub->footer("Without one of these the settings are listed, each with its value and its origin.");
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

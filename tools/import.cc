@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast import KIND FILE: what a tool wrote about a cluster, as the section of a scenario.
-#include "tools/import.h"
-
+// stepcast import KIND FILE: what another tool wrote, as a scenario, its cluster, or a cost table.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <array>
 
+#include "calibrate/write_table.h"
 #include "report/json_writer.h"
 #include "scenarios/cluster_section.h"
 #include "tools/calibrate_input.h"
-#include "tools/import_measured.h"
 #include "tools/import_run.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "topology/import_ibnetdiscover.h"
 #include "topology/import_nccl_xml.h"
@@ -42,6 +43,12 @@ constexpr const char* kFooter =
     "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
     "section say so. A scenario takes it with `extends: cluster.yaml`.";
 
+constexpr std::array<std::string_view, 3> kTopologies{"nvidia-smi", "nccl-topo", "ibnetdiscover"};
+
+bool among(const std::string& kind, std::span<const std::string_view> kinds) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
 ImportedTopology read(const std::string& kind, const std::string& text, const std::string& file,
                       const Node& node) {
   if (kind == "nvidia-smi") return import_nvidia_smi(text, file, node.gpu.arch);
@@ -49,63 +56,75 @@ ImportedTopology read(const std::string& kind, const std::string& text, const st
   return import_ibnetdiscover(text, file);
 }
 
-void check_kind(const std::string& kind) {
-  for (const char* known : {"nvidia-smi", "nccl-topo", "ibnetdiscover"})
-    if (kind == known) return;
-  usage_error("E004", "there is no import of " + kind,
-              "nvidia-smi, nccl-topo, ibnetdiscover, " + run_kinds() + ", " + measured_kinds());
-}
-
-int import_command(const Arguments& args, const Terminal&) {
-  const ImportArguments& a = args.import;
-  if (is_run_kind(a.kind)) return import_run_command(args);
-  if (is_measured_kind(a.kind)) return import_measured_command(args);
-  check_kind(a.kind);
-  if (a.preset.empty() && a.gpu.empty())
+// A section that says what the cluster is.
+int import_topology(const Arguments& args) {
+  if (args.preset.empty() && args.gpu.empty())
     usage_error("E003", "what the file does not tell has to come from a preset",
                 "--preset names that of a cluster, --gpu that of a GPU; `stepcast presets` "
                 "lists them");
-  const Node node = preset_node(a.preset, a.gpu);
-  const std::string text = read_whole_file(a.file);
-  const std::string file = a.file == "-" ? "<stdin>" : a.file;
+  const Node node = preset_node(args.preset, args.gpu);
+  const std::string text = read_whole_file(args.file);
+  const std::string file = shown_name(args.file);
   const std::string section =
-      cluster_section(read(a.kind, text, file, node), {file, a.kind, a.preset, a.gpu});
+      cluster_section(read(args.kind, text, file, node), {file, args.kind, args.preset, args.gpu});
+  if (args.json)
+    write_stdout(json_document([&](JsonWriter& json) { json.member("section", section); }));
+  else
+    deliver(section, args.output, args.force);
+  return 0;
+}
+
+// A cost table of the rows, without fits.
+int import_measured(const Arguments& args) {
+  const CalibrateInput in = read_measurements(args.file, args);
+  const TableText& t = in.table;
+  const std::string table = write_table(t);
   if (args.json) {
-    JsonWriter json;
-    json.begin_object();
-    json.member("section", section);
-    json.end_object();
-    write_stdout(json.text() + '\n');
+    write_stdout(json_document([&](JsonWriter& json) {
+      json.member("table", table);
+      json.values("notes", in.notes);
+    }));
     return 0;
   }
-  deliver(section, a.output, args.force);
+  deliver(table, args.output, args.force);
+  if (args.quiet) return 0;
+  const size_t rows = t.gemms.size() + t.attentions.size() + t.memories.size() +
+                      t.collectives.size() + t.copies.size();
+  std::string remarks;
+  for (const std::string& note : in.notes) remarks += "note: " + note + '\n';
+  write_stderr(remarks + "imported " + std::to_string(rows) + (rows == 1 ? " row" : " rows") +
+               " for " + t.gpu + '\n');
   return 0;
+}
+
+int import_command(const Arguments& args, const Terminal&) {
+  if (among(args.kind, import_kinds())) return import_run_command(args);
+  if (among(args.kind, measurement_kinds())) return import_measured(args);
+  if (among(args.kind, kTopologies)) return import_topology(args);
+  std::vector<std::string_view> kinds(kTopologies.begin(), kTopologies.end());
+  for (const std::span<const std::string_view> more : {import_kinds(), measurement_kinds()})
+    kinds.insert(kinds.end(), more.begin(), more.end());
+  parse_word("import of", args.kind, kinds);
+  return kExitUsage;
 }
 
 }  // namespace
 
-void add_import(CLI::App& app, Arguments& args, Command& command) {
+void add_import(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub =
-      app.add_subcommand("import", "Write a scenario, or its cluster, from files of other tools");
-  sub->callback([&command] { command = import_command; });
+      add_command(app, "import", "Write a scenario, or its cluster, from files of other tools",
+                  chosen, import_command);
   sub->footer(kFooter);
-  ImportArguments& a = args.import;
-  sub->add_option("KIND", a.kind, "of the file, see below")->required()->option_text(" ");
-  sub->add_option("FILE", a.file, "what it wrote; - is standard input")
-      ->required()
-      ->option_text(" ");
-  sub->add_option("--preset", a.preset, "cluster preset for what the file does not tell")
+  sub->add_option("KIND", args.kind, "of the file, see below")->required()->option_text(" ");
+  add_file(sub, args, "FILE", "what the tool wrote; - is standard input");
+  sub->add_option("--preset", args.preset, "cluster preset for what the file does not tell")
       ->option_text("NAME");
-  sub->add_option("--gpu", a.gpu, "GPU preset, if it is not that of the cluster preset")
-      ->option_text("NAME");
-  sub->add_option("--model", a.model, "config.json, for files that do not say the model")
+  add_gpu(sub, args, "GPU preset, if it is not that of the cluster preset");
+  sub->add_option("--model", args.model, "config.json, for files that do not say the model")
       ->option_text("FILE");
-  sub->add_option("-s,--set", args.set, "state a value of the scenario: -s batch.seq=4096")
-      ->allow_extra_args(false)
-      ->option_text("PATH=VALUE");
-  add_measurement_options(sub, args.calibrate);
-  sub->add_option("-o,--output", a.output, "write to a file")->option_text("FILE");
-  sub->add_flag("--force", args.force, "overwrite existing outputs");
+  add_set(sub, args, "batch.seq=4096");
+  add_measurement_options(sub, args.measured);
+  add_output(sub, args);
   add_common(sub, args);
 }
 

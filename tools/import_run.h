@@ -9,17 +9,13 @@
 
 namespace stepcast::cli {
 
-// Whether `kind` is one of them; their names, for messages.
-bool is_run_kind(const std::string& kind);
-std::string run_kinds();
-
 // What the command line says about a file of `kind`.  Throws InputError if it cannot be read.
 ImportRequest import_request(const Arguments& args, const std::string& kind,
                              const std::string& file);
 // "imported 61 cost-relevant arguments (0 unknown, 214 without effect on cost) and 480 iterations".
 std::string imported_summary(const ImportedRun& run);
 
-// Writes the scenario to args.import.output, what was found to standard error.
+// Writes the scenario to args.output, what was found to standard error.
 int import_run_command(const Arguments& args);
 
 }  // namespace stepcast::cli

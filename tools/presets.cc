@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast presets [models|gpus|clusters|software|schedules] [--show NAME]: what has a name
-// already.
+// stepcast presets [KIND] [--show NAME]: what has a name already.
 #include "scenarios/presets.h"
 
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -12,7 +14,7 @@
 #include "scenarios/spelling.h"
 #include "scenarios/value.h"
 #include "schedules/schedule.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -114,14 +116,9 @@ std::vector<Entry> schedules(int width) {
 }
 
 std::vector<Kind> chosen_kinds(const Arguments& args, int width) {
-  static constexpr std::array<std::string_view, 5> kNames{"models", "gpus", "clusters", "software",
-                                                          "schedules"};
-  if (!args.kind.empty() && std::find(kNames.begin(), kNames.end(), args.kind) == kNames.end()) {
-    const std::string near(closest(args.kind, kNames));
-    usage_error("E004", "there are no presets called '" + args.kind + "'",
-                near.empty() ? "models, gpus, clusters, software, schedules"
-                             : "did you mean '" + near + "'?");
-  }
+  if (!args.kind.empty())
+    parse_word("kind of presets", args.kind,
+               {"models", "gpus", "clusters", "software", "schedules"});
   const auto wanted = [&](std::string_view name) { return args.kind.empty() || args.kind == name; };
   std::vector<Kind> kinds;
   if (wanted("models")) kinds.push_back({"models", files_of(PresetKind::model)});
@@ -133,15 +130,13 @@ std::vector<Kind> chosen_kinds(const Arguments& args, int width) {
 }
 
 // The entry of a preset, or of a schedule by any of its names.
-int show(const std::string& name, std::span<const Kind> kinds) {
+const Entry& entry_of(const std::string& name, std::span<const Kind> kinds) {
   const ScheduleFamily* family = find_schedule_family(name);
   std::vector<std::string_view> all;
   for (const Kind& kind : kinds) {
     for (const Entry& entry : kind.entries) {
       all.push_back(entry.name);
-      if (entry.name != name && (entry.family == nullptr || entry.family != family)) continue;
-      write_stdout(entry.text);
-      return 0;
+      if (entry.name == name || (entry.family != nullptr && entry.family == family)) return entry;
     }
   }
   const std::string near(closest(name, all));
@@ -149,54 +144,36 @@ int show(const std::string& name, std::span<const Kind> kinds) {
               near.empty() ? "`stepcast presets` lists them" : "did you mean '" + near + "'?");
 }
 
-void write_family(JsonWriter& json, const ScheduleFamily& family) {
-  json.member("summary", family.summary);
-  json.member("source", family.source);
-  json.key("aliases");
-  json.begin_array();
-  for (const std::string_view alias : family.aliases) json.value(alias);
-  json.end_array();
-  json.key("parameters");
-  json.begin_array();
-  for (const ScheduleParameter& p : family.parameters) {
-    json.begin_object();
+void write_entry(JsonWriter& json, const Entry& entry) {
+  json.member("name", entry.name);
+  if (entry.family == nullptr) {
+    json.member("summary", entry.summary);
+    return;
+  }
+  json.member("summary", entry.family->summary);
+  json.member("source", entry.family->source);
+  json.values("aliases", entry.family->aliases);
+  json.objects("parameters", entry.family->parameters, [&](const ScheduleParameter& p) {
     json.member("key", p.key);
     json.member("summary", p.summary);
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
-std::string as_json(std::span<const Kind> kinds) {
-  JsonWriter json;
-  json.begin_object();
-  for (const Kind& kind : kinds) {
-    json.key(kind.name);
-    json.begin_array();
-    for (const Entry& entry : kind.entries) {
-      json.begin_object();
-      json.member("name", entry.name);
-      if (entry.family != nullptr)
-        write_family(json, *entry.family);
-      else
-        json.member("summary", entry.summary);
-      json.end_object();
-    }
-    json.end_array();
-  }
-  json.end_object();
-  return json.text() + '\n';
+std::string list_json(std::span<const Kind> kinds) {
+  return json_document([&](JsonWriter& json) {
+    for (const Kind& kind : kinds)
+      json.objects(kind.name, kind.entries, [&](const Entry& entry) { write_entry(json, entry); });
+  });
 }
 
-}  // namespace
+std::string entry_json(const Entry& entry) {
+  return json_document([&](JsonWriter& json) {
+    write_entry(json, entry);
+    if (entry.family == nullptr) json.member("text", entry.text);
+  });
+}
 
-int presets_command(const Arguments& args, const Terminal& terminal) {
-  const std::vector<Kind> kinds = chosen_kinds(args, terminal.out.width);
-  if (!args.show.empty()) return show(args.show, kinds);
-  if (args.json) {
-    write_stdout(as_json(kinds));
-    return 0;
-  }
+std::string list_text(std::span<const Kind> kinds, const Terminal& terminal) {
   // Families have one line each; on a terminal that is broken to be read.
   const int family_width =
       terminal.interactive ? terminal.columns : std::numeric_limits<int>::max();
@@ -210,8 +187,29 @@ int presets_command(const Arguments& args, const Terminal& terminal) {
       text += wrap(entry.summary, "  " + pad_right(entry.name, width) + "  ",
                    entry.family == nullptr ? terminal.out.width : family_width);
   }
-  write_stdout(text);
+  return text;
+}
+
+int presets_command(const Arguments& args, const Terminal& terminal) {
+  const std::vector<Kind> kinds = chosen_kinds(args, terminal.out.width);
+  if (args.show.empty()) {
+    write_stdout(args.json ? list_json(kinds) : list_text(kinds, terminal));
+  } else {
+    const Entry& entry = entry_of(args.show, kinds);
+    write_stdout(args.json ? entry_json(entry) : entry.text);
+  }
   return 0;
+}
+
+}  // namespace
+
+void add_presets(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub =
+      add_command(app, "presets", "List what has a name already", chosen, presets_command);
+  sub->add_option("KIND", args.kind, "models, gpus, clusters, software or schedules; else all")
+      ->option_text(" ");
+  sub->add_option("--show", args.show, "print one of them whole")->option_text("NAME");
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

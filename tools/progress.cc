@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -20,8 +20,7 @@ std::string progress_bar(int64_t done, int64_t total, const std::string& what, d
 }
 
 ProgressLine::ProgressLine(const std::string& style, std::string what) : what_(std::move(what)) {
-  if (style != "auto" && style != "plain" && style != "none")
-    usage_error("E004", "--progress is auto, plain or none, not '" + style + "'");
+  parse_word("--progress", style, {"auto", "plain", "none"});
   silent_ = style == "none";
   bar_ = style == "auto" && ::isatty(STDERR_FILENO) != 0;
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast run FILE: simulate, print the answer.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -11,7 +14,7 @@
 #include "report/json.h"
 #include "report/perfetto.h"
 #include "report/text.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
@@ -96,8 +99,6 @@ TraceOptions trace_options(const Arguments& args, const Result& result) {
   return {*ranks};
 }
 
-}  // namespace
-
 int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace == "-")
     usage_error("E004", "the trace goes to a file, standard output is for the answer");
@@ -107,7 +108,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
-  const Scenario scenario = load(args.files.front(), args);
+  const Scenario scenario = load(args.file, args);
   ForecastOptions options;
   options.trace = trace_file.has_value();
   options.all_ranks = args.ranks == "all";
@@ -132,6 +133,34 @@ int run_command(const Arguments& args, const Terminal& terminal) {
                  " slices; open it at https://ui.perfetto.dev\n");
   }
   return args.fail_on_oom && !result.fits ? kExitOutOfMemory : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub =
+      add_command(app, "run", "Simulate a training step and print the answer", chosen, run_command);
+  add_file(sub, args, "FILE", "scenario; - is standard input");
+  add_scenario_options(sub, args);
+  sub->add_option("--trace", args.trace, "write the timeline, for https://ui.perfetto.dev")
+      ->option_text("FILE");
+  sub->add_option("--trace-ranks", args.trace_ranks,
+                  "pipeline ranks in the trace: all (the default), slowest, or numbers: 0-2,5")
+      ->option_text("RANKS");
+  sub->add_option("--ranks", args.ranks,
+                  "all: simulate every rank by itself, not only those unlike the others;\n"
+                  "with --trace, ranks of the job in the trace, each with its own times: 0,40-47")
+      ->option_text("RANKS");
+  sub->add_flag("--what-if", args.what_if,
+                "say what each cost is worth even where so many ranks differ that it takes long");
+  sub->add_option("--progress", args.progress,
+                  "of replicas, on standard error: auto (the default: a bar on a terminal, else\n"
+                  "a line every 30 seconds), plain (lines), none")
+      ->option_text("WHEN");
+  add_force(sub, args);
+  sub->add_flag("--fail-on-oom", args.fail_on_oom,
+                "exit with 3 if the step does not fit in memory");
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast schedule show|check|export|eval: pipeline schedules without a scenario.
-#include "schedules/schedule.h"
+#include "tools/schedule.h"
 
 #include <algorithm>
+#include <array>
 
 #include "report/diagnostics.h"
 #include "report/schedule_svg.h"
@@ -10,7 +11,7 @@
 #include "schedules/compute_comms.h"
 #include "schedules/custom_schedule.h"
 #include "sim/check.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "tools/schedule_timing.h"
 
@@ -21,79 +22,38 @@ ScheduleCosts costs_of(const Arguments& args) {
   return parse_costs(args.schedule.costs, args.schedule.straggler, read_stages(args.schedule));
 }
 
-std::string csv_of(const Schedule& schedule, const std::string& format) {
-  if (format == "compute-comms" || format == "compute_comms")
-    return write_compute_comms_csv(schedule);
-  return write_schedule_csv(schedule);
-}
-
-void require_format(const std::string& format) {
-  for (const std::string_view legal : {"compute", "compute_only", "compute-comms", "compute_comms"})
-    if (format == legal) return;
-  usage_error("E004", "there is no --format " + format, "compute, or compute-comms");
-}
-
 std::string rows_json(const ChosenSchedule& chosen) {
-  JsonWriter json;
-  json.begin_object();
-  write_schedule(json, chosen);
-  json.key("ranks");
-  json.begin_array();
-  for (const std::vector<Action>& rank : chosen.schedule.ranks)
-    json.value(to_text(rank, chosen.schedule.seq_splits, chosen.schedule.names_pieces));
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    write_schedule(json, chosen);
+    std::vector<std::string> rows;
+    for (const std::vector<Action>& rank : chosen.schedule.ranks)
+      rows.push_back(to_text(rank, chosen.schedule.seq_splits, chosen.schedule.names_pieces));
+    json.values("ranks", rows);
+  });
 }
 
 std::string verdict_json(const ChosenSchedule& chosen) {
-  JsonWriter json;
-  json.begin_object();
-  json.member("ok", true);
-  write_schedule(json, chosen);
-  json.key("remarks");
-  json.begin_array();
-  for (const std::string& remark : chosen.remarks) json.value(remark);
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    json.member("ok", true);
+    write_schedule(json, chosen);
+    json.values("remarks", chosen.remarks);
+  });
 }
 
 std::string eval_json(const ChosenSchedule& chosen, const ScheduleTiming& timing,
                       const ScheduleCosts& costs, P2pStyle style) {
-  JsonWriter json;
-  json.begin_object();
-  write_schedule(json, chosen);
-  json.member("p2p", name_of(style));
-  write_times(json, timing, costs);
-  json.key("ranks");
-  json.begin_array();
-  for (const RankTiming& rank : timing.ranks) {
-    json.begin_object();
-    write_time(json, "busy", rank.busy, costs);
-    json.member("peak_in_flight", rank.peak_in_flight);
-    json.member("peak_in_flight_release_input", rank.peak_until_input);
-    write_time(json, "start", rank.start, costs);
-    write_time(json, "end", rank.end, costs);
-    json.end_object();
-  }
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
-}
-
-// Columns of equal width, the first one to the left.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<int> widths(rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], display_width(row[c]));
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c)
-      text += c == 0 ? pad_right(row[c], widths[c]) : "   " + pad_left(row[c], widths[c]);
-    text += '\n';
-  }
-  return text;
+  return json_document([&](JsonWriter& json) {
+    write_schedule(json, chosen);
+    json.member("p2p", name_of(style));
+    write_times(json, timing, costs);
+    json.objects("ranks", timing.ranks, [&](const RankTiming& rank) {
+      write_time(json, "busy", rank.busy, costs);
+      json.member("peak_in_flight", rank.peak_in_flight);
+      json.member("peak_in_flight_release_input", rank.peak_until_input);
+      write_time(json, "start", rank.start, costs);
+      write_time(json, "end", rank.end, costs);
+    });
+  });
 }
 
 std::string eval_text(const ChosenSchedule& chosen, const ScheduleTiming& timing,
@@ -108,31 +68,30 @@ std::string eval_text(const ChosenSchedule& chosen, const ScheduleTiming& timing
   }
   return wrap(escape_text(chosen.title) + ": " + sizes_of(chosen.schedule), "",
               terminal.out.width) +
-         flow(facts_of(timing, costs), terminal.out.width) + '\n' + table(rows);
+         flow(facts_of(timing, costs), terminal.out.width) + '\n' +
+         titled_table(rows, "<>>>>>", terminal.out);
 }
 
 std::string lanes_json(const ScheduleDrawing& drawing, const ChosenSchedule& chosen,
                        const ScheduleTiming& timing, const ScheduleCosts& costs) {
-  JsonWriter json;
-  json.begin_object();
-  write_schedule(json, chosen);
-  write_times(json, timing, costs);
-  json.key("ranks");
-  json.begin_array();
-  for (const auto& lane : drawing.lanes) {
+  return json_document([&](JsonWriter& json) {
+    write_schedule(json, chosen);
+    write_times(json, timing, costs);
+    json.key("ranks");
     json.begin_array();
-    for (const DrawnAction& a : lane) {
-      json.begin_object();
-      json.member("action", to_string(a.action, drawing.seq_splits));
-      write_time(json, "begin", a.begin, costs);
-      write_time(json, "end", a.end, costs);
-      json.end_object();
+    for (const auto& lane : drawing.lanes) {
+      json.begin_array();
+      for (const DrawnAction& a : lane) {
+        json.begin_object();
+        json.member("action", to_string(a.action, drawing.seq_splits));
+        write_time(json, "begin", a.begin, costs);
+        write_time(json, "end", a.end, costs);
+        json.end_object();
+      }
+      json.end_array();
     }
     json.end_array();
-  }
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  });
 }
 
 int columns_of(const ScheduleArguments& a, const Terminal& terminal) {
@@ -144,10 +103,14 @@ int columns_of(const ScheduleArguments& a, const Terminal& terminal) {
 }  // namespace
 
 int schedule_export_command(const Arguments& args, const Terminal& terminal) {
-  const ScheduleArguments& a = args.schedule;
-  require_format(a.format);
+  const bool transfers =
+      parse_word("--format", args.schedule.format, {"compute", "compute-comms"}) == 1;
   const ChosenSchedule chosen = choose_schedule(args, costs_of(args));
-  deliver(args.json ? rows_json(chosen) : csv_of(chosen.schedule, a.format), a.output, args.force);
+  const Schedule& schedule = chosen.schedule;
+  deliver(args.json   ? rows_json(chosen)
+          : transfers ? write_compute_comms_csv(schedule)
+                      : write_schedule_csv(schedule),
+          args.output, args.force);
   say_remarks(chosen, args, terminal);
   return 0;
 }
@@ -184,13 +147,14 @@ int schedule_show_command(const Arguments& args, const Terminal& terminal) {
   const ChosenSchedule chosen = choose_schedule(args, costs);
   const ScheduleTiming timing = time_schedule(chosen.schedule, costs, style);
   const ScheduleDrawing drawing = drawing_of(chosen, timing, costs);
-  const std::string svg = !a.svg.empty() ? a.svg : a.output.ends_with(".svg") ? a.output : "";
+  // -o picture.svg is a picture too.
+  const bool named_svg = args.svg.empty() && args.output.ends_with(".svg");
+  const std::string& svg = named_svg ? args.output : args.svg;
   if (!svg.empty()) deliver(schedule_svg(drawing), svg, args.force);
   if (args.json)
-    deliver(lanes_json(drawing, chosen, timing, costs), svg == a.output ? "" : a.output,
-            args.force);
+    deliver(lanes_json(drawing, chosen, timing, costs), named_svg ? "" : args.output, args.force);
   else if (svg.empty())
-    deliver(draw_schedule(drawing, {terminal.out.color, columns}), a.output, args.force);
+    deliver(draw_schedule(drawing, {terminal.out.color, columns}), args.output, args.force);
   else if (svg != "-" && !args.quiet)
     write_stdout(escape_text(svg) + ": " + escape_text(drawing.title) + '\n');
   say_remarks(chosen, args, terminal);

@@ -2,12 +2,11 @@
 #include "tools/schedule_costs.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <numeric>
 
 #include "sim/check.h"
-#include "tools/command.h"
+#include "tools/options.h"
 
 namespace stepcast::cli {
 namespace {
@@ -118,16 +117,6 @@ void read_straggler(ScheduleCosts& c, std::string_view text) {
 }
 
 }  // namespace
-
-int64_t parse_count(std::string_view option, std::string_view text, int64_t least) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  if (read.ec != std::errc{} || read.ptr != end || value < least)
-    usage_error("E004", "'" + std::string(text) + "' in " + std::string(option) +
-                            " is not a whole number of at least " + std::to_string(least));
-  return value;
-}
 
 ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
                           std::string_view stages) {

@@ -38,9 +38,6 @@ ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
 // Throws InputError E004 if by_stage is there and has not one entry for each stage.
 void require_stages(size_t stages, const ScheduleCosts& costs);
 
-// A whole number not below `least`.  Throws InputError E004 that names `option`.
-int64_t parse_count(std::string_view option, std::string_view text, int64_t least);
-
 // Times of the schedule under these costs.  `durations` gets what lower_unit says of each work,
 // with the straggler exact.
 OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style,

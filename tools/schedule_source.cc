@@ -12,6 +12,7 @@
 #include "schedules/custom_schedule.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -32,7 +33,7 @@ bool is_file(const std::string& name) {
 [[noreturn]] void unknown_name(const std::string& name) {
   if (name == "auto")
     usage_error("E006", "'auto' is no fixed order",
-                "`stepcast schedule synth --pp 4 --microbatches 8 --costs 10,12,7,1 --csv FILE` "
+                "`stepcast schedule synth --pp 4 --microbatches 8 --costs 10,12,7,1 -o FILE` "
                 "makes one; in a scenario `schedule: auto` does");
   std::string help;
   for (const std::string_view near : similar_schedule_names(name))
@@ -155,20 +156,20 @@ void require_few_actions(const ScheduleParams& params) {
 
 ChosenSchedule choose_schedule(const Arguments& args, const ScheduleCosts& costs) {
   const ScheduleArguments& a = args.schedule;
-  const ScheduleFamily* family = find_schedule_family(a.subject);
+  const ScheduleFamily* family = find_schedule_family(args.file);
   if (family != nullptr) return of_family(*family, a, costs);
-  if (!is_file(a.subject)) unknown_name(a.subject);
+  if (!is_file(args.file)) unknown_name(args.file);
   if (!a.params.empty())
     usage_error("E003", "--param is for families; the order of a file is what it is");
   ChosenSchedule chosen;
-  if (is_scenario(a.subject)) {
-    Scenario scenario = load(a.subject, args);
+  if (is_scenario(args.file)) {
+    Scenario scenario = load(args.file, args);
     chosen.schedule = schedule_of(scenario);
     chosen.title = scenario.schedule_title;
     chosen.remarks = std::move(scenario.warnings);
   } else {
-    chosen.title = a.subject == "-" ? "<stdin>" : a.subject;
-    chosen.schedule = load_schedule_csv(read_whole_file(a.subject), chosen.title);
+    chosen.title = shown_name(args.file);
+    chosen.schedule = load_schedule_csv(read_whole_file(args.file), chosen.title);
   }
   require_equal("--pp", a.pp, chosen.schedule.pp);
   require_equal("--vpp", a.vpp, chosen.schedule.vpp);

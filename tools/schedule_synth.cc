@@ -9,8 +9,9 @@
 #include "schedules/custom_schedule.h"
 #include "schedules/placement.h"
 #include "schedules/synthesis.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
+#include "tools/schedule.h"
 #include "tools/schedule_source.h"
 #include "tools/schedule_timing.h"
 
@@ -19,13 +20,12 @@ namespace {
 
 // An empty schedule that has the placement.
 Schedule placed(const ScheduleArguments& a, const ScheduleParams& params) {
+  const bool loop = parse_word("--placement", a.placement, {"loop", "v"}) == 0;
   try {
-    if (a.placement == "loop") return loop_schedule("synth", params);
-    if (a.placement == "v") return v_schedule("synth", params);
+    return loop ? loop_schedule("synth", params) : v_schedule("synth", params);
   } catch (const std::invalid_argument& e) {
     usage_error("E205", e.what());
   }
-  usage_error("E004", "there is no --placement " + a.placement, "loop or v");
 }
 
 StageTimes times_of(int64_t forward, int64_t input, int64_t weight) {
@@ -83,26 +83,20 @@ SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& cos
 
 std::string answer_json(const ChosenSchedule& chosen, const Synthesis& s,
                         const ScheduleTiming& timing, const ScheduleCosts& costs) {
-  JsonWriter json;
-  json.begin_object();
-  write_schedule(json, chosen);
-  write_times(json, timing, costs);
-  write_time(json, "lower_bound", s.lower_bound, costs);
-  json.member("gap", s.gap);
-  json.member("start", s.start);
-  write_time(json, "start_makespan", s.start_time, costs);
-  json.member("orders_tried", s.orders_tried);
-  json.key("ranks");
-  json.begin_array();
-  for (size_t r = 0; r < timing.ranks.size(); ++r) {
-    json.begin_object();
-    json.member("peak_in_flight", timing.ranks[r].peak_in_flight);
-    json.member("actions", to_text(chosen.schedule.ranks[r]));
-    json.end_object();
-  }
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    write_schedule(json, chosen);
+    write_times(json, timing, costs);
+    write_time(json, "lower_bound", s.lower_bound, costs);
+    json.member("gap", s.gap);
+    json.member("start", s.start);
+    write_time(json, "start_makespan", s.start_time, costs);
+    json.member("orders_tried", s.orders_tried);
+    size_t rank = 0;
+    json.objects("ranks", timing.ranks, [&](const RankTiming& t) {
+      json.member("peak_in_flight", t.peak_in_flight);
+      json.member("actions", to_text(chosen.schedule.ranks[rank++]));
+    });
+  });
 }
 
 std::string answer_text(const ChosenSchedule& chosen, const Synthesis& s,
@@ -131,8 +125,8 @@ int schedule_synth_command(const Arguments& args, const Terminal& terminal) {
   }
   const ChosenSchedule chosen{synthesis.schedule, "auto", {}};
   const ScheduleTiming timing = time_schedule(chosen.schedule, costs, P2pStyle::async);
-  if (!a.output.empty()) deliver(write_schedule_csv(chosen.schedule), a.output, args.force);
-  if (a.output == "-") return 0;
+  if (!args.output.empty()) deliver(write_schedule_csv(chosen.schedule), args.output, args.force);
+  if (args.output == "-") return 0;
   write_stdout(args.json ? answer_json(chosen, synthesis, timing, costs)
                          : answer_text(chosen, synthesis, timing, costs, terminal.out.width));
   return 0;

@@ -2,11 +2,14 @@
 #include "tools/schedule_timing.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
+#include "report/account_lines.h"
 #include "sim/diagnostic.h"
 #include "sim/memory.h"
 #include "sim/run.h"
+#include "tools/options.h"
 
 namespace stepcast::cli {
 namespace {
@@ -92,21 +95,13 @@ std::vector<DrawnAction> lane_of(const Schedule& schedule, const OpGraph& graph,
   return lane;
 }
 
-double share_of(const ScheduleTiming& t) {
-  return t.makespan.count() == 0
-             ? 0.0
-             : static_cast<double>(t.bubble.count()) / static_cast<double>(t.makespan.count());
-}
-
 }  // namespace
 
 P2pStyle parse_p2p(const std::string& name) {
   if (name.empty()) return P2pStyle::async;
-  if (const std::optional<P2pStyle> style = p2p_style_named(name)) return *style;
-  std::string legal;
-  for (int i = 0; i < kP2pStyles; ++i)
-    legal += (i == 0 ? "" : ", ") + std::string(name_of(static_cast<P2pStyle>(i)));
-  usage_error("E004", "there is no --p2p " + name, "legal: " + legal);
+  std::array<std::string_view, kP2pStyles> legal;
+  for (size_t i = 0; i < legal.size(); ++i) legal[i] = name_of(static_cast<P2pStyle>(i));
+  return static_cast<P2pStyle>(parse_word("--p2p", name, legal));
 }
 
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style) {
@@ -146,7 +141,7 @@ ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& cost
 std::vector<std::string> facts_of(const ScheduleTiming& t, const ScheduleCosts& costs) {
   const auto text = [&](Time time) { return exact_decimal(time.count(), costs.per_unit); };
   return {"makespan " + text(t.makespan), "span " + text(t.span),
-          "bubble " + text(t.bubble) + " (" + percent(share_of(t)) + ")"};
+          "bubble " + text(t.bubble) + " (" + percent(share_of(t.bubble, t.makespan)) + ")"};
 }
 
 ScheduleDrawing drawing_of(const ChosenSchedule& chosen, ScheduleTiming timing,
@@ -171,7 +166,7 @@ void write_times(JsonWriter& json, const ScheduleTiming& timing, const ScheduleC
   write_time(json, "span", timing.span, costs);
   write_time(json, "ideal", timing.ideal, costs);
   write_time(json, "bubble", timing.bubble, costs);
-  json.member("bubble_share", share_of(timing));
+  json.member("bubble_share", share_of(timing.bubble, timing.makespan));
 }
 
 }  // namespace stepcast::cli

@@ -35,8 +35,12 @@ Scenario load(const std::string& file, const Arguments& args,
   options.set = parse_sets(args.set);
   options.set.insert(options.set.end(), extra.begin(), extra.end());
   options.root = args.root;
-  if (file == "-") return load_scenario_text(standard_input(), "<stdin>", options);
+  if (file == "-") return load_scenario_text(standard_input(), shown_name(file), options);
   return load_scenario(file, options);
+}
+
+std::string shown_name(const std::string& file) {
+  return file == "-" ? "<stdin>" : file;
 }
 
 }  // namespace stepcast::cli

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast topology show FILE: what a file says of a cluster, printed and drawn.
-#include "tools/topology.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -10,8 +8,9 @@
 
 #include "report/topology_svg.h"
 #include "report/topology_text.h"
+#include "scenarios/cluster_section.h"
 #include "sim/diagnostic.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "topology/build_graph.h"
 #include "topology/import_ibnetdiscover.h"
@@ -28,26 +27,8 @@ constexpr const char* kFooter =
     "Bandwidths are those of the data sheet in one direction; NCCL counts: what NCCL plans with.\n"
     "down : up of a switch above 1 is oversubscribed.";
 
-constexpr std::array<std::string_view, 4> kKinds{"nvidia-smi", "nccl-xml", "ibnetdiscover",
+constexpr std::array<std::string_view, 4> kKinds{"nvidia-smi", "nccl-topo", "ibnetdiscover",
                                                  "scenario"};
-constexpr std::array<std::string_view, 4> kArchs{"volta", "ampere", "hopper", "blackwell"};
-
-template <size_t N>
-size_t place_of(const std::array<std::string_view, N>& words, const std::string& word,
-                const std::string& option) {
-  for (size_t i = 0; i < N; ++i)
-    if (words[i] == word) return i;
-  std::string all;
-  for (const std::string_view w : words) all += (all.empty() ? "" : ", ") + std::string(w);
-  usage_error("E004", "there is no " + option + ' ' + word, all);
-}
-
-std::optional<GpuArch> arch_of(const std::string& word) {
-  if (word.empty()) return {};
-  constexpr std::array<GpuArch, 4> kValues{GpuArch::volta, GpuArch::ampere, GpuArch::hopper,
-                                           GpuArch::blackwell};
-  return kValues[place_of(kArchs, word, "--gpu")];
-}
 
 bool looks_like_scenario(const std::string& file, std::string_view text) {
   for (const std::string_view end : {".yaml", ".yml", ".json"})
@@ -62,10 +43,10 @@ bool looks_like_scenario(const std::string& file, std::string_view text) {
 }
 
 std::string kind_of(const std::string& file, std::string_view text, const std::string& asked) {
-  if (!asked.empty()) return std::string(kKinds[place_of(kKinds, asked, "--kind")]);
+  if (!asked.empty()) return std::string(kKinds[parse_word("--kind", asked, kKinds)]);
   switch (topology_format_of(text)) {
     case TopologyFormat::nvidia_smi: return "nvidia-smi";
-    case TopologyFormat::nccl_xml: return "nccl-xml";
+    case TopologyFormat::nccl_xml: return "nccl-topo";
     case TopologyFormat::ibnetdiscover: return "ibnetdiscover";
     case TopologyFormat::other: break;
   }
@@ -120,26 +101,26 @@ TopologyView imported(ImportedTopology topology) {
 }
 
 TopologyView read_view(const Arguments& args) {
-  const TopologyArguments& a = args.topology;
-  const std::string text = read_whole_file(a.file);
-  const std::string file = a.file == "-" ? "<stdin>" : a.file;
-  const std::string kind = kind_of(file, text, a.kind);
-  const std::optional<GpuArch> arch = arch_of(a.gpu);
-  if (arch && kind != "nvidia-smi")
+  const std::string text = read_whole_file(args.file);
+  const std::string file = shown_name(args.file);
+  const std::string kind = kind_of(file, text, args.kind);
+  if (!args.gpu.empty() && kind != "nvidia-smi")
     usage_error("E004", "--gpu is for what nvidia-smi printed",
                 "other files say what their GPUs are");
   TopologyView view;
   if (kind == "nvidia-smi") {
+    std::optional<GpuArch> arch;
+    if (!args.gpu.empty()) arch = preset_node("", args.gpu).gpu.arch;
     view = imported(import_nvidia_smi(text, file, arch));
     view.format = "nvidia-smi topo -m";
-  } else if (kind == "nccl-xml") {
+  } else if (kind == "nccl-topo") {
     view = imported(import_nccl_xml(text, file));
     view.format = "NCCL topology";
   } else if (kind == "ibnetdiscover") {
     view = imported(import_ibnetdiscover(text, file));
     view.format = "ibnetdiscover";
   } else {
-    const Scenario scenario = load(a.file, args);
+    const Scenario scenario = load(args.file, args);
     const ClusterGraph graph = cluster_graph(scenario.cluster);
     view = view_of(graph, {});
     // A file of the fabric names its switches as it likes, a scenario by tier.
@@ -152,42 +133,31 @@ TopologyView read_view(const Arguments& args) {
   return view;
 }
 
-}  // namespace
-
 int topology_show_command(const Arguments& args, const Terminal& terminal) {
   const TopologyView view = read_view(args);
-  if (!args.topology.svg.empty()) {
-    if (args.topology.svg == "-") {
-      write_stdout(topology_svg(view));
-      return 0;
-    }
-    deliver(topology_svg(view), args.topology.svg, args.force);
-  }
+  if (!args.svg.empty()) deliver(topology_svg(view), args.svg, args.force);
+  if (args.svg == "-") return 0;
   write_stdout(args.json ? topology_json(view) : topology_text(view, terminal.out));
   return 0;
 }
 
-void add_topology(CLI::App& app, Arguments& args, Command& command) {
+}  // namespace
+
+void add_topology(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* topology = app.add_subcommand("topology", "Show what a cluster is made of");
-  topology->require_subcommand(0, 1);
-  CLI::App* show = topology->add_subcommand("show", "Print and draw a cluster's devices and links");
-  show->callback([&command] { command = topology_show_command; });
+  topology->group("Commands")->require_subcommand(0, 1);
+  CLI::App* show = add_command(*topology, "show", "Print and draw a cluster's devices and links",
+                               chosen, topology_show_command);
   show->footer(kFooter);
-  TopologyArguments& a = args.topology;
-  show->add_option("FILE", a.file, "topology or scenario; - is standard input")
-      ->required()
-      ->option_text(" ");
-  show->add_option("--kind", a.kind, "nvidia-smi, nccl-xml, ibnetdiscover or scenario")
+  add_file(show, args, "FILE", "topology or scenario; - is standard input");
+  show->add_option(
+          "--kind", args.kind,
+          "of the file: nvidia-smi, nccl-topo, ibnetdiscover or scenario; else as it looks")
       ->option_text("KIND");
-  show->add_option("--gpu", a.gpu, "of an nvidia-smi matrix: volta, ampere, hopper or blackwell")
-      ->option_text("ARCH");
-  show->add_option("--svg", a.svg, "write a picture")->option_text("FILE");
-  show->add_flag("--force", args.force, "overwrite existing outputs");
-  show->add_option("-s,--set", args.set, "of a scenario, as often as needed")
-      ->allow_extra_args(false)
-      ->option_text("PATH=VALUE");
-  show->add_option("--root", args.root, "directory that `extends` may not leave")
-      ->option_text("DIR");
+  add_gpu(show, args, "GPU preset, for what nvidia-smi printed: b200-sxm (how fast a NVLink is)");
+  add_svg(show, args, "write a picture; - is standard output, and nothing else is printed");
+  add_force(show, args);
+  add_scenario_options(show, args, "cluster.nodes=4");
   add_common(show, args);
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast validate FILE...: read, resolve and check only.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 
 #include "forecast/forecast.h"
 #include "report/diagnostics.h"
 #include "report/json_writer.h"
-#include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -26,7 +29,7 @@ Verdict check(const std::string& file, const Arguments& args) {
   try {
     Scenario scenario = load(file, args);
     v.name = scenario.name;
-    v.gpus = scenario.plan.tp * scenario.plan.cp * scenario.plan.pp * scenario.plan.dp;
+    v.gpus = scenario.plan.grid.world();
     v.warnings = std::move(scenario.warnings);
   } catch (const InputError& e) {
     v.status = e.exit_status;
@@ -36,34 +39,19 @@ Verdict check(const std::string& file, const Arguments& args) {
 }
 
 std::string as_json(std::span<const Verdict> verdicts) {
-  JsonWriter json;
-  json.begin_object();
-  json.key("files");
-  json.begin_array();
-  for (const Verdict& v : verdicts) {
-    json.begin_object();
-    json.member("file", v.file);
-    json.member("ok", v.status == 0);
-    if (v.status == 0) {
-      json.member("name", v.name);
-      json.member("gpus", v.gpus);
-    }
-    json.key("warnings");
-    json.begin_array();
-    for (const std::string& w : v.warnings) json.value(w);
-    json.end_array();
-    json.key("errors");
-    json.begin_array();
-    for (const Diagnostic& d : v.errors) write_diagnostic(json, d);
-    json.end_array();
-    json.end_object();
-  }
-  json.end_array();
-  json.end_object();
-  return json.text() + '\n';
+  return json_document([&](JsonWriter& json) {
+    json.objects("files", verdicts, [&](const Verdict& v) {
+      json.member("file", v.file);
+      json.member("ok", v.status == 0);
+      if (v.status == 0) {
+        json.member("name", v.name);
+        json.member("gpus", v.gpus);
+      }
+      json.values("warnings", v.warnings);
+      json.objects("errors", v.errors, [&](const Diagnostic& d) { write_diagnostic(json, d); });
+    });
+  });
 }
-
-}  // namespace
 
 int validate_command(const Arguments& args, const Terminal& terminal) {
   std::vector<Verdict> verdicts;
@@ -87,6 +75,16 @@ int validate_command(const Arguments& args, const Terminal& terminal) {
         write_stderr(wrap(escape_text(w), escape_text(v.file) + ": warning: ", terminal.err.width));
   }
   return status;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(app, "validate", "Read and check scenarios, simulate nothing", chosen,
+                              validate_command);
+  add_files(sub, args, "FILE", "scenarios; - is standard input");
+  add_scenario_options(sub, args);
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

@@ -209,7 +209,7 @@ class NodeBuilder {
                   "a row has more NVLinks than a GPU: they go through NVSwitches, shown as one");
     if (guessed_ && links_ > 0)
       parts_.fact("assumed_nvlink_gbs", 25,
-                  "taken: 25 GB/s a NVLink, as up to Hopper (Blackwell has 50: --gpu blackwell)");
+                  "taken: 25 GB/s a NVLink, as up to Hopper (Blackwell has 50: --gpu b200-sxm)");
     parts_.fact("assumed_pcie_generation", pcie_gen,
                 "taken: PCIe " + std::to_string(pcie_gen) +
                     ".0 x16 everywhere; the matrix names no generation");
