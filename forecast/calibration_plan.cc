@@ -58,10 +58,7 @@ class GroupFinder {
     }
     // A shift along an axis is what nccl-tests calls send and receive.
     if (w.kind == WorkKind::shift) w.kind = WorkKind::send_recv;
-    const Node& node = s_.cluster.node;
-    if (row.nodes > 1)
-      row.nic_gbs = node.nic_bandwidth.value * 1e-9 * static_cast<double>(node.nics) /
-                    static_cast<double>(std::max<int64_t>(1, node.gpus));
+    if (row.nodes > 1) row.nic_gbs = s_.cluster.node.nic_share().value * 1e-9;
   }
 
  private:

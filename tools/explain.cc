@@ -16,7 +16,7 @@
 #include "report/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/traffic.h"
+#include "topology/link_loads.h"
 
 namespace stepcast::cli {
 namespace {

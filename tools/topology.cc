@@ -16,7 +16,7 @@
 #include "topology/import_ibnetdiscover.h"
 #include "topology/import_nccl_xml.h"
 #include "topology/import_nvidia_smi.h"
-#include "topology/traffic.h"
+#include "topology/link_loads.h"
 
 namespace stepcast::cli {
 namespace {

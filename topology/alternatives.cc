@@ -60,9 +60,7 @@ Group group_of(const Cluster& cluster, const GroupShape& shape) {
   g.across = shape.nodes > 1;
   g.intra_factor = to_seconds(cluster.node.intra_latency) / latencies.nominal_intra;
   if (!g.across) return g;
-  const Time wire = cluster.node.nic_latency +
-                    cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
-  g.network_excess = to_seconds(wire) - latencies.nominal_network;
+  g.network_excess = to_seconds(network_latency(cluster, shape.tier)) - latencies.nominal_network;
   const NicDriver driver = cluster.node.nic_driver;
   if (driver == NicDriver::efa || driver == NicDriver::efa_v1) {
     g.reported_latency = to_seconds(cluster.node.nic_latency);

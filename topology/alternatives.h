@@ -14,7 +14,7 @@
 
 #include "sim/work.h"
 #include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/group_shape.h"
 #include "topology/nccl_constants.h"
 
 namespace stepcast {

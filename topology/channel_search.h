@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/group_shape.h"
 
 namespace stepcast {
 

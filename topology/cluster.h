@@ -50,6 +50,10 @@ struct Node {
   Bandwidth nic_bandwidth{};  // of one NIC, as far as PCIe lets it
   Time nic_latency{};         // end to end between two nodes' NICs, switches not counted
   NicDriver nic_driver = NicDriver::verbs;
+  // A GPU's share of the NICs.
+  Bandwidth nic_share() const {
+    return nic_bandwidth * (static_cast<double>(nics) / static_cast<double>(gpus));
+  }
 
   // What the graph of devices needs besides (build_graph.h); costs do not.
   int64_t hosts = 1;           // machines that share the NVLink domain: trays of a rack

@@ -104,28 +104,6 @@ std::span<const uint32_t> ClusterGraph::leaving(uint32_t device) const {
       .subspan(s.first[device], size_t{s.first[device + 1]} - s.first[device]);
 }
 
-std::vector<uint32_t> ClusterGraph::components() const {
-  constexpr uint32_t kNone = UINT32_MAX;
-  std::vector<uint32_t> component(storage_->devices.size(), kNone), ahead;
-  uint32_t count = 0;
-  for (uint32_t d = 0; d < component.size(); ++d) {
-    if (component[d] != kNone) continue;
-    component[d] = count;
-    ahead.push_back(d);
-    while (!ahead.empty()) {
-      const uint32_t at = ahead.back();
-      ahead.pop_back();
-      for (uint32_t l : leaving(at)) {
-        if (component[to(l)] != kNone) continue;
-        component[to(l)] = count;
-        ahead.push_back(to(l));
-      }
-    }
-    ++count;
-  }
-  return component;
-}
-
 std::optional<std::vector<uint32_t>> ClusterGraph::shortest_way(uint32_t from, uint32_t to) const {
   const Storage& s = *storage_;
   STEPCAST_CHECK(std::max(from, to) < s.devices.size(), "a way joins two devices");

@@ -19,6 +19,7 @@
 namespace stepcast {
 
 enum class DeviceKind : uint8_t { gpu, nvswitch, pcie_switch, cpu, nic, network_switch };
+constexpr int kDeviceKinds = 6;
 std::string_view name_of(DeviceKind k);  // "GPU", "NVSwitch", "PCIe switch", ...
 
 struct Device {
@@ -66,8 +67,6 @@ class ClusterGraph {
     const Link& l = links()[directed / 2];
     return directed % 2 == 0 ? l.bandwidth : l.back;
   }
-  // Number of the connected component of each device, from 0.
-  std::vector<uint32_t> components() const;
   // The way with the fewest network switches, then the fewest links, then through the fewest GPUs,
   // as directed links from end to end; the first of equal ones; nothing if there is none.
   // O((devices + links) log devices).

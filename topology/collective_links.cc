@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "topology/collective_links.h"
+
 #include <algorithm>
 #include <optional>
 #include <tuple>
 
 #include "sim/check.h"
 #include "topology/collective_messages.h"
-#include "topology/traffic.h"
 
 namespace stepcast {
 namespace {

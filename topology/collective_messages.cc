@@ -273,10 +273,6 @@ CollectiveMessages to_next(Nodes nodes) {
 
 }  // namespace
 
-bool knows_algorithm(std::string_view algorithm) {
-  return pattern_of(algorithm) != Pattern::unknown;
-}
-
 CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm, Nodes nodes) {
   STEPCAST_CHECK(is_communication(kind) && !nodes.empty(), "a collective of a group");
   if (kind == WorkKind::send_recv) return {1, {{nodes.front().front(), nodes.back().back(), 1}}};

@@ -49,10 +49,8 @@ struct CollectiveMessages {
 
 // `nodes`: GPUs of the group on each node in rank order, no node empty; nodes in the order of their
 // first rank.  `algorithm` is a name of Alternative (alternatives.h), without its protocol or with
-// it; ignored for send_recv, which goes from the first GPU to the last, and for shift.  REQUIRES:
-// knows_algorithm(algorithm).
+// it; ignored for send_recv, which goes from the first GPU to the last, and for shift.
 CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm,
                                        std::span<const std::vector<int64_t>> nodes);
-bool knows_algorithm(std::string_view algorithm);
 
 }  // namespace stepcast

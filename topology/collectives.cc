@@ -52,6 +52,22 @@ CommunicationCost cost_of(const std::vector<Alternative>& ways, const Cluster& c
 
 }  // namespace
 
+GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
+                       const Placement& placement) {
+  // Large enough that bandwidth counts, small enough that latency does.
+  constexpr Bytes kTypical{int64_t{64} << 20};
+  GroupShape worst;
+  Time longest{-1};
+  for (const GroupShape& shape : axis_shapes(cluster, grid, axis, placement)) {
+    const Time t = collective_cost(cluster, WorkKind::all_reduce, kTypical, shape).time;
+    if (t >= longest) {
+      longest = t;
+      worst = shape;
+    }
+  }
+  return worst;
+}
+
 CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes bytes,
                                   const GroupShape& shape) {
   STEPCAST_CHECK(is_communication(kind) && kind < WorkKind::send_recv, "a collective");

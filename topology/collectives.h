@@ -2,52 +2,28 @@
 // What a collective or a transfer costs on the cluster: the algorithm and protocol that NCCL's own
 // model picks (alternatives.h), and its time with factors fitted to logs (collective_time.h).
 //
-// `bytes` is the size as nccl-tests counts it (all-gather and reduce-scatter:
-// the gathered size; all-to-all: what one rank sends in all).  Formulas and limits:
-// docs/communication.md.
+// `bytes` is the size as nccl-tests counts it (all-gather and reduce-scatter: the gathered size;
+// all-to-all: what one rank sends in all).  Formulas and limits: docs/communication.md.
 //
 // Oversubscribed tiers (fabric.h): a ring leaves a block of switches on one hop of the m that its m
 // nodes there make, so it is slowed only if the tier above offers less than 1/m of the bandwidth;
 // pairwise exchanges and transfers get the NIC bandwidth divided by the oversubscription.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "sim/rank_grid.h"
 #include "sim/units.h"
 #include "sim/work.h"
 #include "topology/cluster.h"
-#include "topology/fabric.h"
+#include "topology/group_shape.h"
 #include "topology/placement.h"
 
 namespace stepcast {
 
-// How a group lies on the nodes: all that the cost of a collective depends on.
-struct GroupShape {
-  int64_t ranks = 1;
-  int64_t nodes = 1;
-  int64_t ranks_per_node = 1;  // most on any node
-  int64_t tier = 0;     // highest fabric tier it crosses: 0 inside a leaf, 1 ...; -1 inside a node
-  int64_t sharing = 1;  // groups of the same axis that use a node's NICs at the same time
-  // For each tier below `tier`: nodes of the group in one block of that tier, on average (rounded
-  // down); 0 from `tier` on.
-  std::array<int64_t, kMaxTiers> block_nodes{};
-  int64_t fewest_per_node = 0;  // ranks on the node with fewest; 0: as many as on the others
-  // Inside a PCIe node: groups of the same axis that lie on both sides of its CPU sockets and cross
-  // between them at the same time; 0: this one does not.
-  int64_t crossing = 0;
-  auto operator<=>(const GroupShape&) const = default;
-};
-
-// The group by itself: `sharing` is 1.  REQUIRES: GPUs ascending, at least one, within the cluster.
-GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> gpus);
-
-// The costliest shape among the groups of `axis`: the one that all of them wait for; `sharing` is
-// that of the node with most groups.  Ranks lie on GPUs as `placement` says, in order by default.
-// O(world).  REQUIRES: grid.world() <= cluster.gpus(), placement.holds(grid.world()), axis != ep.
+// The costliest of axis_shapes (group_shape.h): the one that all groups wait for.  REQUIRES: as
+// axis_shapes.
 GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
                        const Placement& placement = {});
 

@@ -82,9 +82,8 @@ void set_across(Alternative& a, const Cluster& cluster, const GroupShape& shape)
   }
   const bool ll = a.protocol == Protocol::ll;  // half of it are flags, and nothing is flushed
   a.wire = (ll ? 0.5 : 1) / seconds_per_byte;
-  const Time wire =
-      node.nic_latency + cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, shape.tier) + 1);
-  const double excess = to_seconds(wire) - latencies.nominal_network;
+  const double excess =
+      to_seconds(network_latency(cluster, shape.tier)) - latencies.nominal_network;
   const double hop = latencies.ring.network[static_cast<size_t>(a.protocol)];
   a.network = batches(n - per_node) * std::max(0.0, hop + (ll ? 1 : 2) * excess);
 }

@@ -75,6 +75,11 @@ double oversubscription_into(const std::vector<Tier>& tiers, int64_t tier) {
   return product;
 }
 
+Time network_latency(const Cluster& cluster, int64_t tier) {
+  return cluster.node.nic_latency +
+         cluster.fabric.hop_latency * (2 * std::max<int64_t>(0, tier) + 1);
+}
+
 Route route_of(const Cluster& cluster, int64_t from, int64_t to) {
   STEPCAST_CHECK(from != to && std::min(from, to) >= 0 && std::max(from, to) < cluster.gpus(),
                  "a route joins two GPUs of the cluster");
@@ -89,10 +94,9 @@ Route route_of(const Cluster& cluster, int64_t from, int64_t to) {
   const std::vector<Tier> tiers = fabric_tiers(cluster);
   route.tier = tier_between(tiers, from, to);
   route.switches = 2 * route.tier + 1;
-  route.bandwidth =
-      node.nic_bandwidth * (static_cast<double>(node.nics) / static_cast<double>(node.gpus));
+  route.bandwidth = node.nic_share();
   route.oversubscription = oversubscription_into(tiers, route.tier);
-  route.latency = node.nic_latency + cluster.fabric.hop_latency * route.switches;
+  route.latency = network_latency(cluster, route.tier);
   // Above the leaves the spine joins the rails; below it NVLink does.
   const bool other_rail = from % node.gpus != to % node.gpus;
   if (cluster.fabric.kind == FabricKind::rail_fat_tree && route.tier == 0 && other_rail) {

@@ -34,6 +34,10 @@ std::vector<Tier> fabric_tiers(const Cluster& cluster);
 // have.
 double oversubscription_into(const std::vector<Tier>& tiers, int64_t tier);
 
+// End to end between two NICs of different nodes whose smallest common block is of `tier` (below 0:
+// as 0).
+Time network_latency(const Cluster& cluster, int64_t tier);
+
 // The way between two different GPUs when nothing else uses it.
 struct Route {
   int64_t tier = -1;            // smallest common block; -1 inside a node

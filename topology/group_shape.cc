@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How groups of the rank grid lie on nodes and switch blocks.
+#include "topology/group_shape.h"
+
 #include <algorithm>
 #include <set>
-#include <vector>
 
 #include "sim/check.h"
-#include "topology/collectives.h"
-#include "topology/fabric.h"
 
 namespace stepcast {
 namespace {
@@ -151,27 +149,12 @@ GroupShape shape_of(const Cluster& cluster, std::span<const int64_t> gpus) {
   return shape_at(cluster, fabric_tiers(cluster), 0, gpus, nullptr);
 }
 
-GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
-                       const Placement& placement) {
+std::vector<GroupShape> axis_shapes(const Cluster& cluster, const RankGrid& grid, Axis axis,
+                                    const Placement& placement) {
   STEPCAST_CHECK(grid.world() <= cluster.gpus() && placement.holds(grid.world()),
                  "every rank has a GPU");
-  if (grid.size(axis) == 1) {
-    GroupShape one;
-    one.tier = -1;
-    return one;
-  }
-  // Large enough that bandwidth counts, small enough that latency does.
-  constexpr Bytes kTypical{int64_t{64} << 20};
-  GroupShape worst;
-  Time longest{-1};
-  for (const GroupShape& shape : distinct_shapes(cluster, grid, family_of(grid, axis), placement)) {
-    const Time t = collective_cost(cluster, WorkKind::all_reduce, kTypical, shape).time;
-    if (t >= longest) {
-      longest = t;
-      worst = shape;
-    }
-  }
-  return worst;
+  if (grid.size(axis) == 1) return {GroupShape{.tier = -1}};
+  return distinct_shapes(cluster, grid, family_of(grid, axis), placement);
 }
 
 }  // namespace stepcast

@@ -2,13 +2,13 @@
 #include "topology/import_nccl_xml.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <set>
 
 #include "topology/import_parts.h"
 #include "topology/import_text.h"
+#include "topology/nccl_nvlinks.h"
 #include "topology/xml_reader.h"
 
 namespace stepcast {
@@ -71,20 +71,15 @@ class NcclImporter {
       if (elements_[e].name == "cpu") add_cpu(e);
     }
     if (cpus_.size() > kMostCpus) problem(elements_[0], "more than 1,024 CPUs");
-    if (count(DeviceKind::gpu) == 0 && problems_.empty())
+    if (parts_.count(DeviceKind::gpu) == 0 && problems_.empty())
       problem(elements_[0], "no GPU in this file");
     throw_if_any(problems_);
     join_cpus();
-    join_nvlinks();
-    warn_of_uneven_nvlinks(parts_, lines_);
+    join_nvlinks(parts_, gpu_links_, gpus_, hosts_.size() > 1);
+    warn_of_uneven_nvlinks(parts_);
     tell();
     ImportedTopology made = finished(std::move(parts_));
-    int64_t most = 0;
-    for (const auto& [megabits, n] : speeds_) {
-      if (n < most) continue;
-      most = n;
-      made.nic_bandwidth = {static_cast<double>(megabits) * 1e6 / 8};
-    }
+    made.nic_bandwidth = {static_cast<double>(most_common(speeds_)) * 1e6 / 8};
     return made;
   }
 
@@ -94,17 +89,6 @@ class NcclImporter {
     int32_t host = 0;
     LinkSpeed speed;
   };
-  // One row of a GPU's nvlink, xgmi or c2c.
-  struct GpuLink {
-    uint32_t gpu = 0;
-    uint32_t cpu = 0;
-    std::string target;
-    int32_t count = 0;
-    bool to_switch = false, to_cpu = false;
-    LinkSpeed one;
-    int line = 0;
-  };
-
   void problem(const XmlElement& e, std::string message, std::string help = "",
                const char* code = "E321") {
     problems_.push_back(problem_at(text_, code, e.line, e.column, e.name.size() + 1,
@@ -114,8 +98,6 @@ class NcclImporter {
     problems_.push_back(
         problem_at(text_, "E321", a.line, a.column, a.name.size(), std::move(message)));
   }
-
-  int64_t count(DeviceKind kind) const { return counts_[static_cast<size_t>(kind)]; }
 
   void require_system() {
     const XmlElement& root = elements_[0];
@@ -166,12 +148,6 @@ class NcclImporter {
     }
   }
 
-  uint32_t add(DeviceKind kind, const std::string& name, int32_t host, const XmlElement& e) {
-    lines_.push_back(e.line);
-    ++counts_[static_cast<size_t>(kind)];
-    return parts_.add(kind, name, host);
-  }
-
   void add_cpu(uint32_t e) {
     const XmlElement& cpu = elements_[e];
     const auto [host, fresh] = hosts_.try_emplace(std::string(cpu.value_of("host_hash")),
@@ -180,7 +156,8 @@ class NcclImporter {
     made.host = host->second;
     const XmlAttribute* numa = cpu.find("numaid");
     const std::string name = numa == nullptr ? std::to_string(cpus_.size()) : numa->value;
-    made.device = add(DeviceKind::cpu, prefix(made.host) + "cpu" + name, made.host, cpu);
+    made.device =
+        parts_.add(DeviceKind::cpu, host_prefix(made.host) + "cpu" + name, made.host, cpu.line);
     made.speed = cpu_speed(cpu.value_of("arch"), cpu.value_of("vendor"), number(cpu, "familyid", 0),
                            number(cpu, "modelid", 0));
     cpus_.push_back(made);
@@ -188,11 +165,6 @@ class NcclImporter {
       if (elements_[c].name == "pci") add_pci(c, made.device);
       if (elements_[c].name == "nic") add_nic(c, children_[c], made.device, {});
     }
-  }
-
-  // "n1/" of the second host on.
-  static std::string prefix(int32_t host) {
-    return host == 0 ? "" : "n" + std::to_string(host) + "/";
   }
 
   void add_pci(uint32_t e, uint32_t parent) {
@@ -214,9 +186,9 @@ class NcclImporter {
   }
 
   void add_bridge(uint32_t e, uint32_t parent) {
-    const uint32_t bridge =
-        add(DeviceKind::pcie_switch, "pcie" + std::to_string(count(DeviceKind::pcie_switch)),
-            host(), elements_[e]);
+    const uint32_t bridge = parts_.add(
+        DeviceKind::pcie_switch, "pcie" + std::to_string(parts_.count(DeviceKind::pcie_switch)),
+        host(), elements_[e].line);
     parts_.join(bridge, parent, LinkKind::pcie, speed_of(e));
     double fastest = 0;
     for (const uint32_t c : children_[e]) {
@@ -245,14 +217,15 @@ class NcclImporter {
       gpu = &elements_[c];
       gpu_element = c;
     }
-    const int64_t dev =
-        gpu == nullptr ? count(DeviceKind::gpu) : number(*gpu, "dev", count(DeviceKind::gpu));
-    const uint32_t device = add(DeviceKind::gpu, prefix(host()) + "gpu" + std::to_string(dev),
-                                host(), gpu == nullptr ? pci : *gpu);
-    const std::string key = prefix(host()) + bus;
+    const int64_t dev = gpu == nullptr ? parts_.count(DeviceKind::gpu)
+                                       : number(*gpu, "dev", parts_.count(DeviceKind::gpu));
+    const uint32_t device =
+        parts_.add(DeviceKind::gpu, host_prefix(host()) + "gpu" + std::to_string(dev), host(),
+                   gpu == nullptr ? pci.line : gpu->line);
+    const std::string key = host_prefix(host()) + bus;
     if (const auto [it, fresh] = gpus_.try_emplace(key, device); !fresh && !bus.empty())
       problem(pci, "the GPU at " + bus + " is there already, in line " +
-                       std::to_string(lines_[it->second]));
+                       std::to_string(parts_.lines[it->second]));
     parts_.join(device, parent, LinkKind::pcie, speed_of(e));
     if (gpu == nullptr) return;
     described_ = true;
@@ -272,7 +245,7 @@ class NcclImporter {
         parts_.join(gpu, cpus_.back().device, LinkKind::c2c, {{one}, {one}}, links);
     }
     if (e.name != "nvlink" && !xgmi) return;
-    GpuLink link;
+    NcclGpuLink link;
     link.gpu = gpu;
     link.cpu = cpus_.back().device;
     link.target = lower(e.value_of("target"));
@@ -309,8 +282,9 @@ class NcclImporter {
       if (elements_[n].name == "net") nets.push_back(n);
     if (nets.empty()) {
       if (card.nominal.value == 0) return;
-      const uint32_t nic = add(DeviceKind::nic, "nic" + std::to_string(count(DeviceKind::nic)),
-                               host(), elements_[e]);
+      const uint32_t nic =
+          parts_.add(DeviceKind::nic, "nic" + std::to_string(parts_.count(DeviceKind::nic)), host(),
+                     elements_[e].line);
       bare_.insert(nic);
       parts_.join(nic, parent, LinkKind::pcie, card);
       return;
@@ -325,11 +299,12 @@ class NcclImporter {
       const std::string_view dev = net.value_of("dev");
       const std::string name = net.value_of("name").empty() ? "net" + std::string(dev)
                                                             : std::string(net.value_of("name"));
-      const auto [it, fresh] = nets_.try_emplace(prefix(host()) + name, 0);
+      const auto [it, fresh] = nets_.try_emplace(host_prefix(host()) + name, 0);
       if (fresh) {
-        it->second = add(DeviceKind::nic,
-                         prefix(host()) + "nic" + std::to_string(nets_.size() - 1) + ' ' + name,
-                         host(), net);
+        it->second =
+            parts_.add(DeviceKind::nic,
+                       host_prefix(host()) + "nic" + std::to_string(nets_.size() - 1) + ' ' + name,
+                       host(), net.line);
         ++speeds_[megabits];
         const double port = static_cast<double>(megabits) * 1e6 / 8;
         if (link.nominal.value < port) narrow_.push_back(parts_.devices[it->second].name);
@@ -351,70 +326,6 @@ class NcclImporter {
         parts_.join(cpus_[a].device, cpus_[b].device, LinkKind::host, speed);
       }
     }
-  }
-
-  uint32_t nvswitch(const GpuLink& link) {
-    const bool all = link.target.starts_with("fffffff:");
-    const int32_t at = parts_.devices[link.gpu].node;
-    const auto [it, fresh] = switches_.try_emplace(all ? link.target : prefix(at) + link.target, 0);
-    if (fresh) {
-      const std::string name =
-          all ? "nvswitch" : "nvswitch" + std::to_string(count(DeviceKind::nvswitch));
-      it->second = parts_.add(DeviceKind::nvswitch, name, all && hosts_.size() > 1 ? -1 : at);
-      lines_.push_back(link.line);
-      ++counts_[static_cast<size_t>(DeviceKind::nvswitch)];
-      if (all)
-        parts_.fact("hidden_nvswitches", 1,
-                    "the NVSwitches are hidden from the host: shown as one");
-    }
-    return it->second;
-  }
-
-  void join_nvlinks() {
-    struct Between {
-      int32_t there = 0, back = 0;  // links as either end tells
-      LinkSpeed one;
-      int line = 0;
-    };
-    std::map<std::pair<uint32_t, uint32_t>, Between> between;
-    std::map<std::pair<uint32_t, uint32_t>, std::pair<int32_t, LinkSpeed>>
-        up;  // to a switch or CPU
-    // Switches in the order of their addresses, whatever the first GPU names first.
-    std::vector<const GpuLink*> order;
-    for (const GpuLink& l : gpu_links_) order.push_back(&l);
-    std::stable_sort(order.begin(), order.end(),
-                     [](const GpuLink* a, const GpuLink* b) { return a->target < b->target; });
-    for (const GpuLink* l : order)
-      if (l->to_switch) nvswitch(*l);
-    for (const GpuLink& l : gpu_links_) {
-      if (l.to_switch || l.to_cpu) {
-        auto& [links, one] = up[{l.gpu, l.to_cpu ? l.cpu : nvswitch(l)}];
-        links += l.count;
-        one = l.one;
-        continue;
-      }
-      const auto peer = gpus_.find(prefix(parts_.devices[l.gpu].node) + l.target);
-      if (peer == gpus_.end() || peer->second == l.gpu) {
-        parts_.warn(l.line, parts_.devices[l.gpu].name + " has a link to " +
-                                l.target.substr(0, 40) +
-                                (peer == gpus_.end() ? ", which is not in this file" : ", itself"));
-        continue;
-      }
-      Between& b = between[std::minmax(l.gpu, peer->second)];
-      (l.gpu < peer->second ? b.there : b.back) += l.count;
-      b.one = l.one;
-      b.line = l.line;
-    }
-    for (const auto& [ends, b] : between) {
-      if (b.there != b.back)
-        parts_.warn(b.line, parts_.devices[ends.first].name + " and " +
-                                parts_.devices[ends.second].name + " tell of " +
-                                std::to_string(b.there) + " and " + std::to_string(b.back) +
-                                " links between them; the larger is taken");
-      parts_.join(ends.first, ends.second, LinkKind::nvlink, b.one, std::max(b.there, b.back));
-    }
-    for (const auto& [ends, l] : up)
-      parts_.join(ends.first, ends.second, LinkKind::nvlink, l.second, l.first);
   }
 
   void tell() {
@@ -462,14 +373,12 @@ class NcclImporter {
   std::vector<std::vector<uint32_t>> children_;
   std::vector<PcieLink> links_;  // of pci elements
   ImportParts parts_;
-  std::vector<int> lines_;           // of each device
-  std::array<int64_t, 6> counts_{};  // of each kind of device
   std::vector<Diagnostic> problems_;
   std::vector<Cpu> cpus_;
-  std::map<std::string, int32_t> hosts_;             // by host_hash
-  std::map<std::string, uint32_t> gpus_, switches_;  // by bus address
-  std::map<std::string, uint32_t> nets_;             // by name
-  std::vector<GpuLink> gpu_links_;
+  std::map<std::string, int32_t> hosts_;  // by host_hash
+  std::map<std::string, uint32_t> gpus_;  // by host and bus address
+  std::map<std::string, uint32_t> nets_;  // by name
+  std::vector<NcclGpuLink> gpu_links_;
   std::set<uint32_t> bare_;               // NICs of which no net is known
   std::map<std::string, int64_t> cards_;  // by kind of network
   std::map<int64_t, int64_t> speeds_;     // NICs at so many Mb/s

@@ -72,7 +72,7 @@ class NodeBuilder {
     add_pcie();
     add_nvlinks();
     warn_of_asymmetry();
-    warn_of_uneven_nvlinks(parts_, lines_);
+    warn_of_uneven_nvlinks(parts_);
     place_nics();
     assumptions();
     return finished(std::move(parts_));
@@ -84,15 +84,15 @@ class NodeBuilder {
     for (size_t i = 0; i < m_.names.size(); ++i) {
       const std::string& name = m_.names[i];
       if (is_smi_gpu(name)) {
-        parts_.add(DeviceKind::gpu, "gpu" + name.substr(3));
+        parts_.add(DeviceKind::gpu, "gpu" + name.substr(3), 0, m_.lines[i]);
       } else {
         const auto known = m_.legend.find(name);
         std::string own = known == m_.legend.end() ? "" : " " + known->second;
-        parts_.add(DeviceKind::nic, name.starts_with("NIC") ? "nic" + name.substr(3) + own : name);
+        parts_.add(DeviceKind::nic, name.starts_with("NIC") ? "nic" + name.substr(3) + own : name,
+                   0, m_.lines[i]);
         parts_.devices.back().rail = nics++;
       }
     }
-    lines_ = m_.lines;
   }
 
   LinkSpeed pcie() const {
@@ -106,12 +106,7 @@ class NodeBuilder {
   uint32_t group_device(std::map<size_t, uint32_t>& made, size_t group, DeviceKind kind,
                         const char* name) {
     const auto [it, fresh] = made.try_emplace(group, 0);
-    if (fresh) {
-      int same = 0;
-      for (const Device& d : parts_.devices) same += d.kind == kind;
-      it->second = parts_.add(kind, name + std::to_string(same));
-      lines_.push_back(0);
-    }
+    if (fresh) it->second = parts_.add(kind, name + std::to_string(parts_.count(kind)));
     return it->second;
   }
 
@@ -151,7 +146,6 @@ class NodeBuilder {
     const LinkSpeed one = nvlink_speed(arch_);
     if (switched_) {
       const uint32_t plane = parts_.add(DeviceKind::nvswitch, "nvswitch");
-      lines_.push_back(0);
       for (size_t i = 0; i < n; ++i) {
         if (const int32_t links = most_in_row(m_.cells[i]); links > 0)
           parts_.join(static_cast<uint32_t>(i), plane, LinkKind::nvlink, one, links);
@@ -217,7 +211,6 @@ class NodeBuilder {
 
   const SmiMatrix& m_;
   ImportParts parts_;
-  std::vector<int> lines_;  // of each device
   bool switched_ = false, guessed_ = false;
   int32_t links_ = 0;  // of a GPU
   GpuArch arch_ = GpuArch::other;

@@ -64,7 +64,7 @@ int64_t fact_of(const ImportedTopology& topology, std::string_view key, int64_t 
   return missing;
 }
 
-void warn_of_uneven_nvlinks(ImportParts& parts, const std::vector<int>& lines) {
+void warn_of_uneven_nvlinks(ImportParts& parts) {
   std::vector<int32_t> cables(parts.devices.size(), 0);
   for (const Link& l : parts.links) {
     if (l.kind != LinkKind::nvlink) continue;
@@ -78,7 +78,7 @@ void warn_of_uneven_nvlinks(ImportParts& parts, const std::vector<int>& lines) {
     if (parts.devices[d].kind != DeviceKind::gpu || cables[d] == most) continue;
     const std::string has =
         cables[d] == 0 ? "no NVLink" : std::to_string(cables[d]) + " of " + std::to_string(most);
-    parts.warn(lines[d],
+    parts.warn(parts.lines[d],
                parts.devices[d].name + " has " + has +
                    (cables[d] == 0 ? ", other GPUs have " + std::to_string(most) : " NVLinks") +
                    ": dead links, or a fabric manager that is not running");

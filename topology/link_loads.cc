@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which groups cross which links: totals over a step.
+#include "topology/link_loads.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "topology/collective_links.h"
 #include "topology/step_groups.h"
-#include "topology/traffic.h"
 
 namespace stepcast {
 namespace {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A link on the way of a message that may be spread over several ways (routes.h).
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,6 @@ enum class Algorithm : uint8_t {
   pairwise,        // sends and receives
   two_step         // to one GPU of each node, then inside it
 };
-constexpr int kAlgorithms = 9;
 std::string_view name_of(Algorithm a);  // "ring", "NVLS tree", ...
 
 using ByProtocol = std::array<double, kProtocols>;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "topology/collective_links.h"
 #include "topology/fabric_ways.h"
 #include "topology/step_groups.h"
 

@@ -48,10 +48,6 @@ TEST(ClusterGraph, ListsWhatLeavesADeviceInOrder) {
   EXPECT_THAT(g.leaving(6), ElementsAre());
 }
 
-TEST(ClusterGraph, ComponentsAreNumberedByTheirFirstDevice) {
-  EXPECT_THAT(small().components(), ElementsAre(0u, 0u, 0u, 0u, 0u, 0u, 1u));
-}
-
 TEST(ClusterGraph, ManyLinksAreShorterThanOneNetworkSwitch) {
   const ClusterGraph g = small();
   EXPECT_EQ(*g.shortest_way(0, 2), (std::vector<uint32_t>{4, 6, 8, 10}));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "topology/cluster.h"
+#include "topology/group_shape.h"
 
 namespace stepcast::test {
 
@@ -37,6 +38,20 @@ inline Cluster dgx_h100(int64_t nodes) {
   return c;
 }
 
+inline Cluster dgx_b200(int64_t nodes) {
+  Cluster c = dgx_h100(nodes);
+  c.node.gpu.arch = GpuArch::blackwell;
+  c.node.intra_bandwidth = {900e9};
+  return c;
+}
+
+inline Cluster nvl72(int64_t racks) {
+  Cluster c = dgx_b200(racks);
+  c.node.gpus = 72;
+  c.node.nics = 72;
+  return c;
+}
+
 // Racks of 2 nodes, pods of 384 nodes, 1:7 above (the 24K GPU cluster of Llama 3).
 inline Cluster grand_teton(int64_t nodes) {
   Cluster c = dgx_h100(nodes);
@@ -44,6 +59,16 @@ inline Cluster grand_teton(int64_t nodes) {
   c.fabric.kind = FabricKind::clos;
   c.fabric.tiers = {{"rack", 16, 1}, {"pod", 3072, 1}, {"spine", 24576, 7}};
   return c;
+}
+
+// All ranks of `nodes` nodes.
+inline GroupShape full(int64_t nodes, int64_t per_node = 8) {
+  GroupShape s;
+  s.ranks = nodes * per_node;
+  s.nodes = nodes;
+  s.ranks_per_node = per_node;
+  s.tier = nodes == 1 ? -1 : 0;
+  return s;
 }
 
 }  // namespace stepcast::test

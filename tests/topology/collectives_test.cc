@@ -16,23 +16,15 @@ namespace stepcast {
 namespace {
 
 using test::dgx_a100;
+using test::dgx_b200;
 using test::dgx_h100;
+using test::full;
 using test::grand_teton;
 using ::testing::HasSubstr;
 using enum WorkKind;
 
 constexpr Bytes kGiB{int64_t{1} << 30};
 constexpr std::array kKinds{all_reduce, all_gather, reduce_scatter, all_to_all, broadcast};
-
-// All ranks of `nodes` nodes.
-GroupShape full(int64_t nodes, int64_t per_node = 8) {
-  GroupShape s;
-  s.ranks = nodes * per_node;
-  s.nodes = nodes;
-  s.ranks_per_node = per_node;
-  s.tier = nodes == 1 ? -1 : 0;
-  return s;
-}
 
 double seconds(const Cluster& c, WorkKind kind, Bytes bytes, const GroupShape& s) {
   return to_seconds(collective_cost(c, kind, bytes, s).time);
@@ -43,119 +35,6 @@ double slope(const Cluster& c, WorkKind kind, const GroupShape& s) {
   const Bytes half{kGiB.value << 19};  // so large that filling the pipeline no longer counts
   return static_cast<double>(half.value) /
          (seconds(c, kind, half * 2, s) - seconds(c, kind, half, s));
-}
-
-const Alternative& way(const std::vector<Alternative>& all, Algorithm algorithm,
-                       Protocol protocol = Protocol::simple) {
-  for (const Alternative& a : all) {
-    if (a.algorithm == algorithm && a.protocol == protocol) return a;
-  }
-  throw std::runtime_error("no such alternative");
-}
-
-// NCCL's bus bandwidth of a large message in GB/s: of rings 2(n-1)/n times what the message gets.
-double own_bus(const Cluster& c, WorkKind kind, const GroupShape& s, Algorithm algorithm) {
-  const auto n = static_cast<double>(s.ranks);
-  const double factor = kind == all_reduce ? 2 * (n - 1) / n : kind == broadcast ? 1 : (n - 1) / n;
-  return way(alternatives(c, kind, s), algorithm).own_bandwidth * factor / 1e9;
-}
-
-Cluster dgx_b200(int64_t nodes) {
-  Cluster c = dgx_h100(nodes);
-  c.node.gpu.arch = GpuArch::blackwell;
-  c.node.intra_bandwidth = {900e9};
-  return c;
-}
-
-Cluster nvl72(int64_t racks) {
-  Cluster c = dgx_b200(racks);
-  c.node.gpus = 72;
-  c.node.nics = 72;
-  return c;
-}
-
-// Bandwidths that NCCL prints for these machines.
-TEST(Alternatives, OwnBandwidthsAreThoseOfNcclsSearch) {
-  EXPECT_NEAR(own_bus(dgx_a100(1), all_reduce, full(1), Algorithm::ring), 240, 1);
-  EXPECT_NEAR(own_bus(dgx_a100(1), all_gather, full(1), Algorithm::ring), 240, 1);
-  EXPECT_NEAR(own_bus(dgx_a100(1), broadcast, full(1), Algorithm::ring), 240, 1);
-  EXPECT_NEAR(own_bus(dgx_a100(4), all_reduce, full(4), Algorithm::ring), 192, 1);
-  EXPECT_NEAR(own_bus(dgx_h100(1), all_reduce, full(1), Algorithm::ring), 360, 1);
-  EXPECT_NEAR(own_bus(dgx_h100(4), all_gather, full(4), Algorithm::ring), 384, 1);
-  EXPECT_NEAR(own_bus(dgx_h100(1), all_reduce, full(1), Algorithm::nvls), 476, 1);
-  EXPECT_NEAR(own_bus(dgx_h100(2), all_reduce, full(2), Algorithm::nvls_tree), 462, 1);
-  EXPECT_NEAR(own_bus(dgx_h100(4), all_reduce, full(4), Algorithm::nvls_tree), 364, 1);
-  EXPECT_NEAR(own_bus(dgx_b200(1), all_reduce, full(1), Algorithm::ring), 720, 1);
-  EXPECT_NEAR(own_bus(nvl72(1), all_reduce, full(1, 72), Algorithm::nvls), 918, 1);
-}
-
-TEST(Alternatives, ThreadBlocksAreThoseOfNcclsChannels) {
-  const auto blocks = [](const Cluster& c, const GroupShape& s, Algorithm algorithm) {
-    return way(alternatives(c, all_reduce, s), algorithm).blocks;
-  };
-  EXPECT_EQ(blocks(dgx_a100(1), full(1), Algorithm::ring), 24);
-  EXPECT_EQ(blocks(dgx_a100(2), full(2), Algorithm::ring), 16);
-  EXPECT_EQ(blocks(dgx_h100(1), full(1), Algorithm::ring), 24);
-  EXPECT_EQ(blocks(dgx_h100(2), full(2), Algorithm::ring), 16);
-  EXPECT_EQ(blocks(dgx_h100(1), full(1), Algorithm::nvls), 16);
-  EXPECT_EQ(blocks(dgx_b200(1), full(1), Algorithm::ring), 32);
-  EXPECT_EQ(blocks(dgx_b200(1), full(1), Algorithm::nvls), 24);
-  EXPECT_EQ(blocks(dgx_b200(2), full(2), Algorithm::nvls_tree), 32);
-}
-
-TEST(Alternatives, SmallMessagesStartFewerThreadBlocks) {
-  const GroupShape s = full(1);
-  const auto all = alternatives(dgx_a100(1), all_reduce, s);
-  const Alternative& simple = way(all, Algorithm::ring);
-  EXPECT_EQ(blocks_in_use(simple, s, 1), 1);
-  EXPECT_EQ(blocks_in_use(simple, s, 1 << 17), 4);  // 512 threads, 64 bytes each
-  EXPECT_EQ(blocks_in_use(simple, s, 1 << 30), 24);
-}
-
-TEST(Alternatives, NcclPicks) {
-  const auto pick = [](const Cluster& c, const GroupShape& s, double bytes,
-                       WorkKind kind = all_reduce) {
-    const auto all = alternatives(c, kind, s);
-    const Alternative& a = choice(all, kind, bytes);
-    return std::string(name_of(a.algorithm)) + " " + std::string(name_of(a.protocol));
-  };
-  constexpr double kLarge = 1 << 30;
-  EXPECT_EQ(pick(dgx_a100(1), full(1), 8), "ring LL");
-  EXPECT_EQ(pick(dgx_a100(1), full(1), kLarge), "ring Simple");
-  EXPECT_EQ(pick(dgx_a100(64), full(64), 1 << 16), "tree LL");
-  EXPECT_EQ(pick(dgx_a100(64), full(64), 64 * kLarge), "ring Simple");
-  EXPECT_EQ(pick(dgx_h100(1), full(1), kLarge), "NVLS Simple");
-  EXPECT_EQ(pick(dgx_h100(1), full(1, 4), kLarge), "ring Simple") << "NVLS pays from five GPUs on";
-  EXPECT_EQ(pick(dgx_h100(1), full(1, 5), kLarge), "NVLS Simple");
-  EXPECT_EQ(pick(dgx_h100(2), full(2), kLarge), "NVLS tree Simple");
-  EXPECT_EQ(pick(dgx_h100(1), full(1), kLarge, all_gather), "ring Simple");
-  EXPECT_EQ(pick(dgx_h100(16), full(16, 1), 1 << 20, reduce_scatter), "PAT Simple");
-}
-
-TEST(Alternatives, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
-  Cluster c = dgx_h100(8);
-  const auto has = [&](Algorithm algorithm) {
-    for (const Alternative& a : alternatives(c, all_reduce, full(8))) {
-      if (a.algorithm == algorithm) return true;
-    }
-    return false;
-  };
-  EXPECT_FALSE(has(Algorithm::collnet_direct));
-  EXPECT_FALSE(has(Algorithm::nvls));
-  c.fabric.sharp = true;
-  EXPECT_TRUE(has(Algorithm::collnet_direct));
-  EXPECT_TRUE(has(Algorithm::collnet_chain));
-  EXPECT_TRUE(has(Algorithm::nvls));
-  EXPECT_NEAR(own_bus(c, all_reduce, full(8), Algorithm::nvls), 384, 1);
-}
-
-TEST(Alternatives, TreesAreSlowerInTheMiddleOfTheirRange) {
-  const auto all = alternatives(dgx_a100(2), all_reduce, full(2));
-  const Alternative& tree = way(all, Algorithm::tree);
-  const double line = tree.own_latency + (1 << 18) / tree.own_bandwidth;
-  EXPECT_GT(own_seconds(tree, all_reduce, 1 << 18), line);
-  EXPECT_EQ(own_seconds(way(all, Algorithm::ring), all_gather, 8),
-            way(all, Algorithm::ring).own_latency + 8 / way(all, Algorithm::ring).own_bandwidth);
 }
 
 TEST(CollectiveCost, SaysHowItRuns) {

@@ -8,6 +8,7 @@
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
 #include "topology/collectives.h"
+#include "topology/group_shape.h"
 
 namespace stepcast {
 

@@ -12,6 +12,8 @@
 #include "tests/hand_graph.h"
 #include "tests/topology/clusters.h"
 #include "topology/build_graph.h"
+#include "topology/collective_links.h"
+#include "topology/link_loads.h"
 
 namespace stepcast {
 namespace {
