@@ -86,7 +86,7 @@ void AttentionPrices::mark_derived() {
   }
 }
 
-std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
+std::optional<TablePrice> AttentionPrices::time(const Work& w, PriceParts* parts) const {
   STEPCAST_CHECK(w.m > 0 && w.n > 0 && w.k > 0 && w.heads > 0 && w.batch > 0, describe(w));
   const bool backward = w.kind == WorkKind::attention_backward;
   const int64_t k = w.value_dim > 0 ? (w.k + w.value_dim) / 2 : w.k;
@@ -104,8 +104,9 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
     for (; at != group->by_shape.end() && at->first == hash; ++at) {
       if (!same_shape(group->rows[at->second], shape)) continue;
       const bool derived = group->points[at->second].derived;
-      return TablePrice{
-          group->rows[at->second].us, derived ? Origin::extrapolated : Origin::measured, {}};
+      const AttentionRow& row = group->rows[at->second];
+      if (parts != nullptr) parts->row = {.row = row_text(row), .us = row.us};
+      return TablePrice{row.us, derived ? Origin::extrapolated : Origin::measured, {}};
     }
   }
   auto at = coordinates(w.m, w.n, k, w.heads, w.batch, w.causal);
@@ -118,8 +119,21 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w) const {
   }
   std::array<Near, kNearest> near;
   const size_t count = group->index.nearest(at, near);
-  const Residual r = mean_residual(std::span(near).first(count), group->points, 0);
-  return TablePrice{smooth_attention(w.flops.value, group->fit) * exact_exp2(r.value),
+  const std::span<const Near> found = std::span(near).first(count);
+  const Residual r = mean_residual(found, group->points, 0);
+  const double smooth = smooth_attention(w.flops.value, group->fit);
+  if (parts != nullptr) {
+    parts->form = {.source = row_text(group->fit),
+                   .t0_us = group->fit.t0_us,
+                   .flops = w.flops.value,
+                   .tflops = group->fit.tflops,
+                   .us = smooth};
+    parts->factors.push_back(
+        factor_of(r, found, group->points, 0, "the form itself", [&](uint32_t i) {
+          return PriceRow{.row = row_text(group->rows[i]), .us = group->rows[i].us};
+        }));
+  }
+  return TablePrice{smooth * exact_exp2(r.value),
                     inside && !r.derived ? Origin::interpolated : Origin::extrapolated,
                     {.from = TableBasis::From::nearest_rows, .used = r.used}};
 }

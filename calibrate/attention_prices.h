@@ -14,6 +14,7 @@
 #include "calibrate/neighbors.h"
 #include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
+#include "sim/price_parts.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -28,7 +29,8 @@ class AttentionPrices {
   explicit AttentionPrices(const TableText& table);
 
   // REQUIRES: kind attention_forward or attention_backward; m, n, k, heads, batch, flops > 0.
-  std::optional<TablePrice> time(const Work& work) const;
+  // `parts` takes how the answer is made, if given.
+  std::optional<TablePrice> time(const Work& work, PriceParts* parts = nullptr) const;
   void mark_derived();
 
  private:

@@ -84,7 +84,7 @@ struct CostTable::Rows {
   std::optional<double> launch_us, graph_launch_us;
   std::optional<Interference> interference;
 
-  std::optional<TablePrice> attention(const Work& work, GpuArch arch) const;
+  std::optional<TablePrice> attention(const Work& work, GpuArch arch, PriceParts* parts) const;
   std::optional<TablePrice> memory(const Work& work) const;
   std::optional<TablePrice> host_copy(Bytes bytes) const;
 };
@@ -110,15 +110,16 @@ void add_collectives(const TableText& text, Rows& rows) {
 
 }  // namespace
 
-std::optional<TablePrice> CostTable::Rows::attention(const Work& work, GpuArch arch) const {
+std::optional<TablePrice> CostTable::Rows::attention(const Work& work, GpuArch arch,
+                                                     PriceParts* parts) const {
   const AttentionPrices* own = shipped_attention(work.attention, gpu);
   const bool shares = shared[static_cast<size_t>(Family::attention)];
   const AttentionPrices* of_kernel =
       own == nullptr && shares ? shipped_attention(work.attention, share_from) : own;
   std::optional<TablePrice> price;
-  if (of_kernel != nullptr) price = of_kernel->time(work);
+  if (of_kernel != nullptr) price = of_kernel->time(work, parts);
   if (!price) {
-    price = attentions.time(work);
+    price = attentions.time(work, parts);
     // Ampere's tables measured FlashAttention 2, all others cuDNN.
     const bool itself = work.attention == AttentionKernel::table ||
                         (work.attention == AttentionKernel::flash2 && arch == GpuArch::ampere);
@@ -256,21 +257,22 @@ void CostTable::take_over(const CostTable& other) {
   }
 }
 
-std::optional<TablePrice> CostTable::lookup(const Work& work, const Gpu& gpu) const {
+std::optional<TablePrice> CostTable::lookup(const Work& work, const Gpu& gpu,
+                                            PriceParts* parts) const {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));
   switch (work.kind) {
-    case WorkKind::gemm: return rows_->gemms.time(work, gpu.sms);
-    case WorkKind::grouped_gemm: return rows_->gemms.grouped_time(work, gpu.sms);
+    case WorkKind::gemm: return rows_->gemms.time(work, gpu.sms, parts);
+    case WorkKind::grouped_gemm: return rows_->gemms.grouped_time(work, gpu.sms, parts);
     case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return rows_->attention(work, gpu.arch);
+    case WorkKind::attention_backward: return rows_->attention(work, gpu.arch, parts);
     case WorkKind::memory_bound: return rows_->memory(work);
     case WorkKind::host_copy: return rows_->host_copy(work.bytes);
     default: return std::nullopt;
   }
 }
 
-std::optional<Price> CostTable::compute(const Work& work, const Gpu& gpu) const {
-  const std::optional<TablePrice> p = lookup(work, gpu);
+std::optional<Price> CostTable::compute(const Work& work, const Gpu& gpu, PriceParts* parts) const {
+  const std::optional<TablePrice> p = lookup(work, gpu, parts);
   if (!p) return std::nullopt;
   return Price{time_from_seconds(p->us * 1e-6), p->origin,
                "table " + name() + ": " + basis_text(p->basis, work)};
@@ -291,8 +293,7 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
   const bool alone =
       shape.sharing <= 1 && (shape.tier <= 0 || cluster.fabric.oversubscription <= 1);
   if (shape.nodes > 1 && !alone) return std::nullopt;
-  const double nic_gbs = node.nic_bandwidth.value * 1e-9 * static_cast<double>(node.nics) /
-                         static_cast<double>(std::max<int64_t>(1, node.gpus));
+  const double nic_gbs = node.nic_share().value * 1e-9;
   for (const Rows::CollectiveCurve& c : found->second) {
     if (shape.nodes > 1 && !about(nic_gbs, c.nic_gbs)) continue;
     const CurvePoint& first = c.curve.front();

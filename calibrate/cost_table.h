@@ -17,6 +17,7 @@
 #include "calibrate/table_text.h"
 #include "sim/contention.h"
 #include "sim/price.h"
+#include "sim/price_parts.h"
 #include "sim/work.h"
 #include "topology/cluster.h"
 #include "topology/collectives.h"
@@ -47,10 +48,11 @@ class CostTable {
   // Time of a compute work (any kind but communication), or nothing if the table says nothing about
   // such works.  A copy between host and device takes as long as the slower direction of those
   // measured: works do not say theirs.
-  // `gpu` is the one that the rows were measured on.
-  std::optional<Price> compute(const Work& work, const Gpu& gpu) const;
+  // `gpu` is the one that the rows were measured on; `parts` takes how the time is made, if given.
+  std::optional<Price> compute(const Work& work, const Gpu& gpu, PriceParts* parts = nullptr) const;
   // The same without the text that says where the time comes from: for those who ask often.
-  std::optional<TablePrice> lookup(const Work& work, const Gpu& gpu) const;
+  std::optional<TablePrice> lookup(const Work& work, const Gpu& gpu,
+                                   PriceParts* parts = nullptr) const;
   // Time of a collective on a group of this shape, or nothing: only the exact shape, with the
   // NVLink and NIC bandwidth of the measurement and no other group on the same NICs, is answered.
   std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape,

@@ -42,6 +42,16 @@ double smooth_time(const Work& work, const FitRow& fit) {
   return fit.t0_us + std::sqrt(c * c + m * m);
 }
 
+PriceForm form_of(const Work& work, const FitRow& fit) {
+  return {.source = row_text(fit),
+          .t0_us = fit.t0_us,
+          .flops = work.flops.value,
+          .tflops = fit.tflops,
+          .bytes = static_cast<double>(operand_bytes(work).value),
+          .gbs = fit.gbs,
+          .us = smooth_time(work, fit)};
+}
+
 DType table_dtype(DType t) {
   return t == DType::fp16 ? DType::bf16 : t;
 }
@@ -87,7 +97,7 @@ void GemmPrices::add(Group& g, const GemmRow& r, const FitRow* fit, bool derived
   const double ratio = fit == nullptr ? 1 : r.us / smooth_time(w, *fit);
   const Place at = coordinates(w);
   const double log_m = at[0] / (r.batch > 1 ? 1 : kScaleOfM);
-  g.rows.push_back({r.m, r.n, r.k, r.batch, log_m, r.us, ratio, derived});
+  g.rows.push_back({r.m, r.n, r.k, r.batch, log_m, r.us, ratio, derived, r.dtype});
   g.points.push_back({at, exact_log2(ratio), derived});
 }
 
@@ -156,21 +166,40 @@ GemmPrices::Beside GemmPrices::beside(const Group& group, const Work& w) {
   return {from == begin ? -1 : int64_t{(from - 1)->row}, from == end ? -1 : int64_t{from->row}};
 }
 
-std::optional<TablePrice> GemmPrices::exact(const Group& group, Beside rows, const Work& w) {
+PriceRow GemmPrices::part_of(const Group& group, int64_t row) {
+  const Row& r = group.rows[static_cast<size_t>(row)];
+  return {.row = row_text(GemmRow{r.dtype, group.layout, r.m, r.n, r.k, r.batch}),
+          .us = r.us,
+          .ratio = r.ratio};
+}
+
+std::optional<TablePrice> GemmPrices::exact(const Group& group, Beside rows, const Work& w,
+                                            PriceParts* parts) {
   // A row is of operands in its own format: others go by what it says of the fit.
   const bool narrow = w.accumulate && w.sum != DType::fp32;
   if (rows.from < 0 || w.bytes.value > 0 || narrow) return std::nullopt;
   const Row& row = group.rows[static_cast<size_t>(rows.from)];
   if (row.m != w.m) return std::nullopt;
+  if (parts != nullptr) parts->row = part_of(group, rows.from);
   return TablePrice{row.us, row.derived ? Origin::extrapolated : Origin::measured, {}};
 }
 
 std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, const Work& w,
-                                              double smooth) {
+                                              double smooth, PriceParts* parts) {
   if (rows.from < 0) return std::nullopt;
   const Row& b = group.rows[static_cast<size_t>(rows.from)];
   TablePrice price;
+  const auto tell = [&](double ratio, double weight_of_b) {
+    if (parts == nullptr) return;
+    PriceFactor& factor = parts->factors.emplace_back();
+    factor = {"rows of this n and k, straight over log m", ratio, {}};
+    if (weight_of_b < 1) factor.rows.push_back(part_of(group, rows.below));
+    if (weight_of_b < 1) factor.rows.back().weight = 1 - weight_of_b;
+    factor.rows.push_back(part_of(group, rows.from));
+    factor.rows.back().weight = weight_of_b;
+  };
   if (b.m == w.m) {
+    tell(b.ratio, 1);
     price.us = smooth * b.ratio;
     price.origin = b.derived ? Origin::extrapolated : Origin::measured;
     return price;
@@ -179,7 +208,9 @@ std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, c
   const Row& a = group.rows[static_cast<size_t>(rows.below)];
   if (b.log_m - a.log_m > kDense) return std::nullopt;
   const double x = (exact_log2(static_cast<double>(w.m)) - a.log_m) / (b.log_m - a.log_m);
-  price.us = smooth * (a.ratio + (b.ratio - a.ratio) * x);
+  const double ratio = a.ratio + (b.ratio - a.ratio) * x;
+  tell(ratio, x);
+  price.us = smooth * ratio;
   price.origin = a.derived || b.derived ? Origin::extrapolated : Origin::interpolated;
   price.basis = {.from = TableBasis::From::rows_beside, .low = a.m, .high = b.m};
   return price;
@@ -190,7 +221,7 @@ double GemmPrices::prior(int64_t m, int64_t n, int64_t k) const {
 }
 
 Residual GemmPrices::residual(const Group& group, const Place& at, const Row& shape, double prior,
-                              int64_t sms, uint32_t without) {
+                              int64_t sms, uint32_t without, PriceParts* parts) {
   std::array<Near, kNearest> near;
   const size_t count = group.index.nearest(at, near, without);
   if (sms > 0) {
@@ -205,11 +236,47 @@ Residual GemmPrices::residual(const Group& group, const Place& at, const Row& sh
       near[i].distance += squares / (kIdleScale * kIdleScale);
     }
   }
-  return mean_residual(std::span(near).first(count), group.points, prior);
+  const std::span<const Near> found = std::span(near).first(count);
+  const Residual r = mean_residual(found, group.points, prior);
+  if (parts != nullptr)
+    parts->factors.push_back(factor_of(r, found, group.points, prior,
+                                       prior == 0 ? "the form itself" : "ratio,skinny",
+                                       [&](uint32_t row) { return part_of(group, row); }));
+  return r;
+}
+
+double GemmPrices::own_residual(const Group& group, Beside rows, double log_m, int64_t sms,
+                                PriceParts* parts) const {
+  double sum = 0, weights = kNoReason;
+  PriceFactor factor{"rows of this n and k over the mean of their own nearest", 1, {}};
+  for (const int64_t i : {rows.below, rows.from}) {
+    const auto index = static_cast<size_t>(i);
+    const Row& row = group.rows[index];
+    const Residual expected =
+        residual(group, group.points[index].at, row, prior(row.m, row.n, row.k), sms,
+                 static_cast<uint32_t>(index), nullptr);
+    const double octaves = (log_m - row.log_m) / kOwnReach;
+    const double weight = 1 / (1 + octaves * octaves);
+    const double differs = group.points[index].residual - expected.value;
+    sum += weight * differs;
+    weights += weight;
+    if (parts == nullptr) continue;
+    PriceRow& part = factor.rows.emplace_back(part_of(group, i));
+    part.ratio = exact_exp2(differs);
+    part.distance = octaves * octaves;
+    part.weight = weight;
+  }
+  if (parts != nullptr) {
+    factor.value = exact_exp2(sum / weights);
+    factor.rows.push_back({"none", 0, 1, 0, kNoReason});
+    for (PriceRow& row : factor.rows) row.weight /= weights;
+    parts->factors.push_back(std::move(factor));
+  }
+  return sum / weights;
 }
 
 TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Work& w, double smooth,
-                                      int64_t sms) const {
+                                      int64_t sms, PriceParts* parts) const {
   Place at = coordinates(w);
   bool inside = w.batch == 1;
   for (size_t i = 0; i < 3 && w.batch == 1 && !group.points.empty(); ++i) {
@@ -219,23 +286,12 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
     at[i] = clamped;
   }
   const double log_m = exact_log2(static_cast<double>(w.m));
-  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0, false};
-  Residual r = residual(group, at, shape, prior(w.m, w.n, w.k), sms, NeighborIndex::kNone);
+  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0, false, w.dtype};
+  Residual r = residual(group, at, shape, prior(w.m, w.n, w.k), sms, NeighborIndex::kNone, parts);
   if (rows.below >= 0 && rows.from >= 0) {
-    double sum = 0, weights = kNoReason;
-    for (const int64_t i : {rows.below, rows.from}) {
-      const auto index = static_cast<size_t>(i);
-      const Row& row = group.rows[index];
-      const Residual expected =
-          residual(group, group.points[index].at, row, prior(row.m, row.n, row.k), sms,
-                   static_cast<uint32_t>(index));
-      const double octaves = (log_m - row.log_m) / kOwnReach;
-      const double weight = 1 / (1 + octaves * octaves);
-      sum += weight * (group.points[index].residual - expected.value);
-      weights += weight;
-      r.derived = r.derived || row.derived;
-    }
-    r.value += sum / weights;
+    r.value += own_residual(group, rows, log_m, sms, parts);
+    for (const int64_t i : {rows.below, rows.from})
+      r.derived = r.derived || group.rows[static_cast<size_t>(i)].derived;
   }
   TablePrice price;
   price.us = smooth * exact_exp2(r.value);
@@ -244,29 +300,33 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
   return price;
 }
 
-std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms) const {
+// Where nothing similar was measured the mean of far shapes is no better than the prior.
+TablePrice GemmPrices::far_from_rows(const Work& work, double smooth, PriceParts* parts) const {
+  const double ratio = exact_exp2(prior(work.m, work.n, work.k));
+  if (parts != nullptr && ratio != 1) parts->factors.push_back({"ratio,skinny", ratio, {}});
+  return {smooth * ratio, Origin::extrapolated, {.from = TableBasis::From::nearest_rows}};
+}
+
+std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms, PriceParts* parts) const {
   STEPCAST_CHECK(work.m > 0 && work.n > 0 && work.k > 0 && work.batch > 0, describe(work));
   const DType dtype = table_dtype(work.dtype);
   const bool batched = work.batch > 1;
   const Group* group = find(dtype, work.layout, batched);
   Beside rows = group == nullptr ? Beside{} : beside(*group, work);
   if (group != nullptr) {
-    if (auto found = exact(*group, rows, work)) return found;
+    if (auto found = exact(*group, rows, work, parts)) return found;
   }
   const FitRow* fit = find_fit(fits_, WorkKind::gemm, dtype);
   if (fit == nullptr) return std::nullopt;
   const double smooth = smooth_time(work, *fit);
+  if (parts != nullptr) parts->form = form_of(work, *fit);
   if (group != nullptr) {
-    if (auto found = along_m(*group, rows, work, smooth)) return found;
+    if (auto found = along_m(*group, rows, work, smooth, parts)) return found;
   }
   if (batched) {
-    if (group != nullptr && is_near(*group, rows, work))
-      return from_neighbors(*group, rows, work, smooth, sms);
-    // Where nothing similar was measured the mean of far shapes is no better than the prior.
-    TablePrice price;
-    price.us = smooth * exact_exp2(prior(work.m, work.n, work.k));
-    price.basis = {.from = TableBasis::From::nearest_rows};
-    return price;
+    return group != nullptr && is_near(*group, rows, work)
+               ? from_neighbors(*group, rows, work, smooth, sms, parts)
+               : far_from_rows(work, smooth, parts);
   }
   const bool too_few = group == nullptr || group->points.size() < kEnoughRows;
   const bool borrowed = too_few && work.layout != GemmLayout::tn;
@@ -275,10 +335,13 @@ std::optional<TablePrice> GemmPrices::time(const Work& work, int64_t sms) const 
     rows = group == nullptr ? Beside{} : beside(*group, work);
   }
   if (group == nullptr) return std::nullopt;
-  std::optional<TablePrice> price = along_m(*group, rows, work, smooth);
-  if (!price) price = from_neighbors(*group, rows, work, smooth, sms);
+  std::optional<TablePrice> price = along_m(*group, rows, work, smooth, parts);
+  if (!price) price = from_neighbors(*group, rows, work, smooth, sms, parts);
   if (borrowed) {
-    price->us *= layout_ratio_[static_cast<size_t>(work.layout)];
+    const double ratio = layout_ratio_[static_cast<size_t>(work.layout)];
+    if (parts != nullptr)
+      parts->factors.push_back({"ratio," + std::string(name_of(work.layout)), ratio, {}});
+    price->us *= ratio;
     price->origin = Origin::extrapolated;
     price->basis.other_layout = true;
   }
@@ -292,18 +355,25 @@ bool GemmPrices::is_near(const Group& group, Beside rows, const Work& work) {
          near[0].distance <= kFarAway * kFarAway;
 }
 
-std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms) const {
+std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms,
+                                                   PriceParts* parts) const {
   Work one = work;
   one.kind = WorkKind::gemm;
-  if (work.batch == 1) return time(one, sms);
+  if (work.batch == 1) return time(one, sms, parts);
   const Group* group = find(table_dtype(work.dtype), work.layout, true);
-  if (group != nullptr && is_near(*group, beside(*group, one), one)) return time(one, sms);
+  if (group != nullptr && is_near(*group, beside(*group, one), one)) return time(one, sms, parts);
   one.m *= work.batch;
   one.batch = 1;
-  std::optional<TablePrice> price = time(one, sms);
+  std::optional<TablePrice> price = time(one, sms, parts);
   const FitRow* fit = find_fit(fits_, WorkKind::gemm, work.dtype);
   if (!price || fit == nullptr) return std::nullopt;
-  price->us *= smooth_time(work, *fit) / smooth_time(one, *fit);
+  const double ratio = smooth_time(work, *fit) / smooth_time(one, *fit);
+  if (parts != nullptr)
+    parts->factors.push_back({"form of " + std::to_string(work.batch) + " groups' operands over " +
+                                  "that of one product",
+                              ratio,
+                              {}});
+  price->us *= ratio;
   price->origin = Origin::extrapolated;
   price->basis.groups = work.batch;
   return price;

@@ -23,6 +23,7 @@
 #include "calibrate/neighbors.h"
 #include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
+#include "sim/price_parts.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -35,18 +36,22 @@ DType table_dtype(DType t);
 
 const FitRow* find_fit(const std::vector<FitRow>& fits, WorkKind kind, DType dtype);
 
+// The same as a part of a price.
+PriceForm form_of(const Work& work, const FitRow& fit);
+
 class GemmPrices {
  public:
   GemmPrices() = default;
   explicit GemmPrices(const TableText& table);
 
-  // `sms`: of the GPU that the rows were measured on; 0 = not known: waves do not count.
-  // REQUIRES: work.kind == gemm; m, n, k, batch > 0.
-  std::optional<TablePrice> time(const Work& work, int64_t sms) const;
+  // `sms`: of the GPU that the rows were measured on; 0 = not known: waves do not count.  `parts`
+  // takes how the answer is made, if given.  REQUIRES: work.kind == gemm; m, n, k, batch > 0.
+  std::optional<TablePrice> time(const Work& work, int64_t sms, PriceParts* parts = nullptr) const;
   // Of a grouped one: by the rows of batched products; where none is near, as efficient as the
   // product of all groups' rows with one matrix, whose tiles are as many, with what is read and
   // written more added.  REQUIRES: as time, kind grouped_gemm.
-  std::optional<TablePrice> grouped_time(const Work& work, int64_t sms) const;
+  std::optional<TablePrice> grouped_time(const Work& work, int64_t sms,
+                                         PriceParts* parts = nullptr) const;
   void mark_derived();
 
  private:
@@ -56,6 +61,7 @@ class GemmPrices {
     double us = 0;
     double ratio = 0;  // to the smooth roofline
     bool derived = false;
+    DType dtype{};
   };
   struct RowAt {
     int64_t m = 0;
@@ -92,13 +98,19 @@ class GemmPrices {
   // Whether batched rows say something of this product.
   static bool is_near(const Group& group, Beside rows, const Work& work);
   static Beside beside(const Group& group, const Work& work);
-  static std::optional<TablePrice> exact(const Group& group, Beside rows, const Work& work);
+  static PriceRow part_of(const Group& group, int64_t row);
+  static std::optional<TablePrice> exact(const Group& group, Beside rows, const Work& work,
+                                         PriceParts* parts);
   static std::optional<TablePrice> along_m(const Group& group, Beside rows, const Work& work,
-                                           double smooth);
+                                           double smooth, PriceParts* parts);
   static Residual residual(const Group& group, const Place& at, const Row& shape, double prior,
-                           int64_t sms, uint32_t without);
+                           int64_t sms, uint32_t without, PriceParts* parts);
+  // What rows of the same weights on both sides differ from their own neighbours, log2.
+  double own_residual(const Group& group, Beside rows, double log_m, int64_t sms,
+                      PriceParts* parts) const;
   TablePrice from_neighbors(const Group& group, Beside rows, const Work& work, double smooth,
-                            int64_t sms) const;
+                            int64_t sms, PriceParts* parts) const;
+  TablePrice far_from_rows(const Work& work, double smooth, PriceParts* parts) const;
   double prior(int64_t m, int64_t n, int64_t k) const;
 
   std::vector<Group> groups_;

@@ -4,13 +4,19 @@
 #include <algorithm>
 
 #include "sim/check.h"
+#include "sim/log_exp.h"
 
 namespace stepcast {
 namespace {
 
-constexpr double kPriorWeight = 0.01;
 constexpr double kSmallest = 0.05;  // squared: keeps the weight of a hit finite, and noise in check
 constexpr size_t kLeaf = 8;         // points that are looked at one by one
+
+constexpr double kPriorWeight = 0.01;
+
+double weight_of(const Near& n) {
+  return 1 / ((n.distance + kSmallest) * (n.distance + kSmallest));
+}
 
 bool before(const Near& a, const Near& b) {
   return a.distance != b.distance ? a.distance < b.distance : a.index < b.index;
@@ -106,7 +112,7 @@ Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> poi
   double derived = 0, measured = 0;
   for (const Near& n : near) {
     const Neighbor& point = points[n.index];
-    const double weight = 1 / ((n.distance + kSmallest) * (n.distance + kSmallest));
+    const double weight = weight_of(n);
     weights += weight;
     sum += weight * point.residual;
     (point.derived ? derived : measured) += weight;
@@ -115,6 +121,22 @@ Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> poi
   result.value = sum / weights;
   result.derived = derived > measured;
   return result;
+}
+
+PriceFactor factor_of(const Residual& mean, std::span<const Near> near,
+                      std::span<const Neighbor> points, double prior, std::string_view prior_name,
+                      const std::function<PriceRow(uint32_t)>& row_of) {
+  PriceFactor factor{"mean of the nearest rows", exact_exp2(mean.value), {}};
+  double weights = kPriorWeight;
+  for (const Near& n : near) weights += weight_of(n);
+  for (const Near& n : near) {
+    PriceRow& row = factor.rows.emplace_back(row_of(n.index));
+    row.ratio = exact_exp2(points[n.index].residual);
+    row.distance = n.distance;
+    row.weight = weight_of(n) / weights;
+  }
+  factor.rows.push_back({std::string(prior_name), 0, exact_exp2(prior), 0, kPriorWeight / weights});
+  return factor;
 }
 
 }  // namespace stepcast

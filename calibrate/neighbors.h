@@ -9,8 +9,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
+
+#include "sim/price_parts.h"
 
 namespace stepcast {
 
@@ -65,5 +69,11 @@ struct Residual {
 // Mean over `near`, of weight 1/(d^2 + 0.05)^2, together with `prior` at weight 0.01, that
 // of a point at distance 3.  `points` in the order of their index.
 Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> points, double prior);
+
+// That mean as a factor of a price: the rows of `near`, whose text and time `row_of` gives by
+// index, and `prior` under its name.
+PriceFactor factor_of(const Residual& mean, std::span<const Near> near,
+                      std::span<const Neighbor> points, double prior, std::string_view prior_name,
+                      const std::function<PriceRow(uint32_t)>& row_of);
 
 }  // namespace stepcast

@@ -11,8 +11,8 @@
 
 namespace stepcast {
 
-// Looks each work of the graph up in `table` (may be null), then falls back to the roofline
-// (roofline.h) or to the communication model (topology/collectives.h).
+// Compute by compute_price.h, communication by communication_prices.h, launches by host_costs.h.
+// `table` may be null.
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
              const CostTable* table, const Placement& placement = {});
 

@@ -118,11 +118,15 @@ constexpr double kHostCopyShare = 0.85;
 // section 5) is vectorised and bound by memory like it.
 constexpr double kHostMemoryShare = 0.83;
 
-// Bytes a second at which a kernel that computes little is done.
-double memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
-  if (work.kind == WorkKind::host_copy) return kHostCopyShare * gpu.host_bandwidth.value;
-  if (work.kind == WorkKind::host_adam) return kHostMemoryShare * gpu.host_memory.value;
-  return e.memory * gpu.memory_bandwidth.value;
+// Share of a bandwidth of the data sheet, bytes a second, that a kernel reaches.
+struct MemoryRate {
+  double share = 0, of = 0;
+};
+
+MemoryRate memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
+  if (work.kind == WorkKind::host_copy) return {kHostCopyShare, gpu.host_bandwidth.value};
+  if (work.kind == WorkKind::host_adam) return {kHostMemoryShare, gpu.host_memory.value};
+  return {e.memory, gpu.memory_bandwidth.value};
 }
 
 }  // namespace
@@ -142,7 +146,7 @@ Bytes operand_bytes(const Work& w) {
   }
 }
 
-Time roofline_time(const Work& work, const Gpu& gpu) {
+Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts) {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));
   const Efficiency& e = efficiency(gpu.arch);
   double share = 0;
@@ -151,9 +155,22 @@ Time roofline_time(const Work& work, const Gpu& gpu) {
   if (work.kind == WorkKind::attention_backward) share = e.attention_backward;
   const double rate = share * peak(gpu, work.dtype);
   const double c = rate > 0 ? work.flops.value / rate : 0;
-  const double bandwidth = memory_rate(work, gpu, e);
-  const double m = bandwidth > 0 ? static_cast<double>(operand_bytes(work).value) / bandwidth : 0;
-  return time_from_seconds(e.t0_us * 1e-6 + std::sqrt(c * c + m * m));
+  const MemoryRate memory = memory_rate(work, gpu, e);
+  const double bandwidth = memory.share * memory.of;
+  const auto bytes = static_cast<double>(operand_bytes(work).value);
+  const double m = bandwidth > 0 ? bytes / bandwidth : 0;
+  const double seconds = e.t0_us * 1e-6 + std::sqrt(c * c + m * m);
+  if (parts != nullptr)
+    parts->form = {.source = "data sheet of " + gpu.name,
+                   .t0_us = e.t0_us,
+                   .flops = work.flops.value,
+                   .tflops = rate * 1e-12,
+                   .bytes = bytes,
+                   .gbs = bandwidth * 1e-9,
+                   .tflops_share = share,
+                   .gbs_share = memory.share,
+                   .us = seconds * 1e6};
+  return time_from_seconds(seconds);
 }
 
 }  // namespace stepcast

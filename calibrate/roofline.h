@@ -2,8 +2,8 @@
 // Time of a kernel from the data sheet: launch floor + smooth maximum of arithmetic and memory
 // time.
 //
-//   t = t0 + sqrt(c^2 + m^2),  c = flops / (efficiency * peak),  m = bytes / (efficiency *
-//   bandwidth)
+//   t = t0 + sqrt(c^2 + m^2)
+//   c = flops / (efficiency * peak),  m = bytes / (efficiency * bandwidth)
 //
 // The efficiencies are properties of a GPU generation, documented with their sources in
 // roofline.csv.
@@ -11,6 +11,7 @@
 
 #include <string_view>
 
+#include "sim/price_parts.h"
 #include "sim/units.h"
 #include "sim/work.h"
 #include "topology/cluster.h"
@@ -20,8 +21,8 @@ namespace stepcast {
 // As data files write it: "ampere".
 std::string_view name_of(GpuArch arch);
 
-// REQUIRES: !is_communication(work.kind).
-Time roofline_time(const Work& work, const Gpu& gpu);
+// `parts` takes the form, if given.  REQUIRES: !is_communication(work.kind).
+Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts = nullptr);
 
 // Bytes a GEMM or fused attention reads and writes at least once.
 Bytes operand_bytes(const Work& work);
