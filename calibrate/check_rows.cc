@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
+#include "calibrate/check_rows.h"
+
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "calibrate/fit_table.h"
 #include "calibrate/row_shape.h"
 #include "sim/diagnostic.h"
 

@@ -12,10 +12,11 @@
 #include <utility>
 
 #include "calibrate/attention_prices.h"
+#include "calibrate/check_rows.h"
 #include "calibrate/gemm_prices.h"
 #include "calibrate/roofline.h"
 #include "calibrate/row_shape.h"
-#include "calibrate/unite.h"
+#include "calibrate/table_sources.h"
 #include "calibrate/write_table.h"
 #include "sim/check.h"
 
@@ -178,16 +179,19 @@ class Fitter {
       remark(f, m.row + " takes " + number_text(rounded(ratio, 3)) + " times what the fit says");
     }
     if (odd > kMostOdd)
-      remark(f, std::to_string(odd - kMostOdd) + " more rows are off by more than five times");
+      remark(f, std::to_string(odd - kMostOdd) +
+                    (odd == kMostOdd + 1 ? " more row is" : " more rows are") +
+                    " off by more than five times");
     f.rows = std::ssize(rows);
     f.median_error = four_decimals(quantile(errors, 0.5));
     f.p90_error = four_decimals(quantile(errors, 0.9));
     if (quantile(factors, 0.9) > kScattered) f.flag = FitFlag::scattered;
     if (f.flag == FitFlag::none) return;
     const std::string count = std::to_string(rows.size());
-    remark(f, f.flag == FitFlag::partial
-                  ? count + " rows do not tell every constant of the form"
-                  : "a tenth of the " + count + " rows is off by more than a factor of two");
+    remark(f, f.flag == FitFlag::scattered
+                  ? "a tenth of the " + count + " rows is off by more than a factor of two"
+                  : count + (rows.size() == 1 ? " row does" : " rows do") +
+                        " not tell every constant of the form");
   }
 
   // The plainest products that there are: tn alone; in any layout; batched.

@@ -5,28 +5,26 @@
 //   gemm, each data type         smooth roofline of the tn rows of batch 1
 //   attention, forward/backward  10 us + flops / rate, each data type
 //   memory_bound                 launch period + bytes / bandwidth, over all kernels
-//   ratio nn, nt                 median of time over that of tn at the same shape, shapes measured
-//   in
-//                                both layouts whose sides are at least 1024 (all if those are few)
+//   ratio nn, nt                 median of time over that of tn at the same shape, of shapes in
+//   both
+//                                layouts whose sides are at least 1024 (all if those are few)
 //   ratio skinny                 median of time over the smooth roofline, tn rows of 16 bits with a
 //                                side of at most 256
 // A t0 that the rows do not tell is taken to be 2.5 us, the launch period of a small kernel.
 // fp16 and bf16 share fits, as they share rows.  A ratio needs three shapes.
 //
-// Rows of the fitter's own source (key `fit`) are replaced.  Fits and ratios of any other source
-// were made from something else than these rows; they stay and nothing is fitted in their place.
+// Rows of the fitter's own source (kFitSource in table_sources.h) are replaced.  Fits and ratios of
+// any other source were made from something else than these rows; they stay and nothing is fitted
+// in their place.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "calibrate/fit.h"
 #include "calibrate/table_text.h"
 
 namespace stepcast {
-
-constexpr std::string_view kFitSource = "fit";
 
 struct FittedTable {
   TableText table;  // rows sorted (write_table.h)
@@ -50,11 +48,5 @@ struct CollectiveLine {
 };
 // One for each group shape with at least two sizes, in the order of rows in a file.
 std::vector<CollectiveLine> collective_lines(const TableText& table);
-
-// Throws InputError E310 naming rows whose time or spread is not a number, not finite, zero or
-// negative, or whose sizes are not positive, groups that their nodes do not hold, constants that
-// are not from 0 to 1e15, and sources that do not exist: what a reader refuses in a file, for
-// tables that were made in memory.
-void check_rows(const TableText& table);
 
 }  // namespace stepcast

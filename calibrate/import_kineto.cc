@@ -12,6 +12,7 @@
 
 #include "calibrate/kineto_ops.h"
 #include "calibrate/nccl_rows.h"
+#include "calibrate/table_sources.h"
 
 namespace stepcast {
 namespace {
@@ -196,11 +197,9 @@ class KinetoRows {
     t.sources.push_back({"kineto-nccl", true,
                          "fastest kernel of each collective of the trace " + file +
                              ": it may have waited for other ranks"});
-    std::array<bool, 3> uses{};
     for (const auto& [shape, times] : samples_) {
       const bool nt = shape.heads == 0 && shape.layout == GemmLayout::nt;
       add(t, shape, summarise(times), nt ? 1 : 0);
-      uses[nt ? 1 : 0] = true;
     }
     for (const auto& [key, us] : collectives_) {
       CollectiveRow r;
@@ -213,16 +212,14 @@ class KinetoRows {
       r.us = rounded_figure(us);
       r.source = 2;
       t.collectives.push_back(r);
-      uses[2] = true;
     }
     if (!t.collectives.empty() && !take_link_conditions(in_, t)) {
       in_.note(std::to_string(t.collectives.size()) +
                " shapes of collectives left out: --nvlink RATE" +
                " would say over which NVLink they ran");
       t.collectives.clear();
-      uses[2] = false;
     }
-    drop_unused_sources(t, uses);
+    drop_unused_sources(t);
     return t;
   }
 
@@ -248,19 +245,6 @@ class KinetoRows {
     r.spread = rounded_figure(s.spread);
     r.source = source;
     t.attentions.push_back(r);
-  }
-
-  static void drop_unused_sources(TableText& t, const std::array<bool, 3>& uses) {
-    std::array<uint16_t, 3> place{};
-    std::vector<TableSource> kept;
-    for (size_t i = 0; i < uses.size(); ++i) {
-      place[i] = static_cast<uint16_t>(kept.size());
-      if (uses[i]) kept.push_back(t.sources[i]);
-    }
-    t.sources = std::move(kept);
-    for (GemmRow& r : t.gemms) r.source = place[r.source];
-    for (AttentionRow& r : t.attentions) r.source = place[r.source];
-    for (CollectiveRow& r : t.collectives) r.source = place[r.source];
   }
 
   const MeasurementInput& in_;

@@ -4,21 +4,18 @@
 #include <array>
 #include <charconv>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "calibrate/attention_prices.h"
+#include "calibrate/row_reader.h"
 #include "calibrate/row_shape.h"
 #include "sim/check.h"
-#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
 
 constexpr std::string_view kMagic = "# stepcast calibration plan";
 constexpr int64_t kFormat = 1;
-constexpr size_t kMostProblems = 20;
-constexpr size_t kMostFields = 12;
 
 std::string weight_text(double value) {
   std::array<char, 32> text;
@@ -37,15 +34,16 @@ void set_attention_flops(Work& w) {
 
 class PlanReader {
  public:
-  PlanReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+  PlanReader(std::string_view text, const std::string& file) : in_(text, file, "E341", "E341") {}
 
   PlanText read();
 
  private:
-  bool next_line();
-  void problem(std::string code, std::string message, std::string help = {});
-  void mistake(std::string message, std::string help = {}) {
-    problem("E341", std::move(message), std::move(help));
+  void problem(std::string message, std::string help = {}) {
+    in_.problem("E340", {}, std::move(message), std::move(help));
+  }
+  void mistake(std::string_view at, std::string message, std::string help = {}) {
+    in_.problem("E341", at, std::move(message), std::move(help));
   }
   void header(PlanText& out);
   void row(PlanText& out);
@@ -56,127 +54,73 @@ class PlanReader {
   void read_copy(Work& w);
   void read_collective(PlanRow& r);
 
-  int64_t whole(std::string_view field, std::string_view what, int64_t least = 1);
-  double number(std::string_view field, std::string_view what);
-  template <class Enum>
-  Enum word(std::string_view field, Enum last, std::string_view what);
+  int64_t whole(size_t at, std::string_view what, int64_t least = 1) {
+    return in_.whole(in_.fields[at], what, least);
+  }
+  double number(size_t at, std::string_view what) {
+    return in_.number(in_.fields[at], what, NumberRange::from_zero);
+  }
 
-  std::string_view text_;
-  const std::string& file_;
-  size_t position_ = 0;
-  int line_ = 0;
-  std::string_view row_;
-  std::array<std::string_view, kMostFields> fields_;
+  RowReader in_;
   int64_t format_ = 0;
   std::optional<int64_t> shapes_;  // as the header counts them
-  std::vector<Diagnostic> problems_;
 };
-
-bool PlanReader::next_line() {
-  if (position_ >= text_.size()) return false;
-  const size_t end = std::min(text_.find('\n', position_), text_.size());
-  row_ = text_.substr(position_, end - position_);
-  if (row_.ends_with('\r')) row_.remove_suffix(1);
-  position_ = end + 1;
-  ++line_;
-  return true;
-}
-
-void PlanReader::problem(std::string code, std::string message, std::string help) {
-  if (problems_.size() >= kMostProblems) return;
-  Diagnostic d;
-  d.code = std::move(code);
-  d.message = std::move(message);
-  d.file = file_;
-  d.line = line_;
-  d.column = 1;
-  d.length = std::max(1, static_cast<int>(row_.size()));
-  d.source_line = std::string(row_);
-  d.help = std::move(help);
-  problems_.push_back(std::move(d));
-}
-
-int64_t PlanReader::whole(std::string_view field, std::string_view what, int64_t least) {
-  int64_t value = 0;
-  const char* const last = field.data() + field.size();
-  const auto [end, error] = std::from_chars(field.data(), last, value);
-  if (error == std::errc() && end == last && value >= least && value <= int64_t{1} << 50)
-    return value;
-  mistake(std::string(what) + " must be a whole number, not '" + std::string(field) + "'",
-          "from " + std::to_string(least) + " to 2^50");
-  return 1;
-}
-
-double PlanReader::number(std::string_view field, std::string_view what) {
-  double value = 0;
-  const char* const last = field.data() + field.size();
-  const auto [end, error] = std::from_chars(field.data(), last, value);
-  if (error == std::errc() && end == last && value >= 0 && value <= 1e15) return value;
-  mistake(std::string(what) + " must be a number of 0 or more, not '" + std::string(field) + "'");
-  return 0;
-}
-
-template <class Enum>
-Enum PlanReader::word(std::string_view field, Enum last, std::string_view what) {
-  for (int i = 0; i <= static_cast<int>(last); ++i)
-    if (name_of(static_cast<Enum>(i)) == field) return static_cast<Enum>(i);
-  mistake("unknown " + std::string(what) + " '" + std::string(field) + "'");
-  return last;
-}
 
 void PlanReader::read_product(Work& w, bool grouped) {
   GemmRow r;
-  r.dtype = word(fields_[1], DType::uint8, "data type");
-  r.layout = word(fields_[2], GemmLayout::nt, "layout");
-  r.m = whole(fields_[3], "m");
-  r.n = whole(fields_[4], "n");
-  r.k = whole(fields_[5], "k");
-  r.batch = whole(fields_[6], "batch");
+  r.dtype = in_.word(in_.fields[1], DType::uint8, "data type");
+  r.layout = in_.word(in_.fields[2], GemmLayout::nt, "layout");
+  r.m = whole(3, "m");
+  r.n = whole(4, "n");
+  r.k = whole(5, "k");
+  r.batch = whole(6, "batch");
   w = work_of(r);
   if (grouped) w.kind = WorkKind::grouped_gemm;
 }
 
 void PlanReader::read_attention(Work& w) {
-  w.kind = fields_[1] == "bwd" ? WorkKind::attention_backward : WorkKind::attention_forward;
-  if (fields_[1] != "fwd" && fields_[1] != "bwd")
-    mistake("unknown pass '" + std::string(fields_[1]) + "'", "fwd or bwd");
-  w.dtype = word(fields_[2], DType::uint8, "data type");
-  w.causal = whole(fields_[3], "causal", 0) != 0;
-  w.heads = whole(fields_[4], "heads");
-  w.kv_heads = whole(fields_[5], "kv_heads");
-  w.m = whole(fields_[6], "the query length");
-  w.n = whole(fields_[7], "the key length");
-  const size_t slash = std::min(fields_[8].find('/'), fields_[8].size());
-  w.k = whole(fields_[8].substr(0, slash), "the head dimension");
-  if (slash < fields_[8].size())
-    w.value_dim = whole(fields_[8].substr(slash + 1), "the head dimension of values");
-  w.batch = whole(fields_[9], "batch");
+  w.kind = in_.fields[1] == "bwd" ? WorkKind::attention_backward : WorkKind::attention_forward;
+  if (in_.fields[1] != "fwd" && in_.fields[1] != "bwd")
+    mistake(in_.fields[1], "unknown pass '" + std::string(in_.fields[1]) + "'", "fwd or bwd");
+  w.dtype = in_.word(in_.fields[2], DType::uint8, "data type");
+  w.causal = whole(3, "causal", 0) != 0;
+  w.heads = whole(4, "heads");
+  w.kv_heads = whole(5, "kv_heads");
+  w.m = whole(6, "the query length");
+  w.n = whole(7, "the key length");
+  const std::string_view dims = in_.fields[8];
+  const size_t slash = std::min(dims.find('/'), dims.size());
+  w.k = in_.whole(dims.substr(0, slash), "the head dimension");
+  if (slash < dims.size())
+    w.value_dim = in_.whole(dims.substr(slash + 1), "the head dimension of values");
+  w.batch = whole(9, "batch");
   set_attention_flops(w);
 }
 
 void PlanReader::read_memory(Work& w) {
   w.kind = WorkKind::memory_bound;
-  w.kernel = word(fields_[1], Kernel::quantize, "kernel");
-  if (w.kernel == Kernel::none) mistake("unknown kernel 'none'");
-  w.bytes = {whole(fields_[2], "bytes")};
+  w.kernel = in_.word(in_.fields[1], Kernel::quantize, "kernel");
+  if (w.kernel == Kernel::none) mistake(in_.fields[1], "unknown kernel 'none'");
+  w.bytes = {whole(2, "bytes")};
 }
 
 void PlanReader::read_copy(Work& w) {
   w.kind = WorkKind::host_copy;
-  if (fields_[1] != "h2d")
-    mistake("unknown copy '" + std::string(fields_[1]) + "'", "h2d, which stands for both ways");
-  w.bytes = {whole(fields_[2], "bytes")};
+  if (in_.fields[1] != "h2d")
+    mistake(in_.fields[1], "unknown copy '" + std::string(in_.fields[1]) + "'",
+            "h2d, which stands for both ways");
+  w.bytes = {whole(2, "bytes")};
 }
 
 void PlanReader::read_collective(PlanRow& r) {
-  r.work.kind = word(fields_[1], WorkKind::send_recv, "collective");
+  r.work.kind = in_.word(in_.fields[1], WorkKind::send_recv, "collective");
   if (!is_communication(r.work.kind))
-    mistake("'" + std::string(fields_[1]) + "' is not a collective");
-  r.ranks = whole(fields_[2], "ranks", 2);
-  r.nodes = whole(fields_[3], "nodes");
-  r.ranks_per_node = whole(fields_[4], "ranks_per_node");
-  r.nic_gbs = number(fields_[5], "nic_gbs");
-  r.work.bytes = {whole(fields_[6], "bytes")};
+    mistake(in_.fields[1], "'" + std::string(in_.fields[1]) + "' is not a collective");
+  r.ranks = whole(2, "ranks", 2);
+  r.nodes = whole(3, "nodes");
+  r.ranks_per_node = whole(4, "ranks_per_node");
+  r.nic_gbs = number(5, "nic_gbs");
+  r.work.bytes = {whole(6, "bytes")};
 }
 
 void PlanReader::row(PlanText& out) {
@@ -192,23 +136,17 @@ void PlanReader::row(PlanText& out) {
                                                {"memory", 5, Family::memory},
                                                {"copy", 5, Family::copy},
                                                {"collective", 9, Family::collective}}};
-  size_t count = 0;
-  for (std::string_view rest = row_;; ++count) {
-    const size_t end = std::min(rest.find(','), rest.size());
-    if (count < kMostFields) fields_[count] = rest.substr(0, end);
-    if (end == rest.size()) break;
-    rest.remove_prefix(end + 1);
-  }
-  ++count;
+  const size_t count = in_.split();
   const Form* form = nullptr;
   for (const Form& f : kForms)
-    if (f.word == fields_[0]) form = &f;
+    if (f.word == in_.fields[0]) form = &f;
   if (form == nullptr)
-    return mistake("unknown kind of row '" + std::string(fields_[0]) + "'",
+    return mistake(in_.fields[0], "unknown kind of row '" + std::string(in_.fields[0]) + "'",
                    "gemm, grouped_gemm, attention, memory, copy or collective");
   if (count != form->fields)
-    return mistake("a row of '" + std::string(form->word) + "' has " +
-                   std::to_string(form->fields) + " fields, not " + std::to_string(count));
+    return mistake(in_.line, "a row of '" + std::string(form->word) + "' has " +
+                                 std::to_string(form->fields) + " fields, not " +
+                                 std::to_string(count));
   PlanRow r;
   switch (form->family) {
     case Family::gemm: read_product(r.work, false); break;
@@ -218,56 +156,53 @@ void PlanReader::row(PlanText& out) {
     case Family::copy: read_copy(r.work); break;
     case Family::collective: read_collective(r); break;
   }
-  r.weight = number(fields_[count - 2], "the weight");
-  r.origin = word(fields_[count - 1], Origin::roofline, "origin");
+  r.weight = number(count - 2, "the weight");
+  r.origin = in_.word(in_.fields[count - 1], Origin::roofline, "origin");
   out.rows.push_back(r);
 }
 
 void PlanReader::header(PlanText& out) {
-  std::string_view rest = row_.substr(1);
-  if (rest.starts_with(' ')) rest.remove_prefix(1);
-  const size_t colon = rest.find(": ");
-  if (colon == std::string_view::npos) return;  // a remark
-  const std::string_view key = rest.substr(0, colon);
-  const std::string_view value = rest.substr(colon + 2);
-  if (key == "format") format_ = whole(value, "the format");
+  const auto said = in_.key_and_value();
+  if (!said) return;  // a remark
+  const auto [key, value] = *said;
+  if (key == "format") format_ = in_.whole(value, "the format");
   if (key == "gpu") out.gpu = std::string(value);
-  if (key == "shapes") shapes_ = whole(value, "the number of shapes", 0);
+  if (key == "shapes") shapes_ = in_.whole(value, "the number of shapes", 0);
   if (key == "scenario") out.scenarios.emplace_back(value);
 }
 
 PlanText PlanReader::read() {
   PlanText out;
-  if (!next_line() || row_ != kMagic) {
-    problem("E340", "not a calibration plan",
-            "the first line must be '" + std::string(kMagic) +
-                "'; `stepcast calibrate plan` "
-                "writes one");
-    throw InputError(problems_);
+  if (!in_.next() || in_.line != kMagic) {
+    in_.problem("E340", in_.line, "not a calibration plan",
+                "the first line must be '" + std::string(kMagic) +
+                    "'; `stepcast calibrate plan` "
+                    "writes one");
+    in_.throw_if_any();
   }
-  while (next_line()) {
-    if (row_.empty()) continue;
-    if (row_.front() == '#') {
+  while (in_.next()) {
+    if (in_.line.empty()) continue;
+    if (in_.line.front() == '#') {
       header(out);
     } else {
       row(out);
     }
     if (format_ > kFormat) {
-      problem("E340", "plan format " + std::to_string(format_) +
-                          " is newer than this version of Stepcast reads (" +
-                          std::to_string(kFormat) + ")");
-      throw InputError(problems_);
+      in_.problem("E340", in_.line,
+                  "plan format " + std::to_string(format_) +
+                      " is newer than this version of Stepcast reads (" + std::to_string(kFormat) +
+                      ")");
+      in_.throw_if_any();
     }
   }
-  row_ = {};
-  if (format_ == 0) problem("E340", "the header has no '# format: 1'");
-  if (out.gpu.empty()) problem("E340", "the header has no '# gpu: NAME'");
-  if (problems_.empty() && shapes_ && *shapes_ != std::ssize(out.rows))
-    problem("E340",
-            "the header counts " + std::to_string(*shapes_) + " shapes, and there are " +
+  in_.line = {};
+  if (format_ == 0) problem("the header has no '# format: 1'");
+  if (out.gpu.empty()) problem("the header has no '# gpu: NAME'");
+  if (!in_.has_problems() && shapes_ && *shapes_ != std::ssize(out.rows))
+    problem("the header counts " + std::to_string(*shapes_) + " shapes, and there are " +
                 std::to_string(out.rows.size()) + ": the plan was cut off or edited",
             "a plan without the line '# shapes: N' is taken as it is");
-  if (!problems_.empty()) throw InputError(problems_);
+  in_.throw_if_any();
   return out;
 }
 

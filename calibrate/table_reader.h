@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the text of a cost table line by line and collects what is wrong with it.  Use
-// parse_table_text (table_text.h).  One reader reads one text.
+// Reads the text of a cost table: its header (table_header.cc) and its rows (table_reader.cc), and
+// collects what is wrong with them.  Use parse_table_text (table_text.h).  One reader reads one
+// text.
 #pragma once
 
 #include <array>
@@ -11,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "calibrate/row_reader.h"
 #include "calibrate/table_text.h"
-#include "sim/diagnostic.h"
 #include "sim/hash.h"
 
 namespace stepcast {
@@ -41,15 +42,13 @@ class TableReader {
     std::optional<std::string_view> stated;  // by the header
   };
 
-  bool next_line();
-  size_t split();  // row_ into fields_; returns how many there are, more than fit included
-  void problem(std::string code, std::string_view at, std::string message, std::string help = "");
-
-  int64_t whole(std::string_view field, std::string_view what, int64_t least = 1);
-  double number(std::string_view field, std::string_view what, bool zero = false);
-  DType dtype(std::string_view field);
-  WorkKind kind(std::string_view field);
-  uint16_t source(std::string_view field, const TableText& table);
+  // Of the fields of a row.
+  int64_t whole(size_t at, std::string_view what, int64_t least = 1);
+  double positive(size_t at, std::string_view what);
+  double from_zero(size_t at, std::string_view what);
+  double time(size_t at);
+  DType dtype(size_t at);
+  uint16_t source(size_t at, const TableText& table);
   double spread(size_t at);  // of the optional field there
 
   void header(TableText& out);
@@ -84,16 +83,12 @@ class TableReader {
   std::string_view text_;
   std::string file_;
   TableReadOptions options_;
-  size_t position_ = 0;
-  int line_ = 0;
-  std::string_view row_;
-  std::array<std::string_view, 13> fields_;
+  RowReader in_;
   size_t count_ = 0;  // of fields in the row
   std::array<Checked, kChecked.size()> checked_;
   uint16_t last_source_ = 0;
   int64_t format_ = 0;
   std::optional<int64_t> announced_;
-  std::vector<Diagnostic> problems_;
 };
 
 }  // namespace stepcast

@@ -112,28 +112,29 @@ std::string_view name_of(Family f);
 struct TableText {
   std::string gpu;
   std::string about;
-  double nvlink_gbs = 0;              // the collectives were measured with; 0 = not stated
-  bool in_network_reduction = false;  // ... and whether the NVSwitches reduced (NVLS)
-  std::string share_from;             // GPU whose table answers for `shared`; may be empty
+  std::string software;                 // "CUDA 12.4, cuBLAS 12.4.5, NCCL 2.21.5"; may be empty
+  std::vector<std::string> conditions;  // clocks, temperature, driver, date: one line each
+  double nvlink_gbs = 0;                // the collectives were measured with; 0 = not stated
+  bool in_network_reduction = false;    // ... and whether the NVSwitches reduced (NVLS)
+  std::string share_from;               // GPU whose table answers for `shared`; may be empty
   std::array<bool, kFamilies> shared{};
 
   std::vector<TableSource> sources;
   std::vector<GemmRow> gemms;
   std::vector<AttentionRow> attentions;
   std::vector<MemoryRow> memories;
+  std::vector<CopyRow> copies;
   std::vector<CollectiveRow> collectives;
   std::vector<FitRow> fits;
-  std::optional<double> launch_us;  // host time of one kernel launch
+
+  // Rows that are single numbers.
+  std::optional<double> launch_us;        // host time of one kernel launch
+  std::optional<double> graph_launch_us;  // host time of replaying one CUDA graph
   // Times beside each other over times alone: of compute, of a collective.
   std::optional<std::pair<double, double>> interference;
   // Time of a layout against tn at the same shape, and of GEMMs with a side of at most 256.
   std::optional<double> ratio_nn, ratio_nt, ratio_skinny;
-
-  std::string software;                 // "CUDA 12.4, cuBLAS 12.4.5, NCCL 2.21.5"; may be empty
-  std::vector<std::string> conditions;  // clocks, temperature, driver, date: one line each
-  std::vector<CopyRow> copies;
-  std::optional<double> graph_launch_us;  // host time of replaying one CUDA graph
-  // Of the rows that are single numbers; meaningless where there is none.
+  // Their sources and spreads; meaningless where the number is not there.
   uint16_t launch_source = 0, graph_launch_source = 0, interference_source = 0;
   uint16_t ratio_nn_source = 0, ratio_nt_source = 0, ratio_skinny_source = 0;
   double launch_spread = 0, graph_launch_spread = 0;

@@ -21,7 +21,7 @@ void sort_rows(TableText& table);
 
 // Control characters in texts become blanks.  REQUIRES: table.gpu not empty; keys of sources
 // without blanks and commas, each once; rows name existing sources; finite positive numbers
-// (check_rows in fit_table.h tells).
+// (check_rows.h tells).
 std::string write_table(const TableText& table);
 
 // One number of a table under the name of what it is of.

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "calibrate/row_shape.h"
-#include "calibrate/unite.h"
+#include "calibrate/table_sources.h"
 #include "calibrate/write_table.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/check_rows.h"
 #include "calibrate/write_table.h"
 #include "tests/calibrate/tables.h"
 
@@ -112,7 +113,7 @@ TEST(FitTable, OneProductGivesItsRateAndAFlag) {
   EXPECT_NEAR(fit.tflops, 2.0 * 4096 * 4096 * 4096 / 600 / 1e6, 0.01);
   EXPECT_EQ(fit.p90_error, 0);
   EXPECT_EQ(f.remarks,
-            std::vector<std::string>{"gemm bf16: 1 rows do not tell every constant of the form"});
+            std::vector<std::string>{"gemm bf16: 1 row does not tell every constant of the form"});
 }
 
 TEST(FitTable, ProductsOfOneShapeGiveTheirRateAndAFlag) {
