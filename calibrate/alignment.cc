@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/alignment.h"
 
-#include <charconv>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "calibrate/roofline.h"
-#include "sim/check.h"
+#include "sim/csv_rows.h"
 
 namespace stepcast {
 
@@ -18,15 +17,20 @@ namespace {
 
 constexpr int64_t kAligned = 16;  // bytes
 
-// The number behind `start` in a line of its own; 1 if no line begins so.
-double ratio_of(std::string_view text, const std::string& start) {
-  const size_t at = text.find('\n' + start);
-  if (at == std::string_view::npos) return 1;
-  const std::string_view number = text.substr(at + 1 + start.size());
-  double value = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  STEPCAST_CHECK(error == std::errc() && value >= 1, "alignment.csv: " + start);
-  return value;
+struct Ratio {
+  std::string_view arch, dtype;
+  int64_t bytes = 0;
+  double ratio = 1;
+};
+
+const std::vector<Ratio>& ratios() {
+  static const std::vector<Ratio> all = [] {
+    std::vector<Ratio> read;
+    for (const CsvRow& row : csv_rows(alignment_files()[0].second, "arch,dtype,bytes,ratio"))
+      read.push_back({row.cells[0], row.cells[1], row.number<int64_t>(2), row.number(3)});
+    return read;
+  }();
+  return all;
 }
 
 }  // namespace
@@ -43,9 +47,10 @@ double misalignment_ratio(const Work& work, GpuArch arch) {
   if (work.kind != WorkKind::gemm || work.batch <= 1 || !wide) return 1;
   const int64_t bytes = bytes_aligned(work);
   if (bytes == kAligned) return 1;
-  return ratio_of(alignment_files()[0].second, std::string(name_of(arch)) + ',' +
-                                                   std::string(name_of(work.dtype)) + ',' +
-                                                   std::to_string(bytes) + ',');
+  for (const Ratio& r : ratios())
+    if (r.arch == name_of(arch) && r.dtype == name_of(work.dtype) && r.bytes == bytes)
+      return r.ratio;
+  return 1;
 }
 
 }  // namespace stepcast

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/cost_errors.h"
 
-#include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <string>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "sim/check.h"
+#include "sim/csv_rows.h"
 #include "sim/work_counts.h"
 
 namespace stepcast {
@@ -21,40 +20,20 @@ namespace {
 constexpr std::array<std::string_view, kCostFamilies> kNames{"product", "attention", "memory",
                                                              "communication"};
 
-std::string_view take_cell(std::string_view& line) {
-  const std::string_view cell = line.substr(0, line.find(','));
-  line.remove_prefix(std::min(cell.size() + 1, line.size()));
-  return cell;
-}
-
-double share(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  STEPCAST_CHECK(error == std::errc() && end == text.data() + text.size() && value > 0 && value < 1,
-                 "cost_errors.csv: '" + std::string(text) + "'");
-  return value;
-}
-
-// Remarks, the header, and one row a family: the shares by origin.
+// One row a family: the shares by origin.
 CostErrors read_errors(std::string_view text) {
   CostErrors errors{};
-  size_t family = 0;
-  bool in_rows = false;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.starts_with('#')) continue;
-    if (!std::exchange(in_rows, true)) {
-      STEPCAST_CHECK(line == "family,measured,interpolated,extrapolated,fitted,roofline",
-                     "cost_errors.csv: its header");
-      continue;
+  const std::vector<CsvRow> rows =
+      csv_rows(text, "family,measured,interpolated,extrapolated,fitted,roofline");
+  STEPCAST_CHECK(rows.size() == errors.size(), "cost_errors.csv: a row for each family");
+  for (size_t family = 0; family < errors.size(); ++family) {
+    STEPCAST_CHECK(rows[family].cells[0] == kNames[family], "cost_errors.csv: families in order");
+    for (size_t origin = 0; origin < errors[family].size(); ++origin) {
+      const double share = rows[family].number(origin + 1);
+      STEPCAST_CHECK(share > 0 && share < 1, "cost_errors.csv: shares");
+      errors[family][origin] = share;
     }
-    STEPCAST_CHECK(family < errors.size() && take_cell(line) == kNames[family],
-                   "cost_errors.csv: one row a family, in their order");
-    for (double& e : errors[family]) e = share(take_cell(line));
-    ++family;
   }
-  STEPCAST_CHECK(family == errors.size(), "cost_errors.csv lacks a family");
   return errors;
 }
 

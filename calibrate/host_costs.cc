@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/host_costs.h"
 
-#include <algorithm>
-#include <charconv>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/csv_rows.h"
 
 namespace stepcast {
 
@@ -19,21 +18,6 @@ namespace {
 enum Host : size_t { kX86, kGrace, kHosts };
 using AllCosts = std::array<HostCosts, kHosts>;
 
-// Takes the first cell off a line.
-std::string_view take_cell(std::string_view& line) {
-  const std::string_view cell = line.substr(0, line.find(','));
-  line.remove_prefix(std::min(cell.size() + 1, line.size()));
-  return cell;
-}
-
-Time microseconds(std::string_view text) {
-  double us = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), us);
-  STEPCAST_CHECK(error == std::errc() && end == text.data() + text.size() && us > 0,
-                 "host_costs.csv: '" + std::string(text) + "'");
-  return time_from_seconds(us * 1e-6);
-}
-
 size_t call_named(std::string_view name) {
   for (size_t call = 0; call < kHostCalls; ++call)
     if (name == name_of(static_cast<HostCall>(call))) return call;
@@ -41,23 +25,15 @@ size_t call_named(std::string_view name) {
   return 0;
 }
 
-// Remarks, the header, and one row a call: its costs by host, and where they are from.
+// One row a call: its costs by host, and where they are from.
 AllCosts read_costs(std::string_view text) {
   AllCosts all{};
-  bool in_rows = false;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.starts_with('#')) continue;
-    if (!in_rows) {
-      STEPCAST_CHECK(line == "call,x86_us,grace_us,kind", "host_costs.csv: its header");
-      in_rows = true;
-      continue;
-    }
-    const size_t call = call_named(take_cell(line));
-    for (HostCosts& costs : all) costs[call] = microseconds(take_cell(line));
-    STEPCAST_CHECK(line == "measured" || line == "derived",
-                   "host_costs.csv: '" + std::string(line) + "'");
+  for (const CsvRow& row : csv_rows(text, "call,x86_us,grace_us,kind")) {
+    const size_t call = call_named(row.cells[0]);
+    for (size_t host = 0; host < kHosts; ++host)
+      all[host][call] = time_from_seconds(row.number(host + 1) * 1e-6);
+    STEPCAST_CHECK(row.cells[3] == "measured" || row.cells[3] == "derived",
+                   "host_costs.csv: '" + std::string(row.cells[3]) + "'");
   }
   for (const HostCosts& costs : all)
     for (const Time t : costs) STEPCAST_CHECK(t > Time{}, "host_costs.csv lacks a call");

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/csv_rows.h"
 
 namespace stepcast {
 
@@ -27,30 +27,14 @@ using Efficiencies = std::array<Efficiency, kArchs>;
 constexpr std::array<std::string_view, kArchs> kArchNames{"volta", "ampere", "hopper", "blackwell",
                                                           "other"};
 
-double number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  STEPCAST_CHECK(error == std::errc() && end == text.data() + text.size() && value > 0,
-                 "roofline.csv: '" + std::string(text) + "'");
-  return value;
-}
-
 Efficiencies read_efficiencies(std::string_view text) {
   Efficiencies all{};
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    for (size_t arch = 0; arch < kArchs; ++arch) {
-      if (!line.starts_with(kArchNames[arch]) || line[kArchNames[arch].size()] != ',') continue;
-      std::string_view rest = line.substr(kArchNames[arch].size() + 1);
-      Efficiency& e = all[arch];
-      for (double* field :
-           {&e.gemm, &e.attention_forward, &e.attention_backward, &e.memory, &e.t0_us}) {
-        const std::string_view word = rest.substr(0, rest.find(','));
-        *field = number(word);
-        rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-      }
-    }
+  for (const CsvRow& row :
+       csv_rows(text, "arch,gemm,attention_forward,attention_backward,memory,t0_us")) {
+    const auto arch = std::ranges::find(kArchNames, row.cells[0]);
+    STEPCAST_CHECK(arch != kArchNames.end(), "roofline.csv: " + std::string(row.cells[0]));
+    all[static_cast<size_t>(arch - kArchNames.begin())] = {
+        row.number(1), row.number(2), row.number(3), row.number(4), row.number(5)};
   }
   for (const Efficiency& e : all) STEPCAST_CHECK(e.gemm > 0, "roofline.csv lacks a generation");
   return all;

@@ -2,12 +2,12 @@
 #include "scenarios/observed_errors.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
 #include "calibrate/cost_errors.h"
+#include "sim/csv_rows.h"
 #include "sim/log_exp.h"
 #include "sim/work_counts.h"
 
@@ -36,31 +36,14 @@ double mean_kernel(const OpGraph& graph, const Prices& prices) {
   return kernels > 0 ? seconds / kernels : 0;
 }
 
-std::string_view take_cell(std::string_view& line) {
-  const std::string_view cell = line.substr(0, line.find(','));
-  line.remove_prefix(std::min(cell.size() + 1, line.size()));
-  return cell;
-}
-
-template <class Number>
-Number number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw std::invalid_argument("'" + std::string(text) + "' is no number");
-  return value;
-}
-
-ClassErrors read_row(std::string_view line) {
-  if (std::count(line.begin(), line.end(), ',') != 5)
-    throw std::invalid_argument("'" + std::string(line) + "': six cells a row");
+ClassErrors read_row(const CsvRow& row) {
   ClassErrors c;
-  c.name = take_cell(line);
-  c.runs = number<int64_t>(take_cell(line));
-  c.sources = number<int64_t>(take_cell(line));
-  c.low = number<double>(take_cell(line));
-  c.high = number<double>(take_cell(line));
-  c.cost_error = number<double>(line);
+  c.name = row.cells[0];
+  c.runs = row.number<int64_t>(1);
+  c.sources = row.number<int64_t>(2);
+  c.low = row.number(3);
+  c.high = row.number(4);
+  c.cost_error = row.number(5);
   const bool finite = std::isfinite(c.high) && std::isfinite(c.cost_error);
   if (c.name.empty() || c.runs < 1 || c.sources < 1 || c.sources > c.runs || !finite ||
       !(c.low > 0) || !(c.low <= c.high) || !(c.cost_error >= 0))
@@ -90,18 +73,7 @@ std::string run_class(const Scenario& scenario, const Result& result) {
 
 std::vector<ClassErrors> parse_observed_errors(std::string_view text) {
   std::vector<ClassErrors> table;
-  bool header = false;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.empty() || line.starts_with('#')) continue;
-    if (std::exchange(header, true)) {
-      table.push_back(read_row(line));
-    } else if (line != kHeader) {
-      throw std::invalid_argument("the header is not " + std::string(kHeader));
-    }
-  }
-  if (!header) throw std::invalid_argument("an empty table");
+  for (const CsvRow& row : csv_rows(text, kHeader)) table.push_back(read_row(row));
   return table;
 }
 

@@ -2,12 +2,12 @@
 #include "topology/collective_time.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <stdexcept>
 
 #include "sim/check.h"
+#include "sim/csv_rows.h"
 #include "sim/log_exp.h"
 
 namespace stepcast {
@@ -164,31 +164,15 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
 
 Corrections Corrections::parse(std::string_view text) {
   Corrections result;
-  int64_t line_number = 0;
-  bool heading = true;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-    ++line_number;
-    if (line.empty() || line[0] == '#') continue;
-    if (std::exchange(heading, false)) continue;
-    const size_t first = line.find(','), last = line.rfind(',');
+  for (const CsvRow& row : csv_rows(text, "term,class,factor")) {
+    const auto term = std::ranges::find(kTermNames, row.cells[0]);
+    const double factor = row.number(2);
     const auto wrong = [&](const char* what) {
-      throw std::invalid_argument("line " + std::to_string(line_number) + ": " + what);
+      throw std::invalid_argument("line " + std::to_string(row.line) + ": " + what);
     };
-    if (first == line.npos || first == last) wrong("term,class,factor expected");
-    size_t term = 0;
-    while (term < kTerms && kTermNames[term] != line.substr(0, first)) ++term;
-    if (term == kTerms) wrong("no such term");
-    const std::string_view number = line.substr(last + 1);
-    double factor = 0;
-    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), factor);
-    if (error != std::errc{} || at != number.data() + number.size() || !(factor > 0)) {
-      wrong("the factor is not a positive number");
-    }
-    result.set(static_cast<Term>(term), std::string(line.substr(first + 1, last - first - 1)),
-               factor);
+    if (term == kTermNames.end()) wrong("no such term");
+    if (!(factor > 0)) wrong("the factor is not a positive number");
+    result.set(static_cast<Term>(term - kTermNames.begin()), std::string(row.cells[1]), factor);
   }
   return result;
 }

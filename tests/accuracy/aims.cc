@@ -31,33 +31,13 @@ struct Goal {
   double low = 0, high = 0;
 };
 
-Reached time_median(const PoolSummary& s) {
-  return {100 * s.time.median, s.time.count};
+template <auto kErrors, auto kFigure>
+Reached error(const PoolSummary& s) {
+  const Errors& errors = s.*kErrors;
+  return {100 * errors.*kFigure, errors.count};
 }
-Reached time_p90(const PoolSummary& s) {
-  return {100 * s.time.p90, s.time.count};
-}
-Reached time_bias(const PoolSummary& s) {
-  return {100 * s.time.bias, s.time.count};
-}
-Reached time_mean(const PoolSummary& s) {
-  return {100 * s.time.mean, s.time.count};
-}
-Reached profiled_median(const PoolSummary& s) {
-  return {100 * s.profiled.median, s.profiled.count};
-}
-Reached profiled_worst(const PoolSummary& s) {
-  return {100 * s.profiled.worst, s.profiled.count};
-}
-Reached memory_median(const PoolSummary& s) {
-  return {100 * s.memory.median, s.memory.count};
-}
-Reached memory_p90(const PoolSummary& s) {
-  return {100 * s.memory.p90, s.memory.count};
-}
-Reached memory_mean(const PoolSummary& s) {
-  return {100 * s.memory.mean, s.memory.count};
-}
+constexpr auto kTimeMean = error<&PoolSummary::time, &Errors::mean>;
+
 Reached found(const PoolSummary& s) {
   return share(s.oom.hit, s.oom.hit + s.oom.missed);
 }
@@ -80,22 +60,25 @@ Reached covered_unseen(const std::vector<RunRow>& rows) {
 
 // Means of single sources: simulators that were published with these runs state means of them.
 constexpr std::array<Goal, 17> kGoals{{
-    {"step time, median error", "", "", time_median, 0, 5},
-    {"step time, p90 of the error", "", "", time_p90, 0, 12},
-    {"step time, bias", "", "", time_bias, -2, 2},
+    {"step time, median error", "", "", error<&PoolSummary::time, &Errors::median>, 0, 5},
+    {"step time, p90 of the error", "", "", error<&PoolSummary::time, &Errors::p90>, 0, 12},
+    {"step time, bias", "", "", error<&PoolSummary::time, &Errors::bias>, -2, 2},
     {"step time in the interval of 80 % that its source had no part in", "", "", nullptr, 75, 85},
-    {"Korthikanti 22B and 175B, mean error", "korthikanti_recompute", "korthikanti-t5", time_mean,
+    {"Korthikanti 22B and 175B, mean error", "korthikanti_recompute", "korthikanti-t5", kTimeMean,
      0, 3.65},
-    {"vTrain on one node, mean error", "vtrain_single_node_bulk", "", time_mean, 0, 8.37},
-    {"vTrain on several nodes, mean error", "vtrain_multi_node", "", time_mean, 0, 11},
-    {"SimuMax on B200, mean error", "simumax", "simumax-b200", time_mean, 0, 5.6},
-    {"step from measured stage times, median error", "", "", profiled_median, 0, 2},
-    {"step from measured stage times, worst error", "", "", profiled_worst, 0, 5},
+    {"vTrain on one node, mean error", "vtrain_single_node_bulk", "", kTimeMean, 0, 8.37},
+    {"vTrain on several nodes, mean error", "vtrain_multi_node", "", kTimeMean, 0, 11},
+    {"SimuMax on B200, mean error", "simumax", "simumax-b200", kTimeMean, 0, 5.6},
+    {"step from measured stage times, median error", "", "",
+     error<&PoolSummary::profiled, &Errors::median>, 0, 2},
+    {"step from measured stage times, worst error", "", "",
+     error<&PoolSummary::profiled, &Errors::worst>, 0, 5},
     {"fastest of a group named right", "", "", winners, 95, 100},
     {"speed against the fastest of the group, median error", "", "", ratio, 0, 3},
-    {"peak memory, median error", "", "", memory_median, 0, 3},
-    {"peak memory, p90 of the error", "", "", memory_p90, 0, 8},
-    {"SimuMax on B200, mean error of peak memory", "simumax", "simumax-b200", memory_mean, 0, 0.5},
+    {"peak memory, median error", "", "", error<&PoolSummary::memory, &Errors::median>, 0, 3},
+    {"peak memory, p90 of the error", "", "", error<&PoolSummary::memory, &Errors::p90>, 0, 8},
+    {"SimuMax on B200, mean error of peak memory", "simumax", "simumax-b200",
+     error<&PoolSummary::memory, &Errors::mean>, 0, 0.5},
     {"runs out of memory called so", "", "", found, 95, 100},
     {"runs that fit called so", "", "", fitting, 95, 100},
 }};

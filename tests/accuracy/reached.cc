@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 
+#include "sim/csv_rows.h"
 #include "tests/accuracy/summary.h"
 
 namespace stepcast::accuracy {
@@ -86,44 +85,13 @@ bool is_worse(Kind kind, double now, double before) {
   return std::abs(now - kWanted) > std::max(kSlack, std::abs(before - kWanted));
 }
 
-Figures read_figures(std::string_view cells) {
-  Figures figures;
-  for (size_t i = 0; i < figures.size(); ++i) {
-    const size_t comma = cells.find(',');
-    const bool last = i + 1 == figures.size();
-    if ((comma == cells.npos) != last)
-      throw std::invalid_argument(fmt::format("{} figures a row", kColumns.size()));
-    const std::string_view cell = cells.substr(0, comma);
-    cells.remove_prefix(last ? cells.size() : comma + 1);
-    if (cell.empty()) continue;
-    double value = 0;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (error != std::errc{} || end != cell.data() + cell.size())
-      throw std::invalid_argument("'" + std::string(cell) + "' is no number");
-    figures[i] = value;
-  }
-  return figures;
-}
-
 std::map<std::string, Figures> read_table(std::string_view text) {
   std::map<std::string, Figures> table;
-  const std::string header_line = header();
-  bool begun = false;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-    if (line.empty() || line.front() == '#') continue;
-    if (!begun) {
-      if (line != header_line) throw std::invalid_argument("the header is not " + header_line);
-      begun = true;
-      continue;
-    }
-    const size_t comma = line.find(',');
-    if (comma == line.npos) throw std::invalid_argument("'" + std::string(line) + "' has one cell");
-    table[std::string(line.substr(0, comma))] = read_figures(line.substr(comma + 1));
+  for (const CsvRow& row : csv_rows(text, header())) {
+    Figures& figures = table[std::string(row.cells[0])];
+    for (size_t i = 0; i < figures.size(); ++i)
+      if (!row.cells[i + 1].empty()) figures[i] = row.number(i + 1);
   }
-  if (!begun) throw std::invalid_argument("an empty table");
   return table;
 }
 

@@ -56,10 +56,8 @@ TEST(Corrections, BadFilesAreRefusedWithTheLine) {
   EXPECT_EQ(message("term,class,factor\n\nslope,all,1\n"), "line 3: no such term");
   EXPECT_EQ(message("term,class,factor\nramp,all,-1\n"),
             "line 2: the factor is not a positive number");
-  EXPECT_EQ(message("term,class,factor\nramp,all,1x\n"),
-            "line 2: the factor is not a positive number");
-  EXPECT_EQ(message("term,class,factor\nramp,all,\n"),
-            "line 2: the factor is not a positive number");
+  EXPECT_EQ(message("term,class,factor\nramp,all,1x\n"), "line 2: '1x' is no number");
+  EXPECT_EQ(message("term,class,factor\nramp,all,\n"), "line 2: '' is no number");
   EXPECT_EQ(message("term,class,factor\nramp,all,1"), "");
 }
 
