@@ -71,9 +71,9 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
   }
   rows.push_back({"sum", grouped(sum.value), gib(sum), percent(1)});
   if (divisor > 0) rows.back().push_back(fixed(coefficients, 3));
-  std::string s = "\nactivations of " + role_name(r, r.memory_role) + " at its peak";
-  s +=
-      " (" + std::to_string(stage.memory.peak_in_flight) + " forward passes in flight at most)\n\n";
+  std::string s = "\nactivations and workspaces of " + role_name(r, r.memory_role) +
+                  " at its peak (" + std::to_string(stage.memory.peak_in_flight) +
+                  " passes in flight at most)\n\n";
   return s + table(rows, style);
 }
 

@@ -27,7 +27,8 @@ struct ActivationUnit {
   double layers_per_chunk = 0;  // of this role; 0 if its chunks differ
 };
 
-// Bytes at the peak of each role by category, then the activation tensors of the fullest one.
+// Bytes at the peak of each role by category, then the tensors that the passes of the fullest one
+// hold there.
 // `units`: one for each role, or empty.
 std::string explain_memory(const Result& result, std::span<const ActivationUnit> units,
                            const TextStyle& style = {});

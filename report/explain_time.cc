@@ -43,18 +43,28 @@ std::string what_ran(const Result& r, const PathSegment& segment) {
   return name(*first) + " .. " + name(*last) + ", " + std::to_string(passes) + " passes";
 }
 
+// "send activation, stage 0 to stage 1"
+std::string what_was_sent(const Result& r, const PathSegment& segment) {
+  const auto id = static_cast<size_t>(segment.rendezvous);
+  if (!r.graph || id >= r.graph->rendezvous.size()) return {};
+  const Rendezvous& rendezvous = r.graph->rendezvous[id];
+  const Work& work = r.graph->works[static_cast<size_t>(rendezvous.work)];
+  const std::string label = escape_text(r.graph->text(rendezvous.label));
+  if (work.kind != WorkKind::send_recv) return label;
+  const auto name = [&](uint32_t pipeline_rank) {
+    const auto& roles = r.graph->roles;
+    const auto at = std::ranges::find(roles, pipeline_rank, &RoleOps::pipeline_rank);
+    return role_name(r, static_cast<uint32_t>(at - roles.begin()));
+  };
+  return label + ", " + name(work.from) + " to " + name(work.to);
+}
+
 std::string segment_line(const Result& r, const PathSegment& segment) {
   const bool transfer = segment.kind == PathSegment::Kind::rendezvous;
-  std::string what;
-  const auto id = static_cast<size_t>(segment.rendezvous);
-  if (!transfer) {
-    what = what_ran(r, segment);
-  } else if (r.graph && id < r.graph->rendezvous.size()) {
-    what = escape_text(r.graph->text(r.graph->rendezvous[id].label));
-  }
   std::string line = pad_left(microseconds(segment.begin), 14);
   line += pad_left(microseconds(segment.end - segment.begin), 14) + "  ";
-  line += pad_right((transfer ? "to " : "") + role_name(r, segment.role), 14) + "  " + what;
+  line += pad_right(transfer ? "transfer" : role_name(r, segment.role), 14) + "  " +
+          (transfer ? what_was_sent(r, segment) : what_ran(r, segment));
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
 }

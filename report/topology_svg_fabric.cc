@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMostBoxes = 48;  // of a tier
 constexpr int kMostTiers = 6;
+constexpr int32_t kRailColours = 8;  // of the style sheet
 constexpr int64_t kTierRow = 150, kBoxHeight = 30, kGap = 6;
 
 // Switches of one tier drawn as one box.
@@ -214,7 +215,7 @@ int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
     if (draw_cables(canvas, drawn, t, y_of(t), y_of(t + 1) + kBoxHeight)) missing = true;
   for (int t = 0; t < tiers; ++t) {
     for (const Group& g : drawn.tiers[static_cast<size_t>(t)]) {
-      const std::string style = g.rail < 0 ? "switch" : "r" + std::to_string(g.rail % 8);
+      const std::string style = g.rail < 0 ? "switch" : "r" + std::to_string(g.rail % kRailColours);
       std::string title = g.label;
       if (g.nics > 0) title += ", " + grouped(g.nics) + " NICs below";
       canvas.box(g.x, y_of(t), g.width, kBoxHeight, style, g.label, title);
@@ -225,11 +226,13 @@ int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
     }
   }
   y = y_of(0) + kBoxHeight + 80;
-  const auto coloured = [](const std::vector<Group>& tier) {
-    return std::any_of(tier.begin(), tier.end(), [](const Group& g) { return g.rail >= 0; });
-  };
-  if (std::any_of(drawn.tiers.begin(), drawn.tiers.end(), coloured)) {
-    canvas.text(kMargin, y, "switches of one colour: one rail (again from the ninth on)");
+  int32_t last_rail = -1;
+  for (const std::vector<Group>& tier : drawn.tiers)
+    for (const Group& g : tier) last_rail = std::max(last_rail, g.rail);
+  if (last_rail >= 0) {
+    canvas.text(kMargin, y,
+                std::string("switches of one colour: one rail") +
+                    (last_rail < kRailColours ? "" : " (again from the ninth on)"));
     y += 24;
   }
   if (missing) {

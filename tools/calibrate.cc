@@ -51,13 +51,19 @@ void define_run(CLI::App& calibrate, Arguments& args, Command& chosen) {
       "result a table to forecast with.");
   add_files(sub, args, "FILE", "scenarios of one GPU; - is standard input")->required(false);
   sub->add_option("--plan", a.plan, "a plan instead of scenarios")->option_text("FILE");
-  sub->add_option("--budget", a.budget, "time to spend: 5min")->option_text("TIME");
-  sub->add_option("--grid", a.grid, "shapes beside the plan's: none, small or full")
+  sub->add_option("--budget", a.budget,
+                  "time to spend, or none for as long as it takes; by default 5min")
+      ->option_text("TIME");
+  sub->add_option("--grid", a.grid, "shapes beside the plan's: none, small (the default) or full")
       ->option_text("SIZE");
-  sub->add_option("--families", a.families, "what to measure: gemm,attention,memory,...")
+  sub->add_option(
+         "--families", a.families,
+         "what to measure: gemm, attention, memory, launch, copy, collective, interference; by\n"
+         "default all")
       ->option_text("NAME,...");
   add_gpu(sub, args, "preset of the GPU, if its name does not tell");
-  sub->add_option("--device", a.device, "number of the GPU")->option_text("N");
+  sub->add_option("--device", a.device, "number of the GPU, from 0 (the default)")
+      ->option_text("N");
   sub->add_flag("--list", a.list, "say what would be measured, in order; needs no GPU");
   sub->add_option("-o,--output", args.output, "the table; one that is there is continued")
       ->option_text("FILE");
@@ -101,9 +107,7 @@ void define_show(CLI::App& calibrate, Arguments& args, Command& chosen) {
               "Errors of fits are those of the fitted rows. A forecast asks the rows first and\n"
               "uses a fit where they leave gaps: docs/costs.md.");
   add_file(sub, args, "TABLE", "a cost table; - is standard input");
-  add_svg(sub, args,
-          "write a picture, measured against fit; - is standard output, and nothing else is "
-          "printed");
+  add_svg(sub, args, "write a picture, measured against fit; - prints the picture alone");
   sub->add_flag("--csv", args.calibrate.csv, "one line for each row, with the fit beside it");
   add_force(sub, args);
   add_common(sub, args);

@@ -105,6 +105,7 @@ CalibrateInput read_table(const std::string& input, bool accept_edits) {
 
 CalibrateInput read_measurements(const std::string& input, const Arguments& args) {
   if (!args.kind.empty()) parse_word("--kind", args.kind, measurement_kinds());
+  const MeasurementOptions options = options_of(args);
   CalibrateInput in = read(input);
   if (is_table(in.text)) {
     in.table = parse_table_text(in.text, in.name, {args.calibrate.accept_edits});
@@ -120,7 +121,7 @@ CalibrateInput read_measurements(const std::string& input, const Arguments& args
     d.help = "read are cost tables and " + comma_list(measurement_kinds()) + "; --kind names one";
     throw InputError(std::move(d));
   }
-  in.table = import_measurements(in.text, in.name, options_of(args), &in.notes);
+  in.table = import_measurements(in.text, in.name, options, &in.notes);
   return in;
 }
 

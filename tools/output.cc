@@ -24,10 +24,12 @@ constexpr size_t kLargestInput = (size_t{16} << 20) + 1;
 constexpr size_t kLargestFile = size_t{256} << 20;
 constexpr size_t kBuffer = size_t{1} << 18;
 
-[[noreturn]] void io_error(const char* code, std::string message, std::string help = {}) {
+[[noreturn]] void io_error(const char* code, std::string message, std::string file = {},
+                           std::string help = {}) {
   Diagnostic d;
   d.code = code;
   d.message = std::move(message);
+  d.file = std::move(file);
   d.help = std::move(help);
   throw InputError(std::move(d), kExitIo);
 }
@@ -88,7 +90,7 @@ const std::string& standard_input() {
 std::string read_whole_file(const std::string& path) {
   if (path == "-") return standard_input();
   const auto fail = [&](const std::string& why) {
-    io_error("E101", "cannot read '" + path + "': " + why);
+    io_error("E101", "cannot read '" + path + "': " + why, path);
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) fail(std::strerror(errno));
@@ -133,7 +135,7 @@ OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), f
       if (fd_ < 0) fail(errno);
       return;
     }
-    if (!force_) io_error("E501", "'" + path_ + "' exists already", "--force overwrites it");
+    if (!force_) io_error("E501", "'" + path_ + "' exists already", path_, "--force overwrites it");
     path_ = resolved(path_);
   } else if (errno != ENOENT) {
     fail(errno);
@@ -166,7 +168,7 @@ void OutputFile::fail(int error) {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
   temporary_.clear();
   if (error == EPIPE) throw ClosedPipe{};
-  io_error("E502", "cannot write '" + path_ + "': " + std::strerror(error));
+  io_error("E502", "cannot write '" + path_ + "': " + std::strerror(error), path_);
 }
 
 void OutputFile::write(std::string_view bytes) {

@@ -31,8 +31,8 @@ void add_sizes(CLI::App* sub, ScheduleArguments& a) {
 
 void add_costs(CLI::App* sub, ScheduleArguments& a) {
   sub->add_option("--costs", a.costs,
-                  "times of F, I, W (B takes tI + tW) and of a transfer, in any unit;\n"
-                  "by default 1,1,1,0")
+                  "times of F, I, W (B takes tI + tW) and of a transfer, in any unit, by default\n"
+                  "1,1,1,0; families that make their order for given times use them")
       ->option_text("tF,tI,tW,c");
 }
 
@@ -73,7 +73,7 @@ void define_show(CLI::App& schedule, Arguments& args, Command& chosen) {
                               schedule_show_command);
   add_subject(sub, args);
   add_timing(sub, args.schedule);
-  add_svg(sub, args, "write the drawing as a picture; - is standard output");
+  add_svg(sub, args, "write the drawing as a picture; - prints the picture");
   sub->add_option("--width", args.schedule.columns,
                   "columns, from 40; by default those of the terminal, or 80")
       ->option_text("N");
@@ -122,7 +122,8 @@ void define_synth(CLI::App& schedule, Arguments& args, Command& chosen) {
   sub->add_option("--placement", a.placement,
                   "loop (stage s on rank s mod pp, the default) or v (two chunks a rank)")
       ->option_text("loop|v");
-  sub->add_option("--effort", a.effort, "orders to try; more take longer")->option_text("N");
+  sub->add_option("--effort", a.effort, "orders to try; by default as many as a second or so takes")
+      ->option_text("N");
   sub->footer(
       "What was found is printed; -o writes the schedule itself as PyTorch's CSV, which\n"
       "`stepcast schedule show FILE` and `schedule: {file: FILE}` of a scenario read. With -o -\n"

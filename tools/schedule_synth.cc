@@ -107,7 +107,7 @@ std::string answer_text(const ChosenSchedule& chosen, const Synthesis& s,
   for (const RankTiming& rank : timing.ranks) peak = std::max(peak, rank.peak_in_flight);
   facts.push_back("lower bound " + time(s.lower_bound) + ", gap " + percent(s.gap));
   facts.push_back("in flight at most " + std::to_string(peak));
-  facts.push_back("from " + s.start + " at " + time(s.start_time));
+  facts.push_back("begun with " + s.start + ", makespan " + time(s.start_time));
   return wrap(chosen.title + ": " + sizes_of(chosen.schedule), "", width) + flow(facts, width);
 }
 

@@ -155,7 +155,7 @@ void add_topology(CLI::App& app, Arguments& args, Command& chosen) {
           "of the file: nvidia-smi, nccl-topo, ibnetdiscover or scenario; else as it looks")
       ->option_text("KIND");
   add_gpu(show, args, "GPU preset, for what nvidia-smi printed: b200-sxm (how fast a NVLink is)");
-  add_svg(show, args, "write a picture; - is standard output, and nothing else is printed");
+  add_svg(show, args, "write a picture; - prints the picture alone");
   add_force(show, args);
   add_scenario_options(show, args, "cluster.nodes=4");
   add_common(show, args);
