@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timeline explained: what every picosecond of every role was spent on.
 //
-// A role's compute stream is either busy (booked by what the op is) or standing still.  A
-// stand-still is booked to what ended it:
-//   * the host had not launched the op yet                     -> launch
-//   * a communication on another stream of the same rank       -> exposed_*, for as long as it ran
-//   or queued
-//   * a rendezvous that was running                            -> exposed_pp (or _dp, _other: by
-//   its axis); contention, for as long as it ran longer than alone
-//   * a rendezvous that had not started, because a peer was late: the chain of what the peer did
-//   meanwhile is walked.
-//     Peer computing (or in its own exposed communication)     -> warmup, imbalance or drain, by
-//     the phase of the WAITING role; peer in a transfer -> exposed_pp; peer held up by its own
-//     blocking send -> coupling.
+// A role's compute stream is either busy, which is booked by what the op is (spend_of), or standing
+// still, which is booked to what ended it:
+//
+//   * the host, which had not launched the op yet: launch;
+//   * a communication on another stream of the same rank: exposed_*, for as long as it ran or
+//   queued;
+//   * a rendezvous that was running: exposed_pp (or _dp, _other: by its axis); contention, for as
+//   long
+//     as it ran longer than alone;
+//   * a rendezvous that had not started because a peer was late: what the peer did meanwhile, along
+//     the chain of who waited for whom.  It computed, or stood in exposed communication of its own:
+//     fill, imbalance or drain, by the phase of the role that WAITS; it was in a transfer:
+//     exposed_pp; it was held up by its own blocking send: blocked.
+//
 // The items of each role sum to the makespan exactly.
 #pragma once
 
@@ -25,8 +27,7 @@ namespace stepcast {
 
 struct Account {
   std::vector<SpendTable> by_role;
-  uint32_t critical_role =
-      0;  // the role with the least bubble and idle time: what the step is long for
+  uint32_t critical_role = 0;  // with the least bubble and idle time: what the step is long for
 };
 
 // REQUIRES: `timeline` was recorded with Record::account or all from `program`.
@@ -34,7 +35,7 @@ Account make_account(const Program& program, const Timeline& timeline);
 
 // Which part of the waits for other stages is due to stages that differ: what `levelled`, the
 // account of the same step with every stage at the mean cost, does not have.  Moves time between
-// warmup, imbalance and drain; sums stay.  REQUIRES: equal roles.
+// fill, imbalance and drain; sums stay.  REQUIRES: equal roles.
 void separate_imbalance(Account& account, const Account& levelled);
 
 // One stretch of the longest chain of the step, latest last.  Consecutive stretches touch.

@@ -35,8 +35,8 @@ struct Action {
   // a forward and a backward of different microbatches.
   bool overlaps_next = false;
   uint16_t stage = 0;  // global stage, 0 .. pp*vpp-1
-  uint32_t microbatch =
-      0;  // from 0; of a schedule with sequence splits, microbatch * splits + split
+  // From 0; of a schedule with sequence splits, microbatch * splits + split.
+  uint32_t microbatch = 0;
   auto operator<=>(const Action&) const = default;
 };
 

@@ -28,8 +28,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/flow_network.h"
 #include "sim/lanes.h"
+#include "sim/link_use.h"
 
 namespace stepcast {
 

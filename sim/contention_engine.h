@@ -33,6 +33,7 @@
 #include "sim/contention.h"
 #include "sim/contention_blocks.h"
 #include "sim/contention_program.h"
+#include "sim/flow_network.h"
 #include "sim/jitter.h"
 #include "sim/lane_record.h"
 #include "sim/lane_windows.h"

@@ -21,26 +21,9 @@
 #include <span>
 #include <vector>
 
-#include "sim/units.h"
+#include "sim/link_use.h"
 
 namespace stepcast {
-
-constexpr uint32_t kFullLoad = 1 << 16;
-
-struct LinkUse {
-  uint32_t link = 0;
-  uint32_t load = kFullLoad;  // bytes over the link for each kFullLoad bytes of the message
-};
-
-// Max-min fair rates of one set of flows, from scratch.  caps[i] is the most flow i can do;
-// uses[i] its links.  Bytes per second, rounded down.  A reference for FlowNetwork, and what
-// static questions use.  REQUIRES: capacities positive, loads positive.
-struct FlowDemand {
-  int64_t cap = 0;
-  std::span<const LinkUse> uses;
-};
-std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
-                                   std::span<const FlowDemand> flows);
 
 class FlowNetwork {
  public:

@@ -28,7 +28,7 @@
 #include <span>
 #include <vector>
 
-#include "sim/flow_network.h"
+#include "sim/link_use.h"
 #include "sim/max_min.h"
 
 namespace stepcast {

@@ -19,8 +19,8 @@ namespace stepcast {
 struct LinkCrossing {
   Axis axis = Axis::none;
   std::vector<WorkKind> kinds;  // that cross them
-  int64_t groups = 0,
-          ranks = 0;            // groups of the axis (of send_recv: pairs that send); ranks of each
+  int64_t groups = 0;           // of the axis; of send_recv: pairs that send
+  int64_t ranks = 0;            // of each group
   std::string links;            // kind of link: "NVLink", "NIC - leaf", "leaf - spine"
   int64_t links_used = 0;       // by all groups together
   int64_t links_there = 0;      // in the cluster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progressive filling: the arithmetic under max_min_rates and FlowNetwork.
+// Progressive filling: max-min fair rates of one set of flows, the arithmetic under FlowNetwork.
 //
 // Shares are whole numbers of 2^-48 bytes per second, each rounded down from what a link has left;
 // the error of a rate is some 2^-48 B/s for each level below it.  A share less than 2^-24 below a
@@ -8,10 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "sim/flow_network.h"
+#include "sim/link_use.h"
 
 namespace stepcast {
 
@@ -93,5 +94,15 @@ class Filling {
   std::vector<uint32_t> moving_;   // flows not fixed, or all of them by limit
   std::vector<Queued> heap_;       // least share first
 };
+
+// A flow that can do `cap` bytes per second at most.
+struct FlowDemand {
+  int64_t cap = 0;
+  std::span<const LinkUse> uses;
+};
+// Rates of these flows on links of these capacities, in bytes per second, rounded down.  What
+// FlowNetwork is tested against.  REQUIRES: capacities, caps and loads positive.
+std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
+                                   std::span<const FlowDemand> flows);
 
 }  // namespace stepcast

@@ -2,16 +2,11 @@
 // Memory of every role over the step.
 //
 // Tensors are allocated and freed in program order, as PyTorch's host does, so peaks do not depend
-// on times.
-// What an op on Stream::copy frees is one exception: the copy runs beside the passes that follow,
-// so it counts until the next pass that computes has ended.
-//   allocated  what the framework asked for, by category;
-//   reserved   what PyTorch's caching allocator holds for it: requests rounded to 512 B; blocks
-//   below 1 MiB cut from
-//              2 MiB segments, below 10 MiB from 20 MiB segments, larger ones in segments rounded
-//              to 2 MiB; best fit, split and merged within a segment, never moved
-//              (c10/cuda/CUDACachingAllocator.cpp, kSmallSize, kSmallBuffer, kLargeBuffer,
-//              kMinLargeAlloc, kRoundLarge).
+// on times.  What an op on Stream::copy frees is one exception: the copy runs beside the passes
+// that follow, so it counts until the next pass that computes has ended.
+//
+//   allocated  what the framework asked for, by category
+//   reserved   what PyTorch's caching allocator holds for it (caching_allocator.h)
 #pragma once
 
 #include <array>

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one spelling of every enumerator that reaches a user.
-#include <algorithm>
 #include <array>
 #include <string>
 
-#include "sim/check.h"
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/spend.h"
@@ -151,51 +149,6 @@ std::string_view title_of(Spend s) {
   return pick(kTitles, s);
 }
 
-Spend spend_of(const Work& work, Phase phase) {
-  if (is_communication(work.kind)) {
-    switch (work.axis) {
-      case Axis::tp: return Spend::exposed_tp;
-      case Axis::cp:
-      case Axis::cp_inner:
-      case Axis::cp_outer: return Spend::exposed_cp;
-      case Axis::ep:
-      case Axis::etp: return Spend::exposed_ep;
-      case Axis::dp:
-      case Axis::edp:
-      case Axis::data:
-      case Axis::shard:
-      case Axis::replica: return Spend::exposed_dp;
-      case Axis::pp: return Spend::exposed_pp;
-      default: return Spend::exposed_other;
-    }
-  }
-  if (work.kind == WorkKind::expert_wait) return Spend::expert_imbalance;
-  if (phase == Phase::optimizer) return Spend::optimizer;
-  if (phase == Phase::gradient_sync) return Spend::gradient_buffers;
-  if (phase == Phase::recompute) return Spend::recompute;
-  switch (work.kind) {
-    // The batched products of unfused attention carry their heads.
-    case WorkKind::gemm: return work.heads > 0 ? Spend::attention : Spend::matmul;
-    case WorkKind::grouped_gemm: return Spend::matmul;
-    case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return Spend::attention;
-    default: break;
-  }
-  switch (work.kernel) {
-    case Kernel::softmax:
-    case Kernel::softmax_backward: return Spend::attention;
-    case Kernel::layer_norm:
-    case Kernel::layer_norm_backward:
-    case Kernel::rms_norm:
-    case Kernel::rms_norm_backward: return Spend::norm;
-    case Kernel::embedding:
-    case Kernel::embedding_backward:
-    case Kernel::cross_entropy:
-    case Kernel::cross_entropy_backward: return Spend::embedding_loss;
-    default: return Spend::elementwise;
-  }
-}
-
 std::string_view name_of(HostCall c) {
   static constexpr std::array<std::string_view, kHostCalls> kNames{
       "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",
@@ -203,38 +156,6 @@ std::string_view name_of(HostCall c) {
       "fork",     "region",        "checkpoint",     "module",          "collective",
       "transfer", "synchronize",   "graph"};
   return pick(kNames, c);
-}
-
-Launch& Launch::add(HostCall c, int times) {
-  uint16_t& count = calls[static_cast<size_t>(c)];
-  STEPCAST_CHECK(times >= 0 && count + times <= UINT16_MAX, "a number of calls");
-  count = static_cast<uint16_t>(count + times);
-  return *this;
-}
-
-std::string describe(const Launch& launch) {
-  std::string s;
-  for (size_t c = 0; c < kHostCalls; ++c) {
-    if (launch.calls[c] == 0) continue;
-    if (!s.empty()) s += " + ";
-    if (launch.calls[c] > 1) s += std::to_string(launch.calls[c]) + ' ';
-    s += name_of(static_cast<HostCall>(c));
-  }
-  return s.empty() ? "nothing" : s;
-}
-
-LaunchId launch_of(OpGraph& graph, const Launch& launch) {
-  std::vector<Launch>& known = graph.launches;
-  const auto it = std::ranges::find(known, launch);
-  STEPCAST_CHECK(it != known.end() || known.size() < UINT16_MAX, "too many kinds of launches");
-  const auto id = static_cast<LaunchId>(it - known.begin());
-  if (it == known.end()) known.push_back(launch);
-  return id;
-}
-
-std::string action_text(const Item& item) {
-  if (!item.has_second) return to_string(item.action);
-  return '(' + to_string(item.action) + ';' + to_string(item.second) + ')';
 }
 
 std::string_view name_of(AttentionKernel k) {

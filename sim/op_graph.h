@@ -3,30 +3,28 @@
 // waiting for what. `compile` (program.h) turns it into the form the engine runs; the naive engine
 // under tests/oracle reads it directly.
 //
-// Shape of the thing:
-//   OpGraph  = works, tensors, passes, rendezvous, and one RoleOps for each role.
-//   Pass     = a small graph of ops (the forward of one chunk, say), shared by all microbatches and
-//   by all stages that
-//              do the same.
-//   RoleOps  = what the ranks of one role do, in program order: a list of Items, most of which run
-//   a pass.
+// OpGraph is works, tensors, passes, rendezvous, and one RoleOps for each role:
+//
+//   Pass     a small graph of ops (the forward of one chunk, say), shared by all microbatches and
+//   by
+//            all stages that do the same
+//   RoleOps  what the ranks of one role do, in program order: Items, most of which run a pass
 //
 // Semantics (CUDA's streams):
+//
 //   * A role has one in-order queue for each Stream, and its host.  The host walks the items and,
-//   inside a pass, the
-//     ops in order; launching an op takes the host the time of its Launch.
+//     inside a pass, the ops in order; launching an op takes the host the time of its Launch.
 //   * An op starts when its stream has finished its previous op, the op has been launched, and
-//   every op it waits for
-//     has finished (or, for a Wait with `from_start`, has started) at least `delay` ago.  It ends
-//     `duration` later.
+//   every
+//     op it waits for has finished (or, for a Wait with `from_start`, has started) at least `delay`
+//     ago.  It ends `duration` later.
 //   * A Rendezvous is anything that needs several roles, or that runs beside its issuer: a pipeline
-//   transfer, an
-//     all-reduce over first and last stage.  It starts when `parties` posts have been made and ends
-//     its price later. post: made by a role when the given stream has reached this place and the
-//     host has launched it. join: the given stream goes on no earlier than the end of the
-//     rendezvous. A send that completes without its receiver, and a plain latency, are rendezvous
-//     with one party.
-//   * record/wait: a role's own events, as cudaEventRecord / cudaStreamWaitEvent.
+//     transfer, an all-reduce over first and last stage.  It starts when `parties` posts have been
+//     made, and ends its price later.  A role posts when the given stream has reached this place
+//     and the host has launched it; where it joins, the given stream goes on no earlier than the
+//     end of the rendezvous.  A send that completes without its receiver, and a plain latency, are
+//     rendezvous with one party.
+//   * record, wait: a role's own events, as cudaEventRecord and cudaStreamWaitEvent.
 //
 // All of it is a (max,+) recurrence with one solution, whatever the order of evaluation.
 #pragma once
@@ -56,8 +54,7 @@ enum class Stream : uint8_t { compute, tp, cp, ep, dp, copy };
 constexpr int kStreams = 6;
 std::string_view name_of(Stream s);
 
-// What part of the step an op belongs to; the account separates recompute and optimizer from the
-// rest.
+// What part of the step an op belongs to; the account keeps recompute and optimizer apart.
 enum class Phase : uint8_t {
   forward,
   backward_input,
@@ -159,12 +156,12 @@ enum class ItemKind : uint8_t {
   sync,    // the host waits for everything on `stream` so far
 };
 
+// One entry of a role's program.  A field belongs to the kinds that its comment, or its name, says.
 struct Item {
   ItemKind kind = ItemKind::pass;
   Stream stream = Stream::compute;
   bool host_waits = false;  // join: the host waits too
-  bool only_sends =
-      false;  // join: this role needs nothing from it, it merely waits for its own send to end
+  bool only_sends = false;  // join: of its own send; the role needs nothing from it
   bool has_action = false;  // pass: `action` is meaningful (false: optimizer, gradient sync)
   bool has_second = false;  // pass: it runs two actions at once, `action` (a forward) and `second`
   PassId pass{};
@@ -214,7 +211,7 @@ struct OpGraph {
   }
 };
 
-// The launch of the graph that makes these calls; a new one if there is none.  O(launches).
+// The launch of the graph that makes these calls; appended if there is none.  O(launches).
 LaunchId launch_of(OpGraph& graph, const Launch& launch);
 
 // Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly

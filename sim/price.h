@@ -12,7 +12,7 @@
 
 namespace stepcast {
 
-// Where a time comes from, best first.  DESIGN: "every number says where it comes from".
+// Where a time comes from, best first.
 enum class Origin : uint8_t {
   measured,      // this very shape or message size was measured on this hardware
   interpolated,  // between measured points
@@ -27,8 +27,8 @@ std::string_view name_of(Origin o);
 struct Price {
   Time time{};
   Origin origin = Origin::roofline;
-  std::string basis;  // one line for `explain`: "table a100-sxm-80g: 4 nearest rows", "ring, 8
-                      // ranks, 1 node"
+  // One line for `explain`: "table a100-sxm-80g: 4 nearest rows", "ring, 8 ranks, 1 node".
+  std::string basis;
   // Communication: what the model says of how it runs, whatever its time comes from.
   Time latency{};           // part of `time` before bytes flow
   std::string algorithm{};  // of a collective: "ring LL128"

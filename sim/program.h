@@ -51,8 +51,8 @@ struct Instruction {
 // over the streams it uses and the host (last).  What searches and what-if questions run on.
 struct PassStep {
   std::vector<Stream> streams;  // that the pass uses
-  std::vector<int64_t>
-      step;  // (streams + 1) squared, by row; kNever where t'[i] does not depend on t[j]
+  // (streams + 1) squared, by row; kNever where t'[i] does not depend on t[j].
+  std::vector<int64_t> step;
   static constexpr int64_t kNever = INT64_MIN / 4;
 };
 

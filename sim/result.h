@@ -30,10 +30,9 @@ struct ScenarioText {
   std::vector<std::string> warnings;
 };
 
-// Model FLOPs utilization under each convention; `value` is the one quoted.
+// Model FLOPs utilization, a share of the peak, under each convention; all count the head.
 struct Utilization {
-  double mfu_full_attention =
-      0;  // every query meets every key, head counted (Korthikanti et al. 2022)
+  double mfu_full_attention = 0;    // every query meets every key (Korthikanti et al. 2022)
   double mfu_causal_attention = 0;  // only the keys a query sees
   double hfu = 0;                   // what the hardware executes, recomputation once
   double hfu_korthikanti = 0;       // their Table 5 form: selective recompute counted as s/3h
@@ -47,8 +46,8 @@ struct WhatIf {
 struct RankMemory {
   std::string name;  // "stage 0"
   RoleMemory memory;
-  std::vector<std::pair<std::string, Bytes>>
-      activation_terms;  // bytes at the peak by tensor label, largest first
+  // Bytes at the peak by tensor label, largest first.
+  std::vector<std::pair<std::string, Bytes>> activation_terms;
 };
 
 // SynthesisFacts::winner of an order that is no family's.

@@ -48,11 +48,10 @@ struct RoleTimeline {
   Time compute_begin{};  // start of the first op on its compute stream; 0 if there is none
   Time compute_end{};    // end of its compute stream
   Time end{};            // end of its last stream
-  Time first_backward =
-      Time::max();              // begin of the first backward-type pass; max() if there is none
-  Time last_forward{};          // end of the last forward pass
-  std::vector<ItemTime> items;  // Record::account
-  std::vector<Gap> gaps;        // Record::account; at items, in order of time
+  Time first_backward = Time::max();  // begin of the first backward pass; max(): there is none
+  Time last_forward{};                // end of the last forward pass
+  std::vector<ItemTime> items;        // Record::account
+  std::vector<Gap> gaps;              // Record::account; at items, in order of time
   SpendTable inside{};  // Record::account; stand-stills inside passes, by what they waited for
   std::vector<Time> op_start;  // Record::all; every op of every pass item, in program order
   std::vector<Time> op_end;    // as op_start; empty: start + price
@@ -84,6 +83,7 @@ struct Deadlock : std::exception {
   const char* what() const noexcept override { return "the step deadlocks"; }
 };
 
+// Throws Deadlock.  O(instructions of all items).
 Timeline run(const Program& program, Record record = Record::account);
 
 }  // namespace stepcast

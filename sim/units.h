@@ -42,8 +42,7 @@ struct Quantity {
 };
 
 using Bytes = Quantity<struct BytesTag, int64_t>;
-using Flops =
-    Quantity<struct FlopsTag, double>;  // floating-point operations; a multiply-add counts two
+using Flops = Quantity<struct FlopsTag, double>;          // a multiply-add counts two
 using Bandwidth = Quantity<struct BandwidthTag, double>;  // bytes per second, one direction
 using FlopRate = Quantity<struct FlopRateTag, double>;    // floating-point operations per second
 

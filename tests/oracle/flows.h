@@ -2,13 +2,13 @@
 // Flows on shared links, the slow and obvious way: what sim/flow_network.h must agree with.
 //
 // Progressive filling in exact fractions of any length, from scratch at every moment at which
-// anything changes.  Shares the data types of sim/flow_network.h, no code.
+// anything changes.  Shares the data type of sim/link_use.h, no code.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "sim/flow_network.h"
+#include "sim/link_use.h"
 
 namespace stepcast::oracle {
 

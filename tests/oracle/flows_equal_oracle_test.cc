@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/flow_network.h"
+#include "sim/max_min.h"
 #include "tests/oracle/flows.h"
 #include "tests/oracle/network_ends.h"
 

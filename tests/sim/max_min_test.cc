@@ -8,8 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "sim/flow_network.h"
-
 namespace stepcast {
 namespace {
 
