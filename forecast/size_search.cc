@@ -9,7 +9,7 @@
 
 #include "forecast/forecast.h"
 #include "forecast/step_memory.h"
-#include "model/layer_ops.h"
+#include "model/stage_parameters.h"
 #include "scenarios/fields.h"
 #include "schedules/lower.h"
 #include "sim/diagnostic.h"

@@ -2,6 +2,7 @@
 #include "model/distillation.h"
 
 #include "model/inference.h"
+#include "model/stage_parameters.h"
 #include "model/stage_writer.h"
 #include "sim/check.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/low_precision.h"
+#include "model/stage_parameters.h"
 #include "model/stage_writer.h"
 #include "sim/check.h"
 

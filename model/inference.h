@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/layer_ops.h"
 #include "model/plan.h"
+#include "model/stage_passes.h"
 #include "model/transformer.h"
 #include "sim/op_graph.h"
 

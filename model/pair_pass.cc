@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "model/pair_pass.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "model/layer_ops.h"
 #include "sim/check.h"
 
 namespace stepcast {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/layer_ops.h"
+#include "model/graph_builder.h"
 #include "sim/op_graph.h"
 
 namespace stepcast {

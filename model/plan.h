@@ -136,8 +136,8 @@ struct Kernels {
   bool fused_softmax = true;     // scale + mask + softmax
   Loss loss = Loss::megatron;
   bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
-  bool gradient_accumulation_fusion =
-      true;                // weight gradient GEMMs add into the fp32 buffer themselves
+  // Weight gradient GEMMs add into the main gradients themselves.
+  bool gradient_accumulation_fusion = true;
   bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
   Modules modules = Modules::transformer_engine;
   // What libraries keep through the step for products (library_memory.h).
@@ -285,14 +285,14 @@ struct Plan {
   Recompute recompute = Recompute::none;
   RecomputeModules recompute_modules;  // selective
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
-  int64_t recompute_layers =
-      1;  // uniform: layers of one checkpointed unit; block: layers recomputed a stage
+  // Full; uniform: layers of one checkpointed unit; block: layers recomputed a stage.
+  int64_t recompute_layers = 1;
   bool recompute_distribute = false;  // full: inputs of units are split over tp
                                       // (--distribute-saved-activations); without `sp` only
   Kernels kernels;
   Overlap overlap;
-  int64_t bucket_parameters =
-      0;  // gradient bucket of overlapped reduction; 0 = Megatron's max(40e6, 1e6 dp)
+  // Gradient bucket of overlapped reduction; 0: Megatron's max(40e6, 1e6 dp).
+  int64_t bucket_parameters = 0;
   int64_t gather_bucket = 0;   // parameters gathered at once after the optimizer; 0 = a stage
   bool clip_gradients = true;  // global gradient norm before the optimizer
   OptimizerKernel optimizer_kernel = OptimizerKernel::fused;
@@ -323,9 +323,8 @@ std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp);
 std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages);
 
 // Megatron's --pipeline-model-parallel-layout: '|' separates stages, E embedding, t layer, L loss,
-// m MTP,
-// "(...)*n" and "x*n" repeat, ',' is decoration.  Throws std::invalid_argument with a sentence for
-// the user.
+// m MTP, "(...)*n" and "x*n" repeat, ',' is decoration.  Throws std::invalid_argument with a
+// sentence for the user.
 std::vector<StageContent> parse_layout(const std::string& text);
 
 }  // namespace stepcast

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many parameters a rank holds of a stage.
+#include "model/stage_parameters.h"
+
 #include <algorithm>
 
-#include "model/layer_ops.h"
 #include "model/shard.h"
 
 namespace stepcast {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape of a transformer, in the vocabulary of Hugging Face's config.json.
 //
-// Plain data; what a field costs is decided in layer_ops.h.  Layers that differ say so by
+// Plain data; what a field costs is decided in stage_passes.h.  Layers that differ say so by
 // LayerKind.
 #pragma once
 
@@ -17,8 +17,8 @@ enum class Activation : uint8_t { gelu, silu, relu };
 enum class Positions : uint8_t {
   learned,
   rotary,
-  none
-};  // none: ALiBi and the like, nothing to look up or rotate
+  none,  // ALiBi and the like: nothing to look up or rotate
+};
 
 // How a layer can differ from others of its model.  Layers of one kind cost the same.
 struct LayerKind {
@@ -113,20 +113,17 @@ int64_t prediction_parameters(const Transformer& t);
 int64_t masked_head_parameters(const Transformer& t);
 
 // ------------------------------------------------------------------------------ model FLOPs ----
-// Per step of `sequences` sequences of `seq` tokens; a multiply-add counts two, backward twice
-// forward.
-struct ModelFlops {
-  double full_attention = 0;    // every query times every key; head counted, embedding lookup not
-  double causal_attention = 0;  // queries times the keys they see
-  double with_recompute =
-      0;  // full attention + a second forward of what is recomputed (set by the caller)
-};
-// The closed forms 72 B s L h^2 (1 + s/6h + V/12Lh) (Korthikanti et al. 2022, eq. 7-8) and with
-// full recompute 96 B s L h^2 (1 + s/6h + V/16Lh) (Narayanan et al. 2021, eq. 3) are special cases:
-// heads = kv_heads, ffn = 4h.
-// With encoder and decoder `seq` is the decoder's; `encoder_seq` 0: the encoder's is the same.
+// Of the forward of `sequences` sequences of `seq` tokens: products of the layers and the head,
+// embedding lookup not; a multiply-add counts two; a backward takes twice that.  Every query times
+// every key, or, with `causal`, times the keys that it sees.  With encoder and decoder `seq` is the
+// decoder's; `encoder_seq` 0: the encoder's is the same.
+//
+// The closed forms of a step, 72 B s L h^2 (1 + s/6h + V/12Lh) (Korthikanti et al. 2022, eq. 7-8)
+// and with full recompute 96 B s L h^2 (1 + s/6h + V/16Lh) (Narayanan et al. 2021, eq. 3), are
+// three and four times this for heads = kv_heads, ffn = 4h.
 double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
-                            double encoder_seq = 0);  // layers + heads
+                            double encoder_seq = 0);
+// Of them, the head's.
 double head_matmul_flops(const Transformer& t, double sequences, double seq);
 
 }  // namespace stepcast

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "model/replicas.h"
+#include "model/stage_parameters.h"
 
 namespace stepcast {
 namespace {

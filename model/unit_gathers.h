@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/layer_ops.h"
 #include "model/pass_writer.h"
 #include "model/replicas.h"
 #include "model/shard.h"

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "model/stage_writer.h"
+
 namespace stepcast {
 
 // ------------------------------------------------------------------------------------------ writer

@@ -3,8 +3,9 @@
 // head of its words, for every microbatch (Yeung et al. 2025, arXiv 2411.05288, sections 4 and 5).
 #pragma once
 
-#include "model/layer_ops.h"
-#include "model/stage_writer.h"
+#include "model/layer_tensors.h"
+#include "model/shard.h"
+#include "model/stage_passes.h"
 
 namespace stepcast {
 

@@ -11,14 +11,16 @@
 
 #include "model/distillation.h"
 #include "model/host_calls.h"
-#include "model/layer_ops.h"
-#include "model/library_memory.h"
 #include "model/low_precision.h"
+#include "model/pair_pass.h"
 #include "model/pass_writer.h"
 #include "model/replicas.h"
 #include "model/shard.h"
 #include "model/stage_flow.h"
+#include "model/stage_passes.h"
+#include "schedules/rank_parameters.h"
 #include "schedules/role_items.h"
+#include "schedules/static_memory.h"
 #include "schedules/step_ends.h"
 #include "schedules/transfers.h"
 #include "schedules/vocabulary.h"
@@ -36,6 +38,7 @@ class Lowering {
         schedule_(schedule),
         options_(options),
         shard_(model, plan_),
+        held_(shard_, schedule),
         builder_(graph_),
         programs_(with_transfers(schedule, options.p2p)),
         messages_(schedule),
@@ -48,8 +51,7 @@ class Lowering {
     add_passes();
     add_messages();
     if (plan_.vocabulary != VocabularySplit::none) add_vocabulary_exchanges();
-    ends_.emplace(StepOf{model_, plan_, schedule_, shard_, options_.post_validation}, graph_,
-                  builder_, no_tensors_);
+    ends_.emplace(held_, options_.post_validation, builder_, no_tensors_);
     for (int64_t r = 0; r < schedule_.pp; ++r) add_role(r);
     return std::move(graph_);
   }
@@ -112,77 +114,11 @@ class Lowering {
     role.name = "stage " + std::to_string(rank);
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
-    add_static_memory(role, rank);
-    add_library_memory(role, rank);
+    role.memory = static_memory(graph_, held_, passes_, rank);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));
     ends_->finish(items, rank);
     graph_.roles.push_back(std::move(role));
-  }
-
-  // With the copies of the weights that low-precision GEMMs read; without Precision::low_params
-  // they are beside those in 16 bits.
-  void add_static_memory(RoleOps& role, int64_t rank) const {
-    const bool kept = plan_.trains() && !gathers_units(model_, plan_);
-    if (plan_.precision.scaling == Scaling::none || !kept) {
-      role.memory = ends_->static_memory(rank, {});
-      return;
-    }
-    Bytes copies{};
-    LowWeights replaced;
-    for (size_t stage = 0; stage < schedule_.rank_of_stage.size(); ++stage) {
-      const bool second =
-          schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank;
-      if (schedule_.rank_of_stage[stage] != rank && !second) continue;
-      Bytes wide{};
-      for (const int64_t values : low_weights(graph_, forward_of(stage)))
-        copies += low_format(plan_.precision).copies(values);
-      for (const int64_t values : trained_low_weights(stage)) wide += shard_.bytes(values, 1);
-      const Bytes experts = std::min(wide, shard_.bytes(low_expert_values(plan_.stages[stage]), 1));
-      replaced.experts += experts;
-      replaced.dense += wide - experts;
-    }
-    if (!plan_.precision.low_params) replaced = {};
-    role.memory = ends_->static_memory(rank, replaced);
-    role.memory.push_back({MemoryCategory::parameters, copies});
-  }
-
-  // Workspaces of libraries, and gradients that stand for those of the weights.
-  void add_library_memory(RoleOps& role, int64_t rank) const {
-    std::vector<PassId> passes;
-    for (size_t stage = 0; stage < schedule_.rank_of_stage.size(); ++stage) {
-      const bool second =
-          schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank;
-      if (schedule_.rank_of_stage[stage] != rank && !second) continue;
-      const StagePasses& p = passes_[stage * static_cast<size_t>(schedule_.seq_splits)];
-      for (const PassId pass : {p.forward, p.backward, p.weight_gradient})
-        if (pass != kNoPass) passes.push_back(pass);
-    }
-    const Bytes bytes = library_memory(graph_, plan_, passes);
-    if (bytes.value > 0) role.memory.push_back({MemoryCategory::workspace, bytes});
-  }
-
-  // What low_weights() finds in the stage's forward, without those of a teacher: it has no master
-  // copy and keeps its 16 bits.
-  std::vector<int64_t> trained_low_weights(size_t stage) const {
-    if (!plan_.teacher) return low_weights(graph_, forward_of(stage));
-    Plan plan = plan_;
-    plan.teacher.reset();
-    OpGraph alone;
-    GraphBuilder builder(alone);
-    return low_weights(alone,
-                       add_stage_passes(builder, model_, plan, plan_.stages[stage], {}).forward);
-  }
-
-  // Of them the weights of experts.
-  int64_t low_expert_values(StageContent content) const {
-    Transformer weights = model_;
-    weights.mlp_bias = false;
-    if (!content.kinds.empty()) {
-      std::erase_if(content.kinds, [](const LayerKind& kind) { return kind.wide; });
-      content.layers = static_cast<int64_t>(content.kinds.size());
-    }
-    return expert_parameters(weights, plan_, content);
   }
 
   PassId forward_of(size_t stage) const {
@@ -388,6 +324,7 @@ class Lowering {
   const Schedule& schedule_;
   const LowerOptions& options_;
   const Shard shard_;
+  const RankParameters held_;
   OpGraph graph_;
   GraphBuilder builder_;
   TensorTableId no_tensors_{};

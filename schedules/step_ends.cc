@@ -2,24 +2,21 @@
 #include "schedules/step_ends.h"
 
 #include <algorithm>
-#include <set>
 
-#include "model/distillation.h"
-#include "model/inference.h"
 #include "model/pass_writer.h"
+#include "model/stage_parameters.h"
 
 namespace stepcast {
 
-StepEnds::StepEnds(const StepOf& step, OpGraph& graph, GraphBuilder& builder,
+StepEnds::StepEnds(const RankParameters& held, bool post_validation, GraphBuilder& builder,
                    TensorTableId no_tensors)
-    : model_(step.model),
-      plan_(step.plan),
-      schedule_(step.schedule),
-      shard_(step.shard),
-      post_validation_(step.post_validation),
-      dense_(dense_replicas(step.plan)),
-      experts_(expert_replicas(step.plan)),
-      graph_(graph),
+    : held_(held),
+      shard_(held.shard()),
+      model_(held.shard().model),
+      plan_(held.plan()),
+      schedule_(held.schedule()),
+      post_validation_(post_validation),
+      graph_(builder.graph()),
       builder_(builder),
       no_tensors_(no_tensors) {
   add_step_rendezvous();
@@ -42,7 +39,7 @@ void StepEnds::finish(RoleItems& items, int64_t rank) {
   add_embedding_reduction(items, rank);
   add_optimizer(items, rank);
   if (!gathers_beside() && !gathers_units(model_, plan_)) {
-    for (const Part& part : parts_of(rank)) {
+    for (const ParameterPart& part : held_.parts_of(rank)) {
       if (part.group.shards == 1) continue;
       items.run_beside(graph_, gather_pass(part), Stream::dp);
     }
@@ -55,64 +52,6 @@ bool StepEnds::gathers_beside() const {
   return (plan_.overlap.dp_param || keeps_gathered(plan_)) && !post_validation_;
 }
 
-std::vector<uint16_t> StepEnds::stages_of(int64_t rank) const {
-  std::vector<uint16_t> stages;
-  for (size_t s = 0; s < schedule_.rank_of_stage.size(); ++s) {
-    if (holds(rank, s)) stages.push_back(static_cast<uint16_t>(s));
-  }
-  return stages;
-}
-
-bool StepEnds::holds(int64_t rank, size_t stage) const {
-  return schedule_.rank_of_stage[stage] == rank ||
-         (schedule_.is_bidirectional() && schedule_.reverse_rank_of_stage[stage] == rank);
-}
-
-// A stage needs no copy of the word embedding on a rank that has it anyway.
-int64_t StepEnds::parameters_of(int64_t rank, uint16_t stage) const {
-  int64_t count = stage_parameters(model_, plan_, content(stage));
-  if (plan_.vocabulary != VocabularySplit::none || !copies_embedding(model_, content(stage)))
-    return count;
-  const std::vector<uint16_t> stages = stages_of(rank);
-  const bool has_it = std::any_of(stages.begin(), stages.end(), [&](uint16_t other) {
-    return other < stage && holds_embedding(other);
-  });
-  if (has_it) count -= shard_.vocab * model_.hidden;
-  return count;
-}
-
-std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank) const {
-  return parts_of(rank, stages_of(rank));
-}
-
-std::vector<StepEnds::Part> StepEnds::parts_of(int64_t rank,
-                                               const std::vector<uint16_t>& stages) const {
-  Part dense{.group = dense_}, experts{.group = experts_};
-  for (uint16_t s : stages) {
-    const int64_t routed = expert_parameters(model_, plan_, content(s));
-    experts.parameters += routed;
-    dense.parameters += parameters_of(rank, s) - routed;
-  }
-  dense.share = dense_.share(dense.parameters);
-  experts.share = experts_.share(experts.parameters);
-  const auto own_whole = [](Part& part, const ParameterTensors& tensors) {
-    if (part.group.exchange != ZeroExchange::broadcast || part.group.shards == 1) return;
-    part.tensors += tensors.count;
-    part.share = std::max(part.share, tensors.largest);  // its owner has at least that
-  };
-  for (uint16_t s : stages) {
-    own_whole(dense, parameter_tensors(model_, plan_, content(s)));
-    own_whole(experts, expert_tensors(model_, plan_, content(s)));
-  }
-  if (experts.parameters == 0) return {dense};
-  return {dense, experts};
-}
-
-// Those that the rank has a gradient of after the reduction.
-int64_t StepEnds::gradients_of(const Part& part) const {
-  return plan_.zero >= 2 ? part.share : part.parameters;
-}
-
 void StepEnds::add_step_rendezvous() {
   if (!plan_.trains()) return;
   if (reduces_embedding()) {
@@ -121,7 +60,7 @@ void StepEnds::add_step_rendezvous() {
     w.dtype = plan_.precision.gradients;
     w.axis = Axis::embedding;
     w.bytes = bytes(shard_.vocab * model_.hidden, w.dtype);
-    const std::vector<int64_t> ranks = embedding_ranks();
+    const std::vector<int64_t> ranks = held_.embedding_ranks();
     const bool ends = ranks.front() == 0 && ranks.back() + 1 == plan_.pp;
     if (!ends) {  // two that are not the first and the last of the pipeline
       w.axis = Axis::pp;
@@ -159,7 +98,7 @@ void StepEnds::add_replica_rendezvous() {
     w.from = static_cast<uint16_t>(r);
     w.to = static_cast<uint16_t>(plan_.pp - 1 - r);
     int64_t parameters = 0;
-    for (const Part& part : parts_of(r))
+    for (const ParameterPart& part : held_.parts_of(r))
       parameters += reduces_in_passes() ? part.share : part.parameters;
     w.bytes = bytes(parameters, w.dtype);
     replicas_.push_back(add_rendezvous("gradient all-reduce of two replicas", w, 2));
@@ -170,53 +109,6 @@ RendezvousId StepEnds::add_rendezvous(const std::string& label, const Work& work
                                       uint16_t parties) {
   graph_.rendezvous.push_back({builder_.work(work), parties, builder_.label(label)});
   return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
-}
-
-// Parameters, and the cache of all sequences that the rank has in flight.
-std::vector<StaticMemory> StepEnds::inference_memory(int64_t rank) const {
-  Bytes parameters{}, cache{};
-  const int64_t tokens = plan_.global_batch / plan_.dp * (plan_.seq / plan_.cp);
-  for (const uint16_t s : stages_of(rank)) {
-    parameters += stored_parameters(model_, plan_, content(s), parameters_of(rank, s));
-    cache += cache_bytes(model_, plan_, content(s), tokens);
-  }
-  return {{MemoryCategory::parameters, parameters}, {MemoryCategory::activations, cache}};
-}
-
-std::vector<StaticMemory> StepEnds::static_memory(int64_t rank, const LowWeights& low) const {
-  if (!plan_.trains()) return inference_memory(rank);
-  const Precision& p = plan_.precision;
-  std::vector<StaticMemory> memory;
-  const auto hold = [&](MemoryCategory category, int64_t count, DType type, Bytes less = {}) {
-    const Bytes all = bytes(count, type);
-    memory.push_back({category, all - std::min(less, all)});
-  };
-  if (plan_.teacher) {
-    Bytes teacher{};
-    for (const uint16_t s : stages_of(rank))
-      teacher += teacher_parameters(plan_, plan_.teacher_stages[s]);
-    memory.push_back({MemoryCategory::parameters, teacher});
-  }
-  Bytes replaced = low.dense;
-  for (const Part& part : parts_of(rank)) {
-    const bool sharded = plan_.zero == 3;
-    const bool wide = wide_shards(plan_);
-    const bool apart = wide || keeps_gathered(plan_);  // from what passes compute with
-    hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
-         wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
-    hold(MemoryCategory::gradients, gradients_of(part), p.gradients);
-    if (p.own_gradients && p.gradients != p.params && !sharded)
-      hold(MemoryCategory::gradients, part.parameters, p.params);
-    if (keeps_gathered(plan_)) {
-      hold(MemoryCategory::parameters, part.parameters, p.params, replaced);
-      hold(MemoryCategory::gradients, part.parameters, p.params);
-    }
-    const int64_t here = part.share - host_share(part.share);
-    hold(MemoryCategory::optimizer_state, 2 * here, p.moments);
-    if (p.master && !wide) hold(MemoryCategory::optimizer_state, here, DType::fp32);
-    replaced = low.experts;
-  }
-  return memory;
 }
 
 PassId StepEnds::single_pass(const std::string& name, const Work& work, Phase phase) {
@@ -236,7 +128,7 @@ PassId StepEnds::collective_pass(const std::string& name, const Work& work, Phas
 
 void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
   int64_t count = 0;
-  for (const Part& part : parts_of(rank)) count += gradients_of(part);
+  for (const ParameterPart& part : held_.parts_of(rank)) count += held_.gradients_of(part);
   const Work fill = shard_.memory_bound(Kernel::fill, bytes(count, plan_.precision.gradients));
   items.run(graph_, single_pass("zero gradients", fill, Phase::gradient_sync));
 }
@@ -246,9 +138,9 @@ void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
 std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, int64_t rank) {
   std::map<uint16_t, uint32_t> events;
   if (!gathers_beside() || gathers_units(model_, plan_)) return events;
-  for (uint16_t stage : stages_of(rank)) {
+  for (uint16_t stage : held_.stages_of(rank)) {
     bool gathered = false;
-    for (const Part& part : parts_of(rank, {stage})) {
+    for (const ParameterPart& part : held_.parts_of(rank, {stage})) {
       if (part.group.shards == 1) continue;
       items.run(graph_, gather_pass(part));
       gathered = true;
@@ -258,7 +150,7 @@ std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, in
   return events;
 }
 
-PassId StepEnds::gather_pass(const Part& part) {
+PassId StepEnds::gather_pass(const ParameterPart& part) {
   PassWriter pass(builder_, "parameter gather", no_tensors_);
   pass.set_phase(Phase::optimizer);
   const ReplicaGroup& group = part.group;
@@ -289,18 +181,18 @@ void StepEnds::add_replica_reduction(RoleItems& items, int64_t rank) {
 }
 
 void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
-  if (dense_.ranks == 1 && (model_.experts == 0 || experts_.ranks == 1)) return;
+  if (held_.dense().ranks == 1 && (model_.experts == 0 || held_.experts().ranks == 1)) return;
   if (reduces_in_passes()) {
     items.wait(Stream::compute, items.record(Stream::dp));
     // T and G run beside the backwards that reduce, and after them.
     const int64_t vocabulary = shared_vocabulary_parameters(model_, plan_);
-    if (vocabulary > 0 && dense_.ranks > 1)
-      items.run_beside(graph_, reduction_pass(dense_, vocabulary), Stream::dp);
+    if (vocabulary > 0 && held_.dense().ranks > 1)
+      items.run_beside(graph_, reduction_pass(held_.dense(), vocabulary), Stream::dp);
     return;
   }
   // One buffer a chunk, reduced when everything is done.
-  for (uint16_t stage : stages_of(rank)) {
-    for (const Part& part : parts_of(rank, {stage})) {
+  for (uint16_t stage : held_.stages_of(rank)) {
+    for (const ParameterPart& part : held_.parts_of(rank, {stage})) {
       if (part.group.ranks == 1) continue;
       // Bucket by bucket, one after the other: one copy of everything is as long.
       const bool copied = copies_gradients(part.group, plan_.precision);
@@ -332,7 +224,7 @@ PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
 void StepEnds::add_shared_reduction(RoleItems& items, int64_t rank) {
   if (plan_.tp == 1 || !plan_.sp) return;
   int64_t count = 0;
-  for (uint16_t stage : stages_of(rank)) count += shared_parameters(model_, content(stage));
+  for (uint16_t stage : held_.stages_of(rank)) count += shared_parameters(model_, content(stage));
   if (count == 0) return;
   Work w;
   w.kind = WorkKind::all_reduce;
@@ -346,33 +238,21 @@ void StepEnds::add_shared_reduction(RoleItems& items, int64_t rank) {
 
 void StepEnds::add_embedding_reduction(RoleItems& items, int64_t rank) {
   if (!reduces_embedding()) return;
-  const std::vector<int64_t> ranks = embedding_ranks();
+  const std::vector<int64_t> ranks = held_.embedding_ranks();
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
   items.post(embedding_, Stream::compute);
   items.join(embedding_, Stream::compute);
 }
 
-bool StepEnds::holds_embedding(uint16_t stage) const {
-  return content(stage).embedding || copies_embedding(model_, content(stage));
-}
-
-// Ranks with the word embedding or a copy of it, in ascending order.
-std::vector<int64_t> StepEnds::embedding_ranks() const {
-  std::set<int64_t> ranks;
-  for (size_t s = 0; s < plan_.stages.size(); ++s)
-    if (holds_embedding(static_cast<uint16_t>(s))) ranks.insert(schedule_.rank_of_stage[s]);
-  return {ranks.begin(), ranks.end()};
-}
-
 // With two replicas each rank that has one of the copies has the other too.
 bool StepEnds::reduces_embedding() const {
   return !schedule_.is_bidirectional() && plan_.vocabulary == VocabularySplit::none &&
-         embedding_ranks().size() > 1;
+         held_.embedding_ranks().size() > 1;
 }
 
 void StepEnds::add_optimizer(RoleItems& items, int64_t rank) {
   int64_t share = 0;
-  for (const Part& part : parts_of(rank)) share += part.share;
+  for (const ParameterPart& part : held_.parts_of(rank)) share += part.share;
   add_update(items, share);
 }
 
@@ -411,7 +291,7 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
   }
   // Adam reads gradient, parameter and both moments, writes the last three; with fp32 master
   // parameters the model's own copy is written by a second kernel.
-  const int64_t host = host_share(share);
+  const int64_t host = held_.host_share(share);
   const int64_t here = share - host;
   const Bytes moments = bytes(2 * here, p.moments);
   const Bytes own = bytes(here, p.master ? DType::fp32 : p.params);
@@ -435,11 +315,6 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
   if (host > 0) items.wait(Stream::compute, items.record(Stream::copy));
 }
 
-// Of `share` parameters those whose optimizer states are in the host's memory.
-int64_t StepEnds::host_share(int64_t share) const {
-  return static_cast<int64_t>(static_cast<double>(share) * plan_.offload.optimizer);
-}
-
 // Gradients go over, Adam runs there, parameters come back (ZeRO-Offload: Ren et al. 2021, arXiv
 // 2101.06840, section 4).  In fp32 it reads gradient, parameter and both moments and writes the
 // last three.
@@ -460,11 +335,11 @@ void StepEnds::update_on_host(PassWriter& pass, int64_t count) {
 
 // The squares of all gradients: over the replicas too where each holds a share of them.
 void StepEnds::add_norm_reduction(RoleItems& items) {
-  if (dense_.shards > 1) {
+  if (held_.dense().shards > 1) {
     Work w;
     w.kind = WorkKind::all_reduce;
     w.dtype = DType::fp32;
-    w.axis = dense_.shard_axis;
+    w.axis = held_.dense().shard_axis;
     w.bytes = {4};
     items.run_beside(graph_, collective_pass("gradient norm over replicas", w, Phase::optimizer),
                      Stream::dp);

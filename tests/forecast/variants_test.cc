@@ -7,7 +7,7 @@
 #include <string>
 
 #include "forecast/forecast.h"
-#include "model/layer_ops.h"
+#include "model/stage_parameters.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

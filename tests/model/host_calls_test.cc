@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/layer_ops.h"
+#include "model/pair_pass.h"
+#include "model/stage_passes.h"
 #include "sim/host_waits.h"
 #include "tests/model/sample.h"
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "model/layer_ops.h"
+#include "model/stage_passes.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

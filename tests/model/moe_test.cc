@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "model/experts.h"
-#include "model/layer_ops.h"
+#include "model/pair_pass.h"
 #include "model/replicas.h"
 #include "model/shard.h"
+#include "model/stage_parameters.h"
+#include "model/stage_passes.h"
 #include "sim/memory.h"
 #include "sim/places_reached.h"
 #include "tests/model/sample.h"

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "model/layer_ops.h"
+#include "model/pair_pass.h"
+#include "model/stage_passes.h"
 #include "sim/caching_allocator.h"
 #include "sim/memory.h"
 #include "tests/hand_graph.h"

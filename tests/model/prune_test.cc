@@ -5,22 +5,13 @@
 
 #include <stdexcept>
 
+#include "tests/model/sample.h"
+
 namespace stepcast {
 namespace {
 
 Transformer llama() {
-  Transformer t;
-  t.layers = 32;
-  t.hidden = 4096;
-  t.heads = 32;
-  t.kv_heads = 8;
-  t.head_dim = 128;
-  t.ffn = 14336;
-  t.vocab = 128256;
-  t.gated = true;
-  t.norm = Norm::rms_norm;
-  t.positions = Positions::rotary;
-  return t;
+  return sample::llama(32, 4096, 32, 8, 14336, 128256);
 }
 
 TEST(Prune, NothingLeavesTheModelAsItIs) {

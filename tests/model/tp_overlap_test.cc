@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/layer_ops.h"
 #include "model/low_precision.h"
+#include "model/stage_passes.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -6,41 +6,13 @@
 #include <array>
 
 #include "sim/check.h"
+#include "tests/model/sample.h"
 
 namespace stepcast {
 namespace {
 
-// As GPT-2 and GPT-3: learned positions, biases everywhere, tied head.
-Transformer gpt(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab, int64_t positions) {
-  Transformer t;
-  t.layers = layers;
-  t.hidden = hidden;
-  t.heads = t.kv_heads = heads;
-  t.head_dim = hidden / heads;
-  t.ffn = 4 * hidden;
-  t.vocab = vocab;
-  t.max_positions = positions;
-  t.tied = true;
-  t.attention_bias = t.attention_output_bias = t.mlp_bias = true;
-  return t;
-}
-
-Transformer llama(int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads, int64_t ffn,
-                  int64_t vocab) {
-  Transformer t;
-  t.layers = layers;
-  t.hidden = hidden;
-  t.heads = heads;
-  t.kv_heads = kv_heads;
-  t.head_dim = hidden / heads;
-  t.ffn = ffn;
-  t.vocab = vocab;
-  t.gated = true;
-  t.norm = Norm::rms_norm;
-  t.activation = Activation::silu;
-  t.positions = Positions::rotary;
-  return t;
-}
+using sample::gpt;
+using sample::llama;
 
 Transformer deepseek_v3() {
   Transformer t = llama(61, 7168, 128, 128, 18432, 129280);

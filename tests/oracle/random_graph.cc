@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/layer_ops.h"
+#include "model/graph_builder.h"
+#include "model/pair_pass.h"
 
 namespace stepcast::oracle {
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "model/stage_flow.h"
+#include "model/stage_parameters.h"
 #include "schedules/families.h"
 #include "schedules/lower.h"
 #include "sim/memory.h"

@@ -4,8 +4,9 @@
 
 #include <map>
 
-#include "model/layer_ops.h"
 #include "model/replicas.h"
+#include "model/stage_parameters.h"
+#include "model/stage_passes.h"
 #include "schedules/lower.h"
 #include "schedules/schedule.h"
 #include "sim/memory.h"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The op inventory against the closed forms of the literature.
-#include "model/layer_ops.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 
+#include "model/stage_parameters.h"
+#include "model/stage_passes.h"
 #include "sim/memory.h"
 #include "tests/model/sample.h"
 

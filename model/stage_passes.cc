@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/layer_ops.h"
+#include "model/stage_passes.h"
 
 #include <algorithm>
 #include <set>
