@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "schedules/counted_random.h"
 #include "schedules/list_scheduling.h"
 #include "schedules/local_search.h"
 #include "schedules/order_timing.h"

@@ -1,353 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// A try costs the part of the schedule that comes after it: what starts before the first moved
-// action stays as it was.  A try is given up as soon as the work that a rank still has to do, or
-// the way a microbatch still has to go, shows that it comes out too long.
 #include "schedules/local_search.h"
 
 #include <algorithm>
 #include <array>
-#include <iterator>
-#include <limits>
+#include <utility>
 
-#include "sim/check.h"
+#include "schedules/counted_random.h"
+#include "schedules/moved_order.h"
 
 namespace stepcast {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-constexpr size_t kKinds = 5;  // F, B, I, W, and ...
-// ... a W that is part of its B: it keeps a place in the list, so that the backward can be split
-// again, and takes nothing.  Outside the search the kind means something else.
-constexpr ActionKind kJoined = ActionKind::recompute;
+using Move = MovedOrder::Move;
+
+constexpr uint32_t kNowhere = MovedOrder::kNowhere;
 constexpr size_t kHistory = 200;      // tries that late acceptance looks back
 constexpr int64_t kFirstWeight = 16;  // of what is to become short, against the other
-
-size_t index_of(ActionKind kind) {
-  return static_cast<size_t>(kind);
-}
-
-bool is_weight(ActionKind kind) {
-  return kind == ActionKind::backward_weight || kind == kJoined;
-}
-bool is_gradient(ActionKind kind) {
-  return kind == ActionKind::backward || kind == ActionKind::backward_input;
-}
-
-// Whether `first` has to stay before `second`, which comes after it in the list of the same rank.
-// Of one stage the microbatches keep their turn: they are all alike.
-bool must_stay_before(const Action& first, const Action& second) {
-  const bool alike =
-      first.kind == second.kind || (is_gradient(first.kind) && is_gradient(second.kind));
-  if (alike && first.stage == second.stage && first.kind != kJoined) return true;
-  if (first.microbatch != second.microbatch) return false;
-  if (is_weight(first.kind)) return false;
-  if (!is_weight(second.kind)) return true;
-  return first.kind == ActionKind::forward || first.stage >= second.stage;
-}
-
-// A place in the list of one rank, and where its action goes: all between move up.  With
-// `gradient` the action is a weight gradient, which is joined with the input gradient at that
-// place, or taken apart from the whole backward there.
-struct Move {
-  size_t rank = 0;
-  uint32_t from = 0, to = 0;  // positions in all lists one after the other
-  uint32_t gradient = kNone;
-};
 
 class OrderSearch {
  public:
   OrderSearch(const PipelineCosts& costs, const Order& start, const SearchGoal& goal)
-      : costs_(costs), goal_(goal), random_(goal.seed) {
-    tabulate();
-    load(start);
-    STEPCAST_CHECK(retime_from_start(), "the order that a search starts from gets stuck");
-    commit_all();
-    best_ops_ = ops_;
-    best_ = times_;
-  }
+      : goal_(goal),
+        random_(goal.seed),
+        order_(costs, start, goal.split_backward),
+        best_actions_(order_.actions()),
+        best_(order_.times()) {}
 
   SearchOutcome run() {
     std::array<int64_t, kHistory> history;
-    history.fill(cost(times_));
+    history.fill(cost(order_.times()));
     int64_t tries = 0;
     for (int64_t idle = 0; tries < goal_.tries && !good_enough() && idle < 5 * goal_.tries;) {
       Move move;
-      if (!pick(move) || !apply(move)) {
+      if (!pick(move) || !order_.apply(move)) {
         ++idle;
         continue;
       }
       int64_t& before = history[static_cast<size_t>(tries++) % kHistory];
-      const int64_t present = cost(committed_times_);
+      const int64_t present = cost(order_.kept_times());
       const int64_t most = std::max(present, before);
-      if (retime(move, most) && cost(times_) <= most)
-        accept(move);
+      const int64_t most_end = goal_.span_first ? MovedOrder::kAnyLength : most / kFirstWeight;
+      if (order_.retime(move, most_end) && cost(order_.times()) <= most)
+        accept();
       else
-        undo(move);
-      before = std::min(before, cost(committed_times_));
+        order_.undo(move);
+      before = std::min(before, cost(order_.kept_times()));
     }
-    return {best_order(), best_, tries};
+    return {order_.order_of(best_actions_), best_, tries};
   }
 
  private:
-  // --- tables ---
-  void tabulate() {
-    const size_t stages = costs_.rank_of_stage.size();
-    microbatches_ = static_cast<uint32_t>(costs_.microbatches);
-    for (size_t k = 0; k < index_of(kJoined); ++k)
-      for (size_t s = 0; s < stages; ++s) {
-        time_[k].push_back(action_time(costs_, static_cast<ActionKind>(k), s).count());
-        memory_[k].push_back(action_memory(costs_, static_cast<ActionKind>(k), s));
-      }
-    time_[index_of(kJoined)].assign(stages, 0);
-    memory_[index_of(kJoined)].assign(stages, 0);
-    for (const StageTimes& t : costs_.times) {
-      least_gradient_.push_back(std::min(t.backward_input, whole_backward(t)).count());
-      const bool pays = whole_backward(t) < t.backward_input + t.backward_weight;
-      joins_.push_back(goal_.split_backward && pays);
-    }
-    hop_.assign(stages + 1, 0);  // before stage s
-    for (size_t s = 1; s < stages; ++s) hop_[s] = hop_between(costs_, s - 1).count();
-    // The shortest way from the end of an action to the end of the last gradient.
-    way_back_.assign(stages, 0);
-    for (size_t s = 1; s < stages; ++s)
-      way_back_[s] = way_back_[s - 1] + hop_[s] + least_gradient_[s - 1];
-    way_through_.assign(stages, 0);
-    for (size_t s = stages; s-- > 0;) {
-      const int64_t gradient = least_gradient_[s];
-      way_through_[s] = s + 1 == stages ? gradient + way_back_[s]
-                                        : hop_[s + 1] + time_[0][s + 1] + way_through_[s + 1];
-    }
-  }
-
-  void load(const Order& start) {
-    first_.assign(1, 0);
-    for (const std::vector<Action>& list : start) {
-      for (Action a : list) {
-        a.overlaps_next = false;
-        ops_.push_back(a);
-        if (a.kind != ActionKind::backward || !joins_[a.stage]) continue;
-        a.kind = kJoined;
-        ops_.push_back(a);
-      }
-      first_.push_back(static_cast<uint32_t>(ops_.size()));
-    }
-    can_join_ = std::find(joins_.begin(), joins_.end(), true) != joins_.end();
-    ranks_.resize(start.size());
-    const size_t cells = costs_.rank_of_stage.size() * microbatches_;
-    place_.assign(2 * cells, kNone);
-    weight_place_.assign(cells, kNone);
-    end_.assign(ops_.size(), 0);
-    committed_.assign(ops_.size(), 0);
-    held_.assign(ops_.size(), 0);
-    left_.assign(ops_.size(), 0);
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      note_places(first_[r], first_[r + 1]);
-      account(r, first_[r], first_[r + 1]);
-    }
-  }
-
-  // --- the lists ---
-  size_t cell_of(const Action& a) const {
-    return 2 * (size_t{a.stage} * microbatches_ + a.microbatch) +
-           (a.kind == ActionKind::forward ? 0 : 1);
-  }
-  void note_places(uint32_t begin, uint32_t end) {
-    for (uint32_t i = begin; i < end; ++i)
-      (is_weight(ops_[i].kind) ? weight_place_[cell_of(ops_[i]) / 2] : place_[cell_of(ops_[i])]) =
-          i;
-  }
-  int64_t time_of(uint32_t i) const { return time_[index_of(ops_[i].kind)][ops_[i].stage]; }
-  int64_t limit(size_t r) const {
-    return costs_.memory_limit.empty() ? std::numeric_limits<int64_t>::max()
-                                       : costs_.memory_limit[r];
-  }
-  // Memory after, and work after, each of the places; false if the memory is too small.
-  bool account(size_t r, uint32_t begin, uint32_t end) {
-    int64_t held = begin == first_[r] ? 0 : held_[begin - 1];
-    bool fits = true;
-    for (uint32_t i = begin; i < end; ++i) {
-      held += memory_[index_of(ops_[i].kind)][ops_[i].stage];
-      held_[i] = held;
-      fits = fits && held <= limit(r);
-    }
-    int64_t left = end == first_[r + 1] ? 0 : left_[end] + time_of(end);
-    for (uint32_t i = end; i-- > begin;) {
-      left_[i] = left;
-      left += time_of(i);
-    }
-    return fits;
-  }
-  void rotate(uint32_t from, uint32_t to) {
-    const auto at = [&](uint32_t i) { return ops_.begin() + i; };
-    if (from < to)
-      std::rotate(at(from), at(from + 1), at(to + 1));
-    else
-      std::rotate(at(to), at(from), at(from + 1));
-  }
-  // First place that a move touches, and the one behind the last.
-  static uint32_t low(const Move& m) { return std::min({m.from, m.to, m.gradient}); }
-  static uint32_t high(const Move& m) { return std::max(m.from, m.to) + 1; }
-
-  // The weight gradient at place `weight` into the backward, or out of it.
-  void toggle(uint32_t gradient, uint32_t weight) {
-    const bool join = ops_[weight].kind != kJoined;
-    ops_[weight].kind = join ? kJoined : ActionKind::backward_weight;
-    ops_[gradient].kind = join ? ActionKind::backward : ActionKind::backward_input;
-  }
-  // Joining changes the work that is left from the begin of the list on.
-  bool account(const Move& m) {
-    return account(m.rank, m.gradient == kNone ? low(m) : first_[m.rank], high(m));
-  }
-
-  bool apply(const Move& m) {
-    rotate(m.from, m.to);
-    if (m.gradient != kNone) toggle(m.gradient, m.to);
-    const bool fits = account(m);
-    if (!fits) {
-      if (m.gradient != kNone) toggle(m.gradient, m.to);
-      rotate(m.to, m.from);
-      account(m);
-    } else {
-      note_places(low(m), high(m));
-    }
-    return fits;
-  }
-
-  void undo(const Move& m) {
-    if (m.gradient != kNone) toggle(m.gradient, m.to);
-    rotate(m.to, m.from);
-    account(m);
-    note_places(low(m), high(m));
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      std::copy(committed_.begin() + ranks_[r].restart, committed_.begin() + ranks_[r].next,
-                end_.begin() + ranks_[r].restart);
-  }
-  void accept(const Move&) {
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      std::copy(end_.begin() + ranks_[r].restart, end_.begin() + ranks_[r].next,
-                committed_.begin() + ranks_[r].restart);
-    committed_times_ = times_;
+  void accept() {
+    order_.keep();
     path_.clear();
-    if (better(times_, best_)) {
-      best_ = times_;
-      best_ops_ = ops_;
+    if (better(order_.kept_times(), best_)) {
+      best_ = order_.kept_times();
+      best_actions_ = order_.actions();
     }
-  }
-  void commit_all() {
-    committed_ = end_;
-    committed_times_ = times_;
   }
 
-  // --- times ---
-  struct Rank {
-    uint32_t restart = 0, next = 0;
-    int64_t end = 0;
-    uint32_t waits_for = kNone;  // a cell
-  };
-
-  bool retime_from_start() {
-    for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r] = {first_[r], first_[r], 0, kNone};
-    return walk(std::numeric_limits<int64_t>::max());
-  }
-  bool retime(const Move& m, int64_t most) {
-    // The place of the move had another action in the committed order, which ended at the same
-    // place; what started before it started is not touched.
-    const uint32_t begin = low(m);
-    const int64_t since = committed_[begin] - committed_time_of(m, begin);
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      uint32_t restart = begin;
-      if (r != m.rank) {
-        const auto ends = committed_.begin();
-        restart = static_cast<uint32_t>(
-            std::lower_bound(ends + first_[r], ends + first_[r + 1], since) - ends);
-        while (restart < first_[r + 1] && committed_[restart] - time_of(restart) < since) ++restart;
-      }
-      ranks_[r] = {restart, restart, restart == first_[r] ? 0 : committed_[restart - 1], kNone};
-    }
-    return walk(most);
-  }
-  // The time of the action that was at `begin` before the move was applied.
-  int64_t committed_time_of(const Move& m, uint32_t begin) const {
-    if (m.gradient != kNone) {
-      const bool joined = ops_[begin].kind == ActionKind::backward;
-      return time_[index_of(joined ? ActionKind::backward_input : ActionKind::backward)]
-                  [ops_[begin].stage];
-    }
-    return time_of(m.from <= m.to ? m.to : begin + 1);
-  }
-
-  bool walk(int64_t most) {
-    const int64_t most_first =
-        most == std::numeric_limits<int64_t>::max() ? most : most / kFirstWeight;
-    const int64_t most_end = goal_.span_first ? std::numeric_limits<int64_t>::max() : most_first;
-    ready_.clear();
-    for (size_t r = ranks_.size(); r-- > 0;) ready_.push_back(r);
-    while (!ready_.empty()) {
-      const size_t r = ready_.back();
-      ready_.pop_back();
-      ranks_[r].waits_for = kNone;
-      if (!go_on(r, most_end)) return false;
-    }
-    times_ = {};
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (ranks_[r].next < first_[r + 1]) return false;
-      if (first_[r] == first_[r + 1]) continue;
-      const int64_t begin = end_[first_[r]] - time_of(first_[r]);
-      times_.makespan = std::max(times_.makespan, Time{ranks_[r].end});
-      times_.span = std::max(times_.span, Time{ranks_[r].end - begin});
-    }
-    return true;
-  }
-
-  bool go_on(size_t r, int64_t most_end) {
-    Rank& rank = ranks_[r];
-    for (const uint32_t last = first_[r + 1]; rank.next < last; ++rank.next) {
-      const uint32_t i = rank.next;
-      const Action a = ops_[i];
-      int64_t start = rank.end, rest = left_[i];
-      if (a.kind == ActionKind::forward) {
-        if (a.stage > 0) {
-          const uint32_t cell = static_cast<uint32_t>(cell_of(a) - 2 * microbatches_);
-          if (!arrived(cell, a.stage - size_t{1})) {
-            rank.waits_for = cell;
-            return true;
-          }
-          start = std::max(start, end_[place_[cell]] + hop_[a.stage]);
-        }
-        rest = std::max(rest, way_through_[a.stage]);
-      } else if (!is_weight(a.kind)) {
-        if (a.stage + size_t{1} < way_back_.size()) {
-          const uint32_t cell = static_cast<uint32_t>(cell_of(a) + 2 * microbatches_);
-          if (!arrived(cell, a.stage + size_t{1})) {
-            rank.waits_for = cell;
-            return true;
-          }
-          start = std::max(start, end_[place_[cell]] + hop_[a.stage + size_t{1}]);
-        }
-        rest = std::max(rest, way_back_[a.stage]);
-      }
-      const int64_t end = start + time_[index_of(a.kind)][a.stage];
-      end_[i] = rank.end = end;
-      if (end > most_end - rest) {
-        ++rank.next;  // undone with the others
-        return false;
-      }
-      if (!is_weight(a.kind)) wake(a);
-    }
-    return true;
-  }
-  bool arrived(uint32_t cell, size_t stage) const {
-    return place_[cell] < ranks_[costs_.rank_of_stage[stage]].next;
-  }
-  void wake(const Action& a) {
-    const bool forward = a.kind == ActionKind::forward;
-    if (forward ? a.stage + size_t{1} == way_back_.size() : a.stage == 0) return;
-    const size_t stage = forward ? a.stage + size_t{1} : a.stage - size_t{1};
-    const size_t consumer = costs_.rank_of_stage[stage];
-    if (ranks_[consumer].waits_for == cell_of(a)) ready_.push_back(consumer);
-  }
-
-  // --- which way ---
   int64_t cost(const OrderTimes& t) const {
     return goal_.span_first ? kFirstWeight * t.span.count() + t.makespan.count()
                             : kFirstWeight * t.makespan.count() + t.span.count();
@@ -362,70 +73,58 @@ class OrderSearch {
     return best_.makespan <= goal_.good_enough.makespan && best_.span <= goal_.good_enough.span;
   }
 
-  // The places on a longest way through the committed order, last first: of what is to become
-  // short, and now and then, or if that is as short as can be, of the other.
+  // The places on a longest way through the order, last first: of what is to become short, and now
+  // and then, or if that is as short as can be, of the other.
   void find_path() {
     path_.clear();
     bool span = goal_.span_first;
-    const bool first_done = span ? committed_times_.span <= goal_.good_enough.span
-                                 : committed_times_.makespan <= goal_.good_enough.makespan;
+    const OrderTimes& times = order_.kept_times();
+    const bool first_done =
+        span ? times.span <= goal_.good_enough.span : times.makespan <= goal_.good_enough.makespan;
     if (first_done || random_.below(4) == 0) span = !span;
-    uint32_t at = kNone;
+    uint32_t at = kNowhere;
     int64_t most = -1;
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (first_[r] == first_[r + 1]) continue;
-      int64_t length = end_[first_[r + 1] - 1];
-      if (span) length -= end_[first_[r]] - time_of(first_[r]);
+    for (size_t r = 0; r < order_.ranks(); ++r) {
+      const uint32_t first = order_.first(r), behind = order_.first(r + 1);
+      if (first == behind) continue;
+      const int64_t length = order_.end(behind - 1) - (span ? order_.start(first) : 0);
       if (length > most || (length == most && random_.below(2) == 0)) {
         most = length;
-        at = first_[r + 1] - 1;
+        at = behind - 1;
       }
     }
-    while (at != kNone) {
+    while (at != kNowhere) {
       path_.push_back(at);
       at = cause_of(at);
     }
   }
-  size_t rank_of(uint32_t at) const { return costs_.rank_of_stage[ops_[at].stage]; }
-  // What the action at this place waited for last; kNone if it started at 0.
+  // What the action at this place waited for last; kNowhere if it started at 0.
   uint32_t cause_of(uint32_t at) {
-    const Action a = ops_[at];
-    const int64_t start = end_[at] - time_of(at);
-    const bool first = at == first_[rank_of(at)];
-    const bool rank_busy = !first && end_[at - 1] == start;
-    uint32_t input = kNone;
-    int64_t hop = 0;
-    if (a.kind == ActionKind::forward && a.stage > 0) {
-      input = place_[cell_of(a) - 2 * microbatches_];
-      hop = hop_[a.stage];
-    } else if (is_gradient(a.kind) && a.stage + size_t{1} < way_back_.size()) {
-      input = place_[cell_of(a) + 2 * microbatches_];
-      hop = hop_[a.stage + size_t{1}];
-    }
-    const bool waited = input != kNone && end_[input] + hop == start;
-    if (waited && (!rank_busy || random_.below(2) == 0)) return input;
-    return rank_busy ? at - 1 : kNone;
+    const int64_t start = order_.start(at);
+    const bool first = at == order_.first(order_.rank_of(at));
+    const bool rank_busy = !first && order_.end(at - 1) == start;
+    const MovedOrder::Input input = order_.input_of(at);
+    const bool waited = input.at != kNowhere && input.arrival == start;
+    if (waited && (!rank_busy || random_.below(2) == 0)) return input.at;
+    return rank_busy ? at - 1 : kNowhere;
   }
 
   bool pick(Move& m) {
     if (path_.empty() || random_.below(64) == 0) find_path();
     const auto n = static_cast<uint32_t>(path_.size());
     uint32_t at;
-    size_t in_path = path_.size();
     if (random_.below(16) == 0) {
-      at = static_cast<uint32_t>(random_.below(ops_.size()));
+      at = static_cast<uint32_t>(random_.below(order_.actions().size()));
     } else {
-      in_path = random_.below(n);
-      at = path_[in_path];
+      at = path_[random_.below(n)];
     }
-    m.rank = rank_of(at);
+    m.rank = order_.rank_of(at);
     m.from = at;
-    m.gradient = kNone;
-    if (can_join_ && joins_[ops_[at].stage] && !is_forward(ops_[at]) && random_.below(4) == 0)
-      return pick_join(m, at);
-    if (ops_[at].kind == kJoined) return false;
+    m.gradient = kNowhere;
+    if (order_.can_join(at) && random_.below(4) == 0) return pick_join(m, at);
+    if (order_.is_joined(at)) return false;
     const bool later = random_.below(2) == 0;
-    const uint32_t edge = later ? latest(m.rank, at) : earliest(m.rank, at);
+    const uint32_t edge = later ? order_.latest(at) : order_.earliest(at);
     if (edge == at) return false;
     uint32_t to = edge;
     switch (random_.below(4)) {
@@ -434,8 +133,8 @@ class OrderSearch {
       case 2: {
         // To the edge of the stretch without a pause.
         to = at;
-        while (to != edge && (later ? end_[to + 1] - time_of(to + 1) == end_[to]
-                                    : end_[to] - time_of(to) == end_[to - 1]))
+        while (to != edge && (later ? order_.start(to + 1) == order_.end(to)
+                                    : order_.start(to) == order_.end(to - 1)))
           to = later ? to + 1 : to - 1;
         if (to == at) return false;
         break;
@@ -449,62 +148,22 @@ class OrderSearch {
     m.to = to;
     return true;
   }
-  static bool is_forward(const Action& a) { return a.kind == ActionKind::forward; }
   // I and W become B at I's place; B becomes I, and W goes anywhere behind it, often not far.
   bool pick_join(Move& m, uint32_t at) {
-    const Action a = ops_[at];
-    m.gradient = is_weight(a.kind) ? place_[cell_of(a)] : at;
-    m.from = m.to = weight_place_[cell_of(a) / 2];
-    if (ops_[m.from].kind != kJoined) return true;
-    const uint32_t begin = m.gradient + 1, behind = first_[m.rank + 1] - begin;
+    m.gradient = order_.gradient_of(at);
+    m.from = m.to = order_.weight_of(at);
+    if (!order_.is_joined(m.from)) return true;
+    const uint32_t begin = m.gradient + 1, behind = order_.first(m.rank + 1) - begin;
     const uint32_t reach = random_.below(4) == 0 ? behind : std::min<uint32_t>(behind, 12);
     m.to = begin + static_cast<uint32_t>(random_.below(reach));
     return true;
   }
-  uint32_t latest(size_t r, uint32_t at) const {
-    uint32_t to = at;
-    while (to + 1 < first_[r + 1] && !must_stay_before(ops_[at], ops_[to + 1])) ++to;
-    return to;
-  }
-  uint32_t earliest(size_t r, uint32_t at) const {
-    uint32_t to = at;
-    while (to > first_[r] && !must_stay_before(ops_[to - 1], ops_[at])) --to;
-    return to;
-  }
 
-  Order best_order() const {
-    Order order;
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      std::vector<Action>& list = order.emplace_back();
-      std::copy_if(best_ops_.begin() + first_[r], best_ops_.begin() + first_[r + 1],
-                   std::back_inserter(list), [](const Action& a) { return a.kind != kJoined; });
-    }
-    return order;
-  }
-
-  const PipelineCosts& costs_;
   const SearchGoal& goal_;
   CountedRandom random_;
-
-  uint32_t microbatches_ = 0;
-  std::array<std::vector<int64_t>, kKinds> time_, memory_;              // by kind and stage
-  std::vector<int64_t> hop_, way_back_, way_through_, least_gradient_;  // by stage
-  std::vector<bool> joins_;  // by stage: whether whole backwards are shorter, and both allowed
-  bool can_join_ = false;
-
-  std::vector<Action> ops_;             // all lists, one after the other
-  std::vector<uint32_t> first_;         // where each begins, and the end
-  std::vector<uint32_t> place_;         // of each result (cell_of), in ops_
-  std::vector<uint32_t> weight_place_;  // of each weight gradient, by half of cell_of
-  std::vector<int64_t> held_;           // memory after each
-  std::vector<int64_t> left_;           // work of the rank after each
-  std::vector<int64_t> end_, committed_;
-  std::vector<Rank> ranks_;
-  std::vector<size_t> ready_;
-  OrderTimes times_, committed_times_;
-  std::vector<uint32_t> path_;
-
-  std::vector<Action> best_ops_;
+  MovedOrder order_;
+  std::vector<uint32_t> path_;  // places, last first
+  std::vector<Action> best_actions_;
   OrderTimes best_;
 };
 

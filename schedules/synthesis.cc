@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "schedules/check.h"
+#include "schedules/counted_random.h"
 #include "schedules/list_scheduling.h"
 #include "schedules/local_search.h"
 #include "schedules/placement.h"
+#include "schedules/rules_to_try.h"
 #include "schedules/schedule_bounds.h"
 #include "sim/check.h"
 
@@ -262,82 +264,18 @@ class Synthesizer {
   }
 
   // --- list schedules ---
-  // How many activations a stage has to hold so that the work of the busiest rank fills the way of
-  // a microbatch from its forward to its gradient, in hundredths.
-  std::vector<int64_t> natural_in_flight() const {
-    const size_t stages = costs_.times.size();
-    std::vector<int64_t> work(static_cast<size_t>(costs_.pp), 0), way(stages, 0);
-    int64_t onward = 0;  // from the start of the forward to the end of the gradient
-    for (size_t s = stages; s-- > 0;) {
-      const StageTimes& t = costs_.times[s];
-      onward += (t.forward + t.backward_input).count();
-      if (s + 1 < stages) onward += 2 * hop_between(costs_, s).count();
-      work[costs_.rank_of_stage[s]] += (t.forward + t.backward_input + t.backward_weight).count();
-      way[s] = onward;
-    }
-    const int64_t period = std::max<int64_t>(1, *std::max_element(work.begin(), work.end()) / 100);
-    for (int64_t& w : way) w /= period;
-    return way;
-  }
-
   void add_list_schedules() {
     const std::vector<int64_t> entry = memory_to_enter(costs_, problem_.split_backward);
     for (size_t s = 0; s < entry.size(); ++s)
       if (!costs_.memory_limit.empty() && entry[s] > costs_.memory_limit[costs_.rank_of_stage[s]])
         return;
-    natural_ = natural_in_flight();
+    const RulesToTry rules(costs_, problem_.split_backward, mixes_);
     const int64_t begin = tried_, share = (effort_ - tried_) / 4;
     CountedRandom random(problem_.seed);
     for (size_t i = 0; !done() && tried_ < begin + share; ++i)
-      try_rules(i < plain_rules() ? plain_rules(i) : drawn_rules(random));
-    while (!done() && tried_ < begin + 2 * share) try_rules(varied_rules(random));
-  }
-  // Rules alike for all ranks.  `share`: of natural_, in percent; 0: as many as memory allows.
-  ListRules rules_of(int64_t share, const RankRules& rank) const {
-    ListRules rules;
-    rules.split_backward = problem_.split_backward;
-    rules.ranks.assign(static_cast<size_t>(costs_.pp), rank);
-    for (const int64_t natural : natural_)
-      rules.most_in_flight.push_back(share == 0 ? costs_.microbatches
-                                                : (natural * share / 100 + 99) / 100);
-    return rules;
-  }
-
-  // The settings that are best most often, tried first.
-  static constexpr int64_t kShares[] = {150, 250, 0, 120, 200, 300};
-  static constexpr int32_t kPatience[] = {0, 50, 75};
-  bool has_chunks() const { return costs_.rank_of_stage.size() > static_cast<size_t>(costs_.pp); }
-  size_t plain_rules() const {
-    return (mixes_ ? 2 : 1) * std::size(kShares) * std::size(kPatience) * (has_chunks() ? 4 : 2);
-  }
-  // Where whole backwards pay, all in turn with whole backwards and split.
-  ListRules plain_rules(size_t i) const {
-    RankRules rank;
-    if (mixes_ && i % 2 == 0) rank.split_first = 0;
-    if (mixes_) i /= 2;
-    rank.weight_patience = kPatience[i / 2 % std::size(kPatience)];
-    const size_t rest = i / 2 / std::size(kPatience);
-    ListRules rules = rules_of(kShares[rest % std::size(kShares)], rank);
-    rules.forward_first = i % 2 == 1;
-    if (rest >= std::size(kShares)) rules.forwards = rules.backwards = ChunkOrder::lower_microbatch;
-    return rules;
-  }
-  ListRules drawn_rules(CountedRandom& random) const {
-    RankRules rank;
-    rank.forward_patience = static_cast<int32_t>(random.below(2) * random.below(5) * 25);
-    rank.weight_patience = static_cast<int32_t>(random.below(5) * 25);
-    if (random.below(4) == 0) rank.most_weights_behind = static_cast<int64_t>(random.below(8));
-    if (mixes_ && random.below(4) > 0) {
-      const auto most = static_cast<uint64_t>(std::min(2 * costs_.pp, costs_.microbatches));
-      rank.split_first = static_cast<int64_t>(random.below(2) * random.below(most + 1));
-      rank.split_last = static_cast<int64_t>(random.below(2) * random.below(most + 1));
-    }
-    const auto share = static_cast<int64_t>(70 + random.below(240));
-    ListRules rules = rules_of(random.below(4) == 0 ? 0 : share, rank);
-    rules.forward_first = random.below(2) == 0;
-    rules.forwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
-    rules.backwards = ChunkOrder{static_cast<uint8_t>(random.below(2))};
-    return rules;
+      try_rules(i < rules.plain_count() ? rules.plain(i) : rules.drawn(random));
+    while (!done() && tried_ < begin + 2 * share)
+      try_rules(rules.varied(best_rules_.rules, random));
   }
   bool try_rules(const ListRules& rules) {
     tried_ += kListCost;
@@ -350,33 +288,6 @@ class Synthesizer {
     if (best) best_rules_ = {rules, length};
     add(std::move(order), *times, "list schedule");
     return best;
-  }
-
-  void step(int64_t& split, int64_t by) const {
-    split = std::clamp<int64_t>(std::min(split, costs_.microbatches) + by, 0, costs_.microbatches);
-  }
-  // The best rules with another limit or patience, of one rank or of several from one on.
-  ListRules varied_rules(CountedRandom& random) const {
-    static constexpr int64_t kSteps[] = {-2, -1, 1, 2};
-    ListRules rules = best_rules_.rules;
-    const size_t pp = rules.ranks.size();
-    const size_t from = random.below(pp);
-    const size_t to = random.below(2) == 0 ? from + 1 : from + 1 + random.below(pp - from);
-    const uint64_t what = random.below(mixes_ ? 7 : 5);
-    const uint64_t amount = random.below(4);
-    for (size_t r = from; r < to; ++r) {
-      if (what == 0) rules.ranks[r].weight_patience = static_cast<int32_t>(amount * 33);
-      if (what == 1) rules.ranks[r].forward_patience = static_cast<int32_t>(amount * 33);
-      if (what == 5) step(rules.ranks[r].split_first, kSteps[amount]);
-      if (what == 6) step(rules.ranks[r].split_last, kSteps[amount]);
-    }
-    for (size_t s = 0; s < natural_.size() && (what > 1 && what < 5); ++s) {
-      const size_t r = costs_.rank_of_stage[s];
-      if (r < from || r >= to || (what == 2 && s >= pp) || (what == 3 && s < pp)) continue;
-      int64_t& most = rules.most_in_flight[s];
-      most = std::max<int64_t>(1, std::min(most, costs_.microbatches) + kSteps[amount]);
-    }
-    return rules;
   }
 
   // --- local search ---
@@ -440,7 +351,6 @@ class Synthesizer {
   OrderTimes bounds_;
   Time bound_{};                   // of the objective
   std::vector<Candidate> starts_;  // best first
-  std::vector<int64_t> natural_;
   RuledCandidate best_rules_;
   Candidate best_;
   std::pair<std::string, Time> start_;

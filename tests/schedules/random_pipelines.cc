@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedules/local_search.h"
+#include "schedules/counted_random.h"
 
 namespace stepcast::testing {
 namespace {

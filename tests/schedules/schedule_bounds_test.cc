@@ -12,7 +12,7 @@
 #include <string>
 
 #include "schedules/action_text.h"
-#include "schedules/local_search.h"
+#include "schedules/counted_random.h"
 #include "schedules/synthesis.h"
 
 namespace stepcast {
