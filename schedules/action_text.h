@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Actions as text, read strictly.
 //
-// The notation is that of torch.distributed.pipelining ("compute_only"), with three additions:
-//   5F12                    <stage><F|B|I|W|R|O|L><microbatch>, decimal, no signs, no leading
-//   zeros; (5F3;2B1)OVERLAP_F_B    a forward and a B or I of different microbatches, run as one
-//   unit; 5F12.1                  with sequence splits: <microbatch>.<split>, all actions or none.
-// R (recompute), O (offload), L (reload) and the splits are not PyTorch's.  Its older files write
-// `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like that.
+// The notation is that of torch.distributed.pipelining ("compute_only"), with additions:
+//
+//   5F12                 <stage><kind><microbatch>, decimal, no signs, no leading zeros
+//   (5F3;2B1)OVERLAP_F_B a forward and a B or I of different microbatches, run as one unit
+//   5F12.1               with sequence splits: <microbatch>.<split>, all actions or none
+//
+// PyTorch's kinds are F, B, I and W; the others (sim/action.h) and the splits are not.  Its older
+// files write `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like that.
 #pragma once
 
 #include <cstdint>

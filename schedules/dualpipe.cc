@@ -61,20 +61,27 @@ Schedule generate_v(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily dualpipe() {
-  return {kDual, kDualAliases,
+  return {kDual,
+          kDualAliases,
           "two replicas in opposite directions, forwards and backwards as overlapped units; bubble "
           "about (p/2-1)(tFB+tB-3tW), holds p+1 microbatches, twice the parameters; p even, m "
           "even, m >= 2p, vpp = 2 (two stages a rank)",
-          "DeepSeek-AI 2024 (arXiv:2412.19437); deepseek-ai DualPipe", generate_dual};
+          "DeepSeek-AI 2024 (arXiv:2412.19437); deepseek-ai DualPipe",
+          generate_dual,
+          {},
+          P2pStyle::dualpipe};
 }
 
 ScheduleFamily dualpipev() {
-  return {kV, kVAliases,
+  return {kV,
+          kVAliases,
           "DualPipe cut in half: two chunks a rank in a V, overlapped units; bubble about "
           "(p-1)(tFB+tB-3tW) of a chunk, holds 2p+1 chunks; vpp = 2, m >= 2p",
           "Qi et al. 2025, cut-in-half; deepseek-ai DualPipeV; torch.distributed.pipelining "
           "ScheduleDualPipeV",
-          generate_v};
+          generate_v,
+          {},
+          P2pStyle::dualpipe};
 }
 
 }  // namespace stepcast

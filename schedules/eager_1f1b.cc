@@ -13,14 +13,8 @@ constexpr std::string_view kAliases[] = {"eager1f1b", "1f1b-eager", "scheduleeag
 
 Schedule generate(const ScheduleParams& params) {
   require_one_chunk(kName, params, "interleaved-1f1b");
-  Schedule schedule = loop_schedule(kName, params);
-  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
-  for (int64_t r = 0; r < params.pp; ++r) {
-    const RankActions rank = loop_actions(steps, params.pp, 1, r);
-    schedule.ranks[static_cast<size_t>(r)] =
-        one_forward_one_backward(rank.forwards, rank.backwards, 2 * (params.pp - 1 - r));
-  }
-  return schedule;
+  return one_chunk_schedule(kName, params,
+                            [&](int64_t rank) { return 2 * (params.pp - 1 - rank); });
 }
 
 }  // namespace

@@ -19,23 +19,19 @@ constexpr std::string_view kAliases[] = {"schedulegpipe",
 
 Schedule generate(const ScheduleParams& params) {
   require_one_chunk(kName, params, "looped-bfs");
-  Schedule schedule = loop_schedule(kName, params);
-  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
-  for (int64_t r = 0; r < params.pp; ++r) {
-    const RankActions rank = loop_actions(steps, params.pp, 1, r);
-    schedule.ranks[static_cast<size_t>(r)] =
-        one_forward_one_backward(rank.forwards, rank.backwards, params.microbatches);
-  }
-  return schedule;
+  return one_chunk_schedule(kName, params, [&](int64_t) { return params.microbatches; });
 }
 
 }  // namespace
 
 ScheduleFamily gpipe() {
-  return {kName, kAliases,
+  return {kName,
+          kAliases,
           "all forwards, then all backwards; bubble (p-1)(tF+tB), holds m microbatches; vpp = 1",
           "Huang et al. 2019 (arXiv:1811.06965); torch.distributed.pipelining ScheduleGPipe",
-          generate};
+          generate,
+          {},
+          P2pStyle::megatron};
 }
 
 }  // namespace stepcast

@@ -134,7 +134,8 @@ ScheduleFamily interleaved() {
           "Narayanan et al. 2021 (arXiv:2104.04473); Megatron-LM "
           "forward_backward_pipelining_with_interleaving",
           generate_plain,
-          kParameters};
+          kParameters,
+          P2pStyle::megatron_overlap};
 }
 
 ScheduleFamily interleaved_ep_overlap() {
@@ -145,7 +146,8 @@ ScheduleFamily interleaved_ep_overlap() {
           "2(p-1)+(v-1)N+2 chunks; vpp >= 2 or pp = 1, p <= N <= m, m % N = 0 or >= p",
           "Megatron-LM overlap_moe_expert_parallel_comm",
           generate_ep_overlap,
-          kParameters};
+          kParameters,
+          P2pStyle::megatron_overlap};
 }
 
 }  // namespace stepcast

@@ -50,14 +50,7 @@ void check_megatron_arguments(const ScheduleParams& params) {
 Schedule generate(const ScheduleParams& params) {
   require_one_chunk(kName, params, "interleaved-1f1b");
   check_megatron_arguments(params);
-  Schedule schedule = loop_schedule(kName, params);
-  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
-  for (int64_t r = 0; r < params.pp; ++r) {
-    const RankActions rank = loop_actions(steps, params.pp, 1, r);
-    schedule.ranks[static_cast<size_t>(r)] =
-        one_forward_one_backward(rank.forwards, rank.backwards, params.pp - 1 - r);
-  }
-  return schedule;
+  return one_chunk_schedule(kName, params, [&](int64_t rank) { return params.pp - 1 - rank; });
 }
 
 }  // namespace
@@ -70,7 +63,8 @@ ScheduleFamily one_f_one_b() {
           "Narayanan et al. 2021 (arXiv:2006.09503); Megatron-LM "
           "forward_backward_pipelining_without_interleaving",
           generate,
-          kParameters};
+          kParameters,
+          P2pStyle::megatron};
 }
 
 }  // namespace stepcast

@@ -105,4 +105,16 @@ RankActions loop_actions(std::span<const ChunkStep> steps, int64_t pp, int64_t c
   return actions;
 }
 
+Schedule one_chunk_schedule(std::string_view name, const ScheduleParams& params,
+                            const std::function<int64_t(int64_t rank)>& warmup) {
+  Schedule schedule = loop_schedule(name, params);
+  const std::vector<ChunkStep> steps = grouped_steps(1, params.microbatches, params.microbatches);
+  for (int64_t r = 0; r < params.pp; ++r) {
+    const RankActions rank = loop_actions(steps, params.pp, 1, r);
+    schedule.ranks[static_cast<size_t>(r)] =
+        one_forward_one_backward(rank.forwards, rank.backwards, warmup(r));
+  }
+  return schedule;
+}
+
 }  // namespace stepcast

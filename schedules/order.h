@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -66,5 +67,10 @@ struct RankActions {
 };
 RankActions loop_actions(std::span<const ChunkStep> steps, int64_t pp, int64_t chunks,
                          int64_t rank);
+
+// One chunk a rank, microbatches in ascending order: the order at the top of this file, of which
+// rank r runs `warmup(r)` forwards ahead.  Throws as loop_schedule.
+Schedule one_chunk_schedule(std::string_view name, const ScheduleParams& params,
+                            const std::function<int64_t(int64_t rank)>& warmup);
 
 }  // namespace stepcast

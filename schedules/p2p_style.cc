@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/p2p_style.h"
 
+#include "schedules/schedule.h"
+
 namespace stepcast {
 namespace {
 
 constexpr std::array<std::string_view, kP2pStyles> kNames = {
     "async", "megatron", "megatron-overlap", "megatron-overlap-flush", "dualpipe", "deepspeed"};
-
-struct FamilyStyle {
-  std::string_view family;
-  P2pStyle style;
-};
-
-// Families of Megatron-LM and DualPipe.  PyTorch's runtime and that of zero-bubble never wait for a
-// send.
-constexpr std::array kFamilyStyles = {
-    FamilyStyle{"1f1b", P2pStyle::megatron},
-    FamilyStyle{"gpipe", P2pStyle::megatron},
-    FamilyStyle{"zb-h1-quickstart", P2pStyle::megatron},  // a patch of Megatron-LM's 1F1B
-    FamilyStyle{"interleaved-1f1b", P2pStyle::megatron_overlap},
-    FamilyStyle{"interleaved-1f1b-ep-overlap", P2pStyle::megatron_overlap},
-    FamilyStyle{"dualpipe", P2pStyle::dualpipe},
-    FamilyStyle{"dualpipev", P2pStyle::dualpipe},
-};
 
 }  // namespace
 
@@ -37,9 +22,8 @@ std::optional<P2pStyle> p2p_style_named(std::string_view name) {
 }
 
 P2pStyle default_p2p_style(std::string_view family) {
-  for (const FamilyStyle& f : kFamilyStyles)
-    if (f.family == family) return f.style;
-  return P2pStyle::async;
+  const ScheduleFamily* found = find_schedule_family(family);
+  return found != nullptr && found->name == family ? found->p2p : P2pStyle::async;
 }
 
 }  // namespace stepcast

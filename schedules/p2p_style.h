@@ -28,8 +28,8 @@ constexpr std::array<P2pStyle, kP2pStyles> kAllP2pStyles = {P2pStyle::async,
 std::string_view name_of(P2pStyle style);  // "async", "megatron", "megatron-overlap", ...
 std::optional<P2pStyle> p2p_style_named(std::string_view name);
 
-// What the framework that a schedule family comes from does by itself; async for a name that is not
-// a family's, such as that of a schedule file.
+// ScheduleFamily::p2p of the family with this canonical name; async for a name that is none, such
+// as that of a schedule file.
 P2pStyle default_p2p_style(std::string_view family);
 
 }  // namespace stepcast

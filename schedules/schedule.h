@@ -2,8 +2,8 @@
 // Pipeline schedules: for each pipeline rank, the ordered list of its actions.
 //
 // A schedule says only in which order; when is the engine's business.  Generators are functions of
-// (pp, vpp, microbatches, parameters), one family a file; find them by name here.  Notation and
-// rules: docs/schedules.md.
+// (pp, vpp, microbatches, parameters), one family a file (families.h); find them by name here.
+// Notation, rules and how to add a family: docs/schedules.md.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/p2p_style.h"
 #include "sim/action.h"
 
 namespace stepcast {
@@ -62,15 +63,16 @@ struct ScheduleParameter {
   std::string_view summary;  // what it is, its unit, its default
 };
 
-// What is known of a family, for `stepcast presets schedules` and for messages.
+// A family, and what is known of it: for `stepcast presets schedules` and for messages.
 struct ScheduleFamily {
-  std::string_view name;
+  std::string_view name;                      // canonical: lower case, words separated by '-'
   std::span<const std::string_view> aliases;  // compared without case, '_' = '-'
   std::string_view summary;                   // bubble, memory, constraint
-  std::string_view source;
-  Schedule (*generate)(
-      const ScheduleParams&);  // throws std::invalid_argument with a sentence for the user
+  std::string_view source;                    // the paper, and a program that has it
+  // Throws std::invalid_argument with a sentence for the user if there is no such schedule.
+  Schedule (*generate)(const ScheduleParams&);
   std::span<const ScheduleParameter> parameters = {};
+  P2pStyle p2p = P2pStyle::async;  // how the framework that it comes from transfers
 };
 
 std::span<const ScheduleFamily> schedule_families();

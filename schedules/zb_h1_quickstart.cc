@@ -54,10 +54,14 @@ Schedule generate(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily zb_h1_quickstart() {
-  return {kName, kAliases,
+  return {kName,
+          kAliases,
           "zb-h1 that splits only the backwards it must; bubble as zb-h1 for m >= p, holds p "
           "microbatches; vpp = 1, any m",
-          "sail-sg zero-bubble, branch zb-h1-quick-start", generate};
+          "sail-sg zero-bubble, branch zb-h1-quick-start",
+          generate,
+          {},
+          P2pStyle::megatron};  // a patch of Megatron-LM's 1F1B
 }
 
 }  // namespace stepcast

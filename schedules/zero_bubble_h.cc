@@ -3,8 +3,8 @@
 // bubble.
 //
 //   H1  warm-up p-1-r, the weight gradients of rank r lag r microbatches behind: memory of 1F1B.
-//   H2  warm-up 2(p-1-r), lag 2r: no bubble within the span for equal times, about twice the
-//   memory.
+//   H2  warm-up 2(p-1-r), lag 2r: no bubble within the span for equal times, twice the memory.
+//
 // Hand-made orders of Qi et al. 2023; interleaved_zero_bubble.cc carries H1 over to several chunks.
 #include <stdexcept>
 
