@@ -310,7 +310,7 @@ TEST(LegalStyles, IncludeTheDefaultOfEveryFamily) {
           EXPECT_NO_THROW(with_transfers(s, style));
         }
   }
-  EXPECT_EQ(blocking, 7);
+  EXPECT_GE(blocking, 7);
 }
 
 std::string refusal(const Schedule& schedule, P2pStyle style) {
