@@ -5,6 +5,8 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 namespace stepcast {
 namespace {
@@ -47,6 +49,24 @@ TEST(JsonWriter, KeepsTheOrderOfKeys) {
   w.member("m", "text");
   w.end_object();
   EXPECT_EQ(w.text(), R"({"z":1,"a":[true,null,{},[]],"m":"text"})");
+}
+
+TEST(JsonWriter, WritesListsAndWhatIsNotThere) {
+  JsonWriter w(0);
+  w.begin_object();
+  w.values("texts", std::vector<std::string>{"a", "b"});
+  w.values("none", std::vector<int64_t>{});
+  w.objects("items", std::vector<int>{1, 2}, [&](int n) { w.member("n", n); });
+  w.member("there", std::optional<int>(3));
+  w.member("not there", std::optional<double>());
+  w.end_object();
+  EXPECT_EQ(
+      w.text(),
+      R"({"texts":["a","b"],"none":[],"items":[{"n":1},{"n":2}],"there":3,"not there":null})");
+}
+
+TEST(JsonDocument, IsOneObjectAndALine) {
+  EXPECT_EQ(json_document([](JsonWriter& w) { w.member("a", 1); }), "{\n  \"a\": 1\n}\n");
 }
 
 TEST(JsonWriter, IndentsIfAsked) {
