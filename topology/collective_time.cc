@@ -113,7 +113,7 @@ void classify_wire(Classifier& c) {
   const NicDriver driver = c.cluster.node.nic_driver;
   if (driver >= NicDriver::tcpxo) c.add(Term::wire, kWide, class_of(driver));
   if (driver != NicDriver::verbs && c.shape.ranks_per_node == 1) {
-    c.add(Term::wire, 0.5, "one rank a node, NIC by a plugin");
+    c.add(Term::wire, 0.5, "one rank a node and NIC by a plugin");
   }
 }
 
