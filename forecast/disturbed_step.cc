@@ -280,7 +280,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
 }
 
 void book_longer_waits(Account& account, const Account& undisturbed, Spend cause) {
-  constexpr std::array kWaits{Spend::imbalance, Spend::drain, Spend::warmup};
+  constexpr std::array kWaits{Spend::imbalance, Spend::drain, Spend::fill};
   const auto waiting = [&](const SpendTable& of) {
     Time sum{};
     for (const Spend s : kWaits) sum += of[static_cast<size_t>(s)];

@@ -84,7 +84,7 @@ Disturbance compare_with_equal_ranks(const StepInputs& in, const RankRun& run,
 
 // Waits for other stages that the undisturbed step does not have are the fault of what disturbs it,
 // `cause` (straggler, contention); so are, without stragglers, waits in a collective.  Moves time
-// from warmup, imbalance, drain and straggler; sums stay.
+// from fill, imbalance, drain and straggler; sums stay.
 // REQUIRES: equal roles.
 void book_longer_waits(Account& account, const Account& undisturbed, Spend cause);
 

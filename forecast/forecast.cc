@@ -153,8 +153,8 @@ OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validatio
 // Without a barrier the next step of a rank follows its own last action, so that a step costs the
 // span and every rank has `cut` less to wait, first at its end, then at its begin.
 void cut_waiting(Account& account, Time cut) {
-  constexpr std::array kOrder{Spend::idle_end,   Spend::warmup,        Spend::exposed_pp,
-                              Spend::coupling,   Spend::imbalance,     Spend::launch,
+  constexpr std::array kOrder{Spend::idle_end,   Spend::fill,          Spend::exposed_pp,
+                              Spend::blocked,    Spend::imbalance,     Spend::launch,
                               Spend::exposed_dp, Spend::exposed_other, Spend::drain};
   for (SpendTable& table : account.by_role) {
     Time left = cut;

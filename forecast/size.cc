@@ -98,7 +98,7 @@ void read_settings(Value root, SizeSubject& subject) {
   Problems problems;  // loading says them again
   for (const auto& [path, text] : subject.load.set) {
     Value value = parse_yaml(problems, problems.add_source({"--set " + path, text, false}));
-    set_path(root, path, std::move(value), problems);
+    set_path(root, path, {}, std::move(value), problems);
   }
   apply_cluster_presets(root, problems);
   const FieldValues v(std::move(root), "", problems);

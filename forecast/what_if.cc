@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "forecast/what_if.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -34,6 +35,13 @@ std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spe
     case Spend::imbalance: return level_stages(graph, prices);
     default: return std::nullopt;
   }
+}
+
+// Of levelled stages: they were equal but for the rounding of their means.
+bool changes_nothing(const Variation& levelled) {
+  constexpr double kRounding = 1e-9;
+  return std::all_of(levelled.pass_scale.begin(), levelled.pass_scale.end(),
+                     [](double scale) { return scale > 1 - kRounding && scale < 1 + kRounding; });
 }
 
 }  // namespace
@@ -74,9 +82,12 @@ std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const Sp
   std::vector<WhatIf> answers;
   for (int i = 0; i < kSpends; ++i) {
     const auto spend = static_cast<Spend>(i);
-    if (account[static_cast<size_t>(i)] == Time{0}) continue;
+    const bool none = account[static_cast<size_t>(i)] == Time{0};
+    // The slowest stage waits for no other: unequal stages cost most where the account has nothing.
+    if (none && spend != Spend::imbalance) continue;
     const std::optional<Variation> variation = without(graph, prices, spend);
-    if (variation) answers.push_back({spend, now - step(*variation)});
+    if (!variation || (none && changes_nothing(*variation))) continue;
+    answers.push_back({spend, now - step(*variation)});
   }
   return answers;
 }

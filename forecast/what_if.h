@@ -18,7 +18,7 @@ Variation level_stages(const OpGraph& graph, const Prices& prices);
 
 // One answer for each line of `account` that an experiment can remove: communication of an axis,
 // recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
-// all.
+// all, also where the account has none: it is of the slowest stage, which waits for nobody.
 // `step` says what a step takes, `now` what it does without a variation.
 std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
                             Time now, const std::function<Time(const Variation&)>& step);

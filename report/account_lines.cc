@@ -49,10 +49,10 @@ std::vector<AccountLine> account_lines(const Result& result, uint32_t role) {
   for (int i = 0; i < kSpends; ++i) {
     const auto spend = static_cast<Spend>(i);
     const Time t = table[static_cast<size_t>(i)];
-    if (t.count() == 0) continue;
     AccountLine line{std::string(title_of(spend)), t, saved_by(result, spend), tone_of(spend)};
     const double weight =
         std::max(share_of(t, whole), share_of(line.saved.value_or(Time{}), whole));
+    if (t.count() == 0 && weight < 0.0005) continue;
     if (is_compute(spend)) {
       (weight < 0.01 ? small_compute : compute).push_back(std::move(line));
     } else {

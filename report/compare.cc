@@ -81,10 +81,10 @@ struct Cause {
   bool (*covers)(Spend);
 };
 constexpr std::array<Cause, 9> kCauses{
-    {{"fill", [](Spend s) { return s == Spend::warmup; }},
+    {{"fill", [](Spend s) { return s == Spend::fill; }},
      {"drain", [](Spend s) { return s == Spend::drain; }},
      {"imbalance", [](Spend s) { return s == Spend::imbalance; }},
-     {"blocked", [](Spend s) { return s == Spend::coupling; }},
+     {"blocked", [](Spend s) { return s == Spend::blocked; }},
      {"stragglers", [](Spend s) { return s == Spend::straggler; }},
      {"experts", [](Spend s) { return s == Spend::expert_imbalance; }},
      {"contention", [](Spend s) { return s == Spend::contention; }},
@@ -125,6 +125,18 @@ std::string cause_table(std::span<const Result> results, std::span<const std::st
       align_columns(rows, '<' + std::string(kCauses.size(), '>'));
   std::string s = '\n' + paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 1; i < lines.size(); ++i) s += lines[i] + '\n';
+  return s;
+}
+
+// "zb-v   left out: 60 layers are not a multiple of pp*vpp = 4*2"
+std::string left_out_lines(std::span<const std::string> names, std::span<const LeftOut> left_out,
+                           const TextStyle& style) {
+  int width = 0;
+  for (const std::string& name : names) width = std::max(width, display_width(shortened(name)));
+  std::string s;
+  for (const LeftOut& l : left_out)
+    s += wrap(escape_text(l.problems.front().message),
+              pad_right(shortened(l.name), width) + "  left out: ", style.width);
   return s;
 }
 
@@ -205,7 +217,8 @@ Winners compare_winners(std::span<const Result> results) {
 }
 
 std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
-                          size_t baseline, const TextStyle& style) {
+                          size_t baseline, const TextStyle& style,
+                          std::span<const LeftOut> left_out) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
   const bool same_work = comparable_steps(results), spans = spans_matter(results);
@@ -234,6 +247,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   std::string s = paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 0; i < results.size(); ++i)
     s += paint(lines[i + 1], results[i].fits ? Tone::plain : Tone::bad, style) + '\n';
+  s += left_out_lines(names, left_out, style);
   s += cause_table(results, names, style);
   s += winner_lines(results, names, baseline, style);
   if (!same_work) s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";

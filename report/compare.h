@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "report/format.h"
+#include "sim/diagnostic.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -29,12 +30,20 @@ struct Winners {
 };
 Winners compare_winners(std::span<const Result> results);
 
+// A case without a result, and why it has none.
+struct LeftOut {
+  std::string name;
+  std::vector<Diagnostic> problems;  // at least one
+};
+
 // One line a case: step time; if any case has several seeds, their mean, p5 and p95; difference to
 // the baseline (of means if all cases have them, as who wins); span (if it says something for any),
 // bubble, peak memory (with '!' if it does not fit), the rank with the peak, MFU; then what the
 // critical rank of each case waits for; then who wins.  Tokens per second and GPU, and a remark, if
-// steps do not compare.  REQUIRES: as many names as results, baseline < results.size().
+// steps do not compare.  What is left out has a line that says why.
+// REQUIRES: as many names as results, baseline < results.size().
 std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
-                          size_t baseline, const TextStyle& style = {});
+                          size_t baseline, const TextStyle& style = {},
+                          std::span<const LeftOut> left_out = {});
 
 }  // namespace stepcast

@@ -80,10 +80,10 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
 // Short names of bubbles, explained under the table.
 std::string_view cause_title(Spend s) {
   switch (s) {
-    case Spend::warmup: return "fill";
-    case Spend::imbalance: return "imbalance";
-    case Spend::drain: return "drain";
-    case Spend::coupling: return "blocked";
+    case Spend::fill:
+    case Spend::imbalance:
+    case Spend::drain:
+    case Spend::blocked: return name_of(s);
     case Spend::idle_end: return "end";
     default: return title_of(s);
   }

@@ -2,6 +2,7 @@
 #include "report/json.h"
 
 #include "report/account_lines.h"
+#include "report/diagnostics.h"
 #include "report/engine_paths.h"
 #include "report/interval_text.h"
 #include "sim/check.h"
@@ -232,7 +233,8 @@ std::string run_json(const Result& result, std::string_view version) {
 }
 
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
-                         size_t baseline, std::string_view version) {
+                         size_t baseline, std::string_view version,
+                         std::span<const LeftOut> left_out) {
   STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
                  "a name for each result, and the baseline among them");
   return json_document([&](JsonWriter& json) {
@@ -242,6 +244,10 @@ std::string compare_json(std::span<const Result> results, std::span<const std::s
     json.objects("cases", results, [&](const Result& result) {
       json.member("name", names[i++]);
       write_result(json, result);
+    });
+    json.objects("left_out", left_out, [&](const LeftOut& l) {
+      json.member("name", l.name);
+      json.objects("errors", l.problems, [&](const Diagnostic& d) { write_diagnostic(json, d); });
     });
   });
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "report/compare.h"
 #include "report/json_writer.h"
 #include "sim/result.h"
 
@@ -22,7 +23,8 @@ std::string run_json(const Result& result, std::string_view version);
 // `baseline` is an index into results; `names` one for each.  REQUIRES: baseline < size, equal
 // sizes.
 std::string compare_json(std::span<const Result> results, std::span<const std::string> names,
-                         size_t baseline, std::string_view version);
+                         size_t baseline, std::string_view version,
+                         std::span<const LeftOut> left_out = {});
 
 // The parts, as members of an object that is open: for `explain`.
 void write_memory(JsonWriter& json, const Result& result);

@@ -282,7 +282,7 @@ std::string next_step(const Result& r) {
   const double excess = share_of(most - typical, typical);
   const SpendTable& table = roles[r.account.critical_role];
   const Time ramp =
-      table[static_cast<size_t>(Spend::warmup)] + table[static_cast<size_t>(Spend::drain)];
+      table[static_cast<size_t>(Spend::fill)] + table[static_cast<size_t>(Spend::drain)];
   // The larger of the two is worth a remark.
   if (share_of(ramp, r.step_time) > 0.1 && ramp > most - typical) {
     return "pipeline fill and drain take " + percent(share_of(ramp, r.step_time)) +

@@ -103,6 +103,24 @@ std::string divisors(int64_t layers, int64_t step) {
   return or_list(legal);
 }
 
+// Whether the layers divide by the only number of chunks that the schedule runs, if there is one:
+// what is wrong with any other need not be said then.
+bool suits_schedule(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  const std::optional<int64_t> vpp = family_chunks(v).vpp;
+  const int64_t layers = in.model->layers;
+  if (!vpp || static_cast<Wide>(plan.pp) * *vpp > layers || layers % (plan.pp * *vpp) == 0)
+    return true;
+  in.problems.add("E202",
+                  str(layers) + " layers are not a multiple of pp*vpp = " + str(plan.pp) + '*' +
+                      str(*vpp) + ", and " + v.text("schedule.kind") + " runs " + str(*vpp) +
+                      " chunks on each rank",
+                  v.mark("schedule.kind"), v.length("schedule.kind"), {},
+                  "with vpp = " + str(*vpp) + ", pp can be " + divisors(layers, *vpp) +
+                      "; parallel.layout states any other split");
+  return false;
+}
+
 void resolve_even_stages(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (in.model == nullptr || !has_all(v, {"parallel.pp", "parallel.vpp"})) return;
@@ -112,6 +130,7 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
     plan.stages = stages_by_products(*in.model, static_cast<int64_t>(stages));
     return;
   }
+  if (!suits_schedule(in, plan)) return;
   if (stages <= layers && layers % static_cast<int64_t>(stages) == 0) {
     plan.stages = even_stages(layers, plan.pp, plan.vpp);
     return;

@@ -95,8 +95,16 @@ void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
       if (text.find_first_not_of(" \t") != std::string::npos) continue;
       value.mark = Mark{source, 1, 1};
     }
-    set_path(root, path, std::move(value), problems);
+    const uint32_t whole = problems.add_source({"--set " + path, path + '=' + text, false});
+    set_path(root, path, {whole, 1, 1}, std::move(value), problems);
   }
+  if (options.compare_case.empty()) return;
+  const Value* compare = root.find("compare");
+  const Value* cases = compare != nullptr ? compare->find("cases") : nullptr;
+  const Value* changes = cases != nullptr ? cases->find(options.compare_case) : nullptr;
+  STEPCAST_CHECK(changes != nullptr, options.compare_case);
+  const std::vector<Member> members = changes->members;  // `root` is about to change
+  for (const Member& m : members) set_path(root, m.key, m.key_mark, m.value, problems);
 }
 
 void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {

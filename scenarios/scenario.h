@@ -93,7 +93,8 @@ struct Scenario {
 
 struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> set;  // --set, in order: dotted path, YAML text
-  std::string root;  // `extends` must stay below; default: the file's directory
+  std::string compare_case;  // then what this case of the section `compare` changes; empty: none
+  std::string root;          // `extends` must stay below; default: the file's directory
 };
 
 // Reads, resolves and checks.  Throws InputError with all problems found (at most 20).

@@ -155,28 +155,30 @@ std::string below(const std::string& path, std::string_view key) {
   return item ? path + "[]" : child(path, key);
 }
 
-void set_key(Value& mapping, std::string_view key, Value value) {
+void set_key(Value& mapping, std::string_view key, const Mark& written, Value value) {
   if (value.kind == Value::Kind::null) return erase(mapping, key);
   Value* old = mapping.find(key);
   if (old == nullptr) {
-    mapping.members.push_back({std::string(key), value.mark, std::move(value)});
+    mapping.members.push_back({std::string(key), written, std::move(value)});
     return;
   }
-  std::ranges::find(mapping.members, key, &Member::key)->key_mark = value.mark;
+  std::ranges::find(mapping.members, key, &Member::key)->key_mark = written;
   merge(*old, std::move(value));
 }
 
 }  // namespace
 
-void set_path(Value& root, std::string_view path, Value value, Problems& problems) {
+void set_path(Value& root, std::string_view path, const Mark& written, Value value,
+              Problems& problems) {
   if (path.empty() || path.starts_with('.') || path.ends_with('.') ||
       path.find("..") != std::string_view::npos || path.starts_with("extends")) {
-    problems.add("E102", '\'' + std::string(path) + "' cannot be set", value.mark, 1, {},
-                 "write the path of a key, as in parallel.tp=4");
+    problems.add("E102", '\'' + std::string(path) + "' cannot be set", written,
+                 static_cast<int>(path.size()), {}, "write the path of a key, as in parallel.tp=4");
     return;
   }
   Value* at = &root;
   std::string row, so_far;
+  Mark here = written;  // of the key
   for (;;) {
     const size_t dot = path.find('.');
     const std::string_view key = path.substr(0, dot);
@@ -184,17 +186,18 @@ void set_path(Value& root, std::string_view path, Value value, Problems& problem
     row = below(row, key);
     Value* next = nullptr;
     if (at->kind == Value::Kind::sequence) {
-      next = item_at(*at, key, so_far, value.mark, problems);
+      next = item_at(*at, key, so_far, here, problems);
       if (next == nullptr) return;
       if (last) return merge(*next, std::move(value));
     } else if (last) {
-      return set_key(*at, key, std::move(value));
+      return set_key(*at, key, here, std::move(value));
     } else if (next = at->find(key); next == nullptr) {
-      at->members.push_back({std::string(key), value.mark, Value{}});
+      at->members.push_back({std::string(key), here, Value{}});
       next = &at->members.back().value;
     }
     so_far = child(so_far, key);
     path.remove_prefix(dot + 1);
+    here.column += static_cast<int>(dot) + 1;
     if (const Field* field = find_field(row); field != nullptr) {
       expand_shorthand(*next, *field);
       // What a preset lists is not there yet.

@@ -28,7 +28,9 @@ void expand_shorthand(Value& value, const Field& field);
 // Sets `path` ("parallel.tp", "perturb.0.compute") in `root` to `value`: a mapping merges into what
 // is there, null deletes a key.  Sections on the way are made or written out, items of lists must
 // be there.  Adds E102 if `path` is no path of a scenario.
-void set_path(Value& root, std::string_view path, Value value, Problems& problems);
+// `written` is where the path itself is written.
+void set_path(Value& root, std::string_view path, const Mark& written, Value value,
+              Problems& problems);
 
 // Row of a value, by the keys that lead to it; nullptr if there is none.  Below an opaque row
 // every path is that row's.

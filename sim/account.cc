@@ -89,7 +89,7 @@ class Accountant {
   // its schedule.
   Spend bubble_of(uint32_t r, const Gap& gap) const {
     const RoleTimeline& t = timeline_.roles[r];
-    if (gap.end <= t.first_backward) return Spend::warmup;
+    if (gap.end <= t.first_backward) return Spend::fill;
     return gap.begin >= t.last_forward ? Spend::drain : Spend::imbalance;
   }
 
@@ -121,7 +121,7 @@ class Accountant {
   };
 
   static Spend bubble_of(const Waiter& waiter, bool coupled) {
-    return coupled ? Spend::coupling : waiter.bubble;
+    return coupled ? Spend::blocked : waiter.bubble;
   }
 
   // Books [begin, end), in which somebody waited for role r, by what r did in that time.
@@ -195,7 +195,7 @@ Account make_account(const Program& program, const Timeline& timeline) {
 
 void separate_imbalance(Account& account, const Account& levelled) {
   const auto waiting = [](const SpendTable& of) {
-    return of[static_cast<size_t>(Spend::warmup)] + of[static_cast<size_t>(Spend::imbalance)] +
+    return of[static_cast<size_t>(Spend::fill)] + of[static_cast<size_t>(Spend::imbalance)] +
            of[static_cast<size_t>(Spend::drain)];
   };
   for (size_t r = 0; r < account.by_role.size(); ++r) {
@@ -205,7 +205,7 @@ void separate_imbalance(Account& account, const Account& levelled) {
     Time& drain = table[static_cast<size_t>(Spend::drain)];
     drain = std::min(drain, all - imbalance);
     table[static_cast<size_t>(Spend::imbalance)] = imbalance;
-    table[static_cast<size_t>(Spend::warmup)] = all - imbalance - drain;
+    table[static_cast<size_t>(Spend::fill)] = all - imbalance - drain;
   }
 }
 

@@ -25,10 +25,10 @@ enum class Spend : uint8_t {
   exposed_pp,  // a pipeline transfer on the wire
   exposed_dp,
   exposed_other,  // collectives over first and last stage, over the model group; copies from host
-  warmup,         // bubble: before the rank's first backward, waiting for other stages to compute
+  fill,           // bubble: before the rank's first backward, waiting for other stages to compute
   imbalance,      // bubble: between its first backward and its last forward, the same
   drain,          // bubble: after its last forward, the same
-  coupling,       // bubble: waiting for a rank that is itself held up by a blocking send
+  blocked,        // bubble: waiting for a rank that is itself held up by a blocking send
   straggler,      // bubble: in a collective, for slower ranks of the group
   expert_imbalance,  // bubble: for the rank whose experts got most tokens
   contention,        // ops that take longer than alone: shared links, slowed compute
@@ -44,7 +44,7 @@ std::string_view name_of(Spend s);
 std::string_view title_of(Spend s);
 
 constexpr bool is_bubble(Spend s) {
-  return s >= Spend::warmup && s <= Spend::expert_imbalance;
+  return s >= Spend::fill && s <= Spend::expert_imbalance;
 }
 constexpr bool is_exposed(Spend s) {
   return s >= Spend::exposed_tp && s <= Spend::exposed_other;

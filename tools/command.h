@@ -130,9 +130,11 @@ std::string_view version();  // "0.1.0"
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
 
-// Loads `file`, standard input for "-".  `extra` is applied after --set.
+// Loads `file`, standard input for "-".  `extra` is applied after --set, then what the case of that
+// name changes.
 Scenario load(const std::string& file, const Arguments& args,
-              std::span<const std::pair<std::string, std::string>> extra = {});
+              std::span<const std::pair<std::string, std::string>> extra = {},
+              const std::string& compare_case = {});
 
 // What a file is called in messages: itself, <stdin> for "-".
 std::string shown_name(const std::string& file);

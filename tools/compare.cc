@@ -7,13 +7,16 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <optional>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "forecast/anomaly.h"
 #include "forecast/forecast.h"
+#include "report/diagnostics.h"
 #include "report/json.h"
 #include "sim/diagnostic.h"
+#include "tools/compare_schedules.h"
 #include "tools/options.h"
 #include "tools/output.h"
 
@@ -23,7 +26,8 @@ namespace {
 struct Case {
   std::string name;
   std::string file;
-  std::vector<std::pair<std::string, std::string>> set;
+  std::string of_file;  // name of a case in the file's compare section; empty: none
+  UnderSchedule under;  // of --schedules
 };
 
 // Problems of all cases, each said once.
@@ -41,6 +45,9 @@ class Collector {
   void throw_if_any() const {
     if (!found_.empty()) throw InputError(found_, status_);
   }
+  bool any() const { return !found_.empty(); }
+  int status() const { return status_; }
+  std::span<const Diagnostic> found() const { return found_; }
 
  private:
   int status_ = 0;
@@ -48,47 +55,30 @@ class Collector {
   std::vector<Diagnostic> found_;
 };
 
-// A scenario under the schedule `name`, with the scenario's own vpp if the schedule takes it, else
-// one or two chunks.  Throws the first reason if there is none.
-Case under_schedule(const std::string& name, const Arguments& args) {
-  const std::string& file = args.files.front();
-  std::optional<InputError> first;
-  for (const std::string vpp : {"", "null", "2"}) {
-    Case c{name, file, {{"schedule", name}}};
-    if (!vpp.empty()) c.set.emplace_back("parallel.vpp", vpp);
-    try {
-      const Scenario scenario = load(file, args, c.set);
-      if (scenario.plan.vpp > 1) c.name += " vpp " + std::to_string(scenario.plan.vpp);
-      return c;
-    } catch (const InputError& e) {
-      if (!first) first = e;
-    }
-  }
-  throw InputError(*first);
-}
+// Called with what keeps a case from running.
+using Refuse = std::function<void(const InputError&, const std::string& name)>;
 
-std::vector<Case> cases_under_schedules(const Arguments& args) {
+std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& refuse) {
   if (args.files.size() > 1)
     usage_error("E003", "--schedules is for one scenario, not " + std::to_string(args.files.size()),
                 "compare takes one of them at a time");
   std::vector<Case> cases;
-  Collector problems;
   for (const std::string& name : args.schedules) {
     try {
-      cases.push_back(under_schedule(name, args));
+      UnderSchedule under = under_schedule(name, args);
+      cases.push_back({under.name, args.files.front(), {}, std::move(under)});
     } catch (const InputError& e) {
-      problems.add(e, name);
+      refuse(e, name);
     }
   }
-  problems.throw_if_any();
   return cases;
 }
 
-std::vector<Case> cases_of(const Arguments& args, std::string& baseline) {
+std::vector<Case> cases_of(const Arguments& args, const Refuse& refuse, std::string& baseline) {
   std::vector<Case> cases;
-  if (!args.schedules.empty()) return cases_under_schedules(args);
+  if (!args.schedules.empty()) return cases_under_schedules(args, refuse);
   if (args.files.size() > 1) {
-    for (const std::string& file : args.files) cases.push_back({file, file, {}});
+    for (const std::string& file : args.files) cases.push_back({file, file, {}, {}});
     return cases;
   }
   const Scenario scenario = load(args.files.front(), args);
@@ -99,7 +89,7 @@ std::vector<Case> cases_of(const Arguments& args, std::string& baseline) {
                     "to compare it with",
                 "name more files or --schedules, or add compare: {cases: {...}} to it");
   for (const CompareCase& c : scenario.compare)
-    cases.push_back({c.name, args.files.front(), c.set});
+    cases.push_back({c.name, args.files.front(), c.name, {}});
   baseline = scenario.compare_baseline;
   return cases;
 }
@@ -126,38 +116,61 @@ void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scena
   }
 }
 
+// "schedule.group does not apply to 1f1b, zb-v and is left out there": each key once.
+void note_dropped(std::span<const Case> cases, std::span<Result> results) {
+  std::map<std::string, std::string> names;
+  for (const Case& c : cases)
+    for (const std::string& key : c.under.dropped)
+      names[key] += (names[key].empty() ? "" : ", ") + c.name;
+  for (size_t i = 0; i < cases.size(); ++i)
+    for (const std::string& key : cases[i].under.dropped)
+      results[i].scenario.warnings.push_back(key + " does not apply to " + names[key] +
+                                             " and is left out there");
+}
+
 int compare_command(const Arguments& args, const Terminal& terminal) {
+  Collector problems;
+  std::vector<LeftOut> left_out;
+  const Refuse refuse = [&](const InputError& e, const std::string& name) {
+    problems.add(e, name);
+    left_out.push_back({name, e.diagnostics});
+  };
   std::string baseline_name;
-  std::vector<Case> cases = cases_of(args, baseline_name);
+  std::vector<Case> cases;
   std::vector<Scenario> scenarios;
   std::vector<Result> results;
-  Collector problems;
-  for (const Case& c : cases) {
+  for (Case& c : cases_of(args, refuse, baseline_name)) {
     try {
       ForecastOptions options;
       options.what_if = false;
-      scenarios.push_back(load(c.file, args, c.set));
-      results.push_back(forecast(scenarios.back(), options));
+      Scenario scenario = load(c.file, args, c.under.set, c.of_file);
+      results.push_back(forecast(scenario, options));
+      scenarios.push_back(std::move(scenario));
+      cases.push_back(std::move(c));
     } catch (const InputError& e) {
-      problems.add(e, c.name);
+      refuse(e, c.name);
     }
   }
-  problems.throw_if_any();
+  if (args.schedules.empty() || results.empty()) problems.throw_if_any();
   if (args.files.size() > 1) name_after_scenarios(cases, results);
   note_anomalies(cases, scenarios, results);
+  note_dropped(cases, results);
   std::vector<std::string> names;
   size_t baseline = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     names.push_back(cases[i].name);
     if (cases[i].name == baseline_name) baseline = i;
   }
-  write_stdout(args.json ? compare_json(results, names, baseline, version())
-                         : compare_table(results, names, baseline, terminal.out));
+  write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out)
+                         : compare_table(results, names, baseline, terminal.out, left_out));
   std::set<std::string> said;
   for (const Result& r : results)
     for (const std::string& w : r.scenario.warnings)
       if (!args.quiet && said.insert(w).second)
         write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
+  if (problems.any() && !args.json)
+    write_stderr(render_diagnostics(problems.found(), terminal.err, "The others were run."));
+  if (problems.any()) return problems.status();
   const bool all_fit =
       std::all_of(results.begin(), results.end(), [](const Result& r) { return r.fits; });
   return args.fail_on_oom && !all_fit ? kExitOutOfMemory : 0;
@@ -179,7 +192,11 @@ void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit in memory");
   sub->footer(
       "The first case is the baseline, unless the compare section names another. With --schedules\n"
-      "each runs with the scenario's parallel.vpp if it can, else with one or two chunks.\n\n"
+      "each runs with the scenario's parallel.vpp if it can, else with one or two chunks, and with "
+      "the\n"
+      "keys of the scenario's schedule section (p2p, group, params, ...) that it can take; a "
+      "remark\n"
+      "names the others. A schedule that cannot be run is left out, and the exit status is 2.\n\n"
       "span: the longest time that a rank works on the step, which is what the step takes without\n"
       "the optimizer's barrier.  on: the rank with the peak.  Waits are those of the critical\n"
       "rank: fill, drain, imbalance and blocked make the bubble, transfers and collectives are\n"

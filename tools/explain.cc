@@ -6,7 +6,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <optional>
+#include <set>
 
 #include "forecast/forecast.h"
 #include "forecast/slow_links.h"
@@ -21,9 +23,46 @@
 namespace stepcast::cli {
 namespace {
 
-std::vector<SettingLine> setting_lines(const Scenario& scenario) {
+// A part of the program that most scenarios do not use, and where its settings are.
+struct Part {
+  const char* name;
+  std::vector<std::string_view> begins;  // of their paths
+  bool used;
+};
+
+std::vector<Part> parts_of(const Scenario& scenario) {
+  const Plan& plan = scenario.plan;
+  const bool experts =
+      scenario.model.experts > 0 || (plan.teacher.has_value() && plan.teacher->experts > 0);
+  const bool fsdp = plan.zero == 3;
+  return {
+      {"experts", {"moe."}, experts},
+      {"FSDP", {"parallel.fsdp", "parallel.reshard_after_forward", "overlap.fsdp_prefetch"}, fsdp},
+      {"offload", {"offload."}, false}};  // which is used where something of it is written
+}
+
+// Without the defaults of parts that the scenario does not use; they are named in `unused`.
+std::vector<SettingLine> setting_lines(const Scenario& scenario, std::string& unused) {
   std::vector<SettingLine> lines;
-  for (const Setting& s : scenario.settings) lines.push_back({s.path, s.value, s.origin});
+  std::set<std::string> names;
+  const std::vector<Part> parts = parts_of(scenario);
+  const auto part_of = [&](const Setting& s) {
+    return std::find_if(parts.begin(), parts.end(), [&](const Part& part) {
+      return std::any_of(part.begins.begin(), part.begins.end(),
+                         [&](std::string_view begin) { return s.path.starts_with(begin); });
+    });
+  };
+  std::set<std::string_view> written;
+  for (const Setting& s : scenario.settings)
+    if (const auto part = part_of(s); part != parts.end() && !s.origin.starts_with("default:"))
+      written.insert(part->name);
+  for (const Setting& s : scenario.settings) {
+    const auto part = part_of(s);
+    const bool hidden = part != parts.end() && !part->used && !written.contains(part->name);
+    if (hidden) names.insert(part->name);
+    if (!hidden) lines.push_back({s.path, s.value, s.origin});
+  }
+  for (const std::string& name : names) unused += (unused.empty() ? "" : ", ") + name;
   return lines;
 }
 
@@ -105,7 +144,12 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
   }
   const TextStyle& style = terminal.out;
   if (!result) {
-    write_stdout(explain_settings(setting_lines(scenario), style));
+    std::string unused;
+    const std::vector<SettingLine> lines = setting_lines(scenario, unused);
+    write_stdout(explain_settings(lines, style));
+    if (!unused.empty())
+      write_stdout("\nLeft out, since nothing uses them: the defaults of " + unused +
+                   ". --json has them.\n");
     return 0;
   }
   std::string text = headline(result->scenario, style);

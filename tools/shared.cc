@@ -30,10 +30,12 @@ std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std:
 }
 
 Scenario load(const std::string& file, const Arguments& args,
-              std::span<const std::pair<std::string, std::string>> extra) {
+              std::span<const std::pair<std::string, std::string>> extra,
+              const std::string& compare_case) {
   LoadOptions options;
   options.set = parse_sets(args.set);
   options.set.insert(options.set.end(), extra.begin(), extra.end());
+  options.compare_case = compare_case;
   options.root = args.root;
   if (file == "-") return load_scenario_text(standard_input(), shown_name(file), options);
   return load_scenario(file, options);

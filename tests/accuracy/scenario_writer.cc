@@ -14,7 +14,7 @@ Value ScenarioWriter::mapping() {
 
 void ScenarioWriter::set(std::string_view path, Value value) {
   Problems problems;
-  set_path(root_, path, std::move(value), problems);
+  set_path(root_, path, {}, std::move(value), problems);
   problems.throw_if_any();
 }
 

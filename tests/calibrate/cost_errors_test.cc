@@ -47,7 +47,7 @@ Step step_of(const std::vector<std::pair<Work, Price>>& works, Time compute, Tim
   SpendTable table{};
   table[static_cast<size_t>(Spend::matmul)] = compute;
   table[static_cast<size_t>(Spend::exposed_tp)] = exposed;
-  table[static_cast<size_t>(Spend::warmup)] = Time{1'000'000};
+  table[static_cast<size_t>(Spend::fill)] = Time{1'000'000};
   s.account.by_role.push_back(table);
   return s;
 }

@@ -43,6 +43,16 @@ TEST(CompareTable, ShowsEachCaseAgainstTheBaselineAndWhoWins) {
             "does not fit   zb-h2 by 13.0 GiB\n");
 }
 
+TEST(CompareTable, WhatIsLeftOutHasALineThatSaysWhy) {
+  const std::array results{result(1000, 1), result(900, 2)};
+  const std::array<std::string, 2> names{"1f1b", "zb-1p"};
+  LeftOut left_out{"zb-v", {{}}};
+  left_out.problems.front().message = "60 layers are not a multiple of pp*vpp = 4*2";
+  EXPECT_THAT(compare_table(results, names, 0, {}, std::span(&left_out, 1)),
+              HasSubstr("zb-1p    0.900  -10.0 %   0.0 %     2.0    stage 0  0.0 %\n"
+                        "zb-v   left out: 60 layers are not a multiple of pp*vpp = 4*2\n"));
+}
+
 TEST(CompareTable, TellsTheSpanWhereOneGainsByIt) {
   std::array results{result(1000, 1), result(900, 2)};
   results[1].span = Time{800'000'000};
@@ -56,7 +66,7 @@ TEST(CompareTable, TellsTheSpanWhereOneGainsByIt) {
 TEST(CompareTable, TellsWhatTheCriticalRankWaitsFor) {
   std::array results{result(1000, 1), result(1000, 2)};
   for (Result& r : results) r.account.by_role.resize(1);
-  results[0].account.by_role[0][static_cast<size_t>(Spend::warmup)] = Time{20'000'000};
+  results[0].account.by_role[0][static_cast<size_t>(Spend::fill)] = Time{20'000'000};
   results[0].account.by_role[0][static_cast<size_t>(Spend::exposed_tp)] = Time{10'000'000};
   results[0].account.by_role[0][static_cast<size_t>(Spend::exposed_dp)] = Time{5'000'000};
   results[1].account.by_role[0][static_cast<size_t>(Spend::exposed_pp)] = Time{5'000'000};

@@ -187,6 +187,17 @@ TEST(CompareJson, IsOneRunACase) {
   ASSERT_EQ(j["cases"].size(), 2u);
   EXPECT_EQ(j["cases"][0]["name"], "a");
   EXPECT_EQ(j["cases"][0]["step_time_ps"], 1'510'000'000);
+  EXPECT_TRUE(j["left_out"].empty());
+}
+
+TEST(CompareJson, WhatIsLeftOutHasItsErrors) {
+  const std::array results{sample_result()};
+  const std::array<std::string, 1> names{"a"};
+  LeftOut left_out{"zb-v", {{}}};
+  left_out.problems.front().code = "E202";
+  const json j = json::parse(compare_json(results, names, 0, "1", std::span(&left_out, 1)));
+  EXPECT_EQ(j["left_out"][0]["name"], "zb-v");
+  EXPECT_EQ(j["left_out"][0]["errors"][0]["code"], "E202");
 }
 
 TEST(CompareJson, ABaselineThatIsNotThereIsABug) {

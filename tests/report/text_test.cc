@@ -167,10 +167,16 @@ TEST(TextReport, AWhatIfThatMakesItSlowerSaysSo) {
 TEST(TextReport, LinesThatWouldShowNothingAreLeftOut) {
   Result r = sample_result();
   auto& table = r.account.by_role[r.account.critical_role];
-  table[static_cast<size_t>(Spend::coupling)] = Time{5};
+  table[static_cast<size_t>(Spend::blocked)] = Time{5};
   EXPECT_THAT(text_report(r), Not(HasSubstr("blocked sends")));
-  r.what_if = {{Spend::coupling, 100_us}};
+  r.what_if = {{Spend::blocked, 100_us}};
   EXPECT_THAT(text_report(r), HasSubstr("blocked sends"));
+  table[static_cast<size_t>(Spend::blocked)] = Time{0};
+  EXPECT_TRUE(std::regex_search(text_report(r),
+                                std::regex("blocked sends +0\\.000 ms +0\\.0 % .* -0\\.100 ms\n")))
+      << text_report(r);
+  r.what_if = {{Spend::blocked, Time{5}}};
+  EXPECT_THAT(text_report(r), Not(HasSubstr("blocked sends")));
 }
 
 TEST(TextReport, WithoutWhatIfThereIsNoColumnForIt) {
@@ -278,7 +284,7 @@ TEST(NextStep, ComparesManyStagesWithTheMedian) {
 TEST(NextStep, PointsAtFillAndDrainOfEqualStages) {
   SpendTable t{};
   t[static_cast<size_t>(Spend::matmul)] = Time{800};
-  t[static_cast<size_t>(Spend::warmup)] = Time{150};
+  t[static_cast<size_t>(Spend::fill)] = Time{150};
   t[static_cast<size_t>(Spend::drain)] = Time{50};
   Result r = with_account(t);
   r.account.by_role.push_back(t);

@@ -59,13 +59,13 @@ TEST(Topology, OneItemOfAListIsSetByItsNumber) {
       to_seconds(forecast(load(text, sets)).step_time),
       step_seconds(topology(kN0 + ", {a: s0, b: n1, bw: 400Gb/s, bw_back: 50Gb/s, count: 8}")));
   EXPECT_THAT(failure(text, {{"cluster.topology.links.2.bw", "50Gb/s"}}).lines,
-              ElementsAre("E102 1:1 'cluster.topology.links' has no item 2: there are 2"));
+              ElementsAre("E102 1:24 'cluster.topology.links' has no item 2: there are 2"));
   EXPECT_THAT(failure(text, {{"cluster.topology.links.first.bw", "50Gb/s"}}).lines,
-              ElementsAre("E102 1:1 'cluster.topology.links' is a list: first is no number"));
+              ElementsAre("E102 1:24 'cluster.topology.links' is a list: first is no number"));
   EXPECT_EQ(failure(text, {{"cluster.topology.links.1.wb", "50Gb/s"}}).codes, "E102");
   EXPECT_EQ(failure(text, {{"cluster.topology.links.0", "null"}}).codes, "E107 E126");
   EXPECT_THAT(failure(text, {{"perturb.0.compute", "0.5"}}).lines,
-              ElementsAre("E102 1:1 'perturb' has no item 0: there are 0"));
+              ElementsAre("E102 1:9 'perturb' has no item 0: there are 0"));
   const std::string cases =
       text + "compare: {cases: {slow: {cluster.topology.links.1.bw: 50Gb/s}}}\n";
   EXPECT_EQ(load(cases).compare.front().set.front().first, "cluster.topology.links.1.bw");

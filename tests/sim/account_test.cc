@@ -131,7 +131,7 @@ HandGraph two_stages() {
 
 TEST(Account, WaitingForAnEarlierStageBeforeTheFirstBackwardIsWarmup) {
   const Account account = account_of(two_stages());
-  EXPECT_EQ(account.by_role[1], spends({{Spend::warmup, 10_ps},
+  EXPECT_EQ(account.by_role[1], spends({{Spend::fill, 10_ps},
                                         {Spend::exposed_pp, 2_ps},
                                         {Spend::matmul, 30_ps},
                                         {Spend::idle_end, 22_ps}}));
@@ -141,7 +141,7 @@ TEST(Account, TheStretchUpToTheFirstBackwardIsWarmupToo) {
   const Account account = account_of(two_stages());
   // 10-12 on the wire forth, 12-42 the second stage computes, 42-44 on the wire back.
   EXPECT_EQ(account.by_role[0],
-            spends({{Spend::warmup, 30_ps}, {Spend::exposed_pp, 4_ps}, {Spend::matmul, 30_ps}}));
+            spends({{Spend::fill, 30_ps}, {Spend::exposed_pp, 4_ps}, {Spend::matmul, 30_ps}}));
 }
 
 // Two stages, one forward each; then `first` waits between two backwards of `second`'s.
@@ -183,10 +183,10 @@ TEST(Account, APeerInATransferMakesTheWaitExposedCommunication) {
   const Account account = account_of(g);
   // c waits 0-28: a computes 10, wire 4, b computes 10, wire 4.
   EXPECT_EQ(account.by_role[c],
-            spends({{Spend::warmup, 20_ps}, {Spend::exposed_pp, 8_ps}, {Spend::matmul, 10_ps}}));
+            spends({{Spend::fill, 20_ps}, {Spend::exposed_pp, 8_ps}, {Spend::matmul, 10_ps}}));
 }
 
-TEST(Account, WaitingForARankHeldUpByItsOwnBlockingSendIsCoupling) {
+TEST(Account, WaitingForARankHeldUpByItsOwnBlockingSendIsBlocked) {
   HandGraph g;
   const uint32_t waiting = g.role(), held = g.role(), slow = g.role();
   const RendezvousId send = g.rendezvous(2, 3), needed = g.rendezvous(1, 2);
@@ -200,12 +200,12 @@ TEST(Account, WaitingForARankHeldUpByItsOwnBlockingSendIsCoupling) {
   g.join(waiting, needed);  // until 35
   g.run(waiting, g.pass_of(1), backward_of(0, 0));
   EXPECT_EQ(account_of(g).by_role[waiting], spends({{Spend::matmul, 2_ps},
-                                                    {Spend::warmup, 9_ps},     // held computes
-                                                    {Spend::coupling, 20_ps},  // held stands, 10-30
+                                                    {Spend::fill, 9_ps},      // held computes
+                                                    {Spend::blocked, 20_ps},  // held stands, 10-30
                                                     {Spend::exposed_pp, 5_ps}}));
 }
 
-TEST(Account, ABlockingSendWhoseReceiverIsLateIsCoupling) {
+TEST(Account, ABlockingSendWhoseReceiverIsLateIsBlocked) {
   HandGraph g;
   const uint32_t sender = g.role(), receiver = g.role();
   const RendezvousId m = g.rendezvous(2, 3);
@@ -216,7 +216,7 @@ TEST(Account, ABlockingSendWhoseReceiverIsLateIsCoupling) {
   g.post(receiver, m);
   g.join(receiver, m);
   EXPECT_EQ(account_of(g).by_role[sender],
-            spends({{Spend::matmul, 10_ps}, {Spend::coupling, 15_ps}, {Spend::exposed_pp, 3_ps}}));
+            spends({{Spend::matmul, 10_ps}, {Spend::blocked, 15_ps}, {Spend::exposed_pp, 3_ps}}));
 }
 
 TEST(Account, ACollectiveAcrossStagesGoesToItsAxis) {
@@ -292,9 +292,9 @@ TEST(Account, AnEmptyStepHasAnEmptyAccount) {
 
 // --- imbalance by replay ------------------------------------------------------------------------
 
-SpendTable waits(Time warmup, Time imbalance, Time drain) {
+SpendTable waits(Time fill, Time imbalance, Time drain) {
   return spends({{Spend::matmul, 100_ps},
-                 {Spend::warmup, warmup},
+                 {Spend::fill, fill},
                  {Spend::imbalance, imbalance},
                  {Spend::drain, drain}});
 }
