@@ -135,6 +135,7 @@ PriceFactor factor_of(const Residual& mean, std::span<const Near> near,
     row.distance = n.distance;
     row.weight = weight_of(n) / weights;
   }
+  std::ranges::stable_sort(factor.rows, std::ranges::greater{}, &PriceRow::weight);
   factor.rows.push_back({std::string(prior_name), 0, exact_exp2(prior), 0, kPriorWeight / weights});
   return factor;
 }

@@ -70,8 +70,8 @@ struct Residual {
 // of a point at distance 3.  `points` in the order of their index.
 Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> points, double prior);
 
-// That mean as a factor of a price: the rows of `near`, whose text and time `row_of` gives by
-// index, and `prior` under its name.
+// That mean as a factor of a price: the rows of `near`, heaviest first, whose text and time
+// `row_of` gives by index, and `prior` under its name.
 PriceFactor factor_of(const Residual& mean, std::span<const Near> near,
                       std::span<const Neighbor> points, double prior, std::string_view prior_name,
                       const std::function<PriceRow(uint32_t)>& row_of);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast explain FILE: every setting with its origin; --memory, --bubble, --critical-path,
-// --costs, --links open up the result.
+// --costs, --price, --links open up the result.
 #include "report/explain.h"
 
 #include <CLI/App.hpp>
@@ -10,12 +10,16 @@
 #include <optional>
 #include <set>
 
+#include "calibrate/compute_price.h"
 #include "forecast/forecast.h"
 #include "forecast/slow_links.h"
 #include "report/interval_text.h"
 #include "report/json.h"
 #include "report/links_text.h"
+#include "report/price_text.h"
 #include "report/text.h"
+#include "scenarios/pricing_table.h"
+#include "scenarios/spelling.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "topology/link_loads.h"
@@ -106,6 +110,34 @@ std::string where_ranks_lie(const Scenario& scenario) {
   return text;
 }
 
+struct PricedWork {
+  Work work;
+  Price price;
+  PriceParts parts;  // empty: communication
+};
+
+// The works of the step that are called `name`, as --costs has it.  Throws InputError E004.
+std::vector<PricedWork> works_called(const std::string& name, const Scenario& scenario,
+                                     const Result& result) {
+  std::vector<PricedWork> found;
+  std::vector<std::string> names;
+  for (const CostLine& line : cost_lines(result)) {
+    const auto at = static_cast<size_t>(line.work);
+    const Work& work = result.graph->works[at];
+    names.push_back(describe(work));
+    if (names.back() != name) continue;
+    PricedWork& priced = found.emplace_back(PricedWork{work, result.prices->by_work[at], {}});
+    if (!is_communication(work.kind))
+      compute_price(work, scenario.cluster.node.gpu, pricing_table(scenario).table, &priced.parts);
+  }
+  if (!found.empty()) return found;
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  const std::string_view near = closest(name, candidates);
+  usage_error("E004", "nothing that the step does is called '" + name + "'",
+              (near.empty() ? "" : "did you mean '" + std::string(near) + "'? ") +
+                  "--costs lists everything");
+}
+
 std::string as_json(const Arguments& args, const Scenario& scenario, const Result* result) {
   return json_document([&](JsonWriter& json) {
     json.member("schema_version", kResultSchemaVersion);
@@ -126,6 +158,9 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
     if (args.critical_path) write_critical_path(json, *result);
     if (args.costs) write_costs(json, *result);
     if (args.costs) write_interval_basis(json, result->interval);
+    if (!args.price.empty())
+      json.objects("prices", works_called(args.price, scenario, *result),
+                   [&](const PricedWork& w) { write_price(json, w.work, w.price, w.parts); });
     if (args.links) write_links(json, links_of(scenario, *result));
   });
 }
@@ -133,7 +168,8 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
 int explain_command(const Arguments& args, const Terminal& terminal) {
   const Scenario scenario = load(args.file, args);
   std::optional<Result> result;
-  if (args.memory || args.bubble || args.critical_path || args.costs || args.links) {
+  if (args.memory || args.bubble || args.critical_path || args.costs || !args.price.empty() ||
+      args.links) {
     ForecastOptions options;
     options.what_if = false;
     result = forecast(scenario, options);
@@ -158,6 +194,9 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
   if (args.critical_path) text += '\n' + explain_critical_path(*result, style);
   if (args.costs) text += '\n' + explain_costs(*result, style);
   if (args.costs) text += '\n' + explain_interval(result->step_time, result->interval, style);
+  if (!args.price.empty())
+    for (const PricedWork& w : works_called(args.price, scenario, *result))
+      text += '\n' + explain_price(w.work, w.price, w.parts, style);
   if (args.links)
     text += '\n' + explain_links(links_of(scenario, *result), where_ranks_lie(scenario),
                                  result->step_time, style);
@@ -177,6 +216,8 @@ void add_explain(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_flag("--bubble", args.bubble, "why ranks wait");
   sub->add_flag("--critical-path", args.critical_path, "the longest chain of the step");
   sub->add_flag("--costs", args.costs, "every price, and how it is known");
+  sub->add_option("--price", args.price, "how one of these prices is made, to the last row")
+      ->option_text("WORK");
   sub->add_flag("--links", args.links, "which groups cross which links, and how full they are");
   sub->footer("Without one of these the settings are listed, each with its value and its origin.");
   add_common(sub, args);

@@ -384,8 +384,7 @@ class NcclImporter {
   std::map<int64_t, int64_t> speeds_;     // NICs at so many Mb/s
   std::vector<std::string> slow_;         // bridges slower than what is below
   std::vector<std::string> narrow_;       // NICs slower on PCIe than on the network
-  int narrow_line_ = 0;
-  int slow_line_ = 0;
+  int narrow_line_ = 0, slow_line_ = 0;
   PcieLink slow_link_;
   int64_t raised_ = 0, others_ = 0;
   bool described_ = false, xgmi_ = false;

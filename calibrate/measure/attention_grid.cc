@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "calibrate/row_shape.h"
+
 namespace stepcast::measure {
 namespace {
 
@@ -32,15 +34,9 @@ Work attention(bool backward, Dimensions dim, int64_t kv_heads, int64_t seq, boo
 }
 
 Work product(GemmLayout layout, int64_t m, int64_t n, int64_t k) {
-  Work w;
-  w.kind = WorkKind::gemm;
-  w.layout = layout;
-  w.m = m;
-  w.n = n;
-  w.k = k;
-  w.batch = w.heads = kHeads;
-  w.flops.value = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
-                  static_cast<double>(kHeads);
+  Work w = work_of(GemmRow{DType::bf16, layout, m, n, k, kHeads});
+  w.accumulate = false;
+  w.heads = kHeads;
   return w;
 }
 

@@ -87,6 +87,14 @@ DeviceMemory::~DeviceMemory() {
   cudaFree(data_);
 }
 
+HostMemory::HostMemory(int64_t bytes) {
+  check_cuda(cudaMallocHost(&data_, static_cast<size_t>(bytes)), "pinned host memory");
+}
+
+HostMemory::~HostMemory() {
+  cudaFreeHost(data_);
+}
+
 Stream::Stream() {
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
 }

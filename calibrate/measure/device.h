@@ -67,6 +67,19 @@ class DeviceMemory {
   int64_t bytes_ = 0;
 };
 
+// Pinned memory of the host, freed at the end.
+class HostMemory {
+ public:
+  explicit HostMemory(int64_t bytes);
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  ~HostMemory();
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
 class Stream {
  public:
   Stream();

@@ -165,21 +165,6 @@ class ProductSide {
   DeviceMemory m_side_, n_side_, out_;
 };
 
-// Pinned memory of the host.
-class HostMemory {
- public:
-  explicit HostMemory(int64_t bytes) {
-    check_cuda(cudaMallocHost(&data_, static_cast<size_t>(bytes)), "pinned memory");
-  }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  ~HostMemory() { cudaFreeHost(data_); }
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
 Side copy_side(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind,
                const Stream& stream) {
   cudaStream_t s = stream.get();

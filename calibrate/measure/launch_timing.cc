@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "calibrate/measure/launch_timing.h"
+
 #include <chrono>
 #include <optional>
 #include <vector>
 
 #include "calibrate/measure/kernels/spin.h"
-#include "calibrate/measure/memory_timing.h"
 
 namespace stepcast::measure {
 namespace {
@@ -51,32 +52,11 @@ class EmptyGraph {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// Pinned memory of the host.
-class HostMemory {
- public:
-  explicit HostMemory(int64_t bytes) {
-    check_cuda(cudaHostAlloc(&data_, static_cast<size_t>(bytes), cudaHostAllocDefault),
-               "pinned host memory");
-  }
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  ~HostMemory() { cudaFreeHost(data_); }
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
 }  // namespace
 
 Timing time_launch(const Bench& bench) {
   constexpr int kCalls = 200;
   return host_time(bench, kCalls, [&] { launch_empty(bench.stream); });
-}
-
-Timing time_empty_kernel(const Bench& bench) {
-  return time_calls(
-      bench.stream, [&](int64_t) { launch_empty(bench.stream); }, bench.timing);
 }
 
 Timing time_graph_launch(const Bench& bench, int kernels) {

@@ -8,6 +8,7 @@
 
 #include "calibrate/measure/attention.h"
 #include "calibrate/measure/interference.h"
+#include "calibrate/measure/launch_timing.h"
 #include "calibrate/measure/memory_timing.h"
 #include "sim/check.h"
 

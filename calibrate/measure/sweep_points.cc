@@ -6,6 +6,7 @@
 
 #include "calibrate/measure/attention_grid.h"
 #include "calibrate/measure/memory_shapes.h"
+#include "calibrate/row_shape.h"
 #include "calibrate/table_text.h"
 
 namespace stepcast::measure {
@@ -34,18 +35,7 @@ SweepPoint copy_point(CopyKind kind, Bytes bytes) {
 }
 
 Work product(DType dtype, GemmLayout layout, int64_t m, int64_t n, int64_t k, int64_t batch = 1) {
-  Work w;
-  w.kind = WorkKind::gemm;
-  w.dtype = dtype;
-  w.layout = layout;
-  w.m = m;
-  w.n = n;
-  w.k = k;
-  w.batch = batch;
-  w.accumulate = layout == GemmLayout::nt;
-  w.flops = {2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
-             static_cast<double>(batch)};
-  return w;
+  return work_of(GemmRow{dtype, layout, m, n, k, batch});
 }
 
 // Forward products of every size, gradients and other types of fewer.

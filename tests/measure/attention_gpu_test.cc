@@ -9,17 +9,10 @@
 
 #include "calibrate/measure/attention_graph.h"
 #include "calibrate/measure/kernels/attention.h"
+#include "tests/measure/gpu_arrays.h"
 
 namespace stepcast::measure {
 namespace {
-
-std::optional<Device> device() {
-  try {
-    return open_device(0);
-  } catch (const DeviceError&) {
-    return {};
-  }
-}
 
 TEST(Heads, AreExchangedWithTokensAndBack) {
   if (!device()) GTEST_SKIP() << "no GPU";

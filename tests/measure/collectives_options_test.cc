@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "sim/diagnostic.h"
+#include "tests/measure/complaint.h"
 
 namespace stepcast::measure {
 namespace {
@@ -20,16 +21,6 @@ using ::testing::SizeIs;
 
 CollectiveOptions read(const std::vector<std::string>& arguments) {
   return read_collective_options(arguments);
-}
-
-template <class Call>
-std::string complaint_of(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "";
 }
 
 std::string refusal(const std::vector<std::string>& arguments) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "calibrate/measure/processes.h"
+#include "tests/measure/complaint.h"
 
 namespace stepcast::measure {
 namespace {
@@ -19,16 +20,6 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <class Call>
-std::string complaint_of(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "";
-}
 
 std::optional<ProcessPlace> launched(const std::map<std::string, std::string>& environment) {
   return place_of_launcher([&](const char* name) -> const char* {

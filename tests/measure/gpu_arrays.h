@@ -85,6 +85,15 @@ void expect_near(const GpuArray<T>& found, const std::vector<double>& expected, 
   }
 }
 
+// The GPU that tests run on, if there is one.
+inline std::optional<Device> device() {
+  try {
+    return open_device(0);
+  } catch (const DeviceError&) {
+    return {};
+  }
+}
+
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -310,4 +310,21 @@ void ReferenceBackend::logit_gradient(const Tensor& wide, const Tensor& targets,
           share * (at(wide)[t * s_.vocab + i] - (i == whole(targets, t) ? 1 : 0));
 }
 
+TrainingStep tiny_step(int64_t seq, int64_t kv_heads, bool gated, bool fused_attention) {
+  TrainingStep s;
+  s.layers = 2;
+  s.hidden = 64;
+  s.heads = 4;
+  s.kv_heads = kv_heads;
+  s.ffn = 96;
+  s.vocab = 128;
+  s.seq = seq;
+  s.micro = 2;
+  s.microbatches = 2;
+  s.gated = gated;
+  s.fused_attention = fused_attention;
+  check_shape(s);
+  return s;
+}
+
 }  // namespace stepcast::measure

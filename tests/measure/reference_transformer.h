@@ -59,6 +59,9 @@ class ReferenceBackend {
   std::deque<std::vector<double>> memory_;
 };
 
+// Two layers of 64 hidden values and 4 heads, 2 microbatches of 2 sequences.
+TrainingStep tiny_step(int64_t seq, int64_t kv_heads, bool gated, bool fused_attention);
+
 // Mean loss of one microbatch, written from the formulas without the stack.
 double reference_loss(const TrainingStep& shape, const std::vector<double>& parameters,
                       const Microbatch& batch);

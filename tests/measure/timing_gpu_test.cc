@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "calibrate/measure/gemm.h"
+#include "calibrate/measure/launch_timing.h"
 #include "calibrate/measure/memory_shapes.h"
 #include "calibrate/measure/memory_timing.h"
 #include "tests/measure/gpu_arrays.h"
@@ -38,7 +39,6 @@ TEST_F(Timings, EveryMemoryBoundKernel) {
 
 TEST_F(Timings, LaunchesAndCopies) {
   expect_sane(time_launch(bench()));
-  expect_sane(time_empty_kernel(bench()));
   expect_sane(time_graph_launch(bench(), 10));
   for (const CopyKind kind : {CopyKind::h2d, CopyKind::d2h, CopyKind::d2d}) {
     expect_sane(time_copy(bench(), kind, 1 << 20));

@@ -11,35 +11,11 @@
 #include <ostream>
 
 #include "calibrate/measure/training_step_device.h"
+#include "tests/measure/gpu_arrays.h"
 #include "tests/measure/reference_transformer.h"
 
 namespace stepcast::measure {
 namespace {
-
-std::optional<Device> device() {
-  try {
-    return open_device(0);
-  } catch (const DeviceError&) {
-    return {};
-  }
-}
-
-TrainingStep tiny(int64_t kv_heads, bool gated, bool fused) {
-  TrainingStep s;
-  s.layers = 2;
-  s.hidden = 64;
-  s.heads = 4;
-  s.kv_heads = kv_heads;
-  s.ffn = 96;
-  s.vocab = 128;
-  s.seq = 64;
-  s.micro = 2;
-  s.microbatches = 2;
-  s.gated = gated;
-  s.fused_attention = fused;
-  check_shape(s);
-  return s;
-}
 
 std::vector<double> downloaded(const __nv_bfloat16* from, int64_t count) {
   std::vector<uint16_t> raw(static_cast<size_t>(count));
@@ -84,7 +60,7 @@ class StepOnTheGpu : public testing::TestWithParam<Case> {};
 TEST_P(StepOnTheGpu, HasTheLossAndGradientsOfDoublePrecision) {
   const std::optional<Device> gpu = device();
   if (!gpu) GTEST_SKIP() << "no GPU";
-  const TrainingStep s = tiny(GetParam().kv_heads, GetParam().gated, GetParam().fused);
+  const TrainingStep s = tiny_step(64, GetParam().kv_heads, GetParam().gated, GetParam().fused);
   const Stream stream;
   std::unique_ptr<DeviceBackend> backend;
   try {
@@ -120,7 +96,7 @@ TEST(TrainingStepCheck, LearnsItsBatchAndMeasuresItsSteps) {
   const std::optional<Device> gpu = device();
   if (!gpu) GTEST_SKIP() << "no GPU";
   TrainingRun run;
-  run.shape = tiny(2, true, false);
+  run.shape = tiny_step(64, 2, true, false);
   run.steps = 20;
   const StepMeasurement m = measure_training_step(run, *gpu, [](const std::string&) {});
   EXPECT_TRUE(has_learned(m)) << m.first_loss << " to " << m.last_loss;

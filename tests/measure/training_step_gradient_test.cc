@@ -11,23 +11,6 @@
 namespace stepcast::measure {
 namespace {
 
-TrainingStep tiny(int64_t kv_heads, bool gated, bool fused) {
-  TrainingStep s;
-  s.layers = 2;
-  s.hidden = 64;
-  s.heads = 4;
-  s.kv_heads = kv_heads;
-  s.ffn = 96;
-  s.vocab = 128;
-  s.seq = 8;
-  s.micro = 2;
-  s.microbatches = 2;
-  s.gated = gated;
-  s.fused_attention = fused;
-  check_shape(s);
-  return s;
-}
-
 void run_all(ReferenceBackend& b, const TrainingStep& s) {
   const ParameterMap map = map_parameters(s);
   for (int64_t i = 0; i < s.microbatches; ++i) {
@@ -55,7 +38,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 class StackInDoublePrecision : public testing::TestWithParam<Case> {
  protected:
   TrainingStep shape() const {
-    return tiny(GetParam().kv_heads, GetParam().gated, GetParam().fused);
+    return tiny_step(8, GetParam().kv_heads, GetParam().gated, GetParam().fused);
   }
 };
 
@@ -103,7 +86,7 @@ TEST_P(StackInDoublePrecision, HasTheGradientOfItsLoss) {
 }
 
 TEST(GradientOfEachParameter, IsThatOfTheLoss) {
-  const TrainingStep s = tiny(2, true, false);
+  const TrainingStep s = tiny_step(8, 2, true, false);
   ReferenceBackend b(s, reference_parameters(s, 8));
   run_all(b, s);
   for (const InitialValue& v : initial_values(s))
@@ -118,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, StackInDoublePrecision,
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(ReferenceLoss, OfEqualLogitsIsTheLogarithmOfTheVocabulary) {
-  const TrainingStep s = tiny(2, true, false);
+  const TrainingStep s = tiny_step(8, 2, true, false);
   std::vector<double> parameters = reference_parameters(s, 1);
   const ParameterMap map = map_parameters(s);
   for (int64_t i = 0; i < map.head.count(); ++i)
@@ -127,7 +110,7 @@ TEST(ReferenceLoss, OfEqualLogitsIsTheLogarithmOfTheVocabulary) {
 }
 
 TEST(ReferenceLoss, DoesNotSeeTokensThatComeLater) {
-  const TrainingStep s = tiny(2, true, false);
+  const TrainingStep s = tiny_step(8, 2, true, false);
   const std::vector<double> parameters = reference_parameters(s, 8);
   const ParameterMap map = map_parameters(s);
   // The residual stream after the layers: with another last token of the first sequence only that
@@ -152,7 +135,7 @@ TEST(ReferenceLoss, DoesNotSeeTokensThatComeLater) {
 
 // Adam at the usual rate learns the fixed batch, well beyond what has_learned() asks for.
 TEST(ReferenceTraining, LearnsTheBatchByHeart) {
-  TrainingStep s = tiny(2, true, false);
+  TrainingStep s = tiny_step(8, 2, true, false);
   s.layers = 1;
   std::vector<double> parameters = reference_parameters(s, 1);
   std::vector<double> first(parameters.size()), second(parameters.size());
