@@ -95,7 +95,7 @@ const Job kPlainLlama{
 Step make_step(const Job& job, int64_t dp_lanes, bool speeds) {
   const Scenario s =
       load_scenario(std::string(STEPCAST_SOURCE_DIR) + "/scenarios/examples/" + job.name + ".yaml",
-                    {.set = job.set, .root = ""});
+                    {.set = job.set, .compare_case = {}, .root = {}});
   Step step;
   step.graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
   step.prices = price(step.graph, s.cluster, s.plan.grid, shipped_table(s.cluster.node.gpu.name));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole path in one call: scenario -> lower -> price -> run -> result.
 //
-// Equal ranks are simulated once (run.h); where they differ, each is a lane (lanes.h), and
+// Equal ranks are simulated once (sim/run.h); where they differ, each is a lane (sim/lanes.h), and
 // timeline, account and critical path are those of the lane that ends last.
 #pragma once
 

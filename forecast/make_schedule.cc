@@ -26,9 +26,6 @@ InputError cannot_make(const Scenario& s, const std::string& sentence) {
   return InputError(std::move(d));
 }
 
-// ------------------------------------------------------------------------------------ families
-// ----
-
 template <class Of>
 int64_t mean_of(size_t count, Of of) {
   double sum = 0;
@@ -72,9 +69,6 @@ MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
     throw cannot_make(scenario, e.what());
   }
 }
-
-// ---------------------------------------------------------------------------------------- auto
-// ----
 
 // What 1F1B holds, for ranks that have less: the least that a pipeline can run with at full speed.
 void raise_to_1f1b(PipelineCosts& costs) {
@@ -121,13 +115,10 @@ std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostT
   std::vector<PlacedProblem> placed;
   placed.push_back({scenario, {}});
   if (make.v_placement && make.params.vpp == 2 && !make.params.more.contains("placement")) {
-    std::vector<uint16_t> loop;
-    for (int64_t s = 0; s < 2 * make.params.pp; ++s)
-      loop.push_back(static_cast<uint16_t>(s % make.params.pp));
     Scenario& other = placed.emplace_back(placed.front()).scenario;
     other.to_make->v_placement = false;
-    other.schedule =
-        all_forwards_then_backwards(std::move(loop), make.params.pp, make.params.microbatches);
+    other.schedule = all_forwards_then_backwards(loop_schedule("auto", make.params).rank_of_stage,
+                                                 make.params.pp, make.params.microbatches);
   }
   for (PlacedProblem& p : placed) {
     p.problem.costs = stage_costs(p.scenario, table);

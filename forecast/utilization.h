@@ -9,13 +9,15 @@
 namespace stepcast {
 
 struct StepFlops {
-  double full_attention =
-      0;  // model FLOPs, every query meets every key (Korthikanti et al. 2022, eq. 7)
-  double causal_attention = 0;  // only the keys a query sees
-  double executed =
-      0;  // matrix products and attention as the ops execute them, recomputation included
-  double korthikanti = 0;  // their hardware FLOPs: selective recomputation turns s/6h into s/3h
-                           // (eq. 8), full recomputation adds one forward
+  // Of the model: every query meets every key (Korthikanti et al. 2022, eq. 7) ...
+  double full_attention = 0;
+  // ... or only the keys it sees.
+  double causal_attention = 0;
+  // Matrix products and attention as the ops execute them, recomputation included.
+  double executed = 0;
+  // Korthikanti's hardware FLOPs: selective recomputation turns s/6h into s/3h (eq. 8), full
+  // recomputation adds one forward.
+  double korthikanti = 0;
 };
 
 StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& graph);

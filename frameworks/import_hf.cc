@@ -26,10 +26,9 @@ const ModelFamily* family_of(const Value& config, Problems& problems) {
     known.push_back(f.name);
     list += (list.empty() ? "" : ", ") + std::string(f.name);
   }
-  const std::string_view near = closest(type->text, known);
   problems.add("E125", "unknown model_type '" + type->text + '\'', type->mark,
                static_cast<int>(std::max<size_t>(1, type->text.size())),
-               near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+               did_you_mean(type->text, known),
                "known: " + list +
                    "; if it is a decoder like Llama or GPT, write `model: {preset: llama, hf: "
                    "config.json}` in a scenario and go on");

@@ -56,13 +56,14 @@ constexpr std::array kCodes{
         "E120", "a unit is missing or not understood",
         "Quantities state their unit: 80GiB or 80GB, 400Gb/s (bits) or 50GB/s (bytes), 2.5us, "
         "989TFLOP/s. A bare number would have to be guessed, and bits and bytes differ by "
-        "eight."},
+        "eight. Counts of sequences and tokens have none, but may be short: K, M, B and T are "
+        "powers of 1000, Ki and Mi of 1024, so that 8K is 8,000 and 8Ki is 8,192."},
     ErrorCode{"E121", "a number that is not finite or not above zero",
               "NaN, infinity and zero have no meaning for this value."},
     ErrorCode{"E122", "a negative number", "This value cannot be below zero."},
-    ErrorCode{"E123", "a number that is too large, or not whole",
-              "The value, or a product it enters, is beyond what can be counted exactly, or a "
-              "count has a fraction."},
+    ErrorCode{"E123", "a number that is too large or too small, or not whole",
+              "The value, or a product or quotient it enters, is beyond what can be counted "
+              "exactly or kept, or a count has a fraction."},
     ErrorCode{"E124", "a form of number that is not read",
               "Write plain decimals: 010, 0x10, 1:30 and 1_000 mean different things to different "
               "readers of YAML."},

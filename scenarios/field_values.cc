@@ -2,22 +2,13 @@
 #include "scenarios/field_values.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
-#include "scenarios/number.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "sim/check.h"
 
 namespace stepcast {
 namespace {
-
-using Datum = FieldValues::Datum;
-
-std::string last_word(std::string_view path) {
-  return std::string(path.substr(path.rfind('.') + 1));
-}
 
 std::string first_words(std::string_view path) {
   const size_t dot = path.rfind('.');
@@ -28,147 +19,6 @@ std::string join(std::string_view section, std::string_view key) {
   return section.empty() ? std::string(key) : std::string(section) + '.' + std::string(key);
 }
 
-template <class T>
-std::optional<Datum> wrap(std::optional<T> x) {
-  return x ? std::optional<Datum>(*x) : std::nullopt;
-}
-
-// A word of a closed list: E125 if it is none, E130 if it is not modelled yet.
-std::optional<Datum> read_choice(const Value& value, const Field& field, std::string_view name,
-                                 Problems& problems) {
-  const int length = static_cast<int>(value.text.size());
-  if (!value.is_scalar()) {
-    problems.add("E107", '\'' + std::string(name) + "' must be one word", value.mark, 1, {},
-                 choices_text(field.choices));
-    return {};
-  }
-  if (!one_of(value.text, field.choices)) {
-    std::vector<std::string_view> words;
-    Words list{field.choices};
-    while (const auto w = list.next()) words.push_back(*w);
-    const std::string_view near = closest(value.text, words);
-    problems.add("E125", '\'' + std::string(name) + "' cannot be '" + value.text + '\'', value.mark,
-                 length, near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
-                 "it is one of: " + choices_text(field.choices));
-    return {};
-  }
-  if (!field.now.empty() && !one_of(value.text, field.now))
-    problems.add("E130", std::string(name) + " = " + value.text + " is not supported yet",
-                 value.mark, length, {}, "legal now: " + choices_text(field.now));
-  return value.text;
-}
-
-std::optional<Datum> read_list(const Value& value, const Field& field, std::string_view name,
-                               Problems& problems) {
-  std::vector<std::string> words;
-  // One word is a list of one.
-  const std::vector<Value> one{value.is_scalar() ? value : Value{}};
-  if (value.is_mapping()) {
-    problems.add("E107", '\'' + std::string(name) + "' must be a list", value.mark);
-    return {};
-  }
-  for (const Value& item : value.is_scalar() ? one : value.items) {
-    if (field.type == FieldType::choices) {
-      const std::optional<Datum> word = read_choice(item, field, name, problems);
-      if (!word) return {};
-      words.push_back(std::get<std::string>(*word));
-    } else {
-      const std::optional<std::string> word = read_text(item, name, problems);
-      if (!word) return {};
-      words.push_back(*word);
-    }
-  }
-  return words;
-}
-
-// "key=value" for each member; null stands for nothing.
-std::optional<Datum> read_pairs(const Value& value, std::string_view name, Problems& problems) {
-  std::vector<std::string> pairs;
-  if (!value.is_mapping()) {
-    problems.add("E107", '\'' + std::string(name) + "' must be a mapping of names and values",
-                 value.mark, std::max(1, static_cast<int>(value.text.size())));
-    return {};
-  }
-  bool ok = true;
-  for (const Member& m : value.members) {
-    if (m.value.kind == Value::Kind::null) continue;
-    if (m.value.is_scalar()) {
-      pairs.push_back(m.key + '=' + m.value.text);
-      continue;
-    }
-    ok = false;
-    problems.add("E107", '\'' + m.key + "' must be a single value", m.value.mark);
-  }
-  return ok ? std::optional<Datum>(std::move(pairs)) : std::nullopt;
-}
-
-constexpr int64_t kMostCount = 1'000'000'000;  // products of a few of them fit 128 bits
-// Of a link, a switch: a ring of 10^6 ranks at twice this stays countable.
-constexpr Time kMostLatency = std::chrono::seconds(1);
-
-Time longest(std::string_view name) {
-  return name.starts_with("latency") ? kMostLatency : Time::max();
-}
-
-std::optional<Datum> read_datum(const Value& value, const Field& field, Problems& problems) {
-  const std::string name = last_word(field.path);
-  const auto picoseconds = [](std::optional<Time> t) {
-    return t ? std::optional<Datum>(int64_t{t->count()}) : std::nullopt;
-  };
-  const auto value_of = [](auto quantity) {
-    return quantity ? std::optional<Datum>(quantity->value) : std::nullopt;
-  };
-  switch (field.type) {
-    case FieldType::text: return wrap(read_text(value, name, problems));
-    case FieldType::flag: return wrap(read_flag(value, name, problems));
-    case FieldType::count: return wrap(read_whole(value, name, problems, 1, kMostCount));
-    case FieldType::whole: return wrap(read_whole(value, name, problems));
-    case FieldType::number: return wrap(read_number(value, name, problems));
-    case FieldType::share: return wrap(read_share(value, name, problems));
-    case FieldType::tokens: return wrap(read_tokens(value, name, problems));
-    case FieldType::bytes: return value_of(read_bytes(value, name, problems, true));
-    case FieldType::bandwidth: return value_of(read_bandwidth(value, name, problems));
-    case FieldType::flop_rate: return value_of(read_flop_rate(value, name, problems));
-    case FieldType::time:
-      return picoseconds(read_time(value, name, problems, false, longest(name)));
-    case FieldType::choice: return read_choice(value, field, name, problems);
-    case FieldType::choices:
-    case FieldType::texts: return read_list(value, field, name, problems);
-    case FieldType::pairs: return read_pairs(value, name, problems);
-    default: return {};
-  }
-}
-
-bool is_leaf(const Field& field) {
-  switch (field.type) {
-    case FieldType::section:
-    case FieldType::list:
-    case FieldType::names:
-    case FieldType::opaque:
-    case FieldType::noted: return false;
-    default: return true;
-  }
-}
-
-std::string plain_text(const Datum& datum) {
-  struct Writer {
-    std::string operator()(int64_t x) const { return std::to_string(x); }
-    std::string operator()(double x) const {
-      std::array<char, 40> text{};
-      const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), x);
-      return {text.data(), end};
-    }
-    std::string operator()(bool x) const { return x ? "true" : "false"; }
-    std::string operator()(const std::string& x) const { return x; }
-    std::string operator()(const std::vector<std::string>& x) const {
-      std::string text;
-      for (const std::string& word : x) text += word + '\n';
-      return text;
-    }
-  };
-  return std::visit(Writer{}, datum);
-}
-
 // "links, interference" of "contention".
 std::string keys_of(std::string_view section) {
   std::string list;
@@ -177,22 +27,6 @@ std::string keys_of(std::string_view section) {
     list += (list.empty() ? "" : ", ") + last_word(field.path);
   }
   return list;
-}
-
-// A default is read as if it had been written, so the table cannot hold a wrong one.
-Datum default_datum(const Field& field) {
-  Problems none;
-  none.add_source({"default", std::string(field.fallback), false});
-  Value value;
-  if (field.type == FieldType::choices || field.type == FieldType::texts) {
-    value = parse_yaml(none, 0);
-  } else {
-    value.kind = Value::Kind::scalar;
-    value.text = std::string(field.fallback);
-  }
-  std::optional<Datum> datum = read_datum(value, field, none);
-  STEPCAST_CHECK(datum && !none.any(), std::string(field.path));
-  return std::move(*datum);
 }
 
 // Writes the shorthand of every section out.
@@ -274,22 +108,41 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
     here.push_back(field.path.substr(section.empty() ? 0 : section.size() + 1));
     list += (list.empty() ? "" : ", ") + std::string(here.back());
   }
-  if (const std::string_view near = closest(m.key, here); !near.empty()) {
-    suspects_.insert(join(section, near));
-    problems_.add("E102", std::move(message), m.key_mark, length,
-                  "did you mean '" + std::string(near) + "'?");
+  if (std::string label = did_you_mean(m.key, here); !label.empty()) {
+    if (const std::string_view near = closest(m.key, here); !near.empty())
+      suspects_.insert(join(section, near));
+    problems_.add("E102", std::move(message), m.key_mark, length, std::move(label));
     return;
   }
-  // A key of ours in the wrong place: `tp` at top level.
+  // A key of ours in the wrong place, `tp` at top level: where its value would do.
+  std::vector<std::string> elsewhere;
   for (const Field& field : scenario_fields()) {
-    if (last_word(field.path) != m.key || field.path.find_first_of("[*") != std::string_view::npos)
-      continue;
-    suspects_.insert(std::string(field.path));
-    problems_.add("E102", std::move(message), m.key_mark, length,
-                  "did you mean '" + std::string(field.path) + "'?");
+    Problems none;
+    if (last_word(field.path) == m.key &&
+        field.path.find_first_of("[*") == std::string_view::npos &&
+        (!is_leaf(field) || read_datum(m.value, field, m.key, none)))
+      elsewhere.push_back('\'' + std::string(field.path) + '\'');
+  }
+  if (elsewhere.empty()) {
+    constexpr size_t kMostListed = 20;
+    problems_.add(
+        "E102", std::move(message), m.key_mark, length, {},
+        here.size() <= kMostListed ? "known here: " + list : "`stepcast schema` lists all keys");
     return;
   }
-  problems_.add("E102", std::move(message), m.key_mark, length, {}, "known here: " + list);
+  if (elsewhere.size() == 1) suspects_.insert(elsewhere[0].substr(1, elsewhere[0].size() - 2));
+  problems_.add("E102", std::move(message), m.key_mark, length,
+                "did you mean " + or_list(elsewhere) + '?');
+}
+
+// The word that the user wrote: of `precision: bf16`, precision, not the preset that it stands for.
+std::string FieldValues::shown_name(const Field& field) const {
+  const std::string key = last_word(field.path), section = first_words(field.path);
+  const Field* around = find_field(section);
+  const Mark a = key_mark(field.path), b = mark(field.path);
+  const bool shorthand = around != nullptr && one_of(key, around->shorthand) &&
+                         a.source == b.source && a.line == b.line && a.column == b.column;
+  return shorthand ? last_word(section) : key;
 }
 
 void FieldValues::read_row(const Field& field) {
@@ -305,12 +158,12 @@ void FieldValues::read_row(const Field& field) {
     warnings_.push_back('\'' + key + "' does not change this result");
   }
   if (!is_leaf(field)) return;
-  std::optional<Datum> datum = read_datum(*written, field, problems_);
+  std::optional<Datum> datum = read_datum(*written, field, shown_name(field), problems_);
   if (!datum) return;
   const bool number = std::holds_alternative<int64_t>(*datum);
   if (number && !field.now.empty() && plain_text(*datum) != field.now)
-    problems_.add("E130", key + " = " + written->text + " is not supported yet", written->mark,
-                  static_cast<int>(written->text.size()), {},
+    problems_.add("E130", shown_name(field) + " = " + written->text + " is not supported yet",
+                  written->mark, static_cast<int>(written->text.size()), {},
                   "legal now: " + std::string(field.now));
   entries_[std::string(field.path)] = {std::move(*datum), to_flow(*written),
                                        origin_of(written->mark, problems_)};
@@ -399,6 +252,7 @@ bool FieldValues::require(std::string_view path, std::string help) {
   while (around.rfind('.') != std::string_view::npos) {
     around = around.substr(0, around.rfind('.'));
     if (around.size() >= prefix_.size() && value(around) != nullptr) {
+      if (!value(around)->is_mapping()) return false;  // which has been said
       problems_.add("E126", '\'' + std::string(path) + "' is missing", key_mark(around),
                     static_cast<int>(last_word(around).size()), {}, std::move(help));
       return false;
@@ -422,7 +276,7 @@ void FieldValues::assume(std::string_view path, const Value& value, std::string 
     return;
   }
   if (given(path)) return;
-  std::optional<Datum> datum = read_datum(value, *field, problems_);
+  std::optional<Datum> datum = read_datum(value, *field, last_word(path), problems_);
   if (!datum) return;
   entries_[std::string(path)] = {std::move(*datum), to_flow(value), std::move(origin)};
   assumed_.insert(std::string(path));

@@ -11,9 +11,9 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "scenarios/field_datum.h"
 #include "scenarios/fields.h"
 #include "scenarios/scenario.h"
 #include "scenarios/value.h"
@@ -38,13 +38,11 @@ class FieldValues {
   // Whether there is a value and it is `word`, in plain text: "true", "2", "bf16-mixed".
   bool is(std::string_view path, std::string_view word) const;
 
-  // REQUIRES: has(path), and the row is of a type that is kept so: whole, count, tokens, bytes and
-  // time (picoseconds) as whole(); number, share, bandwidth and flop_rate as real().
+  // REQUIRES: has(path), and the row is of a type that is kept so (field_datum.h).
   int64_t whole(std::string_view path) const;
   double real(std::string_view path) const;
   bool flag(std::string_view path) const;
-  const std::string& text(std::string_view path) const;  // text, choice
-  // texts, choices; pairs as "key=value"
+  const std::string& text(std::string_view path) const;
   const std::vector<std::string>& texts(std::string_view path) const;
 
   // As written; nullptr if it was not.
@@ -59,7 +57,6 @@ class FieldValues {
   bool require(std::string_view path, std::string help = {});
 
   // Fills a value in that follows from others.
-  using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
   void derive(std::string_view path, Datum datum, std::string shown, std::string origin);
 
   // Puts `value` in the place of the row's default, unless a value was written.  Adds E102 if
@@ -82,6 +79,7 @@ class FieldValues {
   void check_keys(const Value& section, const std::string& path);
   void unknown_key(const Member& m, const std::string& section);
   void read_row(const Field& field);
+  std::string shown_name(const Field& field) const;
 
   Value root_;
   std::string prefix_;  // "" or ends with '.'

@@ -655,6 +655,10 @@ std::span<const Field> scenario_fields() {
   return all;
 }
 
+std::string last_word(std::string_view path) {
+  return std::string(path.substr(path.rfind('.') + 1));
+}
+
 const Field* find_field(std::string_view path) {
   for (const Field& f : scenario_fields())
     if (f.path == path) return &f;

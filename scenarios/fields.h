@@ -25,7 +25,7 @@ enum class FieldType : uint8_t {
   time,       // "2.5us"
   flop_rate,  // "989TFLOP/s"
   share,      // "5%", 0.05
-  tokens,     // 2048, "15T"
+  tokens,     // 2048, "15T", "8Ki"
   choice,     // one of `choices`
   choices,    // list of them
   texts,      // list of scalars
@@ -52,6 +52,9 @@ struct Field {
 std::span<const Field> scenario_fields();
 // Those of the section `cluster` alone.
 std::span<const Field> cluster_fields();
+
+// "tp" of "parallel.tp".
+std::string last_word(std::string_view path);
 
 // nullptr if there is no such row.  The path of a value: list positions and free names as in Field.
 const Field* find_field(std::string_view path);

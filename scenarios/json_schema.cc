@@ -94,7 +94,7 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::share:
       return any_of("\"type\": \"number\", \"minimum\": 0, \"maximum\": 1", pattern(regex("%")));
     case FieldType::tokens:
-      return any_of("\"type\": \"integer\", \"minimum\": 1", pattern(regex("[KMBT]")));
+      return any_of("\"type\": \"integer\", \"minimum\": 1", pattern(regex("([KMBT]|[KM]i)")));
     case FieldType::choice: return "\"enum\": " + words(field.choices);
     case FieldType::choices:
       return any_of("\"enum\": " + words(field.choices),

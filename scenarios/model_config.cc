@@ -120,11 +120,9 @@ class ModelReader {
     }
     ok_ = false;
     if (!text) return fallback;
-    const std::string_view near = closest(*text, known);
     const std::vector<std::string> legal(known.begin(), known.end());
     problems_.add("E125", "'" + std::string(key) + "' cannot be '" + *text + '\'', v->mark,
-                  static_cast<int>(text->size()),
-                  near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                  static_cast<int>(text->size()), did_you_mean(*text, known),
                   "it is one of: " + or_list(legal));
     return fallback;
   }

@@ -3,9 +3,9 @@
 //
 //   model: llama3-8b                                     a preset
 //   model: {preset: llama3-8b, num_hidden_layers: 16}    ... with keys replaced
-//   model: {preset: gpt, num_hidden_layers: 40, ...}     a kind of architecture (gpt, llama) and
-//   its sizes model: {hf: models/config.json}                      a Hugging Face config.json, keys
-//   beside it win model: {model_type: qwen2, hidden_size: 3584, ...}   the same, pasted
+//   model: {preset: gpt, num_hidden_layers: 40, ...}     an architecture (gpt, llama), its sizes
+//   model: {hf: models/config.json}                      a Hugging Face config.json; keys here win
+//   model: {model_type: qwen2, hidden_size: 3584, ...}   the same, pasted
 //
 // Keys are config.json's.  Keys that a file leaves out have the default of transformers' class for
 // its model_type (model_families.h).  Dropout and the type of stored weights are not taken from the

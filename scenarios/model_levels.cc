@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/fields.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/spelling.h"
@@ -34,21 +35,10 @@ int length_of(std::string_view text) {
   return static_cast<int>(text.size());
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates) {
-  const std::string_view near = closest(word, candidates);
-  return near.empty() ? "" : "did you mean '" + std::string(near) + "'?";
-}
-
 std::vector<std::string_view> names_of(std::span<const ModelFamily> families) {
   std::vector<std::string_view> names;
   for (const ModelFamily& f : families) names.push_back(f.name);
   return names;
-}
-
-std::string comma_list(std::span<const std::string_view> words) {
-  std::string text;
-  for (const std::string_view w : words) text += (text.empty() ? "" : ", ") + std::string(w);
-  return text;
 }
 
 class Collector {
@@ -110,13 +100,11 @@ class Collector {
     const std::optional<std::string_view> text = preset_text(PresetKind::model, name.text);
     if (!text) {
       std::vector<std::string_view> known = preset_names(PresetKind::model);
-      const std::string all = comma_list(known);
       for (const ModelFamily& f : base_families()) known.push_back(f.name);
       problems_.add("E125", "there is no model preset '" + name.text + '\'', name.mark,
                     length_of(name.text), did_you_mean(name.text, known),
-                    "known: " + all +
-                        "; any other decoder: {preset: gpt} or {preset: llama} and "
-                        "its sizes, or its config.json");
+                    "`stepcast presets models` lists them; any other model: its config.json, {hf: "
+                    "FILE}, or {preset: gpt} or {preset: llama} and its sizes");
       return {};
     }
     const uint32_t source = problems_.add_source({"preset " + name.text, std::string(*text), true});
@@ -228,14 +216,23 @@ class Overlay {
     const auto vocabulary = config_vocabulary();
     std::vector<std::string_view> known(vocabulary.begin(), vocabulary.end());
     if (origin != Origin::file) known.insert(known.end(), kSelectors.begin(), kSelectors.end());
-    const std::string label = did_you_mean(m.key, known);
+    std::string label = did_you_mean(m.key, known);
+    std::string note;
+    const ForeignName* foreign = find_foreign_name(m.key);
+    const bool here = foreign != nullptr && foreign->path.starts_with("model.");
+    if (here || (foreign != nullptr && origin != Origin::file)) {
+      label =
+          "did you mean '" + (here ? last_word(foreign->path) : std::string(foreign->path)) + "'?";
+      note = foreign->note;
+    }
     problems_.add("E102",
                   "unknown key '" + m.key + "' in " +
                       (origin == Origin::file ? "the config.json" : "'model'"),
-                  m.key_mark, length_of(m.key), label,
+                  m.key_mark, length_of(m.key), std::move(label),
                   origin == Origin::file
                       ? "remove it if it has no effect on the cost of a training step"
-                      : "keys are those of a Hugging Face config.json");
+                      : "keys are those of a Hugging Face config.json",
+                  std::move(note));
   }
 
   void refuse_if_true(const Member& m) {

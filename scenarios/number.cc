@@ -94,6 +94,9 @@ std::string other_reading(std::string_view text) {
 
 // Splits `text` into number and unit.  Adds E107, E121 or E124.
 std::optional<Decimal> parse(const Reader& r, bool unit_expected) {
+  if (r.value.kind == Value::Kind::sequence)
+    return r.refuse("E107", r.quoted() + " must be one number, not a list",
+                    "several values are the cases of `compare`");
   if (!r.value.is_scalar()) return r.refuse("E107", r.quoted() + " must be a number");
   const std::string_view text = r.value.text;
   if (r.value.quoted && !unit_expected)
@@ -186,12 +189,28 @@ double real(const Decimal& d, int power = 0, double factor = 1) {
   return x * factor;
 }
 
+int64_t power_of_10(int n) {
+  int64_t p = 1;
+  for (; n > 0; --n) p *= 10;
+  return p;
+}
+
+// "write 40000000" for 40M.
+std::string written_out(const Decimal& d) {
+  constexpr std::string_view kThousands = "kMBT";
+  const std::string_view unit = d.unit == "K" ? "k" : d.unit == "G" ? "B" : d.unit;
+  const size_t power = unit.size() == 1 ? kThousands.find(unit[0]) : std::string_view::npos;
+  if (power == std::string_view::npos) return {};
+  const std::optional<Scaled> n = scaled(d, power_of_10(3 * (static_cast<int>(power) + 1)));
+  return n && n->exact ? "write " + std::to_string(n->value) : std::string();
+}
+
 std::optional<Decimal> parse_plain(const Reader& r) {
   const std::optional<Decimal> d = parse(r, false);
   if (!d) return {};
   if (!d->unit.empty())
     return r.refuse("E107", r.quoted() + " must be a plain number, not '" + r.written() + '\'',
-                    d->unit == "%" ? "write a fraction: 0.8 stands for 80%" : "");
+                    d->unit == "%" ? "write a fraction: 0.8 stands for 80%" : written_out(*d));
   return d;
 }
 
@@ -202,7 +221,7 @@ bool sign_ok(const Reader& r, const Decimal& d, bool zero_allowed) {
     return false;
   }
   if (d.zero() && !zero_allowed) {
-    r.refuse("E121", r.quoted() + " must be a finite number above 0, not 0");
+    r.refuse("E121", r.quoted() + " must be above 0, not 0");
     return false;
   }
   return true;
@@ -233,12 +252,6 @@ std::optional<Prefix> prefix_of(std::string_view unit, std::string_view base) {
   for (const Prefix& p : kPrefixes)
     if (unit == p.text) return p;
   return {};
-}
-
-int64_t power_of_10(int n) {
-  int64_t p = 1;
-  for (; n > 0; --n) p *= 10;
-  return p;
 }
 
 // What to write instead when the unit is missing or wrong.
@@ -391,18 +404,32 @@ std::optional<int64_t> read_tokens(const Value& value, std::string_view name, Pr
   const Reader r{value, name, problems};
   const std::optional<Decimal> d = parse(r, false);
   if (!d || !sign_ok(r, *d, false)) return {};
-  static constexpr std::array<Prefix, 5> kUnits{
-      {{"", 0, 0}, {"K", 3, 0}, {"M", 6, 0}, {"B", 9, 0}, {"T", 12, 0}}};
+  static constexpr std::array<Prefix, 7> kUnits{{{"", 0, 0},
+                                                 {"K", 3, 0},
+                                                 {"M", 6, 0},
+                                                 {"B", 9, 0},
+                                                 {"T", 12, 0},
+                                                 {"Ki", 0, 10},
+                                                 {"Mi", 0, 20}}};
   for (const Prefix& u : kUnits) {
     if (u.text != d->unit) continue;
-    const std::optional<Scaled> n = scaled(*d, power_of_10(u.power));
+    const std::optional<Scaled> n = scaled(*d, power_of_10(u.power) << u.binary);
     if (!n) return refuse_range(r);
     if (!n->exact)
       return r.refuse("E123", r.quoted() + " must be a whole number, not " + r.written());
     return n->value;
   }
+  std::string help = "write a whole number; K, M, B and T are powers of 1000, Ki and Mi of 1024";
+  if (d->unit == "k") {  // which may mean either
+    const auto of = [&](int64_t unit) {
+      const std::optional<Scaled> n = scaled(*d, unit);
+      return n && n->exact ? std::to_string(n->value) : "";
+    };
+    const std::string number(value.text, 0, value.text.size() - 1), k = of(1000), ki = of(1024);
+    if (!k.empty() && !ki.empty()) help = number + "K is " + k + "; " + number + "Ki is " + ki;
+  }
   return r.refuse("E120", r.quoted() + " is a count: '" + r.written() + "' is not",
-                  "write a whole number, or thousands as K, M, B and T");
+                  std::move(help));
 }
 
 std::optional<bool> read_flag(const Value& value, std::string_view name, Problems& problems) {

@@ -52,7 +52,8 @@ std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name
 // "5%" or 0.05, 0..1.
 std::optional<double> read_share(const Value& value, std::string_view name, Problems& problems);
 
-// A count that may be large: 2048, "4M", "15.6T" (powers of 1000); a whole number above 0.
+// A count that may be large: 2048, "4M", "15.6T" (powers of 1000), "8Ki", "1Mi" (of 1024); a whole
+// number above 0.
 std::optional<int64_t> read_tokens(const Value& value, std::string_view name, Problems& problems);
 
 // true or false; yes, no, on and off are words.

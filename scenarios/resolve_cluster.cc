@@ -27,12 +27,11 @@ bool apply_preset(Value& section, PresetKind kind, const std::string& path, Prob
   const std::optional<std::string_view> text = preset_text(kind, name);
   if (!text) {
     const std::vector<std::string_view> names = preset_names(kind);
-    const std::string_view near = closest(name, names);
     problems.add("E125", "there is no " + what + " preset '" + name + '\'', named->mark,
-                 static_cast<int>(name.size()),
-                 near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
-                 "`stepcast presets " + std::string(kind == PresetKind::gpu ? "gpus" : "clusters") +
-                     "` lists them");
+                 static_cast<int>(name.size()), did_you_mean(name, names),
+                 kind == PresetKind::gpu
+                     ? "`stepcast presets gpus` lists them"
+                     : "`stepcast presets clusters` lists them; two nodes: dgx-h100 x 2");
     return false;
   }
   const uint32_t source = problems.add_source({"preset " + name, std::string(*text), true});
@@ -153,6 +152,19 @@ std::string gigabytes(double bytes_per_second) {
   return text + "GB/s";
 }
 
+// NICs are sold in bits a second.
+void warn_bytes_for_bits(const FieldValues& v, std::vector<std::string>& warnings) {
+  constexpr double kFastest = 100e9;  // of all presets, in bytes: 800Gb/s
+  constexpr std::string_view kPath = "cluster.node.nics.bw", kBytes = "B/s";
+  const Value* written = v.value(kPath);
+  if (written == nullptr || !written->text.ends_with(kBytes)) return;
+  if (!v.has(kPath) || v.real(kPath) < 4 * kFastest) return;
+  const std::string number = written->text.substr(0, written->text.size() - kBytes.size());
+  warnings.push_back(std::string(kPath) + " = " + written->text +
+                     " is many times the fastest NIC of the presets, 800Gb/s: did you mean " +
+                     number + "b/s?");
+}
+
 // A NIC moves no more than its PCIe slot, and those of one GPU together no more than the GPU's.  In
 // a topology that is written out nodes have unlike numbers of NICs: there the slot alone counts.
 void limit_nics(Node& node, int64_t nodes, bool written, std::vector<std::string>& warnings) {
@@ -212,6 +224,7 @@ Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
     node.nic_driver = position_of<NicDriver>(v.text("cluster.node.nics.driver"),
                                              "verbs|gib|efa|tcpxo|efa-v1|tcpx");
   resolve_inside(v, node, problems);
+  warn_bytes_for_bits(v, warnings);
   limit_nics(node, nodes, v.value("cluster.topology") != nullptr, warnings);
   warn_kept_count(v, problems, node, warnings);
   return node;

@@ -61,16 +61,19 @@ bool has_windows(const Transformer& m, int64_t seq) {
 void check_parts(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("batch.seq") && plan.seq % (2 * plan.cp) != 0)
-    in.problems.add("E204",
-                    "batch.seq = " + str(plan.seq) + " is not a multiple of 2 * cp = " +
-                        str(2 * plan.cp) + ", the parts of a sequence that ranks hold two of",
-                    v.mark("batch.seq"), v.length("batch.seq"));
+    in.problems.add(
+        "E204",
+        "batch.seq = " + str(plan.seq) + " is not a multiple of 2 * cp = " + str(2 * plan.cp) +
+            ", the parts of a sequence that ranks hold two of",
+        v.mark("batch.seq"), v.length("batch.seq"), {}, nearest_multiples(plan.seq, 2 * plan.cp));
   else if (v.has("batch.seq") && plan.sp && plan.seq % plan.tp == 0 &&
            plan.seq / plan.cp % plan.tp != 0)
-    in.problems.add("E204",
-                    "batch.seq = " + str(plan.seq) + " is not a multiple of tp * cp = " +
-                        str(plan.tp * plan.cp) + ", over which it is split",
-                    v.mark("batch.seq"), v.length("batch.seq"), {}, "or set parallel.sp to false");
+    in.problems.add(
+        "E204",
+        "batch.seq = " + str(plan.seq) + " is not a multiple of tp * cp = " +
+            str(plan.tp * plan.cp) + ", over which it is split",
+        v.mark("batch.seq"), v.length("batch.seq"), {},
+        nearest_multiples(plan.seq, plan.tp * plan.cp) + "; or set parallel.sp to false");
   if (v.has("kernels.attention") && v.text("kernels.attention") != "flash")
     in.problems.add("E127", "unfused attention does not go with cp = " + str(plan.cp),
                     v.mark("kernels.attention"), v.length("kernels.attention"), {},

@@ -69,7 +69,8 @@ class ExpertsResolver {
   void refuse_without_experts() {
     for (const char* path : {"parallel.ep", "parallel.etp"}) {
       if (v_.has(path) && v_.whole(path) > 1)
-        refuse("E127", path, std::string(path) + " > 1, but the model has no experts");
+        refuse("E127", path, std::string(path) + " > 1, but the model has no experts",
+               "leave it out, or name a model that has some, such as mixtral-8x7b");
     }
     if (v_.value("moe") != nullptr)
       in_.warnings.push_back("moe has no effect: the model has no experts");

@@ -97,11 +97,12 @@ void resolve_compare(FieldValues& v, Problems& problems, Scenario& scenario) {
   scenario.compare_baseline = scenario.compare.front().name;
   if (!v.has("compare.baseline")) return;
   const std::string& baseline = v.text("compare.baseline");
-  const bool known = std::any_of(scenario.compare.begin(), scenario.compare.end(),
-                                 [&](const CompareCase& c) { return c.name == baseline; });
-  if (!known)
+  std::vector<std::string_view> names;
+  for (const CompareCase& c : scenario.compare) names.push_back(c.name);
+  if (std::find(names.begin(), names.end(), baseline) == names.end())
     problems.add("E125", "there is no case '" + baseline + '\'', v.mark("compare.baseline"),
-                 v.length("compare.baseline"));
+                 v.length("compare.baseline"), did_you_mean(baseline, names),
+                 "cases: " + comma_list(names));
   scenario.compare_baseline = baseline;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections parallel, batch, precision, recompute, overlap, optimizer and kernels -> Plan;
-// schedule
-// -> Schedule.  Here the values meet each other: does it all fit together?
+// The sections parallel, batch, precision, recompute, overlap, optimizer, kernels, moe and offload
+// -> Plan; schedule -> Schedule.  Here the values meet each other: does it all fit together?
+//
+// Each resolve_X() is a file of that name.  All add what is wrong to the problems and go on, so
+// that the user sees everything at once; remarks on what has no effect are warnings.
 #pragma once
 
 #include <optional>
@@ -30,29 +32,32 @@ struct PlanInputs {
   int64_t gpus = 0;  // that the job runs on
 };
 
-// Adds E127, E130, E201-E204, E206, E210, E211, E230 problems; the plan is complete only if there
-// are none.  Fills derived values (dp, vpp, sp, the number formats) in.
+// The whole plan: the parts below in their order.  Adds E127, E130, E201-E204, E206, E210, E211,
+// E230 problems; the plan is complete only if there are none.  Fills derived values (dp, vpp, sp,
+// the number formats) in.
 Plan resolve_plan(const PlanInputs& in);
 
-// ZeRO, FSDP, hybrid sharding.  REQUIRES: the layout has been resolved.
-void resolve_sharding(const PlanInputs& in, Plan& plan);
-// Remarks on what is stated beside something that leaves it without effect.
-void remark_overridden(const PlanInputs& in, const Plan& plan);
-
-// Tokens of an encoder whose output a decoder attends to.  Adds E130, E204, E211.
-void resolve_encoder(const PlanInputs& in, Plan& plan);
-
-// The layout alone: sizes, stages, grid.
+// Sizes, stages, grid; of models with experts their groups and the section moe.
 void resolve_layout(const PlanInputs& in, Plan& plan);
-
-// How sequences are split over context-parallel ranks.  After the batch.
-void resolve_context(const PlanInputs& in, Plan& plan);
-
-// Of models with experts: ep, etp and the section moe.  REQUIRES: tp, cp, dp and sp are resolved.
-// Adds E125, E127, E201, E206.
+// REQUIRES: tp, cp, dp and sp are resolved.
 void resolve_experts(const PlanInputs& in, Plan& plan);
-// What tokens travel as.  REQUIRES: precision is resolved.
+// REQUIRES, from here on: the layout is resolved.
+void resolve_batch(const PlanInputs& in, Plan& plan);
+// How sequences are split over context-parallel ranks.  REQUIRES: the batch is resolved.
+void resolve_context(const PlanInputs& in, Plan& plan);
+void resolve_precision(const PlanInputs& in, Plan& plan);
+// What tokens travel to experts as.  REQUIRES: precision is resolved.
 void resolve_exchange(const PlanInputs& in, Plan& plan);
+void resolve_recompute(const PlanInputs& in, Plan& plan);
+// ZeRO, FSDP, hybrid sharding; what is moved to the host.
+void resolve_sharding(const PlanInputs& in, Plan& plan);
+void resolve_kernels(const PlanInputs& in, Plan& plan);
+// REQUIRES: sharding is resolved.
+void resolve_overlap(const PlanInputs& in, Plan& plan);
+// Remarks on what is stated beside something that leaves it without effect (resolve_overridden.cc).
+void remark_overridden(const PlanInputs& in, const Plan& plan);
+// The largest tensor of a microbatch has to be countable in bytes (resolve_batch.cc).
+void check_tensor_sizes(const PlanInputs& in, const Plan& plan);
 
 // The number format of that name.  REQUIRES: there is one.
 DType dtype_of(std::string_view word);
@@ -60,10 +65,12 @@ DType dtype_of(std::string_view word);
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 
-// How many tensor-parallel ranks the model and a node allow, for messages: "1, 2, 4 or 8".
+// For messages: how many tensor-parallel ranks the model and a node allow ("1", "2", "4", "8"), and
+// the multiples of `unit` around n.
 std::vector<std::string> legal_tp(const Transformer& model, int64_t most);
+std::string nearest_multiples(int64_t n, int64_t unit);
 
-// Vocabulary as Megatron pads it: to a multiple of `multiple` * tp, usually 128.
+// Vocabulary as Megatron pads it: to a multiple of `multiple` * tp, usually 128 * tp.
 int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple);
 
 // What `schedule` says.
@@ -77,6 +84,17 @@ struct ResolvedSchedule {
 std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
                                                  bool complete, ScenarioFiles& files);
 
+// The schedule that stands under schedule.steps, or in the file schedule.file; nothing if it is not
+// the plan's, incomplete or deadlocked (written_schedule.cc).  REQUIRES: the plan is complete and
+// one of the two keys is there.
+std::optional<Schedule> written_schedule(const PlanInputs& in, const Plan& plan,
+                                         ScenarioFiles& files);
+
+// Whether the pieces that a schedule cuts sequences into go with the plan; a problem at `mark`,
+// `length` characters long, if not.
+bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& schedule,
+                  const Mark& mark, int length);
+
 // What the named family does with chunks, as far as it leaves no choice.
 struct FamilyChunks {
   std::optional<int64_t> vpp;  // the fewest chunks that it runs, where one is not enough
@@ -84,7 +102,7 @@ struct FamilyChunks {
 };
 FamilyChunks family_chunks(const FieldValues& values);
 
-// "interleaved 1F1B" for "interleaved-1f1b".
+// "interleaved 1F1B" for "interleaved-1f1b" (schedule_title.cc).
 std::string schedule_title(const std::string& schedule_name);
 
 // How pipeline transfers block: as in the framework that runs the schedule, unless the user says

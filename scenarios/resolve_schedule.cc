@@ -7,11 +7,9 @@
 
 #include "scenarios/resolve_plan.h"
 #include "scenarios/spelling.h"
-#include "schedules/action_text.h"
 #include "schedules/all_forwards_then_backwards.h"
-#include "schedules/check.h"
-#include "schedules/custom_schedule.h"
 #include "schedules/params.h"
+#include "schedules/placement.h"
 
 namespace stepcast {
 namespace {
@@ -21,7 +19,7 @@ std::string str(int64_t n) {
 }
 
 // Memory is spent on every action before anything is known to work.
-constexpr int64_t kMostActions = 10'000'000;
+constexpr int64_t kMostOfScenario = 10'000'000;
 
 struct Place {
   Mark mark;
@@ -90,11 +88,9 @@ bool read_params(const PlanInputs& in, std::string_view family,
     params.more[key] = pair.substr(equals + 1);
     if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
     ok = false;
-    const std::string_view near = closest(key, keys);
     in.problems.add("E102", '\'' + key + "' is not a parameter of " + std::string(family),
                     v.key_mark("schedule.params." + key), static_cast<int>(key.size()),
-                    near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
-                    known.empty() ? "it has none" : "it has: " + list);
+                    did_you_mean(key, keys), known.empty() ? "it has none" : "it has: " + list);
   }
   return ok;
 }
@@ -128,32 +124,6 @@ bool wants_prices(const ScheduleFamily& family, const ScheduleParams& params) {
   };
   const auto open = [&](std::string_view key) { return has(key) && !params.more.contains(key); };
   return has("tF") && (open("tF") || open("tB_input") || open("tW") || open("tComm"));
-}
-
-// Pieces of a sequence are equal, and sequence parallelism divides each.
-bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, const Place& place) {
-  const int64_t unit = s.seq_splits * (plan.sp ? plan.tp : 1);
-  if (s.seq_splits > 1 && plan.cp > 1) {
-    in.problems.add(
-        "E127", s.name + " cuts sequences into pieces, which does not go with cp = " + str(plan.cp),
-        in.values.mark("parallel.cp"), in.values.length("parallel.cp"));
-    return false;
-  }
-  if (s.seq_splits > 1 && in.model != nullptr &&
-      (in.model->bidirectional || in.model->encoder_layers > 0)) {
-    in.problems.add("E127",
-                    s.name + " cuts sequences into pieces, of which an encoder sees all at once",
-                    place.mark, place.length);
-    return false;
-  }
-  if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
-  in.problems.add("E205",
-                  "batch.seq = " + str(plan.seq) + " is not a multiple of " +
-                      (unit == s.seq_splits ? "the schedule's " + str(unit) + " pieces"
-                                            : "pieces * tp = " + str(unit)) +
-                      ", into which " + s.name + " cuts sequences",
-                  place.mark, place.length);
-  return false;
 }
 
 // Exchanges of one microbatch beside the compute of another need pairs of passes: Megatron's own
@@ -190,7 +160,7 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
     ResolvedSchedule out;
     out.schedule = generate_schedule(*family, params);
     const Place place = place_of_sentence(in.values, params, "seq_splits");
-    if (!check_pieces(in, plan, out.schedule, place)) return {};
+    if (!check_pieces(in, plan, out.schedule, place.mark, place.length)) return {};
     if (wants_prices(*family, params)) {
       out.to_make.emplace();
       out.to_make->family = std::string(family->name);
@@ -205,16 +175,6 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
 }
 
 // -------------------------------------------------------------------------------------------- auto
-std::vector<uint16_t> placement_of(const ScheduleToMake& make) {
-  const int64_t pp = make.params.pp, stages = pp * make.params.vpp;
-  std::vector<uint16_t> ranks;
-  for (int64_t s = 0; s < stages; ++s) {
-    const bool back = make.v_placement && s / pp % 2 == 1;
-    ranks.push_back(static_cast<uint16_t>(back ? pp - 1 - s % pp : s % pp));
-  }
-  return ranks;
-}
-
 std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   ResolvedSchedule out;
@@ -238,86 +198,11 @@ std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan
     in.problems.add("E205", e.what(), place.mark, place.length);
     return {};
   }
-  out.schedule = all_forwards_then_backwards(placement_of(make), plan.pp, plan.microbatches());
+  const Schedule placed =
+      make.v_placement ? snake_schedule(kAuto, make.params) : loop_schedule(kAuto, make.params);
+  out.schedule = all_forwards_then_backwards(placed.rank_of_stage, plan.pp, plan.microbatches());
   out.schedule.name = kAuto;
   return out;
-}
-
-// The lists under `steps`.
-std::optional<Schedule> read_steps(const PlanInputs& in) {
-  const FieldValues& v = in.values;
-  const Value& steps = *v.value("schedule.steps");
-  const std::vector<Value> one{steps};
-  const std::vector<Value>& written = steps.is_scalar() ? one : steps.items;
-  std::vector<std::string_view> texts;
-  for (const Value& row : written) texts.push_back(row.text);
-  try {
-    std::vector<ActionRowError> errors;
-    ActionRows rows = parse_rows(texts, errors);
-    for (const ActionRowError& e : errors) {
-      const Value& row = written[e.row];
-      Mark mark = row.mark;
-      if (row.text.find('\n') == std::string::npos)
-        mark.column += static_cast<int>(e.error.offset) + (row.quoted ? 1 : 0);
-      in.problems.add("E403", e.error.what(), mark, static_cast<int>(e.error.length));
-    }
-    if (!errors.empty()) return {};
-    Schedule schedule = schedule_of_rows("custom", std::move(rows.ranks), rows.seq_splits);
-    schedule.names_pieces = rows.names_pieces;
-    return schedule;
-  } catch (const std::invalid_argument& e) {
-    in.problems.add("E403", e.what(), v.key_mark("schedule.steps"), 5);
-    return {};
-  }
-}
-
-std::optional<Schedule> read_file(const PlanInputs& in, ScenarioFiles& files) {
-  const FieldValues& v = in.values;
-  const std::string& path = v.text("schedule.file");
-  const std::optional<uint32_t> source = files.open(path, v.mark("schedule.file"));
-  if (!source) return {};
-  const bool alone = !in.problems.any();
-  try {
-    return load_schedule_csv(in.problems.source(*source).text, in.problems.source(*source).name);
-  } catch (const InputError& e) {
-    for (const Diagnostic& d : e.diagnostics) {
-      const Mark mark = d.line > 0 ? Mark{*source, d.line, d.column} : v.mark("schedule.file");
-      in.problems.add(d.code, d.message, mark, d.length, d.label, d.help, d.note);
-    }
-    if (alone) in.problems.exit_status = e.exit_status;
-    return {};
-  }
-}
-
-// A written schedule must be the plan's, complete, and free of deadlock (which a file is, once it
-// has been read).
-bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, const Mark& mark,
-                   int length, bool check_order) {
-  const auto differs = [&](const char* what, int64_t theirs, int64_t ours) {
-    if (theirs == ours) return false;
-    in.problems.add("E205",
-                    "the schedule has " + str(theirs) + ' ' + what + ", the scenario " + str(ours),
-                    mark, length);
-    return true;
-  };
-  const bool ranks = differs("pipeline ranks", s.pp, plan.pp);
-  const bool chunks = !s.is_bidirectional() && differs("chunks a rank", s.vpp, plan.vpp);
-  const bool stages = !ranks && !chunks &&
-                      differs("stages", static_cast<int64_t>(s.rank_of_stage.size()),
-                              static_cast<int64_t>(plan.stages.size()));
-  const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches());
-  if (ranks || chunks || stages || microbatches) return false;
-  if (!check_order) return check_pieces(in, plan, s, {mark, length});
-  const std::vector<ScheduleProblem> found = check_schedule(s);
-  const bool alone = !in.problems.any();
-  for (const ScheduleProblem& p : found) {
-    const bool deadlock = p.kind == ScheduleProblem::Kind::deadlock;
-    std::string help;
-    for (const std::string& line : p.cycle) help += (help.empty() ? "" : "; ") + line;
-    in.problems.add(deadlock ? "E401" : "E402", p.message, mark, length, {}, help);
-    if (deadlock && alone) in.problems.exit_status = 4;
-  }
-  return found.empty() && check_pieces(in, plan, s, {mark, length});
 }
 
 }  // namespace
@@ -358,7 +243,7 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
     in.problems.add("E127", "'memory_limit' is for schedule: auto", v.mark("schedule.memory_limit"),
                     v.length("schedule.memory_limit"));
   const auto stages = static_cast<int64_t>(plan.stages.size());
-  if (stages > 65535 || plan.microbatches() > kMostActions / (2 * stages)) {
+  if (stages > 65535 || plan.microbatches() > kMostOfScenario / (2 * stages)) {
     const Place place = place_of(v);
     in.problems.add("E123",
                     "a schedule of " + str(stages) + " stages and " + str(plan.microbatches()) +
@@ -370,45 +255,15 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
   if (!steps && !file)
     return v.has("schedule.kind") ? generate(in, plan, v.text("schedule.kind")) : std::nullopt;
   const char* path = steps ? "schedule.steps" : "schedule.file";
-  const int length = steps ? 5 : 4;  // of the key
   if (!v.has(path)) return {};
   if ((steps && file) || v.value("schedule.kind") != nullptr) {
-    in.problems.add("E127", "a schedule has one of kind, steps and file", v.key_mark(path), length);
+    in.problems.add("E127", "a schedule has one of kind, steps and file", v.key_mark(path),
+                    steps ? 5 : 4);
     return {};
   }
-  std::optional<Schedule> schedule = steps ? read_steps(in) : read_file(in, files);
-  if (!schedule || !check_written(in, plan, *schedule, v.key_mark(path), length, steps)) return {};
+  std::optional<Schedule> schedule = written_schedule(in, plan, files);
+  if (!schedule) return {};
   return ResolvedSchedule{std::move(*schedule), std::nullopt};
-}
-
-std::string schedule_title(const std::string& schedule_name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTitles{
-      {{"gpipe", "GPipe"},
-       {"interleaved-1f1b-ep-overlap", "interleaved 1F1B with EP overlap"},
-       {"looped-bfs", "looped BFS"},
-       {"breadth-first", "breadth-first"},
-       {"group-interleaved", "group-interleaved"},
-       {"zb-h1", "ZB-H1"},
-       {"zb-h1-quickstart", "ZB-H1 quickstart"},
-       {"zb-h2", "ZB-H2"},
-       {"zb-v", "ZB-V"},
-       {"zb-1p-auto", "ZB-1p auto"},
-       {"zb-2p-auto", "ZB-2p auto"},
-       {"zb-v-auto", "ZB-V auto"},
-       {"v-half", "V-Half"},
-       {"v-min", "V-Min"},
-       {"1f1b-v", "1F1B-V"},
-       {"dualpipe", "DualPipe"},
-       {"dualpipev", "DualPipeV"},
-       {"seq1f1b", "Seq1F1B"}}};
-  for (const auto& [name, title] : kTitles)
-    if (name == schedule_name) return std::string(title);
-  if (schedule_name.find('.') != std::string::npos) return schedule_name;  // a file
-  std::string title = schedule_name;
-  const size_t at = title.find("1f1b");
-  if (at != std::string::npos) title.replace(at, 4, "1F1B");
-  std::replace(title.begin(), title.end(), '-', ' ');
-  return title;
 }
 
 }  // namespace stepcast

@@ -61,6 +61,23 @@ void resolve_zero_exchange(const PlanInputs& in, Plan& plan) {
     in.warnings.push_back("parallel.zero_exchange has no effect without parallel.zero: 1");
 }
 
+// A gather for each bucket is a pass of so many ops.
+constexpr int64_t kMostGathers = 100'000;
+
+void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (!v.has("overlap.gather_bucket")) return;
+  plan.gather_bucket = v.whole("overlap.gather_bucket");
+  if (in.model == nullptr || plan.gather_bucket == 0) return;
+  const int64_t all = parameters(*in.model);
+  if (all / plan.gather_bucket <= kMostGathers) return;
+  in.problems.add("E123",
+                  "'overlap.gather_bucket' is too small: " + str(plan.gather_bucket) + " of " +
+                      str(all) + " parameters",
+                  v.mark("overlap.gather_bucket"), v.length("overlap.gather_bucket"), {},
+                  "at least " + str(all / kMostGathers + 1) + ", or 0 for a whole stage at once");
+}
+
 void resolve_offload(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("offload.optimizer")) plan.offload.optimizer = v.real("offload.optimizer");
@@ -84,7 +101,7 @@ void resolve_sharding(const PlanInputs& in, Plan& plan) {
   resolve_units(in, plan);
   resolve_zero_exchange(in, plan);
   resolve_offload(in, plan);
-  if (v.has("overlap.gather_bucket")) plan.gather_bucket = v.whole("overlap.gather_bucket");
+  resolve_gather_bucket(in, plan);
   if (v.has("precision.gradient_ratio")) {
     plan.precision.gradient_ratio = v.real("precision.gradient_ratio");
     if (plan.precision.gradient_ratio <= 0)

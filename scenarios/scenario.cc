@@ -4,7 +4,6 @@
 #include "scenarios/scenario.h"
 
 #include <algorithm>
-#include <array>
 
 #include "scenarios/field_values.h"
 #include "scenarios/files.h"
@@ -18,74 +17,14 @@
 #include "scenarios/resolve_plan.h"
 #include "scenarios/resolve_variants.h"
 #include "scenarios/routing_trace.h"
+#include "scenarios/settings.h"
 #include "scenarios/software.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
 #include "sim/check.h"
-#include "sim/hash.h"
 
 namespace stepcast {
 namespace {
-
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
-struct ModelKey {
-  std::string_view key;  // config.json's
-  int64_t Transformer::*field;
-};
-constexpr std::array<ModelKey, 9> kModelKeys{
-    {{"num_hidden_layers", &Transformer::layers},
-     {"hidden_size", &Transformer::hidden},
-     {"num_attention_heads", &Transformer::heads},
-     {"num_key_value_heads", &Transformer::kv_heads},
-     {"head_dim", &Transformer::head_dim},
-     {"intermediate_size", &Transformer::ffn},
-     {"vocab_size", &Transformer::vocab},
-     {"max_position_embeddings", &Transformer::max_positions},
-     {"sliding_window", &Transformer::sliding_window}}};
-
-// Everything of the model that the result depends on.
-std::string model_text(const Transformer& m) {
-  std::string text;
-  for (const ModelKey& k : kModelKeys) text += str(m.*k.field) + ' ';
-  for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
-                          m.norm_bias, m.qk_norm})
-    text += flag ? '1' : '0';
-  for (const int kind :
-       {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
-    text += ' ' + str(kind);
-  return text;
-}
-
-// `model` and its sizes, each with where it comes from.
-std::vector<Setting> model_settings(const Value& written, const Transformer& model,
-                                    const Transformer& unpruned, int64_t unit,
-                                    const Problems& problems) {
-  std::string base = written.text;
-  if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
-  if (const Value* hf = written.find("hf"); hf != nullptr) base = hf->text;
-  const bool pasted = base.empty();
-  std::vector<Setting> all{
-      {"model", pasted ? model.name : base, origin_of(written.mark, problems)}};
-  for (const ModelKey& k : kModelKeys) {
-    const int64_t value = model.*k.field;
-    if (value == 0) continue;
-    const Value* own = written.find(k.key);
-    std::string origin = own != nullptr ? origin_of(own->mark, problems)
-                         : pasted       ? "default: of this kind of model"
-                                        : "model " + base;
-    const int64_t before = unpruned.*k.field;
-    if (k.field != &Transformer::vocab && value != before)
-      origin = "derived: " + str(before) + ", of which `prune` takes " + str(before - value);
-    if (k.field == &Transformer::vocab && value != before)
-      origin = "derived: " + str(before) +
-               " padded to a multiple of parallel.vocab_multiple * tp = " + str(unit);
-    all.push_back({"model." + std::string(k.key), str(value), std::move(origin)});
-  }
-  return all;
-}
 
 void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
   for (const auto& [path, text] : options.set) {
@@ -147,16 +86,6 @@ void warn_private_ways(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
-// Settings that say what the scenario is called, not what happens in it: of a software profile,
-// the keys that it fills in do.
-bool is_label(std::string_view path) {
-  for (const std::string_view label :
-       {"schema", "name", "description", "tags", "software", "measured", "compare", "env", "job",
-        "sweep", "objective", "constraints"})
-    if (path == label || (path.starts_with(label) && path[label.size()] == '.')) return true;
-  return false;
-}
-
 void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& problems,
                          Scenario& s) {
   if (!v.has("calibration")) return;
@@ -169,15 +98,37 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
                          s.calibration->table.name() + ", the cluster has " + gpu);
 }
 
+// One tree of the file, what it extends, --set and the presets of the cluster.
+Value read_tree(ScenarioFiles& files, uint32_t first, const LoadOptions& options,
+                Problems& problems, bool& presets_known) {
+  Value root = files.load(first);
+  apply_sets(root, options, problems);
+  if (files.incomplete()) problems.throw_if_any();
+  presets_known = apply_cluster_presets(root, problems);
+  return root;
+}
+
+// What a run is beside model, cluster, plan and schedule.
+void resolve_run(const FieldValues& v, Scenario& s) {
+  if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
+  if (v.has("contention.links")) s.share_links = v.text("contention.links") == "on";
+  if (v.has("contention.interference") && v.text("contention.interference") != "off")
+    s.interference = v.text("contention.interference") == "on" ? Scenario::Interference::on
+                                                               : Scenario::Interference::automatic;
+  if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
+  if (v.has("replicas")) s.replicas = v.whole("replicas");
+  if (s.replicas > 1 && !draws_something(s))
+    s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
+  warn_private_ways(v, s);
+}
+
+// Problems are collected as far as anything can be made out; then they are thrown together.
 Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& options,
                  Problems& problems) {
   Scenario s;
   s.file = problems.source(first).name;
-  Value root = files.load(first);
-  apply_sets(root, options, problems);
-  if (files.incomplete()) problems.throw_if_any();
-  const bool presets_known = apply_cluster_presets(root, problems);
-  FieldValues v(std::move(root), "", problems);
+  bool presets_known = true;
+  FieldValues v(read_tree(files, first, options, problems, presets_known), "", problems);
   apply_software(v, problems);
 
   const FileReader open = [&](const std::string& path, const Mark& from) {
@@ -185,15 +136,14 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   };
   std::optional<Transformer> model;
   v.require("model", "a preset, as in model: llama3-8b, or keys of a config.json");
-  if (const Value* written = v.value("model"); written != nullptr) {
+  if (const Value* written = v.value("model"); written != nullptr)
     model = resolve_model(*written, problems, open);
-  }
   const std::optional<Transformer> unpruned = model;
   if (model) prune_model(v, problems, *model);
   std::optional<Cluster> cluster;
   if (presets_known) cluster = resolve_cluster(v, problems, s.warnings);
-
   if (cluster) s.placement = resolve_placement(v, problems, *cluster);
+
   const PlanInputs in{v,
                       problems,
                       s.warnings,
@@ -206,17 +156,12 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   s.measured = resolve_measured(v, problems);
   resolve_compare(v, problems, s);
   std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
-  if (schedule) strip_schedule(in, s.plan, *schedule);
-  if (schedule) s.p2p = resolve_transfers(in, schedule->schedule);
-  if (schedule) s.plan.vocabulary = resolve_vocabulary(in, s.plan, schedule->schedule);
-  if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
+  if (schedule) {
+    strip_schedule(in, s.plan, *schedule);
+    s.p2p = resolve_transfers(in, schedule->schedule);
+    s.plan.vocabulary = resolve_vocabulary(in, s.plan, schedule->schedule);
+  }
   s.perturb = resolve_perturb(in, s.plan, !problems.any());
-  if (v.has("contention.links")) s.share_links = v.text("contention.links") == "on";
-  if (v.has("contention.interference") && v.text("contention.interference") != "off")
-    s.interference = v.text("contention.interference") == "on" ? Scenario::Interference::on
-                                                               : Scenario::Interference::automatic;
-  if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
-  if (v.has("replicas")) s.replicas = v.whole("replicas");
   problems.throw_if_any();
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 
@@ -225,23 +170,14 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   resolve_vocab_and_dropout(v, s.plan, *model);
   s.model = std::move(*model);
   s.cluster = std::move(*cluster);
-  if (s.replicas > 1 && !draws_something(s))
-    s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
-  warn_private_ways(v, s);
+  resolve_run(v, s);
   resolve_calibration(v, files, problems, s);
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);
   s.warnings.insert(s.warnings.end(), v.warnings().begin(), v.warnings().end());
-  s.settings = v.settings();
-  const auto after_texts = std::find_if(s.settings.begin(), s.settings.end(),
-                                        [](const Setting& x) { return !is_label(x.path); });
-  const std::vector<Setting> sizes =
-      model_settings(*v.value("model"), s.model, *unpruned,
-                     s.plan.tp * v.whole("parallel.vocab_multiple"), problems);
-  s.settings.insert(after_texts, sizes.begin(), sizes.end());
-  s.hash = hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
-                            (s.plan.teacher ? model_text(*s.plan.teacher) : "")));
+  s.settings = settings_of(v, s, *unpruned, problems);
+  s.hash = hash_of(v, s);
   return s;
 }
 

@@ -38,10 +38,9 @@ SoftwareFact read_fact(const Value& item, const std::string& profile, Problems& 
 }
 
 void unknown_profile(std::string_view name, const Mark& from, Problems& problems) {
-  const std::string near(closest(name, preset_names(PresetKind::software)));
   problems.add("E125", "there is no software '" + std::string(name) + '\'', from,
                std::max(1, static_cast<int>(name.size())),
-               near.empty() ? "" : "did you mean '" + near + "'?",
+               did_you_mean(name, preset_names(PresetKind::software)),
                "`stepcast presets software` lists them");
 }
 

@@ -11,10 +11,18 @@ namespace stepcast {
 // Edits (insert, delete, replace, swap neighbours) that make `b` of `a`.  O(|a| |b|).
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate that `word` comes closest to (the first of equals), compared without case and with
-// '_' = '-'; empty if none is close: more than a third of it would be wrong.
+// The candidate that `word` comes closest to (of equals one that begins alike, else the first),
+// compared without case and with '_' = '-'; empty if none is close: more than a third of it would
+// be wrong, or half of a word of two letters.
 std::string_view closest(std::string_view word, std::span<const std::string_view> candidates);
 
+// The label of a message about `word`: "did you mean 'global'?", empty if nothing comes to mind.  A
+// few names that go on where the word ends ("bf16-mixed" for "bf16") come before the closest, those
+// that contain it ("dgx-h100" for "h100") after it.
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates);
+
+// "1, 2, 4".
+std::string comma_list(std::span<const std::string_view> words);
 // "1, 2, 4 or 8".
 std::string or_list(std::span<const std::string> words);
 

@@ -39,7 +39,8 @@ class TreeBuilder : public YAML::EventHandler {
   TreeBuilder(Problems& problems, uint32_t source)
       : problems_(problems), source_(source), text_(problems.source(source).text) {}
 
-  Value take() { return std::move(root_); }
+  // Nothing if what was meant cannot be told.
+  Value take() { return lone_key_ ? Value{} : std::move(root_); }
   int documents() const { return documents_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -95,12 +96,14 @@ class TreeBuilder : public YAML::EventHandler {
     bool has_key = false;
     std::string key;
     Mark key_mark;
+    size_t key_begin = 0;  // in the text
   };
 
   Value node(const YAML::Mark& mark) {
     if (++nodes_ > kMostNodes) stop("E106", "the file has more than a million values", at(mark));
     Value v;
     v.mark = at(mark);
+    begin_ = static_cast<size_t>(std::max(mark.pos, 0));
     return v;
   }
 
@@ -109,7 +112,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (stack_.size() >= kMostLevels) stop("E105", "nested deeper than 64 levels", at(mark));
     Value v = node(mark);
     v.kind = kind;
-    stack_.push_back({std::move(v), false, {}, {}});
+    stack_.push_back({std::move(v), false, {}, {}, 0});
   }
 
   void close() {
@@ -143,10 +146,28 @@ class TreeBuilder : public YAML::EventHandler {
       around.has_key = true;
       around.key = std::move(v.text);
       around.key_mark = v.mark;
+      around.key_begin = begin_;
     } else {
+      if (v.kind == Value::Kind::null) refuse_lone_key(around);
       around.has_key = false;
       around.value.members.push_back({std::move(around.key), around.key_mark, std::move(v)});
     }
+  }
+
+  // {global:256} and {seq: 8,192} are keys without values to YAML; `key:` says that there is none.
+  void refuse_lone_key(const Open& around) {
+    const std::string_view written(text_);
+    if (written.substr(around.key_begin, around.key.size()) != around.key) return;
+    const size_t next = written.find_first_not_of(" \t", around.key_begin + around.key.size());
+    if (next == std::string_view::npos || (text_[next] != ',' && text_[next] != '}')) return;
+    const bool colon = around.key.find(':') != std::string::npos;
+    const bool number = around.key.find_first_not_of("0123456789") == std::string::npos;
+    lone_key_ = true;
+    problems_.add("E100", "'" + around.key + "' is a key without a value", around.key_mark,
+                  static_cast<int>(around.key.size()), {},
+                  colon    ? "a space is missing after the ':'"
+                  : number ? "numbers are written without commas"
+                           : "write key: value; text with a comma in it stands in quotes");
   }
 
   void drop_repeated_keys(Value& v) {
@@ -206,6 +227,8 @@ class TreeBuilder : public YAML::EventHandler {
   const std::string& text_;
   std::vector<Open> stack_;
   Value root_;
+  size_t begin_ = 0;  // of the value that was read last
+  bool lone_key_ = false;
   size_t nodes_ = 0;
   int documents_ = 0;
 };
@@ -237,6 +260,19 @@ bool is_text(Problems& problems, uint32_t source) {
   return true;
 }
 
+// What is most often behind an error of yaml-cpp in `line`.
+std::string advice(std::string_view line, std::string_view error) {
+  const size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
+  if (line.substr(0, indent).find('\t') != std::string_view::npos)
+    return "indent with spaces: YAML takes no tabs";
+  if (error == "end of map not found" || error == "end of sequence not found")
+    return "what belongs together begins in the same column";
+  if (error == "end of map flow not found" || error == "end of sequence flow not found")
+    return "a bracket is not closed";
+  if (error == "illegal map value") return "text with ': ' in it stands in quotes";
+  return {};
+}
+
 }  // namespace
 
 Value parse_yaml(Problems& problems, uint32_t source) {
@@ -262,7 +298,9 @@ Value parse_yaml(Problems& problems, uint32_t source) {
       problems.add("E104", "aliases are not allowed here", builder.at(e.mark), 1, {},
                    "write the value out, or share it through `extends`");
     } else {
-      problems.add("E100", "this is not valid YAML: " + e.msg, builder.at(e.mark));
+      const Mark mark = builder.at(e.mark);
+      problems.add("E100", "this is not valid YAML: " + e.msg, mark, 1, {},
+                   advice(problems.source(source).line(mark.line), e.msg));
     }
   }
   return {};

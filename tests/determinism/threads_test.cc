@@ -35,8 +35,9 @@ const std::vector<Case> kCases = {
 };
 
 std::string answer(const Case& c) {
-  const Scenario scenario = load_scenario(
-      STEPCAST_SOURCE_DIR "/scenarios/examples/" + c.example + ".yaml", {.set = c.set, .root = {}});
+  const Scenario scenario =
+      load_scenario(STEPCAST_SOURCE_DIR "/scenarios/examples/" + c.example + ".yaml",
+                    {.set = c.set, .compare_case = {}, .root = {}});
   ForecastOptions options;
   options.all_ranks = c.all_ranks;
   return run_json(forecast(scenario, options), "");

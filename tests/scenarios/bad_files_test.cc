@@ -52,7 +52,7 @@ TEST(BadFiles, Topology) {
               ElementsAre("E221 4:74 there are two nodes or switches 'n0'",
                           "E221 8:20 a link from 's0' to itself",
                           "E221 9:20 there is no node or switch 's1'",
-                          "E121 10:28 'bw' must be a finite number above 0, not 0",
+                          "E121 10:28 'bw' must be above 0, not 0",
                           "E122 11:46 'latency' must not be negative"));
 }
 

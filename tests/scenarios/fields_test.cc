@@ -84,6 +84,17 @@ TEST(Spelling, FindsTheClosestWord) {
   EXPECT_EQ(edit_distance("", "abc"), 3u);
 }
 
+TEST(Spelling, NamesThatGoOnComeBeforeTheClosest) {
+  const std::string_view words[] = {"bf16-mixed", "fp16-mixed", "dgx-h100", "dgx-a100-40g",
+                                    "dgx-a100-80g"};
+  EXPECT_EQ(did_you_mean("bf16", words), "did you mean 'bf16-mixed'?");
+  EXPECT_EQ(did_you_mean("dgx-a100", words), "did you mean 'dgx-a100-40g' or 'dgx-a100-80g'?");
+  EXPECT_EQ(did_you_mean("DGX_H10", words), "did you mean 'dgx-h100'?");
+  EXPECT_EQ(did_you_mean("h100", words), "did you mean 'dgx-h100'?");
+  EXPECT_EQ(did_you_mean("elephant", words), "");
+  EXPECT_EQ(did_you_mean("", words), "");
+}
+
 TEST(Tree, MergeReplacesScalarsAndListsAndMergesMappings) {
   EXPECT_EQ(merged("{a: 1, b: {c: 2, d: 3}}", "{b: {c: 4, e: 5}}"),
             "{a: 1, b: {c: 4, d: 3, e: 5}}");

@@ -252,7 +252,7 @@ TEST(Presets, UnknownGetASuggestion) {
   EXPECT_EQ(d.line, 2);
   EXPECT_EQ(d.column, 8);
   EXPECT_EQ(d.length, 10);
-  EXPECT_THAT(d.help, HasSubstr("gpt3-175b"));
+  EXPECT_THAT(d.help, HasSubstr("`stepcast presets models` lists them"));
   EXPECT_EQ(problem_of("model: {preset: LLaMA3_8B}").label, "did you mean 'llama3-8b'?");
   EXPECT_EQ(problem_of("model: {preset: lama, vocab_size: 5}").label, "did you mean 'llama'?");
   EXPECT_EQ(problem_of("model: zebra").label, "");

@@ -46,6 +46,12 @@ TEST(ShardingKeys, UnitsAsTheFrameworksHaveThem) {
   EXPECT_EQ(units.prefetch, 0);
 }
 
+TEST(ShardingKeys, GathersWithoutEndAreRefused) {
+  EXPECT_EQ(load_with({{"overlap.gather_bucket", "0"}}).plan.gather_bucket, 0);
+  EXPECT_EQ(load_with({{"overlap.gather_bucket", "10000000"}}).plan.gather_bucket, 10'000'000);
+  EXPECT_EQ(failure_with({{"overlap.gather_bucket", "1"}}).codes, "E123");
+}
+
 TEST(ShardingKeys, HowTheFirstStageExchanges) {
   const auto exchange = [](const char* kind) {
     return load_with({{"parallel.zero", "1"}, {"parallel.zero_exchange", kind}}).plan.zero_exchange;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "sim/hash.h"
+
+namespace stepcast {
+namespace {
+
+std::string str(int64_t n) {
+  return std::to_string(n);
+}
+
+struct ModelKey {
+  std::string_view key;  // config.json's
+  int64_t Transformer::*field;
+};
+constexpr std::array<ModelKey, 9> kModelKeys{
+    {{"num_hidden_layers", &Transformer::layers},
+     {"hidden_size", &Transformer::hidden},
+     {"num_attention_heads", &Transformer::heads},
+     {"num_key_value_heads", &Transformer::kv_heads},
+     {"head_dim", &Transformer::head_dim},
+     {"intermediate_size", &Transformer::ffn},
+     {"vocab_size", &Transformer::vocab},
+     {"max_position_embeddings", &Transformer::max_positions},
+     {"sliding_window", &Transformer::sliding_window}}};
+
+// Everything of the model that the result depends on.
+std::string model_text(const Transformer& m) {
+  std::string text;
+  for (const ModelKey& k : kModelKeys) text += str(m.*k.field) + ' ';
+  for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
+                          m.norm_bias, m.qk_norm})
+    text += flag ? '1' : '0';
+  for (const int kind :
+       {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
+    text += ' ' + str(kind);
+  return text;
+}
+
+// `model` and its sizes, each with where it comes from.
+std::vector<Setting> model_settings(const Value& written, const Transformer& model,
+                                    const Transformer& unpruned, int64_t unit,
+                                    const Problems& problems) {
+  std::string base = written.text;
+  if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
+  if (const Value* hf = written.find("hf"); hf != nullptr) base = hf->text;
+  const bool pasted = base.empty();
+  std::vector<Setting> all{
+      {"model", pasted ? model.name : base, origin_of(written.mark, problems)}};
+  for (const ModelKey& k : kModelKeys) {
+    const int64_t value = model.*k.field;
+    if (value == 0) continue;
+    const Value* own = written.find(k.key);
+    std::string origin = own != nullptr ? origin_of(own->mark, problems)
+                         : pasted       ? "default: of this kind of model"
+                                        : "model " + base;
+    const int64_t before = unpruned.*k.field;
+    if (k.field != &Transformer::vocab && value != before)
+      origin = "derived: " + str(before) + ", of which `prune` takes " + str(before - value);
+    if (k.field == &Transformer::vocab && value != before)
+      origin = "derived: " + str(before) +
+               " padded to a multiple of parallel.vocab_multiple * tp = " + str(unit);
+    all.push_back({"model." + std::string(k.key), str(value), std::move(origin)});
+  }
+  return all;
+}
+
+// Settings that say what the scenario is called, not what happens in it: of a software profile,
+// the keys that it fills in do.
+bool is_label(std::string_view path) {
+  for (const std::string_view label :
+       {"schema", "name", "description", "tags", "software", "measured", "compare", "env", "job",
+        "sweep", "objective", "constraints"})
+    if (path == label || (path.starts_with(label) && path[label.size()] == '.')) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(const FieldValues& v, const Scenario& s,
+                                 const Transformer& unpruned, const Problems& problems) {
+  std::vector<Setting> settings = v.settings();
+  const auto after_texts = std::find_if(settings.begin(), settings.end(),
+                                        [](const Setting& x) { return !is_label(x.path); });
+  const std::vector<Setting> sizes =
+      model_settings(*v.value("model"), s.model, unpruned,
+                     s.plan.tp * v.whole("parallel.vocab_multiple"), problems);
+  settings.insert(after_texts, sizes.begin(), sizes.end());
+  return settings;
+}
+
+std::string hash_of(const FieldValues& v, const Scenario& s) {
+  return hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
+                          (s.plan.teacher ? model_text(*s.plan.teacher) : "")));
+}
+
+}  // namespace stepcast

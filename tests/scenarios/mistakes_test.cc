@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes that users of Megatron-LM make in their first scenarios: each gets one message, which
+// says where it is, what is wrong, and what would be right.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/scenarios/loading.h"
+
+namespace stepcast {
+namespace {
+
+struct Mistake {
+  std::string written;  // in place of the section of that name in kMinimal, or beside it
+  std::string line;     // code, place and message of the only problem
+  std::string remedy;   // in its label, help or note
+};
+
+std::string name_of_section(const std::string& text) {
+  return text.substr(0, text.find(':') + 1);
+}
+
+// kMinimal with its sections replaced, one line each.
+std::string scenario_with(const std::string& written) {
+  std::string text, rest = testing::kMinimal;
+  bool replaced = false;
+  while (!rest.empty()) {
+    std::string line = rest.substr(0, rest.find('\n') + 1);
+    rest.erase(0, line.size());
+    if (name_of_section(line) == name_of_section(written)) {
+      line = written + '\n';
+      replaced = true;
+    }
+    text += line;
+  }
+  return replaced ? text : text + written + '\n';
+}
+
+void expect_all(std::initializer_list<Mistake> mistakes) {
+  for (const Mistake& m : mistakes) {
+    SCOPED_TRACE(m.written);
+    const testing::Failure f = testing::failure(scenario_with(m.written));
+    ASSERT_THAT(f.lines, ::testing::ElementsAre(m.line));
+    const Diagnostic& d = f.all[0];
+    EXPECT_THAT(d.label + '\n' + d.help + '\n' + d.note, ::testing::HasSubstr(m.remedy));
+  }
+}
+
+TEST(Mistakes, Spelling) {
+  expect_all({
+      {"paralell: {tp: 2}", "E102 5:1 unknown key 'paralell'", "did you mean 'parallel'?"},
+      {"parallel: {tpp: 2}", "E102 3:12 unknown key 'tpp' in 'parallel'", "did you mean 'tp'?"},
+      {"tensor-model-parallel-size: 2", "E102 5:1 unknown key 'tensor-model-parallel-size'",
+       "Megatron's --tensor-model-parallel-size is parallel.tp here"},
+      {"parallel: {tp: 2, sequence_parallel: true}",
+       "E102 3:19 unknown key 'sequence_parallel' in 'parallel'", "did you mean 'sp'?"},
+      {"overlap: {dp_grads: true}", "E102 5:11 unknown key 'dp_grads' in 'overlap'",
+       "did you mean 'dp_grad'?"},
+      {"optimizer: {kind: adam, lr: 3e-4}", "E102 5:25 unknown key 'lr' in 'optimizer'",
+       "known here: kind, kernel, clip"},
+      {"model: {preset: llama3-8b, num_layers: 16}",
+       "E102 1:28 unknown key 'num_layers' in 'model'", "did you mean 'num_hidden_layers'?"},
+      {"cluster: {preset: dgx-h100, nodes: 2, fabric: {bw: 400Gb/s}}",
+       "E102 2:48 unknown key 'bw' in 'cluster.fabric'",
+       "'cluster.node.intra.bw', 'cluster.node.nics.bw'"},
+      {"compare: {cases: {a: {parallel.tpp: 4}}}",
+       "E102 5:23 unknown key 'parallel.tpp' in a scenario", "did you mean 'parallel.tp'?"},
+      {"schedule: {kind: zb-v, params: {mem: 3}}", "E102 5:33 'mem' is not a parameter of zb-v",
+       "it has none"},
+  });
+}
+
+TEST(Mistakes, Names) {
+  expect_all({
+      {"model: llama-3-8b", "E125 1:8 there is no model preset 'llama-3-8b'",
+       "did you mean 'llama3-8b'?"},
+      {"model: meta-llama/Meta-Llama-3-8B",
+       "E125 1:8 there is no model preset 'meta-llama/Meta-Llama-3-8B'", "{hf: FILE}"},
+      {"cluster: h100 x 2", "E125 2:10 there is no cluster preset 'h100'",
+       "did you mean 'dgx-h100'?"},
+      {"cluster: dgx-a100 x 2", "E125 2:10 there is no cluster preset 'dgx-a100'",
+       "did you mean 'dgx-a100-40g' or 'dgx-a100-80g'?"},
+      {"cluster: dgx-h100x2", "E125 2:10 there is no cluster preset 'dgx-h100x2'",
+       "two nodes: dgx-h100 x 2"},
+      {"cluster: {nodes: 2, node: {gpu: H100}}", "E125 2:33 there is no GPU preset 'H100'",
+       "did you mean 'h100-pcie', 'h100-sxm' or 'h100-sxm-96g'?"},
+      {"schedule: interleave", "E125 5:11 there is no schedule 'interleave'",
+       "did you mean 'interleaved-1f1b'?"},
+      {"software: megatron-0.9", "E125 5:11 there is no software 'megatron-0.9'",
+       "`stepcast presets software` lists them"},
+      {"precision: bf16", "E125 5:12 'precision' cannot be 'bf16'", "did you mean 'bf16-mixed'?"},
+      {"precision: \"bf16\"", "E125 5:12 'precision' cannot be 'bf16'",
+       "did you mean 'bf16-mixed'?"},
+      {"precision: fp8", "E125 5:12 'precision' cannot be 'fp8'", "'fp8-blockwise'"},
+      {"precision: {params: bfloat16}", "E125 5:21 'params' cannot be 'bfloat16'", "bf16"},
+      {"parallel: {tp: 2, pp: 2, zero: true}", "E125 3:32 'zero' cannot be 'true'", "0, 1, 2 or 3"},
+      {"recompute: true", "E125 5:12 'recompute' cannot be 'true'",
+       "none, selective, full or per-op"},
+      {"parallel: {cp: 2, cp_comm: ring}", "E125 3:28 'cp_comm' cannot be 'ring'",
+       "p2p, allgather, a2a or a2a+p2p"},
+      {"mode: inference", "E125 5:7 'mode' cannot be 'inference'", "train, prefill or decode"},
+      {"compare: {baseline: b, cases: {a: {parallel.tp: 4}}}", "E125 5:21 there is no case 'b'",
+       "cases: a"},
+      {"extends: base.yaml", "E101 5:10 cannot read 'base.yaml': No such file or directory", ""},
+  });
+}
+
+TEST(Mistakes, NumbersAndUnits) {
+  expect_all({
+      {"batch: {global: 256, seq: 8,192}", "E100 4:29 '192' is a key without a value",
+       "numbers are written without commas"},
+      {"batch: {global: 0, seq: 8192}", "E121 4:17 'global' must be above 0, not 0", ""},
+      {"batch: 256", "E107 4:8 'batch' must be a mapping", "its keys are: global, micro, seq"},
+      {"parallel: {tp: \"2\"}", "E107 3:16 'tp' must be a number, not the text \"2\"",
+       "leave the quotes out"},
+      {"parallel: {tp: [2, 4]}", "E107 3:16 'tp' must be one number, not a list",
+       "several values are the cases of `compare`"},
+      {"parallel: {tp: -2}", "E122 3:16 'tp' must not be negative", ""},
+      {"parallel: {tp: 1.5}", "E123 3:16 'tp' must be a whole number, not 1.5", ""},
+      {"parallel: {tp: 2, sp: yes}", "E107 3:23 'sp' must be true or false, not 'yes'",
+       "write true"},
+      {"overlap: {bucket: 40M}", "E107 5:19 'bucket' must be a plain number, not '40M'",
+       "write 40000000"},
+      {"perturb: [{where: rank 3, compute: 80%}]",
+       "E107 5:36 'compute' must be a plain number, not '80%'", "0.8 stands for 80%"},
+      {"cluster: {preset: dgx-h100, node: {nics: {bw: 400G}}}", "E120 2:47 'bw' cannot be in 'G'",
+       "write 400Gb/s (bits) or 400GB/s (bytes)"},
+      {"cluster: {preset: dgx-h100, node: {gpu: {memory: 80}}}", "E120 2:50 'memory' needs a unit",
+       "write 80GB or 80GiB"},
+      {"measured: {step_time: 3.2}", "E120 5:23 'step_time' needs a unit", "3.2s"},
+  });
+}
+
+TEST(Mistakes, WhatDoesNotFitTogether) {
+  expect_all({
+      {"parallel: {tp: 2, pp: 2, dp: 8}", "E201 3:30 tp*cp*pp*dp = 32, but the cluster has 16 GPUs",
+       "dp = 4 fits, or leave dp out"},
+      {"parallel: {pp: 2, vpp: 5}", "E202 3:24 32 layers are not a multiple of pp*vpp = 2*5",
+       "vpp can be 1, 2, 4, 8 or 16"},
+      {"batch: {global: 250, seq: 8192}",
+       "E203 4:17 batch.global = 250 is not a multiple of micro*dp = 4",
+       "the nearest are 248 and 252"},
+      {"batch: {global: 256, seq: 8191}",
+       "E204 4:27 batch.seq = 8191 is not a multiple of tp = 2, over which sequence parallelism "
+       "splits it",
+       "the nearest are 8190 and 8192; or set parallel.sp to false"},
+      {"parallel: {tp: 2, ep: 2}", "E127 3:23 parallel.ep > 1, but the model has no experts",
+       "leave it out"},
+      {"schedule: interleaved-1f1b",
+       "E205 5:11 interleaved-1f1b needs vpp >= 2 (Megatron's virtual pipeline size); with vpp = 1 "
+       "the schedule is 1f1b",
+       ""},
+      {"perturb: [{where: rank 99, compute: 0.8}]",
+       "E240 5:19 there is no rank 99: the job has 16, 0 to 15", "the nearest is rank 15"},
+  });
+  EXPECT_THAT(testing::failure("model: mixtral-8x7b\ncluster: dgx-h100 x 3\n"
+                               "parallel: {ep: 3}\nbatch: {global: 24, seq: 4096}\n")
+                  .lines,
+              ::testing::ElementsAre("E206 3:16 ep = 3 does not divide num_experts = 8"));
+}
+
+TEST(Mistakes, Yaml) {
+  expect_all({
+      {"parallel:\n\ttp: 2", "E100 4:4 this is not valid YAML: illegal map value",
+       "indent with spaces"},
+      {"cluster:\n  preset: dgx-h100\n nodes: 2",
+       "E100 4:2 this is not valid YAML: end of map not found", "in the same column"},
+      {"parallel: {tp: 2, order: tp,dp}", "E100 3:29 'dp' is a key without a value",
+       "text with a comma in it stands in quotes"},
+      {"batch: {global: 256, seq:8192}", "E100 4:22 'seq:8192' is a key without a value",
+       "a space is missing after the ':'"},
+  });
+}
+
+}  // namespace
+}  // namespace stepcast
