@@ -20,9 +20,9 @@ SKIPPED = 77
 
 
 def files(root):
-    """Every file of the project, in order; build trees, data and expected outputs apart."""
+    """Every file of the project, in order; build trees and what fuzzers begin with apart."""
     for path in sorted(root.iterdir()):
-        if path.is_dir() and path.name not in ("build", ".git", ".cache", "__pycache__"):
+        if path.is_dir() and path.name not in ("build", ".git", ".cache", "__pycache__", "seeds"):
             for inner in files(path):
                 yield inner
         elif path.is_file():

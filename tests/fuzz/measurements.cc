@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes are measurements or an InputError, to each importer; what is taken can be written and
-// read back.
-#include <cstddef>
-#include <cstdint>
+// To each importer; what is taken can be written and read back.
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "calibrate/import_measurements.h"
 #include "calibrate/write_table.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "tests/fuzz/readers.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace stepcast;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+namespace stepcast::fuzz {
+
+void measurements(std::string_view text) {
   MeasurementOptions options;
   options.gpu = "h100-sxm";
   options.nic_gbs = 50;
@@ -27,7 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     try {
       std::vector<std::string> notes;
       written = write_table(import_measurements(text, "fuzz", options, &notes));
-    } catch (const InputError&) {  // the other legal outcome
+    } catch (const InputError& e) {
+      check_refusal(e);
       continue;
     }
     try {
@@ -36,5 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       STEPCAST_CHECK(false, std::string(e.what()) + "\nwritten:\n" + written);
     }
   }
-  return 0;
 }
+
+}  // namespace stepcast::fuzz

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is read can be written, fitted, united with itself and read again.
+#include "calibrate/cost_table.h"
+
+#include <array>
+#include <string>
+
+#include "calibrate/fit_table.h"
+#include "calibrate/plan_text.h"
+#include "calibrate/table_diff.h"
+#include "calibrate/unite.h"
+#include "calibrate/write_table.h"
+#include "scenarios/pricing_table.h"
+#include "sim/check.h"
+#include "sim/diagnostic.h"
+#include "tests/fuzz/readers.h"
+
+namespace stepcast::fuzz {
+namespace {
+
+template <class Read>
+void attempt(Read read) {
+  try {
+    read();
+  } catch (const InputError& e) {
+    check_refusal(e);
+  }
+}
+
+// Changed bytes hardly ever fit their checksums: past them.
+void read_edited(std::string_view text) {
+  const TableText table = parse_table_text(text, "fuzz.csv", {.accept_edits = true});
+  CostTable::of(table);
+  const TableText fitted = fit_table(table).table;
+  const std::string written = write_table(fitted);
+  const TableText again = parse_table_text(written, "written.csv");
+  STEPCAST_CHECK(write_table(again) == written, "what was written reads back: " + written);
+  const TableDifference d = difference(fitted, again);
+  STEPCAST_CHECK(d.only_before.empty() && d.only_after.empty(), "a table differs from itself");
+  unite(std::array{table, table});
+}
+
+void read_plan(std::string_view text) {
+  const std::string written = write_plan(parse_plan_text(text, "fuzz.csv"));
+  STEPCAST_CHECK(write_plan(parse_plan_text(written, "written.csv")) == written, written);
+}
+
+}  // namespace
+
+void cost_table(std::string_view text) {
+  attempt([&] { read_calibration(std::string(text), "fuzz.csv"); });
+  attempt([&] { read_edited(text); });
+  attempt([&] { read_plan(text); });
+}
+
+}  // namespace stepcast::fuzz

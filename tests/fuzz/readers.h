@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is fuzzed: each function takes any bytes and returns, whatever they are.  What they mean
+// must be refused by an InputError or hold what the function says of it; everything else escapes as
+// another exception.
+//
+// tools/fuzz gives them broken inputs (fuzzer.cc); every input in seeds/READER, those that once
+// broke something among them, is given to them by the tests (seeds_test.cc).
+#pragma once
+
+#include <string_view>
+
+namespace stepcast {
+struct InputError;
+}
+
+namespace stepcast::fuzz {
+
+void scenario(std::string_view text);      // a scenario file, with --set
+void forecast(std::string_view text);      // the same, if it is small, to the end of the whole path
+void schedule_csv(std::string_view text);  // PyTorch's two formats
+void cost_table(std::string_view text);    // and calibration plans
+void measurements(std::string_view text);  // nccl-tests, mamf-finder, Kineto, SimuMax, calculon
+void import(std::string_view text);        // config.json, Megatron's arguments and logs, and others
+void topology(std::string_view text);      // nvidia-smi, NCCL's XML, ibnetdiscover
+void small_tables(std::string_view text);  // traces of routing, shipped CSV files
+
+// What every refusal has: a problem at least, an exit status for wrong input, and a text and JSON
+// to show.
+void check_refusal(const InputError& e);
+
+}  // namespace stepcast::fuzz
