@@ -5,7 +5,7 @@
 #include <string>
 
 #include "calibrate/price_graph.h"
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower.h"
 #include "sim/account.h"

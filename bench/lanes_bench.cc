@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calibrate/price_graph.h"
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower.h"
 #include "sim/lanes.h"

@@ -10,12 +10,14 @@ add_library(stepcast_all INTERFACE)
 add_library(Stepcast::stepcast ALIAS stepcast_all)
 set_target_properties(stepcast_all PROPERTIES EXPORT_NAME stepcast)
 
-foreach(module IN LISTS STEPCAST_MODULES)
+foreach(folder IN LISTS STEPCAST_MODULES)
+  get_filename_component(module ${folder} NAME)
   target_link_libraries(stepcast_all INTERFACE stepcast_${module})
   install(TARGETS stepcast_${module} EXPORT StepcastTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${module}
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stepcast
+  get_filename_component(outer ${folder} DIRECTORY)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stepcast/${outer}
     FILES_MATCHING PATTERN "*.h"
     PATTERN presets EXCLUDE PATTERN examples EXCLUDE PATTERN tables EXCLUDE PATTERN measure EXCLUDE)
 endforeach()

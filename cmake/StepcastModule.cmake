@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# stepcast_module(NAME DEPENDS modules...): one static library for a folder, from all its .cc files.
+# stepcast_module(FOLDER DEPENDS modules...): one static library for a folder, from all its .cc files,
+# called after its last name.
 
 # Options of every target of the project.
 add_library(stepcast_options INTERFACE)
@@ -15,9 +16,10 @@ set_target_properties(stepcast_options PROPERTIES EXPORT_NAME options)
 
 set(STEPCAST_MODULES "" CACHE INTERNAL "")
 
-function(stepcast_module name)
+function(stepcast_module folder)
+  get_filename_component(name ${folder} NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
   if(NOT sources)
     return()
   endif()
@@ -32,8 +34,8 @@ function(stepcast_module name)
   foreach(dep IN LISTS ARG_DEPENDS)
     target_link_libraries(stepcast_${name} PUBLIC stepcast_${dep})
   endforeach()
-  if(EXISTS ${PROJECT_SOURCE_DIR}/${name}/module.cmake)  # what only this folder needs
-    include(${PROJECT_SOURCE_DIR}/${name}/module.cmake)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder}/module.cmake)  # what only this folder needs
+    include(${PROJECT_SOURCE_DIR}/${folder}/module.cmake)
   endif()
-  set(STEPCAST_MODULES ${STEPCAST_MODULES} ${name} CACHE INTERNAL "")
+  set(STEPCAST_MODULES ${STEPCAST_MODULES} ${folder} CACHE INTERNAL "")
 endfunction()

@@ -45,7 +45,7 @@ struct CompareCase {
 };
 
 // A schedule that depends on what the stages cost: it is made once they have been priced
-// (forecast/make_schedule.h).
+// (scenarios/forecast/make_schedule.h).
 struct ScheduleToMake {
   std::string family;        // canonical name, or "auto"
   ScheduleParams params;     // sizes, and what the user wrote

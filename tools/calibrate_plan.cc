@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "forecast/calibration_plan.h"
 #include "report/json_writer.h"
+#include "scenarios/forecast/calibration_plan.h"
 #include "sim/diagnostic.h"
 #include "tools/calibrate.h"
 #include "tools/output.h"

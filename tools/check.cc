@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 
-#include "forecast/forecast.h"
 #include "report/check_table.h"
 #include "report/diagnostics.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/number.h"
 #include "tools/import_run.h"
 #include "tools/options.h"

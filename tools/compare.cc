@@ -11,10 +11,10 @@
 #include <map>
 #include <set>
 
-#include "forecast/anomaly.h"
-#include "forecast/forecast.h"
 #include "report/diagnostics.h"
 #include "report/json.h"
+#include "scenarios/forecast/anomaly.h"
+#include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 #include "tools/compare_schedules.h"
 #include "tools/options.h"

@@ -11,13 +11,13 @@
 #include <set>
 
 #include "calibrate/compute_price.h"
-#include "forecast/forecast.h"
-#include "forecast/slow_links.h"
 #include "report/interval_text.h"
 #include "report/json.h"
 #include "report/links_text.h"
 #include "report/price_text.h"
 #include "report/text.h"
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/slow_links.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/spelling.h"
 #include "tools/options.h"

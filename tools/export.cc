@@ -4,8 +4,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "frameworks/export_megatron.h"
 #include "report/json_writer.h"
+#include "scenarios/frameworks/export_megatron.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "frameworks/import_run.h"
+#include "scenarios/frameworks/import_run.h"
 #include "tools/command.h"
 
 namespace stepcast::cli {

@@ -8,12 +8,12 @@
 #include <optional>
 #include <set>
 
-#include "forecast/forecast.h"
-#include "forecast/lane_set.h"
 #include "report/account_lines.h"
 #include "report/json.h"
 #include "report/perfetto.h"
 #include "report/text.h"
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/lane_set.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/progress.h"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "forecast/make_schedule.h"
 #include "report/json_writer.h"
+#include "scenarios/forecast/make_schedule.h"
 #include "scenarios/spelling.h"
 #include "schedules/check.h"
 #include "schedules/custom_schedule.h"

@@ -5,8 +5,8 @@
 #include <CLI/Formatter.hpp>
 #include <optional>
 
-#include "forecast/size.h"
 #include "report/size_text.h"
+#include "scenarios/forecast/size.h"
 #include "scenarios/number.h"
 #include "tools/options.h"
 #include "tools/output.h"

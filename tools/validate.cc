@@ -5,9 +5,9 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 
-#include "forecast/forecast.h"
 #include "report/diagnostics.h"
 #include "report/json_writer.h"
+#include "scenarios/forecast/forecast.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

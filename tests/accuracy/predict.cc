@@ -8,7 +8,7 @@
 #include <cmath>
 #include <thread>
 
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/observed_errors.h"
 #include "sim/diagnostic.h"
 #include "tests/accuracy/profiled.h"

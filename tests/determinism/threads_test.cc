@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "forecast/forecast.h"
 #include "report/json.h"
+#include "scenarios/forecast/forecast.h"
 
 namespace stepcast {
 namespace {

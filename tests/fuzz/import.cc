@@ -2,7 +2,7 @@
 // To each importer of runs: what is written is YAML, and loads or is refused as any scenario is.
 #include <string>
 
-#include "frameworks/import_run.h"
+#include "scenarios/frameworks/import_run.h"
 #include "scenarios/scenario.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"

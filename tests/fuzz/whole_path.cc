@@ -6,11 +6,11 @@
 #include <numeric>
 #include <string>
 
-#include "forecast/disturbed_step.h"
-#include "forecast/forecast.h"
 #include "report/explain.h"
 #include "report/json.h"
 #include "report/text.h"
+#include "scenarios/forecast/disturbed_step.h"
+#include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
 
 namespace stepcast::fuzz {

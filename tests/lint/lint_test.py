@@ -58,6 +58,13 @@ class Layers(TreeTest):
         self.write("model/plan.cc", '#include "tests/sim/fake.h"\n')
         self.expect_complaint("model/plan.cc:1: model/ must not include", *self.TOOL)
 
+    def test_a_folder_in_a_folder_has_a_layer_of_its_own(self):
+        self.write("scenarios/scenario.h", SPDX)
+        self.write("scenarios/forecast/forecast.h", SPDX + '#include "scenarios/scenario.h"\n')
+        self.expect_clean(*self.TOOL)
+        self.write("scenarios/scenario.cc", SPDX + '#include "scenarios/forecast/forecast.h"\n')
+        self.expect_complaint("scenarios/scenario.cc:2: scenarios/ must not include", *self.TOOL)
+
     def test_includes_are_paths_from_the_root(self):
         self.write("sim/step.cc", '#include "units.h"\n')
         self.expect_complaint('sim/step.cc:1: "units.h" is no file', *self.TOOL)

@@ -13,7 +13,7 @@
 #include <ostream>
 
 #include "calibrate/measure/training_step_works.h"
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "tests/scenarios/loading.h"
 #include "tests/topology/importing.h"
 #include "topology/import_ibnetdiscover.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "tests/scenarios/loading.h"
 #include "topology/cluster_graph.h"
 

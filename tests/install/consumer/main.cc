@@ -2,7 +2,7 @@
 // Stepcast as a library: forecasts the scenario files named on the command line.
 #include <cstdio>
 
-#include "forecast/forecast.h"
+#include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "sim/diagnostic.h"
 #include "sim/units.h"

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole path in one call: scenario -> lower -> price -> run -> result.
+//
+// Equal ranks are simulated once (sim/run.h); where they differ, each is a lane (sim/lanes.h), and
+// timeline, account and critical path are those of the lane that ends last.
+#pragma once
+
+#include <string>
+
+#include "scenarios/forecast/replicas.h"
+#include "scenarios/scenario.h"
+#include "sim/result.h"
+
+namespace stepcast {
+
+// A lane has a rank in each stage; each that is traced is simulated once more.
+constexpr size_t kMostTracedLanes = 16;
+
+struct ForecastOptions {
+  bool what_if = true;                 // re-simulate with each cost removed, where that is quick
+  bool every_what_if = false;          // also where so many ranks differ that it takes long
+  bool trace = false;                  // record start and end of every op
+  std::vector<int64_t> trace_ranks{};  // of these ranks of the job, ascending; empty: one of each
+                                       // stage, of ranks that differ those in the lane of the last
+  bool all_ranks = false;              // simulate each rank by itself, equal ones too
+  Progress progress{};                 // of replicas
+};
+
+// Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not
+// supported yet).  REQUIRES: trace_ranks in the job, of at most kMostTracedLanes lanes.
+Result forecast(const Scenario& scenario, const ForecastOptions& options = {});
+
+}  // namespace stepcast

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast/lane_set.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "scenarios/forecast/disturbed_ranks.h"
+#include "scenarios/forecast/lane_meetings.h"
+#include "scenarios/forecast/link_classes.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+Slowness fixed_point(double slowness) {
+  constexpr double kMost = 1 << 30;
+  return static_cast<Slowness>(std::clamp(slowness * kNominal + 0.5, 1.0, kMost));
+}
+
+// The digits of the grid in the order in which lanes are numbered.
+std::vector<LaneDigit> lane_digits(const RankGrid& grid) {
+  std::vector<LaneDigit> digits;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp}) {
+    for (const GridDigit& d : grid.digits())
+      if (d.axis == axis) digits.push_back(d);
+  }
+  return digits;
+}
+
+bool any_slow_links(const Scenario& s) {
+  return std::ranges::any_of(s.perturb, [](const Perturbation& p) { return p.slows_links(); });
+}
+
+std::vector<std::vector<int64_t>> nodes_by_lane(const Scenario& s, const OpGraph& graph,
+                                                const DisturbedRanks& ranks, int64_t lanes) {
+  std::vector<std::vector<int64_t>> nodes(graph.roles.size());
+  for (uint32_t role = 0; role < nodes.size(); ++role) {
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      nodes[role].push_back(ranks.node_of(rank_of_lane(s, graph, role, lane)));
+  }
+  return nodes;
+}
+
+// Fills the parts of a LaneSet in.  Until all states of links are known, classes are numbered as
+// they are met.
+class Filler {
+ public:
+  Filler(const Scenario& s, const OpGraph& graph, const Prices& prices, uint64_t seed)
+      : s_(s), graph_(graph), prices_(prices), ranks_(s, seed), classes_(s.file) {
+    set_.digits = lane_digits(s.plan.grid);
+    for (const Perturbation& p : s.perturb)
+      if (p.sigma > 0 && p.each_op) set_.jitter = Jitter{p.sigma, seed};
+  }
+
+  LaneSet fill() {
+    fill_slowness();
+    if (any_slow_links(s_)) {
+      refuse_written_links();
+      meetings_ = meetings_of(graph_);
+      uses_ = link_uses(meetings_, set_.digits, nodes_by_lane(s_, graph_, ranks_, set_.lanes()));
+      find_own_classes();
+      find_window_classes();
+      for (const Meeting& m : meetings_) find_joins(m);
+      number_classes();
+    }
+    fill_windows();
+    return std::move(set_);
+  }
+
+ private:
+  void refuse_written_links() const {
+    if (!s_.cluster.graph) return;
+    Diagnostic d;
+    d.code = "E130";
+    d.message = "slow links of a topology that is written out are not supported yet";
+    d.file = s_.file;
+    throw InputError(std::move(d));
+  }
+
+  uint32_t roles() const { return static_cast<uint32_t>(graph_.roles.size()); }
+  size_t lanes() const { return static_cast<size_t>(set_.lanes()); }
+  int64_t rank(uint32_t role, size_t lane) const {
+    return rank_of_lane(s_, graph_, role, static_cast<int64_t>(lane));
+  }
+  uint32_t kind(uint32_t role, size_t lane) const { return ranks_.kind_of(rank(role, lane)); }
+  const RankKind& of_kind(uint32_t kind) const { return ranks_.kinds()[kind]; }
+  LinksUsed use(size_t axis, uint32_t role, size_t lane) const {
+    return uses_[axis].empty() ? LinksUsed{0} : uses_[axis][role][lane];
+  }
+
+  void fill_slowness() {
+    bool any = false;
+    std::vector<std::vector<Slowness>> all(roles());
+    for (uint32_t role = 0; role < roles(); ++role) {
+      for (size_t lane = 0; lane < lanes(); ++lane) {
+        const int64_t r = rank(role, lane);
+        all[role].push_back(fixed_point(ranks_.slowness(of_kind(ranks_.kind_of(r)).always, r)));
+        any = any || all[role].back() != kNominal;
+      }
+    }
+    if (any) set_.slowness = std::move(all);
+  }
+
+  // What lanes of a role and group have all the time: the worst of what any of them has, as far as
+  // the group uses it.
+  void find_own_classes() {
+    const auto slow = [](const RankKind& k) { return k.always.links != LinkState{}; };
+    if (std::ranges::none_of(ranks_.kinds(), slow)) return;
+    for (size_t axis = 0; axis < uses_.size(); ++axis) {
+      if (uses_[axis].empty()) continue;
+      const std::vector<int64_t> first = first_of_group(set_.digits, static_cast<Axis>(axis));
+      std::vector<std::vector<uint8_t>> classes(roles(), std::vector<uint8_t>(lanes()));
+      bool any = false;
+      for (uint32_t role = 0; role < roles(); ++role) {
+        std::vector<LinkState> worst(lanes());  // by first lane of a group
+        for (size_t lane = 0; lane < lanes(); ++lane) {
+          LinkState& of_group = worst[static_cast<size_t>(first[lane])];
+          of_group = worse_of(of_group, of_kind(kind(role, lane)).always.links);
+        }
+        for (size_t lane = 0; lane < lanes(); ++lane) {
+          const LinkState& of_group = worst[static_cast<size_t>(first[lane])];
+          classes[role][lane] = classes_.of(used_part(of_group, use(axis, role, lane)));
+          any = any || classes[role][lane] != 0;
+        }
+      }
+      if (any) set_.group_class[axis] = std::move(classes);
+    }
+  }
+
+  // Of the windows of every kind, for each way in which ranks of the kind use links.
+  void find_window_classes() {
+    std::vector<std::array<bool, 4>> occurs(ranks_.kinds().size());
+    for (size_t axis = 0; axis < uses_.size(); ++axis) {
+      if (uses_[axis].empty()) continue;
+      for (uint32_t role = 0; role < roles(); ++role)
+        for (size_t lane = 0; lane < lanes(); ++lane)
+          occurs[kind(role, lane)][use(axis, role, lane)] = true;
+    }
+    window_class_.resize(occurs.size());
+    for (uint32_t k = 0; k < occurs.size(); ++k) {
+      for (LinksUsed use = 0; use < occurs[k].size(); ++use) {
+        if (!occurs[k][use]) continue;
+        std::vector<uint8_t>& classes = window_class_[k][use];
+        for (const Spell& w : of_kind(k).windows)
+          classes.push_back(classes_.of(used_part(w.links, use)));
+        const auto slow = [](uint8_t c) { return c != 0; };
+        if (std::ranges::none_of(classes, slow)) classes.clear();
+      }
+    }
+  }
+
+  // What a member brings to a group: its class, and the windows of its kind.
+  struct Member {
+    uint8_t own = 0;
+    LinksUsed use = 0;
+    uint32_t kind = 0;
+    auto operator<=>(const Member&) const = default;
+  };
+
+  // The joins that groups of the meeting come to; groups with equal members are looked at once.
+  void find_joins(const Meeting& m) {
+    const auto axis = static_cast<size_t>(m.axis);
+    const std::vector<int64_t> first = first_of_group(set_.digits, m.axis);
+    const auto& own = set_.group_class[axis];
+    std::vector<std::set<Member>> groups(lanes());  // by first lane
+    for (size_t lane = 0; lane < lanes(); ++lane) {
+      for (const uint32_t role : m.roles) {
+        Member member{own.empty() ? uint8_t{0} : own[role][lane], use(axis, role, lane),
+                      kind(role, lane)};
+        if (window_class_[member.kind][member.use].empty()) member = {.own = member.own};
+        if (member != Member{}) groups[static_cast<size_t>(first[lane])].insert(member);
+      }
+    }
+    for (std::set<Member>& members : groups)
+      if (!members.empty() && seen_.insert(members).second) find_joins(members);
+  }
+
+  void find_joins(const std::set<Member>& members) {
+    struct Change {
+      Time at{};
+      uint8_t link_class = 0;
+      int by = 0;
+      bool operator<(const Change& other) const { return at < other.at; }
+    };
+    std::vector<int> holding(classes_.states().size());  // how many, by class
+    std::vector<Change> changes;
+    for (const Member& m : members) {
+      ++holding[m.own];
+      const std::vector<uint8_t>& classes = window_class_[m.kind][m.use];
+      for (size_t i = 0; i < classes.size(); ++i) {
+        const Spell& w = of_kind(m.kind).windows[i];
+        changes.push_back({w.from, classes[i], 1});
+        changes.push_back({w.until, classes[i], -1});
+      }
+    }
+    std::ranges::sort(changes, {}, &Change::at);
+    for (size_t i = 0; i <= changes.size(); ++i) {
+      if (i == 0 || i == changes.size() || changes[i].at != changes[i - 1].at) {
+        std::vector<uint16_t> now;
+        for (size_t c = 1; c < holding.size(); ++c)
+          if (holding[c] > 0) now.push_back(static_cast<uint16_t>(c));
+        classes_.meet(std::move(now));
+      }
+      if (i < changes.size()) holding[changes[i].link_class] += changes[i].by;
+    }
+  }
+
+  // Once all classes are known, so that the worse have higher numbers.
+  void number_classes() {
+    const std::vector<uint8_t> now = classes_.put_in_order();
+    const auto renumber = [&](std::vector<uint8_t>& classes) {
+      for (uint8_t& c : classes) c = now[c];
+    };
+    for (auto& by_use : window_class_) std::ranges::for_each(by_use, renumber);
+    for (auto& axis : set_.group_class) std::ranges::for_each(axis, renumber);
+    if (classes_.states().size() == 1) return;
+    set_.class_ps = degraded_prices(s_, graph_, prices_, classes_.states());
+    set_.join = classes_.join_table();
+  }
+
+  std::vector<LaneWindow> windows_of(uint32_t role, size_t lane) const {
+    const int64_t r = rank(role, lane);
+    const uint32_t kind = ranks_.kind_of(r);
+    std::vector<LaneWindow> list;
+    const std::vector<Spell>& spells = of_kind(kind).windows;
+    for (size_t i = 0; i < spells.size(); ++i) {
+      const Spell& spell = spells[i];
+      LaneWindow w{spell.from, spell.until, fixed_point(ranks_.slowness(spell, r)), {}};
+      for (size_t axis = 0; axis < w.link_class.size() && !window_class_.empty(); ++axis) {
+        const std::vector<uint8_t>& classes = window_class_[kind][use(axis, role, lane)];
+        if (!classes.empty()) w.link_class[axis] = classes[i];
+      }
+      const auto slow = [](uint8_t c) { return c != 0; };
+      if (w.slowness != kNominal || std::ranges::any_of(w.link_class, slow)) list.push_back(w);
+    }
+    return list;
+  }
+
+  // Lanes of one kind that use their links alike share a list, unless theirs are drawn.
+  void fill_windows() {
+    const auto windowed = [](const RankKind& k) { return !k.windows.empty(); };
+    if (std::ranges::none_of(ranks_.kinds(), windowed)) return;
+    using Key = std::tuple<uint32_t, int64_t, std::array<LinksUsed, kAxes>>;
+    std::map<Key, uint32_t> known;
+    set_.windows.resize(roles());
+    for (uint32_t role = 0; role < roles(); ++role) {
+      for (size_t lane = 0; lane < lanes(); ++lane) {
+        const auto drawn = [](const Spell& w) { return w.drawn; };
+        const int64_t r = rank(role, lane);
+        Key key{ranks_.kind_of(r), -1, {}};
+        if (std::ranges::any_of(of_kind(std::get<0>(key)).windows, drawn)) std::get<1>(key) = r;
+        for (size_t axis = 0; axis < kAxes; ++axis) std::get<2>(key)[axis] = use(axis, role, lane);
+        const auto [at, fresh] = known.try_emplace(key, known.size());
+        if (fresh) set_.window_lists.push_back(windows_of(role, lane));
+        set_.windows[role].push_back(at->second);
+      }
+    }
+    const auto empty = [](const std::vector<LaneWindow>& list) { return list.empty(); };
+    if (std::ranges::all_of(set_.window_lists, empty)) set_.windows.clear();
+  }
+
+  const Scenario& s_;
+  const OpGraph& graph_;
+  const Prices& prices_;
+  DisturbedRanks ranks_;
+  LaneSet set_;
+  std::vector<Meeting> meetings_;
+  LinksUsedByLane uses_;
+  LinkClasses classes_;
+  // [kind][use][window]; empty instead of all sound.
+  std::vector<std::array<std::vector<uint8_t>, 4>> window_class_;
+  std::set<std::set<Member>> seen_;
+};
+
+}  // namespace
+
+int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t role, int64_t lane) {
+  const RankGrid& grid = scenario.plan.grid;
+  return grid.rank({lane % grid.tp, lane / grid.tp % grid.cp, lane / (grid.tp * grid.cp),
+                    graph.roles[role].pipeline_rank});
+}
+
+int64_t lane_of_rank(const RankGrid& grid, int64_t rank) {
+  const Coordinates at = grid.coordinates(rank);
+  return at.tp + grid.tp * (at.cp + grid.cp * at.dp);
+}
+
+LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
+                 uint64_t seed) {
+  return Filler(scenario, graph, prices, seed).fill();
+}
+
+int64_t ranks_on_slow_links(const Scenario& scenario, const OpGraph& graph) {
+  if (!any_slow_links(scenario)) return 0;
+  const DisturbedRanks ranks(scenario, scenario.seed);
+  const std::vector<LaneDigit> digits = lane_digits(scenario.plan.grid);
+  const RankGrid& grid = scenario.plan.grid;
+  const int64_t lanes = grid.tp * grid.cp * grid.dp;
+  const LinksUsedByLane uses =
+      link_uses(meetings_of(graph), digits, nodes_by_lane(scenario, graph, ranks, lanes));
+  int64_t count = 0;
+  for (uint32_t role = 0; role < graph.roles.size(); ++role) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      LinksUsed use = 0;
+      for (const auto& axis : uses)
+        if (!axis.empty()) use |= axis[role][static_cast<size_t>(lane)];
+      const RankKind& kind =
+          ranks.kinds()[ranks.kind_of(rank_of_lane(scenario, graph, role, lane))];
+      const auto slow = [&](const Spell& s) { return used_part(s.links, use) != LinkState{}; };
+      if (slow(kind.always) || std::ranges::any_of(kind.windows, slow)) ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace stepcast

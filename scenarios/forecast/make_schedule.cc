@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast/make_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <stdexcept>
+
+#include "scenarios/forecast/schedule_contest.h"
+#include "scenarios/forecast/stage_costs.h"
+#include "scenarios/pricing_table.h"
+#include "schedules/all_forwards_then_backwards.h"
+#include "schedules/placement.h"
+#include "schedules/synthesis.h"
+#include "sim/check.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+InputError cannot_make(const Scenario& s, const std::string& sentence) {
+  Diagnostic d;
+  d.code = "E205";
+  d.message = "schedule '" + s.to_make->family + "': " + sentence;
+  d.file = s.file;
+  return InputError(std::move(d));
+}
+
+template <class Of>
+int64_t mean_of(size_t count, Of of) {
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += static_cast<double>(of(i));
+  return count == 0 ? 0 : static_cast<int64_t>(sum / static_cast<double>(count));
+}
+
+// The stages' mean costs, as the parameters of a family: nanoseconds and bytes.
+std::map<std::string, std::string, std::less<>> mean_params(const PipelineCosts& c) {
+  const auto time = [&](Time StageTimes::*field) {
+    return mean_of(c.times.size(), [&](size_t s) { return (c.times[s].*field).count() / 1000; });
+  };
+  const auto bytes = [&](int64_t StageMemory::*field) {
+    return mean_of(c.memory.size(), [&](size_t s) { return c.memory[s].*field; });
+  };
+  const int64_t hop = mean_of(c.hops.size(), [&](size_t s) { return c.hops[s].count() / 1000; });
+  const int64_t at_f = bytes(&StageMemory::forward);
+  const int64_t at_i = std::min<int64_t>(0, bytes(&StageMemory::backward_input));
+  const auto str = [](int64_t n) { return std::to_string(n); };
+  return {{"tF", str(time(&StageTimes::forward))},
+          {"tB_input", str(time(&StageTimes::backward_input))},
+          {"tW", str(time(&StageTimes::backward_weight))},
+          {"tComm", str(hop)},
+          {"mem_F", str(at_f)},
+          {"mem_B", str(at_i)},
+          {"mem_W", str(-at_f - at_i)}};
+}
+
+MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
+  const ScheduleFamily* family = find_schedule_family(scenario.to_make->family);
+  STEPCAST_CHECK(family != nullptr, "the scenario was resolved with this family");
+  ScheduleParams params = scenario.to_make->params;
+  for (const auto& [key, value] : mean_params(costs)) {
+    const bool known = std::any_of(family->parameters.begin(), family->parameters.end(),
+                                   [k = key](const ScheduleParameter& p) { return p.key == k; });
+    if (known) params.more.try_emplace(key, value);
+  }
+  try {
+    return {generate_schedule(*family, params), std::nullopt, {}};
+  } catch (const std::invalid_argument& e) {
+    throw cannot_make(scenario, e.what());
+  }
+}
+
+// What 1F1B holds, for ranks that have less: the least that a pipeline can run with at full speed.
+void raise_to_1f1b(PipelineCosts& costs) {
+  const auto pp = static_cast<size_t>(costs.pp);
+  std::vector<int64_t> chunk(pp), chunks(pp);
+  for (size_t s = 0; s < costs.rank_of_stage.size(); ++s) {
+    const size_t r = costs.rank_of_stage[s];
+    const StageMemory& m = costs.memory[s];
+    chunk[r] = std::max({chunk[r], m.forward, m.forward + m.backward_input});
+    ++chunks[r];
+  }
+  for (size_t r = 0; r < pp; ++r) {
+    const int64_t in_flight = chunks[r] == 1 ? costs.pp - static_cast<int64_t>(r)
+                                             : 2 * (costs.pp - 1) + (chunks[r] - 1) * costs.pp + 1;
+    costs.memory_limit[r] = std::max(costs.memory_limit[r], in_flight * chunk[r]);
+  }
+}
+
+// What one microbatch alone holds on the rank that has least room for it.
+std::string least_memory(const PipelineCosts& costs) {
+  PipelineCosts one = costs;
+  one.microbatches = 1;
+  const Schedule schedule = all_forwards_then_backwards(costs.rank_of_stage, costs.pp, 1, true);
+  const std::vector<int64_t> peak = peak_memory(one, schedule.ranks);
+  size_t worst = 0;
+  for (size_t r = 1; r < peak.size(); ++r)
+    if (peak[r] - costs.memory_limit[r] > peak[worst] - costs.memory_limit[worst]) worst = r;
+  const auto mebibytes = [](int64_t b) {
+    return std::to_string((b + (1 << 20) - 1) >> 20) + "MiB";
+  };
+  return "one microbatch holds " + mebibytes(peak[worst]) + " of activations on stage " +
+         std::to_string(worst) + ", which may have " + mebibytes(costs.memory_limit[worst]);
+}
+
+// One placement of the stages, and the problem of finding an order for it.
+struct PlacedProblem {
+  Scenario scenario;
+  SynthesisProblem problem;
+};
+
+// The placement of the scenario, and, where nobody has chosen between loop and V, the other one.
+std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostTable* table) {
+  const ScheduleToMake& make = *scenario.to_make;
+  std::vector<PlacedProblem> placed;
+  placed.push_back({scenario, {}});
+  if (make.v_placement && make.params.vpp == 2 && !make.params.more.contains("placement")) {
+    Scenario& other = placed.emplace_back(placed.front()).scenario;
+    other.to_make->v_placement = false;
+    other.schedule = all_forwards_then_backwards(loop_schedule("auto", make.params).rank_of_stage,
+                                                 make.params.pp, make.params.microbatches);
+  }
+  for (PlacedProblem& p : placed) {
+    p.problem.costs = stage_costs(p.scenario, table);
+    if (make.split_backward == true)
+      for (StageTimes& t : p.problem.costs.times) t.backward = Time{0};
+    p.problem.split_backward = make.split_backward.value_or(true);
+    p.problem.objective =
+        scenario.post_validation ? SynthesisObjective::span : SynthesisObjective::makespan;
+    p.problem.effort = make.effort;
+    p.problem.seed = make.seed;
+    if (make.memory_limit.value > 0)
+      p.problem.costs.memory_limit.assign(static_cast<size_t>(make.params.pp),
+                                          make.memory_limit.value);
+  }
+  return placed;
+}
+
+// Where the limits leave no room for any order they become what 1F1B would hold, unless the user
+// has set them.
+Synthesis synthesized(const Scenario& scenario, SynthesisProblem& problem, MadeSchedule& made) {
+  try {
+    return synthesize(problem);
+  } catch (const std::invalid_argument&) {
+    // Sizes and times are those of the probe, so it is the memory.
+    const std::string why = "no order fits: " + least_memory(problem.costs);
+    if (scenario.to_make->memory_limit.value > 0) throw cannot_make(scenario, why);
+    made.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
+  }
+  raise_to_1f1b(problem.costs);
+  try {
+    return synthesize(problem);
+  } catch (const std::invalid_argument& e) {
+    throw cannot_make(scenario, e.what());
+  }
+}
+
+// A schedule that is compared with the others in whole steps.
+struct Entry {
+  Schedule schedule;
+  StepOutcome outcome;
+  size_t placed = 0;
+  std::optional<SynthesisFacts> facts;  // of an order made to measure
+  std::vector<int64_t> peak;            // likewise: what its ranks hold
+};
+
+bool has_only(const Schedule& schedule, bool split_backward) {
+  for (const auto& list : schedule.ranks)
+    for (const Action& a : list)
+      if (a.kind == (split_backward ? ActionKind::backward : ActionKind::backward_weight))
+        return false;
+  return true;
+}
+
+class AutoContest {
+ public:
+  AutoContest(const Scenario& scenario, const CostTable* table)
+      : scenario_(scenario), table_(table), placed_(placed_problems(scenario, table)) {}
+
+  MadeSchedule run() {
+    for (size_t i = 0; i < placed_.size(); ++i) {
+      add_families(i);
+      add_synthesis(i);
+    }
+    const bool enough_room = made_.warnings.empty();
+    if (entries_.empty()) return unrunnable();
+    size_t best = first_that_fits();
+    // Allocators leave gaps: an order made for all of the memory may be just beyond it, and is made
+    // again for less.
+    constexpr int kMostAttempts = 2;
+    for (int i = 0; i < kMostAttempts && enough_room && best > 0 && limits_are_ours(); ++i) {
+      const Entry& beyond = entries_.front();
+      if (!beyond.facts) break;
+      const size_t placed = beyond.placed;
+      const Bytes more = beyond_memory(placed_[placed].scenario, beyond.schedule);
+      const Gpu& gpu = scenario_.cluster.node.gpu;
+      for (int64_t& limit : placed_[placed].problem.costs.memory_limit)
+        limit = std::max<int64_t>(0, limit - more.value - gpu.memory.value / 200);
+      add_synthesis(placed);
+      best = first_that_fits();
+    }
+    if (enough_room && limits_are_ours() && best < entries_.size() && entries_[best].facts)
+      save_memory(best);
+    return outcome(best < entries_.size() ? best : first_made());
+  }
+
+ private:
+  bool limits_are_ours() const { return scenario_.to_make->memory_limit.value == 0; }
+
+  bool add(Entry entry) {
+    const auto outcome = step_outcome(placed_[entry.placed].scenario, table_, entry.schedule);
+    if (!outcome) return false;
+    entry.outcome = *outcome;
+    const auto at = std::find_if(entries_.begin(), entries_.end(),
+                                 [&](const Entry& e) { return better(entry.outcome, e.outcome); });
+    entries_.insert(at, std::move(entry));
+    return true;
+  }
+
+  void add_families(size_t placed) {
+    const ScheduleToMake& make = *scenario_.to_make;
+    const PipelineCosts& costs = placed_[placed].problem.costs;
+    for (Schedule& s : families_with(make.params, costs.rank_of_stage, mean_params(costs))) {
+      if (make.split_backward && !has_only(s, *make.split_backward)) continue;
+      if (!limits_are_ours() && !fits_memory(costs, s.ranks)) continue;
+      add({std::move(s), {}, placed, std::nullopt, {}});
+    }
+  }
+  void add_synthesis(size_t placed) {
+    Synthesis found;
+    try {
+      found = synthesized(scenario_, placed_[placed].problem, made_);
+    } catch (const InputError&) {
+      if (placed + 1 < placed_.size() || !entries_.empty()) return;  // another placement may do
+      throw;
+    }
+    bound_ = std::min(bound_, found.lower_bound);
+    tried_ += found.orders_tried;
+    add_made(placed, std::move(found));
+  }
+  void add_made(size_t placed, Synthesis found) {
+    last_made_ = found.schedule;
+    add(entry_of(placed, std::move(found)));
+  }
+  Entry entry_of(size_t placed, Synthesis found) const {
+    const Time time = scenario_.post_validation ? found.span : found.makespan;
+    SynthesisFacts facts{
+        time, {}, 0, found.start, found.start_time, 0, std::string(kMadeToMeasure)};
+    return {std::move(found.schedule), {}, placed, std::move(facts), std::move(found.peak_memory)};
+  }
+
+  // The index of the best; entries_.size() if none fits.
+  size_t first_that_fits() const {
+    for (size_t i = 0; i < entries_.size(); ++i)
+      if (beyond_memory(placed_[entries_[i].placed].scenario, entries_[i].schedule) <= Bytes{})
+        return i;
+    return entries_.size();
+  }
+
+  // Where nothing fits: the best of those that were made to need little.
+  size_t first_made() const {
+    const auto at = std::find_if(entries_.begin(), entries_.end(),
+                                 [](const Entry& e) { return e.facts.has_value(); });
+    return at == entries_.end() ? 0 : static_cast<size_t>(at - entries_.begin());
+  }
+
+  // An order may need less memory than it was given: the least is sought with which the step stays
+  // within one in a thousand, and no longer than with any family.
+  void save_memory(size_t& best) {
+    constexpr int kMostSteps = 4;
+    constexpr int64_t kEffort = 2000;
+    Time most = entries_[best].outcome.time + entries_[best].outcome.time / 1000;
+    for (size_t i = best; i < entries_.size(); ++i)
+      if (!entries_[i].facts) most = std::min(most, entries_[i].outcome.time);
+    const size_t placed = entries_[best].placed;
+    SynthesisProblem problem = placed_[placed].problem;
+    problem.effort = problem.effort > 0 ? std::min(problem.effort, kEffort) : kEffort;
+    std::vector<int64_t> low(entries_[best].peak.size()), high = entries_[best].peak;
+    for (int step = 0; step < kMostSteps; ++step) {
+      for (size_t r = 0; r < low.size(); ++r)
+        problem.costs.memory_limit[r] = low[r] + (high[r] - low[r]) / 2;
+      const std::optional<Entry> next = made_with(placed, problem);
+      if (next && next->outcome.time <= most && next->outcome.peak < entries_[best].outcome.peak) {
+        high = next->peak;
+        entries_[best] = *next;
+      } else {
+        low = problem.costs.memory_limit;
+      }
+    }
+  }
+  std::optional<Entry> made_with(size_t placed, const SynthesisProblem& problem) const {
+    try {
+      Entry entry = entry_of(placed, synthesize(problem));
+      const auto outcome = step_outcome(placed_[placed].scenario, table_, entry.schedule);
+      if (!outcome) return {};
+      entry.outcome = *outcome;
+      return entry;
+    } catch (const std::invalid_argument&) {
+      return {};  // That little is not enough for any order.
+    }
+  }
+
+  // No schedule goes with the scenario's transfers: the forecast says why.
+  MadeSchedule unrunnable() {
+    made_.schedule = std::move(last_made_);
+    return std::move(made_);
+  }
+
+  MadeSchedule outcome(size_t best) {
+    Entry& entry = entries_[best];
+    const Time objective = pipeline_time(entry);
+    SynthesisFacts facts;
+    if (entry.facts) facts = *entry.facts;
+    if (!entry.facts) {
+      facts.start = facts.winner = entry.schedule.name;
+      facts.objective = facts.start_time = objective;
+    }
+    facts.lower_bound = bound_;
+    facts.orders_tried = tried_;
+    facts.gap = static_cast<double>((facts.objective - bound_).count()) /
+                static_cast<double>(std::max<int64_t>(1, bound_.count()));
+    made_.synthesis = std::move(facts);
+    made_.schedule = std::move(entry.schedule);
+    made_.schedule.name = "auto";
+    return std::move(made_);
+  }
+  Time pipeline_time(const Entry& entry) const {
+    const auto times = time_order(placed_[entry.placed].problem.costs, entry.schedule.ranks);
+    if (!times) return Time{};
+    return scenario_.post_validation ? times->span : times->makespan;
+  }
+
+  const Scenario& scenario_;
+  const CostTable* table_;
+  std::vector<PlacedProblem> placed_;
+  std::vector<Entry> entries_;  // best first
+  MadeSchedule made_;
+  Schedule last_made_;
+  Time bound_ = Time::max();
+  int64_t tried_ = 0;
+};
+
+}  // namespace
+
+MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table) {
+  STEPCAST_CHECK(scenario.to_make, "the schedule is there already");
+  if (scenario.to_make->family == "auto") return AutoContest(scenario, table).run();
+  return make_family(scenario, stage_costs(scenario, table));
+}
+
+Schedule schedule_of(const Scenario& scenario) {
+  if (!scenario.to_make) return scenario.schedule;
+  return make_schedule(scenario, pricing_table(scenario).table).schedule;
+}
+
+}  // namespace stepcast

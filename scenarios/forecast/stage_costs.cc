@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast/stage_costs.h"
+
+#include <algorithm>
+
+#include "scenarios/forecast/step_prices.h"
+#include "schedules/all_forwards_then_backwards.h"
+#include "schedules/lower.h"
+#include "sim/memory.h"
+#include "sim/run.h"
+
+namespace stepcast {
+namespace {
+
+// Most that a pass holds beside what is there before it or after it.
+Bytes workspace_of(const OpGraph& graph, const Pass& pass) {
+  Bytes now, peak;
+  for (const MemoryEvent& e : pass.memory) {
+    const Bytes b = graph.tensor_tables[static_cast<size_t>(pass.tensors)][e.tensor].bytes;
+    now += e.allocate ? b : -b;
+    peak = std::max(peak, now);
+  }
+  return peak - std::max(Bytes{}, now);
+}
+
+// Of every 50 bytes one is not counted on: the caching allocator's blocks do not fit seamlessly.
+constexpr int64_t kSlack = 50;
+
+// Reads times, memory and limit of one rank off the run of a single microbatch.
+void read_rank(const OpGraph& graph, const Prices& prices, const Timeline& timeline,
+               const RoleMemory& memory, size_t rank, Bytes usable, PipelineCosts& costs) {
+  const RoleOps& role = graph.roles[rank];
+  Bytes before = memory.start, workspace;
+  size_t point = 0;
+  for (size_t i = 0; i < role.items.size(); ++i) {
+    const Item& item = role.items[i];
+    if (item.kind != ItemKind::pass) continue;
+    const Bytes after = memory.curve[point++].allocated;
+    workspace =
+        std::max(workspace, workspace_of(graph, graph.passes[static_cast<size_t>(item.pass)]));
+    if (item.has_action) {
+      const auto& ops = graph.passes[static_cast<size_t>(item.pass)].ops;
+      const ItemTime& t = timeline.roles[rank].items[i];
+      Time launches{};
+      for (const Op& op : ops) launches += prices.by_launch[static_cast<size_t>(op.launch)];
+      const Time time = std::max(t.end - t.begin, launches);
+      StageTimes& times = costs.times[item.action.stage];
+      StageMemory& held = costs.memory[item.action.stage];
+      const int64_t change = (after - before).value;
+      switch (item.action.kind) {
+        case ActionKind::forward:
+          times.forward = time;
+          held.forward = change;
+          break;
+        case ActionKind::backward: times.backward = time; break;
+        case ActionKind::backward_input:
+          times.backward_input = time;
+          held.backward_input = change;
+          break;
+        default: times.backward_weight = time; held.backward_weight = change;
+      }
+    }
+    before = after;
+  }
+  const Bytes left = usable - Bytes{usable.value / kSlack} - memory.start - workspace;
+  costs.memory_limit[rank] = std::clamp<int64_t>(left.value, 0, costs.memory_limit[rank]);
+}
+
+// The transfers' own time: of the messages between two stages in a run where nobody waits long.
+void read_hops(const OpGraph& graph, const Prices& prices, PipelineCosts& costs) {
+  for (const Rendezvous& r : graph.rendezvous) {
+    const Work& w = graph.works[static_cast<size_t>(r.work)];
+    if (w.kind != WorkKind::send_recv) continue;
+    const Time time = prices.by_work[static_cast<size_t>(r.work)].time;
+    for (size_t s = 0; s + 1 < costs.rank_of_stage.size(); ++s) {
+      const uint16_t here = costs.rank_of_stage[s], next = costs.rank_of_stage[s + 1];
+      const bool same = (here == w.from && next == w.to) || (here == w.to && next == w.from);
+      if (same) costs.hops[s] = std::max(costs.hops[s], time);
+    }
+  }
+}
+
+}  // namespace
+
+PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
+  const std::vector<uint16_t>& placement = scenario.schedule.rank_of_stage;
+  // One microbatch, and its last weight gradient without the reduction that may run beside it.
+  Plan plan = scenario.plan;
+  plan.global_batch = plan.micro_batch * plan.dp;
+  plan.overlap.dp_grad = false;
+  PipelineCosts costs;
+  costs.pp = plan.pp;
+  costs.microbatches = scenario.plan.microbatches();
+  costs.rank_of_stage = placement;
+  costs.times.resize(placement.size());
+  costs.memory.resize(placement.size());
+  costs.hops.resize(placement.size() - 1);
+  costs.memory_limit.assign(static_cast<size_t>(plan.pp), INT64_MAX);
+  const Gpu& gpu = scenario.cluster.node.gpu;
+  // Launches run ahead of the device in a long list of passes, so they count only where a pass has
+  // more of them than its device needs time for, or where they follow what the host has read back
+  // (they are in the waits of the pass by then).
+  for (const bool split_backward : {true, false}) {
+    OpGraph graph = lower(scenario.model, plan,
+                          all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
+    const Prices prices = price_step(graph, scenario, table);
+    Prices run_ahead = prices;
+    std::fill(run_ahead.by_launch.begin(), run_ahead.by_launch.end(), Time{});
+    const Timeline timeline = run(compile(graph, run_ahead));
+    const std::vector<RoleMemory> memory = trace_memory(graph);
+    for (size_t r = 0; r < graph.roles.size(); ++r)
+      read_rank(graph, prices, timeline, memory[r], r, gpu.memory - gpu.reserve, costs);
+    read_hops(graph, prices, costs);
+  }
+  return costs;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast/step_memory.h"
+
+namespace stepcast {
+
+StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memory, Bytes room) {
+  constexpr int64_t kTebibyte = int64_t{1} << 40;
+  StepMemory step;
+  for (uint32_t r = 0; r < memory.size(); ++r)
+    if (memory[r].peak > memory[step.role].peak) step.role = r;
+  step.peak = memory[step.role].peak;
+  // Another role may reserve more than the one that allocates most, if it comes close.
+  for (uint32_t r = 0; r < memory.size(); ++r) {
+    if (memory[r].peak.value < step.peak.value / 100 * 98) continue;
+    // Far beyond any GPU the allocator's rounding is of no interest.
+    const Bytes reserved = step.peak.value > kTebibyte ? step.peak : trace_reserved(graph, r, room);
+    if (reserved > step.reserved) {
+      step.reserved = reserved;
+      step.role = r;
+    }
+  }
+  return step;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// import_bridge: the configuration that Megatron-Bridge (and NeMo) writes as YAML.
+//
+// Its sections hold Megatron's arguments under the same names; where two sections say one thing,
+// the one that is applied last counts: mixed_precision and comm_overlap.
+#include <algorithm>
+#include <array>
+
+#include "scenarios/frameworks/import_run.h"
+
+namespace stepcast {
+namespace {
+
+// Sections in the order in which they are applied.  Of the others nothing changes the cost.
+constexpr std::string_view kSections[] = {
+    "dist", "tokenizer", "checkpoint", "optimizer",  "model",           "dataset",
+    "ddp",  "train",     "training",   "validation", "mixed_precision", "comm_overlap"};
+constexpr std::string_view kIgnoredSections[] = {"scheduler",
+                                                 "logger",
+                                                 "rng",
+                                                 "profiling",
+                                                 "ft",
+                                                 "straggler",
+                                                 "nvrx_straggler",
+                                                 "rerun_state_machine",
+                                                 "peft",
+                                                 "inprocess_restart",
+                                                 "tensor_inspect",
+                                                 "inspect",
+                                                 "data",
+                                                 "optimizer_config_override_provider"};
+
+bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](std::string_view e) { return name.ends_with(e); });
+}
+
+Value word_value(std::string text, const Mark& mark) {
+  Value v;
+  v.kind = Value::Kind::scalar;
+  v.mark = mark;
+  v.text = std::move(text);
+  return v;
+}
+
+// [[embedding, decoder], [decoder, loss]] -> "Et|tL".
+std::string layout_of(const Value& stages) {
+  std::string text;
+  for (size_t i = 0; i < stages.items.size(); ++i) {
+    if (i > 0) text += '|';
+    for (const Value& layer : stages.items[i].items)
+      text += layer.text == "embedding" ? "E"
+              : layer.text == "loss"    ? "L"
+              : layer.text == "mtp"     ? "m"
+                                        : "t";
+  }
+  return text;
+}
+
+// What a named recipe of mixed precision stands for: "bf16_with_fp8_current_scaling_mixed".
+void add_recipe(const Value& recipe, std::vector<Argument>& all) {
+  const std::string& name = recipe.text;
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  const auto add = [&](const char* argument, const char* value) {
+    all.push_back({argument, "mixed_precision " + name, word_value(value, recipe.mark)});
+  };
+  add(has("bf16") ? "bf16" : "fp16", "true");
+  if (has("nvfp4")) return add("fp4", "e2m1");
+  const char* scaling = has("mxfp8")                                  ? "mxfp8"
+                        : has("subchannel") || has("blockwise")       ? "blockwise"
+                        : has("current_scaling") || has("tensorwise") ? "tensorwise"
+                        : has("fp8")                                  ? "delayed"
+                                                                      : nullptr;
+  if (scaling == nullptr) return;
+  add("fp8", "hybrid");
+  add("fp8_recipe", scaling);
+}
+
+class BridgeFile {
+ public:
+  // In the names of Megatron; "" stands for what is ignored whatever its name.
+  std::vector<Argument> read(const Value& file) {
+    for (const std::string_view section : kSections)
+      if (const Value* v = file.find(section)) add_section(section, *v);
+    for (const Member& m : file.members) {
+      const bool known =
+          std::find(std::begin(kSections), std::end(kSections), m.key) != std::end(kSections);
+      if (known) continue;
+      if (m.key == "env_vars" || m.key == "env") {
+        for (const Member& e : m.value.members) environment_.emplace_back(e.key, e.value.text);
+      } else {
+        add_other(m);
+      }
+    }
+    return std::move(all_);
+  }
+
+  const std::vector<std::pair<std::string, std::string>>& environment() const {
+    return environment_;
+  }
+
+ private:
+  void add_section(std::string_view section, const Value& value) {
+    if (section == "mixed_precision" && value.is_scalar() && value.text != "null")
+      return add_recipe(value, all_);
+    for (Argument& a : flatten(value)) {
+      a.written = std::string(section) + '.' + a.written;
+      if (ends_with_any(a.name, {"_target_", "_call_", "_partial_", "_args_"})) {
+        if (!is_value_of_enum(a)) a.name = "hf_model_id";  // Python's own, without effect
+      } else if (section == "dataset" && a.name != "sequence_length" && a.name != "seq_length") {
+        a.name = "data_path";
+      } else if (section == "tokenizer" && a.name != "vocab_size" && a.name != "tokenizer_type") {
+        a.name = "tokenizer_model";
+      } else if (a.name == "pipeline_model_parallel_layout" &&
+                 a.value.kind == Value::Kind::sequence) {
+        a.value = word_value(layout_of(a.value), a.value.mark);
+      } else if (a.name.starts_with("tp_comm_overlap_cfg.")) {
+        a.name = "tp_comm_overlap_cfg";
+      }
+      add(std::move(a));
+    }
+  }
+
+  // "activation_func._target_: torch.nn.functional.silu", "attention_backend._args_: [5]".
+  static bool is_value_of_enum(Argument& a) {
+    if (a.name == "activation_func._target_") {
+      a.name = "activation_func";
+      return true;
+    }
+    if (a.name != "attention_backend._args_" || a.value.items.size() != 1) return false;
+    constexpr std::array<const char*, 6> kBackends{"auto",    "flash", "fused",
+                                                   "unfused", "local", "auto"};
+    const auto n = python_whole(a.value.items.front().text);
+    if (!n || *n < 1 || *n >= static_cast<int64_t>(kBackends.size())) return false;
+    a.name = "attention_backend";
+    a.value = word_value(kBackends[static_cast<size_t>(*n)], a.value.mark);
+    return true;
+  }
+
+  void add(Argument a) {
+    const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
+    const bool there =
+        std::any_of(all_.begin(), all_.end(), [&](const Argument& b) { return b.name == a.name; });
+    if (null && there) return;                  // says nothing about what an earlier section states
+    if (a.name == "num_query_groups" && !null)  // no flag goes with it
+      all_.push_back({"group_query_attention", a.written, word_value("true", a.value.mark)});
+    all_.push_back(std::move(a));
+  }
+
+  void add_other(const Member& m) {
+    const bool ignored =
+        m.key == "_target_" || std::find(std::begin(kIgnoredSections), std::end(kIgnoredSections),
+                                         m.key) != std::end(kIgnoredSections);
+    Value section;
+    section.kind = Value::Kind::mapping;
+    section.members.push_back(m);
+    for (Argument& a : flatten(section)) {
+      if (ignored || ends_with_any(a.name, {"_target_", "_call_"})) a.name = "hf_model_id";
+      all_.push_back(std::move(a));
+    }
+  }
+
+  std::vector<Argument> all_;
+  std::vector<std::pair<std::string, std::string>> environment_;
+};
+
+}  // namespace
+
+void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                   ImportCounts& counts) {
+  const Value file = read_mapping(in, in.file, "a configuration of Megatron-Bridge");
+  if (in.problems.any()) return;
+  if (file.find("model") == nullptr || !file.find("model")->is_mapping())
+    return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
+                           {}, "a configuration of Megatron-Bridge has model, train, ddp, ...");
+  BridgeFile bridge;
+  const std::vector<Argument> arguments = bridge.read(file);
+  const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
+  counts.add(reader);
+  draft_megatron(reader, cluster, draft);
+  for (const auto& [name, value] : bridge.environment()) draft_environment(name, value, draft);
+}
+
+}  // namespace stepcast

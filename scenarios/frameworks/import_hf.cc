@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// import_hf: a config.json of Hugging Face.  It says the model and nothing about the run.
+#include <algorithm>
+
+#include "scenarios/frameworks/import_run.h"
+#include "scenarios/model_families.h"
+#include "scenarios/spelling.h"
+#include "scenarios/tree.h"
+
+namespace stepcast {
+namespace {
+
+// The family of the file; adds E125 or E126.
+const ModelFamily* family_of(const Value& config, Problems& problems) {
+  const Value* type = config.find("model_type");
+  if (type == nullptr || !type->is_scalar()) {
+    problems.add("E126", "the config.json has no model_type", config.mark, 1, {},
+                 "if it is a decoder like Llama or GPT, a scenario can say so itself: model: "
+                 "{preset: llama, hf: config.json}");
+    return nullptr;
+  }
+  if (const ModelFamily* family = find_model_type(type->text)) return family;
+  std::vector<std::string_view> known;
+  std::string list;
+  for (const ModelFamily& f : model_types()) {
+    known.push_back(f.name);
+    list += (list.empty() ? "" : ", ") + std::string(f.name);
+  }
+  problems.add("E125", "unknown model_type '" + type->text + '\'', type->mark,
+               static_cast<int>(std::max<size_t>(1, type->text.size())),
+               did_you_mean(type->text, known),
+               "known: " + list +
+                   "; if it is a decoder like Llama or GPT, write `model: {preset: llama, hf: "
+                   "config.json}` in a scenario and go on");
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<ConfigModel> draft_config_model(const Value& config, Problems& problems,
+                                              ScenarioDraft& draft, ImportCounts& counts) {
+  const ModelFamily* family = family_of(config, problems);
+  if (family == nullptr) return {};
+  ConfigModel model;
+  draft.set_text("model.model_type", family->name, "class defaults for what is not stated");
+  ++counts.used;
+  for (const Member& m : config.members) {
+    if (m.key == "model_type") continue;
+    const ConfigKey key = find_config_key(*family, m.key);
+    if (key.use == KeyUse::unknown) {
+      counts.unknown.push_back({m.key, m.key_mark});
+    } else if (key.use == KeyUse::ignored) {
+      ++counts.ignored;
+    } else {
+      ++counts.used;
+      draft.set("model." + m.key, to_flow(m.value), "");
+      if (key.name == "max_position_embeddings" && m.value.is_scalar())
+        model.max_positions = python_whole(m.value.text).value_or(0);
+    }
+  }
+  return model;
+}
+
+void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+               ImportCounts& counts) {
+  const Value config = read_mapping(in, in.file, "a config.json");
+  if (in.problems.any()) return;
+  const auto model = draft_config_model(config, in.problems, draft, counts);
+  if (!model) return;
+  draft_cluster(cluster, 8, "a config.json says nothing about the run", draft);
+  const std::string says_nothing = "a config.json says nothing about the run; -s sets it";
+  draft.assume("batch.global", "64", says_nothing);
+  draft.assume("batch.micro", "1", says_nothing);
+  constexpr int64_t kUsual = 4096;
+  const int64_t seq = model->max_positions > 0 ? std::min(model->max_positions, kUsual) : kUsual;
+  draft.assume("batch.seq", std::to_string(seq), says_nothing);
+}
+
+}  // namespace stepcast

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// draft_megatron_run: number formats, recomputation, overlap, kernels, experts at work, the job.
+#include <algorithm>
+#include <array>
+
+#include "scenarios/fields.h"
+#include "scenarios/frameworks/import_megatron.h"
+
+namespace stepcast {
+namespace {
+
+class RunDraft {
+ public:
+  RunDraft(const ArgumentReader& a, const MegatronSizes& sizes, ScenarioDraft& draft)
+      : a_(a), s_(sizes), draft_(draft) {}
+
+  void write() {
+    write_precision();
+    write_recompute();
+    write_overlap();
+    write_optimizer();
+    write_offload();
+    write_experts();
+    write_kernels();
+    write_graphs();
+    write_job();
+  }
+
+ private:
+  // A flag that is a flag here too; nothing if it was not given.
+  void copy_flag(const char* name, const char* path) {
+    if (a_.given(name)) draft_.set(path, a_.flag(name), a_.why(name));
+  }
+  void copy_if_on(const char* name, const char* path) {
+    if (a_.flag(name)) draft_.set(path, true, a_.why(name));
+  }
+  void left_out(const char* name) { draft_.note(a_.why(name) + ": not modelled, left out"); }
+
+  static std::string_view fp8_preset(std::string_view recipe) {
+    struct Recipe {
+      std::string_view recipe, preset;
+    };
+    constexpr std::array<Recipe, 4> kRecipes{{{"delayed", "fp8-delayed"},
+                                              {"tensorwise", "fp8-tensorwise"},
+                                              {"blockwise", "fp8-blockwise"},
+                                              {"mxfp8", "mxfp8"}}};
+    for (const Recipe& r : kRecipes)
+      if (r.recipe == recipe) return r.preset;
+    return {};
+  }
+
+  void write_precision() {
+    const bool fp16 = a_.flag("fp16"), bf16 = a_.flag("bf16");
+    std::string preset = bf16 ? "bf16-mixed" : fp16 ? "fp16-mixed" : "fp32";
+    std::string why = bf16 ? a_.why("bf16") : fp16 ? a_.why("fp16") : "neither fp16 nor bf16";
+    if (a_.given("fp4")) {
+      preset = "nvfp4";
+      why = a_.why("fp4");
+    } else if (a_.given("fp8")) {
+      const std::string recipe = a_.word("fp8_recipe", "delayed");
+      preset = std::string(fp8_preset(recipe));
+      why = a_.why("fp8") + (a_.given("fp8_recipe") ? ", " + a_.why("fp8_recipe") : "");
+      if (preset.empty())
+        return a_.refuse("fp8_recipe", "is not known here",
+                         "known: delayed, tensorwise, blockwise and mxfp8");
+    }
+    draft_.set("precision.preset", preset, why);
+    // Megatron sets the second one for bf16 unless the first one is there.
+    const char* low = a_.flag("grad_reduce_in_bf16") ? "grad_reduce_in_bf16"
+                      : bf16 && !a_.flag("accumulate_allreduce_grads_in_fp32", true)
+                          ? "accumulate_allreduce_grads_in_fp32"
+                          : nullptr;
+    if (low != nullptr) {
+      draft_.set("precision.grads", std::string("bf16"), a_.why(low));
+      draft_.set("precision.reduce", std::string("bf16"), a_.why(low));
+    } else if (fp16 && a_.flag("accumulate_allreduce_grads_in_fp32")) {
+      draft_.set("precision.grads", std::string("fp32"),
+                 a_.why("accumulate_allreduce_grads_in_fp32"));
+    }
+    if (a_.flag("use_precision_aware_optimizer")) write_optimizer_formats();
+    copy_if_on("fp8_param_gather", "precision.fp8_params");
+    copy_if_on("first_last_layers_bf16", "precision.first_last_bf16");
+  }
+
+  void write_optimizer_formats() {
+    const auto format = [&](const char* name) {
+      std::string word = a_.word(name, "fp32");
+      const size_t dot = word.rfind('.');  // torch.bfloat16
+      if (dot != std::string::npos) word.erase(0, dot + 1);
+      return word == "bfloat16"  ? "bf16"
+             : word == "float32" ? "fp32"
+             : word == "float16" ? "fp16"
+                                 : word;
+    };
+    if (format("main_grads_dtype") != "fp32")
+      draft_.set("precision.grads", std::string(format("main_grads_dtype")),
+                 a_.why("main_grads_dtype"));
+    if (format("main_params_dtype") != "fp32") left_out("main_params_dtype");
+    const std::string first = format("exp_avg_dtype"), second = format("exp_avg_sq_dtype");
+    if (first != second)
+      draft_.note(a_.why("exp_avg_dtype") + ", " + a_.why("exp_avg_sq_dtype") +
+                  ": both moments have one format here, the first one's is taken");
+    if (first != "fp32") draft_.set("precision.moments", first, a_.why("exp_avg_dtype"));
+  }
+
+  void write_recompute() {
+    std::string granularity = a_.word("recompute_granularity");
+    std::string why = a_.why("recompute_granularity");
+    if (granularity.empty() && a_.flag("recompute_activations")) {
+      granularity = "selective";
+      why = a_.why("recompute_activations");
+    }
+    std::vector<std::string> modules = a_.words("recompute_modules");
+    if (a_.flag("moe_layer_recompute")) {
+      if (granularity.empty()) {
+        granularity = "selective";
+        why = a_.why("moe_layer_recompute");
+      }
+      if (std::find(modules.begin(), modules.end(), "moe") == modules.end())
+        modules.push_back("moe");
+    }
+    if (granularity.empty() || granularity == "none") return;
+    draft_.set_text("recompute.granularity", granularity, why);
+    if (granularity == "full") {
+      if (a_.given("recompute_method"))
+        draft_.set_text("recompute.method", a_.word("recompute_method"),
+                        a_.why("recompute_method"));
+      if (const auto n = a_.whole("recompute_num_layers"))
+        draft_.set("recompute.layers", *n, a_.why("recompute_num_layers"));
+    } else if (!modules.empty()) {
+      write_modules(modules);
+    }
+    copy_if_on("distribute_saved_activations", "recompute.distribute");
+  }
+
+  void write_modules(const std::vector<std::string>& modules) {
+    const Field* field = find_field("recompute.modules");
+    std::string list;
+    for (const std::string& m : modules) {
+      if (field != nullptr && !one_of(m, field->choices)) {
+        draft_.note("recompute module " + m + ": not modelled, left out");
+        continue;
+      }
+      list += (list.empty() ? "" : ", ") + m;
+    }
+    if (!list.empty())
+      draft_.set("recompute.modules", '[' + list + ']',
+                 a_.given("recompute_modules") ? a_.why("recompute_modules")
+                                               : a_.why("moe_layer_recompute"));
+  }
+
+  void write_overlap() {
+    copy_if_on("overlap_grad_reduce", "overlap.dp_grad");
+    copy_if_on("overlap_param_gather", "overlap.dp_param");
+    if (a_.flag("overlap_param_gather_with_optimizer_step"))
+      left_out("overlap_param_gather_with_optimizer_step");
+    if (a_.given("ddp_num_buckets"))
+      left_out("ddp_num_buckets");
+    else if (const auto bucket = a_.whole("ddp_bucket_size"))
+      draft_.set("overlap.bucket", *bucket, a_.why("ddp_bucket_size"));
+    write_tensor_overlap();
+  }
+
+  // Transformer Engine's: bulk for the backward, GEMMs in pieces where a collective is beside its
+  // own GEMM.
+  void write_tensor_overlap() {
+    if (!a_.flag("tp_comm_overlap") || s_.tp < 2) return;
+    const bool pipelined = a_.flag("tp_comm_overlap_ag", true) ||
+                           a_.flag("tp_comm_overlap_rs", true) ||
+                           a_.flag("tp_comm_overlap_rs_dgrad");
+    const bool bulk = a_.flag("tp_comm_bulk_dgrad", true) || a_.flag("tp_comm_bulk_wgrad", true);
+    const char* way = pipelined ? "pipelined" : bulk ? "bulk" : "none";
+    const Field* field = find_field("overlap.tp");
+    if (pipelined && field != nullptr && !one_of(way, field->choices)) way = "bulk";
+    draft_.set_text("overlap.tp", way, a_.why("tp_comm_overlap"));
+  }
+
+  void write_optimizer() {
+    if (a_.given("optimizer")) {
+      const std::string kind = a_.word("optimizer");
+      draft_.set_text("optimizer.kind", kind == "dist_muon" ? "muon" : kind, a_.why("optimizer"));
+    }
+    if (a_.given("clip_grad") && a_.real("clip_grad").value_or(1) == 0)
+      draft_.set("optimizer.clip", false, a_.why("clip_grad"));
+  }
+
+  void write_offload() {
+    if (a_.flag("optimizer_cpu_offload"))
+      draft_.set("offload.optimizer",
+                 a_.given("optimizer_offload_fraction") ? a_.word("optimizer_offload_fraction")
+                                                        : std::string("1"),
+                 a_.why("optimizer_cpu_offload"));
+    if (const int64_t layers = a_.whole("cpu_offloading_num_layers", 0); layers > 0)
+      draft_.set("offload.activation_layers", layers, a_.why("cpu_offloading_num_layers"));
+    copy_if_on("fine_grained_activation_offloading", "offload.activations");
+  }
+
+  void write_experts() {
+    if (a_.whole("num_experts", 0) < 1) return;
+    const std::string type = a_.word("moe_token_dispatcher_type", "allgather");
+    std::string why = a_.given("moe_token_dispatcher_type") ? a_.why("moe_token_dispatcher_type")
+                                                            : "Megatron's default";
+    std::string dispatcher = type == "alltoall_seq" ? "alltoall" : type;
+    if (type == "flex") {
+      const std::string backend = a_.word("moe_flex_dispatcher_backend", "deepep");
+      dispatcher = "deepep";
+      if (a_.given("moe_flex_dispatcher_backend"))
+        why += ", " + a_.why("moe_flex_dispatcher_backend");
+      if (a_.flag("moe_enable_deepep")) why += ", " + a_.why("moe_enable_deepep");
+      if (backend != "deepep")
+        draft_.note(a_.why("moe_flex_dispatcher_backend") + ": costed as deepep");
+    }
+    draft_.set_text("moe.dispatcher", dispatcher, why);
+    if (const auto factor = a_.real("moe_expert_capacity_factor"); factor && *factor > 0)
+      draft_.set("moe.capacity_factor", a_.word("moe_expert_capacity_factor"),
+                 a_.why("moe_expert_capacity_factor"));
+    copy_if_on("moe_pad_expert_input_to_capacity", "moe.pad_to_capacity");
+    draft_.set("moe.grouped_gemm", a_.flag("moe_grouped_gemm"),
+               a_.given("moe_grouped_gemm") ? a_.why("moe_grouped_gemm") : "Megatron's default");
+    draft_.set(
+        "moe.permute_fusion", a_.flag("moe_permute_fusion"),
+        a_.given("moe_permute_fusion") ? a_.why("moe_permute_fusion") : "Megatron's default");
+    copy_if_on("moe_shared_expert_overlap", "moe.shared_overlap");
+    if (a_.flag("moe_router_force_load_balancing"))
+      draft_.set_text("moe.routing", "balanced", a_.why("moe_router_force_load_balancing"));
+    copy_if_on("overlap_moe_expert_parallel_comm", "overlap.ep");
+    if (a_.flag("delay_wgrad_compute")) left_out("delay_wgrad_compute");
+  }
+
+  void write_kernels() {
+    const std::string backend = a_.word("attention_backend", "auto");
+    const bool local = a_.word("transformer_impl", "transformer_engine") == "local";
+    const bool flash = a_.flag("use_flash_attn");
+    std::string name = backend.substr(backend.rfind('.') + 1);  // AttnBackend.auto
+    if (name == "unfused" || name == "local")
+      draft_.set_text("kernels.attention", "unfused", a_.why("attention_backend"));
+    else if (local && !flash && name != "flash")
+      draft_.set_text("kernels.attention", "unfused", a_.why("transformer_impl"));
+    else if (flash || name == "flash" || name == "fused")
+      draft_.set_text("kernels.attention", "flash",
+                      a_.why(flash ? "use_flash_attn" : "attention_backend"));
+    if (a_.given("transformer_impl"))
+      draft_.set_text("kernels.modules", local ? "megatron" : "transformer-engine",
+                      a_.why("transformer_impl"));
+    write_dropout("attention_dropout", "kernels.dropout.attention");
+    write_dropout("hidden_dropout", "kernels.dropout.hidden");
+    copy_flag("gradient_accumulation_fusion", "kernels.gradient_accumulation_fusion");
+    const bool gated = a_.flag("swiglu");
+    copy_flag("bias_activation_fusion", "kernels.fused_activation");
+    copy_flag(gated ? "bias_swiglu_fusion" : "bias_gelu_fusion", "kernels.fused_activation");
+    copy_flag("bias_dropout_fusion", "kernels.fused_bias_dropout_add");
+    copy_flag("masked_softmax_fusion", "kernels.fused_softmax");
+    if (!a_.flag("apply_rope_fusion", true)) left_out("apply_rope_fusion");
+    copy_flag("cross_entropy_loss_fusion", "kernels.fused_cross_entropy");
+    if (a_.flag("cross_entropy_loss_fusion") && a_.word("cross_entropy_fusion_impl") == "te")
+      draft_.set_text("kernels.loss", "in-place", a_.why("cross_entropy_fusion_impl"));
+  }
+
+  void write_dropout(const char* name, const char* path) {
+    if (a_.given(name))
+      draft_.set(path, a_.word(name), a_.real(name) ? a_.why(name) : std::string());
+    else
+      draft_.set(path, std::string("0.1"), "Megatron's default");
+  }
+
+  void write_graphs() {
+    const std::string impl = a_.word("cuda_graph_impl", "none");
+    const char* by = impl != "none"                   ? "cuda_graph_impl"
+                     : a_.flag("enable_cuda_graph")   ? "enable_cuda_graph"
+                     : a_.flag("external_cuda_graph") ? "external_cuda_graph"
+                                                      : nullptr;
+    if (by == nullptr) return;
+    const bool step = impl == "full_iteration" || a_.word("cuda_graph_scope") == "full_iteration";
+    draft_.set_text("kernels.cuda_graph", step ? "step" : "layer", a_.why(by));
+  }
+
+  void write_job() {
+    std::string checkpoint;
+    const auto add = [&](const char* key, const std::string& value) {
+      checkpoint += (checkpoint.empty() ? "{" : ", ") + std::string(key) + ": " + value;
+    };
+    if (a_.given("save") && a_.given("save_interval"))
+      add("interval", std::to_string(a_.whole("save_interval", 0)));
+    if (!checkpoint.empty() && a_.flag("async_save")) add("async", "true");
+    if (a_.given("non_persistent_save_interval"))
+      add("local_interval", std::to_string(a_.whole("non_persistent_save_interval", 0)));
+    if (a_.given("non_persistent_ckpt_type"))
+      add("local_kind", yaml_text(a_.word("non_persistent_ckpt_type")));
+    if (!checkpoint.empty())
+      draft_.set(
+          "job.checkpoint", checkpoint + '}',
+          a_.why(a_.given("save_interval") ? "save_interval" : "non_persistent_save_interval") +
+              " (steps)");
+  }
+
+  const ArgumentReader& a_;
+  const MegatronSizes& s_;
+  ScenarioDraft& draft_;
+};
+
+}  // namespace
+
+void draft_megatron_run(const ArgumentReader& a, const MegatronSizes& sizes, ScenarioDraft& draft) {
+  RunDraft(a, sizes, draft).write();
+}
+
+}  // namespace stepcast

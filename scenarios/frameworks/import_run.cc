@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/frameworks/import_run.h"
+
+#include <algorithm>
+#include <array>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+using Importer = void (*)(const ImportSources&, const ImportCluster&, ScenarioDraft&,
+                          ImportCounts&);
+constexpr std::array<std::string_view, 7> kKinds{
+    "hf", "megatron-args", "megatron-log", "bridge", "torchtitan", "deepspeed", "nanotron"};
+constexpr std::array<Importer, 7> kImporters{
+    import_hf,         import_megatron_args, import_megatron_log, import_bridge,
+    import_torchtitan, import_deepspeed,     import_nanotron};
+
+// The last part of a path, without its ending.
+std::string stem(const std::string& file) {
+  std::string name = file.substr(file.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot != std::string::npos && dot > 0) name.erase(dot);
+  return name.empty() || name == "<stdin>" ? "imported" : name;
+}
+
+// A value may be legal where it stood and still be too deep or too long in a scenario.
+void refuse_unreadable(Problems& problems, uint32_t file, const std::string& scenario) {
+  Problems written;
+  parse_yaml(written, written.add_source({"written", scenario, false}));
+  try {
+    written.throw_if_any();
+  } catch (const InputError& e) {
+    problems.add(
+        "E331",
+        "what this file says cannot be written as a scenario: " + e.diagnostics.front().message,
+        {file, 0, 0});
+    problems.throw_if_any();
+  }
+}
+
+}  // namespace
+
+std::span<const std::string_view> import_kinds() {
+  return kKinds;
+}
+
+void ImportCounts::add(const ArgumentReader& reader) {
+  used += reader.used();
+  ignored += reader.ignored();
+  unknown.insert(unknown.end(), reader.unknown().begin(), reader.unknown().end());
+}
+
+bool ImportSources::states(std::string_view path) const {
+  return std::any_of(set.begin(), set.end(), [&](const auto& s) { return s.first == path; });
+}
+
+Value read_mapping(const ImportSources& in, uint32_t source, const std::string& what) {
+  const bool clean = !in.problems.any();
+  Value value = parse_yaml(in.problems, source);
+  if (value.is_mapping()) return value;
+  if (clean && !in.problems.any())
+    in.problems.add("E330", what + " is a mapping of names to values, and this is none",
+                    {source, 1, 1});
+  value = {};
+  value.kind = Value::Kind::mapping;
+  return value;
+}
+
+std::vector<Argument> flatten(const Value& value) {
+  std::vector<Argument> all;
+  for (const Member& m : value.members) {
+    if (!m.value.is_mapping()) {
+      all.push_back({argument_name(m.key), m.key, m.value});
+      if (all.back().value.mark.line == 0) all.back().value.mark = m.key_mark;
+      continue;
+    }
+    for (Argument& inner : flatten(m.value)) {
+      inner.name = argument_name(m.key) + '.' + inner.name;
+      inner.written = m.key + '.' + inner.written;
+      all.push_back(std::move(inner));
+    }
+  }
+  return all;
+}
+
+ImportedRun import_run(const ImportRequest& request) {
+  size_t kind = 0;
+  while (kind < kKinds.size() && kKinds[kind] != request.kind) ++kind;
+  STEPCAST_CHECK(kind < kKinds.size(), "no such kind: " + request.kind);
+
+  Problems problems;
+  const uint32_t file = problems.add_source({request.file, request.text, false});
+  uint32_t config = 0;
+  if (!request.model_file.empty())
+    config = problems.add_source({request.model_file, request.model_text, false});
+  ScenarioDraft draft;
+  ImportCounts counts;
+  draft.set("schema", int64_t{1}, "");
+  draft.set_text("name", stem(request.file), "");
+  kImporters[kind]({problems, file, request.model_file.empty() ? nullptr : &config, request.set},
+                   request.cluster, draft, counts);
+  for (const auto& [path, value] : request.set) draft.override_with(path, value);
+  problems.throw_if_any();
+
+  ImportedRun run;
+  run.used = counts.used;
+  run.ignored = counts.ignored;
+  for (const UnknownArgument& u : counts.unknown)
+    run.unknown.push_back({u.written, u.mark.line, u.mark.column});
+  run.notes = draft.notes();
+  run.measured = counts.measured;
+  std::string head = "A scenario from " + request.file + " (" + request.kind + ").";
+  for (const UnknownPlace& u : run.unknown)
+    head += "\n- not understood: " + u.name + " in line " + std::to_string(u.line);
+  run.scenario = draft.text(head);
+  refuse_unreadable(problems, file, run.scenario);
+  return run;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that differ, from the scenario to the result.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/lane_set.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+// Four nodes of 8: tp 4 inside a node, two pipeline stages, dp 4.
+const std::string kBase =
+    "model: {preset: gpt3-1.3b, tie_word_embeddings: false}\n"
+    "cluster: dgx-a100-80g x 4\n"
+    "parallel: {tp: 4, pp: 2, dp: 4, zero: 1}\n"
+    "batch: {global: 16, micro: 1, seq: 2048}\n";
+
+Result forecast_with(const std::string& more, bool all_ranks = false) {
+  ForecastOptions options;
+  options.what_if = false;
+  options.all_ranks = all_ranks;
+  return forecast(load_scenario_text(kBase + more, "run.yaml"), options);
+}
+
+std::string item(const std::string& text) {
+  return "perturb: [{" + text + "}]\n";
+}
+
+Time sum_of(const SpendTable& table) {
+  return std::accumulate(table.begin(), table.end(), Time{});
+}
+
+TEST(Disturbed, EveryRankByItselfIsTheStepOfEqualRanks) {
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    const std::string more = "schedule: " + std::string(schedule) + "\n";
+    const Result once = forecast_with(more), each = forecast_with(more, true);
+    EXPECT_EQ(each.step_time, once.step_time) << schedule;
+    EXPECT_EQ(each.span, once.span) << schedule;
+    EXPECT_EQ(each.rank_ops, once.rank_ops * 16) << schedule;
+    ASSERT_TRUE(each.disturbance.has_value());
+    EXPECT_EQ(each.disturbance->undisturbed, once.step_time);
+    EXPECT_EQ(each.disturbance->lanes, 32);
+    EXPECT_EQ(each.disturbance->slow_ranks, 0);
+    EXPECT_FALSE(once.disturbance.has_value());
+  }
+}
+
+TEST(Disturbed, OneSlowRankHoldsAllOthersUp) {
+  const Result r = forecast_with(item("where: rank 5, compute: 0.5"));
+  const Disturbance& d = *r.disturbance;
+  EXPECT_EQ(d.slow_ranks, 1);
+  EXPECT_EQ(d.slow_links, 0);
+  EXPECT_EQ(d.waiting, 31);
+  EXPECT_GT(d.mean_wait, Time{});
+  EXPECT_LE(d.mean_wait, r.step_time - d.undisturbed);
+  EXPECT_GT(r.step_time, d.undisturbed);
+  // Half the speed of one of two stages: at most twice the step.
+  EXPECT_LT(r.step_time, d.undisturbed * 2);
+}
+
+TEST(Disturbed, AccountsSumToTheStepAndShowTheStraggler) {
+  const Result r =
+      forecast_with(item("where: rank 5, compute: 0.8") + "schedule: {kind: 1f1b, p2p: async}\n");
+  Time straggler{};
+  for (const SpendTable& table : r.account.by_role) {
+    EXPECT_EQ(sum_of(table), r.step_time);
+    straggler += table[static_cast<size_t>(Spend::straggler)];
+  }
+  EXPECT_GT(straggler, Time{});
+  Time at{};
+  for (const PathSegment& s : r.critical_path) {
+    EXPECT_EQ(s.begin, at);
+    at = s.end;
+  }
+  EXPECT_EQ(at, r.makespan);
+}
+
+TEST(Disturbed, ARankOfNormalSpeedChangesNothing) {
+  const Time plain = forecast_with("").step_time;
+  EXPECT_EQ(forecast_with(item("where: ranks 0-31, compute: 1")).step_time, plain);
+  EXPECT_EQ(forecast_with(item("where: all, compute: {lognormal: {sigma: 0}}")).step_time, plain);
+  EXPECT_EQ(forecast_with(item("where: node 1, bw: 1")).step_time, plain);
+}
+
+TEST(Disturbed, AWindowCountsForWhatLiesInIt) {
+  const Time plain = forecast_with("").step_time;
+  const Time always = forecast_with(item("where: rank 5, compute: 0.5")).step_time;
+  const auto window = [](const std::string& times) {
+    return forecast_with(item("where: rank 5, compute: 0.5, " + times)).step_time;
+  };
+  EXPECT_EQ(window("from: 1h"), plain);
+  EXPECT_EQ(window("from: 0s, until: 1h"), always);
+  const Time some = window("from: 50ms, until: 100ms");
+  EXPECT_GT(some, plain);
+  EXPECT_LE(some, plain + Time{25'000'000'000});
+}
+
+TEST(Disturbed, NicsSlowWhatLeavesTheNodeAndNothingElse) {
+  const Time plain = forecast_with("").step_time;
+  const Result slow = forecast_with(item("where: node 1 nic 3, bw: 0.1"));
+  EXPECT_GT(slow.step_time, plain);
+  EXPECT_GT(slow.disturbance->slow_links, 0);
+  // Weaker links are never faster.
+  Time last = plain;
+  for (const char* bw : {"0.9", "0.5", "0.2", "0.05"}) {
+    const Time now = forecast_with(item("where: node 1 nic 3, bw: " + std::string(bw))).step_time;
+    EXPECT_GE(now, last) << bw;
+    last = now;
+  }
+  // A job on one node does not use its NICs.
+  LoadOptions options;
+  options.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  const Result alone = forecast(load_scenario_text(kBase, "run.yaml", options), quick);
+  options.set.emplace_back("perturb", "[{where: node 0, bw: 0.1}]");
+  const Result same = forecast(load_scenario_text(kBase, "run.yaml", options), quick);
+  EXPECT_EQ(same.step_time, alone.step_time);
+  EXPECT_EQ(same.disturbance->slow_links, 0);
+}
+
+TEST(Disturbed, NvlinkSlowsGroupsInsideTheNode) {
+  const Result slow = forecast_with(item("where: node 2 nvlink, bw: 0.25"));
+  EXPECT_GT(slow.step_time, slow.disturbance->undisturbed);
+  EXPECT_EQ(slow.disturbance->slow_ranks, 0);
+}
+
+TEST(Disturbed, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
+  const Scenario s = load_scenario_text(kBase + item("where: node 1 nic 3, bw: 0.25"), "run.yaml");
+  const Result sound = forecast_with("");
+  const OpGraph& graph = *sound.graph;
+  const Prices& prices = *sound.prices;
+  const LaneSet lanes = lane_set(s, graph, prices, 0);
+  EXPECT_TRUE(lanes.slowness.empty());
+  EXPECT_EQ(lanes.class_ps.size(), 1U);
+  // Rank 11 is on node 1, GPU 3: tp 3 of its group, dp 2.  Its tp group stays in the node; its dp
+  // group has the four ranks with tp 3 of its stage.
+  EXPECT_TRUE(lanes.group_class[static_cast<size_t>(Axis::tp)].empty());
+  const auto& dp = lanes.group_class[static_cast<size_t>(Axis::dp)];
+  ASSERT_EQ(dp.size(), 2U);
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    EXPECT_EQ(dp[0][static_cast<size_t>(lane)], lane % 4 == 3 ? 1 : 0) << lane;
+    EXPECT_EQ(dp[1][static_cast<size_t>(lane)], 0) << lane;
+  }
+  for (size_t w = 0; w < graph.works.size(); ++w) {
+    const int64_t now = prices.by_work[w].time.count();
+    EXPECT_GE(lanes.class_ps[0][w], now);
+    if (!is_communication(graph.works[w].kind)) {
+      EXPECT_EQ(lanes.class_ps[0][w], now);
+    }
+  }
+}
+
+TEST(Disturbed, WhatIsDrawnDependsOnTheSeedAlone) {
+  const std::string jitter = item("where: all, compute: {lognormal: {sigma: 0.05}}");
+  EXPECT_EQ(forecast_with(jitter + "seed: 3\n").step_time,
+            forecast_with(jitter + "seed: 3\n", true).step_time);
+  EXPECT_NE(forecast_with(jitter + "seed: 3\n").step_time,
+            forecast_with(jitter + "seed: 4\n").step_time);
+  const std::string ranks = item("where: all, compute: {lognormal: {sigma: 0.05, per: rank}}");
+  EXPECT_EQ(forecast_with(ranks + "seed: 3\n").step_time,
+            forecast_with(ranks + "seed: 3\n", true).step_time);
+  EXPECT_NE(forecast_with(ranks + "seed: 3\n").step_time,
+            forecast_with(ranks + "seed: 4\n").step_time);
+}
+
+TEST(Disturbed, ReplicasRunTheSeedsInARow) {
+  const std::string jitter =
+      item("where: all, compute: {lognormal: {sigma: 0.05, per: rank}}") + "seed: 3\n";
+  std::vector<Time> single;
+  for (int seed = 3; seed < 6; ++seed)
+    single.push_back(forecast_with(item("where: all, compute: {lognormal: {sigma: 0.05, per: "
+                                        "rank}}") +
+                                   "seed: " + std::to_string(seed) + "\n")
+                         .step_time);
+  const Result r = forecast_with(jitter + "replicas: 3\n");
+  ASSERT_TRUE(r.replicas.has_value());
+  EXPECT_EQ(r.replicas->count, 3);
+  EXPECT_EQ(r.replicas->first_seed, 3U);
+  EXPECT_EQ(r.step_time, single[0]);
+  EXPECT_EQ(r.replicas->min, *std::min_element(single.begin(), single.end()));
+  EXPECT_EQ(r.replicas->max, *std::max_element(single.begin(), single.end()));
+  EXPECT_EQ(r.replicas->mean, (single[0] + single[1] + single[2]) / 3);
+}
+
+TEST(Disturbed, ProgressIsToldAfterEachReplica) {
+  ForecastOptions options;
+  options.what_if = false;
+  std::vector<int64_t> seen;
+  options.progress = [&](int64_t done, int64_t total) {
+    EXPECT_EQ(total, 3);
+    seen.push_back(done);
+  };
+  forecast(
+      load_scenario_text(kBase + item("where: rank 1, compute: 0.9") + "replicas: 3\n", "run.yaml"),
+      options);
+  EXPECT_EQ(seen, (std::vector<int64_t>{1, 2, 3}));
+}
+
+Result traced(const std::string& more, std::vector<int64_t> ranks = {}) {
+  ForecastOptions options;
+  options.what_if = false;
+  options.trace = true;
+  options.trace_ranks = std::move(ranks);
+  return forecast(load_scenario_text(kBase + more, "run.yaml"), options);
+}
+
+// Time in ops of compute on the compute stream, from the trace.
+Time traced_compute(const Result& r, const TracedLane& lane, uint32_t role) {
+  const RoleTimeline& times = lane.timeline.roles[role];
+  Time sum{};
+  size_t at = 0;
+  for (const Item& item : r.graph->roles[role].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : r.graph->passes[static_cast<size_t>(item.pass)].ops) {
+      const Time took = times.op_end[at] - times.op_start[at];
+      ++at;
+      if (!is_communication(r.graph->works[static_cast<size_t>(op.work)].kind)) sum += took;
+    }
+  }
+  return sum;
+}
+
+TEST(Disturbed, ATraceHasTheRanksOfTheLaneThatEndsLast) {
+  const Result r = traced(item("where: rank 5, compute: 0.5"));
+  ASSERT_EQ(r.traced.size(), 1U);
+  EXPECT_EQ(r.traced[0].roles, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(
+      std::count(r.traced[0].names.begin(), r.traced[0].names.end(), r.disturbance->last_rank), 1);
+  EXPECT_EQ(r.traced[0].timeline.makespan, r.makespan);
+  Time last{};
+  for (const RoleTimeline& role : r.traced[0].timeline.roles)
+    for (const Time t : role.op_end) last = std::max(last, t);
+  EXPECT_EQ(last, r.makespan);
+}
+
+TEST(Disturbed, GivenRanksAreTracedWithTheirOwnTimes) {
+  for (const char* contention : {"", "contention: {interference: on, links: on}\n"}) {
+    const Result r = traced(item("where: rank 5, compute: 0.5") + contention, {6, 5, 21, 5});
+    ASSERT_EQ(r.traced.size(), 2U) << contention;  // 5 and 21 are one lane
+    EXPECT_EQ(r.traced[0].names, (std::vector<std::string>{"rank 5 (stage 0, tp 1, dp 1)",
+                                                           "rank 21 (stage 1, tp 1, dp 1)"}));
+    EXPECT_EQ(r.traced[1].names, (std::vector<std::string>{"rank 6 (stage 0, tp 2, dp 1)"}));
+    const Time slow = traced_compute(r, r.traced[0], 0), sound = traced_compute(r, r.traced[1], 0);
+    if (*contention == 0) {
+      EXPECT_EQ(slow, sound * 2);
+    } else {
+      EXPECT_GT(slow, sound * 3 / 2);
+    }
+    for (const TracedLane& lane : r.traced)
+      for (const RoleTimeline& role : lane.timeline.roles)
+        for (size_t i = 0; i < role.op_start.size(); ++i) {
+          ASSERT_LE(role.op_start[i], role.op_end[i]);
+          ASSERT_LE(role.op_end[i], r.makespan);
+        }
+  }
+}
+
+TEST(Disturbed, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
+  const Result once = traced(""), given = traced("", {0});
+  EXPECT_TRUE(once.traced.empty());
+  const RoleTimeline &a = once.timeline.roles[0], &b = given.traced[0].timeline.roles[0];
+  EXPECT_EQ(a.op_start, b.op_start);
+  size_t at = 0;
+  for (const Item& item : once.graph->roles[0].items) {
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : once.graph->passes[static_cast<size_t>(item.pass)].ops) {
+      ASSERT_EQ(b.op_end[at],
+                a.op_start[at] + once.prices->by_work[static_cast<size_t>(op.work)].time);
+      ++at;
+    }
+  }
+}
+
+TEST(Disturbed, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
+  std::string base = kBase;
+  base.replace(base.find("global: 16"), 10, "global: 2048");
+  const std::string drawn = item("where: all, compute: {lognormal: {sigma: 0.02, per: rank}}");
+  const auto answers = [&](const std::string& more, ForecastOptions options) {
+    return forecast(load_scenario_text(base + more, "run.yaml"), options);
+  };
+  const Result quick = answers(drawn, {});
+  EXPECT_TRUE(quick.what_if_left_out);
+  EXPECT_TRUE(quick.what_if.empty());
+  const Result asked = answers(drawn, {.every_what_if = true});
+  EXPECT_FALSE(asked.what_if_left_out);
+  EXPECT_FALSE(asked.what_if.empty());
+  EXPECT_EQ(asked.step_time, quick.step_time);
+  // Of equal ranks one is simulated.
+  const Result equal = answers("", {.all_ranks = true});
+  EXPECT_FALSE(equal.what_if_left_out);
+  EXPECT_FALSE(equal.what_if.empty());
+}
+
+TEST(Disturbed, WhatIfsAreOfTheStepOfRanksThatDiffer) {
+  const auto answers = [](const std::string& more) {
+    return forecast(load_scenario_text(kBase + more, "run.yaml"), {});
+  };
+  const auto saved = [](const Result& r, Spend spend) {
+    for (const WhatIf& w : r.what_if)
+      if (w.spend == spend) return w.saved;
+    return Time::max();
+  };
+  const Result plain = answers("");
+  const Result nominal = answers(item("where: rank 5, compute: 1"));
+  ASSERT_FALSE(plain.what_if.empty());
+  for (const WhatIf& w : plain.what_if) EXPECT_EQ(saved(nominal, w.spend), w.saved);
+  // All at half the speed: what compute costs saves more.
+  const Result half = answers(item("where: all, compute: 0.5"));
+  EXPECT_GT(saved(half, Spend::optimizer), saved(plain, Spend::optimizer));
+  EXPECT_FALSE(half.what_if_without_contention);
+  // The straggler is free when it is as priced.
+  const Result slow = answers(item("where: rank 5, compute: 0.5"));
+  if (saved(slow, Spend::straggler) != Time::max()) {
+    EXPECT_EQ(saved(slow, Spend::straggler), slow.step_time - plain.step_time);
+  }
+}
+
+const std::string kContended = "contention: {interference: on, links: on}\n";
+
+TEST(Disturbed, AccountsOfContentionSumToTheStep) {
+  for (const std::string& more :
+       {kContended, kContended + "overlap: {dp_grad: true}\nschedule: {kind: 1f1b, p2p: async}\n",
+        kContended + item("where: rank 5, compute: 0.8")}) {
+    const Result r = forecast_with(more);
+    Time contention{};
+    for (const SpendTable& table : r.account.by_role) {
+      EXPECT_EQ(sum_of(table), r.step_time) << more;
+      for (const Time t : table) EXPECT_GE(t, Time{}) << more;
+      contention += table[static_cast<size_t>(Spend::contention)];
+    }
+    EXPECT_GT(contention, Time{}) << more;
+    Time at{};
+    for (const PathSegment& s : r.critical_path) {
+      EXPECT_EQ(s.begin, at);
+      at = s.end;
+    }
+    EXPECT_EQ(at, r.makespan) << more;
+  }
+}
+
+TEST(Disturbed, LinksThatNobodyElseUsesAreNoContention) {
+  const std::string alone = "contention: {links: on}\n";
+  LoadOptions one_node;
+  one_node.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  const Result r = forecast(load_scenario_text(kBase + alone, "run.yaml", one_node), quick);
+  const Result plain = forecast(load_scenario_text(kBase, "run.yaml", one_node), quick);
+  // Rates are whole bytes per second: less than a picosecond a transfer.
+  constexpr Time kRounding{1'000};
+  EXPECT_LE(r.step_time, plain.step_time + kRounding);
+  EXPECT_GE(r.step_time + kRounding, plain.step_time);
+  for (const SpendTable& table : r.account.by_role)
+    EXPECT_LE(table[static_cast<size_t>(Spend::contention)], kRounding);
+}
+
+TEST(Disturbed, WhatIfsOfContentionAreOfTheStepWithoutIt) {
+  const Result r = forecast(load_scenario_text(kBase + kContended, "run.yaml"), {});
+  const Result plain = forecast(load_scenario_text(kBase, "run.yaml"), {});
+  EXPECT_TRUE(r.what_if_without_contention);
+  EXPECT_FALSE(plain.what_if_without_contention);
+  for (const WhatIf& w : r.what_if) {
+    if (w.spend == Spend::contention) {
+      EXPECT_EQ(w.saved, r.step_time - plain.step_time);
+    }
+    for (const WhatIf& v : plain.what_if) {
+      if (v.spend == w.spend) {
+        EXPECT_EQ(v.saved, w.saved) << name_of(w.spend);
+      }
+    }
+  }
+}
+
+TEST(Disturbed, InterferenceNeedsAMeasurement) {
+  const Result on = forecast_with("contention: {interference: on}\noverlap: {dp_grad: true}\n");
+  EXPECT_GE(on.step_time, on.disturbance->undisturbed);
+  EXPECT_TRUE(on.disturbance->interference);
+  LoadOptions options;
+  options.set = {{"cluster", "dgx-1-v100 x 4"}, {"contention.interference", "on"}};
+  ForecastOptions quick;
+  quick.what_if = false;
+  EXPECT_THROW(
+      forecast(load_scenario_text(kBase + "precision: fp16-mixed\n", "run.yaml", options), quick),
+      InputError);
+  options.set[1].second = "auto";
+  const Result automatic =
+      forecast(load_scenario_text(kBase + "precision: fp16-mixed\n", "run.yaml", options), quick);
+  EXPECT_FALSE(automatic.disturbance->interference);
+}
+
+// Groups that share a slow NIC divide what is left of it, not what it once had.
+TEST(Disturbed, SlowNicsAreSharedAsSlowOnes) {
+  const auto step = [](const LoadOptions& options, const std::string& more) {
+    ForecastOptions quick;
+    quick.what_if = false;
+    const std::string few = kBase + "contention: {links: on}\n" + more;
+    return to_seconds(forecast(load_scenario_text(few, "run.yaml", options), quick).step_time);
+  };
+  LoadOptions few, built;
+  few.set = {{"cluster.node.nics.count", "2"}};
+  built.set = few.set;
+  built.set.emplace_back("cluster.node.nics.bw", "100Gb/s");
+  const double sound = step(few, ""), slow = step(few, item("where: all, bw: 0.5"));
+  EXPECT_GT(slow, sound);
+  EXPECT_NEAR(slow, step(built, ""), 1e-4 * slow);
+}
+
+TEST(Disturbed, ReplicasAreTheStepsOfTheirSeeds) {
+  const auto with = [](const std::string& items, int seed, int replicas) {
+    return forecast_with("contention: {links: on}\nperturb: [" + items + "]\nseed: " +
+                         std::to_string(seed) + "\nreplicas: " + std::to_string(replicas) + "\n");
+  };
+  for (const char* items : {"{where: all, compute: {lognormal: {sigma: 0.05}}}",
+                            "{where: all, compute: {lognormal: {sigma: 0.05, per: rank}}}"}) {
+    const Result both = with(items, 3, 2);
+    const Time one = with(items, 3, 1).step_time, two = with(items, 4, 1).step_time;
+    EXPECT_EQ(both.replicas->min, std::min(one, two)) << items;
+    EXPECT_EQ(both.replicas->max, std::max(one, two)) << items;
+    EXPECT_NE(one, two) << items;
+  }
+}
+
+TEST(Disturbed, FasterRanksDifferToo) {
+  const Result r = forecast_with(item("where: ranks 0-3, compute: 1.25"));
+  EXPECT_EQ(r.disturbance->fast_ranks, 4);
+  EXPECT_EQ(r.disturbance->slow_ranks, 0);
+  EXPECT_LE(r.step_time, r.disturbance->undisturbed);
+}
+
+TEST(Disturbed, WindowsThatBeginAfterTheStepAreToldOf) {
+  const auto warnings = [](const std::string& from) {
+    const Result r = forecast_with(item("where: rank 3, compute: 0.5, from: " + from));
+    return r.scenario.warnings.size();
+  };
+  EXPECT_EQ(warnings("1ms"), 0u);
+  EXPECT_EQ(warnings("1000s"), 1u);
+}
+
+TEST(Disturbed, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
+  const Result shared = forecast_with("contention: {links: on}\n");
+  EXPECT_TRUE(shared.disturbance->shared_links);
+  EXPECT_GE(shared.step_time, shared.disturbance->undisturbed);
+  EXPECT_LE(shared.event_ops, shared.rank_ops);
+}
+
+}  // namespace
+}  // namespace stepcast

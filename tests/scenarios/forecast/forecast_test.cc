@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole path on odd but legal scenarios.
+#include "scenarios/forecast/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+namespace {
+
+Result forecast_text(const std::string& text) {
+  return forecast(load_scenario_text(text, "run.yaml"));
+}
+
+TEST(Forecast, AModelManyTimesTooLargeIsOutOfMemoryNotABug) {
+  const Result result = forecast_text(
+      "model: gpt3-175b\ncluster: dgx-a100-80g x 1\nbatch: {global: 8, micro: 1, seq: 2048}\n");
+  EXPECT_FALSE(result.fits);
+  EXPECT_GT(result.memory_reserved.value, 2'000'000'000'000);
+}
+
+TEST(Forecast, ATransferIsPricedByItsSlowestPairOfRanks) {
+  // Stages of 6 ranks on nodes of 8: ranks 0 and 6 share a node, 2 and 8 do not.
+  const Result result = forecast_text(
+      "model: llama3-8b\ncluster: dgx-h100 x 3\nparallel: {tp: 2, pp: 4}\n"
+      "batch: {global: 12, micro: 1, seq: 8192}\n");
+  for (size_t w = 0; w < result.graph->works.size(); ++w) {
+    const Work& work = result.graph->works[w];
+    if (work.kind != WorkKind::send_recv) continue;
+    EXPECT_GT(result.prices->by_work[w].time, Time{300'000'000}) << describe(work);
+  }
+}
+
+TEST(Forecast, EveryAccountSumsToTheStepAndMemoryReturns) {
+  for (const char* rest : {"parallel: {tp: 1, pp: 1}", "parallel: {tp: 8, pp: 2}\nrecompute: full",
+                           "parallel: {tp: 2, pp: 4, vpp: 2, zero: 1}\noverlap: {dp_grad: true, "
+                           "dp_param: true}",
+                           "parallel: {tp: 4, pp: 4}\nprecision: fp32\nrecompute: selective"}) {
+    const Result result = forecast_text(
+        std::string("model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 64, micro: 1, seq: "
+                    "4096}\n") +
+        rest + "\n");
+    for (const SpendTable& table : result.account.by_role) {
+      EXPECT_EQ(std::accumulate(table.begin(), table.end(), Time{0}), result.step_time) << rest;
+    }
+    for (const RankMemory& stage : result.memory) {
+      EXPECT_EQ(stage.memory.start, stage.memory.end) << rest;
+    }
+    EXPECT_NEAR(std::accumulate(result.trust.begin(), result.trust.end(), 0.0), 1, 1e-9) << rest;
+  }
+}
+
+TEST(Forecast, TracingDoesNotChangeTheAnswer) {
+  const Scenario scenario =
+      load_scenario(STEPCAST_SOURCE_DIR "/scenarios/examples/gpt-13b-8xa100.yaml");
+  ForecastOptions traced;
+  traced.trace = true;
+  EXPECT_EQ(forecast(scenario, traced).step_time, forecast(scenario).step_time);
+}
+
+}  // namespace
+}  // namespace stepcast

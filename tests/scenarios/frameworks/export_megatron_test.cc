@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments for Megatron, and that reading them gives the scenario they were written from.
+#include "scenarios/frameworks/export_megatron.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/scenarios/frameworks/imported.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What a scenario costs, in words that can be compared.
+std::string plan_text(const Scenario& s) {
+  const Transformer& m = s.model;
+  const Plan& p = s.plan;
+  std::string text;
+  for (const int64_t n : {m.layers,
+                          m.hidden,
+                          m.heads,
+                          m.kv_heads,
+                          m.head_dim,
+                          m.ffn,
+                          m.vocab,
+                          m.sliding_window,
+                          m.experts,
+                          m.experts_per_token,
+                          m.moe_ffn,
+                          m.shared_ffn,
+                          m.dense_layers,
+                          m.q_rank,
+                          m.kv_rank,
+                          m.qk_nope_dim,
+                          m.qk_rope_dim,
+                          m.v_dim,
+                          p.tp,
+                          p.cp,
+                          p.ep,
+                          p.etp,
+                          p.dp,
+                          p.pp,
+                          p.vpp,
+                          int64_t{p.zero},
+                          p.global_batch,
+                          p.micro_batch,
+                          p.seq,
+                          p.recompute_layers,
+                          p.bucket_parameters,
+                          s.cluster.nodes,
+                          s.cluster.node.gpus})
+    text += std::to_string(n) + ' ';
+  for (const bool on :
+       {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias, m.norm_bias,
+        m.qk_norm, m.attention_sinks, p.sp, p.overlap.dp_grad, p.overlap.dp_param, p.clip_gradients,
+        p.precision.master, p.kernels.flash_attention, p.kernels.fused_activation,
+        p.kernels.fused_softmax, p.kernels.fused_bias_dropout_add, p.kernels.fused_cross_entropy,
+        p.kernels.gradient_accumulation_fusion})
+    text += on ? '1' : '0';
+  for (const int kind :
+       {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions),
+        static_cast<int>(p.recompute), static_cast<int>(p.recompute_method),
+        static_cast<int>(p.overlap.tp), static_cast<int>(p.precision.params),
+        static_cast<int>(p.precision.gradients), static_cast<int>(p.precision.reduce),
+        static_cast<int>(p.precision.moments), static_cast<int>(s.p2p),
+        static_cast<int>(p.kernels.loss)})
+    text += ' ' + std::to_string(kind);
+  for (const StageContent& c : p.stages)
+    text += ' ' + std::to_string(c.layers) + (c.embedding ? "E" : "") + (c.head ? "L" : "");
+  text += ' ' + std::to_string(m.attention_dropout) + ' ' + std::to_string(m.hidden_dropout);
+  return text + ' ' + s.schedule.name;
+}
+
+void expect_round_trip(const std::string& scenario) {
+  const Scenario s = testing::load(scenario);
+  const ExportedArguments arguments = export_megatron(s);
+  EXPECT_THAT(arguments.notes, IsEmpty()) << scenario;
+  ImportRequest r = testing::request("megatron-args", arguments.text);
+  r.cluster = {"dgx-h100", "", false};
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(testing::unknown(run), "");
+  EXPECT_EQ(plan_text(testing::load(run.scenario)), plan_text(s)) << arguments.text;
+}
+
+const std::string kBatch = "batch: {global: 256, micro: 1, seq: 4096}\n";
+
+TEST(ExportMegatron, ReadingItGivesTheScenario) {
+  expect_round_trip("model: llama3-8b\ncluster: dgx-h100 x 2\nparallel: {tp: 2, pp: 2}\n" + kBatch);
+  expect_round_trip(
+      "model: llama3-70b\ncluster: dgx-h100 x 8\nparallel: {tp: 8, pp: 4, vpp: 4, zero: 1}\n" +
+      kBatch + "schedule: interleaved\noverlap: {dp_grad: true, dp_param: true}\n" +
+      "recompute: {granularity: full, method: block, layers: 2}\n");
+  expect_round_trip(
+      "model: {preset: gpt3-6.7b, max_position_embeddings: 4096}\n"
+      "cluster: dgx-h100 x 1\nparallel: {tp: 2, sp: false}\n" +
+      kBatch +
+      "precision: fp16-mixed\nrecompute: selective\n"
+      "kernels: {attention: unfused, dropout: 0.1, fused_softmax: false}\n"
+      "optimizer: {clip: false}\n");
+  expect_round_trip(
+      "model: qwen2.5-7b\ncluster: dgx-h100 x 1\nparallel: {tp: 4, pp: 2, layout: "
+      "\"Et*13|t*15L\"}\n" +
+      kBatch);
+  expect_round_trip("model: qwen3-8b\ncluster: dgx-h100 x 1\n" + kBatch +
+                    "precision: {preset: bf16-mixed, grads: bf16, moments: bf16}\n");
+  expect_round_trip("model: mistral-7b\ncluster: dgx-h100 x 1\n" + kBatch + "precision: fp32\n");
+  expect_round_trip("model: qwen3-8b\ncluster: dgx-h100 x 1\n" + kBatch +
+                    "kernels: {fused_cross_entropy: true, loss: in-place}\n");
+}
+
+TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
+  const auto notes = [](const std::string& more) {
+    std::string all;
+    for (const std::string& n :
+         export_megatron(testing::load("model: llama3-8b\ncluster: dgx-h100 x 1\n"
+                                       "parallel: {tp: 1, pp: 4}\n" +
+                                       kBatch + more))
+             .notes)
+      all += n + '\n';
+    return all;
+  };
+  EXPECT_THAT(notes("schedule: zb-h1\n"), HasSubstr("Megatron-LM has no schedule zb-h1"));
+  EXPECT_THAT(notes("kernels: {fused_bias: true}\n"), HasSubstr("biases in kernels"));
+  EXPECT_THAT(notes("kernels: {loss: torch}\n"), HasSubstr("cross-entropy of its own"));
+  EXPECT_THAT(notes("kernels: {modules: torch}\n"), HasSubstr("modules of its own"));
+  EXPECT_THAT(notes("kernels: {host_waits: passes}\n"), HasSubstr("kernels.host_waits"));
+  EXPECT_THAT(notes("kernels: {flash_kernel: flash-2}\n"), HasSubstr("kernels.flash_kernel"));
+  EXPECT_THAT(notes("precision: {preset: bf16-mixed, own_grads: true}\n"),
+              HasSubstr("precision.own_grads"));
+  const Scenario s = testing::load(
+      "model: llama3-8b\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 2, zero: 1, zero_exchange: all-reduce}\noverlap: {tp: none}\n" +
+      kBatch);
+  EXPECT_THAT(export_megatron(s).notes,
+              ::testing::UnorderedElementsAre(HasSubstr("parallel.zero_exchange"),
+                                              HasSubstr("overlap.tp none")));
+}
+
+TEST(ExportMegatron, WhatASoftwareProfileSetsIsWritten) {
+  const std::string odd =
+      "model: {preset: llama3-8b, vocab_size: 50257}\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 2, vocab_multiple: 1}\n" +
+      kBatch;
+  expect_round_trip(odd);
+  const Scenario s = testing::load(odd + "kernels: {modules: megatron}\n");
+  EXPECT_EQ(s.model.vocab, 50258);
+  EXPECT_THAT(export_megatron(s).text, HasSubstr("--make-vocab-size-divisible-by 1"));
+  EXPECT_THAT(export_megatron(s).text, HasSubstr("--transformer-impl local"));
+  EXPECT_THAT(export_megatron(s).notes, IsEmpty());
+}
+
+TEST(ExportMegatron, IsAScriptOfOneCommand) {
+  const std::string text =
+      export_megatron(testing::load("model: llama3-8b\ncluster: dgx-h100 x 2\n" + kBatch)).text;
+  EXPECT_THAT(text, HasSubstr("torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py \\\n"));
+  EXPECT_THAT(text, HasSubstr("  --num-layers 32 \\\n"));
+}
+
+}  // namespace
+}  // namespace stepcast

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// Megatron's arguments: what each row of the table becomes.
+#include "scenarios/frameworks/import_megatron.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/scenarios/frameworks/imported.h"
+
+namespace stepcast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::import_failure;
+using testing::import_sample;
+using testing::imported;
+using ::testing::Not;
+using testing::notes;
+using testing::unknown;
+using testing::value_of;
+
+const std::string kSmall =
+    "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+    "--micro-batch-size 2 --global-batch-size 64 --vocab-size 50257 --bf16 --attention-dropout 0 "
+    "--hidden-dropout 0 ";
+const std::string kExperts = "--num-experts 8 --moe-ffn-hidden-size 512 ";
+
+ImportedRun with(const std::string& arguments) {
+  return imported("megatron-args", "pretrain_gpt.py " + kSmall + arguments);
+}
+
+// What each argument sets: INTERFACE's rows, one after the other.
+struct Row {
+  const char* arguments;
+  const char* path;
+  const char* value;
+};
+
+class MegatronArgument : public ::testing::TestWithParam<Row> {};
+
+TEST_P(MegatronArgument, BecomesAValueOfTheScenario) {
+  const Row& row = GetParam();
+  const ImportedRun run = with(row.arguments);
+  EXPECT_EQ(value_of(run, row.path), row.value) << run.scenario;
+  EXPECT_EQ(unknown(run), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Model, MegatronArgument,
+    ::testing::Values(
+        Row{"", "model.num_hidden_layers", "24"}, Row{"", "model.hidden_size", "1024"},
+        Row{"", "model.num_attention_heads", "16"},
+        Row{"--ffn-hidden-size 3000", "model.intermediate_size", "3000"},
+        Row{"", "model.intermediate_size", "4096"},          // 4 h
+        Row{"--swiglu", "model.intermediate_size", "2688"},  // 8/3 h in multiples of 64
+        Row{"--kv-channels 128", "model.head_dim", "128"},
+        Row{"", "model.num_key_value_heads", "16"},
+        Row{"--num-query-groups 4", "model.num_key_value_heads", "16"},
+        Row{"--group-query-attention --num-query-groups 4", "model.num_key_value_heads", "4"},
+        Row{"--group-query-attention", "model.num_key_value_heads", "1"},
+        Row{"", "model.gated_mlp", "false"}, Row{"--swiglu", "model.gated_mlp", "true"},
+        Row{"", "model.hidden_act", "gelu"}, Row{"--swiglu", "model.hidden_act", "silu"},
+        Row{"--squared-relu", "model.hidden_act", "relu2"},
+        Row{"--quick-geglu", "model.hidden_act", "quick_gelu"},
+        Row{"", "model.normalization", "LayerNorm"},
+        Row{"--normalization RMSNorm", "model.normalization", "RMSNorm"},
+        Row{"", "model.tie_word_embeddings", "true"},
+        Row{"--untie-embeddings-and-output-weights", "model.tie_word_embeddings", "false"},
+        Row{"", "model.attention_bias", "true"}, Row{"", "model.mlp_bias", "true"},
+        Row{"--disable-bias-linear", "model.attention_bias", "false"},
+        Row{"--disable-bias-linear", "model.mlp_bias", "false"},
+        Row{"--add-qkv-bias", "model.qkv_bias", "true"},
+        Row{"--qk-layernorm", "model.use_qk_norm", "true"},
+        Row{"--qk-l2-norm", "model.use_qk_norm", "true"},
+        Row{"", "model.position_embedding_type", "learned_absolute"},
+        Row{"--position-embedding-type rope", "model.position_embedding_type", "rope"},
+        Row{"--use-rotary-position-embeddings", "model.position_embedding_type", "rope"},
+        Row{"--no-position-embedding", "model.position_embedding_type", "none"},
+        Row{"--max-position-embeddings 4096", "model.max_position_embeddings", "4096"},
+        Row{"", "model.max_position_embeddings", "2048"},  // of --seq-length
+        Row{"", "model.vocab_size", "50257"},
+        Row{"--padded-vocab-size 50304", "model.vocab_size", "50304"},
+        Row{"--tokenizer-type NullTokenizer", "model.vocab_size", "50258"},
+        Row{"--make-vocab-size-divisible-by 3232 --tensor-model-parallel-size 2",
+            "model.vocab_size", "51712"},
+        Row{"--window-size 127,0", "model.sliding_window", "128"},
+        Row{"--window-size 127,0 --window-attn-skip-freq 12", "model.layer_types",
+            "[sliding_attention, sliding_attention, sliding_attention, sliding_attention, "
+            "sliding_attention, sliding_attention, sliding_attention, sliding_attention, "
+            "sliding_attention, sliding_attention, sliding_attention, full_attention, "
+            "sliding_attention, sliding_attention, sliding_attention, sliding_attention, "
+            "sliding_attention, sliding_attention, sliding_attention, sliding_attention, "
+            "sliding_attention, sliding_attention, sliding_attention, full_attention]"},
+        Row{"--softmax-type learnable", "model.attention_sinks", "true"},
+        Row{"--decoder-num-layers 12", "model.num_decoder_layers", "12"},
+        Row{"--decoder-num-layers 12", "model.num_encoder_layers", "24"},
+        Row{"--decoder-num-layers 12", "model.num_hidden_layers", ""},
+        Row{"--decoder-num-layers 24 --decoder-seq-length 128", "batch.encoder_seq", "2048"},
+        Row{"--decoder-num-layers 24 --decoder-seq-length 128", "batch.seq", "128"},
+        Row{"--position-embedding-type relative", "model.relative_attention_num_buckets", "32"},
+        Row{"--relative-attention-num-buckets 32", "model.relative_attention_num_buckets", ""}));
+
+INSTANTIATE_TEST_SUITE_P(
+    LatentAttention, MegatronArgument,
+    ::testing::Values(
+        Row{"--multi-latent-attention", "model.kv_lora_rank", "32"},
+        Row{"--multi-latent-attention", "model.q_lora_rank", "0"},
+        Row{"--multi-latent-attention", "model.qk_nope_head_dim", "128"},
+        Row{"--multi-latent-attention", "model.qk_rope_head_dim", "64"},
+        Row{"--multi-latent-attention", "model.v_head_dim", "128"},
+        Row{"--multi-latent-attention --q-lora-rank 1536", "model.q_lora_rank", "1536"},
+        Row{"--multi-latent-attention --kv-lora-rank 512", "model.kv_lora_rank", "512"},
+        Row{"--multi-latent-attention --qk-head-dim 96", "model.qk_nope_head_dim", "96"},
+        Row{"--multi-latent-attention --qk-pos-emb-head-dim 32", "model.qk_rope_head_dim", "32"},
+        Row{"--multi-latent-attention --v-head-dim 96", "model.v_head_dim", "96"},
+        Row{"--kv-lora-rank 512", "model.kv_lora_rank", ""},
+        Row{"--multi-latent-attention --qk-layernorm", "model.use_qk_norm", ""},
+        Row{"--mtp-num-layers 1", "model.num_nextn_predict_layers", "1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Experts, MegatronArgument,
+    ::testing::Values(
+        Row{"--num-experts 8", "model.num_experts", "8"},
+        Row{"--num-experts 8", "model.moe_intermediate_size", "4096"},
+        Row{"--num-experts 8", "model.num_experts_per_tok", "2"},
+        Row{"--num-experts 8 --moe-router-topk 4", "model.num_experts_per_tok", "4"},
+        Row{"--num-experts 8 --moe-ffn-hidden-size 512", "model.moe_intermediate_size", "512"},
+        Row{"--num-experts 8 --moe-shared-expert-intermediate-size 256",
+            "model.shared_expert_intermediate_size", "256"},
+        Row{"--num-experts 8 --moe-shared-expert-gate", "model.shared_expert_gate", "true"},
+        Row{"--num-experts 8 --moe-router-num-groups 4", "model.n_group", "4"},
+        Row{"--num-experts 8 --moe-router-group-topk 2", "model.topk_group", "2"},
+        Row{"--num-experts 8 --moe-router-enable-expert-bias", "model.router_bias", "true"},
+        Row{"--num-experts 8 --moe-layer-freq '([0]*3+[1]*21)'", "model.first_k_dense_replace",
+            "3"},
+        Row{"--num-experts 8 --moe-layer-freq \"[1]*2+[0]*2+[1]*20\"", "model.mlp_only_layers",
+            "[2, 3]"},
+        Row{"--num-experts 8 --moe-layer-freq 2", "model.mlp_only_layers",
+            "[1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]"},
+        Row{"--num-experts 8 --moe-layer-freq 1", "model.mlp_only_layers", ""},
+        Row{"--num-experts 8", "moe.dispatcher", "allgather"},
+        Row{"--num-experts 8 --moe-token-dispatcher-type alltoall", "moe.dispatcher", "alltoall"},
+        Row{"--num-experts 8 --moe-token-dispatcher-type flex", "moe.dispatcher", "deepep"},
+        Row{"--num-experts 8 --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend "
+            "hybridep",
+            "moe.dispatcher", "deepep"},
+        Row{"--num-experts 8 --moe-token-dispatcher-type flex --moe-enable-deepep",
+            "moe.dispatcher", "deepep"},
+        Row{"--num-experts 8 --moe-expert-capacity-factor 1.5", "moe.capacity_factor", "1.5"},
+        Row{"--num-experts 8 --moe-pad-expert-input-to-capacity", "moe.pad_to_capacity", "true"},
+        Row{"--num-experts 8", "moe.grouped_gemm", "false"},
+        Row{"--num-experts 8 --moe-grouped-gemm", "moe.grouped_gemm", "true"},
+        Row{"--num-experts 8 --moe-permute-fusion", "moe.permute_fusion", "true"},
+        Row{"--num-experts 8 --moe-shared-expert-overlap", "moe.shared_overlap", "true"},
+        Row{"--num-experts 8 --moe-router-force-load-balancing", "moe.routing", "balanced"},
+        Row{"--num-experts 8 --overlap-moe-expert-parallel-comm", "overlap.ep", "true"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Layout, MegatronArgument,
+    ::testing::Values(
+        Row{"--tensor-model-parallel-size 4", "parallel.tp", "4"},
+        Row{"--pipeline-model-parallel-size 4", "parallel.pp", "4"},
+        Row{"--context-parallel-size 2", "parallel.cp", "2"},
+        Row{"--num-experts 8 --expert-model-parallel-size 8", "parallel.ep", "8"},
+        Row{"--num-experts 8 --expert-model-parallel-size 8 --tensor-model-parallel-size 2",
+            "parallel.etp", "2"},
+        Row{"--num-experts 8 --expert-tensor-parallel-size 1 --tensor-model-parallel-size 2",
+            "parallel.etp", "1"},
+        Row{"--tensor-model-parallel-size 4", "parallel.sp", "false"},
+        Row{"--tensor-model-parallel-size 4 --sequence-parallel", "parallel.sp", "true"},
+        Row{"--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3",
+            "parallel.vpp", "2"},
+        Row{"--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 3",
+            "parallel.vpp", "3"},
+        Row{"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*11|t*13L'",
+            "parallel.layout", "\"Et*11|t*13L\""},
+        Row{"--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 3",
+            "parallel.layout", "\"Et*3|t*7|t*7|t*7L\""},
+        Row{"--pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 3",
+            "parallel.layout", "\"Et*7|t*7|t*7|t*3L\""},
+        Row{"--pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
+            "--account-for-loss-in-pipeline-split",
+            "parallel.layout", "\"Et*12|t*12L\""},
+        Row{"--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3 "
+            "--microbatch-group-size-per-virtual-pipeline-stage 8",
+            "schedule.group", "8"},
+        Row{"--pipeline-model-parallel-size 4", "schedule.kind", "\"1f1b\""},
+        Row{"--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3",
+            "schedule.kind", "interleaved"},
+        Row{"--use-tp-pp-dp-mapping", "parallel.order", "tp-cp-pp-dp"},
+        Row{"--context-parallel-size 2 --cp-comm-type a2a", "parallel.cp_comm", "a2a"},
+        Row{"--nnodes 4 --nproc_per_node 8", "cluster.nodes", "4"},
+        Row{"--nproc_per_node 4", "cluster.node", "{gpus: 4}"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Run, MegatronArgument,
+    ::testing::Values(
+        Row{"", "batch.micro", "2"}, Row{"", "batch.global", "64"}, Row{"", "batch.seq", "2048"},
+        Row{"--use-distributed-optimizer", "parallel.zero", "1"},
+        Row{"--use-distributed-optimizer --num-distributed-optimizer-instances 2",
+            "parallel.dp_replicate", "2"},
+        Row{"--use-megatron-fsdp", "parallel.zero", "3"},
+        Row{"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "parallel.zero",
+            "2"},
+        Row{"--use-torch-fsdp2", "parallel.zero", "3"},
+        Row{"--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", "parallel.zero", "3"},
+        Row{"--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward",
+            "parallel.reshard_after_forward", "false"},
+        Row{"--use-megatron-fsdp", "parallel.fsdp", "megatron"},
+        Row{"--optimizer adam", "optimizer.kind", "adam"},
+        Row{"--optimizer dist_muon", "optimizer.kind", "muon"},
+        Row{"--clip-grad 0.0", "optimizer.clip", "false"},
+        Row{"--clip-grad 1.0", "optimizer.clip", ""},
+        Row{"--optimizer-cpu-offload", "offload.optimizer", "1"},
+        Row{"--optimizer-cpu-offload --optimizer-offload-fraction 0.5", "offload.optimizer", "0.5"},
+        Row{"--overlap-grad-reduce", "overlap.dp_grad", "true"},
+        Row{"--overlap-param-gather", "overlap.dp_param", "true"},
+        Row{"--ddp-bucket-size 1000", "overlap.bucket", "1000"},
+        Row{"--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3",
+            "overlap.pp_p2p", "true"},
+        Row{"--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3 "
+            "--no-overlap-p2p-communication",
+            "overlap.pp_p2p", "false"},
+        Row{"--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3 "
+            "--overlap-p2p-communication-warmup-flush",
+            "schedule.p2p", "megatron-overlap-flush"},
+        Row{"--recompute-activations", "recompute.granularity", "selective"},
+        Row{"--recompute-granularity full --recompute-method block --recompute-num-layers 2",
+            "recompute.method", "block"},
+        Row{"--recompute-granularity full --recompute-method block --recompute-num-layers 2",
+            "recompute.layers", "2"},
+        Row{"--recompute-granularity selective --recompute-modules moe_act layernorm",
+            "recompute.modules", "[moe_act, layernorm]"},
+        Row{"--cpu-offloading-num-layers 3", "offload.activation_layers", "3"},
+        Row{"", "precision.preset", "bf16-mixed"},
+        Row{"--grad-reduce-in-bf16", "precision.reduce", "bf16"},
+        Row{"--fp8-format hybrid", "precision.preset", "fp8-delayed"},
+        Row{"--fp8-format hybrid --fp8-recipe tensorwise", "precision.preset", "fp8-tensorwise"},
+        Row{"--fp8-format e4m3 --fp8-recipe blockwise", "precision.preset", "fp8-blockwise"},
+        Row{"--fp8-format e4m3 --fp8-recipe mxfp8", "precision.preset", "mxfp8"},
+        Row{"--fp4-format e2m1", "precision.preset", "nvfp4"},
+        Row{"--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16",
+            "precision.moments", "bf16"},
+        Row{"--use-precision-aware-optimizer --main-grads-dtype bf16", "precision.grads", "bf16"},
+        Row{"--attention-backend unfused", "kernels.attention", "unfused"},
+        Row{"--attention-backend fused", "kernels.attention", "flash"},
+        Row{"--transformer-impl local", "kernels.attention", "unfused"},
+        Row{"--transformer-impl local --use-flash-attn", "kernels.attention", "flash"},
+        Row{"--attention-dropout 0.1", "kernels.dropout", "{attention: 0.1, hidden: 0}"},
+        Row{"--no-gradient-accumulation-fusion", "kernels.gradient_accumulation_fusion", "false"},
+        Row{"--no-bias-gelu-fusion", "kernels.fused_activation", "false"},
+        Row{"--swiglu --no-bias-swiglu-fusion", "kernels.fused_activation", "false"},
+        Row{"--no-bias-dropout-fusion", "kernels.fused_bias_dropout_add", "false"},
+        Row{"--no-masked-softmax-fusion", "kernels.fused_softmax", "false"},
+        Row{"--cross-entropy-loss-fusion", "kernels.fused_cross_entropy", "true"},
+        Row{"--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", "kernels.loss",
+            "in-place"},
+        Row{"--save ckpt --save-interval 500 --async-save", "job.checkpoint",
+            "{interval: 500, async: true}"},
+        Row{"--non-persistent-save-interval 50 --non-persistent-ckpt-type local", "job.checkpoint",
+            "{local_interval: 50, local_kind: local}"}));
+
+TEST(ImportMegatron, DefaultsAreMegatronsAndNotOurs) {
+  const ImportedRun run =
+      imported("megatron-args",
+               "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+               "--micro-batch-size 2 --vocab-size 1000 --nproc_per_node 4");
+  EXPECT_EQ(value_of(run, "precision.preset"), "fp32");
+  EXPECT_EQ(value_of(run, "kernels.dropout"), "{attention: 0.1, hidden: 0.1}");
+  EXPECT_EQ(value_of(run, "batch.global"), "8");  // one microbatch a replica
+  EXPECT_THAT(run.scenario, HasSubstr("# Megatron's default"));
+}
+
+TEST(ImportMegatron, TokenizersWithOneVocabularyAreKnown) {
+  const auto vocab = [](const std::string& arguments) {
+    return value_of(imported("megatron-args",
+                             "train --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+                             "--seq-length 128 " +
+                                 arguments),
+                    "model.vocab_size");
+  };
+  EXPECT_EQ(vocab("--tokenizer-type GPT2BPETokenizer"), "50257");
+  EXPECT_EQ(vocab("--vocab-file vocab.json --merge-file merges.txt"), "50257");
+  EXPECT_EQ(vocab("--tokenizer-type BertWordPieceLowerCase --vocab-extra-ids 100"), "30622");
+  EXPECT_EQ(vocab("--tokenizer-type HuggingFaceTokenizer"), "128256");  // assumed, and said to be
+}
+
+TEST(ImportMegatron, CommentsSayWhichArgumentAValueCameFrom) {
+  const ImportedRun run = with("--tensor-model-parallel-size 2 --sequence-parallel");
+  EXPECT_THAT(run.scenario, HasSubstr("tp: 2  # --tensor-model-parallel-size 2\n"));
+  EXPECT_THAT(run.scenario, HasSubstr("sp: true  # --sequence-parallel\n"));
+}
+
+TEST(ImportMegatron, WhatIsNotModelledIsSaidAndNotDropped) {
+  for (const char* argument :
+       {"--fp32-residual-connection", "--overlap-param-gather-with-optimizer-step",
+        "--ddp-num-buckets 4", "--no-rope-fusion", "--defer-embedding-wgrad-compute",
+        "--use-nccl-ub", "--use-sharp", "--delay-wgrad-compute --num-experts 8",
+        "--moe-deepep-num-sms 24", "--deterministic-mode", "--no-fp8-wgrad",
+        "--fine-grained-activation-offloading"})
+    EXPECT_THAT(notes(with(argument)), HasSubstr("not modelled, left out")) << argument;
+  // Values at which they do nothing.
+  for (const char* argument : {"--moe-deepep-num-sms 20", "--use-sharp False"})
+    EXPECT_THAT(notes(with(argument)), Not(HasSubstr("left out"))) << argument;
+}
+
+TEST(ImportMegatron, WhatTheFileDoesNotSayIsAssumedAloud) {
+  const ImportedRun run = with("");
+  EXPECT_THAT(notes(run), HasSubstr("cluster.preset: dgx-h100 is assumed"));
+  EXPECT_THAT(notes(run), HasSubstr("1 GPU is assumed"));
+  EXPECT_THAT(notes(with("--nnodes 1 --nproc_per_node 8")), Not(HasSubstr("cluster.nodes")));
+  EXPECT_THAT(notes(with("--rampup-batch-size 16 16 1000")), HasSubstr("full batch"));
+  EXPECT_THAT(notes(with("--step-batch-size-schedule 0:16")), HasSubstr("full batch"));
+}
+
+TEST(ImportMegatron, ShardingOfMegatronFsdp) {
+  const auto zero = [](const std::string& strategy) {
+    return value_of(with("--use-megatron-fsdp --data-parallel-sharding-strategy " + strategy),
+                    "parallel.zero");
+  };
+  EXPECT_EQ(zero("no_shard"), "0");
+  EXPECT_EQ(zero("optim"), "1");
+  EXPECT_EQ(zero("optim_grads"), "2");
+  EXPECT_EQ(zero("optim_grads_params"), "3");
+  EXPECT_EQ(value_of(with("--use-megatron-fsdp"), "parallel.fsdp"), "megatron");
+}
+
+TEST(ImportMegatron, EveryArgumentIsUsedIgnoredOrUnknown) {
+  const ImportedRun run = with("--lr 1e-4 --log-interval 10 --wandb-project x --frobnicate 3");
+  EXPECT_EQ(run.used, 10);
+  EXPECT_EQ(run.ignored, 3);
+  EXPECT_EQ(unknown(run).substr(0, 13), "--frobnicate@");
+}
+
+TEST(ImportMegatron, NamesWithoutEffectAreNoneOfThoseThatCost) {
+  for (const CostArgument& a : megatron_arguments())
+    EXPECT_FALSE(without_effect("megatron", a.name)) << a.name;
+  EXPECT_TRUE(without_effect("megatron", "wandb_project"));  // by a pattern
+  EXPECT_TRUE(without_effect("megatron", "lr"));
+  EXPECT_FALSE(without_effect("megatron", "l"));
+}
+
+// Whatever a release of Megatron takes is used or known to be without effect.
+TEST(ImportMegatron, NoArgumentOfAReleaseIsUnknown) {
+  std::istringstream lines(import_sample("megatron_names.txt"));
+  std::vector<Argument> all;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream words(line);
+    for (std::string name; words >> name;) {
+      Value v;
+      v.kind = Value::Kind::scalar;
+      v.text = "1";
+      all.push_back({argument_name("--" + name), "--" + name, v});
+    }
+  }
+  EXPECT_GT(all.size(), 400U);
+  Problems problems;
+  const ArgumentReader reader(megatron_arguments(), "megatron", all, problems);
+  for (const UnknownArgument& u : reader.unknown()) ADD_FAILURE() << u.written;
+}
+
+TEST(ImportMegatron, NamesOfTheTableAreThereOnce) {
+  std::vector<std::string> names;
+  for (const CostArgument& a : megatron_arguments()) {
+    names.emplace_back(a.name);
+    for (std::string_view rest : {a.also, a.inverse})
+      for (size_t at = 0; at < rest.size();) {
+        const size_t end = std::min(rest.find('|', at), rest.size());
+        names.emplace_back(rest.substr(at, end - at));
+        at = end + 1;
+      }
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
+  const auto lines = [](const std::string& arguments) {
+    return import_failure("megatron-args", "train \\\n" + arguments + " \\\n" + kSmall).lines;
+  };
+  EXPECT_THAT(lines("--tensor-model-parallel-size two"),
+              ElementsAre("E331 2:30 '--tensor-model-parallel-size' must be a whole number, not "
+                          "'two'"));
+  EXPECT_THAT(lines("--tensor-model-parallel-size $TP"),
+              ElementsAre("E331 2:30 '--tensor-model-parallel-size' must be a whole number, not "
+                          "'$TP'"));
+  EXPECT_THAT(lines("--num-experts 8 --moe-layer-freq [0,1]"),
+              ElementsAre(HasSubstr("for each of the 24 layers")));
+  EXPECT_THAT(lines("--fp8-format hybrid --fp8-recipe custom"),
+              ElementsAre(HasSubstr("'--fp8-recipe' is not known here")));
+  EXPECT_THAT(lines("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|x|L'"),
+              ElementsAre(HasSubstr("cannot be read")));
+  EXPECT_THAT(lines("--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5"),
+              ElementsAre(HasSubstr("does not divide")));
+  EXPECT_THAT(lines("--tensor-model-parallel-size 0"), ElementsAre(HasSubstr("sensible size")));
+}
+
+TEST(ImportMegatron, WhatIsNoTextInALogStaysOutOfTheScenario) {
+  const ImportedRun run = imported("megatron-args",
+                                   "--num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+                                   "--seq-length 8 --fo\xcfo 1 --b\x1b[31mar \xe2\x80 --ba\rz 2\n");
+  EXPECT_EQ(value_of(run, "model.num_hidden_layers"), "4");  // so it is YAML
+  EXPECT_THAT(run.scenario, HasSubstr("--fo?o"));
+}
+
+TEST(ImportMegatron, OnlyOneWayToStateChunks) {
+  EXPECT_EQ(import_failure("megatron-args", kSmall + "--pipeline-model-parallel-size 2 "
+                                                     "--num-layers-per-virtual-pipeline-stage 6 "
+                                                     "--num-virtual-stages-per-pipeline-rank 2")
+                .codes,
+            "E332");
+}
+
+TEST(ImportMegatron, WhatMegatronAsksForIsAskedFor) {
+  EXPECT_THAT(import_failure("megatron-args", "--bf16").lines,
+              ElementsAre("E332 0:0 the file does not say --num-layers",
+                          "E332 0:0 the file does not say --hidden-size",
+                          "E332 0:0 the file does not say --num-attention-heads",
+                          "E332 0:0 the file does not say --seq-length"));
+  EXPECT_EQ(import_failure("megatron-args", "hello world").codes, "E330");
+  EXPECT_EQ(import_failure("megatron-args", "").codes, "E330");
+  EXPECT_EQ(import_failure("megatron-args", "{\"num_layers\": 3").codes, "E100");
+}
+
+TEST(ImportMegatron, AScriptLoadsAsAScenario) {
+  const ImportedRun run = imported("megatron-args", import_sample("llama3_70b.args"));
+  EXPECT_EQ(unknown(run), "--frobnicate@48:18 ");
+  const Scenario s = testing::load(run.scenario);
+  EXPECT_EQ(s.model.layers, 80);
+  EXPECT_EQ(s.model.kv_heads, 8);
+  EXPECT_EQ(s.model.vocab, 129024);  // 128256, padded to a multiple of 128 x 8
+  EXPECT_EQ(s.plan.tp, 8);
+  EXPECT_EQ(s.plan.pp, 4);
+  EXPECT_EQ(s.plan.vpp, 4);
+  EXPECT_EQ(s.plan.dp, 2);
+  EXPECT_EQ(s.plan.zero, 1);
+  EXPECT_TRUE(s.plan.sp);
+  EXPECT_TRUE(s.plan.overlap.dp_grad);
+  EXPECT_EQ(s.plan.recompute, Recompute::selective);
+  EXPECT_EQ(s.plan.global_batch, 128);
+  EXPECT_EQ(value_of(run, "env.CUDA_DEVICE_MAX_CONNECTIONS"), "\"1\"");
+  EXPECT_FALSE(s.cluster.node.sharp);  // NCCL_NVLS_ENABLE=0
+}
+
+TEST(ImportMegatron, YamlOfArgumentsWithExperts) {
+  const ImportedRun run = imported("megatron-args", import_sample("deepseek_v3.yaml"));
+  EXPECT_EQ(unknown(run), "");
+  EXPECT_EQ(value_of(run, "model.first_k_dense_replace"), "3");
+  EXPECT_EQ(value_of(run, "model.vocab_size"), "129280");
+  EXPECT_EQ(value_of(run, "parallel.ep"), "64");
+  EXPECT_EQ(value_of(run, "recompute.modules"), "[moe_act, layernorm, mla_up_proj]");
+  EXPECT_EQ(value_of(run, "cluster.nodes"), "128");  // 16 stages of 64 ranks
+  EXPECT_EQ(value_of(run, "precision.preset"), "fp8-blockwise");
+}
+
+TEST(ImportMegatron, JsonIsTheSameAsALine) {
+  const ImportedRun json = imported(
+      "megatron-args",
+      R"({"num_layers": 24, "hidden_size": 1024, "num_attention_heads": 16, "seq_length": 2048,
+          "micro_batch_size": 2, "global_batch_size": 64, "vocab_size": 50257, "bf16": true,
+          "attention_dropout": 0, "hidden_dropout": 0, "add_bias_linear": false, "fp8": null,
+          "recompute_modules": ["core_attn"], "cp_comm_type": ["p2p"]})");
+  EXPECT_EQ(value_of(json, "model.mlp_bias"), "false");
+  EXPECT_EQ(value_of(json, "precision.preset"), "bf16-mixed");
+  EXPECT_EQ(value_of(json, "model.num_hidden_layers"), "24");
+}
+
+}  // namespace
+}  // namespace stepcast
