@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -92,6 +93,11 @@ std::vector<Seed> read_seeds(const std::vector<std::string>& folders) {
   std::sort(seeds.begin(), seeds.end(),
             [](const Seed& a, const Seed& b) { return a.name < b.name; });
   return seeds;
+}
+
+std::optional<uint64_t> round_wanted() {
+  const char* round = std::getenv("STEPCAST_FUZZ_ROUND");
+  return round == nullptr ? std::nullopt : std::optional(std::strtoull(round, nullptr, 10));
 }
 
 std::vector<std::pair<size_t, size_t>> words_of(std::string_view text) {

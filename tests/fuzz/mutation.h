@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -18,6 +19,9 @@ struct Seed {
 
 // The files of folders of the project, of at most 64 KiB, by name.
 std::vector<Seed> read_seeds(const std::vector<std::string>& folders);
+
+// STEPCAST_FUZZ_ROUND, which asks for other changes than those of every day.
+std::optional<uint64_t> round_wanted();
 
 // Random numbers that are the same on every machine, which the standard library's distributions are
 // not.

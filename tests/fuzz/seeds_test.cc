@@ -4,8 +4,6 @@
 // no other does.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/fuzz/mutation.h"
 #include "tests/fuzz/readers.h"
 
@@ -45,9 +43,8 @@ TEST_P(Readers, TakeTheirSeeds) {
 
 TEST_P(Readers, TakeChangedInputs) {
   // More of them, others with each N: STEPCAST_FUZZ_ROUND=N.
-  const char* more = std::getenv("STEPCAST_FUZZ_ROUND");
-  const uint64_t round = more == nullptr ? 0 : std::strtoull(more, nullptr, 10);
-  const uint64_t count = more == nullptr ? 100 : 5000;
+  const uint64_t round = fuzz::round_wanted().value_or(0);
+  const uint64_t count = fuzz::round_wanted() ? 5000 : 100;
   std::vector<std::string> folders = GetParam().folders;
   folders.push_back(std::string("tests/fuzz/seeds/") + GetParam().name);
   const std::vector<fuzz::Seed> seeds = fuzz::read_seeds(folders);
