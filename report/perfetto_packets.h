@@ -62,46 +62,13 @@ class PacketWriter {
   explicit PacketWriter(const TraceSink& sink) : sink_(sink) {}
 
   // Number of a string; its definition travels with the next packet.
-  uint64_t intern(Interned kind, const std::string& text) {
-    auto& known = iids_[kind];
-    const auto [it, fresh] = known.try_emplace(text, known.size() + 1);
-    if (fresh) {
-      ProtoMessage entry;
-      entry.varint(1, it->second);
-      entry.text(2, text);
-      definitions_.message(static_cast<uint32_t>(kind), entry);
-    }
-    return it->second;
-  }
-
-  void descriptor(const ProtoMessage& track) {
-    packet_.clear();
-    packet_.message(kTrackDescriptor, track);
-    finish();
-  }
-
-  void event(int64_t ns, const ProtoMessage& track_event) {
-    packet_.clear();
-    packet_.varint(kTimestamp, static_cast<uint64_t>(ns));
-    packet_.message(kTrackEvent, track_event);
-    finish();
-  }
-
-  void flush() {
-    if (!buffer_.empty()) sink_(buffer_.bytes());
-    buffer_.clear();
-  }
+  uint64_t intern(Interned kind, const std::string& text);
+  void descriptor(const ProtoMessage& track);
+  void event(int64_t ns, const ProtoMessage& track_event);
+  void flush();
 
  private:
-  void finish() {
-    packet_.varint(kSequenceId, 1);
-    packet_.varint(kSequenceFlags, first_ ? kStateCleared | kNeedsState : kNeedsState);
-    first_ = false;
-    if (!definitions_.empty()) packet_.message(kInternedData, definitions_);
-    definitions_.clear();
-    buffer_.message(kPacket, packet_);
-    if (buffer_.bytes().size() > (1u << 16)) flush();
-  }
+  void finish();
 
   const TraceSink& sink_;
   std::map<Interned, std::unordered_map<std::string, uint64_t>> iids_;
