@@ -24,7 +24,7 @@ std::optional<Datum> read_choice(const Value& value, const Field& field, std::st
   const int length = static_cast<int>(value.text.size());
   if (!value.is_scalar()) {
     problems.add("E107", '\'' + std::string(name) + "' must be one word", value.mark, 1, {},
-                 choices_text(field.choices));
+                 "it is one of: " + choices_text(field.choices));
     return {};
   }
   if (!one_of(value.text, field.choices)) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "scenarios/foreign_names.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "sim/check.h"
@@ -68,6 +69,16 @@ FieldValues::FieldValues(Value root, const std::string& prefix, Problems& proble
     read_row(field);
   }
 }
+
+FieldValues::FieldValues(const FieldValues& other, Problems& problems)
+    : root_(other.root_),
+      prefix_(other.prefix_),
+      problems_(problems),
+      entries_(other.entries_),
+      assumed_(other.assumed_),
+      suspects_(other.suspects_),
+      warnings_(other.warnings_),
+      unknown_(other.unknown_) {}
 
 void FieldValues::check_keys(const Value& section, const std::string& path) {
   for (const Member& m : section.members) {
@@ -243,6 +254,12 @@ Mark FieldValues::key_mark(std::string_view path) const {
 int FieldValues::length(std::string_view path) const {
   const Value* v = value(path);
   return v != nullptr && v->is_scalar() ? std::max(1, static_cast<int>(v->text.size())) : 1;
+}
+
+void FieldValues::refuse(std::string code, std::string_view path, std::string message,
+                         std::string help, std::string label) const {
+  problems_.add(std::move(code), std::move(message), mark(path), length(path), std::move(label),
+                std::move(help));
 }
 
 bool FieldValues::require(std::string_view path, std::string help) {

@@ -26,6 +26,8 @@ class FieldValues {
   // E102 for keys that are no rows, E107, E120-E126 for wrong values, E130 for values and
   // sections that are not modelled yet.  Rows inside lists and free names are not read.
   FieldValues(Value root, const std::string& prefix, Problems& problems);
+  // The same values; what is found wrong with them from here on is added to `problems`.
+  FieldValues(const FieldValues& other, Problems& problems);
 
   // There is a value, given or default.  False also for a value that was wrong, so that one mistake
   // is reported once.
@@ -52,6 +54,10 @@ class FieldValues {
   Mark key_mark(std::string_view path) const;
   // Length of the value as written, for underlining.
   int length(std::string_view path) const;
+
+  // Adds a problem with what was written at `path`, or in the nearest section around it.
+  void refuse(std::string code, std::string_view path, std::string message, std::string help = {},
+              std::string label = {}) const;
 
   // Adds E126 and returns false if nothing was given.
   bool require(std::string_view path, std::string help = {});

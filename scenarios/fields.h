@@ -59,14 +59,6 @@ std::string last_word(std::string_view path);
 // nullptr if there is no such row.  The path of a value: list positions and free names as in Field.
 const Field* find_field(std::string_view path);
 
-// A key of another tool, and ours.
-struct ForeignName {
-  std::string_view foreign;  // normalised: lower case, '_'
-  std::string_view path;     // ours, "batch.global"
-  std::string_view note;     // "Megatron's --global-batch-size is batch.global here"
-};
-const ForeignName* find_foreign_name(std::string_view key);
-
 // The words of "a|b|c".
 struct Words {
   std::string_view rest;
@@ -75,8 +67,5 @@ struct Words {
 bool one_of(std::string_view word, std::string_view choices);
 // "a, b or c".
 std::string choices_text(std::string_view choices);
-
-// JSON Schema (draft 2020-12) of a scenario file: for editors.  One object a line, ends with '\n'.
-std::string scenario_json_schema();
 
 }  // namespace stepcast

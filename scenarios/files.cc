@@ -155,7 +155,8 @@ Value ScenarioFiles::load(uint32_t source, std::vector<uint32_t>& stack) {
   }
   if (!own.is_mapping()) {
     incomplete_ = true;
-    problems_.add("E107", "a scenario must be a mapping of sections", own.mark);
+    problems_.add("E107", "a scenario must be a mapping of sections", own.mark, 1, {},
+                  "such as model: llama3-8b; `stepcast schema` lists all keys");
     return whole;
   }
   stack.push_back(source);

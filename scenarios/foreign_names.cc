@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keys of scenarios are called elsewhere: for "did you mean" only.
+#include "scenarios/foreign_names.h"
+
+#include <algorithm>
 #include <string>
 
-#include "scenarios/fields.h"
+#include "scenarios/spelling.h"
 
 namespace stepcast {
 namespace {
@@ -105,11 +107,8 @@ constexpr ForeignName kForeign[] = {
 
 const ForeignName* find_foreign_name(std::string_view key) {
   while (key.starts_with('-')) key.remove_prefix(1);
-  std::string normal(key);
-  for (char& c : normal) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '-') c = '_';
-  }
+  std::string normal = lower_case(key);
+  std::replace(normal.begin(), normal.end(), '-', '_');
   for (const ForeignName& f : kForeign)
     if (f.foreign == normal) return &f;
   return nullptr;

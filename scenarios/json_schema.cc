@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scenario_json_schema: the field table as JSON Schema.
-#include <string>
+#include "scenarios/json_schema.h"
 
 #include "scenarios/fields.h"
 

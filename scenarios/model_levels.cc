@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/config_keys.h"
 #include "scenarios/fields.h"
+#include "scenarios/foreign_names.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/spelling.h"

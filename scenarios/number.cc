@@ -1,193 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/number.h"
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <string>
 
+#include "scenarios/decimal.h"
+#include "scenarios/spelling.h"
+
 namespace stepcast {
 namespace {
-
-__extension__ using Wide = __int128;
-
-// digits * 10^exponent, and the word behind it.
-struct Decimal {
-  bool negative = false;
-  std::string digits;  // significant, without leading or trailing zeros; empty = 0
-  int exponent = 0;
-  std::string_view unit;
-  bool zero() const { return digits.empty(); }
-};
-
-// One load's view of a number: what is read, for which key, and where problems go.
-struct Reader {
-  const Value& value;
-  std::string_view name;
-  Problems& problems;
-
-  std::string quoted() const { return '\'' + std::string(name) + '\''; }
-  // What the user wrote, short enough for a message.
-  std::string written() const {
-    constexpr size_t kLongest = 40;
-    return value.text.size() <= kLongest ? value.text : value.text.substr(0, kLongest) + "...";
-  }
-  std::nullopt_t refuse(const char* code, std::string message, std::string help = {},
-                        std::string note = {}) const {
-    const int length = value.is_scalar() ? static_cast<int>(value.text.size()) : 1;
-    problems.add(code, std::move(message), value.mark, length, {}, std::move(help),
-                 std::move(note));
-    return std::nullopt;
-  }
-};
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-std::string lower(std::string_view text) {
-  std::string s(text);
-  for (char& c : s)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return s;
-}
-
-size_t digits_at(std::string_view text, size_t pos) {
-  size_t n = 0;
-  while (pos + n < text.size() && is_digit(text[pos + n])) ++n;
-  return n;
-}
-
-// Forms of number that other readers of YAML know: what one of them would make of it.
-std::string other_reading(std::string_view text) {
-  std::string_view t = text;
-  if (t.starts_with('+') || t.starts_with('-')) t.remove_prefix(1);
-  const auto based = [&](std::string_view digits, int base) -> std::string {
-    uint64_t n = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), n, base);
-    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return {};
-    return std::to_string(n);
-  };
-  if (t.starts_with("0x") || t.starts_with("0X")) {
-    const std::string n = based(t.substr(2), 16);
-    return n.empty() ? n : "hexadecimal; write " + n;
-  }
-  if (t.starts_with("0o") || t.starts_with("0O")) {
-    const std::string n = based(t.substr(2), 8);
-    return n.empty() ? n : "octal; write " + n;
-  }
-  if (t.size() > 1 && t[0] == '0' && is_digit(t[1])) {
-    const std::string octal = based(t.substr(1), 8), decimal = based(t, 10);
-    if (decimal.empty()) return "a number with leading zeros; leave them out";
-    return octal.empty() ? "a number with leading zeros; write " + decimal
-                         : "octal " + octal + " to YAML 1.1; write " + decimal + " or " + octal;
-  }
-  const size_t head = digits_at(t, 0), colon = t.find(':');
-  if (head > 0 && colon == head && digits_at(t, colon + 1) > 0)
-    return "base 60 to YAML 1.1; write one number and its unit, as in 90s";
-  if (head > 0 && head < t.size() && (t[head] == '_' || t[head] == ','))
-    return "a number with separators; leave them out";
-  return {};
-}
-
-// Splits `text` into number and unit.  Adds E107, E121 or E124.
-std::optional<Decimal> parse(const Reader& r, bool unit_expected) {
-  if (r.value.kind == Value::Kind::sequence)
-    return r.refuse("E107", r.quoted() + " must be one number, not a list",
-                    "several values are the cases of `compare`");
-  if (!r.value.is_scalar()) return r.refuse("E107", r.quoted() + " must be a number");
-  const std::string_view text = r.value.text;
-  if (r.value.quoted && !unit_expected)
-    return r.refuse("E107", r.quoted() + " must be a number, not the text \"" + r.written() + '"',
-                    "leave the quotes out");
-  const std::string low =
-      lower(text.starts_with('+') || text.starts_with('-') ? text.substr(1) : text);
-  if (low == ".nan" || low == "nan")
-    return r.refuse("E121", r.quoted() + " must be a finite number above 0, not NaN");
-  if (low == ".inf" || low == "inf" || low == "infinity")
-    return r.refuse("E121", r.quoted() + " must be a finite number above 0, not infinity");
-  if (const std::string reading = other_reading(text); !reading.empty())
-    return r.refuse("E124", r.quoted() + " must be a plain decimal number, not " + r.written(),
-                    r.written() + " is " + reading);
-
-  Decimal d;
-  size_t pos = 0;
-  if (pos < text.size() && (text[pos] == '-' || text[pos] == '+')) d.negative = text[pos++] == '-';
-  const size_t whole = digits_at(text, pos);
-  d.digits = text.substr(pos, whole);
-  pos += whole;
-  if (pos + 1 < text.size() && text[pos] == '.' && is_digit(text[pos + 1])) {
-    const size_t fraction = digits_at(text, pos + 1);
-    d.digits += text.substr(pos + 1, fraction);
-    d.exponent = -static_cast<int>(fraction);
-    pos += 1 + fraction;
-  }
-  if (whole == 0)
-    return r.refuse("E107", r.quoted() + " must be a number, not " +
-                                (text.empty() ? "empty" : '\'' + r.written() + '\''));
-  // An exponent, if digits follow: "1e12".
-  if (pos < text.size() && (text[pos] == 'e' || text[pos] == 'E')) {
-    size_t at = pos + 1;
-    const bool down = at < text.size() && text[at] == '-';
-    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
-    if (const size_t n = digits_at(text, at); n > 0) {
-      int e = 99999;  // beyond every range
-      if (n <= 4) std::from_chars(text.data() + at, text.data() + at + n, e);
-      d.exponent += down ? -e : e;
-      pos = at + n;
-    }
-  }
-  while (pos < text.size() && text[pos] == ' ') ++pos;
-  d.unit = text.substr(pos);
-  d.digits.erase(0, d.digits.find_first_not_of('0'));
-  while (!d.digits.empty() && d.digits.back() == '0') {
-    d.digits.pop_back();
-    ++d.exponent;
-  }
-  return d;
-}
-
-// d * multiplier rounded half up, or nothing if it does not fit.  REQUIRES: 0 < multiplier < 1e17.
-struct Scaled {
-  int64_t value = 0;
-  bool exact = true;
-};
-std::optional<Scaled> scaled(const Decimal& d, int64_t multiplier) {
-  if (d.zero()) return Scaled{};
-  constexpr size_t kMostDigits = 18;  // so that digits * multiplier fits 128 bits
-  constexpr Wide kMost = std::numeric_limits<int64_t>::max();
-  const size_t used = std::min(d.digits.size(), kMostDigits);
-  int exponent = d.exponent + static_cast<int>(d.digits.size() - used);
-  bool exact = used == d.digits.size();
-  int64_t mantissa = 0;
-  std::from_chars(d.digits.data(), d.digits.data() + used, mantissa);
-  Wide n = static_cast<Wide>(mantissa) * multiplier;
-  for (; exponent > 0 && n <= kMost; --exponent) n *= 10;
-  if (n > kMost && exponent >= 0) return {};
-  int dropped = 0;  // the digit behind the last one kept decides the rounding
-  for (; exponent < 0 && (n > 0 || dropped > 0); ++exponent) {
-    dropped = static_cast<int>(n % 10);
-    n /= 10;
-    exact = exact && dropped == 0;
-  }
-  if (dropped >= 5) ++n;
-  if (n > kMost) return {};
-  return Scaled{static_cast<int64_t>(n), exact};
-}
-
-// d * 10^power * factor, correctly rounded for factors that are powers of 2; infinity beyond the
-// range.
-double real(const Decimal& d, int power = 0, double factor = 1) {
-  if (d.zero()) return 0;
-  const std::string text = d.digits + 'e' + std::to_string(d.exponent + power);
-  double x = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error == std::errc::result_out_of_range)
-    return d.exponent + power > 0 ? std::numeric_limits<double>::infinity() : 0.0;
-  return x * factor;
-}
 
 int64_t power_of_10(int n) {
   int64_t p = 1;
@@ -205,8 +27,8 @@ std::string written_out(const Decimal& d) {
   return n && n->exact ? "write " + std::to_string(n->value) : std::string();
 }
 
-std::optional<Decimal> parse_plain(const Reader& r) {
-  const std::optional<Decimal> d = parse(r, false);
+std::optional<Decimal> parse_plain(const NumberText& r) {
+  const std::optional<Decimal> d = read_decimal(r, false);
   if (!d) return {};
   if (!d->unit.empty())
     return r.refuse("E107", r.quoted() + " must be a plain number, not '" + r.written() + '\'',
@@ -215,7 +37,7 @@ std::optional<Decimal> parse_plain(const Reader& r) {
 }
 
 // Refuses what is below 0, or 0 where it must be above.
-bool sign_ok(const Reader& r, const Decimal& d, bool zero_allowed) {
+bool sign_ok(const NumberText& r, const Decimal& d, bool zero_allowed) {
   if (d.negative && !d.zero()) {
     r.refuse("E122", r.quoted() + " must not be negative");
     return false;
@@ -259,7 +81,7 @@ struct UnitAdvice {
   std::string_view first, second, why;  // units; `second` may be empty
 };
 
-std::nullopt_t refuse_unit(const Reader& r, const Decimal& d, const UnitAdvice& advice) {
+std::nullopt_t refuse_unit(const NumberText& r, const Decimal& d, const UnitAdvice& advice) {
   std::string number = r.value.text.substr(0, r.value.text.size() - d.unit.size());
   while (number.ends_with(' ')) number.pop_back();
   constexpr size_t kLongest = 24;
@@ -272,7 +94,7 @@ std::nullopt_t refuse_unit(const Reader& r, const Decimal& d, const UnitAdvice& 
                   std::move(help));
 }
 
-std::nullopt_t refuse_range(const Reader& r) {
+std::nullopt_t refuse_range(const NumberText& r) {
   return r.refuse("E123", r.quoted() + " is too large: " + r.written());
 }
 
@@ -280,7 +102,7 @@ std::nullopt_t refuse_range(const Reader& r) {
 
 std::optional<int64_t> read_whole(const Value& value, std::string_view name, Problems& problems,
                                   int64_t lowest, int64_t highest) {
-  const Reader r{value, name, problems};
+  const NumberText r{value, name, problems};
   const std::optional<Decimal> d = parse_plain(r);
   if (!d) return {};
   if (!sign_ok(r, *d, lowest <= 0)) return {};
@@ -298,7 +120,7 @@ std::optional<int64_t> read_whole(const Value& value, std::string_view name, Pro
 
 std::optional<double> read_number(const Value& value, std::string_view name, Problems& problems,
                                   bool positive) {
-  const Reader r{value, name, problems};
+  const NumberText r{value, name, problems};
   const std::optional<Decimal> d = parse_plain(r);
   if (!d || !sign_ok(r, *d, !positive)) return {};
   const double x = real(*d);
@@ -310,8 +132,8 @@ std::optional<double> read_number(const Value& value, std::string_view name, Pro
 
 std::optional<Bytes> read_bytes(const Value& value, std::string_view name, Problems& problems,
                                 bool zero_allowed) {
-  const Reader r{value, name, problems};
-  const std::optional<Decimal> d = parse(r, true);
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, true);
   if (!d || !sign_ok(r, *d, zero_allowed)) return {};
   const std::optional<Prefix> p = prefix_of(d->unit, "B");
   if (!p) return refuse_unit(r, *d, {"GB", "GiB", "1 GiB is 1.074 GB"});
@@ -324,8 +146,8 @@ std::optional<Bytes> read_bytes(const Value& value, std::string_view name, Probl
 
 std::optional<Bandwidth> read_bandwidth(const Value& value, std::string_view name,
                                         Problems& problems) {
-  const Reader r{value, name, problems};
-  const std::optional<Decimal> d = parse(r, true);
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, true);
   if (!d || !sign_ok(r, *d, false)) return {};
   const std::optional<Prefix> bytes = prefix_of(d->unit, "B/s"), bits = prefix_of(d->unit, "b/s");
   const bool has_prefix = d->unit.starts_with('M') || d->unit.starts_with('T');
@@ -357,8 +179,8 @@ std::optional<Time> read_time(const Value& value, std::string_view name, Problem
                                                {"min", 60'000'000'000'000},
                                                {"h", 3'600'000'000'000'000},
                                                {"d", 86'400'000'000'000'000}}};
-  const Reader r{value, name, problems};
-  const std::optional<Decimal> d = parse(r, true);
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, true);
   if (!d || !sign_ok(r, *d, !positive)) return {};
   for (const Unit& u : kUnits) {
     if (u.text != d->unit) continue;
@@ -373,8 +195,8 @@ std::optional<Time> read_time(const Value& value, std::string_view name, Problem
 
 std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name,
                                        Problems& problems) {
-  const Reader r{value, name, problems};
-  const std::optional<Decimal> d = parse(r, true);
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, true);
   if (!d || !sign_ok(r, *d, false)) return {};
   std::optional<Prefix> p = prefix_of(d->unit, "FLOP/s");
   if (!p) p = prefix_of(d->unit, "FLOPS");
@@ -387,8 +209,8 @@ std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name
 }
 
 std::optional<double> read_share(const Value& value, std::string_view name, Problems& problems) {
-  const Reader r{value, name, problems};
-  const std::optional<Decimal> d = parse(r, !value.text.empty() && value.text.back() == '%');
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, !value.text.empty() && value.text.back() == '%');
   if (!d || !sign_ok(r, *d, true)) return {};
   if (!d->unit.empty() && d->unit != "%")
     return r.refuse("E120", r.quoted() + " is a share: '" + r.written() + "' is not",
@@ -401,8 +223,8 @@ std::optional<double> read_share(const Value& value, std::string_view name, Prob
 }
 
 std::optional<int64_t> read_tokens(const Value& value, std::string_view name, Problems& problems) {
-  const Reader r{value, name, problems};
-  const std::optional<Decimal> d = parse(r, false);
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, false);
   if (!d || !sign_ok(r, *d, false)) return {};
   static constexpr std::array<Prefix, 7> kUnits{{{"", 0, 0},
                                                  {"K", 3, 0},
@@ -433,12 +255,12 @@ std::optional<int64_t> read_tokens(const Value& value, std::string_view name, Pr
 }
 
 std::optional<bool> read_flag(const Value& value, std::string_view name, Problems& problems) {
-  const Reader r{value, name, problems};
+  const NumberText r{value, name, problems};
   if (value.is_scalar() && !value.quoted) {
     if (value.text == "true") return true;
     if (value.text == "false") return false;
   }
-  const std::string low = lower(value.text);
+  const std::string low = lower_case(value.text);
   const bool yes = low == "yes" || low == "on" || low == "1" || low == "true";
   const bool no = low == "no" || low == "off" || low == "0" || low == "false";
   return r.refuse("E107",
@@ -451,7 +273,7 @@ std::optional<bool> read_flag(const Value& value, std::string_view name, Problem
 
 std::optional<std::string> read_text(const Value& value, std::string_view name,
                                      Problems& problems) {
-  const Reader r{value, name, problems};
+  const NumberText r{value, name, problems};
   if (!value.is_scalar()) return r.refuse("E107", r.quoted() + " must be text");
   return value.text;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
 
 namespace stepcast {
@@ -18,8 +19,8 @@ constexpr int64_t kMostBatch = 1'000'000'000;  // sequences, and tokens of one: 
 bool in_range(const PlanInputs& in, std::string_view path) {
   const FieldValues& v = in.values;
   if (v.whole(path) <= kMostBatch) return true;
-  in.problems.add("E123", '\'' + std::string(path) + "' is too large: " + str(v.whole(path)),
-                  v.mark(path), v.length(path), {}, "at most " + str(kMostBatch));
+  v.refuse("E123", path, '\'' + std::string(path) + "' is too large: " + str(v.whole(path)),
+           "at most " + str(kMostBatch));
   return false;
 }
 
@@ -27,10 +28,9 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
   if (plan.global_batch % unit == 0) return;
-  in.problems.add(
-      "E203",
+  v.refuse(
+      "E203", "batch.global",
       "batch.global = " + str(plan.global_batch) + " is not a multiple of micro*dp = " + str(unit),
-      v.mark("batch.global"), v.length("batch.global"), {},
       nearest_multiples(plan.global_batch, unit));
 }
 
@@ -41,18 +41,16 @@ void check_sequence(const PlanInputs& in, const Plan& plan, std::string_view pat
   const std::string shown = std::string(path) + " = " + str(tokens);
   const bool tp_fits = m == nullptr || divides(*m, plan.tp);
   if (plan.sp && v.has("parallel.tp") && tp_fits && tokens % plan.tp != 0)
-    in.problems.add("E204",
-                    shown + " is not a multiple of tp = " + str(plan.tp) +
-                        ", over which sequence parallelism splits it",
-                    v.mark(path), v.length(path), {},
-                    nearest_multiples(tokens, plan.tp) + "; or set parallel.sp to false");
+    v.refuse("E204", path,
+             shown + " is not a multiple of tp = " + str(plan.tp) +
+                 ", over which sequence parallelism splits it",
+             nearest_multiples(tokens, plan.tp) + "; or set parallel.sp to false");
   if (m != nullptr && m->positions == Positions::learned && m->max_positions > 0 &&
       tokens > m->max_positions)
-    in.problems.add("E211",
-                    shown + " exceeds the model's learned positions, max_position_embeddings = " +
-                        str(m->max_positions),
-                    v.mark(path), v.length(path), {},
-                    "set model.max_position_embeddings to train longer sequences");
+    v.refuse("E211", path,
+             shown + " exceeds the model's learned positions, max_position_embeddings = " +
+                 str(m->max_positions),
+             "set model.max_position_embeddings to train longer sequences");
 }
 
 // The sequence of an encoder whose output a decoder attends to.
@@ -65,8 +63,8 @@ void resolve_encoder(const PlanInputs& in, Plan& plan) {
     return;
   }
   if (plan.cp > 1)
-    in.problems.add("E130", "context parallelism of an encoder and a decoder is not supported yet",
-                    v.mark("parallel.cp"), v.length("parallel.cp"), {}, "cp = 1 is");
+    v.refuse("E130", "parallel.cp",
+             "context parallelism of an encoder and a decoder is not supported yet", "cp = 1 is");
   if (!v.has("batch.seq")) return;
   if (v.value(kPath) == nullptr)
     v.derive(kPath, plan.seq, str(plan.seq), "default: as long as batch.seq");
@@ -88,12 +86,6 @@ void warn_thousands(const PlanInputs& in, const std::string& path) {
 }
 
 }  // namespace
-
-std::string nearest_multiples(int64_t n, int64_t unit) {
-  const int64_t below = n / unit * unit, above = below + unit;
-  return below == 0 ? "the smallest is " + str(above)
-                    : "the nearest are " + str(below) + " and " + str(above);
-}
 
 void resolve_batch(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
@@ -130,10 +122,10 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
   const double bytes =
       seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
   if (bytes < 1e18) return;
-  in.problems.add("E123",
-                  "a microbatch of " + str(plan.micro_batch) + " x " + str(plan.seq) +
-                      " tokens needs more bytes than can be counted",
-                  in.values.mark("batch.seq"), in.values.length("batch.seq"));
+  in.values.refuse("E123", "batch.seq",
+                   "a microbatch of " + str(plan.micro_batch) + " x " + str(plan.seq) +
+                       " tokens needs more bytes than can be counted",
+                   "at most 10^18: take a smaller batch.seq, batch.micro or model");
 }
 
 }  // namespace stepcast

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "scenarios/legal_numbers.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve_topology.h"
 #include "scenarios/spelling.h"
@@ -90,8 +91,8 @@ Gpu resolve_gpu(FieldValues& v, Problems& problems, std::vector<std::string>& wa
   if (v.require(path + "memory", help)) gpu.memory = Bytes{v.whole(path + "memory")};
   if (v.has(path + "reserve")) gpu.reserve = Bytes{v.whole(path + "reserve")};
   if (gpu.memory.value > 0 && gpu.reserve >= gpu.memory)
-    problems.add("E127", "'reserve' must be smaller than 'memory'", v.mark(path + "reserve"),
-                 v.length(path + "reserve"));
+    v.refuse("E127", path + "reserve", "'reserve' must be smaller than 'memory'",
+             "'memory' is " + to_flow(*v.value(path + "memory")));
   if (v.require(path + "mem_bw", help)) gpu.memory_bandwidth = Bandwidth{v.real(path + "mem_bw")};
   if (v.has(path + "host_bw")) gpu.host_bandwidth = Bandwidth{v.real(path + "host_bw")};
   if (v.has(path + "host_mem_bw")) gpu.host_memory = Bandwidth{v.real(path + "host_mem_bw")};
@@ -112,14 +113,13 @@ Gpu resolve_gpu(FieldValues& v, Problems& problems, std::vector<std::string>& wa
 }
 
 // What the graph of a node needs besides what costs do.
-void resolve_inside(const FieldValues& v, Node& node, Problems& problems) {
+void resolve_inside(const FieldValues& v, Node& node) {
   const auto number = [&](const std::string& key, int64_t otherwise) {
     constexpr int64_t kMost = 1024;
     const std::string path = "cluster.node." + key;
     if (!v.has(path)) return otherwise;
     if (v.whole(path) <= kMost) return v.whole(path);
-    problems.add("E121", '\'' + key + "' must be at most " + std::to_string(kMost), v.mark(path),
-                 v.length(path));
+    v.refuse("E121", path, '\'' + key + "' must be at most " + std::to_string(kMost));
     return otherwise;
   };
   const auto bandwidth = [&](const std::string& path) {
@@ -133,8 +133,9 @@ void resolve_inside(const FieldValues& v, Node& node, Problems& problems) {
   node.cpu_bandwidth = bandwidth("cluster.node.cpus.bw");
   node.pcie_bandwidth = bandwidth("cluster.node.pcie.bw");
   if (node.gpus % node.hosts != 0) {
-    problems.add("E127", "'hosts' must divide the " + std::to_string(node.gpus) + " GPUs of a node",
-                 v.mark("cluster.node.hosts"), v.length("cluster.node.hosts"));
+    v.refuse("E127", "cluster.node.hosts",
+             "'hosts' must divide the " + std::to_string(node.gpus) + " GPUs of a node",
+             "'hosts' can be " + divisors(node.gpus));
     node.hosts = 1;
   }
   const std::string affinity =
@@ -223,18 +224,19 @@ Node resolve_node(FieldValues& v, int64_t nodes, Problems& problems,
   if (v.has("cluster.node.nics.driver"))
     node.nic_driver = position_of<NicDriver>(v.text("cluster.node.nics.driver"),
                                              "verbs|gib|efa|tcpxo|efa-v1|tcpx");
-  resolve_inside(v, node, problems);
+  resolve_inside(v, node);
   warn_bytes_for_bits(v, warnings);
   limit_nics(node, nodes, v.value("cluster.topology") != nullptr, warnings);
   warn_kept_count(v, problems, node, warnings);
   return node;
 }
 
-double oversubscription(const FieldValues& v, const std::string& path, Problems& problems) {
+double oversubscription(const FieldValues& v, const std::string& path) {
   if (!v.has(path)) return 1;
   const double x = v.real(path);
   if (x >= 1) return x;
-  problems.add("E121", "'oversub' must be at least 1 (down : up)", v.mark(path), v.length(path));
+  v.refuse("E121", path, "'oversub' must be at least 1 (down : up)",
+           "1 is as much bandwidth up as down, 4 a quarter of it");
   return 1;
 }
 
@@ -245,45 +247,47 @@ Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
                                           "fat-tree|rail-fat-tree|clos|dragonfly|custom");
   if (v.has("cluster.fabric.radix")) fabric.radix = v.whole("cluster.fabric.radix");
   if (fabric.radix < 2)
-    problems.add("E121", "'radix' must be at least 2", v.mark("cluster.fabric.radix"),
-                 v.length("cluster.fabric.radix"));
-  fabric.oversubscription = oversubscription(v, "cluster.fabric.oversub", problems);
+    v.refuse("E121", "cluster.fabric.radix", "'radix' must be at least 2",
+             "ports of a switch, for example 64");
+  fabric.oversubscription = oversubscription(v, "cluster.fabric.oversub");
   if (v.has("cluster.fabric.latency_per_hop"))
     fabric.hop_latency = Time{v.whole("cluster.fabric.latency_per_hop")};
   if (v.has("cluster.fabric.sharp")) fabric.sharp = v.flag("cluster.fabric.sharp");
   const Value* tiers = v.value("cluster.fabric.tiers");
   if (tiers == nullptr) return fabric;
   if (tiers->kind != Value::Kind::sequence)
-    problems.add("E107", "'tiers' must be a list", tiers->mark);
+    problems.add("E107", "'tiers' must be a list", tiers->mark, 1, {},
+                 "innermost first: [{name: leaf, size: 256}, {name: spine, size: 2048}]");
   const std::string path = "cluster.fabric.tiers[]";
   for (const Value& item : tiers->items) {
     FieldValues t(item, path, problems);
     Tier tier;
     if (t.has(path + ".name")) tier.name = t.text(path + ".name");
-    tier.oversubscription = oversubscription(t, path + ".oversub", problems);
+    tier.oversubscription = oversubscription(t, path + ".oversub");
     if (!t.require(path + ".size", "GPUs under one switch group")) continue;
     tier.size = t.whole(path + ".size");
     const auto same_name = [&](const Tier& x) { return !x.name.empty() && x.name == tier.name; };
     if (std::any_of(fabric.tiers.begin(), fabric.tiers.end(), same_name)) {
-      problems.add("E221", "tier '" + tier.name + "' would contain itself", t.mark(path + ".name"),
-                   t.length(path + ".name"), {}, "tiers are listed once each, innermost first");
+      t.refuse("E221", path + ".name", "tier '" + tier.name + "' would contain itself",
+               "tiers are listed once each, innermost first");
     } else if (!fabric.tiers.empty() && tier.size <= fabric.tiers.back().size) {
-      problems.add("E221",
-                   "tier '" + tier.name + "' has " + std::to_string(tier.size) +
-                       " GPUs, no more than the tier inside it",
-                   t.mark(path + ".size"), t.length(path + ".size"), {},
-                   "tiers are listed innermost first");
+      t.refuse("E221", path + ".size",
+               "tier '" + tier.name + "' has " + std::to_string(tier.size) +
+                   " GPUs, no more than the tier inside it",
+               "tiers are listed innermost first");
     }
     fabric.tiers.push_back(std::move(tier));
   }
   if (fabric.tiers.size() > kMaxTiers)
     problems.add("E221", "a fabric has at most " + std::to_string(kMaxTiers) + " tiers",
-                 tiers->items[kMaxTiers].mark);
+                 tiers->items[kMaxTiers].mark, 1, {},
+                 "leave out tiers that no link of the cluster tells apart");
   if (!fabric.tiers.empty() && fabric.tiers.back().size < gpus)
     problems.add("E221",
                  "the cluster has " + std::to_string(gpus) + " GPUs, its outermost tier only " +
                      std::to_string(fabric.tiers.back().size),
-                 tiers->mark);
+                 tiers->mark, 1, {},
+                 "a last item {name: ..., size: " + std::to_string(gpus) + "} holds all of them");
   return fabric;
 }
 
@@ -345,8 +349,7 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   cluster.node = resolve_node(v, cluster.nodes, problems, warnings);
   constexpr int64_t kMostGpus = 10'000'000;  // each rank has at least a few bytes
   if (cluster.nodes > kMostGpus / cluster.node.gpus) {
-    problems.add("E123", "a cluster of more than 10,000,000 GPUs is too large",
-                 v.mark("cluster.nodes"), v.length("cluster.nodes"));
+    v.refuse("E123", "cluster.nodes", "a cluster of more than 10,000,000 GPUs is too large");
     return {};
   }
   warn_two_way(v, cluster.node, warnings);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // resolve_context: how sequences are split over context-parallel ranks.
+#include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
 
 namespace stepcast {
@@ -20,9 +21,9 @@ void resolve_inner(const PlanInputs& in, Plan& plan) {
     return;
   plan.cp_inner = v.whole("parallel.cp_inner");
   if (plan.cp % plan.cp_inner == 0) return;
-  in.problems.add("E210",
-                  "cp_inner = " + str(plan.cp_inner) + " does not divide cp = " + str(plan.cp),
-                  v.mark("parallel.cp_inner"), v.length("parallel.cp_inner"));
+  v.refuse("E210", "parallel.cp_inner",
+           "cp_inner = " + str(plan.cp_inner) + " does not divide cp = " + str(plan.cp),
+           "cp_inner can be " + divisors(plan.cp));
   plan.cp_inner = 1;
 }
 
@@ -39,13 +40,11 @@ void check_heads(const PlanInputs& in, const Plan& plan) {
   const bool inner = plan.cp_comm == CpComm::hierarchical;
   const std::string what =
       heads ? "num_key_value_heads = " + str(m.kv_heads) : "num_attention_heads = " + str(m.heads);
-  in.problems.add("E210",
-                  std::string("tp * ") + (inner ? "cp_inner" : "cp") + " = " +
-                      str(plan.tp * ranks) + " does not divide " + what +
-                      ", which an all-to-all spreads over these ranks",
-                  in.values.mark(inner ? "parallel.cp_inner" : "parallel.cp"),
-                  in.values.length(inner ? "parallel.cp_inner" : "parallel.cp"), {},
-                  "cp_comm: p2p or allgather split no heads");
+  in.values.refuse("E210", inner ? "parallel.cp_inner" : "parallel.cp",
+                   std::string("tp * ") + (inner ? "cp_inner" : "cp") + " = " +
+                       str(plan.tp * ranks) + " does not divide " + what +
+                       ", which an all-to-all spreads over these ranks",
+                   "cp_comm: p2p or allgather split no heads");
 }
 
 bool has_windows(const Transformer& m, int64_t seq) {
@@ -61,29 +60,24 @@ bool has_windows(const Transformer& m, int64_t seq) {
 void check_parts(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("batch.seq") && plan.seq % (2 * plan.cp) != 0)
-    in.problems.add(
-        "E204",
-        "batch.seq = " + str(plan.seq) + " is not a multiple of 2 * cp = " + str(2 * plan.cp) +
-            ", the parts of a sequence that ranks hold two of",
-        v.mark("batch.seq"), v.length("batch.seq"), {}, nearest_multiples(plan.seq, 2 * plan.cp));
+    v.refuse("E204", "batch.seq",
+             "batch.seq = " + str(plan.seq) + " is not a multiple of 2 * cp = " + str(2 * plan.cp) +
+                 ", the parts of a sequence that ranks hold two of",
+             nearest_multiples(plan.seq, 2 * plan.cp));
   else if (v.has("batch.seq") && plan.sp && plan.seq % plan.tp == 0 &&
            plan.seq / plan.cp % plan.tp != 0)
-    in.problems.add(
-        "E204",
-        "batch.seq = " + str(plan.seq) + " is not a multiple of tp * cp = " +
-            str(plan.tp * plan.cp) + ", over which it is split",
-        v.mark("batch.seq"), v.length("batch.seq"), {},
-        nearest_multiples(plan.seq, plan.tp * plan.cp) + "; or set parallel.sp to false");
+    v.refuse("E204", "batch.seq",
+             "batch.seq = " + str(plan.seq) + " is not a multiple of tp * cp = " +
+                 str(plan.tp * plan.cp) + ", over which it is split",
+             nearest_multiples(plan.seq, plan.tp * plan.cp) + "; or set parallel.sp to false");
   if (v.has("kernels.attention") && v.text("kernels.attention") != "flash")
-    in.problems.add("E127", "unfused attention does not go with cp = " + str(plan.cp),
-                    v.mark("kernels.attention"), v.length("kernels.attention"), {},
-                    "kernels: {attention: flash}");
+    v.refuse("E127", "kernels.attention", "unfused attention does not go with cp = " + str(plan.cp),
+             "kernels: {attention: flash}");
   const bool ring = plan.cp_comm == CpComm::p2p || plan.cp_comm == CpComm::hierarchical;
   if (in.model != nullptr && ring && has_windows(*in.model, plan.seq))
-    in.problems.add("E127",
-                    "sliding windows do not go with keys and values that travel around a ring",
-                    v.mark("parallel.cp_comm"), v.length("parallel.cp_comm"), {},
-                    "cp_comm: allgather or a2a, as in Transformer Engine");
+    v.refuse("E127", "parallel.cp_comm",
+             "sliding windows do not go with keys and values that travel around a ring",
+             "cp_comm: allgather or a2a, as in Transformer Engine");
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <optional>
 #include <stdexcept>
 
+#include "scenarios/legal_numbers.h"
 #include "scenarios/number.h"
 #include "scenarios/resolve_plan.h"
-#include "scenarios/spelling.h"
 
 namespace stepcast {
 namespace {
@@ -16,14 +16,6 @@ __extension__ using Wide = __int128;
 
 std::string str(int64_t n) {
   return std::to_string(n);
-}
-
-// Divisors of `n` up to `most`, for messages.
-std::string divisors(int64_t n, int64_t most) {
-  std::vector<std::string> legal;
-  for (int64_t i = 1; i <= std::min(n, most); ++i)
-    if (n % i == 0) legal.push_back(str(i));
-  return or_list(legal);
 }
 
 class ExpertsResolver {
@@ -48,7 +40,7 @@ class ExpertsResolver {
  private:
   void refuse(const char* code, std::string_view at, std::string message, std::string help = {}) {
     fits_ = false;
-    in_.problems.add(code, std::move(message), v_.mark(at), v_.length(at), {}, std::move(help));
+    v_.refuse(code, at, std::move(message), std::move(help));
   }
 
   int64_t ranks() const { return plan_.tp * plan_.cp * plan_.dp; }
@@ -91,7 +83,8 @@ class ExpertsResolver {
     if (m.shared_ffn % plan_.tp != 0)
       refuse("E210", "parallel.tp",
              "tp = " + str(plan_.tp) +
-                 " does not divide the width of the shared experts = " + str(m.shared_ffn));
+                 " does not divide the width of the shared experts = " + str(m.shared_ffn),
+             "tp can be " + divisors(m.shared_ffn, 8));
     if (plan_.tp > 1 && !plan_.sp && plan_.trains() && v_.has("parallel.tp"))
       refuse("E127", "parallel.sp", "layers with experts need sequence parallelism where tp > 1",
              "leave parallel.sp out: every rank would send the same tokens");
@@ -131,7 +124,8 @@ class ExpertsResolver {
     flag("moe.shared_overlap", moe.shared_overlap);
     if (v_.has("moe.capacity_factor")) moe.capacity_factor = v_.real("moe.capacity_factor");
     if (moe.pad_to_capacity && moe.capacity_factor == 0)
-      refuse("E127", "moe.pad_to_capacity", "moe.pad_to_capacity needs moe.capacity_factor");
+      refuse("E127", "moe.pad_to_capacity", "moe.pad_to_capacity needs moe.capacity_factor",
+             "tokens are padded to it: moe: {capacity_factor: 1, pad_to_capacity: true}");
     if (v_.has("moe.node_limit")) moe.node_limit = v_.whole("moe.node_limit");
     if (moe.dispatcher == Dispatcher::deepep && !v_.stated("moe.node_limit") &&
         in_.model->router_top_groups > 0) {
@@ -166,7 +160,8 @@ class ExpertsResolver {
     if (static_cast<int64_t>(words.size()) != in_.model->experts)
       return refuse("E127", "moe.routing.shares",
                     "moe.routing.shares lists " + str(static_cast<int64_t>(words.size())) +
-                        " experts, the model has " + str(in_.model->experts));
+                        " experts, the model has " + str(in_.model->experts),
+                    "one share for each expert, in any unit: they are put in proportion");
     double sum = 0;
     std::vector<double> shares;
     for (const std::string& word : words) {
@@ -180,7 +175,8 @@ class ExpertsResolver {
       sum += share;
     }
     if (!(sum > 0))
-      return refuse("E127", "moe.routing.shares", "the shares of all experts are zero");
+      return refuse("E127", "moe.routing.shares", "the shares of all experts are zero",
+                    "moe.routing: balanced sends all of them as many tokens");
     for (double& s : shares) s /= sum;
     routing.kind = Routing::Kind::shares;
     routing.shares = std::move(shares);

@@ -10,14 +10,13 @@ namespace stepcast {
 namespace {
 
 // `prefix` is "measured" or that of a variant.
-Measured read_figures(const FieldValues& v, const std::string& prefix, Problems& problems) {
+Measured read_figures(const FieldValues& v, const std::string& prefix) {
   Measured m;
   const auto path = [&](const char* key) { return prefix + '.' + key; };
   // What a forecast is divided by.
   const auto positive = [&](const char* key, double value) {
     if (v.has(path(key)) && !(value > 0))
-      problems.add("E121", "'" + path(key) + "' must be above 0", v.mark(path(key)),
-                   v.length(path(key)));
+      v.refuse("E121", path(key), "'" + path(key) + "' must be above 0");
   };
   // Nobody measures more, and errors of more are no figures for a table.
   constexpr double kLowestRate = 1e-6, kHighestRate = 1e12;
@@ -28,21 +27,21 @@ Measured read_figures(const FieldValues& v, const std::string& prefix, Problems&
   positive("tokens_per_gpu_s", m.tokens_per_gpu_s.value_or(0));
   if (const double rate = m.tokens_per_gpu_s.value_or(1);
       rate > 0 && !(rate >= kLowestRate && rate <= kHighestRate))
-    problems.add("E121", "'" + path("tokens_per_gpu_s") + "' must lie from 1e-6 to 1e12",
-                 v.mark(path("tokens_per_gpu_s")), v.length(path("tokens_per_gpu_s")));
+    v.refuse("E121", path("tokens_per_gpu_s"),
+             "'" + path("tokens_per_gpu_s") + "' must lie from 1e-6 to 1e12");
   positive("peak_memory", static_cast<double>(m.peak_memory.value_or(Bytes{}).value));
   if (v.has(path("tolerance"))) m.tolerance = v.real(path("tolerance"));
   if (v.has(path("source"))) m.source = v.text(path("source"));
   return m;
 }
 
-}  // namespace
-
+// A mapping of dotted paths as pairs (path, YAML text).  E102 for paths that no scenario has.
 std::vector<std::pair<std::string, std::string>> read_set(const Value* set, Problems& problems) {
   std::vector<std::pair<std::string, std::string>> pairs;
   if (set == nullptr) return pairs;
   if (!set->is_mapping()) {
-    problems.add("E107", "this must be a mapping of dotted paths and values", set->mark);
+    problems.add("E107", "this must be a mapping of paths to values", set->mark, 1, {},
+                 "for example {parallel.tp: 4, batch.micro: 2}");
     return pairs;
   }
   for (const Member& m : set->members) {
@@ -61,10 +60,12 @@ std::vector<std::pair<std::string, std::string>> read_set(const Value* set, Prob
   return pairs;
 }
 
+}  // namespace
+
 std::vector<Measured> resolve_measured(FieldValues& v, Problems& problems) {
   std::vector<Measured> all;
   if (v.value("measured") == nullptr) return all;
-  all.push_back(read_figures(v, "measured", problems));
+  all.push_back(read_figures(v, "measured"));
   const Value* variants = v.value("measured.variants");
   if (variants == nullptr) return all;
   if (!variants->is_mapping()) {
@@ -74,7 +75,7 @@ std::vector<Measured> resolve_measured(FieldValues& v, Problems& problems) {
   const std::string prefix = "measured.variants.*";
   for (const Member& m : variants->members) {
     FieldValues own(m.value, prefix, problems);
-    Measured figures = read_figures(own, prefix, problems);
+    Measured figures = read_figures(own, prefix);
     figures.variant = m.key;
     if (!own.has(prefix + ".tolerance")) figures.tolerance = all.front().tolerance;
     if (!own.has(prefix + ".source")) figures.source = all.front().source;
@@ -100,9 +101,8 @@ void resolve_compare(FieldValues& v, Problems& problems, Scenario& scenario) {
   std::vector<std::string_view> names;
   for (const CompareCase& c : scenario.compare) names.push_back(c.name);
   if (std::find(names.begin(), names.end(), baseline) == names.end())
-    problems.add("E125", "there is no case '" + baseline + '\'', v.mark("compare.baseline"),
-                 v.length("compare.baseline"), did_you_mean(baseline, names),
-                 "cases: " + comma_list(names));
+    v.refuse("E125", "compare.baseline", "there is no case '" + baseline + '\'',
+             "cases: " + comma_list(names), did_you_mean(baseline, names));
   scenario.compare_baseline = baseline;
 }
 

@@ -16,7 +16,4 @@ std::vector<Measured> resolve_measured(FieldValues& values, Problems& problems);
 // Fills `compare` and `compare_baseline` (the first case if none is named).
 void resolve_compare(FieldValues& values, Problems& problems, Scenario& scenario);
 
-// A mapping of dotted paths as pairs (path, YAML text).  E102 for paths that no scenario has.
-std::vector<std::pair<std::string, std::string>> read_set(const Value* set, Problems& problems);
-
 }  // namespace stepcast

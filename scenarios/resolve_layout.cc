@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_schedule.h"
 #include "scenarios/spelling.h"
 
 namespace stepcast {
@@ -43,9 +45,8 @@ void check_tp(const PlanInputs& in, int64_t tp) {
     std::string why = "heads " + str(in.model->heads);
     if (in.model->kv_heads != in.model->heads) why += ", KV heads " + str(in.model->kv_heads);
     why += ", " + str(node) + " GPUs a node";
-    in.problems.add("E210", "tp = " + str(tp) + " does not divide " + what, v.mark("parallel.tp"),
-                    v.length("parallel.tp"), {},
-                    "tp can be " + or_list(legal_tp(*in.model, node)) + " here (" + why + ")");
+    v.refuse("E210", "parallel.tp", "tp = " + str(tp) + " does not divide " + what,
+             "tp can be " + or_list(legal_tp(*in.model, node)) + " here (" + why + ")");
   } else if (in.cluster != nullptr && tp > node) {
     in.warnings.push_back("tp = " + str(tp) + " spans " + str((tp + node - 1) / node) +
                           " nodes: its collectives leave the node");
@@ -74,8 +75,12 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   const std::string product = "tp*pp*cp = " + str(model_gpus);
   if (model_gpus > gpus || gpus % model_gpus != 0) {
     const std::string_view at = last_given(v, {"parallel.tp", "parallel.cp", "parallel.pp"});
-    in.problems.add("E201", str(gpus) + " GPUs are not a multiple of " + product, v.mark(at),
-                    v.length(at), {}, "GPUs = tp * cp * pp * dp");
+    v.refuse("E201", at,
+             str(gpus) +
+                 (model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ") +
+                 product,
+             "GPUs = tp * cp * pp * dp; tp*pp*cp can be " +
+                 (model_gpus > gpus ? "at most " + str(gpus) : nearest_divisors(gpus, model_gpus)));
     return;
   }
   const int64_t dp = gpus / model_gpus;
@@ -86,21 +91,11 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   } else if (v.has("parallel.dp") && v.whole("parallel.dp") != dp) {
     const auto all = static_cast<Wide>(model_gpus) * v.whole("parallel.dp");
     const auto shown = static_cast<int64_t>(std::min<Wide>(all, int64_t{1} << 62));
-    in.problems.add("E201",
-                    "tp*cp*pp*dp = " + str(shown) + ", but the cluster has " + str(gpus) + " GPUs",
-                    v.mark("parallel.dp"), v.length("parallel.dp"), {},
-                    "dp = " + str(dp) + " fits, or leave dp out");
+    v.refuse("E201", "parallel.dp",
+             "tp*cp*pp*dp = " + str(shown) + ", but the cluster has " + str(gpus) + " GPUs",
+             "dp = " + str(dp) + " fits, or leave dp out");
   }
   plan.dp = dp;
-}
-
-// Values of vpp (or pp) that divide `layers` evenly, at most a dozen.
-std::string divisors(int64_t layers, int64_t step) {
-  std::vector<std::string> legal;
-  constexpr size_t kMost = 12;
-  for (int64_t n = 1; n * step <= layers && legal.size() < kMost; ++n)
-    if (layers % (n * step) == 0) legal.push_back(str(n));
-  return or_list(legal);
 }
 
 // Whether the layers divide by the only number of chunks that the schedule runs, if there is one:
@@ -111,13 +106,14 @@ bool suits_schedule(const PlanInputs& in, const Plan& plan) {
   const int64_t layers = in.model->layers;
   if (!vpp || static_cast<Wide>(plan.pp) * *vpp > layers || layers % (plan.pp * *vpp) == 0)
     return true;
-  in.problems.add("E202",
-                  str(layers) + " layers are not a multiple of pp*vpp = " + str(plan.pp) + '*' +
-                      str(*vpp) + ", and " + v.text("schedule.kind") + " runs " + str(*vpp) +
-                      " chunks on each rank",
-                  v.mark("schedule.kind"), v.length("schedule.kind"), {},
-                  "with vpp = " + str(*vpp) + ", pp can be " + divisors(layers, *vpp) +
-                      "; parallel.layout states any other split");
+  v.refuse("E202", "schedule.kind",
+           str(layers) + " layers are not a multiple of pp*vpp = " + str(plan.pp) + '*' +
+               str(*vpp) + ", and " + v.text("schedule.kind") + " runs " + str(*vpp) +
+               " chunks on each rank",
+           (layers % *vpp == 0
+                ? "with vpp = " + str(*vpp) + ", pp can be " + divisors(layers / *vpp) + "; "
+                : "") +
+               "parallel.layout states any other split");
   return false;
 }
 
@@ -141,17 +137,16 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
   const std::string product =
       plan.vpp == 1 ? "pp = " + str(plan.pp) : "pp*vpp = " + str(plan.pp) + '*' + str(plan.vpp);
   const std::string help =
-      pp_fits ? "with pp = " + str(plan.pp) + ", vpp can be " + divisors(layers, plan.pp)
-              : "pp can be " + divisors(layers, 1);
-  in.problems.add("E202", str(layers) + " layers are not a multiple of " + product, v.mark(at),
-                  v.length(at), {}, help + "; parallel.layout states any other split");
+      pp_fits ? "with pp = " + str(plan.pp) + ", vpp can be " + divisors(layers / plan.pp)
+              : "pp can be " + divisors(layers);
+  v.refuse("E202", at, str(layers) + " layers are not a multiple of " + product,
+           help + "; parallel.layout states any other split");
 }
 
 void resolve_written_stages(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
   const auto refuse = [&](const char* code, std::string message, std::string help = {}) {
-    in.problems.add(code, std::move(message), v.mark("parallel.layout"),
-                    v.length("parallel.layout"), {}, std::move(help));
+    v.refuse(code, "parallel.layout", std::move(message), std::move(help));
   };
   std::vector<StageContent> stages;
   try {
@@ -259,7 +254,7 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
     try {
       plan.grid.order = parse_order(v.text("parallel.order"));
     } catch (const std::invalid_argument& e) {
-      in.problems.add("E125", e.what(), v.mark("parallel.order"), v.length("parallel.order"));
+      v.refuse("E125", "parallel.order", e.what());
     }
   }
   resolve_experts(in, plan);

@@ -24,8 +24,7 @@ class ModeChecks {
   ModeChecks(const PlanInputs& in, const Plan& plan) : in_(in), plan_(plan) {}
 
   void refuse(const char* code, std::string_view path, std::string message, std::string help = {}) {
-    in_.problems.add(code, std::move(message), in_.values.mark(path), in_.values.length(path), {},
-                     std::move(help));
+    in_.values.refuse(code, path, std::move(message), std::move(help));
   }
 
   // A key that says something about training alone, if it is `used`.
@@ -109,9 +108,9 @@ void strip_schedule(const PlanInputs& in, const Plan& plan, ResolvedSchedule& sc
           "a forward alone does not share the vocabulary over the pipeline");
     schedule.schedule = forwards_of(schedule.schedule);
   } catch (const std::invalid_argument& e) {
-    in.problems.add("E127", e.what(), in.values.mark(path), in.values.length(path), {},
-                    "schedules of whole microbatches in one direction do, such as 1f1b, gpipe and "
-                    "interleaved-1f1b");
+    in.values.refuse("E127", path, e.what(),
+                     "schedules of whole microbatches in one direction do, such as 1f1b, gpipe and "
+                     "interleaved-1f1b");
   }
 }
 

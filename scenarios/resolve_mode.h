@@ -2,7 +2,7 @@
 // `mode` and what belongs to steps that only run forward: formats of stored weights and caches.
 #pragma once
 
-#include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_schedule.h"
 
 namespace stepcast {
 

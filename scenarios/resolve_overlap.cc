@@ -18,9 +18,8 @@ void resolve_comm_sms(const PlanInputs& in, Plan& plan) {
     plan.overlap.comm_sms = static_cast<int>(taken);
     return;
   }
-  in.problems.add("E127", gpu.name + " has " + std::to_string(gpu.sms) + " SMs",
-                  v.mark("overlap.comm_sms"), v.length("overlap.comm_sms"), {},
-                  "DeepSeek-V3 used 20 of 132");
+  v.refuse("E127", "overlap.comm_sms", gpu.name + " has " + std::to_string(gpu.sms) + " SMs",
+           "DeepSeek-V3 used 20 of 132");
 }
 
 // Overlap that can do nothing is remarked on.

@@ -67,8 +67,7 @@ class Item {
 
   bool given(std::string_view key) const { return v_.value(path(key)) != nullptr; }
   void add(const char* code, std::string message, std::string_view key, std::string help = {}) {
-    in_.problems.add(code, std::move(message), v_.mark(path(key)), v_.length(path(key)), {},
-                     std::move(help));
+    v_.refuse(code, path(key), std::move(message), std::move(help));
   }
 
  private:

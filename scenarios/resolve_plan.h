@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sections parallel, batch, precision, recompute, overlap, optimizer, kernels, moe and offload
-// -> Plan; schedule -> Schedule.  Here the values meet each other: does it all fit together?
+// -> Plan.  Here the values meet each other: does it all fit together?
 //
 // Each resolve_X() is a file of that name.  All add what is wrong to the problems and go on, so
 // that the user sees everything at once; remarks on what has no effect are warnings.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "scenarios/field_values.h"
-#include "scenarios/files.h"
-#include "scenarios/scenario.h"
-#include "schedules/p2p_style.h"
-#include "schedules/schedule.h"
 #include "topology/cluster.h"
 
 namespace stepcast {
@@ -65,53 +60,10 @@ DType dtype_of(std::string_view word);
 // Whether tp divides the heads, the key-value heads (or they it), the MLP and the width.
 bool divides(const Transformer& model, int64_t tp);
 
-// For messages: how many tensor-parallel ranks the model and a node allow ("1", "2", "4", "8"), and
-// the multiples of `unit` around n.
+// For messages: how many tensor-parallel ranks the model and a node allow ("1", "2", "4", "8").
 std::vector<std::string> legal_tp(const Transformer& model, int64_t most);
-std::string nearest_multiples(int64_t n, int64_t unit);
 
 // Vocabulary as Megatron pads it: to a multiple of `multiple` * tp, usually 128 * tp.
 int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple);
-
-// What `schedule` says.
-struct ResolvedSchedule {
-  Schedule schedule;
-  std::optional<ScheduleToMake> to_make;
-};
-
-// Adds E102, E125, E127, E205 for what cannot be generated, E401-E403 for what the user wrote out.
-// Of an incomplete plan only the name of the schedule is checked.
-std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
-                                                 bool complete, ScenarioFiles& files);
-
-// The schedule that stands under schedule.steps, or in the file schedule.file; nothing if it is not
-// the plan's, incomplete or deadlocked (written_schedule.cc).  REQUIRES: the plan is complete and
-// one of the two keys is there.
-std::optional<Schedule> written_schedule(const PlanInputs& in, const Plan& plan,
-                                         ScenarioFiles& files);
-
-// Whether the pieces that a schedule cuts sequences into go with the plan; a problem at `mark`,
-// `length` characters long, if not.
-bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& schedule,
-                  const Mark& mark, int length);
-
-// What the named family does with chunks, as far as it leaves no choice.
-struct FamilyChunks {
-  std::optional<int64_t> vpp;  // the fewest chunks that it runs, where one is not enough
-  bool replicas = false;       // two replicas of the model: pp stages, two on each rank
-};
-FamilyChunks family_chunks(const FieldValues& values);
-
-// "interleaved 1F1B" for "interleaved-1f1b" (schedule_title.cc).
-std::string schedule_title(const std::string& schedule_name);
-
-// How pipeline transfers block: as in the framework that runs the schedule, unless the user says
-// otherwise.  Adds E127 for a style that does not go with the schedule.
-P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule);
-
-// Whether the schedule shares the vocabulary over the pipeline.  Adds E127 for what does not go
-// with that.
-VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
-                                   const Schedule& schedule);
 
 }  // namespace stepcast

@@ -110,11 +110,10 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   const bool scales =
       p.scaling != Scaling::mxfp8 || gpu.arch == GpuArch::blackwell || gpu.arch == GpuArch::other;
   if (gpu.peak.count(low) == 0 || !scales)
-    in.problems.add("E230",
-                    gpu.name + (scales ? " has no " + std::string(name_of(low)) + " rate"
-                                       : std::string(" has no tensor cores for mxfp8")),
-                    v.mark("precision.preset"), v.length("precision.preset"), {},
-                    "precision: bf16-mixed works on it");
+    v.refuse("E230", "precision.preset",
+             gpu.name + (scales ? " has no " + std::string(name_of(low)) + " rate"
+                                : std::string(" has no tensor cores for mxfp8")),
+             "precision: bf16-mixed works on it");
 }
 
 }  // namespace stepcast

@@ -67,10 +67,10 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
   int64_t most = 0;
   for (const StageContent& s : plan.stages) most = std::max(most, s.layers);
   if (plan.recompute == Recompute::full && most > 0 && plan.recompute_layers > most)
-    in.problems.add("E127",
-                    "recompute.layers = " + str(plan.recompute_layers) +
-                        ", but no stage has more than " + str(most) + " layers",
-                    v.mark("recompute.layers"), v.length("recompute.layers"));
+    v.refuse("E127", "recompute.layers",
+             "recompute.layers = " + str(plan.recompute_layers) + ", but no stage has more than " +
+                 str(most) + " layers",
+             "layers of each stage: at most " + str(most));
 }
 
 }  // namespace stepcast

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// resolve_schedule: a family by name, or the actions the user wrote out.
+#include "scenarios/resolve_schedule.h"
+
 #include <algorithm>
 #include <array>
 #include <span>
 #include <stdexcept>
 
-#include "scenarios/resolve_plan.h"
 #include "scenarios/spelling.h"
 #include "schedules/all_forwards_then_backwards.h"
 #include "schedules/params.h"
@@ -21,15 +21,11 @@ std::string str(int64_t n) {
 // Memory is spent on every action before anything is known to work.
 constexpr int64_t kMostOfScenario = 10'000'000;
 
-struct Place {
-  Mark mark;
-  int length = 1;
-};
-
-Place place_of(const FieldValues& v) {
+// The key that a problem with the whole schedule is shown at.
+std::string place_of(const FieldValues& v) {
   for (const char* path : {"schedule.kind", "parallel.vpp", "parallel.pp", "batch.global"})
-    if (v.value(path) != nullptr) return {v.mark(path), v.length(path)};
-  return {v.mark("schedule"), 1};
+    if (v.value(path) != nullptr) return path;
+  return "schedule";
 }
 
 constexpr std::string_view kAuto = "auto";
@@ -53,12 +49,11 @@ void derive_kind(FieldValues& v, const Plan& plan) {
 const ScheduleFamily* family_of(const PlanInputs& in, const std::string& name) {
   const ScheduleFamily* family = find_schedule_family(name);
   if (family != nullptr) return family;
-  const Place place = place_of(in.values);
   std::vector<std::string_view> near = similar_schedule_names(name);
   if (near.empty() && edit_distance(name, kAuto) == 1) near.push_back(kAuto);
-  in.problems.add("E125", "there is no schedule '" + name + '\'', place.mark, place.length,
-                  near.empty() ? "" : "did you mean '" + std::string(near.front()) + "'?",
-                  "legal now: " + names_of_families());
+  in.values.refuse("E125", place_of(in.values), "there is no schedule '" + name + '\'',
+                   "legal now: " + names_of_families(),
+                   near.empty() ? "" : "did you mean '" + std::string(near.front()) + "'?");
   return nullptr;
 }
 
@@ -96,12 +91,11 @@ bool read_params(const PlanInputs& in, std::string_view family,
 }
 
 // Where a sentence about the sizes or a parameter points to: the parameter it begins with.
-Place place_of_sentence(const FieldValues& v, const ScheduleParams& params,
-                        std::string_view sentence) {
+std::string place_of_sentence(const FieldValues& v, const ScheduleParams& params,
+                              std::string_view sentence) {
   for (const auto& [key, value] : params.more) {
     const std::string path = "schedule.params." + key;
-    if (sentence.starts_with(key) && v.value(path) != nullptr)
-      return {v.mark(path), v.length(path)};
+    if (sentence.starts_with(key) && v.value(path) != nullptr) return path;
   }
   return place_of(v);
 }
@@ -111,8 +105,9 @@ bool read_group(const PlanInputs& in, const ScheduleFamily& family, SchedulePara
   if (!v.has("schedule.group")) return v.value("schedule.group") == nullptr;
   params.group = v.whole("schedule.group");
   if (family.name.starts_with("interleaved")) return true;
-  in.problems.add("E127", "'group' is for interleaved schedules, not " + std::string(family.name),
-                  v.mark("schedule.group"), v.length("schedule.group"));
+  v.refuse("E127", "schedule.group",
+           "'group' is for interleaved schedules, not " + std::string(family.name),
+           "leave it out, or take schedule.kind: interleaved-1f1b");
   return false;
 }
 
@@ -139,11 +134,10 @@ const ScheduleFamily* family_with_pairs(const PlanInputs& in, const Plan& plan,
   if (chunks && (family->name == "1f1b" || family->name == "interleaved-1f1b"))
     return find_schedule_family("interleaved-1f1b-ep-overlap");
   if (family->name.starts_with("dualpipe") || family->name.ends_with("ep-overlap")) return family;
-  in.problems.add("E127",
-                  "overlap.ep needs a schedule that pairs forwards with backwards, which " +
-                      std::string(family->name) + " does not",
-                  in.values.mark("overlap.ep"), in.values.length("overlap.ep"), {},
-                  "interleaved-1f1b with parallel.vpp > 1, dualpipe and dualpipev do");
+  in.values.refuse("E127", "overlap.ep",
+                   "overlap.ep needs a schedule that pairs forwards with backwards, which " +
+                       std::string(family->name) + " does not",
+                   "interleaved-1f1b with parallel.vpp > 1, dualpipe and dualpipev do");
   return nullptr;
 }
 
@@ -159,8 +153,9 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
   try {
     ResolvedSchedule out;
     out.schedule = generate_schedule(*family, params);
-    const Place place = place_of_sentence(in.values, params, "seq_splits");
-    if (!check_pieces(in, plan, out.schedule, place.mark, place.length)) return {};
+    const std::string place = place_of_sentence(in.values, params, "seq_splits");
+    if (!check_pieces(in, plan, out.schedule, in.values.mark(place), in.values.length(place)))
+      return {};
     if (wants_prices(*family, params)) {
       out.to_make.emplace();
       out.to_make->family = std::string(family->name);
@@ -168,8 +163,7 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
     }
     return out;
   } catch (const std::invalid_argument& e) {
-    const Place place = place_of_sentence(in.values, params, e.what());
-    in.problems.add("E205", e.what(), place.mark, place.length);
+    in.values.refuse("E205", place_of_sentence(in.values, params, e.what()), e.what());
     return {};
   }
 }
@@ -194,8 +188,7 @@ std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan
     make.effort = whole_param(make.params, "effort", 1, 1'000'000'000).value_or(0);
     make.seed = static_cast<uint64_t>(whole_param(make.params, "seed", 0).value_or(1));
   } catch (const std::invalid_argument& e) {
-    const Place place = place_of_sentence(v, make.params, e.what());
-    in.problems.add("E205", e.what(), place.mark, place.length);
+    in.values.refuse("E205", place_of_sentence(in.values, make.params, e.what()), e.what());
     return {};
   }
   const Schedule placed =
@@ -240,15 +233,14 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
     return {};
   }
   if (!automatic && v.value("schedule.memory_limit") != nullptr)
-    in.problems.add("E127", "'memory_limit' is for schedule: auto", v.mark("schedule.memory_limit"),
-                    v.length("schedule.memory_limit"));
+    v.refuse("E127", "schedule.memory_limit", "'memory_limit' is for schedule: auto",
+             "leave it out, or write schedule: {kind: auto, memory_limit: ...}");
   const auto stages = static_cast<int64_t>(plan.stages.size());
   if (stages > 65535 || plan.microbatches() > kMostOfScenario / (2 * stages)) {
-    const Place place = place_of(v);
-    in.problems.add("E123",
-                    "a schedule of " + str(stages) + " stages and " + str(plan.microbatches()) +
-                        " microbatches is too large",
-                    place.mark, place.length, {}, "at most 65,535 stages and 10^7 actions");
+    v.refuse("E123", place_of(v),
+             "a schedule of " + str(stages) + " stages and " + str(plan.microbatches()) +
+                 " microbatches is too large",
+             "at most 65,535 stages, and 10^7 actions: two for each stage and microbatch");
     return {};
   }
   if (automatic && !steps && !file) return plan_auto(in, plan);
@@ -258,7 +250,7 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
   if (!v.has(path)) return {};
   if ((steps && file) || v.value("schedule.kind") != nullptr) {
     in.problems.add("E127", "a schedule has one of kind, steps and file", v.key_mark(path),
-                    steps ? 5 : 4);
+                    steps ? 5 : 4, {}, "leave the others out");
     return {};
   }
   std::optional<Schedule> schedule = written_schedule(in, plan, files);

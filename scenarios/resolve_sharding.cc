@@ -22,10 +22,9 @@ void resolve_copies(const PlanInputs& in, Plan& plan) {
     return;
   }
   if (in.cluster != nullptr && ranks % copies != 0) {
-    in.problems.add("E201",
-                    "dp_replicate = " + str(copies) + " does not divide dp * cp = " + str(ranks),
-                    v.mark("parallel.dp_replicate"), v.length("parallel.dp_replicate"), {},
-                    "each of dp_replicate groups of equal size shards one copy of the states");
+    v.refuse("E201", "parallel.dp_replicate",
+             "dp_replicate = " + str(copies) + " does not divide dp * cp = " + str(ranks),
+             "each of dp_replicate groups of equal size shards one copy of the states");
     return;
   }
   plan.dp_replicate = copies;
@@ -71,11 +70,10 @@ void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
   if (in.model == nullptr || plan.gather_bucket == 0) return;
   const int64_t all = parameters(*in.model);
   if (all / plan.gather_bucket <= kMostGathers) return;
-  in.problems.add("E123",
-                  "'overlap.gather_bucket' is too small: " + str(plan.gather_bucket) + " of " +
-                      str(all) + " parameters",
-                  v.mark("overlap.gather_bucket"), v.length("overlap.gather_bucket"), {},
-                  "at least " + str(all / kMostGathers + 1) + ", or 0 for a whole stage at once");
+  v.refuse("E123", "overlap.gather_bucket",
+           "'overlap.gather_bucket' is too small: " + str(plan.gather_bucket) + " of " + str(all) +
+               " parameters",
+           "at least " + str(all / kMostGathers + 1) + ", or 0 for a whole stage at once");
 }
 
 void resolve_offload(const PlanInputs& in, Plan& plan) {
@@ -85,9 +83,8 @@ void resolve_offload(const PlanInputs& in, Plan& plan) {
   if (v.has("offload.activation_layers"))
     plan.offload.activation_layers = v.whole("offload.activation_layers");
   if (plan.offload.parameters && plan.zero != 3)
-    in.problems.add("E127", "offload.parameters needs parallel.zero: 3",
-                    v.mark("offload.parameters"), v.length("offload.parameters"), {},
-                    "without it the GPU computes with parameters that it holds all the time");
+    v.refuse("E127", "offload.parameters", "offload.parameters needs parallel.zero: 3",
+             "without it the GPU computes with parameters that it holds all the time");
 }
 
 }  // namespace
@@ -105,8 +102,8 @@ void resolve_sharding(const PlanInputs& in, Plan& plan) {
   if (v.has("precision.gradient_ratio")) {
     plan.precision.gradient_ratio = v.real("precision.gradient_ratio");
     if (plan.precision.gradient_ratio <= 0)
-      in.problems.add("E124", "'precision.gradient_ratio' must be above 0",
-                      v.mark("precision.gradient_ratio"), v.length("precision.gradient_ratio"));
+      v.refuse("E121", "precision.gradient_ratio", "'precision.gradient_ratio' must be above 0",
+               "25% sends a quarter of the bytes, 1 all of them");
   }
 }
 

@@ -59,12 +59,12 @@ std::vector<Value> items(const FieldValues& v, const std::string& path, Reading&
 }
 
 // All nodes are what `cluster` says they are.
-void check_alike(const FieldValues& v, const FieldValues& item, Reading& r, Problems& problems) {
+void check_alike(const FieldValues& v, const FieldValues& item, Reading& r) {
   const auto differs = [&](const std::string& key, const std::string& all) {
     r.ok = false;
-    problems.add("E229", '\'' + key + "' differs from that of the other nodes, " + all,
-                 item.mark(kNode + '.' + key), item.length(kNode + '.' + key), {},
-                 "all nodes of a cluster are of one kind so far");
+    item.refuse("E229", kNode + '.' + key,
+                '\'' + key + "' differs from that of the other nodes, " + all,
+                "all nodes of a cluster are of one kind so far");
   };
   const auto text = [&](const std::string& key, const std::string& path) {
     if (!item.has(kNode + '.' + key)) return;
@@ -107,8 +107,7 @@ void read_link(Reading& r, const Value& value, Problems& problems) {
   const int64_t cables = link.has(kLink + ".count") ? link.whole(kLink + ".count") : 1;
   if (cables > kMostCables) {
     r.ok = false;
-    problems.add("E121", "'count' must be at most " + std::to_string(kMostCables),
-                 link.mark(kLink + ".count"), link.length(kLink + ".count"));
+    link.refuse("E121", kLink + ".count", "'count' must be at most " + std::to_string(kMostCables));
     return;
   }
   read.cables = static_cast<int32_t>(cables);
@@ -124,7 +123,7 @@ Reading read_lists(const FieldValues& v, Problems& problems) {
     FieldValues item(value, kNode, problems);
     r.fabric.nodes.push_back(read_id(r, item, kNode, problems));
     r.node_marks.push_back(item.mark(kNode + ".id"));
-    check_alike(v, item, r, problems);
+    check_alike(v, item, r);
   }
   for (const Value& value : items(v, "cluster.topology.switches", r, problems)) {
     FieldValues item(value, kSwitch, problems);
@@ -238,11 +237,10 @@ void derive_from_topology(FieldValues& v, const WrittenFabric& fabric, Problems&
   const auto check = [&](const std::string& key, bool same, const std::string& there) {
     const std::string path = "cluster.node.nics." + key;
     if (same || !v.given(path) || problems.source(v.mark(path).source).is_preset) return;
-    problems.add("E127",
-                 '\'' + key + "' is not what the links of " + fabric.nodes.front() +
-                     " in cluster.topology come to, " + there,
-                 v.mark(path), v.length(path), {},
-                 "leave it out; items of the list are set as in cluster.topology.links.0.bw");
+    v.refuse("E127", path,
+             '\'' + key + "' is not what the links of " + fabric.nodes.front() +
+                 " in cluster.topology come to, " + there,
+             "leave it out; items of the list are set as in cluster.topology.links.0.bw");
   };
   if (const char* path = "cluster.node.nics.count"; v.has(path))
     check("count", v.whole(path) == nics, std::to_string(nics));

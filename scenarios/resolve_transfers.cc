@@ -2,7 +2,7 @@
 // resolve_transfers: schedule.p2p, and overlap.pp_p2p, which says the same in one bit.
 #include <stdexcept>
 
-#include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_schedule.h"
 #include "schedules/params.h"
 #include "schedules/transfers.h"
 
@@ -77,9 +77,9 @@ P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
     style = p2p_style_named(v.text("schedule.p2p")).value_or(style);
     origin = "derived: schedule.p2p";
     if (flagged && v.flag("overlap.pp_p2p") == waits(style))
-      in.problems.add("E127", "overlap.pp_p2p contradicts schedule.p2p = " + v.text("schedule.p2p"),
-                      v.mark("overlap.pp_p2p"), v.length("overlap.pp_p2p"), {},
-                      "leave one of them out");
+      v.refuse("E127", "overlap.pp_p2p",
+               "overlap.pp_p2p contradicts schedule.p2p = " + v.text("schedule.p2p"),
+               "leave one of them out");
   } else if (flagged) {
     path = "overlap.pp_p2p";
     if (!v.flag("overlap.pp_p2p") && !waits(style)) style = P2pStyle::megatron;
@@ -94,7 +94,7 @@ P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   try {
     with_transfers(schedule, style);
   } catch (const std::invalid_argument& e) {
-    in.problems.add("E127", e.what(), v.mark(path), v.length(path));
+    v.refuse("E127", path, e.what());
   }
   return style;
 }

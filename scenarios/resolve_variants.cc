@@ -55,7 +55,8 @@ std::optional<Misfit> misfit_of_context(const PlanInputs& in, const Transformer&
   if (in.problems.any()) return {};
   Problems found = in.problems;
   std::vector<std::string> said;
-  resolve_context({in.values, found, said, &teacher, in.cluster, in.gpus}, plan);
+  FieldValues values(in.values, found);
+  resolve_context({values, found, said, &teacher, in.cluster, in.gpus}, plan);
   try {
     found.throw_if_any();
   } catch (const InputError& e) {
@@ -85,7 +86,7 @@ std::optional<Misfit> misfit_of(const PlanInputs& in, const Transformer& teacher
 
 }  // namespace
 
-void prune_model(const FieldValues& v, Problems& problems, Transformer& model) {
+void prune_model(const FieldValues& v, Transformer& model) {
   if (v.value("prune") == nullptr) return;
   Pruning pruning;
   const std::array<std::pair<const char*, double Pruning::*>, 5> keys{
@@ -98,14 +99,14 @@ void prune_model(const FieldValues& v, Problems& problems, Transformer& model) {
     if (!v.has(path)) continue;
     pruning.*share = v.real(path);
     if (pruning.*share < 1) continue;
-    problems.add("E121", "nothing is left: '" + std::string(path) + "' is what is taken away",
-                 v.mark(path), v.length(path), {}, "for example 25%");
+    v.refuse("E121", path, "nothing is left: '" + std::string(path) + "' is what is taken away",
+             "for example 25%");
     return;
   }
   try {
     model = pruned(model, pruning);
   } catch (const std::invalid_argument& e) {
-    problems.add("E127", e.what(), v.mark("prune"), v.length("prune"));
+    v.refuse("E127", "prune", e.what());
   }
 }
 

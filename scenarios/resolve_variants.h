@@ -8,7 +8,7 @@
 namespace stepcast {
 
 // Takes away what `prune` says.  Adds E127 if that cannot be done, E121 for a share of all.
-void prune_model(const FieldValues& values, Problems& problems, Transformer& model);
+void prune_model(const FieldValues& values, Transformer& model);
 
 // The teacher of `distill`, with its layers spread over the plan's stages.  Adds what reading a
 // model can say, what the model itself would be refused for with this layout and batch, E127 if its

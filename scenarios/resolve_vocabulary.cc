@@ -3,7 +3,7 @@
 // not go with that.
 #include <string>
 
-#include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_schedule.h"
 #include "schedules/vocabulary.h"
 
 namespace stepcast {
@@ -22,11 +22,11 @@ VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
     if (v.value(one) != nullptr) path = one;
   const auto refuse = [&](bool wrong, const std::string& what) {
     if (!wrong) return;
-    in.problems.add("E127",
-                    "the schedule shares the vocabulary over the pipeline, which is not "
-                    "modelled with " +
-                        what,
-                    v.mark(path), v.length(path));
+    v.refuse("E127", path,
+             "the schedule shares the vocabulary over the pipeline, which is not "
+             "modelled with " +
+                 what,
+             "schedules without vocab in their names go with it, such as 1f1b");
   };
   refuse(plan.teacher.has_value(), "distillation");
   refuse(plan.zero >= 2, "parallel.zero 2 or 3");

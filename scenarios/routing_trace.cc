@@ -50,14 +50,13 @@ void resolve_routing_trace(const PlanInputs& in, ScenarioFiles& files, Plan& pla
   const FieldValues& v = in.values;
   const char* key = "moe.routing.trace";
   if (!v.has(key) || in.model == nullptr || in.model->experts == 0) return;
-  const auto refuse = [&](std::string message, const Mark& mark) {
-    in.problems.add("E127", std::move(message), mark, 1, {},
-                    "one column an expert, or one line an expert");
+  const auto refuse = [&](std::string message, const Mark& mark, std::string help) {
+    in.problems.add("E127", std::move(message), mark, 1, {}, std::move(help));
   };
   for (const char* other : {"moe.routing.kind", "moe.routing.shares"})
     if (v.value(other) != nullptr)
-      return refuse(std::string(key) + " and " + other + " both say where tokens go",
-                    v.mark(other));
+      return refuse(std::string(key) + " and " + other + " both say where tokens go", v.mark(other),
+                    "leave one of them out");
   const std::optional<uint32_t> source = files.open(v.text(key), v.mark(key));
   if (!source) return;
   const std::string text = in.problems.source(*source).text;
@@ -73,13 +72,15 @@ void resolve_routing_trace(const PlanInputs& in, ScenarioFiles& files, Plan& pla
     if (cells.size() != (column ? 1 : experts))
       return refuse(
           "a line of " + std::to_string(cells.size()) + " counts, for " + count + " experts",
-          cells.front().mark);
+          cells.front().mark, "one column an expert, or one line an expert");
     for (size_t c = 0; c < cells.size(); ++c) {
       sums[column ? l : c] += cells[c].count;
       all += cells[c].count;
     }
   }
-  if (!(all > 0)) return refuse("the trace counts no tokens", {*source, 1, 1});
+  if (!(all > 0))
+    return refuse("the trace counts no tokens", {*source, 1, 1},
+                  "moe.routing: balanced sends every expert as many");
   for (double& s : sums) s /= all;
   plan.moe.routing.kind = Routing::Kind::shares;
   plan.moe.routing.shares = std::move(sums);

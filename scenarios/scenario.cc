@@ -15,6 +15,7 @@
 #include "scenarios/resolve_perturb.h"
 #include "scenarios/resolve_placement.h"
 #include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_schedule.h"
 #include "scenarios/resolve_variants.h"
 #include "scenarios/routing_trace.h"
 #include "scenarios/settings.h"
@@ -139,7 +140,7 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
   if (const Value* written = v.value("model"); written != nullptr)
     model = resolve_model(*written, problems, open);
   const std::optional<Transformer> unpruned = model;
-  if (model) prune_model(v, problems, *model);
+  if (model) prune_model(v, *model);
   std::optional<Cluster> cluster;
   if (presets_known) cluster = resolve_cluster(v, problems, s.warnings);
   if (cluster) s.placement = resolve_placement(v, problems, *cluster);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "scenarios/resolve_plan.h"
+#include "scenarios/resolve_schedule.h"
 
 namespace stepcast {
 

@@ -8,15 +8,19 @@ namespace stepcast {
 namespace {
 
 std::string normal(std::string_view word) {
-  std::string s(word);
-  for (char& c : s) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '_') c = '-';
-  }
+  std::string s = lower_case(word);
+  std::replace(s.begin(), s.end(), '_', '-');
   return s;
 }
 
 }  // namespace
+
+std::string lower_case(std::string_view text) {
+  std::string s(text);
+  for (char& c : s)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return s;
+}
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);

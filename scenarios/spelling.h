@@ -8,6 +8,9 @@
 
 namespace stepcast {
 
+// ASCII.
+std::string lower_case(std::string_view text);
+
 // Edits (insert, delete, replace, swap neighbours) that make `b` of `a`.  O(|a| |b|).
 size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "scenarios/resolve_plan.h"
+#include "scenarios/legal_numbers.h"
+#include "scenarios/resolve_schedule.h"
 #include "schedules/action_text.h"
 #include "schedules/check.h"
 #include "schedules/custom_schedule.h"
@@ -68,19 +69,27 @@ std::optional<Schedule> read_file(const PlanInputs& in, ScenarioFiles& files) {
 // has been read).
 bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, const Mark& mark,
                    int length, bool check_order) {
-  const auto differs = [&](const char* what, int64_t theirs, int64_t ours) {
+  const auto differs = [&](const char* what, int64_t theirs, int64_t ours, std::string help) {
     if (theirs == ours) return false;
     in.problems.add("E205",
                     "the schedule has " + str(theirs) + ' ' + what + ", the scenario " + str(ours),
-                    mark, length);
+                    mark, length, {}, std::move(help));
     return true;
   };
-  const bool ranks = differs("pipeline ranks", s.pp, plan.pp);
-  const bool chunks = !s.is_bidirectional() && differs("chunks a rank", s.vpp, plan.vpp);
+  const bool ranks =
+      differs("pipeline ranks", s.pp, plan.pp, "parallel.pp = " + str(s.pp) + " goes with it");
+  const bool chunks =
+      !s.is_bidirectional() &&
+      differs("chunks a rank", s.vpp, plan.vpp, "parallel.vpp = " + str(s.vpp) + " goes with it");
   const bool stages = !ranks && !chunks &&
                       differs("stages", static_cast<int64_t>(s.rank_of_stage.size()),
-                              static_cast<int64_t>(plan.stages.size()));
-  const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches());
+                              static_cast<int64_t>(plan.stages.size()),
+                              "parallel.layout says what each stage holds");
+  const int64_t unit = plan.micro_batch * plan.dp;
+  const bool microbatches =
+      differs("microbatches", s.microbatches, plan.microbatches(),
+              "batch.global / (micro*dp = " + str(unit) + "): " + str(s.microbatches * unit) +
+                  " makes " + str(s.microbatches));
   if (ranks || chunks || stages || microbatches) return false;
   if (!check_order) return check_pieces(in, plan, s, mark, length);
   const std::vector<ScheduleProblem> found = check_schedule(s);
@@ -101,16 +110,17 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
                   int length) {
   const int64_t unit = s.seq_splits * (plan.sp ? plan.tp : 1);
   if (s.seq_splits > 1 && plan.cp > 1) {
-    in.problems.add(
-        "E127", s.name + " cuts sequences into pieces, which does not go with cp = " + str(plan.cp),
-        in.values.mark("parallel.cp"), in.values.length("parallel.cp"));
+    in.values.refuse(
+        "E127", "parallel.cp",
+        s.name + " cuts sequences into pieces, which does not go with cp = " + str(plan.cp),
+        "cp = 1, or a schedule of whole sequences such as 1f1b");
     return false;
   }
   if (s.seq_splits > 1 && in.model != nullptr &&
       (in.model->bidirectional || in.model->encoder_layers > 0)) {
     in.problems.add("E127",
                     s.name + " cuts sequences into pieces, of which an encoder sees all at once",
-                    mark, length);
+                    mark, length, {}, "schedules of whole sequences do, such as 1f1b");
     return false;
   }
   if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
@@ -119,7 +129,7 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
                       (unit == s.seq_splits ? "the schedule's " + str(unit) + " pieces"
                                             : "pieces * tp = " + str(unit)) +
                       ", into which " + s.name + " cuts sequences",
-                  mark, length);
+                  mark, length, {}, nearest_multiples(plan.seq, unit));
   return false;
 }
 

@@ -11,6 +11,7 @@
 #include "calibrate/cost_table.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
+#include "scenarios/spelling.h"
 #include "sim/diagnostic.h"
 #include "tools/options.h"
 #include "tools/output.h"

@@ -91,10 +91,4 @@ size_t parse_word(const std::string& what, const std::string& word,
   return parse_word(what, word, std::span(legal.begin(), legal.size()));
 }
 
-std::string comma_list(std::span<const std::string_view> words) {
-  std::string all;
-  for (const std::string_view w : words) all += (all.empty() ? "" : ", ") + std::string(w);
-  return all;
-}
-
 }  // namespace stepcast::cli

@@ -61,7 +61,4 @@ auto parse_quantity(const std::string& option, const std::string& text, Read rea
   return *quantity;
 }
 
-// "a, b, c"
-std::string comma_list(std::span<const std::string_view> words);
-
 }  // namespace stepcast::cli

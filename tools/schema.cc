@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast schema: the JSON Schema of scenario files, for editors.
-#include "scenarios/fields.h"
+#include "scenarios/json_schema.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

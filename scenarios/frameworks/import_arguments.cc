@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "scenarios/fields.h"
+#include "scenarios/spelling.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -208,12 +209,6 @@ std::string argument_name(std::string_view written) {
   return name;
 }
 
-std::string lower_case(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
-
 bool without_effect(std::string_view list, std::string_view name) {
   const std::string file = "scenarios/frameworks/imports/" + std::string(list) + ".txt";
   for (const auto& [path, text] : import_lists()) {
@@ -345,7 +340,7 @@ std::vector<std::string> ArgumentReader::left_out() const {
     if (row.neutral.empty()) continue;
     const Given* g = find(row.name);
     if (g == nullptr) continue;
-    std::string text = lower_case(std::string(first_text(g->argument.value)));
+    std::string text = lower_case(first_text(g->argument.value));
     if (const auto on = truth(text); on && g->negated) text = *on ? "false" : "true";
     if (!one_of(text, row.neutral)) all.push_back(why(row.name));
   }

@@ -25,9 +25,6 @@ struct Argument {
 // "--num-layers" -> "num_layers".
 std::string argument_name(std::string_view written);
 
-// ASCII.
-std::string lower_case(std::string text);
-
 // An argument that changes the cost.
 struct CostArgument {
   std::string_view name;       // normal form

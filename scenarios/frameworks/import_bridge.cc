@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/importers.h"
 
 namespace stepcast {
 namespace {

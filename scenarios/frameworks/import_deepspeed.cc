@@ -4,7 +4,8 @@
 // Names and defaults: https://www.deepspeed.ai/docs/config-json/
 #include <algorithm>
 
-#include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/importers.h"
+#include "scenarios/spelling.h"
 
 namespace stepcast {
 namespace {

@@ -2,7 +2,8 @@
 // import_hf: a config.json of Hugging Face.  It says the model and nothing about the run.
 #include <algorithm>
 
-#include "scenarios/frameworks/import_run.h"
+#include "scenarios/config_keys.h"
+#include "scenarios/frameworks/importers.h"
 #include "scenarios/model_families.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "scenarios/cluster_section.h"
-#include "topology/cluster.h"
+#include "scenarios/frameworks/import_megatron_parts.h"
 
 namespace stepcast {
 namespace {
@@ -232,10 +231,6 @@ constexpr CostArgument kArguments[] = {
     {"non_persistent_ckpt_type", "job.checkpoint"},
 };
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // How many GPUs ran, and which argument says so.  `dp` is the fewest replicas the sizes allow.
 struct JobGpus {
   int64_t gpus = 0;
@@ -290,21 +285,6 @@ void draft_environment(const std::string& name, const std::string& value, Scenar
   draft.set("env." + name, yaml_text(value), "");
   if (name == "NCCL_NVLS_ENABLE" && value == "0")
     draft.set("cluster.node.intra.sharp", false, name + " 0");
-}
-
-void draft_cluster(const ImportCluster& cluster, int64_t gpus, const std::string& why,
-                   ScenarioDraft& draft) {
-  const Node node = preset_node(cluster.preset, cluster.gpu);
-  const std::string preset = yaml_text(cluster.preset);
-  if (cluster.assumed)
-    draft.assume("cluster.preset", preset, "the file names no hardware; --preset chooses it");
-  else
-    draft.set("cluster.preset", preset, "--preset");
-  const int64_t per_node = node.gpus;
-  draft.set("cluster.nodes", ceil_div(gpus, per_node),
-            std::to_string(gpus) + (gpus == 1 ? " GPU: " : " GPUs: ") + why);
-  if (!cluster.gpu.empty()) draft.set("cluster.node.gpu", yaml_text(cluster.gpu), "--gpu");
-  if (gpus < per_node) draft.set("cluster.node.gpus", gpus, why);
 }
 
 void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft) {

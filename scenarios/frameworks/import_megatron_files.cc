@@ -5,8 +5,8 @@
 
 #include "scenarios/frameworks/import_log.h"
 #include "scenarios/frameworks/import_megatron.h"
-#include "scenarios/frameworks/import_run.h"
 #include "scenarios/frameworks/import_shell.h"
+#include "scenarios/frameworks/importers.h"
 
 namespace stepcast {
 namespace {

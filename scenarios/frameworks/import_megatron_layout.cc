@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "model/plan.h"
-#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/import_megatron_parts.h"
 
 namespace stepcast {
 namespace {

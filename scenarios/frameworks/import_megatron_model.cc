@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/import_megatron_parts.h"
 
 namespace stepcast {
 namespace {

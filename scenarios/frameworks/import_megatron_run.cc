@@ -4,7 +4,7 @@
 #include <array>
 
 #include "scenarios/fields.h"
-#include "scenarios/frameworks/import_megatron.h"
+#include "scenarios/frameworks/import_megatron_parts.h"
 
 namespace stepcast {
 namespace {

@@ -4,7 +4,7 @@
 // Names and defaults: src/nanotron/config/ of https://github.com/huggingface/nanotron
 #include <algorithm>
 
-#include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/importers.h"
 
 namespace stepcast {
 namespace {

@@ -5,9 +5,10 @@
 // torchtitan/distributed/pipeline_parallel.py of https://github.com/pytorch/torchtitan
 #include <algorithm>
 
-#include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/importers.h"
 #include "scenarios/model_config.h"
 #include "scenarios/presets.h"
+#include "scenarios/spelling.h"
 
 namespace stepcast {
 namespace {

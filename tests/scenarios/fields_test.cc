@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "scenarios/foreign_names.h"
+#include "scenarios/json_schema.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "tests/scenarios/loading.h"

@@ -111,7 +111,7 @@ TEST(ShardingKeys, Offloading) {
 
 TEST(ShardingKeys, CompressedGradients) {
   EXPECT_EQ(load_with({{"precision.gradient_ratio", "0.25"}}).plan.precision.gradient_ratio, 0.25);
-  EXPECT_EQ(failure_with({{"precision.gradient_ratio", "0"}}).codes, "E124");
+  EXPECT_EQ(failure_with({{"precision.gradient_ratio", "0"}}).codes, "E121");
 }
 
 TEST(ShardingKeys, TensorParallelOverlap) {

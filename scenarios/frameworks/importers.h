@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One importer for each kind of file (import_run.h), and what several of them need.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scenarios/frameworks/import_arguments.h"
+#include "scenarios/frameworks/import_cluster.h"
+#include "scenarios/frameworks/import_draft.h"
+
+namespace stepcast {
+
+// What an importer reads.
+struct ImportSources {
+  Problems& problems;
+  uint32_t file = 0;
+  const uint32_t* config = nullptr;  // of --model's file; nullptr: none was given
+  std::span<const std::pair<std::string, std::string>> set{};  // --set
+
+  // Whether the user states `path` himself.
+  bool states(std::string_view path) const;
+};
+
+// What an importer found.
+struct ImportCounts {
+  int64_t used = 0, ignored = 0;
+  std::vector<UnknownArgument> unknown;
+  std::string measured;  // in words, of a log
+  void add(const ArgumentReader& reader);
+};
+
+// Each reads the source `file` into `draft`, and adds what ImportedRun says of errors.
+void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+               ImportCounts& counts);
+void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
+                          ScenarioDraft& draft, ImportCounts& counts);
+void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
+                         ScenarioDraft& draft, ImportCounts& counts);
+void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                   ImportCounts& counts);
+void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                       ImportCounts& counts);
+void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                      ImportCounts& counts);
+void import_nanotron(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
+                     ImportCounts& counts);
+
+// The file as a mapping; a problem and an empty mapping if it is none.
+Value read_mapping(const ImportSources& in, uint32_t source, const std::string& what);
+// Every value below `value` that is no mapping, named by its keys: "parallelism.tp".
+std::vector<Argument> flatten(const Value& value);
+
+// The model of a config.json, its keys as they are.  Adds E125 and E126.  Returns nothing if there
+// is no such model; max_positions is 0 if it says nothing.
+struct ConfigModel {
+  int64_t max_positions = 0;
+};
+std::optional<ConfigModel> draft_config_model(const Value& config, Problems& problems,
+                                              ScenarioDraft& draft, ImportCounts& counts);
+
+}  // namespace stepcast
