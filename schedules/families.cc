@@ -55,10 +55,10 @@ std::span<const ScheduleFamily> schedule_families() {
   static const std::array families = {
       gpipe(),
       one_f_one_b(),
+      eager_1f1b(),
       interleaved(),
       interleaved_ep_overlap(),
       interleaved_flex(),
-      eager_1f1b(),
       seq1f1b(),
       group_interleaved(),
       looped_bfs(),

@@ -9,10 +9,10 @@ namespace stepcast {
 
 ScheduleFamily gpipe();
 ScheduleFamily one_f_one_b();
+ScheduleFamily eager_1f1b();
 ScheduleFamily interleaved();
 ScheduleFamily interleaved_ep_overlap();
 ScheduleFamily interleaved_flex();
-ScheduleFamily eager_1f1b();
 ScheduleFamily seq1f1b();
 ScheduleFamily group_interleaved();
 ScheduleFamily looped_bfs();

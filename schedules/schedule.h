@@ -41,6 +41,8 @@ struct Schedule {
   // What Action::microbatch counts.
   int64_t pieces() const { return microbatches * seq_splits; }
   bool is_bidirectional() const { return !reverse_rank_of_stage.empty(); }
+  // Whether each rank holds one stage, that of its number, so that either word names it.
+  bool stages_are_ranks() const;
   // REQUIRES: a stage and a microbatch of the schedule.
   uint16_t rank_of(size_t stage, size_t microbatch) const {
     return is_bidirectional() && reversed[microbatch] ? reverse_rank_of_stage[stage]
@@ -63,6 +65,13 @@ struct ScheduleParameter {
   std::string_view summary;  // what it is, its unit, its default
 };
 
+// What makes the order of a family.
+enum class OrderBy : uint8_t {
+  rule,    // its sizes and parameters alone
+  times,   // the times that are given as well
+  search,  // a search with these times, which takes seconds
+};
+
 // A family, and what is known of it: for `stepcast presets schedules` and for messages.
 struct ScheduleFamily {
   std::string_view name;                      // canonical: lower case, words separated by '-'
@@ -73,6 +82,7 @@ struct ScheduleFamily {
   Schedule (*generate)(const ScheduleParams&);
   std::span<const ScheduleParameter> parameters = {};
   P2pStyle p2p = P2pStyle::async;  // how the framework that it comes from transfers
+  OrderBy order_by = OrderBy::rule;
 };
 
 std::span<const ScheduleFamily> schedule_families();

@@ -17,27 +17,6 @@
 namespace stepcast {
 namespace {
 
-// Families that know nothing of times; whatever has the placement and fits the memory is a start.
-constexpr std::string_view kFixedFamilies[] = {"gpipe",
-                                               "1f1b",
-                                               "eager-1f1b",
-                                               "zb-h1",
-                                               "zb-h1-quickstart",
-                                               "zb-h2",
-                                               "interleaved-1f1b",
-                                               "interleaved-1f1b-flex",
-                                               "interleaved-1f1b-ep-overlap",
-                                               "looped-bfs",
-                                               "breadth-first",
-                                               "interleaved-zero-bubble",
-                                               "group-interleaved",
-                                               "zb-v",
-                                               "v-half",
-                                               "v-min",
-                                               "1f1b-v",
-                                               "dualpipev",
-                                               "hanayo"};
-
 // About what a second allows: actions of all orders, and orders at most.
 constexpr int64_t kActionsByDefault = 80'000'000;
 constexpr int64_t kMostOrders = 40'000;
@@ -228,13 +207,12 @@ class Synthesizer {
     std::vector<int64_t> stages(static_cast<size_t>(costs_.pp), 0);
     for (const uint16_t r : costs_.rank_of_stage) ++stages[r];
     const int64_t vpp = *std::max_element(stages.begin(), stages.end());
-    for (const std::string_view name : kFixedFamilies) {
-      const ScheduleFamily* family = find_schedule_family(name);
-      if (family == nullptr) continue;
-      for (const int64_t group : {int64_t{0}, 2 * costs_.pp, costs_.microbatches}) {
-        if (group > 0 && (name != "interleaved-1f1b" || vpp == 1)) continue;
-        add_family(*family, {costs_.pp, vpp, costs_.microbatches, group});
-      }
+    for (const ScheduleFamily& family : schedule_families()) {
+      if (family.order_by != OrderBy::rule) continue;
+      add_family(family, {costs_.pp, vpp, costs_.microbatches, 0});
+      if (family.name != "interleaved-1f1b" || vpp == 1) continue;
+      for (const int64_t group : {2 * costs_.pp, costs_.microbatches})
+        add_family(family, {costs_.pp, vpp, costs_.microbatches, group});
     }
   }
   void add_family(const ScheduleFamily& family, const ScheduleParams& params) {

@@ -338,7 +338,9 @@ ScheduleFamily v_controllable() {
           "vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's search over building blocks",
           generate,
-          kParameters};
+          kParameters,
+          P2pStyle::async,
+          OrderBy::search};
 }
 
 }  // namespace stepcast

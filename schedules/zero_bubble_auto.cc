@@ -197,7 +197,9 @@ ScheduleFamily zb_1p_auto() {
           "vpp = 1",
           kSource,
           generate_1p,
-          kParameters};
+          kParameters,
+          P2pStyle::async,
+          OrderBy::times};
 }
 
 ScheduleFamily zb_2p_auto() {
@@ -207,7 +209,9 @@ ScheduleFamily zb_2p_auto() {
           "vpp = 1",
           kSource,
           generate_2p,
-          kParameters};
+          kParameters,
+          P2pStyle::async,
+          OrderBy::times};
 }
 
 ScheduleFamily zb_v_auto() {
@@ -217,7 +221,9 @@ ScheduleFamily zb_v_auto() {
           "chunks; vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); sail-sg zero-bubble, automatic schedule",
           generate_v,
-          kParameters};
+          kParameters,
+          P2pStyle::async,
+          OrderBy::times};
 }
 
 }  // namespace stepcast

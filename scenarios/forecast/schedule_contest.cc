@@ -2,7 +2,6 @@
 #include "scenarios/forecast/schedule_contest.h"
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 
 #include "scenarios/forecast/step_memory.h"
@@ -13,9 +12,6 @@
 
 namespace stepcast {
 namespace {
-
-// Seconds of search for one order.
-constexpr std::array<std::string_view, 1> kSlowFamilies{"v-controllable-memory"};
 
 bool takes(const ScheduleFamily& family, std::string_view key) {
   return std::any_of(family.parameters.begin(), family.parameters.end(),
@@ -59,8 +55,7 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
                                     const std::map<std::string, std::string, std::less<>>& prices) {
   std::vector<Schedule> found;
   for (const ScheduleFamily& family : schedule_families()) {
-    if (std::find(kSlowFamilies.begin(), kSlowFamilies.end(), family.name) != kSlowFamilies.end())
-      continue;
+    if (family.order_by == OrderBy::search) continue;
     ScheduleParams params{sizes.pp, sizes.vpp, sizes.microbatches, 0, {}};
     for (const auto& [key, value] : prices)
       if (takes(family, key)) params.more[key] = value;
@@ -73,7 +68,7 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
       // Families that are made for times take some to make: first whether the placement is right.
       ScheduleParams one = params;
       one.microbatches = 1;
-      if (takes(family, "tF") && !suits(generate_schedule(family, one))) continue;
+      if (family.order_by == OrderBy::times && !suits(generate_schedule(family, one))) continue;
       Schedule schedule = generate_schedule(family, params);
       if (suits(schedule)) found.push_back(std::move(schedule));
     } catch (const std::invalid_argument&) {
