@@ -7,7 +7,6 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 
 #include "report/json_writer.h"
@@ -109,9 +108,8 @@ std::string text_of(const ScheduleFamily& family, int width) {
 std::vector<Entry> schedules(int width) {
   std::vector<Entry> entries;
   for (const ScheduleFamily& family : schedule_families())
-    entries.push_back({std::string(family.name),
-                       std::string(family.summary) + " [" + std::string(family.source) + ']',
-                       text_of(family, width), &family});
+    entries.push_back(
+        {std::string(family.name), std::string(family.summary), text_of(family, width), &family});
   return entries;
 }
 
@@ -174,9 +172,6 @@ std::string entry_json(const Entry& entry) {
 }
 
 std::string list_text(std::span<const Kind> kinds, const Terminal& terminal) {
-  // Families have one line each; on a terminal that is broken to be read.
-  const int family_width =
-      terminal.interactive ? terminal.columns : std::numeric_limits<int>::max();
   std::string text;
   for (const Kind& kind : kinds) {
     if (!text.empty()) text += '\n';
@@ -184,8 +179,13 @@ std::string list_text(std::span<const Kind> kinds, const Terminal& terminal) {
     int width = 0;
     for (const Entry& entry : kind.entries) width = std::max(width, display_width(entry.name));
     for (const Entry& entry : kind.entries)
-      text += wrap(entry.summary, "  " + pad_right(entry.name, width) + "  ",
-                   entry.family == nullptr ? terminal.out.width : family_width);
+      text += wrap(entry.summary, "  " + pad_right(entry.name, width) + "  ", terminal.out.width);
+    if (kind.name == "schedules")
+      text +=
+          '\n' + wrap(
+                     "p ranks, v chunks a rank, m microbatches, tF, tI, tW, tB = tI + tW times of "
+                     "F, I, W and B. `stepcast presets --show NAME` has sources and parameters.",
+                     "  ", terminal.out.width);
   }
   return text;
 }
