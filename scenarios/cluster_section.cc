@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "scenarios/field_values.h"
+#include "scenarios/file_error.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve_cluster.h"
 #include "scenarios/spelling.h"
@@ -20,13 +21,12 @@ void check_preset(PresetKind kind, const std::string& name) {
   const bool gpu = kind == PresetKind::gpu;
   const std::vector<std::string_view> names = preset_names(kind);
   const std::string near(closest(name, names));
-  Diagnostic d;
-  d.code = "E125";
-  d.message = std::string("there is no ") + (gpu ? "GPU" : "cluster") + " preset '" + name + '\'';
-  d.help = near.empty()
-               ? std::string("`stepcast presets ") + (gpu ? "gpus" : "clusters") + "` lists them"
-               : "did you mean '" + near + "'?";
-  throw InputError(std::move(d));
+  throw file_error(
+      "E125", std::string("there is no ") + (gpu ? "GPU" : "cluster") + " preset '" + name + '\'',
+      {},
+      near.empty()
+          ? std::string("`stepcast presets ") + (gpu ? "gpus" : "clusters") + "` lists them"
+          : "did you mean '" + near + "'?");
 }
 
 // As a YAML scalar: plain where nothing in it needs quotes.  Bytes that are not printable are

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calibrate/table_text.h"
-#include "sim/diagnostic.h"
+#include "scenarios/file_error.h"
 #include "sim/hash.h"
 
 namespace stepcast {
@@ -26,14 +26,11 @@ std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text
   CostTable table = CostTable::of(rows);
   if (!table.share_from().empty()) {
     const CostTable* other = shipped_table(table.share_from());
-    if (other == nullptr) {
-      Diagnostic d;
-      d.code = "E306";
-      d.message =
-          "there is no shipped table of '" + table.share_from() + "', which '# share:' names";
-      d.file = file;
-      throw InputError(std::move(d));
-    }
+    if (other == nullptr)
+      throw file_error(
+          "E306",
+          "there is no shipped table of '" + table.share_from() + "', which '# share:' names", file,
+          "`stepcast calibrate show NAME` shows those that are shipped");
     table.take_over(*other);
   }
   return std::make_shared<const CalibrationTable>(

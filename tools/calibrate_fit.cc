@@ -6,9 +6,9 @@
 #include "calibrate/unite.h"
 #include "calibrate/write_table.h"
 #include "report/json_writer.h"
+#include "scenarios/file_error.h"
 #include "scenarios/presets.h"
 #include "scenarios/spelling.h"
-#include "sim/diagnostic.h"
 #include "sim/hash.h"
 #include "tools/calibrate.h"
 #include "tools/calibrate_input.h"
@@ -105,12 +105,8 @@ int make_table(const Arguments& args, const Terminal& terminal,
 void refuse_other_gpus(const std::vector<CalibrateInput>& inputs, const std::string& gpu) {
   for (const CalibrateInput& in : inputs) {
     if (gpu.empty() || in.table.gpu == gpu) continue;
-    Diagnostic d;
-    d.code = "E310";
-    d.message = "the table is of " + in.table.gpu + ", not of " + gpu;
-    d.file = in.name;
-    d.help = "`stepcast calibrate merge --gpu` carries rows over, as derived ones";
-    throw InputError(std::move(d));
+    throw file_error("E310", "the table is of " + in.table.gpu + ", not of " + gpu, in.name,
+                     "`stepcast calibrate merge --gpu` carries rows over, as derived ones");
   }
 }
 

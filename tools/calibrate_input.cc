@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "calibrate/cost_table.h"
+#include "scenarios/file_error.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/spelling.h"
-#include "sim/diagnostic.h"
 #include "tools/options.h"
 #include "tools/output.h"
 
@@ -41,11 +41,8 @@ CalibrateInput read(const std::string& input) {
   in.text = shipped_table_text(input);
   in.name = "shipped table " + input;
   if (!in.text.empty()) return in;
-  Diagnostic d;
-  d.code = "E101";
-  d.message = "there is no file '" + input + "', and no table of that name is shipped";
-  d.help = "shipped are " + shipped_names();
-  throw InputError(std::move(d), kExitIo);
+  throw file_error("E101", "there is no file '" + input + "', and no table of that name is shipped",
+                   {}, "shipped are " + shipped_names(), kExitIo);
 }
 
 // 0 if it is not given.
@@ -112,16 +109,14 @@ CalibrateInput read_measurements(const std::string& input, const Arguments& args
     in.table = parse_table_text(in.text, in.name, {args.calibrate.accept_edits});
     return in;
   }
-  if (args.kind.empty() && recognise_measurements(in.text).empty()) {
-    Diagnostic d;
-    d.code = "E343";
-    d.message = in.text.find_first_not_of(" \t\r\n") == std::string::npos
-                    ? "the file is empty"
-                    : "neither a cost table nor measurements of a tool that is read";
-    d.file = in.name;
-    d.help = "read are cost tables and " + comma_list(measurement_kinds()) + "; --kind names one";
-    throw InputError(std::move(d));
-  }
+  if (args.kind.empty() && recognise_measurements(in.text).empty())
+    throw file_error(
+        "E343",
+        in.text.find_first_not_of(" \t\r\n") == std::string::npos
+            ? "the file is empty"
+            : "neither a cost table nor measurements of a tool that is read",
+        in.name,
+        "read are cost tables and " + comma_list(measurement_kinds()) + "; --kind names one");
   in.table = import_measurements(in.text, in.name, options, &in.notes);
   return in;
 }

@@ -11,7 +11,6 @@
 
 #include "report/json_writer.h"
 #include "scenarios/forecast/calibration_plan.h"
-#include "sim/diagnostic.h"
 #include "tools/calibrate.h"
 #include "tools/output.h"
 
@@ -77,14 +76,10 @@ std::string summary(const CalibrationPlan& plan, const TextStyle& style) {
 }
 
 [[noreturn]] void measuring_error(std::string message) {
-  Diagnostic d;
-  d.code = "E342";
-  d.message = std::move(message);
-  d.help =
-      "it is built with Stepcast where the CUDA toolkit (nvcc) is found: configure with "
-      "-DSTEPCAST_CUDA=ON, build the target stepcast-measure, and put the program beside "
-      "stepcast or on PATH";
-  throw InputError(std::move(d));
+  usage_error("E342", std::move(message),
+              "it is built with Stepcast where the CUDA toolkit (nvcc) is found: configure with "
+              "-DSTEPCAST_CUDA=ON, build the target stepcast-measure, and put the program beside "
+              "stepcast or on PATH");
 }
 
 bool is_program(const std::string& path) {
@@ -142,7 +137,7 @@ int calibrate_plan_command(const Arguments& args, const Terminal& terminal) {
 int calibrate_run_command(const Arguments& args, const Terminal&) {
   const CalibrateArguments& a = args.calibrate;
   if (!a.plan.empty() && !args.files.empty())
-    usage_error("E004", "--plan and scenarios both say what to measure");
+    usage_error("E004", "--plan and scenarios both say what to measure", "leave one of them out");
   if (args.output.empty() && !a.list)
     usage_error("E003", "-o TABLE is missing: where the measurements go");
   // Its own mistakes first: the program may be missing on the machine where a plan is tried out.

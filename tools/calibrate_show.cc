@@ -93,7 +93,8 @@ std::string difference_json(const TableDifference& d, const CalibrateInput& a,
 
 int calibrate_show_command(const Arguments& args, const Terminal& terminal) {
   const bool csv = args.calibrate.csv;
-  if (csv && args.json) usage_error("E004", "--csv and --json are two forms of the answer");
+  if (csv && args.json)
+    usage_error("E004", "--csv and --json are two forms of the answer", "leave one of them out");
   const CalibrateInput in = read_table(args.file, false);
   const TableView view = view_of(in.table, in.name, hex_of(hash_text(in.text)));
   if (!args.svg.empty())

@@ -140,7 +140,8 @@ void add_check(CLI::App& app, Arguments& args, Command& chosen) {
                               check_command);
   add_files(sub, args, "FILE", "scenarios, logs of Megatron-LM (.log); - is standard input");
   add_scenario_options(sub, args);
-  sub->add_option("--preset", args.preset, "cluster preset, for logs: dgx-h100")
+  sub->add_option("--preset", args.preset,
+                  "cluster that the runs of logs were on: a preset, by default dgx-h100")
       ->option_text("NAME");
   sub->add_option_function<std::string>(
          "--tolerance", [&args](const std::string& share) { args.tolerance = share; },

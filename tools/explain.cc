@@ -210,16 +210,19 @@ void add_explain(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub =
       add_command(app, "explain", "Show where every setting, byte, wait and price comes from",
                   chosen, explain_command);
-  add_file(sub, args, "FILE", "scenario; - is standard input");
-  add_scenario_options(sub, args);
+  add_scenario(sub, args);
   sub->add_flag("--memory", args.memory, "what fills the memory of each rank");
   sub->add_flag("--bubble", args.bubble, "why ranks wait");
   sub->add_flag("--critical-path", args.critical_path, "the longest chain of the step");
   sub->add_flag("--costs", args.costs, "every price, and how it is known");
-  sub->add_option("--price", args.price, "how one of these prices is made, to the last row")
+  sub->add_option("--price", args.price,
+                  "how one of these prices is made, to the last row of a table")
       ->option_text("WORK");
   sub->add_flag("--links", args.links, "which groups cross which links, and how full they are");
-  sub->footer("Without one of these the settings are listed, each with its value and its origin.");
+  sub->footer(
+      "Without one of these the settings are listed, each with its value and its origin. WORK is "
+      "a\n"
+      "name that --costs lists: --price 'gemm 15360x5120x4096 bf16 nt accumulate'");
   add_common(sub, args);
 }
 

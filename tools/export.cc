@@ -35,10 +35,11 @@ void add_export(CLI::App& app, Arguments& args, Command& chosen) {
                               chosen, export_command);
   sub->footer(
       "KIND:\n"
-      "  megatron-args  the command line that makes Megatron-LM train the scenario");
+      "  megatron-args  the command line that makes Megatron-LM train the scenario\n\n"
+      "What Megatron cannot be told is said on standard error. Data and tokenizer, of which a\n"
+      "scenario says nothing, are mock ones: stepcast export megatron-args run.yaml -o train.sh");
   sub->add_option("KIND", args.kind, "megatron-args")->required()->option_text(" ");
-  add_file(sub, args, "FILE", "scenario; - is standard input");
-  add_scenario_options(sub, args);
+  add_scenario(sub, args);
   add_output(sub, args);
   add_common(sub, args);
 }

@@ -41,7 +41,9 @@ constexpr const char* kFooter =
     "  calculon       a system file of calculon\n\n"
     "What a file does not tell (memory and rates of GPUs, latencies, the network of a node's\n"
     "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
-    "section say so. A scenario takes it with `extends: cluster.yaml`.";
+    "section say so. A scenario takes it with `extends: cluster.yaml`.\n\n"
+    "  stepcast import nvidia-smi topo.txt --preset dgx-h100 -o cluster.yaml\n"
+    "  stepcast import megatron-args train.sh --preset dgx-a100-80g -o run.yaml";
 
 constexpr std::array<std::string_view, 3> kTopologies{"nvidia-smi", "nccl-topo", "ibnetdiscover"};
 
@@ -117,7 +119,8 @@ void add_import(CLI::App& app, Arguments& args, Command& chosen) {
   sub->footer(kFooter);
   sub->add_option("KIND", args.kind, "of the file, see below")->required()->option_text(" ");
   add_file(sub, args, "FILE", "what the tool wrote; - is standard input");
-  sub->add_option("--preset", args.preset, "cluster preset for what the file does not tell")
+  sub->add_option("--preset", args.preset,
+                  "cluster preset for what the file does not tell; of a run, by default dgx-h100")
       ->option_text("NAME");
   add_gpu(sub, args, "GPU preset, if it is not that of the cluster preset");
   sub->add_option("--model", args.model, "config.json, for files that do not say the model")

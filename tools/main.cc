@@ -22,6 +22,13 @@ namespace stepcast::cli {
 namespace {
 
 constexpr std::string_view kFooter =
+    "`stepcast COMMAND --help` explains a command. A scenario is a YAML file that says what trains "
+    "on\n"
+    "what, and how (docs/scenario.md); four lines are enough, such as\n"
+    "  model: llama3-8b\n"
+    "  cluster: dgx-h100 x 2\n"
+    "  parallel: {tp: 2, pp: 2}\n"
+    "  batch: {global: 256, seq: 8192}\n\n"
     "Exit status: 0 ok, 1 internal error, 2 usage or scenario, 3 out of memory (--fail-on-oom),\n"
     "             4 the schedule deadlocks, 6 check: outside the tolerance, 7 input or output";
 

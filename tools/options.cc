@@ -48,6 +48,11 @@ void add_scenario_options(CLI::App* sub, Arguments& args, const std::string& exa
       ->option_text("DIR");
 }
 
+void add_scenario(CLI::App* sub, Arguments& args) {
+  add_file(sub, args, "FILE", "scenario, in YAML or JSON; - is standard input");
+  add_scenario_options(sub, args);
+}
+
 void add_gpu(CLI::App* sub, Arguments& args, const char* summary) {
   sub->add_option("--gpu", args.gpu, summary)->option_text("NAME");
 }

@@ -33,6 +33,8 @@ void add_set(CLI::App* sub, Arguments& args, const std::string& example = "paral
 // --set and --root: how a scenario is read.
 void add_scenario_options(CLI::App* sub, Arguments& args,
                           const std::string& example = "parallel.tp=4");
+// One scenario: FILE and how it is read.
+void add_scenario(CLI::App* sub, Arguments& args);
 // --gpu: name of a preset.
 void add_gpu(CLI::App* sub, Arguments& args, const char* summary);
 // --svg, --output, --force: what is written, and whether over what is there.

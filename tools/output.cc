@@ -14,7 +14,7 @@
 #include <cstring>
 #include <optional>
 
-#include "sim/diagnostic.h"
+#include "scenarios/file_error.h"
 #include "tools/command.h"
 
 namespace stepcast::cli {
@@ -26,12 +26,7 @@ constexpr size_t kBuffer = size_t{1} << 18;
 
 [[noreturn]] void io_error(const char* code, std::string message, std::string file = {},
                            std::string help = {}) {
-  Diagnostic d;
-  d.code = code;
-  d.message = std::move(message);
-  d.file = std::move(file);
-  d.help = std::move(help);
-  throw InputError(std::move(d), kExitIo);
+  throw file_error(code, std::move(message), std::move(file), std::move(help), kExitIo);
 }
 
 // 0, or errno.

@@ -101,7 +101,8 @@ TraceOptions trace_options(const Arguments& args, const Result& result) {
 
 int run_command(const Arguments& args, const Terminal& terminal) {
   if (args.trace == "-")
-    usage_error("E004", "the trace goes to a file, standard output is for the answer");
+    usage_error("E004", "the trace goes to a file, standard output is for the answer",
+                "for example: --trace run.pftrace");
   if (!args.ranks.empty() && args.ranks != "all" && args.trace.empty())
     usage_error("E004", "--ranks " + args.ranks + " says which ranks a trace is of",
                 "--trace FILE writes one; --ranks all simulates every rank by itself");
@@ -140,8 +141,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
 void add_run(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub =
       add_command(app, "run", "Simulate a training step and print the answer", chosen, run_command);
-  add_file(sub, args, "FILE", "scenario; - is standard input");
-  add_scenario_options(sub, args);
+  add_scenario(sub, args);
   sub->add_option("--trace", args.trace, "write the timeline, for https://ui.perfetto.dev")
       ->option_text("FILE");
   sub->add_option("--trace-ranks", args.trace_ranks,
@@ -160,6 +160,10 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
   add_force(sub, args);
   sub->add_flag("--fail-on-oom", args.fail_on_oom,
                 "exit with 3 if the step does not fit in memory");
+  sub->footer(
+      "Printed are the step time, what it is spent on, the memory of the fullest rank and the\n"
+      "utilization; `stepcast explain` says where each of them is from. -s tries other values\n"
+      "without a change of the file: stepcast run run.yaml -s parallel.tp=4 -s parallel.pp=2");
   add_common(sub, args);
 }
 

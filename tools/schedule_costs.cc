@@ -95,9 +95,11 @@ std::vector<std::vector<Decimal>> stage_lines(std::string_view text) {
       usage_error("E004", where + " has " + std::to_string(lines.back().size()) + " numbers",
                   "tF,tI,tW of a stage; or five, with what it holds after F and after I");
     if (lines.back().size() != lines.front().size())
-      usage_error("E004", where + " has more or fewer numbers than the first one");
+      usage_error("E004", where + " has more or fewer numbers than the first one",
+                  "all lines have three numbers, or all have five");
   }
-  if (lines.empty()) usage_error("E004", "the file of --stages names no stage");
+  if (lines.empty())
+    usage_error("E004", "the file of --stages names no stage", "one line a stage: tF,tI,tW");
   return lines;
 }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast schema: the JSON Schema of scenario files, for editors.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
 #include "scenarios/json_schema.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -7,13 +11,15 @@
 namespace stepcast::cli {
 
 void add_schema(CLI::App& app, Arguments& args, Command& chosen) {
-  add_common(
-      add_command(app, "schema", "Print the JSON Schema of scenario files, for editors", chosen,
-                  [](const Arguments&, const Terminal&) {
-                    write_stdout(scenario_json_schema());
-                    return 0;
-                  }),
-      args);
+  CLI::App* sub = add_command(app, "schema", "Print the JSON Schema of scenario files, for editors",
+                              chosen, [](const Arguments&, const Terminal&) {
+                                write_stdout(scenario_json_schema());
+                                return 0;
+                              });
+  sub->footer(
+      "Editors complete and check a scenario whose first line names the file (YAML extension of\n"
+      "VS Code and others): # yaml-language-server: $schema=scenario.schema.json");
+  add_common(sub, args);
 }
 
 }  // namespace stepcast::cli

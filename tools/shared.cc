@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/diagnostic.h"
+#include "scenarios/file_error.h"
 #include "tools/command.h"
 #include "tools/output.h"
 
@@ -10,11 +10,7 @@ std::string_view version() {
 }
 
 void usage_error(std::string code, std::string message, std::string help) {
-  Diagnostic d;
-  d.code = std::move(code);
-  d.message = std::move(message);
-  d.help = std::move(help);
-  throw InputError(std::move(d));
+  throw file_error(std::move(code), std::move(message), {}, std::move(help));
 }
 
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets) {

@@ -9,7 +9,7 @@
 #include "report/topology_svg.h"
 #include "report/topology_text.h"
 #include "scenarios/cluster_section.h"
-#include "sim/diagnostic.h"
+#include "scenarios/file_error.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "topology/build_graph.h"
@@ -51,16 +51,14 @@ std::string kind_of(const std::string& file, std::string_view text, const std::s
     case TopologyFormat::other: break;
   }
   if (looks_like_scenario(file, text)) return "scenario";
-  Diagnostic d;
-  d.code = "E320";
-  d.message = text.find_first_not_of(" \t\r\n") == std::string_view::npos
-                  ? "the file is empty"
-                  : "neither a topology nor a scenario";
-  d.file = file;
-  d.help =
+  throw file_error(
+      "E320",
+      text.find_first_not_of(" \t\r\n") == std::string_view::npos
+          ? "the file is empty"
+          : "neither a topology nor a scenario",
+      file,
       "read are `nvidia-smi topo -m`, NCCL's topology XML, ibnetdiscover and scenarios; --kind "
-      "names one";
-  throw InputError(std::move(d));
+      "names one");
 }
 
 // The library's graph as the reports' plain data; the enumerations go by the same order.

@@ -84,6 +84,7 @@ void add_validate(CLI::App& app, Arguments& args, Command& chosen) {
                               validate_command);
   add_files(sub, args, "FILE", "scenarios; - is standard input");
   add_scenario_options(sub, args);
+  sub->footer("All mistakes of a file are printed at once, with what would be legal.");
   add_common(sub, args);
 }
 

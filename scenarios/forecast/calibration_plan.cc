@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
+#include "scenarios/file_error.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
-#include "sim/diagnostic.h"
 #include "sim/work_counts.h"
 #include "topology/collectives.h"
 
@@ -105,12 +105,8 @@ void PlanMaker::add(const Scenario& scenario) {
     gpu_ = gpu;
     first_ = scenario.file;
   } else if (gpu != gpu_) {
-    Diagnostic d;
-    d.code = "E127";
-    d.message = "this scenario runs on " + gpu + ", " + first_ + " on " + gpu_;
-    d.file = scenario.file;
-    d.help = "a plan is for one GPU";
-    throw InputError(std::move(d));
+    throw file_error("E127", "this scenario runs on " + gpu + ", " + first_ + " on " + gpu_,
+                     scenario.file, "a plan is for one GPU");
   }
   names_.push_back(scenario.name + ' ' + scenario.hash);
   Scenario alone = scenario;  // prices are the same, and it is quicker

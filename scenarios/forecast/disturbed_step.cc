@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/file_error.h"
 #include "scenarios/forecast/lane_set.h"
 #include "scenarios/forecast/slow_links.h"
 #include "scenarios/forecast/what_if.h"
-#include "sim/diagnostic.h"
 #include "sim/varied.h"
 #include "topology/traffic.h"
 
@@ -81,26 +81,16 @@ std::pair<int64_t, int64_t> slower_and_faster_ranks(const LaneSet& lanes, size_t
   return count;
 }
 
-InputError problem(const Scenario& s, const char* code, std::string message,
-                   std::string help = {}) {
-  Diagnostic d;
-  d.code = code;
-  d.message = std::move(message);
-  d.help = std::move(help);
-  d.file = s.file;
-  return InputError(std::move(d));
-}
-
 std::optional<Interference> interference_of(const StepInputs& in) {
   using enum Scenario::Interference;
   if (!in.contention || in.scenario.interference == off) return {};
   std::optional<Interference> measured;
   if (in.table != nullptr) measured = in.table->interference();
   if (!measured && in.scenario.interference == on)
-    throw problem(in.scenario, "E127",
-                  "contention.interference is on, but nobody has measured it on " +
-                      in.scenario.cluster.node.gpu.name,
-                  "auto leaves it out where it was not measured");
+    throw file_error("E127",
+                     "contention.interference is on, but nobody has measured it on " +
+                         in.scenario.cluster.node.gpu.name,
+                     in.scenario.file, "auto leaves it out where it was not measured");
   return measured;
 }
 
@@ -160,7 +150,7 @@ RankRun run_ranks(const StepInputs& in, const StepParts& parts, uint64_t seed,
                               factors.value_or(Interference{}), options);
     return run;
   } catch (const std::invalid_argument& e) {
-    throw problem(s, "E123", e.what());
+    throw file_error("E123", e.what(), s.file);
   }
 }
 

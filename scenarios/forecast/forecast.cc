@@ -10,6 +10,7 @@
 
 #include "calibrate/cost_table.h"
 #include "model/inference.h"
+#include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/step_memory.h"
@@ -120,16 +121,13 @@ void fill_rates(const Scenario& s, const OpGraph& graph, Result& result) {
 }
 
 InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const Scenario& s) {
-  Diagnostic d;
-  d.code = "E401";
-  d.message = "the schedule deadlocks";
-  d.file = s.file;
+  std::string help;
   for (const Deadlock::Waiting& w : deadlock.waiting) {
-    if (!d.help.empty()) d.help += "; ";
+    if (!help.empty()) help += "; ";
     const Rendezvous& r = graph.rendezvous[static_cast<size_t>(w.rendezvous)];
-    d.help += graph.roles[w.role].name + " waits for '" + graph.text(r.label) + "'";
+    help += graph.roles[w.role].name + " waits for '" + graph.text(r.label) + "'";
   }
-  return InputError(std::move(d), 4);
+  return file_error("E401", "the schedule deadlocks", s.file, std::move(help), 4);
 }
 
 // The order that is run, and how it came about.
@@ -142,11 +140,7 @@ OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validatio
   try {
     return lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation});
   } catch (const std::invalid_argument& e) {
-    Diagnostic d;
-    d.code = "E127";
-    d.message = e.what();
-    d.file = s.file;
-    throw InputError(std::move(d));
+    throw file_error("E127", e.what(), s.file);
   }
 }
 

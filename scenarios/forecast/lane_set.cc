@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_ranks.h"
 #include "scenarios/forecast/lane_meetings.h"
 #include "scenarios/forecast/link_classes.h"
-#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -74,12 +74,9 @@ class Filler {
 
  private:
   void refuse_written_links() const {
-    if (!s_.cluster.graph) return;
-    Diagnostic d;
-    d.code = "E130";
-    d.message = "slow links of a topology that is written out are not supported yet";
-    d.file = s_.file;
-    throw InputError(std::move(d));
+    if (s_.cluster.graph)
+      throw file_error("E130", "slow links of a topology that is written out are not supported yet",
+                       s_.file, "cluster.topology.links can state the slower bandwidths");
   }
 
   uint32_t roles() const { return static_cast<uint32_t>(graph_.roles.size()); }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "calibrate/price_graph.h"
-#include "sim/diagnostic.h"
+#include "scenarios/file_error.h"
 #include "topology/fabric.h"
 
 namespace stepcast {
@@ -52,14 +52,10 @@ LinkClasses::LinkClasses(std::string file) : file_(std::move(file)) {
 uint8_t LinkClasses::of(const LinkState& state) {
   const auto [at, fresh] = number_.try_emplace(state, static_cast<uint8_t>(states_.size()));
   if (!fresh) return at->second;
-  if (states_.size() > UINT8_MAX) {
-    Diagnostic d;
-    d.code = "E130";
-    d.message = "more than 255 kinds of slow links, or of such that meet in a group, are too many";
-    d.help = "give several links the same factor and latency";
-    d.file = file_;
-    throw InputError(std::move(d));
-  }
+  if (states_.size() > UINT8_MAX)
+    throw file_error(
+        "E130", "more than 255 kinds of slow links, or of such that meet in a group, are too many",
+        file_, "give several links the same factor and latency");
   states_.push_back(state);
   return at->second;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "scenarios/file_error.h"
 #include "scenarios/forecast/schedule_contest.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
@@ -13,17 +14,12 @@
 #include "schedules/placement.h"
 #include "schedules/synthesis.h"
 #include "sim/check.h"
-#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
 
 InputError cannot_make(const Scenario& s, const std::string& sentence) {
-  Diagnostic d;
-  d.code = "E205";
-  d.message = "schedule '" + s.to_make->family + "': " + sentence;
-  d.file = s.file;
-  return InputError(std::move(d));
+  return file_error("E205", "schedule '" + s.to_make->family + "': " + sentence, s.file);
 }
 
 template <class Of>

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "scenarios/field_values.h"
+#include "scenarios/file_error.h"
 #include "scenarios/files.h"
 #include "scenarios/forecast/size_search.h"
 #include "scenarios/presets.h"
@@ -12,7 +13,6 @@
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
-#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -20,11 +20,7 @@ namespace {
 using Sets = std::vector<std::pair<std::string, std::string>>;
 
 [[noreturn]] void refuse(std::string code, std::string message, std::string help) {
-  Diagnostic d;
-  d.code = std::move(code);
-  d.message = std::move(message);
-  d.help = std::move(help);
-  throw InputError(std::move(d));
+  throw file_error(std::move(code), std::move(message), {}, std::move(help));
 }
 
 // Value of a key of a cluster preset, "" if it is not there.
@@ -127,7 +123,9 @@ SizeSubject read_subject(const std::string& subject, const std::optional<std::st
     out.name = subject;
     if (text) out.text = text;
     if (is_config(root)) {
-      if (text) refuse("E004", "a config.json is read from a file, not from standard input", "");
+      if (text)
+        refuse("E004", "a config.json is read from a file, not from standard input",
+               "name the file: stepcast size config.json");
       out.text = "model: {hf: \"" + subject.substr(subject.rfind('/') + 1) + "\"}\n";
     }
   }
