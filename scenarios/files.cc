@@ -126,7 +126,7 @@ std::optional<uint32_t> ScenarioFiles::open(const std::string& path, const Mark&
   FileText file = read_regular(real);
   if (!file.text) {
     problems_.add(file.special ? "E111" : "E101", "cannot read '" + path + "': " + file.why, from,
-                  length);
+                  length, {}, "paths are relative to the file they stand in");
     return {};
   }
   const fs::path beside =

@@ -2,6 +2,7 @@
 // resolve_layout: tp, cp, pp, dp, vpp, the layers of each stage, the placement of the ranks.
 #include <algorithm>
 #include <stdexcept>
+#include <tuple>
 
 #include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
@@ -53,15 +54,17 @@ void check_tp(const PlanInputs& in, int64_t tp) {
   }
 }
 
-// The given size among `paths` that stands last in the file.
-std::string_view last_given(const FieldValues& v, std::initializer_list<std::string_view> paths) {
+// The given size among `paths` that was said last: by --set, or else furthest down in the file.
+std::string_view last_given(const PlanInputs& in, std::initializer_list<std::string_view> paths) {
+  const FieldValues& v = in.values;
+  const auto order = [&](std::string_view path) {
+    const Mark m = v.mark(path);
+    const bool set = in.problems.source(m.source).name.starts_with("--set ");
+    return std::tuple(set, set ? m.source : 0, m.line, m.column);
+  };
   std::string_view last = "parallel";
-  for (const std::string_view p : paths) {
-    if (v.value(p) == nullptr) continue;
-    const Mark a = v.mark(p), b = v.mark(last);
-    if (last == "parallel" || a.line > b.line || (a.line == b.line && a.column > b.column))
-      last = p;
-  }
+  for (const std::string_view p : paths)
+    if (v.value(p) != nullptr && (last == "parallel" || order(p) > order(last))) last = p;
   return last == "parallel" && v.value("parallel") == nullptr ? "cluster" : last;
 }
 
@@ -74,7 +77,7 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   const auto model_gpus = static_cast<int64_t>(std::min<Wide>(one, int64_t{1} << 62));
   const std::string product = "tp*pp*cp = " + str(model_gpus);
   if (model_gpus > gpus || gpus % model_gpus != 0) {
-    const std::string_view at = last_given(v, {"parallel.tp", "parallel.cp", "parallel.pp"});
+    const std::string_view at = last_given(in, {"parallel.tp", "parallel.cp", "parallel.pp"});
     v.refuse("E201", at,
              str(gpus) +
                  (model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ") +

@@ -240,7 +240,8 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   if (in.problems.any()) return;
   const ArgumentReader reader(kArguments, "deepspeed", flatten(file), in.problems);
   if (reader.used() == 0)
-    return in.problems.add("E330", "there is nothing of DeepSpeed in this file", {in.file, 1, 1});
+    return in.problems.add("E330", "there is nothing of DeepSpeed in this file", {in.file, 1, 1}, 1,
+                           {}, "its configuration has train_batch_size, zero_optimization, ...");
   if (in.config == nullptr)
     return in.problems.add("E332", "DeepSpeed's file does not say what model it trains",
                            {in.file, 1, 1}, 1, {}, "--model config.json names it");

@@ -259,14 +259,16 @@ bool sensible(const ArgumentReader& a, const MegatronSizes& s) {
   for (const int64_t n : {s.tp, s.cp, s.pp}) {
     if (n < 1 || n > kMost || product > kMost / n) {
       a.problems().add("E332", "tp, cp and pp do not make a job of a sensible size",
-                       a.mark("tensor_model_parallel_size"));
+                       a.mark("tensor_model_parallel_size"), 1, {},
+                       "each is at least 1, their product at most 10,000,000 GPUs");
       return false;
     }
     product *= n;
   }
   if (s.ep >= 1 && s.etp >= 1 && s.ep <= kMost && s.etp <= kMost / s.ep) return true;
   a.problems().add("E332", "ep and etp do not make a job of a sensible size",
-                   a.mark("expert_model_parallel_size"));
+                   a.mark("expert_model_parallel_size"), 1, {},
+                   "each is at least 1, their product at most 10,000,000 GPUs");
   return false;
 }
 

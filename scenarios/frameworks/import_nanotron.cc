@@ -66,7 +66,8 @@ class NanotronDraft {
     constexpr int64_t kMost = 10'000'000;
     if (tp > kMost / pp || tp * pp > kMost / cp || tp * pp * cp > kMost / dp_)
       return a_.problems().add("E332", "dp, pp, tp and cp do not make a job of a sensible size",
-                               a_.mark("parallelism.tp"));
+                               a_.mark("parallelism.tp"), 1, {},
+                               "each is at least 1, their product at most 10,000,000 GPUs");
     draft_cluster(cluster_, tp * pp * cp * dp_, "dp x pp x tp of `parallelism`", draft_);
     if (tp > 1)
       draft_.set("parallel.sp", a_.word("parallelism.tp_mode", "ALL_REDUCE") == "REDUCE_SCATTER",

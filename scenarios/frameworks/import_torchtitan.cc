@@ -118,7 +118,8 @@ class TorchtitanDraft {
     if (shard < 1 || shard > kMost) return a_.refuse(shard_name, "must be -1, or from 1 to 100000");
     if (tp_ > kMost / cp_ || tp_ * cp_ > kMost / pp_ || tp_ * cp_ * pp_ > kMost / replicate)
       return a_.problems().add("E332", "the degrees do not make a job of a sensible size",
-                               a_.mark("parallelism.tensor_parallel_degree"));
+                               a_.mark("parallelism.tensor_parallel_degree"), 1, {},
+                               "each is at least 1, their product at most 100,000 GPUs");
     const int64_t one = tp_ * cp_ * pp_ * replicate;
     if (rest) {
       while (shard * one < 8) shard *= 2;
@@ -371,7 +372,8 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   if (in.problems.any()) return;
   const ArgumentReader reader(kArguments, "torchtitan", flatten(file), in.problems);
   if (reader.used() == 0)
-    return in.problems.add("E330", "there is nothing of torchtitan in this file", {in.file, 1, 1});
+    return in.problems.add("E330", "there is nothing of torchtitan in this file", {in.file, 1, 1},
+                           1, {}, "torchtitan writes it with --debug.save_config_file");
   counts.add(reader);
   draft.set_text("software", "torchtitan", "");
   Value model;
