@@ -208,7 +208,12 @@ void add_presets(CLI::App& app, Arguments& args, Command& chosen) {
       add_command(app, "presets", "List what has a name already", chosen, presets_command);
   sub->add_option("KIND", args.kind, "models, gpus, clusters, software or schedules; else all")
       ->option_text(" ");
-  sub->add_option("--show", args.show, "print one of them whole")->option_text("NAME");
+  sub->add_option("--show", args.show, "print one of them whole: llama3-8b, zb-h1")
+      ->option_text("NAME");
+  sub->footer(
+      "A scenario names them: model: llama3-8b, cluster: dgx-h100 x 2, cluster.node.gpu: "
+      "b200-sxm,\n"
+      "software: megatron-lm-2021, schedule: zb-h1.");
   add_common(sub, args);
 }
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "scenarios/forecast/disturbed_step.h"
+#include "scenarios/forecast/rank_run.h"
 #include "sim/lanes.h"
 #include "sim/result.h"
 
