@@ -84,17 +84,14 @@ std::vector<int64_t> ranks_to_trace(const Arguments& args, const Scenario& scena
   return {ranks->begin(), ranks->end()};
 }
 
-TraceOptions trace_options(const Arguments& args, const Result& result) {
-  const auto count = static_cast<uint32_t>(result.timeline.roles.size());
-  if (args.trace_ranks == "all" || args.trace_ranks == "pp") return {};
-  if (args.trace_ranks == "slowest") return {{slowest_role(result)}};
-  const auto ranks = parse_ranks(args.trace_ranks, count);
+// Pipeline ranks that the trace is of, from --trace-ranks; the slowest is known after the run.
+TraceOptions trace_options(const Arguments& args, const Scenario& scenario) {
+  if (args.trace_ranks == "all" || args.trace_ranks == "slowest") return {};
+  const int64_t count = scenario.plan.pp;
+  const auto ranks = parse_ranks(args.trace_ranks, static_cast<uint32_t>(count));
   if (!ranks)
     usage_error(
-        "E004",
-        "'--trace-ranks " + args.trace_ranks +
-            "' names no pipeline ranks of this "
-            "scenario",
+        "E004", "'--trace-ranks " + args.trace_ranks + "' names no pipeline ranks of this scenario",
         "all, slowest, or numbers from 0 to " + std::to_string(count - 1) + " such as 0-2,5");
   return {*ranks};
 }
@@ -106,6 +103,9 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   if (!args.ranks.empty() && args.ranks != "all" && args.trace.empty())
     usage_error("E004", "--ranks " + args.ranks + " says which ranks a trace is of",
                 "--trace FILE writes one; --ranks all simulates every rank by itself");
+  if (args.trace_ranks != "all" && args.trace.empty())
+    usage_error("E004", "--trace-ranks " + args.trace_ranks + " says which ranks a trace is of",
+                "--trace FILE writes one");
   // Before the simulation: an existing file is refused at once.
   std::optional<OutputFile> trace_file;
   if (!args.trace.empty()) trace_file.emplace(args.trace, args.force);
@@ -115,6 +115,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   options.all_ranks = args.ranks == "all";
   options.every_what_if = args.what_if;
   options.trace_ranks = ranks_to_trace(args, scenario);
+  TraceOptions trace = trace_options(args, scenario);
   const Result result = [&] {
     ProgressLine line(args.quiet ? "none" : args.progress, "replicas");
     options.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
@@ -123,8 +124,9 @@ int run_command(const Arguments& args, const Terminal& terminal) {
 
   TraceCounts counts;
   if (trace_file) {
-    counts = write_perfetto(result, trace_options(args, result),
-                            [&](std::string_view bytes) { trace_file->write(bytes); });
+    if (args.trace_ranks == "slowest") trace.roles = {slowest_role(result)};
+    counts =
+        write_perfetto(result, trace, [&](std::string_view bytes) { trace_file->write(bytes); });
     trace_file->commit();
   }
   write_stdout(args.json ? run_json(result, version()) : text_report(result, terminal.out));
