@@ -81,6 +81,11 @@ Time bubble_time(const SpendTable& table) {
   return sum_if(table, is_bubble);
 }
 
+uint32_t pipeline_rank(const Result& result, uint32_t role) {
+  const bool known = result.graph && role < result.graph->roles.size();
+  return known ? result.graph->roles[role].pipeline_rank : role;
+}
+
 std::string role_name(const Result& result, uint32_t role) {
   if (result.graph && role < result.graph->roles.size() && !result.graph->roles[role].name.empty())
     return escape_text(result.graph->roles[role].name);

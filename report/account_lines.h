@@ -29,7 +29,9 @@ Time compute_time(const SpendTable& table);
 Time exposed_time(const SpendTable& table);
 Time bubble_time(const SpendTable& table);
 
-// "stage 3": of the graph, or made from the number if there is no graph.
+// The pipeline rank of a role: of the graph, or its number if there is no graph.
+uint32_t pipeline_rank(const Result& result, uint32_t role);
+// "stage 3" where each rank holds one stage, else "pp rank 3".
 std::string role_name(const Result& result, uint32_t role);
 
 // Part / whole, 0 of nothing.

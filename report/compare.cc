@@ -54,7 +54,7 @@ bool is_faster(const Result& a, const Result& b, bool same_work, bool means) {
 // Name, step, mean and percentiles over seeds, difference, span, rate, bubble, peak, where, MFU.
 constexpr size_t kColumns = 12;
 using Row = std::vector<std::string>;
-constexpr std::string_view kSides = "<>>>>>>>>><>";
+constexpr std::string_view kSides = "<>>>>>>>>>>>";
 static_assert(kSides.size() == kColumns);
 
 std::string in_scale(Time t, const TimeScale& scale) {
@@ -226,7 +226,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
   const TimeScale scale = scale_of(results[baseline].step_time);
   std::vector<Row> rows{{"", "step " + std::string(scale.unit), "mean", "p5", "p95", "vs base",
                          spans ? "span" : "", same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB",
-                         "on", "MFU"}};
+                         "pp rank", "MFU"}};
   const bool replicas = std::any_of(results.begin(), results.end(),
                                     [](const Result& r) { return r.replicas.has_value(); });
   if (!replicas) rows[0][2] = rows[0][3] = rows[0][4] = {};
@@ -241,7 +241,8 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
          i == baseline ? "-" : versus(r, results[baseline], means),
          spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
          percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
-         role_name(r, r.memory_role), percent(r.utilization.mfu_full_attention)});
+         std::to_string(pipeline_rank(r, r.memory_role)),
+         percent(r.utilization.mfu_full_attention)});
   }
   const std::vector<std::string> lines = align_columns(rows, kSides);
   std::string s = paint(lines[0], Tone::dim, style) + '\n';

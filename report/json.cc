@@ -179,8 +179,8 @@ void write_account(JsonWriter& json, const Result& r) {
   uint32_t role = 0;
   json.objects("account", r.account.by_role, [&](const SpendTable& table) {
     const bool known = r.graph && role < r.graph->roles.size();
-    json.member("rank", known ? r.graph->roles[role].pipeline_rank : role);
-    json.member("stage", known ? r.graph->roles[role].name : role_name(r, role));
+    json.member("rank", pipeline_rank(r, role));
+    json.member("stage", role_name(r, role));
     if (known) json.member("ranks", r.graph->roles[role].ranks);
     json.member("critical", role == r.account.critical_role);
     write_items(json, "items", table, [](Spend) { return true; });

@@ -60,7 +60,11 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
   if (shows_span(r)) s += figure("span", format_time(r.span), span_remark(r), style);
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
-  return s + figure("MFU", percent(u.mfu_full_attention), how, style);
+  s += figure("MFU", percent(u.mfu_full_attention), how, style);
+  // Surprising, since HFU is known as MFU with recomputation.
+  if (u.hfu < u.mfu_full_attention)
+    s += std::string(kFigureColumn, ' ') + "HFU counts attention as executed, under its mask\n";
+  return s;
 }
 
 // "  schedule       auto        0.8 % above the lower bound ...".
@@ -159,11 +163,28 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   return s + wrap(where, indent, style.width);
 }
 
+// The critical rank has the least bubble: "on pp rank 7, which is critical; 5.1 to 5.7 % on
+// others".
+std::string other_bubbles(const Result& r) {
+  std::vector<double> others;
+  for (uint32_t role = 0; role < r.account.by_role.size(); ++role)
+    if (role != r.account.critical_role)
+      others.push_back(share_of(bubble_time(r.account.by_role[role]), r.step_time));
+  if (others.empty()) return {};
+  const auto [least, most] = std::ranges::minmax(others);
+  const std::string low = percent(least), high = percent(most);
+  const std::string range = low == high ? low : low.substr(0, low.find(' ')) + " to " + high;
+  return std::string(kFigureColumn, ' ') + "on " + role_name(r, r.account.critical_role) +
+         ", which is critical; " + range + " on " + (others.size() == 1 ? "the other" : "others") +
+         '\n';
+}
+
 std::string losses_line(const Result& r, const TextStyle& style) {
   if (r.account.critical_role >= r.account.by_role.size()) return {};
   const Time exposed = exposed_time(r.account.by_role[r.account.critical_role]);
   return figure("bubble", percent(share_of(r.bubble, r.step_time)),
-                "exposed communication  " + percent(share_of(exposed, r.step_time)), style);
+                "exposed communication  " + percent(share_of(exposed, r.step_time)), style) +
+         other_bubbles(r);
 }
 
 std::string saving(const AccountLine& line, const TimeScale& scale) {
@@ -291,7 +312,7 @@ std::string next_step(const Result& r) {
   const bool as_priced = !r.disturbance || r.disturbance->slow_ranks == 0;
   if (excess > 0.03 && as_priced) {
     const std::string others =
-        roles.size() == 2 ? role_name(r, slow_role == 0 ? 1 : 0) : "the median stage";
+        roles.size() == 2 ? role_name(r, slow_role == 0 ? 1 : 0) : "the median one";
     return role_name(r, slow_role) + " computes " + fixed(excess * 100, 0) + " % longer than " +
            others + " and sets the pace; parallel.layout moves layers";
   }

@@ -221,9 +221,6 @@ Checker::Checker(const Schedule& all, size_t most)
       !all.is_bidirectional() || (all.reverse_rank_of_stage.size() == all.rank_of_stage.size() &&
                                   all.reversed.size() == static_cast<size_t>(all.pieces())),
       all.name);
-  stages_are_ranks = !all.is_bidirectional();
-  for (size_t s = 0; stages_are_ranks && s < stages; ++s)
-    stages_are_ranks = all.rank_of_stage[s] == s;
   vocabulary = vocabulary_split(all);
   const bool one_stage_a_rank = !all.is_bidirectional() && stages == all.ranks.size();
   if (vocabulary != VocabularySplit::none && (!one_stage_a_rank || all.seq_splits > 1)) {

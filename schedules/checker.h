@@ -35,7 +35,6 @@ struct Checker {
   const Schedule& schedule;
   const size_t limit;
   size_t stages = 0, pieces = 0;
-  bool stages_are_ranks = false;
   VocabularySplit vocabulary = VocabularySplit::none;
   // By stage, then piece: which kinds there are, and their places in the list of the rank.  Most
   // schedules have two of the kinds, so that the places of a kind come with its first action.
@@ -48,7 +47,7 @@ struct Checker {
   uint16_t rank_of(const Action& a) const { return schedule.rank_of(a.stage, a.microbatch); }
   // How people call a rank: a stage, if that is the same thing.
   std::string rank_name(size_t rank) const {
-    return (stages_are_ranks ? "stage " : "rank ") + std::to_string(rank);
+    return (schedule.stages_are_ranks() ? "stage " : "rank ") + std::to_string(rank);
   }
   bool full() const { return problems.size() >= limit; }
   void add(ScheduleProblem::Kind kind, std::string message, size_t rank, uint32_t at) {

@@ -111,7 +111,7 @@ class Lowering {
 
   void add_role(int64_t rank) {
     RoleOps role;
-    role.name = "stage " + std::to_string(rank);
+    role.name = (schedule_.stages_are_ranks() ? "stage " : "pp rank ") + std::to_string(rank);
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
     role.memory = static_memory(graph_, held_, passes_, rank);

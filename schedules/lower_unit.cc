@@ -143,7 +143,7 @@ OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
 
   for (size_t r = 0; r < schedule.ranks.size(); ++r) {
     RoleOps role;
-    role.name = (schedule.vpp == 1 ? "stage " : "rank ") + std::to_string(r);
+    role.name = (schedule.stages_are_ranks() ? "stage " : "rank ") + std::to_string(r);
     role.pipeline_rank = static_cast<uint32_t>(r);
     const UnitPasses& passes = static_cast<int64_t>(r) == costs.slow_rank ? slow : normal;
     role.items.reserve(programs[r].steps.size() + programs[r].transfers.size());

@@ -49,6 +49,13 @@ Schedule sized_schedule(std::string_view name, const ScheduleParams& params) {
 
 }  // namespace
 
+bool Schedule::stages_are_ranks() const {
+  if (is_bidirectional() || rank_of_stage.size() != ranks.size()) return false;
+  for (size_t s = 0; s < ranks.size(); ++s)
+    if (rank_of_stage[s] != s) return false;
+  return true;
+}
+
 Schedule loop_schedule(std::string_view name, const ScheduleParams& params) {
   Schedule schedule = sized_schedule(name, params);
   const auto pp = static_cast<size_t>(params.pp);

@@ -4,6 +4,7 @@
 
 #include "scenarios/frameworks/import_run.h"
 #include "scenarios/scenario.h"
+#include "scenarios/value.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "tests/fuzz/readers.h"

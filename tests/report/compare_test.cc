@@ -32,10 +32,10 @@ TEST(CompareTable, ShowsEachCaseAgainstTheBaselineAndWhoWins) {
                            result(13'610'000, 91, false)};
   const std::array<std::string, 3> names{"1f1b", "interleaved-3", "zb-h2"};
   EXPECT_EQ(compare_table(results, names, 0),
-            "               step s  vs base  bubble  peak GiB  on         MFU\n"
-            "1f1b            15.21        -   0.0 %    49.0    stage 0  0.0 %\n"
-            "interleaved-3   13.89   -8.7 %   0.0 %    58.0    stage 0  0.0 %\n"
-            "zb-h2           13.61  -10.5 %   0.0 %    91.0 !  stage 0  0.0 %\n"
+            "               step s  vs base  bubble  peak GiB  pp rank    MFU\n"
+            "1f1b            15.21        -   0.0 %    49.0          0  0.0 %\n"
+            "interleaved-3   13.89   -8.7 %   0.0 %    58.0          0  0.0 %\n"
+            "zb-h2           13.61  -10.5 %   0.0 %    91.0 !        0  0.0 %\n"
             "\n"
             "fastest        interleaved-3, -8.7 %, 9.0 GiB more than 1f1b\n"
             "least memory   1f1b, 49.0 GiB\n"
@@ -49,7 +49,7 @@ TEST(CompareTable, WhatIsLeftOutHasALineThatSaysWhy) {
   LeftOut left_out{"zb-v", {{}}};
   left_out.problems.front().message = "60 layers are not a multiple of pp*vpp = 4*2";
   EXPECT_THAT(compare_table(results, names, 0, {}, std::span(&left_out, 1)),
-              HasSubstr("zb-1p    0.900  -10.0 %   0.0 %     2.0    stage 0  0.0 %\n"
+              HasSubstr("zb-1p    0.900  -10.0 %   0.0 %     2.0          0  0.0 %\n"
                         "zb-v   left out: 60 layers are not a multiple of pp*vpp = 4*2\n"));
 }
 
@@ -58,9 +58,9 @@ TEST(CompareTable, TellsTheSpanWhereOneGainsByIt) {
   results[1].span = Time{800'000'000};
   const std::array<std::string, 2> names{"1f1b", "zb-v"};
   EXPECT_THAT(compare_table(results, names, 0),
-              HasSubstr("      step ms  vs base   span  bubble  peak GiB  on         MFU\n"
-                        "1f1b    1.000        -  1.000   0.0 %     1.0    stage 0  0.0 %\n"
-                        "zb-v    0.900  -10.0 %  0.800   0.0 %     2.0    stage 0  0.0 %\n"));
+              HasSubstr("      step ms  vs base   span  bubble  peak GiB  pp rank    MFU\n"
+                        "1f1b    1.000        -  1.000   0.0 %     1.0          0  0.0 %\n"
+                        "zb-v    0.900  -10.0 %  0.800   0.0 %     2.0          0  0.0 %\n"));
 }
 
 TEST(CompareTable, TellsWhatTheCriticalRankWaitsFor) {

@@ -278,7 +278,7 @@ TEST(NextStep, ComparesManyStagesWithTheMedian) {
   slow[static_cast<size_t>(Spend::matmul)] = Time{880};
   Result r = with_account(t);
   r.account.by_role = {t, t, slow, t};
-  EXPECT_THAT(next_step(r), StartsWith("stage 2 computes 10 % longer than the median stage"));
+  EXPECT_THAT(next_step(r), StartsWith("stage 2 computes 10 % longer than the median one"));
 }
 
 TEST(NextStep, PointsAtFillAndDrainOfEqualStages) {
