@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole forecasts beside published groups of runs that differ in the pipeline schedule alone.
 // Nothing is fitted to them: which schedule needs more memory, which one is faster and by how much,
-// has to come out of the scenario as one would write it down from the publication.
+// has to come out of the scenario as one would write it down from the publication.  The figures
+// that docs/accuracy.md shows are properties of the tests: --gtest_output=json writes them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -120,13 +120,14 @@ const Forecast& of_schedule(const std::vector<Forecast>& group, const std::strin
                        [&](const Forecast& f) { return f.row.at("schedule") == name; });
 }
 
-void print(const Forecast& f, double measured_s) {
-  std::printf(
-      "%-17s %-16s  peak %2s GB, %4.1f GB (%4.1f GiB, reserved %4.1f) on %-8s  "
-      "step %.3f s, %.3f s (%+5.1f %%), bubble %4.1f %%\n",
-      f.row.at("group").c_str(), f.row.at("schedule").c_str(), f.row.at("peak_gb").c_str(),
-      f.peak_gb, f.peak_gib, f.reserved_gib, f.stage.c_str(), measured_s, f.step_s,
-      100 * (f.step_s / measured_s - 1), 100 * f.bubble);
+void record(const Forecast& f, double measured_s) {
+  ::testing::Test::RecordProperty(
+      f.row.at("group") + ' ' + f.row.at("schedule"),
+      fmt::format(
+          "peak {} GB, {:.1f} GB ({:.1f} GiB, reserved {:.1f}) on {}; step {:.3f} s, {:.3f} "
+          "s ({:+.1f} %), bubble {:.1f} %",
+          f.row.at("peak_gb"), f.peak_gb, f.peak_gib, f.reserved_gib, f.stage, measured_s, f.step_s,
+          100 * (f.step_s / measured_s - 1), 100 * f.bubble));
 }
 
 class ZeroBubbleGroup : public ::testing::TestWithParam<const char*> {};
@@ -134,7 +135,7 @@ class ZeroBubbleGroup : public ::testing::TestWithParam<const char*> {};
 TEST_P(ZeroBubbleGroup, OrderOfPeakMemoryAndGainsAreThoseMeasured) {
   const std::vector<Forecast> group = zero_bubble_group(GetParam(), "0");
   ASSERT_EQ(group.size(), 4u);
-  for (const Forecast& f : group) print(f, number(f.row, "step_s"));
+  for (const Forecast& f : group) record(f, number(f.row, "step_s"));
 
   for (const Forecast& a : group) {
     EXPECT_TRUE(a.fits) << a.row.at("schedule");
@@ -191,8 +192,9 @@ TEST(ZeroBubbleGroups, TheOptimizersBarrierCostsWhatItWasMeasuredToCost) {
           row.at("schedule") != with.at("schedule"))
         continue;
       const double measured = number(with, "step_s") / number(row, "step_s");
-      std::printf("%-17s barrier: measured x%.3f, forecast x%.3f\n", with.at("group").c_str(),
-                  measured, f.step_s / f.span_s);
+      RecordProperty(
+          with.at("group") + " barrier",
+          fmt::format("measured x{:.3f}, forecast x{:.3f}", measured, f.step_s / f.span_s));
       EXPECT_NEAR(f.step_s / f.span_s, measured, 0.03) << with.at("group");
       ++pairs;
     }
@@ -216,11 +218,11 @@ TEST(ZeroBubbleGroups, StagesArePricedNearTheirProfile) {
     };
     const double f = median_ms(&StageTimes::forward), i = median_ms(&StageTimes::backward_input),
                  w = median_ms(&StageTimes::backward_weight);
-    std::printf(
-        "%-17s F %6.3f, %6.3f ms  I %6.3f, %6.3f ms  W %6.3f, %6.3f ms  hop %.3f, %.3f ms\n",
-        row.at("group").c_str(), number(row, "t_f"), f, number(row, "t_b"), i, number(row, "t_w"),
-        w, number(row, "t_comm"),
-        1e3 * to_seconds(*std::max_element(costs.hops.begin(), costs.hops.end())));
+    const double hop = 1e3 * to_seconds(*std::max_element(costs.hops.begin(), costs.hops.end()));
+    RecordProperty(
+        row.at("group") + " ms",
+        fmt::format("F {}, {:.3f}  I {}, {:.3f}  W {}, {:.3f}  hop {}, {:.3f}", row.at("t_f"), f,
+                    row.at("t_b"), i, row.at("t_w"), w, row.at("t_comm"), hop));
     EXPECT_NEAR(f / number(row, "t_f"), 1, 0.2) << row.at("group");
     EXPECT_NEAR(i / number(row, "t_b"), 1, 0.2) << row.at("group");
     EXPECT_NEAR(w / number(row, "t_w"), 1, 0.2) << row.at("group");
@@ -269,11 +271,12 @@ TEST(VocabularyGroups, PeakMemoryIsTheOneMeasuredAndRedistributionPaysWhereItDid
     const Forecast base = vocabulary_forecast(even[i], false);
     const Forecast moved = vocabulary_forecast(even[i], true);
     const double mfu = number(even[i], "mfu"), peak = number(even[i], "peak_gb");
-    std::printf(
-        "%-23s peak %5.2f, %5.2f GiB  MFU %5.2f, %5.2f %%; redistributed: %5.2f, %5.2f "
-        "GiB  MFU %5.2f, %5.2f %%\n",
-        even[i].at("group").c_str(), peak, base.peak_gib, mfu, base.mfu, number(other, "peak_gb"),
-        moved.peak_gib, number(other, "mfu"), moved.mfu);
+    RecordProperty(
+        even[i].at("group"),
+        fmt::format("peak {:.2f}, {:.2f} GiB  MFU {:.2f}, {:.2f} %; redistributed: {}, {:.2f} GiB  "
+                    "MFU {}, {:.2f} %",
+                    peak, base.peak_gib, mfu, base.mfu, other.at("peak_gb"), moved.peak_gib,
+                    other.at("mfu"), moved.mfu));
     // What the publication calls GB is read as GiB, of allocated bytes.
     EXPECT_NEAR(base.peak_gib / peak, 1, 0.01) << even[i].at("group");
     EXPECT_NEAR(moved.peak_gib / number(other, "peak_gb"), 1, 0.01) << even[i].at("group");
