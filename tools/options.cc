@@ -53,6 +53,12 @@ void add_scenario(CLI::App* sub, Arguments& args) {
   add_scenario_options(sub, args);
 }
 
+void refuse_scenario_options(const Arguments& args, const std::string& subject) {
+  if (!args.set.empty() || !args.root.empty())
+    usage_error("E003", std::string(args.set.empty() ? "--root" : "--set") +
+                            " is for scenarios, and '" + subject + "' is none");
+}
+
 void add_gpu(CLI::App* sub, Arguments& args, const char* summary) {
   sub->add_option("--gpu", args.gpu, summary)->option_text("NAME");
 }

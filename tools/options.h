@@ -35,6 +35,8 @@ void add_scenario_options(CLI::App* sub, Arguments& args,
                           const std::string& example = "parallel.tp=4");
 // One scenario: FILE and how it is read.
 void add_scenario(CLI::App* sub, Arguments& args);
+// Throws InputError E003 if they were given for `subject`, which is no scenario.
+void refuse_scenario_options(const Arguments& args, const std::string& subject);
 // --gpu: name of a preset.
 void add_gpu(CLI::App* sub, Arguments& args, const char* summary);
 // --svg, --output, --force: what is written, and whether over what is there.

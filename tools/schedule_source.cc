@@ -157,7 +157,10 @@ void require_few_actions(const ScheduleParams& params) {
 ChosenSchedule choose_schedule(const Arguments& args, const ScheduleCosts& costs) {
   const ScheduleArguments& a = args.schedule;
   const ScheduleFamily* family = find_schedule_family(args.file);
-  if (family != nullptr) return of_family(*family, a, costs);
+  if (family != nullptr) {
+    refuse_scenario_options(args, args.file);
+    return of_family(*family, a, costs);
+  }
   if (!is_file(args.file)) unknown_name(args.file);
   if (!a.params.empty())
     usage_error("E003", "--param is for families; the order of a file is what it is");
@@ -168,6 +171,7 @@ ChosenSchedule choose_schedule(const Arguments& args, const ScheduleCosts& costs
     chosen.title = scenario.schedule_title;
     chosen.remarks = std::move(scenario.warnings);
   } else {
+    refuse_scenario_options(args, args.file);
     chosen.title = shown_name(args.file);
     chosen.schedule = load_schedule_csv(read_whole_file(args.file), chosen.title);
   }

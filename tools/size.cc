@@ -36,6 +36,9 @@ int size_command(const Arguments& args, const Terminal& terminal) {
     });
     if (*options.mfu <= 0)
       usage_error("E004", "'--mfu " + args.mfu + "' is no utilization", "for example: --mfu 40%");
+    if (args.tokens.empty())
+      usage_error("E003", "--mfu is for GPU-days, and --tokens says of how many tokens",
+                  "for example: --tokens 15T --mfu 40%");
   }
   std::optional<std::string> text;
   if (args.file == "-") text = standard_input();

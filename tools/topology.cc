@@ -105,6 +105,7 @@ TopologyView read_view(const Arguments& args) {
   if (!args.gpu.empty() && kind != "nvidia-smi")
     usage_error("E004", "--gpu is for what nvidia-smi printed",
                 "other files say what their GPUs are");
+  if (kind != "scenario") refuse_scenario_options(args, args.file);
   TopologyView view;
   if (kind == "nvidia-smi") {
     std::optional<GpuArch> arch;

@@ -2,6 +2,7 @@
 #include "scenarios/forecast/size.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 
 #include "scenarios/field_values.h"
@@ -21,6 +22,13 @@ using Sets = std::vector<std::pair<std::string, std::string>>;
 
 [[noreturn]] void refuse(std::string code, std::string message, std::string help) {
   throw file_error(std::move(code), std::move(message), {}, std::move(help));
+}
+
+[[noreturn]] void refuse_name(const std::string& subject) {
+  const std::string near = did_you_mean(subject, preset_names(PresetKind::model));
+  constexpr int kExitIo = 7;
+  throw file_error("E101", "there is no model preset and no file '" + subject + '\'', {},
+                   near.empty() ? "`stepcast presets models` lists the presets" : near, kExitIo);
 }
 
 // Value of a key of a cluster preset, "" if it is not there.
@@ -113,6 +121,7 @@ SizeSubject read_subject(const std::string& subject, const std::optional<std::st
     out.name = subject;
     out.text = "model: " + subject + '\n';
   } else {
+    if (!text && !std::filesystem::exists(subject)) refuse_name(subject);
     Problems problems;
     ScenarioFiles files(problems, options.load.root);
     const std::optional<uint32_t> first =
