@@ -10,17 +10,14 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 constexpr int64_t kMostBatch = 1'000'000'000;  // sequences, and tokens of one: products fit 64 bits
 
 bool in_range(const PlanInputs& in, std::string_view path) {
   const FieldValues& v = in.values;
   if (v.whole(path) <= kMostBatch) return true;
-  v.refuse("E123", path, '\'' + std::string(path) + "' is too large: " + str(v.whole(path)),
-           "at most " + str(kMostBatch));
+  v.refuse("E123", path,
+           '\'' + std::string(path) + "' is too large: " + std::to_string(v.whole(path)),
+           "at most " + std::to_string(kMostBatch));
   return false;
 }
 
@@ -28,28 +25,28 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
   if (plan.global_batch % unit == 0) return;
-  v.refuse(
-      "E203", "batch.global",
-      "batch.global = " + str(plan.global_batch) + " is not a multiple of micro*dp = " + str(unit),
-      nearest_multiples(plan.global_batch, unit));
+  v.refuse("E203", "batch.global",
+           "batch.global = " + std::to_string(plan.global_batch) +
+               " is not a multiple of micro*dp = " + std::to_string(unit),
+           nearest_multiples(plan.global_batch, unit));
 }
 
 // Of the sequence whose length stands at `path`.
 void check_sequence(const PlanInputs& in, const Plan& plan, std::string_view path, int64_t tokens) {
   const FieldValues& v = in.values;
   const Transformer* m = in.model;
-  const std::string shown = std::string(path) + " = " + str(tokens);
+  const std::string shown = std::string(path) + " = " + std::to_string(tokens);
   const bool tp_fits = m == nullptr || divides(*m, plan.tp);
   if (plan.sp && v.has("parallel.tp") && tp_fits && tokens % plan.tp != 0)
     v.refuse("E204", path,
-             shown + " is not a multiple of tp = " + str(plan.tp) +
+             shown + " is not a multiple of tp = " + std::to_string(plan.tp) +
                  ", over which sequence parallelism splits it",
              nearest_multiples(tokens, plan.tp) + "; or set parallel.sp to false");
   if (m != nullptr && m->positions == Positions::learned && m->max_positions > 0 &&
       tokens > m->max_positions)
     v.refuse("E211", path,
              shown + " exceeds the model's learned positions, max_position_embeddings = " +
-                 str(m->max_positions),
+                 std::to_string(m->max_positions),
              "set model.max_position_embeddings to train longer sequences");
 }
 
@@ -67,7 +64,7 @@ void resolve_encoder(const PlanInputs& in, Plan& plan) {
              "context parallelism of an encoder and a decoder is not supported yet", "cp = 1 is");
   if (!v.has("batch.seq")) return;
   if (v.value(kPath) == nullptr)
-    v.derive(kPath, plan.seq, str(plan.seq), "default: as long as batch.seq");
+    v.derive(kPath, plan.seq, std::to_string(plan.seq), "default: as long as batch.seq");
   if (!v.has(kPath) || !in_range(in, kPath)) return;
   plan.encoder_seq = v.whole(kPath);
   if (v.value(kPath) != nullptr) check_sequence(in, plan, kPath, plan.encoder_seq);
@@ -81,8 +78,8 @@ void warn_thousands(const PlanInputs& in, const std::string& path) {
   const int64_t n = in.values.whole(path);
   if (n > kMostBatch || !(text.ends_with('K') || text.ends_with('M'))) return;
   const int64_t binary = text.ends_with('K') ? n * 1024 / 1000 : n * 1'048'576 / 1'000'000;
-  in.warnings.push_back(path + " = " + text + " is " + str(n) + "; " + text + "i is " +
-                        str(binary));
+  in.warnings.push_back(path + " = " + text + " is " + std::to_string(n) + "; " + text + "i is " +
+                        std::to_string(binary));
 }
 
 }  // namespace
@@ -123,8 +120,8 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
       seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
   if (bytes < 1e18) return;
   in.values.refuse("E123", "batch.seq",
-                   "a microbatch of " + str(plan.micro_batch) + " x " + str(plan.seq) +
-                       " tokens needs more bytes than can be counted",
+                   "a microbatch of " + std::to_string(plan.micro_batch) + " x " +
+                       std::to_string(plan.seq) + " tokens needs more bytes than can be counted",
                    "at most 10^18: take a smaller batch.seq, batch.micro or model");
 }
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // resolve_context: how sequences are split over context-parallel ranks.
+#include <string>
+
 #include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
 
 namespace stepcast {
 namespace {
-
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
 
 void resolve_inner(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
@@ -22,7 +20,8 @@ void resolve_inner(const PlanInputs& in, Plan& plan) {
   plan.cp_inner = v.whole("parallel.cp_inner");
   if (plan.cp % plan.cp_inner == 0) return;
   v.refuse("E210", "parallel.cp_inner",
-           "cp_inner = " + str(plan.cp_inner) + " does not divide cp = " + str(plan.cp),
+           "cp_inner = " + std::to_string(plan.cp_inner) +
+               " does not divide cp = " + std::to_string(plan.cp),
            "cp_inner can be " + divisors(plan.cp));
   plan.cp_inner = 1;
 }
@@ -38,11 +37,11 @@ void check_heads(const PlanInputs& in, const Plan& plan) {
   const bool heads = m.heads % (plan.tp * ranks) == 0;
   if (ranks == 1 || (heads && (latent || m.kv_heads % (plan.tp * ranks) == 0))) return;
   const bool inner = plan.cp_comm == CpComm::hierarchical;
-  const std::string what =
-      heads ? "num_key_value_heads = " + str(m.kv_heads) : "num_attention_heads = " + str(m.heads);
+  const std::string what = heads ? "num_key_value_heads = " + std::to_string(m.kv_heads)
+                                 : "num_attention_heads = " + std::to_string(m.heads);
   in.values.refuse("E210", inner ? "parallel.cp_inner" : "parallel.cp",
                    std::string("tp * ") + (inner ? "cp_inner" : "cp") + " = " +
-                       str(plan.tp * ranks) + " does not divide " + what +
+                       std::to_string(plan.tp * ranks) + " does not divide " + what +
                        ", which an all-to-all spreads over these ranks",
                    "cp_comm: p2p or allgather split no heads");
 }
@@ -61,17 +60,18 @@ void check_parts(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("batch.seq") && plan.seq % (2 * plan.cp) != 0)
     v.refuse("E204", "batch.seq",
-             "batch.seq = " + str(plan.seq) + " is not a multiple of 2 * cp = " + str(2 * plan.cp) +
-                 ", the parts of a sequence that ranks hold two of",
+             "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of 2 * cp = " +
+                 std::to_string(2 * plan.cp) + ", the parts of a sequence that ranks hold two of",
              nearest_multiples(plan.seq, 2 * plan.cp));
   else if (v.has("batch.seq") && plan.sp && plan.seq % plan.tp == 0 &&
            plan.seq / plan.cp % plan.tp != 0)
     v.refuse("E204", "batch.seq",
-             "batch.seq = " + str(plan.seq) + " is not a multiple of tp * cp = " +
-                 str(plan.tp * plan.cp) + ", over which it is split",
+             "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of tp * cp = " +
+                 std::to_string(plan.tp * plan.cp) + ", over which it is split",
              nearest_multiples(plan.seq, plan.tp * plan.cp) + "; or set parallel.sp to false");
   if (v.has("kernels.attention") && v.text("kernels.attention") != "flash")
-    v.refuse("E127", "kernels.attention", "unfused attention does not go with cp = " + str(plan.cp),
+    v.refuse("E127", "kernels.attention",
+             "unfused attention does not go with cp = " + std::to_string(plan.cp),
              "kernels: {attention: flash}");
   const bool ring = plan.cp_comm == CpComm::p2p || plan.cp_comm == CpComm::hierarchical;
   if (in.model != nullptr && ring && has_windows(*in.model, plan.seq))

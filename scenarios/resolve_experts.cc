@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 #include "scenarios/legal_numbers.h"
 #include "scenarios/number.h"
@@ -13,10 +14,6 @@ namespace stepcast {
 namespace {
 
 __extension__ using Wide = __int128;
-
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
 
 class ExpertsResolver {
  public:
@@ -52,7 +49,7 @@ class ExpertsResolver {
     const bool like_tp = experts && static_cast<Wide>(plan_.ep) * plan_.tp <= ranks() &&
                          ranks() % (plan_.ep * plan_.tp) == 0 && in_.model->moe_ffn % plan_.tp == 0;
     plan_.etp = like_tp ? plan_.tp : 1;
-    v_.derive("parallel.etp", plan_.etp, str(plan_.etp),
+    v_.derive("parallel.etp", plan_.etp, std::to_string(plan_.etp),
               !experts  ? "default: no experts"
               : like_tp ? "default: as tp, as in Megatron"
                         : "default: tp * cp * dp is not a multiple of ep * tp");
@@ -73,26 +70,28 @@ class ExpertsResolver {
     const Transformer& m = *in_.model;
     if (m.experts % plan_.ep != 0)
       refuse("E206", "parallel.ep",
-             "ep = " + str(plan_.ep) + " does not divide num_experts = " + str(m.experts),
+             "ep = " + std::to_string(plan_.ep) +
+                 " does not divide num_experts = " + std::to_string(m.experts),
              "ep can be " + divisors(m.experts, std::min<int64_t>(ranks(), 1024)));
     if (m.moe_ffn % plan_.etp != 0)
-      refuse(
-          "E206", "parallel.etp",
-          "etp = " + str(plan_.etp) + " does not divide moe_intermediate_size = " + str(m.moe_ffn),
-          "etp can be " + divisors(m.moe_ffn, 8));
+      refuse("E206", "parallel.etp",
+             "etp = " + std::to_string(plan_.etp) +
+                 " does not divide moe_intermediate_size = " + std::to_string(m.moe_ffn),
+             "etp can be " + divisors(m.moe_ffn, 8));
     if (m.shared_ffn % plan_.tp != 0)
-      refuse("E210", "parallel.tp",
-             "tp = " + str(plan_.tp) +
-                 " does not divide the width of the shared experts = " + str(m.shared_ffn),
-             "tp can be " + divisors(m.shared_ffn, 8));
+      refuse(
+          "E210", "parallel.tp",
+          "tp = " + std::to_string(plan_.tp) +
+              " does not divide the width of the shared experts = " + std::to_string(m.shared_ffn),
+          "tp can be " + divisors(m.shared_ffn, 8));
     if (plan_.tp > 1 && !plan_.sp && plan_.trains() && v_.has("parallel.tp"))
       refuse("E127", "parallel.sp", "layers with experts need sequence parallelism where tp > 1",
              "leave parallel.sp out: every rank would send the same tokens");
     const Wide product = static_cast<Wide>(plan_.ep) * plan_.etp;
     if (fits_ && in_.cluster != nullptr && (product > ranks() || ranks() % product != 0))
       refuse("E201", v_.value("parallel.ep") != nullptr ? "parallel.ep" : "parallel.etp",
-             "ep*etp = " + str(plan_.ep) + '*' + str(plan_.etp) +
-                 " does not divide tp*cp*dp = " + str(ranks()),
+             "ep*etp = " + std::to_string(plan_.ep) + '*' + std::to_string(plan_.etp) +
+                 " does not divide tp*cp*dp = " + std::to_string(ranks()),
              "experts are spread over the ranks of a pipeline stage");
     if (!fits_) plan_.ep = plan_.etp = 1;
   }
@@ -130,7 +129,7 @@ class ExpertsResolver {
     if (moe.dispatcher == Dispatcher::deepep && !v_.stated("moe.node_limit") &&
         in_.model->router_top_groups > 0) {
       moe.node_limit = in_.model->router_top_groups;
-      v_.derive("moe.node_limit", moe.node_limit, str(moe.node_limit),
+      v_.derive("moe.node_limit", moe.node_limit, std::to_string(moe.node_limit),
                 "derived: topk_group, each group of experts on a node of its own");
     }
   }
@@ -159,8 +158,9 @@ class ExpertsResolver {
     Routing& routing = plan_.moe.routing;
     if (static_cast<int64_t>(words.size()) != in_.model->experts)
       return refuse("E127", "moe.routing.shares",
-                    "moe.routing.shares lists " + str(static_cast<int64_t>(words.size())) +
-                        " experts, the model has " + str(in_.model->experts),
+                    "moe.routing.shares lists " +
+                        std::to_string(static_cast<int64_t>(words.size())) +
+                        " experts, the model has " + std::to_string(in_.model->experts),
                     "one share for each expert, in any unit: they are put in proportion");
     double sum = 0;
     std::vector<double> shares;

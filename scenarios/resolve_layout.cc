@@ -2,6 +2,7 @@
 // resolve_layout: tp, cp, pp, dp, vpp, the layers of each stage, the placement of the ranks.
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 
 #include "scenarios/legal_numbers.h"
@@ -13,10 +14,6 @@ namespace stepcast {
 namespace {
 
 __extension__ using Wide = __int128;
-
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
 
 // Whether the sizes were readable: what cannot be computed from wrong ones is left out.
 bool has_all(const FieldValues& v, std::initializer_list<std::string_view> paths) {
@@ -30,11 +27,11 @@ bool kv_heads_fit(const Transformer& model, int64_t tp) {
 
 // What tp must divide and does not, in words; empty if it divides everything.
 std::string undivided(const Transformer& model, int64_t tp) {
-  if (model.heads % tp != 0) return "num_attention_heads = " + str(model.heads);
-  if (!kv_heads_fit(model, tp)) return "num_key_value_heads = " + str(model.kv_heads);
+  if (model.heads % tp != 0) return "num_attention_heads = " + std::to_string(model.heads);
+  if (!kv_heads_fit(model, tp)) return "num_key_value_heads = " + std::to_string(model.kv_heads);
   const bool dense = model.experts == 0 || model.dense_layers > 0 || !model.expert_layers.empty();
-  if (dense && model.ffn % tp != 0) return "intermediate_size = " + str(model.ffn);
-  if (model.hidden % tp != 0) return "hidden_size = " + str(model.hidden);
+  if (dense && model.ffn % tp != 0) return "intermediate_size = " + std::to_string(model.ffn);
+  if (model.hidden % tp != 0) return "hidden_size = " + std::to_string(model.hidden);
   return {};
 }
 
@@ -43,13 +40,15 @@ void check_tp(const PlanInputs& in, int64_t tp) {
   const FieldValues& v = in.values;
   const int64_t node = in.cluster != nullptr ? in.cluster->node.gpus : 8;
   if (const std::string what = undivided(*in.model, tp); !what.empty()) {
-    std::string why = "heads " + str(in.model->heads);
-    if (in.model->kv_heads != in.model->heads) why += ", KV heads " + str(in.model->kv_heads);
-    why += ", " + str(node) + " GPUs a node";
-    v.refuse("E210", "parallel.tp", "tp = " + str(tp) + " does not divide " + what,
+    std::string why = "heads " + std::to_string(in.model->heads);
+    if (in.model->kv_heads != in.model->heads)
+      why += ", KV heads " + std::to_string(in.model->kv_heads);
+    why += ", " + std::to_string(node) + " GPUs a node";
+    v.refuse("E210", "parallel.tp", "tp = " + std::to_string(tp) + " does not divide " + what,
              "tp can be " + or_list(legal_tp(*in.model, node)) + " here (" + why + ")");
   } else if (in.cluster != nullptr && tp > node) {
-    in.warnings.push_back("tp = " + str(tp) + " spans " + str((tp + node - 1) / node) +
+    in.warnings.push_back("tp = " + std::to_string(tp) + " spans " +
+                          std::to_string((tp + node - 1) / node) +
                           " nodes: its collectives leave the node");
   }
 }
@@ -75,28 +74,30 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   const Wide one = static_cast<Wide>(plan.tp) * plan.cp * plan.pp;
   const int64_t gpus = in.gpus;
   const auto model_gpus = static_cast<int64_t>(std::min<Wide>(one, int64_t{1} << 62));
-  const std::string product = "tp*pp*cp = " + str(model_gpus);
+  const std::string product = "tp*pp*cp = " + std::to_string(model_gpus);
   if (model_gpus > gpus || gpus % model_gpus != 0) {
     const std::string_view at = last_given(in, {"parallel.tp", "parallel.cp", "parallel.pp"});
     v.refuse("E201", at,
-             str(gpus) +
+             std::to_string(gpus) +
                  (model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ") +
                  product,
              "GPUs = tp * cp * pp * dp; tp*pp*cp can be " +
-                 (model_gpus > gpus ? "at most " + str(gpus) : nearest_divisors(gpus, model_gpus)));
+                 (model_gpus > gpus ? "at most " + std::to_string(gpus)
+                                    : nearest_divisors(gpus, model_gpus)));
     return;
   }
   const int64_t dp = gpus / model_gpus;
   if (!v.given("parallel.dp")) {
-    v.derive("parallel.dp", dp, str(dp),
-             "derived: " + str(gpus) + " / (" + str(plan.tp) + '*' + str(plan.pp) + '*' +
-                 str(plan.cp) + ')');
+    v.derive("parallel.dp", dp, std::to_string(dp),
+             "derived: " + std::to_string(gpus) + " / (" + std::to_string(plan.tp) + '*' +
+                 std::to_string(plan.pp) + '*' + std::to_string(plan.cp) + ')');
   } else if (v.has("parallel.dp") && v.whole("parallel.dp") != dp) {
     const auto all = static_cast<Wide>(model_gpus) * v.whole("parallel.dp");
     const auto shown = static_cast<int64_t>(std::min<Wide>(all, int64_t{1} << 62));
     v.refuse("E201", "parallel.dp",
-             "tp*cp*pp*dp = " + str(shown) + ", but the cluster has " + str(gpus) + " GPUs",
-             "dp = " + str(dp) + " fits, or leave dp out");
+             "tp*cp*pp*dp = " + std::to_string(shown) + ", but the cluster has " +
+                 std::to_string(gpus) + " GPUs",
+             "dp = " + std::to_string(dp) + " fits, or leave dp out");
   }
   plan.dp = dp;
 }
@@ -109,14 +110,15 @@ bool suits_schedule(const PlanInputs& in, const Plan& plan) {
   const int64_t layers = in.model->layers;
   if (!vpp || static_cast<Wide>(plan.pp) * *vpp > layers || layers % (plan.pp * *vpp) == 0)
     return true;
-  v.refuse("E202", "schedule.kind",
-           str(layers) + " layers are not a multiple of pp*vpp = " + str(plan.pp) + '*' +
-               str(*vpp) + ", and " + v.text("schedule.kind") + " runs " + str(*vpp) +
-               " chunks on each rank",
-           (layers % *vpp == 0
-                ? "with vpp = " + str(*vpp) + ", pp can be " + divisors(layers / *vpp) + "; "
-                : "") +
-               "parallel.layout states any other split");
+  v.refuse(
+      "E202", "schedule.kind",
+      std::to_string(layers) + " layers are not a multiple of pp*vpp = " + std::to_string(plan.pp) +
+          '*' + std::to_string(*vpp) + ", and " + v.text("schedule.kind") + " runs " +
+          std::to_string(*vpp) + " chunks on each rank",
+      (layers % *vpp == 0
+           ? "with vpp = " + std::to_string(*vpp) + ", pp can be " + divisors(layers / *vpp) + "; "
+           : "") +
+          "parallel.layout states any other split");
   return false;
 }
 
@@ -138,11 +140,12 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
   const std::string at =
       pp_fits || v.value("parallel.pp") == nullptr ? "parallel.vpp" : "parallel.pp";
   const std::string product =
-      plan.vpp == 1 ? "pp = " + str(plan.pp) : "pp*vpp = " + str(plan.pp) + '*' + str(plan.vpp);
-  const std::string help =
-      pp_fits ? "with pp = " + str(plan.pp) + ", vpp can be " + divisors(layers / plan.pp)
-              : "pp can be " + divisors(layers);
-  v.refuse("E202", at, str(layers) + " layers are not a multiple of " + product,
+      plan.vpp == 1 ? "pp = " + std::to_string(plan.pp)
+                    : "pp*vpp = " + std::to_string(plan.pp) + '*' + std::to_string(plan.vpp);
+  const std::string help = pp_fits ? "with pp = " + std::to_string(plan.pp) + ", vpp can be " +
+                                         divisors(layers / plan.pp)
+                                   : "pp can be " + divisors(layers);
+  v.refuse("E202", at, std::to_string(layers) + " layers are not a multiple of " + product,
            help + "; parallel.layout states any other split");
 }
 
@@ -164,28 +167,30 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
     modules += s.predictions;
   }
   if (in.model != nullptr && layers != in.model->layers)
-    return refuse("E202", "the layout holds " + str(layers) + " layers, the model has " +
-                              str(in.model->layers));
+    return refuse("E202", "the layout holds " + std::to_string(layers) + " layers, the model has " +
+                              std::to_string(in.model->layers));
   if (in.model != nullptr && modules > 0 && modules != in.model->mtp_layers)
     return refuse("E202",
-                  "the layout holds " + str(modules) + " prediction modules (m), the model " +
-                      "has " + str(in.model->mtp_layers),
+                  "the layout holds " + std::to_string(modules) +
+                      " prediction modules (m), the model " + "has " +
+                      std::to_string(in.model->mtp_layers),
                   "model.num_nextn_predict_layers says how many");
   if (!v.has("parallel.pp")) return;
   // Written orders may put stages anywhere, also more on one rank than on another.
   const bool anywhere = v.value("schedule.file") != nullptr || v.value("schedule.steps") != nullptr;
   if (count % plan.pp != 0 && !(anywhere && count > plan.pp))
-    return refuse("E202", "the layout's " + str(count) +
-                              " stages are not a multiple of pp = " + str(plan.pp));
+    return refuse("E202", "the layout's " + std::to_string(count) +
+                              " stages are not a multiple of pp = " + std::to_string(plan.pp));
   const int64_t vpp = (count + plan.pp - 1) / plan.pp;
   if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
-    return refuse(
-        "E202",
-        "the layout's " + str(count) + " stages make vpp = " + str(vpp) + ", not " + str(plan.vpp),
-        "leave vpp out, or make them agree");
+    return refuse("E202",
+                  "the layout's " + std::to_string(count) + " stages make vpp = " +
+                      std::to_string(vpp) + ", not " + std::to_string(plan.vpp),
+                  "leave vpp out, or make them agree");
   if (v.value("parallel.vpp") == nullptr)
-    v.derive("parallel.vpp", vpp, str(vpp),
-             "derived: " + str(count) + " stages of the layout / pp = " + str(plan.pp));
+    v.derive("parallel.vpp", vpp, std::to_string(vpp),
+             "derived: " + std::to_string(count) +
+                 " stages of the layout / pp = " + std::to_string(plan.pp));
   plan.vpp = vpp;
   plan.stages = std::move(stages);
 }
@@ -196,9 +201,9 @@ void resolve_vpp(const PlanInputs& in, Plan& plan) {
   if (!v.has("parallel.vpp")) return;
   const FamilyChunks chunks = family_chunks(v);
   if (chunks.vpp && v.value("parallel.vpp") == nullptr && v.value("parallel.layout") == nullptr)
-    v.derive("parallel.vpp", *chunks.vpp, str(*chunks.vpp),
-             "derived: schedule " + v.text("schedule.kind") + " runs " + str(*chunks.vpp) +
-                 " chunks on each rank");
+    v.derive("parallel.vpp", *chunks.vpp, std::to_string(*chunks.vpp),
+             "derived: schedule " + v.text("schedule.kind") + " runs " +
+                 std::to_string(*chunks.vpp) + " chunks on each rank");
   // With two replicas the stages are pp, and each is on two ranks.
   plan.vpp = chunks.replicas ? 1 : v.whole("parallel.vpp");
 }
@@ -227,7 +232,7 @@ bool divides(const Transformer& model, int64_t tp) {
 std::vector<std::string> legal_tp(const Transformer& model, int64_t most) {
   std::vector<std::string> legal;
   for (int64_t tp = 1; tp <= std::min(most, model.heads); ++tp)
-    if (divides(model, tp)) legal.push_back(str(tp));
+    if (divides(model, tp)) legal.push_back(std::to_string(tp));
   return legal;
 }
 

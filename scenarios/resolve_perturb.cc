@@ -23,10 +23,6 @@ constexpr double kLeastFactor = 0.001, kMostSpeed = 1000;
 constexpr const char* kPlaces =
     "all, rank 12, ranks 8-15, gpu 12, node 3, stage 2; with links: node 3 nic 1, node 3 nvlink";
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 struct Word {
   std::string_view one, many;
   Place place;
@@ -201,9 +197,9 @@ void Item::check_place(const Perturbation& p, const Plan& plan) {
     if (p.last < count) return;
     const int64_t wrong = p.first < count ? p.last : p.first;
     add("E240",
-        "there is no " + what + ' ' + str(wrong) + ": " + whose + " has " + str(count) +
-            (count == 1 ? "" : ", 0 to " + str(count - 1)),
-        "where", "the nearest is " + what + ' ' + str(count - 1));
+        "there is no " + what + ' ' + std::to_string(wrong) + ": " + whose + " has " +
+            std::to_string(count) + (count == 1 ? "" : ", 0 to " + std::to_string(count - 1)),
+        "where", "the nearest is " + what + ' ' + std::to_string(count - 1));
   };
   switch (p.place) {
     case Place::all: break;
@@ -214,9 +210,10 @@ void Item::check_place(const Perturbation& p, const Plan& plan) {
   }
   if (p.links == Links::nic && p.nic >= cluster.node.nics)
     add("E240",
-        "there is no nic " + str(p.nic) + ": a node has " + str(cluster.node.nics) +
-            (cluster.node.nics == 1 ? "" : ", 0 to " + str(cluster.node.nics - 1)),
-        "where", "the nearest is nic " + str(cluster.node.nics - 1));
+        "there is no nic " + std::to_string(p.nic) + ": a node has " +
+            std::to_string(cluster.node.nics) +
+            (cluster.node.nics == 1 ? "" : ", 0 to " + std::to_string(cluster.node.nics - 1)),
+        "where", "the nearest is nic " + std::to_string(cluster.node.nics - 1));
 }
 
 // Sections inside a list are not written out with the others.

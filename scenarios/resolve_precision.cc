@@ -100,11 +100,11 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;
   const Gpu& gpu = in.cluster->node.gpu;
   if (gpu.peak.count(p.params) == 0)
-    in.problems.add(
-        "E230", gpu.name + " has no " + std::string(name_of(p.params)) + " rate",
-        v.mark(v.value("precision.params") != nullptr ? "precision.params" : "precision.preset"),
-        v.length("precision.preset"), {},
-        gpu.peak.count(DType::fp16) != 0 ? "precision: fp16-mixed works on it" : "");
+    v.refuse("E230",
+             v.value("precision.params") != nullptr ? "precision.params" : "precision.preset",
+             gpu.name + " has no " + std::string(name_of(p.params)) + " rate",
+             gpu.peak.count(DType::fp16) != 0 ? "precision: fp16-mixed works on it"
+                                              : "cluster.node.gpu.peak can state it");
   if (p.scaling == Scaling::none) return;
   const DType low = low_format(p).dtype;
   const bool scales =

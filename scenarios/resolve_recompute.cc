@@ -8,10 +8,6 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 void resolve_modules(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (v.value("recompute.modules") == nullptr || !v.has("recompute.modules")) return;
@@ -68,9 +64,9 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
   for (const StageContent& s : plan.stages) most = std::max(most, s.layers);
   if (plan.recompute == Recompute::full && most > 0 && plan.recompute_layers > most)
     v.refuse("E127", "recompute.layers",
-             "recompute.layers = " + str(plan.recompute_layers) + ", but no stage has more than " +
-                 str(most) + " layers",
-             "layers of each stage: at most " + str(most));
+             "recompute.layers = " + std::to_string(plan.recompute_layers) +
+                 ", but no stage has more than " + std::to_string(most) + " layers",
+             "layers of each stage: at most " + std::to_string(most));
 }
 
 }  // namespace stepcast

@@ -14,10 +14,6 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 // Memory is spent on every action before anything is known to work.
 constexpr int64_t kMostOfScenario = 10'000'000;
 
@@ -43,7 +39,7 @@ void derive_kind(FieldValues& v, const Plan& plan) {
   const std::string name = plan.vpp == 1 ? "1f1b" : "interleaved-1f1b";
   v.derive("schedule.kind", name, name,
            plan.vpp == 1 ? "default: the least memory without chunks"
-                         : "default: vpp = " + str(plan.vpp) + " chunks");
+                         : "default: vpp = " + std::to_string(plan.vpp) + " chunks");
 }
 
 const ScheduleFamily* family_of(const PlanInputs& in, const std::string& name) {
@@ -183,7 +179,7 @@ std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan
     make.v_placement = placement ? *placement == "v" : plan.vpp == 2;
     if (make.v_placement && plan.vpp % 2 != 0)
       throw std::invalid_argument("placement = v needs an even number of chunks, not vpp = " +
-                                  str(plan.vpp));
+                                  std::to_string(plan.vpp));
     make.split_backward = flag_param(make.params, "split_backward");
     make.effort = whole_param(make.params, "effort", 1, 1'000'000'000).value_or(0);
     make.seed = static_cast<uint64_t>(whole_param(make.params, "seed", 0).value_or(1));
@@ -238,8 +234,8 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
   const auto stages = static_cast<int64_t>(plan.stages.size());
   if (stages > 65535 || plan.microbatches() > kMostOfScenario / (2 * stages)) {
     v.refuse("E123", place_of(v),
-             "a schedule of " + str(stages) + " stages and " + str(plan.microbatches()) +
-                 " microbatches is too large",
+             "a schedule of " + std::to_string(stages) + " stages and " +
+                 std::to_string(plan.microbatches()) + " microbatches is too large",
              "at most 65,535 stages, and 10^7 actions: two for each stage and microbatch");
     return {};
   }

@@ -7,10 +7,6 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 void resolve_copies(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (!v.has("parallel.dp_replicate")) return;
@@ -23,7 +19,8 @@ void resolve_copies(const PlanInputs& in, Plan& plan) {
   }
   if (in.cluster != nullptr && ranks % copies != 0) {
     v.refuse("E201", "parallel.dp_replicate",
-             "dp_replicate = " + str(copies) + " does not divide dp * cp = " + str(ranks),
+             "dp_replicate = " + std::to_string(copies) +
+                 " does not divide dp * cp = " + std::to_string(ranks),
              "each of dp_replicate groups of equal size shards one copy of the states");
     return;
   }
@@ -70,10 +67,11 @@ void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
   if (in.model == nullptr || plan.gather_bucket == 0) return;
   const int64_t all = parameters(*in.model);
   if (all / plan.gather_bucket <= kMostGathers) return;
-  v.refuse("E123", "overlap.gather_bucket",
-           "'overlap.gather_bucket' is too small: " + str(plan.gather_bucket) + " of " + str(all) +
-               " parameters",
-           "at least " + str(all / kMostGathers + 1) + ", or 0 for a whole stage at once");
+  v.refuse(
+      "E123", "overlap.gather_bucket",
+      "'overlap.gather_bucket' is too small: " + std::to_string(plan.gather_bucket) + " of " +
+          std::to_string(all) + " parameters",
+      "at least " + std::to_string(all / kMostGathers + 1) + ", or 0 for a whole stage at once");
 }
 
 void resolve_offload(const PlanInputs& in, Plan& plan) {

@@ -15,10 +15,6 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 // What does not suit a teacher.
 struct Misfit {
   std::string code, message, help{};
@@ -28,8 +24,8 @@ struct Misfit {
 std::optional<Misfit> misfit_of_experts(const Transformer& teacher, const Plan& plan) {
   if (teacher.experts == 0) return {};
   const auto undivided = [](const char* key, int64_t ranks, const char* what, int64_t size) {
-    return std::string(key) + " = " + str(ranks) + " does not divide the teacher's " + what +
-           " = " + str(size);
+    return std::string(key) + " = " + std::to_string(ranks) + " does not divide the teacher's " +
+           what + " = " + std::to_string(size);
   };
   if (teacher.experts % plan.ep != 0)
     return Misfit{"E206", undivided("ep", plan.ep, "num_experts", teacher.experts)};
@@ -44,8 +40,8 @@ std::optional<Misfit> misfit_of_experts(const Transformer& teacher, const Plan& 
   const Routing& routing = plan.moe.routing;
   const auto shares = static_cast<int64_t>(routing.shares.size());
   if (routing.kind == Routing::Kind::shares && shares != teacher.experts)
-    return Misfit{"E127", "moe.routing has shares of " + str(shares) +
-                              " experts, the teacher has " + str(teacher.experts)};
+    return Misfit{"E127", "moe.routing has shares of " + std::to_string(shares) +
+                              " experts, the teacher has " + std::to_string(teacher.experts)};
   return {};
 }
 
@@ -70,16 +66,17 @@ std::optional<Misfit> misfit_of(const PlanInputs& in, const Transformer& teacher
                                 const Plan& plan) {
   const auto stages = static_cast<int64_t>(plan.stages.size());
   if (teacher.layers % stages != 0)
-    return Misfit{"E202", "the teacher's " + str(teacher.layers) +
-                              " layers are not a multiple of the " + str(stages) + " stages"};
+    return Misfit{"E202", "the teacher's " + std::to_string(teacher.layers) +
+                              " layers are not a multiple of the " + std::to_string(stages) +
+                              " stages"};
   if (!divides(teacher, plan.tp))
-    return Misfit{"E210", "tp = " + str(plan.tp) + " does not divide the teacher",
+    return Misfit{"E210", "tp = " + std::to_string(plan.tp) + " does not divide the teacher",
                   "tp can be " + or_list(legal_tp(teacher, plan.tp)) + " with this teacher"};
   if (teacher.positions == Positions::learned && teacher.max_positions > 0 &&
       plan.seq > teacher.max_positions)
-    return Misfit{"E211", "batch.seq = " + str(plan.seq) +
+    return Misfit{"E211", "batch.seq = " + std::to_string(plan.seq) +
                               " exceeds the teacher's learned positions, " +
-                              "max_position_embeddings = " + str(teacher.max_positions)};
+                              "max_position_embeddings = " + std::to_string(teacher.max_positions)};
   if (std::optional<Misfit> experts = misfit_of_experts(teacher, plan)) return experts;
   return misfit_of_context(in, teacher, plan);
 }
@@ -126,8 +123,8 @@ void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& pl
     return refuse("E130", "teachers other than a decoder are not supported yet");
   if (teacher->vocab != in.model->vocab)
     return refuse("E127",
-                  "the teacher's vocabulary of " + str(teacher->vocab) +
-                      " is not the student's of " + str(in.model->vocab),
+                  "the teacher's vocabulary of " + std::to_string(teacher->vocab) +
+                      " is not the student's of " + std::to_string(in.model->vocab),
                   "both give every token of the same vocabulary a probability");
   if (const std::optional<Misfit> misfit = misfit_of(in, *teacher, plan))
     return refuse(misfit->code, misfit->message, misfit->help);

@@ -10,10 +10,6 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 struct ModelKey {
   std::string_view key;  // config.json's
   int64_t Transformer::*field;
@@ -32,13 +28,13 @@ constexpr std::array<ModelKey, 9> kModelKeys{
 // Everything of the model that the result depends on.
 std::string model_text(const Transformer& m) {
   std::string text;
-  for (const ModelKey& k : kModelKeys) text += str(m.*k.field) + ' ';
+  for (const ModelKey& k : kModelKeys) text += std::to_string(m.*k.field) + ' ';
   for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
                           m.norm_bias, m.qk_norm})
     text += flag ? '1' : '0';
   for (const int kind :
        {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
-    text += ' ' + str(kind);
+    text += ' ' + std::to_string(kind);
   return text;
 }
 
@@ -61,11 +57,12 @@ std::vector<Setting> model_settings(const Value& written, const Transformer& mod
                                         : "model " + base;
     const int64_t before = unpruned.*k.field;
     if (k.field != &Transformer::vocab && value != before)
-      origin = "derived: " + str(before) + ", of which `prune` takes " + str(before - value);
+      origin = "derived: " + std::to_string(before) + ", of which `prune` takes " +
+               std::to_string(before - value);
     if (k.field == &Transformer::vocab && value != before)
-      origin = "derived: " + str(before) +
-               " padded to a multiple of parallel.vocab_multiple * tp = " + str(unit);
-    all.push_back({"model." + std::string(k.key), str(value), std::move(origin)});
+      origin = "derived: " + std::to_string(before) +
+               " padded to a multiple of parallel.vocab_multiple * tp = " + std::to_string(unit);
+    all.push_back({"model." + std::string(k.key), std::to_string(value), std::move(origin)});
   }
   return all;
 }

@@ -15,10 +15,6 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 // The lists under `steps`.
 std::optional<Schedule> read_steps(const PlanInputs& in) {
   const FieldValues& v = in.values;
@@ -72,24 +68,25 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
   const auto differs = [&](const char* what, int64_t theirs, int64_t ours, std::string help) {
     if (theirs == ours) return false;
     in.problems.add("E205",
-                    "the schedule has " + str(theirs) + ' ' + what + ", the scenario " + str(ours),
+                    "the schedule has " + std::to_string(theirs) + ' ' + what + ", the scenario " +
+                        std::to_string(ours),
                     mark, length, {}, std::move(help));
     return true;
   };
-  const bool ranks =
-      differs("pipeline ranks", s.pp, plan.pp, "parallel.pp = " + str(s.pp) + " goes with it");
+  const bool ranks = differs("pipeline ranks", s.pp, plan.pp,
+                             "parallel.pp = " + std::to_string(s.pp) + " goes with it");
   const bool chunks =
-      !s.is_bidirectional() &&
-      differs("chunks a rank", s.vpp, plan.vpp, "parallel.vpp = " + str(s.vpp) + " goes with it");
+      !s.is_bidirectional() && differs("chunks a rank", s.vpp, plan.vpp,
+                                       "parallel.vpp = " + std::to_string(s.vpp) + " goes with it");
   const bool stages = !ranks && !chunks &&
                       differs("stages", static_cast<int64_t>(s.rank_of_stage.size()),
                               static_cast<int64_t>(plan.stages.size()),
                               "parallel.layout says what each stage holds");
   const int64_t unit = plan.micro_batch * plan.dp;
-  const bool microbatches =
-      differs("microbatches", s.microbatches, plan.microbatches(),
-              "batch.global / (micro*dp = " + str(unit) + "): " + str(s.microbatches * unit) +
-                  " makes " + str(s.microbatches));
+  const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches(),
+                                    "batch.global / (micro*dp = " + std::to_string(unit) +
+                                        "): " + std::to_string(s.microbatches * unit) + " makes " +
+                                        std::to_string(s.microbatches));
   if (ranks || chunks || stages || microbatches) return false;
   if (!check_order) return check_pieces(in, plan, s, mark, length);
   const std::vector<ScheduleProblem> found = check_schedule(s);
@@ -110,10 +107,10 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
                   int length) {
   const int64_t unit = s.seq_splits * (plan.sp ? plan.tp : 1);
   if (s.seq_splits > 1 && plan.cp > 1) {
-    in.values.refuse(
-        "E127", "parallel.cp",
-        s.name + " cuts sequences into pieces, which does not go with cp = " + str(plan.cp),
-        "cp = 1, or a schedule of whole sequences such as 1f1b");
+    in.values.refuse("E127", "parallel.cp",
+                     s.name + " cuts sequences into pieces, which does not go with cp = " +
+                         std::to_string(plan.cp),
+                     "cp = 1, or a schedule of whole sequences such as 1f1b");
     return false;
   }
   if (s.seq_splits > 1 && in.model != nullptr &&
@@ -125,9 +122,9 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
   }
   if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
   in.problems.add("E205",
-                  "batch.seq = " + str(plan.seq) + " is not a multiple of " +
-                      (unit == s.seq_splits ? "the schedule's " + str(unit) + " pieces"
-                                            : "pieces * tp = " + str(unit)) +
+                  "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of " +
+                      (unit == s.seq_splits ? "the schedule's " + std::to_string(unit) + " pieces"
+                                            : "pieces * tp = " + std::to_string(unit)) +
                       ", into which " + s.name + " cuts sequences",
                   mark, length, {}, nearest_multiples(plan.seq, unit));
   return false;

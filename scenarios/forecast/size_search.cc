@@ -17,15 +17,11 @@
 namespace stepcast {
 namespace {
 
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 std::string layout_text(const LayoutChoice& c) {
-  std::string text = "{tp: " + str(c.tp) + ", pp: " + str(c.pp);
+  std::string text = "{tp: " + std::to_string(c.tp) + ", pp: " + std::to_string(c.pp);
   if (!c.weights.empty()) return text + '}';
-  if (c.ep > 1) text += ", ep: " + str(c.ep);
-  return text + ", zero: " + str(c.zero) + '}';
+  if (c.ep > 1) text += ", ep: " + std::to_string(c.ep);
+  return text + ", zero: " + std::to_string(c.zero) + '}';
 }
 
 // The sizes of clusters that are looked at: parts of a node, then nodes.
@@ -43,7 +39,8 @@ std::vector<int> zero_stages() {
   const Field* field = find_field("parallel.zero");
   std::vector<int> stages{1};
   for (const int stage : {2, 3})
-    if (field != nullptr && one_of(str(stage), field->now.empty() ? field->choices : field->now))
+    if (field != nullptr &&
+        one_of(std::to_string(stage), field->now.empty() ? field->choices : field->now))
       stages.push_back(stage);
   return stages;
 }
@@ -95,7 +92,8 @@ bool can_hold(const ModelSize& size, const LayoutChoice& choice) {
 bool fits(const SizeSubject& subject, const LayoutChoice& choice, int64_t global_batch) {
   const int64_t dp = choice.gpus / (choice.tp * choice.pp);
   SizeSubject few = subject;
-  few.load.set.emplace_back("batch.global", str(std::min(global_batch, dp * (choice.pp + 1))));
+  few.load.set.emplace_back("batch.global",
+                            std::to_string(std::min(global_batch, dp * (choice.pp + 1))));
   try {
     const Scenario s = load_candidate(few, choice);
     const OpGraph graph = lower(s.model, s.plan, s.schedule, {.p2p = s.p2p});
@@ -205,8 +203,8 @@ Scenario load_candidate(const SizeSubject& subject, const LayoutChoice& c) {
     set("precision.weights", c.weights);
     set("batch.global", "1");
   }
-  if (c.gpus < subject.node) set("cluster.node.gpus", str(c.gpus));
-  set("cluster.nodes", str(std::max<int64_t>(1, c.gpus / subject.node)));
+  if (c.gpus < subject.node) set("cluster.node.gpus", std::to_string(c.gpus));
+  set("cluster.nodes", std::to_string(std::max<int64_t>(1, c.gpus / subject.node)));
   if (subject.text) return load_scenario_text(*subject.text, subject.name, load);
   return load_scenario(subject.name, load);
 }
