@@ -92,9 +92,4 @@ class ArgumentReader {
   int64_t ignored_ = 0;
 };
 
-// A Python expression of whole numbers and lists of them: "([0]*3+[1]*58)", "8*4", "[0, 1]".
-// Nothing if it is none, or longer than 100,000.
-std::optional<std::vector<int64_t>> python_list(std::string_view text);
-std::optional<int64_t> python_whole(std::string_view text);
-
 }  // namespace stepcast

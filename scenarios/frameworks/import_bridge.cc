@@ -8,6 +8,7 @@
 
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/python_list.h"
 
 namespace stepcast {
 namespace {

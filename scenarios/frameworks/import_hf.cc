@@ -4,6 +4,7 @@
 
 #include "scenarios/config_keys.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/python_list.h"
 #include "scenarios/model_families.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"

@@ -5,6 +5,7 @@
 
 #include "model/plan.h"
 #include "scenarios/frameworks/import_megatron_parts.h"
+#include "scenarios/frameworks/python_list.h"
 
 namespace stepcast {
 namespace {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "scenarios/frameworks/import_megatron_parts.h"
+#include "scenarios/frameworks/python_list.h"
 
 namespace stepcast {
 namespace {

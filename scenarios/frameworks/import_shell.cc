@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 
+#include "scenarios/frameworks/python_list.h"
+
 namespace stepcast {
 namespace {
 

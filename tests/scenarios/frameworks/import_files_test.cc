@@ -8,6 +8,7 @@
 
 #include "scenarios/frameworks/import_log.h"
 #include "scenarios/frameworks/import_shell.h"
+#include "scenarios/frameworks/python_list.h"
 #include "scenarios/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
