@@ -28,8 +28,7 @@ struct ActivationUnit {
 };
 
 // Bytes at the peak of each role by category, then the tensors that the passes of the fullest one
-// hold there.
-// `units`: one for each role, or empty.
+// hold there.  `units`: one for each role, or empty.
 std::string explain_memory(const Result& result, std::span<const ActivationUnit> units,
                            const TextStyle& style = {});
 

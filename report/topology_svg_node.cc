@@ -106,6 +106,12 @@ std::string_view style_of(ViewKind kind) {
   return "switch";
 }
 
+// "gpu5" of "n3/gpu5", "nic0" of "nic0 mlx5_0".
+std::string short_name(std::string_view device) {
+  const std::string_view last = device.substr(device.rfind('/') + 1);
+  return std::string(last.substr(0, last.find(' ')));
+}
+
 void draw_device(SvgCanvas& canvas, const ViewDevice& d, int64_t middle, int64_t y) {
   const int64_t width = d.kind == ViewKind::nvswitch ? kSwitch : kLeaf;
   canvas.box(middle - width / 2, y, width, kBox, style_of(d.kind), short_name(d.name), d.name);
@@ -274,11 +280,6 @@ int64_t draw_domain(SvgCanvas& canvas, const TopologyView& view, int64_t y) {
     tallest = std::max(tallest, height);
   }
   return row_y + tallest + 40;
-}
-
-std::string short_name(std::string_view device) {
-  const std::string_view last = device.substr(device.rfind('/') + 1);
-  return std::string(last.substr(0, last.find(' ')));
 }
 
 std::string_view link_style(ViewLinkKind kind) {

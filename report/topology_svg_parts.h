@@ -18,8 +18,7 @@ int64_t draw_node(SvgCanvas& canvas, const TopologyView& view, int64_t y);
 int64_t draw_domain(SvgCanvas& canvas, const TopologyView& view, int64_t y);
 int64_t draw_fabric(SvgCanvas& canvas, const TopologyView& view, int64_t y);
 
-std::string_view link_style(ViewLinkKind kind);   // class of its lines
-std::string link_name(ViewLinkKind kind);         // "NVLink"
-std::string short_name(std::string_view device);  // "gpu5" of "n3/gpu5", "nic0" of "nic0 mlx5_0"
+std::string_view link_style(ViewLinkKind kind);  // class of its lines
+std::string link_name(ViewLinkKind kind);        // "NVLink"
 
 }  // namespace stepcast

@@ -7,7 +7,9 @@
 #include "tools/output.h"
 
 namespace stepcast::cli {
+namespace {
 
+// "[##########----------] 10/20 replicas, 3 s left"; no more than 80 columns.
 std::string progress_bar(int64_t done, int64_t total, const std::string& what, double seconds) {
   constexpr int64_t kWidth = 30;
   const int64_t filled = total > 0 ? done * kWidth / total : 0;
@@ -18,6 +20,8 @@ std::string progress_bar(int64_t done, int64_t total, const std::string& what, d
   const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
   return s + ", " + std::to_string(static_cast<int64_t>(left + 0.5)) + " s left";
 }
+
+}  // namespace
 
 ProgressLine::ProgressLine(const std::string& style, std::string what) : what_(std::move(what)) {
   parse_word("--progress", style, {"auto", "plain", "none"});

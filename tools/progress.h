@@ -27,7 +27,4 @@ class ProgressLine {
   Clock::time_point begin_ = Clock::now(), last_ = begin_;
 };
 
-// "[##########----------] 10/20 replicas, 3 s left"; no more than 80 columns.
-std::string progress_bar(int64_t done, int64_t total, const std::string& what, double seconds);
-
 }  // namespace stepcast::cli
