@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "calibrate/measurement_json.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -29,7 +30,8 @@ class CalculonSystem {
   explicit CalculonSystem(const MeasurementInput& in) : in_(in) {}
 
   TableText read() {
-    const json root = parse();
+    const json root = parse_json(in_);
+    if (!root.is_object()) broken("the file is no object");
     table_.gpu = measured_gpu(in_, "");
     table_.sources.push_back({"calculon", true,
                               "calculon system file " + file_stem(in_.file) +
@@ -44,17 +46,6 @@ class CalculonSystem {
   }
 
  private:
-  json parse() {
-    try {
-      json root = json::parse(in_.text);
-      if (!root.is_object()) broken("the file is no object");
-      return root;
-    } catch (const json::parse_error& e) {
-      refuse_measurements(in_, "E333", "JSON that is broken or was cut off", "",
-                          place_of(in_.text, e.byte == 0 ? 0 : e.byte - 1));
-    }
-  }
-
   [[noreturn]] void broken(const std::string& what) const {
     refuse_measurements(in_, "E333", what, "as in calculon's systems/*.json");
   }

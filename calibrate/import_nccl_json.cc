@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import_nccl_tests.h"
+#include "calibrate/measurement_json.h"
 #include "calibrate/nccl_rows.h"
 #include "calibrate/nccl_sweep.h"
 
@@ -40,7 +41,7 @@ class NcclJson {
   explicit NcclJson(const MeasurementInput& in) : in_(in) {}
 
   std::vector<NcclSweep> read() {
-    const json root = parse();
+    const json root = parse_json(in_);
     const json& results = member(root, "results");
     if (!results.is_array())
       refuse_measurements(in_, "E330", "a JSON file without the `results` that nccl-tests writes");
@@ -54,15 +55,6 @@ class NcclJson {
   }
 
  private:
-  json parse() {
-    try {
-      return json::parse(in_.text);
-    } catch (const json::parse_error& e) {
-      refuse_measurements(in_, "E333", "JSON that is broken or was cut off", "",
-                          place_of(in_.text, e.byte == 0 ? 0 : e.byte - 1));
-    }
-  }
-
   [[noreturn]] void wrong(const std::string& where) const {
     refuse_measurements(in_, "E335", "the collective gave wrong results (" + where + ")",
                         "without them the times mean nothing");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "calibrate/measurement_json.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -35,7 +36,7 @@ class SimumaxSystem {
   explicit SimumaxSystem(const MeasurementInput& in) : in_(in) {}
 
   TableText read() {
-    const json root = parse();
+    const json root = parse_json(in_);
     const json* accelerator = member(root, "accelerator");
     const json* ops = accelerator == nullptr ? nullptr : member(*accelerator, "op");
     if (ops == nullptr || !ops->is_object())
@@ -50,15 +51,6 @@ class SimumaxSystem {
  private:
   using GemmKey = std::tuple<DType, GemmLayout, int64_t, int64_t, int64_t, int64_t>;
   using AttentionKey = std::tuple<bool, int64_t, int64_t, int64_t, int64_t, int64_t>;
-
-  json parse() {
-    try {
-      return json::parse(in_.text);
-    } catch (const json::parse_error& e) {
-      refuse_measurements(in_, "E333", "JSON that is broken or was cut off", "",
-                          place_of(in_.text, e.byte == 0 ? 0 : e.byte - 1));
-    }
-  }
 
   static const json* member(const json& object, const char* key) {
     if (!object.is_object()) return nullptr;

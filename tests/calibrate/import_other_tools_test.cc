@@ -10,6 +10,7 @@
 namespace stepcast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -218,6 +219,20 @@ TEST(ImportMeasurements, TablesOfAllToolsAreReadBack) {
     EXPECT_EQ(write_table(parse_table_text(written, name)), written) << name;
   }
 }
+
+class ImportJson : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ImportJson, RefusesNumbersThatAreTooLargeAtTheirPlace) {
+  MeasurementOptions options = gpu("h100-sxm");
+  options.kind = GetParam();
+  const std::string like_all =
+      R"({"start_time": "", "args": [], "nccl_version": 1, "accurate_efficient_factor": 1,
+"gflops_efficiency": 1, "MB_efficiency": 1e999})";
+  EXPECT_THAT(problem(like_all, options),
+              AllOf(HasSubstr("file:2:4"), HasSubstr("a number that is too large")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ImportJson, ::testing::Values("nccl-tests", "simumax", "calculon"));
 
 }  // namespace
 }  // namespace stepcast
