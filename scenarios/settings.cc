@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "sim/hash.h"
 
@@ -25,6 +26,34 @@ constexpr std::array<ModelKey, 9> kModelKeys{
      {"max_position_embeddings", &Transformer::max_positions},
      {"sliding_window", &Transformer::sliding_window}}};
 
+// What most models have nothing of: 0.  Dropout is that of kernels.dropout.
+std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& m) {
+  return {{"attention_sinks", m.attention_sinks},
+          {"bidirectional", m.bidirectional},
+          {"parallel_block", m.parallel_block},
+          {"shared_norm", m.shared_norm},
+          {"encoder_layers", m.encoder_layers},
+          {"mtp_layers", m.mtp_layers},
+          {"relative_buckets", m.relative_buckets},
+          {"token_types", m.token_types},
+          {"embedding_norm", m.embedding_norm},
+          {"masked_head", m.masked_head},
+          {"experts", m.experts},
+          {"experts_per_token", m.experts_per_token},
+          {"moe_ffn", m.moe_ffn},
+          {"shared_ffn", m.shared_ffn},
+          {"dense_layers", m.dense_layers},
+          {"router_groups", m.router_groups},
+          {"router_top_groups", m.router_top_groups},
+          {"router_bias", m.router_bias},
+          {"shared_gate", m.shared_gate},
+          {"q_rank", m.q_rank},
+          {"kv_rank", m.kv_rank},
+          {"qk_nope_dim", m.qk_nope_dim},
+          {"qk_rope_dim", m.qk_rope_dim},
+          {"v_dim", m.v_dim}};
+}
+
 // Everything of the model that the result depends on.
 std::string model_text(const Transformer& m) {
   std::string text;
@@ -35,6 +64,10 @@ std::string model_text(const Transformer& m) {
   for (const int kind :
        {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
     text += ' ' + std::to_string(kind);
+  for (const auto& [key, value] : rare_parts(m))
+    if (value != 0) text += ' ' + std::string(key) + '=' + std::to_string(value);
+  for (const int64_t window : m.windows) text += " w" + std::to_string(window);
+  for (const uint8_t experts : m.expert_layers) text += experts != 0 ? 'e' : 'd';
   return text;
 }
 

@@ -122,6 +122,20 @@ TEST(Scenario, TheHashIsOfWhatHappensNotOfHowItIsWritten) {
     EXPECT_TRUE(hashes.insert(load_with(sets).hash).second) << sets[0].first;
 }
 
+TEST(Scenario, TheHashIsOfAllPartsOfTheModel) {
+  std::set<std::string> hashes;
+  const auto add = [&](const std::string& model) {
+    const Scenario s =
+        testing::load("model: " + model + "\ncluster: dgx-h100\nbatch: {global: 64, seq: 512}\n");
+    EXPECT_TRUE(hashes.insert(s.hash).second) << model;
+  };
+  for (const char* change : {"num_experts: 8", "num_experts: 4", "num_experts_per_tok: 1"})
+    add(std::string("{preset: mixtral-8x7b, ") + change + "}");
+  for (const char* change : {"q_lora_rank: 1536", "q_lora_rank: 512", "kv_lora_rank: 256",
+                             "v_head_dim: 64", "first_k_dense_replace: 4", "n_shared_experts: 2"})
+    add(std::string("{preset: deepseek-v3, ") + change + "}");
+}
+
 TEST(Scenario, AllProblemsAreReportedInOneGo) {
   const Failure f = failure(
       "model: llama3-9b\n"
