@@ -43,8 +43,10 @@ Plan with_teacher_of(Plan plan, size_t stage) {
 TensorIndex write_teacher(const Plan& plan, PassWriter& pass) {
   if (!plan.teacher) return kNoTensor;
   STEPCAST_CHECK(plan.teacher_stages.size() == 1, "whose stage?");
-  const Shard s(*plan.teacher, plan);
-  const StageContent& own = plan.teacher_stages.front();
+  Plan alone = plan;
+  alone.recompute = Recompute::none;  // no backward, for which some of it would be kept
+  const Shard s(*alone.teacher, alone);
+  const StageContent& own = alone.teacher_stages.front();
   StageWriter stage(s, pass);
   TensorIndex received = kNoTensor;
   if (!own.embedding)

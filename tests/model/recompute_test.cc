@@ -137,6 +137,13 @@ TEST(DistributedCheckpoints, KeepAShareOfEachUnitsInput) {
   EXPECT_EQ(split.kept(), kToken * kHidden / 4);
 }
 
+TEST(Recomputation, NothingOfATeacherIsKeptForIt) {
+  Plan plan = plan_of(Recompute::per_op), taught = plan;
+  taught.teacher = llama();
+  taught.teacher_stages = {kMiddle};
+  EXPECT_EQ(Passes(llama(), taught).kept(), Passes(llama(), plan).kept());
+}
+
 TEST(Recomputation, EveryKindReturnsAllMemoryHoweverItRuns) {
   using enum ActionKind;
   std::vector<Plan> plans{plan_of(Recompute::per_op), with(&RecomputeModules::norms),
