@@ -101,8 +101,13 @@ int import_measured(const Arguments& args) {
 
 int import_command(const Arguments& args, const Terminal&) {
   if (among(args.kind, import_kinds())) return import_run_command(args);
-  if (among(args.kind, measurement_kinds())) return import_measured(args);
-  if (among(args.kind, kTopologies)) return import_topology(args);
+  const bool measured = among(args.kind, measurement_kinds());
+  if (measured || among(args.kind, kTopologies)) {
+    refuse_scenario_options(args, args.file);
+    if (!args.model.empty())
+      usage_error("E003", "--model is for files of runs, and " + args.kind + " is none");
+    return measured ? import_measured(args) : import_topology(args);
+  }
   std::vector<std::string_view> kinds(kTopologies.begin(), kTopologies.end());
   for (const std::span<const std::string_view> more : {import_kinds(), measurement_kinds()})
     kinds.insert(kinds.end(), more.begin(), more.end());
