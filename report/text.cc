@@ -163,8 +163,8 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   return s + wrap(where, indent, style.width);
 }
 
-// The critical rank has the least bubble: "on pp rank 7, which is critical; 5.1 to 5.7 % on
-// others".
+// Usually the critical rank has the least bubble: "on pp rank 7, which is critical; 5.1 to 5.7 % on
+// others".  Not where others are done before it (a forward alone), which is no bubble.
 std::string other_bubbles(const Result& r) {
   std::vector<double> others;
   for (uint32_t role = 0; role < r.account.by_role.size(); ++role)
@@ -172,6 +172,8 @@ std::string other_bubbles(const Result& r) {
       others.push_back(share_of(bubble_time(r.account.by_role[role]), r.step_time));
   if (others.empty()) return {};
   const auto [least, most] = std::ranges::minmax(others);
+  if (least < share_of(bubble_time(r.account.by_role[r.account.critical_role]), r.step_time))
+    return {};
   const std::string low = percent(least), high = percent(most);
   const std::string range = low == high ? low : low.substr(0, low.find(' ')) + " to " + high;
   return std::string(kFigureColumn, ' ') + "on " + role_name(r, r.account.critical_role) +

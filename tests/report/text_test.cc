@@ -300,6 +300,26 @@ TEST(NextStep, SaysNothingWhenThereIsNothingToSay) {
   EXPECT_THAT(text_report(r), Not(HasSubstr("next")));
 }
 
+TEST(Losses, TellWhatTheOthersWaitIfTheCriticalRankWaitsLeast) {
+  SpendTable critical{}, other{};
+  critical[static_cast<size_t>(Spend::matmul)] = Time{900};
+  critical[static_cast<size_t>(Spend::fill)] = Time{100};
+  other[static_cast<size_t>(Spend::matmul)] = Time{800};
+  other[static_cast<size_t>(Spend::fill)] = Time{200};
+  Result r = with_account(critical);
+  EXPECT_THAT(text_report(r), Not(HasSubstr("which is critical")));
+  r.account.by_role.push_back(other);
+  EXPECT_THAT(text_report(r), HasSubstr("on stage 0, which is critical; 20.0 % on the other\n"));
+  other[static_cast<size_t>(Spend::fill)] = Time{150};
+  r.account.by_role.push_back(other);
+  EXPECT_THAT(text_report(r), HasSubstr("; 15.0 to 20.0 % on others\n"));
+  // Of a forward alone the last stage is critical, for which the others do not wait: they are done.
+  other[static_cast<size_t>(Spend::fill)] = Time{0};
+  other[static_cast<size_t>(Spend::idle_end)] = Time{150};
+  r.account.by_role.push_back(other);
+  EXPECT_THAT(text_report(r), Not(HasSubstr("which is critical")));
+}
+
 TEST(TrustSentence, ShowsTinySharesAsTiny) {
   Result r = sample_result();
   r.trust = {0.998, 0, 0, 0, 0.002};
