@@ -10,6 +10,7 @@
 #include "schedules/all_forwards_then_backwards.h"
 #include "schedules/params.h"
 #include "schedules/placement.h"
+#include "sim/edit_distance.h"
 
 namespace stepcast {
 namespace {

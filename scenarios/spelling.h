@@ -11,9 +11,6 @@ namespace stepcast {
 // ASCII.
 std::string lower_case(std::string_view text);
 
-// Edits (insert, delete, replace, swap neighbours) that make `b` of `a`.  O(|a| |b|).
-size_t edit_distance(std::string_view a, std::string_view b);
-
 // The candidate that `word` comes closest to (of equals one that begins alike, else the first),
 // compared without case and with '_' = '-'; empty if none is close: more than a third of it would
 // be wrong, or half of a word of two letters.

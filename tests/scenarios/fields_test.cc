@@ -82,8 +82,6 @@ TEST(Spelling, FindsTheClosestWord) {
   EXPECT_EQ(closest("elephant", words), "");
   EXPECT_EQ(closest("", words), "");
   EXPECT_EQ(closest(std::string(100'000, 'g'), words), "");
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
 }
 
 TEST(Spelling, NamesThatGoOnComeBeforeTheClosest) {
