@@ -46,7 +46,7 @@ using Flops = Quantity<struct FlopsTag, double>;          // a multiply-add coun
 using Bandwidth = Quantity<struct BandwidthTag, double>;  // bytes per second, one direction
 using FlopRate = Quantity<struct FlopRateTag, double>;    // floating-point operations per second
 
-// Seconds to picoseconds, rounded half up.  REQUIRES: finite, |seconds| < 9.2e6.
+// Seconds to picoseconds, rounded half up.  Throws std::overflow_error from 9.2e6 (106 days) on.
 Time time_from_seconds(double seconds);
 
 constexpr double to_seconds(Time t) {

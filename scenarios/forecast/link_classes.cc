@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "calibrate/price_graph.h"
 #include "scenarios/file_error.h"
+#include "scenarios/forecast/step_prices.h"
 #include "topology/fabric.h"
 
 namespace stepcast {
@@ -30,7 +30,7 @@ Cluster degraded(Cluster c, const LinkState& state) {
 
 std::vector<int64_t> prices_in(const Scenario& s, const OpGraph& graph, const Prices& prices,
                                const Prices& modelled, const LinkState& state) {
-  const Prices slow = price(graph, degraded(s.cluster, state), s.plan.grid, nullptr, s.placement);
+  const Prices slow = price_on(degraded(s.cluster, state), graph, s, nullptr);
   std::vector<int64_t> ps;
   for (size_t w = 0; w < graph.works.size(); ++w) {
     const auto now = static_cast<double>(prices.by_work[w].time.count());
@@ -98,7 +98,7 @@ std::vector<uint8_t> LinkClasses::join_table() const {
 std::vector<std::vector<int64_t>> degraded_prices(const Scenario& s, const OpGraph& graph,
                                                   const Prices& prices,
                                                   const std::vector<LinkState>& states) {
-  const Prices modelled = price(graph, s.cluster, s.plan.grid, nullptr, s.placement);
+  const Prices modelled = price_on(s.cluster, graph, s, nullptr);
   std::vector<std::vector<int64_t>> all;
   for (size_t i = 1; i < states.size(); ++i) {
     all.push_back(prices_in(s, graph, prices, modelled, states[i]));

@@ -9,8 +9,13 @@
 
 namespace stepcast {
 
+// Prices of a graph made of the scenario, on this cluster.  `table` may be null.  Throws InputError
+// E123 if all that is done takes longer than can be counted in picoseconds.
+Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
+                const CostTable* table);
+
 // Prices a graph made of the scenario, whose passes get the waits of ops that the host launches
-// late (sim/host_waits.h).  `table` may be null.
+// late (sim/host_waits.h).  Else as price_on().
 Prices price_step(OpGraph& graph, const Scenario& scenario, const CostTable* table);
 
 }  // namespace stepcast

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "scenarios/scenario.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -21,6 +22,26 @@ TEST(Forecast, AModelManyTimesTooLargeIsOutOfMemoryNotABug) {
       "model: gpt3-175b\ncluster: dgx-a100-80g x 1\nbatch: {global: 8, micro: 1, seq: 2048}\n");
   EXPECT_FALSE(result.fits);
   EXPECT_GT(result.memory_reserved.value, 2'000'000'000'000);
+}
+
+TEST(Forecast, AStepOfMonthsIsAMistakeOfTheUser) {
+  const auto refusal = [](const std::string& rate, const std::string& oversub) {
+    try {
+      forecast(load_scenario_text(
+          "model: llama3-8b\nparallel: {tp: 8, pp: 2}\nbatch: {global: 512, micro: 1, seq: 2048}\n"
+          "cluster: {preset: dgx-h100, nodes: 2, node: {nics: {bw: " +
+              rate + "GB/s}}, fabric: {tiers: [{size: 8}, {size: 16, oversub: " + oversub +
+              "}]}}\n",
+          "slow.yaml"));
+    } catch (const InputError& e) {
+      return e.diagnostics[0].code;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal("1e-3", "1"), "none");
+  EXPECT_EQ(refusal("1e-7", "1"), "E123");   // all the transfers together
+  EXPECT_EQ(refusal("1e-10", "1"), "E123");  // each of them
+  EXPECT_EQ(refusal("1e-300", "1e300"), "E123");
 }
 
 TEST(Forecast, ATransferIsPricedByItsSlowestPairOfRanks) {
