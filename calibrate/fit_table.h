@@ -5,9 +5,8 @@
 //   gemm, each data type         smooth roofline of the tn rows of batch 1
 //   attention, forward/backward  10 us + flops / rate, each data type
 //   memory_bound                 launch period + bytes / bandwidth, over all kernels
-//   ratio nn, nt                 median of time over that of tn at the same shape, of shapes in
-//   both
-//                                layouts whose sides are at least 1024 (all if those are few)
+//   ratio nn, nt                 median of time over that of tn at the same shape, of shapes
+//                                in both layouts with sides from 1024 on (all if those are few)
 //   ratio skinny                 median of time over the smooth roofline, tn rows of 16 bits with a
 //                                side of at most 256
 // A t0 that the rows do not tell is taken to be 2.5 us, the launch period of a small kernel.

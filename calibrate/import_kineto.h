@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces of the PyTorch profiler (Kineto): the kernels of a real run whose shapes it states.
 //
-//   matrix products  aten::mm, addmm, bmm, baddbmm, _scaled_mm with "Input Dims", "Input Strides"
-//   and
+//   matrix products  aten::mm, addmm, bmm, baddbmm, _scaled_mm with "Input Dims", "Input Strides",
 //                    "Input type" (record_shapes=True): the kernels that a call launched, together
 //   attention        flash and cuDNN attention of aten:: and flash_attn::, of equal lengths
 //   collectives      NCCL's kernels, which name collective, elements, type and group

@@ -5,10 +5,8 @@
 // still, which is booked to what ended it:
 //
 //   * the host, which had not launched the op yet: launch;
-//   * a communication on another stream of the same rank: exposed_*, for as long as it ran or
-//   queued;
-//   * a rendezvous that was running: exposed_pp (or _dp, _other: by its axis); contention, for as
-//   long
+//   * a communication on another stream of the same rank: exposed_*, while it ran or queued;
+//   * a rendezvous that was running: exposed_pp (or _dp, _other: by its axis); contention, as far
 //     as it ran longer than alone;
 //   * a rendezvous that had not started because a peer was late: what the peer did meanwhile, along
 //     the chain of who waited for whom.  It computed, or stood in exposed communication of its own:

@@ -5,19 +5,17 @@
 //
 // OpGraph is works, tensors, passes, rendezvous, and one RoleOps for each role:
 //
-//   Pass     a small graph of ops (the forward of one chunk, say), shared by all microbatches and
-//   by
-//            all stages that do the same
+//   Pass     a small graph of ops (the forward of one chunk, say), shared by all microbatches
+//            and by all stages that do the same
 //   RoleOps  what the ranks of one role do, in program order: Items, most of which run a pass
 //
 // Semantics (CUDA's streams):
 //
 //   * A role has one in-order queue for each Stream, and its host.  The host walks the items and,
 //     inside a pass, the ops in order; launching an op takes the host the time of its Launch.
-//   * An op starts when its stream has finished its previous op, the op has been launched, and
-//   every
-//     op it waits for has finished (or, for a Wait with `from_start`, has started) at least `delay`
-//     ago.  It ends `duration` later.
+//   * An op starts when its stream has finished its previous op, the op has been launched,
+//     and every op it waits for has finished (or, for a Wait with `from_start`, has started)
+//     at least `delay` ago.  It ends `duration` later.
 //   * A Rendezvous is anything that needs several roles, or that runs beside its issuer: a pipeline
 //     transfer, an all-reduce over first and last stage.  It starts when `parties` posts have been
 //     made, and ends its price later.  A role posts when the given stream has reached this place

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the GPUs of a group send each other in one collective, by algorithm.
 //
-//   ring       each to the next, group in rank order; all-reduce 2(n-1)/n of the message,
-//   all-gather
-//              and reduce-scatter (n-1)/n, broadcast 1 (but nothing to its root).  A group with p
-//              GPUs on every node has p rings, each with 1/p of the message: ring r enters a node
-//              at one GPU and leaves it at another, so that all of the node's NICs are used, and so
-//              that, where p > 2 or the nodes are even in number, it stays on one rail between any
-//              two nodes
+//   ring       each to the next, group in rank order; of the message, 2(n-1)/n by all-reduce,
+//              (n-1)/n by all-gather and reduce-scatter, 1 by broadcast (0 to its root).  A group
+//              with p GPUs on every node has p rings, each with 1/p of the message: ring r enters
+//              a node at one GPU and leaves it at another, so that all of the node's NICs are
+//              used, and so that, where p > 2 or the nodes are even in number, it stays on one
+//              rail between any two nodes
 //   tree       two binary trees over the nodes, half of the message each (Sanders, Speck and Traff,
 //              Two-tree algorithms for full bandwidth broadcast, reduction and scan, 2009), and a
 //              chain inside each node; p of them, headed by each of the node's GPUs in turn

@@ -6,10 +6,10 @@
 //   kNicFraction: NCCL counts 24 of 25 GB/s for a 200 Gb/s NIC and 48 of 50 for 400 Gb/s
 //     (src/graph/search.cc); logs show 46-49 and, on EFA, 24.2 of 25.
 //   kPcieFraction: NCCL's 24 of 31.5 GB/s for gen4 x16 (src/graph/topo.h); the same for gen3, gen5.
-//   nvlink_fraction: NCCL counts 20 GB/s of the 25 of a link up to Ampere, 20.6 of Hopper's
-//   25, 40.1
-//     of Blackwell's 50 (src/graph/topo.h); measured rings reach 232-235 of 300 (A100,
-//     microsoft/superbenchmark), 365 of 450 (H100, stas00/ml-engineering, NVLS off), 682 of 900.
+//   nvlink_fraction: NCCL counts 20 GB/s of the 25 of a link up to Ampere, 20.6 of the 25 of
+//     Hopper, 40.1 of the 50 of Blackwell (src/graph/topo.h); measured rings reach 232-235 of
+//     300 (A100, microsoft/superbenchmark), 365 of 450 (H100, stas00/ml-engineering, NVLS off),
+//     682 of 900.
 //   exchange_fraction: all-to-all inside a node or rack: A100 224 of 300 (superbenchmark), B300 676
 //     of 900, GB300 667 of 900 (OCI); Hopper, Volta: assumed.
 //   p2p_fraction: A100 NCCL sendrecv among 8 GPUs 195 of 300 (li-plus/playground), H100 335 of 450
