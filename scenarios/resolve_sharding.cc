@@ -64,7 +64,7 @@ void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (!v.has("overlap.gather_bucket")) return;
   plan.gather_bucket = v.whole("overlap.gather_bucket");
-  if (in.model == nullptr || plan.gather_bucket == 0) return;
+  if (in.model == nullptr || plan.gather_bucket == 0 || plan.zero == 0) return;
   const int64_t all = parameters(*in.model);
   if (all / plan.gather_bucket <= kMostGathers) return;
   v.refuse(

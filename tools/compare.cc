@@ -62,6 +62,7 @@ std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& ref
   if (args.files.size() > 1)
     usage_error("E003", "--schedules is for one scenario, not " + std::to_string(args.files.size()),
                 "compare takes one of them at a time");
+  check_own_schedule(args);
   std::vector<Case> cases;
   for (const std::string& name : args.schedules) {
     try {
@@ -128,6 +129,16 @@ void note_dropped(std::span<const Case> cases, std::span<Result> results) {
                                              " and is left out there");
 }
 
+// The first of --schedules is what the others are compared with, if it runs.
+void note_baseline(const Arguments& args, std::span<const Case> cases, std::span<Result> results) {
+  if (args.schedules.empty()) return;
+  const std::string& first = args.schedules.front();
+  const auto& [key, kind] = cases.front().under.set.front();
+  if (kind == first) return;
+  results.front().scenario.warnings.push_back(first + " is left out: the baseline is " +
+                                              cases.front().name);
+}
+
 int compare_command(const Arguments& args, const Terminal& terminal) {
   Collector problems;
   std::vector<LeftOut> left_out;
@@ -161,6 +172,7 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
     names.push_back(cases[i].name);
     if (cases[i].name == baseline_name) baseline = i;
   }
+  note_baseline(args, cases, results);
   write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out)
                          : compare_table(results, names, baseline, terminal.out, left_out));
   std::set<std::string> said;
@@ -192,13 +204,12 @@ void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit in memory");
   sub->footer(
       "The first case is the baseline, unless the compare section names another. With --schedules\n"
-      "each runs with the scenario's parallel.vpp if it can, else with one or two chunks, and with "
-      "the\n"
-      "keys of the scenario's schedule section (p2p, group, params, ...) that it can take; a "
-      "remark\n"
-      "names the others. A schedule that cannot be run is left out, and the exit status is 2.\n\n"
+      "each runs with the scenario's parallel.vpp if it can, else with one or two chunks, and\n"
+      "with the keys of the scenario's schedule section (p2p, group, params, ...) that it can\n"
+      "take; a remark names the others. A schedule that cannot be run is left out, and the exit\n"
+      "status is 2.\n\n"
       "span: the longest time that a rank works on the step, which is what the step takes without\n"
-      "the optimizer's barrier.  on: the rank with the peak.  Waits are those of the critical\n"
+      "the optimizer's barrier.  pp rank: the one with the peak.  Waits are those of the critical\n"
       "rank: fill, drain, imbalance and blocked make the bubble, transfers and collectives are\n"
       "exposed communication.");
   add_common(sub, args);

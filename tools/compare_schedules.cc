@@ -74,6 +74,11 @@ void check_dropped(const std::string& name, const char* vpp, unsigned dropped,
 
 }  // namespace
 
+void check_own_schedule(const Arguments& args) {
+  const auto problem = problem_of({}, args);
+  if (problem && is_misplaced(*problem)) throw InputError(*problem);
+}
+
 UnderSchedule under_schedule(const std::string& name, const Arguments& args) {
   std::optional<InputError> first;
   for (const char* vpp : {"", "null", "2"}) {

@@ -86,7 +86,8 @@ std::vector<int64_t> ranks_to_trace(const Arguments& args, const Scenario& scena
 
 // Pipeline ranks that the trace is of, from --trace-ranks; the slowest is known after the run.
 TraceOptions trace_options(const Arguments& args, const Scenario& scenario) {
-  if (args.trace_ranks == "all" || args.trace_ranks == "slowest") return {};
+  if (args.trace_ranks == "all" || args.trace_ranks == "pp" || args.trace_ranks == "slowest")
+    return {};
   const int64_t count = scenario.plan.pp;
   const auto ranks = parse_ranks(args.trace_ranks, static_cast<uint32_t>(count));
   if (!ranks)
@@ -146,8 +147,10 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
   add_scenario(sub, args);
   sub->add_option("--trace", args.trace, "write the timeline, for https://ui.perfetto.dev")
       ->option_text("FILE");
-  sub->add_option("--trace-ranks", args.trace_ranks,
-                  "pipeline ranks in the trace: all (the default), slowest, or numbers: 0-2,5")
+  sub->add_option(
+         "--trace-ranks", args.trace_ranks,
+         "pipeline ranks in the trace: all of them (pp, the default), slowest, or numbers: "
+         "0-2,5")
       ->option_text("RANKS");
   sub->add_option("--ranks", args.ranks,
                   "all: simulate every rank by itself, not only those unlike the others;\n"

@@ -49,7 +49,8 @@ TEST(ShardingKeys, UnitsAsTheFrameworksHaveThem) {
 TEST(ShardingKeys, GathersWithoutEndAreRefused) {
   EXPECT_EQ(load_with({{"overlap.gather_bucket", "0"}}).plan.gather_bucket, 0);
   EXPECT_EQ(load_with({{"overlap.gather_bucket", "10000000"}}).plan.gather_bucket, 10'000'000);
-  EXPECT_EQ(failure_with({{"overlap.gather_bucket", "1"}}).codes, "E123");
+  EXPECT_EQ(failure_with({{"parallel.zero", "1"}, {"overlap.gather_bucket", "1"}}).codes, "E123");
+  EXPECT_EQ(load_with({{"overlap.gather_bucket", "1"}}).plan.zero, 0);  // gathers nothing
 }
 
 TEST(ShardingKeys, HowTheFirstStageExchanges) {

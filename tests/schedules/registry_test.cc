@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 #include <string>
@@ -32,6 +33,15 @@ TEST(ScheduleRegistry, KnowsTheNamesOfOtherProjects) {
   EXPECT_EQ(found("interleaved"), "interleaved-1f1b");
   EXPECT_EQ(found("interleaved_1f1b"), "interleaved-1f1b");
   EXPECT_EQ(found("Interleaved 1F1B"), "interleaved-1f1b");
+}
+
+TEST(ScheduleRegistry, OrdersMadeForTimesTakeThem) {
+  for (const ScheduleFamily& family : schedule_families()) {
+    if (family.order_by == OrderBy::rule) continue;
+    EXPECT_NE(std::ranges::find(family.parameters, "tF", &ScheduleParameter::key),
+              family.parameters.end())
+        << family.name;
+  }
 }
 
 TEST(ScheduleRegistry, PyTorchsInterleavedIsPyTorchsRule) {
