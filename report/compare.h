@@ -13,8 +13,8 @@
 
 namespace stepcast {
 
-// Whether all results are of the same work, tokens and model FLOPs a step: only then do step times
-// compare.
+// Whether all results are of the same work, equal tokens and within 1 % the same model FLOPs a step
+// (a vocabulary is padded further for more tp ranks): only then do step times compare.
 bool comparable_steps(std::span<const Result> results);
 
 // Whether what a step would cost without the optimizer's barrier is worth telling: the schedule

@@ -101,6 +101,21 @@ TEST(CompareTable, StepsOfDifferentWorkAreComparedByTheirRate) {
   EXPECT_FALSE(comparable_steps(results));
 }
 
+TEST(CompareTable, APaddedVocabularyIsNoOtherWork) {
+  std::array results{result(100, 1), result(50, 2)};
+  results[0].model_flops_per_step = 1000;
+  results[1].model_flops_per_step = 1009;
+  EXPECT_TRUE(comparable_steps(results));
+  results[1].model_flops_per_step = 1011;
+  EXPECT_FALSE(comparable_steps(results));
+  std::swap(results[0], results[1]);
+  EXPECT_FALSE(comparable_steps(results));
+  results[1].model_flops_per_step = 1009;
+  EXPECT_TRUE(comparable_steps(results));
+  results[1].tokens_per_step += 1;
+  EXPECT_FALSE(comparable_steps(results));
+}
+
 TEST(CompareTable, LongAndEvilNamesAreTamed) {
   const std::array results{result(1, 1), result(2, 1)};
   const std::array<std::string, 2> names{std::string(200, 'n'), "\x1b[1m"};
