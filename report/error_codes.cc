@@ -80,8 +80,10 @@ constexpr std::array kCodes{
     ErrorCode{"E201", "the number of GPUs does not fit the layout",
               "GPUs = tp * cp * pp * dp. dp may be left out, then it is what remains."},
     ErrorCode{"E202", "the layers do not fit the stages",
-              "Layers are spread evenly over pp * vpp stages; `parallel.layout` gives any other "
-              "split, in the notation of Megatron's --pipeline-model-parallel-layout."},
+              "Layers are spread evenly over pp * vpp stages. `parallel.split: products` takes any "
+              "number of layers, and goes with all schedules; `parallel.layout` states a split, in "
+              "the notation of Megatron's --pipeline-model-parallel-layout: "
+              "'Et*11|(t*12|)*6t*11L' is 94 layers on 8 stages."},
     ErrorCode{"E203", "the batch does not fit the layout",
               "The global batch is split over dp replicas into microbatches of `batch.micro` "
               "sequences; it must be a multiple of micro * dp. It is never rounded."},

@@ -102,6 +102,25 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   plan.dp = dp;
 }
 
+// Layers dealt out as evenly as they go, the stages with embedding and head first to have fewer:
+// "Et*11|(t*12|)*6t*11L".  REQUIRES: 1 < stages <= layers.
+std::string layout_string(int64_t layers, int64_t stages) {
+  const int64_t few = layers / stages, more = layers % stages;
+  const int64_t inner = std::min(more, stages - 2);  // of the stages between, those with one more
+  const auto run = [](int64_t count, int64_t of) {
+    return count == 0 ? "" : "(t*" + std::to_string(of) + "|)*" + std::to_string(count);
+  };
+  return "Et*" + std::to_string(few + (more > inner ? 1 : 0)) + '|' + run(inner, few + 1) +
+         run(stages - 2 - inner, few) + "t*" + std::to_string(few) + 'L';
+}
+
+// What splits layers that do not divide.
+std::string uneven_splits(int64_t layers, Wide stages) {
+  if (stages > layers) return "parallel.layout states any other split";
+  return "parallel.split: products takes any number of layers, parallel.layout states a split: '" +
+         layout_string(layers, static_cast<int64_t>(stages)) + '\'';
+}
+
 // Whether the layers divide by the only number of chunks that the schedule runs, if there is one:
 // what is wrong with any other need not be said then.
 bool suits_schedule(const PlanInputs& in, const Plan& plan) {
@@ -118,7 +137,7 @@ bool suits_schedule(const PlanInputs& in, const Plan& plan) {
       (layers % *vpp == 0
            ? "with vpp = " + std::to_string(*vpp) + ", pp can be " + divisors(layers / *vpp) + "; "
            : "") +
-          "parallel.layout states any other split");
+          uneven_splits(layers, static_cast<Wide>(plan.pp) * *vpp));
   return false;
 }
 
@@ -146,7 +165,7 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
                                          divisors(layers / plan.pp)
                                    : "pp can be " + divisors(layers);
   v.refuse("E202", at, std::to_string(layers) + " layers are not a multiple of " + product,
-           help + "; parallel.layout states any other split");
+           help + "; " + uneven_splits(layers, stages));
 }
 
 void resolve_written_stages(const PlanInputs& in, Plan& plan) {
@@ -181,6 +200,14 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
   if (count % plan.pp != 0 && !(anywhere && count > plan.pp))
     return refuse("E202", "the layout's " + std::to_string(count) +
                               " stages are not a multiple of pp = " + std::to_string(plan.pp));
+  const FamilyChunks chunks = family_chunks(v);
+  if (chunks.vpp && !chunks.replicas && count != plan.pp * *chunks.vpp) {
+    const std::string needed = std::to_string(plan.pp * *chunks.vpp);
+    return refuse("E202", "the layout has " + std::to_string(count) + " stages, " +
+                              v.text("schedule.kind") + " needs " + needed + " (pp * " +
+                              std::to_string(*chunks.vpp) + "): write a layout of " + needed +
+                              " stages, or use parallel.split: products instead");
+  }
   const int64_t vpp = (count + plan.pp - 1) / plan.pp;
   if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
     return refuse("E202",

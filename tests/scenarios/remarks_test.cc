@@ -68,8 +68,9 @@ TEST(Schedules, LayersThatDoNotSuitTheirChunksAreTheFirstReason) {
                                      "zb-v runs 2 chunks on each rank"))
         << vpp;
     EXPECT_EQ(f.all.front().help,
-              "with vpp = 2, pp can be 1, 2, 3, 5, 6, 10, 15 or 30; parallel.layout states any "
-              "other split");
+              "with vpp = 2, pp can be 1, 2, 3, 5, 6, 10, 15 or 30; parallel.split: products takes "
+              "any number of layers, parallel.layout states a split: "
+              "'Et*7|(t*8|)*4(t*7|)*2t*7L'");
   }
   EXPECT_THAT(testing::failure(text, {{"model.num_hidden_layers", "24"}}).lines,
               ElementsAre(HasSubstr("vpp = 3")));

@@ -266,8 +266,36 @@ TEST(Layout, AWrittenLayoutStatesTheStages) {
   EXPECT_EQ(message("Et*15|t*16|tL"), "the layout's 3 stages are not a multiple of pp = 2");
   EXPECT_EQ(message("Et*8|t*8|t*8|t*8L", {{"parallel.vpp", "3"}}),
             "the layout's 4 stages make vpp = 2, not 3");
+  EXPECT_EQ(message("Et*16|t*16L", {{"schedule", "zb-v"}}),
+            "the layout has 2 stages, zb-v needs 4 (pp * 2): write a layout of 4 stages, or use "
+            "parallel.split: products instead");
+  EXPECT_EQ(message("Et*16|t*16L", {{"schedule", "zb-v"}, {"parallel.vpp", "2"}}),
+            message("Et*16|t*16L", {{"schedule", "zb-v"}}));
   EXPECT_THAT(message("t*32"), HasSubstr("embedding"));
   EXPECT_THAT(message("E|(t|)*999999999L"), HasSubstr("more than"));
+}
+
+// What the message about layers that do not divide shows can be pasted.
+TEST(Layout, TheSplitThatIsSuggestedRuns) {
+  for (const char* layers : {"94", "9", "15", "8"}) {
+    for (const char* pp : {"2", "4", "8"}) {
+      testing::Sets sets{{"model.num_hidden_layers", layers},
+                         {"parallel", std::string("{pp: ") + pp + "}"},
+                         {"schedule", "1f1b"}};
+      if (std::stoi(layers) % std::stoi(pp) == 0) continue;
+      const std::string help = failure_with(sets).all[0].help;
+      EXPECT_THAT(help, HasSubstr("parallel.split: products"));
+      const size_t begin = help.find('\'') + 1;
+      sets.emplace_back("parallel.layout",
+                        '"' + help.substr(begin, help.rfind('\'') - begin) + '"');
+      const std::vector<StageContent> stages = load_with(sets).plan.stages;
+      EXPECT_EQ(stages.size(), std::stoul(pp));
+      for (const StageContent& s : stages) {
+        EXPECT_GE(s.layers, stages.back().layers);
+        EXPECT_LE(s.layers, stages.back().layers + 1);
+      }
+    }
+  }
 }
 
 TEST(Layout, RankOrder) {
