@@ -67,19 +67,23 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
   return s;
 }
 
-// "  schedule       auto        0.8 % above the lower bound ...".
+// "  schedule       auto        order alone 1.400 ms, 0.8 % above its lower bound ...".
 std::string synthesis_lines(const Result& r, const TextStyle& style) {
   if (!r.synthesis) return {};
   const SynthesisFacts& f = *r.synthesis;
-  const std::string how = "pipeline " + format_time(f.objective) + ", lower bound " +
-                          format_time(f.lower_bound) + " (" + percent(f.gap) + " above it)";
+  const std::string how = f.gap ? "order alone " + format_time(f.objective) + ", " +
+                                      percent(*f.gap) + " above its lower bound"
+                                : "pairs hide communication: no lower bound is known";
   std::string s = figure("schedule", "auto", how, style);
   const std::string order =
       f.winner == kMadeToMeasure
           ? "search from " + escape_text(f.start) + " at " + format_time(f.start_time) + " won"
           : escape_text(f.winner) + " won as it is";
-  return s + wrap(order + "; " + grouped(f.orders_tried) + " orders tried",
-                  std::string(kFigureColumn, ' '), style.width);
+  const std::string indent(kFigureColumn, ' ');
+  s += wrap(order + "; " + grouped(f.orders_tried) + " orders tried", indent, style.width);
+  if (f.could_have_chunks)
+    s += indent + "one chunk a rank; parallel.vpp: 2 allows V-shaped orders\n";
+  return s;
 }
 
 std::string ranks_text(int64_t n) {

@@ -54,12 +54,15 @@ struct RankMemory {
 inline constexpr std::string_view kMadeToMeasure = "auto";
 
 // An order of actions that was made for the scenario, and how good it is by its own reckoning:
-// stages as priced, transfers that never wait.
+// stages as priced, transfers that never wait, overlapped pairs one half after the other.
 struct SynthesisFacts {
-  Time objective{};    // makespan of the pipeline; span with post-validation
-  Time lower_bound{};  // no order within the memory is shorter
-  double gap = 0;      // objective / lower_bound - 1
-  std::string start;   // what the search began with: "zb-h1", "list schedule"; a family that won
+  Time objective{};  // makespan of the order alone; span with post-validation
+  // No order within the memory is shorter.  Not known where overlapped pairs hide communication:
+  // the whole step may take less than prices of single passes allow.
+  std::optional<Time> lower_bound;
+  std::optional<double> gap;       // objective / lower_bound - 1
+  bool could_have_chunks = false;  // one chunk a rank; the layers would also go into two
+  std::string start;  // what the search began with: "zb-h1", "list schedule"; a family that won
   Time start_time{};
   int64_t orders_tried = 0;
   std::string winner;  // fastest in whole steps: kMadeToMeasure, or a family as it is

@@ -67,6 +67,11 @@ TEST(RunJson, HasWhatIsKnownOfAnOrderMadeForTheScenario) {
   EXPECT_EQ(j["start"], "zb-h1");
   EXPECT_EQ(j["start_time_ps"], 1'420);
   EXPECT_EQ(j["orders_tried"], 40'001);
+  r.synthesis->lower_bound.reset();
+  r.synthesis->gap.reset();
+  const json unbounded = json::parse(run_json(r, "1.2.3"))["synthesis"];
+  EXPECT_TRUE(unbounded["lower_bound_ps"].is_null());
+  EXPECT_TRUE(unbounded["gap"].is_null());
 }
 
 TEST(RunJson, SaysWhichWayOpsWentThroughTheEngine) {

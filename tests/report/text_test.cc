@@ -60,10 +60,21 @@ TEST(TextReport, TellsWhichOrderWonTheContest) {
                  .orders_tried = 40'001,
                  .winner = std::string(kMadeToMeasure)};
   EXPECT_THAT(text_report(r),
-              HasSubstr("pipeline 1.400 ms, lower bound 1.380 ms (1.5 % above it)"));
+              HasSubstr("auto        order alone 1.400 ms, 1.5 % above its lower bound\n"));
   EXPECT_THAT(text_report(r), HasSubstr("search from zb-h1 at 1.420 ms won; 40,001 orders tried"));
   r.synthesis->winner = "zb-v";
   EXPECT_THAT(text_report(r), HasSubstr("  zb-v won as it is; 40,001 orders tried"));
+  EXPECT_THAT(text_report(r), Not(HasSubstr("V-shaped")));
+  r.synthesis->could_have_chunks = true;
+  EXPECT_THAT(text_report(r), HasSubstr("one chunk a rank; parallel.vpp: 2 allows V-shaped"));
+}
+
+TEST(TextReport, NoBoundIsToldThatPairsMayBeat) {
+  Result r = sample_result();
+  r.synthesis.emplace().objective = Time{1'600'000'000};
+  r.synthesis->winner = "dualpipev";
+  EXPECT_THAT(text_report(r), HasSubstr("auto        pairs hide communication: no lower bound"));
+  EXPECT_THAT(text_report(r), Not(HasSubstr("1.600 ms")));
 }
 
 TEST(TextReport, TellsWhichRanksDifferAndWhoWaits) {

@@ -126,7 +126,7 @@ void expect_auto_beats_families(const Sets& sets, const std::string& vpp) {
   const Result made = result_of(automatic);
   ASSERT_TRUE(made.synthesis);
   EXPECT_TRUE(made.fits);
-  EXPECT_GE(made.synthesis->gap, 0);
+  EXPECT_GE(made.synthesis->gap.value_or(0), 0);
   EXPECT_FALSE(made.synthesis->winner.empty());
   int compared = 0;
   for (const ScheduleFamily& family : schedule_families()) {
@@ -171,6 +171,43 @@ TEST(ForecastSchedules, StagesHaveATimeOfWholeBackwards) {
     EXPECT_GT(t.backward, t.backward_input);
     EXPECT_LT(t.backward, t.backward_input + t.backward_weight);  // tp = 2
   }
+}
+
+TEST(ForecastSchedules, StagesOfAStepThatDoesNotTrainHaveForwardsOnly) {
+  const PipelineCosts costs = stage_costs(scenario({{"mode", "prefill"}}), nullptr);
+  for (const StageTimes& t : costs.times) {
+    EXPECT_GT(t.forward, Time{0});
+    EXPECT_EQ(t.backward + t.backward_input + t.backward_weight, Time{0});
+  }
+}
+
+TEST(ForecastSchedules, WherePairsHideCommunicationNoBoundIsKnown) {
+  const Sets experts{{"model", "{preset: mixtral-8x7b, num_hidden_layers: 8}"},
+                     {"parallel", "{tp: 2, pp: 2, ep: 2, etp: 1, vpp: 2}"},
+                     {"schedule", "{kind: auto, params: {effort: 300}}"}};
+  const Result paired = result_of(experts);
+  ASSERT_TRUE(paired.synthesis);
+  EXPECT_EQ(paired.synthesis->winner, "dualpipev");
+  EXPECT_FALSE(paired.synthesis->lower_bound);
+  EXPECT_FALSE(paired.synthesis->gap);
+
+  const Result single =
+      result_of({{"schedule", "{kind: auto, params: {effort: 300, split_backward: true}}"}});
+  ASSERT_TRUE(single.synthesis && single.synthesis->lower_bound);
+  EXPECT_LE(*single.synthesis->lower_bound, single.synthesis->objective);
+  EXPECT_LE(*single.synthesis->lower_bound, single.step_time);
+}
+
+TEST(ForecastSchedules, AutoSaysWhereTwoChunksAreOpen) {
+  const auto open = [](Sets sets) {
+    sets.emplace_back("schedule", "{kind: auto, params: {effort: 100}}");
+    return result_of(sets).synthesis->could_have_chunks;
+  };
+  EXPECT_TRUE(open({}));
+  EXPECT_FALSE(open({{"parallel.vpp", "2"}}));
+  EXPECT_FALSE(open({{"parallel.layout", "Et*4|t*4|t*4|t*4L"}}));
+  EXPECT_FALSE(open({{"model.num_hidden_layers", "12"}}));
+  EXPECT_TRUE(open({{"model.num_hidden_layers", "12"}, {"parallel.split", "products"}}));
 }
 
 TEST(ForecastSchedules, AutoKeepsToWholeOrSplitBackwardsWhereToldSo) {
