@@ -77,6 +77,7 @@ struct Arguments {
   std::vector<std::string> schedules;
   // explain
   bool memory = false, bubble = false, critical_path = false, costs = false, links = false;
+  bool stages = false;
   std::string price;  // a work
   // presets
   std::string show;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast explain FILE: every setting with its origin; --memory, --bubble, --critical-path,
-// --costs, --price, --links open up the result.
+// --stages, --costs, --price, --links open up the result.
 #include "report/explain.h"
 
 #include <CLI/App.hpp>
@@ -15,9 +15,11 @@
 #include "report/json.h"
 #include "report/links_text.h"
 #include "report/price_text.h"
+#include "report/stages_text.h"
 #include "report/text.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/slow_links.h"
+#include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/spelling.h"
 #include "tools/options.h"
@@ -90,6 +92,25 @@ std::vector<ActivationUnit> activation_units(const Scenario& scenario) {
   return units;
 }
 
+std::vector<StageLine> stages_of(const Scenario& scenario) {
+  const PipelineCosts costs = stage_costs(scenario, pricing_table(scenario).table);
+  std::vector<StageLine> lines(costs.times.size());
+  for (size_t s = 0; s < lines.size(); ++s) {
+    StageLine& line = lines[s];
+    const StageTimes& times = costs.times[s];
+    line.rank = costs.rank_of_stage[s];
+    line.forward = times.forward;
+    line.backward = times.backward;
+    line.backward_input = times.backward_input;
+    line.backward_weight = times.backward_weight;
+    line.after_forward = std::max<int64_t>(0, costs.memory[s].forward);
+    line.after_input =
+        std::max<int64_t>(0, costs.memory[s].forward + costs.memory[s].backward_input);
+    if (s < costs.hops.size()) line.hop = hop_between(costs, s);
+  }
+  return lines;
+}
+
 LinkLoads links_of(const Scenario& scenario, const Result& result) {
   return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
                     disturbed_graph(scenario),
@@ -151,6 +172,7 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
       json.member("value", s.value);
       json.member("origin", s.origin);
     });
+    if (args.stages) write_stages(json, stages_of(scenario));
     if (result == nullptr) return;
     if (args.memory) write_memory(json, *result);
     if (args.bubble) write_bubble(json, *result);
@@ -179,6 +201,8 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
     return 0;
   }
   const TextStyle& style = terminal.out;
+  if (args.stages) write_stdout(explain_stages(scenario.name, stages_of(scenario)));
+  if (!result && args.stages) return 0;
   if (!result) {
     std::string unused;
     const std::vector<SettingLine> lines = setting_lines(scenario, unused);
@@ -188,7 +212,7 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
                    ". --json has them.\n");
     return 0;
   }
-  std::string text = headline(result->scenario, style);
+  std::string text = (args.stages ? "\n" : "") + headline(result->scenario, style);
   if (args.memory) text += '\n' + explain_memory(*result, activation_units(scenario), style);
   if (args.bubble) text += '\n' + explain_bubble(*result, style);
   if (args.critical_path) text += '\n' + explain_critical_path(*result, style);
@@ -213,6 +237,9 @@ void add_explain(CLI::App& app, Arguments& args, Command& chosen) {
   add_scenario(sub, args);
   sub->add_flag("--memory", args.memory, "what fills the memory of each rank");
   sub->add_flag("--bubble", args.bubble, "why ranks wait");
+  sub->add_flag("--stages", args.stages,
+                "how long each pass of each stage takes and what it holds, as a file that\n"
+                "`stepcast schedule eval --stages FILE` reads");
   sub->add_flag("--critical-path", args.critical_path, "the longest chain of the step");
   sub->add_flag("--costs", args.costs, "every price, and how it is known");
   sub->add_option("--price", args.price,

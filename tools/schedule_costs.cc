@@ -88,15 +88,18 @@ std::vector<std::vector<Decimal>> stage_lines(std::string_view text) {
     std::string line(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
-    if (line.empty() || line.front() == '#') continue;
+    line.erase(std::min(line.find('#'), line.size()));
+    if (line.empty()) continue;
     const std::string where = "line " + std::to_string(number) + " of --stages";
     lines.push_back(parse_decimals(where, line));
-    if (lines.back().size() != 3 && lines.back().size() != 5)
-      usage_error("E004", where + " has " + std::to_string(lines.back().size()) + " numbers",
-                  "tF,tI,tW of a stage; or five, with what it holds after F and after I");
+    const size_t numbers = lines.back().size();
+    if (numbers != 3 && numbers != 5 && numbers != 6)
+      usage_error("E004", where + " has " + std::to_string(numbers) + " numbers",
+                  "tF,tI,tW of a stage; or five, with what it holds after F and after I; or six, "
+                  "with tB");
     if (lines.back().size() != lines.front().size())
       usage_error("E004", where + " has more or fewer numbers than the first one",
-                  "all lines have three numbers, or all have five");
+                  "all lines have three numbers, or all five, or all six");
   }
   if (lines.empty())
     usage_error("E004", "the file of --stages names no stage", "one line a stage: tF,tI,tW");
@@ -131,7 +134,8 @@ ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
   int decimals = 0;
   for (const Decimal& d : parsed) decimals = std::max(decimals, d.decimals);
   for (const std::vector<Decimal>& line : lines)
-    for (size_t i = 0; i < 3; ++i) decimals = std::max(decimals, line[i].decimals);
+    for (size_t i = 0; i < line.size(); ++i)
+      if (i != 3 && i != 4) decimals = std::max(decimals, line[i].decimals);
   c.per_unit = times("--straggler", power_of_ten(decimals), c.slow_denominator);
   const auto ticks = [&](const Decimal& d) {
     return times("--costs", d.digits, c.per_unit / power_of_ten(d.decimals));
@@ -151,6 +155,7 @@ ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
                   "bytes, or any other unit that --memory-limit counts in");
     s.after_forward = line[3].digits;
     s.after_input = line[4].digits;
+    if (line.size() == 6) s.backward = ticks(line[5]);
   }
   return c;
 }
@@ -176,6 +181,7 @@ OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyl
     times.forward = times.recompute = Time{s.forward};
     times.backward_input = Time{s.backward_input};
     times.backward_weight = Time{s.backward_weight};
+    times.backward = Time{s.backward};
   }
   if (costs.slow_rank < 0) return lower_unit(schedule, unit, durations, style);
   // Factors of 2 and 4 are exact in floating point: what differs is what the straggler does.
@@ -196,7 +202,9 @@ void require_countable(const Schedule& schedule, const ScheduleCosts& costs) {
   // The makespan is at most all work on one rank, all of it slow, and every hop twice.
   __int128 piece = __int128{costs.forward} + costs.backward_input + costs.backward_weight;
   for (const StageCosts& s : costs.by_stage)
-    piece = std::max(piece, __int128{s.forward} + s.backward_input + s.backward_weight);
+    piece = std::max(
+        piece, __int128{s.forward} +
+                   std::max(__int128{s.backward}, __int128{s.backward_input} + s.backward_weight));
   const __int128 slow = std::max<int64_t>(1, costs.slow_numerator / costs.slow_denominator + 1);
   const __int128 pieces = static_cast<__int128>(schedule.rank_of_stage.size()) * schedule.pieces();
   if (piece > 0 && pieces * slow > std::numeric_limits<int64_t>::max() / 4 / piece)

@@ -14,6 +14,7 @@ namespace stepcast::cli {
 // One stage of a --stages file.
 struct StageCosts {
   int64_t forward = 0, backward_input = 0, backward_weight = 0;  // ticks
+  int64_t backward = 0;                        // of a whole backward; 0: input + weight
   int64_t after_forward = 1, after_input = 1;  // memory held after F and after I, until W
 };
 
@@ -30,9 +31,9 @@ struct ScheduleCosts {
 
 // `costs` is "tF,tI,tW,c" or empty for 1,1,1,0; `straggler` is "RANK=FACTOR" or empty; `stages` is
 // the text of a --stages file or empty: one line a stage with tF,tI,tW, or with two more columns,
-// whole numbers, what the stage holds after F and after I; empty lines and lines that begin with #
-// do not count.  Throws InputError E004 unless all are decimals >= 0, the factor > 0, and each has
-// at most 15 digits after the point.
+// whole numbers, what the stage holds after F and after I, and perhaps a third, tB; empty lines and
+// what follows a # do not count.  Throws InputError E004 unless all are decimals >= 0, the factor >
+// 0, and each has at most 15 digits after the point.
 ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
                           std::string_view stages = {});
 // Throws InputError E004 if by_stage is there and has not one entry for each stage.

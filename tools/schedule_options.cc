@@ -37,9 +37,10 @@ void add_costs(CLI::App* sub, ScheduleArguments& a) {
 }
 
 void add_stages(CLI::App* sub, ScheduleArguments& a) {
-  sub->add_option("--stages", a.stages,
-                  "times of each stage instead: a line tF,tI,tW for every stage, and what it\n"
-                  "holds after F and after I if that differs")
+  sub->add_option(
+         "--stages", a.stages,
+         "times of each stage instead: a line tF,tI,tW for every stage, then perhaps what\n"
+         "it holds after F and after I, then tB; `explain --stages` writes such a file")
       ->option_text("FILE");
 }
 

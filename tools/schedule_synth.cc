@@ -72,6 +72,7 @@ SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& cos
   for (size_t s = 0; s < costs.by_stage.size(); ++s) {
     const StageCosts& stage = costs.by_stage[s];
     problem.costs.times[s] = times_of(stage.forward, stage.backward_input, stage.backward_weight);
+    problem.costs.times[s].backward = Time{stage.backward};
     problem.costs.memory[s] = {.forward = stage.after_forward,
                                .backward_input = stage.after_input - stage.after_forward,
                                .backward_weight = -stage.after_input};

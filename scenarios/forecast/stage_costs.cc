@@ -5,6 +5,7 @@
 
 #include "scenarios/forecast/step_prices.h"
 #include "schedules/all_forwards_then_backwards.h"
+#include "schedules/forward_only.h"
 #include "schedules/lower.h"
 #include "sim/memory.h"
 #include "sim/run.h"
@@ -101,8 +102,9 @@ PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table) {
   // more of them than its device needs time for, or where they follow what the host has read back
   // (they are in the waits of the pass by then).
   for (const bool split_backward : {true, false}) {
-    OpGraph graph = lower(scenario.model, plan,
-                          all_forwards_then_backwards(placement, plan.pp, 1, split_backward));
+    Schedule one = all_forwards_then_backwards(placement, plan.pp, 1, split_backward);
+    if (!plan.trains()) one = forwards_of(one);
+    OpGraph graph = lower(scenario.model, plan, one);
     const Prices prices = price_step(graph, scenario, table);
     Prices run_ahead = prices;
     std::fill(run_ahead.by_launch.begin(), run_ahead.by_launch.end(), Time{});

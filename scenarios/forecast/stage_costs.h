@@ -12,6 +12,7 @@ namespace stepcast {
 // collectives hide behind weight gradients), from one microbatch of the scenario that is lowered,
 // priced and run with whole backwards and with I and W; for each rank what its GPU has left for
 // activations beside the memory that is held throughout and the workspace of a pass (memory_limit).
+// Of a step that does not train the backwards are 0.
 PipelineCosts stage_costs(const Scenario& scenario, const CostTable* table);
 
 }  // namespace stepcast
