@@ -49,9 +49,11 @@ constexpr std::array kCodes{
               "off are text; true and false are flags."},
     ErrorCode{"E110", "'extends' goes round in a circle",
               "A file extends itself, directly or through others; the help line shows the way."},
-    ErrorCode{"E111", "'extends' leads outside",
-              "Files named by `extends` must lie below the directory of the first file, or below "
-              "--root, and be regular files; at most 8 of them on a path."},
+    ErrorCode{"E111", "a file outside the scenario's folder",
+              "Files that a scenario names (`extends`, `model: {hf: config.json}`, "
+              "`schedule.file`, `calibration`, traces) must be regular files below the folder of "
+              "the scenario; `--root DIR` names a wider folder. `extends` goes at most 8 files "
+              "deep, and at most 64 files are read."},
     ErrorCode{
         "E120", "a unit is missing or not understood",
         "Quantities state their unit: 80GiB or 80GB, 400Gb/s (bits) or 50GB/s (bytes), 2.5us, "

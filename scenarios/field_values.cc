@@ -165,7 +165,8 @@ void FieldValues::read_row(const Field& field) {
                                          "default: " + std::string(field.reason)};
     return;
   }
-  if (field.type == FieldType::noted) {
+  const bool describes = one_of(key, "tags|env|job");  // the run, as nobody forecasts it
+  if (field.type == FieldType::noted && !describes) {
     warnings_.push_back('\'' + key + "' does not change this result");
   }
   if (!is_leaf(field)) return;

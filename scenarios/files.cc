@@ -78,6 +78,34 @@ bool is_below(const std::string& path, const std::string& root) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
+// The keys of Hugging Face's config.json, and none that a scenario must have.
+bool is_config_json(const Value& file) {
+  const auto has = [&](std::string_view key) { return file.find(key) != nullptr; };
+  return (has("model_type") || has("num_hidden_layers") || has("hidden_size")) && !has("model") &&
+         !has("cluster") && !has("batch") && !has("extends");
+}
+
+bool mentions_training(std::string_view line) {
+  if (line.substr(0, line.find_first_not_of(" \t") + 1).ends_with('#')) return false;
+  line = line.substr(0, line.find(" #"));
+  return line.find("--num-layers") != line.npos || line.find("pretrain_") != line.npos;
+}
+
+// A shell script, or a command line of Megatron's: no mapping, or it would be a scenario.
+bool is_script(const std::string& text) {
+  std::string_view rest = text;
+  const std::string_view first = rest.substr(0, rest.find('\n'));
+  bool found = first.starts_with("#!") && first.find("sh") != first.npos;
+  while (!found && !rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    found = mentions_training(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (!found) return false;
+  Problems none;
+  return !parse_yaml(none, none.add_source({{}, text, false})).is_mapping();
+}
+
 }  // namespace
 
 ScenarioFiles::ScenarioFiles(Problems& problems, const std::string& root)
@@ -114,9 +142,10 @@ std::optional<uint32_t> ScenarioFiles::open(const std::string& path, const Mark&
   const fs::path folder =
       around.empty() || around == root_ ? fs::path(root_) : fs::path(around).parent_path();
   const std::string real = real_path(folder / path);
-  if (path.empty() || fs::path(path).is_absolute() || !is_below(real, root_)) {
+  if (path.empty() || !is_below(real, root_)) {
     problems_.add("E111", '\'' + path + "' is outside the folder of the scenario", from, length, {},
-                  "name a file below it, relative to the file this stands in");
+                  "name a file below it, relative to the file this stands in, or a folder that "
+                  "has both: --root DIR");
     return {};
   }
   if (++opened_ > kMostFiles) {
@@ -144,8 +173,28 @@ Value ScenarioFiles::load(uint32_t source) {
   return load(source, stack);
 }
 
+bool ScenarioFiles::refuse_other_file(uint32_t source, const Value* parsed) {
+  const Source& file = problems_.source(source);
+  const std::string name = file.name.starts_with('<') ? "FILE" : file.name;
+  if (parsed != nullptr && is_config_json(*parsed))
+    problems_.add("E107", "this is a config.json: it says what a model is, and nothing of a run",
+                  parsed->mark, 1, {},
+                  "`stepcast import hf " + name +
+                      "` writes a scenario with it; in a scenario it is model: {hf: " + name + '}');
+  else if (parsed == nullptr && is_script(file.text))
+    problems_.add(
+        "E107", "this is a script or a list of arguments, not a scenario", {source, 1, 1}, 1, {},
+        "`stepcast import megatron-args " + name + "` writes the scenario of what it trains");
+  else
+    return false;
+  incomplete_ = true;
+  return true;
+}
+
 Value ScenarioFiles::load(uint32_t source, std::vector<uint32_t>& stack) {
+  if (refuse_other_file(source, nullptr)) return {};
   Value own = parse_yaml(problems_, source);
+  if (refuse_other_file(source, &own)) return {};
   Value whole;
   whole.kind = Value::Kind::mapping;
   whole.mark = Mark{source, 1, 1};

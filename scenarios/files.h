@@ -32,6 +32,9 @@ class ScenarioFiles {
 
  private:
   Value load(uint32_t source, std::vector<uint32_t>& stack);
+  // Adds E107 for another tool's file that is taken for a scenario: of a text that is not parsed
+  // yet a script, of one that is a config.json.
+  bool refuse_other_file(uint32_t source, const Value* parsed);
   // Merges the file that one word of `extends` names into `base`.
   void extend(Value& base, const Value& word, std::vector<uint32_t>& stack);
   uint32_t add(std::string text, std::string name, std::string real_path);

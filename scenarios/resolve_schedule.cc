@@ -138,6 +138,26 @@ const ScheduleFamily* family_with_pairs(const PlanInputs& in, const Plan& plan,
   return nullptr;
 }
 
+// The chunks on a rank that the schedule runs and the layers divide by; empty if nothing does.
+std::string legal_chunks(const PlanInputs& in, const ScheduleFamily& family,
+                         ScheduleParams params) {
+  constexpr int64_t kMostTried = 1'000'000;  // stages * microbatches
+  const int64_t layers = in.model->layers;
+  if (in.values.value("parallel.layout") != nullptr || layers % params.pp != 0) return {};
+  std::vector<std::string> legal;
+  for (int64_t vpp = 1; params.pp * vpp <= std::min(layers, kMostTried / params.microbatches);
+       ++vpp) {
+    if (layers % (params.pp * vpp) != 0) continue;
+    params.vpp = vpp;
+    try {
+      generate_schedule(family, params);
+      legal.push_back(std::to_string(vpp));
+    } catch (const std::invalid_argument&) {
+    }
+  }
+  return legal.empty() ? "" : "parallel.vpp can be " + or_list(legal);
+}
+
 std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
                                          const std::string& name) {
   const ScheduleFamily* family = family_of(in, name);
@@ -160,7 +180,9 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
     }
     return out;
   } catch (const std::invalid_argument& e) {
-    in.values.refuse("E205", place_of_sentence(in.values, params, e.what()), e.what());
+    const std::string_view why = e.what();
+    in.values.refuse("E205", place_of_sentence(in.values, params, why), std::string(why),
+                     why.find("vpp") == why.npos ? "" : legal_chunks(in, *family, params));
     return {};
   }
 }

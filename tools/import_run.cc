@@ -11,7 +11,10 @@ std::string remarks(const ImportedRun& run, const std::string& file) {
   std::string text;
   for (const UnknownPlace& u : run.unknown)
     text += file + ':' + std::to_string(u.line) + ':' + std::to_string(u.column) +
-            ": unknown argument '" + u.name + "': whether it changes the cost is not known\n";
+            ": unknown argument '" + u.name + "': " +
+            (u.near.empty() ? "whether it changes the cost is not known"
+                            : "did you mean " + u.near + "?") +
+            '\n';
   for (const std::string& note : run.notes) text += "note: " + note + '\n';
   return text;
 }
@@ -25,6 +28,7 @@ std::string as_json(const ImportedRun& run) {
       json.member("name", u.name);
       json.member("line", u.line);
       json.member("col", u.column);
+      if (!u.near.empty()) json.member("did_you_mean", u.near);
     });
     json.values("notes", run.notes);
   });

@@ -44,7 +44,7 @@ void add_set(CLI::App* sub, Arguments& args, const std::string& example) {
 void add_scenario_options(CLI::App* sub, Arguments& args, const std::string& example) {
   add_set(sub, args, example);
   sub->add_option("--root", args.root,
-                  "directory that `extends` may not leave; by default that of the scenario")
+                  "folder of all files that the scenario names; by default its own")
       ->option_text("DIR");
 }
 

@@ -124,6 +124,17 @@ ArgumentReader::ArgumentReader(std::span<const CostArgument> table, std::string_
       continue;
     given_[name] = {a, m.negated};
   }
+  for (UnknownArgument& u : unknown_) u.near = suggestion(u.written);
+}
+
+std::string ArgumentReader::suggestion(const std::string& written) const {
+  std::vector<std::string_view> open;
+  for (const CostArgument& row : table_)
+    if (given_.find(row.name) == given_.end()) open.push_back(row.name);
+  std::string near(closest(argument_name(written), open));
+  if (near.empty() || !written.starts_with("--")) return near;
+  std::replace(near.begin(), near.end(), '_', '-');
+  return "--" + near;
 }
 
 const ArgumentReader::Given* ArgumentReader::find(std::string_view name) const {

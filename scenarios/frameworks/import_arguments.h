@@ -42,6 +42,7 @@ bool without_effect(std::string_view list, std::string_view name);
 struct UnknownArgument {
   std::string written;
   Mark mark;
+  std::string near{};  // the known one it may be meant for: "--num-experts"; empty if there is none
 };
 
 // What was found in a file, by the names of a table.  Reads values, with located problems:
@@ -78,6 +79,9 @@ class ArgumentReader {
   Problems& problems() const { return problems_; }
 
  private:
+  // What an unknown argument may be meant for, of those that are not given; written as it is.
+  std::string suggestion(const std::string& written) const;
+
   struct Given {
     Argument argument;
     bool negated = false;

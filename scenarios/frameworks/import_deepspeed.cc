@@ -250,6 +250,7 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   counts.add(reader);
   draft.set_text("software", "deepspeed-zero3", "");
   const auto model = draft_config_model(config, in.problems, draft, counts);
+  if (model) check_config_model(in, config);
   if (model) DeepSpeedDraft(reader, in, cluster, draft).write(model->max_positions);
 }
 

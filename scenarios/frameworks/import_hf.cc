@@ -5,6 +5,7 @@
 #include "scenarios/config_keys.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/python_list.h"
+#include "scenarios/model_config.h"
 #include "scenarios/model_families.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
@@ -50,7 +51,8 @@ std::optional<ConfigModel> draft_config_model(const Value& config, Problems& pro
     if (m.key == "model_type") continue;
     const ConfigKey key = find_config_key(*family, m.key);
     if (key.use == KeyUse::unknown) {
-      counts.unknown.push_back({m.key, m.key_mark});
+      counts.unknown.push_back(
+          {m.key, m.key_mark, std::string(closest(m.key, config_vocabulary()))});
     } else if (key.use == KeyUse::ignored) {
       ++counts.ignored;
     } else {
@@ -63,12 +65,42 @@ std::optional<ConfigModel> draft_config_model(const Value& config, Problems& pro
   return model;
 }
 
+void check_config_model(const ImportSources& in, const Value& config) {
+  if (in.problems.any() || in.states("model")) return;
+  const ModelFamily* family = find_model_type(config.find("model_type")->text);
+  Value model = config;
+  std::erase_if(model.members, [&](const Member& m) {
+    return m.key != "model_type" && find_config_key(*family, m.key).use == KeyUse::unknown;
+  });
+  Value root;
+  root.kind = Value::Kind::mapping;
+  root.members.push_back({"model", model.mark, std::move(model)});
+  for (const auto& [path, text] : in.set) {
+    if (!path.starts_with("model.")) continue;
+    const uint32_t source = in.problems.add_source({"--set " + path, text, false});
+    set_path(root, path, {source, 1, 1}, parse_yaml(in.problems, source), in.problems);
+  }
+  const FileReader no_file = [](const std::string&, const Mark&) {
+    return std::optional<uint32_t>();
+  };
+  Problems trial = in.problems;
+  resolve_model(*root.find("model"), trial, no_file);
+  try {
+    trial.throw_if_any();
+  } catch (const InputError& e) {
+    if (std::any_of(e.diagnostics.begin(), e.diagnostics.end(),
+                    [](const Diagnostic& d) { return d.code != "E130"; }))
+      in.problems = std::move(trial);
+  }
+}
+
 void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                ImportCounts& counts) {
   const Value config = read_mapping(in, in.file, "a config.json");
   if (in.problems.any()) return;
   const auto model = draft_config_model(config, in.problems, draft, counts);
   if (!model) return;
+  check_config_model(in, config);
   draft_cluster(cluster, 8, "a config.json says nothing about the run", draft);
   const std::string says_nothing = "a config.json says nothing about the run; -s sets it";
   draft.assume("batch.global", "64", says_nothing);

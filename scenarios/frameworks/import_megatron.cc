@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "scenarios/frameworks/import_megatron_parts.h"
+#include "scenarios/frameworks/python_list.h"
 
 namespace stepcast {
 namespace {
@@ -256,11 +258,12 @@ JobGpus job_gpus(const ArgumentReader& a, const MegatronSizes& s) {
 bool sensible(const ArgumentReader& a, const MegatronSizes& s) {
   constexpr int64_t kMost = 10'000'000;  // GPUs
   int64_t product = 1;
-  for (const int64_t n : {s.tp, s.cp, s.pp}) {
+  for (const auto& [name, n] :
+       {std::pair{"tensor_model_parallel_size", s.tp}, std::pair{"context_parallel_size", s.cp},
+        std::pair{"pipeline_model_parallel_size", s.pp}}) {
     if (n < 1 || n > kMost || product > kMost / n) {
-      a.problems().add("E332", "tp, cp and pp do not make a job of a sensible size",
-                       a.mark("tensor_model_parallel_size"), 1, {},
-                       "each is at least 1, their product at most 10,000,000 GPUs");
+      a.problems().add("E332", "tp, cp and pp do not make a job of a sensible size", a.mark(name),
+                       1, {}, "each is at least 1, their product at most 10,000,000 GPUs");
       return false;
     }
     product *= n;
@@ -270,6 +273,30 @@ bool sensible(const ArgumentReader& a, const MegatronSizes& s) {
                    a.mark("expert_model_parallel_size"), 1, {},
                    "each is at least 1, their product at most 10,000,000 GPUs");
   return false;
+}
+
+// Without the number of experts all that is said about them would be dropped: an argument that
+// somebody wrote is refused then, the defaults that Megatron prints of a dense model are not.
+bool refuse_experts_without_number(const ArgumentReader& a) {
+  if (a.given("num_experts")) return false;
+  std::string_view dropped;
+  if (python_whole(a.word("expert_model_parallel_size", "1")).value_or(1) > 1)
+    dropped = "expert_model_parallel_size";
+  for (const CostArgument& row : kArguments) {
+    const bool of_experts = row.name.starts_with("moe_") && row.neutral.empty();
+    if (dropped.empty() && of_experts && a.given(row.name) && a.why(row.name).starts_with("--"))
+      dropped = row.name;
+  }
+  if (dropped.empty()) return false;
+  std::string help = "state it; of a dense model leave the arguments of experts out";
+  for (const UnknownArgument& u : a.unknown())
+    if (argument_name(u.near) == "num_experts")
+      help = "did you mean " + u.near + " by '" + u.written + "' in line " +
+             std::to_string(u.mark.line) + '?';
+  a.problems().add("E332",
+                   '\'' + a.why(dropped) + "' needs --num-experts, which the file does not say",
+                   a.mark(dropped), 1, {}, std::move(help));
+  return true;
 }
 
 }  // namespace
@@ -297,7 +324,7 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
   const bool experts = a.given("num_experts");
   sizes.ep = experts ? a.whole("expert_model_parallel_size", 1) : 1;
   sizes.etp = experts ? a.whole("expert_tensor_parallel_size", sizes.tp) : 1;
-  if (!sensible(a, sizes)) return;
+  if (refuse_experts_without_number(a) || !sensible(a, sizes)) return;
   const JobGpus job = job_gpus(a, sizes);
   sizes.dp = std::max<int64_t>(1, job.gpus / (sizes.tp * sizes.cp * sizes.pp));
 

@@ -174,7 +174,7 @@ class LayoutDraft {
     a_.problems().add("E332",
                       '\'' + uneven_why_ + "' leaves " + std::to_string(layers) + " layers for " +
                           std::to_string(stages) + " stages, which does not divide",
-                      a_.mark("num_layers"));
+                      a_.mark("pipeline_model_parallel_size"));
     return {};
   }
 

@@ -69,12 +69,13 @@ ImportedRun import_run(const ImportRequest& request) {
   run.used = counts.used;
   run.ignored = counts.ignored;
   for (const UnknownArgument& u : counts.unknown)
-    run.unknown.push_back({u.written, u.mark.line, u.mark.column});
+    run.unknown.push_back({u.written, u.mark.line, u.mark.column, u.near});
   run.notes = draft.notes();
   run.measured = counts.measured;
   std::string head = "A scenario from " + request.file + " (" + request.kind + ").";
   for (const UnknownPlace& u : run.unknown)
-    head += "\n- not understood: " + u.name + " in line " + std::to_string(u.line);
+    head += "\n- not understood: " + u.name + " in line " + std::to_string(u.line) +
+            (u.near.empty() ? "" : "; did you mean " + u.near + "?");
   run.scenario = draft.text(head);
   refuse_unreadable(problems, file, run.scenario);
   return run;

@@ -27,6 +27,7 @@ struct ImportRequest {
 struct UnknownPlace {
   std::string name;  // as the file has it
   int line = 0, column = 0;
+  std::string near{};  // the known one it may be meant for, or empty
 };
 
 struct ImportedRun {

@@ -63,5 +63,8 @@ struct ConfigModel {
 };
 std::optional<ConfigModel> draft_config_model(const Value& config, Problems& problems,
                                               ScenarioDraft& draft, ImportCounts& counts);
+// Adds what loading refuses in the model of a config.json, --set applied, but for what is not
+// supported yet (E130): scenarios may say that.  REQUIRES: draft_config_model returned something.
+void check_config_model(const ImportSources& in, const Value& config);
 
 }  // namespace stepcast

@@ -60,6 +60,13 @@ TEST(Fields, ForeignNamesLeadToOurs) {
     EXPECT_NE(find_field(name->path), nullptr);
   }
   EXPECT_EQ(find_foreign_name("global"), nullptr);
+  for (const auto& [key, path] : {std::pair{"moe_token_dispatcher_type", "moe.dispatcher"},
+                                  {"seqlen", "batch.seq"},
+                                  {"num_layers_per_virtual_pipeline_stage", "parallel.vpp"}}) {
+    ASSERT_NE(find_foreign_name(key), nullptr) << key;
+    EXPECT_EQ(find_foreign_name(key)->path, path);
+    EXPECT_NE(find_field(path), nullptr) << path;
+  }
 }
 
 TEST(Fields, APathFindsItsRow) {

@@ -156,14 +156,41 @@ TEST_F(ScenarioFilesTest, ExtendsStaysBelowTheRoot) {
   LoadOptions wider;
   wider.root = folder_.string();
   EXPECT_EQ(load_scenario(path("in/top.yaml"), wider).plan.tp, 2);
+  EXPECT_THAT(fail("in/top.yaml").all[0].help, HasSubstr("--root DIR"));
 
-  write("in/absolute.yaml", "extends: " + path("in/top.yaml") + "\n");
+  write("in/absolute.yaml", "extends: " + path("out.yaml") + "\n");
   EXPECT_EQ(fail("in/absolute.yaml").codes, "E111");
+  EXPECT_EQ(load_scenario(path("in/absolute.yaml"), wider).plan.tp, 2);
   fs::create_symlink(path("out.yaml"), path("in/link.yaml"));
   write("in/by-link.yaml", "extends: link.yaml\n");
   EXPECT_EQ(fail("in/by-link.yaml").codes, "E111");
   write("in/etc.yaml", "extends: ../../../../../../../../etc/passwd\n");
   EXPECT_EQ(fail("in/etc.yaml").codes, "E111");
+}
+
+// One error with the command that takes the file.
+TEST_F(ScenarioFilesTest, FilesOfOtherToolsAreNamed) {
+  const auto refused = [&](const std::string& name, const std::string& text) {
+    write(name, text);
+    const testing::Failure f = fail(name);
+    return f.codes + ' ' + f.all[0].message + ": " + f.all[0].help;
+  };
+  for (const char* config : {"{\"hidden_size\": 64, \"num_hidden_layers\": 2}",
+                             "{\"model_type\": \"llama\", \"architectures\": [\"x\"]}"})
+    EXPECT_THAT(refused("config.json", config),
+                AllOf(HasSubstr("E107 this is a config.json"), HasSubstr("import hf "),
+                      HasSubstr("model: {hf: ")));
+  for (const char* script :
+       {"#!/bin/bash\nset -e\npython train.py\n", "torchrun pretrain_gpt.py \\\n --bf16\n",
+        "--num-layers 4 --bf16\n", "ARGS=\"\n  --num-layers 4\n\"\nrun: {\n"})
+    EXPECT_THAT(refused("train.sh", script),
+                AllOf(HasSubstr("E107 this is a script"), HasSubstr("import megatron-args ")));
+  // A scenario may speak of them.
+  write("run.yaml", "#!/usr/bin/env bash\n" + kMinimal +
+                        "name: pretrain_gpt\ndescription: with --num-layers 32\n");
+  EXPECT_EQ(load_scenario(path("run.yaml")).plan.tp, 2);
+  write("model.yaml", kMinimal + "hidden_size: 64\n");
+  EXPECT_EQ(fail("model.yaml").codes, "E102");
 }
 
 TEST_F(ScenarioFilesTest, ExtendsNamesRegularFilesThatAreThere) {

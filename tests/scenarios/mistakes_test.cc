@@ -150,7 +150,7 @@ TEST(Mistakes, WhatDoesNotFitTogether) {
       {"schedule: interleaved-1f1b",
        "E205 5:11 interleaved-1f1b needs vpp >= 2 (Megatron's virtual pipeline size); with vpp = 1 "
        "the schedule is 1f1b",
-       ""},
+       "parallel.vpp can be 2, 4, 8 or 16"},
       {"perturb: [{where: rank 99, compute: 0.8}]",
        "E240 5:19 there is no rank 99: the job has 16, 0 to 15", "the nearest is rank 15"},
   });

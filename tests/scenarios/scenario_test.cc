@@ -195,8 +195,8 @@ TEST(Scenario, SectionsOfOtherCommandsAreAcceptedWithAWarning) {
                                 {"constraints", "[a]"},
                                 {"tags", "[a]"},
                                 {"env", "{A: b}"}});
-  EXPECT_EQ(s.warnings.size(), 6u);
-  EXPECT_THAT(s.warnings[0], HasSubstr("'tags' does not change this result"));
+  EXPECT_EQ(s.warnings.size(), 3u);  // tags, env and job describe the run
+  EXPECT_THAT(s.warnings[0], HasSubstr("'sweep' does not change this result"));
 }
 
 TEST(Scenario, UnknownKeysSuggestOurs) {

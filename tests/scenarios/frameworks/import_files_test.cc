@@ -8,6 +8,7 @@
 
 #include "scenarios/frameworks/import_log.h"
 #include "scenarios/frameworks/import_shell.h"
+#include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/python_list.h"
 #include "scenarios/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
@@ -99,6 +100,10 @@ TEST(ShellArguments, TextThatGrowsWithoutEndIsCut) {
 
 // --- hf ---
 
+const std::string kLlama =  // without its end
+    R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 128,)"
+    R"( "num_attention_heads": 4, "intermediate_size": 128)";
+
 TEST(ImportHf, KeysAreTakenAsTheyAre) {
   const ImportedRun run = imported("hf", import_sample("llama3_8b.config.json"));
   EXPECT_EQ(value_of(run, "model.model_type"), "llama");
@@ -121,10 +126,24 @@ TEST(ImportHf, ExpertsAndLatentAttentionAreTaken) {
   EXPECT_EQ(value_of(run, "model.first_k_dense_replace"), "3");
 }
 
+// What is taken from a config.json, whether or not it is a whole model.
+ImportedRun of_config(const std::string& text) {
+  Problems problems;
+  ScenarioDraft draft;
+  ImportCounts counts;
+  const Value config = parse_yaml(problems, problems.add_source({"config.json", text, false}));
+  EXPECT_TRUE(draft_config_model(config, problems, draft, counts));
+  problems.throw_if_any();
+  ImportedRun run;
+  run.scenario = draft.text("");
+  run.used = counts.used;
+  return run;
+}
+
 TEST(ImportHf, EveryFamilyOfTheTableIsRead) {
   for (const ModelFamily& f : model_types()) {
-    const ImportedRun run = imported(
-        "hf", "{\"model_type\": \"" + std::string(f.name) + "\"}");  // defaults of the class
+    const ImportedRun run =
+        of_config("{\"model_type\": \"" + std::string(f.name) + "\"}");  // defaults of the class
     EXPECT_EQ(value_of(run, "model.model_type"), f.name);
   }
 }
@@ -167,8 +186,8 @@ TEST(ImportHf, EveryFieldThatCostsIsTaken) {
   for (const ConfigRow& row : kConfigRows) {
     std::istringstream keys(row.keys);
     for (std::string key; keys >> key;) {
-      const ImportedRun run = imported(
-          "hf", std::string("{\"model_type\": \"") + row.family + "\", \"" + key + "\": 3}");
+      const ImportedRun run =
+          of_config(std::string("{\"model_type\": \"") + row.family + "\", \"" + key + "\": 3}");
       EXPECT_EQ(value_of(run, "model." + key), "3") << row.family;
       EXPECT_EQ(run.used, 2) << row.family << ' ' << key;
     }
@@ -176,9 +195,9 @@ TEST(ImportHf, EveryFieldThatCostsIsTaken) {
 }
 
 TEST(ImportHf, NamesOfLaterTransformersAreKnown) {
-  const ImportedRun run = imported(
-      "hf",
-      R"({"model_type": "llama", "dtype": "bfloat16", "rope_parameters": {"rope_theta": 5e5},
+  const ImportedRun run =
+      imported("hf", kLlama +
+                         R"(, "dtype": "bfloat16", "rope_parameters": {"rope_theta": 5e5},
           "torch_dtype": "bfloat16", "rope_theta": 5e5, "rope_scaling": null,
           "quantization_config": {"quant_method": "fp8"}})");
   EXPECT_EQ(unknown(run), "");
@@ -205,9 +224,30 @@ TEST(ImportHf, BrokenFilesSayWhere) {
 }
 
 TEST(ImportHf, UnknownKeysAreReported) {
-  const ImportedRun run = imported("hf", "{\"model_type\": \"llama\", \"flux\": 3}");
-  EXPECT_EQ(unknown(run), "flux@1:25 ");
-  EXPECT_THAT(run.scenario, HasSubstr("# - not understood: flux in line 1"));
+  const ImportedRun run = imported("hf", kLlama + ",\n\"flux\": 3, \"sliding_windw\": 64}");
+  EXPECT_EQ(unknown(run), "flux@2:1 sliding_windw@2:12 ");
+  EXPECT_THAT(run.scenario, HasSubstr("# - not understood: flux in line 2\n"));
+  EXPECT_EQ(run.unknown[1].near, "sliding_window");
+}
+
+TEST(ImportHf, WhatLoadingRefusesIsRefusedInTheFile) {
+  EXPECT_THAT(import_failure("hf", "{\"model_type\": \"qwen2\", \"hidden_size\": null}").lines,
+              ElementsAre("E126 1:1 the model needs hidden_size"));
+  const std::string experts =
+      R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 128,
+ "num_attention_heads": 4, "num_key_value_heads": 4, "moe_intermediate_size": 64,
+ "intermediate_size": 64, "num_experts": 8, "num_experts_per_tok": 9})";
+  EXPECT_THAT(import_failure("hf", experts).lines,
+              ElementsAre("E127 3:68 num_experts_per_tok = 9 is more than the 8 experts"));
+  ImportRequest stated = request("hf", experts);
+  stated.set = {{"model.num_experts_per_tok", "2"}};
+  EXPECT_EQ(value_of(import_run(stated), "model.num_experts_per_tok"), "2");
+  stated.set = {{"model", "llama3-8b"}};
+  EXPECT_EQ(value_of(import_run(stated), "model"), "llama3-8b");
+  // Scenarios may say what cannot be simulated yet.
+  EXPECT_EQ(value_of(imported("hf", kLlama + ", \"add_cross_attention\": true}"),
+                     "model.add_cross_attention"),
+            "true");
 }
 
 // --- megatron-log ---

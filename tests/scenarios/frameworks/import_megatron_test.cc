@@ -11,6 +11,7 @@ namespace stepcast {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::Failure;
 using ::testing::HasSubstr;
 using testing::import_failure;
 using testing::import_sample;
@@ -394,7 +395,63 @@ TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
               ElementsAre(HasSubstr("cannot be read")));
   EXPECT_THAT(lines("--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5"),
               ElementsAre(HasSubstr("does not divide")));
-  EXPECT_THAT(lines("--tensor-model-parallel-size 0"), ElementsAre(HasSubstr("sensible size")));
+  EXPECT_THAT(lines("--tensor-model-parallel-size 0"),
+              ElementsAre(HasSubstr("E332 2:30 tp, cp and pp do not make")));
+  EXPECT_THAT(lines("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 0"),
+              ElementsAre(HasSubstr("E332 2:63 tp, cp and pp do not make")));
+  EXPECT_THAT(lines("--pipeline-model-parallel-size 7 --account-for-loss-in-pipeline-split"),
+              ElementsAre(HasSubstr("E332 2:32 '--account-for-loss-in-pipeline-split' leaves 25")));
+}
+
+TEST(ImportMegatron, ExpertsWithoutTheirNumberAreNotDropped) {
+  const auto refused = [](const std::string& arguments) {
+    return import_failure("megatron-args", "train " + kSmall + "\\\n" + arguments);
+  };
+  const Failure typo = refused("--num-expert 8 --moe-grouped-gemm --expert-model-parallel-size 8");
+  EXPECT_THAT(typo.lines, ElementsAre("E332 2:64 '--expert-model-parallel-size 8' needs "
+                                      "--num-experts, which the file does not say"));
+  EXPECT_EQ(typo.all[0].help, "did you mean --num-experts by '--num-expert' in line 2?");
+  const Failure none = refused("--moe-router-topk 2");
+  EXPECT_THAT(none.lines, ElementsAre("E332 2:19 '--moe-router-topk 2' needs --num-experts, which "
+                                      "the file does not say"));
+  EXPECT_THAT(none.all[0].help, HasSubstr("of a dense model leave"));
+  EXPECT_EQ(import_failure("megatron-args",
+                           "num_layers: 4\nhidden_size: 64\nseq_length: 64\n"
+                           "num_attention_heads: 4\nnum_experts: null\n"
+                           "expert_model_parallel_size: 2\n")
+                .codes,
+            "E332");
+  // What a list of all arguments says of a dense model.
+  EXPECT_EQ(value_of(imported("megatron-args",
+                              "num_layers: 4\nhidden_size: 64\nseq_length: 64\n"
+                              "num_attention_heads: 4\nnum_experts: null\nmoe_router_topk: 2\n"
+                              "moe_token_dispatcher_type: allgather\n"
+                              "expert_model_parallel_size: 1\n"),
+                     "moe.dispatcher"),
+            "");
+  // Several scripts of a dense model share this one.
+  EXPECT_EQ(unknown(with("--expert-model-parallel-size 1 --expert-tensor-parallel-size 1 "
+                         "--moe-router-load-balancing-type aux_loss")),
+            "");
+}
+
+TEST(ImportMegatron, UnknownArgumentsSuggestKnownOnes) {
+  const ImportedRun run = with("--overlap-grad-reduc --frobnicate 3");
+  ASSERT_EQ(run.unknown.size(), 2U);
+  EXPECT_EQ(run.unknown[0].near, "--overlap-grad-reduce");
+  EXPECT_EQ(run.unknown[1].near, "");
+  EXPECT_THAT(run.scenario, HasSubstr("--overlap-grad-reduc in line 1; did you mean "
+                                      "--overlap-grad-reduce?\n"));
+  // Not what is there already.
+  EXPECT_EQ(with("--num-layer 3").unknown[0].near, "");
+}
+
+TEST(ImportMegatron, WhatIsImportedLoadsWithoutAWarning) {
+  const ImportedRun run = imported(
+      "megatron-args", "export NCCL_IB_TIMEOUT=22\ntrain " + kSmall +
+                           "--nnodes 1 --nproc_per_node 8 --save ckpt --save-interval 500");
+  EXPECT_EQ(value_of(run, "env.NCCL_IB_TIMEOUT"), "\"22\"");
+  EXPECT_THAT(testing::load(run.scenario).warnings, ElementsAre());
 }
 
 TEST(ImportMegatron, WhatIsNoTextInALogStaysOutOfTheScenario) {
