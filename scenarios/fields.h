@@ -33,7 +33,7 @@ enum class FieldType : uint8_t {
   list,       // list of mappings; the rows below are "path[].key"
   names,      // mapping with free keys; the rows below are "path.*.key"
   opaque,     // read elsewhere: `model`, `compare.cases.*`, ...
-  noted,      // known, and nothing of a step: `tags`; those that ask for other answers with a warning
+  noted,      // known, nothing of a step: `tags`; what asks for other answers, with a warning
 };
 
 struct Field {
