@@ -193,11 +193,16 @@ std::string losses_line(const Result& r, const TextStyle& style) {
          other_bubbles(r);
 }
 
+// In quanta of `scale`; 0 if nothing would be saved.
+int64_t saved_quanta(const AccountLine& line, const TimeScale& scale) {
+  const int64_t half = scale.quantum_ps / 2;
+  const int64_t ps = line.saved.value_or(Time{}).count();
+  return (ps + (ps < 0 ? -half : half)) / scale.quantum_ps;
+}
+
 std::string saving(const AccountLine& line, const TimeScale& scale) {
   if (!line.saved) return "-";
-  const int64_t half = scale.quantum_ps / 2;
-  const int64_t ps = line.saved->count();
-  const int64_t quanta = (ps + (ps < 0 ? -half : half)) / scale.quantum_ps;
+  const int64_t quanta = saved_quanta(line, scale);
   if (quanta == 0) return "0 " + std::string(scale.unit);
   const std::string number = format_quanta(-quanta, scale);
   return (quanta < 0 ? "+" : "") + number + ' ' + std::string(scale.unit);
@@ -224,7 +229,7 @@ std::string account_table(const Result& r, const TextStyle& style) {
   std::string s = '\n' + (what_if ? pad_right(head, 65) + "if it were free" : head) + '\n';
   if (what_if && r.what_if_without_contention) s += pad_left("(without contention)", 80) + '\n';
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (quanta[i] == 0 && tenths[i] == 0 && !lines[i].saved) continue;
+    if (quanta[i] == 0 && tenths[i] == 0 && saved_quanta(lines[i], scale) == 0) continue;
     const int64_t bar = (tenths[i] * kBarWidth + longest / 2) / longest;
     std::string line = "  " + pad_right(lines[i].title, kTitleWidth);
     line += pad_left(format_quanta(quanta[i], scale) + ' ' + std::string(scale.unit), 11);

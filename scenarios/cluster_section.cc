@@ -20,13 +20,13 @@ void check_preset(PresetKind kind, const std::string& name) {
   if (name.empty() || preset_text(kind, name)) return;
   const bool gpu = kind == PresetKind::gpu;
   const std::vector<std::string_view> names = preset_names(kind);
-  const std::string near(closest(name, names));
+  const std::string near = did_you_mean(name, names);
   throw file_error(
       "E125", std::string("there is no ") + (gpu ? "GPU" : "cluster") + " preset '" + name + '\'',
       {},
       near.empty()
           ? std::string("`stepcast presets ") + (gpu ? "gpus" : "clusters") + "` lists them"
-          : "did you mean '" + near + "'?");
+          : near);
 }
 
 // As a YAML scalar: plain where nothing in it needs quotes.  Bytes that are not printable are

@@ -48,10 +48,9 @@ std::vector<std::pair<std::string, std::string>> read_set(const Value* set, Prob
     if (field_of_path(m.key) == nullptr) {
       std::vector<std::string_view> paths;
       for (const Field& f : scenario_fields()) paths.push_back(f.path);
-      const std::string_view near = closest(m.key, paths);
+      const std::string near = did_you_mean(m.key, paths);
       problems.add("E102", "unknown key '" + m.key + "' in a scenario", m.key_mark,
-                   static_cast<int>(m.key.size()),
-                   near.empty() ? "" : "did you mean '" + std::string(near) + "'?",
+                   static_cast<int>(m.key.size()), near,
                    near.empty() ? "write the path of a key, as in parallel.tp" : "");
       continue;
     }

@@ -125,9 +125,8 @@ bool Item::read_place(Perturbation& p) {
     if (words.size() < 2) return refuse_place('\'' + text + "' needs a number");
     return read_range(words[1], p) && read_links_of_place(all.subspan(2), p);
   }
-  const std::string_view near = closest(words[0], known);
-  return refuse_place("there is no place '" + text + '\'' +
-                      (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+  const std::string near = did_you_mean(words[0], known);
+  return refuse_place("there is no place '" + text + '\'' + (near.empty() ? "" : "; " + near));
 }
 
 std::optional<double> Item::factor(std::string_view key, double least, double most) {

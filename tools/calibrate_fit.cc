@@ -24,11 +24,8 @@ constexpr size_t kMostNotes = 12;  // of one input, on a terminal
 std::string remark_on_gpu(const std::string& gpu) {
   const std::vector<std::string_view> names = preset_names(PresetKind::gpu);
   if (std::find(names.begin(), names.end(), gpu) != names.end()) return {};
-  std::string_view near = closest(gpu, names);
-  for (const std::string_view name : names)
-    if (near.empty() && name.starts_with(gpu)) near = name;
-  return "no GPU preset is called '" + gpu + '\'' +
-         (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
+  const std::string near = did_you_mean(gpu, names);
+  return "no GPU preset is called '" + gpu + '\'' + (near.empty() ? "" : "; " + near);
 }
 
 // A table that has nothing and takes nothing over answers nothing.

@@ -153,10 +153,9 @@ std::vector<PricedWork> works_called(const std::string& name, const Scenario& sc
   }
   if (!found.empty()) return found;
   const std::vector<std::string_view> candidates(names.begin(), names.end());
-  const std::string_view near = closest(name, candidates);
+  const std::string near = did_you_mean(name, candidates);
   usage_error("E004", "nothing that the step does is called '" + name + "'",
-              (near.empty() ? "" : "did you mean '" + std::string(near) + "'? ") +
-                  "--costs lists everything");
+              (near.empty() ? "" : near + ' ') + "--costs lists everything");
 }
 
 std::string as_json(const Arguments& args, const Scenario& scenario, const Result* result) {

@@ -71,10 +71,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
-  const std::vector<std::string_view> views(candidates.begin(), candidates.end());
-  const std::string_view near = closest(word, views);
-  return near.empty() ? "" : "did you mean '" + std::string(near) + "'?";
+std::string one_of_these(std::string_view word, std::span<const std::string> names) {
+  return did_you_mean(word, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
 // A first word that is no command, or a second one that is none of a command with subcommands.
@@ -84,7 +82,7 @@ void check_command_word(const CLI::App& app, std::string_view word, const std::s
   for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
   for (const std::string& name : names)
     if (name == word) return;
-  std::string help = did_you_mean(word, names);
+  std::string help = one_of_these(word, names);
   if (path.empty() &&
       (word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json")))
     help = "`stepcast run " + std::string(word) + "` simulates a scenario";
@@ -125,7 +123,7 @@ const CLI::App* chosen_command(const CLI::App& app, std::string& path) {
     if (std::find(names.begin(), names.end(), option) != names.end())
       usage_error("E002", "'" + word + "' stands before the command",
                   "options follow it: stepcast" + name + ' ' + word);
-    const std::string help = did_you_mean(option, names);
+    const std::string help = one_of_these(option, names);
     usage_error("E002", "unknown option '" + word + "'", help.empty() ? usage : help);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr && !app.remaining(true).empty())

@@ -91,10 +91,9 @@ size_t parse_word(const std::string& what, const std::string& word,
                   std::span<const std::string_view> legal) {
   for (size_t i = 0; i < legal.size(); ++i)
     if (legal[i] == word) return i;
-  const std::string near(closest(word, legal));
-  usage_error(
-      "E004", "there is no " + what + " '" + word + "'",
-      (near.empty() ? "" : "did you mean '" + near + "'? ") + ("legal: " + comma_list(legal)));
+  const std::string near = did_you_mean(word, legal);
+  usage_error("E004", "there is no " + what + " '" + word + "'",
+              (near.empty() ? "" : near + ' ') + "legal: " + comma_list(legal));
 }
 
 size_t parse_word(const std::string& what, const std::string& word,

@@ -137,9 +137,9 @@ const Entry& entry_of(const std::string& name, std::span<const Kind> kinds) {
       if (entry.name == name || (entry.family != nullptr && entry.family == family)) return entry;
     }
   }
-  const std::string near(closest(name, all));
+  const std::string near = did_you_mean(name, all);
   usage_error("E006", "there is no preset '" + name + "'",
-              near.empty() ? "`stepcast presets` lists them" : "did you mean '" + near + "'?");
+              near.empty() ? "`stepcast presets` lists them" : near);
 }
 
 void write_entry(JsonWriter& json, const Entry& entry) {

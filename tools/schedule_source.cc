@@ -57,9 +57,9 @@ void read_param(const ScheduleFamily& family, const std::string& text, ScheduleP
       return;
     }
     std::vector<std::string> words(known.begin(), known.end());
-    const std::string near(closest(key, known));
+    const std::string near = did_you_mean(key, known);
     usage_error("E004", "'" + key + "' is not a parameter of " + std::string(family.name),
-                !near.empty()   ? "did you mean '" + near + "'?"
+                !near.empty()   ? near
                 : words.empty() ? "it has none"
                                 : "it has " + or_list(words));
   }

@@ -58,11 +58,11 @@ std::string cluster_with(const std::string& word) {
   }
   std::vector<std::string_view> known = preset_names(PresetKind::gpu);
   known.insert(known.end(), clusters.begin(), clusters.end());
-  const std::string near(closest(word, known));
+  std::erase(known, word);  // a GPU without a cluster
+  const std::string near = did_you_mean(word, known);
   refuse("E006", "no cluster preset has the GPU '" + word + "'",
-         !near.empty() && near != word
-             ? "did you mean '" + near + "'?"
-             : "`stepcast presets` lists them; a scenario can describe any other node");
+         !near.empty() ? near
+                       : "`stepcast presets` lists them; a scenario can describe any other node");
 }
 
 constexpr int64_t kStepTokens = 1024 * 4096, kLongest = 4096, kShortest = 16;

@@ -9,9 +9,7 @@
 
 #include <string_view>
 
-namespace stepcast {
-struct InputError;
-}
+#include "sim/diagnostic.h"
 
 namespace stepcast::fuzz {
 
@@ -27,5 +25,17 @@ void small_tables(std::string_view text);  // traces of routing, shipped CSV fil
 // What every refusal has: a problem at least, an exit status for wrong input, and a text and JSON
 // to show.
 void check_refusal(const InputError& e);
+
+// Whether `read()` takes what it is given; if it refuses, it does so as it should.
+template <class Read>
+bool takes(Read read) {
+  try {
+    read();
+    return true;
+  } catch (const InputError& e) {
+    check_refusal(e);
+    return false;
+  }
+}
 
 }  // namespace stepcast::fuzz

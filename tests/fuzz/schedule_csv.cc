@@ -14,14 +14,10 @@ namespace {
 
 // False if the bytes are no schedule, sound or not.
 bool survives_reading(std::string_view text) {
-  try {
+  return takes([&] {
     const std::string written = write_schedule_csv(read_schedule_csv(text, "fuzz.csv"));
     STEPCAST_CHECK(write_schedule_csv(read_schedule_csv(written, "again")) == written, written);
-  } catch (const InputError& e) {
-    check_refusal(e);
-    return false;
-  }
-  return true;
+  });
 }
 
 }  // namespace
@@ -29,15 +25,13 @@ bool survives_reading(std::string_view text) {
 void schedule_csv(std::string_view text) {
   if (!survives_reading(text)) return;
   std::string written, with_comms;
-  try {
+  const bool sound = takes([&] {
     const Schedule schedule = load_schedule_csv(text, "fuzz.csv");
     check_rendezvous(schedule);
     written = write_schedule_csv(schedule);
     with_comms = write_compute_comms_csv(schedule);
-  } catch (const InputError& e) {
-    check_refusal(e);
-    return;
-  }
+  });
+  if (!sound) return;
   try {
     const Schedule again = load_schedule_csv(with_comms, "again");
     STEPCAST_CHECK(write_schedule_csv(again) == written, with_comms);

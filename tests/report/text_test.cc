@@ -188,6 +188,8 @@ TEST(TextReport, LinesThatWouldShowNothingAreLeftOut) {
       << text_report(r);
   r.what_if = {{Spend::blocked, Time{5}}};
   EXPECT_THAT(text_report(r), Not(HasSubstr("blocked sends")));
+  table[static_cast<size_t>(Spend::blocked)] = Time{5};
+  EXPECT_THAT(text_report(r), Not(HasSubstr("blocked sends")));
 }
 
 TEST(TextReport, WithoutWhatIfThereIsNoColumnForIt) {

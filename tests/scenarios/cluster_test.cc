@@ -3,11 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "scenarios/presets.h"
 #include "tests/scenarios/loading.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast {
 namespace {
@@ -199,16 +197,15 @@ TEST(WrittenSchedule, ADeadlockIsExitStatusFourOnlyIfItIsTheOnlyProblem) {
 }
 
 TEST(WrittenSchedule, MayBeAPyTorchFile) {
-  std::string folder = ::testing::TempDir() + "stepcast-csv-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  std::ofstream(folder + "/good.csv") << "0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n";
-  std::ofstream(folder + "/bad.csv") << "0F0,0F1,,0B0,0B1\n,1F0,1X0,1F1,1B1\n";
+  const testing::TemporaryFolder folder;
+  folder.write("good.csv", "0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n");
+  folder.write("bad.csv", "0F0,0F1,,0B0,0B1\n,1F0,1X0,1F1,1B1\n");
   const std::string text = kMinimal + "schedule: {file: good.csv}\n";
   const auto load_here = [&](const testing::Sets& sets) {
     LoadOptions options;
     options.set = {{"batch.global", "8"}};
     options.set.insert(options.set.end(), sets.begin(), sets.end());
-    return load_scenario_text(text, folder + "/run.yaml", options);
+    return load_scenario_text(text, (folder.path() / "run.yaml").string(), options);
   };
   EXPECT_EQ(load_here({}).schedule.microbatches, 2);
   const Failure f = testing::failure_of([&] { load_here({{"schedule.file", "bad.csv"}}); });
@@ -217,7 +214,6 @@ TEST(WrittenSchedule, MayBeAPyTorchFile) {
   EXPECT_EQ(f.all[0].line, 2);
   EXPECT_EQ(testing::failure_of([&] { load_here({{"schedule.file", "no.csv"}}); }).codes, "E101");
   EXPECT_EQ(testing::failure_of([&] { load_here({{"schedule.kind", "1f1b"}}); }).codes, "E127");
-  std::filesystem::remove_all(folder);
 }
 
 // Everything the notation has: pairs, pieces of sequences, two replicas, stages on any rank.

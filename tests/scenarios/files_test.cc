@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "tests/scenarios/loading.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast {
 namespace {
@@ -23,24 +23,15 @@ using testing::kMinimal;
 
 class ScenarioFilesTest : public ::testing::Test {
  protected:
-  ScenarioFilesTest() {
-    std::string name = ::testing::TempDir() + "stepcast-files-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary folder";
-    folder_ = name;
-  }
-  ~ScenarioFilesTest() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return path(name);
+    return folder_.write(name, text);
   }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   Failure fail(const std::string& name) const {
     return testing::failure_of([&] { load_scenario(path(name)); });
   }
 
-  fs::path folder_;
+  testing::TemporaryFolder folder_;
 };
 
 TEST_F(ScenarioFilesTest, AFileSaysTheSameAsItsText) {
@@ -54,7 +45,7 @@ TEST_F(ScenarioFilesTest, WhatCannotBeReadIsExitStatusSeven) {
   const Failure missing = fail("nothing.yaml");
   EXPECT_EQ(missing.exit_status, 7);
   EXPECT_THAT(missing.lines[0], HasSubstr("E101 0:0 cannot read"));
-  fs::create_directory(folder_ / "dir.yaml");
+  fs::create_directory(folder_.path() / "dir.yaml");
   EXPECT_THAT(fail("dir.yaml").lines[0], HasSubstr("it is a directory"));
   EXPECT_EQ(fail("dir.yaml").exit_status, 7);
   ASSERT_EQ(::mkfifo(path("pipe.yaml").c_str(), 0600), 0);
@@ -65,7 +56,7 @@ TEST_F(ScenarioFilesTest, WhatCannotBeReadIsExitStatusSeven) {
 
 TEST_F(ScenarioFilesTest, AFileWithoutPermissionIsExitStatusSeven) {
   write("secret.yaml", kMinimal);
-  fs::permissions(folder_ / "secret.yaml", fs::perms::none);
+  fs::permissions(folder_.path() / "secret.yaml", fs::perms::none);
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
   EXPECT_EQ(fail("secret.yaml").exit_status, 7);
 }
@@ -154,7 +145,7 @@ TEST_F(ScenarioFilesTest, ExtendsStaysBelowTheRoot) {
   EXPECT_THAT(fail("in/top.yaml").lines,
               ElementsAre("E111 1:10 '../out.yaml' is outside the folder of the scenario"));
   LoadOptions wider;
-  wider.root = folder_.string();
+  wider.root = folder_.path().string();
   EXPECT_EQ(load_scenario(path("in/top.yaml"), wider).plan.tp, 2);
   EXPECT_THAT(fail("in/top.yaml").all[0].help, HasSubstr("--root DIR"));
 

@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "calibrate/cost_table.h"
@@ -16,6 +13,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 #include "sim/hash.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast {
 namespace {
@@ -29,27 +27,6 @@ const std::string kScenario =
     "cluster: dgx-h100 x 2\n"
     "parallel: {tp: 2, pp: 2}\n"
     "batch: {global: 32, micro: 1, seq: 4096}\n";
-
-// A folder of its own, gone at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "stepcast-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-
-  std::string write(const std::string& name, std::string_view text) const {
-    const std::string file = path_ + '/' + name;
-    std::ofstream(file) << text;
-    return file;
-  }
-
- private:
-  std::string path_;
-};
 
 // The shipped table with all products twice as long, in the present format.
 std::string slow_table() {
@@ -74,7 +51,7 @@ std::string refused(const std::string& file) {
 }
 
 TEST(Calibration, TheTableThatAScenarioNamesIsUsedAndNamed) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   const std::string table = slow_table();
   const std::string plain = folder.write("plain.yaml", kScenario);
   folder.write("mine.csv", table);
@@ -92,7 +69,7 @@ TEST(Calibration, TheTableThatAScenarioNamesIsUsedAndNamed) {
 }
 
 TEST(Calibration, ATableOfAnotherGpuIsUsedWithAWarning) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   folder.write("a100.csv", shipped_table_text("a100-sxm-80g"));
   const std::string file = folder.write("run.yaml", kScenario + "calibration: a100.csv\n");
   EXPECT_THAT(load_scenario(file).warnings,
@@ -100,7 +77,7 @@ TEST(Calibration, ATableOfAnotherGpuIsUsedWithAWarning) {
 }
 
 TEST(Calibration, FamiliesLeftToAShippedTableAreTakenFromIt) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   folder.write("thin.csv",
                "# stepcast cost table\n# format: 1\n# gpu: h100-sxm\n"
                "# share: h100-sxm gemm attention memory\n# source: s measured by hand\n"
@@ -111,7 +88,7 @@ TEST(Calibration, FamiliesLeftToAShippedTableAreTakenFromIt) {
 }
 
 TEST(Calibration, WhatIsToBeSaidOfFitsStandsBesideTheTable) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   const std::string file = folder.write("run.yaml", kScenario + "calibration: mine.csv\n");
   const auto calibration = [&](const TableText& table) {
     folder.write("mine.csv", write_table(table));
@@ -130,7 +107,7 @@ TEST(Calibration, WhatIsToBeSaidOfFitsStandsBesideTheTable) {
 }
 
 TEST(Calibration, ShippedTablesAndWhatIsTakenOverHaveTheSameRemarks) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   folder.write("thin.csv",
                "# stepcast cost table\n# format: 1\n# gpu: b200-sxm\n"
                "# share: b200-sxm gemm\n# source: s measured by hand\n# rows: 1\nlaunch,4,s\n");
@@ -151,7 +128,7 @@ TEST(Calibration, ShippedTablesAndWhatIsTakenOverHaveTheSameRemarks) {
 }
 
 TEST(Calibration, TablesThatCannotBeUsedAreRefusedWithTheirPlace) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   const std::string file = folder.write("run.yaml", kScenario + "calibration: mine.csv\n");
   EXPECT_THAT(refused(file), HasSubstr("run.yaml:5:14: E101"));
   folder.write("mine.csv", "model: llama3-8b\n");
@@ -229,7 +206,7 @@ std::string table_of(const PlanText& plan) {
 }
 
 TEST(CalibrationPlan, WhatIsMeasuredByItIsWhatTheForecastAsksFor) {
-  const Folder folder;
+  const testing::TemporaryFolder folder;
   const std::string text =
       "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 8}\n"
       "batch: {global: 32, micro: 1, seq: 4096}\n";
