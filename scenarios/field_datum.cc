@@ -102,7 +102,8 @@ bool is_leaf(const Field& field) {
     case FieldType::list:
     case FieldType::names:
     case FieldType::opaque:
-    case FieldType::noted: return false;
+    case FieldType::noted:
+    case FieldType::later: return false;
     default: return true;
   }
 }

@@ -19,7 +19,7 @@ namespace stepcast {
 // strings.
 using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
 
-// Whether rows of this type hold a Datum: not sections, lists, names, opaque and noted.
+// Whether rows of this type hold a Datum: not sections, lists, names, opaque, noted and later.
 bool is_leaf(const Field& field);
 
 // Nothing if the value is none of the row's type: the problem has been added (E107, E120-E125, E130

@@ -165,8 +165,7 @@ void FieldValues::read_row(const Field& field) {
                                          "default: " + std::string(field.reason)};
     return;
   }
-  const bool describes = one_of(key, "tags|env|job");  // the run, as nobody forecasts it
-  if (field.type == FieldType::noted && !describes) {
+  if (field.type == FieldType::later) {
     warnings_.push_back('\'' + key + "' does not change this result");
   }
   if (!is_leaf(field)) return;
@@ -309,7 +308,8 @@ std::vector<Setting> FieldValues::settings() const {
     if (optional && value(section) == nullptr) continue;
     if (const auto it = entries_.find(field.path); it != entries_.end()) {
       all.push_back({it->first, it->second.shown, it->second.origin});
-    } else if (field.type == FieldType::list || field.type == FieldType::noted) {
+    } else if (field.type == FieldType::list || field.type == FieldType::noted ||
+               field.type == FieldType::later) {
       if (const Value* v = value(field.path); v != nullptr)
         all.push_back({std::string(field.path), to_flow(*v), origin_of(v->mark, problems_)});
     }

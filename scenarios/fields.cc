@@ -636,9 +636,9 @@ constexpr Field kStepFields[] = {
     {.path = "compare.cases", .type = names},
     {.path = "compare.cases.*", .type = opaque, .summary = "dotted path -> value"},
 
-    {.path = "sweep", .type = noted, .summary = "axes of many runs"},
-    {.path = "objective", .type = noted, .summary = "what a search optimises"},
-    {.path = "constraints", .type = noted, .summary = "what a search must keep"},
+    {.path = "sweep", .type = later, .summary = "axes of many runs"},
+    {.path = "objective", .type = later, .summary = "what a search optimises"},
+    {.path = "constraints", .type = later, .summary = "what a search must keep"},
 };
 
 }  // namespace

@@ -33,7 +33,8 @@ enum class FieldType : uint8_t {
   list,       // list of mappings; the rows below are "path[].key"
   names,      // mapping with free keys; the rows below are "path.*.key"
   opaque,     // read elsewhere: `model`, `compare.cases.*`, ...
-  noted,      // known, nothing of a step: `tags`; what asks for other answers, with a warning
+  noted,      // any YAML that says nothing of a step: `tags`
+  later,      // the same, for commands that are not there yet: accepted with a warning
 };
 
 struct Field {

@@ -111,7 +111,8 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::opaque:
       return field.shorthand.empty() ? "\"type\": \"object\""
                                      : "\"type\": [\"string\", \"object\"]";
-    case FieldType::noted: return {};
+    case FieldType::noted:
+    case FieldType::later: return {};
   }
   return {};
 }
