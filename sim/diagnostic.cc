@@ -11,11 +11,27 @@ InputError::InputError(std::vector<Diagnostic> all, int status)
     if (!text_.empty()) text_ += '\n';
     if (!d.file.empty())
       text_ += d.file + ':' + std::to_string(d.line) + ':' + std::to_string(d.column) + ": ";
-    text_ += d.code + ' ' + d.message;
+    if (!d.code.empty()) text_ += d.code + ' ';
+    text_ += d.message;
   }
 }
 
 InputError::InputError(Diagnostic one, int status)
     : InputError(std::vector<Diagnostic>{std::move(one)}, status) {}
+
+void refuse(std::string message, std::string help) {
+  Diagnostic d;
+  d.message = std::move(message);
+  d.help = std::move(help);
+  throw InputError(std::move(d));
+}
+
+InputError place(InputError error, const std::string& code, const std::string& file) {
+  for (Diagnostic& d : error.diagnostics) {
+    if (d.code.empty()) d.code = code;
+    if (d.file.empty()) d.file = file;
+  }
+  return InputError(std::move(error.diagnostics), error.exit_status);
+}
 
 }  // namespace stepcast

@@ -36,7 +36,17 @@ struct InputError : std::exception {
   int exit_status = 2;
 
  private:
-  std::string text_;  // "file:line:col: CODE message", one line a problem
+  std::string
+      text_;  // "file:line:col: CODE message", one line a problem; what is empty is left out
 };
+
+// Refuses what the caller hands on from the user: throws an InputError of one Diagnostic that has
+// neither code nor place.  Whoever knows the file and the key that it came from adds them
+// (place()). A search that wants to know without a throw asks the check behind it, which returns
+// the Diagnostic.
+[[noreturn]] void refuse(std::string message, std::string help = {});
+
+// Gives `code` and `file` to each diagnostic of `error` that has none yet.
+InputError place(InputError error, const std::string& code, const std::string& file);
 
 }  // namespace stepcast

@@ -13,7 +13,6 @@ import sys
 
 import pages
 
-MAX_LINES = 800
 SOURCE = {".h", ".cc", ".cu", ".cuh", ".S", ".cmake", ".py", ".sh"}
 TEXT = SOURCE | {".md", ".yaml", ".json", ".txt", ".in"}
 SKIPPED = 77
@@ -48,13 +47,6 @@ def numbered(root, keep):
         if keep(path) and not is_data(name):
             for number, line in enumerate(path.read_text().split("\n"), 1):
                 yield name, number, line
-
-
-def check_length(root):
-    for path in files(root):
-        lines = path.read_text().count("\n") if is_source(path) else 0
-        if lines > MAX_LINES:
-            yield f"{path.relative_to(root)}:{lines}: more than {MAX_LINES} lines"
 
 
 def check_licence(root):

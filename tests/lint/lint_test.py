@@ -97,12 +97,6 @@ class SourceText(TreeTest):
     def lint(check):
         return sys.executable, ROOT / "tests/lint/lint.py", check
 
-    def test_long_files(self):
-        self.write("sim/long.cc", "//\n" * 800)
-        self.expect_clean(*self.lint("length"))
-        self.write("sim/long.cc", "//\n" * 801)
-        self.expect_complaint("sim/long.cc:801", *self.lint("length"))
-
     def test_missing_licence(self):
         self.write("sim/a.h", SPDX)
         self.write("tools/run", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n")
