@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

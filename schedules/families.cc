@@ -5,7 +5,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "sim/edit_distance.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
