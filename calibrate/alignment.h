@@ -8,7 +8,7 @@
 // the same; batched ones, as of unfused attention, were measured (alignment.csv).
 #pragma once
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 #include "topology/cluster.h"
 
 namespace stepcast {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "calibrate/attention_prices.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

@@ -14,8 +14,8 @@
 #include "calibrate/neighbors.h"
 #include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "calibrate/curve.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 #include "topology/cluster.h"
 #include "topology/collectives.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/places_reached.h"
+#include "sim/graph/work.h"
 #include "topology/written_fabric.h"
 
 namespace stepcast {
@@ -24,8 +24,8 @@ Price with_model(Price price, const CommunicationCost& model) {
 
 Price two_hops(const Work& work, const Cluster& cluster, const GroupShape& shape) {
   // Nodes that a token reaches, of the ranks that it reaches: each gets it over the network once.
-  const double ranks = places_reached(shape.ranks, work.n, work.m);
-  const double any = places_reached(shape.nodes, work.n, work.m);
+  const double ranks = expected_destinations(shape.ranks, work.n, work.m);
+  const double any = expected_destinations(shape.nodes, work.n, work.m);
   const double nodes = work.k > 0 ? std::min(any, static_cast<double>(work.k)) : any;
   const CommunicationCost cost =
       expert_exchange_cost(cluster, work.bytes, shape, std::min(1.0, nodes / ranks));

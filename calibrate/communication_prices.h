@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "calibrate/cost_table.h"
-#include "sim/price.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
-#include "sim/work.h"
 #include "topology/cluster.h"
 #include "topology/collectives.h"
 #include "topology/placement.h"

@@ -4,9 +4,8 @@
 #pragma once
 
 #include "calibrate/cost_table.h"
-#include "sim/price.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "topology/cluster.h"
 
 namespace stepcast {

@@ -15,10 +15,9 @@
 
 #include "calibrate/table_price.h"
 #include "calibrate/table_text.h"
-#include "sim/contention.h"
-#include "sim/price.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "topology/cluster.h"
 #include "topology/collectives.h"
 

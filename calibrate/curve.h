@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/price.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 

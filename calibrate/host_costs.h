@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "sim/launch.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
 #include "topology/cluster.h"
 

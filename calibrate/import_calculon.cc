@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "calibrate/measurement_json.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 namespace {

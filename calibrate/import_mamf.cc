@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 namespace {

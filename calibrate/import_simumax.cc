@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "calibrate/measurement_json.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "calibrate/kineto_trace.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "calibrate/cost_table.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 #include "sim/rank_grid.h"
 #include "topology/cluster.h"
 #include "topology/placement.h"

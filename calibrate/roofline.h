@@ -11,9 +11,9 @@
 
 #include <string_view>
 
-#include "sim/price_parts.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 #include "topology/cluster.h"
 
 namespace stepcast {

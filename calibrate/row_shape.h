@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "calibrate/table_text.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

@@ -14,7 +14,7 @@
 
 #include "calibrate/row_reader.h"
 #include "calibrate/table_text.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

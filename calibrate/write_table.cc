@@ -10,7 +10,7 @@
 #include "calibrate/row_shape.h"
 #include "calibrate/table_reader.h"
 #include "sim/check.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/graph_builder.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

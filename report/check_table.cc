@@ -8,7 +8,7 @@
 #include "report/diagnostics.h"
 #include "report/explain.h"
 #include "sim/check.h"
-#include "sim/price.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 namespace {

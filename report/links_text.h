@@ -7,7 +7,7 @@
 
 #include "report/format.h"
 #include "report/json_writer.h"
-#include "sim/link_loads.h"
+#include "sim/result.h"
 #include "sim/units.h"
 
 namespace stepcast {

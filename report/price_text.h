@@ -6,9 +6,8 @@
 
 #include "report/format.h"
 #include "report/json_writer.h"
-#include "sim/price.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

@@ -8,8 +8,8 @@
 
 #include "calibrate/cost_errors.h"
 #include "sim/csv.h"
+#include "sim/graph/op_graph.h"
 #include "sim/log_exp.h"
-#include "sim/work_counts.h"
 
 namespace stepcast {
 

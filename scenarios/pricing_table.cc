@@ -7,7 +7,7 @@
 
 #include "calibrate/table_text.h"
 #include "scenarios/file_error.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

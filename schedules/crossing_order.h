@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/action.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

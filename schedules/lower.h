@@ -11,7 +11,7 @@
 #include "model/transformer.h"
 #include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

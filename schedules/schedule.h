@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "schedules/p2p_style.h"
-#include "sim/action.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

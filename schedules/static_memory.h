@@ -10,7 +10,7 @@
 
 #include "model/stage_passes.h"
 #include "schedules/rank_parameters.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -23,7 +23,7 @@
 
 #include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
-#include "sim/action.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

@@ -8,7 +8,6 @@
 #include "report/json_writer.h"
 #include "scenarios/file_error.h"
 #include "scenarios/presets.h"
-#include "sim/hash.h"
 #include "sim/text.h"
 #include "tools/calibrate.h"
 #include "tools/calibrate_input.h"

@@ -2,7 +2,7 @@
 // stepcast calibrate show and diff: what cost tables say.
 #include "calibrate/table_diff.h"
 #include "report/json_writer.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 #include "tools/calibrate.h"
 #include "tools/calibrate_input.h"
 #include "tools/calibrate_view.h"

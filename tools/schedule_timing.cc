@@ -7,8 +7,8 @@
 
 #include "report/account_lines.h"
 #include "sim/diagnostic.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tools/options.h"
 
 namespace stepcast::cli {

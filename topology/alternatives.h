@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 #include "topology/cluster.h"
 #include "topology/group_shape.h"
 #include "topology/nccl_constants.h"

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 
 namespace stepcast {
 

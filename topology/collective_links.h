@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/contention.h"
-#include "sim/work.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/work.h"
 #include "topology/cluster_graph.h"
 #include "topology/routes.h"
 

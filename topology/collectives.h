@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <string>
 
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
-#include "sim/work.h"
 #include "topology/cluster.h"
 #include "topology/group_shape.h"
 #include "topology/placement.h"

@@ -5,10 +5,10 @@
 
 #include <string>
 
-#include "sim/link_loads.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 #include "sim/rank_grid.h"
+#include "sim/result.h"
 #include "topology/cluster_graph.h"
 #include "topology/placement.h"
 #include "topology/routes.h"

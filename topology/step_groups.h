@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 #include "sim/rank_grid.h"
 
 namespace stepcast {

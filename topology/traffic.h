@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the communication of a job puts on shared links of the cluster, for the engine in which
-// transfers slow each other down (sim/contention.h): collective_links.h for every group of every
-// axis, a route for each transfer of the pipeline.
+// transfers slow each other down (sim/contention/contention.h): collective_links.h for every group
+// of every axis, a route for each transfer of the pipeline.
 #pragma once
 
-#include "sim/contention.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 #include "sim/rank_grid.h"
 #include "topology/cluster_graph.h"
 #include "topology/placement.h"

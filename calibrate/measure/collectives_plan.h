@@ -13,7 +13,7 @@
 #include "calibrate/measure/processes.h"
 #include "calibrate/plan_text.h"
 #include "calibrate/sweep.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -20,10 +20,10 @@
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "schedules/lower.h"
-#include "sim/account.h"
+#include "sim/account/account.h"
 #include "sim/diagnostic.h"
-#include "sim/run.h"
-#include "sim/work_counts.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 namespace {

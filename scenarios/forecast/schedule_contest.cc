@@ -8,7 +8,7 @@
 #include "scenarios/forecast/step_prices.h"
 #include "schedules/lower.h"
 #include "schedules/vocabulary.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
 
 namespace stepcast {
 namespace {

@@ -7,8 +7,8 @@
 #include "schedules/all_forwards_then_backwards.h"
 #include "schedules/forward_only.h"
 #include "schedules/lower.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 #include "topology/cluster.h"
 #include "topology/collectives.h"
 

@@ -5,7 +5,7 @@
 
 #include "model/pair_pass.h"
 #include "model/stage_passes.h"
-#include "sim/host_waits.h"
+#include "sim/graph/op_graph.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -7,8 +7,7 @@
 
 #include "model/pair_pass.h"
 #include "model/stage_passes.h"
-#include "sim/caching_allocator.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/hand_graph.h"
 #include "tests/model/sample.h"
 

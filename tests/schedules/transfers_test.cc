@@ -15,8 +15,8 @@
 
 #include "schedules/lower_unit.h"
 #include "schedules/placement.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

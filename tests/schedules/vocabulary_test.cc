@@ -13,8 +13,8 @@
 #include "schedules/custom_schedule.h"
 #include "schedules/lower_unit.h"
 #include "schedules/transfers.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {

@@ -12,7 +12,7 @@
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 #include "tests/temporary_folder.h"
 
 namespace stepcast {
