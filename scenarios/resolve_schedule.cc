@@ -7,9 +7,8 @@
 #include <stdexcept>
 
 #include "scenarios/spelling.h"
-#include "schedules/all_forwards_then_backwards.h"
-#include "schedules/params.h"
-#include "schedules/placement.h"
+#include "schedules/families/families.h"
+#include "schedules/schedule.h"
 #include "sim/edit_distance.h"
 
 namespace stepcast {

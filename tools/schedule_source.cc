@@ -9,7 +9,7 @@
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/spelling.h"
 #include "schedules/check.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "tools/options.h"
