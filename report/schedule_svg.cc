@@ -24,16 +24,16 @@ struct Rgb {
   int r, g, b;
 };
 constexpr std::array<Rgb, kActionKinds> kPictureColors = {{{0x44, 0x77, 0xaa},
-                                                    {0xee, 0x66, 0x77},
-                                                    {0x66, 0xcc, 0xee},
-                                                    {0x22, 0x88, 0x33},
-                                                    {0xcc, 0xbb, 0x44},
-                                                    {0xaa, 0x33, 0x77},
-                                                    {0xbb, 0xbb, 0xbb},
-                                                    {0x00, 0x99, 0x88},
-                                                    {0xee, 0x77, 0x33},
-                                                    {0x00, 0x77, 0xbb},
-                                                    {0xcc, 0x33, 0x11}}};
+                                                           {0xee, 0x66, 0x77},
+                                                           {0x66, 0xcc, 0xee},
+                                                           {0x22, 0x88, 0x33},
+                                                           {0xcc, 0xbb, 0x44},
+                                                           {0xaa, 0x33, 0x77},
+                                                           {0xbb, 0xbb, 0xbb},
+                                                           {0x00, 0x99, 0x88},
+                                                           {0xee, 0x77, 0x33},
+                                                           {0x00, 0x77, 0xbb},
+                                                           {0xcc, 0x33, 0x11}}};
 
 // Towards white, the more chunks the further the last one: by 40 to 60 %.
 Rgb shade(ActionKind kind, int chunk, int chunks) {
@@ -122,8 +122,8 @@ std::string box(const Canvas& c, const DrawnAction& a, Time begin, Time end, int
   const std::string label = label_of(a.action, c.d.seq_splits);
   if (width >= 100 * (kDigit * static_cast<int64_t>(label.size()) + 2)) {
     s += is_dark(shade(a.action.kind, a.chunk, c.chunks)) ? "<text class=\"w\"" : "<text";
-    s += " x=\"" + px(left + width / 2) + "\" y=\"" + std::to_string(y + height / 2 + 4) + "\">" + label +
-         "</text>";
+    s += " x=\"" + px(left + width / 2) + "\" y=\"" + std::to_string(y + height / 2 + 4) + "\">" +
+         label + "</text>";
   }
   return s + "</g>\n";
 }
@@ -132,10 +132,10 @@ std::string lane(const Canvas& c, size_t r) {
   const int64_t y = kTop + static_cast<int64_t>(r) * (kLane + kLaneGap);
   const int rank = static_cast<int>(r);
   const std::vector<DrawnAction>& actions = c.d.lanes[r];
-  std::string s = "<text class=\"e\" x=\"" + std::to_string(kLeft - 8) + "\" y=\"" + std::to_string(y + kLane / 2 + 4) +
-                  "\">rank " + std::to_string(rank) +
-                  "</text>\n<g class=\"n\" transform=\"translate(" + std::to_string(kLeft) + ',' + std::to_string(y) +
-                  ")\">\n";
+  std::string s = "<text class=\"e\" x=\"" + std::to_string(kLeft - 8) + "\" y=\"" +
+                  std::to_string(y + kLane / 2 + 4) + "\">rank " + std::to_string(rank) +
+                  "</text>\n<g class=\"n\" transform=\"translate(" + std::to_string(kLeft) + ',' +
+                  std::to_string(y) + ")\">\n";
   for (size_t i = 0; i < actions.size(); ++i) {
     const DrawnAction& a = actions[i];
     if (!a.action.overlaps_next || i + 1 == actions.size()) {
@@ -155,23 +155,24 @@ std::string axis(const Canvas& c) {
   std::string s;
   for (size_t r = 0; r < c.d.lanes.size(); ++r)
     s += "<rect x=\"" + std::to_string(kLeft) + "\" y=\"" +
-         std::to_string(kTop + static_cast<int64_t>(r) * (kLane + kLaneGap)) + "\" width=\"" + std::to_string(c.plot) +
-         "\" height=\"" + std::to_string(kLane) + "\" fill=\"#f1f1ee\"/>\n";
+         std::to_string(kTop + static_cast<int64_t>(r) * (kLane + kLaneGap)) + "\" width=\"" +
+         std::to_string(c.plot) + "\" height=\"" + std::to_string(kLane) +
+         "\" fill=\"#f1f1ee\"/>\n";
   const auto least = static_cast<__int128>(c.d.makespan.count()) * kAxisLabels / c.plot + 1;
   const int64_t step = axis_step(static_cast<int64_t>(least), c.d.per_unit);
   for (int64_t t = 0; t <= c.d.makespan.count(); t += step) {
     const std::string x = px(kLeft * 100 + c.x(Time{t}));
-    s += "<path d=\"M" + x + ' ' + std::to_string(kTop - 4) + "V" + std::to_string(c.lanes_bottom + 2) +
-         "\" stroke=\"#d5d5d0\"/><text class=\"m\" x=\"" + x + "\" y=\"" +
-         std::to_string(c.lanes_bottom + 16) + "\">" + c.time(Time{t}) + "</text>\n";
+    s += "<path d=\"M" + x + ' ' + std::to_string(kTop - 4) + "V" +
+         std::to_string(c.lanes_bottom + 2) + "\" stroke=\"#d5d5d0\"/><text class=\"m\" x=\"" + x +
+         "\" y=\"" + std::to_string(c.lanes_bottom + 16) + "\">" + c.time(Time{t}) + "</text>\n";
     if (t > std::numeric_limits<int64_t>::max() - step) break;
   }
   return s;
 }
 
 std::string swatch(int64_t x, int64_t y, const std::string& name) {
-  return "<rect class=\"" + name + "\" x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y - 10) +
-         "\" width=\"14\" height=\"12\"/>";
+  return "<rect class=\"" + name + "\" x=\"" + std::to_string(x) + "\" y=\"" +
+         std::to_string(y - 10) + "\" width=\"14\" height=\"12\"/>";
 }
 
 std::string legend(const Canvas& c) {
@@ -179,7 +180,8 @@ std::string legend(const Canvas& c) {
   int64_t x = kLeft, y = c.lanes_bottom + 40;
   std::string s;
   const auto words = [&](const std::string& text) {
-    s += "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\">" + text + "</text>\n";
+    s += "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\">" + text +
+         "</text>\n";
     x += kSvgLetter * static_cast<int64_t>(text.size()) + 24;
   };
   const std::vector<ActionKind> kinds = kinds_in(c.d);
@@ -208,12 +210,14 @@ std::string schedule_svg(const ScheduleDrawing& d) {
   const std::string title = xml_text(elided(escape_text(d.title), (width - 2 * kRight) / 10));
   std::string facts;
   for (const std::string& fact : d.facts) facts += (facts.empty() ? "" : ", ") + xml_text(fact);
-  std::string s =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) + "\" height=\"" +
-      std::to_string(height) + "\" viewBox=\"0 0 " + std::to_string(width) + ' ' + std::to_string(height) + "\">\n<title>" + title +
-      "</title>\n" + style_sheet(c) + "<rect width=\"" + std::to_string(width) + "\" height=\"" + std::to_string(height) +
-      "\" fill=\"#fff\"/>\n<text class=\"t\" x=\"" + std::to_string(kLeft) + "\" y=\"28\">" + title +
-      "</text>\n<text x=\"" + std::to_string(kLeft) + "\" y=\"48\">" + facts + "</text>\n" + axis(c);
+  std::string s = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) +
+                  "\" height=\"" + std::to_string(height) + "\" viewBox=\"0 0 " +
+                  std::to_string(width) + ' ' + std::to_string(height) + "\">\n<title>" + title +
+                  "</title>\n" + style_sheet(c) + "<rect width=\"" + std::to_string(width) +
+                  "\" height=\"" + std::to_string(height) +
+                  "\" fill=\"#fff\"/>\n<text class=\"t\" x=\"" + std::to_string(kLeft) +
+                  "\" y=\"28\">" + title + "</text>\n<text x=\"" + std::to_string(kLeft) +
+                  "\" y=\"48\">" + facts + "</text>\n" + axis(c);
   for (size_t r = 0; r < d.lanes.size(); ++r) s += lane(c, r);
   return s + legend(c) + "</svg>\n";
 }

@@ -141,7 +141,8 @@ void add_schedule(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* schedule =
       app.add_subcommand("schedule", "Draw, check, write, time or build pipeline schedules");
   schedule->group("Commands")->require_subcommand(0, 1);
-  for (const auto add : {define_schedule_show, define_check, define_export, define_eval, define_synth})
+  for (const auto add :
+       {define_schedule_show, define_check, define_export, define_eval, define_synth})
     add(*schedule, args, chosen);
 }
 
