@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calibrate/roofline.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 
 namespace stepcast {
 

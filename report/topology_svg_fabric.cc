@@ -34,10 +34,6 @@ std::string counted_switches(int64_t n, const std::string& name) {
   return n == 1 ? name : grouped(n) + ' ' + many;
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 // By name, numbers inside names by their value.
 bool before(std::string_view a, std::string_view b) {
   size_t i = 0, j = 0;

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "scenarios/foreign_names.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -10,8 +10,8 @@
 #include "scenarios/foreign_names.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
-#include "scenarios/spelling.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -124,7 +124,7 @@ class Collector {
     const std::vector<std::string_view> known = names_of(model_types());
     problems_.add("E125", "unknown model_type '" + type.text + '\'', type.mark,
                   length_of(type.text), did_you_mean(type.text, known),
-                  "known: " + comma_list(known) +
+                  "known: " + join(known) +
                       "; if it is a decoder like Llama or GPT, write `preset: llama` or `preset: "
                       "gpt` under `model:` and go on");
     return {};

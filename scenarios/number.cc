@@ -7,7 +7,7 @@
 #include <string>
 
 #include "scenarios/decimal.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -8,8 +8,8 @@
 #include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/resolve_schedule.h"
-#include "scenarios/spelling.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "scenarios/number.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

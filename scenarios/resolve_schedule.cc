@@ -6,10 +6,9 @@
 #include <span>
 #include <stdexcept>
 
-#include "scenarios/spelling.h"
 #include "schedules/families/families.h"
 #include "schedules/schedule.h"
-#include "sim/edit_distance.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "model/prune.h"
-#include "scenarios/spelling.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

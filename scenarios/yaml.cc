@@ -14,7 +14,7 @@
 #include <streambuf>
 
 #include "scenarios/value.h"
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
