@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "sim/edit_distance.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
