@@ -115,8 +115,7 @@ CalibrateInput read_measurements(const std::string& input, const Arguments& args
         in.text.find_first_not_of(" \t\r\n") == std::string::npos
             ? "the file is empty"
             : "neither a cost table nor measurements of a tool that is read",
-        in.name,
-        "read are cost tables and " + join(measurement_kinds()) + "; --kind names one");
+        in.name, "read are cost tables and " + join(measurement_kinds()) + "; --kind names one");
   in.table = import_measurements(in.text, in.name, options, &in.notes);
   return in;
 }
