@@ -6,9 +6,8 @@
 #include <span>
 #include <stdexcept>
 
-#include "schedules/all_forwards_then_backwards.h"
-#include "schedules/params.h"
-#include "schedules/placement.h"
+#include "schedules/families/families.h"
+#include "schedules/schedule.h"
 #include "sim/text.h"
 
 namespace stepcast {

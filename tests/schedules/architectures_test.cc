@@ -7,8 +7,8 @@
 
 #include "model/stage_flow.h"
 #include "model/stage_parameters.h"
-#include "schedules/families.h"
-#include "schedules/lower.h"
+#include "schedules/families/families.h"
+#include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"

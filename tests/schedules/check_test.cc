@@ -8,8 +8,8 @@
 #include <ctime>
 #include <random>
 
-#include "schedules/action_text.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/engine/run.h"
 #include "sim/graph/program.h"
 #include "tests/schedules/vectors.h"

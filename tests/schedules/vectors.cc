@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "schedules/action_text.h"
+#include "schedules/formats/action_text.h"
 #include "sim/engine/run.h"
 #include "sim/graph/program.h"
 

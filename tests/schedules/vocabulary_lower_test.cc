@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
