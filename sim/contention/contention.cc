@@ -1,4 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
+// The contention engine: its clock, its threads item by item, what it records, and results.
+//
+// Where transfers share links, how long one takes depends on what else runs, so ends are not known
+// from begins and the recurrence of run.cc cannot be evaluated in any order.  An example: two pairs
+// of ranks send 1 GB each over one link of 100 GB/s, at 0 and at 5 ms.
+//
+//      0 ms  the first transfer is alone, gets 100 GB/s, and would end at 10 ms
+//      5 ms  the second starts; each gets 50 GB/s.  The first has 0.5 GB left, would end at 15 ms:
+//            the end at 10 ms is void.  The second would end at 25 ms.
+//     15 ms  the first ends.  The second has 0.5 GB left, gets 100 GB/s, and would end at 20 ms.
+//     20 ms  the second ends.
+//
+// What a rank does between such moments is as certain as ever.  So a rank has threads that run
+// ahead of the clock through all that is known (run_thread), and sleep where it is not: at the end
+// of a transfer, or at a rendezvous that lacks a post.  When all sleep, the clock moves to the
+// earliest moment at which something is known to start or end (next_moment), what happens then is
+// processed, whoever slept for it goes on, and so forth:
+//
+//     drain()    threads run until all sleep
+//     settle()   rates and ends as they are after everything that happened at this moment
+//     process()  the next moment
+//
+// In the example the receiver of the first transfer sleeps at its join until 15 ms, then runs ahead
+// through compute, priced collectives and posts up to its next join, perhaps to 90 ms of its own
+// time, while the clock still stands at 15 ms.  That is safe because whatever it posts lies in the
+// future of the clock and is put among the events.
+//
+// An event is dropped when it is met and its version is out of date; nothing is removed from the
+// middle of the queue.  What happens at one moment may be processed in any order, since rates are
+// solved only after all of it.
 
 #include "sim/contention/contention.h"
 
@@ -148,8 +178,8 @@ void Engine::prepare_actors() {
 
 // --- clock --------------------------------------------------------------------------------------
 
-// A heap rather than a radix heap: most events are followed within a few others, and those of one
-// moment may be taken in any order.
+// A binary heap rather than a radix heap: most events come out again after a few more have gone in,
+// and those of one moment may be taken in any order.
 void Engine::push(int64_t time, EventKind kind, uint32_t id, uint32_t version) {
   if (time > kLongestLaneTime) throw_step_too_long();
   STEPCAST_CHECK(time >= now_, "an event in the past");
@@ -236,7 +266,7 @@ ContentionResult Engine::run(int64_t record) {
   return out;
 }
 
-// If somebody is not at his end: all that wait at a join, one for each role.
+// If a thread is not at its end: all that wait at a join, one for each role.
 void Engine::throw_deadlock() const {
   Deadlock deadlock;
   bool stuck = false;
@@ -461,7 +491,7 @@ void Engine::raise(Actor& a, const Thread& th, size_t stream, const int64_t* to,
 // What the contention engine writes down of one lane, for account and critical path.
 
 void Engine::prepare_record() {
-  record_.emplace(graph_, ops_);
+  record_.emplace(graph_, ops_ ? Record::all : Record::account);
   rendezvous_records_.resize(graph_.rendezvous.size());
   role_records_.resize(graph_.roles.size());
   for (size_t r = 0; r < graph_.roles.size(); ++r) {

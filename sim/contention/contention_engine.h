@@ -354,7 +354,7 @@ class Engine {
   std::vector<uint32_t> dirty_ranks_, dirty_transfers_;
   int64_t recorded_ = -1;
   bool ops_ = false;  // of it, each
-  std::optional<LaneRecord> record_;
+  std::optional<LaneRecorder> record_;
   std::vector<RoleRecord> role_records_;
   std::vector<RendezvousRecord> rendezvous_records_;
   int64_t shared_ops_ = 0, flow_events_ = 0;

@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// Max-min fair shares.
+//
+// Progressive filling (Filling).  All flows grow together from nothing until one has its limit or a
+// link is full; the flows that this stops keep what they have, the rest go on growing.  An example:
+// links A of 10 and B of 18, and four flows.
+//
+//     flow 1 on A, flow 2 on A and B, flow 3 on B, flow 4 on B with a limit of 3
+//
+//     level 3   flow 4 has its limit.  A has 10 - 2 * 3 = 4 left for two flows, B 18 - 3 * 3 = 9
+//               for two.
+//     level 5   A is full: flows 1 and 2 stop at 5.  B has 18 - 3 - 5 = 10 for flow 3 alone.
+//     level 10  B is full: flow 3 stops.  The shares are 5, 5, 10 and 3.
+//
+// Levels are not raised in small steps: each link has the level at which it will be full if nothing
+// else stops its flows, (capacity less what stopped flows take) / (load of those that still grow).
+// That level never sinks, since a flow that stops early leaves more to the rest; so the least of
+// all such levels and limits is where the next flows stop.  Small problems scan for it, large ones
+// keep a heap whose entries may be out of date, but only too low.
+//
+// Changes (FlowShares).  If flow 4 ends, only B has room.  Who was held back by B?  Flow 3 alone,
+// for A holds flows 1 and 2.  So flow 3 is filled anew, on the links it uses, with flow 2 beside it
+// as a flow that is limited to the share it has: flow 3 gets 13, flow 2 keeps its 5, which A still
+// enforces, and nothing has been asked of flow 1.  Had flow 2 got less, or had B been what held it,
+// it would have joined the problem, and then A and flow 1 after it.  fair_shares.h has the
+// conditions by which a set of shares is known to be the one that filling all flows would give.
 
 #include "sim/contention/fair_shares.h"
 
@@ -215,9 +240,9 @@ Share FlowShares::alone_share(const Uses& uses) const {
   return std::min(to_room(capacity) / load, to_share(INT64_MAX));
 }
 
-// --- who is where -------------------------------------------------------------------------------
+// --- members of links ---------------------------------------------------------------------------
 
-// Notes whether the link of a use binds.
+// Writes down whether the link of a use binds.
 void FlowShares::bind(const Member& member, bool on) {
   Flow& f = flows_[member.flow];
   uint64_t& bits = member.use < 64 ? f.bound : f.more_bound[member.use / 64 - 1];
@@ -343,7 +368,7 @@ void FlowShares::solve_around_flow(uint32_t flow) {
   solve_problem();
 }
 
-// Nobody on the link has changed, but there is more room; perhaps it no longer binds.
+// No flow on the link has changed, but there is more room; perhaps it no longer binds.
 void FlowShares::solve_around_link(uint32_t link) {
   bindings_[link].relieved = false;
   begin_problem();
@@ -406,7 +431,7 @@ void FlowShares::add_links() {
   }
 }
 
-// Frees more flows, those nearest to the change first, until there are so many or no others.
+// Frees more flows, those nearest to the change first, until there are so many or no more.
 void FlowShares::free_at_least(size_t count) {
   add_links();
   for (uint32_t n = 0; n < parts_.size() && free_count_ < count; ++n) {
@@ -468,7 +493,7 @@ bool FlowShares::held_elsewhere(Flow& flow) const {
   return true;
 }
 
-// Is the link full, and does nobody on it have more?  If a flow on it is still to be solved this
+// Is the link full, and does no flow on it have more?  If a flow on it is still to be solved this
 // is not the last word, for then the link is.
 bool FlowShares::holds(uint32_t link, Share share) const {
   Room taken = 0;

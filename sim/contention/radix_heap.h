@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A queue of events for a clock that only moves forward (Ahuja, Mehlhorn, Orlin, Tarjan, Faster
-// algorithms for the shortest path problem, JACM 37, 1990): an entry lies in the bucket of the
-// highest bit in which its key differs from the clock, and moves to lower buckets as the clock
-// comes nearer.  Equal keys come out in the order they were put in.
+// algorithms for the shortest path problem, JACM 37, 1990).
+//
+// An entry lies in the bucket of the highest bit in which its key differs from the clock, and moves
+// to lower buckets as the clock comes nearer.  With the clock at 4 = 100b:
+//
+//     bucket 0  key 4          (no bit differs)
+//     bucket 1  key 5 = 101b   (bit 0)
+//     bucket 2  keys 6, 7      (bit 1)
+//     bucket 4  keys 8 to 15   (bit 3)
+//
+// Every key in a bucket is less than every key in a higher one, so the least lies in the lowest
+// bucket that is not empty.  When the clock moves to 9 = 1001b, buckets 0 to 3 hold only what lies
+// in the past, bucket 4 is spread (9 is taken out, 8 is void, 10 and 11 go to bucket 2, 12 to 15 to
+// bucket 3), and buckets above it stay as they are: their keys differ from the new clock in the
+// same bit as from the old one.  An entry moves at most 63 times, always down, so a push costs O(1)
+// and all moves of an entry O(log of the time it was put ahead), without comparisons.  Equal keys
+// come out in the order they were put in.
 //
 // Entries are never changed; what has become void is recognised by the caller (by a version in the
-// value, say) and dropped when it is met.  Only `advance` moves the clock, so neither looking at
-// the least key nor dropping what is void keeps anybody from putting in an earlier one.
+// value, say) and dropped when it is found.  Only `advance` moves the clock, so neither looking at
+// the least key nor dropping what is void keeps a caller from putting in an earlier one.
 #pragma once
 
 #include <algorithm>

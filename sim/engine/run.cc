@@ -1,10 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+// The engine of one lane a role.
+//
+// The end of every op is an equation in sums and maxima: its duration after the latest of the end
+// of the op before it on its stream, its launch, and the ends of what it waits for.  The equations
+// have one solution, and any order of evaluation finds it that takes a right side only when all of
+// it is known.  So a role is walked along its program as far as it goes, and where it needs a
+// rendezvous that other roles have not all posted, it sleeps on that rendezvous and another role
+// is walked.  Who completes the rendezvous wakes the sleepers.  Nothing is queued by time.
+//
+// An example: two pipeline ranks and one microbatch.  F takes 10, B 20; the transfers x and y take
+// 3, and start when their sender posts them.
+//
+//     role 0:  F  post x  join y  B          role 1:  join x  F  B  post y
+//
+//   role 0   F ends at 10, and x starts then.  y has no post yet: the role sleeps on y at 10.
+//   role 1   x is complete and ends at 13; the compute stream stood still from 0 to 13.  F ends at
+//            23, B at 43, where y starts: it is complete, and role 0 is awake.
+//   role 0   y ends at 46, the stream stood still from 10 to 46; B ends at 66, the makespan.
+//
+// With role 1 first, it would have slept on x, and all times were the same.  If in the end a role
+// still sleeps, the roles wait for each other: Deadlock.
+//
+// Inside a pass nothing sleeps, so it is a loop over instructions (program.h): each is an addition
+// and two maxima on the time of its stream, which stays in a register while the stream does not
+// change.  Where nothing is recorded, a pass need not even be walked: it is linear over (max,+),
+// and its matrix (PassStep) takes the times before it to those after it.
+
 #include "sim/engine/run.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/engine/recorder.h"
 #include "sim/engine/role_queue.h"
 
 namespace stepcast {
@@ -18,6 +46,7 @@ struct RoleState {
   uint32_t item = 0;  // next one to execute
   std::vector<int64_t> events;
   bool started = false;
+  int64_t begin = 0;           // of the first op on the compute stream
   Time* next_start = nullptr;  // Record::all: where the start of the next op goes
 };
 
@@ -39,11 +68,11 @@ class Engine {
         graph_(*program.graph),
         roles_(graph_.roles.size()),
         rendezvous_(graph_.rendezvous.size()),
-        queue_(graph_.roles.size()) {
+        queue_(graph_.roles.size()),
+        recorder_(graph_, kRecord) {
     uint32_t slots = 0;
     for (const CompiledPass& p : program.passes) slots = std::max(slots, p.slots);
     slot_.resize(slots + 1);
-    out_.roles.resize(graph_.roles.size());
     std::vector<size_t> waits;  // of each pass, on the compute stream
     for (const CompiledPass& p : program.passes) {
       waits.push_back(static_cast<size_t>(std::ranges::count_if(p.code, [](const Instruction& in) {
@@ -57,14 +86,13 @@ class Engine {
     while (!queue_.empty()) advance(queue_.take());
     throw_if_stuck(graph_, roles_);
     finish();
-    return std::move(out_);
+    return std::move(recorder_.timeline);
   }
 
  private:
   void prepare(size_t r, const std::vector<size_t>& waits) {
     const RoleOps& ops = graph_.roles[r];
     uint32_t events = 0;
-    size_t starts = 0;
     size_t gaps = 0;  // about; what is not touched costs nothing
     for (const Item& item : ops.items) {
       if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
@@ -73,18 +101,13 @@ class Engine {
       ++gaps;
       if (item.kind != ItemKind::pass) continue;
       gaps += waits[static_cast<size_t>(item.pass)];
-      starts += graph_.passes[static_cast<size_t>(item.pass)].ops.size();
     }
     roles_[r].events.assign(events, 0);
-    if constexpr (kRecord != Record::nothing) {
-      out_.roles[r].items.reserve(ops.items.size());
-      out_.roles[r].gaps.reserve(gaps);
-    }
-    if constexpr (kRecord == Record::all) {
-      out_.roles[r].op_start.resize(starts);
-      roles_[r].next_start = out_.roles[r].op_start.data();
-    }
+    if constexpr (kRecord != Record::nothing) timeline(r).gaps.reserve(gaps);
+    if constexpr (kRecord == Record::all) roles_[r].next_start = timeline(r).op_start.data();
   }
+
+  RoleTimeline& timeline(size_t r) { return recorder_.timeline.roles[r]; }
 
   // Executes items of role r until it has to wait for another role or is done.
   void advance(uint32_t r) {
@@ -95,7 +118,7 @@ class Engine {
       const int64_t before = role.stream[kCompute];
       if (!execute(r, role, item)) return;
       if constexpr (kRecord != Record::nothing) {
-        out_.roles[r].items.push_back({Time{before}, Time{role.stream[kCompute]}});
+        recorder_.item(r, item, before, role.stream[kCompute]);
       }
     }
   }
@@ -111,7 +134,7 @@ class Engine {
       case ItemKind::wait: {
         const int64_t until = role.events[item.event];
         if (until > stream) {
-          book_gap(r, item, stream, until, Gap::Cause::event, item.event);
+          book_gap(r, item, stream, until, Gap::Cause::event);
           stream = until;
         }
         return true;
@@ -144,52 +167,30 @@ class Engine {
     }
     const int64_t end = m.begin + program_.rendezvous_ps[id];
     if (end > stream) {
-      book_gap(r, item, stream, end, Gap::Cause::rendezvous, id);
+      book_gap(r, item, stream, end, Gap::Cause::rendezvous);
       stream = end;
     }
     if (item.host_waits) role.host = std::max(role.host, end);
     return true;
   }
 
-  void book_gap(uint32_t r, const Item& item, int64_t begin, int64_t end, Gap::Cause cause,
-                uint32_t id) {
+  void book_gap(uint32_t r, const Item& item, int64_t begin, int64_t end, Gap::Cause cause) {
     if constexpr (kRecord != Record::nothing) {
-      if (item.stream != Stream::compute) return;
-      out_.roles[r].gaps.push_back({.begin = Time{begin},
-                                    .end = Time{end},
-                                    .cause = cause,
-                                    .only_sends = item.only_sends,
-                                    .item = roles_[r].item,
-                                    .id = id});
+      if (item.stream == Stream::compute) {
+        recorder_.gap(r, item, roles_[r].item, begin, end, cause);
+      }
     }
   }
 
   void run_pass(uint32_t r, RoleState& role, const Item& item) {
     const CompiledPass& pass = program_.passes[static_cast<size_t>(item.pass)];
-    const int64_t before = role.stream[kCompute];
-    out_.rank_ops += pass.device_ops;
+    recorder_.timeline.rank_ops += pass.device_ops;
     if (role.started && kRecord == Record::nothing && program_.merged) {
       run_whole(role, pass.whole);
     } else if (role.started) {
       run_instructions<false>(r, role, pass);
     } else {
       run_instructions<true>(r, role, pass);
-    }
-    book_phase(r, role, item, before);
-  }
-
-  void book_phase(uint32_t r, const RoleState& role, const Item& item, int64_t before) {
-    if constexpr (kRecord != Record::nothing) {
-      if (!item.has_action) return;
-      RoleTimeline& t = out_.roles[r];
-      const ActionKind last = item.has_second ? item.second.kind : item.action.kind;
-      if (item.action.kind == ActionKind::forward) {
-        t.last_forward = Time{role.stream[kCompute]};
-      }
-      if ((last == ActionKind::backward || last == ActionKind::backward_input) &&
-          t.first_backward == Time::max()) {
-        t.first_backward = Time{before};
-      }
     }
   }
 
@@ -237,7 +238,7 @@ class Engine {
       }
       if (kFirst && !role.started && in.stream == Stream::compute) {
         role.started = true;
-        out_.roles[r].compute_begin = Time{std::max(stream, host + first_launch(r, role, in))};
+        role.begin = std::max(stream, host + first_launch(r, role, in));
       }
       const int64_t ready = stream + in.duration;
       const int64_t end = std::max(ready, host + in.lead);
@@ -268,24 +269,22 @@ class Engine {
 
   // Stand-stills inside a pass are many and explained at once: they are summed, not listed.
   void book_inside(uint32_t r, Stream stream, Spend spend, int64_t ps) {
-    if (stream == Stream::compute) out_.roles[r].inside[static_cast<size_t>(spend)] += Time{ps};
+    if (stream == Stream::compute) recorder_.book(r, spend, ps);
   }
 
   void finish() {
+    Timeline& out = recorder_.timeline;
     for (size_t r = 0; r < roles_.size(); ++r) {
-      RoleTimeline& t = out_.roles[r];
-      t.compute_end = Time{roles_[r].stream[kCompute]};
-      t.end = Time{*std::max_element(roles_[r].stream.begin(), roles_[r].stream.end())};
-      out_.makespan = std::max(out_.makespan, t.end);
-      out_.span = std::max(out_.span, t.end - t.compute_begin);
+      const RoleState& role = roles_[r];
+      const int64_t end = *std::max_element(role.stream.begin(), role.stream.end());
+      recorder_.finish_role(static_cast<uint32_t>(r), role.begin, role.stream[kCompute], end);
+      out.makespan = std::max(out.makespan, out.roles[r].end);
+      out.span = std::max(out.span, out.roles[r].end - out.roles[r].compute_begin);
     }
-    if constexpr (kRecord != Record::nothing) {
-      out_.rendezvous.reserve(rendezvous_.size());
-      for (size_t i = 0; i < rendezvous_.size(); ++i) {
-        const RendezvousState& m = rendezvous_[i];
-        out_.rendezvous.push_back(
-            {Time{m.begin}, Time{m.begin + program_.rendezvous_ps[i]}, m.last_role, m.last_item});
-      }
+    for (size_t i = 0; i < out.rendezvous.size(); ++i) {
+      const RendezvousState& m = rendezvous_[i];
+      out.rendezvous[i] = {Time{m.begin}, Time{m.begin + program_.rendezvous_ps[i]}, m.last_role,
+                           m.last_item};
     }
   }
 
@@ -297,7 +296,7 @@ class Engine {
   // Ends (or starts) of waited-for ops of the pass being run; passes never stop half-way, so one
   // set serves all.
   std::vector<int64_t> slot_;
-  Timeline out_;
+  Recorder<0> recorder_;  // times are whole picoseconds
 };
 
 }  // namespace

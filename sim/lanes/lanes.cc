@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of the engine of lanes (lanes.h); not for others.
+// The engine of lanes.
 //
-// A role is executed once for all of its lanes: every clock is a vector with a time for each.  A
-// role runs ahead until it meets a rendezvous that others have not reached.
+// Roles are walked as in run.cc: in any order, each as far as it goes.  But every clock, of a
+// stream, the host, a slot of a pass or a rendezvous, is a vector with the time of each lane, so
+// an instruction of a role is executed once for all of its ranks: a loop of additions and maxima
+// without branches, which compilers turn into vector code (lane_kernels.h).
 //
-//   lanes.cc  roles and their items; rendezvous
-//   lanes.cc  clocks; passes, instruction by instruction
-//   lanes.cc   what is written down of one lane
-//   lanes.cc        results
+// An example: one role with tp = 2 and dp = 2, hence the lanes (tp, dp) = (0,0) (1,0) (0,1) (1,1),
+// of which the last is a GPU of half the speed.  A pass is a product of 10, an all-reduce over tp
+// that takes 3, and another product of 10:
 //
-// All times are in 1/4096 ps.
+//     product      10 10 | 10 20     t += 10 * slowness
+//     all-reduce   10 10 | 20 20     the latest of each tp group ...
+//                  13 13 | 23 23     ... and its price
+//     product      23 23 | 33 43
+//
+// So the slow GPU holds up its tp group at once, and the other one as soon as something is
+// communicated over dp.  Lanes (0,0) and (1,0) had equal times all along: were the last lane no
+// slower than they, all four would be equal, one of them would be kept (fold_lanes), and the
+// vectors would have one entry.
+//
+// Three things keep the loops short.  Chains of ops on one stream are one instruction, whose
+// duration and host term are straight lines in the slowness of the lane (lane_program.h).  Each
+// clock has bounds on its times, and where they show that the host, or what is waited for, cannot
+// be later on any lane, that maximum is left out.  And where a stream follows another one, as
+// compute and the collectives between its ops do, the clock is set instead of compared.
+//
+// A step is recorded by a second run, which writes down what the wanted lane does (recorder.h).
+// All times are in 1/4096 ps, so that slowness in 1/4096 gives whole numbers.
 
 #include "sim/lanes/lanes.h"
 
@@ -152,7 +170,7 @@ class LaneEngine {
   size_t size_ = 1;
   LaneGroups groups_;
   int64_t recorded_ = -1;
-  std::unique_ptr<LaneRecord> record_;
+  std::unique_ptr<LaneRecorder> record_;
   std::vector<RoleState> roles_;
   std::vector<RendezvousState> rendezvous_;
   RoleQueue queue_;
@@ -176,7 +194,9 @@ LaneEngine::LaneEngine(const OpGraph& graph, const Prices& prices, const FoldedL
       roles_(graph.roles.size()),
       rendezvous_(graph.rendezvous.size()),
       queue_(graph.roles.size()) {
-  if (recorded_ >= 0) record_ = std::make_unique<LaneRecord>(graph, ops);
+  if (recorded_ >= 0) {
+    record_ = std::make_unique<LaneRecorder>(graph, ops ? Record::all : Record::account);
+  }
   if (folded.lanes.jitter) jitter_ = jitter_table(folded.lanes.jitter->sigma);
   speeds_ = role_speeds(folded, roles_.size(), jitter_);
   LaneTraits traits = traits_of_lanes();
