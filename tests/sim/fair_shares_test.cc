@@ -18,6 +18,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 constexpr int64_t kFree = INT64_MAX;
 
@@ -183,10 +184,6 @@ TEST(MaxMinRates, GiveEveryFlowABottleneck) {
 }
 
 // Shares kept up to date against those of Filling from scratch, after every change.
-
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
 
 constexpr std::array<LinkUse, 1> kOn0 = {{{0}}}, kOn1 = {{{1}}}, kOn2 = {{{2}}};
 constexpr std::array<LinkUse, 2> kOn01 = {{{0}, {1}}}, kOn12 = {{{1}, {2}}};
