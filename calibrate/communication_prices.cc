@@ -19,6 +19,7 @@ bool in_two_hops(const Work& work) {
 Price with_model(Price price, const CommunicationCost& model) {
   price.latency = std::min(price.time, model.latency);
   price.algorithm = model.algorithm;
+  price.protocol = model.protocol;
   return price;
 }
 

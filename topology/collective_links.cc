@@ -147,7 +147,7 @@ Bandwidth joint_bandwidth(const ClusterGraph& cluster, uint32_t directed) {
 }
 
 std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& router, WorkKind kind,
-                                      std::string_view algorithm, std::span<const int64_t> gpus) {
+                                      Algorithm algorithm, std::span<const int64_t> gpus) {
   STEPCAST_CHECK(!gpus.empty(), "a group has GPUs");
   std::vector<std::vector<int64_t>> nodes;
   if (kind == WorkKind::send_recv) {

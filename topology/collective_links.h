@@ -8,10 +8,10 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "sim/contention.h"
+#include "sim/price.h"
 #include "sim/work.h"
 #include "topology/cluster_graph.h"
 #include "topology/routes.h"
@@ -23,10 +23,10 @@ uint32_t joint_link(const ClusterGraph& cluster, uint32_t directed);
 Bandwidth joint_bandwidth(const ClusterGraph& cluster, uint32_t directed);
 
 // Links of one collective of `kind` over the GPUs of a group (in rank order), as `algorithm`
-// ("ring", "tree", "pairwise", ...: collective_messages.h) runs it; of send_recv from the first GPU
+// runs it (collective_messages.h); of send_recv from the first GPU
 // to the second.  Loads in bytes over the link for each kFullLoad bytes of the message; ascending
 // by link.  REQUIRES: ways between the GPUs exist.
 std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& router, WorkKind kind,
-                                      std::string_view algorithm, std::span<const int64_t> gpus);
+                                      Algorithm algorithm, std::span<const int64_t> gpus);
 
 }  // namespace stepcast

@@ -11,34 +11,6 @@ namespace {
 
 using Nodes = std::span<const std::vector<int64_t>>;
 
-enum class Pattern : uint8_t {
-  unknown,
-  ring,
-  tree,
-  nvls_tree,
-  nvls,
-  collnet,
-  pat,
-  pairwise,
-  two_step
-};
-
-Pattern pattern_of(std::string_view algorithm) {
-  constexpr std::pair<std::string_view, Pattern> kPatterns[] = {
-      {"ring", Pattern::ring},
-      {"tree", Pattern::tree},
-      {"NVLS tree", Pattern::nvls_tree},  // before the shorter name
-      {"NVLS", Pattern::nvls},
-      {"CollNet", Pattern::collnet},
-      {"PAT", Pattern::pat},
-      {"pairwise", Pattern::pairwise},
-      {"two-step", Pattern::two_step}};
-  for (const auto& [name, pattern] : kPatterns) {
-    if (algorithm.substr(0, name.size()) == name) return pattern;
-  }
-  return Pattern::unknown;
-}
-
 int64_t size_of(const std::vector<int64_t>& node) {
   return static_cast<int64_t>(node.size());
 }
@@ -273,20 +245,21 @@ CollectiveMessages to_next(Nodes nodes) {
 
 }  // namespace
 
-CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm, Nodes nodes) {
+CollectiveMessages collective_messages(WorkKind kind, Algorithm algorithm, Nodes nodes) {
   STEPCAST_CHECK(is_communication(kind) && !nodes.empty(), "a collective of a group");
   if (kind == WorkKind::send_recv) return {1, {{nodes.front().front(), nodes.back().back(), 1}}};
   if (kind == WorkKind::shift) return to_next(nodes);
-  switch (pattern_of(algorithm)) {
-    case Pattern::ring: return rings(kind, nodes);
-    case Pattern::tree: return chains(nodes, add_trees);
-    case Pattern::nvls_tree: return in_switch(kind, nodes, add_trees);
-    case Pattern::nvls: return in_switch(kind, nodes, add_sums);
-    case Pattern::collnet: return chains(nodes, add_sums);
-    case Pattern::pat: return log_rounds(kind, nodes);
-    case Pattern::pairwise: return pairwise(nodes);
-    case Pattern::two_step: return two_step(nodes);
-    case Pattern::unknown: break;
+  switch (algorithm) {
+    case Algorithm::ring: return rings(kind, nodes);
+    case Algorithm::tree: return chains(nodes, add_trees);
+    case Algorithm::nvls_tree: return in_switch(kind, nodes, add_trees);
+    case Algorithm::nvls: return in_switch(kind, nodes, add_sums);
+    case Algorithm::collnet_direct:
+    case Algorithm::collnet_chain: return chains(nodes, add_sums);
+    case Algorithm::pat: return log_rounds(kind, nodes);
+    case Algorithm::pairwise: return pairwise(nodes);
+    case Algorithm::two_step: return two_step(nodes);
+    case Algorithm::none: break;
   }
   STEPCAST_CHECK(false, "an algorithm whose messages are known");
   return {};

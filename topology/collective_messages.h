@@ -26,9 +26,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "sim/price.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -47,9 +47,9 @@ struct CollectiveMessages {
 };
 
 // `nodes`: GPUs of the group on each node in rank order, no node empty; nodes in the order of their
-// first rank.  `algorithm` is a name of Alternative (alternatives.h), without its protocol or with
-// it; ignored for send_recv, which goes from the first GPU to the last, and for shift.
-CollectiveMessages collective_messages(WorkKind kind, std::string_view algorithm,
+// first rank.  `algorithm` is ignored for send_recv, which goes from the first GPU to the last, and
+// for shift.
+CollectiveMessages collective_messages(WorkKind kind, Algorithm algorithm,
                                        std::span<const std::vector<int64_t>> nodes);
 
 }  // namespace stepcast

@@ -24,6 +24,32 @@ double domain_weight(int64_t ranks) {
   return ranks <= 8 ? 0 : exact_log2(static_cast<double>(ranks) / 8) / 3;
 }
 
+// Names in collective_corrections.csv, which are no labels: a label may change, the file stays.
+const char* class_of(Algorithm a) {
+  switch (a) {
+    case Algorithm::none: return "";
+    case Algorithm::ring: return "ring";
+    case Algorithm::tree: return "tree";
+    case Algorithm::collnet_direct: return "CollNet direct";
+    case Algorithm::collnet_chain: return "CollNet chain";
+    case Algorithm::nvls: return "NVLS";
+    case Algorithm::nvls_tree: return "NVLS tree";
+    case Algorithm::pat: return "PAT";
+    case Algorithm::pairwise: return "pairwise";
+    case Algorithm::two_step: return "two-step";
+  }
+  return "";
+}
+
+const char* class_of(Protocol p) {
+  switch (p) {
+    case Protocol::ll: return "LL";
+    case Protocol::ll128: return "LL128";
+    case Protocol::simple: return "Simple";
+  }
+  return "";
+}
+
 const char* class_of(NicDriver driver) {
   switch (driver) {
     case NicDriver::verbs: return "NIC by verbs";
@@ -36,7 +62,7 @@ const char* class_of(NicDriver driver) {
   return "";
 }
 
-const char* name_of(GpuArch arch) {
+const char* class_of(GpuArch arch) {
   switch (arch) {
     case GpuArch::volta: return "Volta";
     case GpuArch::ampere: return "Ampere";
@@ -76,7 +102,7 @@ void classify_latency(Classifier& c) {
   c.add(Term::intra, 0.5, "all");
   c.add(Term::intra, kLoose, c.placed(c.algorithm));
   c.add(Term::intra, kLoose, c.placed(c.protocol));
-  c.add(Term::intra, kLoose, name_of(c.cluster.node.gpu.arch));
+  c.add(Term::intra, kLoose, class_of(c.cluster.node.gpu.arch));
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
   if (c.domain > 0) c.add(Term::intra, 0.5, "large domain", c.domain);
   if (!c.across) return;
@@ -89,9 +115,10 @@ void classify_latency(Classifier& c) {
 void classify_bandwidth(Classifier& c) {
   const Node& node = c.cluster.node;
   c.add(Term::bandwidth, 0.1, c.placed(c.algorithm));
-  c.add(Term::bandwidth, kTight, c.placed(std::string(name_of(node.gpu.arch)) + " " + c.algorithm));
+  c.add(Term::bandwidth, kTight,
+        c.placed(std::string(class_of(node.gpu.arch)) + " " + c.algorithm));
   if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(c.protocol));
-  if (c.algorithm == "NVLS" && node.gpu.arch == GpuArch::blackwell) {
+  if (c.a.algorithm == Algorithm::nvls && node.gpu.arch == GpuArch::blackwell) {
     c.add(Term::bandwidth, 0.15, "Blackwell NVLS");
   }
   if (c.mesh) {
@@ -147,9 +174,9 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
                        cluster.node.gpu.arch != GpuArch::other,
                .domain = 0,
-               .algorithm = std::string(name_of(a.algorithm)),
+               .algorithm = class_of(a.algorithm),
                .where = across ? " over nodes" : " in a node",
-               .protocol = std::string(name_of(a.protocol))};
+               .protocol = class_of(a.protocol)};
   if (c.pairwise) c.protocol = "pairwise " + c.protocol;
   // Inside a domain the switches serve an exchange as those of a server do; what leaves it comes
   // from so many ranks at once.

@@ -13,7 +13,7 @@ namespace stepcast {
 namespace {
 
 // "ring LL128", "NVLS tree": the protocol where there is a choice of it.
-std::string algorithm_of(const Alternative& a) {
+std::string label_of(const Alternative& a) {
   std::string text(name_of(a.algorithm));
   if (a.algorithm == Algorithm::ring || a.algorithm == Algorithm::tree) {
     text.append(" ").append(name_of(a.protocol));
@@ -21,11 +21,11 @@ std::string algorithm_of(const Alternative& a) {
   return text;
 }
 
-// `picked`: what NCCL would run, told where another way costs less.
-std::string describe(const CommunicationCost& cost, const std::string& picked,
+// `picked`: what NCCL would run, told where another algorithm or protocol costs less.
+std::string describe(const CommunicationCost& cost, const Alternative& a, const Alternative& picked,
                      const GroupShape& shape) {
-  std::string text = cost.algorithm;
-  if (picked != cost.algorithm) text += " (NCCL: " + picked + ")";
+  std::string text = label_of(a);
+  if (std::string label = label_of(picked); label != text) text += " (NCCL: " + label + ")";
   text += ", " + std::to_string(cost.blocks) + (cost.blocks == 1 ? " channel, " : " channels, ") +
           std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
           (shape.nodes == 1 ? " node" : " nodes");
@@ -43,10 +43,10 @@ CommunicationCost cost_of(const std::vector<Alternative>& ways, const Cluster& c
   CommunicationCost cost;
   cost.time = time_from_seconds(corrected_seconds(a, factors[way], size));
   cost.latency = time_from_seconds(lowest_seconds(ways, factors, 0));
-  cost.algorithm = algorithm_of(a);
+  cost.algorithm = a.algorithm;
+  cost.protocol = a.protocol;
   cost.blocks = blocks_in_use(a, shape, size);
-  const std::string picked = algorithm_of(choice(ways, kind, size));
-  cost.basis = describe(cost, picked, shape);
+  cost.basis = describe(cost, a, choice(ways, kind, size), shape);
   return cost;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 
+#include "sim/price.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
 #include "sim/work.h"
@@ -29,10 +30,11 @@ GroupShape worst_shape(const Cluster& cluster, const RankGrid& grid, Axis axis,
 
 struct CommunicationCost {
   Time time{};
-  std::string basis;        // "ring LL128, 24 channels, 8 ranks on 1 node"
-  Time latency{};           // part of `time` before bytes flow
-  std::string algorithm{};  // of a collective: "ring LL128", the one that is costed
-  int64_t blocks = 0;       // thread blocks of a collective, one SM each (NCCL's channels)
+  std::string basis;                      // "ring LL128, 24 channels, 8 ranks on 1 node"
+  Time latency{};                         // part of `time` before bytes flow
+  Algorithm algorithm = Algorithm::none;  // of a collective: the one that is costed
+  Protocol protocol = Protocol::simple;
+  int64_t blocks = 0;  // thread blocks of a collective, one SM each (NCCL's channels)
 };
 
 // REQUIRES: is_communication(kind), kind neither send_recv nor shift, bytes >= 0; bandwidths of the

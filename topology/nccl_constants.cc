@@ -26,7 +26,6 @@ namespace stepcast {
 namespace {
 
 constexpr double kUs = 1e-6;
-constexpr double kGB = 1e9;
 
 constexpr NcclLatencies kLatencies{
     .ring = {.base = {6.6 * kUs, 14 * kUs, 8.4 * kUs},
@@ -107,32 +106,6 @@ constexpr ArchConstants kBlackwell{
 };
 
 }  // namespace
-
-std::string_view name_of(Protocol p) {
-  switch (p) {
-    case Protocol::ll: return "LL";
-    case Protocol::ll128: return "LL128";
-    case Protocol::simple: return "Simple";
-  }
-  STEPCAST_CHECK(false, "a protocol has a name");
-  return {};
-}
-
-std::string_view name_of(Algorithm a) {
-  switch (a) {
-    case Algorithm::ring: return "ring";
-    case Algorithm::tree: return "tree";
-    case Algorithm::collnet_direct: return "CollNet direct";
-    case Algorithm::collnet_chain: return "CollNet chain";
-    case Algorithm::nvls: return "NVLS";
-    case Algorithm::nvls_tree: return "NVLS tree";
-    case Algorithm::pat: return "PAT";
-    case Algorithm::pairwise: return "pairwise";
-    case Algorithm::two_step: return "two-step";
-  }
-  STEPCAST_CHECK(false, "an algorithm has a name");
-  return {};
-}
 
 const NcclLatencies& nccl_latencies() {
   return kLatencies;

@@ -9,30 +9,11 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 
+#include "sim/price.h"
 #include "topology/cluster.h"
 
 namespace stepcast {
-
-// How NCCL's kernels hand data over: 8-byte words that carry a flag, 128-byte lines that do, or
-// plain copies with fences.
-enum class Protocol : uint8_t { ll, ll128, simple };
-constexpr int kProtocols = 3;
-std::string_view name_of(Protocol p);  // "LL", "LL128", "Simple"
-
-enum class Algorithm : uint8_t {
-  ring,
-  tree,
-  collnet_direct,  // network switches reduce; every GPU talks to them
-  collnet_chain,   // the same along a chain of the node's GPUs
-  nvls,            // NVSwitches reduce
-  nvls_tree,       // NVSwitches reduce inside nodes, a tree between them
-  pat,             // parallel aggregated trees
-  pairwise,        // sends and receives
-  two_step         // to one GPU of each node, then inside it
-};
-std::string_view name_of(Algorithm a);  // "ring", "NVLS tree", ...
 
 using ByProtocol = std::array<double, kProtocols>;
 // Groups on one node, on two, on three or more.
@@ -76,5 +57,12 @@ const ArchConstants& arch_constants(GpuArch arch);
 
 constexpr double kNicFraction = 0.96;  // rings and trees; see nccl_constants.cc
 constexpr double kPcieFraction = 0.76;
+
+// Shared by the files of the model.
+constexpr double kGB = 1e9;          // bytes per second
+constexpr double kUnlimited = 1e18;  // bandwidth where there is no link
+inline double real(int64_t n) {
+  return static_cast<double>(n);
+}
 
 }  // namespace stepcast

@@ -70,23 +70,18 @@ double rate_of(const Work& work, const Price& price) {
 }
 
 // All-gather and reduce-scatter load a ring alike.
-WorkKind kind_on_links(WorkKind kind, const std::string& algorithm) {
-  return kind == WorkKind::reduce_scatter && algorithm == "ring" ? WorkKind::all_gather : kind;
+WorkKind kind_on_links(WorkKind kind, Algorithm algorithm) {
+  return kind == WorkKind::reduce_scatter && algorithm == Algorithm::ring ? WorkKind::all_gather
+                                                                          : kind;
 }
 
-// Without its protocol: protocols load links alike.
-std::string algorithm_of(const Work& work, const Price& price) {
-  for (const char* protocol : {" LL", " LL128", " Simple"}) {
-    if (price.algorithm.ends_with(protocol)) {
-      return price.algorithm.substr(0, price.algorithm.rfind(' '));
-    }
-  }
-  if (!price.algorithm.empty()) return price.algorithm;
-  return work.kind == WorkKind::all_to_all ? "pairwise" : "ring";
+Algorithm algorithm_of(const Work& work, const Price& price) {
+  if (price.algorithm != Algorithm::none) return price.algorithm;
+  return work.kind == WorkKind::all_to_all ? Algorithm::pairwise : Algorithm::ring;
 }
 
 void add(GroupFamily& family, const Work& work, const Price& price, GroupWork w) {
-  const std::string algorithm = algorithm_of(work, price);
+  const Algorithm algorithm = algorithm_of(work, price);
   const WorkKind kind = kind_on_links(work.kind, algorithm);
   const auto same = [&](const GroupPattern& p) {
     return p.kind == kind && p.algorithm == algorithm;
@@ -102,10 +97,10 @@ void add(GroupFamily& family, const Work& work, const Price& price, GroupWork w)
 // First rank of each group; of pairs and groups over pipeline ranks, its rank of the first of them.
 template <class Visit>
 void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit) {
-  struct Digit {
+  struct Stride {
     int64_t stride, size;
   };
-  std::vector<Digit> outside;  // of the group, in the stage
+  std::vector<Stride> outside;  // of the group, in the stage
   int64_t stride = 1, of_pp = 0, groups = 1;
   for (const GridDigit& d : grid.digits()) {
     if (d.axis == Axis::pp) {
@@ -119,7 +114,7 @@ void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit
   const int64_t pp = family.pairs ? family.from : std::max<int64_t>(0, family.pp);
   for (int64_t group = 0; group < groups; ++group) {
     int64_t rank = pp * of_pp, rest = group;
-    for (const Digit& d : outside) {
+    for (const Stride& d : outside) {
       rank += rest % d.size * d.stride;
       rest /= d.size;
     }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "sim/op_graph.h"
@@ -26,7 +25,7 @@ struct GroupWork {
 // Works that put the same loads on the same links.
 struct GroupPattern {
   WorkKind kind = WorkKind::all_reduce;
-  std::string algorithm;  // without its protocol
+  Algorithm algorithm = Algorithm::ring;  // protocols load links alike
   std::vector<GroupWork> works;
 };
 

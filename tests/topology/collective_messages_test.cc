@@ -81,7 +81,7 @@ TEST(Messages, OfARingAddUpToTheFormulaAtEveryGpu) {
     for (const auto& [kind, rounds] :
          {std::pair(WorkKind::all_reduce, 2), std::pair(WorkKind::all_gather, 1),
           std::pair(WorkKind::reduce_scatter, 1)}) {
-      const CollectiveMessages c = collective_messages(kind, "ring LL128", nodes);
+      const CollectiveMessages c = collective_messages(kind, Algorithm::ring, nodes);
       const Sums s = sums(c);
       EXPECT_EQ(s.sent.size(), static_cast<size_t>(n));
       for (const auto& [gpu, parts] : s.sent) EXPECT_EQ(parts * n, rounds * (n - 1) * c.whole);
@@ -97,7 +97,8 @@ TEST(Messages, OfARingStayOnTheirRailsBetweenNodes) {
   for (const Nodes& nodes :
        {equal_nodes(2, 8), equal_nodes(3, 4), equal_nodes(7, 8), equal_nodes(4, 2)}) {
     std::map<int64_t, int64_t> by_rail;
-    for (const Message& m : collective_messages(WorkKind::all_gather, "ring", nodes).messages) {
+    for (const Message& m :
+         collective_messages(WorkKind::all_gather, Algorithm::ring, nodes).messages) {
       if (m.from / 100 == m.to / 100) continue;
       EXPECT_EQ(m.from % 100, m.to % 100);
       by_rail[m.from % 100] += m.parts;
@@ -109,18 +110,18 @@ TEST(Messages, OfARingStayOnTheirRailsBetweenNodes) {
 
 TEST(Messages, OfUnevenNodesStillPassEveryGpu) {
   const Nodes nodes = nodes_of({3, 1, 2});
-  const CollectiveMessages c = collective_messages(WorkKind::all_reduce, "ring", nodes);
+  const CollectiveMessages c = collective_messages(WorkKind::all_reduce, Algorithm::ring, nodes);
   const Sums s = sums(c);
   EXPECT_EQ(s.sent.size(), 6u);
   for (const auto& [gpu, parts] : s.sent) EXPECT_EQ(parts * 6, 10 * c.whole);
   EXPECT_EQ(s.sent, s.received);
-  const CollectiveMessages t = collective_messages(WorkKind::all_reduce, "tree", nodes);
+  const CollectiveMessages t = collective_messages(WorkKind::all_reduce, Algorithm::tree, nodes);
   EXPECT_EQ(sums(t).all, 2 * 5 * t.whole);
 }
 
 TEST(Messages, OfABroadcastNeverReachItsRoot) {
   for (const Nodes& nodes : kGroups) {
-    const CollectiveMessages c = collective_messages(WorkKind::broadcast, "ring", nodes);
+    const CollectiveMessages c = collective_messages(WorkKind::broadcast, Algorithm::ring, nodes);
     const Sums s = sums(c);
     EXPECT_EQ(s.all, (count(nodes) - 1) * c.whole);
     EXPECT_FALSE(s.received.contains(nodes.front().front()));
@@ -131,7 +132,7 @@ TEST(Messages, OfABroadcastNeverReachItsRoot) {
 // Whatever spans n GPUs with both ways of every edge moves 2(n-1) messages, as a ring does.
 TEST(Messages, OfTwoTreesMoveWhatARingMoves) {
   for (const Nodes& nodes : kGroups) {
-    const CollectiveMessages c = collective_messages(WorkKind::all_reduce, "tree LL", nodes);
+    const CollectiveMessages c = collective_messages(WorkKind::all_reduce, Algorithm::tree, nodes);
     const Sums s = sums(c);
     EXPECT_EQ(s.all, 2 * (count(nodes) - 1) * c.whole);
     EXPECT_EQ(s.sent, s.received);
@@ -143,7 +144,7 @@ TEST(Messages, OfTwoTreesMoveWhatARingMoves) {
 
 TEST(Messages, OverTwoNodesATreeSendsTheSumOnceEachWay) {
   const CollectiveMessages c =
-      collective_messages(WorkKind::all_reduce, "tree Simple", equal_nodes(2, 8));
+      collective_messages(WorkKind::all_reduce, Algorithm::tree, equal_nodes(2, 8));
   const std::map<int64_t, int64_t> leaving = leaving_nodes(c);
   EXPECT_EQ(leaving.at(0), c.whole);
   EXPECT_EQ(leaving.at(1), c.whole);
@@ -152,7 +153,8 @@ TEST(Messages, OverTwoNodesATreeSendsTheSumOnceEachWay) {
 TEST(Messages, OfEveryPairAreEqual) {
   for (const Nodes& nodes : kGroups) {
     const int64_t n = count(nodes);
-    const CollectiveMessages c = collective_messages(WorkKind::all_to_all, "pairwise", nodes);
+    const CollectiveMessages c =
+        collective_messages(WorkKind::all_to_all, Algorithm::pairwise, nodes);
     EXPECT_EQ(c.messages.size(), static_cast<size_t>(n * (n - 1)));
     for (const auto& [gpu, parts] : sums(c).sent) EXPECT_EQ(parts * n, (n - 1) * c.whole);
     for (const auto& [gpu, parts] : sums(c).received) EXPECT_EQ(parts * n, (n - 1) * c.whole);
@@ -161,7 +163,7 @@ TEST(Messages, OfEveryPairAreEqual) {
 
 TEST(Messages, InTwoStepsGoToOneGpuOfEachNode) {
   const CollectiveMessages c =
-      collective_messages(WorkKind::all_to_all, "two-step", equal_nodes(4, 8));
+      collective_messages(WorkKind::all_to_all, Algorithm::two_step, equal_nodes(4, 8));
   // (n-p)/n over the network as pairwise, then NVLink carries what came from elsewhere as well.
   for (const auto& [node, parts] : leaving_nodes(c)) EXPECT_EQ(parts * 32, 8 * 24 * c.whole);
   for (const Message& m : c.messages) {
@@ -177,7 +179,7 @@ TEST(Messages, InTwoStepsGoToOneGpuOfEachNode) {
 TEST(Messages, InRoundsOfTwoPowersReachEveryRank) {
   for (const int64_t n : {2, 3, 8, 13}) {
     for (const WorkKind kind : {WorkKind::all_gather, WorkKind::reduce_scatter}) {
-      const CollectiveMessages c = collective_messages(kind, "PAT", equal_nodes(n, 1));
+      const CollectiveMessages c = collective_messages(kind, Algorithm::pat, equal_nodes(n, 1));
       for (const auto& [gpu, parts] : sums(c).sent) EXPECT_EQ(parts * n, (n - 1) * c.whole);
       for (const auto& [gpu, parts] : sums(c).received) EXPECT_EQ(parts * n, (n - 1) * c.whole);
     }
@@ -187,7 +189,8 @@ TEST(Messages, InRoundsOfTwoPowersReachEveryRank) {
 // Every GPU gives all it has to the switches and takes all of the sum, and the sum of its own slice
 // goes up and down once more.
 TEST(Messages, InsideTheSwitchesAreOneMessageAndASlice) {
-  const CollectiveMessages c = collective_messages(WorkKind::all_reduce, "NVLS", equal_nodes(1, 8));
+  const CollectiveMessages c =
+      collective_messages(WorkKind::all_reduce, Algorithm::nvls, equal_nodes(1, 8));
   for (const Message& m : c.messages) EXPECT_EQ(std::min(m.from, m.to), Message::kSwitches);
   Sums s = sums(c);
   s.sent.erase(Message::kSwitches);
@@ -199,7 +202,7 @@ TEST(Messages, InsideTheSwitchesAreOneMessageAndASlice) {
 
 TEST(Messages, OfSwitchesAndTreesLeaveEachNodeOnAllRailsAlike) {
   const CollectiveMessages c =
-      collective_messages(WorkKind::all_reduce, "NVLS tree", equal_nodes(4, 8));
+      collective_messages(WorkKind::all_reduce, Algorithm::nvls_tree, equal_nodes(4, 8));
   int64_t all = 0;
   for (const auto& [node, parts] : leaving_nodes(c)) all += parts;
   EXPECT_EQ(all, 2 * 3 * c.whole);
@@ -219,13 +222,15 @@ TEST(Messages, OfATransferAndOfOneGpu) {
   EXPECT_EQ(c.messages[0].from, 7);
   EXPECT_EQ(c.messages[0].to, 3);
   EXPECT_EQ(c.messages[0].parts, c.whole);
-  for (const char* algorithm : {"ring", "tree", "PAT", "pairwise", "two-step"})
+  for (const Algorithm algorithm :
+       {Algorithm::ring, Algorithm::tree, Algorithm::pat, Algorithm::pairwise, Algorithm::two_step})
     EXPECT_THAT(collective_messages(WorkKind::all_reduce, algorithm, Nodes{{5}}).messages,
                 ::testing::IsEmpty());
 }
 
 TEST(Messages, OfAShiftGoFromEachToTheNext) {
-  const CollectiveMessages c = collective_messages(WorkKind::shift, "ring", Nodes{{0, 1}, {8}});
+  const CollectiveMessages c =
+      collective_messages(WorkKind::shift, Algorithm::ring, Nodes{{0, 1}, {8}});
   ASSERT_EQ(c.messages.size(), 3u);
   EXPECT_EQ(c.messages[0].to, 1);
   EXPECT_EQ(c.messages[1].to, 8);
@@ -234,7 +239,7 @@ TEST(Messages, OfAShiftGoFromEachToTheNext) {
 }
 
 TEST(Messages, OfAnUnknownAlgorithmAreABug) {
-  EXPECT_THROW(collective_messages(WorkKind::all_reduce, "carrier pigeon", equal_nodes(2, 2)),
+  EXPECT_THROW(collective_messages(WorkKind::all_reduce, Algorithm::none, equal_nodes(2, 2)),
                InternalError);
 }
 
@@ -246,8 +251,9 @@ TEST(Messages, AreKnownOfEveryAlgorithmThatTheModelChooses) {
            {WorkKind::all_reduce, WorkKind::all_gather, WorkKind::reduce_scatter,
             WorkKind::all_to_all, WorkKind::broadcast}) {
         for (const int64_t bytes : {1 << 10, 1 << 20, 1 << 30}) {
-          const std::string algorithm = collective_cost(c, kind, {bytes}, shape).algorithm;
-          EXPECT_NO_THROW(collective_messages(kind, algorithm, equal_nodes(2, 8))) << algorithm;
+          const Algorithm algorithm = collective_cost(c, kind, {bytes}, shape).algorithm;
+          EXPECT_NO_THROW(collective_messages(kind, algorithm, equal_nodes(2, 8)))
+              << name_of(algorithm);
         }
       }
     }
@@ -261,7 +267,7 @@ TEST(CollectiveMessages, SwitchesThatAddUpTakeASliceOnceFromEveryNode) {
     while (std::find(nodes[k].begin(), nodes[k].end(), gpu) == nodes[k].end()) ++k;
     return k;
   };
-  for (const char* algorithm : {"NVLS", "CollNet chain"}) {
+  for (const Algorithm algorithm : {Algorithm::nvls, Algorithm::collnet_chain}) {
     const CollectiveMessages c = collective_messages(WorkKind::all_reduce, algorithm, nodes);
     std::vector<int64_t> out(4), in(4);
     for (const Message& m : c.messages) {
@@ -271,8 +277,9 @@ TEST(CollectiveMessages, SwitchesThatAddUpTakeASliceOnceFromEveryNode) {
       in[node_of(m.to)] += m.parts;
     }
     for (size_t k = 0; k < 4; ++k) {
-      EXPECT_EQ(out[k], c.whole) << algorithm << ": the message once, a tree has up to three";
-      EXPECT_EQ(in[k], c.whole) << algorithm;
+      EXPECT_EQ(out[k], c.whole) << name_of(algorithm)
+                                 << ": the message once, a tree has up to three";
+      EXPECT_EQ(in[k], c.whole) << name_of(algorithm);
     }
   }
 }

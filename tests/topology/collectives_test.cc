@@ -50,7 +50,7 @@ TEST(CollectiveCost, SaysHowItRuns) {
   shared.sharing = 8;
   EXPECT_THAT(basis(dgx_a100(4), 1 << 20, shared), HasSubstr("NICs shared by 8 groups"));
   const CommunicationCost cost = collective_cost(dgx_h100(2), all_reduce, kGiB, full(2));
-  EXPECT_EQ(cost.algorithm, "NVLS tree");
+  EXPECT_EQ(cost.algorithm, Algorithm::nvls_tree);
   EXPECT_EQ(cost.blocks, 16);
   EXPECT_GT(cost.latency, Time{});
   EXPECT_LT(cost.latency, cost.time);
@@ -100,7 +100,7 @@ TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
   const auto time = [&](double share) {
     return to_seconds(expert_exchange_cost(c, kGiB * 64, s, share).time);
   };
-  EXPECT_EQ(expert_exchange_cost(c, kGiB, s, 0.5).algorithm, "two-step");
+  EXPECT_EQ(expert_exchange_cost(c, kGiB, s, 0.5).algorithm, Algorithm::two_step);
   EXPECT_NEAR(time(1), seconds(c, all_to_all, kGiB * 64, s), 0.1 * time(1));
   EXPECT_NEAR(time(1) / time(0.5), 2, 0.05);
   EXPECT_GT(time(0.01), 0.12 * time(1)) << "NVLink carries all of it";

@@ -68,7 +68,7 @@ std::map<std::string, double> out_of_nics(const ClusterGraph& g, const std::vect
 TEST(CollectiveLinks, OfARingInANodeAreTheNvlinksOfItsGpusAsOneEach) {
   const ClusterGraph g = cluster_graph(dgx_h100(1));
   Router router(g, {});
-  const auto uses = collective_links(g, router, WorkKind::all_reduce, "ring", every(8, 1));
+  const auto uses = collective_links(g, router, WorkKind::all_reduce, Algorithm::ring, every(8, 1));
   EXPECT_EQ(uses.size(), 16u);
   for (const LinkUse& use : uses) {
     EXPECT_EQ(joint_link(g, use.link), use.link);
@@ -83,21 +83,22 @@ TEST(CollectiveLinks, CarryWhatEachGpuSendsByTheFormula) {
   Router router(g, {.pxn = false});  // else GPUs pass on what is not theirs
   struct Case {
     WorkKind kind;
-    const char* algorithm;
+    Algorithm algorithm;
     double each;  // messages that every one of 32 GPUs sends and gets
   };
-  for (const Case& t : {Case{WorkKind::all_reduce, "ring", 2 * 31 / 32.0},
-                        Case{WorkKind::all_gather, "ring", 31 / 32.0},
-                        Case{WorkKind::reduce_scatter, "ring", 31 / 32.0},
-                        Case{WorkKind::all_to_all, "pairwise", 31 / 32.0}}) {
+  for (const Case& t : {Case{WorkKind::all_reduce, Algorithm::ring, 2 * 31 / 32.0},
+                        Case{WorkKind::all_gather, Algorithm::ring, 31 / 32.0},
+                        Case{WorkKind::reduce_scatter, Algorithm::ring, 31 / 32.0},
+                        Case{WorkKind::all_to_all, Algorithm::pairwise, 31 / 32.0}}) {
     const AtGpus sums = at_gpus(g, collective_links(g, router, t.kind, t.algorithm, every(32, 1)));
     EXPECT_EQ(sums.out.size(), 32u);
     EXPECT_EQ(sums.in.size(), 32u);
-    for (const auto& [gpu, load] : sums.out) EXPECT_NEAR(load, t.each, 1e-3) << t.algorithm;
-    for (const auto& [gpu, load] : sums.in) EXPECT_NEAR(load, t.each, 1e-3) << t.algorithm;
+    for (const auto& [gpu, load] : sums.out)
+      EXPECT_NEAR(load, t.each, 1e-3) << name_of(t.algorithm);
+    for (const auto& [gpu, load] : sums.in) EXPECT_NEAR(load, t.each, 1e-3) << name_of(t.algorithm);
   }
   const AtGpus tree =
-      at_gpus(g, collective_links(g, router, WorkKind::all_reduce, "tree", every(32, 1)));
+      at_gpus(g, collective_links(g, router, WorkKind::all_reduce, Algorithm::tree, every(32, 1)));
   const auto total = [](const std::map<std::string, double>& loads) {
     return std::accumulate(loads.begin(), loads.end(), 0.0,
                            [](double sum, const auto& l) { return sum + l.second; });
@@ -109,13 +110,14 @@ TEST(CollectiveLinks, CarryWhatEachGpuSendsByTheFormula) {
 TEST(CollectiveLinks, OfAGroupWithAllGpusOfItsNodesUseAllNicsAlike) {
   const ClusterGraph g = cluster_graph(dgx_h100(2));
   Router router(g, {});
-  for (const char* algorithm : {"ring", "tree", "NVLS tree"}) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::nvls_tree}) {
     const auto nics =
         out_of_nics(g, collective_links(g, router, WorkKind::all_reduce, algorithm, every(16, 1)));
-    EXPECT_EQ(nics.size(), 16u) << algorithm;
+    EXPECT_EQ(nics.size(), 16u) << name_of(algorithm);
     // A ring passes 2(n-1)/n on from node to node, two trees over two nodes the sum once.
-    const double each = (std::string(algorithm) == "ring" ? 2 * 15 / 16.0 : 1) / 8;
-    for (const auto& [nic, load] : nics) EXPECT_NEAR(load, each, 1e-4) << algorithm << ' ' << nic;
+    const double each = (algorithm == Algorithm::ring ? 2 * 15 / 16.0 : 1) / 8;
+    for (const auto& [nic, load] : nics)
+      EXPECT_NEAR(load, each, 1e-4) << name_of(algorithm) << ' ' << nic;
   }
 }
 
@@ -156,7 +158,7 @@ TEST(CollectiveLinks, OfAnExchangeTakePxnOverNvlink) {
   const auto nvlink = [&](Router& router) {
     double sum = 0;
     for (const LinkUse& use :
-         collective_links(g, router, WorkKind::all_to_all, "pairwise", every(16, 1))) {
+         collective_links(g, router, WorkKind::all_to_all, Algorithm::pairwise, every(16, 1))) {
       if (g.links()[use.link / 2].kind == LinkKind::nvlink) sum += use.load;
     }
     return sum / kFullLoad;
@@ -278,6 +280,34 @@ TEST(Traffic, LeavesOutWhatIsAllLatency) {
   EXPECT_FALSE(t.pattern_of[step.work(0)].empty());
   EXPECT_THAT(t.pattern_of[step.work(1)], IsEmpty());
   EXPECT_EQ(t.latency[step.work(1)], second.latency);
+}
+
+// The text of a price is for people: what is on which link follows from its algorithm alone.
+TEST(Traffic, DoesNotReadTheTextOfAPrice) {
+  Cluster c = dgx_a100(2);
+  c.node.nics = 1;
+  OneRole step;
+  step.grid = {.tp = 8, .dp = 2};
+  step.run(Axis::dp, Stream::dp, 24e9);
+  step.hand.run(step.hand.role(), step.hand.pass(step.ops));
+  const auto traffic = [&](Algorithm algorithm, const char* basis) {
+    Price& price = step.hand.prices.by_work[step.work(0)];
+    price.algorithm = algorithm;
+    price.basis = basis;
+    return traffic_of(step.hand.graph, step.hand.prices, step.grid, {}, cluster_graph(c), {});
+  };
+  const Traffic ring = traffic(Algorithm::ring, "ring LL128, 24 channels");
+  const Traffic renamed = traffic(Algorithm::ring, "two-step NVLS tree Simple");
+  EXPECT_EQ(ring.pattern_of, renamed.pattern_of);
+  ASSERT_EQ(ring.patterns.size(), renamed.patterns.size());
+  const auto loads = [](const Traffic& t) {
+    std::vector<uint32_t> all;
+    for (const auto& pattern : t.patterns)
+      for (const LinkUse& use : pattern) all.push_back(use.load);
+    return all;
+  };
+  EXPECT_EQ(loads(ring), loads(renamed));
+  EXPECT_NE(loads(ring), loads(traffic(Algorithm::two_step, "ring LL128, 24 channels")));
 }
 
 // Two pipeline ranks on two nodes: many transfers each way, gradients in two groups.
