@@ -5,8 +5,8 @@
 #include "calibrate/curve.h"
 #include "sim/units.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

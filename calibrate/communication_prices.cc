@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/places_reached.h"
-#include "topology/written_fabric.h"
+#include "topology/cluster/explicit_fabric.h"
 
 namespace stepcast {
 namespace {

@@ -14,7 +14,7 @@
 #include "sim/price_parts.h"
 #include "sim/units.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -10,8 +10,7 @@
 #include "scenarios/presets.h"
 #include "scenarios/resolve_cluster.h"
 #include "scenarios/spelling.h"
-#include "topology/imported_fabric.h"
-#include "topology/imported_node.h"
+#include "topology/import/imported_cluster.h"
 
 namespace stepcast {
 namespace {

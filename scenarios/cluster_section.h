@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "topology/cluster.h"
-#include "topology/import.h"
+#include "topology/cluster/cluster.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast {
 

@@ -9,8 +9,8 @@
 #include "scenarios/resolve_topology.h"
 #include "scenarios/spelling.h"
 #include "scenarios/tree.h"
-#include "topology/build_graph.h"
-#include "topology/fabric.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "scenarios/field_values.h"
 #include "scenarios/value.h"
-#include "topology/written_fabric.h"
+#include "topology/cluster/explicit_fabric.h"
 
 namespace stepcast {
 

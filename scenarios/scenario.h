@@ -14,8 +14,7 @@
 #include "scenarios/perturbation.h"
 #include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

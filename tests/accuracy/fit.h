@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/accuracy/logs.h"
-#include "topology/collective_time.h"
+#include "topology/nccl/collective_time.h"
 
 namespace stepcast::accuracy {
 

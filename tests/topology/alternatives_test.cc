@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/alternatives.h"
+#include "topology/nccl/algorithms.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/build_graph.h"
+#include "topology/cluster/build_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/topology/clusters.h"
 #include "tests/topology/components.h"
-#include "topology/fabric.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/collective_messages.h"
+#include "topology/traffic/collective_links.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
-#include "topology/collectives.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 namespace {

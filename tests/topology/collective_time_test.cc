@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/collective_time.h"
+#include "topology/nccl/collective_time.h"
 
 #include <gtest/gtest.h>
 

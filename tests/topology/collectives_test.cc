@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/collectives.h"
+#include "topology/nccl/collectives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
-#include "topology/alternatives.h"
-#include "topology/collective_time.h"
+#include "topology/nccl/algorithms.h"
+#include "topology/nccl/collective_time.h"
 
 namespace stepcast {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/routes.h"
+#include "topology/cluster/routes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
-#include "topology/build_graph.h"
-#include "topology/fabric.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {

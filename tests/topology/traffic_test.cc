@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/traffic.h"
+#include "topology/traffic/step_traffic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,8 @@
 
 #include "tests/hand_graph.h"
 #include "tests/topology/clusters.h"
-#include "topology/build_graph.h"
-#include "topology/collective_links.h"
-#include "topology/link_loads.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/traffic/collective_links.h"
 
 namespace stepcast {
 namespace {

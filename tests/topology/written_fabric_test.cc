@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/written_fabric.h"
+#include "topology/cluster/explicit_fabric.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/topology/clusters.h"
 #include "tests/topology/components.h"
-#include "topology/build_graph.h"
+#include "topology/cluster/build_graph.h"
 
 namespace stepcast {
 namespace {

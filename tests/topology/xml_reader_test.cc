@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/xml_reader.h"
+#include "topology/import/imported_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

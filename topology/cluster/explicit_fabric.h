@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fabric written out by hand: nodes that are alike, switches, and the links between them.
+//
+// Its graph has the devices inside nodes of build_graph.h, a NIC for each cable at a node and the
+// switches as they are written.  Costs take from it
+//
+//   * for a transfer, its route; the bandwidth of a link divided by how many GPUs of the sender's
+//     node would use it if each sent to its counterpart;
+//   * for collectives, the slowest link on the routes of the rings of all groups of an axis, in
+//     rank order, each link's bandwidth divided by the rings that it carries.  A group of p ranks a
+//     node has p rings, one over each; a hash of each pair of ends chooses among equal ways, so
+//     rings may collide on a link while another one idles.
+//
+// Links inside nodes are priced as for any other cluster, PCIe as never the narrowest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "topology/cluster/cluster.h"
+#include "topology/cluster/cluster_graph.h"
+#include "topology/cluster/fabric.h"
+
+namespace stepcast {
+
+struct WrittenFabric {
+  struct Switch {
+    std::string name;
+    Time latency{};
+  };
+  struct Link {
+    size_t a = 0, b = 0;    // nodes, then switches: switch s is nodes.size() + s
+    Bandwidth bandwidth{};  // of one cable, a to b
+    Bandwidth back{};       // b to a
+    Time latency{};
+    int32_t cables = 1;
+  };
+  std::vector<std::string> nodes;  // names, all different, also from those of switches
+  std::vector<Switch> switches;
+  std::vector<Link> links;
+
+  // Cables at a node.
+  int64_t cables_at(size_t node) const;
+};
+
+// GPUs first, in the order of `nodes`.  Switches have tiers by their distance from the nearest
+// node.  REQUIRES: ends differ and exist, bandwidths and cables are positive.
+ClusterGraph written_graph(const WrittenFabric& fabric, const Node& node);
+
+// route_of (fabric.h) on cluster.graph.  REQUIRES: there is one.
+Route written_route(const Cluster& cluster, int64_t from, int64_t to);
+
+// The cluster as groups of its GPUs see it that communicate at the same time: bandwidth of the NICs
+// and latency of the network such that a ring over a group gets what the graph leaves it.  The
+// cluster itself if it has no graph or no group is on several nodes.  node.nic_bandwidth of
+// `cluster` against that of the graph's first NIC scales all links of the network.
+// REQUIRES: GPUs of groups are within the cluster.
+Cluster as_seen_by(const Cluster& cluster, std::span<const std::vector<int64_t>> groups);
+
+}  // namespace stepcast

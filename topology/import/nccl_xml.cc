@@ -1,0 +1,772 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/import/imported_topology.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topology/import/import_internal.h"
+#include "topology/import/link_speeds.h"
+
+namespace stepcast {
+
+// Elements and attributes of an XML document, with their places; enough of XML for files that
+// programs write to be read by programs.
+//
+// Text between elements, comments, processing instructions and the declaration are passed over.
+// Not read: document types (and with them entities of one's own), CDATA.
+
+struct XmlAttribute {
+  std::string_view name;
+  std::string value;  // with &amp; and the like resolved
+  int line = 0, column = 0;
+};
+
+struct XmlElement {
+  std::string_view name;
+  int line = 0, column = 0;  // of its '<'
+  int32_t parent = -1;       // -1: the root, which is element 0
+  std::vector<XmlAttribute> attributes;
+
+  // Nothing if it is not there.
+  const XmlAttribute* find(std::string_view attribute) const;
+  std::string_view value_of(std::string_view attribute) const;  // "" if it is not there
+};
+
+// All elements in the order of their begin.  Refers to `text`.  Throws InputError: E321 for what is
+// not well formed, more than 64 levels or 100,000 elements; E322 where the text ends too early,
+// naming what is still open.
+std::vector<XmlElement> read_xml(std::string_view text, const ImportText& lines);
+
+namespace {
+
+constexpr size_t kMostLevels = 64, kMostElements = 100'000, kMostAttributes = 64;
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+bool is_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.' || c == ':' || (static_cast<unsigned char>(c) & 0x80) != 0;
+}
+
+class XmlReader {
+ public:
+  XmlReader(std::string_view text, const ImportText& lines) : text_(text), lines_(lines) {}
+
+  std::vector<XmlElement> read() {
+    if (text_.starts_with("\xEF\xBB\xBF")) advance(3);
+    for (;;) {
+      while (at_ < text_.size() && text_[at_] != '<') {
+        if (open_.empty() && !is_blank(text_[at_])) fail("text outside of any element");
+        advance(1);
+      }
+      if (at_ == text_.size()) break;
+      markup();
+    }
+    if (!open_.empty()) cut_off();
+    if (elements_.empty()) fail("no element in this file", "E320");
+    return std::move(elements_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message, const char* code = "E321", int line = 0,
+                         int column = 0) {
+    if (line == 0) line = line_, column = column_;
+    throw InputError(problem_at(lines_, code, line, column, 1, message));
+  }
+
+  [[noreturn]] void cut_off() {
+    std::string message = "the file ends too early";
+    if (!open_.empty()) {
+      const XmlElement& e = elements_[open_.back()];
+      message += ": <" + std::string(e.name.substr(0, 40)) + "> of line " + std::to_string(e.line) +
+                 " is not closed";
+    }
+    // The last line that says something.
+    auto line = lines_.lines.size();
+    while (line > 1 && trimmed(lines_.lines[line - 1]).empty()) --line;
+    const size_t length = lines_.lines[line - 1].size();
+    throw InputError(problem_at(lines_, "E322", static_cast<int>(line),
+                                static_cast<int>(std::max<size_t>(1, length)), 1, message));
+  }
+
+  void advance(size_t n) {
+    for (; n > 0; --n, ++at_) {
+      if (text_[at_] == '\n') {
+        ++line_;
+        column_ = 1;
+      } else {
+        ++column_;
+      }
+    }
+  }
+
+  char peek() {
+    if (at_ == text_.size()) cut_off();
+    return text_[at_];
+  }
+
+  void skip_blanks() {
+    while (is_blank(peek())) advance(1);
+  }
+
+  // Behind the next `end`.
+  void skip_past(std::string_view end) {
+    const size_t found = text_.find(end, at_);
+    if (found == std::string_view::npos) cut_off();
+    advance(found + end.size() - at_);
+  }
+
+  std::string_view name(const char* what) {
+    const size_t begin = at_;
+    while (is_name(peek())) advance(1);
+    if (at_ == begin) fail(std::string(what) + " should stand here");
+    return text_.substr(begin, at_ - begin);
+  }
+
+  void expect(char c) {
+    if (peek() != c) fail(std::string("'") + c + "' should stand here");
+    advance(1);
+  }
+
+  // At a '<'.
+  void markup() {
+    const std::string_view rest = text_.substr(at_);
+    if (rest.starts_with("<!--")) {
+      advance(4);
+      skip_past("-->");
+    } else if (rest.starts_with("<?")) {
+      skip_past("?>");
+    } else if (rest.starts_with("<!")) {
+      fail("document types and CDATA are not read");
+    } else if (rest.starts_with("</")) {
+      close();
+    } else {
+      open();
+    }
+  }
+
+  void close() {
+    const int line = line_, column = column_;
+    advance(2);
+    const std::string_view what = name("the name of an element");
+    skip_blanks();
+    expect('>');
+    if (open_.empty()) fail("nothing is open that could be closed", "E321", line, column);
+    const XmlElement& e = elements_[open_.back()];
+    if (e.name != what)
+      fail("<" + std::string(e.name.substr(0, 40)) + "> of line " + std::to_string(e.line) +
+               " should be closed here",
+           "E321", line, column);
+    open_.pop_back();
+  }
+
+  void open() {
+    XmlElement e;
+    e.line = line_;
+    e.column = column_;
+    if (open_.empty() && !elements_.empty()) fail("a second outermost element");
+    if (open_.size() == kMostLevels) fail("more than 64 levels");
+    if (elements_.size() == kMostElements) fail("more than 100,000 elements");
+    e.parent = open_.empty() ? -1 : static_cast<int32_t>(open_.back());
+    advance(1);
+    e.name = name("the name of an element");
+    bool empty = false;
+    for (skip_blanks(); peek() != '>'; skip_blanks()) {
+      if (peek() == '/') {
+        advance(1);
+        empty = true;
+        if (peek() != '>') fail("'>' should stand here");
+        break;
+      }
+      e.attributes.push_back(attribute(e));
+    }
+    advance(1);
+    if (!empty) open_.push_back(elements_.size());
+    elements_.push_back(std::move(e));
+  }
+
+  XmlAttribute attribute(const XmlElement& e) {
+    XmlAttribute a;
+    a.line = line_;
+    a.column = column_;
+    a.name = name("the name of an attribute, or '>',");
+    if (e.find(a.name) != nullptr)
+      fail("'" + std::string(a.name.substr(0, 40)) + "' is given twice", "E321", a.line, a.column);
+    if (e.attributes.size() == kMostAttributes) fail("more than 64 attributes");
+    skip_blanks();
+    expect('=');
+    skip_blanks();
+    const char quote = peek();
+    if (quote != '"' && quote != '\'') fail("a value in quotes should stand here");
+    advance(1);
+    while (peek() != quote) {
+      if (peek() == '<') fail("'<' inside a value: a quote is missing before");
+      if (peek() == '&') {
+        a.value += entity();
+      } else {
+        a.value += text_[at_];
+        advance(1);
+      }
+    }
+    advance(1);
+    return a;
+  }
+
+  char entity() {
+    struct Named {
+      std::string_view text;
+      char means;
+    };
+    for (const Named& n : {Named{"&amp;", '&'}, Named{"&lt;", '<'}, Named{"&gt;", '>'},
+                           Named{"&quot;", '"'}, Named{"&apos;", '\''}}) {
+      if (!text_.substr(at_).starts_with(n.text)) continue;
+      advance(n.text.size());
+      return n.means;
+    }
+    fail("'&' that begins none of &amp; &lt; &gt; &quot; &apos;");
+  }
+
+  std::string_view text_;
+  const ImportText& lines_;
+  size_t at_ = 0;
+  int line_ = 1, column_ = 1;
+  std::vector<XmlElement> elements_;
+  std::vector<size_t> open_;
+};
+
+}  // namespace
+
+const XmlAttribute* XmlElement::find(std::string_view attribute) const {
+  for (const XmlAttribute& a : attributes)
+    if (a.name == attribute) return &a;
+  return nullptr;
+}
+
+std::string_view XmlElement::value_of(std::string_view attribute) const {
+  const XmlAttribute* a = find(attribute);
+  return a == nullptr ? std::string_view{} : a->value;
+}
+
+std::vector<XmlElement> read_xml(std::string_view text, const ImportText& lines) {
+  return XmlReader(text, lines).read();
+}
+
+// The NVLinks of GPUs as NCCL's topology files tell them: each GPU for itself, by the addresses of
+// those at the other end.
+
+// An nvlink or xgmi element of a GPU.
+struct NcclGpuLink {
+  uint32_t gpu = 0;    // devices
+  uint32_t cpu = 0;    // of the GPU
+  std::string target;  // bus address; fffffff:... are all NVSwitches of the domain
+  int32_t count = 0;
+  bool to_switch = false, to_cpu = false;
+  LinkSpeed one;
+  int line = 0;
+};
+
+// "n1/" of the second host on: before names and bus addresses.
+std::string host_prefix(int32_t host);
+
+// Joins GPUs with each other, with their CPUs, and with NVSwitches, which it adds.  `gpus`: devices
+// by host_prefix and bus address.  Warns of links that lead nowhere, and of pairs of GPUs that tell
+// of different numbers of links between them: the larger is taken.
+void join_nvlinks(ImportParts& parts, const std::vector<NcclGpuLink>& links,
+                  const std::map<std::string, uint32_t>& gpus, bool several_hosts);
+
+namespace {
+
+using Ends = std::pair<uint32_t, uint32_t>;  // devices
+
+// Links between two GPUs as either end tells.
+struct LinksOfPair {
+  int32_t there = 0, back = 0;
+  LinkSpeed one;
+  int line = 0;
+};
+
+class NvlinkJoiner {
+ public:
+  NvlinkJoiner(ImportParts& parts, const std::map<std::string, uint32_t>& gpus, bool several_hosts)
+      : parts_(parts), gpus_(gpus), several_hosts_(several_hosts) {}
+
+  void join(const std::vector<NcclGpuLink>& links) {
+    add_nvswitches(links);
+    for (const NcclGpuLink& l : links) {
+      if (l.to_switch || l.to_cpu)
+        add_up(l);
+      else
+        add_between(l);
+    }
+    for (const auto& [ends, b] : between_) join_gpus(ends, b);
+    for (const auto& [ends, l] : up_)
+      parts_.join(ends.first, ends.second, LinkKind::nvlink, l.second, l.first);
+  }
+
+ private:
+  // In the order of their addresses, whatever the first GPU names first.
+  void add_nvswitches(const std::vector<NcclGpuLink>& links) {
+    std::vector<const NcclGpuLink*> order;
+    for (const NcclGpuLink& l : links)
+      if (l.to_switch) order.push_back(&l);
+    std::ranges::stable_sort(order, {}, &NcclGpuLink::target);
+    for (const NcclGpuLink* l : order) nvswitch(*l);
+  }
+
+  uint32_t nvswitch(const NcclGpuLink& link) {
+    const bool all = link.target.starts_with("fffffff:");
+    const int32_t host = parts_.devices[link.gpu].node;
+    const auto [it, fresh] =
+        switches_.try_emplace(all ? link.target : host_prefix(host) + link.target, 0);
+    if (!fresh) return it->second;
+    const std::string number = std::to_string(parts_.count(DeviceKind::nvswitch));
+    it->second = parts_.add(DeviceKind::nvswitch, all ? "nvswitch" : "nvswitch" + number,
+                            all && several_hosts_ ? -1 : host, link.line);
+    if (all)
+      parts_.fact("hidden_nvswitches", 1, "the NVSwitches are hidden from the host: shown as one");
+    return it->second;
+  }
+
+  void add_up(const NcclGpuLink& l) {
+    auto& [links, one] = up_[{l.gpu, l.to_cpu ? l.cpu : nvswitch(l)}];
+    links += l.count;
+    one = l.one;
+  }
+
+  void add_between(const NcclGpuLink& l) {
+    const Device& gpu = parts_.devices[l.gpu];
+    const auto peer = gpus_.find(host_prefix(gpu.node) + l.target);
+    if (peer == gpus_.end() || peer->second == l.gpu) {
+      parts_.warn(l.line, gpu.name + " has a link to " + l.target.substr(0, 40) +
+                              (peer == gpus_.end() ? ", which is not in this file" : ", itself"));
+      return;
+    }
+    LinksOfPair& b = between_[std::minmax(l.gpu, peer->second)];
+    (l.gpu < peer->second ? b.there : b.back) += l.count;
+    b.one = l.one;
+    b.line = l.line;
+  }
+
+  void join_gpus(const Ends& ends, const LinksOfPair& b) {
+    if (b.there != b.back)
+      parts_.warn(b.line, parts_.devices[ends.first].name + " and " +
+                              parts_.devices[ends.second].name + " tell of " +
+                              std::to_string(b.there) + " and " + std::to_string(b.back) +
+                              " links between them; the larger is taken");
+    parts_.join(ends.first, ends.second, LinkKind::nvlink, b.one, std::max(b.there, b.back));
+  }
+
+  ImportParts& parts_;
+  const std::map<std::string, uint32_t>& gpus_;
+  bool several_hosts_;
+  std::map<std::string, uint32_t> switches_;  // as gpus_
+  std::map<Ends, LinksOfPair> between_;
+  std::map<Ends, std::pair<int32_t, LinkSpeed>> up_;  // to a switch or CPU: links, each
+};
+
+}  // namespace
+
+std::string host_prefix(int32_t host) {
+  return host == 0 ? "" : "n" + std::to_string(host) + "/";
+}
+
+void join_nvlinks(ImportParts& parts, const std::vector<NcclGpuLink>& links,
+                  const std::map<std::string, uint32_t>& gpus, bool several_hosts) {
+  NvlinkJoiner(parts, gpus, several_hosts).join(links);
+}
+
+namespace {
+
+constexpr size_t kMostCpus = 1024;
+constexpr double kUnknownSpeed = 8, kVirtualBridge = 2.5;  // GT/s
+
+enum class PciClass : uint8_t { bridge, gpu, nic, nvswitch, other };
+
+PciClass pci_class(std::string_view text) {
+  if (text.starts_with("0x0604")) return PciClass::bridge;
+  if (text.starts_with("0x03") || text.starts_with("0x12")) return PciClass::gpu;
+  if (text.starts_with("0x02")) return PciClass::nic;
+  if (text.starts_with("0x0680")) return PciClass::nvswitch;
+  return PciClass::other;
+}
+
+std::string lower(std::string_view text) {
+  std::string s(text);
+  for (char& c : s)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return s;
+}
+
+GpuArch arch_of(int64_t sm) {
+  if (sm >= 100) return GpuArch::blackwell;
+  if (sm >= 90) return GpuArch::hopper;
+  if (sm >= 80) return GpuArch::ampere;
+  return sm >= 70 ? GpuArch::volta : GpuArch::other;
+}
+
+// A number with at most three decimals, from thousandths: "180", "22.5".
+std::string thousandths(int64_t n) {
+  std::string s = std::to_string(n / 1000);
+  if (n % 1000 == 0) return s;
+  std::string decimals = std::to_string(1000 + n % 1000).substr(1);
+  while (decimals.ends_with('0')) decimals.pop_back();
+  return s + '.' + decimals;
+}
+
+struct PcieLink {
+  double speed = 0;  // GT/s
+  int64_t width = 0;
+  double value() const { return pcie_speed(speed, width).nominal.value; }
+};
+
+class NcclImporter {
+ public:
+  NcclImporter(const ImportText& text, std::vector<XmlElement> elements)
+      : text_(text), elements_(std::move(elements)), children_(elements_.size()) {
+    for (uint32_t e = 1; e < elements_.size(); ++e)
+      children_[static_cast<size_t>(elements_[e].parent)].push_back(e);
+  }
+
+  ImportedTopology import() {
+    require_system();
+    read_pcie_links();
+    for (const uint32_t e : children_[0]) {
+      if (elements_[e].name == "cpu") add_cpu(e);
+    }
+    if (cpus_.size() > kMostCpus) problem(elements_[0], "more than 1,024 CPUs");
+    if (parts_.count(DeviceKind::gpu) == 0 && problems_.empty())
+      problem(elements_[0], "no GPU in this file");
+    throw_if_any(problems_);
+    join_cpus();
+    join_nvlinks(parts_, gpu_links_, gpus_, hosts_.size() > 1);
+    warn_of_uneven_nvlinks(parts_);
+    tell();
+    ImportedTopology made = finished(std::move(parts_));
+    made.nic_bandwidth = {static_cast<double>(most_common(speeds_)) * 1e6 / 8};
+    return made;
+  }
+
+ private:
+  struct Cpu {
+    uint32_t device = 0;
+    int32_t host = 0;
+    LinkSpeed speed;
+  };
+  void problem(const XmlElement& e, std::string message, std::string help = "",
+               const char* code = "E321") {
+    problems_.push_back(problem_at(text_, code, e.line, e.column, e.name.size() + 1,
+                                   std::move(message), std::move(help)));
+  }
+  void problem(const XmlAttribute& a, std::string message) {
+    problems_.push_back(
+        problem_at(text_, "E321", a.line, a.column, a.name.size(), std::move(message)));
+  }
+
+  void require_system() {
+    const XmlElement& root = elements_[0];
+    if (root.name == "graphs")
+      problem(root,
+              "this is what NCCL has chosen (NCCL_GRAPH_FILE: rings and trees), not a topology",
+              "NCCL_TOPO_DUMP_FILE=file writes the topology", "E320");
+    else if (root.name != "system")
+      problem(root, "<" + std::string(root.name.substr(0, 40)) + "> is no topology of NCCL",
+              "its outermost element is <system>", "E320");
+    throw_if_any(problems_);
+  }
+
+  // A whole number of an attribute; `missing` if it is not there.
+  int64_t number(const XmlElement& e, std::string_view name, int64_t missing) {
+    const XmlAttribute* a = e.find(name);
+    if (a == nullptr) return missing;
+    const int64_t n = whole_number(a->value);
+    if (n < 0) problem(*a, std::string(name) + " should be a whole number");
+    return n < 0 ? missing : n;
+  }
+
+  PcieLink own_link(const XmlElement& e) {
+    PcieLink link{kUnknownSpeed, number(e, "link_width", 0)};
+    if (link.width == 0) link.width = 16;
+    if (link.width > 32) problem(*e.find("link_width"), "a link has at most 32 lanes");
+    const std::string_view text = trimmed(e.value_of("link_speed"));
+    double speed = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), speed, std::chars_format::fixed);
+    if (error == std::errc{} && speed > 0 && speed < 1e4) link.speed = speed;
+    return link;
+  }
+
+  // links_ of the pci elements; bridges of virtual machines get the best below them.
+  void read_pcie_links() {
+    links_.resize(elements_.size());
+    std::vector<PcieLink> below(elements_.size());
+    for (size_t e = elements_.size(); e-- > 1;) {
+      if (elements_[e].name != "pci") continue;
+      links_[e] = own_link(elements_[e]);
+      if (links_[e].speed <= kVirtualBridge && below[e].value() > links_[e].value()) {
+        links_[e] = below[e];
+        ++raised_;
+      }
+      PcieLink& up = below[static_cast<size_t>(elements_[e].parent)];
+      if (up.width == 0 || links_[e].value() > up.value()) up = links_[e];
+    }
+  }
+
+  void add_cpu(uint32_t e) {
+    const XmlElement& cpu = elements_[e];
+    const auto [host, fresh] = hosts_.try_emplace(std::string(cpu.value_of("host_hash")),
+                                                  static_cast<int32_t>(hosts_.size()));
+    Cpu made;
+    made.host = host->second;
+    const XmlAttribute* numa = cpu.find("numaid");
+    const std::string name = numa == nullptr ? std::to_string(cpus_.size()) : numa->value;
+    made.device =
+        parts_.add(DeviceKind::cpu, host_prefix(made.host) + "cpu" + name, made.host, cpu.line);
+    made.speed = cpu_speed(cpu.value_of("arch"), cpu.value_of("vendor"), number(cpu, "familyid", 0),
+                           number(cpu, "modelid", 0));
+    cpus_.push_back(made);
+    for (const uint32_t c : children_[e]) {
+      if (elements_[c].name == "pci") add_pci(c, made.device);
+      if (elements_[c].name == "nic") add_nic(c, children_[c], made.device, {});
+    }
+  }
+
+  void add_pci(uint32_t e, uint32_t parent) {
+    const XmlElement& pci = elements_[e];
+    const auto has = [&](std::string_view child) {
+      return std::any_of(children_[e].begin(), children_[e].end(),
+                         [&](uint32_t c) { return elements_[c].name == child; });
+    };
+    PciClass kind = pci_class(pci.value_of("class"));
+    if (has("gpu")) kind = PciClass::gpu;
+    if (has("nic")) kind = PciClass::nic;
+    if (has("pci")) kind = PciClass::bridge;
+    switch (kind) {
+      case PciClass::bridge: return add_bridge(e, parent);
+      case PciClass::gpu: return add_gpu(e, parent);
+      case PciClass::nic: return add_card(e, parent);
+      default: ++others_;
+    }
+  }
+
+  void add_bridge(uint32_t e, uint32_t parent) {
+    const uint32_t bridge = parts_.add(
+        DeviceKind::pcie_switch, "pcie" + std::to_string(parts_.count(DeviceKind::pcie_switch)),
+        host(), elements_[e].line);
+    parts_.join(bridge, parent, LinkKind::pcie, speed_of(e));
+    double fastest = 0;
+    for (const uint32_t c : children_[e]) {
+      if (elements_[c].name != "pci") continue;
+      fastest = std::max(fastest, links_[c].value());
+      add_pci(c, bridge);
+    }
+    if (links_[e].value() < fastest) {
+      slow_.push_back(parts_.devices[bridge].name);
+      if (slow_line_ == 0) slow_line_ = elements_[e].line, slow_link_ = links_[e];
+    }
+  }
+
+  int32_t host() const { return cpus_.empty() ? 0 : cpus_.back().host; }
+  LinkSpeed speed_of(uint32_t pci) const {
+    return pcie_speed(links_[pci].speed, links_[pci].width);
+  }
+
+  void add_gpu(uint32_t e, uint32_t parent) {
+    const XmlElement& pci = elements_[e];
+    const std::string bus = lower(pci.value_of("busid"));
+    const XmlElement* gpu = nullptr;
+    uint32_t gpu_element = 0;
+    for (const uint32_t c : children_[e]) {
+      if (elements_[c].name != "gpu" || gpu != nullptr) continue;
+      gpu = &elements_[c];
+      gpu_element = c;
+    }
+    const int64_t dev = gpu == nullptr ? parts_.count(DeviceKind::gpu)
+                                       : number(*gpu, "dev", parts_.count(DeviceKind::gpu));
+    const uint32_t device =
+        parts_.add(DeviceKind::gpu, host_prefix(host()) + "gpu" + std::to_string(dev), host(),
+                   gpu == nullptr ? pci.line : gpu->line);
+    const std::string key = host_prefix(host()) + bus;
+    if (const auto [it, fresh] = gpus_.try_emplace(key, device); !fresh && !bus.empty())
+      problem(pci, "the GPU at " + bus + " is there already, in line " +
+                       std::to_string(parts_.lines[it->second]));
+    parts_.join(device, parent, LinkKind::pcie, speed_of(e));
+    if (gpu == nullptr) return;
+    described_ = true;
+    const GpuArch arch = arch_of(number(*gpu, "sm", 0));
+    for (const uint32_t c : children_[gpu_element])
+      add_gpu_link(elements_[c], device, arch, gpu->value_of("gcn"));
+  }
+
+  void add_gpu_link(const XmlElement& e, uint32_t gpu, GpuArch arch, std::string_view gcn) {
+    const bool xgmi = e.name == "xgmi";
+    xgmi_ = xgmi_ || xgmi;
+    if (e.name == "c2c") {
+      // Mb of bytes a second of one link.
+      const double one = static_cast<double>(number(e, "bw", 0)) * 1e6;
+      const auto links = static_cast<int32_t>(std::min<int64_t>(number(e, "count", 1), 1024));
+      if (one > 0 && links > 0)
+        parts_.join(gpu, cpus_.back().device, LinkKind::c2c, {{one}, {one}}, links);
+    }
+    if (e.name != "nvlink" && !xgmi) return;
+    NcclGpuLink link;
+    link.gpu = gpu;
+    link.cpu = cpus_.back().device;
+    link.target = lower(e.value_of("target"));
+    link.count = static_cast<int32_t>(number(e, "count", 1));
+    link.line = e.line;
+    const std::string_view tclass = e.value_of("tclass");
+    link.to_cpu = tclass == "0x068001";
+    link.to_switch =
+        !link.to_cpu && (tclass.starts_with("0x0680") || link.target.starts_with("fffffff:"));
+    link.one = xgmi ? xgmi_speed(gcn) : nvlink_speed(arch);
+    if (link.target.empty()) problem(e, "a link without a target");
+    if (link.count < 1 || link.count > 64) problem(e, "a GPU has 1 to 64 links to another device");
+    gpu_links_.push_back(std::move(link));
+  }
+
+  // A network card: its nets are those of its nic elements.
+  void add_card(uint32_t e, uint32_t parent) {
+    const XmlElement& pci = elements_[e];
+    std::vector<uint32_t> nets;
+    for (const uint32_t nic : children_[e])
+      if (elements_[nic].name == "nic")
+        nets.insert(nets.end(), children_[nic].begin(), children_[nic].end());
+    const std::string_view kind = pci.value_of("class");
+    ++cards_[pci.value_of("vendor") == "0x1d0f" ? "EFA"
+             : kind.starts_with("0x0207")       ? "InfiniBand"
+                                                : "Ethernet"];
+    add_nic(e, nets, parent, speed_of(e));
+  }
+
+  // A NIC for each net; one for a card of which no net is known.
+  void add_nic(uint32_t e, const std::vector<uint32_t>& below, uint32_t parent, LinkSpeed card) {
+    std::vector<uint32_t> nets;
+    for (const uint32_t n : below)
+      if (elements_[n].name == "net") nets.push_back(n);
+    if (nets.empty()) {
+      if (card.nominal.value == 0) return;
+      const uint32_t nic =
+          parts_.add(DeviceKind::nic, "nic" + std::to_string(parts_.count(DeviceKind::nic)), host(),
+                     elements_[e].line);
+      bare_.insert(nic);
+      parts_.join(nic, parent, LinkKind::pcie, card);
+      return;
+    }
+    const auto share = static_cast<double>(nets.size());
+    for (const uint32_t n : nets) {
+      const XmlElement& net = elements_[n];
+      int64_t megabits = number(net, "speed", 0);
+      if (megabits == 0) megabits = 10'000;  // what NCCL takes
+      LinkSpeed link{card.nominal / share, card.nccl / share};
+      if (card.nominal.value == 0) link.nominal = {static_cast<double>(megabits) * 1e6 / 8};
+      const std::string_view dev = net.value_of("dev");
+      const std::string name = net.value_of("name").empty() ? "net" + std::string(dev)
+                                                            : std::string(net.value_of("name"));
+      const auto [it, fresh] = nets_.try_emplace(host_prefix(host()) + name, 0);
+      if (fresh) {
+        it->second =
+            parts_.add(DeviceKind::nic,
+                       host_prefix(host()) + "nic" + std::to_string(nets_.size() - 1) + ' ' + name,
+                       host(), net.line);
+        ++speeds_[megabits];
+        const double port = static_cast<double>(megabits) * 1e6 / 8;
+        if (link.nominal.value < port) narrow_.push_back(parts_.devices[it->second].name);
+        if (narrow_line_ == 0 && !narrow_.empty()) narrow_line_ = net.line;
+      }
+      parts_.join(it->second, parent, LinkKind::pcie, link);
+    }
+  }
+
+  void join_cpus() {
+    for (size_t a = 0; a < cpus_.size(); ++a) {
+      for (size_t b = a + 1; b < cpus_.size(); ++b) {
+        if (cpus_[a].host != cpus_[b].host) continue;
+        LinkSpeed speed =
+            std::min(cpus_[a].speed.nominal, cpus_[b].speed.nominal) == cpus_[a].speed.nominal
+                ? cpus_[a].speed
+                : cpus_[b].speed;
+        if (speed.nominal.value == 0) speed = {pcie_speed(kUnknownSpeed, 16).nominal, {}};
+        parts_.join(cpus_[a].device, cpus_[b].device, LinkKind::host, speed);
+      }
+    }
+  }
+
+  void tell() {
+    int32_t rail = 0;
+    for (uint32_t d = 0; d < parts_.devices.size(); ++d) {
+      const bool bare = bare_.contains(d);
+      // Cards without a net are idle, if others have one.
+      if (parts_.devices[d].kind == DeviceKind::nic && (!bare || nets_.empty()))
+        parts_.devices[d].rail = rail++;
+    }
+    if (hosts_.size() > 1)
+      parts_.fact("hosts", static_cast<int64_t>(hosts_.size()),
+                  std::to_string(hosts_.size()) + " hosts in one file");
+    for (const auto& [kind, n] : cards_)
+      parts_.fact("cards_" + lower(kind), n,
+                  std::to_string(n) + (n == 1 ? " network card: " : " network cards: ") + kind);
+    for (const auto& [megabits, n] : speeds_)
+      parts_.fact("nics_at_" + std::to_string(megabits) + "_mbps", n,
+                  std::to_string(n) + (n == 1 ? " NIC at " : " NICs at ") + thousandths(megabits) +
+                      " Gb/s (" + thousandths(megabits / 8) + " GB/s)");
+    if (xgmi_)
+      parts_.fact("xgmi", 1, "links between GPUs are AMD's Infinity Fabric, shown as NVLink");
+    if (!described_)
+      parts_.fact("written_by_hand", 1,
+                  "no gpu or net elements: NCCL finds NVLinks and the network when it runs");
+    if (raised_ > 0)
+      parts_.fact("bridges_raised", raised_,
+                  std::to_string(raised_) +
+                      " bridges at 2.5 GT/s are taken to be as fast as what is below them");
+    if (others_ > 0)
+      parts_.fact("other_pci_devices", others_,
+                  std::to_string(others_) + " other PCI devices left out");
+    if (!narrow_.empty())
+      parts_.warn(narrow_line_, some_of(narrow_) + (narrow_.size() == 1 ? " has" : " have") +
+                                    " less PCIe than network bandwidth");
+    if (!slow_.empty())
+      parts_.warn(slow_line_, some_of(slow_) + (slow_.size() == 1 ? " reaches" : " reach") +
+                                  " upwards at PCIe " +
+                                  std::to_string(pcie_generation(slow_link_.speed)) + ".0 x" +
+                                  std::to_string(slow_link_.width) + ", slower than what is below");
+  }
+
+  const ImportText& text_;
+  std::vector<XmlElement> elements_;
+  std::vector<std::vector<uint32_t>> children_;
+  std::vector<PcieLink> links_;  // of pci elements
+  ImportParts parts_;
+  std::vector<Diagnostic> problems_;
+  std::vector<Cpu> cpus_;
+  std::map<std::string, int32_t> hosts_;  // by host_hash
+  std::map<std::string, uint32_t> gpus_;  // by host and bus address
+  std::map<std::string, uint32_t> nets_;  // by name
+  std::vector<NcclGpuLink> gpu_links_;
+  std::set<uint32_t> bare_;               // NICs of which no net is known
+  std::map<std::string, int64_t> cards_;  // by kind of network
+  std::map<int64_t, int64_t> speeds_;     // NICs at so many Mb/s
+  std::vector<std::string> slow_;         // bridges slower than what is below
+  std::vector<std::string> narrow_;       // NICs slower on PCIe than on the network
+  int narrow_line_ = 0, slow_line_ = 0;
+  PcieLink slow_link_;
+  int64_t raised_ = 0, others_ = 0;
+  bool described_ = false, xgmi_ = false;
+};
+
+}  // namespace
+
+ImportedTopology import_nccl_xml(std::string_view text, const std::string& file) {
+  const ImportText lines = lines_of(text, file);
+  return NcclImporter(lines, read_xml(text, lines)).import();
+}
+
+}  // namespace stepcast
