@@ -134,7 +134,7 @@ const Cluster& CommunicationPrices::seen_by_groups(const Work& work) {
     for (int64_t& member : group) member = placement_.gpu_of(member);
     groups.insert(std::move(group));
   }
-  return at->second = as_seen_by(cluster_, std::vector(groups.begin(), groups.end()));
+  return at->second = effective_cluster(cluster_, std::vector(groups.begin(), groups.end()));
 }
 
 const GroupShape& CommunicationPrices::shape_of_axis(Axis axis) {

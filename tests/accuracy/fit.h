@@ -17,7 +17,7 @@ namespace stepcast::accuracy {
 struct Observation {
   size_t log = 0;  // index
   double bytes = 0, seconds = 0;
-  Alternative picked;
+  Candidate picked;
   std::vector<CorrectionClass> classes;
 };
 

@@ -79,8 +79,8 @@ TEST(CollectiveCost, TheNodeWithFewestRanksHasFewestNics) {
 
 TEST(Exchange, SmallMessagesGoByLl) {
   const auto protocol = [](int64_t bytes, const GroupShape& s) {
-    const auto all = alternatives(dgx_h100(2), all_to_all, s);
-    return choice(all, all_to_all, static_cast<double>(bytes)).protocol;
+    const auto all = candidates(dgx_h100(2), all_to_all, s);
+    return nccl_choice(all, all_to_all, static_cast<double>(bytes)).protocol;
   };
   const int64_t bound = 8 * (512 << 10);  // 32 channels to each of 8 peers, 16 KiB each
   EXPECT_EQ(protocol(0, full(1)), Protocol::ll);
@@ -115,12 +115,12 @@ TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
 TEST(CollectiveCost, TakesTheLowestOfAllWays) {
   const Cluster c = dgx_h100(4);
   const GroupShape s = full(4);
-  const auto all = alternatives(c, all_reduce, s);
+  const auto all = candidates(c, all_reduce, s);
   for (double bytes = 1024; bytes < 1e10; bytes *= 3) {
     const double t =
-        lowest_seconds(all, factors_of(all, c, all_reduce, s, shipped_corrections()), bytes);
+        cheapest_seconds(all, factors_of(all, c, all_reduce, s, shipped_corrections()), bytes);
     bool reached = false;
-    for (const Alternative& a : all) {
+    for (const Candidate& a : all) {
       const Factors f = shipped_corrections().factors(correction_classes(c, all_reduce, s, a));
       EXPECT_LE(t, corrected_seconds(a, f, bytes));
       reached = reached || t == corrected_seconds(a, f, bytes);
@@ -241,7 +241,7 @@ TEST(CollectiveCost, MeshAndPcieNodesAreSlower) {
   pcie.node.intra = IntraKind::pcie;
   pcie.node.intra_bandwidth = {31.5e9};
   EXPECT_NEAR(slope(pcie, all_reduce, full(1)) * 2 * 7 / 8, 23.94e9, 1e9);
-  for (const Alternative& a : alternatives(pcie, all_reduce, full(1))) {
+  for (const Candidate& a : candidates(pcie, all_reduce, full(1))) {
     EXPECT_NE(a.protocol, Protocol::ll128);
   }
 }

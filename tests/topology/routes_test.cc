@@ -220,7 +220,7 @@ TEST(Router, CrossesNoMoreSwitchesThanTheShortestWay) {
     for (int i = 0; i < 12; ++i) {
       const int64_t from = random.next(), to = random.next();
       const auto way =
-          g.shortest_way(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
+          g.shortest_path(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
       int switches = 0;
       for (uint32_t l : *way) {
         switches += g.devices()[g.to(l)].kind == DeviceKind::network_switch;

@@ -14,12 +14,11 @@
 
 #include "sim/units.h"
 #include "sim/work.h"
+#include "topology/cluster/gpu_architecture.h"
 
 namespace stepcast {
 
 class ClusterGraph;
-
-enum class GpuArch : uint8_t { volta, ampere, hopper, blackwell, other };
 
 struct Gpu {
   std::string name;  // "a100-sxm-80g": also names the cost tables

@@ -45,7 +45,6 @@ struct ClusterGraph::Storage {
   std::vector<Link> links;
   std::vector<uint32_t> gpus;
   std::vector<uint32_t> directed;  // by edge of `graph`
-  std::vector<uint32_t> first;     // edge of each device in `graph`; one more at the end
   Graph graph;
 };
 
@@ -57,20 +56,20 @@ ClusterGraph::ClusterGraph(std::vector<Device> devices, std::vector<Link> links)
   for (uint32_t d = 0; d < s.devices.size(); ++d) {
     if (s.devices[d].kind == DeviceKind::gpu) s.gpus.push_back(d);
   }
-  s.first.assign(s.devices.size() + 1, 0);
+  std::vector<uint32_t> first(s.devices.size() + 1);
   for (const Link& link : s.links) {
     STEPCAST_CHECK(std::max(link.a, link.b) < s.devices.size(), "a link joins two devices");
     STEPCAST_CHECK(link.a != link.b, "a link joins two different devices");
     STEPCAST_CHECK(link.bandwidth.value > 0 && link.back.value > 0, "a link has a bandwidth");
-    ++s.first[link.a + 1];
-    ++s.first[link.b + 1];
+    ++first[link.a + 1];
+    ++first[link.b + 1];
   }
-  for (size_t d = 1; d < s.first.size(); ++d) s.first[d] += s.first[d - 1];
+  for (size_t d = 1; d < first.size(); ++d) first[d] += first[d - 1];
   // Each directed link to its place among those of its device, in ascending order.
   const size_t edges = 2 * s.links.size();
   s.directed.resize(edges);
   std::vector<std::pair<uint32_t, uint32_t>> ends(edges);
-  std::vector<uint32_t> next(s.first.begin(), s.first.end() - 1);
+  std::vector<uint32_t> next(first.begin(), first.end() - 1);
   for (uint32_t i = 0; i < edges; ++i) {
     const Link& link = s.links[i / 2];
     const uint32_t from = start_of(link, i);
@@ -100,11 +99,12 @@ std::span<const uint32_t> ClusterGraph::gpus() const {
 
 std::span<const uint32_t> ClusterGraph::leaving(uint32_t device) const {
   const Storage& s = *storage_;
-  return std::span(s.directed)
-      .subspan(s.first[device], size_t{s.first[device + 1]} - s.first[device]);
+  const auto [begin, end] = boost::out_edges(device, s.graph);
+  if (begin == end) return {};
+  return std::span(s.directed).subspan((*begin).idx, boost::out_degree(device, s.graph));
 }
 
-std::optional<std::vector<uint32_t>> ClusterGraph::shortest_way(uint32_t from, uint32_t to) const {
+std::optional<std::vector<uint32_t>> ClusterGraph::shortest_path(uint32_t from, uint32_t to) const {
   const Storage& s = *storage_;
   STEPCAST_CHECK(std::max(from, to) < s.devices.size(), "a way joins two devices");
   std::vector<uint32_t> before(s.devices.size());

@@ -70,7 +70,7 @@ class ClusterGraph {
   // The way with the fewest network switches, then the fewest links, then through the fewest GPUs,
   // as directed links from end to end; the first of equal ones; nothing if there is none.
   // O((devices + links) log devices).
-  std::optional<std::vector<uint32_t>> shortest_way(uint32_t from, uint32_t to) const;
+  std::optional<std::vector<uint32_t>> shortest_path(uint32_t from, uint32_t to) const;
 
  private:
   struct Storage;  // Boost.Graph

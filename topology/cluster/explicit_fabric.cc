@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "sim/check.h"
+#include "topology/cluster/components_internal.h"
 #include "topology/cluster/graph_builder_internal.h"
 #include "topology/cluster/routes.h"
 
@@ -12,43 +14,33 @@ namespace stepcast {
 namespace {
 
 // Tier of each switch: links away from the nearest node, less one; 0 where none is in reach.
-std::vector<int32_t> tiers_of(const WrittenFabric& fabric) {
+std::vector<int32_t> tiers_of(const ExplicitFabric& fabric) {
   const size_t nodes = fabric.nodes.size();
-  std::vector<std::vector<size_t>> beside(nodes + fabric.switches.size());
-  for (const WrittenFabric::Link& link : fabric.links) {
-    beside[link.a].push_back(link.b);
-    beside[link.b].push_back(link.a);
-  }
-  std::vector<int32_t> tier(beside.size(), -2);
-  std::vector<size_t> queue;
-  for (size_t n = 0; n < nodes; ++n) {
-    tier[n] = -1;
-    queue.push_back(n);
-  }
-  for (size_t i = 0; i < queue.size(); ++i) {
-    for (size_t next : beside[queue[i]]) {
-      if (tier[next] != -2) continue;
-      tier[next] = tier[queue[i]] + 1;
-      queue.push_back(next);
-    }
-  }
-  tier.erase(tier.begin(), tier.begin() + static_cast<std::ptrdiff_t>(nodes));
-  for (int32_t& t : tier) t = std::max(t, 0);
-  return tier;
+  GraphEdges edges;
+  for (const ExplicitFabric::Link& link : fabric.links)
+    edges.emplace_back(static_cast<uint32_t>(link.a), static_cast<uint32_t>(link.b));
+  std::vector<uint32_t> sources(nodes);
+  std::iota(sources.begin(), sources.end(), 0U);
+  const std::vector<int32_t> distance =
+      distances_from(sources, nodes + fabric.switches.size(), edges);
+  std::vector<int32_t> tiers;
+  for (size_t s = 0; s < fabric.switches.size(); ++s)
+    tiers.push_back(std::max(0, distance[nodes + s] - 1));
+  return tiers;
 }
 
 // "n3/gpu1" -> "alpha/gpu1"
-void rename_devices(GraphParts& parts, size_t first, const std::string& node) {
+void rename_devices(GraphBuilder& parts, size_t first, const std::string& node) {
   for (size_t d = first; d < parts.devices.size(); ++d) {
     std::string& name = parts.devices[d].name;
     name = node + name.substr(name.find('/'));
   }
 }
 
-// The way of each of the rings between neighbours, and what they put on links.
-class Rings {
+// The routes of rings between neighbours, and what they put on links.
+class RingTraffic {
  public:
-  explicit Rings(const Cluster& cluster)
+  explicit RingTraffic(const Cluster& cluster)
       : graph_(*cluster.graph),
         router_(graph_, route_options(cluster.fabric, 0)),
         load_(2 * graph_.links().size()) {}
@@ -124,7 +116,7 @@ NodeGpus by_node(const Cluster& cluster, std::span<const int64_t> group) {
   return on;
 }
 
-void send_ring(Rings& rings, const NodeGpus& on) {
+void send_ring(RingTraffic& rings, const NodeGpus& on) {
   for (size_t n = 0; n < on.size(); ++n) {
     const std::vector<int64_t>&from = on[n], &to = on[(n + 1) % on.size()];
     const size_t count = std::max(from.size(), to.size());
@@ -136,7 +128,7 @@ void send_ring(Rings& rings, const NodeGpus& on) {
 
 }  // namespace
 
-int64_t WrittenFabric::cables_at(size_t node) const {
+int64_t ExplicitFabric::cables_at(size_t node) const {
   int64_t cables = 0;
   for (const Link& link : links) {
     if (link.a == node || link.b == node) cables += link.cables;
@@ -144,8 +136,8 @@ int64_t WrittenFabric::cables_at(size_t node) const {
   return cables;
 }
 
-ClusterGraph written_graph(const WrittenFabric& fabric, const Node& node) {
-  GraphParts parts;
+ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node) {
+  GraphBuilder parts;
   const size_t nodes = fabric.nodes.size();
   add_gpus(parts, node, static_cast<int64_t>(nodes));
   for (size_t g = 0; g < parts.devices.size(); ++g) {
@@ -153,7 +145,7 @@ ClusterGraph written_graph(const WrittenFabric& fabric, const Node& node) {
     name = fabric.nodes[g / static_cast<size_t>(node.gpus)] + name.substr(name.find('/'));
   }
   std::vector<int64_t> cables(nodes);
-  for (const WrittenFabric::Link& link : fabric.links) {
+  for (const ExplicitFabric::Link& link : fabric.links) {
     for (const size_t end : {link.a, link.b}) {
       if (end < nodes) cables[end] += link.cables;
     }
@@ -184,7 +176,7 @@ ClusterGraph written_graph(const WrittenFabric& fabric, const Node& node) {
     rename_devices(parts, first, fabric.nodes[end]);
     return nic;
   };
-  for (const WrittenFabric::Link& link : fabric.links) {
+  for (const ExplicitFabric::Link& link : fabric.links) {
     const bool single = link.a < nodes || link.b < nodes;  // a NIC for each cable
     const int32_t times = single ? link.cables : 1, cables_each = single ? 1 : link.cables;
     for (int32_t c = 0; c < times; ++c) {
@@ -197,11 +189,11 @@ ClusterGraph written_graph(const WrittenFabric& fabric, const Node& node) {
   return ClusterGraph(std::move(parts.devices), std::move(parts.links));
 }
 
-Route written_route(const Cluster& cluster, int64_t from, int64_t to) {
+Route explicit_route(const Cluster& cluster, int64_t from, int64_t to) {
   STEPCAST_CHECK(cluster.graph != nullptr, "a fabric written out");
   const FirstNic nic = first_nic(*cluster.graph);
   const int64_t gpus = cluster.node.gpus;
-  Rings own(cluster), all(cluster);
+  RingTraffic own(cluster), all(cluster);
   own.send(from, to, 1);
   // Each other GPU of the sender's node sends to its counterpart: as far round the nodes' GPUs.
   const int64_t near = from / gpus * gpus, far = to / gpus * gpus;
@@ -216,10 +208,10 @@ Route written_route(const Cluster& cluster, int64_t from, int64_t to) {
   return route;
 }
 
-Cluster as_seen_by(const Cluster& cluster, std::span<const std::vector<int64_t>> groups) {
+Cluster effective_cluster(const Cluster& cluster, std::span<const std::vector<int64_t>> groups) {
   Cluster seen = cluster;
   if (cluster.graph == nullptr) return seen;
-  Rings rings(cluster);
+  RingTraffic rings(cluster);
   int64_t per_node = 1, sharing = 1;
   std::map<int64_t, int64_t> groups_on;
   bool crossed = false;
@@ -234,7 +226,8 @@ Cluster as_seen_by(const Cluster& cluster, std::span<const std::vector<int64_t>>
     send_ring(rings, on);
   }
   if (!crossed) return seen;
-  // As many NICs as collectives count for a group of this shape (nics_of_rank in exchange.cc).
+  // As many NICs as collectives count for a group of this shape (nics_of_rank in
+  // nccl/algorithms.cc).
   const FirstNic nic = first_nic(*cluster.graph);
   const double nics = static_cast<double>(cluster.node.nics);
   const double beside = std::max(1.0, nics / static_cast<double>(cluster.node.gpus));

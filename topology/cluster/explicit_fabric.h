@@ -26,7 +26,7 @@
 
 namespace stepcast {
 
-struct WrittenFabric {
+struct ExplicitFabric {
   struct Switch {
     std::string name;
     Time latency{};
@@ -48,16 +48,16 @@ struct WrittenFabric {
 
 // GPUs first, in the order of `nodes`.  Switches have tiers by their distance from the nearest
 // node.  REQUIRES: ends differ and exist, bandwidths and cables are positive.
-ClusterGraph written_graph(const WrittenFabric& fabric, const Node& node);
+ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node);
 
 // route_of (fabric.h) on cluster.graph.  REQUIRES: there is one.
-Route written_route(const Cluster& cluster, int64_t from, int64_t to);
+Route explicit_route(const Cluster& cluster, int64_t from, int64_t to);
 
 // The cluster as groups of its GPUs see it that communicate at the same time: bandwidth of the NICs
 // and latency of the network such that a ring over a group gets what the graph leaves it.  The
 // cluster itself if it has no graph or no group is on several nodes.  node.nic_bandwidth of
 // `cluster` against that of the graph's first NIC scales all links of the network.
 // REQUIRES: GPUs of groups are within the cluster.
-Cluster as_seen_by(const Cluster& cluster, std::span<const std::vector<int64_t>> groups);
+Cluster effective_cluster(const Cluster& cluster, std::span<const std::vector<int64_t>> groups);
 
 }  // namespace stepcast

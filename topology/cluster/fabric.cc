@@ -90,7 +90,7 @@ Route route_of(const Cluster& cluster, int64_t from, int64_t to) {
     route.latency = node.intra_latency;
     return route;
   }
-  if (cluster.graph != nullptr) return written_route(cluster, from, to);
+  if (cluster.graph != nullptr) return explicit_route(cluster, from, to);
   const std::vector<Tier> tiers = fabric_tiers(cluster);
   route.tier = tier_between(tiers, from, to);
   route.switches = 2 * route.tier + 1;

@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A route has up to three parts, and a class finds each kind: HostPaths those inside a host or an
+// NVLink domain, FabricPaths those from NIC to NIC; the Router puts them together.
+//
+// An example: GPU 1 of node 0 sends to GPU 6 of node 5, in a rail fabric of 8-GPU nodes, four nodes
+// a leaf.  HostPaths knows the NICs of each GPU: nic1 here and nic6 there.  They are on different
+// rails, whose leaves only meet at the spine; with PXN the message goes over NVLink to GPU 6 of
+// node 0, whose own NIC is on the receiver's rail, and from there PCIe switch, nic6.  FabricPaths
+// now joins n0/nic6 with n5/nic6.  It climbs from both ends a tier at a time: above n0/nic6 is
+// leaf0/rail6, above n5/nic6 leaf1/rail6, which differ; one tier higher both see the same spines.
+// The spines that both see are the *common* devices; walking back down, a link is *useful* if it
+// leads to one of them.  At each hop the message then takes one of the useful links: with ECMP the
+// one that a hash of (pair, channel, hop) picks, with adaptive routing all of them, each with its
+// share.  What lies above a leaf is kept, since all of its NICs share it: many routes cost little
+// more than their own links.
 #include "topology/cluster/routes.h"
 
 #include <algorithm>
@@ -13,11 +28,10 @@
 
 namespace stepcast {
 
-// A set of devices that is emptied in no time: scratch space of searches.
-
-class Marks {
+// A set of devices that is cleared in constant time: scratch space of searches.
+class DeviceSet {
  public:
-  explicit Marks(size_t devices) : set_in_(devices) {}
+  explicit DeviceSet(size_t devices) : set_in_(devices) {}
   void clear() {
     if (++now_ != 0) return;
     set_in_.assign(set_in_.size(), 0);
@@ -36,11 +50,10 @@ class Marks {
   uint32_t now_ = 1;
 };
 
-// Ways inside hosts and NVLink domains, and which NICs are a GPU's own.
-
-class HostWays {
+// Paths inside hosts and NVLink domains, and which NICs are a GPU's own.
+class HostPaths {
  public:
-  explicit HostWays(const ClusterGraph& graph);
+  explicit HostPaths(const ClusterGraph& graph);
 
   // The NICs that are fewest devices away from a GPU over PCIe, CPUs and C2C.  GPUs for which
   // several are equally near divide them: each has its share, at least one.  Empty: none in reach.
@@ -55,11 +68,11 @@ class HostWays {
   Beside beside_rail(uint32_t gpu, int32_t rail);
 
   // Links from one device of a host to another over PCIe, CPUs and C2C, by the fewest devices;
-  // appended to `way`.  False, and nothing appended, if there is none.
-  bool over_pcie(uint32_t from, uint32_t to, std::vector<uint32_t>& way);
+  // appended to `path`.  False, and nothing appended, if there is none.
+  bool over_pcie(uint32_t from, uint32_t to, std::vector<uint32_t>& path);
   // Links between two GPUs of an NVLink domain: direct, through the NVSwitch of cable `choice` of
   // those that lead to one, else by the fewest devices.
-  bool over_nvlink(uint32_t from, uint32_t to, uint64_t choice, std::vector<uint32_t>& way);
+  bool over_nvlink(uint32_t from, uint32_t to, uint64_t choice, std::vector<uint32_t>& path);
   // Cables that `over_nvlink` chooses from; 0: no single NVLink or NVSwitch leads there.
   int64_t nvlink_cables(uint32_t from, uint32_t to);
 
@@ -71,7 +84,7 @@ class HostWays {
   };
   void find_hops(uint32_t from, uint32_t to);
   void divide_nics(int32_t host);
-  bool search(uint32_t from, uint32_t to, bool nvlink, std::vector<uint32_t>& way);
+  bool search(uint32_t from, uint32_t to, bool nvlink, std::vector<uint32_t>& path);
 
   const ClusterGraph& graph_;
   std::vector<std::vector<uint32_t>> gpus_of_host_;
@@ -81,21 +94,20 @@ class HostWays {
   std::vector<Hop> hops_;
   std::vector<uint32_t> queue_, entered_by_;
   std::vector<uint32_t> link_to_;
-  Marks marks_;
+  DeviceSet seen_;
 };
 
-// Ways from NIC to NIC through switches: up to the lowest tier that joins the two, and down.
-
-class FabricWays {
+// Paths from NIC to NIC through switches: up to the lowest tier that joins the two, and down.
+class FabricPaths {
  public:
-  explicit FabricWays(const ClusterGraph& graph);
+  explicit FabricPaths(const ClusterGraph& graph);
 
-  // Appends the links of one way; of the equally good links of each step, the one that a hash of
+  // Appends the links of one path; of the equally good links of each step, the one that a hash of
   // (key, step) picks, each cable as likely as any other.  A graph whose switches have no tiers is
   // searched as a whole, for the fewest switches.  False, and nothing appended, if there is none.
-  bool between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way);
+  bool between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& path);
 
-  // Appends the links of all these ways: what part of a message takes each, if every switch sends
+  // Appends the links of all these paths: what part of a message takes each, if every switch sends
   // it on over all of them, every cable alike.  False, and nothing appended, if there is none.
   bool spread(uint32_t from, uint32_t to, std::vector<LinkShare>& shares);
 
@@ -104,16 +116,16 @@ class FabricWays {
   struct Hop {
     uint32_t to = 0, link = 0, cables = 0;
   };
-  using Ring = std::vector<uint32_t>;  // devices as many links above an end
+  using Devices = std::vector<uint32_t>;  // the devices as many links above an end
   std::span<const Hop> ups(uint32_t device) const;
   std::span<const Hop> downs(uint32_t device) const;
   // The devices k links above a device; kept, as all NICs of a leaf have the same ones.
-  const Ring& above(uint32_t device, size_t k);
-  const Ring& above_nic(uint32_t nic, size_t k);
-  // Makes ready for `choose`; the links of a shortest way, 0: there is none.
+  const Devices& above(uint32_t device, size_t k);
+  const Devices& above_nic(uint32_t nic, size_t k);
+  // Makes ready for `choose`; the links of a shortest path, 0: there is none.
   size_t find(uint32_t from, uint32_t to);
   size_t find_up_and_down(uint32_t from, uint32_t to);
-  size_t find_anyhow(uint32_t from, uint32_t to);
+  size_t find_by_distance(uint32_t from, uint32_t to);
   // Fills `choices_` with the hops of step 0, 1, ... that bring `at` nearer to `to`.
   void choose(uint32_t at, uint32_t to, size_t step);
   // One of `choices_`, by its cables.
@@ -122,28 +134,24 @@ class FabricWays {
   const ClusterGraph& graph_;
   bool tiers_ = true;
   std::vector<Hop> hops_;
-  std::vector<uint32_t> first_up_, first_down_;  // of each device in hops_; one more at the end
-  std::vector<std::vector<Ring>> above_;         // by device
-  std::vector<Marks> useful_from_, useful_to_;   // of each ring, those on a shortest way
-  Marks reached_;
-  Ring common_, queue_;
+  std::vector<uint32_t> first_up_, first_down_;     // of each device in hops_; one more at the end
+  std::vector<std::vector<Devices>> above_;         // by device
+  std::vector<DeviceSet> useful_from_, useful_to_;  // of each tier, those on a shortest path
+  DeviceSet reached_;
+  Devices common_, queue_;
   std::vector<Hop> choices_;
   std::vector<uint32_t> steps_;  // to the far end, by device
-  size_t top_ = 0;               // ring in which the two ends meet; 0: by `steps_`
-  std::vector<uint64_t> part_;   // of a message that is on its way, by device
-  Ring now_, next_;              // devices that have some
+  size_t top_ = 0;               // tier in which the two ends meet; 0: by `steps_`
+  std::vector<uint64_t> part_;   // of a message that has come to each device
+  Devices now_, next_;           // devices that some of it has come to
 };
 
-// A number that looks random for each pair: SplitMix64's finalizer of their sum (Steele, Lea and
-// Flood, Fast Splittable Pseudorandom Number Generators, 2014).
-uint64_t hash_of(uint64_t a, uint64_t b);
-
-HostWays::HostWays(const ClusterGraph& graph)
+HostPaths::HostPaths(const ClusterGraph& graph)
     : graph_(graph),
       own_nics_(graph.devices().size()),
       entered_by_(graph.devices().size()),
       link_to_(graph.devices().size()),
-      marks_(graph.devices().size()) {
+      seen_(graph.devices().size()) {
   int32_t hosts = 0;
   for (const Device& d : graph.devices()) hosts = std::max(hosts, d.node + 1);
   gpus_of_host_.resize(static_cast<size_t>(hosts));
@@ -162,12 +170,12 @@ HostWays::HostWays(const ClusterGraph& graph)
 
 // Breadth first: over NVLink inside a domain through anything, or inside a host over everything
 // but NVLink and the network, through PCIe switches and CPUs.
-bool HostWays::search(uint32_t from, uint32_t to, bool nvlink, std::vector<uint32_t>& way) {
+bool HostPaths::search(uint32_t from, uint32_t to, bool nvlink, std::vector<uint32_t>& path) {
   const std::span<const Device> devices = graph_.devices();
-  marks_.clear();
-  marks_.add(from);
+  seen_.clear();
+  seen_.add(from);
   queue_.assign(1, from);
-  for (size_t i = 0; i < queue_.size() && !marks_.has(to); ++i) {
+  for (size_t i = 0; i < queue_.size() && !seen_.has(to); ++i) {
     const uint32_t at = queue_[i];
     const DeviceKind kind = devices[at].kind;
     const bool ends = !nvlink && (kind == DeviceKind::gpu || kind == DeviceKind::nic);
@@ -177,34 +185,34 @@ bool HostWays::search(uint32_t from, uint32_t to, bool nvlink, std::vector<uint3
       if ((over == LinkKind::nvlink) != nvlink || over == LinkKind::network) continue;
       const uint32_t next = graph_.to(l);
       const bool inside = nvlink || devices[next].node == devices[from].node;
-      if (!inside || !marks_.add(next)) continue;
+      if (!inside || !seen_.add(next)) continue;
       entered_by_[next] = l;
       queue_.push_back(next);
     }
   }
-  if (!marks_.has(to)) return false;
-  const size_t start = way.size();
+  if (!seen_.has(to)) return false;
+  const size_t start = path.size();
   for (uint32_t at = to; at != from; at = graph_.to(entered_by_[at] ^ 1u)) {
-    way.push_back(entered_by_[at]);
+    path.push_back(entered_by_[at]);
   }
-  std::reverse(way.begin() + static_cast<std::ptrdiff_t>(start), way.end());
+  std::reverse(path.begin() + static_cast<std::ptrdiff_t>(start), path.end());
   return true;
 }
 
-bool HostWays::over_pcie(uint32_t from, uint32_t to, std::vector<uint32_t>& way) {
+bool HostPaths::over_pcie(uint32_t from, uint32_t to, std::vector<uint32_t>& path) {
   const int32_t host = graph_.devices()[from].node;
   if (host < 0 || graph_.devices()[to].node != host) return false;
-  return search(from, to, false, way);
+  return search(from, to, false, path);
 }
 
-void HostWays::find_hops(uint32_t from, uint32_t to) {
+void HostPaths::find_hops(uint32_t from, uint32_t to) {
   hops_.clear();
-  marks_.clear();
+  seen_.clear();
   for (uint32_t l : graph_.leaving(to)) {
     const uint32_t next = graph_.to(l);
     if (graph_.links()[l / 2].kind != LinkKind::nvlink) continue;
     if (graph_.devices()[next].kind != DeviceKind::nvswitch) continue;
-    marks_.add(next);
+    seen_.add(next);
     link_to_[next] = l ^ 1u;
   }
   bool direct = false;
@@ -216,55 +224,55 @@ void HostWays::find_hops(uint32_t from, uint32_t to) {
       if (!direct) hops_.clear();
       direct = true;
       hops_.push_back({l, l, link.cables});
-    } else if (!direct && marks_.has(next)) {
+    } else if (!direct && seen_.has(next)) {
       hops_.push_back({l, link_to_[next], link.cables});
     }
   }
 }
 
-int64_t HostWays::nvlink_cables(uint32_t from, uint32_t to) {
+int64_t HostPaths::nvlink_cables(uint32_t from, uint32_t to) {
   find_hops(from, to);
   int64_t cables = 0;
   for (const Hop& hop : hops_) cables += hop.cables;
   return cables;
 }
 
-bool HostWays::over_nvlink(uint32_t from, uint32_t to, uint64_t choice,
-                           std::vector<uint32_t>& way) {
+bool HostPaths::over_nvlink(uint32_t from, uint32_t to, uint64_t choice,
+                            std::vector<uint32_t>& path) {
   const int32_t domain = graph_.devices()[from].domain;
   if (domain < 0 || graph_.devices()[to].domain != domain) return false;
   const int64_t cables = nvlink_cables(from, to);
-  if (cables == 0) return search(from, to, true, way);
+  if (cables == 0) return search(from, to, true, path);
   auto cable = static_cast<int64_t>(choice % static_cast<uint64_t>(cables));
   size_t i = 0;
   while (cable >= hops_[i].cables) cable -= hops_[i++].cables;
-  way.push_back(hops_[i].first);
-  if (hops_[i].second != hops_[i].first) way.push_back(hops_[i].second);
+  path.push_back(hops_[i].first);
+  if (hops_[i].second != hops_[i].first) path.push_back(hops_[i].second);
   return true;
 }
 
-void HostWays::divide_nics(int32_t host) {
+void HostPaths::divide_nics(int32_t host) {
   const std::vector<uint32_t>& gpus = gpus_of_host_[static_cast<size_t>(host)];
   for (uint32_t gpu : gpus) {
-    // The nearest: a breadth-first search that stops behind the first ring with a NIC in it.
+    // The nearest: a breadth-first search that stops behind the first layer with a NIC in it.
     std::vector<uint32_t>& nearest = own_nics_[gpu];
-    marks_.clear();
-    marks_.add(gpu);
-    std::vector<uint32_t> ring{gpu}, next_ring;
-    while (!ring.empty() && nearest.empty()) {
-      next_ring.clear();
-      for (uint32_t at : ring) {
+    seen_.clear();
+    seen_.add(gpu);
+    std::vector<uint32_t> layer{gpu}, next_layer;
+    while (!layer.empty() && nearest.empty()) {
+      next_layer.clear();
+      for (uint32_t at : layer) {
         if (at != gpu && graph_.devices()[at].kind == DeviceKind::gpu) continue;
         for (uint32_t l : graph_.leaving(at)) {
           const LinkKind over = graph_.links()[l / 2].kind;
           const uint32_t next = graph_.to(l);
           if (over == LinkKind::nvlink || over == LinkKind::network) continue;
-          if (graph_.devices()[next].node != host || !marks_.add(next)) continue;
-          next_ring.push_back(next);
+          if (graph_.devices()[next].node != host || !seen_.add(next)) continue;
+          next_layer.push_back(next);
           if (graph_.devices()[next].kind == DeviceKind::nic) nearest.push_back(next);
         }
       }
-      ring.swap(next_ring);
+      layer.swap(next_layer);
     }
     std::sort(nearest.begin(), nearest.end());
   }
@@ -286,18 +294,18 @@ void HostWays::divide_nics(int32_t host) {
   divided_[static_cast<size_t>(host)] = true;
 }
 
-std::span<const uint32_t> HostWays::own_nics(uint32_t gpu) {
+std::span<const uint32_t> HostPaths::own_nics(uint32_t gpu) {
   const int32_t host = graph_.devices()[gpu].node;
   if (host >= 0 && !divided_[static_cast<size_t>(host)]) divide_nics(host);
   return own_nics_[gpu];
 }
 
-int32_t HostWays::rails(uint32_t gpu) const {
+int32_t HostPaths::rails(uint32_t gpu) const {
   const int32_t host = graph_.devices()[gpu].node;
   return host < 0 ? 0 : rails_[static_cast<size_t>(host)];
 }
 
-HostWays::Beside HostWays::beside_rail(uint32_t gpu, int32_t rail) {
+HostPaths::Beside HostPaths::beside_rail(uint32_t gpu, int32_t rail) {
   const Device& device = graph_.devices()[gpu];
   if (device.node < 0 || device.domain < 0) return {};
   for (uint32_t other : gpus_of_host_[static_cast<size_t>(device.node)]) {
@@ -311,8 +319,8 @@ HostWays::Beside HostWays::beside_rail(uint32_t gpu, int32_t rail) {
 
 namespace {
 
-// Rings above a NIC: leaf, spine, core, super-core and one to spare.
-constexpr size_t kMostRings = 6;
+// Tiers above a NIC: leaf, spine, core, super-core and one to spare.
+constexpr size_t kMostTiers = 6;
 
 }  // namespace
 
@@ -323,11 +331,11 @@ uint64_t hash_of(uint64_t a, uint64_t b) {
   return x ^ (x >> 31);
 }
 
-FabricWays::FabricWays(const ClusterGraph& graph)
+FabricPaths::FabricPaths(const ClusterGraph& graph)
     : graph_(graph),
       above_(graph.devices().size()),
-      useful_from_(kMostRings, Marks(graph.devices().size())),
-      useful_to_(kMostRings, Marks(graph.devices().size())),
+      useful_from_(kMostTiers, DeviceSet(graph.devices().size())),
+      useful_to_(kMostTiers, DeviceSet(graph.devices().size())),
       reached_(graph.devices().size()) {
   for (const Link& link : graph.links()) {
     if (link.kind != LinkKind::network) continue;
@@ -354,38 +362,38 @@ FabricWays::FabricWays(const ClusterGraph& graph)
   first_up_.push_back(static_cast<uint32_t>(hops_.size()));
 }
 
-std::span<const FabricWays::Hop> FabricWays::ups(uint32_t device) const {
+std::span<const FabricPaths::Hop> FabricPaths::ups(uint32_t device) const {
   return std::span(hops_).subspan(first_up_[device],
                                   size_t{first_down_[device]} - first_up_[device]);
 }
 
-std::span<const FabricWays::Hop> FabricWays::downs(uint32_t device) const {
+std::span<const FabricPaths::Hop> FabricPaths::downs(uint32_t device) const {
   return std::span(hops_).subspan(first_down_[device],
                                   size_t{first_up_[device + 1]} - first_down_[device]);
 }
 
-const FabricWays::Ring& FabricWays::above(uint32_t device, size_t k) {
-  std::vector<Ring>& rings = above_[device];
-  if (rings.empty()) rings.push_back({device});
-  while (rings.size() <= k) {
+const FabricPaths::Devices& FabricPaths::above(uint32_t device, size_t k) {
+  std::vector<Devices>& tiers = above_[device];
+  if (tiers.empty()) tiers.push_back({device});
+  while (tiers.size() <= k) {
     reached_.clear();
-    Ring next;
-    for (uint32_t at : rings.back()) {
+    Devices next;
+    for (uint32_t at : tiers.back()) {
       for (const Hop& hop : ups(at)) {
         if (reached_.add(hop.to)) next.push_back(hop.to);
       }
     }
-    rings.push_back(std::move(next));
+    tiers.push_back(std::move(next));
   }
-  return rings[k];
+  return tiers[k];
 }
 
-const FabricWays::Ring& FabricWays::above_nic(uint32_t nic, size_t k) {
+const FabricPaths::Devices& FabricPaths::above_nic(uint32_t nic, size_t k) {
   const std::span<const Hop> leaves = ups(nic);
   return k > 0 && leaves.size() == 1 ? above(leaves.front().to, k - 1) : above(nic, k);
 }
 
-const FabricWays::Hop& FabricWays::pick(uint64_t key, size_t step) const {
+const FabricPaths::Hop& FabricPaths::pick(uint64_t key, size_t step) const {
   uint64_t cables = 0;
   for (const Hop& hop : choices_) cables += hop.cables;
   uint64_t cable = hash_of(key, step) % cables;
@@ -394,27 +402,27 @@ const FabricWays::Hop& FabricWays::pick(uint64_t key, size_t step) const {
   return choices_[i];
 }
 
-size_t FabricWays::find_up_and_down(uint32_t from, uint32_t to) {
+size_t FabricPaths::find_up_and_down(uint32_t from, uint32_t to) {
   top_ = 0;
   common_.clear();
   while (common_.empty()) {
-    if (++top_ == kMostRings) return 0;
-    Marks& far = useful_to_[top_];
+    if (++top_ == kMostTiers) return 0;
+    DeviceSet& far = useful_to_[top_];
     far.clear();
     for (uint32_t d : above_nic(to, top_)) far.add(d);
     for (uint32_t d : above_nic(from, top_)) {
       if (far.has(d)) common_.push_back(d);
     }
   }
-  // Keep of each ring what leads to a common device.
-  const auto prune = [&](uint32_t nic, std::vector<Marks>& useful) {
+  // Keep of each tier what leads to a common device.
+  const auto prune = [&](uint32_t nic, std::vector<DeviceSet>& useful) {
     useful[top_].clear();
     for (uint32_t d : common_) useful[top_].add(d);
-    for (size_t ring = top_ - 1; ring > 0; --ring) {
-      useful[ring].clear();
-      const auto leads = [&](const Hop& hop) { return useful[ring + 1].has(hop.to); };
-      for (uint32_t d : above_nic(nic, ring)) {
-        if (std::ranges::any_of(ups(d), leads)) useful[ring].add(d);
+    for (size_t tier = top_ - 1; tier > 0; --tier) {
+      useful[tier].clear();
+      const auto leads = [&](const Hop& hop) { return useful[tier + 1].has(hop.to); };
+      for (uint32_t d : above_nic(nic, tier)) {
+        if (std::ranges::any_of(ups(d), leads)) useful[tier].add(d);
       }
     }
     useful[0].clear();
@@ -426,7 +434,7 @@ size_t FabricWays::find_up_and_down(uint32_t from, uint32_t to) {
 }
 
 // Breadth first from the far end over the network's links.
-size_t FabricWays::find_anyhow(uint32_t from, uint32_t to) {
+size_t FabricPaths::find_by_distance(uint32_t from, uint32_t to) {
   top_ = 0;
   steps_.assign(graph_.devices().size(), UINT32_MAX);
   steps_[to] = 0;
@@ -445,16 +453,16 @@ size_t FabricWays::find_anyhow(uint32_t from, uint32_t to) {
   return steps_[from] == UINT32_MAX ? 0 : steps_[from];
 }
 
-size_t FabricWays::find(uint32_t from, uint32_t to) {
+size_t FabricPaths::find(uint32_t from, uint32_t to) {
   const size_t length = tiers_ ? find_up_and_down(from, to) : 0;
-  return length > 0 ? length : find_anyhow(from, to);
+  return length > 0 ? length : find_by_distance(from, to);
 }
 
-void FabricWays::choose(uint32_t at, uint32_t to, size_t step) {
+void FabricPaths::choose(uint32_t at, uint32_t to, size_t step) {
   choices_.clear();
   if (top_ > 0) {
     const bool up = step < top_;
-    const Marks& ahead = up ? useful_from_[step + 1] : useful_to_[2 * top_ - step - 1];
+    const DeviceSet& ahead = up ? useful_from_[step + 1] : useful_to_[2 * top_ - step - 1];
     for (const Hop& hop : up ? ups(at) : downs(at)) {
       if (ahead.has(hop.to)) choices_.push_back(hop);
     }
@@ -469,19 +477,19 @@ void FabricWays::choose(uint32_t at, uint32_t to, size_t step) {
   }
 }
 
-bool FabricWays::between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& way) {
+bool FabricPaths::between(uint32_t from, uint32_t to, uint64_t key, std::vector<uint32_t>& path) {
   const size_t length = find(from, to);
   uint32_t at = from;
   for (size_t step = 0; step < length; ++step) {
     choose(at, to, step);
     const Hop& hop = pick(key, top_ > 0 ? step : length - step);
-    way.push_back(hop.link);
+    path.push_back(hop.link);
     at = hop.to;
   }
   return length > 0;
 }
 
-bool FabricWays::spread(uint32_t from, uint32_t to, std::vector<LinkShare>& shares) {
+bool FabricPaths::spread(uint32_t from, uint32_t to, std::vector<LinkShare>& shares) {
   const size_t length = find(from, to);
   if (part_.empty()) part_.resize(graph_.devices().size());
   now_.assign(1, from);
@@ -510,9 +518,9 @@ bool FabricWays::spread(uint32_t from, uint32_t to, std::vector<LinkShare>& shar
 struct Router::Scratch {
   const ClusterGraph& graph;
   RouteOptions options;
-  HostWays hosts;
-  FabricWays fabric;
-  std::vector<uint32_t> way;
+  HostPaths hosts;
+  FabricPaths fabric;
+  std::vector<uint32_t> path;
   std::vector<LinkShare> shares;
 
   bool across(uint32_t from, uint32_t to, uint64_t pair, uint64_t channel);
@@ -531,15 +539,15 @@ const uint32_t* on_rail(const ClusterGraph& graph, std::span<const uint32_t> nic
   return found == nics.end() ? nullptr : &*found;
 }
 
-GraphRoute measured(const ClusterGraph& graph, const std::vector<uint32_t>& way) {
+GraphRoute measured(const ClusterGraph& graph, const std::vector<uint32_t>& path) {
   GraphRoute route;
-  route.links = way;
+  route.links = path;
   route.bandwidth = {std::numeric_limits<double>::infinity()};
-  for (size_t i = 0; i < way.size(); ++i) {
-    route.bandwidth = std::min(route.bandwidth, graph.bandwidth(way[i]));
-    route.latency += graph.links()[way[i] / 2].latency;
-    if (i + 1 == way.size()) break;
-    const Device& through = graph.devices()[graph.to(way[i])];
+  for (size_t i = 0; i < path.size(); ++i) {
+    route.bandwidth = std::min(route.bandwidth, graph.bandwidth(path[i]));
+    route.latency += graph.links()[path[i] / 2].latency;
+    if (i + 1 == path.size()) break;
+    const Device& through = graph.devices()[graph.to(path[i])];
     route.latency += through.latency;
     route.switches += through.kind == DeviceKind::network_switch;
   }
@@ -559,32 +567,32 @@ bool Router::Scratch::across(uint32_t from, uint32_t to, uint64_t pair, uint64_t
   const bool rails = hosts.rails(from) == hosts.rails(to);
   const uint32_t* same_rail = options.rail_aware && rails ? on_rail(graph, far, rail) : nullptr;
   uint32_t at = from;
-  way.clear();
+  path.clear();
   if (same_rail != nullptr) {
     in = *same_rail;
   } else if (options.pxn && rails && graph.devices()[in].rail >= 0 &&
              graph.devices()[in].rail != rail) {
-    const HostWays::Beside beside = hosts.beside_rail(from, graph.devices()[in].rail);
+    const HostPaths::Beside beside = hosts.beside_rail(from, graph.devices()[in].rail);
     if (beside.gpu >= 0) {
       at = static_cast<uint32_t>(beside.gpu);
-      if (at == from || hosts.over_nvlink(from, at, pair + channel, way)) {
+      if (at == from || hosts.over_nvlink(from, at, pair + channel, path)) {
         out = static_cast<uint32_t>(beside.nic);
       } else {
         at = from;
       }
     }
   }
-  return hosts.over_pcie(at, out, way) && fabric.between(out, in, hash_of(pair, channel), way) &&
-         hosts.over_pcie(in, to, way);
+  return hosts.over_pcie(at, out, path) && fabric.between(out, in, hash_of(pair, channel), path) &&
+         hosts.over_pcie(in, to, path);
 }
 
 bool Router::Scratch::find(uint32_t from, uint32_t to, uint64_t pair, uint64_t channel) {
-  way.clear();
-  if (hosts.over_nvlink(from, to, pair + channel, way)) return true;
-  if (hosts.over_pcie(from, to, way)) return true;
+  path.clear();
+  if (hosts.over_nvlink(from, to, pair + channel, path)) return true;
+  if (hosts.over_pcie(from, to, path)) return true;
   if (across(from, to, pair, channel)) return true;
-  const auto any = graph.shortest_way(from, to);
-  if (any) way = *any;
+  const auto any = graph.shortest_path(from, to);
+  if (any) path = *any;
   return any.has_value();
 }
 
@@ -593,26 +601,26 @@ bool Router::Scratch::find(int64_t from, int64_t to, int64_t channel) {
   const auto count = static_cast<int64_t>(gpus.size());
   STEPCAST_CHECK(std::min(from, to) >= 0 && std::max(from, to) < count && channel >= 0,
                  "a route joins two GPUs of the cluster");
-  way.clear();
+  path.clear();
   if (from == to) return true;
   const auto a = static_cast<uint64_t>(from), b = static_cast<uint64_t>(to);
   const uint64_t pair = hash_of(hash_of(options.ecmp_seed, a), b);
   return find(gpus[a], gpus[b], pair >> 8, static_cast<uint64_t>(channel));
 }
 
-// Puts the shares of all equal ways in the place of the network's part of `way`.
+// Puts the shares of all equal paths in the place of the network's part of `path`.
 void Router::Scratch::spread_over_network() {
   const auto is_network = [&](uint32_t l) {
     return graph.links()[l / 2].kind == LinkKind::network;
   };
-  const auto first = std::find_if(way.begin(), way.end(), is_network);
-  const auto end = std::find_if_not(first, way.end(), is_network);
-  // A way through the NICs of a third host stays as it is.
-  if (first == end || std::find_if(end, way.end(), is_network) != way.end()) return;
+  const auto first = std::find_if(path.begin(), path.end(), is_network);
+  const auto end = std::find_if_not(first, path.end(), is_network);
+  // A path through the NICs of a third host stays as it is.
+  if (first == end || std::find_if(end, path.end(), is_network) != path.end()) return;
   shares.clear();
-  for (auto l = way.begin(); l != first; ++l) shares.push_back({*l});
+  for (auto l = path.begin(); l != first; ++l) shares.push_back({*l});
   fabric.spread(graph.to(*first ^ 1u), graph.to(*(end - 1)), shares);
-  for (auto l = end; l != way.end(); ++l) shares.push_back({*l});
+  for (auto l = end; l != path.end(); ++l) shares.push_back({*l});
 }
 
 RouteOptions route_options(const Fabric& fabric, uint64_t seed) {
@@ -625,21 +633,21 @@ RouteOptions route_options(const Fabric& fabric, uint64_t seed) {
 }
 
 Router::Router(const ClusterGraph& graph, const RouteOptions& options)
-    : scratch_(new Scratch{graph, options, HostWays(graph), FabricWays(graph), {}, {}}) {}
+    : scratch_(new Scratch{graph, options, HostPaths(graph), FabricPaths(graph), {}, {}}) {}
 Router::Router(Router&&) noexcept = default;
 Router::~Router() = default;
 
 std::optional<GraphRoute> Router::route(int64_t from, int64_t to, int64_t channel) {
   Scratch& s = *scratch_;
   if (!s.find(from, to, channel)) return std::nullopt;
-  return s.way.empty() ? GraphRoute{} : measured(s.graph, s.way);
+  return s.path.empty() ? GraphRoute{} : measured(s.graph, s.path);
 }
 
 std::span<const LinkShare> Router::spread(int64_t from, int64_t to, int64_t channel) {
   Scratch& s = *scratch_;
   s.shares.clear();
   if (!s.find(from, to, channel)) return {};
-  for (const uint32_t l : s.way) s.shares.push_back({l});
+  for (const uint32_t l : s.path) s.shares.push_back({l});
   if (s.options.adaptive) s.spread_over_network();
   return s.shares;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <deque>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "topology/cluster/components_internal.h"
 #include "topology/import/import_internal.h"
 #include "topology/import/link_speeds.h"
 
@@ -436,25 +436,12 @@ class LayoutReader {
   }
 
   void find_tiers() {
-    l_.tier.assign(r_.nodes.size(), -1);
-    std::vector<std::vector<uint32_t>> beside(r_.nodes.size());
-    for (const IbCable& c : r_.cables) {
-      if (!is_switch(c.a) || !is_switch(c.b)) continue;
-      beside[c.a].push_back(c.b);
-      beside[c.b].push_back(c.a);
-    }
-    std::deque<uint32_t> ahead;
-    for (const auto& [leaf, ports] : l_.host_ports) {
-      l_.tier[leaf] = 0;
-      ahead.push_back(leaf);
-    }
-    for (; !ahead.empty(); ahead.pop_front()) {
-      for (const uint32_t n : beside[ahead.front()]) {
-        if (l_.tier[n] >= 0) continue;
-        l_.tier[n] = l_.tier[ahead.front()] + 1;
-        ahead.push_back(n);
-      }
-    }
+    GraphEdges edges;
+    for (const IbCable& c : r_.cables)
+      if (is_switch(c.a) && is_switch(c.b)) edges.emplace_back(c.a, c.b);
+    std::vector<uint32_t> leaves;
+    for (const auto& [leaf, ports] : l_.host_ports) leaves.push_back(leaf);
+    l_.tier = distances_from(leaves, r_.nodes.size(), edges);
     for (uint32_t n = 0; n < r_.nodes.size(); ++n) {
       if (!is_switch(n) || l_.tier[n] >= 0) continue;
       l_.tier[n] = 0;
@@ -493,20 +480,14 @@ class LayoutReader {
 
   // Leaves that serve the same hosts.
   void join_groups(const std::map<std::string, std::set<uint32_t>>& leaves_of) {
-    for (const auto& [leaf, ports] : l_.host_ports) l_.group[leaf] = leaf;
-    const auto find = [&](uint32_t l) {
-      while (l_.group[l] != l) l = l_.group[l] = l_.group[l_.group[l]];
-      return l;
-    };
+    GraphEdges edges;
     // A name that most leaves see is no host's: "localhost".
     for (const auto& [host, leaves] : leaves_of) {
       if (leaves.size() > l_.leaves_of_a_host) continue;
-      for (const uint32_t l : leaves) {
-        const uint32_t a = find(l), b = find(*leaves.begin());
-        l_.group[std::max(a, b)] = std::min(a, b);
-      }
+      for (const uint32_t l : leaves) edges.emplace_back(l, *leaves.begin());
     }
-    for (auto& [leaf, root] : l_.group) root = find(leaf);
+    const std::vector<uint32_t> root = component_roots(r_.nodes.size(), edges);
+    for (const auto& [leaf, ports] : l_.host_ports) l_.group[leaf] = root[leaf];
   }
 
   const IbRecords& r_;
@@ -748,7 +729,7 @@ class FabricBuilder {
 
   const IbRecords& r_;
   IbLayout l_;
-  ImportParts parts_;
+  TopologyBuilder parts_;
   std::vector<uint32_t> device_;         // by node
   std::map<uint32_t, int64_t> uplinks_;  // cables, by device
   std::vector<std::string> host_names_;

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cstdint>
 #include <map>
-#include <numeric>
 
+#include "topology/cluster/components_internal.h"
 #include "topology/import/imported_topology.h"
 
 namespace stepcast {
@@ -122,27 +122,22 @@ bool is_nvlink_end(DeviceKind k) {
 }
 
 // A domain is what NVLinks join: two devices at least.
-void number_domains(ImportParts& parts) {
-  std::vector<uint32_t> root(parts.devices.size());
-  std::iota(root.begin(), root.end(), 0U);
-  const auto find = [&](uint32_t d) {
-    while (root[d] != d) d = root[d] = root[root[d]];
-    return d;
-  };
-  std::vector<char> joined(root.size(), 0);
+void number_domains(TopologyBuilder& parts) {
+  GraphEdges edges;
+  std::vector<char> joined(parts.devices.size(), 0);
   for (const Link& l : parts.links) {
     if (l.kind != LinkKind::nvlink) continue;
     if (!is_nvlink_end(parts.devices[l.a].kind) || !is_nvlink_end(parts.devices[l.b].kind))
       continue;
-    const uint32_t a = find(l.a), b = find(l.b);
-    root[std::max(a, b)] = std::min(a, b);
+    edges.emplace_back(l.a, l.b);
     joined[l.a] = joined[l.b] = 1;
   }
+  const std::vector<uint32_t> root = component_roots(parts.devices.size(), edges);
   std::vector<int32_t> number(root.size(), -1);
   int32_t count = 0;
   for (uint32_t d = 0; d < root.size(); ++d) {
     if (joined[d] == 0) continue;
-    int32_t& n = number[find(d)];
+    int32_t& n = number[root[d]];
     if (n < 0) n = count++;
     parts.devices[d].domain = n;
   }
@@ -150,7 +145,7 @@ void number_domains(ImportParts& parts) {
 
 }  // namespace
 
-ImportedTopology finished(ImportParts parts) {
+ImportedTopology finished(TopologyBuilder parts) {
   number_domains(parts);
   std::map<std::string, int> next;  // by name: what to number the next one with
   for (Device& d : parts.devices) {
@@ -173,7 +168,7 @@ int64_t fact_of(const ImportedTopology& topology, std::string_view key, int64_t 
   return missing;
 }
 
-void warn_of_uneven_nvlinks(ImportParts& parts) {
+void warn_of_uneven_nvlinks(TopologyBuilder& parts) {
   std::vector<int32_t> cables(parts.devices.size(), 0);
   for (const Link& l : parts.links) {
     if (l.kind != LinkKind::nvlink) continue;

@@ -49,7 +49,7 @@ void throw_if_any(std::vector<Diagnostic>& problems);
 
 // Devices and links while an importer collects them.
 
-struct ImportParts {
+struct TopologyBuilder {
   std::vector<Device> devices;
   std::vector<int> lines;  // that tell of each device; 0: none
   std::vector<Link> links;
@@ -77,10 +77,10 @@ struct ImportParts {
 };
 
 // Numbers the NVLink domains, makes equal names differ ("gpu0", "gpu0 (2)"), closes the parts.
-ImportedTopology finished(ImportParts parts);
+ImportedTopology finished(TopologyBuilder parts);
 
 // GPUs whose NVLinks are missing or fewer than those of the others.
-void warn_of_uneven_nvlinks(ImportParts& parts);
+void warn_of_uneven_nvlinks(TopologyBuilder& parts);
 
 // The value that most have; the largest of several.  0 if there is none.
 template <class T>

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "topology/cluster/components_internal.h"
 #include "topology/import/import_internal.h"
 
 namespace stepcast {
@@ -254,26 +255,18 @@ class FabricReader {
 
   // part_: root of the connected part of each device, NICs of a node being one.
   void keep_largest_part() {
-    part_.resize(devices_.size());
-    for (uint32_t d = 0; d < devices_.size(); ++d) {
-      part_[d] = d;
+    for (uint32_t d = 0; d < devices_.size(); ++d)
       if (is_nic(d) && owner_[d] >= 0) first_of_.try_emplace(owner_[d], d);
-    }
-    const auto find = [&](uint32_t d) {
-      while (part_[d] != d) d = part_[d] = part_[part_[d]];
-      return d;
-    };
-    for (const Link& l : t_.graph.links()) {
-      if (left_out(l)) continue;
-      const uint32_t a = find(end(l.a)), b = find(end(l.b));
-      part_[std::max(a, b)] = std::min(a, b);
-    }
+    GraphEdges edges;
+    for (uint32_t d = 0; d < devices_.size(); ++d) edges.emplace_back(d, end(d));
+    for (const Link& l : t_.graph.links())
+      if (!left_out(l)) edges.emplace_back(end(l.a), end(l.b));
+    part_ = component_roots(devices_.size(), edges);
     std::map<uint32_t, int64_t> nodes;
-    for (const auto& [node, nic] : first_of_) ++nodes[find(nic)];
+    for (const auto& [node, nic] : first_of_) ++nodes[part_[nic]];
     int64_t most = 0;
     for (const auto& [root, n] : nodes)
       if (n > most) most = n, kept_ = root;
-    for (uint32_t d = 0; d < devices_.size(); ++d) part_[d] = find(end(d));
     std::vector<std::string> cut;
     for (const auto& [node, nic] : first_of_)
       if (part_[nic] != kept_) cut.push_back(node_name(node));
@@ -347,7 +340,7 @@ class FabricReader {
   std::vector<int32_t> owner_;            // by device
   std::map<int32_t, uint32_t> first_of_;  // by owner: first NIC
   std::vector<uint32_t> part_;            // by device
-  std::vector<size_t> number_;            // by device: as in WrittenFabric::Link
+  std::vector<size_t> number_;            // by device: as in ExplicitFabric::Link
   uint32_t kept_ = 0;
 };
 

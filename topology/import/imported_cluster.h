@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "topology/cluster/cluster.h"
-#include "topology/import/imported_topology.h"
 #include "topology/cluster/explicit_fabric.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast {
 
@@ -39,7 +39,7 @@ ImportedNode imported_node(const ImportedTopology& topology, const std::string& 
 // A fabric as `ibnetdiscover` found it (import_ibnetdiscover.h), as one that is written out.
 
 struct ImportedFabric {
-  WrittenFabric fabric;            // switches without a latency: the file tells none
+  ExplicitFabric fabric;           // switches without a latency: the file tells none
   std::vector<std::string> notes;  // what was left out: sentences
 };
 

@@ -26,11 +26,8 @@ constexpr std::array<PcieGeneration, 6> kPcie = {{{2.5, 0.25, 15 / 80.0},
 }  // namespace
 
 LinkSpeed nvlink_speed(GpuArch arch) {
-  switch (arch) {
-    case GpuArch::hopper: return {{25 * kGiga}, {20.6 * kGiga}};
-    case GpuArch::blackwell: return {{50 * kGiga}, {40.1 * kGiga}};
-    default: return {{25 * kGiga}, {20 * kGiga}};
-  }
+  const GpuArchitecture& a = architecture(arch);
+  return {{a.nvlink}, {a.nccl_nvlink}};
 }
 
 LinkSpeed xgmi_speed(std::string_view gcn) {
@@ -43,6 +40,10 @@ int64_t pcie_generation(double gigatransfers) {
     if (gigatransfers < between) return static_cast<int64_t>(g) + 1;
   }
   return static_cast<int64_t>(kPcie.size());
+}
+
+double pcie_gigatransfers(int64_t generation) {
+  return kPcie[static_cast<size_t>(generation - 1)].gigatransfers;
 }
 
 LinkSpeed pcie_speed(double gigatransfers, int64_t lanes) {

@@ -24,6 +24,7 @@ LinkSpeed xgmi_speed(std::string_view gcn);
 // PCI Express: giga-transfers per second and lane; the nearest generation is taken.
 LinkSpeed pcie_speed(double gigatransfers, int64_t lanes);
 int64_t pcie_generation(double gigatransfers);  // 1 to 6
+double pcie_gigatransfers(int64_t generation);  // REQUIRES: 1 to 6
 
 // Between the sockets of a host, by the names in NCCL's topology files; no figure of a data sheet
 // is known, so both are NCCL's.  0 for a CPU that NCCL has no figure for.

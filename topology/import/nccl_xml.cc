@@ -1,267 +1,241 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/import/imported_topology.h"
-
+// import_nccl_xml: the topology that NCCL writes to NCCL_TOPO_DUMP_FILE, or that clouds ship for
+// NCCL_TOPO_FILE.
+//
+// The file nests as PCIe does: <system> has a <cpu> for each socket, that has <pci> elements, some
+// of which are bridges with further <pci> inside, some GPUs (with a <gpu> inside, which lists its
+// <nvlink>s by the bus address at the other end), some network cards (with a <nic> and its <net>s
+// inside).  So three passes: read the elements with their places, walk down from the CPUs and add
+// devices, then join what the GPUs' NVLinks name by address.
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <map>
+#include <pugixml.hpp>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "topology/import/import_internal.h"
+#include "topology/import/imported_topology.h"
 #include "topology/import/link_speeds.h"
 
 namespace stepcast {
+namespace {
 
-// Elements and attributes of an XML document, with their places; enough of XML for files that
-// programs write to be read by programs.
-//
-// Text between elements, comments, processing instructions and the declaration are passed over.
-// Not read: document types (and with them entities of one's own), CDATA.
-
+// Elements and attributes of a document with their places, for messages.  pugixml parses; it keeps
+// neither lines nor columns, but its names point into the buffer that it parses in place, so that a
+// name's distance from the beginning of the buffer is its place in the text.
 struct XmlAttribute {
-  std::string_view name;
-  std::string value;  // with &amp; and the like resolved
+  std::string name, value;
   int line = 0, column = 0;
 };
 
 struct XmlElement {
-  std::string_view name;
+  std::string name;
   int line = 0, column = 0;  // of its '<'
   int32_t parent = -1;       // -1: the root, which is element 0
   std::vector<XmlAttribute> attributes;
 
   // Nothing if it is not there.
-  const XmlAttribute* find(std::string_view attribute) const;
-  std::string_view value_of(std::string_view attribute) const;  // "" if it is not there
+  const XmlAttribute* find(std::string_view attribute) const {
+    for (const XmlAttribute& a : attributes)
+      if (a.name == attribute) return &a;
+    return nullptr;
+  }
+  // "" if it is not there.
+  std::string_view value_of(std::string_view attribute) const {
+    const XmlAttribute* a = find(attribute);
+    return a == nullptr ? std::string_view{} : a->value;
+  }
 };
 
-// All elements in the order of their begin.  Refers to `text`.  Throws InputError: E321 for what is
-// not well formed, more than 64 levels or 100,000 elements; E322 where the text ends too early,
-// naming what is still open.
-std::vector<XmlElement> read_xml(std::string_view text, const ImportText& lines);
-
-namespace {
-
+// A file from somewhere may be made to exhaust whoever reads it.  The number of elements is bounded
+// before the parser allocates any; document types, and with them entities that stand for more text,
+// are refused.
 constexpr size_t kMostLevels = 64, kMostElements = 100'000, kMostAttributes = 64;
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '-' || c == '.' || c == ':' || (static_cast<unsigned char>(c) & 0x80) != 0;
-}
 
 class XmlReader {
  public:
-  XmlReader(std::string_view text, const ImportText& lines) : text_(text), lines_(lines) {}
+  XmlReader(std::string_view text, const ImportText& lines)
+      : text_(text), lines_(lines), buffer_(text) {
+    for (size_t at = 0; at < text.size(); ++at)
+      if (text[at] == '\n') line_ends_.push_back(at);
+  }
 
+  // All elements in the order of their begin.  Throws InputError: E320 where there is none, E321
+  // for what is not well formed or too much, E322 where the text ends too early.
   std::vector<XmlElement> read() {
-    if (text_.starts_with("\xEF\xBB\xBF")) advance(3);
-    for (;;) {
-      while (at_ < text_.size() && text_[at_] != '<') {
-        if (open_.empty() && !is_blank(text_[at_])) fail("text outside of any element");
-        advance(1);
-      }
-      if (at_ == text_.size()) break;
-      markup();
-    }
-    if (!open_.empty()) cut_off();
-    if (elements_.empty()) fail("no element in this file", "E320");
+    check_size();
+    const pugi::xml_parse_result result = document_.load_buffer_inplace(
+        buffer_.data(), buffer_.size(),
+        pugi::parse_escapes | pugi::parse_cdata | pugi::parse_doctype, pugi::encoding_utf8);
+    if (result.status == pugi::status_no_document_element)
+      fail(text_.size(), "no element in this file", "E320");
+    if (!result) refuse_malformed(result);
+    for (const pugi::xml_node node : document_) add_subtree(node);
     return std::move(elements_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& message, const char* code = "E321", int line = 0,
-                         int column = 0) {
-    if (line == 0) line = line_, column = column_;
+  [[noreturn]] void fail(size_t offset, const std::string& message, const char* code = "E321") {
+    const auto [line, column] = place_of(offset);
     throw InputError(problem_at(lines_, code, line, column, 1, message));
   }
 
-  [[noreturn]] void cut_off() {
-    std::string message = "the file ends too early";
-    if (!open_.empty()) {
-      const XmlElement& e = elements_[open_.back()];
-      message += ": <" + std::string(e.name.substr(0, 40)) + "> of line " + std::to_string(e.line) +
-                 " is not closed";
-    }
-    // The last line that says something.
-    auto line = lines_.lines.size();
-    while (line > 1 && trimmed(lines_.lines[line - 1]).empty()) --line;
-    const size_t length = lines_.lines[line - 1].size();
-    throw InputError(problem_at(lines_, "E322", static_cast<int>(line),
-                                static_cast<int>(std::max<size_t>(1, length)), 1, message));
+  // Line and column, from 1.
+  std::pair<int, int> place_of(size_t offset) const {
+    const auto end = std::lower_bound(line_ends_.begin(), line_ends_.end(), offset);
+    const size_t begin = end == line_ends_.begin() ? 0 : *(end - 1) + 1;
+    return {static_cast<int>(end - line_ends_.begin()) + 1, static_cast<int>(offset - begin) + 1};
   }
 
-  void advance(size_t n) {
-    for (; n > 0; --n, ++at_) {
-      if (text_[at_] == '\n') {
-        ++line_;
-        column_ = 1;
-      } else {
-        ++column_;
+  // Of a name or value that pugixml points to.
+  size_t offset_of(const char* parsed) const {
+    return static_cast<size_t>(parsed - buffer_.data());
+  }
+
+  void check_size() {
+    const size_t first = text_.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+    if (first != std::string_view::npos && text_[first] != '<')
+      fail(first, "text outside of any element");
+    size_t elements = 0;
+    for (size_t at = text_.find('<'); at != std::string_view::npos; at = text_.find('<', at + 1)) {
+      const char next = at + 1 < text_.size() ? text_[at + 1] : ' ';
+      if (next == '/' || next == '!' || next == '?') continue;
+      if (++elements > kMostElements) fail(at, "more than 100,000 elements");
+    }
+  }
+
+  [[noreturn]] void refuse_malformed(const pugi::xml_parse_result& result) {
+    const auto offset =
+        std::min(static_cast<size_t>(std::max<ptrdiff_t>(0, result.offset)), text_.size());
+    const size_t last = text_.find_last_not_of(" \t\r\n");
+    // The parser is at the end of the text, or at a tag, comment or value that has no end.
+    const bool ends = offset >= last || text_.find('>', offset) == std::string_view::npos;
+    const XmlNodeText open = innermost_open();
+    if (ends) {
+      std::string message = "the file ends too early";
+      if (!open.name.empty())
+        message += fmt::format(": <{}> of line {} is not closed", open.name.substr(0, 40),
+                               place_of(open.offset).first);
+      fail(last, message, "E322");
+    }
+    if (result.status == pugi::status_end_element_mismatch && !open.name.empty())
+      fail(offset, fmt::format("<{}> of line {} should be closed here", open.name.substr(0, 40),
+                               place_of(open.offset).first));
+    fail(offset, fmt::format("not well formed: {}", sentence_of(result.status)));
+  }
+
+  static const char* sentence_of(pugi::xml_parse_status status) {
+    switch (status) {
+      case pugi::status_bad_attribute:
+        return "an attribute with its value in quotes should stand here";
+      case pugi::status_bad_start_element: return "the begin of an element has no end";
+      case pugi::status_bad_end_element: return "the end of an element should stand here";
+      case pugi::status_end_element_mismatch: return "nothing is open that could be closed";
+      case pugi::status_bad_comment: return "a comment has no end";
+      case pugi::status_bad_doctype: return "a document type has no end";
+      case pugi::status_bad_cdata: return "a CDATA section has no end";
+      case pugi::status_bad_pi: return "a processing instruction has no end";
+      case pugi::status_unrecognized_tag: return "no element begins like this";
+      default: return "this cannot be read";
+    }
+  }
+
+  // Of what was parsed before an error, the last element that has no end.
+  struct XmlNodeText {
+    std::string name;
+    size_t offset = 0;
+  };
+  XmlNodeText innermost_open() const {
+    XmlNodeText open;
+    for (pugi::xml_node node = document_.last_child(); node; node = node.last_child()) {
+      if (node.type() != pugi::node_element || node.offset_debug() < 0) break;
+      const auto offset = static_cast<size_t>(node.offset_debug());
+      const std::string_view rest = text_.substr(offset);
+      const size_t end = rest.find('>');
+      const bool empty = end != std::string_view::npos && end > 0 && rest[end - 1] == '/';
+      if (empty || rest.find("</" + std::string(node.name())) != std::string_view::npos) continue;
+      open = {node.name(), offset};
+    }
+    return open;
+  }
+
+  // Pre-order; the depth is bounded, so that nothing recurses deeply.
+  void add_subtree(pugi::xml_node root) {
+    std::vector<std::pair<pugi::xml_node, int32_t>> ahead{{root, -1}};
+    std::vector<size_t> level{0};
+    while (!ahead.empty()) {
+      const auto [node, parent] = ahead.back();
+      const size_t depth = level.back();
+      ahead.pop_back();
+      level.pop_back();
+      if (node.type() == pugi::node_doctype || node.type() == pugi::node_cdata)
+        fail(static_cast<size_t>(std::max<ptrdiff_t>(0, node.offset_debug())),
+             "document types and CDATA are not read");
+      if (node.type() != pugi::node_element) continue;
+      const auto offset = static_cast<size_t>(node.offset_debug()) - 1;
+      if (parent < 0 && !elements_.empty()) fail(offset, "a second outermost element");
+      if (depth == kMostLevels) fail(offset, "more than 64 levels");
+      const auto number = static_cast<int32_t>(elements_.size());
+      elements_.push_back(element_of(node, offset, parent));
+      for (pugi::xml_node child = node.last_child(); child; child = child.previous_sibling()) {
+        ahead.emplace_back(child, number);
+        level.push_back(depth + 1);
       }
     }
   }
 
-  char peek() {
-    if (at_ == text_.size()) cut_off();
-    return text_[at_];
-  }
-
-  void skip_blanks() {
-    while (is_blank(peek())) advance(1);
-  }
-
-  // Behind the next `end`.
-  void skip_past(std::string_view end) {
-    const size_t found = text_.find(end, at_);
-    if (found == std::string_view::npos) cut_off();
-    advance(found + end.size() - at_);
-  }
-
-  std::string_view name(const char* what) {
-    const size_t begin = at_;
-    while (is_name(peek())) advance(1);
-    if (at_ == begin) fail(std::string(what) + " should stand here");
-    return text_.substr(begin, at_ - begin);
-  }
-
-  void expect(char c) {
-    if (peek() != c) fail(std::string("'") + c + "' should stand here");
-    advance(1);
-  }
-
-  // At a '<'.
-  void markup() {
-    const std::string_view rest = text_.substr(at_);
-    if (rest.starts_with("<!--")) {
-      advance(4);
-      skip_past("-->");
-    } else if (rest.starts_with("<?")) {
-      skip_past("?>");
-    } else if (rest.starts_with("<!")) {
-      fail("document types and CDATA are not read");
-    } else if (rest.starts_with("</")) {
-      close();
-    } else {
-      open();
-    }
-  }
-
-  void close() {
-    const int line = line_, column = column_;
-    advance(2);
-    const std::string_view what = name("the name of an element");
-    skip_blanks();
-    expect('>');
-    if (open_.empty()) fail("nothing is open that could be closed", "E321", line, column);
-    const XmlElement& e = elements_[open_.back()];
-    if (e.name != what)
-      fail("<" + std::string(e.name.substr(0, 40)) + "> of line " + std::to_string(e.line) +
-               " should be closed here",
-           "E321", line, column);
-    open_.pop_back();
-  }
-
-  void open() {
+  XmlElement element_of(pugi::xml_node node, size_t offset, int32_t parent) {
     XmlElement e;
-    e.line = line_;
-    e.column = column_;
-    if (open_.empty() && !elements_.empty()) fail("a second outermost element");
-    if (open_.size() == kMostLevels) fail("more than 64 levels");
-    if (elements_.size() == kMostElements) fail("more than 100,000 elements");
-    e.parent = open_.empty() ? -1 : static_cast<int32_t>(open_.back());
-    advance(1);
-    e.name = name("the name of an element");
-    bool empty = false;
-    for (skip_blanks(); peek() != '>'; skip_blanks()) {
-      if (peek() == '/') {
-        advance(1);
-        empty = true;
-        if (peek() != '>') fail("'>' should stand here");
-        break;
-      }
-      e.attributes.push_back(attribute(e));
+    e.name = node.name();
+    std::tie(e.line, e.column) = place_of(offset);
+    e.parent = parent;
+    for (const pugi::xml_attribute a : node.attributes()) {
+      const size_t at = offset_of(a.name());
+      if (e.find(a.name()) != nullptr)
+        fail(at, fmt::format("'{}' is given twice", std::string_view(a.name()).substr(0, 40)));
+      if (e.attributes.size() == kMostAttributes) fail(at, "more than 64 attributes");
+      check_value(offset_of(a.value()));
+      const auto [line, column] = place_of(at);
+      e.attributes.push_back({a.name(), a.value(), line, column});
     }
-    advance(1);
-    if (!empty) open_.push_back(elements_.size());
-    elements_.push_back(std::move(e));
+    return e;
   }
 
-  XmlAttribute attribute(const XmlElement& e) {
-    XmlAttribute a;
-    a.line = line_;
-    a.column = column_;
-    a.name = name("the name of an attribute, or '>',");
-    if (e.find(a.name) != nullptr)
-      fail("'" + std::string(a.name.substr(0, 40)) + "' is given twice", "E321", a.line, a.column);
-    if (e.attributes.size() == kMostAttributes) fail("more than 64 attributes");
-    skip_blanks();
-    expect('=');
-    skip_blanks();
-    const char quote = peek();
-    if (quote != '"' && quote != '\'') fail("a value in quotes should stand here");
-    advance(1);
-    while (peek() != quote) {
-      if (peek() == '<') fail("'<' inside a value: a quote is missing before");
-      if (peek() == '&') {
-        a.value += entity();
-      } else {
-        a.value += text_[at_];
-        advance(1);
-      }
+  // pugixml takes '<' inside a value, which shows that a quote is missing, and leaves entities that
+  // it does not know as they are.
+  void check_value(size_t begin) {
+    const char quote = begin > 0 ? text_[begin - 1] : '"';
+    if (quote != '"' && quote != '\'') return;
+    for (size_t at = begin; at < text_.size() && text_[at] != quote; ++at) {
+      if (text_[at] == '<') fail(at, "'<' inside a value: a quote is missing before");
+      if (text_[at] != '&') continue;
+      const std::string_view rest = text_.substr(at);
+      const auto begins = [&](std::string_view entity) { return rest.starts_with(entity); };
+      if (!begins("&amp;") && !begins("&lt;") && !begins("&gt;") && !begins("&quot;") &&
+          !begins("&apos;"))
+        fail(at, "'&' that begins none of &amp; &lt; &gt; &quot; &apos;");
     }
-    advance(1);
-    return a;
-  }
-
-  char entity() {
-    struct Named {
-      std::string_view text;
-      char means;
-    };
-    for (const Named& n : {Named{"&amp;", '&'}, Named{"&lt;", '<'}, Named{"&gt;", '>'},
-                           Named{"&quot;", '"'}, Named{"&apos;", '\''}}) {
-      if (!text_.substr(at_).starts_with(n.text)) continue;
-      advance(n.text.size());
-      return n.means;
-    }
-    fail("'&' that begins none of &amp; &lt; &gt; &quot; &apos;");
   }
 
   std::string_view text_;
   const ImportText& lines_;
-  size_t at_ = 0;
-  int line_ = 1, column_ = 1;
+  std::string buffer_;  // pugixml parses in place
+  std::vector<size_t> line_ends_;
+  pugi::xml_document document_;
   std::vector<XmlElement> elements_;
-  std::vector<size_t> open_;
 };
 
-}  // namespace
-
-const XmlAttribute* XmlElement::find(std::string_view attribute) const {
-  for (const XmlAttribute& a : attributes)
-    if (a.name == attribute) return &a;
-  return nullptr;
+// "n1/" of the second host on: before names and bus addresses.
+std::string host_prefix(int32_t host) {
+  return host == 0 ? "" : fmt::format("n{}/", host);
 }
-
-std::string_view XmlElement::value_of(std::string_view attribute) const {
-  const XmlAttribute* a = find(attribute);
-  return a == nullptr ? std::string_view{} : a->value;
-}
-
-std::vector<XmlElement> read_xml(std::string_view text, const ImportText& lines) {
-  return XmlReader(text, lines).read();
-}
-
-// The NVLinks of GPUs as NCCL's topology files tell them: each GPU for itself, by the addresses of
-// those at the other end.
 
 // An nvlink or xgmi element of a GPU.
 struct NcclGpuLink {
@@ -274,17 +248,6 @@ struct NcclGpuLink {
   int line = 0;
 };
 
-// "n1/" of the second host on: before names and bus addresses.
-std::string host_prefix(int32_t host);
-
-// Joins GPUs with each other, with their CPUs, and with NVSwitches, which it adds.  `gpus`: devices
-// by host_prefix and bus address.  Warns of links that lead nowhere, and of pairs of GPUs that tell
-// of different numbers of links between them: the larger is taken.
-void join_nvlinks(ImportParts& parts, const std::vector<NcclGpuLink>& links,
-                  const std::map<std::string, uint32_t>& gpus, bool several_hosts);
-
-namespace {
-
 using Ends = std::pair<uint32_t, uint32_t>;  // devices
 
 // Links between two GPUs as either end tells.
@@ -296,7 +259,8 @@ struct LinksOfPair {
 
 class NvlinkJoiner {
  public:
-  NvlinkJoiner(ImportParts& parts, const std::map<std::string, uint32_t>& gpus, bool several_hosts)
+  NvlinkJoiner(TopologyBuilder& parts, const std::map<std::string, uint32_t>& gpus,
+               bool several_hosts)
       : parts_(parts), gpus_(gpus), several_hosts_(several_hosts) {}
 
   void join(const std::vector<NcclGpuLink>& links) {
@@ -365,26 +329,13 @@ class NvlinkJoiner {
     parts_.join(ends.first, ends.second, LinkKind::nvlink, b.one, std::max(b.there, b.back));
   }
 
-  ImportParts& parts_;
+  TopologyBuilder& parts_;
   const std::map<std::string, uint32_t>& gpus_;
   bool several_hosts_;
   std::map<std::string, uint32_t> switches_;  // as gpus_
   std::map<Ends, LinksOfPair> between_;
   std::map<Ends, std::pair<int32_t, LinkSpeed>> up_;  // to a switch or CPU: links, each
 };
-
-}  // namespace
-
-std::string host_prefix(int32_t host) {
-  return host == 0 ? "" : "n" + std::to_string(host) + "/";
-}
-
-void join_nvlinks(ImportParts& parts, const std::vector<NcclGpuLink>& links,
-                  const std::map<std::string, uint32_t>& gpus, bool several_hosts) {
-  NvlinkJoiner(parts, gpus, several_hosts).join(links);
-}
-
-namespace {
 
 constexpr size_t kMostCpus = 1024;
 constexpr double kUnknownSpeed = 8, kVirtualBridge = 2.5;  // GT/s
@@ -404,13 +355,6 @@ std::string lower(std::string_view text) {
   for (char& c : s)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return s;
-}
-
-GpuArch arch_of(int64_t sm) {
-  if (sm >= 100) return GpuArch::blackwell;
-  if (sm >= 90) return GpuArch::hopper;
-  if (sm >= 80) return GpuArch::ampere;
-  return sm >= 70 ? GpuArch::volta : GpuArch::other;
 }
 
 // A number with at most three decimals, from thousandths: "180", "22.5".
@@ -447,7 +391,7 @@ class NcclImporter {
       problem(elements_[0], "no GPU in this file");
     throw_if_any(problems_);
     join_cpus();
-    join_nvlinks(parts_, gpu_links_, gpus_, hosts_.size() > 1);
+    NvlinkJoiner(parts_, gpus_, hosts_.size() > 1).join(gpu_links_);
     warn_of_uneven_nvlinks(parts_);
     tell();
     ImportedTopology made = finished(std::move(parts_));
@@ -601,7 +545,7 @@ class NcclImporter {
     parts_.join(device, parent, LinkKind::pcie, speed_of(e));
     if (gpu == nullptr) return;
     described_ = true;
-    const GpuArch arch = arch_of(number(*gpu, "sm", 0));
+    const GpuArch arch = gpu_arch_of_capability(number(*gpu, "sm", 0));
     for (const uint32_t c : children_[gpu_element])
       add_gpu_link(elements_[c], device, arch, gpu->value_of("gcn"));
   }
@@ -744,7 +688,7 @@ class NcclImporter {
   std::vector<XmlElement> elements_;
   std::vector<std::vector<uint32_t>> children_;
   std::vector<PcieLink> links_;  // of pci elements
-  ImportParts parts_;
+  TopologyBuilder parts_;
   std::vector<Diagnostic> problems_;
   std::vector<Cpu> cpus_;
   std::map<std::string, int32_t> hosts_;  // by host_hash
@@ -766,7 +710,7 @@ class NcclImporter {
 
 ImportedTopology import_nccl_xml(std::string_view text, const std::string& file) {
   const ImportText lines = lines_of(text, file);
-  return NcclImporter(lines, read_xml(text, lines)).import();
+  return NcclImporter(lines, XmlReader(text, lines).read()).import();
 }
 
 }  // namespace stepcast

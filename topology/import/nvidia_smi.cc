@@ -5,12 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "topology/cluster/components_internal.h"
 #include "topology/import/import_internal.h"
 
 namespace stepcast {
@@ -258,28 +258,20 @@ SmiMatrix read_smi_matrix(const ImportText& text) {
 namespace {
 
 // Groups of devices that are at most so far apart.
-std::vector<size_t> groups(const SmiMatrix& m, Near near) {
-  const size_t n = m.names.size();
-  std::vector<size_t> root(n);
-  std::iota(root.begin(), root.end(), size_t{0});
-  const auto find = [&](size_t d) {
-    while (root[d] != d) d = root[d] = root[root[d]];
-    return d;
-  };
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j < n; ++j) {
+std::vector<uint32_t> groups(const SmiMatrix& m, Near near) {
+  const auto n = static_cast<uint32_t>(m.names.size());
+  GraphEdges edges;
+  for (uint32_t i = 0; i < n; ++i) {
+    for (uint32_t j = 0; j < n; ++j) {
       const SmiCell& c = m.cells[i][j];
       const bool told = i != j && c.near <= near;
       // NVLinks hide the PCIe between two GPUs; their sockets may still tell.
       const bool same_socket =
           near >= Near::node && c.near == Near::nvlink && m.numa[i] == m.numa[j];
-      if (!told && !same_socket) continue;
-      const size_t a = find(i), b = find(j);
-      root[std::max(a, b)] = std::min(a, b);
+      if (told || same_socket) edges.emplace_back(i, j);
     }
   }
-  for (size_t i = 0; i < n; ++i) root[i] = find(i);
-  return root;
+  return component_roots(n, edges);
 }
 
 int32_t links_of(const std::vector<SmiCell>& row) {
@@ -294,6 +286,14 @@ int32_t most_in_row(const std::vector<SmiCell>& row) {
   return most;
 }
 
+// The first generation whose GPUs have so many NVLinks; `other` for none.
+GpuArch oldest_with(int64_t nvlinks) {
+  const std::span<const GpuArchitecture> all = gpu_architectures();
+  for (size_t i = 0; i < all.size() && nvlinks > 0; ++i)
+    if (all[i].nvlinks >= nvlinks) return static_cast<GpuArch>(i);
+  return GpuArch::other;
+}
+
 class NodeBuilder {
  public:
   NodeBuilder(const SmiMatrix& m, std::optional<GpuArch> arch) : m_(m) {
@@ -305,10 +305,7 @@ class NodeBuilder {
       links_ = 0;
       for (const auto& row : m.cells) links_ = std::max(links_, most_in_row(row));
     }
-    arch_ = arch.value_or(links_ > 12  ? GpuArch::hopper
-                          : links_ > 6 ? GpuArch::ampere
-                          : links_ > 0 ? GpuArch::volta
-                                       : GpuArch::other);
+    arch_ = arch.value_or(oldest_with(links_));
     guessed_ = !arch;
   }
 
@@ -341,10 +338,7 @@ class NodeBuilder {
   }
 
   LinkSpeed pcie() const {
-    const double gt = arch_ == GpuArch::volta                                   ? 8
-                      : arch_ == GpuArch::hopper || arch_ == GpuArch::blackwell ? 32
-                                                                                : 16;
-    return pcie_speed(gt, 16);
+    return pcie_speed(pcie_gigatransfers(architecture(arch_).pcie_generation), 16);
   }
 
   // A device for each group of `of` that has more than one member of `members`.
@@ -357,8 +351,8 @@ class NodeBuilder {
 
   void add_pcie() {
     const size_t n = m_.names.size();
-    const std::vector<size_t> pix = groups(m_, Near::pix), pxb = groups(m_, Near::pxb),
-                              host = groups(m_, Near::node);
+    const std::vector<uint32_t> pix = groups(m_, Near::pix), pxb = groups(m_, Near::pxb),
+                                host = groups(m_, Near::node);
     std::map<size_t, size_t> in_pix;              // members
     std::map<size_t, std::vector<size_t>> below;  // PIX groups in each PXB group
     for (size_t i = 0; i < n; ++i) {
@@ -440,9 +434,7 @@ class NodeBuilder {
   }
 
   void assumptions() {
-    const int64_t pcie_gen = arch_ == GpuArch::volta                                   ? 3
-                             : arch_ == GpuArch::hopper || arch_ == GpuArch::blackwell ? 5
-                                                                                       : 4;
+    const int64_t pcie_gen = architecture(arch_).pcie_generation;
     if (switched_)
       parts_.fact("nvswitched", 1,
                   "a row has more NVLinks than a GPU: they go through NVSwitches, shown as one");
@@ -455,7 +447,7 @@ class NodeBuilder {
   }
 
   const SmiMatrix& m_;
-  ImportParts parts_;
+  TopologyBuilder parts_;
   bool switched_ = false, guessed_ = false;
   int32_t links_ = 0;  // of a GPU
   GpuArch arch_ = GpuArch::other;

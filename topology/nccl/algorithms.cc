@@ -18,10 +18,10 @@ double log2_floor(int64_t n) {
   return static_cast<double>(std::bit_width(static_cast<uint64_t>(n)) - 1);
 }
 
-// What all alternatives of a group share; bytes and seconds.
+// What all candidates of a group share; bytes and seconds.
 struct Group {
   const Cluster* cluster = nullptr;
-  const ArchConstants* arch = nullptr;
+  const GpuArchitecture* arch = nullptr;
   const GroupShape* shape = nullptr;
   double n = 0, nodes = 0, per_node = 0;
   size_t node_class = 0;  // index into ByNodes
@@ -42,10 +42,10 @@ double ring_share(const std::vector<Tier>& tiers, const GroupShape& shape) {
 }
 
 Group group_of(const Cluster& cluster, const GroupShape& shape) {
-  const NcclLatencies& latencies = nccl_latencies();
+  const NcclLatencies& latencies = kNcclLatencies;
   Group g;
   g.cluster = &cluster;
-  g.arch = &arch_constants(cluster.node.gpu.arch);
+  g.arch = &architecture(cluster.node.gpu.arch);
   g.shape = &shape;
   g.n = real(shape.ranks);
   g.nodes = real(shape.nodes);
@@ -71,9 +71,9 @@ struct Hops {
   int wires = 1;  // times that a network hop crosses the wire: twice with a flush
 };
 
-void set_latency(Alternative& a, const Group& g, double base, const Hops& h, double factor = 1) {
-  a.own_latency = factor * (base + h.intra * h.intra_hop +
-                            h.network * (h.network_hop + h.wires * g.reported_latency));
+void set_latency(Candidate& a, const Group& g, double base, const Hops& h, double factor = 1) {
+  a.nccl_latency = factor * (base + h.intra * h.intra_hop +
+                             h.network * (h.network_hop + h.wires * g.reported_latency));
   a.base = factor * base;
   a.intra = factor * h.intra * h.intra_hop * g.intra_factor;
   a.network = factor * h.network * std::max(0.0, h.network_hop + h.wires * g.network_excess);
@@ -123,14 +123,14 @@ double ring_wire(const Group& g, const Channels& c) {
   return real(c.count) * c.smooth.inter * g.fabric_share;
 }
 
-void add_rings(const Group& g, WorkKind kind, std::vector<Alternative>& out) {
-  const NcclLatencies& latencies = nccl_latencies();
+void add_rings(const Group& g, WorkKind kind, std::vector<Candidate>& out) {
+  const NcclLatencies& latencies = kNcclLatencies;
   const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::ring);
   const RingWork work = ring_work(kind, g.n);
   const double own_bus = real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
   for (Protocol p : kAllProtocols) {
     if (p == Protocol::ll128 && g.pcie) continue;  // needs NVLink's ordering
-    Alternative a{.algorithm = Algorithm::ring, .protocol = p, .blocks = c.blocks};
+    Candidate a{.algorithm = Algorithm::ring, .protocol = p, .blocks = c.blocks};
     const double steps = work.rounds * (g.n - 1);
     const double post = g.across ? latencies.network_post * (p == Protocol::simple ? 3 : 1) : 0;
     const HopLatencies& network = g.shape->ranks_per_node == 1 ? latencies.tree : latencies.ring;
@@ -143,7 +143,7 @@ void add_rings(const Group& g, WorkKind kind, std::vector<Alternative>& out) {
     const bool penalty = kind == WorkKind::all_reduce && p == Protocol::simple && g.across;
     set_latency(a, g, latencies.ring.base[static_cast<size_t>(p)], h,
                 penalty ? g.arch->ring_simple_penalty : 1);
-    a.own_bandwidth = ring_protocol(g, c, own_bus, p) / work.load;
+    a.nccl_bandwidth = ring_protocol(g, c, own_bus, p) / work.load;
     const bool alone = g.shape->ranks_per_node == 1;
     a.bandwidth = ring_protocol(g, c, alone ? kUnlimited : ring_inside(g, c), p) / work.load;
     if (g.across) a.wire = ring_protocol(g, c, ring_wire(g, c), p) / work.load;
@@ -172,15 +172,15 @@ double tree_wire(const Group& g, const Channels& c) {
   return real(c.count) * c.smooth.inter * g.fabric_share * (g.nodes == 2 ? 2 : 1);
 }
 
-void add_trees(const Group& g, std::vector<Alternative>& out) {
-  const NcclLatencies& latencies = nccl_latencies();
+void add_trees(const Group& g, std::vector<Candidate>& out) {
+  const NcclLatencies& latencies = kNcclLatencies;
   const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::tree);
   const double own_bus = real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
   const bool alone = g.shape->ranks_per_node == 1;
   const double inside = alone ? kUnlimited : real(c.count) * c.smooth.intra;
   for (Protocol p : kAllProtocols) {
     if (p == Protocol::ll128 && g.pcie) continue;
-    Alternative a{.algorithm = Algorithm::tree, .protocol = p, .blocks = c.blocks};
+    Candidate a{.algorithm = Algorithm::tree, .protocol = p, .blocks = c.blocks};
     Hops h;
     h.intra = 2 * (g.per_node - 1);
     h.network = g.across ? 2 * log2_floor(g.shape->nodes) : 0;
@@ -188,7 +188,7 @@ void add_trees(const Group& g, std::vector<Alternative>& out) {
     h.network_hop = latencies.tree.network[static_cast<size_t>(p)];
     h.wires = wires_of(p);
     set_latency(a, g, latencies.tree.base[static_cast<size_t>(p)], h);
-    a.own_bandwidth = tree_protocol(g, c, own_bus, p) / 2;
+    a.nccl_bandwidth = tree_protocol(g, c, own_bus, p) / 2;
     a.bandwidth = tree_protocol(g, c, inside, p) / 2;
     if (g.across) a.wire = tree_protocol(g, c, tree_wire(g, c), p) / 2;
     out.push_back(a);
@@ -196,24 +196,24 @@ void add_trees(const Group& g, std::vector<Alternative>& out) {
 }
 
 // All-reduce in the NVSwitches, with a tree over the nodes or with network switches that reduce.
-void add_nvls(const Group& g, std::vector<Alternative>& out) {
+void add_nvls(const Group& g, std::vector<Candidate>& out) {
   const Node& node = g.cluster->node;
-  const ArchConstants& arch = *g.arch;
-  const NcclLatencies& latencies = nccl_latencies();
+  const GpuArchitecture& arch = *g.arch;
+  const NcclLatencies& latencies = kNcclLatencies;
   if (!node.sharp || node.intra != IntraKind::nvswitch || arch.nvls_efficiency <= 0) return;
   const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::nvls);
   if (c.count < 2) return;
   const double count = real(c.count);
   const double part = arch.nvls_efficiency * 2 * (count - 1) / count;
   const double load = 2 * (g.n - 1) / g.n;
-  Alternative a{.algorithm = Algorithm::nvls, .protocol = Protocol::simple, .blocks = c.blocks};
+  Candidate a{.algorithm = Algorithm::nvls, .protocol = Protocol::simple, .blocks = c.blocks};
   Hops h;
   h.intra = 1;
   h.intra_hop = latencies.nvls;
   h.wires = 2;
   if (!g.across) {
     set_latency(a, g, 0, h);
-    a.own_bandwidth = count * part * c.found.intra / load;
+    a.nccl_bandwidth = count * part * c.found.intra / load;
     a.bandwidth = count * part * c.smooth.intra / load;
     out.push_back(a);
     return;
@@ -224,7 +224,7 @@ void add_nvls(const Group& g, std::vector<Alternative>& out) {
     h.network = 1;
     h.network_hop = latencies.nvls_network;
     set_latency(a, g, 0, h);
-    a.own_bandwidth = bus(std::min(part * c.found.intra, c.found.inter));
+    a.nccl_bandwidth = bus(std::min(part * c.found.intra, c.found.inter));
     a.wire = bus(c.smooth.inter * g.fabric_share);
     out.push_back(a);
   }
@@ -234,59 +234,58 @@ void add_nvls(const Group& g, std::vector<Alternative>& out) {
   set_latency(a, g, 0, h);
   const double twice = g.nodes == 2 ? 2 : 1;
   const double cap = arch.nvls_tree_channel[g.node_class];
-  a.own_bandwidth = bus(std::min({part * c.found.intra, c.found.inter * twice, cap}));
+  a.nccl_bandwidth = bus(std::min({part * c.found.intra, c.found.inter * twice, cap}));
   a.bandwidth = bus(std::min(part * c.smooth.intra, cap));
   a.wire = bus(c.smooth.inter * g.fabric_share * twice);
   out.push_back(a);
 }
 
 // All-reduce in the network's switches.
-void add_collnet(const Group& g, std::vector<Alternative>& out) {
+void add_collnet(const Group& g, std::vector<Candidate>& out) {
   if (!g.cluster->fabric.sharp || !g.across) return;
-  const NcclLatencies& latencies = nccl_latencies();
+  const NcclLatencies& latencies = kNcclLatencies;
   const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::collnet);
   const double count = real(c.count);
   const double others = std::min(1.0, g.per_node - 1);
   double f = g.per_node / count;
   f -= (f - 1) / 2;
-  const GpuArch arch = g.cluster->node.gpu.arch;
-  const bool late = arch == GpuArch::hopper || arch == GpuArch::blackwell;
-  Alternative direct{.algorithm = Algorithm::collnet_direct, .blocks = c.blocks};
+  const bool hopper_or_later = g.arch->compute_capability >= 90;
+  Candidate direct{.algorithm = Algorithm::collnet_direct, .blocks = c.blocks};
   Hops h{.intra = 2 * others,
          .network = 1,
          .intra_hop = latencies.collnet_intra,
          .network_hop = latencies.collnet_network,
          .wires = 2};
   set_latency(direct, g, 2 * 0.4e-6 * (g.per_node - 1), h);
-  const double scale = (late ? 0.85 : 1) / f / 2;
-  direct.own_bandwidth = count * c.found.intra * scale;
+  const double scale = (hopper_or_later ? 0.85 : 1) / f / 2;
+  direct.nccl_bandwidth = count * c.found.intra * scale;
   direct.bandwidth = count * c.smooth.intra * scale;
   direct.wire = ring_wire(g, c) * scale;
   out.push_back(direct);
-  Alternative chain{.algorithm = Algorithm::collnet_chain, .blocks = c.blocks};
+  Candidate chain{.algorithm = Algorithm::collnet_chain, .blocks = c.blocks};
   h = {.intra = 2 * (g.per_node - 1),
        .network = 1,
        .intra_hop = latencies.collnet_chain_intra,
        .network_hop = latencies.collnet_chain_network,
        .wires = 2};
   set_latency(chain, g, 0, h);
-  chain.own_bandwidth = count * c.found.intra / 2;
+  chain.nccl_bandwidth = count * c.found.intra / 2;
   chain.bandwidth = count * c.smooth.intra / 2;
   chain.wire = ring_wire(g, c) / 2;
   out.push_back(chain);
 }
 
 // Gather and scatter along binary trees (2.23), for one GPU a node.
-void add_pat(const Group& g, std::vector<Alternative>& out) {
+void add_pat(const Group& g, std::vector<Candidate>& out) {
   if (!g.across || g.shape->ranks_per_node != 1) return;
-  const NcclLatencies& latencies = nccl_latencies();
+  const NcclLatencies& latencies = kNcclLatencies;
   const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::ring);
-  Alternative a{.algorithm = Algorithm::pat, .blocks = c.blocks};
+  Candidate a{.algorithm = Algorithm::pat, .blocks = c.blocks};
   Hops h{.network = log2_floor(g.shape->nodes) / 3.5,
          .network_hop = latencies.tree.network[static_cast<size_t>(Protocol::simple)],
          .wires = 2};
   set_latency(a, g, latencies.pat_base + 2.8e-6 * g.n, h);
-  a.own_bandwidth = 0.75 * real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
+  a.nccl_bandwidth = 0.75 * real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
   a.bandwidth = kUnlimited;
   a.wire = 0.75 * ring_wire(g, c);
   out.push_back(a);
@@ -303,13 +302,12 @@ constexpr std::array<std::array<double, kTreeSizes>, kProtocols> kTreeFactors{{
 
 }  // namespace
 
-std::vector<Alternative> alternatives(const Cluster& cluster, WorkKind kind,
-                                      const GroupShape& shape) {
+std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape) {
   STEPCAST_CHECK(shape.ranks > 1 && shape.nodes > 0 && shape.ranks_per_node > 0 &&
                      shape.sharing > 0 && shape.tier < kMaxTiers,
                  "the shape of a group");
-  if (kind == WorkKind::all_to_all) return exchanges(cluster, shape);
-  std::vector<Alternative> out;
+  if (kind == WorkKind::all_to_all) return exchange_candidates(cluster, shape);
+  std::vector<Candidate> out;
   const Group g = group_of(cluster, shape);
   add_rings(g, kind, out);
   if (kind == WorkKind::all_reduce) {
@@ -322,22 +320,22 @@ std::vector<Alternative> alternatives(const Cluster& cluster, WorkKind kind,
   return out;
 }
 
-double own_seconds(const Alternative& a, WorkKind kind, double bytes) {
-  double bandwidth = a.own_bandwidth;
+double nccl_seconds(const Candidate& a, WorkKind kind, double bytes) {
+  double bandwidth = a.nccl_bandwidth;
   if (a.algorithm == Algorithm::tree && kind == WorkKind::all_reduce && bytes >= 64) {
     const auto size = static_cast<uint64_t>(bytes / 64);
     const auto i = static_cast<size_t>(std::bit_width(size) - 1);
     if (i < kTreeSizes - 1) bandwidth *= kTreeFactors[static_cast<size_t>(a.protocol)][i];
   }
-  return a.own_latency + bytes / bandwidth;
+  return a.nccl_latency + bytes / bandwidth;
 }
 
-const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, double bytes) {
-  const Alternative* best = nullptr;
+const Candidate& nccl_choice(const std::vector<Candidate>& all, WorkKind kind, double bytes) {
+  const Candidate* best = nullptr;
   double lowest = 0;
-  for (const Alternative& a : all) {
+  for (const Candidate& a : all) {
     if (bytes <= a.above || bytes > a.up_to) continue;
-    const double t = own_seconds(a, kind, bytes);
+    const double t = nccl_seconds(a, kind, bytes);
     if (best == nullptr || t < lowest) {
       lowest = t;
       best = &a;
@@ -347,7 +345,7 @@ const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, do
   return *best;
 }
 
-int64_t blocks_in_use(const Alternative& a, const GroupShape& shape, double bytes) {
+int64_t blocks_in_use(const Candidate& a, const GroupShape& shape, double bytes) {
   if (a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step) return a.blocks;
   const bool tree = a.algorithm == Algorithm::tree || a.algorithm == Algorithm::pat;
   const double threads = a.protocol == Protocol::ll128 || tree ? 640 : 512;
@@ -388,10 +386,10 @@ double ll_bytes(const Node& node) {
   return 2 * kLlBytes;
 }
 
-void set_inside(Alternative& a, const Cluster& cluster, const GroupShape& shape) {
+void set_inside(Candidate& a, const Cluster& cluster, const GroupShape& shape) {
   const Node& node = cluster.node;
-  const NcclLatencies& latencies = nccl_latencies();
-  const ArchConstants& arch = arch_constants(node.gpu.arch);
+  const NcclLatencies& latencies = kNcclLatencies;
+  const GpuArchitecture& arch = architecture(node.gpu.arch);
   const double n = real(shape.ranks), per_node = real(shape.ranks_per_node);
   const bool pcie = node.intra == IntraKind::pcie;
   const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
@@ -412,9 +410,9 @@ void set_inside(Alternative& a, const Cluster& cluster, const GroupShape& shape)
   a.intra = batches(per_node - 1) * hop * to_seconds(node.intra_latency) / latencies.nominal_intra;
 }
 
-void set_across(Alternative& a, const Cluster& cluster, const GroupShape& shape) {
+void set_across(Candidate& a, const Cluster& cluster, const GroupShape& shape) {
   const Node& node = cluster.node;
-  const NcclLatencies& latencies = nccl_latencies();
+  const NcclLatencies& latencies = kNcclLatencies;
   const double n = real(shape.ranks), per_node = real(shape.ranks_per_node);
   const std::vector<Tier> tiers = fabric_tiers(cluster);
   const double nic = kNicFraction * nics_of_rank(cluster, shape) * node.nic_bandwidth.value;
@@ -434,30 +432,30 @@ void set_across(Alternative& a, const Cluster& cluster, const GroupShape& shape)
   a.network = batches(n - per_node) * std::max(0.0, hop + (ll ? 1 : 2) * excess);
 }
 
-Alternative exchange(const Cluster& cluster, const GroupShape& shape, Protocol protocol) {
-  Alternative a{.algorithm = Algorithm::pairwise, .protocol = protocol, .blocks = 32};
-  a.base = nccl_latencies().ring.base[static_cast<size_t>(protocol)];
+Candidate exchange(const Cluster& cluster, const GroupShape& shape, Protocol protocol) {
+  Candidate a{.algorithm = Algorithm::pairwise, .protocol = protocol, .blocks = 32};
+  a.base = kNcclLatencies.ring.base[static_cast<size_t>(protocol)];
   a.bandwidth = kUnlimited;
   if (shape.ranks_per_node > 1) set_inside(a, cluster, shape);
   if (shape.nodes > 1) set_across(a, cluster, shape);
-  a.own_latency = a.base + a.intra + a.network;
-  a.own_bandwidth = shape.nodes > 1 ? std::min(a.bandwidth, a.wire) : a.bandwidth;
+  a.nccl_latency = a.base + a.intra + a.network;
+  a.nccl_bandwidth = shape.nodes > 1 ? std::min(a.bandwidth, a.wire) : a.bandwidth;
   return a;
 }
 
 }  // namespace
 
-std::vector<Alternative> exchanges(const Cluster& cluster, const GroupShape& shape) {
-  Alternative ll = exchange(cluster, shape, Protocol::ll);
-  Alternative simple = exchange(cluster, shape, Protocol::simple);
+std::vector<Candidate> exchange_candidates(const Cluster& cluster, const GroupShape& shape) {
+  Candidate ll = exchange(cluster, shape, Protocol::ll);
+  Candidate simple = exchange(cluster, shape, Protocol::simple);
   if (shape.nodes == 1) ll.up_to = simple.above = real(shape.ranks) * ll_bytes(cluster.node);
   return {ll, simple};
 }
 
-Alternative node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
-                                  double network_share) {
+Candidate node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
+                                double network_share) {
   STEPCAST_CHECK(network_share > 0 && network_share <= 1, "a share of the bytes crosses");
-  Alternative a = exchange(cluster, shape, Protocol::simple);
+  Candidate a = exchange(cluster, shape, Protocol::simple);
   a.algorithm = Algorithm::two_step;
   if (shape.nodes == 1) return a;
   a.wire /= network_share;
@@ -467,10 +465,10 @@ Alternative node_limited_exchange(const Cluster& cluster, const GroupShape& shap
     // All that is not for the GPU on the sender's place in its node passes NVLink once.
     const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
     const bool pcie = node.intra == IntraKind::pcie;
-    const double fraction = pcie ? kPcieFraction : arch_constants(node.gpu.arch).exchange_fraction;
+    const double fraction = pcie ? kPcieFraction : architecture(node.gpu.arch).exchange_fraction;
     a.bandwidth = fraction * wire * p / (p - 1);
   }
-  a.own_bandwidth = std::min(a.bandwidth, a.wire);
+  a.nccl_bandwidth = std::min(a.bandwidth, a.wire);
   return a;
 }
 

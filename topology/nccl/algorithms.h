@@ -2,7 +2,7 @@
 // The ways NCCL can run a collective on a group: algorithms times protocols, each with what NCCL
 // itself believes it to cost and with what its cost is made of.
 //
-// NCCL picks the lowest `own_seconds`.  What the pick then costs is another question, since NCCL
+// NCCL picks the lowest `nccl_seconds`.  What the pick then costs is another question, since NCCL
 // counts links in steps of a list and has one latency for every network: collective_time.h answers
 // it from the parts.  docs/communication.md derives the terms.
 #pragma once
@@ -21,13 +21,13 @@ namespace stepcast {
 
 constexpr double kEverySize = 1e30;
 
-struct Alternative {
+struct Candidate {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
   int64_t blocks = 1;  // thread blocks of a large message, one SM each
   // NCCL's reckoning: seconds; bytes of the message (nccl-tests' size) per second.
-  double own_latency = 0;
-  double own_bandwidth = 0;
+  double nccl_latency = 0;
+  double nccl_bandwidth = 0;
   // What it costs: once, in-node hops and network hops in seconds; bytes of the message per second
   // inside nodes and over the network as the links are, the slower of which counts.
   double base = 0, intra = 0, network = 0;
@@ -41,17 +41,16 @@ struct Alternative {
 };
 
 // REQUIRES: as collective_cost, shape.ranks > 1.  At least one.
-std::vector<Alternative> alternatives(const Cluster& cluster, WorkKind kind,
-                                      const GroupShape& shape);
+std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape);
 
 // What NCCL takes it to last, with its correction of trees by size.
-double own_seconds(const Alternative& a, WorkKind kind, double bytes);
+double nccl_seconds(const Candidate& a, WorkKind kind, double bytes);
 
 // The one NCCL picks: the lowest of those for this size, the first of equals.  REQUIRES: one is.
-const Alternative& choice(const std::vector<Alternative>& all, WorkKind kind, double bytes);
+const Candidate& nccl_choice(const std::vector<Candidate>& all, WorkKind kind, double bytes);
 
 // Thread blocks in use: small messages start fewer.
-int64_t blocks_in_use(const Alternative& a, const GroupShape& shape, double bytes);
+int64_t blocks_in_use(const Candidate& a, const GroupShape& shape, double bytes);
 
 // All-to-all by the links' shares, and the two-step exchange of expert parallelism.
 //
@@ -64,13 +63,13 @@ int64_t blocks_in_use(const Alternative& a, const GroupShape& shape, double byte
 // above: there the larger message may be the faster one.  Over nodes the bound depends on NICs and
 // version; it is left open, so that the lower one counts.  REQUIRES: as collective_cost,
 // shape.ranks > 1.
-std::vector<Alternative> exchanges(const Cluster& cluster, const GroupShape& shape);
+std::vector<Candidate> exchange_candidates(const Cluster& cluster, const GroupShape& shape);
 
 // Experts' tokens that go to several GPUs of a node cross the network once for that node, on the
 // sender's rail, and are passed on over NVLink there.  `network_share`: of the bytes bound for
 // other nodes, those that cross (nodes reached / experts reached of a token). REQUIRES: as
 // exchange, 0 < network_share <= 1.
-Alternative node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
-                                  double network_share);
+Candidate node_limited_exchange(const Cluster& cluster, const GroupShape& shape,
+                                double network_share);
 
 }  // namespace stepcast

@@ -28,15 +28,18 @@ constexpr std::array kIntraBlackwell{90., 80., 70., 60., 50., 45., 40., 30.,
 constexpr std::array kInterBlackwell{96., 86.,  80., 48., 45.1, 42., 40., 30., 24., 22.,
                                      20., 17.5, 15., 12., 6.,   3.,  2.4, 1.2, .24, .12};
 
-std::span<const double> intra_speeds(GpuArch arch) {
-  if (arch == GpuArch::hopper) return kIntraHopper;
-  if (arch == GpuArch::blackwell) return kIntraBlackwell;
+// NCCL asks for the compute capability: 9.0 (Hopper), 10.0 (Blackwell), or less.
+constexpr int64_t kHopper = 90, kBlackwell = 100;
+
+std::span<const double> intra_speeds(int64_t capability) {
+  if (capability >= kBlackwell) return kIntraBlackwell;
+  if (capability >= kHopper) return kIntraHopper;
   return kIntraAmpere;
 }
 
-std::span<const double> inter_speeds(GpuArch arch) {
-  if (arch == GpuArch::hopper) return kInterHopper;
-  if (arch == GpuArch::blackwell) return kInterBlackwell;
+std::span<const double> inter_speeds(int64_t capability) {
+  if (capability >= kBlackwell) return kInterBlackwell;
+  if (capability >= kHopper) return kInterHopper;
   return kInterAmpere;
 }
 
@@ -75,8 +78,8 @@ Nics nics_of(const Cluster& cluster, const GroupShape& shape) {
 
 // Channels at least 25 GB/s fast become two of half the speed; Hopper and later keep up to 50 GB/s
 // if there are more than four.
-void split(Channels& c, GpuArch arch) {
-  const bool late = arch == GpuArch::hopper || arch == GpuArch::blackwell;
+void split(Channels& c, int64_t capability) {
+  const bool late = capability >= kHopper;
   if (c.found.intra < kSlowestShared) return;
   if (late && c.found.intra < kFastHopper && c.count > 4) return;
   // NCCL leaves those that are too many to be doubled; here they become as many as there may be, so
@@ -88,47 +91,47 @@ void split(Channels& c, GpuArch arch) {
   c.found.inter *= part;
 }
 
-Channels ring_inside(double usable, GpuArch arch) {
+Channels ring_inside(double usable, int64_t capability) {
   Channels c;
-  c.found.intra = highest(intra_speeds(arch), usable);
+  c.found.intra = highest(intra_speeds(capability), usable);
   c.count = std::clamp<int64_t>(whole(usable / c.found.intra), 1, kMostFound);
-  split(c, arch);
+  split(c, capability);
   return c;
 }
 
 // Each channel passes one network device a node.
-Channels ring_across(double usable, const Nics& nics, const GroupShape& shape, GpuArch arch) {
+Channels ring_across(double usable, const Nics& nics, const GroupShape& shape, int64_t capability) {
   Channels c;
   const double p = real(shape.ranks_per_node);
   double speed = nics.speed;
   // Of the rings through p GPUs each GPU forwards p - 1 of p over NVLink.
   if (p > 1) speed = std::min(speed, usable * p / (p - 1) / nics.count);
-  c.found.inter = highest(inter_speeds(arch), speed);
+  c.found.inter = highest(inter_speeds(capability), speed);
   const int64_t each = std::max<int64_t>(1, whole(speed / c.found.inter));
   c.count = std::clamp<int64_t>(each * static_cast<int64_t>(nics.count), 1, kMostFound);
   c.found.intra = c.found.inter;
-  split(c, arch);
+  split(c, capability);
   return c;
 }
 
-int64_t ring_blocks(const Channels& c, const GroupShape& shape, GpuArch arch) {
+int64_t ring_blocks(const Channels& c, const GroupShape& shape, int64_t capability) {
   int64_t blocks = 2 * c.count;
-  const bool late = arch == GpuArch::hopper || arch == GpuArch::blackwell;
+  const bool late = capability >= kHopper;
   if (late && shape.nodes > 1 && c.found.intra > 45 * kGB && blocks < 16) blocks *= 2;
   return std::min(blocks, kMostBlocks);
 }
 
-Channels nvls(double usable, const Nics& nics, const GroupShape& shape, GpuArch arch) {
+Channels nvls(double usable, const Nics& nics, const GroupShape& shape, int64_t capability) {
   Channels c;
-  const bool blackwell = arch == GpuArch::blackwell;
+  const bool blackwell = capability >= kBlackwell;
   c.count = std::min(kMostFound, shape.ranks_per_node);  // heads
   // A head's stream passes its port once for each GPU's part and once for its own result.
   c.smooth.intra = usable / real(c.count + 1);
-  c.found.intra = highest(intra_speeds(arch), c.smooth.intra);
+  c.found.intra = highest(intra_speeds(capability), c.smooth.intra);
   if (shape.nodes > 1) {
     c.smooth.inter = nics.shared / real(c.count);
-    c.found.inter =
-        highest(inter_speeds(arch), std::min(nics.speed, nics.speed * nics.count / real(c.count)));
+    c.found.inter = highest(inter_speeds(capability),
+                            std::min(nics.speed, nics.speed * nics.count / real(c.count)));
   }
   c.blocks = !blackwell ? 16 : shape.nodes > 1 ? 32 : 24;
   return c;
@@ -138,7 +141,7 @@ Channels nvls(double usable, const Nics& nics, const GroupShape& shape, GpuArch 
 
 double usable_intra(const Cluster& cluster, const GroupShape& shape) {
   const Node& node = cluster.node;
-  const ArchConstants& arch = arch_constants(node.gpu.arch);
+  const GpuArchitecture& arch = architecture(node.gpu.arch);
   const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
   const double usable =
       wire * (node.intra == IntraKind::pcie ? kPcieFraction : arch.nvlink_fraction);
@@ -148,7 +151,7 @@ double usable_intra(const Cluster& cluster, const GroupShape& shape) {
 }
 
 Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern) {
-  const GpuArch arch = cluster.node.gpu.arch;
+  const int64_t capability = architecture(cluster.node.gpu.arch).compute_capability;
   const double usable = usable_intra(cluster, shape);
   STEPCAST_CHECK(shape.ranks_per_node == 1 || usable > 0, "a node needs an inner bandwidth");
   Nics nics;
@@ -156,10 +159,10 @@ Channels search_channels(const Cluster& cluster, const GroupShape& shape, Channe
     nics = nics_of(cluster, shape);
     STEPCAST_CHECK(nics.speed > 0 && nics.shared > 0, "a group over several nodes needs NICs");
   }
-  if (pattern == ChannelPattern::nvls) return nvls(usable, nics, shape, arch);
-  Channels c =
-      shape.nodes == 1 ? ring_inside(usable, arch) : ring_across(usable, nics, shape, arch);
-  c.blocks = ring_blocks(c, shape, arch);
+  if (pattern == ChannelPattern::nvls) return nvls(usable, nics, shape, capability);
+  Channels c = shape.nodes == 1 ? ring_inside(usable, capability)
+                                : ring_across(usable, nics, shape, capability);
+  c.blocks = ring_blocks(c, shape, capability);
   const double count = real(c.count);
   c.smooth.intra = usable / count;
   if (shape.nodes > 1) c.smooth.inter = nics.shared / count;
@@ -167,8 +170,8 @@ Channels search_channels(const Cluster& cluster, const GroupShape& shape, Channe
   // Trees load the links inside a node less than those between: their inner speed is raised to
   // what the links have, twice the outer one at most.
   if (pattern == ChannelPattern::tree && shape.nodes > 1 && shape.ranks_per_node > 1) {
-    c.found.intra = std::max(
-        c.found.inter, highest(intra_speeds(arch), std::min(usable / count, 2 * c.found.inter)));
+    c.found.intra = std::max(c.found.inter, highest(intra_speeds(capability),
+                                                    std::min(usable / count, 2 * c.found.inter)));
   }
   return c;
 }

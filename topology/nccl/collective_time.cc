@@ -62,17 +62,6 @@ const char* class_of(NicDriver driver) {
   return "";
 }
 
-const char* class_of(GpuArch arch) {
-  switch (arch) {
-    case GpuArch::volta: return "Volta";
-    case GpuArch::ampere: return "Ampere";
-    case GpuArch::hopper: return "Hopper";
-    case GpuArch::blackwell: return "Blackwell";
-    case GpuArch::other: return "other GPU";
-  }
-  return "";
-}
-
 // Spreads, as natural logarithms.
 constexpr double kWide = 0.7;    // unlike its neighbours
 constexpr double kLoose = 0.3;   // latencies, ramps, efficiency of kinds of networks
@@ -83,7 +72,7 @@ struct Classifier {
   const Cluster& cluster;
   WorkKind kind;
   const GroupShape& shape;
-  const Alternative& a;
+  const Candidate& a;
   std::vector<CorrectionClass> out;
   bool across, pcie, pairwise, mesh;
   double domain;                 // weight of a large NVLink domain; 0: none
@@ -102,7 +91,7 @@ void classify_latency(Classifier& c) {
   c.add(Term::intra, 0.5, "all");
   c.add(Term::intra, kLoose, c.placed(c.algorithm));
   c.add(Term::intra, kLoose, c.placed(c.protocol));
-  c.add(Term::intra, kLoose, class_of(c.cluster.node.gpu.arch));
+  c.add(Term::intra, kLoose, architecture(c.cluster.node.gpu.arch).correction_class);
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
   if (c.domain > 0) c.add(Term::intra, 0.5, "large domain", c.domain);
   if (!c.across) return;
@@ -113,13 +102,12 @@ void classify_latency(Classifier& c) {
 }
 
 void classify_bandwidth(Classifier& c) {
-  const Node& node = c.cluster.node;
+  const GpuArchitecture& arch = architecture(c.cluster.node.gpu.arch);
   c.add(Term::bandwidth, 0.1, c.placed(c.algorithm));
-  c.add(Term::bandwidth, kTight,
-        c.placed(std::string(class_of(node.gpu.arch)) + " " + c.algorithm));
+  c.add(Term::bandwidth, kTight, c.placed(arch.correction_class + " " + c.algorithm));
   if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(c.protocol));
-  if (c.a.algorithm == Algorithm::nvls && node.gpu.arch == GpuArch::blackwell) {
-    c.add(Term::bandwidth, 0.15, "Blackwell NVLS");
+  if (c.a.algorithm == Algorithm::nvls && arch.own_nvls_factor) {
+    c.add(Term::bandwidth, 0.15, arch.correction_class + " NVLS");
   }
   if (c.mesh) {
     c.add(Term::bandwidth, 0.15, "mesh");
@@ -161,7 +149,7 @@ std::string_view name_of(Term t) {
 }
 
 std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind kind,
-                                                const GroupShape& shape, const Alternative& a) {
+                                                const GroupShape& shape, const Candidate& a) {
   const bool across = shape.nodes > 1;
   Classifier c{.cluster = cluster,
                .kind = kind,
@@ -172,7 +160,7 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .pcie = cluster.node.intra == IntraKind::pcie,
                .pairwise = a.algorithm == Algorithm::pairwise || a.algorithm == Algorithm::two_step,
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
-                       cluster.node.gpu.arch != GpuArch::other,
+                       architecture(cluster.node.gpu.arch).compute_capability > 0,
                .domain = 0,
                .algorithm = class_of(a.algorithm),
                .where = across ? " over nodes" : " in a node",
@@ -221,7 +209,7 @@ const Corrections& shipped_corrections() {
   return shipped;
 }
 
-double corrected_seconds(const Alternative& a, const Factors& f, double bytes) {
+double corrected_seconds(const Candidate& a, const Factors& f, double bytes) {
   const auto of = [&f](Term t) { return f[static_cast<size_t>(t)]; };
   const double latency =
       a.base * of(Term::base) + a.intra * of(Term::intra) + a.network * of(Term::network);
@@ -231,19 +219,19 @@ double corrected_seconds(const Alternative& a, const Factors& f, double bytes) {
   return latency + moving + of(Term::ramp) * std::sqrt(latency * moving);
 }
 
-std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Cluster& cluster,
+std::vector<Factors> factors_of(const std::vector<Candidate>& ways, const Cluster& cluster,
                                 WorkKind kind, const GroupShape& shape,
                                 const Corrections& corrections) {
   std::vector<Factors> all;
   all.reserve(ways.size());
-  for (const Alternative& a : ways) {
+  for (const Candidate& a : ways) {
     all.push_back(corrections.factors(correction_classes(cluster, kind, shape, a)));
   }
   return all;
 }
 
-size_t lowest_way(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
-                  double bytes) {
+size_t cheapest(const std::vector<Candidate>& ways, const std::vector<Factors>& factors,
+                double bytes) {
   STEPCAST_CHECK(ways.size() == factors.size(), "factors for every way");
   size_t best = ways.size();
   double lowest = 0;
@@ -258,9 +246,9 @@ size_t lowest_way(const std::vector<Alternative>& ways, const std::vector<Factor
   return best;
 }
 
-double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
-                      double bytes) {
-  const size_t best = lowest_way(ways, factors, bytes);
+double cheapest_seconds(const std::vector<Candidate>& ways, const std::vector<Factors>& factors,
+                        double bytes) {
+  const size_t best = cheapest(ways, factors, bytes);
   return corrected_seconds(ways[best], factors[best], bytes);
 }
 

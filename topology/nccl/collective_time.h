@@ -39,7 +39,7 @@ struct CorrectionClass {
   double weight = 1;  // the factor counts to this power: 0 not at all
 };
 std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind kind,
-                                                const GroupShape& shape, const Alternative& a);
+                                                const GroupShape& shape, const Candidate& a);
 
 using Factors = std::array<double, kTerms>;  // by Term
 
@@ -63,10 +63,10 @@ class Corrections {
 const Corrections& shipped_corrections();
 
 // REQUIRES: bytes >= 0, factors positive.
-double corrected_seconds(const Alternative& a, const Factors& f, double bytes);
+double corrected_seconds(const Candidate& a, const Factors& f, double bytes);
 
 // Of each of the ways.
-std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Cluster& cluster,
+std::vector<Factors> factors_of(const std::vector<Candidate>& ways, const Cluster& cluster,
                                 WorkKind kind, const GroupShape& shape,
                                 const Corrections& corrections);
 
@@ -75,9 +75,9 @@ std::vector<Factors> factors_of(const std::vector<Alternative>& ways, const Clus
 // to the next the two corrected times are only about equal, and the lower one is taken, so that a
 // larger message or a slower link never costs less (but see exchange.h).  REQUIRES: as many factors
 // as ways, some for this size.
-size_t lowest_way(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
-                  double bytes);
-double lowest_seconds(const std::vector<Alternative>& ways, const std::vector<Factors>& factors,
-                      double bytes);
+size_t cheapest(const std::vector<Candidate>& ways, const std::vector<Factors>& factors,
+                double bytes);
+double cheapest_seconds(const std::vector<Candidate>& ways, const std::vector<Factors>& factors,
+                        double bytes);
 
 }  // namespace stepcast

@@ -12,7 +12,7 @@ namespace stepcast {
 namespace {
 
 // "ring LL128", "NVLS tree": the protocol where there is a choice of it.
-std::string label_of(const Alternative& a) {
+std::string label_of(const Candidate& a) {
   std::string text(name_of(a.algorithm));
   if (a.algorithm == Algorithm::ring || a.algorithm == Algorithm::tree) {
     text.append(" ").append(name_of(a.protocol));
@@ -21,7 +21,7 @@ std::string label_of(const Alternative& a) {
 }
 
 // `picked`: what NCCL would run, told where another algorithm or protocol costs less.
-std::string describe(const CommunicationCost& cost, const Alternative& a, const Alternative& picked,
+std::string describe(const CommunicationCost& cost, const Candidate& a, const Candidate& picked,
                      const GroupShape& shape) {
   std::string text = label_of(a);
   if (std::string label = label_of(picked); label != text) text += " (NCCL: " + label + ")";
@@ -32,20 +32,20 @@ std::string describe(const CommunicationCost& cost, const Alternative& a, const 
   return text;
 }
 
-CommunicationCost cost_of(const std::vector<Alternative>& ways, const Cluster& cluster,
-                          WorkKind kind, Bytes bytes, const GroupShape& shape) {
+CommunicationCost cost_of(const std::vector<Candidate>& ways, const Cluster& cluster, WorkKind kind,
+                          Bytes bytes, const GroupShape& shape) {
   const auto size = static_cast<double>(bytes.value);
   const std::vector<Factors> factors =
       factors_of(ways, cluster, kind, shape, shipped_corrections());
-  const size_t way = lowest_way(ways, factors, size);
-  const Alternative& a = ways[way];
+  const size_t way = cheapest(ways, factors, size);
+  const Candidate& a = ways[way];
   CommunicationCost cost;
   cost.time = time_from_seconds(corrected_seconds(a, factors[way], size));
-  cost.latency = time_from_seconds(lowest_seconds(ways, factors, 0));
+  cost.latency = time_from_seconds(cheapest_seconds(ways, factors, 0));
   cost.algorithm = a.algorithm;
   cost.protocol = a.protocol;
   cost.blocks = blocks_in_use(a, shape, size);
-  cost.basis = describe(cost, a, choice(ways, kind, size), shape);
+  cost.basis = describe(cost, a, nccl_choice(ways, kind, size), shape);
   return cost;
 }
 
@@ -72,7 +72,7 @@ CommunicationCost collective_cost(const Cluster& cluster, WorkKind kind, Bytes b
   STEPCAST_CHECK(is_communication(kind) && kind < WorkKind::send_recv, "a collective");
   STEPCAST_CHECK(bytes.value >= 0, "a message has a size");
   if (shape.ranks <= 1) return {Time{}, "group of one"};
-  return cost_of(alternatives(cluster, kind, shape), cluster, kind, bytes, shape);
+  return cost_of(candidates(cluster, kind, shape), cluster, kind, bytes, shape);
 }
 
 CommunicationCost expert_exchange_cost(const Cluster& cluster, Bytes bytes, const GroupShape& shape,
@@ -88,8 +88,8 @@ CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to
   if (from == to) return {Time{}, "same GPU"};
   const Route route = route_of(cluster, from, to);
   const Node& node = cluster.node;
-  const ArchConstants& arch = arch_constants(node.gpu.arch);
-  const NcclLatencies& latencies = nccl_latencies();
+  const GpuArchitecture& arch = architecture(node.gpu.arch);
+  const NcclLatencies& latencies = kNcclLatencies;
   constexpr auto kSimple = static_cast<size_t>(Protocol::simple);
   STEPCAST_CHECK(route.bandwidth.value > 0, "a transfer needs a bandwidth");
   double latency = latencies.ring.base[kSimple];

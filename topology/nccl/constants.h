@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL and the links are known to reach: constants of the collective model.
+// What NCCL and the links are known to reach, whatever the GPU: latencies of hops and the usable
+// share of NICs and PCIe.  What depends on the GPU is in gpu_architecture.h.
 //
-// Nothing here is tuned to a training run.  Latencies and caps are those of NCCL's own tuner
-// (NVIDIA/nccl, src/graph/tuning.cc, the same in 2.28.9 to 2.30.7); usable fractions of the data
-// sheet are measurements, each with its source in nccl_constants.cc.  Software that differs (older
-// versions, other libraries, plugins) has other constants; measured tables stand above this model.
+// Nothing here is tuned to a training run.  Software that differs (older versions, other libraries,
+// plugins) has other constants; measured tables stand above this model.  Sources:
+//   latencies      NVIDIA/nccl src/graph/tuning.cc, the same in 2.28.9 to 2.30.7
+//   kNicFraction   NCCL counts 24 of 25 GB/s for a 200 Gb/s NIC and 48 of 50 for 400 Gb/s
+//                  (src/graph/search.cc); logs show 46-49 and, on EFA, 24.2 of 25
+//   kPcieFraction  NCCL's 24 of 31.5 GB/s for gen4 x16 (src/graph/topo.h); the same for gen3, gen5
 #pragma once
 
 #include <array>
@@ -16,8 +19,6 @@
 namespace stepcast {
 
 using ByProtocol = std::array<double, kProtocols>;
-// Groups on one node, on two, on three or more.
-using ByNodes = std::array<double, 3>;
 
 // Latencies in seconds.
 struct HopLatencies {
@@ -37,30 +38,35 @@ struct NcclLatencies {
   double nominal_intra = 0;      // the link latencies for which the hops above were measured
   double nominal_network = 0;
 };
-const NcclLatencies& nccl_latencies();
+constexpr double kUs = 1e-6;  // seconds
+constexpr double kGB = 1e9;   // bytes per second
 
-// Bandwidths in bytes per second and direction.
-struct ArchConstants {
-  double nvlink_fraction = 0;    // of NVLink, as NCCL counts it
-  double exchange_fraction = 0;  // of NVLink, by all-to-all
-  double p2p_fraction = 0;       // of NVLink, by send/recv
-  double p2p_nic_fraction = 0;   // of the NICs, by one send/recv a GPU
-  ByNodes ll_max{};              // LL, all channels together
-  double ring_ll128_channel = 0;
-  ByNodes tree_channel{};
-  ByNodes tree_ll128_channel{};
-  ByNodes nvls_tree_channel{};
-  double nvls_efficiency = 0;      // of a channel's speed, by in-switch reduction; 0: none
-  double ring_simple_penalty = 1;  // on the latency of Simple ring all-reduce across nodes
+inline constexpr NcclLatencies kNcclLatencies{
+    .ring = {.base = {6.6 * kUs, 14 * kUs, 8.4 * kUs},
+             .nvlink = {0.6 * kUs, 1.9 * kUs, 3.4 * kUs},
+             .pcie = {1 * kUs, 2.5 * kUs, 5.7 * kUs},
+             .network = {2.7 * kUs, 4 * kUs, 14 * kUs}},
+    .tree = {.base = {6.8 * kUs, 14 * kUs, 8.4 * kUs},
+             .nvlink = {0.6 * kUs, 1.25 * kUs, 4 * kUs},
+             .pcie = {1 * kUs, 1.9 * kUs, 4 * kUs},
+             .network = {5 * kUs, 8.5 * kUs, 14 * kUs}},
+    .nvls = 25 * kUs,
+    .nvls_network = 18 * kUs,
+    .collnet_intra = 3.7 * kUs,
+    .collnet_chain_intra = 2.8 * kUs,
+    .collnet_network = 31 * kUs,
+    .collnet_chain_network = 30 * kUs,
+    .pat_base = 8 * kUs,
+    .nvls_tree_network = 20.9 * kUs,
+    .network_post = 1 * kUs,
+    .nominal_intra = 1 * kUs,
+    .nominal_network = 2 * kUs,
 };
-const ArchConstants& arch_constants(GpuArch arch);
 
-constexpr double kNicFraction = 0.96;  // rings and trees; see nccl_constants.cc
+constexpr double kNicFraction = 0.96;  // of a NIC's bandwidth, by rings and trees
 constexpr double kPcieFraction = 0.76;
-
-// Shared by the files of the model.
-constexpr double kGB = 1e9;          // bytes per second
 constexpr double kUnlimited = 1e18;  // bandwidth where there is no link
+
 inline double real(int64_t n) {
   return static_cast<double>(n);
 }

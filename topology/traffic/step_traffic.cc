@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "sim/check.h"
-#include "topology/traffic/collective_links.h"
 #include "topology/cluster/routes.h"
+#include "topology/traffic/collective_links.h"
 
 namespace stepcast {
 

@@ -15,8 +15,8 @@
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/rank_grid.h"
-#include "topology/cluster/cluster_graph.h"
 #include "topology/cluster/cluster.h"
+#include "topology/cluster/cluster_graph.h"
 #include "topology/cluster/routes.h"
 
 namespace stepcast {

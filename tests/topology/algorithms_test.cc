@@ -19,9 +19,9 @@ using test::full;
 using test::nvl72;
 using enum WorkKind;
 
-const Alternative& way(const std::vector<Alternative>& all, Algorithm algorithm,
-                       Protocol protocol = Protocol::simple) {
-  for (const Alternative& a : all) {
+const Candidate& way(const std::vector<Candidate>& all, Algorithm algorithm,
+                     Protocol protocol = Protocol::simple) {
+  for (const Candidate& a : all) {
     if (a.algorithm == algorithm && a.protocol == protocol) return a;
   }
   throw std::runtime_error("no such alternative");
@@ -31,7 +31,7 @@ const Alternative& way(const std::vector<Alternative>& all, Algorithm algorithm,
 double own_bus(const Cluster& c, WorkKind kind, const GroupShape& s, Algorithm algorithm) {
   const auto n = static_cast<double>(s.ranks);
   const double factor = kind == all_reduce ? 2 * (n - 1) / n : kind == broadcast ? 1 : (n - 1) / n;
-  return way(alternatives(c, kind, s), algorithm).own_bandwidth * factor / 1e9;
+  return way(candidates(c, kind, s), algorithm).nccl_bandwidth * factor / 1e9;
 }
 
 // Bandwidths that NCCL prints for these machines.
@@ -51,7 +51,7 @@ TEST(Alternatives, OwnBandwidthsAreThoseOfNcclsSearch) {
 
 TEST(Alternatives, ThreadBlocksAreThoseOfNcclsChannels) {
   const auto blocks = [](const Cluster& c, const GroupShape& s, Algorithm algorithm) {
-    return way(alternatives(c, all_reduce, s), algorithm).blocks;
+    return way(candidates(c, all_reduce, s), algorithm).blocks;
   };
   EXPECT_EQ(blocks(dgx_a100(1), full(1), Algorithm::ring), 24);
   EXPECT_EQ(blocks(dgx_a100(2), full(2), Algorithm::ring), 16);
@@ -65,8 +65,8 @@ TEST(Alternatives, ThreadBlocksAreThoseOfNcclsChannels) {
 
 TEST(Alternatives, SmallMessagesStartFewerThreadBlocks) {
   const GroupShape s = full(1);
-  const auto all = alternatives(dgx_a100(1), all_reduce, s);
-  const Alternative& simple = way(all, Algorithm::ring);
+  const auto all = candidates(dgx_a100(1), all_reduce, s);
+  const Candidate& simple = way(all, Algorithm::ring);
   EXPECT_EQ(blocks_in_use(simple, s, 1), 1);
   EXPECT_EQ(blocks_in_use(simple, s, 1 << 17), 4);  // 512 threads, 64 bytes each
   EXPECT_EQ(blocks_in_use(simple, s, 1 << 30), 24);
@@ -75,8 +75,8 @@ TEST(Alternatives, SmallMessagesStartFewerThreadBlocks) {
 TEST(Alternatives, NcclPicks) {
   const auto pick = [](const Cluster& c, const GroupShape& s, double bytes,
                        WorkKind kind = all_reduce) {
-    const auto all = alternatives(c, kind, s);
-    const Alternative& a = choice(all, kind, bytes);
+    const auto all = candidates(c, kind, s);
+    const Candidate& a = nccl_choice(all, kind, bytes);
     return std::string(name_of(a.algorithm)) + " " + std::string(name_of(a.protocol));
   };
   constexpr double kLarge = 1 << 30;
@@ -95,7 +95,7 @@ TEST(Alternatives, NcclPicks) {
 TEST(Alternatives, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
   Cluster c = dgx_h100(8);
   const auto has = [&](Algorithm algorithm) {
-    for (const Alternative& a : alternatives(c, all_reduce, full(8))) {
+    for (const Candidate& a : candidates(c, all_reduce, full(8))) {
       if (a.algorithm == algorithm) return true;
     }
     return false;
@@ -110,12 +110,12 @@ TEST(Alternatives, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
 }
 
 TEST(Alternatives, TreesAreSlowerInTheMiddleOfTheirRange) {
-  const auto all = alternatives(dgx_a100(2), all_reduce, full(2));
-  const Alternative& tree = way(all, Algorithm::tree);
-  const double line = tree.own_latency + (1 << 18) / tree.own_bandwidth;
-  EXPECT_GT(own_seconds(tree, all_reduce, 1 << 18), line);
-  EXPECT_EQ(own_seconds(way(all, Algorithm::ring), all_gather, 8),
-            way(all, Algorithm::ring).own_latency + 8 / way(all, Algorithm::ring).own_bandwidth);
+  const auto all = candidates(dgx_a100(2), all_reduce, full(2));
+  const Candidate& tree = way(all, Algorithm::tree);
+  const double line = tree.nccl_latency + (1 << 18) / tree.nccl_bandwidth;
+  EXPECT_GT(nccl_seconds(tree, all_reduce, 1 << 18), line);
+  EXPECT_EQ(nccl_seconds(way(all, Algorithm::ring), all_gather, 8),
+            way(all, Algorithm::ring).nccl_latency + 8 / way(all, Algorithm::ring).nccl_bandwidth);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ Node node_of(int64_t gpus) {
 
 // `nodes` nodes of `gpus` GPUs with a cable for each, two to a leaf; `trunk` cables from leaf to
 // leaf through a spine.
-WrittenFabric two_leaves(int64_t gpus, int32_t trunk, Bandwidth bandwidth = {50e9}) {
-  WrittenFabric f;
+ExplicitFabric two_leaves(int64_t gpus, int32_t trunk, Bandwidth bandwidth = {50e9}) {
+  ExplicitFabric f;
   f.nodes = {"a", "b", "c", "d"};
   f.switches = {{"left", test::microseconds(0.2)},
                 {"right", test::microseconds(0.2)},
@@ -44,7 +44,7 @@ WrittenFabric two_leaves(int64_t gpus, int32_t trunk, Bandwidth bandwidth = {50e
   return f;
 }
 
-Cluster written(const WrittenFabric& f, int64_t gpus) {
+Cluster written(const ExplicitFabric& f, int64_t gpus) {
   Cluster c;
   c.nodes = static_cast<int64_t>(f.nodes.size());
   c.node = node_of(gpus);
@@ -52,12 +52,12 @@ Cluster written(const WrittenFabric& f, int64_t gpus) {
   c.node.nic_bandwidth = f.links[0].bandwidth;
   c.fabric.kind = FabricKind::clos;
   c.fabric.tiers = {{"network", c.gpus(), 1}};
-  c.graph = std::make_shared<ClusterGraph>(written_graph(f, c.node));
+  c.graph = std::make_shared<ClusterGraph>(explicit_graph(f, c.node));
   return c;
 }
 
 TEST(WrittenGraph, HasANicForEachCableOfANode) {
-  const ClusterGraph g = written_graph(two_leaves(2, 1), node_of(2));
+  const ClusterGraph g = explicit_graph(two_leaves(2, 1), node_of(2));
   std::vector<std::string> network;
   for (const Device& d : g.devices()) {
     if (d.kind == DeviceKind::nic || d.kind == DeviceKind::network_switch)
@@ -70,7 +70,7 @@ TEST(WrittenGraph, HasANicForEachCableOfANode) {
 }
 
 TEST(WrittenGraph, SwitchesHaveTheTierOfTheirDistance) {
-  const ClusterGraph g = written_graph(two_leaves(1, 3), node_of(1));
+  const ClusterGraph g = explicit_graph(two_leaves(1, 3), node_of(1));
   for (const Device& d : g.devices()) {
     if (d.kind != DeviceKind::network_switch) continue;
     EXPECT_EQ(d.tier, d.name == "top" ? 1 : 0) << d.name;
@@ -81,7 +81,7 @@ TEST(WrittenGraph, SwitchesHaveTheTierOfTheirDistance) {
 }
 
 TEST(WrittenGraph, DirectionsMayDiffer) {
-  WrittenFabric f = two_leaves(1, 1);
+  ExplicitFabric f = two_leaves(1, 1);
   f.links[0].back = {10e9};
   const Cluster c = written(f, 1);
   EXPECT_EQ(route_of(c, 0, 1).bandwidth.value, 50e9);
@@ -110,7 +110,7 @@ TEST(AsSeenBy, EqualsThePresetWhereTheFabricIsTheSame) {
   const Cluster c = written(two_leaves(8, 8), 8);
   Groups groups;
   for (int64_t g = 0; g < 8; ++g) groups.push_back({g, 8 + g, 16 + g, 24 + g});
-  const Cluster seen = as_seen_by(c, groups);
+  const Cluster seen = effective_cluster(c, groups);
   EXPECT_DOUBLE_EQ(seen.node.nic_bandwidth.value, 50e9);
   EXPECT_EQ(seen.fabric.hop_latency, test::microseconds(0.7 + 2 * 0.1));
 }
@@ -118,37 +118,37 @@ TEST(AsSeenBy, EqualsThePresetWhereTheFabricIsTheSame) {
 TEST(AsSeenBy, RingsShareWhatTheyCross) {
   const Cluster c = written(two_leaves(8, 1), 8);
   // One ring crosses the trunk once each way, four rings four times.
-  EXPECT_DOUBLE_EQ(as_seen_by(c, Groups{{0, 8, 16, 24}}).node.nic_bandwidth.value, 50e9);
+  EXPECT_DOUBLE_EQ(effective_cluster(c, Groups{{0, 8, 16, 24}}).node.nic_bandwidth.value, 50e9);
   Groups four;
   for (int64_t g = 0; g < 4; ++g) four.push_back({g, 8 + g, 16 + g, 24 + g});
   // Four groups share 8 NICs, of which each is counted one; the trunk leaves each a quarter.
-  EXPECT_DOUBLE_EQ(as_seen_by(c, four).node.nic_bandwidth.value, 50e9 / 4);
+  EXPECT_DOUBLE_EQ(effective_cluster(c, four).node.nic_bandwidth.value, 50e9 / 4);
   // All GPUs in one group: eight rings with an eighth of the data each, on one cable.
   std::vector<int64_t> all;
   for (int64_t g = 0; g < 32; ++g) all.push_back(g);
-  EXPECT_NEAR(as_seen_by(c, Groups{all}).node.nic_bandwidth.value, 50e9 / 8, 1);
+  EXPECT_NEAR(effective_cluster(c, Groups{all}).node.nic_bandwidth.value, 50e9 / 8, 1);
 }
 
 TEST(AsSeenBy, AnotherOrderOfNodesCrossesTheTrunkMoreOften) {
   const Cluster c = written(two_leaves(1, 1), 1);
-  EXPECT_DOUBLE_EQ(as_seen_by(c, Groups{{0, 1, 2, 3}}).node.nic_bandwidth.value, 50e9);
-  EXPECT_DOUBLE_EQ(as_seen_by(c, Groups{{0, 2, 1, 3}}).node.nic_bandwidth.value, 25e9);
+  EXPECT_DOUBLE_EQ(effective_cluster(c, Groups{{0, 1, 2, 3}}).node.nic_bandwidth.value, 50e9);
+  EXPECT_DOUBLE_EQ(effective_cluster(c, Groups{{0, 2, 1, 3}}).node.nic_bandwidth.value, 25e9);
 }
 
 TEST(AsSeenBy, TheClustersNicBandwidthScalesTheNetwork) {
   Cluster c = written(two_leaves(1, 1), 1);
   c.node.nic_bandwidth = {100e9};  // what if it were twice as fast
-  EXPECT_DOUBLE_EQ(as_seen_by(c, Groups{{0, 1, 2, 3}}).node.nic_bandwidth.value, 100e9);
+  EXPECT_DOUBLE_EQ(effective_cluster(c, Groups{{0, 1, 2, 3}}).node.nic_bandwidth.value, 100e9);
   c.node.nic_bandwidth = {25e9};
-  EXPECT_DOUBLE_EQ(as_seen_by(c, Groups{{0, 1, 2, 3}}).node.nic_bandwidth.value, 25e9);
+  EXPECT_DOUBLE_EQ(effective_cluster(c, Groups{{0, 1, 2, 3}}).node.nic_bandwidth.value, 25e9);
   EXPECT_DOUBLE_EQ(route_of(c, 0, 1).bandwidth.value, 25e9);
 }
 
 TEST(AsSeenBy, GroupsInsideNodesSeeTheClusterAsItIs) {
   const Cluster c = written(two_leaves(8, 1), 8);
-  EXPECT_EQ(as_seen_by(c, Groups{{0, 1}, {8, 9}}).node.nic_bandwidth.value, 50e9);
+  EXPECT_EQ(effective_cluster(c, Groups{{0, 1}, {8, 9}}).node.nic_bandwidth.value, 50e9);
   const Cluster preset = test::dgx_h100(4);
-  EXPECT_EQ(as_seen_by(preset, Groups{{0, 8}}).node.nic_bandwidth.value, 50e9);
+  EXPECT_EQ(effective_cluster(preset, Groups{{0, 8}}).node.nic_bandwidth.value, 50e9);
 }
 
 TEST(WrittenGraph, IsWhatClusterGraphGives) {
@@ -159,7 +159,7 @@ TEST(WrittenGraph, IsWhatClusterGraphGives) {
 }
 
 TEST(WrittenGraph, UnusedSwitchesAndLinksChangeNothing) {
-  WrittenFabric f = two_leaves(2, 1);
+  ExplicitFabric f = two_leaves(2, 1);
   const Cluster before = written(f, 2);
   f.switches.push_back({"spare", test::microseconds(9)});
   f.links.push_back({.a = 5, .b = 7, .bandwidth = {1e9}, .back = {1e9}});
