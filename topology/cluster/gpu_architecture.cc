@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 
 namespace stepcast {
 
