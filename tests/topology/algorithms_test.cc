@@ -24,7 +24,7 @@ const Candidate& way(const std::vector<Candidate>& all, Algorithm algorithm,
   for (const Candidate& a : all) {
     if (a.algorithm == algorithm && a.protocol == protocol) return a;
   }
-  throw std::runtime_error("no such alternative");
+  throw std::runtime_error("no such candidate");
 }
 
 // NCCL's bus bandwidth of a large message in GB/s: of rings 2(n-1)/n times what the message gets.

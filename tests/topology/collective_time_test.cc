@@ -47,7 +47,7 @@ TEST(Corrections, BadFilesAreRefusedWithTheLine) {
   const auto message = [](const char* text) -> std::string {
     try {
       Corrections::parse(text);
-    } catch (const std::invalid_argument& e) {
+    } catch (const InputError& e) {
       return e.what();
     }
     return "";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sim/text.h"
 #include "topology/import/imported_topology.h"
 
 #include <algorithm>
@@ -132,7 +133,7 @@ class RecordReader {
     constexpr std::string_view kPassed[] = {
         "vendid=", "sysimgguid=", "switchguid=", "caguid=",     "rtguid=", "Chassis ",
         "DR path", "#",           "portguid=",   "Non-Chassis", "UNKNOWN"};
-    const std::string_view plain = trimmed(line);
+    const std::string_view plain = trim(line);
     if (plain.empty()) return;
     if (plain.starts_with("devid=")) {
       sharp_device_ = plain == "devid=0xcf09";  // the aggregation node of Quantum-2 and -3

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 
+#include "sim/text.h"
 #include "topology/cluster/components_internal.h"
 #include "topology/import/imported_topology.h"
 
@@ -58,12 +59,6 @@ std::vector<ImportWord> words_of(std::string_view line) {
     words.push_back({line.substr(at, end - at), static_cast<int>(at) + 1});
     at = end;
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
 int64_t whole_number(std::string_view text) {

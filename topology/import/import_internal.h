@@ -35,8 +35,6 @@ struct ImportWord {
 // Parts of a line between blanks and tabs.
 std::vector<ImportWord> words_of(std::string_view line);
 
-std::string_view trimmed(std::string_view text);
-
 // Digits only, below 2^31; -1 if not.
 int64_t whole_number(std::string_view text);
 

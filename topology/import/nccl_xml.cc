@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/text.h"
 #include "topology/import/import_internal.h"
 #include "topology/import/imported_topology.h"
 #include "topology/import/link_speeds.h"
@@ -350,13 +351,6 @@ PciClass pci_class(std::string_view text) {
   return PciClass::other;
 }
 
-std::string lower(std::string_view text) {
-  std::string s(text);
-  for (char& c : s)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return s;
-}
-
 // A number with at most three decimals, from thousandths: "180", "22.5".
 std::string thousandths(int64_t n) {
   std::string s = std::to_string(n / 1000);
@@ -440,7 +434,7 @@ class NcclImporter {
     PcieLink link{kUnknownSpeed, number(e, "link_width", 0)};
     if (link.width == 0) link.width = 16;
     if (link.width > 32) problem(*e.find("link_width"), "a link has at most 32 lanes");
-    const std::string_view text = trimmed(e.value_of("link_speed"));
+    const std::string_view text = trim(e.value_of("link_speed"));
     double speed = 0;
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), speed, std::chars_format::fixed);
@@ -525,7 +519,7 @@ class NcclImporter {
 
   void add_gpu(uint32_t e, uint32_t parent) {
     const XmlElement& pci = elements_[e];
-    const std::string bus = lower(pci.value_of("busid"));
+    const std::string bus = lower_case(pci.value_of("busid"));
     const XmlElement* gpu = nullptr;
     uint32_t gpu_element = 0;
     for (const uint32_t c : children_[e]) {
@@ -564,7 +558,7 @@ class NcclImporter {
     NcclGpuLink link;
     link.gpu = gpu;
     link.cpu = cpus_.back().device;
-    link.target = lower(e.value_of("target"));
+    link.target = lower_case(e.value_of("target"));
     link.count = static_cast<int32_t>(number(e, "count", 1));
     link.line = e.line;
     const std::string_view tclass = e.value_of("tclass");
@@ -656,7 +650,7 @@ class NcclImporter {
       parts_.fact("hosts", static_cast<int64_t>(hosts_.size()),
                   std::to_string(hosts_.size()) + " hosts in one file");
     for (const auto& [kind, n] : cards_)
-      parts_.fact("cards_" + lower(kind), n,
+      parts_.fact("cards_" + lower_case(kind), n,
                   std::to_string(n) + (n == 1 ? " network card: " : " network cards: ") + kind);
     for (const auto& [megabits, n] : speeds_)
       parts_.fact("nics_at_" + std::to_string(megabits) + "_mbps", n,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sim/text.h"
 #include "topology/import/imported_topology.h"
 
 #include <algorithm>
@@ -46,13 +47,9 @@ namespace {
 
 constexpr size_t kMostDevices = 512;
 
-bool digits(std::string_view s) {
-  return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 // GPU0, NIC3, or a NIC by its own name: mlx5_0, rocep145s0.
 bool is_device(std::string_view word) {
-  if (is_smi_gpu(word) || (word.starts_with("NIC") && digits(word.substr(3)))) return true;
+  if (is_smi_gpu(word) || (word.starts_with("NIC") && is_digits(word.substr(3)))) return true;
   if (word.front() < 'a' || word.front() > 'z') return false;
   return std::all_of(word.begin(), word.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -70,7 +67,7 @@ std::optional<SmiCell> cell_of(std::string_view word) {
   for (const auto& [name, near] : kWords)
     if (word == name) return SmiCell{near, 0};
   constexpr size_t kLongest = 4;  // NV18
-  if (word.size() > kLongest || !word.starts_with("NV") || !digits(word.substr(2))) return {};
+  if (word.size() > kLongest || !word.starts_with("NV") || !is_digits(word.substr(2))) return {};
   const int64_t links = whole_number(word.substr(2));
   if (links < 1 || links > kMostGpuLinks) return {};
   return SmiCell{Near::nvlink, static_cast<int32_t>(links)};
@@ -85,7 +82,7 @@ std::string_view glued_part(std::string_view word) {
     const std::string_view part = word.substr(0, n), rest = word.substr(n);
     const bool cells = cell_of(part) && (cell_of(rest) || !glued_part(rest).empty());
     const bool device = (is_smi_gpu(part) || part.starts_with("NIC")) && is_device(part) &&
-                        !digits(rest.substr(0, 1));
+                        !is_digits(rest.substr(0, 1));
     if (cells || device) return part;
   }
   return {};
@@ -116,7 +113,7 @@ class MatrixReader {
                                   "its first line names the devices: GPU0 GPU1 ..."));
     throw_if_any(problems_);
     for (++line; matrix_.cells.size() < matrix_.names.size(); ++line) {
-      if (line < text_.lines.size() && trimmed(text_.lines[line]).empty()) continue;
+      if (line < text_.lines.size() && trim(text_.lines[line]).empty()) continue;
       if (line == text_.lines.size() || !row(line)) cut_off(line);
     }
     throw_if_any(problems_);
@@ -212,10 +209,10 @@ class MatrixReader {
     if (rest.find('\t') != std::string_view::npos) {
       std::vector<std::string_view> fields;
       for (size_t tab = rest.find('\t'); tab != std::string_view::npos; tab = rest.find('\t')) {
-        fields.push_back(trimmed(rest.substr(0, tab)));
+        fields.push_back(trim(rest.substr(0, tab)));
         rest.remove_prefix(tab + 1);
       }
-      fields.push_back(trimmed(rest));
+      fields.push_back(trim(rest));
       if (fields.size() > 2) numa = fields[2];  // [0] is what stands before the first tab
     } else if (const std::vector<ImportWord> words = words_of(rest); words.size() > 1) {
       numa = words[1].text;
@@ -248,7 +245,7 @@ class MatrixReader {
 }  // namespace
 
 bool is_smi_gpu(std::string_view name) {
-  return name.starts_with("GPU") && digits(name.substr(3));
+  return name.starts_with("GPU") && is_digits(name.substr(3));
 }
 
 SmiMatrix read_smi_matrix(const ImportText& text) {

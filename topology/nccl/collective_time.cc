@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/nccl/collective_time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <stdexcept>
 
 #include "sim/check.h"
 #include "sim/csv.h"
+#include "sim/diagnostic.h"
 #include "sim/log_exp.h"
 
 namespace stepcast {
@@ -183,7 +185,7 @@ Corrections Corrections::parse(std::string_view text) {
     const auto term = std::ranges::find(kTermNames, row.cells[0]);
     const double factor = row.number(2);
     const auto wrong = [&](const char* what) {
-      throw std::invalid_argument("line " + std::to_string(row.line) + ": " + what);
+      refuse(fmt::format("line {}: {}", row.line, what));
     };
     if (term == kTermNames.end()) wrong("no such term");
     if (!(factor > 0)) wrong("the factor is not a positive number");

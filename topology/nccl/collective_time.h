@@ -46,8 +46,8 @@ using Factors = std::array<double, kTerms>;  // by Term
 class Corrections {
  public:
   Corrections() = default;
-  // Lines "term,class,factor" after a heading; '#' begins a remark.  Throws std::invalid_argument
-  // with the line's number.
+  // Lines "term,class,factor" after a heading; '#' begins a remark.  Throws InputError with
+  // the line's number.
   static Corrections parse(std::string_view text);
   void set(Term term, const std::string& name, double factor) {
     factors_[static_cast<size_t>(term)][name] = factor;
