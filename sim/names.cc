@@ -87,13 +87,6 @@ std::string_view name_of(GemmLayout l) {
   return pick(kNames, l);
 }
 
-std::string_view name_of(Algorithm a) {
-  static constexpr std::array<std::string_view, 10> kNames{
-      "none", "ring",      "tree", "CollNet direct", "CollNet chain",
-      "NVLS", "NVLS tree", "PAT",  "pairwise",       "two-step"};
-  return pick(kNames, a);
-}
-
 std::string_view name_of(Protocol p) {
   static constexpr std::array<std::string_view, kProtocols> kNames{"LL", "LL128", "Simple"};
   return pick(kNames, p);

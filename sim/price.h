@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,7 +39,12 @@ enum class Algorithm : uint8_t {
   pairwise,        // sends and receives between all pairs
   two_step         // to one GPU of each node over the network, then inside it
 };
-std::string_view name_of(Algorithm a);  // "ring", "NVLS tree", ...
+constexpr std::array<std::string_view, 10> kAlgorithmNames{
+    "none", "ring",      "tree", "CollNet direct", "CollNet chain",
+    "NVLS", "NVLS tree", "PAT",  "pairwise",       "two-step"};
+constexpr std::string_view name_of(Algorithm a) {
+  return kAlgorithmNames[static_cast<size_t>(a)];
+}
 
 // How NCCL's kernels hand data over: 8-byte words that carry a flag, 128-byte lines that do, or
 // plain copies with fences.

@@ -19,8 +19,8 @@ using test::full;
 using test::nvl72;
 using enum WorkKind;
 
-const Candidate& way(const std::vector<Candidate>& all, Algorithm algorithm,
-                     Protocol protocol = Protocol::simple) {
+const Candidate& candidate_of(const std::vector<Candidate>& all, Algorithm algorithm,
+                              Protocol protocol = Protocol::simple) {
   for (const Candidate& a : all) {
     if (a.algorithm == algorithm && a.protocol == protocol) return a;
   }
@@ -31,11 +31,11 @@ const Candidate& way(const std::vector<Candidate>& all, Algorithm algorithm,
 double own_bus(const Cluster& c, WorkKind kind, const GroupShape& s, Algorithm algorithm) {
   const auto n = static_cast<double>(s.ranks);
   const double factor = kind == all_reduce ? 2 * (n - 1) / n : kind == broadcast ? 1 : (n - 1) / n;
-  return way(candidates(c, kind, s), algorithm).nccl_bandwidth * factor / 1e9;
+  return candidate_of(candidates(c, kind, s), algorithm).nccl_bandwidth * factor / 1e9;
 }
 
 // Bandwidths that NCCL prints for these machines.
-TEST(Alternatives, OwnBandwidthsAreThoseOfNcclsSearch) {
+TEST(Algorithms, OwnBandwidthsAreThoseOfNcclsSearch) {
   EXPECT_NEAR(own_bus(dgx_a100(1), all_reduce, full(1), Algorithm::ring), 240, 1);
   EXPECT_NEAR(own_bus(dgx_a100(1), all_gather, full(1), Algorithm::ring), 240, 1);
   EXPECT_NEAR(own_bus(dgx_a100(1), broadcast, full(1), Algorithm::ring), 240, 1);
@@ -49,9 +49,9 @@ TEST(Alternatives, OwnBandwidthsAreThoseOfNcclsSearch) {
   EXPECT_NEAR(own_bus(nvl72(1), all_reduce, full(1, 72), Algorithm::nvls), 918, 1);
 }
 
-TEST(Alternatives, ThreadBlocksAreThoseOfNcclsChannels) {
+TEST(Algorithms, ThreadBlocksAreThoseOfNcclsChannels) {
   const auto blocks = [](const Cluster& c, const GroupShape& s, Algorithm algorithm) {
-    return way(candidates(c, all_reduce, s), algorithm).blocks;
+    return candidate_of(candidates(c, all_reduce, s), algorithm).blocks;
   };
   EXPECT_EQ(blocks(dgx_a100(1), full(1), Algorithm::ring), 24);
   EXPECT_EQ(blocks(dgx_a100(2), full(2), Algorithm::ring), 16);
@@ -63,16 +63,16 @@ TEST(Alternatives, ThreadBlocksAreThoseOfNcclsChannels) {
   EXPECT_EQ(blocks(dgx_b200(2), full(2), Algorithm::nvls_tree), 32);
 }
 
-TEST(Alternatives, SmallMessagesStartFewerThreadBlocks) {
+TEST(Algorithms, SmallMessagesStartFewerThreadBlocks) {
   const GroupShape s = full(1);
   const auto all = candidates(dgx_a100(1), all_reduce, s);
-  const Candidate& simple = way(all, Algorithm::ring);
+  const Candidate& simple = candidate_of(all, Algorithm::ring);
   EXPECT_EQ(blocks_in_use(simple, s, 1), 1);
   EXPECT_EQ(blocks_in_use(simple, s, 1 << 17), 4);  // 512 threads, 64 bytes each
   EXPECT_EQ(blocks_in_use(simple, s, 1 << 30), 24);
 }
 
-TEST(Alternatives, NcclPicks) {
+TEST(Algorithms, NcclPicks) {
   const auto pick = [](const Cluster& c, const GroupShape& s, double bytes,
                        WorkKind kind = all_reduce) {
     const auto all = candidates(c, kind, s);
@@ -81,6 +81,17 @@ TEST(Alternatives, NcclPicks) {
   };
   constexpr double kLarge = 1 << 30;
   EXPECT_EQ(pick(dgx_a100(1), full(1), 8), "ring LL");
+  // The example that algorithms.cc begins with.
+  EXPECT_EQ(pick(dgx_a100(2), full(2), 1 << 30), "ring Simple");
+  EXPECT_EQ(pick(dgx_a100(2), full(2), 1 << 16), "tree LL");
+  const std::vector<Candidate> two = candidates(dgx_a100(2), all_reduce, full(2));
+  const auto microseconds = [&](Algorithm algorithm, Protocol protocol, double bytes) {
+    return 1e6 * nccl_seconds(candidate_of(two, algorithm, protocol), all_reduce, bytes);
+  };
+  EXPECT_NEAR(microseconds(Algorithm::ring, Protocol::simple, 1 << 30), 10'670, 5);
+  EXPECT_NEAR(microseconds(Algorithm::tree, Protocol::simple, 1 << 30), 11'470, 5);
+  EXPECT_NEAR(microseconds(Algorithm::tree, Protocol::ll, 1 << 16), 35, 0.5);
+  EXPECT_NEAR(microseconds(Algorithm::ring, Protocol::ll, 1 << 16), 46, 0.6);
   EXPECT_EQ(pick(dgx_a100(1), full(1), kLarge), "ring Simple");
   EXPECT_EQ(pick(dgx_a100(64), full(64), 1 << 16), "tree LL");
   EXPECT_EQ(pick(dgx_a100(64), full(64), 64 * kLarge), "ring Simple");
@@ -92,7 +103,7 @@ TEST(Alternatives, NcclPicks) {
   EXPECT_EQ(pick(dgx_h100(16), full(16, 1), 1 << 20, reduce_scatter), "PAT Simple");
 }
 
-TEST(Alternatives, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
+TEST(Algorithms, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
   Cluster c = dgx_h100(8);
   const auto has = [&](Algorithm algorithm) {
     for (const Candidate& a : candidates(c, all_reduce, full(8))) {
@@ -109,13 +120,14 @@ TEST(Alternatives, SwitchesOfTheNetworkReduceOnlyWhereTheyMay) {
   EXPECT_NEAR(own_bus(c, all_reduce, full(8), Algorithm::nvls), 384, 1);
 }
 
-TEST(Alternatives, TreesAreSlowerInTheMiddleOfTheirRange) {
+TEST(Algorithms, TreesAreSlowerInTheMiddleOfTheirRange) {
   const auto all = candidates(dgx_a100(2), all_reduce, full(2));
-  const Candidate& tree = way(all, Algorithm::tree);
+  const Candidate& tree = candidate_of(all, Algorithm::tree);
   const double line = tree.nccl_latency + (1 << 18) / tree.nccl_bandwidth;
   EXPECT_GT(nccl_seconds(tree, all_reduce, 1 << 18), line);
-  EXPECT_EQ(nccl_seconds(way(all, Algorithm::ring), all_gather, 8),
-            way(all, Algorithm::ring).nccl_latency + 8 / way(all, Algorithm::ring).nccl_bandwidth);
+  EXPECT_EQ(nccl_seconds(candidate_of(all, Algorithm::ring), all_gather, 8),
+            candidate_of(all, Algorithm::ring).nccl_latency +
+                8 / candidate_of(all, Algorithm::ring).nccl_bandwidth);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace stepcast {
 
-// The inside of nodes; the switches between them: build_fabric.cc.
+// The inside of nodes first, then the switches between them.
 
 namespace {
 

@@ -80,8 +80,8 @@ struct Fabric {
   double oversubscription = 1;
   Time hop_latency{};  // of one switch
   bool sharp = false;  // switches reduce in the network, and NCCL uses them (CollNet)
-  // The ways that messages take (routes.h).
-  bool adaptive = false;  // spread over all equal ways, not ECMP
+  // The routes that messages take (routes.h).
+  bool adaptive = false;  // spread over all equal paths, not ECMP
   bool rail_aware = true;
   bool pxn = true;
   std::vector<Tier> tiers;  // innermost first; empty: derived from radix
@@ -92,8 +92,8 @@ struct Cluster {
   int64_t nodes = 1;
   Node node;
   Fabric fabric;
-  // What is wired to what, where that was written out by hand (written_fabric.h); `fabric` then has
-  // one tier.  Null: it follows from the numbers (build_graph.h).
+  // What is wired to what, where that was listed link by link (explicit_fabric.h); `fabric` then
+  // has one tier.  Null: it follows from the numbers (build_graph.h).
   std::shared_ptr<const ClusterGraph> graph;
 
   int64_t gpus() const { return nodes * node.gpus; }

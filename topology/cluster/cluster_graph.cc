@@ -106,7 +106,7 @@ std::span<const uint32_t> ClusterGraph::leaving(uint32_t device) const {
 
 std::optional<std::vector<uint32_t>> ClusterGraph::shortest_path(uint32_t from, uint32_t to) const {
   const Storage& s = *storage_;
-  STEPCAST_CHECK(std::max(from, to) < s.devices.size(), "a way joins two devices");
+  STEPCAST_CHECK(std::max(from, to) < s.devices.size(), "a path joins two devices");
   std::vector<uint32_t> before(s.devices.size());
   std::vector<int64_t> distance(s.devices.size());
   const auto length = boost::make_function_property_map<Graph::edge_descriptor>(
@@ -120,16 +120,16 @@ std::optional<std::vector<uint32_t>> ClusterGraph::shortest_path(uint32_t from, 
           .predecessor_map(boost::make_iterator_property_map(before.begin(), index))
           .distance_map(boost::make_iterator_property_map(distance.begin(), index)));
   if (from != to && before[to] == to) return std::nullopt;
-  std::vector<uint32_t> way;
+  std::vector<uint32_t> path;
   for (uint32_t at = to; at != from; at = before[at]) {
     for (uint32_t l : leaving(before[at])) {
       if (this->to(l) != at) continue;
-      way.push_back(l);
+      path.push_back(l);
       break;
     }
   }
-  std::reverse(way.begin(), way.end());
-  return way;
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
 }  // namespace stepcast

@@ -2,8 +2,8 @@
 // The cluster as a graph of devices and links: what is wired to what.
 //
 // The one description that presets, explicit fabrics in scenario files and the importers
-// (nvidia-smi topo -m, NCCL topology XML, ibnetdiscover) all come to.  Ways through it: routes.h;
-// what collectives put on its links: traffic.h; `stepcast topology show` prints and draws it.
+// (nvidia-smi topo -m, NCCL topology XML, ibnetdiscover) all come to.  Routes through it: routes.h;
+// what collectives put on its links: traffic/; `stepcast topology show` prints and draws it.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ class ClusterGraph {
     const Link& l = links()[directed / 2];
     return directed % 2 == 0 ? l.bandwidth : l.back;
   }
-  // The way with the fewest network switches, then the fewest links, then through the fewest GPUs,
+  // The path with the fewest network switches, then the fewest links, then through the fewest GPUs,
   // as directed links from end to end; the first of equal ones; nothing if there is none.
   // O((devices + links) log devices).
   std::optional<std::vector<uint32_t>> shortest_path(uint32_t from, uint32_t to) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fabric written out by hand: nodes that are alike, switches, and the links between them.
+// A fabric whose switches and links are listed one by one, between nodes that are alike.
 //
 // Its graph has the devices inside nodes of build_graph.h, a NIC for each cable at a node and the
 // switches as they are written.  Costs take from it

@@ -327,7 +327,7 @@ IbRecords read_ib_records(const ImportText& text) {
 }
 
 // Where the switches and adapters of an InfiniBand fabric stand in it: which are leaves, and whose;
-// tiers, rails and groups of leaves (import_ibnetdiscover.h says how they are told).
+// tiers, rails and groups of leaves (imported_topology.h says how they are told apart).
 
 // "host0401 mlx5_5": host and device; the host is empty if the name is the vendor's.
 struct HcaName {

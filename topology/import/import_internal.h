@@ -51,7 +51,7 @@ struct TopologyBuilder {
   std::vector<Device> devices;
   std::vector<int> lines;  // that tell of each device; 0: none
   std::vector<Link> links;
-  std::vector<Bandwidth> nccl;  // of each link (import.h)
+  std::vector<Bandwidth> nccl;  // of each link (imported_topology.h)
   std::vector<TopologyFact> facts;
   std::vector<TopologyWarning> warnings;
   std::array<int64_t, kDeviceKinds> counts{};  // of devices

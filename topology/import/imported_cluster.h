@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host as an importer found it (import.h), in the numbers that a cluster states of its nodes.
+// A host as an importer found it (imported_topology.h), in the numbers that a cluster states of its
+// nodes.
 #pragma once
 
 #include <optional>
@@ -36,7 +37,7 @@ struct ImportedNode {
 // `file`, if the graph has no GPUs or its hosts differ in how many they have.
 ImportedNode imported_node(const ImportedTopology& topology, const std::string& file);
 
-// A fabric as `ibnetdiscover` found it (import_ibnetdiscover.h), as one that is written out.
+// A fabric as `ibnetdiscover` found it, as an ExplicitFabric.
 
 struct ImportedFabric {
   ExplicitFabric fabric;           // switches without a latency: the file tells none

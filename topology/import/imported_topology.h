@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an importer makes of a file that describes a cluster as it was found.
 //
-// Three formats: import_nvidia_smi.h, import_nccl_xml.h, import_ibnetdiscover.h.  Bandwidths of the
+// Three formats: `nvidia-smi topo -m`, NCCL's XML, ibnetdiscover.  Bandwidths of the
 // graph are those of the data sheet, one direction (link_speeds.h); devices have no latency, since
 // none of the files tells it.  Imports never guess silently: what is taken for granted is a fact of
 // its own, what does not fit is a warning with its line, and what cannot be read is an InputError:
@@ -64,7 +64,7 @@ TopologyFormat topology_format_of(std::string_view text);
 // Hopper, 7 to 12 Ampere, 1 to 6 Volta), and PCIe is taken to be that GPU's, 16 lanes.
 
 // Reads what terminals and pasting do to the matrix: escape sequences, with or without their ESC,
-// tabs or blanks, lines before and after it.  Throws InputError (see import.h).
+// tabs or blanks, lines before and after it.  Throws InputError (see the top).
 ImportedTopology import_nvidia_smi(std::string_view text, const std::string& file,
                                    std::optional<GpuArch> arch = {});
 
@@ -80,7 +80,7 @@ ImportedTopology import_nvidia_smi(std::string_view text, const std::string& fil
 //   * each net is a NIC; those of one card divide its PCIe link
 //   * a net under several CPUs is one NIC with a link to each
 
-// Throws InputError (see import.h); E320 too for NCCL's other file, the graph it has found.
+// Throws InputError (see the top); E320 too for NCCL's other file, the graph it has found.
 ImportedTopology import_nccl_xml(std::string_view text, const std::string& file);
 
 // What `ibnetdiscover` prints of an InfiniBand fabric, as a graph: switches by tier, the HCAs of
@@ -98,7 +98,7 @@ ImportedTopology import_nccl_xml(std::string_view text, const std::string& file)
 
 // Facts: hosts, sharp_nodes, managers, manager_hcas, unnamed_hcas, leaf_groups, rails.  Warnings:
 // slower cables than their like, missing uplinks, cables of which the two ends tell different
-// things, switches without a way to others.  Throws InputError (see import.h); E320 too for a host
+// things, switches without a way to others.  Throws InputError (see the top); E320 too for a host
 // that sees nothing but itself.
 ImportedTopology import_ibnetdiscover(std::string_view text, const std::string& file);
 

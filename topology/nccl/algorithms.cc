@@ -1,4 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How NCCL decides, by the example of one all-reduce over 2 nodes of 8 A100 (NVSwitch, 300 GB/s a
+// GPU and direction; one 200 Gb/s NIC a GPU).
+//
+// *Channels.*  NCCL first looks for rings and trees that run side by side (channels.h).  Each ring
+// passes one NIC of each node, so there are eight; a NIC gives 24 of its 25 GB/s, and a ring moves
+// no faster than that: 8 channels of 24 GB/s, 192 GB/s together.
+//
+// *Candidates.*  Then it draws up a list: every algorithm with every protocol that fits the group,
+// each as a straight line of latency + bytes / bandwidth.
+//
+//   A ring passes each part of the message round twice, once to sum and once to spread: 2 x 15 = 30
+//   hops.  Two of these cross the network, 28 stay on NVLink.  By Simple, which waits for fences,
+//   a hop on NVLink takes 3.4 us and one over the network 14, so 8.4 + 28 x 3.4 + 2 x 14 = 131.6
+//   us, and NCCL counts 1.4 times that over nodes: 184 us.  By LL, which polls a flag in every 8
+//   bytes, it is only 6.6 + 28 x 1 + 2 x 2.7 = 40 us, but half of what is sent are flags, and at
+//   most 22.5 GB/s were measured.  Each GPU sends 2 x 15/16 of the message: by Simple 192 / 1.875 =
+//   102.4 GB/s of message, by LL 22.5 / 1.875 = 12.
+//
+//   A tree sums up a chain of the node's GPUs and then between the nodes, and comes back down: 2 x
+//   7 hops on NVLink and 2 over the network.  By LL that is 6.8 + 14 x 0.6 + 2 x 5 = 25.2 us.  It
+//   moves every byte twice (up and down): by Simple 94.4 GB/s of message.
+//
+// *Choice.*  NCCL takes the lowest line at the size at hand.  At 1 GiB latency hardly counts: a
+// ring by Simple takes 0.18 + 10.49 = 10.67 ms, a tree by Simple 11.47.  At 64 KiB it is nearly all
+// that counts: a tree by LL takes 35 us, a ring by LL 46.
+//
+// *Cost.*  What the choice then takes is another question.  NCCL knows neither how long the cables
+// are nor that eight groups share a NIC, and it takes link speeds from a list.  So each candidate
+// carries a second account, of the links as they are: latency in hops at the cluster's own
+// latencies, bandwidth inside nodes and over the network apart (the slower counts).
+// collective_time.h turns that into seconds.
+//
+// Below, one function an algorithm adds its candidates: add_rings, add_trees, add_nvls,
+// add_collnet, add_pat, and exchange_candidates for all-to-all.  docs/recipes.md says what another
+// one takes.
 #include "topology/nccl/algorithms.h"
 
 #include <algorithm>
@@ -328,6 +364,22 @@ double nccl_seconds(const Candidate& a, WorkKind kind, double bytes) {
     if (i < kTreeSizes - 1) bandwidth *= kTreeFactors[static_cast<size_t>(a.protocol)][i];
   }
   return a.nccl_latency + bytes / bandwidth;
+}
+
+const char* correction_class(Algorithm a) {
+  switch (a) {
+    case Algorithm::none: return "";
+    case Algorithm::ring: return "ring";
+    case Algorithm::tree: return "tree";
+    case Algorithm::collnet_direct: return "CollNet direct";
+    case Algorithm::collnet_chain: return "CollNet chain";
+    case Algorithm::nvls: return "NVLS";
+    case Algorithm::nvls_tree: return "NVLS tree";
+    case Algorithm::pat: return "PAT";
+    case Algorithm::pairwise: return "pairwise";
+    case Algorithm::two_step: return "two-step";
+  }
+  return "";
 }
 
 const Candidate& nccl_choice(const std::vector<Candidate>& all, WorkKind kind, double bytes) {

@@ -26,23 +26,6 @@ double domain_weight(int64_t ranks) {
   return ranks <= 8 ? 0 : exact_log2(static_cast<double>(ranks) / 8) / 3;
 }
 
-// Names in collective_corrections.csv, which are no labels: a label may change, the file stays.
-const char* class_of(Algorithm a) {
-  switch (a) {
-    case Algorithm::none: return "";
-    case Algorithm::ring: return "ring";
-    case Algorithm::tree: return "tree";
-    case Algorithm::collnet_direct: return "CollNet direct";
-    case Algorithm::collnet_chain: return "CollNet chain";
-    case Algorithm::nvls: return "NVLS";
-    case Algorithm::nvls_tree: return "NVLS tree";
-    case Algorithm::pat: return "PAT";
-    case Algorithm::pairwise: return "pairwise";
-    case Algorithm::two_step: return "two-step";
-  }
-  return "";
-}
-
 const char* class_of(Protocol p) {
   switch (p) {
     case Protocol::ll: return "LL";
@@ -164,7 +147,7 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .mesh = !across && cluster.node.intra == IntraKind::nvlink_mesh &&
                        architecture(cluster.node.gpu.arch).compute_capability > 0,
                .domain = 0,
-               .algorithm = class_of(a.algorithm),
+               .algorithm = correction_class(a.algorithm),
                .where = across ? " over nodes" : " in a node",
                .protocol = class_of(a.protocol)};
   if (c.pairwise) c.protocol = "pairwise " + c.protocol;
@@ -221,37 +204,37 @@ double corrected_seconds(const Candidate& a, const Factors& f, double bytes) {
   return latency + moving + of(Term::ramp) * std::sqrt(latency * moving);
 }
 
-std::vector<Factors> factors_of(const std::vector<Candidate>& ways, const Cluster& cluster,
+std::vector<Factors> factors_of(const std::vector<Candidate>& candidates, const Cluster& cluster,
                                 WorkKind kind, const GroupShape& shape,
                                 const Corrections& corrections) {
   std::vector<Factors> all;
-  all.reserve(ways.size());
-  for (const Candidate& a : ways) {
+  all.reserve(candidates.size());
+  for (const Candidate& a : candidates) {
     all.push_back(corrections.factors(correction_classes(cluster, kind, shape, a)));
   }
   return all;
 }
 
-size_t cheapest(const std::vector<Candidate>& ways, const std::vector<Factors>& factors,
+size_t cheapest(const std::vector<Candidate>& candidates, const std::vector<Factors>& factors,
                 double bytes) {
-  STEPCAST_CHECK(ways.size() == factors.size(), "factors for every way");
-  size_t best = ways.size();
+  STEPCAST_CHECK(candidates.size() == factors.size(), "factors for every candidate");
+  size_t best = candidates.size();
   double lowest = 0;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    if (bytes <= ways[i].above || bytes > ways[i].up_to) continue;
-    const double t = corrected_seconds(ways[i], factors[i], bytes);
-    if (best < ways.size() && t >= lowest) continue;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (bytes <= candidates[i].above || bytes > candidates[i].up_to) continue;
+    const double t = corrected_seconds(candidates[i], factors[i], bytes);
+    if (best < candidates.size() && t >= lowest) continue;
     best = i;
     lowest = t;
   }
-  STEPCAST_CHECK(best < ways.size(), "a way for this size");
+  STEPCAST_CHECK(best < candidates.size(), "a candidate for this size");
   return best;
 }
 
-double cheapest_seconds(const std::vector<Candidate>& ways, const std::vector<Factors>& factors,
-                        double bytes) {
-  const size_t best = cheapest(ways, factors, bytes);
-  return corrected_seconds(ways[best], factors[best], bytes);
+double cheapest_seconds(const std::vector<Candidate>& candidates,
+                        const std::vector<Factors>& factors, double bytes) {
+  const size_t best = cheapest(candidates, factors, bytes);
+  return corrected_seconds(candidates[best], factors[best], bytes);
 }
 
 }  // namespace stepcast

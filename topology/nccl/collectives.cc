@@ -32,20 +32,20 @@ std::string describe(const CommunicationCost& cost, const Candidate& a, const Ca
   return text;
 }
 
-CommunicationCost cost_of(const std::vector<Candidate>& ways, const Cluster& cluster, WorkKind kind,
-                          Bytes bytes, const GroupShape& shape) {
+CommunicationCost cost_of(const std::vector<Candidate>& candidates, const Cluster& cluster,
+                          WorkKind kind, Bytes bytes, const GroupShape& shape) {
   const auto size = static_cast<double>(bytes.value);
   const std::vector<Factors> factors =
-      factors_of(ways, cluster, kind, shape, shipped_corrections());
-  const size_t way = cheapest(ways, factors, size);
-  const Candidate& a = ways[way];
+      factors_of(candidates, cluster, kind, shape, shipped_corrections());
+  const size_t best = cheapest(candidates, factors, size);
+  const Candidate& a = candidates[best];
   CommunicationCost cost;
-  cost.time = time_from_seconds(corrected_seconds(a, factors[way], size));
-  cost.latency = time_from_seconds(cheapest_seconds(ways, factors, 0));
+  cost.time = time_from_seconds(corrected_seconds(a, factors[best], size));
+  cost.latency = time_from_seconds(cheapest_seconds(candidates, factors, 0));
   cost.algorithm = a.algorithm;
   cost.protocol = a.protocol;
   cost.blocks = blocks_in_use(a, shape, size);
-  cost.basis = describe(cost, a, nccl_choice(ways, kind, size), shape);
+  cost.basis = describe(cost, a, nccl_choice(candidates, kind, size), shape);
   return cost;
 }
 

@@ -23,9 +23,9 @@ uint32_t joint_link(const ClusterGraph& cluster, uint32_t directed);
 Bandwidth joint_bandwidth(const ClusterGraph& cluster, uint32_t directed);
 
 // Links of one collective of `kind` over the GPUs of a group (in rank order), as `algorithm`
-// runs it (collective_messages.h); of send_recv from the first GPU
+// runs it (collective_messages below); of send_recv from the first GPU
 // to the second.  Loads in bytes over the link for each kFullLoad bytes of the message; ascending
-// by link.  REQUIRES: ways between the GPUs exist.
+// by link.  REQUIRES: routes between the GPUs exist.
 std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& router, WorkKind kind,
                                       Algorithm algorithm, std::span<const int64_t> gpus);
 

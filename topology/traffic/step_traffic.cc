@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From works to links in three steps, by the example of two nodes of 8 GPUs with one NIC each, tp 8
+// and dp 2.
+//
+// *Families.*  Works of one axis and pipeline rank are run by groups that lie alike: the two tp
+// groups are one family, the eight dp groups another.  Works that load links alike (the same
+// algorithm: a ring's all-gather and its reduce-scatter) are one pattern of the family.
+//
+// *Links.*  For each group of a family and each pattern, collective_links says what part of the
+// message passes each link: an all-reduce of dp, 2 ranks by a ring, sends 2 (n-1)/n = 1 times its
+// bytes from each GPU over PCIe and the NIC to the other node.
+//
+// *Sharing.*  The tp groups have their NVLinks to themselves, so these can never slow anything and
+// are left out.  All eight dp groups pass the same two NICs: if they ask for more together than a
+// NIC has, its links count.  Their PCIe links have the same users and are wider, so the NIC alone
+// stands for them.  What is left are numbered links with a capacity, and for every work and rank
+// the load it puts on them (sim/contention.h).
 #include "topology/traffic/step_traffic.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <span>
 #include <tuple>
+#include <vector>
 
 #include "sim/check.h"
 #include "topology/cluster/routes.h"
@@ -14,6 +34,44 @@
 namespace stepcast {
 
 namespace {
+
+// The groups of ranks that communicate in a step, and what they run.
+
+// A communication of a step as one group runs it.
+struct GroupWork {
+  WorkId work{};
+  int64_t runs = 0;      // in a step
+  uint32_t streams = 0;  // bit s: in passes on Stream s; none: beside them, as rendezvous
+  // Bytes per second while its bytes flow; 0 for one that takes hardly longer than its latency.
+  double rate = 0;
+};
+
+// Works that put the same loads on the same links.
+struct GroupPattern {
+  WorkKind kind = WorkKind::all_reduce;
+  Algorithm algorithm = Algorithm::ring;  // protocols load links alike
+  std::vector<GroupWork> works;
+};
+
+// Groups that lie alike: those of one axis at one pipeline rank; pairs of two pipeline ranks; those
+// of an axis over all pipeline ranks.
+struct GroupFamily {
+  Axis axis = Axis::none;
+  int64_t pp = -1;     // pipeline rank; -1: over several
+  bool pairs = false;  // of pipeline ranks `from` and `to`
+  int64_t from = 0, to = 0;
+  std::vector<GroupPattern> patterns;
+};
+
+// Families of all communication that moves bytes, by axis.  Collectives whose price names no
+// algorithm count as rings, all-to-all as pairwise.  O(ops + works log works).
+std::vector<GroupFamily> group_families(const OpGraph& graph, const Prices& prices,
+                                        const RankGrid& grid);
+
+// Calls `visit` with the ranks of each group, always in the same order: ranks ascending, of a
+// transfer the sender first.
+void for_each_group(const RankGrid& grid, const GroupFamily& family,
+                    const std::function<void(std::span<const int64_t>)>& visit);
 
 // How often each work runs, and where.
 class Runs {
@@ -127,8 +185,6 @@ void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit
   }
 }
 
-}  // namespace
-
 std::vector<GroupFamily> group_families(const OpGraph& graph, const Prices& prices,
                                         const RankGrid& grid) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "a price for every work");
@@ -167,8 +223,6 @@ void for_each_group(const RankGrid& grid, const GroupFamily& family,
     visit(ranks);
   });
 }
-
-namespace {
 
 // Links of every group of a pattern, before those that cannot be shared are taken out.
 struct PatternLinks {
