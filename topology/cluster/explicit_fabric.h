@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fabric whose switches and links are listed one by one, between nodes that are alike.
 //
-// Its graph has the devices inside nodes of build_graph.h, a NIC for each cable at a node and the
-// switches as they are written.  Costs take from it
+// Its graph has the devices inside nodes that build_graph.h says, a NIC for each cable at a node,
+// and the switches as they are listed.  Costs take from it
 //
 //   * for a transfer, its route; the bandwidth of a link divided by how many GPUs of the sender's
 //     node would use it if each sent to its counterpart;
 //   * for collectives, the slowest link on the routes of the rings of all groups of an axis, in
 //     rank order, each link's bandwidth divided by the rings that it carries.  A group of p ranks a
-//     node has p rings, one over each; a hash of each pair of ends chooses among equal ways, so
+//     node has p rings, one over each; a hash of each pair of ends chooses among equal paths, so
 //     rings may collide on a link while another one idles.
 //
 // Links inside nodes are priced as for any other cluster, PCIe as never the narrowest.
@@ -53,8 +53,8 @@ ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node);
 // route_of (fabric.h) on cluster.graph.  REQUIRES: there is one.
 Route explicit_route(const Cluster& cluster, int64_t from, int64_t to);
 
-// The cluster as groups of its GPUs see it that communicate at the same time: bandwidth of the NICs
-// and latency of the network such that a ring over a group gets what the graph leaves it.  The
+// The cluster as it is for groups of its GPUs that communicate at the same time: with the NIC
+// bandwidth and the network latency that a ring over each group really gets from the graph.  The
 // cluster itself if it has no graph or no group is on several nodes.  node.nic_bandwidth of
 // `cluster` against that of the graph's first NIC scales all links of the network.
 // REQUIRES: GPUs of groups are within the cluster.

@@ -7,8 +7,8 @@
 // one leaf a message to another rail first goes over NVLink to the GPU beside the NIC of that rail
 // (NCCL's PXN).
 //
-// Oversubscription of a tier is that of the way INTO it: {rack 16}, {pod 3072}, {spine, 7} says
-// that a pod's way up to the spine has a seventh of the bandwidth of what is below.  Ratios of
+// Oversubscription of a tier is that of the links INTO it: {rack 16}, {pod 3072}, {spine, 7} says
+// that a pod's links up to the spine have a seventh of the bandwidth of what is below.  Ratios of
 // nested tiers multiply.
 #pragma once
 
@@ -38,7 +38,7 @@ double oversubscription_into(const std::vector<Tier>& tiers, int64_t tier);
 // as 0).
 Time network_latency(const Cluster& cluster, int64_t tier);
 
-// The way between two different GPUs when nothing else uses it.
+// The route between two different GPUs when nothing else uses it.
 struct Route {
   int64_t tier = -1;            // smallest common block; -1 inside a node
   int64_t switches = 0;         // of the fabric, NVSwitches not counted

@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// import_ibnetdiscover, in three steps: records and cables are read (RecordReader), then each
+// switch and adapter is given its place in the fabric (LayoutReader), then the graph is built
+// (FabricBuilder).
+//
+// An example: a record lists a switch and, a line each, what is on its ports,
+//
+//   Switch  65 "S-2c5eab0300100010"   # "MF0;LEAF-04-04:MQM9701/U1" ...
+//   [1]  "H-e09d730300100020"[1](e09d730300100020)   # "host0401 mlx5_5" lid 647 4xNDR
+//   [33] "S-2c5eab0300200040"[7]                     # "MF0;SPINE-02:MQM9701/U1" lid 73 4xNDR
+//
+// LEAF-04-04 has a host below and is therefore a leaf (tier 0); SPINE-02 has none and one cable to
+// a leaf, so its tier is 1.  The adapter is a NIC of host0401.  If most adapters on this leaf are
+// mlx5_5, and mlx5_5 is the sixth of the names that occur on leaves, then this is rail 5.
 #include "sim/text.h"
 #include "topology/import/imported_topology.h"
 
@@ -20,6 +33,7 @@
 #include "topology/import/link_speeds.h"
 
 namespace stepcast {
+namespace {
 
 // Records of ibnetdiscover's output, one a switch or adapter, and the cables between their ports.
 
@@ -51,8 +65,6 @@ struct IbRecords {
 // for a line that is none of the format, a record that is there twice or a port that is, E322 for
 // switches that others name and the file does not describe.
 IbRecords read_ib_records(const ImportText& text);
-
-namespace {
 
 // Reads parts of one line from the left.
 class Cursor {
@@ -320,8 +332,6 @@ class RecordReader {
   std::map<std::pair<std::pair<uint32_t, int64_t>, std::pair<uint32_t, int64_t>>, size_t> cables_;
 };
 
-}  // namespace
-
 IbRecords read_ib_records(const ImportText& text) {
   return RecordReader(text).read();
 }
@@ -351,8 +361,6 @@ struct IbLayout {
 };
 
 IbLayout ib_layout(const IbRecords& records);
-
-namespace {
 
 // Leaves from which on a port that few of them have a host on is one of its own: one leaf in so
 // many.
@@ -495,13 +503,9 @@ class LayoutReader {
   IbLayout l_;
 };
 
-}  // namespace
-
 IbLayout ib_layout(const IbRecords& records) {
   return LayoutReader(records).read();
 }
-
-namespace {
 
 // "LEAF-04-04" of "MF0;LEAF-04-04:MQM9701/U1"; chips of a director keep what tells them apart:
 // "core1/L01" of "MF0;core1:MCS8500/L01/U1".

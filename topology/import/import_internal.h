@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines and words of a file that is imported, and what is wrong with them.
+// What the importers share: lines and words of a file, what is wrong with them, and the topology
+// while it is being built.
 #pragma once
 
 #include <array>
@@ -74,7 +75,7 @@ struct TopologyBuilder {
   void warn(int line, std::string text) { warnings.push_back({line, std::move(text)}); }
 };
 
-// Numbers the NVLink domains, makes equal names differ ("gpu0", "gpu0 (2)"), closes the parts.
+// Numbers the NVLink domains, makes equal names differ ("gpu0", "gpu0 (2)"), and builds the graph.
 ImportedTopology finished(TopologyBuilder parts);
 
 // GPUs whose NVLinks are missing or fewer than those of the others.

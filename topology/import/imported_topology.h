@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an importer makes of a file that describes a cluster as it was found.
+// What the importers make of files that describe a cluster as it was found.
 //
 // Three formats: `nvidia-smi topo -m`, NCCL's XML, ibnetdiscover.  Bandwidths of the
 // graph are those of the data sheet, one direction (link_speeds.h); devices have no latency, since
@@ -61,7 +61,8 @@ TopologyFormat topology_format_of(std::string_view text);
 // they go through NVSwitches, drawn as one since the matrix does not count them.
 //
 // Not in the matrix: generations.  Without `arch` they are read off the number of NVLinks (18
-// Hopper, 7 to 12 Ampere, 1 to 6 Volta), and PCIe is taken to be that GPU's, 16 lanes.
+// Hopper, 7 to 12 Ampere, 1 to 6 Volta: gpu_architectures.csv), and PCIe is taken to be that GPU's,
+// 16 lanes.
 
 // Reads what terminals and pasting do to the matrix: escape sequences, with or without their ESC,
 // tabs or blanks, lines before and after it.  Throws InputError (see the top).
@@ -74,7 +75,7 @@ ImportedTopology import_nvidia_smi(std::string_view text, const std::string& fil
 // hand-written files of cloud providers leave out (everything below pci) is read off the PCI class
 // of the device; RCCL's and dumps of several hosts (host_hash) are read too.
 //
-//   * link_speed and link_width are those of the way up; width 0 is 16, an unknown speed 8 GT/s;
+//   * link_speed and link_width are those of the link up; width 0 is 16, an unknown speed 8 GT/s;
 //     a bridge of 2.5 GT/s is one that a virtual machine made up, and takes the speed below it
 //   * nvlink's target is a GPU or an NVSwitch; fffffff:ff:ff.0 are all switches of the domain
 //   * each net is a NIC; those of one card divide its PCIe link
@@ -98,8 +99,8 @@ ImportedTopology import_nccl_xml(std::string_view text, const std::string& file)
 
 // Facts: hosts, sharp_nodes, managers, manager_hcas, unnamed_hcas, leaf_groups, rails.  Warnings:
 // slower cables than their like, missing uplinks, cables of which the two ends tell different
-// things, switches without a way to others.  Throws InputError (see the top); E320 too for a host
-// that sees nothing but itself.
+// things, switches that no cable joins to others.  Throws InputError (see the top); E320 too for a
+// host that sees nothing but itself.
 ImportedTopology import_ibnetdiscover(std::string_view text, const std::string& file);
 
 }  // namespace stepcast

@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// import_nvidia_smi: first the matrix is read cell by cell, then devices and links are made of it.
+//
+// An example, of four GPUs (the lines behind the matrix are left out):
+//
+//          GPU0  GPU1  GPU2  GPU3
+//   GPU0    X    NV4   NV4   SYS        GPU0 and GPU1 are each other's NVLink neighbours, GPU3 is
+//   GPU1   NV4    X    SYS   NV4        behind the other socket
+//   ...
+//
+// Devices that a cell joins at most by PIX are one group: they hang on one PCIe switch.  The groups
+// by PXB, which contain those by PIX, are below a common switch, and the groups by NODE on one CPU.
+// So each device climbs from its innermost group outwards, and whoever comes first to a group adds
+// the device that stands for it.
 #include "sim/text.h"
 #include "topology/import/imported_topology.h"
 
@@ -15,6 +28,7 @@
 #include "topology/import/import_internal.h"
 
 namespace stepcast {
+namespace {
 
 // The matrix of `nvidia-smi topo -m`, cell by cell.
 
@@ -42,8 +56,6 @@ bool is_smi_gpu(std::string_view name);
 // Throws InputError: E320 if there is no matrix, E321 for a word or row that is none of it, E322 if
 // rows are missing.
 SmiMatrix read_smi_matrix(const ImportText& text);
-
-namespace {
 
 constexpr size_t kMostDevices = 512;
 
@@ -242,8 +254,6 @@ class MatrixReader {
   std::vector<Diagnostic> problems_;
 };
 
-}  // namespace
-
 bool is_smi_gpu(std::string_view name) {
   return name.starts_with("GPU") && is_digits(name.substr(3));
 }
@@ -251,8 +261,6 @@ bool is_smi_gpu(std::string_view name) {
 SmiMatrix read_smi_matrix(const ImportText& text) {
   return MatrixReader(text).read();
 }
-
-namespace {
 
 // Groups of devices that are at most so far apart.
 std::vector<uint32_t> groups(const SmiMatrix& m, Near near) {
