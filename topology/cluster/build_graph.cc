@@ -15,9 +15,9 @@ namespace stepcast {
 
 namespace {
 
-// Which of `parts` equal shares of `whole` item i falls into.
-int64_t share_of(int64_t i, int64_t whole, int64_t parts) {
-  return i * parts / whole;
+// Which of `shares` equal shares of `whole` item i falls into.
+int64_t share_of(int64_t i, int64_t whole, int64_t shares) {
+  return i * shares / whole;
 }
 
 std::string in_node(int64_t n, const char* what, int64_t i) {
@@ -40,7 +40,7 @@ constexpr std::array<std::array<int8_t, 8>, 8> kCubeMesh{{{0, 1, 1, 2, 2, 0, 0, 
                                                           {0, 0, 0, 1, 2, 1, 2, 0}}};
 
 // Direct NVLinks: the hybrid cube mesh of eight GPUs with six, else all pairs alike.
-void add_mesh(GraphBuilder& parts, const Node& node, uint32_t first_gpu) {
+void add_mesh(GraphBuilder& builder, const Node& node, uint32_t first_gpu) {
   const auto gpus = static_cast<uint32_t>(node.gpus);
   const bool cube = gpus == 8 && (node.nvlinks == 0 || node.nvlinks == 6);
   for (uint32_t i = 0; i < gpus; ++i) {
@@ -48,59 +48,59 @@ void add_mesh(GraphBuilder& parts, const Node& node, uint32_t first_gpu) {
       const int32_t cables = cube ? kCubeMesh[i][j] : 1;
       if (cables == 0) continue;
       const double share = cube ? cables / 6.0 : 1.0 / (gpus - 1);
-      parts.join(first_gpu + i, first_gpu + j, LinkKind::nvlink, node.intra_bandwidth * share,
-                 node.intra_latency, cables);
+      builder.join(first_gpu + i, first_gpu + j, LinkKind::nvlink, node.intra_bandwidth * share,
+                   node.intra_latency, cables);
     }
   }
 }
 
-void add_nvswitches(GraphBuilder& parts, const Node& node, int64_t n, uint32_t first_gpu) {
+void add_nvswitches(GraphBuilder& builder, const Node& node, int64_t n, uint32_t first_gpu) {
   const int64_t links = std::max(node.nvlinks, node.nvswitches);
   for (int64_t s = 0; s < node.nvswitches; ++s) {
     const auto host = static_cast<int32_t>(node.hosts == 1 ? n : -1);
-    const uint32_t chip = parts.add({.kind = DeviceKind::nvswitch,
-                                     .name = in_node(n, "/nvswitch", s),
-                                     .node = host,
-                                     .domain = static_cast<int32_t>(n),
-                                     .latency = node.intra_latency});
+    const uint32_t chip = builder.add({.kind = DeviceKind::nvswitch,
+                                       .name = in_node(n, "/nvswitch", s),
+                                       .node = host,
+                                       .domain = static_cast<int32_t>(n),
+                                       .latency = node.intra_latency});
     // 18 links over 4 chips: 5, 5, 4, 4.
     const int64_t cables = links / node.nvswitches + (s < links % node.nvswitches ? 1 : 0);
     const Bandwidth bandwidth =
         node.intra_bandwidth * (static_cast<double>(cables) / static_cast<double>(links));
     for (uint32_t g = 0; g < node.gpus; ++g) {
-      parts.join(first_gpu + g, chip, LinkKind::nvlink, bandwidth, {},
-                 static_cast<int32_t>(cables));
+      builder.join(first_gpu + g, chip, LinkKind::nvlink, bandwidth, {},
+                   static_cast<int32_t>(cables));
     }
   }
 }
 
 // The CPUs of host h of node n, all joined to each other.
-std::vector<uint32_t> add_cpus(GraphBuilder& parts, const Node& node, int64_t n, int64_t h) {
+std::vector<uint32_t> add_cpus(GraphBuilder& builder, const Node& node, int64_t n, int64_t h) {
   Bandwidth between = node.cpu_bandwidth;
   if (between.value == 0) between = pcie_bandwidth(node, node.nic_bandwidth);
   std::vector<uint32_t> cpus;
   for (int64_t c = 0; c < node.cpus; ++c) {
-    cpus.push_back(parts.add({.kind = DeviceKind::cpu,
-                              .name = in_node(n, "/cpu", h * node.cpus + c),
-                              .node = static_cast<int32_t>(n * node.hosts + h)}));
+    cpus.push_back(builder.add({.kind = DeviceKind::cpu,
+                                .name = in_node(n, "/cpu", h * node.cpus + c),
+                                .node = static_cast<int32_t>(n * node.hosts + h)}));
     for (int64_t o = 0; o < c; ++o) {
-      parts.join(cpus[static_cast<size_t>(o)], cpus.back(), LinkKind::host, between);
+      builder.join(cpus[static_cast<size_t>(o)], cpus.back(), LinkKind::host, between);
     }
   }
   return cpus;
 }
 
 // What the devices of host h hang on, in order: its PCIe switches or its CPUs.
-std::vector<uint32_t> add_roots(GraphBuilder& parts, const Node& node, int64_t n, int64_t h,
+std::vector<uint32_t> add_roots(GraphBuilder& builder, const Node& node, int64_t n, int64_t h,
                                 const std::vector<uint32_t>& cpus) {
   if (node.pcie_switches == 0) return cpus;
   std::vector<uint32_t> switches;
   for (int64_t s = 0; s < node.pcie_switches; ++s) {
-    switches.push_back(parts.add({.kind = DeviceKind::pcie_switch,
-                                  .name = in_node(n, "/pcie", h * node.pcie_switches + s),
-                                  .node = static_cast<int32_t>(n * node.hosts + h)}));
+    switches.push_back(builder.add({.kind = DeviceKind::pcie_switch,
+                                    .name = in_node(n, "/pcie", h * node.pcie_switches + s),
+                                    .node = static_cast<int32_t>(n * node.hosts + h)}));
     const auto cpu = static_cast<size_t>(share_of(s, node.pcie_switches, node.cpus));
-    parts.join(switches.back(), cpus[cpu], LinkKind::pcie, pcie_bandwidth(node, {}));
+    builder.join(switches.back(), cpus[cpu], LinkKind::pcie, pcie_bandwidth(node, {}));
   }
   return switches;
 }
@@ -116,30 +116,30 @@ Bandwidth pcie_bandwidth(const Node& node, Bandwidth device) {
   return std::max({kSlowest, host, device, node.nic_bandwidth});
 }
 
-void add_gpus(GraphBuilder& parts, const Node& node, int64_t nodes) {
+void add_gpus(GraphBuilder& builder, const Node& node, int64_t nodes) {
   for (int64_t n = 0; n < nodes; ++n) {
     const auto domain = static_cast<int32_t>(node.intra == IntraKind::pcie ? -1 : n);
     for (int64_t g = 0; g < node.gpus; ++g) {
       const int64_t host = n * node.hosts + share_of(g, node.gpus, node.hosts);
-      parts.add({.kind = DeviceKind::gpu,
-                 .name = in_node(n, "/gpu", g),
-                 .node = static_cast<int32_t>(host),
-                 .domain = domain});
+      builder.add({.kind = DeviceKind::gpu,
+                   .name = in_node(n, "/gpu", g),
+                   .node = static_cast<int32_t>(host),
+                   .domain = domain});
     }
   }
 }
 
-std::vector<uint32_t> add_node(GraphBuilder& parts, const Node& node, int64_t n) {
+std::vector<uint32_t> add_node(GraphBuilder& builder, const Node& node, int64_t n) {
   STEPCAST_CHECK(node.hosts > 0 && node.cpus > 0 && node.nvswitches > 0, "a host has a CPU");
   const auto first_gpu = static_cast<uint32_t>(n * node.gpus);
   if (node.intra_bandwidth.value > 0 && node.gpus > 1) {
-    if (node.intra == IntraKind::nvlink_mesh) add_mesh(parts, node, first_gpu);
-    if (node.intra == IntraKind::nvswitch) add_nvswitches(parts, node, n, first_gpu);
+    if (node.intra == IntraKind::nvlink_mesh) add_mesh(builder, node, first_gpu);
+    if (node.intra == IntraKind::nvswitch) add_nvswitches(builder, node, n, first_gpu);
   }
   std::vector<uint32_t> roots, cpus;  // of all hosts
   for (int64_t h = 0; h < node.hosts; ++h) {
-    const std::vector<uint32_t> sockets = add_cpus(parts, node, n, h);
-    const std::vector<uint32_t> here = add_roots(parts, node, n, h, sockets);
+    const std::vector<uint32_t> sockets = add_cpus(builder, node, n, h);
+    const std::vector<uint32_t> here = add_roots(builder, node, n, h, sockets);
     cpus.insert(cpus.end(), sockets.begin(), sockets.end());
     roots.insert(roots.end(), here.begin(), here.end());
   }
@@ -149,11 +149,11 @@ std::vector<uint32_t> add_node(GraphBuilder& parts, const Node& node, int64_t n)
     const uint32_t gpu = first_gpu + static_cast<uint32_t>(g);
     if (node.c2c && node.gpu.host_bandwidth.value > 0) {
       const int64_t cpu = share_of(g, node.gpus, node.hosts * node.cpus);
-      parts.join(gpu, cpus[static_cast<size_t>(cpu)], LinkKind::c2c, node.gpu.host_bandwidth);
+      builder.join(gpu, cpus[static_cast<size_t>(cpu)], LinkKind::c2c, node.gpu.host_bandwidth);
     } else {
       const int64_t root = share_of(g, node.gpus, all_roots);
-      parts.join(gpu, roots[static_cast<size_t>(root)], LinkKind::pcie, pcie_bandwidth(node, {}),
-                 pcie ? node.intra_latency / 2 : Time{});
+      builder.join(gpu, roots[static_cast<size_t>(root)], LinkKind::pcie, pcie_bandwidth(node, {}),
+                   pcie ? node.intra_latency / 2 : Time{});
     }
   }
   std::vector<uint32_t> on;
@@ -163,15 +163,15 @@ std::vector<uint32_t> add_node(GraphBuilder& parts, const Node& node, int64_t n)
   return on;
 }
 
-uint32_t add_nic(GraphBuilder& parts, const Node& node, int64_t n, int64_t i, uint32_t on,
+uint32_t add_nic(GraphBuilder& builder, const Node& node, int64_t n, int64_t i, uint32_t on,
                  Bandwidth bandwidth) {
   const int64_t rails = std::max<int64_t>(1, (node.nics + node.hosts - 1) / node.hosts);
-  const uint32_t nic = parts.add({.kind = DeviceKind::nic,
-                                  .name = in_node(n, "/nic", i),
-                                  .node = parts.devices[on].node,
-                                  .rail = static_cast<int32_t>(i % rails),
-                                  .latency = node.nic_latency / 2});
-  parts.join(on, nic, LinkKind::pcie, pcie_bandwidth(node, bandwidth));
+  const uint32_t nic = builder.add({.kind = DeviceKind::nic,
+                                    .name = in_node(n, "/nic", i),
+                                    .node = builder.devices[on].node,
+                                    .rail = static_cast<int32_t>(i % rails),
+                                    .latency = node.nic_latency / 2});
+  builder.join(on, nic, LinkKind::pcie, pcie_bandwidth(node, bandwidth));
   return nic;
 }
 
@@ -182,24 +182,24 @@ ClusterGraph cluster_graph(const Cluster& cluster) {
     return ClusterGraph({devices.begin(), devices.end()}, {links.begin(), links.end()});
   }
   const Node& node = cluster.node;
-  GraphBuilder parts;
+  GraphBuilder builder;
   const auto devices = static_cast<size_t>(
       cluster.nodes * (node.gpus + node.nvswitches + node.nics + node.hosts * node.cpus));
-  parts.devices.reserve(devices + devices / 4);
-  parts.links.reserve(devices * 4);
-  add_gpus(parts, node, cluster.nodes);
+  builder.devices.reserve(devices + devices / 4);
+  builder.links.reserve(devices * 4);
+  add_gpus(builder, node, cluster.nodes);
   const bool network = cluster.nodes > 1 && node.nics > 0 && node.nic_bandwidth.value > 0;
   std::vector<std::vector<uint32_t>> nics(static_cast<size_t>(cluster.nodes));
   for (int64_t n = 0; n < cluster.nodes; ++n) {
-    const std::vector<uint32_t> on = add_node(parts, node, n);
+    const std::vector<uint32_t> on = add_node(builder, node, n);
     if (node.nic_bandwidth.value == 0) continue;
     for (size_t i = 0; i < on.size(); ++i) {
       nics[static_cast<size_t>(n)].push_back(
-          add_nic(parts, node, n, static_cast<int64_t>(i), on[i], node.nic_bandwidth));
+          add_nic(builder, node, n, static_cast<int64_t>(i), on[i], node.nic_bandwidth));
     }
   }
-  if (network) add_fabric(parts, cluster, nics);
-  return ClusterGraph(std::move(parts.devices), std::move(parts.links));
+  if (network) add_fabric(builder, cluster, nics);
+  return ClusterGraph(std::move(builder.devices), std::move(builder.links));
 }
 
 double graph_size(const Cluster& cluster) {
@@ -245,7 +245,7 @@ std::string tier_name(const std::vector<Tier>& tiers, size_t t) {
 }
 
 // NICs -> leaves: one a block and rail, or one a block.
-Level add_leaves(GraphBuilder& parts, const Cluster& cluster, const std::vector<Tier>& tiers,
+Level add_leaves(GraphBuilder& builder, const Cluster& cluster, const std::vector<Tier>& tiers,
                  const std::vector<std::vector<uint32_t>>& nics) {
   const Node& node = cluster.node;
   const bool by_rail = cluster.fabric.kind == FabricKind::rail_fat_tree;
@@ -266,13 +266,13 @@ Level add_leaves(GraphBuilder& parts, const Cluster& cluster, const std::vector<
                     .tier = 0,
                     .latency = cluster.fabric.hop_latency};
         if (by_rail) leaf.name = numbered(leaf.name + "/rail", r);
-        added.switches.push_back(parts.add(std::move(leaf)));
+        added.switches.push_back(builder.add(std::move(leaf)));
       }
     }
     if (level.blocks.size() == 1) ++nodes_of_first;
     for (uint32_t nic : nics[static_cast<size_t>(n)]) {
-      const auto rail = static_cast<size_t>(by_rail ? parts.devices[nic].rail : 0);
-      parts.join(nic, level.blocks.back().switches[rail], LinkKind::network, node.nic_bandwidth);
+      const auto rail = static_cast<size_t>(by_rail ? builder.devices[nic].rail : 0);
+      builder.join(nic, level.blocks.back().switches[rail], LinkKind::network, node.nic_bandwidth);
     }
   }
   level.down = static_cast<double>(nodes_of_first * node.nics) / static_cast<double>(rails);
@@ -307,7 +307,7 @@ int64_t ports_down(const Cluster& cluster, const std::vector<Tier>& tiers, size_
 }
 
 // Adds tier t above `below`.  `last`: nothing is to come above.
-Level add_tier(GraphBuilder& parts, const Cluster& cluster, const std::vector<Tier>& tiers,
+Level add_tier(GraphBuilder& builder, const Cluster& cluster, const std::vector<Tier>& tiers,
                size_t t, const Level& below, bool& last) {
   const int64_t size = tiers[t].size;
   std::vector<std::pair<size_t, size_t>> ranges;  // blocks below each block
@@ -335,17 +335,17 @@ Level add_tier(GraphBuilder& parts, const Cluster& cluster, const std::vector<Ti
     std::string name = tier_name(tiers, t);
     if (ranges.size() > 1) name = numbered(name, static_cast<int64_t>(b)) + "/";
     for (int64_t s = 0; s < design.groups * design.switches; ++s) {
-      block.switches.push_back(parts.add({.kind = DeviceKind::network_switch,
-                                          .name = numbered(name, s),
-                                          .tier = static_cast<int32_t>(t),
-                                          .latency = cluster.fabric.hop_latency}));
+      block.switches.push_back(builder.add({.kind = DeviceKind::network_switch,
+                                            .name = numbered(name, s),
+                                            .tier = static_cast<int32_t>(t),
+                                            .latency = cluster.fabric.hop_latency}));
     }
     for (size_t i = ranges[b].first; i < ranges[b].second; ++i) {
       for (int64_t p = 0; p < planes; ++p) {
         const auto group = static_cast<size_t>(p % design.groups * design.switches);
         for (size_t s = 0; s < static_cast<size_t>(design.switches); ++s) {
-          parts.join(below.blocks[i].switches[static_cast<size_t>(p)], block.switches[group + s],
-                     LinkKind::network, {cables_up}, {}, static_cast<int32_t>(design.cables));
+          builder.join(below.blocks[i].switches[static_cast<size_t>(p)], block.switches[group + s],
+                       LinkKind::network, {cables_up}, {}, static_cast<int32_t>(design.cables));
         }
       }
     }
@@ -358,13 +358,13 @@ Level add_tier(GraphBuilder& parts, const Cluster& cluster, const std::vector<Ti
 
 }  // namespace
 
-void add_fabric(GraphBuilder& parts, const Cluster& cluster,
+void add_fabric(GraphBuilder& builder, const Cluster& cluster,
                 const std::vector<std::vector<uint32_t>>& nics) {
   const std::vector<Tier> tiers = fabric_tiers(cluster);
-  Level level = add_leaves(parts, cluster, tiers, nics);
+  Level level = add_leaves(builder, cluster, tiers, nics);
   bool last = level.blocks.size() == 1;
   for (size_t t = 1; t < tiers.size() && !last; ++t) {
-    level = add_tier(parts, cluster, tiers, t, level, last);
+    level = add_tier(builder, cluster, tiers, t, level, last);
   }
 }
 

@@ -30,9 +30,9 @@ std::vector<int32_t> tiers_of(const ExplicitFabric& fabric) {
 }
 
 // "n3/gpu1" -> "alpha/gpu1"
-void rename_devices(GraphBuilder& parts, size_t first, const std::string& node) {
-  for (size_t d = first; d < parts.devices.size(); ++d) {
-    std::string& name = parts.devices[d].name;
+void rename_devices(GraphBuilder& builder, size_t first, const std::string& node) {
+  for (size_t d = first; d < builder.devices.size(); ++d) {
+    std::string& name = builder.devices[d].name;
     name = node + name.substr(name.find('/'));
   }
 }
@@ -137,11 +137,11 @@ int64_t ExplicitFabric::cables_at(size_t node) const {
 }
 
 ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node) {
-  GraphBuilder parts;
+  GraphBuilder builder;
   const size_t nodes = fabric.nodes.size();
-  add_gpus(parts, node, static_cast<int64_t>(nodes));
-  for (size_t g = 0; g < parts.devices.size(); ++g) {
-    std::string& name = parts.devices[g].name;
+  add_gpus(builder, node, static_cast<int64_t>(nodes));
+  for (size_t g = 0; g < builder.devices.size(); ++g) {
+    std::string& name = builder.devices[g].name;
     name = fabric.nodes[g / static_cast<size_t>(node.gpus)] + name.substr(name.find('/'));
   }
   std::vector<int64_t> cables(nodes);
@@ -153,27 +153,27 @@ ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node) {
   std::vector<std::vector<uint32_t>> on(nodes);  // what the next NICs of each node hang on
   std::vector<Node> alike(nodes, node);
   for (size_t n = 0; n < nodes; ++n) {
-    const size_t first = parts.devices.size();
+    const size_t first = builder.devices.size();
     alike[n].nics = cables[n];
-    on[n] = add_node(parts, alike[n], static_cast<int64_t>(n));
-    rename_devices(parts, first, fabric.nodes[n]);
+    on[n] = add_node(builder, alike[n], static_cast<int64_t>(n));
+    rename_devices(builder, first, fabric.nodes[n]);
   }
   const std::vector<int32_t> tiers = tiers_of(fabric);
   std::vector<uint32_t> switches;
   for (size_t s = 0; s < fabric.switches.size(); ++s) {
-    switches.push_back(parts.add({.kind = DeviceKind::network_switch,
-                                  .name = fabric.switches[s].name,
-                                  .tier = tiers[s],
-                                  .latency = fabric.switches[s].latency}));
+    switches.push_back(builder.add({.kind = DeviceKind::network_switch,
+                                    .name = fabric.switches[s].name,
+                                    .tier = tiers[s],
+                                    .latency = fabric.switches[s].latency}));
   }
   std::vector<int64_t> next_nic(nodes);
   const auto end_of = [&](size_t end, Bandwidth bandwidth) {
     if (end >= nodes) return switches[end - nodes];
     const int64_t i = next_nic[end]++;
-    const size_t first = parts.devices.size();
-    const uint32_t nic = add_nic(parts, alike[end], static_cast<int64_t>(end), i,
+    const size_t first = builder.devices.size();
+    const uint32_t nic = add_nic(builder, alike[end], static_cast<int64_t>(end), i,
                                  on[end][static_cast<size_t>(i)], bandwidth);
-    rename_devices(parts, first, fabric.nodes[end]);
+    rename_devices(builder, first, fabric.nodes[end]);
     return nic;
   };
   for (const ExplicitFabric::Link& link : fabric.links) {
@@ -182,11 +182,11 @@ ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node) {
     for (int32_t c = 0; c < times; ++c) {
       const Bandwidth widest = std::max(link.bandwidth, link.back);
       const uint32_t a = end_of(link.a, widest), b = end_of(link.b, widest);
-      parts.links.push_back({a, b, LinkKind::network, link.bandwidth * cables_each,
-                             link.back * cables_each, link.latency, cables_each});
+      builder.links.push_back({a, b, LinkKind::network, link.bandwidth * cables_each,
+                               link.back * cables_each, link.latency, cables_each});
     }
   }
-  return ClusterGraph(std::move(parts.devices), std::move(parts.links));
+  return ClusterGraph(std::move(builder.devices), std::move(builder.links));
 }
 
 Route explicit_route(const Cluster& cluster, int64_t from, int64_t to) {

@@ -532,8 +532,8 @@ class FabricBuilder {
 
   ImportedTopology build() {
     for (const uint32_t n : l_.stray_switches)
-      parts_.warn(r_.nodes[n].line,
-                  switch_name(r_.nodes[n].description) + " has no way to a switch with hosts");
+      builder_.warn(r_.nodes[n].line,
+                    switch_name(r_.nodes[n].description) + " has no way to a switch with hosts");
     add_switches();
     add_hosts();
     add_cables();
@@ -542,7 +542,7 @@ class FabricBuilder {
     warn_of_missing_uplinks();
     warn_of_missing_leaves();
     tell();
-    ImportedTopology made = finished(std::move(parts_));
+    ImportedTopology made = finished(std::move(builder_));
     made.hosts = std::move(host_names_);
     made.leaf_group = std::move(device_group_);
     return made;
@@ -553,10 +553,11 @@ class FabricBuilder {
     device_.assign(r_.nodes.size(), UINT32_MAX);
     for (uint32_t n = 0; n < r_.nodes.size(); ++n) {
       if (r_.nodes[n].kind != IbKind::network_switch) continue;
-      device_[n] = parts_.add(DeviceKind::network_switch, switch_name(r_.nodes[n].description), -1);
-      parts_.devices.back().tier = l_.tier[n];
+      device_[n] =
+          builder_.add(DeviceKind::network_switch, switch_name(r_.nodes[n].description), -1);
+      builder_.devices.back().tier = l_.tier[n];
       if (const auto rail = l_.rail.find(n); rail != l_.rail.end())
-        parts_.devices.back().rail = rail->second;
+        builder_.devices.back().rail = rail->second;
     }
   }
 
@@ -575,15 +576,15 @@ class FabricBuilder {
     for (const uint32_t h : l_.hcas) {
       const HcaName& name = l_.names[h];
       unnamed_ += name.host.empty();
-      device_[h] =
-          parts_.add(DeviceKind::nic,
-                     name.host.empty() ? r_.nodes[h].guid
-                                       : name.host + (name.device.empty() ? "" : "/") + name.device,
-                     name.host.empty() ? -1 : hosts[name.host]);
+      device_[h] = builder_.add(DeviceKind::nic,
+                                name.host.empty()
+                                    ? r_.nodes[h].guid
+                                    : name.host + (name.device.empty() ? "" : "/") + name.device,
+                                name.host.empty() ? -1 : hosts[name.host]);
       const auto leaf = leaf_of.find(h);
       if (leaf == leaf_of.end()) continue;
       if (const auto rail = l_.rail.find(leaf->second); rail != l_.rail.end())
-        parts_.devices.back().rail = rail->second;
+        builder_.devices.back().rail = rail->second;
     }
   }
 
@@ -598,8 +599,8 @@ class FabricBuilder {
     }
     for (const auto& [ends, bundle] : bundles) {
       const Bandwidth one{bundle.bandwidth / bundle.count};
-      parts_.join(ends.first, ends.second, LinkKind::network, {one, one}, bundle.count);
-      const int32_t a = parts_.devices[ends.first].tier, b = parts_.devices[ends.second].tier;
+      builder_.join(ends.first, ends.second, LinkKind::network, {one, one}, bundle.count);
+      const int32_t a = builder_.devices[ends.first].tier, b = builder_.devices[ends.second].tier;
       if (a < 0 || b < 0 || std::abs(a - b) != 1) continue;
       uplinks_[a < b ? ends.first : ends.second] += bundle.count;
     }
@@ -620,15 +621,15 @@ class FabricBuilder {
       const double usual = most_common(speeds[between(c)]);
       if (c.bandwidth.value >= usual) continue;
       ++degraded;
-      parts_.warn(c.line, parts_.devices[device_[c.a]].name + " to " +
-                              parts_.devices[device_[c.b]].name + ": " + std::string(c.speed) +
-                              ", where most have " + gigabits(usual));
+      builder_.warn(c.line, builder_.devices[device_[c.a]].name + " to " +
+                                builder_.devices[device_[c.b]].name + ": " + std::string(c.speed) +
+                                ", where most have " + gigabits(usual));
     }
-    parts_.fact("degraded_cables", degraded,
-                degraded == 0
-                    ? ""
-                    : std::to_string(degraded) + (degraded == 1 ? " cable is" : " cables are") +
-                          " slower than their like");
+    builder_.fact("degraded_cables", degraded,
+                  degraded == 0
+                      ? ""
+                      : std::to_string(degraded) + (degraded == 1 ? " cable is" : " cables are") +
+                            " slower than their like");
   }
 
   // device_group_: numbers of the groups in the order of their first leaves.
@@ -637,7 +638,7 @@ class FabricBuilder {
     for (const auto& [leaf, root] : l_.group) number[root] = 0;
     int32_t next = 0;
     for (auto& [root, n] : number) n = next++;
-    device_group_.assign(parts_.devices.size(), -1);
+    device_group_.assign(builder_.devices.size(), -1);
     for (const auto& [leaf, ports] : l_.host_ports) {
       const int32_t n = number[l_.group[leaf]];
       device_group_[device_[leaf]] = n;
@@ -654,32 +655,32 @@ class FabricBuilder {
   // Each switch against what most switches of its tier have.
   void warn_of_missing_uplinks() {
     int32_t top = 0;
-    for (const Device& d : parts_.devices) top = std::max(top, d.tier);
+    for (const Device& d : builder_.devices) top = std::max(top, d.tier);
     for (int32_t tier = 0; tier < top; ++tier) {
       std::map<int64_t, int64_t> counts;
-      for (uint32_t d = 0; d < parts_.devices.size(); ++d)
-        if (parts_.devices[d].tier == tier) ++counts[uplinks_[d]];
+      for (uint32_t d = 0; d < builder_.devices.size(); ++d)
+        if (builder_.devices[d].tier == tier) ++counts[uplinks_[d]];
       const int64_t usual = most_common(counts);
       int64_t missing = 0, switches = 0;
       std::vector<std::pair<int64_t, std::string>> lacking;
-      for (uint32_t d = 0; d < parts_.devices.size(); ++d) {
-        if (parts_.devices[d].tier != tier) continue;
+      for (uint32_t d = 0; d < builder_.devices.size(); ++d) {
+        if (builder_.devices[d].tier != tier) continue;
         ++switches;
         if (uplinks_[d] >= usual) continue;
         missing += usual - uplinks_[d];
-        lacking.emplace_back(uplinks_[d] - usual, parts_.devices[d].name);
+        lacking.emplace_back(uplinks_[d] - usual, builder_.devices[d].name);
       }
       const std::string key = tier == 0 ? "" : "_of_tier_" + std::to_string(tier);
-      parts_.fact("uplinks_expected" + key, usual * switches, "");
-      parts_.fact("uplinks_missing" + key, missing, "");
+      builder_.fact("uplinks_expected" + key, usual * switches, "");
+      builder_.fact("uplinks_missing" + key, missing, "");
       if (missing == 0) continue;
       std::stable_sort(lacking.begin(), lacking.end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; });
       std::vector<std::string> names;
       for (const auto& [n, name] : lacking) names.push_back(name + " (" + std::to_string(-n) + ")");
-      parts_.warn(0, std::to_string(missing) + " of " + std::to_string(usual * switches) +
-                         " uplinks are missing, " + std::to_string(usual) + " being usual" + ": " +
-                         some_of(names));
+      builder_.warn(0, std::to_string(missing) + " of " + std::to_string(usual * switches) +
+                           " uplinks are missing, " + std::to_string(usual) + " being usual" +
+                           ": " + some_of(names));
     }
   }
 
@@ -695,46 +696,47 @@ class FabricBuilder {
     for (const auto& [root, leaves] : groups) {
       if (leaves.size() >= usual) continue;
       std::vector<std::string> names;
-      for (const uint32_t l : leaves) names.push_back(parts_.devices[device_[l]].name);
-      parts_.warn(r_.nodes[root].line,
-                  "the hosts of " + some_of(names) + " reach " + std::to_string(leaves.size()) +
-                      " leaves, those of others " + std::to_string(usual) + ": a leaf is missing");
+      for (const uint32_t l : leaves) names.push_back(builder_.devices[device_[l]].name);
+      builder_.warn(r_.nodes[root].line, "the hosts of " + some_of(names) + " reach " +
+                                             std::to_string(leaves.size()) +
+                                             " leaves, those of others " + std::to_string(usual) +
+                                             ": a leaf is missing");
     }
   }
 
   void tell() {
-    parts_.fact("host_hcas", static_cast<int64_t>(l_.hcas.size()), "");
+    builder_.fact("host_hcas", static_cast<int64_t>(l_.hcas.size()), "");
     const auto hosts = std::ssize(host_names_);
-    parts_.fact(
+    builder_.fact(
         "hosts", hosts,
         std::to_string(hosts) + " hosts by name" +
             (unnamed_ == 0 ? "" : ", " + std::to_string(unnamed_) + " HCAs that name none"));
-    parts_.fact("unnamed_hcas", unnamed_, "");
-    parts_.fact("sharp_nodes", l_.sharp,
-                l_.sharp == 0
-                    ? ""
-                    : std::to_string(l_.sharp) +
-                          (l_.sharp == 1 ? " SHARP aggregation node" : " SHARP aggregation nodes") +
-                          " (reduction inside switches), set apart");
-    parts_.fact("managers", static_cast<int64_t>(l_.manager_hosts.size()),
-                l_.manager_hosts.empty()
-                    ? ""
-                    : some_of(l_.manager_hosts) + " (" + std::to_string(l_.managers.size()) +
-                          " HCAs) sit on ports of their own: managers, set apart");
-    parts_.fact("manager_hcas", static_cast<int64_t>(l_.managers.size()), "");
+    builder_.fact("unnamed_hcas", unnamed_, "");
+    builder_.fact("sharp_nodes", l_.sharp,
+                  l_.sharp == 0 ? ""
+                                : std::to_string(l_.sharp) +
+                                      (l_.sharp == 1 ? " SHARP aggregation node"
+                                                     : " SHARP aggregation nodes") +
+                                      " (reduction inside switches), set apart");
+    builder_.fact("managers", static_cast<int64_t>(l_.manager_hosts.size()),
+                  l_.manager_hosts.empty()
+                      ? ""
+                      : some_of(l_.manager_hosts) + " (" + std::to_string(l_.managers.size()) +
+                            " HCAs) sit on ports of their own: managers, set apart");
+    builder_.fact("manager_hcas", static_cast<int64_t>(l_.managers.size()), "");
     std::set<int32_t> rails;
     for (const auto& [leaf, rail] : l_.rail) rails.insert(rail);
-    parts_.fact("rails", static_cast<int64_t>(rails.size()), "");
-    parts_.fact("leaf_groups", groups_,
-                groups_ == 0 ? ""
-                             : std::to_string(groups_) + " groups of hosts, each below " +
-                                   std::to_string(leaves_of_a_group_) + " leaves of its own");
-    for (const TopologyWarning& w : r_.warnings) parts_.warnings.push_back(w);
+    builder_.fact("rails", static_cast<int64_t>(rails.size()), "");
+    builder_.fact("leaf_groups", groups_,
+                  groups_ == 0 ? ""
+                               : std::to_string(groups_) + " groups of hosts, each below " +
+                                     std::to_string(leaves_of_a_group_) + " leaves of its own");
+    for (const TopologyWarning& w : r_.warnings) builder_.warnings.push_back(w);
   }
 
   const IbRecords& r_;
   IbLayout l_;
-  TopologyBuilder parts_;
+  TopologyBuilder builder_;
   std::vector<uint32_t> device_;         // by node
   std::map<uint32_t, int64_t> uplinks_;  // cables, by device
   std::vector<std::string> host_names_;

@@ -117,41 +117,41 @@ bool is_nvlink_end(DeviceKind k) {
 }
 
 // A domain is what NVLinks join: two devices at least.
-void number_domains(TopologyBuilder& parts) {
+void number_domains(TopologyBuilder& builder) {
   GraphEdges edges;
-  std::vector<char> joined(parts.devices.size(), 0);
-  for (const Link& l : parts.links) {
+  std::vector<char> joined(builder.devices.size(), 0);
+  for (const Link& l : builder.links) {
     if (l.kind != LinkKind::nvlink) continue;
-    if (!is_nvlink_end(parts.devices[l.a].kind) || !is_nvlink_end(parts.devices[l.b].kind))
+    if (!is_nvlink_end(builder.devices[l.a].kind) || !is_nvlink_end(builder.devices[l.b].kind))
       continue;
     edges.emplace_back(l.a, l.b);
     joined[l.a] = joined[l.b] = 1;
   }
-  const std::vector<uint32_t> root = component_roots(parts.devices.size(), edges);
+  const std::vector<uint32_t> root = component_roots(builder.devices.size(), edges);
   std::vector<int32_t> number(root.size(), -1);
   int32_t count = 0;
   for (uint32_t d = 0; d < root.size(); ++d) {
     if (joined[d] == 0) continue;
     int32_t& n = number[root[d]];
     if (n < 0) n = count++;
-    parts.devices[d].domain = n;
+    builder.devices[d].domain = n;
   }
 }
 
 }  // namespace
 
-ImportedTopology finished(TopologyBuilder parts) {
-  number_domains(parts);
+ImportedTopology finished(TopologyBuilder builder) {
+  number_domains(builder);
   std::map<std::string, int> next;  // by name: what to number the next one with
-  for (Device& d : parts.devices) {
+  for (Device& d : builder.devices) {
     const std::string name = d.name;
     while (next.contains(d.name)) d.name = name + " (" + std::to_string(++next[name]) + ")";
     next[d.name] = 1;
   }
-  return {ClusterGraph(std::move(parts.devices), std::move(parts.links)),
-          std::move(parts.nccl),
-          std::move(parts.facts),
-          std::move(parts.warnings),
+  return {ClusterGraph(std::move(builder.devices), std::move(builder.links)),
+          std::move(builder.nccl),
+          std::move(builder.facts),
+          std::move(builder.warnings),
           {},
           {},
           {}};
@@ -163,24 +163,24 @@ int64_t fact_of(const ImportedTopology& topology, std::string_view key, int64_t 
   return missing;
 }
 
-void warn_of_uneven_nvlinks(TopologyBuilder& parts) {
-  std::vector<int32_t> cables(parts.devices.size(), 0);
-  for (const Link& l : parts.links) {
+void warn_of_uneven_nvlinks(TopologyBuilder& builder) {
+  std::vector<int32_t> cables(builder.devices.size(), 0);
+  for (const Link& l : builder.links) {
     if (l.kind != LinkKind::nvlink) continue;
     cables[l.a] += l.cables;
     cables[l.b] += l.cables;
   }
   int32_t most = 0;
   for (uint32_t d = 0; d < cables.size(); ++d)
-    if (parts.devices[d].kind == DeviceKind::gpu) most = std::max(most, cables[d]);
+    if (builder.devices[d].kind == DeviceKind::gpu) most = std::max(most, cables[d]);
   for (uint32_t d = 0; d < cables.size(); ++d) {
-    if (parts.devices[d].kind != DeviceKind::gpu || cables[d] == most) continue;
+    if (builder.devices[d].kind != DeviceKind::gpu || cables[d] == most) continue;
     const std::string has =
         cables[d] == 0 ? "no NVLink" : std::to_string(cables[d]) + " of " + std::to_string(most);
-    parts.warn(parts.lines[d],
-               parts.devices[d].name + " has " + has +
-                   (cables[d] == 0 ? ", other GPUs have " + std::to_string(most) : " NVLinks") +
-                   ": dead links, or a fabric manager that is not running");
+    builder.warn(builder.lines[d],
+                 builder.devices[d].name + " has " + has +
+                     (cables[d] == 0 ? ", other GPUs have " + std::to_string(most) : " NVLinks") +
+                     ": dead links, or a fabric manager that is not running");
   }
 }
 

@@ -76,10 +76,10 @@ struct TopologyBuilder {
 };
 
 // Numbers the NVLink domains, makes equal names differ ("gpu0", "gpu0 (2)"), and builds the graph.
-ImportedTopology finished(TopologyBuilder parts);
+ImportedTopology finished(TopologyBuilder builder);
 
 // GPUs whose NVLinks are missing or fewer than those of the others.
-void warn_of_uneven_nvlinks(TopologyBuilder& parts);
+void warn_of_uneven_nvlinks(TopologyBuilder& builder);
 
 // The value that most have; the largest of several.  0 if there is none.
 template <class T>

@@ -260,9 +260,9 @@ struct LinksOfPair {
 
 class NvlinkJoiner {
  public:
-  NvlinkJoiner(TopologyBuilder& parts, const std::map<std::string, uint32_t>& gpus,
+  NvlinkJoiner(TopologyBuilder& builder, const std::map<std::string, uint32_t>& gpus,
                bool several_hosts)
-      : parts_(parts), gpus_(gpus), several_hosts_(several_hosts) {}
+      : builder_(builder), gpus_(gpus), several_hosts_(several_hosts) {}
 
   void join(const std::vector<NcclGpuLink>& links) {
     add_nvswitches(links);
@@ -274,7 +274,7 @@ class NvlinkJoiner {
     }
     for (const auto& [ends, b] : between_) join_gpus(ends, b);
     for (const auto& [ends, l] : up_)
-      parts_.join(ends.first, ends.second, LinkKind::nvlink, l.second, l.first);
+      builder_.join(ends.first, ends.second, LinkKind::nvlink, l.second, l.first);
   }
 
  private:
@@ -289,15 +289,16 @@ class NvlinkJoiner {
 
   uint32_t nvswitch(const NcclGpuLink& link) {
     const bool all = link.target.starts_with("fffffff:");
-    const int32_t host = parts_.devices[link.gpu].node;
+    const int32_t host = builder_.devices[link.gpu].node;
     const auto [it, fresh] =
         switches_.try_emplace(all ? link.target : host_prefix(host) + link.target, 0);
     if (!fresh) return it->second;
-    const std::string number = std::to_string(parts_.count(DeviceKind::nvswitch));
-    it->second = parts_.add(DeviceKind::nvswitch, all ? "nvswitch" : "nvswitch" + number,
-                            all && several_hosts_ ? -1 : host, link.line);
+    const std::string number = std::to_string(builder_.count(DeviceKind::nvswitch));
+    it->second = builder_.add(DeviceKind::nvswitch, all ? "nvswitch" : "nvswitch" + number,
+                              all && several_hosts_ ? -1 : host, link.line);
     if (all)
-      parts_.fact("hidden_nvswitches", 1, "the NVSwitches are hidden from the host: shown as one");
+      builder_.fact("hidden_nvswitches", 1,
+                    "the NVSwitches are hidden from the host: shown as one");
     return it->second;
   }
 
@@ -308,11 +309,11 @@ class NvlinkJoiner {
   }
 
   void add_between(const NcclGpuLink& l) {
-    const Device& gpu = parts_.devices[l.gpu];
+    const Device& gpu = builder_.devices[l.gpu];
     const auto peer = gpus_.find(host_prefix(gpu.node) + l.target);
     if (peer == gpus_.end() || peer->second == l.gpu) {
-      parts_.warn(l.line, gpu.name + " has a link to " + l.target.substr(0, 40) +
-                              (peer == gpus_.end() ? ", which is not in this file" : ", itself"));
+      builder_.warn(l.line, gpu.name + " has a link to " + l.target.substr(0, 40) +
+                                (peer == gpus_.end() ? ", which is not in this file" : ", itself"));
       return;
     }
     LinksOfPair& b = between_[std::minmax(l.gpu, peer->second)];
@@ -323,14 +324,14 @@ class NvlinkJoiner {
 
   void join_gpus(const Ends& ends, const LinksOfPair& b) {
     if (b.there != b.back)
-      parts_.warn(b.line, parts_.devices[ends.first].name + " and " +
-                              parts_.devices[ends.second].name + " tell of " +
-                              std::to_string(b.there) + " and " + std::to_string(b.back) +
-                              " links between them; the larger is taken");
-    parts_.join(ends.first, ends.second, LinkKind::nvlink, b.one, std::max(b.there, b.back));
+      builder_.warn(b.line, builder_.devices[ends.first].name + " and " +
+                                builder_.devices[ends.second].name + " tell of " +
+                                std::to_string(b.there) + " and " + std::to_string(b.back) +
+                                " links between them; the larger is taken");
+    builder_.join(ends.first, ends.second, LinkKind::nvlink, b.one, std::max(b.there, b.back));
   }
 
-  TopologyBuilder& parts_;
+  TopologyBuilder& builder_;
   const std::map<std::string, uint32_t>& gpus_;
   bool several_hosts_;
   std::map<std::string, uint32_t> switches_;  // as gpus_
@@ -381,14 +382,14 @@ class NcclImporter {
       if (elements_[e].name == "cpu") add_cpu(e);
     }
     if (cpus_.size() > kMostCpus) problem(elements_[0], "more than 1,024 CPUs");
-    if (parts_.count(DeviceKind::gpu) == 0 && problems_.empty())
+    if (builder_.count(DeviceKind::gpu) == 0 && problems_.empty())
       problem(elements_[0], "no GPU in this file");
     throw_if_any(problems_);
     join_cpus();
-    NvlinkJoiner(parts_, gpus_, hosts_.size() > 1).join(gpu_links_);
-    warn_of_uneven_nvlinks(parts_);
+    NvlinkJoiner(builder_, gpus_, hosts_.size() > 1).join(gpu_links_);
+    warn_of_uneven_nvlinks(builder_);
     tell();
-    ImportedTopology made = finished(std::move(parts_));
+    ImportedTopology made = finished(std::move(builder_));
     made.nic_bandwidth = {static_cast<double>(most_common(speeds_)) * 1e6 / 8};
     return made;
   }
@@ -467,7 +468,7 @@ class NcclImporter {
     const XmlAttribute* numa = cpu.find("numaid");
     const std::string name = numa == nullptr ? std::to_string(cpus_.size()) : numa->value;
     made.device =
-        parts_.add(DeviceKind::cpu, host_prefix(made.host) + "cpu" + name, made.host, cpu.line);
+        builder_.add(DeviceKind::cpu, host_prefix(made.host) + "cpu" + name, made.host, cpu.line);
     made.speed = cpu_speed(cpu.value_of("arch"), cpu.value_of("vendor"), number(cpu, "familyid", 0),
                            number(cpu, "modelid", 0));
     cpus_.push_back(made);
@@ -496,10 +497,10 @@ class NcclImporter {
   }
 
   void add_bridge(uint32_t e, uint32_t parent) {
-    const uint32_t bridge = parts_.add(
-        DeviceKind::pcie_switch, "pcie" + std::to_string(parts_.count(DeviceKind::pcie_switch)),
+    const uint32_t bridge = builder_.add(
+        DeviceKind::pcie_switch, "pcie" + std::to_string(builder_.count(DeviceKind::pcie_switch)),
         host(), elements_[e].line);
-    parts_.join(bridge, parent, LinkKind::pcie, speed_of(e));
+    builder_.join(bridge, parent, LinkKind::pcie, speed_of(e));
     double fastest = 0;
     for (const uint32_t c : children_[e]) {
       if (elements_[c].name != "pci") continue;
@@ -507,7 +508,7 @@ class NcclImporter {
       add_pci(c, bridge);
     }
     if (links_[e].value() < fastest) {
-      slow_.push_back(parts_.devices[bridge].name);
+      slow_.push_back(builder_.devices[bridge].name);
       if (slow_line_ == 0) slow_line_ = elements_[e].line, slow_link_ = links_[e];
     }
   }
@@ -527,16 +528,16 @@ class NcclImporter {
       gpu = &elements_[c];
       gpu_element = c;
     }
-    const int64_t dev = gpu == nullptr ? parts_.count(DeviceKind::gpu)
-                                       : number(*gpu, "dev", parts_.count(DeviceKind::gpu));
+    const int64_t dev = gpu == nullptr ? builder_.count(DeviceKind::gpu)
+                                       : number(*gpu, "dev", builder_.count(DeviceKind::gpu));
     const uint32_t device =
-        parts_.add(DeviceKind::gpu, host_prefix(host()) + "gpu" + std::to_string(dev), host(),
-                   gpu == nullptr ? pci.line : gpu->line);
+        builder_.add(DeviceKind::gpu, host_prefix(host()) + "gpu" + std::to_string(dev), host(),
+                     gpu == nullptr ? pci.line : gpu->line);
     const std::string key = host_prefix(host()) + bus;
     if (const auto [it, fresh] = gpus_.try_emplace(key, device); !fresh && !bus.empty())
       problem(pci, "the GPU at " + bus + " is there already, in line " +
-                       std::to_string(parts_.lines[it->second]));
-    parts_.join(device, parent, LinkKind::pcie, speed_of(e));
+                       std::to_string(builder_.lines[it->second]));
+    builder_.join(device, parent, LinkKind::pcie, speed_of(e));
     if (gpu == nullptr) return;
     described_ = true;
     const GpuArch arch = gpu_arch_of_capability(number(*gpu, "sm", 0));
@@ -552,7 +553,7 @@ class NcclImporter {
       const double one = static_cast<double>(number(e, "bw", 0)) * 1e6;
       const auto links = static_cast<int32_t>(std::min<int64_t>(number(e, "count", 1), 1024));
       if (one > 0 && links > 0)
-        parts_.join(gpu, cpus_.back().device, LinkKind::c2c, {{one}, {one}}, links);
+        builder_.join(gpu, cpus_.back().device, LinkKind::c2c, {{one}, {one}}, links);
     }
     if (e.name != "nvlink" && !xgmi) return;
     NcclGpuLink link;
@@ -593,10 +594,10 @@ class NcclImporter {
     if (nets.empty()) {
       if (card.nominal.value == 0) return;
       const uint32_t nic =
-          parts_.add(DeviceKind::nic, "nic" + std::to_string(parts_.count(DeviceKind::nic)), host(),
-                     elements_[e].line);
+          builder_.add(DeviceKind::nic, "nic" + std::to_string(builder_.count(DeviceKind::nic)),
+                       host(), elements_[e].line);
       bare_.insert(nic);
-      parts_.join(nic, parent, LinkKind::pcie, card);
+      builder_.join(nic, parent, LinkKind::pcie, card);
       return;
     }
     const auto share = static_cast<double>(nets.size());
@@ -611,16 +612,16 @@ class NcclImporter {
                                                             : std::string(net.value_of("name"));
       const auto [it, fresh] = nets_.try_emplace(host_prefix(host()) + name, 0);
       if (fresh) {
-        it->second =
-            parts_.add(DeviceKind::nic,
-                       host_prefix(host()) + "nic" + std::to_string(nets_.size() - 1) + ' ' + name,
-                       host(), net.line);
+        it->second = builder_.add(
+            DeviceKind::nic,
+            host_prefix(host()) + "nic" + std::to_string(nets_.size() - 1) + ' ' + name, host(),
+            net.line);
         ++speeds_[megabits];
         const double port = static_cast<double>(megabits) * 1e6 / 8;
-        if (link.nominal.value < port) narrow_.push_back(parts_.devices[it->second].name);
+        if (link.nominal.value < port) narrow_.push_back(builder_.devices[it->second].name);
         if (narrow_line_ == 0 && !narrow_.empty()) narrow_line_ = net.line;
       }
-      parts_.join(it->second, parent, LinkKind::pcie, link);
+      builder_.join(it->second, parent, LinkKind::pcie, link);
     }
   }
 
@@ -633,56 +634,56 @@ class NcclImporter {
                 ? cpus_[a].speed
                 : cpus_[b].speed;
         if (speed.nominal.value == 0) speed = {pcie_speed(kUnknownSpeed, 16).nominal, {}};
-        parts_.join(cpus_[a].device, cpus_[b].device, LinkKind::host, speed);
+        builder_.join(cpus_[a].device, cpus_[b].device, LinkKind::host, speed);
       }
     }
   }
 
   void tell() {
     int32_t rail = 0;
-    for (uint32_t d = 0; d < parts_.devices.size(); ++d) {
+    for (uint32_t d = 0; d < builder_.devices.size(); ++d) {
       const bool bare = bare_.contains(d);
       // Cards without a net are idle, if others have one.
-      if (parts_.devices[d].kind == DeviceKind::nic && (!bare || nets_.empty()))
-        parts_.devices[d].rail = rail++;
+      if (builder_.devices[d].kind == DeviceKind::nic && (!bare || nets_.empty()))
+        builder_.devices[d].rail = rail++;
     }
     if (hosts_.size() > 1)
-      parts_.fact("hosts", static_cast<int64_t>(hosts_.size()),
-                  std::to_string(hosts_.size()) + " hosts in one file");
+      builder_.fact("hosts", static_cast<int64_t>(hosts_.size()),
+                    std::to_string(hosts_.size()) + " hosts in one file");
     for (const auto& [kind, n] : cards_)
-      parts_.fact("cards_" + lower_case(kind), n,
-                  std::to_string(n) + (n == 1 ? " network card: " : " network cards: ") + kind);
+      builder_.fact("cards_" + lower_case(kind), n,
+                    std::to_string(n) + (n == 1 ? " network card: " : " network cards: ") + kind);
     for (const auto& [megabits, n] : speeds_)
-      parts_.fact("nics_at_" + std::to_string(megabits) + "_mbps", n,
-                  std::to_string(n) + (n == 1 ? " NIC at " : " NICs at ") + thousandths(megabits) +
-                      " Gb/s (" + thousandths(megabits / 8) + " GB/s)");
+      builder_.fact("nics_at_" + std::to_string(megabits) + "_mbps", n,
+                    std::to_string(n) + (n == 1 ? " NIC at " : " NICs at ") +
+                        thousandths(megabits) + " Gb/s (" + thousandths(megabits / 8) + " GB/s)");
     if (xgmi_)
-      parts_.fact("xgmi", 1, "links between GPUs are AMD's Infinity Fabric, shown as NVLink");
+      builder_.fact("xgmi", 1, "links between GPUs are AMD's Infinity Fabric, shown as NVLink");
     if (!described_)
-      parts_.fact("written_by_hand", 1,
-                  "no gpu or net elements: NCCL finds NVLinks and the network when it runs");
+      builder_.fact("written_by_hand", 1,
+                    "no gpu or net elements: NCCL finds NVLinks and the network when it runs");
     if (raised_ > 0)
-      parts_.fact("bridges_raised", raised_,
-                  std::to_string(raised_) +
-                      " bridges at 2.5 GT/s are taken to be as fast as what is below them");
+      builder_.fact("bridges_raised", raised_,
+                    std::to_string(raised_) +
+                        " bridges at 2.5 GT/s are taken to be as fast as what is below them");
     if (others_ > 0)
-      parts_.fact("other_pci_devices", others_,
-                  std::to_string(others_) + " other PCI devices left out");
+      builder_.fact("other_pci_devices", others_,
+                    std::to_string(others_) + " other PCI devices left out");
     if (!narrow_.empty())
-      parts_.warn(narrow_line_, some_of(narrow_) + (narrow_.size() == 1 ? " has" : " have") +
-                                    " less PCIe than network bandwidth");
+      builder_.warn(narrow_line_, some_of(narrow_) + (narrow_.size() == 1 ? " has" : " have") +
+                                      " less PCIe than network bandwidth");
     if (!slow_.empty())
-      parts_.warn(slow_line_, some_of(slow_) + (slow_.size() == 1 ? " reaches" : " reach") +
-                                  " upwards at PCIe " +
-                                  std::to_string(pcie_generation(slow_link_.speed)) + ".0 x" +
-                                  std::to_string(slow_link_.width) + ", slower than what is below");
+      builder_.warn(slow_line_,
+                    some_of(slow_) + (slow_.size() == 1 ? " reaches" : " reach") +
+                        " upwards at PCIe " + std::to_string(pcie_generation(slow_link_.speed)) +
+                        ".0 x" + std::to_string(slow_link_.width) + ", slower than what is below");
   }
 
   const ImportText& text_;
   std::vector<XmlElement> elements_;
   std::vector<std::vector<uint32_t>> children_;
   std::vector<PcieLink> links_;  // of pci elements
-  TopologyBuilder parts_;
+  TopologyBuilder builder_;
   std::vector<Diagnostic> problems_;
   std::vector<Cpu> cpus_;
   std::map<std::string, int32_t> hosts_;  // by host_hash

@@ -319,10 +319,10 @@ class NodeBuilder {
     add_pcie();
     add_nvlinks();
     warn_of_asymmetry();
-    warn_of_uneven_nvlinks(parts_);
+    warn_of_uneven_nvlinks(builder_);
     place_nics();
     assumptions();
-    return finished(std::move(parts_));
+    return finished(std::move(builder_));
   }
 
  private:
@@ -331,13 +331,13 @@ class NodeBuilder {
     for (size_t i = 0; i < m_.names.size(); ++i) {
       const std::string& name = m_.names[i];
       if (is_smi_gpu(name)) {
-        parts_.add(DeviceKind::gpu, "gpu" + name.substr(3), 0, m_.lines[i]);
+        builder_.add(DeviceKind::gpu, "gpu" + name.substr(3), 0, m_.lines[i]);
       } else {
         const auto known = m_.legend.find(name);
         std::string own = known == m_.legend.end() ? "" : " " + known->second;
-        parts_.add(DeviceKind::nic, name.starts_with("NIC") ? "nic" + name.substr(3) + own : name,
-                   0, m_.lines[i]);
-        parts_.devices.back().rail = nics++;
+        builder_.add(DeviceKind::nic, name.starts_with("NIC") ? "nic" + name.substr(3) + own : name,
+                     0, m_.lines[i]);
+        builder_.devices.back().rail = nics++;
       }
     }
   }
@@ -350,7 +350,7 @@ class NodeBuilder {
   uint32_t group_device(std::map<size_t, uint32_t>& made, size_t group, DeviceKind kind,
                         const char* name) {
     const auto [it, fresh] = made.try_emplace(group, 0);
-    if (fresh) it->second = parts_.add(kind, name + std::to_string(parts_.count(kind)));
+    if (fresh) it->second = builder_.add(kind, name + std::to_string(builder_.count(kind)));
     return it->second;
   }
 
@@ -371,17 +371,17 @@ class NodeBuilder {
       const auto climb = [&](std::map<size_t, uint32_t>& made, size_t group) {
         const bool fresh = !made.contains(group);
         const uint32_t up = group_device(made, group, DeviceKind::pcie_switch, "pcie");
-        parts_.join(at, up, LinkKind::pcie, pcie());
+        builder_.join(at, up, LinkKind::pcie, pcie());
         at = up;
         return fresh;
       };
       if (in_pix[pix[i]] > 1 && !climb(low, pix[i])) continue;
       if (below[pxb[i]].size() > 1 && !climb(high, pxb[i])) continue;
-      parts_.join(at, cpu, LinkKind::pcie, pcie());
+      builder_.join(at, cpu, LinkKind::pcie, pcie());
     }
     for (auto a = cpus.begin(); a != cpus.end(); ++a)
       for (auto b = std::next(a); b != cpus.end(); ++b)
-        parts_.join(a->second, b->second, LinkKind::host, {pcie().nominal, {}});
+        builder_.join(a->second, b->second, LinkKind::host, {pcie().nominal, {}});
   }
 
   void add_nvlinks() {
@@ -389,18 +389,18 @@ class NodeBuilder {
     if (links_ == 0) return;
     const LinkSpeed one = nvlink_speed(arch_);
     if (switched_) {
-      const uint32_t plane = parts_.add(DeviceKind::nvswitch, "nvswitch");
+      const uint32_t plane = builder_.add(DeviceKind::nvswitch, "nvswitch");
       for (size_t i = 0; i < n; ++i) {
         if (const int32_t links = most_in_row(m_.cells[i]); links > 0)
-          parts_.join(static_cast<uint32_t>(i), plane, LinkKind::nvlink, one, links);
+          builder_.join(static_cast<uint32_t>(i), plane, LinkKind::nvlink, one, links);
       }
       return;
     }
     for (size_t i = 0; i < n; ++i) {
       for (size_t j = i + 1; j < n; ++j) {
         if (const int32_t links = m_.cells[i][j].nvlinks; links > 0)
-          parts_.join(static_cast<uint32_t>(i), static_cast<uint32_t>(j), LinkKind::nvlink, one,
-                      links);
+          builder_.join(static_cast<uint32_t>(i), static_cast<uint32_t>(j), LinkKind::nvlink, one,
+                        links);
       }
     }
   }
@@ -410,8 +410,8 @@ class NodeBuilder {
       for (size_t j = 0; j < i; ++j) {
         const SmiCell &a = m_.cells[i][j], &b = m_.cells[j][i];
         if (a.near == b.near && a.nvlinks == b.nvlinks) continue;
-        parts_.warn(m_.lines[i], "the rows of " + m_.names[j] + " and " + m_.names[i] +
-                                     " contradict each other on their link; the first is taken");
+        builder_.warn(m_.lines[i], "the rows of " + m_.names[j] + " and " + m_.names[i] +
+                                       " contradict each other on their link; the first is taken");
       }
     }
   }
@@ -432,27 +432,28 @@ class NodeBuilder {
     }
     if (near.empty() || far.empty()) return;
     for (size_t i = 0; i < m_.names.size(); ++i)
-      if (!is_smi_gpu(m_.names[i])) parts_.devices[i].rail = -1;
-    for (size_t r = 0; r < near.size(); ++r) parts_.devices[near[r]].rail = static_cast<int32_t>(r);
-    parts_.fact("nics_beside_no_gpu", static_cast<int64_t>(far.size()),
-                some_of(far) + " share no PCIe switch with a GPU: for storage or management");
+      if (!is_smi_gpu(m_.names[i])) builder_.devices[i].rail = -1;
+    for (size_t r = 0; r < near.size(); ++r)
+      builder_.devices[near[r]].rail = static_cast<int32_t>(r);
+    builder_.fact("nics_beside_no_gpu", static_cast<int64_t>(far.size()),
+                  some_of(far) + " share no PCIe switch with a GPU: for storage or management");
   }
 
   void assumptions() {
     const int64_t pcie_gen = architecture(arch_).pcie_generation;
     if (switched_)
-      parts_.fact("nvswitched", 1,
-                  "a row has more NVLinks than a GPU: they go through NVSwitches, shown as one");
+      builder_.fact("nvswitched", 1,
+                    "a row has more NVLinks than a GPU: they go through NVSwitches, shown as one");
     if (guessed_ && links_ > 0)
-      parts_.fact("assumed_nvlink_gbs", 25,
-                  "taken: 25 GB/s a NVLink, as up to Hopper (Blackwell has 50: --gpu b200-sxm)");
-    parts_.fact("assumed_pcie_generation", pcie_gen,
-                "taken: PCIe " + std::to_string(pcie_gen) +
-                    ".0 x16 everywhere; the matrix names no generation");
+      builder_.fact("assumed_nvlink_gbs", 25,
+                    "taken: 25 GB/s a NVLink, as up to Hopper (Blackwell has 50: --gpu b200-sxm)");
+    builder_.fact("assumed_pcie_generation", pcie_gen,
+                  "taken: PCIe " + std::to_string(pcie_gen) +
+                      ".0 x16 everywhere; the matrix names no generation");
   }
 
   const SmiMatrix& m_;
-  TopologyBuilder parts_;
+  TopologyBuilder builder_;
   bool switched_ = false, guessed_ = false;
   int32_t links_ = 0;  // of a GPU
   GpuArch arch_ = GpuArch::other;
