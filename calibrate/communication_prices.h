@@ -8,13 +8,12 @@
 #include <map>
 #include <optional>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
 #include "sim/rank_grid.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

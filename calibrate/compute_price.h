@@ -3,10 +3,10 @@
 // (operands on odd bytes, multiprocessors that communication holds).
 #pragma once
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/table_price.h"
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_price.h"
+#include "calibrate/table/table_text.h"
 #include "sim/contention/contention.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

@@ -2,12 +2,11 @@
 // price: op graph -> durations, each with its origin.  The only place where costs are decided.
 #pragma once
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
 #include "sim/rank_grid.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 
