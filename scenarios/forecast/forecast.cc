@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "calibrate/cost_table.h"
-#include "model/inference.h"
+#include "model/passes/forward_only.h"
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
