@@ -5,11 +5,10 @@
 #include <array>
 #include <span>
 
-#include "scenarios/spelling.h"
 #include "schedules/families/families.h"
 #include "schedules/schedule.h"
 #include "schedules/synthesis/synthesis.h"
-#include "sim/edit_distance.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

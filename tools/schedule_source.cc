@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/make_schedule.h"
-#include "scenarios/spelling.h"
 #include "schedules/check.h"
 #include "schedules/formats/schedule_csv.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

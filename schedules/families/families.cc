@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "sim/edit_distance.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
