@@ -3,11 +3,9 @@
 
 #include <array>
 
-#include "calibrate/import_calculon.h"
 #include "calibrate/import_kineto.h"
 #include "calibrate/import_mamf.h"
 #include "calibrate/import_nccl_tests.h"
-#include "calibrate/import_simumax.h"
 #include "calibrate/measurement_input.h"
 
 namespace stepcast {
@@ -19,10 +17,8 @@ struct Importer {
   TableText (*import)(const MeasurementInput& in);
 };
 // Two forms of one tool have two lines.
-constexpr std::array<Importer, 6> kImporters{{
+constexpr std::array<Importer, 4> kImporters{{
     {"kineto", is_kineto_trace, import_kineto},
-    {"simumax", is_simumax_system, import_simumax},
-    {"calculon", is_calculon_system, import_calculon},
     {"nccl-tests", is_nccl_tests_json, import_nccl_tests_json},
     {"mamf", is_mamf_output, import_mamf},
     {"nccl-tests", is_nccl_tests_text, import_nccl_tests_text},
@@ -58,8 +54,7 @@ void check_range(const MeasurementInput& in, const TableText& table) {
 }  // namespace
 
 std::span<const std::string_view> measurement_kinds() {
-  static constexpr std::array<std::string_view, 5> kKinds{"nccl-tests", "mamf", "kineto", "simumax",
-                                                          "calculon"};
+  static constexpr std::array<std::string_view, 3> kKinds{"nccl-tests", "mamf", "kineto"};
   return kKinds;
 }
 

@@ -4,8 +4,6 @@
 //   nccl-tests  what the programs of NVIDIA/nccl-tests print, or write with -J (JSON): collectives
 //   mamf        output of mamf-finder.py: matrix products, the best shapes only
 //   kineto      Chrome trace of the PyTorch profiler: kernels of a run whose shapes it states
-//   simumax     system JSON of SimuMax: efficiencies of matrix products and attention by shape
-//   calculon    system JSON of calculon: curves of efficiency, sampled
 //
 // docs/calibration_imports.md says what becomes a row and what does not.
 #pragma once
