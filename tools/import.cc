@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "calibrate/write_table.h"
+#include "calibrate/table/write_table.h"
 #include "report/json_writer.h"
 #include "scenarios/cluster_section.h"
 #include "tools/calibrate_input.h"

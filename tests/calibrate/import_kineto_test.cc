@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/import_kineto.h"
+#include "calibrate/import/kineto.cc"
 
 #include <fstream>
 #include <sstream>

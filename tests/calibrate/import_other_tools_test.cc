@@ -3,8 +3,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "calibrate/import_measurements.h"
-#include "calibrate/write_table.h"
+#include "calibrate/import/import_measurements.h"
+#include "calibrate/table/write_table.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
