@@ -4,9 +4,6 @@
 #include <array>
 
 #include "calibrate/import/measurement_input.h"
-#include "calibrate/import/kineto.cc"
-#include "calibrate/import/mamf.cc"
-#include "calibrate/import/nccl_tests.cc"
 
 namespace stepcast {
 namespace {
@@ -27,12 +24,12 @@ constexpr std::array<Importer, 4> kImporters{{
 // What a reader of tables would refuse: a number of another unit, or an overflow.
 void check_range(const MeasurementInput& in, const TableText& table) {
   const auto time = [&](double us) {
-    if (!(us > 1e-6 && us <= 1e15))
+    if (!(us > kLeastTime && us <= kMostNumber))
       refuse_measurements(in, "E333", "a time that is out of range",
                           "above 1e-6 and up to 1e15 microseconds");
   };
   const auto size = [&](int64_t value) {
-    if (value < 1 || value > int64_t{1} << 50)
+    if (value < 1 || value > kMostSize)
       refuse_measurements(in, "E333", "a size that is out of range", "from 1 to 2^50");
   };
   for (const GemmRow& r : table.gemms) {

@@ -8,9 +8,10 @@
 //
 // Rows are medians over the calls, with their spread.  A collective's kernel also waits for the
 // last rank: the fastest one counts, and its row is derived.  Everything else is counted by kernel.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -30,12 +31,12 @@
 
 namespace stepcast {
 
-// Throws InputError: E330 no kernel with a shape, E333 broken JSON, E334 the GPU has to be stated.
-TableText import_kineto(const MeasurementInput& in);
+namespace {
 
-// -------------------- kineto_trace.h
-// The events of a PyTorch profiler trace that importing it needs, read as a stream: a trace of a
-// few steps has hundreds of megabytes.
+using nlohmann::json;
+
+// ---- The events that importing needs, read as a stream: a trace of a few steps has hundreds of
+// megabytes.
 
 // An argument of an operator: a shape or strides, or the word that stands for a scalar.
 struct TraceArgument {
@@ -74,15 +75,6 @@ struct KinetoTrace {
   std::vector<std::string> devices;  // names
   std::string nccl_version, cuda_version;
 };
-
-bool is_kineto_trace(std::string_view text);
-
-// Keeps the operators for which `wanted` is true.  Throws E333 if the JSON is broken or cut off.
-KinetoTrace read_kineto_trace(const MeasurementInput& in, bool (*wanted)(std::string_view op));
-
-namespace {
-
-using nlohmann::json;
 
 // Events as they stand in the file: {"traceEvents": [{"ph": .., "cat": .., "args": {..}}, ..]}.
 // `depth_` counts open objects and arrays.
@@ -265,14 +257,7 @@ class TraceReader {
   std::unordered_map<std::string, uint32_t> name_index_;
 };
 
-}  // namespace
-
-bool is_kineto_trace(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  return begin != std::string_view::npos && text[begin] == '{' &&
-         text.find("\"traceEvents\"") != std::string_view::npos;
-}
-
+// Keeps the operators for which `wanted` is true.  Throws E333 if the JSON is broken or cut off.
 KinetoTrace read_kineto_trace(const MeasurementInput& in, bool (*wanted)(std::string_view op)) {
   TraceReader reader(wanted);
   if (!json::sax_parse(in.text.begin(), in.text.end(), &reader))
@@ -282,8 +267,7 @@ KinetoTrace read_kineto_trace(const MeasurementInput& in, bool (*wanted)(std::st
   return std::move(reader.trace);
 }
 
-// -------------------- kineto_ops.h
-// Operators of PyTorch whose kernels are rows of a table: what their arguments say.
+// ---- Operators of PyTorch whose kernels are rows of a table: what their arguments say.
 
 // A row of gemm, or of attention (heads > 0).
 struct OpShape {
@@ -294,14 +278,6 @@ struct OpShape {
   bool causal = false, backward = false;
   auto operator<=>(const OpShape&) const = default;
 };
-
-// Whether an operator of this name may be one.
-bool is_shaped_op(std::string_view name);
-
-// nullopt: the shape or the layout is not recorded, or tables have no rows of its form.
-std::optional<OpShape> shape_of_op(const TraceOp& op);
-
-namespace {
 
 constexpr int64_t kLongestSide = int64_t{1} << 30;
 
@@ -414,28 +390,21 @@ std::optional<OpShape> attention(const TraceOp& op, const AttentionOp& form) {
   return s;
 }
 
-}  // namespace
-
+// Whether an operator of this name may have a shape.
 bool is_shaped_op(std::string_view name) {
   return find_op(kProducts, name) != nullptr || find_op(kAttentions, name) != nullptr;
 }
 
+// nullopt: the shape or the layout is not recorded, or tables have no rows of its form.
 std::optional<OpShape> shape_of_op(const TraceOp& op) {
   if (const ProductOp* form = find_op(kProducts, op.name)) return product(op, *form);
   if (const AttentionOp* form = find_op(kAttentions, op.name)) return attention(op, *form);
   return std::nullopt;
 }
 
-namespace {
+// ---- Kernels tied to operators, and their times made into rows.
 
 constexpr size_t kNamed = 20;  // kernels that notes name
-
-std::string fixed(double value, int places) {
-  std::array<char, 400> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
-                                 std::chars_format::fixed, places);
-  return {text.data(), end.ptr};
-}
 
 // The collective of a kernel; bytes as nccl-tests counts them.
 struct CollectiveKey {
@@ -572,12 +541,13 @@ class KinetoRows {
   }
 
   void report() const {
-    in_.note("used " + std::to_string(used_) + " of " + std::to_string(trace_.kernels.size()) +
-             " kernels, " + fixed(100 * used_us_ / total_us_, 1) + " % of their time");
+    in_.note(fmt::format("used {} of {} kernels, {:.1f} % of their time", used_,
+                         trace_.kernels.size(), 100 * used_us_ / total_us_));
     if (unplaced_ > 0)
-      in_.note(std::to_string(unplaced_) +
-               " collectives are not used: their nodes or the network between them are not "
-               "stated (--ranks-per-node, --nic)");
+      in_.note(
+          fmt::format("{} collectives are not used: their nodes or the network between them are "
+                      "not stated (--ranks-per-node, --nic)",
+                      unplaced_));
     std::vector<uint32_t> order;
     for (uint32_t i = 0; i < unused_.size(); ++i)
       if (unused_[i].launches > 0) order.push_back(i);
@@ -586,11 +556,11 @@ class KinetoRows {
     });
     for (size_t i = 0; i < std::min(order.size(), kNamed); ++i) {
       const Unused& u = unused_[order[i]];
-      in_.note("not used: " + std::to_string(u.launches) + " x " +
-               trace_.names[order[i]].substr(0, 80) + ", " + fixed(u.us / 1000, 3) + " ms");
+      in_.note(fmt::format("not used: {} x {}, {:.3f} ms", u.launches,
+                           trace_.names[order[i]].substr(0, 80), u.us / 1000));
     }
     if (order.size() > kNamed)
-      in_.note("not used: " + std::to_string(order.size() - kNamed) + " other kernels");
+      in_.note(fmt::format("not used: {} other kernels", order.size() - kNamed));
   }
 
   TableText table() const {
@@ -625,9 +595,9 @@ class KinetoRows {
       t.collectives.push_back(r);
     }
     if (!t.collectives.empty() && !take_link_conditions(in_, t)) {
-      in_.note(std::to_string(t.collectives.size()) +
-               " shapes of collectives left out: --nvlink RATE" +
-               " would say over which NVLink they ran");
+      in_.note(fmt::format(
+          "{} shapes of collectives left out: --nvlink RATE would say over which NVLink they ran",
+          t.collectives.size()));
       t.collectives.clear();
     }
     drop_unused_sources(t);
@@ -669,6 +639,12 @@ class KinetoRows {
 };
 
 }  // namespace
+
+bool is_kineto_trace(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && text[begin] == '{' &&
+         text.find("\"traceEvents\"") != std::string_view::npos;
+}
 
 TableText import_kineto(const MeasurementInput& in) {
   return KinetoRows(in).read();

@@ -14,14 +14,6 @@
 
 namespace stepcast {
 
-bool is_mamf_output(std::string_view text);
-
-// Rows of each shape that the output states a rate of: the median of the iterations, the rate that
-// is sustained (MSMF); where only the fastest iterations are stated (max, MAMF) a row that is
-// derived.  Throws InputError: E330 no rates in it, E333 a rate or shape is broken, E334 the GPU or
-// the number type has to be stated.
-TableText import_mamf(const MeasurementInput& in);
-
 namespace {
 
 using Shape = std::array<int64_t, 3>;  // m, n, k
@@ -222,6 +214,9 @@ bool is_mamf_output(std::string_view text) {
   return false;
 }
 
+// Rows of each shape that the output states a rate of: the median of the iterations, else the rate
+// that is sustained (MSMF); where only the fastest iterations are stated (max, MAMF) a row that is
+// derived.
 TableText import_mamf(const MeasurementInput& in) {
   return MamfOutput(in).read();
 }

@@ -10,10 +10,44 @@
 #include <utility>
 
 #include "calibrate/import/device_names.h"
+#include "calibrate/table/cost_table.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
+namespace {
+
+using nlohmann::json;
+
+// Where the parser gives up, which not all of its exceptions say.
+struct FailedPlace : nlohmann::json_sax<json> {
+  size_t byte = 0;
+
+  bool parse_error(size_t position, const std::string&, const json::exception&) override {
+    byte = position == 0 ? 0 : position - 1;
+    return false;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(json::number_integer_t) override { return true; }
+  bool number_unsigned(json::number_unsigned_t) override { return true; }
+  bool number_float(json::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(json::binary_t&) override { return true; }
+  bool start_object(size_t) override { return true; }
+  bool key(std::string&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t) override { return true; }
+  bool end_array() override { return true; }
+};
+
+[[noreturn]] void refuse_json(const MeasurementInput& in, const char* message) {
+  FailedPlace failed;
+  json::sax_parse(in.text, &failed);
+  refuse_measurements(in, "E333", message, "", place_of(in.text, failed.byte));
+}
+
+}  // namespace
 
 bool TextLines::next() {
   if (rest_.empty()) return false;
@@ -62,6 +96,23 @@ void refuse_measurements(const MeasurementInput& in, std::string code, std::stri
   d.source_line = place.source_line;
   d.help = std::move(help);
   throw InputError(d);
+}
+
+bool take_link_conditions(const MeasurementInput& in, TableText& table) {
+  table.nvlink_gbs = in.options.nvlink_gbs;
+  table.in_network_reduction = in.options.in_network_reduction.value_or(false);
+  const std::string_view shipped = shipped_table_text(table.gpu);
+  if (shipped.empty()) return table.nvlink_gbs > 0;
+  const TableText known = parse_table_text(shipped, std::string(table.gpu));
+  if (table.nvlink_gbs == 0 && known.nvlink_gbs > 0) {
+    table.nvlink_gbs = known.nvlink_gbs;
+    table.conditions.push_back("NVLink bandwidth assumed: that of the shipped table");
+  }
+  if (!in.options.in_network_reduction && known.in_network_reduction) {
+    table.in_network_reduction = true;
+    table.conditions.push_back("reduction in the NVSwitches assumed: NCCL's default on this GPU");
+  }
+  return table.nvlink_gbs > 0;
 }
 
 std::string measured_gpu(const MeasurementInput& in, std::string_view device) {
@@ -156,47 +207,13 @@ double rounded_figure(double value) {
   return rounded;
 }
 
-namespace {
-
-using nlohmann::json;
-
-// Where the parser gives up, which not all of its exceptions say.
-struct FailedPlace : nlohmann::json_sax<json> {
-  size_t byte = 0;
-
-  bool parse_error(size_t position, const std::string&, const json::exception&) override {
-    byte = position == 0 ? 0 : position - 1;
-    return false;
-  }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(json::number_integer_t) override { return true; }
-  bool number_unsigned(json::number_unsigned_t) override { return true; }
-  bool number_float(json::number_float_t, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(json::binary_t&) override { return true; }
-  bool start_object(size_t) override { return true; }
-  bool key(std::string&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
-};
-
-[[noreturn]] void refuse(const MeasurementInput& in, const char* message) {
-  FailedPlace failed;
-  json::sax_parse(in.text, &failed);
-  refuse_measurements(in, "E333", message, "", place_of(in.text, failed.byte));
-}
-
-}  // namespace
-
 json parse_json(const MeasurementInput& in) {
   try {
     return json::parse(in.text);
   } catch (const json::out_of_range&) {
-    refuse(in, "a number that is too large");
+    refuse_json(in, "a number that is too large");
   } catch (const json::parse_error&) {
-    refuse(in, "JSON that is broken or was cut off");
+    refuse_json(in, "JSON that is broken or was cut off");
   }
 }
 

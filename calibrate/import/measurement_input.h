@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the importers of measurements share: the file in hand, its lines, refusals that point at a
-// place, and samples of one shape made into a row.
+// Internal to the importers of measurements: the importers themselves, and what they share: the
+// file in hand, its lines, refusals that point at a place, and samples of one shape made into a
+// row.
 #pragma once
 
 #include <cstdint>
@@ -79,11 +80,25 @@ SampleSummary summarise(std::vector<double> samples);
 // With five significant digits, as tables write what was computed.
 double rounded_figure(double value);
 
-// -------------------- measurement_json.h
-// Measurements that are JSON.
-
-// Throws InputError E333 at the place where the text is broken, cut off, or has a number that no
-// double holds.
+// The text as JSON.  Throws InputError E333 at the place where the text is broken, cut off, or has
+// a number that no double holds.
 nlohmann::json parse_json(const MeasurementInput& in);
+
+// The NVLink bandwidth of a table of collectives, and whether the switches reduced: files of other
+// tools do not say.  As options state, else as the GPU's shipped table has them, with a line in the
+// conditions.  False where neither says the bandwidth: such collectives would answer nothing.
+bool take_link_conditions(const MeasurementInput& in, TableText& table);
+
+// One of each tool: whether `text` is what it writes, and its rows.  Throw InputError: E330 nothing
+// in it that tables have rows of, E333 broken, E334 it does not say what an option has to state,
+// E335 results that the tool itself found wrong.
+bool is_nccl_tests_text(std::string_view text);
+bool is_nccl_tests_json(std::string_view text);
+bool is_mamf_output(std::string_view text);
+bool is_kineto_trace(std::string_view text);
+TableText import_nccl_tests_text(const MeasurementInput& in);
+TableText import_nccl_tests_json(const MeasurementInput& in);
+TableText import_mamf(const MeasurementInput& in);
+TableText import_kineto(const MeasurementInput& in);
 
 }  // namespace stepcast

@@ -9,7 +9,6 @@
 #include <string>
 #include <tuple>
 
-#include "calibrate/table/cost_table.h"
 #include "sim/work.h"
 
 namespace stepcast {
@@ -306,8 +305,13 @@ int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, in
   return *each;
 }
 
-}  // namespace
+// Samples by row: kind, ranks, nodes, ranks a node, NIC bandwidth, bytes.
+using CollectiveSamples =
+    std::map<std::tuple<WorkKind, int64_t, int64_t, int64_t, double, int64_t>, std::vector<double>>;
 
+// Adds the samples of `sweep`.  Returns the collective, empty (with a note) if tables have no rows
+// of it.  Throws E334 if the collective, the ranks or the nodes cannot be told, E333 if what is
+// stated contradicts itself, the bandwidths, or the ranks and hosts that are listed.
 std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
                            CollectiveSamples& samples) {
   const int64_t known = known_ranks(in, sweep);
@@ -333,8 +337,6 @@ std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
   if (sweep.skipped > 0) in.note(std::to_string(sweep.skipped) + " rows of 0 bytes are not used");
   return c.program;
 }
-
-namespace {
 
 // The one name of all devices; throws E334 if there are several.
 std::string device_name(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
@@ -439,23 +441,6 @@ void remark_on_nodes(const MeasurementInput& in, const TableText& table) {
 }
 
 }  // namespace
-
-bool take_link_conditions(const MeasurementInput& in, TableText& table) {
-  table.nvlink_gbs = in.options.nvlink_gbs;
-  table.in_network_reduction = in.options.in_network_reduction.value_or(false);
-  const std::string_view shipped = shipped_table_text(table.gpu);
-  if (shipped.empty()) return table.nvlink_gbs > 0;
-  const TableText known = parse_table_text(shipped, std::string(table.gpu));
-  if (table.nvlink_gbs == 0 && known.nvlink_gbs > 0) {
-    table.nvlink_gbs = known.nvlink_gbs;
-    table.conditions.push_back("NVLink bandwidth assumed: that of the shipped table");
-  }
-  if (!in.options.in_network_reduction && known.in_network_reduction) {
-    table.in_network_reduction = true;
-    table.conditions.push_back("reduction in the NVSwitches assumed: NCCL's default on this GPU");
-  }
-  return table.nvlink_gbs > 0;
-}
 
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
   TableText table;

@@ -45,28 +45,10 @@ struct NcclSweep {
   TextPlace place;           // of the first result
 };
 
-// Samples by row: kind, ranks, nodes, ranks a node, NIC bandwidth, bytes.
-using CollectiveSamples =
-    std::map<std::tuple<WorkKind, int64_t, int64_t, int64_t, double, int64_t>, std::vector<double>>;
-
-// Adds the samples of `sweep`.  Returns the collective, empty (with a note) if tables have no rows
-// of it.  Throws E334 if the collective, the ranks or the nodes cannot be told, E333 if what is
-// stated contradicts itself, the bandwidths, or the ranks and hosts that are listed.
-std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
-                           CollectiveSamples& samples);
-
-// -------------------- nccl_rows.h
-// Sweeps of nccl-tests -> a table.
-
 // The table of all sweeps of a file: one row a shape, one source for each kind of run (launched as
 // CUDA graphs or not, several collectives in one launch, results checked or not).  Where two kinds
 // have one shape the first in the file counts, with a note.  Throws E330 if there are no rows, and
 // as add_sweep does.
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps);
-
-// The NVLink bandwidth of a table of collectives, and whether the switches reduced: files of other
-// tools do not say.  As options state, else as the GPU's shipped table has them, with a line in the
-// conditions.  False where neither says the bandwidth: such collectives would answer nothing.
-bool take_link_conditions(const MeasurementInput& in, TableText& table);
 
 }  // namespace stepcast

@@ -2,9 +2,17 @@
 // Output of the programs of NVIDIA/nccl-tests (all_reduce_perf and the others).
 //
 // The text in all its layouts: with and without the root column, `error` or `#wrong`, per-iteration
-// columns and timestamps, prefixes of srun and mpirun on each line, lines of others between,
-// several runs in one file.  The JSON that -J writes.  Times out of place; several rows of one
-// size: their median.
+// columns and timestamps, prefixes of srun and mpirun on each line, other programs' lines between,
+// several runs in one file.  The JSON that -J writes, versions 1 and 2 of its form (src/util.cu).
+// Both become sweeps (nccl_sweep.h).  A log reads like this:
+//
+//     # nccl-tests version 2.13.9
+//     # Rank  0 Group  0 Pid 35663 on host1 device  0 [0x1a] NVIDIA H100 80GB HBM3
+//     #       size    count   type redop root   time algbw busbw #wrong   time algbw busbw #wrong
+//         33554432  8388608  float   sum   -1  187.4 179.1 313.4      0  186.9 179.5 314.2      0
+//
+// Of each row the time out of place counts, the first of the two; several rows of one size give
+// their median and spread.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -15,14 +23,6 @@
 #include "calibrate/table/table_text.h"
 
 namespace stepcast {
-
-bool is_nccl_tests_text(std::string_view text);
-bool is_nccl_tests_json(std::string_view text);
-
-// Throw InputError: E330 no results in it, E333 a row is broken, E334 something that options have
-// to state, E335 wrong results.
-TableText import_nccl_tests_text(const MeasurementInput& in);
-TableText import_nccl_tests_json(const MeasurementInput& in);
 
 namespace {
 
@@ -265,26 +265,6 @@ class NcclText {
   bool wrong_column_ = false, per_iteration_ = false;
 };
 
-}  // namespace
-
-bool is_nccl_tests_text(std::string_view text) {
-  TextLines lines(text);
-  while (lines.next()) {
-    const std::string_view line = without_prefix(lines.line);
-    const std::vector<std::string_view> words = split_words(line);
-    if (words.size() >= 11 && is_result(words)) return true;
-    if (words.size() > 6 && words[0] == "#" && words[1] == "size" && words[2] == "count")
-      return true;
-  }
-  return false;
-}
-
-TableText import_nccl_tests_text(const MeasurementInput& in) {
-  return nccl_rows(in, NcclText(in).read());
-}
-
-namespace {
-
 using nlohmann::json;
 
 const json& member(const json& object, const char* key) {
@@ -405,6 +385,22 @@ class NcclJson {
 };
 
 }  // namespace
+
+bool is_nccl_tests_text(std::string_view text) {
+  TextLines lines(text);
+  while (lines.next()) {
+    const std::string_view line = without_prefix(lines.line);
+    const std::vector<std::string_view> words = split_words(line);
+    if (words.size() >= 11 && is_result(words)) return true;
+    if (words.size() > 6 && words[0] == "#" && words[1] == "size" && words[2] == "count")
+      return true;
+  }
+  return false;
+}
+
+TableText import_nccl_tests_text(const MeasurementInput& in) {
+  return nccl_rows(in, NcclText(in).read());
+}
 
 bool is_nccl_tests_json(std::string_view text) {
   // The head of what it writes: version, start_time, args, env, nccl_version.

@@ -1,6 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of the communication of one plan on one cluster: of a collective on the costliest of the
-// groups of its axis, of a transfer between the farthest of the pairs that run it.
+// How an op graph is priced.
+//
+// A graph has each distinct piece of work once, however many ops do it, so pricing is a pass over
+// its works:
+//
+//   compute         compute_price.h: the cost table, else the data sheet
+//   collectives     the cost table, where it has rows of the very group, else the communication
+//   model
+//                   (topology/collectives.h)
+//   transfers       always the model
+//   launches        what the framework's calls cost the host (data/host_costs.csv)
+//
+// Communication needs the plan as well, because a work says which axis its group lies along and not
+// which GPUs are in it.  Take 16 GPUs on two nodes, tp = 4, pp = 2, dp = 2.  The TP groups 0-3,
+// 4-7, 8-11 and 12-15 each lie in a node, so an all-reduce of the TP axis costs what 4 ranks on 1
+// node cost.  Groups of one axis may lie differently, as those of 12 ranks on nodes of 8 do; then
+// the costliest shape counts, because the step waits for it.  A transfer from stage 0 to stage 1 is
+// run by eight pairs of ranks, 0 to 8 and so on; it too costs what the costliest pair takes.
 #include "calibrate/price/price_graph.h"
 
 #include <algorithm>
@@ -30,6 +46,10 @@
 
 namespace stepcast {
 
+std::span<const std::pair<std::string_view, std::string_view>> host_cost_files();
+
+namespace {
+
 // Keeps what works of one axis have in common.  Refers to its arguments.
 class CommunicationPrices {
  public:
@@ -58,8 +78,6 @@ class CommunicationPrices {
   std::map<std::array<int64_t, 3>, Cluster> seen_;  // by axis or pair of stages
 };
 
-namespace {
-
 bool in_two_hops(const Work& work) {
   return work.kind == WorkKind::all_to_all && work.m > 0;
 }
@@ -70,6 +88,10 @@ Price with_model(Price price, const CommunicationCost& model) {
   return price;
 }
 
+Price by_model(const CommunicationCost& cost) {
+  return with_model({cost.time, Origin::roofline, cost.basis}, cost);
+}
+
 Price two_hops(const Work& work, const Cluster& cluster, const GroupShape& shape) {
   // Nodes that a token reaches, of the ranks that it reaches: each gets it over the network once.
   const double ranks = places_reached(shape.ranks, work.n, work.m);
@@ -77,10 +99,8 @@ Price two_hops(const Work& work, const Cluster& cluster, const GroupShape& shape
   const double nodes = work.k > 0 ? std::min(any, static_cast<double>(work.k)) : any;
   const CommunicationCost cost =
       expert_exchange_cost(cluster, work.bytes, shape, std::min(1.0, nodes / ranks));
-  return with_model({cost.time, Origin::roofline, cost.basis}, cost);
+  return by_model(cost);
 }
-
-}  // namespace
 
 Price CommunicationPrices::of(const Work& work) {
   if (work.bytes.value <= 0) return {Time{}, Origin::measured, "nothing to send"};
@@ -95,12 +115,12 @@ Price CommunicationPrices::of(const Work& work) {
     if (auto found = table_->collective(work.kind, work.bytes, shape, cluster))
       return with_model(std::move(*found), cost);
   }
-  return with_model({cost.time, Origin::roofline, cost.basis}, cost);
+  return by_model(cost);
 }
 
 // The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.
 Price CommunicationPrices::transfer(const Work& work) const {
-  CommunicationCost worst;
+  std::optional<CommunicationCost> worst;
   std::pair<int64_t, int64_t> nodes{-1, -1};
   for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
     const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
@@ -109,9 +129,9 @@ Price CommunicationPrices::transfer(const Work& work) const {
     const std::pair<int64_t, int64_t> here{cluster_.node_of(from), cluster_.node_of(to)};
     if (std::exchange(nodes, here) == here) continue;
     CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
-    if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
+    if (!worst || cost.time > worst->time) worst = std::move(cost);
   }
-  return with_model({worst.time, Origin::roofline, worst.basis}, worst);
+  return by_model(*worst);
 }
 
 // The slowest of the pairs of neighbours along the axis: all ranks of a ring wait for it.
@@ -126,7 +146,7 @@ Price CommunicationPrices::shift(const Work& work) const {
     stride *= d.size;
   }
   if (places.empty()) return {Time{}, Origin::measured, "nothing to send"};
-  CommunicationCost worst;
+  std::optional<CommunicationCost> worst;
   std::set<std::array<int64_t, 3>> seen;  // nodes, and whether both GPUs are on one rail
   for (int64_t rank = 0; rank < grid_.world(); ++rank) {
     int64_t next = rank;
@@ -139,9 +159,9 @@ Price CommunicationPrices::shift(const Work& work) const {
     const bool rail = (to - from) % cluster_.node.gpus == 0;
     if (!seen.insert({cluster_.node_of(from), cluster_.node_of(to), rail ? 1 : 0}).second) continue;
     CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
-    if (cost.time > worst.time || worst.basis.empty()) worst = std::move(cost);
+    if (!worst || cost.time > worst->time) worst = std::move(cost);
   }
-  return with_model({worst.time, Origin::roofline, worst.basis}, worst);
+  return by_model(*worst);
 }
 
 // The costliest of the pairs of ranks of two stages; all GPUs of a node are in some pair.
@@ -189,10 +209,6 @@ const GroupShape& CommunicationPrices::shape_of_axis(Axis axis) {
   if (!shape) shape = worst_shape(cluster_, grid_, axis, placement_);
   return *shape;
 }
-
-std::span<const std::pair<std::string_view, std::string_view>> host_cost_files();
-
-namespace {
 
 enum Host : size_t { kX86, kGrace, kHosts };
 using AllCosts = std::array<HostCosts, kHosts>;

@@ -15,20 +15,19 @@
 
 namespace stepcast {
 
-// Compute by compute_price.h, communication by communication_prices.h, launches by host_costs.h.
-// `table` may be null.
+// `table` may be null: the data sheet and the communication model answer.  Groups of ranks follow
+// from `grid`, their GPUs from `placement`.
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
              const CostTable* table, const Placement& placement = {});
 
-// -------------------- host_costs.h
-// What the calls that a launch is made of cost the host (host_costs.csv has figures and sources).
-
+// What the calls that a launch is made of cost the host, by HostCall (data/host_costs.csv has
+// figures and sources).
 using HostCosts = std::array<Time, kHostCalls>;
 
-// By HostCall.  Hosts whose GPUs are linked by NVLink-C2C are Grace, all others x86.
+// Hosts whose GPUs are linked by NVLink-C2C are Grace, all others x86.
 const HostCosts& host_costs(const Node& node);
 
-// Sum over its calls.
+// Of one launch: the sum over its calls.
 Time host_time(const Launch& launch, const HostCosts& costs);
 
 }  // namespace stepcast

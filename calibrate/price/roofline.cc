@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "calibrate/table/gemm_prices.h"
 #include "sim/check.h"
 #include "sim/csv_rows.h"
 
@@ -67,32 +68,6 @@ double peak(const Gpu& gpu, DType type) {
   return 0;
 }
 
-double gemm_bytes(const Work& w) {
-  const auto m = static_cast<double>(w.m);
-  const auto n = static_cast<double>(w.n);
-  const auto k = static_cast<double>(w.k);
-  const double in = bytes_per_element(w.dtype);
-  // fp8 and fp4 products are written in 16 bits; an accumulating one reads its output as well.
-  const double out = w.accumulate ? 2 * bytes_per_element(w.sum) : std::max(in, 2.0);
-  return static_cast<double>(w.batch) * (in * (m * k + k * n) + out * m * n);
-}
-
-// Forward: reads Q, K, V, writes O.  Backward: reads those and dO, writes dQ, dK, dV.
-double attention_bytes(const Work& w) {
-  const auto rows = static_cast<double>(w.m) * static_cast<double>(w.heads);
-  const auto columns = static_cast<double>(w.n) * static_cast<double>(w.kv_heads);
-  const double tensors =
-      w.kind == WorkKind::attention_forward ? 2 * rows + 2 * columns : 4 * rows + 4 * columns;
-  // As many tensors are as wide as queries as are as wide as values.
-  const double width = static_cast<double>(w.value_dim > 0 ? w.k + w.value_dim : 2 * w.k) / 2;
-  return tensors * width * static_cast<double>(w.batch) * bytes_per_element(w.dtype);
-}
-
-// More than any memory holds where sizes are made up.
-Bytes whole_bytes(double bytes) {
-  return {static_cast<int64_t>(std::min(std::ceil(bytes), 9e18))};
-}
-
 // cudaMemcpyAsync between device and pinned host memory: 26 to 27 of the 31.5 GB/s of PCIe 4.0 x16,
 // 54 to 55 of the 63 GB/s of PCIe 5.0 x16.
 constexpr double kHostCopyShare = 0.85;
@@ -117,17 +92,6 @@ MemoryRate memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
 
 std::string_view name_of(GpuArch arch) {
   return kArchNames[static_cast<size_t>(arch)];
-}
-
-Bytes operand_bytes(const Work& w) {
-  if (w.bytes.value > 0) return w.bytes;
-  switch (w.kind) {
-    case WorkKind::gemm:
-    case WorkKind::grouped_gemm: return whole_bytes(gemm_bytes(w));
-    case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return whole_bytes(attention_bytes(w));
-    default: return w.bytes;
-  }
 }
 
 Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts) {

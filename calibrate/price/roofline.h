@@ -24,7 +24,4 @@ std::string_view name_of(GpuArch arch);
 // `parts` takes the form, if given.  REQUIRES: !is_communication(work.kind).
 Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts = nullptr);
 
-// Bytes a GEMM or fused attention reads and writes at least once.
-Bytes operand_bytes(const Work& work);
-
 }  // namespace stepcast

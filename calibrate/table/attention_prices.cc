@@ -2,18 +2,20 @@
 #include "calibrate/table/attention_prices.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "calibrate/table/gemm_prices.h"
+#include "calibrate/table/row_reader.h"
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
 
 namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> attention_files();
 
 namespace {
 
@@ -46,6 +48,21 @@ bool same_shape(const AttentionRow& a, const AttentionRow& b) {
 
 double smooth_attention(double flops, const FitRow& fit) {
   return fit.t0_us + flops / (fit.tflops * 1e6);
+}
+
+using ByKernel = std::map<std::pair<AttentionKernel, std::string>, AttentionPrices>;
+
+// The kernel stands in the name of the file, KERNEL.GPU.csv, the GPU in its header as well.
+ByKernel read_attention_files() {
+  ByKernel all;
+  for (const auto& [file, text] : attention_files()) {
+    const std::string_view name = file.substr(file.rfind('/') + 1);
+    const auto kernel = named(name.substr(0, name.find('.')), AttentionKernel::flash2);
+    STEPCAST_CHECK(kernel, std::string(file));
+    const TableText table = parse_table_text(text, std::string(file));
+    all.try_emplace({*kernel, table.gpu}, table);
+  }
+  return all;
 }
 
 }  // namespace
@@ -144,28 +161,10 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w, PriceParts* parts
                     {.from = TableBasis::From::nearest_rows, .used = r.used}};
 }
 
-std::span<const std::pair<std::string_view, std::string_view>> attention_files();
-
-namespace {
-
-using ByFile = std::map<std::string, AttentionPrices, std::less<>>;
-
-ByFile read_all() {
-  ByFile all;
-  for (const auto& [file, text] : attention_files()) {
-    const std::string name(file);
-    all.try_emplace(name, parse_table_text(text, name));
-  }
-  return all;
-}
-
-}  // namespace
-
 const AttentionPrices* shipped_attention(AttentionKernel kernel, std::string_view gpu_name) {
   if (kernel == AttentionKernel::table) return nullptr;
-  static const ByFile all = read_all();
-  const auto found = all.find("calibrate/data/attention/" + std::string(name_of(kernel)) + '.' +
-                              std::string(gpu_name) + ".csv");
+  static const ByKernel all = read_attention_files();
+  const auto found = all.find({kernel, std::string(gpu_name)});
   return found == all.end() ? nullptr : &found->second;
 }
 

@@ -49,11 +49,9 @@ class AttentionPrices {
   std::vector<Group> groups_;
 };
 
-// -------------------- attention_kernels.h
-// Fused attention of other versions than the one that a cost table measured.
-
-// Rows of `kernel` on a GPU (calibrate/data/attention/KERNEL.GPU.csv), nullptr if there are none.  Read
-// at first use and kept; safe to call from several threads.
+// Fused attention of other versions than the one that a cost table measured: the rows of `kernel`
+// on a GPU (calibrate/data/attention/KERNEL.GPU.csv), nullptr if there are none.  Read at first use
+// and kept; safe to call from several threads.
 const AttentionPrices* shipped_attention(AttentionKernel kernel, std::string_view gpu_name);
 
 }  // namespace stepcast

@@ -1,5 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// One table's lookup.
+//
+// A table is kept in the form in which its families are asked:
+//
+//   products            GemmPrices: groups of one type and layout, each with an index of neighbours
+//   attention           AttentionPrices: the same by pass and type
+//   kernels, copies     a curve of time over bytes for each kernel, and for each direction
+//   collectives         a curve for each collective, group shape and NIC bandwidth
+//   launches, interference   single numbers
+//
+// and a work is handed to its family.  An example from the table of the H100: a layer norm of its
+// backward pass moves 100 MB.  The table has no rows of layer_norm_backward, so stand_in() names
+// layer_norm, which reads and writes the same tensors; that has rows of 67 and 134 MB, and the time
+// is read off the straight line between the two in log-log coordinates (curve.h).  Because another
+// kernel stood in, the answer is an extrapolation, whatever the curve says.
+//
+// A product of 8192 x 14336 x 4096 has no row of its own and none of the same n and k on both sides
+// of m.  GemmPrices takes the smooth roofline of the table's fit, 1347 us, times the mean ratio of
+// the 16 nearest rows to theirs, 0.987; docs/costs.md goes through this one row by row.
+//
+// A collective is answered only where the rows were measured as it runs: the same ranks, nodes and
+// NVLink, and of several nodes the same NICs, which it shares with nobody.
 #include "calibrate/table/cost_table.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -19,10 +43,12 @@
 
 namespace stepcast {
 
+std::span<const std::pair<std::string_view, std::string_view>> shipped_table_files();
+
 namespace {
 
 std::string shape_text(int64_t m, const Work& w) {
-  return std::to_string(m) + "x" + std::to_string(w.n) + "x" + std::to_string(w.k);
+  return fmt::format("{}x{}x{}", m, w.n, w.k);
 }
 
 std::string rows_text(const TableBasis& b, const Work& w) {
@@ -31,11 +57,11 @@ std::string rows_text(const TableBasis& b, const Work& w) {
   switch (b.from) {
     case TableBasis::From::row: return attention ? "exact row" : "row " + shape_text(w.m, w);
     case TableBasis::From::rows_beside:
-      return "rows " + shape_text(b.low, w) + " and m = " + std::to_string(b.high);
+      return fmt::format("rows {} and m = {}", shape_text(b.low, w), b.high);
     case TableBasis::From::nearest_rows:
-      return std::to_string(b.used) + " nearest " + (attention ? "attention rows" : "rows");
-    case TableBasis::From::kernel: return "rows of " + std::string(name_of(b.kernel));
-    case TableBasis::From::copies: return "copies " + std::string(name_of(b.copy));
+      return fmt::format("{} nearest {}", b.used, attention ? "attention rows" : "rows");
+    case TableBasis::From::kernel: return fmt::format("rows of {}", name_of(b.kernel));
+    case TableBasis::From::copies: return fmt::format("copies {}", name_of(b.copy));
   }
   return {};
 }
@@ -47,14 +73,12 @@ std::string basis_text(const TableBasis& b, const Work& work) {
   if (b.groups > 0) shape.m *= b.groups;
   std::string text = rows_text(b, shape);
   if (b.other_layout) text += " of layout tn, by the ratio of layouts";
-  if (b.attention != AttentionKernel::table) text += " of " + std::string(name_of(b.attention));
+  if (b.attention != AttentionKernel::table) text += fmt::format(" of {}", name_of(b.attention));
   if (b.lacking != AttentionKernel::table)
-    text += ", as there are none of " + std::string(name_of(b.lacking));
-  if (b.groups > 0) text += " of one matrix, in " + std::to_string(b.groups) + " groups";
+    text += fmt::format(", as there are none of {}", name_of(b.lacking));
+  if (b.groups > 0) text += fmt::format(" of one matrix, in {} groups", b.groups);
   return text;
 }
-
-std::span<const std::pair<std::string_view, std::string_view>> shipped_table_files();
 
 namespace {
 
@@ -308,7 +332,7 @@ std::optional<Price> CostTable::compute(const Work& work, const Gpu& gpu, PriceP
   const std::optional<TablePrice> p = lookup(work, gpu, parts);
   if (!p) return std::nullopt;
   return Price{time_from_seconds(p->us * 1e-6), p->origin,
-               "table " + name() + ": " + basis_text(p->basis, work)};
+               fmt::format("table {}: {}", name(), basis_text(p->basis, work))};
 }
 
 std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const GroupShape& shape,
@@ -333,9 +357,8 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
     if (bytes.value < first.bytes && first.bytes > kLatencyBytes) continue;
     const CurveValue v = collective_on(c.curve, kind, bytes, shape, cluster, first.us);
     return Price{time_from_seconds(v.us * 1e-6), v.origin,
-                 "table " + name() + ": " + std::string(name_of(kind)) + " of " +
-                     std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
-                     (shape.nodes == 1 ? " node" : " nodes")};
+                 fmt::format("table {}: {} of {} ranks on {} {}", name(), name_of(kind),
+                             shape.ranks, shape.nodes, shape.nodes == 1 ? "node" : "nodes")};
   }
   return std::nullopt;
 }
@@ -354,11 +377,10 @@ std::optional<Time> CostTable::graph_launch() const {
   return time_from_seconds(*rows_->graph_launch_us * 1e-6);
 }
 
-// ---------------------------------------------------------------------------------- shipped tables
 namespace {
 
 std::string path_of(std::string_view gpu) {
-  return "calibrate/data/tables/" + std::string(gpu) + ".csv";
+  return fmt::format("calibrate/data/tables/{}.csv", gpu);
 }
 
 }  // namespace

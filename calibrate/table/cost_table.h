@@ -3,7 +3,8 @@
 //
 // A table is a CSV file with a '#' header (docs/costs.md has the format).  Lookup, best first: the
 // exact row; interpolation between rows; rows of nearby shapes scaled by the smooth roofline;
-// nothing.
+// nothing.  cost_table.cc says which rows a work is answered by; products and attention, whose
+// neighbours have to be found, go on in gemm_prices.cc and attention_prices.cc.
 #pragma once
 
 #include <cstdint>

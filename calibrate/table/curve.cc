@@ -29,6 +29,16 @@ double above(const Curve& curve, double bytes) {
   return last.us + slope * (bytes - size);
 }
 
+// Ratio of measured to modelled time, straight over the logarithm of the size.
+double by_ratio(const CurvePoint& a, const CurvePoint& b, int64_t bytes, double model_a,
+                double model_b, double model) {
+  const auto log_size = [](int64_t size) { return exact_log2(static_cast<double>(size)); };
+  const double x = (log_size(bytes) - log_size(a.bytes)) / (log_size(b.bytes) - log_size(a.bytes));
+  const double from = exact_log2(a.us / model_a);
+  const double to = exact_log2(b.us / model_b);
+  return model * exact_exp2(from + (to - from) * x);
+}
+
 }  // namespace
 
 CurveValue value_on(const Curve& curve, int64_t bytes, double floor_us) {
@@ -48,20 +58,6 @@ CurveValue value_on(const Curve& curve, int64_t bytes, double floor_us) {
   return {a.us * exact_exp2(exact_log2(b.us / a.us) * x),
           a.derived || b.derived ? Origin::extrapolated : Origin::interpolated};
 }
-
-namespace {
-
-// Ratio of measured to modelled time, straight over the logarithm of the size.
-double by_ratio(const CurvePoint& a, const CurvePoint& b, int64_t bytes, double model_a,
-                double model_b, double model) {
-  const auto log_size = [](int64_t size) { return exact_log2(static_cast<double>(size)); };
-  const double x = (log_size(bytes) - log_size(a.bytes)) / (log_size(b.bytes) - log_size(a.bytes));
-  const double from = exact_log2(a.us / model_a);
-  const double to = exact_log2(b.us / model_b);
-  return model * exact_exp2(from + (to - from) * x);
-}
-
-}  // namespace
 
 CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const GroupShape& shape,
                          const Cluster& cluster, double floor_us) {

@@ -33,15 +33,13 @@ struct CurveValue {
 // half of the last point's time a byte.  REQUIRES: points not empty, bytes > 0.
 CurveValue value_on(const Curve& curve, int64_t bytes, double floor_us);
 
-// -------------------- collective_curve.h
-// Time of a collective through measured sizes: exact at them, shaped by the model between them.
-
-// Between two measured sizes the measured time goes straight over the modelled one: if the
-// machine's latency is some factor off the model's and its bandwidth another, that is its time
-// exactly.  The model knows where NCCL changes protocol and how fast a pipeline fills, the points
-// how fast this machine is.  Where the modelled time does not grow with the size (all-to-all that
-// goes over to another protocol), the ratio of measured to modelled time goes straight over the
-// logarithm of the size.  Outside of the points as value_on (curve.h).  REQUIRES: as value_on and
+// Time of a collective through measured sizes: exact at them, shaped by the communication model
+// between them.  Between two measured sizes the measured time goes straight over the modelled one:
+// if the machine's latency is some factor off the model's and its bandwidth another, that is its
+// time exactly.  The model knows where NCCL changes protocol and how fast a pipeline fills, the
+// points how fast this machine is.  Where the modelled time does not grow with the size (all-to-all
+// that goes over to another protocol), the ratio of measured to modelled time goes straight over
+// the logarithm of the size.  Outside of the points as value_on.  REQUIRES: as value_on and
 // collective_cost.
 CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const GroupShape& shape,
                          const Cluster& cluster, double floor_us);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/price/roofline.h"
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
@@ -31,7 +30,67 @@ Place coordinates(const Work& w) {
   return {kScaleOfM * log(w.m), kScaleOfWeights * log(w.n), kScaleOfWeights * log(w.k), 0};
 }
 
+double gemm_bytes(const Work& w) {
+  const auto m = static_cast<double>(w.m);
+  const auto n = static_cast<double>(w.n);
+  const auto k = static_cast<double>(w.k);
+  const double in = bytes_per_element(w.dtype);
+  // fp8 and fp4 products are written in 16 bits; an accumulating one reads its output as well.
+  const double out = w.accumulate ? 2 * bytes_per_element(w.sum) : std::max(in, 2.0);
+  return static_cast<double>(w.batch) * (in * (m * k + k * n) + out * m * n);
+}
+
+// Forward: reads Q, K, V, writes O.  Backward: reads those and dO, writes dQ, dK, dV.
+double attention_bytes(const Work& w) {
+  const auto rows = static_cast<double>(w.m) * static_cast<double>(w.heads);
+  const auto columns = static_cast<double>(w.n) * static_cast<double>(w.kv_heads);
+  const double tensors =
+      w.kind == WorkKind::attention_forward ? 2 * rows + 2 * columns : 4 * rows + 4 * columns;
+  // As many tensors are as wide as queries as are as wide as values.
+  const double width = static_cast<double>(w.value_dim > 0 ? w.k + w.value_dim : 2 * w.k) / 2;
+  return tensors * width * static_cast<double>(w.batch) * bytes_per_element(w.dtype);
+}
+
+// More than any memory holds where sizes are made up.
+Bytes whole_bytes(double bytes) {
+  return {static_cast<int64_t>(std::min(std::ceil(bytes), 9e18))};
+}
+
 }  // namespace
+
+Bytes operand_bytes(const Work& w) {
+  if (w.bytes.value > 0) return w.bytes;
+  switch (w.kind) {
+    case WorkKind::gemm:
+    case WorkKind::grouped_gemm: return whole_bytes(gemm_bytes(w));
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: return whole_bytes(attention_bytes(w));
+    default: return w.bytes;
+  }
+}
+
+IdleShares idle_shares(int64_t m, int64_t n, int64_t batch, int64_t sms) {
+  constexpr std::array<std::array<int64_t, 2>, 4> kTiles{
+      {{128, 128}, {128, 256}, {256, 128}, {64, 128}}};
+  constexpr double kManyWaves = 0x1p40;  // of which the last one is nothing
+  const double used = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(batch);
+  IdleShares idle{};
+  for (size_t i = 0; i < kTiles.size(); ++i) {
+    const auto [rows, columns] = kTiles[i];
+    // As doubles: whole up to 2^53, and sizes that a file may name have products beyond int64_t.
+    const double tiles = static_cast<double>((m + rows - 1) / rows) *
+                         static_cast<double>((n + columns - 1) / columns) *
+                         static_cast<double>(batch);
+    const double full = tiles / static_cast<double>(sms);
+    double waves = full;
+    if (full < kManyWaves) {
+      waves = static_cast<double>(static_cast<int64_t>(full));
+      if (waves * static_cast<double>(sms) < tiles) ++waves;
+    }
+    idle[i] = 1 - used / (waves * static_cast<double>(sms) * static_cast<double>(rows * columns));
+  }
+  return idle;
+}
 
 double smooth_time(const Work& work, const FitRow& fit) {
   const double c = work.flops.value / (fit.tflops * 1e6);

@@ -1,7 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the text of a cost table: its header (table_header.cc) and its rows (table_reader.cc), and
-// collects what is wrong with them.  Use parse_table_text (table_text.h).  One reader reads one
-// text.
+// Reads the text of a cost table (parse_table_text).
+//
+// A file is read line by line, once.  This one has a header of five keys and a remark, and two
+// rows:
+//
+//     # stepcast cost table
+//     # format: 2
+//     # gpu: h100-sxm
+//     # source: bench measured cuBLAS 12.4, 20 samples
+//     # rows: 2
+//     # checksum: gemm 9f0c2a6d1e7b3358
+//     # measured on a quiet night
+//     gemm,bf16,tn,4096,4096,4096,1,205.3,bench,0.012
+//     gemm,bf16,tn,8192,4096,4096,1,398.1,bench
+//
+// A line that begins with '#' is a key with a value or, where the key is none that is known, a
+// remark. Any other line is a row; its first field names its form, which says how many fields it
+// has (the last one, the spread of the samples, may be absent) and which function reads them.  Each
+// line also goes into the hash of its family.  At the end the number of rows, the hashes and the
+// shapes (no shape twice) are compared with what the header says.  Mistakes are collected all along
+// by the RowReader and thrown together.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -16,19 +36,12 @@
 #include "calibrate/table/row_reader.h"
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
-#include "sim/diagnostic.h"
 #include "sim/hash.h"
 
 namespace stepcast {
+namespace {
 
-// What checksums are over, in the order of a written table: the header's keys, and the rows by the
-// word they begin with.
-constexpr std::array<std::string_view, 11> kChecked{
-    "header", "gemm",         "attention",    "memory", "copy", "collective",
-    "launch", "graph_launch", "interference", "fit",    "ratio"};
-constexpr int64_t kNewestTableFormat = 2;
-constexpr std::string_view kTableMagic = "# stepcast cost table";
-
+// Reads one text.
 class TableReader {
  public:
   TableReader(std::string_view text, const std::string& file, const TableReadOptions& options);
@@ -109,7 +122,7 @@ void TableReader::share(std::string_view value, TableText& out) {
     for (size_t i = 0; i < out.shared.size(); ++i) {
       if (name_of(static_cast<Family>(i)) == word) known = out.shared[i] = true;
     }
-    if (!known) in_.problem("E306", word, "unknown family '" + std::string(word) + "'");
+    if (!known) in_.problem("E306", word, fmt::format("unknown family '{}'", word));
   }
 }
 
@@ -127,7 +140,8 @@ void TableReader::new_source(std::string_view value, TableText& out) {
     return in_.problem("E303", key, "the key of a source has no commas and no control characters");
   }
   for (const TableSource& s : out.sources) {
-    if (s.key == key) return in_.problem("E307", key, "source '" + s.key + "' was declared before");
+    if (s.key == key)
+      return in_.problem("E307", key, fmt::format("source '{}' was declared before", s.key));
   }
   std::string_view text = value.substr(second);
   if (!text.empty()) text.remove_prefix(1);
@@ -220,18 +234,18 @@ void TableReader::find_duplicate(std::string_view family) {
     in_.line = again.line;
     in_.line_number = again.line_number;
     in_.problem("E307", in_.line,
-                "the same as line " + std::to_string(before->second) + " but for time and source");
+                fmt::format("the same as line {} but for time and source", before->second));
     in_.line = {};
     return;
   }
-  in_.problem("E307", {}, "two rows of '" + std::string(family) + "' for the same shape");
+  in_.problem("E307", {}, fmt::format("two rows of '{}' for the same shape", family));
 }
 
 TableText TableReader::read() {
   TableText out;
   if (!in_.next() || in_.line != kTableMagic) {
     in_.problem("E301", in_.line, "not a cost table",
-                "the first line must be '" + std::string(kTableMagic) + "'");
+                fmt::format("the first line must be '{}'", kTableMagic));
     in_.throw_if_any();
   }
   int64_t rows = 0;
@@ -245,8 +259,8 @@ TableText TableReader::read() {
     }
     if (format_ > kNewestTableFormat) {
       in_.problem("E302", in_.line,
-                  "table format " + std::to_string(format_) + " is newer than this " +
-                      "version of Stepcast reads (" + std::to_string(kNewestTableFormat) + ")");
+                  fmt::format("table format {} is newer than this version of Stepcast reads ({})",
+                              format_, kNewestTableFormat));
       in_.throw_if_any();
     }
   }
@@ -264,8 +278,8 @@ void TableReader::finish(const TableText& out, int64_t rows) {
                 "'stepcast calibrate fit FILE --accept-edits' takes it as it is and counts");
   } else if (!options_.accept_edits && *announced_ != rows) {
     in_.problem("E308", {},
-                "the header announces " + std::to_string(*announced_) + " rows, there are " +
-                    std::to_string(rows) + ": truncated, or edited",
+                fmt::format("the header announces {} rows, there are {}: truncated, or edited",
+                            *announced_, rows),
                 "'stepcast calibrate fit FILE --accept-edits' takes it as it is and counts anew");
   }
   if (in_.has_problems()) return;
@@ -286,7 +300,7 @@ void TableReader::compare_checksums() {
     in_.line_number = c.first_line;
     in_.line = c.first_row;
     const std::string what =
-        i == 0 ? "the header was" : "rows of '" + std::string(kChecked[i]) + "' were";
+        i == 0 ? "the header was" : fmt::format("rows of '{}' were", kChecked[i]);
     in_.problem("E309", any ? in_.line : std::string_view{},
                 what + (!c.stated ? " written without a checksum"
                         : any     ? " edited"
@@ -325,8 +339,8 @@ uint16_t TableReader::source(size_t at, const TableText& table) {
       return last_source_;
     }
   }
-  in_.problem("E306", field, "unknown source '" + std::string(field) + "'",
-              "declare it above: # source: " + std::string(field) + " measured where it is from");
+  in_.problem("E306", field, fmt::format("unknown source '{}'", field),
+              fmt::format("declare it above: # source: {} measured where it is from", field));
   return 0;
 }
 
@@ -366,14 +380,14 @@ void TableReader::attention(TableText& out) {
   AttentionRow r;
   r.backward = in_.fields[1] == "bwd";
   if (!r.backward && in_.fields[1] != "fwd") {
-    in_.problem("E306", in_.fields[1], "unknown pass '" + std::string(in_.fields[1]) + "'",
+    in_.problem("E306", in_.fields[1], fmt::format("unknown pass '{}'", in_.fields[1]),
                 "fwd or bwd");
   }
   r.dtype = dtype(2);
   r.causal = in_.fields[3] == "1";
   if (!r.causal && in_.fields[3] != "0") {
     in_.problem("E306", in_.fields[3],
-                "causal must be 0 or 1, not '" + std::string(in_.fields[3]) + "'");
+                fmt::format("causal must be 0 or 1, not '{}'", in_.fields[3]));
   }
   r.heads = whole(4, "heads");
   r.kv_heads = whole(5, "kv_heads");
@@ -391,7 +405,7 @@ void TableReader::memory(TableText& out) {
   MemoryRow r;
   const auto kernel = named(in_.fields[1], Kernel::quantize);
   if (!kernel || *kernel == Kernel::none) {
-    in_.problem("E306", in_.fields[1], "unknown kernel '" + std::string(in_.fields[1]) + "'");
+    in_.problem("E306", in_.fields[1], fmt::format("unknown kernel '{}'", in_.fields[1]));
   }
   r.kernel = kernel.value_or(Kernel::add);
   r.bytes = whole(2, "bytes");
@@ -405,7 +419,7 @@ void TableReader::collective(TableText& out) {
   CollectiveRow r;
   const auto which = named(in_.fields[1], WorkKind::send_recv);
   if (!which || !is_communication(*which)) {
-    in_.problem("E306", in_.fields[1], "'" + std::string(in_.fields[1]) + "' is not a collective");
+    in_.problem("E306", in_.fields[1], fmt::format("'{}' is not a collective", in_.fields[1]));
   }
   r.kind = which.value_or(WorkKind::all_reduce);
   r.ranks = whole(2, "ranks", 2);
@@ -420,9 +434,8 @@ void TableReader::collective(TableText& out) {
     in_.problem("E305", in_.fields[5], "nic_gbs must be stated for a group of several nodes");
   }
   if (!is_group(r)) {
-    in_.problem(
-        "E305", in_.fields[2],
-        "ranks must be nodes times ranks_per_node, not '" + std::string(in_.fields[2]) + "'");
+    in_.problem("E305", in_.fields[2],
+                fmt::format("ranks must be nodes times ranks_per_node, not '{}'", in_.fields[2]));
   }
   add(out.collectives, r);
 }
@@ -479,7 +492,7 @@ void TableReader::ratio(TableText& out) {
   } else if (in_.fields[1] == "skinny") {
     take(out.ratio_skinny, out.ratio_skinny_source);
   } else {
-    in_.problem("E306", in_.fields[1], "unknown ratio '" + std::string(in_.fields[1]) + "'",
+    in_.problem("E306", in_.fields[1], fmt::format("unknown ratio '{}'", in_.fields[1]),
                 "nn, nt or skinny");
   }
 }
@@ -547,14 +560,20 @@ void TableReader::row(TableText& out) {
     const bool half = f.family == "fit" && (count_ == 8 || count_ == 9);  // of its residuals
     if (count_ >= f.least && count_ <= f.most && !half) return (this->*f.read)(out);
     return in_.problem("E304", in_.line,
-                       "a row of '" + std::string(f.family) + "' has " + std::to_string(f.least) +
-                           (f.most > f.least ? " to " + std::to_string(f.most) : std::string()) +
-                           " fields, not " + std::to_string(count_));
+                       fmt::format("a row of '{}' has {}{} fields, not {}", f.family, f.least,
+                                   f.most > f.least ? fmt::format(" to {}", f.most) : "", count_));
   }
   in_.problem(
-      "E304", in_.fields[0], "unknown kind of row '" + std::string(in_.fields[0]) + "'",
+      "E304", in_.fields[0], fmt::format("unknown kind of row '{}'", in_.fields[0]),
       "gemm, attention, memory, copy, collective, launch, graph_launch, interference, fit or "
       "ratio");
+}
+
+}  // namespace
+
+TableText parse_table_text(std::string_view text, const std::string& file_name,
+                           const TableReadOptions& options) {
+  return TableReader(text, file_name, options).read();
 }
 
 }  // namespace stepcast

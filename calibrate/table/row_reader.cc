@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/table/row_reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
+#include "calibrate/table/table_text.h"
+
 namespace stepcast {
 namespace {
-
-constexpr int64_t kMostWhole = int64_t{1} << 50;
-constexpr double kMostNumber = 1e15, kLeastPositive = 1e-6;
 
 // The whole field as a number; nothing if it is none.
 template <class Number>
@@ -80,22 +81,19 @@ void RowReader::throw_if_any() {
 
 int64_t RowReader::whole(std::string_view field, std::string_view what, int64_t least) {
   const std::optional<int64_t> value = parsed<int64_t>(field);
-  if (value && *value >= least && *value <= kMostWhole) return *value;
-  problem(number_code_, field,
-          std::string(what) + " must be a whole number, not '" + std::string(field) + "'",
-          "from " + std::to_string(least) + " to 2^50");
+  if (value && *value >= least && *value <= kMostSize) return *value;
+  problem(number_code_, field, fmt::format("{} must be a whole number, not '{}'", what, field),
+          fmt::format("from {} to 2^50", least));
   return std::max<int64_t>(1, least);
 }
 
 double RowReader::number(std::string_view field, std::string_view what, NumberRange range) {
   const bool positive = range == NumberRange::positive;
   const std::optional<double> value = parsed<double>(field);
-  if (value && *value <= kMostNumber && (positive ? *value > kLeastPositive : *value >= 0))
+  if (value && *value <= kMostNumber && (positive ? *value > kLeastTime : *value >= 0))
     return *value;
   problem(number_code_, field,
-          std::string(what) +
-              (positive ? " must be a positive number, not '" : " must be a number, not '") +
-              std::string(field) + "'",
+          fmt::format("{} must be a {}number, not '{}'", what, positive ? "positive " : "", field),
           positive
               ? "above 0.000001 and up to 10^15, in microseconds or the unit of the column's name"
               : "from 0 to 10^15");

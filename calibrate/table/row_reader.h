@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of rows, as cost tables and calibration plans are: '#' lines with a key and a value or a
-// remark, and rows of fields between commas.  Mistakes are collected, each with its place.
+// Internal to the readers of cost tables and calibration plans, which are texts of rows: '#' lines
+// with a key and a value or a remark, and rows of fields between commas.  Mistakes are collected,
+// each with its place.
 #pragma once
 
 #include <array>
@@ -28,8 +29,7 @@ std::optional<Enum> named(std::string_view text, Enum last) {
 // A reader stops collecting problems here.
 constexpr size_t kMostProblems = 20;
 
-// Which numbers a field may have: from 0, or above the millionth of a unit (a picosecond, where
-// that is a microsecond); 10^15 at most.
+// Which numbers a field may have: from 0, or above kLeastTime; kMostNumber at most.
 enum class NumberRange : uint8_t { from_zero, positive };
 
 class RowReader {
@@ -62,7 +62,7 @@ class RowReader {
   Enum word(std::string_view field, Enum last, const std::string& what, std::string help = "") {
     const std::optional<Enum> found = named(field, last);
     if (!found)
-      problem(word_code_, field, "unknown " + what + " '" + std::string(field) + "'",
+      problem(word_code_, field, "unknown " + what + " '" + std::string(field) + '\'',
               std::move(help));
     return found.value_or(last);
   }

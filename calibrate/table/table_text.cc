@@ -36,19 +36,6 @@ bool is_source_key(std::string_view key) {
   return !key.empty() && std::ranges::all_of(key, fits);
 }
 
-TableText parse_table_text(std::string_view text, const std::string& file_name,
-                           const TableReadOptions& options) {
-  return TableReader(text, file_name, options).read();
-}
-
-namespace {
-
-std::string text(int64_t value) {
-  return std::to_string(value);
-}
-
-}  // namespace
-
 Work work_of(const GemmRow& r) {
   Work w;
   w.kind = WorkKind::gemm;
@@ -115,27 +102,29 @@ std::string comma_joined(std::initializer_list<std::string_view> fields) {
 }
 
 std::string row_text(const GemmRow& r) {
-  return comma_joined({"gemm", name_of(r.dtype), name_of(r.layout), text(r.m), text(r.n), text(r.k),
-                       text(r.batch)});
+  return comma_joined({"gemm", name_of(r.dtype), name_of(r.layout), std::to_string(r.m),
+                       std::to_string(r.n), std::to_string(r.k), std::to_string(r.batch)});
 }
 
 std::string row_text(const AttentionRow& r) {
   return comma_joined({"attention", r.backward ? "bwd" : "fwd", name_of(r.dtype),
-                       r.causal ? "1" : "0", text(r.heads), text(r.kv_heads), text(r.m), text(r.n),
-                       text(r.k), text(r.batch)});
+                       r.causal ? "1" : "0", std::to_string(r.heads), std::to_string(r.kv_heads),
+                       std::to_string(r.m), std::to_string(r.n), std::to_string(r.k),
+                       std::to_string(r.batch)});
 }
 
 std::string row_text(const MemoryRow& r) {
-  return comma_joined({"memory", name_of(r.kernel), text(r.bytes)});
+  return comma_joined({"memory", name_of(r.kernel), std::to_string(r.bytes)});
 }
 
 std::string row_text(const CopyRow& r) {
-  return comma_joined({"copy", name_of(r.kind), text(r.bytes)});
+  return comma_joined({"copy", name_of(r.kind), std::to_string(r.bytes)});
 }
 
 std::string row_text(const CollectiveRow& r) {
-  return comma_joined({"collective", name_of(r.kind), text(r.ranks), text(r.nodes),
-                       text(r.ranks_per_node), number_text(r.nic_gbs), text(r.bytes)});
+  return comma_joined({"collective", name_of(r.kind), std::to_string(r.ranks),
+                       std::to_string(r.nodes), std::to_string(r.ranks_per_node),
+                       number_std::to_string(r.nic_gbs), std::to_string(r.bytes)});
 }
 
 std::string row_text(const FitRow& r) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cost table as it stands in its file: header and rows, checked one by one, nothing computed.
-// docs/costs.md has the format; write_table.h writes it.
+//
+// docs/costs.md has the format; parse_table_text reads it, write_table.h writes it, cost_table.h
+// answers questions with it.
 #pragma once
 
 #include <array>
@@ -111,6 +113,10 @@ enum class Family : uint8_t { gemm, attention, memory, launch, collective };
 constexpr int kFamilies = 5;
 std::string_view name_of(Family f);
 
+// Key of the source that the fits and ratios have which fit_table (fit_table.h) made of a table's
+// own rows.
+constexpr std::string_view kFitSource = "fit";
+
 struct TableText {
   std::string gpu;
   std::string about;
@@ -144,6 +150,23 @@ struct TableText {
   bool operator==(const TableText&) const = default;
 };
 
+// Removes the sources that no row names.  REQUIRES: rows name existing sources.
+void drop_unused_sources(TableText& table);
+
+// The first line of a file, and the newest version of the format.
+constexpr std::string_view kTableMagic = "# stepcast cost table";
+constexpr int64_t kNewestTableFormat = 2;
+
+// Numbers that a row may have: a time above a picosecond, in microseconds; sizes from 1.
+constexpr double kLeastTime = 1e-6, kMostNumber = 1e15;
+constexpr int64_t kMostSize = int64_t{1} << 50;
+
+// What a file has checksums of, in the order in which it is written: the keys of its header, and
+// the rows by the word that they begin with.
+constexpr std::array<std::string_view, 11> kChecked{
+    "header", "gemm",         "attention",    "memory", "copy", "collective",
+    "launch", "graph_launch", "interference", "fit",    "ratio"};
+
 struct TableReadOptions {
   // Takes a file whose rows were changed, added or removed since it was written, or that was never
   // finished: the number of rows and the checksums are not looked at.
@@ -159,11 +182,9 @@ struct TableReadOptions {
 TableText parse_table_text(std::string_view text, const std::string& file_name,
                            const TableReadOptions& options = {});
 
-// -------------------- row_shape.h
 // What a row of a cost table answers for: all of it but time, spread and source.  Two rows of one
 // shape answer the same question; rows are written in the order of their shapes, so that products
 // of one weight and sizes of one curve stand together.
-
 inline auto shape(const GemmRow& r) {
   return std::tuple(r.dtype, r.layout, r.batch, r.n, r.k, r.m);
 }
@@ -183,7 +204,7 @@ inline auto shape(const FitRow& r) {
   return std::tuple(r.kind, r.dtype);
 }
 
-// Whether its nodes have the ranks: all nodes of a group have as many.  REQUIRES: sizes up to 2^50.
+// Whether ranks = nodes x ranks_per_node.  REQUIRES: sizes from 1 to 2^50.
 inline bool is_group(const CollectiveRow& r) {
   return r.ranks % r.nodes == 0 && r.ranks / r.nodes == r.ranks_per_node;
 }
@@ -208,18 +229,10 @@ std::string row_text(const FitRow& r);
 // The shortest decimal, without an exponent, that reads back as the same double.
 std::string number_text(double value);
 
-// With so many significant digits.
+// With `digits` significant digits, as printf's %g.
 std::string number_text(double value, int digits);
 
+// "gemm,bf16,tn" of its fields.
 std::string comma_joined(std::initializer_list<std::string_view> fields);
-
-// -------------------- table_sources.h
-// Where the rows of a table come from (TableSource), all rows together.
-
-// Key of the fits and ratios that fit_table (fit_table.h) made of a table's own rows.
-constexpr std::string_view kFitSource = "fit";
-
-// Removes the sources that no row names.  REQUIRES: rows name existing sources.
-void drop_unused_sources(TableText& table);
 
 }  // namespace stepcast

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/table/write_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,8 +20,6 @@
 namespace stepcast {
 
 namespace {
-
-constexpr double kMost = 1e15;  // as the reader has it
 
 class RowCheck {
  public:
@@ -63,7 +63,7 @@ class RowCheck {
     if (problems_.size() >= kMostProblems) return;
     Diagnostic d;
     d.code = "E310";
-    d.message = "row '" + row + "' has " + what;
+    d.message = fmt::format("row '{}' has {}", row, what);
     d.help = "leave the row out, or measure it again";
     problems_.push_back(std::move(d));
   }
@@ -72,21 +72,20 @@ class RowCheck {
     if (source >= t_.sources.size()) problem(row, "a source that does not exist");
   }
 
-  static bool is_constant(double value) { return value >= 0 && value <= kMost; }
+  static bool is_constant(double value) { return value >= 0 && value <= kMostNumber; }
 
   void check_number(const std::string& row, double value, uint16_t source) {
     check_source(row, source);
-    // As the reader has it: a picosecond or less is no time.
-    if (!std::isfinite(value) || value <= 1e-6 || value > kMost)
+    if (!std::isfinite(value) || value <= kLeastTime || value > kMostNumber)
       problem(row, "the time " + (std::isnan(value) ? "nan" : std::to_string(value)));
   }
 
   template <class Row>
   void check(const Row& r, std::initializer_list<int64_t> sizes) {
-    const bool good = std::isfinite(r.us) && r.us > 1e-6 && r.us <= kMost &&
+    const bool good = std::isfinite(r.us) && r.us > kLeastTime && r.us <= kMostNumber &&
                       is_constant(r.spread) && r.source < t_.sources.size();
     bool positive = true;
-    for (const int64_t size : sizes) positive = positive && size > 0 && size <= int64_t{1} << 50;
+    for (const int64_t size : sizes) positive = positive && size > 0 && size <= kMostSize;
     if (good && positive) return;
     const std::string row = row_text(r);  // only for the message
     check_number(row, r.us, r.source);
@@ -97,14 +96,6 @@ class RowCheck {
   const TableText& t_;
   std::vector<Diagnostic> problems_;
 };
-
-}  // namespace
-
-void check_rows(const TableText& table) {
-  RowCheck check(table);
-}
-
-namespace {
 
 template <class Row>
 void sort_by_shape(std::vector<Row>& rows) {
@@ -247,6 +238,10 @@ class Lines {
 };
 
 }  // namespace
+
+void check_rows(const TableText& table) {
+  RowCheck check(table);
+}
 
 void sort_rows(TableText& table) {
   sort_by_shape(table.gemms);

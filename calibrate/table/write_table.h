@@ -19,9 +19,14 @@ namespace stepcast {
 // Into the order in which rows are written; the order of equal shapes stays.
 void sort_rows(TableText& table);
 
+// Refuses in a table that was made in memory what the reader refuses in a file.  Throws InputError
+// E310 naming the first 20 rows whose time or spread is not finite and positive, whose sizes are
+// not from 1 to 2^50, whose ranks are not nodes x ranks_per_node, whose constants are not from 0 to
+// 1e15, or whose source does not exist.
+void check_rows(const TableText& table);
+
 // Control characters in texts become blanks.  REQUIRES: table.gpu not empty; keys of sources
-// without blanks and commas, each once; rows name existing sources; finite positive numbers
-// (check_rows.h tells).
+// without blanks and commas, each once; what check_rows accepts.
 std::string write_table(const TableText& table);
 
 // One number of a table under the name of what it is of.
@@ -34,13 +39,5 @@ struct NamedTime {
 // Every time, ratio and fitted constant, in the order of a written table; a fit is three of them,
 // "fit,gemm,bf16,tflops".
 std::vector<NamedTime> named_times(const TableText& table);
-
-// -------------------- check_rows.h
-// What a reader refuses in a file, for tables that were made in memory.
-
-// Throws InputError E310 naming rows whose time or spread is not a number, not finite, zero or
-// negative, or whose sizes are not positive, groups that their nodes do not hold, constants that
-// are not from 0 to 1e15, and sources that do not exist; the first 20 of them.
-void check_rows(const TableText& table);
 
 }  // namespace stepcast

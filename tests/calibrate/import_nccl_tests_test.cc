@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/import/nccl_tests.cc"
-
 #include <fstream>
 #include <sstream>
 
