@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "calibrate/plan/plan_text.h"
-#include "calibrate/price/roofline.h"
+#include "calibrate/table/gemm_prices.h"
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
 

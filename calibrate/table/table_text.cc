@@ -124,7 +124,7 @@ std::string row_text(const CopyRow& r) {
 std::string row_text(const CollectiveRow& r) {
   return comma_joined({"collective", name_of(r.kind), std::to_string(r.ranks),
                        std::to_string(r.nodes), std::to_string(r.ranks_per_node),
-                       number_std::to_string(r.nic_gbs), std::to_string(r.bytes)});
+                       number_text(r.nic_gbs), std::to_string(r.bytes)});
 }
 
 std::string row_text(const FitRow& r) {
