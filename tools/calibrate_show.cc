@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast calibrate show and diff: what cost tables say.
-#include "calibrate/table_diff.h"
+#include "calibrate/table/table_diff.h"
 #include "report/json_writer.h"
 #include "sim/hash.h"
 #include "tools/calibrate.h"

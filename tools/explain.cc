@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "calibrate/compute_price.h"
+#include "calibrate/price/compute_price.h"
 #include "report/interval_text.h"
 #include "report/json.h"
 #include "report/links_text.h"

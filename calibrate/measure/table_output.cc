@@ -13,9 +13,8 @@
 #include <optional>
 #include <utility>
 
-#include "calibrate/row_shape.h"
-#include "calibrate/table_sources.h"
-#include "calibrate/write_table.h"
+#include "calibrate/table/table_text.h"
+#include "calibrate/table/write_table.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "model/inference.h"
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_step.h"

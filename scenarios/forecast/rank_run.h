@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "sim/contention.h"
 #include "sim/lanes.h"

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "sim/places_reached.h"
 #include "tests/calibrate/works.h"
 
