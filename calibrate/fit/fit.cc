@@ -6,10 +6,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "sim/check.h"
 #include "sim/log_exp.h"
+#include "sim/statistics.h"
 
 namespace stepcast {
 namespace {
@@ -37,9 +39,7 @@ double robust_scale(const Eigen::VectorXd& residuals) {
   std::vector<double> sizes(static_cast<size_t>(residuals.size()));
   for (size_t i = 0; i < sizes.size(); ++i)
     sizes[i] = std::fabs(residuals[static_cast<Eigen::Index>(i)]);
-  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
-  std::nth_element(sizes.begin(), middle, sizes.end());
-  return std::max(kLeastScale, kMadToSigma * *middle);
+  return std::max(kLeastScale, kMadToSigma * upper_quantile(std::move(sizes), 0.5));
 }
 
 // Square root of a row's weight.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -17,6 +16,8 @@
 #include "calibrate/table/table_text.h"
 #include "calibrate/table/write_table.h"
 #include "sim/check.h"
+#include "sim/statistics.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -55,24 +56,8 @@ Measured measured(const MemoryRow& r) {
   return {{static_cast<double>(r.bytes), 0, r.us}, row_text(r)};
 }
 
-double rounded(double value, int digits) {
-  std::array<char, 64> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
-                                 std::chars_format::scientific, digits - 1);
-  double result = 0;
-  std::from_chars(text.data(), end.ptr, result);
-  return result;
-}
-
 double four_decimals(double value) {
   return std::round(value * 1e4) / 1e4;
-}
-
-// The value with this share of the others below it.  REQUIRES: not empty.
-double quantile(std::vector<double>& values, double share) {
-  const auto at = static_cast<std::ptrdiff_t>(static_cast<double>(values.size()) * share);
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<size_t>(at)];
 }
 
 class Fitter {
@@ -173,16 +158,16 @@ class Fitter {
       errors.push_back(std::fabs(ratio - 1));
       factors.push_back(std::max(ratio, 1 / ratio));
       if (factors.back() <= kOdd || ++odd > kMostOdd) continue;
-      remark(f, m.row + " takes " + number_text(rounded(ratio, 3)) + " times what the fit says");
+      remark(f, m.row + " takes " + exact_text(rounded(ratio, 3)) + " times what the fit says");
     }
     if (odd > kMostOdd)
       remark(f, std::to_string(odd - kMostOdd) +
                     (odd == kMostOdd + 1 ? " more row is" : " more rows are") +
                     " off by more than five times");
     f.rows = std::ssize(rows);
-    f.median_error = four_decimals(quantile(errors, 0.5));
-    f.p90_error = four_decimals(quantile(errors, 0.9));
-    if (quantile(factors, 0.9) > kScattered) f.flag = FitFlag::scattered;
+    f.median_error = four_decimals(upper_quantile(errors, 0.5));
+    f.p90_error = four_decimals(upper_quantile(errors, 0.9));
+    if (upper_quantile(factors, 0.9) > kScattered) f.flag = FitFlag::scattered;
     if (f.flag == FitFlag::none) return;
     const std::string count = std::to_string(rows.size());
     remark(f, f.flag == FitFlag::scattered
@@ -248,7 +233,7 @@ class Fitter {
 
   void add_ratio(std::optional<double>& place, uint16_t& source, std::vector<double> ratios) {
     if (place || ratios.size() < kLeastShapes) return;
-    place = rounded(quantile(ratios, 0.5), 4);
+    place = rounded(upper_quantile(ratios, 0.5), 4);
     source = own_source();
   }
 

@@ -580,7 +580,7 @@ class KinetoRows {
                              ": it may have waited for other ranks"});
     for (const auto& [shape, times] : samples_) {
       const bool nt = shape.heads == 0 && shape.layout == GemmLayout::nt;
-      add(t, shape, summarise(times), nt ? 1 : 0);
+      add(t, shape, summarize_samples(times), nt ? 1 : 0);
     }
     for (const auto& [key, us] : collectives_) {
       CollectiveRow r;
@@ -590,7 +590,7 @@ class KinetoRows {
       r.ranks_per_node = key.ranks_per_node;
       r.nic_gbs = key.nodes > 1 ? in_.options.nic_gbs : 0;
       r.bytes = key.bytes;
-      r.us = rounded_figure(us);
+      r.us = rounded(us, 5);
       r.source = 2;
       t.collectives.push_back(r);
     }
@@ -610,8 +610,8 @@ class KinetoRows {
       r.dtype = shape.dtype;
       r.layout = shape.layout;
       std::tie(r.m, r.n, r.k, r.batch) = std::tie(shape.m, shape.n, shape.k, shape.batch);
-      r.us = rounded_figure(s.median);
-      r.spread = rounded_figure(s.spread);
+      r.us = rounded(s.median, 5);
+      r.spread = rounded(s.spread, 5);
       r.source = source;
       t.gemms.push_back(r);
       return;
@@ -622,8 +622,8 @@ class KinetoRows {
     r.causal = shape.causal;
     std::tie(r.m, r.n, r.k, r.batch) = std::tie(shape.m, shape.n, shape.k, shape.batch);
     std::tie(r.heads, r.kv_heads) = std::tie(shape.heads, shape.kv_heads);
-    r.us = rounded_figure(s.median);
-    r.spread = rounded_figure(s.spread);
+    r.us = rounded(s.median, 5);
+    r.spread = rounded(s.spread, 5);
     r.source = source;
     t.attentions.push_back(r);
   }

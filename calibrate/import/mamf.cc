@@ -25,7 +25,7 @@ std::optional<Shape> shape_of(std::string_view word) {
   for (size_t i = 0; i < shape.size(); ++i) {
     const size_t end = i + 1 < shape.size() ? word.find('x') : word.size();
     if (end == std::string_view::npos) return std::nullopt;
-    const std::optional<int64_t> side = integer_number(word.substr(0, end));
+    const std::optional<int64_t> side = parse_number<int64_t>(word.substr(0, end));
     if (!side || *side < 1 || *side > kLongest) return std::nullopt;
     shape[i] = *side;
     word.remove_prefix(std::min(end + 1, word.size()));
@@ -62,7 +62,7 @@ class MamfOutput {
     device();
     if (headline(words)) return;
     if (words.size() > 6 && words[1] == "|") return scanned_shape(words);
-    if (words.size() > 5 && integer_number(words[0]) && shape_of(words[1])) table_row(words);
+    if (words.size() > 5 && parse_number<int64_t>(words[0]) && shape_of(words[1])) table_row(words);
   }
 
   void device() {
@@ -82,7 +82,7 @@ class MamfOutput {
   }
 
   void add(const Shape& shape, Statistic which, std::string_view rate) {
-    const std::optional<double> tflops = decimal_number(rate);
+    const std::optional<double> tflops = parse_number<double>(rate);
     if (!tflops || !(*tflops > 0) || *tflops > 1e6)
       broken(rate, "'" + std::string(rate) + "' is no rate");
     rates_[shape][which].push_back(*tflops);
@@ -129,7 +129,7 @@ class MamfOutput {
   // best so far, watts, MHz.  Other tables of versions 3 and 4 have fewer columns.
   void table_row(const std::vector<std::string_view>& words) {
     for (size_t i = 2; i < 6; ++i)
-      if (!decimal_number(words[i])) return;
+      if (!parse_number<double>(words[i])) return;
     add(*shape_of(words[1]), kMedian, words[3]);
   }
 
@@ -175,15 +175,15 @@ class MamfOutput {
     const double flops = 2.0 * static_cast<double>(shape[0]) * static_cast<double>(shape[1]) *
                          static_cast<double>(shape[2]);
     for (const double tflops : rates) times.push_back(flops / tflops * 1e-6);
-    const SampleSummary s = summarise(times);
+    const SampleSummary s = summarize_samples(times);
     GemmRow r;
     r.dtype = dtype();
     r.layout = GemmLayout::tn;
     r.m = shape[0];
     r.n = shape[1];
     r.k = shape[2];
-    r.us = rounded_figure(s.median);
-    r.spread = rounded_figure(s.spread);
+    r.us = rounded(s.median, 5);
+    r.spread = rounded(s.spread, 5);
     r.source = fastest ? 1 : 0;
     return r;
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -136,33 +135,6 @@ std::string file_stem(const std::string& file) {
   return file.substr(file.find_last_of('/') + 1);
 }
 
-std::vector<std::string_view> split_words(std::string_view line) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const size_t begin = line.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) return words;
-    line.remove_prefix(begin);
-    const size_t end = std::min(line.find_first_of(" \t"), line.size());
-    words.push_back(line.substr(0, end));
-    line.remove_prefix(end);
-  }
-}
-
-std::optional<int64_t> integer_number(std::string_view word) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> decimal_number(std::string_view word) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
-}
-
 std::optional<DType> foreign_dtype(std::string_view name) {
   static constexpr std::array<std::pair<std::string_view, DType>, 31> kNames{{
       {"bf16", DType::bf16},         {"bfloat16", DType::bf16},       {"BFloat16", DType::bf16},
@@ -182,29 +154,6 @@ std::optional<DType> foreign_dtype(std::string_view name) {
   for (const auto& [known, type] : kNames)
     if (known == name) return type;
   return std::nullopt;
-}
-
-SampleSummary summarise(std::vector<double> samples) {
-  STEPCAST_CHECK(!samples.empty(), "no samples");
-  std::sort(samples.begin(), samples.end());
-  // Linear between the two samples on either side.
-  const auto quantile = [&](double share) {
-    const double at = share * static_cast<double>(samples.size() - 1);
-    const auto below = static_cast<size_t>(at);
-    const size_t above = std::min(below + 1, samples.size() - 1);
-    return samples[below] + (at - static_cast<double>(below)) * (samples[above] - samples[below]);
-  };
-  const double median = quantile(0.5);
-  return {median, (quantile(0.75) - quantile(0.25)) / median};
-}
-
-double rounded_figure(double value) {
-  std::array<char, 40> text{};
-  const auto written =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 5);
-  double rounded = value;
-  std::from_chars(text.data(), written.ptr, rounded);
-  return rounded;
 }
 
 json parse_json(const MeasurementInput& in) {

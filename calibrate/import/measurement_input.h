@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "calibrate/import/import_measurements.h"
+#include "sim/statistics.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -61,24 +63,9 @@ std::string measured_gpu(const MeasurementInput& in, std::string_view device);
 // "run.json" of "logs/run.json": sources name the file, not where it lies.
 std::string file_stem(const std::string& file);
 
-std::vector<std::string_view> split_words(std::string_view line);
-// Strict: the whole word, finite.
-std::optional<int64_t> integer_number(std::string_view word);
-std::optional<double> decimal_number(std::string_view word);
-
 // Names of number types as PyTorch, NCCL and the tables have them: "torch.bfloat16",
 // "c10::BFloat16", "bf16", "Half".
 std::optional<DType> foreign_dtype(std::string_view name);
-
-struct SampleSummary {
-  double median = 0;
-  double spread = 0;  // interquartile range over median; 0 for one sample
-};
-// REQUIRES: samples not empty, positive.
-SampleSummary summarise(std::vector<double> samples);
-
-// With five significant digits, as tables write what was computed.
-double rounded_figure(double value);
 
 // The text as JSON.  Throws InputError E333 at the place where the text is broken, cut off, or has
 // a number that no double holds.

@@ -47,7 +47,7 @@ std::string_view without_prefix(std::string_view line) {
 }
 
 bool is_whole(std::string_view word) {
-  return integer_number(word).has_value();
+  return parse_number<int64_t>(word).has_value();
 }
 
 // ncclDataType names of nccl-tests, old and new.
@@ -115,7 +115,7 @@ class NcclText {
       next_run();
       sweep_.graph = after("graph: ") != "" && after("graph: ") != "0";
       sweep_.checked = after("validation: ") != "0";
-      sweep_.aggregated = integer_number(after("agg iters: ")).value_or(1);
+      sweep_.aggregated = parse_number<int64_t>(after("agg iters: ")).value_or(1);
     } else if (text.find("# nccl-tests version ") != std::string_view::npos) {
       next_run();
       sweep_.tests_version = after("nccl-tests version ");
@@ -140,7 +140,7 @@ class NcclText {
   // "#  Rank  0 Group  0 Pid 356631 on    host1 device  0 [0x1a] NVIDIA H100 80GB HBM3"
   void device(const std::vector<std::string_view>& words) {
     NcclRank found;
-    const std::optional<int64_t> rank = integer_number(words[2]);
+    const std::optional<int64_t> rank = parse_number<int64_t>(words[2]);
     if (!rank || *rank < 0 || *rank >= kMostListed) return;
     if (!sweep_.results.empty()) next_run();
     found.rank = *rank;
@@ -148,7 +148,7 @@ class NcclText {
       if (words[i] == "on" && i + 1 < words.size()) found.host = words[i + 1];
       if (words[i] == "device" && i + 1 < words.size())
         found.device =
-            std::clamp<int64_t>(integer_number(words[i + 1]).value_or(0), 0, kMostListed);
+            std::clamp<int64_t>(parse_number<int64_t>(words[i + 1]).value_or(0), 0, kMostListed);
       if (!words[i].starts_with('[')) continue;
       for (size_t j = i + 1; j < words.size(); ++j)
         found.name += (found.name.empty() ? "" : " ") + std::string(words[j]);
@@ -215,13 +215,13 @@ class NcclText {
   // [date time]
   void result(const std::vector<std::string_view>& words) {
     size_t at = 3;
-    const bool named = at < words.size() && !decimal_number(words[at]) && words[at] != "N/A";
+    const bool named = at < words.size() && !parse_number<double>(words[at]) && words[at] != "N/A";
     if (named && words[at++] != "none") sweep_.reduces = true;
     const size_t group = per_iteration_ ? 8 : 4;
     size_t left = words.size() - at;
     if (left >= 2 * group + 2 && words.back().find(':') != std::string_view::npos) left -= 2;
     if (left == 2 * group + 1) {
-      const std::optional<int64_t> root = integer_number(words[at]);
+      const std::optional<int64_t> root = parse_number<int64_t>(words[at]);
       if (!root) broken(words, "a row whose root is no number");
       sweep_.has_root = sweep_.has_root || *root >= 0;
       ++at;
@@ -229,12 +229,12 @@ class NcclText {
       broken(words, "a row with " + std::to_string(words.size()) + " columns");
     }
     const auto number = [&](size_t i) {
-      const std::optional<double> value = decimal_number(words[i]);
+      const std::optional<double> value = parse_number<double>(words[i]);
       if (!value || *value < 0) broken(words, "'" + std::string(words[i]) + "' is no number here");
       return *value;
     };
     NcclResult r;
-    r.bytes = *integer_number(words[0]);
+    r.bytes = *parse_number<int64_t>(words[0]);
     r.us = number(at);
     r.alg_gbs = number(at + 1);
     r.bus_gbs = number(at + 2);
@@ -376,7 +376,7 @@ class NcclJson {
     const std::string root = text(member(r, "root"));  // padded with blanks
     const std::vector<std::string_view> words = split_words(root);
     sweep_.has_root =
-        sweep_.has_root || (!words.empty() && integer_number(words[0]).value_or(-1) >= 0);
+        sweep_.has_root || (!words.empty() && parse_number<int64_t>(words[0]).value_or(-1) >= 0);
     sweep_.results.push_back(out);
   }
 

@@ -23,7 +23,7 @@
 
 #include "calibrate/price/roofline.h"
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 
 namespace stepcast {
 

@@ -34,7 +34,7 @@
 #include "calibrate/price/compute_price.h"
 #include "calibrate/table/cost_table.h"
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 #include "sim/places_reached.h"
 #include "sim/price.h"
 #include "sim/rank_grid.h"

@@ -11,7 +11,7 @@
 
 #include "calibrate/table/gemm_prices.h"
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 
 namespace stepcast {
 

@@ -4,24 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "calibrate/table/table_text.h"
+#include "sim/text.h"
 
 namespace stepcast {
-namespace {
-
-// The whole field as a number; nothing if it is none.
-template <class Number>
-std::optional<Number> parsed(std::string_view field) {
-  Number value{};
-  const char* const last = field.data() + field.size();
-  const auto [end, error] = std::from_chars(field.data(), last, value);
-  if (error != std::errc() || end != last) return std::nullopt;
-  return value;
-}
-
-}  // namespace
 
 RowReader::RowReader(std::string_view text, std::string file, std::string number_code,
                      std::string word_code)
@@ -80,7 +67,7 @@ void RowReader::throw_if_any() {
 }
 
 int64_t RowReader::whole(std::string_view field, std::string_view what, int64_t least) {
-  const std::optional<int64_t> value = parsed<int64_t>(field);
+  const std::optional<int64_t> value = parse_number<int64_t>(field);
   if (value && *value >= least && *value <= kMostSize) return *value;
   problem(number_code_, field, fmt::format("{} must be a whole number, not '{}'", what, field),
           fmt::format("from {} to 2^50", least));
@@ -89,7 +76,7 @@ int64_t RowReader::whole(std::string_view field, std::string_view what, int64_t 
 
 double RowReader::number(std::string_view field, std::string_view what, NumberRange range) {
   const bool positive = range == NumberRange::positive;
-  const std::optional<double> value = parsed<double>(field);
+  const std::optional<double> value = parse_number<double>(field);
   if (value && *value <= kMostNumber && (positive ? *value > kLeastTime : *value >= 0))
     return *value;
   problem(number_code_, field,

@@ -6,10 +6,12 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -76,14 +78,6 @@ AttentionRow attention_row(const Work& w) {
   return r;
 }
 
-std::string number_text(double value) {
-  std::array<char, 400> buffer{};  // the longest fixed decimal of a double has 325 characters
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed);
-  STEPCAST_CHECK(end.ec == std::errc(), "a number of a cost table");
-  return {buffer.data(), end.ptr};
-}
-
 std::string number_text(double value, int digits) {
   std::array<char, 40> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
@@ -92,13 +86,12 @@ std::string number_text(double value, int digits) {
   return {buffer.data(), end.ptr};
 }
 
+double rounded(double value, int digits) {
+  return parse_number<double>(number_text(value, digits)).value_or(value);
+}
+
 std::string comma_joined(std::initializer_list<std::string_view> fields) {
-  std::string all;
-  for (const std::string_view f : fields) {
-    if (!all.empty()) all += ',';
-    all += f;
-  }
-  return all;
+  return join(std::span(fields.begin(), fields.size()), ",");
 }
 
 std::string row_text(const GemmRow& r) {
@@ -124,7 +117,7 @@ std::string row_text(const CopyRow& r) {
 std::string row_text(const CollectiveRow& r) {
   return comma_joined({"collective", name_of(r.kind), std::to_string(r.ranks),
                        std::to_string(r.nodes), std::to_string(r.ranks_per_node),
-                       number_text(r.nic_gbs), std::to_string(r.bytes)});
+                       exact_text(r.nic_gbs), std::to_string(r.bytes)});
 }
 
 std::string row_text(const FitRow& r) {

@@ -226,11 +226,11 @@ std::string row_text(const CopyRow& r);
 std::string row_text(const CollectiveRow& r);
 std::string row_text(const FitRow& r);
 
-// The shortest decimal, without an exponent, that reads back as the same double.
-std::string number_text(double value);
-
 // With `digits` significant digits, as printf's %g.
 std::string number_text(double value, int digits);
+
+// The number that number_text(value, digits) reads back as: tables have what was computed so.
+double rounded(double value, int digits);
 
 // "gemm,bf16,tn" of its fields.
 std::string comma_joined(std::initializer_list<std::string_view> fields);

@@ -16,6 +16,7 @@
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -138,13 +139,13 @@ class Lines {
     add_single("graph_launch", t_.graph_launch_us, t_.graph_launch_source, t_.graph_launch_spread);
     if (t_.interference) {
       add_row("interference",
-              comma_joined({"interference", number_text(t_.interference->first),
-                            number_text(t_.interference->second), key(t_.interference_source)}));
+              comma_joined({"interference", exact_text(t_.interference->first),
+                            exact_text(t_.interference->second), key(t_.interference_source)}));
     }
     for (const FitRow* r : by_shape(t_.fits)) add_fit(*r);
     for (const NamedRatio& r : ratios(t_)) {
       if (r.value)
-        add_row("ratio", comma_joined({"ratio", r.name, number_text(*r.value), key(r.source)}));
+        add_row("ratio", comma_joined({"ratio", r.name, exact_text(*r.value), key(r.source)}));
     }
   }
 
@@ -180,7 +181,7 @@ class Lines {
     if (!t_.about.empty()) add_key("about", t_.about);
     if (!t_.software.empty()) add_key("software", t_.software);
     for (const std::string& c : t_.conditions) add_key("conditions", c);
-    if (t_.nvlink_gbs > 0) add_key("nvlink_gbs", number_text(t_.nvlink_gbs));
+    if (t_.nvlink_gbs > 0) add_key("nvlink_gbs", exact_text(t_.nvlink_gbs));
     if (t_.nvlink_gbs > 0 || t_.in_network_reduction)
       add_key("in_network_reduction", t_.in_network_reduction ? "yes" : "no");
     if (!t_.share_from.empty()) {
@@ -205,28 +206,28 @@ class Lines {
   }
 
   static std::string spread_text(double spread) {
-    return spread > 0 ? "," + number_text(spread) : std::string();
+    return spread > 0 ? "," + exact_text(spread) : std::string();
   }
 
   template <class Row>
   void add_timed(const Row& r) {
     const std::string row = row_text(r);
     add_row(std::string_view(row).substr(0, row.find(',')),
-            comma_joined({row, number_text(r.us), key(r.source)}) + spread_text(r.spread));
+            comma_joined({row, exact_text(r.us), key(r.source)}) + spread_text(r.spread));
   }
 
   void add_single(std::string_view family, std::optional<double> us, uint16_t source,
                   double spread) {
     if (us)
-      add_row(family, comma_joined({family, number_text(*us), key(source)}) + spread_text(spread));
+      add_row(family, comma_joined({family, exact_text(*us), key(source)}) + spread_text(spread));
   }
 
   void add_fit(const FitRow& r) {
-    std::string row = comma_joined({row_text(r), number_text(r.t0_us), number_text(r.tflops),
-                                    number_text(r.gbs), key(r.source)});
+    std::string row = comma_joined(
+        {row_text(r), exact_text(r.t0_us), exact_text(r.tflops), exact_text(r.gbs), key(r.source)});
     if (r.rows > 0) {
       row = comma_joined(
-          {row, std::to_string(r.rows), number_text(r.median_error), number_text(r.p90_error)});
+          {row, std::to_string(r.rows), exact_text(r.median_error), exact_text(r.p90_error)});
       if (r.flag != FitFlag::none) row = comma_joined({row, name_of(r.flag)});
     }
     add_row("fit", row);
