@@ -13,7 +13,9 @@
 #include "tools/import_run.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/import/imported_topology.h"
+#include "topology/import_ibnetdiscover.h"
+#include "topology/import_nccl_xml.h"
+#include "topology/import_nvidia_smi.h"
 
 namespace stepcast::cli {
 namespace {
