@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kHeader = "class,runs,sources,low,high,cost_error";
 
 // Below the first a kernel takes about as long as its launch, above the second a launch is lost in
-// it (calibrate/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
+// it (calibrate/data/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
 constexpr double kVeryShortKernel = 50e-6, kShortKernel = 100e-6;
 
 double mean_kernel(const OpGraph& graph, const Prices& prices) {

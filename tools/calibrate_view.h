@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 #include "report/fit_plot.h"
 #include "report/table_view.h"
 

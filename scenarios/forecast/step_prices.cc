@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/forecast/step_prices.h"
+#include "scenarios/forecast/step.h"
 
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/file_error.h"
 #include "sim/graph/op_graph.h"
 
