@@ -71,7 +71,7 @@ function(stepcast_module folder)
   target_include_directories(stepcast_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/stepcast>)
-  target_link_libraries(stepcast_${name} PRIVATE $<BUILD_INTERFACE:stepcast_options>)
+  target_link_libraries(stepcast_${name} PRIVATE $<BUILD_INTERFACE:stepcast_options> fmt::fmt)
   target_compile_features(stepcast_${name} PUBLIC cxx_std_20)
   foreach(dep IN LISTS ARG_DEPENDS)
     target_link_libraries(stepcast_${name} PUBLIC stepcast_${dep})

@@ -42,7 +42,7 @@ std::string shortened(const std::string& name) {
 }
 
 Bytes peak_of(const Result& r) {
-  return r.memory_role < r.memory.size() ? r.memory[r.memory_role].memory.peak : Bytes{};
+  return r.peak_role < r.memory.size() ? r.memory[r.peak_role].memory.peak : Bytes{};
 }
 
 // "fastest" of results that all do the same work; else the one with the highest rate.
@@ -246,8 +246,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
          i == baseline ? "-" : versus(r, results[baseline], means),
          spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
          percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
-         std::to_string(pipeline_rank(r, r.memory_role)),
-         percent(r.utilization.mfu_full_attention)});
+         std::to_string(pipeline_rank(r, r.peak_role)), percent(r.utilization.mfu_full_attention)});
   }
   const std::vector<std::string> lines = align_columns(rows, kSides);
   std::string s = paint(lines[0], Tone::dim, style) + '\n';

@@ -51,10 +51,9 @@ std::vector<int> used_categories(const Result& r) {
 
 std::string activation_terms(const Result& r, std::span<const ActivationUnit> units,
                              const TextStyle& style) {
-  const RankMemory& stage = r.memory[r.memory_role];
+  const RankMemory& stage = r.memory[r.peak_role];
   if (stage.activation_terms.empty()) return {};
-  const ActivationUnit unit =
-      r.memory_role < units.size() ? units[r.memory_role] : ActivationUnit{};
+  const ActivationUnit unit = r.peak_role < units.size() ? units[r.peak_role] : ActivationUnit{};
   const double divisor =
       unit.elements * unit.layers_per_chunk * static_cast<double>(stage.memory.peak_in_flight);
   std::vector<std::vector<std::string>> rows{{"tensor", "bytes at the peak", "GiB", "share"}};
@@ -71,7 +70,7 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
   }
   rows.push_back({"sum", grouped(sum.value), gib(sum), percent(1)});
   if (divisor > 0) rows.back().push_back(fixed(coefficients, 3));
-  std::string s = "\nactivations and workspaces of " + role_name(r, r.memory_role) +
+  std::string s = "\nactivations and workspaces of " + role_name(r, r.peak_role) +
                   " at its peak (" + std::to_string(stage.memory.peak_in_flight) +
                   " passes in flight at most)\n\n";
   return s + table(rows, style);
@@ -105,7 +104,7 @@ std::string explain_settings(std::span<const SettingLine> settings, const TextSt
 
 std::string explain_memory(const Result& r, std::span<const ActivationUnit> units,
                            const TextStyle& style) {
-  if (r.memory_role >= r.memory.size()) return "no memory was traced\n";
+  if (r.peak_role >= r.memory.size()) return "no memory was traced\n";
   const std::vector<int> used = used_categories(r);
   std::vector<std::vector<std::string>> rows{{"GiB at the peak"}};
   for (const int c : used) rows.front().emplace_back(short_title(static_cast<MemoryCategory>(c)));
@@ -122,10 +121,12 @@ std::string explain_memory(const Result& r, std::span<const ActivationUnit> unit
   std::string s = "allocated memory by rank; " + gib(r.memory_usable) + " GiB are usable\n\n";
   s += table(rows, style);
   s += '\n';
-  std::string peak = "peak: " + role_name(r, r.memory_role);
-  if (!r.memory_op.empty()) peak += ", at " + escape_text(r.memory_op);
-  peak += ": " + gib(r.memory[r.memory_role].memory.peak) + " GiB allocated, " +
-          gib(r.memory_reserved) + " GiB reserved by the caching allocator; " + memory_verdict(r);
+  std::string peak = "peak: " + role_name(r, r.peak_role);
+  if (!r.peak_op.empty()) peak += ", at " + escape_text(r.peak_op);
+  peak += ": " + gib(r.memory[r.peak_role].memory.peak) + " GiB allocated, " +
+          gib(r.memory_reserved) + " GiB reserved by the caching allocator" +
+          (r.reserved_role == r.peak_role ? "" : " of " + role_name(r, r.reserved_role)) + "; " +
+          memory_verdict(r);
   s += wrap(peak, "", style.width);
   return s + activation_terms(r, units, style);
 }

@@ -35,14 +35,25 @@ void write_items(JsonWriter& json, std::string_view name, const SpendTable& tabl
   }
 }
 
-void write_scenario(JsonWriter& json, const ScenarioText& scenario) {
+void write_scenario(JsonWriter& json, const ScenarioSummary& s) {
   json.object("scenario", [&] {
-    json.member("name", scenario.name);
-    json.member("hash", scenario.hash);
-    json.member("gpus", scenario.gpus);
-    json.member("layout", scenario.layout);
-    json.member("batch", scenario.batch);
-    json.member("schedule", scenario.schedule);
+    json.member("name", s.name);
+    json.member("hash", s.hash);
+    json.member("gpu", s.gpu);
+    json.member("gpus", s.gpus);
+    json.member("tp", s.tp);
+    json.member("cp", s.cp);
+    json.member("ep", s.ep);
+    json.member("etp", s.etp);
+    json.member("pp", s.pp);
+    json.member("vpp", s.vpp);
+    json.member("dp", s.dp);
+    json.member("zero", s.zero);
+    json.member("global_batch", s.global_batch);
+    json.member("micro_batch", s.micro_batch);
+    json.member("microbatches", s.microbatches);
+    json.member("seq", s.seq);
+    json.member("schedule", s.schedule);
   });
 }
 
@@ -180,7 +191,7 @@ void write_account(JsonWriter& json, const Result& r) {
   json.objects("account", r.account.by_role, [&](const SpendTable& table) {
     const bool known = r.graph && role < r.graph->roles.size();
     json.member("rank", pipeline_rank(r, role));
-    json.member("stage", role_name(r, role));
+    json.member("name", role_name(r, role));
     if (known) json.member("ranks", r.graph->roles[role].ranks);
     json.member("critical", role == r.account.critical_role);
     write_items(json, "items", table, [](Spend) { return true; });
@@ -192,10 +203,17 @@ void write_critical_path(JsonWriter& json, const Result& r) {
   json.objects("critical_path", r.critical_path, [&](const PathSegment& segment) {
     const bool transfer = segment.kind == PathSegment::Kind::rendezvous;
     json.member("kind", transfer ? "transfer" : "rank");
-    json.member("rank", segment.role);
+    json.member("rank", pipeline_rank(r, segment.role));
     const auto id = static_cast<size_t>(segment.rendezvous);
-    if (transfer && r.graph && id < r.graph->rendezvous.size())
-      json.member("label", r.graph->text(r.graph->rendezvous[id].label));
+    if (transfer && r.graph && id < r.graph->rendezvous.size()) {
+      const Rendezvous& rendezvous = r.graph->rendezvous[id];
+      const Work& work = r.graph->works[static_cast<size_t>(rendezvous.work)];
+      if (work.kind == WorkKind::send_recv) {
+        json.member("from", uint32_t{work.from});
+        json.member("to", uint32_t{work.to});
+      }
+      json.member("label", r.graph->text(rendezvous.label));
+    }
     json.member_time("begin", segment.begin);
     json.member_time("end", segment.end);
   });
@@ -203,17 +221,19 @@ void write_critical_path(JsonWriter& json, const Result& r) {
 
 void write_memory(JsonWriter& json, const Result& r) {
   json.object("memory", [&] {
-    if (r.memory_role < r.memory.size()) {
-      json.member("peak_bytes", r.memory[r.memory_role].memory.peak.value);
+    if (r.peak_role < r.memory.size()) {
+      json.member("peak_bytes", r.memory[r.peak_role].memory.peak.value);
+      json.member("peak_rank", pipeline_rank(r, r.peak_role));
+      json.member("peak_op", r.peak_op);
       json.member("reserved_bytes", r.memory_reserved.value);
-      json.member("rank", r.memory_role);
-      json.member("stage", r.memory[r.memory_role].name);
-      json.member("op", r.memory_op);
+      json.member("reserved_rank", pipeline_rank(r, r.reserved_role));
     }
     json.member("usable_bytes", r.memory_usable.value);
     json.member("fits", r.fits);
-    json.objects("by_stage", r.memory, [&](const RankMemory& stage) {
-      json.member("stage", stage.name);
+    uint32_t role = 0;
+    json.objects("by_rank", r.memory, [&](const RankMemory& stage) {
+      json.member("rank", pipeline_rank(r, role++));
+      json.member("name", stage.name);
       json.member("peak_bytes", stage.memory.peak.value);
       write_categories(json, stage.memory.at_peak);
       json.member("peak_in_flight", stage.memory.peak_in_flight);

@@ -15,7 +15,7 @@
 
 namespace stepcast {
 
-constexpr int kResultSchemaVersion = 1;
+constexpr int kResultSchemaVersion = 2;
 
 // One result: what `stepcast run --json` prints.
 std::string run_json(const Result& result, std::string_view version);

@@ -134,7 +134,7 @@ double of_peak(const RoleMemory& m, MemoryCategory category) {
 
 // What fills the fullest GPU, and what the rule gives each.
 std::vector<Share> shares_of(const ModelSize& s, const SizedLayout& l) {
-  const RoleMemory& m = l.result.memory[l.result.memory_role].memory;
+  const RoleMemory& m = l.result.memory[l.result.reserved_role].memory;
   const double each = real(s.parameters) / real(l.gpus);
   const double states = of_peak(m, MemoryCategory::parameters) +
                         of_peak(m, MemoryCategory::gradients) +

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "report/account_lines.h"
 #include "report/compare.h"
 #include "report/interval_text.h"
@@ -16,7 +18,7 @@ constexpr int kTitleWidth = 18;  // of the account's first column
 constexpr int kBarWidth = 24;
 
 const RankMemory* peak_stage(const Result& r) {
-  return r.memory_role < r.memory.size() ? &r.memory[r.memory_role] : nullptr;
+  return r.peak_role < r.memory.size() ? &r.memory[r.peak_role] : nullptr;
 }
 
 // "  step time      13.62 s     tokens/s/GPU  150.4": a name, the figure, what else belongs to it.
@@ -161,8 +163,10 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   std::string s = figure("peak memory", gib(stage->memory.peak) + " GiB", more, style);
   const std::string indent(kFigureColumn, ' ');
   if (!r.fits) s += indent + verdict + '\n';
-  std::string where = r.fits ? role_name(r, r.memory_role) : "";  // else the verdict names it
-  if (!r.memory_op.empty()) where += (where.empty() ? "at " : ", at ") + escape_text(r.memory_op);
+  // The verdict of a step that does not fit names the rank already.
+  const bool named = !r.fits && r.peak_role == r.reserved_role;
+  std::string where = named ? "" : role_name(r, r.peak_role);
+  if (!r.peak_op.empty()) where += (where.empty() ? "at " : ", at ") + escape_text(r.peak_op);
   if (where.empty()) return s;
   return s + wrap(where, indent, style.width);
 }
@@ -247,6 +251,22 @@ std::string account_table(const Result& r, const TextStyle& style) {
   return s;
 }
 
+// "TP 8  PP 8  VPP 3  DP 1": what is 1, and ZeRO's stage 0, say nothing, but of TP, PP and DP.
+std::string layout_text(const ScenarioSummary& s) {
+  std::string text = fmt::format("TP {}", s.tp);
+  const auto add = [&](const char* name, int64_t value, int64_t silent) {
+    if (value != silent) text += fmt::format("  {} {}", name, value);
+  };
+  add("CP", s.cp, 1);
+  add("EP", s.ep, 1);
+  add("ETP", s.etp, 1);
+  add("PP", s.pp, 0);
+  add("VPP", s.vpp, 1);
+  add("DP", s.dp, 0);
+  add("ZeRO", s.zero, 0);
+  return text;
+}
+
 std::string trust_lines(const Result& r, const TextStyle& style) {
   const std::string first = "  trust    ";
   std::array<std::string, 2> pieces{trust_sentence(r), {}};
@@ -260,10 +280,12 @@ std::string trust_lines(const Result& r, const TextStyle& style) {
 
 }  // namespace
 
-std::string headline(const ScenarioText& scenario, const TextStyle& style) {
+std::string headline(const ScenarioSummary& s, const TextStyle& style) {
   const std::array<std::string, 5> pieces{
-      paint(escape_text(scenario.name), Tone::strong, style), escape_text(scenario.gpus),
-      escape_text(scenario.layout), escape_text(scenario.batch), escape_text(scenario.schedule)};
+      paint(escape_text(s.name), Tone::strong, style),
+      fmt::format("{} x {}", s.gpus, escape_text(s.gpu)), layout_text(s),
+      fmt::format("GBS {}  MBS {}  seq {}", s.global_batch, s.micro_batch, s.seq),
+      escape_text(s.schedule)};
   return flow(pieces, style.width);
 }
 
@@ -271,7 +293,7 @@ std::string memory_verdict(const Result& r) {
   const Bytes left = r.memory_usable - r.memory_reserved;
   if (!r.fits)
     return "does NOT fit: out of memory by " + gib(-left) + " GiB on " +
-           role_name(r, r.memory_role);
+           role_name(r, r.reserved_role);
   if (r.memory_usable.value <= 0) return "fits";
   const double free = static_cast<double>(left.value) / static_cast<double>(r.memory_usable.value);
   return "fits, " + fixed(free * 100, 0) + " % free";
@@ -288,17 +310,16 @@ std::string trust_sentence(const Result& r) {
   std::string s;
   for (size_t i = 0; i < kOrigins; ++i) {
     if (r.trust[i] <= 0) continue;
-    if (!s.empty()) s += ", ";
-    s += shown[i] == 0 ? "<1 %" : std::to_string(shown[i]) + " %";
-    if (s.find("of the time") == std::string::npos) s += " of the time";
-    s += ' ' + std::string(kWords[i]);
+    const std::string share = shown[i] == 0 ? "<1 %" : fmt::format("{} %", shown[i]);
+    s += fmt::format("{}{}{} {}", s.empty() ? "" : ", ", share, s.empty() ? " of the time" : "",
+                     kWords[i]);
   }
   return s;
 }
 
 std::string next_step(const Result& r) {
   if (!r.fits) {
-    return "`stepcast explain --memory` lists what fills " + role_name(r, r.memory_role);
+    return "`stepcast explain --memory` lists what fills " + role_name(r, r.peak_role);
   }
   const auto& roles = r.account.by_role;
   if (roles.size() < 2 || r.account.critical_role >= roles.size()) return {};

@@ -14,7 +14,7 @@ namespace stepcast {
 std::string text_report(const Result& result, const TextStyle& style = {});
 
 // "gpt3-175b   64 x A100-SXM-80G   TP 8  PP 8 ...", one or two lines.
-std::string headline(const ScenarioText& scenario, const TextStyle& style = {});
+std::string headline(const ScenarioSummary& scenario, const TextStyle& style = {});
 
 // "fits, 24 % free" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
 std::string memory_verdict(const Result& result);

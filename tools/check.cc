@@ -51,7 +51,7 @@ void add_figures(const std::string& name, const Measured& m, const Result& r,
       figures.back().interval = {rate * step / high, rate * step / low, r.interval->level};
   }
   if (m.peak_memory)
-    add(Figure::peak_memory, static_cast<double>(r.memory[r.memory_role].memory.peak.value),
+    add(Figure::peak_memory, static_cast<double>(r.memory[r.peak_role].memory.peak.value),
         static_cast<double>(m.peak_memory->value));
 }
 

@@ -42,7 +42,7 @@ void check_memory(const Result& r) {
     STEPCAST_CHECK(m.memory.peak >= m.memory.start, "the peak is the most");
     STEPCAST_CHECK(m.memory.start.value >= 0, "memory is not negative");
   }
-  STEPCAST_CHECK(r.memory_reserved >= r.memory[r.memory_role].memory.peak,
+  STEPCAST_CHECK(r.memory_reserved >= r.memory[r.peak_role].memory.peak,
                  "what is reserved holds what is allocated");
 }
 
