@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "sim/diagnostic.h"
+
 namespace stepcast {
 
 struct ErrorCode {
@@ -17,6 +19,10 @@ struct ErrorCode {
   std::string_view title;        // "unknown key"
   std::string_view explanation;  // why it is an error, and what to do
 };
+
+// What the command exits with for these problems: 7 if a file cannot be read or written, else 4 if
+// a schedule deadlocks, else 2.
+int exit_status_of(std::span<const Diagnostic> problems);
 
 // All of them, by code.
 std::span<const ErrorCode> error_codes();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/format.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,6 +14,16 @@
 #include "sim/utf8.h"
 
 namespace stepcast {
+namespace {
+
+// Bytes of the colour that text[at] begins: "\x1b[1;31m"; 0 if none does.
+size_t color_length(std::string_view text, size_t at) {
+  if (!text.substr(at).starts_with("\x1b[")) return 0;
+  const size_t end = text.find_first_not_of("0123456789;", at + 2);
+  return end != std::string_view::npos && text[end] == 'm' ? end + 1 - at : 0;
+}
+
+}  // namespace
 
 std::string paint(std::string_view text, Tone tone, const TextStyle& style) {
   static constexpr std::array<std::string_view, 6> kCodes{"", "1", "32", "1;31", "33", "2"};
@@ -203,24 +215,33 @@ std::string titled_table(std::span<const std::vector<std::string>> rows, std::st
 }
 
 std::string escape_text(std::string_view text) {
-  static constexpr std::string_view kHex = "0123456789abcdef";
   std::string s;
   s.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const CodePoint c = decode_utf8(text, at);
-    if (!c.valid || c.value < 0x20 || c.value == 0x7f) {
-      const auto byte = static_cast<unsigned char>(text[at]);
-      s += "\\x";
-      s += kHex[byte >> 4];
-      s += kHex[byte & 15];
-    } else if (is_deceptive(c.value)) {
-      s += c.value > 0xffff ? "\\U" : "\\u";
-      for (int shift = c.value > 0xffff ? 28 : 12; shift >= 0; shift -= 4)
-        s += kHex[(c.value >> shift) & 15];
-    } else {
+    if (!c.valid || c.value < 0x20 || c.value == 0x7f)
+      s += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
+    else if (is_deceptive(c.value))
+      s += c.value > 0xffff ? fmt::format("\\U{:08x}", c.value) : fmt::format("\\u{:04x}", c.value);
+    else
       s += text.substr(at, c.length);
-    }
     at += c.length;
+  }
+  return s;
+}
+
+std::string terminal_text(std::string_view text) {
+  std::string s;
+  s.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    size_t length = text[at] == '\n' || text[at] == '\t' ? 1 : color_length(text, at);
+    if (length > 0) {
+      s += text.substr(at, length);
+    } else {
+      length = decode_utf8(text, at).length;
+      s += escape_text(text.substr(at, length));
+    }
+    at += length;
   }
   return s;
 }

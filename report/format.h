@@ -80,6 +80,10 @@ std::string titled_table(std::span<const std::vector<std::string>> rows, std::st
 // reorder or hide text become \x1b or \u202e.
 std::string escape_text(std::string_view text);
 
+// The last filter before a terminal, whatever a text is made of: as escape_text(), but line feeds,
+// tabs and colours ("\x1b[1;31m") stay.
+std::string terminal_text(std::string_view text);
+
 // Words of `pieces`, three blanks between them, broken into lines of at most `width` columns;
 // each line ends with '\n'.  Empty pieces are left out.
 std::string flow(std::span<const std::string> pieces, int width);
