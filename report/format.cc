@@ -53,6 +53,10 @@ std::string grouped(int64_t value) {
   return s;
 }
 
+std::string counted(int64_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", grouped(n), n == 1 ? one : many);
+}
+
 std::string exact_decimal(int64_t count, int64_t per_unit) {
   const uint64_t unit = static_cast<uint64_t>(per_unit);
   const uint64_t magnitude =

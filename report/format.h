@@ -30,6 +30,9 @@ std::string fixed(double value, int decimals);
 // "1,234,567"
 std::string grouped(int64_t value);
 
+// "1 rank", "4,096 ranks"
+std::string counted(int64_t n, std::string_view one, std::string_view many);
+
 // "74.5": count / per_unit without rounding.  REQUIRES: per_unit >= 1 divides a power of ten.
 std::string exact_decimal(int64_t count, int64_t per_unit);
 

@@ -5,7 +5,7 @@
 #include "calibrate/fit_table.h"
 #include "calibrate/unite.h"
 #include "calibrate/write_table.h"
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/file_error.h"
 #include "scenarios/presets.h"
 #include "scenarios/spelling.h"

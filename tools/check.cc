@@ -8,9 +8,8 @@
 #include <optional>
 #include <set>
 
-#include "report/check_table.h"
 #include "report/diagnostics.h"
-#include "report/error_codes.h"
+#include "report/text/compare.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/number.h"
 #include "tools/import_run.h"

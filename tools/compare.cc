@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast compare A B..., one file with a `compare:` section, or one under several schedules:
 // results side by side.
-#include "report/compare.h"
+#include "report/text/compare.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -12,8 +12,7 @@
 #include <set>
 
 #include "report/diagnostics.h"
-#include "report/error_codes.h"
-#include "report/json.h"
+#include "report/json/result.h"
 #include "scenarios/forecast/anomaly.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"

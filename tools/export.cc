@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/frameworks/export_megatron.h"
 #include "tools/options.h"
 #include "tools/output.h"

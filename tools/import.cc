@@ -9,7 +9,7 @@
 #include <array>
 
 #include "calibrate/write_table.h"
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
 #include "tools/calibrate_input.h"
 #include "tools/import_run.h"

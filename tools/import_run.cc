@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {

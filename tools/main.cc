@@ -13,7 +13,6 @@
 #include <new>
 
 #include "report/diagnostics.h"
-#include "report/error_codes.h"
 #include "scenarios/spelling.h"
 #include "tools/command.h"
 #include "tools/options.h"

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "report/diagnostics.h"
-#include "report/schedule_svg.h"
+#include "report/svg/schedule.h"
 #include "schedules/action_text.h"
 #include "schedules/compute_comms.h"
 #include "schedules/custom_schedule.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/spelling.h"
 #include "schedules/check.h"

@@ -4,7 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "schedules/action_text.h"
 #include "schedules/custom_schedule.h"
 #include "schedules/placement.h"

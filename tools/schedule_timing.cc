@@ -5,7 +5,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "report/account_lines.h"
+#include "report/text/account.h"
 #include "sim/diagnostic.h"
 #include "sim/memory.h"
 #include "sim/run.h"

@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "report/diagnostics.h"
-#include "report/error_codes.h"
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/forecast.h"
 #include "tools/options.h"
 #include "tools/output.h"

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <string>
 
-#include "report/explain.h"
-#include "report/json.h"
-#include "report/text.h"
+#include "report/json/result.h"
+#include "report/text/explain.h"
+#include "report/text/run.h"
 #include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/json.h"
+#include "report/json/result.h"
 
 #include <gtest/gtest.h>
 
