@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 

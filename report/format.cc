@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "sim/check.h"
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -215,22 +215,6 @@ std::string titled_table(std::span<const std::vector<std::string>> rows, std::st
   std::string s;
   for (const std::string& line : align_columns(rows, sides))
     s += s.empty() ? paint("  " + line, Tone::dim, style) + '\n' : "  " + line + '\n';
-  return s;
-}
-
-std::string escape_text(std::string_view text) {
-  std::string s;
-  s.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint c = decode_utf8(text, at);
-    if (!c.valid || c.value < 0x20 || c.value == 0x7f)
-      s += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
-    else if (is_deceptive(c.value))
-      s += c.value > 0xffff ? fmt::format("\\U{:08x}", c.value) : fmt::format("\\u{:04x}", c.value);
-    else
-      s += text.substr(at, c.length);
-    at += c.length;
-  }
   return s;
 }
 

@@ -13,7 +13,7 @@
 #include <new>
 
 #include "report/diagnostics.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
 #include "scenarios/fields.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/forecast/step_memory.h"
-#include "schedules/lower.h"
+#include "scenarios/forecast/step.h"
+#include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
