@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "sim/check.h"
+#include "sim/graph/work.h"
 #include "sim/log_exp.h"
-#include "sim/places_reached.h"
 
 namespace stepcast {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/measure/collectives/processes.h"
+#include "calibrate/measure/processes.h"
 #include "calibrate/plan/plan_text.h"
 #include "calibrate/plan/sweep.h"
 #include "sim/graph/work.h"

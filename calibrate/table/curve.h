@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/price.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 
