@@ -14,7 +14,7 @@
 #include "report/json/result.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/forecast/perturbed_ranks.h"
+#include "scenarios/forecast/slow_links.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/forecast/rank_run.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/lane_set.h"
-#include "scenarios/forecast/perturbed_ranks.h"
+#include "scenarios/forecast/slow_links.h"
 #include "topology/traffic/step_traffic.h"
 
 namespace stepcast {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/forecast/step.h"
+#include "scenarios/forecast/schedule_contest.h"
+#include "scenarios/forecast/step_memory.h"
+#include "scenarios/forecast/step_prices.h"
 
 #include <algorithm>
 

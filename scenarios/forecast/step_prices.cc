@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/forecast/step.h"
+#include "scenarios/forecast/step_prices.h"
 
 #include <algorithm>
 #include <limits>
