@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the communication of a step puts on the links of the cluster: collective_links.h for every
 // group of every axis, a route for each transfer of the pipeline.  Asked for twice: by the engine
-// in which transfers slow each other down (sim/contention/contention.h), and by `stepcast explain --links`.
+// in which transfers slow each other down (sim/contention/contention.h), and by `stepcast explain
+// --links`.
 #pragma once
 
 #include <cstdint>
