@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 #include "scenarios/file_error.h"
 #include "sim/text.h"
 

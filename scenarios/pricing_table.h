@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"

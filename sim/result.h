@@ -76,13 +76,17 @@ struct LinkLoads {
 // -------------------------------------------------------------------------------------------------
 // The result.
 
-// The scenario in the words of the headline.
-struct ScenarioText {
+// What was forecast: what a headline names, and the layout and the batch in numbers.
+struct ScenarioSummary {
   std::string name, file, hash;
-  std::string gpus;      // "64 x A100-SXM-80G"
-  std::string layout;    // "TP 8  PP 8  VPP 3  DP 1"
-  std::string batch;     // "GBS 64  MBS 1  seq 2048"
+  std::string gpu;       // "A100-SXM-80G"
   std::string schedule;  // "interleaved 1F1B"
+  int64_t gpus = 1;      // tp * cp * pp * dp
+  int64_t tp = 1, cp = 1, ep = 1, etp = 1, pp = 1, vpp = 1, dp = 1;
+  int64_t zero = 0;
+  int64_t global_batch = 1, micro_batch = 1;  // sequences of a step, of a microbatch
+  int64_t microbatches = 1;                   // of a data-parallel replica
+  int64_t seq = 0;                            // tokens of a sequence
   std::vector<std::string> warnings;
 };
 
@@ -156,7 +160,7 @@ struct ReplicaTimes {
 };
 
 struct Result {
-  ScenarioText scenario;
+  ScenarioSummary scenario;
 
   Time step_time{};  // makespan; the span if the optimizer is no barrier (post-validation)
   Time makespan{};   // of the timeline
@@ -180,8 +184,9 @@ struct Result {
   bool what_if_left_out = false;            // each would have taken another run of many ranks
 
   std::vector<RankMemory> memory;  // by role
-  uint32_t memory_role = 0;        // the one that reserves most
-  std::string memory_op;           // "fc1, forward of stage 0 microbatch 7"
+  uint32_t peak_role = 0;          // the one that allocates most
+  std::string peak_op;             // "fc1, forward of stage 0 microbatch 7"; its largest moment
+  uint32_t reserved_role = 0;      // the one that reserves most, the gaps of the allocator counted
   Bytes memory_reserved{};         // of that role
   Bytes memory_usable{};           // of a GPU, after the reserve
   bool fits = true;                // reserved <= usable

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 #include "sim/graph/work.h"
 
 namespace stepcast::cli {

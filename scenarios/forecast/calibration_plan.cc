@@ -10,7 +10,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
 #include "sim/graph/op_graph.h"
-#include "topology/collectives.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 namespace {

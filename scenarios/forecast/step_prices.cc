@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/file_error.h"
 #include "sim/graph/op_graph.h"
 

@@ -2,7 +2,7 @@
 // What the ops of a scenario's step cost, and what its host waits for in between.
 #pragma once
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"

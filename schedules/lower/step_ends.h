@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/pass_writer.h"
+#include "model/passes/pass_writer.h"
 #include "model/plan.h"
 #include "model/replicas.h"
 #include "model/shard.h"

@@ -93,13 +93,23 @@ struct MemoryEvent {
 };
 
 // -------------------------------------------------------------------------------------------- pass
+// What an op is for, where that decides something beside its work.
+enum class OpRole : uint8_t {
+  ordinary,
+  head,         // a product with the weights of the head, forward or backward ...
+  router,       // ... of a router: frameworks multiply both outside their linear layers
+  later_piece,  // a product that is cut by rows runs piece by piece: a piece but the first, whose
+                // weights the first has read already
+};
+
 struct Op {
   WorkId work{};
   Stream stream = Stream::compute;
   Phase phase = Phase::forward;
-  LabelId label{};     // "qkv", "fc1 weight gradient"
+  LabelId label{};     // "qkv", "fc1 weight gradient": for display only
   int16_t layer = -1;  // counted within the stage; -1 outside the layers
   LaunchId launch{};   // what the host does for it
+  OpRole role = OpRole::ordinary;
 };
 
 // Op `op` waits for op `on` of the same pass.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 #include "sim/graph/price.h"
 
 namespace stepcast::accuracy {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/compute_price.h"
-#include "calibrate/cost_table.h"
+#include "calibrate/price/compute_price.h"
+#include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast::test {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/stage_passes.h"
+#include "model/passes/stage_passes.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 

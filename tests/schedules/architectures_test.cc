@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "model/stage_flow.h"
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
+#include "model/passes/stage_passes.h"
 #include "schedules/families/families.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
