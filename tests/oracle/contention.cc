@@ -266,7 +266,7 @@ bool arrive(Machine& m, Communication& comm) {
 
 // --- streams ------------------------------------------------------------------------------------
 
-bool is_implied(const Pass& pass, const Wait& wait) {
+bool follows_anyway(const Pass& pass, const Wait& wait) {
   return pass.ops[wait.op].stream == pass.ops[wait.on].stream && wait.delay.count() == 0;
 }
 
@@ -283,7 +283,7 @@ Moment ready_at(const Machine& m, const Rank& rank, const Task& task, bool all_w
   const Pass& pass = m.graph.passes[self.pass];
   Moment ready = task.handed;
   for (const Wait& wait : pass.waits.of(self.op)) {
-    if (all_waits || !is_implied(pass, wait)) {
+    if (all_waits || !follows_anyway(pass, wait)) {
       ready = std::max(ready, satisfied_at(rank, self, wait));
     }
   }
