@@ -8,7 +8,7 @@ namespace {
 
 using enum FieldType;
 
-const Field kFields[] = {
+constexpr Field kFields[] = {
     {.path = "cluster",
      .type = section,
      .summary = "preset x nodes, or what the cluster is made of",

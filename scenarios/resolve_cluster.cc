@@ -303,12 +303,12 @@ void resolve_ways(const FieldValues& v, Fabric& fabric) {
 // Vendors state both directions of NVLink together.
 void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::string>& warnings) {
   const GpuArchitecture& arch = architecture(node.gpu.arch);
-  const double one_way = arch.nvlink * static_cast<double>(arch.nvlinks);
+  const double one_way = arch.nvlink_gbs * static_cast<double>(arch.nvlinks);
   if (node.intra == IntraKind::pcie || arch.nvlinks == 0) return;
-  if (node.intra_bandwidth.value != 2 * one_way) return;
+  if (node.intra_bandwidth.value != 2 * one_way * 1e9) return;
   warnings.push_back(fmt::format("{} looks like the two-way figure of NVLink {}; one way is {}GB/s",
                                  v.value("cluster.node.intra.bw")->text, arch.nvlink_generation,
-                                 static_cast<int64_t>(one_way / 1e9)));
+                                 static_cast<int64_t>(one_way)));
 }
 
 }  // namespace
