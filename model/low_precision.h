@@ -13,9 +13,9 @@
 
 #include "model/plan.h"
 #include "model/shard.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 
 namespace stepcast {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "model/transformer.h"
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
-#include "sim/work.h"
 
 namespace stepcast {
 

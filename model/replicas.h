@@ -11,7 +11,7 @@
 
 #include "model/plan.h"
 #include "model/transformer.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

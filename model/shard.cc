@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "sim/check.h"
+#include "sim/graph/work.h"
 #include "sim/log_exp.h"
-#include "sim/places_reached.h"
 
 namespace stepcast {
 
@@ -240,7 +240,7 @@ ExpertShard expert_shard(const Shard& s) {
       x.rows, static_cast<int64_t>(std::llround(busiest * real(plan.ep) * real(plan.etp))));
   x.sent = x.copies;
   if (plan.moe.dispatcher == Dispatcher::deepep && plan.ep > 1) {
-    const double ranks = places_reached(plan.ep, model.experts, model.experts_per_token);
+    const double ranks = expected_destinations(plan.ep, model.experts, model.experts_per_token);
     x.sent =
         static_cast<int64_t>(std::llround(real(x.copies) * ranks / real(model.experts_per_token)));
   }

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "model/plan.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "model/plan.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

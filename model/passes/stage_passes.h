@@ -12,7 +12,7 @@
 #include "model/passes/pass_writer.h"
 #include "model/plan.h"
 #include "model/transformer.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -11,7 +11,7 @@
 #include "model/replicas.h"
 #include "model/shard.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

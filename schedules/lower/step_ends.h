@@ -17,7 +17,7 @@
 #include "schedules/lower/rank_parameters.h"
 #include "schedules/lower/role_items.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -12,7 +12,7 @@
 #include "model/parameters.h"
 #include "model/passes/stage_passes.h"
 #include "model/shard.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -14,8 +14,8 @@
 #include "model/passes/stage_passes.h"
 #include "model/replicas.h"
 #include "model/shard.h"
-#include "sim/memory.h"
-#include "sim/places_reached.h"
+#include "sim/graph/work.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {
@@ -472,11 +472,11 @@ TEST(Routing, CapacityDropsWhatIsAboveAndPaddingFillsWhatIsBelow) {
 }
 
 TEST(Routing, PlacesReachedAreThoseOfADrawWithoutReturning) {
-  EXPECT_DOUBLE_EQ(places_reached(1, 16, 4), 1);
-  EXPECT_DOUBLE_EQ(places_reached(16, 16, 4), 4);
-  EXPECT_DOUBLE_EQ(places_reached(2, 4, 2), 2 * (1 - 1.0 / 6));
-  EXPECT_DOUBLE_EQ(places_reached(8, 256, 1), 1);
-  EXPECT_NEAR(places_reached(8, 256, 8), 8 * (1 - 0.3385), 0.01);
+  EXPECT_DOUBLE_EQ(expected_destinations(1, 16, 4), 1);
+  EXPECT_DOUBLE_EQ(expected_destinations(16, 16, 4), 4);
+  EXPECT_DOUBLE_EQ(expected_destinations(2, 4, 2), 2 * (1 - 1.0 / 6));
+  EXPECT_DOUBLE_EQ(expected_destinations(8, 256, 1), 1);
+  EXPECT_NEAR(expected_destinations(8, 256, 8), 8 * (1 - 0.3385), 0.01);
 }
 
 // ------------------------------------------------------------------------------------ dispatchers
@@ -488,7 +488,8 @@ TEST(Dispatch, DeepepSendsATokenOnceToEachRank) {
   const auto bytes = [](const Passes& p) {
     return static_cast<double>(p.bytes(p.passes.forward, WorkKind::all_to_all, Axis::ep).value);
   };
-  EXPECT_NEAR(bytes(once) / bytes(all), places_reached(4, kExperts, kChosen) / kChosen, 1e-3);
+  EXPECT_NEAR(bytes(once) / bytes(all), expected_destinations(4, kExperts, kChosen) / kChosen,
+              1e-3);
   const Work& w = once.work(once.ops(once.passes.forward, "dispatch all-to-all").at(0));
   EXPECT_EQ(w.m, kChosen);
   EXPECT_EQ(w.n, kExperts);

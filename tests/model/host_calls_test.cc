@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/passes/stage_passes.h"
-#include "sim/host_waits.h"
+#include "sim/graph/op_graph.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/passes/stage_passes.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -11,7 +11,7 @@
 #include "model/passes/stage_passes.h"
 #include "model/shard.h"
 #include "sim/check.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -9,8 +9,7 @@
 
 #include "model/parameters.h"
 #include "model/passes/stage_passes.h"
-#include "sim/caching_allocator.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/hand_graph.h"
 #include "tests/model/sample.h"
 

@@ -10,7 +10,7 @@
 #include "schedules/families/families.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

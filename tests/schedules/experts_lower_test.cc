@@ -9,8 +9,8 @@
 #include "model/replicas.h"
 #include "schedules/lower/lower.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

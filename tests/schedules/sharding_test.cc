@@ -7,8 +7,8 @@
 #include "model/replicas.h"
 #include "schedules/families/families.h"
 #include "schedules/lower/lower.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 
