@@ -17,8 +17,6 @@
 namespace stepcast::cli {
 namespace {
 
-constexpr int64_t kMostActions = 10'000'000;
-
 bool is_scenario(std::string_view name) {
   return name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json");
 }
@@ -138,7 +136,7 @@ void require_few_actions(const ScheduleParams& params) {
   const __int128 actions = __int128{3} * params.pp * params.vpp * params.microbatches;
   if (actions > kMostActions || params.pp > kMostActions || params.vpp > kMostActions)
     usage_error(
-        "E205", "pp * vpp * microbatches is more than 3,333,333",
+        "E205", "pp * vpp * microbatches is more than " + grouped(kMostActions / 3),
         "that many actions are not needed to see what a schedule does: the pattern repeats");
 }
 
