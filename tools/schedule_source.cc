@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/schedule_source.h"
+#include "tools/command/schedule_input.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -11,13 +11,11 @@
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
-#include "tools/options.h"
-#include "tools/output.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
 
 namespace stepcast::cli {
 namespace {
-
-constexpr int64_t kMostActions = 10'000'000;
 
 bool is_scenario(std::string_view name) {
   return name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json");
@@ -138,7 +136,7 @@ void require_few_actions(const ScheduleParams& params) {
   const __int128 actions = __int128{3} * params.pp * params.vpp * params.microbatches;
   if (actions > kMostActions || params.pp > kMostActions || params.vpp > kMostActions)
     usage_error(
-        "E205", "pp * vpp * microbatches is more than 3,333,333",
+        "E205", "pp * vpp * microbatches is more than " + grouped(kMostActions / 3),
         "that many actions are not needed to see what a schedule does: the pattern repeats");
 }
 
