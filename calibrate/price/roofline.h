@@ -21,6 +21,10 @@ namespace stepcast {
 // As data files write it: "ampere".
 std::string_view name_of(GpuArch arch);
 
+// Flops a second of the type, or of the one that the hardware would run it as; 0 if the GPU states
+// none.
+double peak_rate(const Gpu& gpu, DType type);
+
 // `parts` takes the form, if given.  REQUIRES: !is_communication(work.kind).
 Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts = nullptr);
 
