@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output of the programs of NVIDIA/nccl-tests (all_reduce_perf and the others).
+// Output of the programs of NVIDIA/nccl-tests (all_reduce_perf, alltoall_perf and so on).
 //
 // The text in all its layouts: with and without the root column, `error` or `#wrong`, per-iteration
 // columns and timestamps, prefixes of srun and mpirun on each line, other programs' lines between,

@@ -99,7 +99,7 @@ void PlanReader::read_copy(Work& w) {
   w.kind = WorkKind::host_copy;
   if (in_.fields[1] != "h2d")
     mistake(in_.fields[1], "unknown copy '" + std::string(in_.fields[1]) + "'",
-            "h2d, which stands for both ways");
+            "h2d, which stands for both directions");
   w.bytes = {whole(2, "bytes")};
 }
 

@@ -5,8 +5,10 @@
 //   t = t0 + sqrt(c^2 + m^2)
 //   c = flops / (efficiency * peak),  m = bytes / (efficiency * bandwidth)
 //
-// The efficiencies are properties of a GPU generation, documented with their sources in
-// roofline.csv.
+// The form is the roofline of Williams, Waterman and Patterson (2009, "Roofline: An Insightful
+// Visual Performance Model"), rounded where its two lines meet: a kernel that is limited by both
+// overlaps them, but not entirely.  The efficiencies are properties of a GPU generation, with their
+// sources in data/roofline.csv.
 #pragma once
 
 #include <string_view>

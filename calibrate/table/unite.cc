@@ -248,7 +248,8 @@ class Union {
   // Whether the second of two answers to one question is the better one.
   bool better(uint16_t source, uint16_t than) const { return !derived(source) && derived(than); }
 
-  // Fits of the fitter's own hold for one input's rows only; all others are rows like any.
+  // Whether fit_table made this fit: it holds for the rows of its input only.  Any other fit is a
+  // row like the rest.
   template <class Row>
   static bool is_fitted(const Row& r, const TableText& input) {
     return std::is_same_v<Row, FitRow> && input.sources[r.source].key == kFitSource;
