@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/price/roofline.h"
+#include "calibrate/table/gemm_prices.h"
 
 #include <gtest/gtest.h>
 
