@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/price/roofline.h"
-#include "calibrate/table/gemm_prices.h"
 
 #include <gtest/gtest.h>
 
 #include "sim/check.h"
+#include "calibrate/table/gemm_prices.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {
