@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/check.h"
 #include "calibrate/table/gemm_prices.h"
+#include "sim/check.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {
