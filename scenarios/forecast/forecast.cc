@@ -5,25 +5,22 @@
 #include <array>
 #include <cctype>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "calibrate/table/cost_table.h"
-#include "model/inference.h"
+#include "model/passes/forward_only.h"
 #include "scenarios/file_error.h"
-#include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
-#include "scenarios/forecast/step_memory.h"
-#include "scenarios/forecast/step_prices.h"
-#include "scenarios/forecast/utilization.h"
+#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/forecast/step.h"
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "schedules/lower/lower.h"
-#include "sim/account.h"
+#include "sim/account/account.h"
 #include "sim/diagnostic.h"
-#include "sim/run.h"
-#include "sim/work_counts.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 namespace {
@@ -139,7 +136,7 @@ struct Chosen {
 OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
   try {
     return lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation});
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     throw file_error("E127", e.what(), s.file);
   }
 }
