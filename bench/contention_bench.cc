@@ -14,7 +14,7 @@
 #include "calibrate/price/price_graph.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
-#include "sim/contention.h"
+#include "sim/contention/contention.h"
 
 namespace stepcast {
 namespace {

@@ -13,7 +13,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
-#include "sim/lanes.h"
+#include "sim/lanes/lanes.h"
 
 namespace {
 

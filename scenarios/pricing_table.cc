@@ -8,7 +8,7 @@
 #include "calibrate/price/plausible_times.h"
 #include "calibrate/table/table_text.h"
 #include "scenarios/file_error.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "calibrate/table/table_text.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::cli {
 

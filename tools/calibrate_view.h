@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "calibrate/table/table_text.h"
-#include "report/fit_plot.h"
-#include "report/table_view.h"
+#include "report/svg/table.h"
+#include "report/text/table.h"
 
 namespace stepcast::cli {
 

@@ -10,7 +10,7 @@
 
 #include "calibrate/import/measurement_input.h"
 #include "calibrate/table/table_text.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

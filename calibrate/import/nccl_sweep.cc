@@ -26,7 +26,7 @@
 #include <tuple>
 
 #include "calibrate/table/cost_table.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

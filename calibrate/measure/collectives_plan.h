@@ -13,7 +13,7 @@
 #include "calibrate/measure/processes.h"
 #include "calibrate/plan/plan_text.h"
 #include "calibrate/plan/sweep.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/price.h"
-#include "sim/work.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

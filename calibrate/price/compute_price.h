@@ -5,10 +5,9 @@
 #pragma once
 
 #include "calibrate/table/cost_table.h"
-#include "sim/price.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
-#include "topology/cluster.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

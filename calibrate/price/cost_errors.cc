@@ -9,7 +9,7 @@
 
 #include "sim/check.h"
 #include "sim/csv.h"
-#include "sim/work_counts.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sim/account.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/account/account.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 

@@ -22,7 +22,7 @@
 #include <string_view>
 
 #include "calibrate/table/table_text.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

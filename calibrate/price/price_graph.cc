@@ -35,14 +35,12 @@
 #include "calibrate/table/cost_table.h"
 #include "sim/check.h"
 #include "sim/csv.h"
-#include "sim/places_reached.h"
-#include "sim/price.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
-#include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
-#include "topology/placement.h"
-#include "topology/written_fabric.h"
+#include "topology/cluster/cluster.h"
+#include "topology/cluster/explicit_fabric.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 
@@ -85,6 +83,7 @@ bool in_two_hops(const Work& work) {
 Price with_model(Price price, const CommunicationCost& model) {
   price.latency = std::min(price.time, model.latency);
   price.algorithm = model.algorithm;
+  price.protocol = model.protocol;
   return price;
 }
 
@@ -94,8 +93,8 @@ Price by_model(const CommunicationCost& cost) {
 
 Price two_hops(const Work& work, const Cluster& cluster, const GroupShape& shape) {
   // Nodes that a token reaches, of the ranks that it reaches: each gets it over the network once.
-  const double ranks = places_reached(shape.ranks, work.n, work.m);
-  const double any = places_reached(shape.nodes, work.n, work.m);
+  const double ranks = expected_destinations(shape.ranks, work.n, work.m);
+  const double any = expected_destinations(shape.nodes, work.n, work.m);
   const double nodes = work.k > 0 ? std::min(any, static_cast<double>(work.k)) : any;
   const CommunicationCost cost =
       expert_exchange_cost(cluster, work.bytes, shape, std::min(1.0, nodes / ranks));
@@ -201,7 +200,7 @@ const Cluster& CommunicationPrices::seen_by_groups(const Work& work) {
     for (int64_t& member : group) member = placement_.gpu_of(member);
     groups.insert(std::move(group));
   }
-  return at->second = as_seen_by(cluster_, std::vector(groups.begin(), groups.end()));
+  return at->second = effective_cluster(cluster_, std::vector(groups.begin(), groups.end()));
 }
 
 const GroupShape& CommunicationPrices::shape_of_axis(Axis axis) {

@@ -5,13 +5,12 @@
 #include <array>
 
 #include "calibrate/table/cost_table.h"
-#include "sim/launch.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

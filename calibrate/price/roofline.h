@@ -11,17 +11,12 @@
 // sources in data/roofline.csv.
 #pragma once
 
-#include <string_view>
-
-#include "sim/price_parts.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
-
-// As data files write it: "ampere".
-std::string_view name_of(GpuArch arch);
 
 // Flops a second of the type, or of the one that the hardware would run it as; 0 if the GPU states
 // none.

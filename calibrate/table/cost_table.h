@@ -16,12 +16,11 @@
 
 #include "calibrate/table/table_price.h"
 #include "calibrate/table/table_text.h"
-#include "sim/contention.h"
-#include "sim/price.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

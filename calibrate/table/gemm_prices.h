@@ -24,8 +24,8 @@
 #include "calibrate/table/neighbors.h"
 #include "calibrate/table/table_price.h"
 #include "calibrate/table/table_text.h"
-#include "sim/price_parts.h"
-#include "sim/work.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

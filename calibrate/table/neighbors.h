@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/price_parts.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 

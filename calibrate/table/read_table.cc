@@ -37,7 +37,7 @@
 #include "calibrate/table/row_reader.h"
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "calibrate/table/table_text.h"
-#include "sim/price.h"
-#include "sim/work.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

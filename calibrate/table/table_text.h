@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 

@@ -15,7 +15,6 @@
 #include "calibrate/table/row_reader.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
-#include "sim/hash.h"
 #include "sim/text.h"
 
 namespace stepcast {

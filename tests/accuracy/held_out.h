@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "calibrate/table/table_text.h"
-#include "sim/price.h"
+#include "sim/graph/price.h"
 
 namespace stepcast::accuracy {
 

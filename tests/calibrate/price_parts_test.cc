@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/price_parts.h"
+#include "sim/graph/price.h"
 
 #include <gtest/gtest.h>
 

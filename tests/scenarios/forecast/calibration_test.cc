@@ -15,7 +15,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/presets.h"
 #include "sim/diagnostic.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 #include "tests/temporary_folder.h"
 
 namespace stepcast {
