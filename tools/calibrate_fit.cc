@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "calibrate/fit/fit_table.h"
+#include "calibrate/price/plausible_times.h"
 #include "calibrate/table/unite.h"
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
+#include "scenarios/cluster_section.h"
 #include "scenarios/file_error.h"
 #include "scenarios/presets.h"
 #include "sim/text.h"
@@ -74,13 +76,23 @@ std::string as_json(const TableView& view, const std::string& text, const std::s
   });
 }
 
+// Times that the preset of their GPU cannot have; of GPUs without a preset nothing is known.
+void check_times(const CalibrateInput& in, const std::string& gpu) {
+  const std::vector<std::string_view> names = preset_names(PresetKind::gpu);
+  if (std::find(names.begin(), names.end(), gpu) != names.end())
+    check_plausible(in.table, preset_node("", gpu).gpu, in.name, in.text);
+}
+
 int make_table(const Arguments& args, const Terminal& terminal,
                const std::vector<CalibrateInput>& inputs) {
   if (args.json && args.output == "-")
     usage_error("E004", "--json and the table cannot both go to standard output",
                 "-o FILE names a file for the table");
   std::vector<TableText> tables;
-  for (const CalibrateInput& in : inputs) tables.push_back(in.table);
+  for (const CalibrateInput& in : inputs) {
+    check_times(in, args.gpu.empty() ? in.table.gpu : args.gpu);
+    tables.push_back(in.table);
+  }
   const United united = unite(tables, {args.gpu});
   FittedTable fitted = fit_table(united.table);
   fitted.remarks.insert(fitted.remarks.begin(), united.remarks.begin(), united.remarks.end());
