@@ -15,7 +15,7 @@
 #include "calibrate/measure/training_step_works.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 
 namespace stepcast::measure {
 namespace {

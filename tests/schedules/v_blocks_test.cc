@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules made of building blocks in the form of a V: V-Half, V-Min, 1F1B-V and the search for
 // any limit on activations.
-#include "schedules/v_blocks.h"
+#include "schedules/families/v_blocks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
-#include "schedules/action_text.h"
 #include "schedules/check.h"
-#include "schedules/order_timing.h"
-#include "schedules/params.h"
+#include "schedules/families/families.h"
+#include "schedules/formats/action_text.h"
 #include "schedules/schedule.h"
-#include "schedules/v_run_ahead.h"
+#include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {
@@ -52,7 +50,7 @@ double unit_bubble(const Schedule& s) {
 std::string refusal(const std::string& name, const ScheduleParams& params) {
   try {
     generate(name, params);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "accepted";
@@ -137,7 +135,7 @@ TEST(FixedBlocks, ParametersAreNumbersAndChunksTwo) {
 // Times of the parameters, 1 unit = 1 ns.
 PipelineCosts costs_of(const ScheduleParams& params, const std::vector<uint16_t>& rank_of_stage) {
   const auto time = [&](const char* key) {
-    return Time{static_cast<int64_t>(number_param(params, key).value_or(1) * 1000)};
+    return Time{static_cast<int64_t>(ParamReader(params).number(key).value_or(1) * 1000)};
   };
   return level_costs(params.pp, params.microbatches, rank_of_stage,
                      {time("tF"), time("tB_input"), time("tW"), {}, {}, {}}, {1, 0, -1},
