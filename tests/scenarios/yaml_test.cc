@@ -119,7 +119,7 @@ TEST(Yaml, SixtyFourLevelsAreAllowed) {
 
 TEST(Yaml, SizeIsLimited) {
   EXPECT_EQ(first_line(parse("a: " + std::string(17u << 20, 'x'))),
-            "E106 0:0 the file is larger than 16 MiB");
+            "E106 0:0 the text is larger than 16 MiB: 17825795 bytes");
   std::string many = "a: [";
   for (int i = 0; i < 1'000'001; ++i) many += "1,";
   EXPECT_EQ(first_line(parse(many + "]")).substr(0, 4), "E106");
@@ -127,8 +127,9 @@ TEST(Yaml, SizeIsLimited) {
 
 TEST(Yaml, WhatIsNoTextIsRefused) {
   EXPECT_EQ(first_line(parse(std::string("a: b\0c\n", 7))),
-            "E100 1:5 there is a control character in the text");
-  EXPECT_EQ(first_line(parse("a: \x1b[2J\n")), "E100 1:4 there is a control character in the text");
+            "E100 1:5 there is a control character in the text: U+0000");
+  EXPECT_EQ(first_line(parse("a: \x1b[2J\n")),
+            "E100 1:4 there is a control character in the text: U+001B");
   EXPECT_EQ(first_line(parse("a: \xe9\n")), "E100 1:4 this is not UTF-8 text");
   EXPECT_EQ(first_line(parse("a: \xc0\xaf\n")), "E100 1:4 this is not UTF-8 text");
   EXPECT_EQ(first_line(parse("a: \xed\xa0\x80\n")), "E100 1:4 this is not UTF-8 text");
