@@ -10,8 +10,8 @@
 
 #include "report/check_table.h"
 #include "report/diagnostics.h"
+#include "scenarios/document/number.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/number.h"
 #include "tools/import_run.h"
 #include "tools/options.h"
 #include "tools/output.h"

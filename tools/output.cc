@@ -14,7 +14,7 @@
 #include <cstring>
 #include <optional>
 
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "tools/command.h"
 
 namespace stepcast::cli {

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 #include "sim/work_counts.h"
 #include "topology/nccl/collectives.h"
 

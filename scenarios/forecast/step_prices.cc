@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "calibrate/price_graph.h"
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "sim/host_waits.h"
 #include "sim/work_counts.h"
 

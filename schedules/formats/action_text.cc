@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/action_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -127,7 +129,7 @@ CsvCell without(const CsvCell& cell, std::string_view around) {
 
 ActionTextError::ActionTextError(const std::string& sentence, size_t offset_in_text,
                                  size_t length_of_text)
-    : std::invalid_argument(without_zeros(sentence)),
+    : InputError(refusal(without_zeros(sentence))),
       offset(offset_in_text),
       length(length_of_text) {}
 
@@ -170,14 +172,13 @@ ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows) {
       old_names = old_names || a.bw;
     }
   if (some_split && some_whole)
-    throw std::invalid_argument(
-        "some actions have a sequence split, as `0F1.0`, and some have none: all need one");
+    refuse("some actions have a sequence split, as `0F1.0`, and some have none: all need one");
   ActionRows all;
   all.seq_splits = int64_t{largest_split} + 1;
   all.names_pieces = some_split;
   if ((int64_t{largest_microbatch} + 1) * all.seq_splits > int64_t{kLargestMicrobatch} + 1)
-    throw std::invalid_argument("microbatches times sequence splits must be at most " +
-                                std::to_string(int64_t{kLargestMicrobatch} + 1));
+    refuse(fmt::format("microbatches times sequence splits must be at most {}",
+                       int64_t{kLargestMicrobatch} + 1));
   all.ranks.reserve(rows.size());
   for (std::vector<WrittenAction>& row : rows) {
     std::vector<Action>& actions = all.ranks.emplace_back();

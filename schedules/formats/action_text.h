@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +27,9 @@ namespace stepcast {
 // Most wrong cells of a file that are named.
 constexpr size_t kMostCellErrors = 20;
 
-// A text that is not an action, with where it stands.
-struct ActionTextError : std::invalid_argument {
+// A text that is not an action, with where it stands.  Its diagnostic has the sentence for the
+// user; whoever knows the file adds the place.
+struct ActionTextError : InputError {
   ActionTextError(const std::string& sentence, size_t offset_in_text, size_t length_of_text);
   size_t offset = 0;  // first byte of the wrong action in the text that was given
   size_t length = 0;  // bytes of it
@@ -68,8 +68,8 @@ struct ActionRowError {
   ActionTextError error;
 };
 
-// Resolves splits and the meaning of `B`.  Throws std::invalid_argument with a sentence for the
-// user if only some actions have a split, or if there are too many pieces to count.
+// Resolves splits and the meaning of `B`.  Throws InputError with a sentence for the user if only
+// some actions have a split, or if there are too many pieces to count.
 ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows);
 
 // Rows of actions separated by blanks or commas; nothing between two separators is an idle slot of

@@ -516,11 +516,10 @@ void check_progress(CommChecker& c) {
   const std::vector<uint32_t> next = execute_in_order(c.rows.size(), step, awaited);
   for (uint32_t row = 0; row < c.rows.size(); ++row) {
     if (next[row] == c.rows[row].size()) continue;
-    const std::vector<uint32_t> circle = circle_from(row, next, awaited);
+    const std::vector<uint32_t> cycle = cycle_from(row, next, awaited);
     const auto head = [&](uint32_t rank) -> const Cell& { return c.rows[rank][next[rank]]; };
-    Diagnostic* d =
-        c.add(circle.front(), head(circle.front()).at, "the schedule deadlocks", "E401");
-    for (const uint32_t rank : circle) {
+    Diagnostic* d = c.add(cycle.front(), head(cycle.front()).at, "the schedule deadlocks", "E401");
+    for (const uint32_t rank : cycle) {
       const ListPlace p = *awaited({rank, next[rank]}, next);
       d->help += (d->help.empty() ? "rank " : "; rank ") + std::to_string(rank) + " at " +
                  quoted(head(rank)) + " waits for " + quoted(c.rows[p.list][p.position]) +

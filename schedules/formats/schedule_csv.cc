@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/schedule_csv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "schedules/formats/action_text.h"
@@ -12,7 +13,6 @@
 namespace stepcast {
 namespace {
 
-constexpr size_t kMostRanks = 65'536;
 constexpr int kDeadlockStatus = 4;
 
 // Reads the cells one by one, so that every wrong one is reported.
@@ -125,10 +125,10 @@ void place_both_ways(Schedule& schedule, std::vector<bool> reversed) {
 
 Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>> rows,
                           int64_t seq_splits) {
-  if (rows.empty()) throw std::invalid_argument("the schedule has no ranks");
-  if (rows.size() > kMostRanks)
-    throw std::invalid_argument("the schedule has " + std::to_string(rows.size()) +
-                                " ranks: at most " + std::to_string(kMostRanks) + " are possible");
+  if (rows.empty()) refuse("the schedule has no ranks");
+  if (rows.size() > static_cast<size_t>(kMostStages))
+    refuse(fmt::format("the schedule has {} ranks: at most {} are possible", rows.size(),
+                       kMostStages));
   size_t stages = 0, pieces = 0, actions = 0;
   for (const std::vector<Action>& row : rows) {
     actions += row.size();
@@ -137,7 +137,7 @@ Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>
       pieces = std::max<size_t>(pieces, a.microbatch + size_t{1});
     }
   }
-  if (actions == 0) throw std::invalid_argument("the schedule has no actions");
+  if (actions == 0) refuse("the schedule has no actions");
   Schedule schedule;
   schedule.name = name;
   schedule.pp = static_cast<int64_t>(rows.size());
@@ -164,13 +164,10 @@ Schedule read_schedule_csv(std::string_view text, const std::string& file_name) 
     Schedule schedule = schedule_of_rows(file_name, std::move(rows.ranks), rows.seq_splits);
     schedule.names_pieces = rows.names_pieces;
     return schedule;
-  } catch (const std::invalid_argument& e) {
-    Diagnostic d;
-    d.code = "E403";
-    d.message = e.what();
-    d.file = file_name;
-    d.help = "a schedule file has one line a pipeline rank, with cells such as 0F0,1F0,1B0,0B0";
-    throw InputError(std::move(d));
+  } catch (InputError& e) {
+    for (Diagnostic& d : e.diagnostics)
+      d.help = "a schedule file has one line a pipeline rank, with cells such as 0F0,1F0,1B0,0B0";
+    throw place(std::move(e), "E403", file_name);
   }
 }
 

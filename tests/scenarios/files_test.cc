@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading files: `extends`, --set, and files that are none.
-#include "scenarios/files.h"
+#include "scenarios/document/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

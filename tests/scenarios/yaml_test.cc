@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast {
@@ -23,7 +23,7 @@ struct Parsed {
 
 Parsed parse(std::string text) {
   Problems problems;
-  const uint32_t source = problems.add_source({"t.yaml", std::move(text), false});
+  const SourceRef source = problems.add_source({"t.yaml", std::move(text), false});
   Parsed p;
   p.value = parse_yaml(problems, source);
   p.failure = testing::failure_of([&] { problems.throw_if_any(); });
@@ -160,8 +160,8 @@ TEST(Yaml, ALineIsShownWithoutItsEnd) {
 
 TEST(Problems, AreReportedByPlaceAndAtMostTwenty) {
   Problems problems;
-  const uint32_t a = problems.add_source({"a", "1\n2\n3\n", false});
-  const uint32_t b = problems.add_source({"b", "1\n", false});
+  const SourceRef a = problems.add_source({"a", "1\n2\n3\n", false});
+  const SourceRef b = problems.add_source({"b", "1\n", false});
   problems.add("E2", "second file", {b, 1, 1});
   for (int line = 30; line > 0; --line) problems.add("E1", "x", {a, line, 1});
   const Failure f = testing::failure_of([&] { problems.throw_if_any(); });
