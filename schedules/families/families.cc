@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 
 #include "sim/text.h"
 
@@ -15,20 +13,6 @@ namespace {
 
 // A remark of whoever wrote the parameters down; no family reads it.
 constexpr std::string_view kRemark = "note";
-constexpr std::string_view kSpaces = " \t";
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
-}
 
 // Lower case, and one way to separate words.
 std::string normalised(std::string_view name) {
@@ -82,16 +66,8 @@ int64_t rounds_of(const ScheduleParams& params) {
 std::optional<std::string> value_of(const ScheduleParams& params, std::string_view key) {
   const auto found = params.more.find(key);
   if (found == params.more.end()) return std::nullopt;
-  std::string value = lower_case(trimmed(found->second));
+  std::string value = lower_case(trim(found->second, " \t"));
   if (value.empty() || value == "none" || value == "null" || value == "default")
-    return std::nullopt;
-  return value;
-}
-
-std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
     return std::nullopt;
   return value;
 }
@@ -236,11 +212,8 @@ std::optional<int64_t> ParamReader::whole(std::string_view key, int64_t least, i
       point != std::string_view::npos && point > 0 &&
       digits.find_first_not_of('0', point + 1) == std::string_view::npos)
     digits = digits.substr(0, point);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc() && end == digits.data() + digits.size() && value >= least &&
-      value <= most)
-    return value;
+  const std::optional<int64_t> value = parse_number<int64_t>(digits);
+  if (value && *value >= least && *value <= most) return value;
   const bool bounded = most != std::numeric_limits<int64_t>::max();
   refuse_value(
       key, *text,
@@ -263,20 +236,15 @@ std::optional<std::string> ParamReader::word(std::string_view key,
                                              const std::vector<std::string>& words) {
   std::optional<std::string> text = value_of(params_, key);
   if (!text) return std::nullopt;
-  std::string legal;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (*text == words[i]) return text;
-    if (i > 0) legal += i + 1 == words.size() ? " or " : ", ";
-    legal += words[i];
-  }
-  refuse_value(key, *text, legal);
+  if (std::find(words.begin(), words.end(), *text) != words.end()) return text;
+  refuse_value(key, *text, or_list(words));
   return std::nullopt;
 }
 
 std::optional<double> ParamReader::number(std::string_view key) {
   const std::optional<std::string> text = value_of(params_, key);
   if (!text) return std::nullopt;
-  const std::optional<double> value = number_of(*text);
+  const std::optional<double> value = parse_number<double>(*text);
   if (!value) refuse_value(key, *text, "a number");
   return value;
 }
@@ -289,7 +257,7 @@ std::vector<double> ParamReader::numbers(std::string_view key) {
   std::vector<double> values;
   while (true) {
     const size_t comma = rest.find(',');
-    const std::optional<double> value = number_of(trimmed(rest.substr(0, comma)));
+    const std::optional<double> value = parse_number<double>(trim(rest.substr(0, comma), " \t"));
     if (!value) {
       refuse_value(key, *text, "a number, or numbers separated by commas");
       return {};

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "sim/action.h"
+#include "sim/csv.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
@@ -93,25 +94,8 @@ std::string to_text(std::span<const Action> row, int64_t seq_splits = 1, bool na
 std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits = 1,
                       bool names_pieces = false);
 
-// ------------------------------------------------------------------------------------------------
-// The cells of a schedule file, one after the other.
-//
-// Lines end with LF or CRLF; cells are separated by commas; blanks and a pair of double quotes
-// around a cell do not count, nor does a byte order mark.
-
-// Without the empty lines at the end.
-std::vector<std::string_view> csv_lines(std::string_view text);
-
-struct CsvCell {
-  std::string_view text;  // not empty
-  size_t offset = 0;      // of its first byte in the line
-};
-
-// The next cell with something in it at or behind byte `from` of the line; `from` moves behind it.
-std::optional<CsvCell> next_cell(std::string_view line, size_t& from);
-
-// A diagnostic that points at a cell of line `row` (from 0).
-Diagnostic cell_diagnostic(std::string_view code, std::string message, const std::string& file_name,
-                           size_t row, std::string_view line, const CsvCell& cell);
+// The next cell of a line of a schedule file that is no idle slot; else as next_field() of
+// sim/csv.h.
+std::optional<CsvField> next_cell(std::string_view line, size_t& from);
 
 }  // namespace stepcast

@@ -50,13 +50,13 @@ void read_line(CsvReader& reader, std::string_view line) {
   reader.rows.emplace_back();
   size_t from = 0;
   while (!reader.full()) {
-    const std::optional<CsvCell> cell = next_cell(line, from);
+    const std::optional<CsvField> cell = next_cell(line, from);
     if (!cell) return;
     try {
       read_cell(reader, cell->text);
     } catch (const ActionTextError& e) {
       reader.problems.push_back(
-          cell_diagnostic("E402", e.what(), reader.file_name, reader.rows.size() - 1, line, *cell));
+          field_diagnostic("E402", e.what(), reader.file_name, reader.rows.size(), line, *cell));
     }
   }
 }
@@ -88,9 +88,9 @@ std::optional<std::vector<bool>> directions_of(const std::vector<std::vector<Act
 }
 
 // The cell of the action at `position` of a rank.
-std::optional<CsvCell> cell_of(std::string_view line, uint32_t position) {
+std::optional<CsvField> cell_of(std::string_view line, uint32_t position) {
   size_t from = 0, actions = 0;
-  while (const std::optional<CsvCell> cell = next_cell(line, from)) {
+  while (const std::optional<CsvField> cell = next_cell(line, from)) {
     if (parse_comm_cell(cell->text)) continue;
     actions += actions_in_cell(cell->text);
     if (actions > position) return cell;
@@ -157,7 +157,7 @@ Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>
 
 Schedule read_schedule_csv(std::string_view text, const std::string& file_name) {
   CsvReader reader{file_name};
-  for (const std::string_view line : csv_lines(text)) read_line(reader, line);
+  for (const std::string_view line : split_csv_lines(text)) read_line(reader, line);
   if (!reader.problems.empty()) throw InputError(std::move(reader.problems));
   try {
     ActionRows rows = combine_rows(std::move(reader.rows));
@@ -186,15 +186,15 @@ std::vector<Diagnostic> schedule_diagnostics(std::span<const ScheduleProblem> pr
                                              std::string_view text, const std::string& file_name) {
   std::vector<Diagnostic> all;
   if (problems.empty()) return all;
-  const std::vector<std::string_view> lines = csv_lines(text);
+  const std::vector<std::string_view> lines = split_csv_lines(text);
   for (const ScheduleProblem& p : problems) {
     Diagnostic d;
     if (p.rank < lines.size()) {
       const std::string_view line = lines[p.rank];
       const bool placed = p.position != ScheduleProblem::kNoPosition;
-      const std::optional<CsvCell> cell = placed ? cell_of(line, p.position) : std::nullopt;
-      d = cell_diagnostic({}, {}, file_name, p.rank, line,
-                          cell.value_or(CsvCell{line.substr(0, 1), 0}));
+      const std::optional<CsvField> cell = placed ? cell_of(line, p.position) : std::nullopt;
+      d = field_diagnostic({}, {}, file_name, p.rank + size_t{1}, line,
+                           cell.value_or(CsvField{line.substr(0, 1), 0}));
     }
     d.message = p.message;
     for (const std::string& step : p.cycle) d.help += (d.help.empty() ? "" : "; ") + step;

@@ -437,7 +437,7 @@ std::optional<Diagnostic> check_transfers(const Schedule& schedule, P2pStyle sty
   const RuleResult result = apply_rule(schedule, style);
   if (result.refusal.empty()) return {};
   return refusal(fmt::format("transfers of style {} do not go with the schedule {}: {}",
-                              name_of(style), schedule.name, result.refusal));
+                             name_of(style), schedule.name, result.refusal));
 }
 
 std::vector<RankProgram> with_transfers(const Schedule& schedule, P2pStyle style) {

@@ -50,6 +50,24 @@ TEST(Fields, ADefaultHasAReasonAndChoicesHaveWordsOfTheirOwn) {
   }
 }
 
+// What a resolver may bind is decided while it is compiled: Key and KeyOf ask these.
+static_assert(find_field("parallel.tp") != nullptr && find_field("parallel.tpp") == nullptr);
+static_assert(holds<int64_t>(*find_field("parallel.tp")));
+static_assert(!holds<bool>(*find_field("parallel.tp")));
+static_assert(holds<TpOverlap>(*find_field("overlap.tp")));
+static_assert(!holds<CpComm>(*find_field("overlap.tp")));
+static_assert(Key("schedule.p2p").row().choices.find("deepspeed")->meaning ==
+              static_cast<int>(P2pStyle::deepspeed));
+
+// Words of pipeline transfers are printed elsewhere too.
+TEST(Fields, WordsOfTransfersAreTheirNames) {
+  for (const P2pStyle style : kAllP2pStyles) {
+    const Word* word = Key("schedule.p2p").row().choices.find(name_of(style));
+    ASSERT_NE(word, nullptr) << name_of(style);
+    EXPECT_EQ(word->meaning, static_cast<int>(style));
+  }
+}
+
 TEST(Fields, ForeignNamesLeadToOurs) {
   for (const char* key : {"global_batch_size", "--global-batch-size", "Global-Batch-Size"}) {
     const ForeignName* name = find_foreign_name(key);
