@@ -9,7 +9,7 @@
 #pragma once
 
 #include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -5,8 +5,8 @@
 #include "calibrate/curve.h"
 #include "sim/units.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 
@@ -19,5 +19,23 @@ namespace stepcast {
 // collective_cost.
 CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const GroupShape& shape,
                          const Cluster& cluster, double floor_us);
+
+// Where the NICs of a cluster are not those that a curve was measured with, but near them: the
+// curve's time hands over to the model's, so that a faster NIC never costs more.
+//
+// Up to 5 % off (kSameNic) the curve counts as it is.  Beyond, the model's time is taken times the
+// factor by which curve and model differ at that edge; the factor fades out over a further quarter
+// of bandwidth.  Where that would make the faster NIC the slower one (the model is above the curve
+// and the NIC faster than the curve's, or below it and slower), the model's time is cut at the
+// curve's instead.  Both are monotone in the bandwidth if the model is, and meet curve and model.
+constexpr double kSameNic = 0.05;
+// Bandwidths in GB/s of a GPU, times in us; `model_edge_us` is the model's at the edge
+// (edge_beside).  REQUIRES: all positive.
+struct NicsBeside {
+  double curve_gbs = 0, gbs = 0;
+  double curve_us = 0, model_us = 0, model_edge_us = 0;
+};
+double edge_beside(double curve_gbs, double gbs);
+double us_beside(const NicsBeside& n);
 
 }  // namespace stepcast

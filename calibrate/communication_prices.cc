@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/places_reached.h"
-#include "topology/written_fabric.h"
+#include "topology/cluster/explicit_fabric.h"
 
 namespace stepcast {
 namespace {
@@ -19,6 +19,7 @@ bool in_two_hops(const Work& work) {
 Price with_model(Price price, const CommunicationCost& model) {
   price.latency = std::min(price.time, model.latency);
   price.algorithm = model.algorithm;
+  price.protocol = model.protocol;
   return price;
 }
 
@@ -133,7 +134,7 @@ const Cluster& CommunicationPrices::seen_by_groups(const Work& work) {
     for (int64_t& member : group) member = placement_.gpu_of(member);
     groups.insert(std::move(group));
   }
-  return at->second = as_seen_by(cluster_, std::vector(groups.begin(), groups.end()));
+  return at->second = effective_cluster(cluster_, std::vector(groups.begin(), groups.end()));
 }
 
 const GroupShape& CommunicationPrices::shape_of_axis(Axis axis) {

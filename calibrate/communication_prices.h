@@ -12,9 +12,8 @@
 #include "sim/price.h"
 #include "sim/rank_grid.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

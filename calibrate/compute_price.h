@@ -7,7 +7,7 @@
 #include "sim/price.h"
 #include "sim/price_parts.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

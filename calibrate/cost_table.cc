@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/cost_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -28,7 +31,7 @@ namespace {
 constexpr double kDefaultKernelFloor = 2.5;  // us; the tables state it as fit of memory_bound
 // A sweep that begins above this says nothing about latency, hence nothing about smaller sizes.
 constexpr int64_t kLatencyBytes = 64 << 10;
-constexpr double kSameBandwidth = 0.05;
+constexpr double kSameBandwidth = kSameNic;
 
 // The measured kernel that stands for another one of the same traffic pattern.
 Kernel stand_in(Kernel k) {
@@ -120,9 +123,9 @@ std::optional<TablePrice> CostTable::Rows::attention(const Work& work, GpuArch a
   if (of_kernel != nullptr) price = of_kernel->time(work, parts);
   if (!price) {
     price = attentions.time(work, parts);
-    // Ampere's tables measured FlashAttention 2, all others cuDNN.
-    const bool itself = work.attention == AttentionKernel::table ||
-                        (work.attention == AttentionKernel::flash2 && arch == GpuArch::ampere);
+    const bool itself =
+        work.attention == AttentionKernel::table ||
+        (work.attention == AttentionKernel::flash2 && architecture(arch).table_has_flash2);
     if (!price || itself) return price;
     price->origin = Origin::extrapolated;
     price->basis.lacking = work.attention;
@@ -294,17 +297,46 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
       shape.sharing <= 1 && (shape.tier <= 0 || cluster.fabric.oversubscription <= 1);
   if (shape.nodes > 1 && !alone) return std::nullopt;
   const double nic_gbs = node.nic_share().value * 1e-9;
+  const auto says_latency = [&](const Curve& curve) {
+    return bytes.value >= curve.front().bytes || curve.front().bytes <= kLatencyBytes;
+  };
+  const auto at_nics = [&](double gbs) {
+    Cluster other = cluster;
+    if (shape.nodes > 1) other.node.nic_bandwidth = node.nic_bandwidth * (gbs / nic_gbs);
+    return other;
+  };
+  const auto group = fmt::format("table {}: {} of {} ranks on {} node{}", name(), name_of(kind),
+                                 shape.ranks, shape.nodes, shape.nodes == 1 ? "" : "s");
+  const Rows::CollectiveCurve* nearest = nullptr;
   for (const Rows::CollectiveCurve& c : found->second) {
-    if (shape.nodes > 1 && !about(nic_gbs, c.nic_gbs)) continue;
-    const CurvePoint& first = c.curve.front();
-    if (bytes.value < first.bytes && first.bytes > kLatencyBytes) continue;
-    const CurveValue v = collective_on(c.curve, kind, bytes, shape, cluster, first.us);
-    return Price{time_from_seconds(v.us * 1e-6), v.origin,
-                 "table " + name() + ": " + std::string(name_of(kind)) + " of " +
-                     std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
-                     (shape.nodes == 1 ? " node" : " nodes")};
+    if (!says_latency(c.curve)) continue;
+    if (shape.nodes == 1 || about(nic_gbs, c.nic_gbs)) {
+      // Its own NICs shape it between its points, so that it is the same for all that are about so.
+      const bool same = shape.nodes == 1 || std::abs(nic_gbs / c.nic_gbs - 1) < 1e-9;
+      const CurveValue v = collective_on(c.curve, kind, bytes, shape,
+                                         same ? cluster : at_nics(c.nic_gbs), c.curve.front().us);
+      return Price{time_from_seconds(v.us * 1e-6), v.origin, group};
+    }
+    const auto far = [&](double gbs) { return std::max(nic_gbs / gbs, gbs / nic_gbs); };
+    if (c.nic_gbs > 0 && (nearest == nullptr || far(c.nic_gbs) < far(nearest->nic_gbs)))
+      nearest = &c;
   }
-  return std::nullopt;
+  if (nearest == nullptr) return std::nullopt;
+  const auto modelled = [&](const Cluster& c) {
+    return 1e6 * to_seconds(collective_cost(c, kind, bytes, shape).time);
+  };
+  const Curve& curve = nearest->curve;
+  const double model = modelled(cluster);
+  const double us = us_beside(
+      {.curve_gbs = nearest->nic_gbs,
+       .gbs = nic_gbs,
+       .curve_us =
+           collective_on(curve, kind, bytes, shape, at_nics(nearest->nic_gbs), curve.front().us).us,
+       .model_us = model,
+       .model_edge_us = modelled(at_nics(edge_beside(nearest->nic_gbs, nic_gbs)))});
+  if (us == model) return std::nullopt;
+  return Price{time_from_seconds(us * 1e-6), Origin::extrapolated,
+               fmt::format("{} by NICs of {:g} GB/s a GPU", group, nearest->nic_gbs)};
 }
 
 std::optional<Interference> CostTable::interference() const {

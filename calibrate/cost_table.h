@@ -19,8 +19,8 @@
 #include "sim/price.h"
 #include "sim/price_parts.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

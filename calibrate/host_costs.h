@@ -6,7 +6,7 @@
 
 #include "sim/launch.h"
 #include "sim/units.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -6,8 +6,7 @@
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/rank_grid.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,28 +22,24 @@ namespace {
 struct Efficiency {
   double gemm = 0, attention_forward = 0, attention_backward = 0, memory = 0, t0_us = 0;
 };
-constexpr size_t kArchs = 5;
-using Efficiencies = std::array<Efficiency, kArchs>;
-
-constexpr std::array<std::string_view, kArchs> kArchNames{"volta", "ampere", "hopper", "blackwell",
-                                                          "other"};
+// By row of roofline.csv.
+using Efficiencies = std::map<std::string, Efficiency, std::less<>>;
 
 Efficiencies read_efficiencies(std::string_view text) {
-  Efficiencies all{};
+  Efficiencies all;
   for (const CsvRow& row :
        csv_rows(text, "arch,gemm,attention_forward,attention_backward,memory,t0_us")) {
-    const auto arch = std::ranges::find(kArchNames, row.cells[0]);
-    STEPCAST_CHECK(arch != kArchNames.end(), "roofline.csv: " + std::string(row.cells[0]));
-    all[static_cast<size_t>(arch - kArchNames.begin())] = {
-        row.number(1), row.number(2), row.number(3), row.number(4), row.number(5)};
+    all[std::string(row.cells[0])] = {row.number(1), row.number(2), row.number(3), row.number(4),
+                                      row.number(5)};
   }
-  for (const Efficiency& e : all) STEPCAST_CHECK(e.gemm > 0, "roofline.csv lacks a generation");
   return all;
 }
 
 const Efficiency& efficiency(GpuArch arch) {
   static const Efficiencies all = read_efficiencies(roofline_files()[0].second);
-  return all[static_cast<size_t>(arch)];
+  const auto found = all.find(architecture(arch).roofline);
+  STEPCAST_CHECK(found != all.end() && found->second.gemm > 0, "roofline.csv lacks a generation");
+  return found->second;
 }
 
 // Peak of the type, or of the one that the hardware would run it as; 0 if the GPU states none.
@@ -114,10 +111,6 @@ MemoryRate memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
 }
 
 }  // namespace
-
-std::string_view name_of(GpuArch arch) {
-  return kArchNames[static_cast<size_t>(arch)];
-}
 
 Bytes operand_bytes(const Work& w) {
   if (w.bytes.value > 0) return w.bytes;

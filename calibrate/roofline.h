@@ -9,17 +9,12 @@
 // roofline.csv.
 #pragma once
 
-#include <string_view>
-
 #include "sim/price_parts.h"
 #include "sim/units.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
-
-// As data files write it: "ampere".
-std::string_view name_of(GpuArch arch);
 
 // `parts` takes the form, if given.  REQUIRES: !is_communication(work.kind).
 Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts = nullptr);

@@ -87,6 +87,11 @@ std::string_view name_of(GemmLayout l) {
   return pick(kNames, l);
 }
 
+std::string_view name_of(Protocol p) {
+  static constexpr std::array<std::string_view, kProtocols> kNames{"LL", "LL128", "Simple"};
+  return pick(kNames, p);
+}
+
 std::string_view name_of(Origin o) {
   static constexpr std::array<std::string_view, kOrigins> kNames{
       "measured", "interpolated", "extrapolated", "fitted", "roofline"};

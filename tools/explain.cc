@@ -24,7 +24,7 @@
 #include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/link_loads.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast::cli {
 namespace {

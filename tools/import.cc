@@ -13,9 +13,7 @@
 #include "tools/import_run.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast::cli {
 namespace {

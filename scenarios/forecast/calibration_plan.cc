@@ -10,7 +10,7 @@
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "sim/work_counts.h"
-#include "topology/collectives.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 namespace {

@@ -10,7 +10,7 @@
 #include "scenarios/forecast/lane_set.h"
 #include "scenarios/forecast/slow_links.h"
 #include "sim/diagnostic.h"
-#include "topology/traffic.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast {
 namespace {

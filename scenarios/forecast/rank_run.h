@@ -15,7 +15,7 @@
 #include "sim/op_graph.h"
 #include "sim/price.h"
 #include "sim/result.h"
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 

@@ -3,6 +3,8 @@
 // beside computation.
 #include "scenarios/resolve/resolve.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <string>
@@ -40,15 +42,14 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
   constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
   if (in.cluster == nullptr) return;
   FieldValues& v = in.values;
-  const GpuArch arch = in.cluster->node.gpu.arch;
-  const bool hopper = arch == GpuArch::hopper;
+  const GpuArchitecture& arch = architecture(in.cluster->node.gpu.arch);
+  const int64_t kib = arch.blas_workspace_kib;
   if (!v.stated("kernels.blas_workspace"))
-    v.derive<Bytes>("kernels.blas_workspace",
-                    Bytes{hopper ? 32 * kMiB : (2 * 4096 + 8 * 16) * kKiB},
-                    hopper ? "PyTorch on Hopper" : "PyTorch but on Hopper: ':4096:2:16:8'",
-                    hopper ? "32MiB" : "8320KiB");
+    v.derive<Bytes>("kernels.blas_workspace", Bytes{kib * kKiB},
+                    kib == 8320 ? "PyTorch but on Hopper: ':4096:2:16:8'" : "PyTorch on Hopper",
+                    kib % 1024 == 0 ? fmt::format("{}MiB", kib / 1024) : fmt::format("{}KiB", kib));
   v.read("kernels.blas_workspace", k.blas_workspace);
-  k.engine_workspace = Bytes{(hopper || arch == GpuArch::blackwell ? 32 : 4) * kMiB};
+  k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
 }
 
 }  // namespace

@@ -18,9 +18,8 @@
 #include "scenarios/scenario.h"
 #include "scenarios/schema/values.h"
 #include "schedules/schedule.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
-#include "topology/written_fabric.h"
+#include "topology/cluster/cluster.h"
+#include "topology/cluster/explicit_fabric.h"
 
 namespace stepcast {
 
@@ -87,10 +86,10 @@ void lift_node_kind(Value& cluster);
 
 // REQUIRES: the key is there.  Nothing if it is wrong: E220 where a node cannot be reached, E221
 // for ids and ends, E229 for nodes that differ.
-std::optional<WrittenFabric> read_topology(FieldValues& values, Problems& problems);
+std::optional<ExplicitFabric> read_topology(FieldValues& values, Problems& problems);
 
 // Numbers of the cluster that follow: nodes, nics.count, nics.bw.
-void derive_from_topology(FieldValues& values, const WrittenFabric& fabric);
+void derive_from_topology(FieldValues& values, const ExplicitFabric& fabric);
 
 // All nodes in order without the key.  Adds E107 for what is no node, E240 for nodes that the
 // cluster does not have, E127 for one that is named twice.

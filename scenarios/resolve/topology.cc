@@ -15,7 +15,7 @@ namespace stepcast {
 namespace {
 
 struct Reading {
-  WrittenFabric fabric;
+  ExplicitFabric fabric;
   std::vector<Mark> node_marks;                    // of the ids
   std::map<std::string, size_t, std::less<>> ids;  // node, or nodes + switch
   std::vector<size_t> joined;                      // union-find: parent of each
@@ -100,7 +100,7 @@ void read_link(Reading& r, const Value& value, Problems& problems) {
     complain(r, problems, "a link from '" + a + "' to itself", link.mark(kB), link.length(kB));
     return;
   }
-  WrittenFabric::Link read{.a = r.ids.at(a), .b = r.ids.at(b)};
+  ExplicitFabric::Link read{.a = r.ids.at(a), .b = r.ids.at(b)};
   link.read("cluster.topology.links[].bw", read.bandwidth);
   read.back = read.bandwidth;
   link.read("cluster.topology.links[].bw_back", read.back);
@@ -194,7 +194,7 @@ void lift_node_kind(Value& cluster) {
   }
 }
 
-std::optional<WrittenFabric> read_topology(FieldValues& v, Problems& problems) {
+std::optional<ExplicitFabric> read_topology(FieldValues& v, Problems& problems) {
   Reading r = read_lists(v, problems);
   const Mark place = v.key_mark("cluster.topology");
   constexpr int kLength = 8;  // of "topology"
@@ -220,13 +220,13 @@ std::optional<WrittenFabric> read_topology(FieldValues& v, Problems& problems) {
   return std::move(r.fabric);
 }
 
-void derive_from_topology(FieldValues& v, const WrittenFabric& fabric) {
+void derive_from_topology(FieldValues& v, const ExplicitFabric& fabric) {
   const std::string origin = "cluster.topology";
   const auto nodes = static_cast<int64_t>(fabric.nodes.size());
   v.derive<int64_t>("cluster.nodes", nodes, origin);
   int64_t nics = 0;
   double bandwidth = 0;
-  for (const WrittenFabric::Link& link : fabric.links) {
+  for (const ExplicitFabric::Link& link : fabric.links) {
     if (link.a != 0 && link.b != 0) continue;
     if (nics == 0) bandwidth = (link.a == 0 ? link.bandwidth : link.back).value;
     nics += link.cables;

@@ -31,7 +31,7 @@
 #include "schedules/schedule.h"
 #include "sim/units.h"
 #include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 
@@ -150,11 +150,12 @@ enum class RecomputeModule : uint8_t {
   shared_experts,
 };
 
-inline constexpr auto kGpuArchs = words_of<GpuArch>({{"volta", GpuArch::volta},
-                                                     {"ampere", GpuArch::ampere},
-                                                     {"hopper", GpuArch::hopper},
-                                                     {"blackwell", GpuArch::blackwell},
-                                                     {"other", GpuArch::other}});
+inline constexpr auto kGpuArchs = [] {
+  WordList<GpuArch, kGpuArchitectures.size()> list;
+  for (size_t i = 0; i < list.words.size(); ++i)
+    list.words[i] = {kGpuArchitectures[i].name, static_cast<int>(i), true};
+  return list;
+}();
 inline constexpr auto kIntraKinds = words_of<IntraKind>({{"nvswitch", IntraKind::nvswitch},
                                                          {"nvlink-mesh", IntraKind::nvlink_mesh},
                                                          {"pcie", IntraKind::pcie},

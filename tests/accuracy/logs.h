@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast::accuracy {
 

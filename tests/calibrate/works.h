@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "sim/work.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast::test {
 
