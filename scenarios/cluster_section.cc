@@ -56,10 +56,7 @@ std::string scalar(std::string_view text) {
 
 // On one line of a comment.
 std::string comment(std::string_view text) {
-  std::string s(text);
-  for (char& c : s)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return "# " + s + '\n';
+  return "# " + escape_text(text) + '\n';
 }
 
 // At most two decimals.

@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/cost_errors.h"
+#include "calibrate/price/cost_errors.h"
 #include "sim/csv.h"
+#include "sim/graph/op_graph.h"
 #include "sim/log_exp.h"
-#include "sim/work_counts.h"
 
 namespace stepcast {
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kHeader = "class,runs,sources,low,high,cost_error";
 
 // Below the first a kernel takes about as long as its launch, above the second a launch is lost in
-// it (calibrate/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
+// it (calibrate/data/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
 constexpr double kVeryShortKernel = 50e-6, kShortKernel = 100e-6;
 
 double mean_kernel(const OpGraph& graph, const Prices& prices) {

@@ -17,7 +17,7 @@
 #include "scenarios/schema/tree.h"
 #include "scenarios/schema/values.h"
 #include "sim/check.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 

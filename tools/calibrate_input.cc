@@ -8,7 +8,7 @@
 #include <CLI/Formatter.hpp>
 #include <optional>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "sim/diagnostic.h"

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "schedules/families/families.h"
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/schedule_csv.h"

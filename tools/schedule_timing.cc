@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
-#include "report/account_lines.h"
+#include "report/text/account.h"
 #include "sim/diagnostic.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tools/options.h"
 
 namespace stepcast::cli {

@@ -6,8 +6,8 @@
 #include <array>
 #include <optional>
 
-#include "report/topology_svg.h"
-#include "report/topology_text.h"
+#include "report/svg/topology.h"
+#include "report/text/topology.h"
 #include "scenarios/cluster_section.h"
 #include "sim/diagnostic.h"
 #include "tools/options.h"

@@ -9,7 +9,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
-#include "sim/work_counts.h"
+#include "sim/graph/op_graph.h"
 #include "topology/nccl/collectives.h"
 
 namespace stepcast {

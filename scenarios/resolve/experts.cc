@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -105,7 +104,7 @@ class ExpertsResolver {
   void check_grid() {
     try {
       static_cast<void>(plan_.grid.digits());
-    } catch (const std::invalid_argument& e) {
+    } catch (const InputError& e) {
       refuse("E201", v_.value("parallel.ep") != nullptr ? Key("parallel.ep") : Key("parallel"),
              e.what());
       plan_.grid.ep = plan_.grid.etp = plan_.grid.replicas = 1;

@@ -146,7 +146,7 @@ std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   grid.dp = std::max<int64_t>(1, gpus / (grid.tp * grid.cp * grid.pp));
   try {
     if (v.has("parallel.order")) grid.order = parse_order(v.text("parallel.order"));
-  } catch (const std::invalid_argument&) {
+  } catch (const InputError&) {
     return {};
   }
   if (rank >= grid.world()) return {};

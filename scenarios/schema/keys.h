@@ -29,8 +29,8 @@
 #include "model/plan.h"
 #include "scenarios/scenario.h"
 #include "schedules/schedule.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 #include "topology/cluster/cluster.h"
 
 namespace stepcast {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 #include "topology/cluster/cluster.h"
 #include "topology/nccl/collectives.h"
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <tuple>
 
-#include "calibrate/collective_curve.h"
-#include "calibrate/fit.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/table/curve.h"
 
 namespace stepcast::accuracy {
 namespace {

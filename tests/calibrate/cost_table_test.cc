@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "calibrate/roofline.h"
+#include "calibrate/price/roofline.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {

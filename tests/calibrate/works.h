@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 #include "topology/cluster/cluster.h"
 
 namespace stepcast::test {

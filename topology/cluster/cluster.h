@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 #include "topology/cluster/gpu_architecture.h"
 
 namespace stepcast {

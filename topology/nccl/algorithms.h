@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 #include "topology/cluster/cluster.h"
 #include "topology/cluster/group_shape.h"
 #include "topology/nccl/constants.h"

@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <string>
 
-#include "sim/price.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
-#include "sim/work.h"
 #include "topology/cluster/cluster.h"
 #include "topology/cluster/group_shape.h"
 

@@ -13,7 +13,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sim/price.h"
+#include "sim/graph/price.h"
 #include "topology/cluster/cluster.h"
 
 namespace stepcast {

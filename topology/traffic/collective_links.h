@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "sim/contention.h"
-#include "sim/price.h"
-#include "sim/work.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "topology/cluster/cluster_graph.h"
 #include "topology/cluster/routes.h"
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the communication of a step puts on the links of the cluster: collective_links.h for every
 // group of every axis, a route for each transfer of the pipeline.  Asked for twice: by the engine
-// in which transfers slow each other down (sim/contention.h), and by `stepcast explain --links`.
+// in which transfers slow each other down (sim/contention/contention.h), and by `stepcast explain
+// --links`.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "sim/contention.h"
-#include "sim/link_loads.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 #include "sim/rank_grid.h"
+#include "sim/result.h"
 #include "topology/cluster/cluster.h"
 #include "topology/cluster/cluster_graph.h"
 #include "topology/cluster/routes.h"
