@@ -348,16 +348,16 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
 
 namespace {
 
-constexpr KeyOf<std::vector<std::string>> kPath = "cluster.placement.nodes";
+constexpr KeyOf<std::vector<std::string>> kPlacementNodes = "cluster.placement.nodes";
 
 }  // namespace
 
 Placement resolve_placement(const FieldValues& v, Problems& problems, const Cluster& cluster) {
   Placement placement;
   placement.gpus_per_node = cluster.node.gpus;
-  if (v.value(kPath) == nullptr || !v.has(kPath)) return placement;
-  const Value& list = *v.value(kPath);
-  const std::vector<std::string>& words = v.texts(kPath);
+  if (v.value(kPlacementNodes) == nullptr || !v.has(kPlacementNodes)) return placement;
+  const Value& list = *v.value(kPlacementNodes);
+  const std::vector<std::string>& words = v.texts(kPlacementNodes);
   std::vector<bool> taken(static_cast<size_t>(cluster.nodes), false);
   const auto problem = [&](size_t i, const char* code, std::string message, std::string help = {}) {
     const bool inside = list.kind == Value::Kind::sequence && i < list.items.size();

@@ -349,10 +349,10 @@ void check_sequence(const PlanInputs& in, const Plan& plan, Key key, int64_t tok
 
 // The sequence of an encoder whose output a decoder attends to.
 void resolve_encoder(const PlanInputs& in, Plan& plan) {
-  constexpr KeyOf<int64_t> kPath = "batch.encoder_seq";
+  constexpr KeyOf<int64_t> kEncoderSeq = "batch.encoder_seq";
   FieldValues& v = in.values;
   if (in.model == nullptr || in.model->encoder_layers == 0) {
-    if (in.model != nullptr && v.value(kPath) != nullptr)
+    if (in.model != nullptr && v.value(kEncoderSeq) != nullptr)
       in.warnings.push_back("batch.encoder_seq has no effect: the model has no encoder");
     return;
   }
@@ -360,11 +360,11 @@ void resolve_encoder(const PlanInputs& in, Plan& plan) {
     v.refuse("E130", "parallel.cp",
              "context parallelism of an encoder and a decoder is not supported yet", "cp = 1 is");
   if (!v.has("batch.seq")) return;
-  if (v.value(kPath) == nullptr)
-    v.derive<int64_t>(kPath, plan.seq, "default: as long as batch.seq");
-  if (!v.has(kPath) || !in_range(in, kPath)) return;
-  plan.encoder_seq = v.whole(kPath);
-  if (v.value(kPath) != nullptr) check_sequence(in, plan, kPath, plan.encoder_seq);
+  if (v.value(kEncoderSeq) == nullptr)
+    v.derive<int64_t>(kEncoderSeq, plan.seq, "default: as long as batch.seq");
+  if (!v.has(kEncoderSeq) || !in_range(in, kEncoderSeq)) return;
+  plan.encoder_seq = v.whole(kEncoderSeq);
+  if (v.value(kEncoderSeq) != nullptr) check_sequence(in, plan, kEncoderSeq, plan.encoder_seq);
 }
 
 // Sequences are mostly as long as a power of two, which K and M do not say.

@@ -10,10 +10,10 @@
 #include <limits>
 
 #include "scenarios/document/number.h"
-#include "sim/text.h"
 #include "scenarios/schema/keys.h"
 #include "scenarios/schema/tree.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -405,7 +405,7 @@ constexpr int64_t kMostCount = 1'000'000'000;  // products of a few of them fit 
 // Of a link, a switch: a ring of 10^6 ranks at twice this stays countable.
 constexpr Time kMostLatency = std::chrono::seconds(1);
 
-int64_t most(const Field& field) {
+int64_t largest(const Field& field) {
   if (field.most > 0) return field.most;
   return field.type == FieldType::count ? kMostCount : std::numeric_limits<int64_t>::max();
 }
@@ -439,8 +439,8 @@ std::optional<Datum> read_datum(const Value& value, const Field& field, std::str
   switch (field.type) {
     case FieldType::text: return wrap(read_text(value, name, problems));
     case FieldType::flag: return wrap(read_flag(value, name, problems));
-    case FieldType::count: return wrap(read_whole(value, name, problems, 1, most(field)));
-    case FieldType::whole: return wrap(read_whole(value, name, problems, 0, most(field)));
+    case FieldType::count: return wrap(read_whole(value, name, problems, 1, largest(field)));
+    case FieldType::whole: return wrap(read_whole(value, name, problems, 0, largest(field)));
     case FieldType::number: return wrap(read_number(value, name, problems));
     case FieldType::share: return wrap(read_share(value, name, problems));
     case FieldType::tokens: return wrap(read_tokens(value, name, problems));
