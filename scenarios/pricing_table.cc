@@ -7,7 +7,7 @@
 
 #include "calibrate/price/plausible_times.h"
 #include "calibrate/table/table_text.h"
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 
 namespace stepcast {

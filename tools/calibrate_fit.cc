@@ -8,13 +8,13 @@
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
-#include "scenarios/file_error.h"
 #include "scenarios/presets.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "tools/calibrate.h"
-#include "tools/calibrate_input.h"
-#include "tools/calibrate_view.h"
-#include "tools/output.h"
+#include "tools/command/calibrate_input.h"
+#include "tools/command/calibrate_view.h"
+#include "tools/command/output.h"
 
 namespace stepcast::cli {
 namespace {
