@@ -15,7 +15,7 @@
 
 namespace stepcast {
 
-// The account of one role as lines for people: what is zero is gone, what is small is grouped.
+// --- The account of one role: what is zero is gone, what is small is grouped.
 
 struct AccountLine {
   std::string title;
@@ -42,7 +42,7 @@ std::string role_name(const Result& result, uint32_t role);
 // Part / whole, 0 of nothing.
 double share_of(Time part, Time whole);
 
-// Which way ops went through the engine, and why.
+// --- Which path ops took through the engine, and why.
 
 struct EnginePath {
   std::string name;  // "fast", "events"

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "model/parameters.h"
+#include "model/stage_parameters.h"
 #include "scenarios/fields.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/forecast/step.h"
+#include "scenarios/forecast/step_memory.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 
