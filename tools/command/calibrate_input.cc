@@ -45,20 +45,6 @@ CalibrateInput read(const std::string& input) {
                    {}, "shipped are " + shipped_names(), kExitIo);
 }
 
-// 0 if it is not given.
-int64_t count_of(const char* option, const std::string& text) {
-  return text.empty() ? 0 : parse_count(option, text, 1);
-}
-
-// GB/s; 0 if it is not given.
-double rate_of(const char* option, const std::string& text) {
-  if (text.empty()) return 0;
-  const Bandwidth rate = parse_quantity(option, text, [&](const Value& v, Problems& problems) {
-    return read_bandwidth(v, option, problems);
-  });
-  return rate.value * 1e-9;
-}
-
 MeasurementOptions options_of(const Arguments& args) {
   const MeasuredArguments& a = args.measured;
   MeasurementOptions o;
@@ -66,12 +52,12 @@ MeasurementOptions options_of(const Arguments& args) {
   o.gpu = args.gpu;
   o.collective = a.collective;
   o.dtype = a.dtype;
-  o.ranks = count_of("--ranks", a.ranks);
-  o.nodes = count_of("--nodes", a.nodes);
-  o.ranks_per_node = count_of("--ranks-per-node", a.ranks_per_node);
-  o.nic_gbs = rate_of("--nic", a.nic_bandwidth);
-  o.nvlink_gbs = rate_of("--nvlink", a.nvlink_bandwidth);
-  if (!a.nvls.empty()) o.in_network_reduction = parse_word("--nvls", a.nvls, {"no", "yes"}) == 1;
+  o.ranks = a.ranks.value_or(0);
+  o.nodes = a.nodes.value_or(0);
+  o.ranks_per_node = a.ranks_per_node.value_or(0);
+  o.nic_gbs = a.nic.value_or(Bandwidth{}).value * 1e-9;
+  o.nvlink_gbs = a.nvlink.value_or(Bandwidth{}).value * 1e-9;
+  o.in_network_reduction = a.nvls;
   return o;
 }
 
@@ -82,17 +68,16 @@ void add_measurement_options(CLI::App* sub, MeasuredArguments& a) {
                   "of nccl-tests' text without its program's name: all_gather")
       ->option_text("NAME");
   sub->add_option("--dtype", a.dtype, "of mamf-finder's products: bf16")->option_text("TYPE");
-  sub->add_option("--ranks", a.ranks, "GPUs together, of a log that does not say")
-      ->option_text("N");
-  sub->add_option("--nodes", a.nodes, "of a log that does not say")->option_text("N");
-  sub->add_option("--ranks-per-node", a.ranks_per_node, "of a log that does not say")
-      ->option_text("N");
-  sub->add_option("--nic", a.nic_bandwidth, "a GPU's share of the NICs, one direction: 400Gb/s")
-      ->option_text("RATE");
-  sub->add_option("--nvlink", a.nvlink_bandwidth, "all of a GPU's links, one direction: 450GB/s")
-      ->option_text("RATE");
-  sub->add_option("--nvls", a.nvls, "whether the NVSwitches reduced: yes or no")
-      ->option_text("yes|no");
+  add_count(sub, "--ranks", a.ranks, 1, "GPUs together, of a log that does not say");
+  add_count(sub, "--nodes", a.nodes, 1, "of a log that does not say");
+  add_count(sub, "--ranks-per-node", a.ranks_per_node, 1, "of a log that does not say");
+  add_quantity(sub, "--nic", a.nic, read_bandwidth,
+               "a GPU's share of the NICs, one direction: 400Gb/s", "RATE");
+  add_quantity(sub, "--nvlink", a.nvlink, read_bandwidth,
+               "all of a GPU's links, one direction: 450GB/s", "RATE");
+  add_word(
+      sub, "--nvls", {"no", "yes"}, [&a](size_t i) { a.nvls = i == 1; },
+      "whether the NVSwitches reduced: yes or no", "yes|no");
 }
 
 CalibrateInput read_table(const std::string& input, bool accept_edits) {

@@ -74,8 +74,7 @@ std::string name_of(const Scenario& run, const Measured& m, const std::string& f
 }
 
 // Throws InputError; what was known before stays in `checked`.
-void check_file(const std::string& file, const Arguments& args, std::optional<double> tolerance,
-                Checked& checked) {
+void check_file(const std::string& file, const Arguments& args, Checked& checked) {
   std::string imported;
   if (file.ends_with(".log")) {
     const ImportedRun run = import_run(import_request(args, "megatron-log", file));
@@ -85,7 +84,7 @@ void check_file(const std::string& file, const Arguments& args, std::optional<do
   const Scenario scenario = load_run(file, imported, args, {});
   const size_t before = checked.figures.size();
   for (Measured m : scenario.measured) {
-    if (tolerance) m.tolerance = *tolerance;
+    if (args.tolerance) m.tolerance = *args.tolerance;
     if (!m.step_time_s && !m.tokens_per_gpu_s && !m.peak_memory) continue;
     ForecastOptions options;
     options.what_if = false;
@@ -104,17 +103,12 @@ void check_file(const std::string& file, const Arguments& args, std::optional<do
 }
 
 int check_command(const Arguments& args, const Terminal& terminal) {
-  std::optional<double> tolerance;
-  if (args.tolerance)
-    tolerance = parse_quantity(
-        "--tolerance", *args.tolerance,
-        [](const Value& v, Problems& problems) { return read_share(v, "--tolerance", problems); });
   static_cast<void>(parse_sets(args.set));  // wrong for all files
   Checked checked;
   std::vector<Diagnostic> errors;
   for (const std::string& file : args.files) {
     try {
-      check_file(file, args, tolerance, checked);
+      check_file(file, args, checked);
     } catch (const InputError& e) {
       errors.insert(errors.end(), e.diagnostics.begin(), e.diagnostics.end());
     }
@@ -141,10 +135,8 @@ void add_check(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--preset", args.preset,
                   "cluster that the runs of logs were on: a preset, by default dgx-h100")
       ->option_text("NAME");
-  sub->add_option_function<std::string>(
-         "--tolerance", [&args](const std::string& share) { args.tolerance = share; },
-         "largest error, 10% or 0.1, for all files; else what each says, or 10 %")
-      ->option_text("SHARE");
+  add_quantity(sub, "--tolerance", args.tolerance, read_share,
+               "largest error, 10% or 0.1, for all files; else what each says, or 10 %", "SHARE");
   sub->footer(
       "Scenarios say what was measured under measured:.  A file that ends in .log is "
       "Megatron-LM's:\n"

@@ -7,6 +7,7 @@
 //   4 the schedule deadlocks   6 check: outside the tolerance   7 input or output
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 
 #include "report/format.h"
 #include "scenarios/scenario.h"
+#include "schedules/schedule.h"
 #include "sim/result.h"
 
 namespace CLI {
@@ -27,12 +29,14 @@ namespace stepcast::cli {
 
 // stepcast schedule
 struct ScheduleArguments {
-  std::string pp, vpp, microbatches;
-  std::vector<std::string> params;            // KEY=VALUE
-  std::string costs, stages, straggler, p2p;  // stages: file
-  std::string format = "compute";
-  std::string columns;                                   // show
-  std::string memory_limit, placement = "loop", effort;  // synth
+  std::optional<int64_t> pp, vpp, microbatches;
+  std::vector<std::string> params;       // KEY=VALUE
+  std::string costs, stages, straggler;  // stages: file
+  P2pStyle p2p = P2pStyle::async;
+  enum class Format : uint8_t { compute, compute_comms } format = Format::compute;  // export
+  std::optional<int64_t> columns;                                                   // show
+  std::optional<int64_t> memory_limit, effort;                                      // synth
+  enum class Placement : uint8_t { loop, v } placement = Placement::loop;           // synth
 };
 
 // stepcast calibrate
@@ -46,10 +50,16 @@ struct CalibrateArguments {
 // What files of measurements may leave open: `calibrate fit`, `import`.
 struct MeasuredArguments {
   std::string collective, dtype;
-  std::string ranks, nodes, ranks_per_node, nic_bandwidth, nvlink_bandwidth, nvls;
+  std::optional<int64_t> ranks, nodes, ranks_per_node;
+  std::optional<Bandwidth> nic, nvlink;
+  std::optional<bool> nvls;
 };
 
-// The command line as it was typed; empty = not given.
+enum class ColorChoice : uint8_t { automatic, always, never };
+enum class ProgressStyle : uint8_t { automatic, plain, none };
+
+// The command line: what was typed, read and checked as far as that takes nothing else; empty = not
+// given.
 struct Arguments {
   // of several commands
   std::vector<std::string> files;  // "-" = standard input
@@ -63,16 +73,16 @@ struct Arguments {
   bool fail_on_oom = false;
   bool json = false;
   bool quiet = false;
-  std::string color = "auto";
+  ColorChoice color = ColorChoice::automatic;
 
   // run
   std::string trace;  // file
   std::string trace_ranks = "all";
-  std::string ranks;              // "all": each simulated by itself; "0,40-47": for the trace
-  bool what_if = false;           // every one, however long it takes
-  std::string progress = "auto";  // auto, plain, none
+  std::string ranks;     // "all": each simulated by itself; "0,40-47": for the trace
+  bool what_if = false;  // every one, however long it takes
+  ProgressStyle progress = ProgressStyle::automatic;
   // check
-  std::optional<std::string> tolerance;
+  std::optional<double> tolerance;
   // compare
   std::vector<std::string> schedules;
   // explain
@@ -82,7 +92,7 @@ struct Arguments {
   // presets
   std::string show;
   // size
-  std::string tokens, mfu;
+  std::optional<double> tokens, mfu;
   bool no_search = false;
   // help
   std::vector<std::string> topic;  // one word, or a command of two

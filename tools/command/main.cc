@@ -43,17 +43,16 @@ bool is_set(const char* name) {
 }
 
 // https://no-color.org, https://bixense.com/clicolors
-bool wants_color(const std::string& choice, int fd) {
-  if (choice == "always") return true;
-  if (choice == "never" || is_set("NO_COLOR")) return false;
+bool wants_color(ColorChoice choice, int fd) {
+  if (choice == ColorChoice::always) return true;
+  if (choice == ColorChoice::never || is_set("NO_COLOR")) return false;
   const char* force = std::getenv("CLICOLOR_FORCE");
   if (force != nullptr && *force != '\0' && std::string_view(force) != "0") return true;
   const char* term = std::getenv("TERM");
   return ::isatty(fd) != 0 && (term == nullptr || std::string_view(term) != "dumb");
 }
 
-Terminal terminal_for(const std::string& color) {
-  parse_word("--color", color, {"auto", "always", "never"});
+Terminal terminal_for(ColorChoice color) {
   Terminal t;
   t.out.color = wants_color(color, STDOUT_FILENO);
   t.err.color = wants_color(color, STDERR_FILENO);
@@ -182,7 +181,8 @@ void read_presentation(int argc, char** argv, Arguments& args) {
     const std::string_view color = next                           ? argv[i + 1]
                                    : word.starts_with("--color=") ? word.substr(8)
                                                                   : "";
-    if (color == "always" || color == "never") args.color = color;
+    if (color == "always") args.color = ColorChoice::always;
+    if (color == "never") args.color = ColorChoice::never;
   }
 }
 

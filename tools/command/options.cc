@@ -24,9 +24,8 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* summary, C
 
 void add_common(CLI::App* sub, Arguments& args) {
   sub->add_flag("--json", args.json, "print JSON, errors included");
-  sub->add_option("--color", args.color,
-                  "colours: auto (the default: on a terminal), always, never")
-      ->option_text("WHEN");
+  add_choice(sub, "--color", {"auto", "always", "never"}, args.color,
+             "colours: auto (the default: on a terminal), always, never", "WHEN");
   sub->add_flag("-q,--quiet", args.quiet, "say nothing on standard error but errors");
 }
 
@@ -79,6 +78,32 @@ void add_output(CLI::App* sub, Arguments& args) {
 
 void add_force(CLI::App* sub, Arguments& args) {
   sub->add_flag("--force", args.force, "overwrite files that exist");
+}
+
+// "--microbatches" of "-m,--microbatches".
+static std::string long_name(std::string_view names) {
+  return std::string(names.substr(names.rfind(',') + 1));
+}
+
+CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>& value,
+                       int64_t least, const char* summary) {
+  const auto check = [option = long_name(names), least](const std::string& text) {
+    parse_count(option, text, least);
+    return std::string();
+  };
+  return sub->add_option(names, value, summary)->check(CLI::Validator(check, ""))->option_text("N");
+}
+
+void add_word(CLI::App* sub, const char* names, std::vector<std::string_view> words,
+              std::function<void(size_t)> take, const char* summary, const char* shown) {
+  const auto choose = [option = long_name(names), words = std::move(words), take = std::move(take)](
+                          const std::string& word) { take(parse_word(option, word, words)); };
+  add_text(sub, names, choose, summary, shown);
+}
+
+void add_text(CLI::App* sub, const char* name, std::function<void(const std::string&)> take,
+              const char* summary, const char* shown) {
+  sub->add_option_function<std::string>(name, take, summary)->option_text(shown);
 }
 
 int64_t parse_count(std::string_view option, std::string_view text, int64_t least) {

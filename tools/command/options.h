@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "scenarios/value.h"
 #include "tools/command/command.h"
@@ -44,6 +46,28 @@ void add_svg(CLI::App* sub, Arguments& args, const char* summary);
 void add_output(CLI::App* sub, Arguments& args);
 void add_force(CLI::App* sub, Arguments& args);
 
+// An option whose value is a whole number not below `least`; anything else is E004.
+CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>& value,
+                       int64_t least, const char* summary);
+
+// An option whose value is one of `words`; anything else is E004.
+void add_word(CLI::App* sub, const char* names, std::vector<std::string_view> words,
+              std::function<void(size_t)> take, const char* summary, const char* shown);
+// `value` becomes the enumerator in the place that the word has among `words`.
+template <class Enum>
+void add_choice(CLI::App* sub, const char* names, std::vector<std::string_view> words, Enum& value,
+                const char* summary, const char* shown) {
+  add_word(
+      sub, names, std::move(words), [&value](size_t i) { value = static_cast<Enum>(i); }, summary,
+      shown);
+}
+
+// An option whose value is a quantity, read as in a scenario: read(value, what, problems) is one of
+// scenarios/number.h, whose errors it has.
+template <class Quantity, class Read>
+void add_quantity(CLI::App* sub, const char* name, std::optional<Quantity>& value, Read read,
+                  const char* summary, const char* shown);
+
 // A whole number not below `least`.  Throws InputError E004 that names `option`.
 int64_t parse_count(std::string_view option, std::string_view text, int64_t least);
 
@@ -54,15 +78,21 @@ size_t parse_word(const std::string& what, const std::string& word,
 size_t parse_word(const std::string& what, const std::string& word,
                   std::initializer_list<std::string_view> legal);
 
-// A quantity behind `option`, read as in a scenario: read(value, problems) is one of
-// scenarios/number.h.  Throws InputError.
-template <class Read>
-auto parse_quantity(const std::string& option, const std::string& text, Read read) {
-  Problems problems;
-  const Value value = parse_yaml(problems, problems.add_source({option, text, false}));
-  const auto quantity = read(value, problems);
-  problems.throw_if_any();
-  return *quantity;
+// The option behind add_quantity(): `take` gets the text.
+void add_text(CLI::App* sub, const char* name, std::function<void(const std::string&)> take,
+              const char* summary, const char* shown);
+
+template <class Quantity, class Read>
+void add_quantity(CLI::App* sub, const char* name, std::optional<Quantity>& value, Read read,
+                  const char* summary, const char* shown) {
+  const auto take = [&value, read, name](const std::string& text) {
+    Problems problems;
+    const Value written = parse_yaml(problems, problems.add_source({name, text, false}));
+    const auto quantity = read(written, name, problems);
+    problems.throw_if_any();
+    value = static_cast<Quantity>(*quantity);
+  };
+  add_text(sub, name, take, summary, shown);
 }
 
 }  // namespace stepcast::cli

@@ -289,10 +289,9 @@ std::string progress_bar(int64_t done, int64_t total, const std::string& what, d
 
 }  // namespace
 
-ProgressLine::ProgressLine(const std::string& style, std::string what) : what_(std::move(what)) {
-  parse_word("--progress", style, {"auto", "plain", "none"});
-  silent_ = style == "none";
-  bar_ = style == "auto" && ::isatty(STDERR_FILENO) != 0;
+ProgressLine::ProgressLine(ProgressStyle style, std::string what) : what_(std::move(what)) {
+  silent_ = style == ProgressStyle::none;
+  bar_ = style == ProgressStyle::automatic && ::isatty(STDERR_FILENO) != 0;
 }
 
 ProgressLine::~ProgressLine() {

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "tools/command/command.h"
+
 namespace stepcast::cli {
 
 // The reader of standard output went away (a closed pipe): exit status 7 without a word.
@@ -67,12 +69,12 @@ void deliver(std::string_view text, const std::string& path, bool force);
 
 // --- How far a long command is, on standard error
 
-// auto: a bar that is drawn anew ten times a second if standard error is a terminal, else a line
-// every 30 seconds; plain: always such lines; none: nothing.
+// automatic: a bar that is drawn anew ten times a second if standard error is a terminal, else a
+// line every 30 seconds; plain: always such lines; none: nothing.
 class ProgressLine {
  public:
-  // `what` names what is counted: "replicas".  Throws InputError E004 for another `style`.
-  ProgressLine(const std::string& style, std::string what);
+  // `what` names what is counted: "replicas".
+  ProgressLine(ProgressStyle style, std::string what);
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();  // wipes the bar

@@ -117,7 +117,7 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   options.trace_ranks = ranks_to_trace(args, scenario);
   TraceOptions trace = trace_options(args, scenario);
   const Result result = [&] {
-    ProgressLine line(args.quiet ? "none" : args.progress, "replicas");
+    ProgressLine line(args.quiet ? ProgressStyle::none : args.progress, "replicas");
     options.progress = [&](int64_t done, int64_t total) { line.show(done, total); };
     return forecast(scenario, options);
   }();
@@ -157,10 +157,10 @@ void add_run(CLI::App& app, Arguments& args, Command& chosen) {
       ->option_text("RANKS");
   sub->add_flag("--what-if", args.what_if,
                 "say what each cost is worth even where so many ranks differ that it takes long");
-  sub->add_option("--progress", args.progress,
-                  "of replicas, on standard error: auto (the default: a bar on a terminal, else\n"
-                  "a line every 30 seconds), plain (lines), none")
-      ->option_text("WHEN");
+  add_choice(sub, "--progress", {"auto", "plain", "none"}, args.progress,
+             "of replicas, on standard error: auto (the default: a bar on a terminal, else\n"
+             "a line every 30 seconds), plain (lines), none",
+             "WHEN");
   add_force(sub, args);
   sub->add_flag("--fail-on-oom", args.fail_on_oom,
                 "exit with 3 if the step does not fit in memory");

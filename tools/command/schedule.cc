@@ -103,14 +103,11 @@ std::string lanes_json(const ScheduleDrawing& drawing, const ChosenSchedule& cho
 }
 
 int columns_of(const ScheduleArguments& a, const Terminal& terminal) {
-  if (a.columns.empty()) return terminal.columns;
-  const int64_t columns = parse_count("--width", a.columns, 40);
-  return static_cast<int>(std::min<int64_t>(columns, 100'000));
+  return static_cast<int>(std::min<int64_t>(a.columns.value_or(terminal.columns), 100'000));
 }
 
 int schedule_export_command(const Arguments& args, const Terminal& terminal) {
-  const bool transfers =
-      parse_word("--format", args.schedule.format, {"compute", "compute-comms"}) == 1;
+  const bool transfers = args.schedule.format == ScheduleArguments::Format::compute_comms;
   const ChosenSchedule chosen = choose_schedule(args, costs_of(args));
   const Schedule& schedule = chosen.schedule;
   deliver(args.json   ? rows_json(chosen)
@@ -136,7 +133,7 @@ int schedule_check_command(const Arguments& args, const Terminal& terminal) {
 
 int schedule_eval_command(const Arguments& args, const Terminal& terminal) {
   const ScheduleCosts costs = costs_of(args);
-  const P2pStyle style = parse_p2p(args.schedule.p2p);
+  const P2pStyle style = args.schedule.p2p;
   const ChosenSchedule chosen = choose_schedule(args, costs);
   const ScheduleTiming timing = time_schedule(chosen.schedule, costs, style);
   write_stdout(args.json ? eval_json(chosen, timing, costs, style)
@@ -148,7 +145,7 @@ int schedule_eval_command(const Arguments& args, const Terminal& terminal) {
 int schedule_show_command(const Arguments& args, const Terminal& terminal) {
   const ScheduleArguments& a = args.schedule;
   const ScheduleCosts costs = costs_of(args);
-  const P2pStyle style = parse_p2p(a.p2p);
+  const P2pStyle style = a.p2p;
   const int columns = columns_of(a, terminal);
   const ChosenSchedule chosen = choose_schedule(args, costs);
   const ScheduleTiming timing = time_schedule(chosen.schedule, costs, style);
@@ -169,9 +166,9 @@ int schedule_show_command(const Arguments& args, const Terminal& terminal) {
 
 // An empty schedule that has the placement.
 Schedule placed(const ScheduleArguments& a, const ScheduleParams& params) {
-  const bool loop = parse_word("--placement", a.placement, {"loop", "v"}) == 0;
   try {
-    return loop ? loop_schedule("synth", params) : v_schedule("synth", params);
+    return a.placement == ScheduleArguments::Placement::loop ? loop_schedule("synth", params)
+                                                             : v_schedule("synth", params);
   } catch (const std::invalid_argument& e) {
     usage_error("E205", e.what());
   }
@@ -201,18 +198,17 @@ int64_t default_limit(const Schedule& empty, const ScheduleCosts& costs) {
 
 // An activation of a chunk counts 1 from its forward to its weight gradient.
 SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& costs) {
-  if (a.pp.empty() || a.microbatches.empty())
+  if (!a.pp || !a.microbatches)
     usage_error("E003", "synth needs --pp and --microbatches",
                 "for example: --pp 4 --microbatches 8 --costs 10,12,7,1");
   ScheduleParams params;
-  params.pp = parse_count("--pp", a.pp, 1);
-  params.vpp = !a.vpp.empty() ? parse_count("--vpp", a.vpp, 1) : a.placement == "v" ? 2 : 1;
-  params.microbatches = parse_count("--microbatches", a.microbatches, 1);
+  params.pp = *a.pp;
+  params.vpp = a.vpp.value_or(a.placement == ScheduleArguments::Placement::v ? 2 : 1);
+  params.microbatches = *a.microbatches;
   require_few_actions(params);
   const Schedule empty = placed(a, params);
   require_stages(empty.rank_of_stage.size(), costs);
-  const int64_t limit = a.memory_limit.empty() ? default_limit(empty, costs)
-                                               : parse_count("--memory-limit", a.memory_limit, 1);
+  const int64_t limit = a.memory_limit ? *a.memory_limit : default_limit(empty, costs);
   SynthesisProblem problem;
   problem.costs = level_costs(params.pp, params.microbatches, empty.rank_of_stage,
                               times_of(costs.forward, costs.backward_input, costs.backward_weight),
@@ -226,7 +222,7 @@ SynthesisProblem problem_of(const ScheduleArguments& a, const ScheduleCosts& cos
                                .backward_input = stage.after_input - stage.after_forward,
                                .backward_weight = -stage.after_input};
   }
-  if (!a.effort.empty()) problem.effort = parse_count("--effort", a.effort, 1);
+  if (a.effort) problem.effort = *a.effort;
   require_countable(empty, costs);
   return problem;
 }
@@ -293,10 +289,10 @@ constexpr const char* kEvalFooter =
     "In flight: activations held between F and B or W (or, released at I, F and B or I).\n\n";
 
 void add_sizes(CLI::App* sub, ScheduleArguments& a) {
-  sub->add_option("--pp", a.pp, "pipeline ranks")->option_text("N");
-  sub->add_option("--vpp", a.vpp, "chunks of a rank; by default 1, or 2 where a family needs them")
-      ->option_text("N");
-  sub->add_option("-m,--microbatches", a.microbatches, "microbatches of a step")->option_text("N");
+  add_count(sub, "--pp", a.pp, 1, "pipeline ranks");
+  add_count(sub, "--vpp", a.vpp, 1,
+            "chunks of a rank; by default 1, or 2 where a family needs them");
+  add_count(sub, "-m,--microbatches", a.microbatches, 1, "microbatches of a step");
 }
 
 void add_costs(CLI::App* sub, ScheduleArguments& a) {
@@ -333,10 +329,12 @@ void add_timing(CLI::App* sub, ScheduleArguments& a) {
   sub->add_option("--straggler", a.straggler,
                   "every action on this rank takes so many times as long: 2=1.5")
       ->option_text("RANK=FACTOR");
-  sub->add_option("--p2p", a.p2p,
-                  "how transfers block: async (the default), megatron, megatron-overlap,\n"
-                  "megatron-overlap-flush, dualpipe, deepspeed; docs/schedules.md has the rules")
-      ->option_text("STYLE");
+  std::vector<std::string_view> styles;
+  for (const P2pStyle style : kAllP2pStyles) styles.push_back(name_of(style));
+  add_choice(sub, "--p2p", std::move(styles), a.p2p,
+             "how transfers block: async (the default), megatron, megatron-overlap,\n"
+             "megatron-overlap-flush, dualpipe, deepspeed; docs/schedules.md has the rules",
+             "STYLE");
 }
 
 void define_schedule_show(CLI::App& schedule, Arguments& args, Command& chosen) {
@@ -345,9 +343,8 @@ void define_schedule_show(CLI::App& schedule, Arguments& args, Command& chosen) 
   add_subject(sub, args);
   add_timing(sub, args.schedule);
   add_svg(sub, args, "write the drawing as a picture; - prints the picture");
-  sub->add_option("--width", args.schedule.columns,
-                  "columns, from 40; by default those of the terminal, or 80")
-      ->option_text("N");
+  add_count(sub, "--width", args.schedule.columns, 40,
+            "columns, from 40; by default those of the terminal, or 80");
   add_output(sub, args);
   add_common(sub, args);
 }
@@ -363,9 +360,8 @@ void define_export(CLI::App& schedule, Arguments& args, Command& chosen) {
   CLI::App* sub = add_command(schedule, "export", "Write a schedule as PyTorch's CSV", chosen,
                               schedule_export_command);
   add_subject(sub, args);
-  sub->add_option("--format", args.schedule.format,
-                  "compute (the default), or compute-comms: with transfers")
-      ->option_text("FORMAT");
+  add_choice(sub, "--format", {"compute", "compute-comms"}, args.schedule.format,
+             "compute (the default), or compute-comms: with transfers", "FORMAT");
   add_output(sub, args);
   add_common(sub, args);
 }
@@ -386,15 +382,13 @@ void define_synth(CLI::App& schedule, Arguments& args, Command& chosen) {
   add_sizes(sub, a);
   add_costs(sub, a);
   add_stages(sub, a);
-  sub->add_option("--memory-limit", a.memory_limit,
-                  "what a rank may hold, in chunk activations or the unit of --stages;\n"
-                  "by default that of pp microbatches, as in 1f1b")
-      ->option_text("N");
-  sub->add_option("--placement", a.placement,
-                  "loop (stage s on rank s mod pp, the default) or v (two chunks a rank)")
-      ->option_text("loop|v");
-  sub->add_option("--effort", a.effort, "orders to try; by default as many as a second or so takes")
-      ->option_text("N");
+  add_count(sub, "--memory-limit", a.memory_limit, 1,
+            "what a rank may hold, in chunk activations or the unit of --stages;\n"
+            "by default that of pp microbatches, as in 1f1b");
+  add_choice(sub, "--placement", {"loop", "v"}, a.placement,
+             "loop (stage s on rank s mod pp, the default) or v (two chunks a rank)", "loop|v");
+  add_count(sub, "--effort", a.effort, 1,
+            "orders to try; by default as many as a second or so takes");
   sub->footer(
       "What was found is printed; -o writes the schedule itself as PyTorch's CSV, which\n"
       "`stepcast schedule show FILE` and `schedule: {file: FILE}` of a scenario read. With -o -\n"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/schedule_input.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -320,32 +322,31 @@ Schedule generate_any(const ScheduleFamily& family, ScheduleParams params, bool 
 ChosenSchedule of_family(const ScheduleFamily& family, const ScheduleArguments& a,
                          const ScheduleCosts& costs) {
   ScheduleParams params;
-  if (a.pp.empty() || a.microbatches.empty()) {
-    const std::string missing = !a.pp.empty()             ? "--microbatches"
-                                : !a.microbatches.empty() ? "--pp"
-                                                          : "--pp and --microbatches";
+  if (!a.pp || !a.microbatches) {
+    const std::string missing = a.pp             ? "--microbatches"
+                                : a.microbatches ? "--pp"
+                                                 : "--pp and --microbatches";
     usage_error("E003", "the schedule " + std::string(family.name) + " needs " + missing,
                 "for example: " + std::string(family.name) + " --pp 4 --microbatches 8");
   }
-  params.pp = parse_count("--pp", a.pp, 1);
-  params.microbatches = parse_count("--microbatches", a.microbatches, 1);
-  if (!a.vpp.empty()) params.vpp = parse_count("--vpp", a.vpp, 1);
+  params.pp = *a.pp;
+  params.microbatches = *a.microbatches;
+  if (a.vpp) params.vpp = *a.vpp;
   for (const std::string& text : a.params) read_param(family, text, params);
   if (costs.given) hand_over_costs(family, costs, params);
   ChosenSchedule chosen;
   chosen.title = std::string(family.name);
-  chosen.schedule = generate_any(family, params, !a.vpp.empty(), chosen.remarks);
+  chosen.schedule = generate_any(family, params, a.vpp.has_value(), chosen.remarks);
   const std::vector<ScheduleProblem> problems = check_schedule(chosen.schedule, 1);
   STEPCAST_CHECK(problems.empty(), problems.front().message);
   return chosen;
 }
 
 // Sizes that are given for a file must be those of the file.
-void require_equal(std::string_view option, const std::string& text, int64_t value) {
-  if (!text.empty() && parse_count(option, text, 1) != value)
+void require_equal(std::string_view option, std::optional<int64_t> given, int64_t value) {
+  if (given && *given != value)
     usage_error("E004",
-                std::string(option) + ' ' + text + " contradicts the schedule, which has " +
-                    std::to_string(value),
+                fmt::format("{} {} contradicts the schedule, which has {}", option, *given, value),
                 "leave it out: sizes are read off the file");
 }
 

@@ -97,13 +97,6 @@ std::vector<DrawnAction> lane_of(const Schedule& schedule, const OpGraph& graph,
 
 }  // namespace
 
-P2pStyle parse_p2p(const std::string& name) {
-  if (name.empty()) return P2pStyle::async;
-  std::array<std::string_view, kP2pStyles> legal;
-  for (size_t i = 0; i < legal.size(); ++i) legal[i] = name_of(static_cast<P2pStyle>(i));
-  return static_cast<P2pStyle>(parse_word("--p2p", name, legal));
-}
-
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style) {
   require_stages(schedule.rank_of_stage.size(), costs);
   require_countable(schedule, costs);

@@ -31,9 +31,6 @@ struct ScheduleTiming {
 // transfers of that style block each other for good.
 ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style);
 
-// --p2p, async if it is not given.
-P2pStyle parse_p2p(const std::string& name);
-
 // "makespan 33", "span 33", "bubble 9 (27.3 %)"
 std::vector<std::string> facts_of(const ScheduleTiming& timing, const ScheduleCosts& costs);
 

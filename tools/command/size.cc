@@ -26,20 +26,13 @@ int size_command(const Arguments& args, const Terminal& terminal) {
   options.load.root = args.root;
   options.gpu = args.gpu;
   options.search = !args.no_search;
-  if (!args.tokens.empty())
-    options.tokens = static_cast<double>(parse_quantity(
-        "--tokens", args.tokens,
-        [](const Value& v, Problems& problems) { return read_tokens(v, "--tokens", problems); }));
-  if (!args.mfu.empty()) {
-    options.mfu = parse_quantity("--mfu", args.mfu, [](const Value& v, Problems& problems) {
-      return read_share(v, "--mfu", problems);
-    });
-    if (*options.mfu <= 0)
-      usage_error("E004", "'--mfu " + args.mfu + "' is no utilization", "for example: --mfu 40%");
-    if (args.tokens.empty())
-      usage_error("E003", "--mfu is for GPU-days, and --tokens says of how many tokens",
-                  "for example: --tokens 15T --mfu 40%");
-  }
+  options.tokens = args.tokens.value_or(0);
+  options.mfu = args.mfu;
+  if (args.mfu && *args.mfu <= 0)
+    usage_error("E004", "--mfu is no utilization", "for example: --mfu 40%");
+  if (args.mfu && !args.tokens)
+    usage_error("E003", "--mfu is for GPU-days, and --tokens says of how many tokens",
+                "for example: --tokens 15T --mfu 40%");
   std::optional<std::string> text;
   if (args.file == "-") text = standard_input();
   const ModelSize size = size_model(text ? "<stdin>" : args.file, text, options);
@@ -55,12 +48,11 @@ void add_size(CLI::App& app, Arguments& args, Command& chosen) {
                   chosen, size_command);
   sub->footer(kSizeFooter);
   add_file(sub, args, "FILE", "scenario, config.json or model preset; - is standard input");
-  sub->add_option("--tokens", args.tokens, "of the whole training, for GPU-days: 15T")
-      ->option_text("COUNT");
+  add_quantity(sub, "--tokens", args.tokens, read_tokens,
+               "of the whole training, for GPU-days: 15T", "COUNT");
   add_gpu(sub, args, "GPU or cluster preset: h100-sxm (the default), b200-sxm, dgx-a100-80g");
-  sub->add_option("--mfu", args.mfu,
-                  "utilization to reckon GPU-days with, beside that of the forecast: 40%")
-      ->option_text("SHARE");
+  add_quantity(sub, "--mfu", args.mfu, read_share,
+               "utilization to reckon GPU-days with, beside that of the forecast: 40%", "SHARE");
   sub->add_flag("--no-search", args.no_search, "rules of thumb only, no layouts are tried");
   add_scenario_options(sub, args, "batch.seq=8192");
   add_common(sub, args);
