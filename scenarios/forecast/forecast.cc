@@ -5,7 +5,6 @@
 #include <array>
 #include <cctype>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "calibrate/cost_table.h"
@@ -138,7 +137,7 @@ struct Chosen {
 OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
   try {
     return lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation});
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     throw file_error("E127", e.what(), s.file);
   }
 }

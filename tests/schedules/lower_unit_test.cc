@@ -167,7 +167,7 @@ TEST(LowerUnit, BlockingSendEndsWhenTheReceiverIsThere) {
 TEST(LowerUnit, StyleThatDoesNotGoWithTheScheduleIsRefused) {
   const Schedule s = find_schedule_family("zb-v")->generate({2, 2, 4, 0});
   std::vector<Time> durations;
-  EXPECT_THROW(lower_unit(s, {}, durations, P2pStyle::deepspeed), std::invalid_argument);
+  EXPECT_THROW(lower_unit(s, {}, durations, P2pStyle::deepspeed), InputError);
 }
 
 // What the programs' own evaluators give.

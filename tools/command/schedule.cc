@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <stdexcept>
+#include <optional>
 
 #include "report/diagnostics.h"
 #include "report/json/writer.h"
@@ -166,12 +166,11 @@ int schedule_show_command(const Arguments& args, const Terminal& terminal) {
 
 // An empty schedule that has the placement.
 Schedule placed(const ScheduleArguments& a, const ScheduleParams& params) {
-  try {
-    return a.placement == ScheduleArguments::Placement::loop ? loop_schedule("synth", params)
-                                                             : v_schedule("synth", params);
-  } catch (const std::invalid_argument& e) {
-    usage_error("E205", e.what());
-  }
+  const bool loop = a.placement == ScheduleArguments::Placement::loop;
+  std::optional<Diagnostic> wrong = check_sizes(params);
+  if (!wrong && !loop) wrong = check_two_chunks("synth", params);
+  if (wrong) usage_error("E205", wrong->message);
+  return loop ? loop_schedule("synth", params) : snake_schedule("synth", params);
 }
 
 StageTimes times_of(int64_t forward, int64_t input, int64_t weight) {
@@ -261,12 +260,8 @@ int schedule_synth_command(const Arguments& args, const Terminal& terminal) {
   const ScheduleArguments& a = args.schedule;
   const ScheduleCosts costs = parse_costs(a.costs, "", read_stages(a));
   const SynthesisProblem problem = problem_of(a, costs);
-  Synthesis synthesis;
-  try {
-    synthesis = synthesize(problem);
-  } catch (const std::invalid_argument& e) {
-    usage_error("E205", e.what());
-  }
+  if (const auto wrong = check_synthesis(problem)) usage_error("E205", wrong->message);
+  const Synthesis synthesis = synthesize(problem);
   const ChosenSchedule chosen{synthesis.schedule, "auto", {}};
   const ScheduleTiming timing = time_schedule(chosen.schedule, costs, P2pStyle::async);
   if (!args.output.empty()) deliver(write_schedule_csv(chosen.schedule), args.output, args.force);
