@@ -11,7 +11,6 @@
 #include <regex>
 #include <set>
 
-
 namespace stepcast {
 namespace {
 
