@@ -10,8 +10,7 @@
 #include "scenarios/presets.h"
 #include "scenarios/resolve_cluster.h"
 #include "sim/text.h"
-#include "topology/imported_fabric.h"
-#include "topology/imported_node.h"
+#include "topology/import/imported_cluster.h"
 
 namespace stepcast {
 namespace {
@@ -194,14 +193,14 @@ class SectionWriter {
     line(2, "nodes:");
     for (const std::string& name : f.fabric.nodes) line(3, "- {id: " + scalar(name) + '}');
     if (!f.fabric.switches.empty()) line(2, "switches:");
-    for (const WrittenFabric::Switch& s : f.fabric.switches)
+    for (const ExplicitFabric::Switch& s : f.fabric.switches)
       line(3, "- {id: " + scalar(s.name) + '}');
     line(2, "links:");
     const size_t nodes = f.fabric.nodes.size();
     const auto name = [&](size_t end) {
       return scalar(end < nodes ? f.fabric.nodes[end] : f.fabric.switches[end - nodes].name);
     };
-    for (const WrittenFabric::Link& l : f.fabric.links) {
+    for (const ExplicitFabric::Link& l : f.fabric.links) {
       Flow link;
       link.add("a", name(l.a));
       link.add("b", name(l.b));

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/action.h"
 #include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

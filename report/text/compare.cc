@@ -9,7 +9,7 @@
 #include "report/text/account.h"
 #include "report/text/explain.h"
 #include "sim/check.h"
-#include "sim/price.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 

@@ -12,13 +12,10 @@
 
 #include "report/format.h"
 #include "report/json/writer.h"
-#include "sim/interval.h"
-#include "sim/link_loads.h"
-#include "sim/price.h"
-#include "sim/price_parts.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
 #include "sim/result.h"
 #include "sim/units.h"
-#include "sim/work.h"
 
 namespace stepcast {
 

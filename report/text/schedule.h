@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "report/format.h"
-#include "sim/action.h"
+#include "sim/graph/action.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "report/format.h"
-#include "sim/model_size.h"
+#include "sim/result.h"
 
 namespace stepcast {
 

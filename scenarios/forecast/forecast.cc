@@ -7,22 +7,21 @@
 #include <optional>
 #include <utility>
 
-#include "calibrate/cost_table.h"
-#include "model/inference.h"
+#include "calibrate/table/cost_table.h"
+#include "model/passes/forward_only.h"
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/step_memory.h"
 #include "scenarios/forecast/step_prices.h"
-#include "scenarios/forecast/utilization.h"
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "schedules/lower/lower.h"
-#include "sim/account.h"
+#include "sim/account/account.h"
 #include "sim/diagnostic.h"
-#include "sim/run.h"
-#include "sim/work_counts.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 namespace {

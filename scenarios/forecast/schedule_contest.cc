@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/forecast/schedule_contest.h"
+#include "scenarios/forecast/step_memory.h"
+#include "scenarios/forecast/step_prices.h"
 
 #include <algorithm>
 
-#include "scenarios/forecast/step_memory.h"
-#include "scenarios/forecast/step_prices.h"
 #include "schedules/lower/lower.h"
 #include "schedules/lower/vocabulary.h"
 #include "schedules/transfers/transfers.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
 
 namespace stepcast {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
 #include "scenarios/fields.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step_memory.h"

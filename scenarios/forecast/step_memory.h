@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "sim/memory.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 

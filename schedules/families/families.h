@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/action.h"
 #include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/action.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

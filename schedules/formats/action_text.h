@@ -7,8 +7,9 @@
 //   (5F3;2B1)OVERLAP_F_B a forward and a B or I of different microbatches, run as one unit
 //   5F12.1               with sequence splits: <microbatch>.<split>, all actions or none
 //
-// PyTorch's kinds are F, B, I and W; the others (sim/action.h) and the splits are not.  Its older
-// files write `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like that.
+// PyTorch's kinds are F, B, I and W; the others (sim/graph/action.h) and the splits are not.  Its
+// older files write `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like
+// that.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/action.h"
 #include "sim/csv.h"
 #include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

@@ -10,7 +10,7 @@
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

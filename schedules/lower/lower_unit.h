@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

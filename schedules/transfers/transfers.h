@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/action.h"
 #include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 

@@ -8,7 +8,7 @@
 
 #include "schedules/check.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

@@ -12,9 +12,9 @@
 
 #include "schedules/check.h"
 #include "schedules/families/families.h"
-#include "sim/memory.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

@@ -15,8 +15,8 @@
 
 #include "schedules/families/families.h"
 #include "schedules/lower/lower_unit.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

@@ -12,8 +12,8 @@
 #include "schedules/formats/schedule_csv.h"
 #include "schedules/lower/lower_unit.h"
 #include "schedules/transfers/transfers.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "calibrate/attention_prices.h"
-#include "calibrate/fit_table.h"
-#include "calibrate/gemm_prices.h"
-#include "calibrate/row_shape.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/table/attention_prices.h"
+#include "calibrate/table/gemm_prices.h"
+#include "calibrate/table/table_text.h"
 #include "report/format.h"
 #include "sim/log_exp.h"
 

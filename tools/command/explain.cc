@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "calibrate/compute_price.h"
+#include "calibrate/price/compute_price.h"
 #include "report/json/result.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
@@ -20,7 +20,7 @@
 #include "sim/text.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
-#include "topology/link_loads.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast::cli {
 namespace {

@@ -9,15 +9,13 @@
 #include <algorithm>
 #include <array>
 
-#include "calibrate/write_table.h"
+#include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
 #include "tools/command/calibrate_input.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast::cli {
 
@@ -107,9 +105,7 @@ constexpr const char* kImportFooter =
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
     "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"
     "  mamf           what mamf-finder.py prints: its best shapes\n"
-    "  kineto         a trace of the PyTorch profiler, with record_shapes=True\n"
-    "  simumax        a system file of SimuMax\n"
-    "  calculon       a system file of calculon\n\n"
+    "  kineto         a trace of the PyTorch profiler, with record_shapes=True\n\n"
     "What a file does not tell (memory and rates of GPUs, latencies, the network of a node's\n"
     "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
     "section say so. A scenario takes it with `extends: cluster.yaml`.\n\n"

@@ -6,8 +6,8 @@
 
 #include "report/text/account.h"
 #include "sim/diagnostic.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tools/command/options.h"
 
 namespace stepcast::cli {

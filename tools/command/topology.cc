@@ -12,11 +12,9 @@
 #include "scenarios/file_error.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
-#include "topology/build_graph.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
-#include "topology/link_loads.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/import/imported_topology.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast::cli {
 namespace {
