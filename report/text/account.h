@@ -45,7 +45,7 @@ double share_of(Time part, Time whole);
 // --- Which path ops took through the engine, and why.
 
 struct EnginePath {
-  std::string name;  // "fast", "events"
+  bool by_events = false;  // else on the fast path
   int64_t rank_ops = 0;
   double share = 0;  // of all rank-ops
   std::string why;   // "how long each takes is known beforehand"

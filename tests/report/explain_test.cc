@@ -164,6 +164,24 @@ TEST(ExplainCosts, InJsonToo) {
   EXPECT_EQ(j["costs"][0]["runs"], 2);
   EXPECT_EQ(j["costs"][0]["time_ps"], 220'000'000);
   EXPECT_EQ(j["costs"][0]["origin"], "measured");
+  EXPECT_FALSE(j["costs"][0].contains("algorithm"));
+}
+
+TEST(ExplainCosts, InJsonACollectiveHasItsAlgorithmAndProtocol) {
+  Result r = sample_result();
+  auto prices = std::make_shared<Prices>(*r.prices);
+  for (Price& p : prices->by_work) {
+    p.algorithm = Algorithm::ring;
+    p.protocol = Protocol::ll128;
+  }
+  r.prices = prices;
+  JsonWriter w;
+  w.begin_object();
+  write_costs(w, r);
+  w.end_object();
+  const auto j = nlohmann::json::parse(w.text());
+  EXPECT_EQ(j["costs"][0]["algorithm"], "ring");
+  EXPECT_EQ(j["costs"][0]["protocol"], "LL128");
 }
 
 TEST(Explain, SurvivesAnEmptyResult) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/calibrate_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -328,12 +330,11 @@ FitPlot gemm_plot(const TableText& t) {
   return plot;
 }
 
-// Over the x of all points of the series that `belongs` is true for.
-template <class Belongs, class Time>
-void add_curve(FitPlot& plot, const std::string& name, Belongs belongs, Time y_of) {
+// Over the x of all these points.
+template <class Time>
+void add_curve(FitPlot& plot, const std::string& name, std::vector<PlotPoint> points, Time y_of) {
   PlotSeries all;
-  for (const PlotSeries& s : plot.series)
-    if (belongs(s)) all.points.insert(all.points.end(), s.points.begin(), s.points.end());
+  all.points = std::move(points);
   PlotSeries line{name, {}, {}};
   for (const double x : steps(all)) line.curve.emplace_back(x, y_of(x));
   if (!line.curve.empty()) plot.series.push_back(std::move(line));
@@ -352,10 +353,12 @@ FitPlot attention_plot(const TableText& t) {
   for (const FitRow& fit : t.fits) {
     const bool backward = fit.kind == WorkKind::attention_backward;
     if (!backward && fit.kind != WorkKind::attention_forward) continue;
-    const std::string pass = backward ? "backward" : "forward";
+    std::vector<PlotPoint> points;
+    for (const AttentionRow& r : t.attentions)
+      if (r.backward == backward) points.push_back({attention_flops(r).value, 0, false, {}});
     add_curve(
-        plot, "fit, " + pass + ' ' + std::string(name_of(fit.dtype)),
-        [&](const PlotSeries& s) { return s.name.starts_with(pass); },
+        plot, fmt::format("fit, {} {}", backward ? "backward" : "forward", name_of(fit.dtype)),
+        std::move(points),
         [&](double flops) { return flops / ((fit.t0_us + flops / (fit.tflops * 1e6)) * 1e-6); });
   }
   return plot;
@@ -369,9 +372,11 @@ FitPlot memory_plot(const TableText& t) {
             point(t, r, static_cast<double>(r.bytes), r.us * 1e-6, fitted_us(t, r).value_or(0)));
   const FitRow* fit = find_fit(t.fits, WorkKind::memory_bound, DType::bf16);
   if (fit == nullptr || fit->gbs <= 0) return plot;
-  add_curve(
-      plot, "launch period + bytes / bandwidth", [](const PlotSeries&) { return true; },
-      [&](double bytes) { return (fit->t0_us + bytes / (fit->gbs * 1e3)) * 1e-6; });
+  std::vector<PlotPoint> points;
+  for (const MemoryRow& r : t.memories)
+    points.push_back({static_cast<double>(r.bytes), 0, false, {}});
+  add_curve(plot, "launch period + bytes / bandwidth", std::move(points),
+            [&](double bytes) { return (fit->t0_us + bytes / (fit->gbs * 1e3)) * 1e-6; });
   return plot;
 }
 
