@@ -87,11 +87,14 @@ static std::string long_name(std::string_view names) {
 
 CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>& value,
                        int64_t least, const char* summary) {
-  const auto check = [option = long_name(names), least](const std::string& text) {
-    parse_count(option, text, least);
+  // CLI11 itself would take 010 to be eight.
+  const auto check = [option = long_name(names), least](std::string& text) {
+    text = std::to_string(parse_count(option, text, least));
     return std::string();
   };
-  return sub->add_option(names, value, summary)->check(CLI::Validator(check, ""))->option_text("N");
+  return sub->add_option(names, value, summary)
+      ->transform(CLI::Validator(check, ""))
+      ->option_text("N");
 }
 
 void add_word(CLI::App* sub, const char* names, std::vector<std::string_view> words,
