@@ -13,6 +13,14 @@
 #include "tools/command/output.h"
 
 namespace stepcast::cli {
+namespace {
+
+// "--microbatches" of "-m,--microbatches".
+std::string long_name(std::string_view names) {
+  return std::string(names.substr(names.rfind(',') + 1));
+}
+
+}  // namespace
 
 CLI::App* add_command(CLI::App& parent, const char* name, const char* summary, Command& chosen,
                       Command function) {
@@ -78,11 +86,6 @@ void add_output(CLI::App* sub, Arguments& args) {
 
 void add_force(CLI::App* sub, Arguments& args) {
   sub->add_flag("--force", args.force, "overwrite files that exist");
-}
-
-// "--microbatches" of "-m,--microbatches".
-static std::string long_name(std::string_view names) {
-  return std::string(names.substr(names.rfind(',') + 1));
 }
 
 CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>& value,
