@@ -224,7 +224,7 @@ TEST(TextReport, NamesCannotEscapeTheirLine) {
 
 TEST(TextReport, SurvivesAnEmptyResult) {
   const std::string text = text_report(empty_result());
-  EXPECT_THAT(text, StartsWith("nothing\n"));
+  EXPECT_THAT(text, StartsWith("nothing   "));
   EXPECT_THAT(text, HasSubstr("step time      0 s"));
 }
 
