@@ -23,6 +23,7 @@
 #include "calibrate/measure/processes_mpi.h"
 #include "calibrate/measure/sweep_progress.h"
 #include "calibrate/measure/table_output.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast::measure {
 namespace {
@@ -36,7 +37,7 @@ const char* variable(const char* name) {
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) throw std::invalid_argument("cannot read " + path);
+  if (!in.is_open() || in.bad()) refuse("cannot read " + path);
   return text;
 }
 
@@ -116,8 +117,7 @@ TableText head_of(const Assembly& a, const CollectiveOptions& options, const Dev
   TableText head;
   head.gpu = options.gpu.empty() ? std::string(gpu_of_device(device.name)) : options.gpu;
   if (head.gpu.empty()) {
-    throw std::invalid_argument("'" + device.name +
-                                "' is the GPU of no preset: name one (--gpu NAME)");
+    refuse("'" + device.name + "' is the GPU of no preset: name one (--gpu NAME)");
   }
   head.about = device.name;
   head.software = device.software + ", " + facts.software;
@@ -202,13 +202,13 @@ int own_device(const Assembly& a) {
   for (const RankPlace& r : a.ranks) {
     if (r.process == a.gathering.place.rank) return r.device;
   }
-  throw std::invalid_argument("this process has no GPU to measure");
+  refuse("this process has no GPU to measure");
 }
 
 int measure_all(const CollectiveOptions& options) {
   const Assembly a = assemble(options);
   const std::string nothing = why_no_collectives(static_cast<int>(a.ranks.size()));
-  if (!nothing.empty()) throw std::invalid_argument(nothing);
+  if (!nothing.empty()) refuse(nothing);
   // All processes refuse this alike, before any waits for the others.
   std::vector<std::string> left_out;
   static_cast<void>(chosen_points(options, "", a.ranks, a.nic_gbs, left_out));

@@ -8,7 +8,7 @@
 
 namespace stepcast::measure {
 
-// Returns the exit status, 0.  Throws std::invalid_argument (wrong arguments, or no collectives to
+// Returns the exit status, 0.  Throws InputError (wrong arguments, or no collectives to
 // measure here), NoDevice, DeviceError, and InputError of plans and tables.  A rank that fails
 // while others wait for it ends the program at once with status 1.
 int collectives_command(std::span<const std::string> arguments);

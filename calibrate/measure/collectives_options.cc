@@ -6,12 +6,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "sim/diagnostic.h"
+
 namespace stepcast::measure {
 namespace {
 
 [[noreturn]] void refuse(std::string_view flag, std::string_view value, std::string_view legal) {
-  throw std::invalid_argument(std::string(flag) + " takes " + std::string(legal) + ", not '" +
-                              std::string(value) + "'");
+  refuse(std::string(flag) + " takes " + std::string(legal) + ", not '" + std::string(value) + "'");
 }
 
 // A number and what follows it; nothing if there is no number from 0 on.
@@ -43,13 +44,13 @@ bool yes_or_no(std::string_view flag, std::string_view text) {
 }
 
 void check_processes(const CollectiveOptions& o, bool ranks, bool rank) {
-  if (ranks != rank) throw std::invalid_argument("--ranks and --rank belong together");
+  if (ranks != rank) refuse("--ranks and --rank belong together");
   if (o.place && o.place->rank >= o.place->ranks) {
-    throw std::invalid_argument("--rank counts from 0 to " + std::to_string(o.place->ranks - 1) +
-                                " with --ranks " + std::to_string(o.place->ranks));
+    refuse("--rank counts from 0 to " + std::to_string(o.place->ranks - 1) + " with --ranks " +
+           std::to_string(o.place->ranks));
   }
   if (o.place && o.place->ranks > 1 && o.meeting.empty()) {
-    throw std::invalid_argument("--ranks needs a file where the processes meet (--meeting FILE)");
+    refuse("--ranks needs a file where the processes meet (--meeting FILE)");
   }
 }
 
@@ -72,8 +73,7 @@ double seconds_of(std::string_view text) {
                          : unit == "h"               ? 3600
                                                      : 0;
   if (seconds == 0 || parsed->first <= 0) {
-    throw std::invalid_argument("a time is written as 90s, 5min or 1h, not '" + std::string(text) +
-                                "'");
+    refuse("a time is written as 90s, 5min or 1h, not '" + std::string(text) + "'");
   }
   return parsed->first * seconds;
 }
@@ -85,8 +85,7 @@ int64_t bytes_of(std::string_view text) {
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
   const double bytes = shift < 0 ? 0 : parsed->first * static_cast<double>(int64_t{1} << shift);
   if (bytes < 1 || bytes > 1e15) {
-    throw std::invalid_argument("a size is written as 8, 64K, 512M or 4G, not '" +
-                                std::string(text) + "'");
+    refuse("a size is written as 8, 64K, 512M or 4G, not '" + std::string(text) + "'");
   }
   return static_cast<int64_t>(bytes);
 }
@@ -101,7 +100,7 @@ CollectiveOptions read_collective_options(std::span<const std::string> arguments
       continue;
     }
     const auto value = [&]() -> const std::string& {
-      if (i + 1 == arguments.size()) throw std::invalid_argument(flag + " needs a value");
+      if (i + 1 == arguments.size()) refuse(flag + " needs a value");
       return arguments[++i];
     };
     if (flag == "--plan")
@@ -137,7 +136,7 @@ CollectiveOptions read_collective_options(std::span<const std::string> arguments
     else if (flag == "--in-network-reduction")
       o.in_network_reduction = yes_or_no(flag, value());
     else
-      throw std::invalid_argument("there is no flag '" + flag + "'");
+      refuse("there is no flag '" + flag + "'");
   }
   if (ranks && rank) o.place = ProcessPlace{*rank, *ranks};
   check_processes(o, ranks.has_value(), rank.has_value());
@@ -146,7 +145,7 @@ CollectiveOptions read_collective_options(std::span<const std::string> arguments
     refuse("--grid", o.grid, "none, small or full");
   }
   if (o.grid == "none" && o.plan.empty()) {
-    throw std::invalid_argument("--grid none without --plan leaves nothing to measure");
+    refuse("--grid none without --plan leaves nothing to measure");
   }
   if (o.largest > kLargestMessage) refuse("--largest", std::to_string(o.largest), "4G at most");
   return o;
@@ -158,17 +157,16 @@ Gathering gathering(const CollectiveOptions& options,
       options.place ? options.place : place_of_launcher(variable);
   if (!launched || launched->ranks == 1) return {};
   if (options.gpus > 0) {
-    throw std::invalid_argument("--gpus is of one process alone; here are " +
-                                std::to_string(launched->ranks) +
-                                ", a GPU each: start as many as there are GPUs to take");
+    refuse("--gpus is of one process alone; here are " + std::to_string(launched->ranks) +
+           ", a GPU each: start as many as there are GPUs to take");
   }
   if (!options.meeting.empty()) return {*launched, Meet::file};
   if (has_mpi) return {*launched, Meet::mpi};
-  throw std::invalid_argument("this is process " + std::to_string(launched->rank) + " of " +
-                              std::to_string(launched->ranks) +
-                              ", and this program is built without MPI: name a file on a shared "
-                              "file system where they meet "
-                              "(--meeting FILE)");
+  refuse("this is process " + std::to_string(launched->rank) + " of " +
+         std::to_string(launched->ranks) +
+         ", and this program is built without MPI: name a file on a shared "
+         "file system where they meet "
+         "(--meeting FILE)");
 }
 
 std::vector<SweepPoint> chosen_points(const CollectiveOptions& options, std::string_view plan_text,
@@ -178,7 +176,7 @@ std::vector<SweepPoint> chosen_points(const CollectiveOptions& options, std::str
   const bool spans_nodes =
       std::any_of(groups.begin(), groups.end(), [](const RankGroup& g) { return g.nodes > 1; });
   if (spans_nodes && nic_gbs <= 0) {
-    throw std::invalid_argument(
+    refuse(
         "groups span nodes and the NICs are not known: state a GPU's share of them (--nic-gbs X, "
         "GB/s of one direction; 50 for a 400 Gb/s NIC a GPU)");
   }

@@ -40,13 +40,13 @@ struct CollectiveOptions {
 // The flags, for a message of help.
 std::string_view collective_usage();
 
-// Throws std::invalid_argument with a sentence.
+// Throws InputError with a sentence.
 CollectiveOptions read_collective_options(std::span<const std::string> arguments);
 
-// "90s", "5min", "1h", "2.5min"; seconds without a unit.  Throws std::invalid_argument.
+// "90s", "5min", "1h", "2.5min"; seconds without a unit.  Throws InputError.
 double seconds_of(std::string_view text);
 
-// "8", "64K", "64KiB", "512M", "4G": powers of 1024.  Throws std::invalid_argument.
+// "8", "64K", "64KiB", "512M", "4G": powers of 1024.  Throws InputError.
 int64_t bytes_of(std::string_view text);
 
 // How the processes of a run find each other.
@@ -55,7 +55,7 @@ struct Gathering {
   ProcessPlace place;
   Meet meet = Meet::alone;
 };
-// From the options, else from the launcher's environment.  Throws std::invalid_argument where there
+// From the options, else from the launcher's environment.  Throws InputError where there
 // are several processes and no way for them to meet, or --gpus, which one process alone takes.
 Gathering gathering(const CollectiveOptions& options,
                     const std::function<const char*(const char*)>& variable, bool has_mpi);

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "sim/diagnostic.h"
+
 namespace stepcast::measure {
 namespace {
 
@@ -32,8 +34,7 @@ int whole(std::string_view text, std::string_view what) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw std::invalid_argument(std::string(what) + " is not a number of a process: '" +
-                                std::string(text) + "'");
+    refuse(std::string(what) + " is not a number of a process: '" + std::string(text) + "'");
   }
   return value;
 }
@@ -41,7 +42,7 @@ int whole(std::string_view text, std::string_view what) {
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  throw std::invalid_argument("not a string of hexadecimal digits");
+  refuse("not a string of hexadecimal digits");
 }
 
 }  // namespace
@@ -54,9 +55,8 @@ std::optional<ProcessPlace> place_of_launcher(
     if (rank == nullptr || ranks == nullptr) continue;
     const ProcessPlace place{whole(rank, launcher.rank), whole(ranks, launcher.ranks)};
     if (place.rank >= place.ranks) {
-      throw std::invalid_argument(std::string(launcher.name) + " says that this is process " +
-                                  rank + " of " + ranks + " (" + launcher.rank + ", " +
-                                  launcher.ranks + ")");
+      refuse(std::string(launcher.name) + " says that this is process " + rank + " of " + ranks +
+             " (" + launcher.rank + ", " + launcher.ranks + ")");
     }
     return place;
   }
@@ -76,8 +76,7 @@ ProcessRecord read_record(std::string_view text) {
   std::string rest;
   if (!(words >> record.host >> record.devices >> record.nic_gbs >> record.token) ||
       words >> rest || record.devices < 0 || !(record.nic_gbs >= 0)) {
-    throw std::invalid_argument("not what a process of this measurement says: '" +
-                                std::string(text) + "'");
+    refuse("not what a process of this measurement says: '" + std::string(text) + "'");
   }
   if (record.token == "-") record.token.clear();
   return record;
@@ -96,7 +95,7 @@ std::string hex_of(std::string_view bytes) {
 }
 
 std::string bytes_of_hex(std::string_view hex) {
-  if (hex.size() % 2 != 0) throw std::invalid_argument("half a byte in hexadecimal digits");
+  if (hex.size() % 2 != 0) refuse("half a byte in hexadecimal digits");
   std::string bytes;
   bytes.reserve(hex.size() / 2);
   for (size_t i = 0; i < hex.size(); i += 2) {
@@ -109,7 +108,7 @@ std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int
                                    int hosts_per_node) {
   std::vector<RankPlace> ranks;
   for (const ProcessRecord& p : processes) {
-    if (p.devices < 1) throw std::invalid_argument("a process on " + p.host + " sees no GPU");
+    if (p.devices < 1) refuse("a process on " + p.host + " sees no GPU");
   }
   if (processes.size() == 1) {
     const int devices = most > 0 ? std::min(most, processes[0].devices) : processes[0].devices;
@@ -127,8 +126,8 @@ std::vector<RankPlace> place_ranks(std::span<const ProcessRecord> processes, int
     const auto [host, added] = hosts.try_emplace(p.host, Host{static_cast<int>(hosts.size()), 0});
     const int device = p.devices == 1 ? 0 : host->second.processes;
     if (device >= p.devices) {
-      throw std::invalid_argument("more processes on " + p.host + " than GPUs that they see (" +
-                                  std::to_string(p.devices) + ")");
+      refuse("more processes on " + p.host + " than GPUs that they see (" +
+             std::to_string(p.devices) + ")");
     }
     ++host->second.processes;
     const int number = host->second.number;

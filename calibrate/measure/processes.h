@@ -3,7 +3,7 @@
 // takes.  Nothing here needs CUDA or MPI (processes_mpi.h does).
 //
 // What the user can get wrong (a wrong rank, a meeting place that cannot be written, processes that
-// never come) is std::invalid_argument with a sentence.
+// never come) is InputError with a sentence.
 #pragma once
 
 #include <chrono>
@@ -37,10 +37,10 @@ struct ProcessRecord {
   std::string token;   // one word; of process 0: NCCL's unique id
 };
 std::string write_record(const ProcessRecord& record);
-// REQUIRES: what write_record wrote, else std::invalid_argument.
+// REQUIRES: what write_record wrote, else InputError.
 ProcessRecord read_record(std::string_view text);
 
-// Bytes as one word, and back (std::invalid_argument if they are none).
+// Bytes as one word, and back (InputError if they are none).
 std::string hex_of(std::string_view bytes);
 std::string bytes_of_hex(std::string_view hex);
 

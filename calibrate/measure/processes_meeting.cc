@@ -20,6 +20,8 @@
 
 #include "calibrate/measure/processes.h"
 
+#include "sim/diagnostic.h"
+
 namespace stepcast::measure {
 namespace {
 
@@ -39,14 +41,14 @@ void publish(const std::string& path, const std::string& text) {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     out << text << std::flush;
     if (!out) {
-      throw std::invalid_argument("cannot write " + temporary +
-                                  ": the meeting place must be a file on a file system that all "
-                                  "processes share");
+      refuse("cannot write " + temporary +
+             ": the meeting place must be a file on a file system that all "
+             "processes share");
     }
   }
   std::error_code error;
   fs::rename(temporary, path, error);
-  if (error) throw std::invalid_argument("cannot write " + path + ": " + error.message());
+  if (error) refuse("cannot write " + path + ": " + error.message());
 }
 
 std::string text_of(const std::string& path) {
@@ -112,8 +114,8 @@ std::vector<std::string> host_meeting(const Meeting& m, std::string_view payload
   };
   if (!wait(until, [&] { return missing().empty(); })) {
     remove_quietly(m.file + ".open");
-    throw std::invalid_argument("nobody came to " + m.file + " as process " + missing() + " of " +
-                                std::to_string(m.place.ranks));
+    refuse("nobody came to " + m.file + " as process " + missing() + " of " +
+           std::to_string(m.place.ranks));
   }
   std::string all;
   for (const Word& w : words) all += line_of(w);
@@ -148,8 +150,8 @@ std::vector<std::string> join_meeting(const Meeting& m, std::string_view payload
   });
   remove_quietly(mine);
   if (!met) {
-    throw std::invalid_argument(seen == 0 ? "process 0 did not come to " + m.file
-                                          : "not all processes came to " + m.file);
+    refuse(seen == 0 ? "process 0 did not come to " + m.file
+                     : "not all processes came to " + m.file);
   }
   return payloads(words);
 }
@@ -158,11 +160,11 @@ std::vector<std::string> join_meeting(const Meeting& m, std::string_view payload
 
 std::vector<std::string> meet(const Meeting& m, std::string_view payload) {
   if (m.place.ranks < 1 || m.place.rank < 0 || m.place.rank >= m.place.ranks) {
-    throw std::invalid_argument("process " + std::to_string(m.place.rank) + " of " +
-                                std::to_string(m.place.ranks) + " is none");
+    refuse("process " + std::to_string(m.place.rank) + " of " + std::to_string(m.place.ranks) +
+           " is none");
   }
   if (payload.find('\n') != std::string_view::npos) {
-    throw std::invalid_argument("what a process says at the meeting is one line");
+    refuse("what a process says at the meeting is one line");
   }
   if (m.place.ranks == 1) return {std::string(payload)};
   const Clock::time_point until = Clock::now() + m.patience;

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/diagnostic.h"
+
 namespace stepcast::measure {
 
 #ifdef STEPCAST_MPI
@@ -29,7 +31,7 @@ MpiSession::MpiSession() {
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS ||
       MPI_Comm_rank(MPI_COMM_WORLD, &place_.rank) != MPI_SUCCESS ||
       MPI_Comm_size(MPI_COMM_WORLD, &place_.ranks) != MPI_SUCCESS) {
-    throw std::invalid_argument("MPI does not start");
+    refuse("MPI does not start");
   }
 }
 
@@ -38,13 +40,13 @@ MpiSession::~MpiSession() {
 }
 
 std::vector<std::string> MpiSession::meet(std::string_view payload) const {
-  if (payload.size() >= kMost) throw std::invalid_argument("a payload that is too long for MPI");
+  if (payload.size() >= kMost) refuse("a payload that is too long for MPI");
   std::string mine(payload);
   mine.resize(kMost);
   std::string all(kMost * static_cast<size_t>(place_.ranks), '\0');
   if (MPI_Allgather(mine.data(), static_cast<int>(kMost), MPI_CHAR, all.data(),
                     static_cast<int>(kMost), MPI_CHAR, MPI_COMM_WORLD) != MPI_SUCCESS) {
-    throw std::invalid_argument("the processes do not meet over MPI");
+    refuse("the processes do not meet over MPI");
   }
   std::vector<std::string> payloads;
   for (size_t at = 0; at < all.size(); at += kMost) {
@@ -65,7 +67,7 @@ bool has_mpi() {
 }
 
 MpiSession::MpiSession() {
-  throw std::invalid_argument(
+  refuse(
       "this program is built without MPI: name a file where the processes "
       "meet (--meeting FILE)");
 }

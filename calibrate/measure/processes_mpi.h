@@ -14,7 +14,7 @@ namespace stepcast::measure {
 bool has_mpi();
 
 // MPI from its beginning to its end; one at most in the life of a program.  Throws
-// std::invalid_argument if it does not start, or the program is built without it.
+// InputError if it does not start, or the program is built without it.
 class MpiSession {
  public:
   MpiSession();
