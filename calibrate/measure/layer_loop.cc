@@ -22,13 +22,13 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/measure/attention.h"
-#include "calibrate/measure/attention_graph.h"
-#include "calibrate/measure/gemm.h"
+#include "calibrate/measure/families/attention.h"
+#include "calibrate/measure/families/attention_graph.h"
+#include "calibrate/measure/families/gemm.h"
+#include "calibrate/measure/families/memory_timing.h"
 #include "calibrate/measure/kernels/norms.h"
 #include "calibrate/measure/kernels/pointwise.h"
 #include "calibrate/measure/kernels/spin.h"
-#include "calibrate/measure/memory_timing.h"
 #include "calibrate/measure/timing.h"
 
 namespace stepcast::measure {

@@ -21,12 +21,12 @@
 #include <fmt/format.h>
 
 #include "calibrate/device_names.h"
-#include "calibrate/measure/collectives_command.h"
-#include "calibrate/measure/collectives_plan.h"
+#include "calibrate/measure/collectives/command.h"
+#include "calibrate/measure/collectives/plan.h"
+#include "calibrate/measure/collectives/processes.h"
 #include "calibrate/measure/layer_loop.h"
 #include "calibrate/measure/measure_options.h"
 #include "calibrate/measure/measure_point.h"
-#include "calibrate/measure/processes.h"
 #include "calibrate/measure/sweep_progress.h"
 #include "calibrate/measure/table_output.h"
 #include "sim/diagnostic.h"

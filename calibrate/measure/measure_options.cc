@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/measure/collectives_options.h"
+#include "calibrate/measure/collectives/options.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast::measure {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/attention.h"
+#include "calibrate/measure/families/attention.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>
 
-#include "calibrate/measure/attention_graph.h"
+#include "calibrate/measure/families/attention_graph.h"
 #include "tests/measure/gpu_arrays.h"
 
 namespace stepcast::measure {

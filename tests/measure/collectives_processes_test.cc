@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "calibrate/measure/processes.h"
+#include "calibrate/measure/collectives/processes.h"
 #include "tests/measure/complaint.h"
 
 namespace stepcast::measure {

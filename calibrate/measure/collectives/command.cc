@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/collectives_command.h"
+#include "calibrate/measure/collectives/command.h"
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "calibrate/device_names.h"
-#include "calibrate/measure/collectives.h"
-#include "calibrate/measure/collectives_network.h"
-#include "calibrate/measure/collectives_options.h"
+#include "calibrate/measure/collectives/collectives.h"
+#include "calibrate/measure/collectives/network.h"
+#include "calibrate/measure/collectives/options.h"
+#include "calibrate/measure/collectives/processes_mpi.h"
 #include "calibrate/measure/device.h"
 #include "calibrate/measure/measure_options.h"
-#include "calibrate/measure/processes_mpi.h"
 #include "calibrate/measure/sweep_progress.h"
 #include "calibrate/measure/table_output.h"
 #include "sim/diagnostic.h"

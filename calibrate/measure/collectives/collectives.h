@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/measure/collectives_plan.h"
-#include "calibrate/measure/interference_ratio.h"
-#include "calibrate/measure/processes.h"
+#include "calibrate/measure/collectives/plan.h"
+#include "calibrate/measure/collectives/processes.h"
+#include "calibrate/measure/families/interference_ratio.h"
 #include "calibrate/sweep.h"
 
 namespace stepcast::measure {

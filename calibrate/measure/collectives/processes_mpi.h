@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/measure/processes.h"
+#include "calibrate/measure/collectives/processes.h"
 
 namespace stepcast::measure {
 

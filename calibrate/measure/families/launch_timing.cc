@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/launch_timing.h"
+#include "calibrate/measure/families/launch_timing.h"
 
 #include <chrono>
 #include <optional>

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "calibrate/measure/collectives.h"
+#include "calibrate/measure/collectives/collectives.h"
 #include "calibrate/measure/device.h"
 #include "calibrate/sweep.h"
 

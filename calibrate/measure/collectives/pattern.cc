@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/collectives_pattern.h"
+#include "calibrate/measure/collectives/pattern.h"
 
 #include <bit>
 #include <string>
 
-#include "calibrate/measure/collectives_plan.h"
+#include "calibrate/measure/collectives/plan.h"
 #include "sim/check.h"
 
 namespace stepcast::measure {

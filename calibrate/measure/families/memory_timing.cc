@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/memory_timing.h"
+#include "calibrate/measure/families/memory_timing.h"
 
 #include <cuda_bf16.h>
 
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/measure/families/memory_shapes.h"
 #include "calibrate/measure/kernels/norms.h"
 #include "calibrate/measure/kernels/optimizer.h"
 #include "calibrate/measure/kernels/pointwise.h"
 #include "calibrate/measure/kernels/quantize.h"
 #include "calibrate/measure/kernels/reductions.h"
 #include "calibrate/measure/kernels/tokens.h"
-#include "calibrate/measure/memory_shapes.h"
 
 namespace stepcast::measure {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/attention_graph.h"
+#include "calibrate/measure/families/attention_graph.h"
 
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-#include "calibrate/measure/attention_operations.h"
+#include "calibrate/measure/families/attention_operations.h"
 #endif
 
 namespace stepcast::measure {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/interference_ratio.h"
+#include "calibrate/measure/families/interference_ratio.h"
 
 #include <algorithm>
 

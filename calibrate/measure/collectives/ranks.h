@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/measure/collectives_plan.h"
+#include "calibrate/measure/collectives/plan.h"
+#include "calibrate/measure/collectives/processes.h"
 #include "calibrate/measure/device.h"
-#include "calibrate/measure/processes.h"
 
 namespace stepcast::measure {
 

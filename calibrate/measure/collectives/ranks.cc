@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifdef STEPCAST_NCCL
-#include "calibrate/measure/collectives_ranks.h"
+#include "calibrate/measure/collectives/ranks.h"
 
 #include <algorithm>
 #include <cstring>

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/measure/processes.h"
+#include "calibrate/measure/collectives/processes.h"
 #include "calibrate/plan_text.h"
 #include "calibrate/sweep.h"
 #include "sim/work.h"

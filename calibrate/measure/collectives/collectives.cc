@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/collectives.h"
+#include "calibrate/measure/collectives/collectives.h"
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -8,13 +8,13 @@
 #include <array>
 #include <utility>
 
-#include "calibrate/measure/collectives_network.h"
+#include "calibrate/measure/collectives/network.h"
 #include "calibrate/measure/device.h"
 #include "calibrate/measure/nvml.h"
 
 #ifdef STEPCAST_NCCL
-#include "calibrate/measure/collectives_pattern.h"
-#include "calibrate/measure/collectives_ranks.h"
+#include "calibrate/measure/collectives/pattern.h"
+#include "calibrate/measure/collectives/ranks.h"
 #include "calibrate/measure/timing_summary.h"
 #include "sim/check.h"
 #endif

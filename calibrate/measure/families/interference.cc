@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/interference.h"
+#include "calibrate/measure/families/interference.h"
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/measure/gemm.h"
-#include "calibrate/measure/interference_ratio.h"
+#include "calibrate/measure/families/gemm.h"
+#include "calibrate/measure/families/interference_ratio.h"
 #include "calibrate/measure/kernels/spin.h"
 #include "calibrate/measure/timing_summary.h"
 #ifdef STEPCAST_NCCL
-#include "calibrate/measure/collectives_ranks.h"
+#include "calibrate/measure/collectives/ranks.h"
 #endif
 
 namespace stepcast::measure {

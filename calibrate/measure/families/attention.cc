@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/attention.h"
+#include "calibrate/measure/families/attention.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "calibrate/measure/attention_graph.h"
+#include "calibrate/measure/families/attention_graph.h"
 #include "sim/check.h"
 
 namespace stepcast::measure {

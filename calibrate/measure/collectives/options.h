@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/measure/collectives_plan.h"
-#include "calibrate/measure/processes.h"
+#include "calibrate/measure/collectives/plan.h"
+#include "calibrate/measure/collectives/processes.h"
 
 namespace stepcast::measure {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/processes_mpi.h"
+#include "calibrate/measure/collectives/processes_mpi.h"
 
 #ifdef STEPCAST_MPI
 #define OMPI_SKIP_MPICXX  // the C interface is all that is needed
