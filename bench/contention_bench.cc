@@ -13,7 +13,7 @@
 
 #include "calibrate/price_graph.h"
 #include "scenarios/scenario.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "sim/contention.h"
 
 namespace stepcast {

@@ -7,7 +7,7 @@
 #include "calibrate/price_graph.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "sim/account.h"
 #include "sim/run.h"
 

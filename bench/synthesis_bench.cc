@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/counted_random.h"
-#include "schedules/list_scheduling.h"
-#include "schedules/local_search.h"
-#include "schedules/order_timing.h"
-#include "schedules/synthesis.h"
+#include "schedules/synthesis/counted_random.h"
+#include "schedules/synthesis/list_scheduling.h"
+#include "schedules/synthesis/local_search.h"
+#include "schedules/synthesis/order_timing.h"
+#include "schedules/synthesis/synthesis.h"
 
 namespace stepcast {
 namespace {

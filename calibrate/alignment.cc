@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "calibrate/roofline.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 
 namespace stepcast {
 
@@ -17,15 +17,15 @@ namespace {
 
 constexpr int64_t kAligned = 16;  // bytes
 
-struct Ratio {
+struct MisalignedRatio {
   std::string_view arch, dtype;
   int64_t bytes = 0;
   double ratio = 1;
 };
 
-const std::vector<Ratio>& ratios() {
-  static const std::vector<Ratio> all = [] {
-    std::vector<Ratio> read;
+const std::vector<MisalignedRatio>& misaligned_ratios() {
+  static const std::vector<MisalignedRatio> all = [] {
+    std::vector<MisalignedRatio> read;
     for (const CsvRow& row : csv_rows(alignment_files()[0].second, "arch,dtype,bytes,ratio"))
       read.push_back({row.cells[0], row.cells[1], row.number<int64_t>(2), row.number(3)});
     return read;
@@ -47,7 +47,7 @@ double misalignment_ratio(const Work& work, GpuArch arch) {
   if (work.kind != WorkKind::gemm || work.batch <= 1 || !wide) return 1;
   const int64_t bytes = bytes_aligned(work);
   if (bytes == kAligned) return 1;
-  for (const Ratio& r : ratios())
+  for (const MisalignedRatio& r : misaligned_ratios())
     if (r.arch == name_of(arch) && r.dtype == name_of(work.dtype) && r.bytes == bytes)
       return r.ratio;
   return 1;

@@ -15,7 +15,7 @@ namespace {
 // two in size.
 constexpr double kHeadDimensionWeight = 2;
 constexpr double kMaskDistance = 2;
-constexpr size_t kNearest = 8;
+constexpr size_t kNearestAttentions = 8;
 
 Place coordinates(int64_t m, int64_t n, int64_t k, int64_t heads, int64_t batch, bool causal) {
   const double parallel =
@@ -117,7 +117,7 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w, PriceParts* parts
     inside = inside && clamped == at[i];
     at[i] = clamped;
   }
-  std::array<Near, kNearest> near;
+  std::array<Near, kNearestAttentions> near;
   const size_t count = group->index.nearest(at, near);
   const std::span<const Near> found = std::span(near).first(count);
   const Residual r = mean_residual(found, group->points, 0);

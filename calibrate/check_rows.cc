@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/row_reader.h"
 #include "calibrate/row_shape.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
 
-constexpr size_t kMostProblems = 20;
 constexpr double kMost = 1e15;  // as the reader has it
 
 class RowCheck {

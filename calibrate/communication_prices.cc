@@ -68,10 +68,10 @@ Price CommunicationPrices::transfer(const Work& work) const {
 
 // The slowest of the pairs of neighbours along the axis: all ranks of a ring wait for it.
 Price CommunicationPrices::shift(const Work& work) const {
-  struct Place {
+  struct Digit {
     int64_t stride, size;
   };
-  std::vector<Place> places;  // of a rank in its ring
+  std::vector<Digit> places;  // of a rank in its ring
   int64_t stride = 1;
   for (const GridDigit& d : grid_.digits()) {
     if (covers(work.axis, d)) places.push_back({stride, d.size});
@@ -82,7 +82,7 @@ Price CommunicationPrices::shift(const Work& work) const {
   std::set<std::array<int64_t, 3>> seen;  // nodes, and whether both GPUs are on one rail
   for (int64_t rank = 0; rank < grid_.world(); ++rank) {
     int64_t next = rank;
-    for (const Place& p : places) {
+    for (const Digit& p : places) {
       const int64_t at = rank / p.stride % p.size;
       next += at + 1 < p.size ? p.stride : -at * p.stride;
       if (at + 1 < p.size) break;

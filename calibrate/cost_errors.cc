@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 #include "sim/work_counts.h"
 
 namespace stepcast {

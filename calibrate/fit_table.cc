@@ -35,8 +35,7 @@ constexpr double kScattered = 2;    // times faster or slower than the fit, a te
 constexpr double kOdd = 5;          // times faster or slower than the fit
 constexpr size_t kMostOdd = 5;      // of them named, for each fit
 constexpr size_t kLeastShapes = 3;  // of a ratio
-constexpr int64_t kSkinny = 256;
-constexpr int64_t kLarge = 1024;  // sides of shapes that ratios of layouts are taken from
+constexpr int64_t kLarge = 1024;    // sides of shapes that ratios of layouts are taken from
 
 // A row with what its fit needs to know of it.
 struct Measured {
@@ -277,7 +276,7 @@ class Fitter {
     std::vector<double> ratios;
     for (const GemmRow& r : t_.gemms) {
       if (r.layout != GemmLayout::tn || r.batch != 1) continue;
-      if (table_dtype(r.dtype) != DType::bf16 || std::min({r.m, r.n, r.k}) > kSkinny) continue;
+      if (table_dtype(r.dtype) != DType::bf16 || std::min({r.m, r.n, r.k}) > kSkinnySide) continue;
       const FitRow* f = find_fit(t_.fits, WorkKind::gemm, r.dtype);
       if (f == nullptr) continue;
       const Measured m = measured(r);

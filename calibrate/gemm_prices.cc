@@ -13,10 +13,9 @@
 namespace stepcast {
 namespace {
 
-constexpr int64_t kSkinny = 256;   // sides up to this are skinny: below two tiles of 128
 constexpr size_t kEnoughRows = 8;  // of a layout or of batched products to go by them alone
 constexpr double kFarAway = 1.5;   // octaves: beyond this batched neighbours are no evidence
-constexpr size_t kNearest = 16;
+constexpr size_t kNearestProducts = 16;
 constexpr double kDense = 0.33;      // octaves of m, a factor of 1.25: rows that close are a curve
 constexpr double kIdleScale = 0.15;  // idle share that is as far as a distance of 1
 constexpr double kOwnReach = 0.5;    // octaves of m over which rows of one (n, k) err alike
@@ -217,12 +216,12 @@ std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, c
 }
 
 double GemmPrices::prior(int64_t m, int64_t n, int64_t k) const {
-  return std::min({m, n, k}) <= kSkinny ? skinny_ : 0;
+  return std::min({m, n, k}) <= kSkinnySide ? skinny_ : 0;
 }
 
 Residual GemmPrices::residual(const Group& group, const Place& at, const Row& shape, double prior,
                               int64_t sms, uint32_t without, PriceParts* parts) {
-  std::array<Near, kNearest> near;
+  std::array<Near, kNearestProducts> near;
   const size_t count = group.index.nearest(at, near, without);
   if (sms > 0) {
     const IdleShares idle = idle_shares(shape.m, shape.n, shape.batch, sms);

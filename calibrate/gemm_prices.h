@@ -39,6 +39,9 @@ const FitRow* find_fit(const std::vector<FitRow>& fits, WorkKind kind, DType dty
 // The same as a part of a price.
 PriceForm form_of(const Work& work, const FitRow& fit);
 
+// A product with a side up to this is skinny: it is below two tiles of 128.
+constexpr int64_t kSkinnySide = 256;
+
 class GemmPrices {
  public:
   GemmPrices() = default;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 
 namespace stepcast {
 

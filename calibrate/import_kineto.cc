@@ -199,7 +199,7 @@ class KinetoRows {
                              ": it may have waited for other ranks"});
     for (const auto& [shape, times] : samples_) {
       const bool nt = shape.heads == 0 && shape.layout == GemmLayout::nt;
-      add(t, shape, summarise(times), nt ? 1 : 0);
+      add(t, shape, summarize_samples(times), nt ? 1 : 0);
     }
     for (const auto& [key, us] : collectives_) {
       CollectiveRow r;

@@ -169,7 +169,7 @@ class MamfOutput {
     const double flops = 2.0 * static_cast<double>(shape[0]) * static_cast<double>(shape[1]) *
                          static_cast<double>(shape[2]);
     for (const double tflops : rates) times.push_back(flops / tflops * 1e-6);
-    const SampleSummary s = summarise(times);
+    const SampleSummary s = summarize_samples(times);
     GemmRow r;
     r.dtype = dtype();
     r.layout = GemmLayout::tn;

@@ -178,7 +178,7 @@ class SimumaxSystem {
     for (const auto& [key, times] : gemms_) {
       GemmRow r;
       std::tie(r.dtype, r.layout, r.m, r.n, r.k, r.batch) = key;
-      const SampleSummary s = summarise(times);
+      const SampleSummary s = summarize_samples(times);
       r.us = rounded_figure(s.median);
       r.spread = rounded_figure(s.spread);
       t.gemms.push_back(r);
@@ -189,7 +189,7 @@ class SimumaxSystem {
       r.causal = true;
       std::tie(r.backward, r.heads, r.kv_heads, r.m, r.k, r.batch) = key;
       r.n = r.m;
-      const SampleSummary s = summarise(times);
+      const SampleSummary s = summarize_samples(times);
       r.us = rounded_figure(s.median);
       r.spread = rounded_figure(s.spread);
       t.attentions.push_back(r);

@@ -6,7 +6,7 @@
 namespace stepcast {
 namespace {
 
-constexpr int64_t kLongest = int64_t{1} << 30;
+constexpr int64_t kLongestSide = int64_t{1} << 30;
 
 // Which argument is what (native_functions.yaml of PyTorch 2.x; flash_attn 2.x).
 struct ProductOp {
@@ -51,7 +51,7 @@ auto find_op(const Table& table, std::string_view name) -> const typename Table:
 const std::vector<int64_t>* sizes_of(const std::vector<TraceArgument>& all, size_t i, size_t rank) {
   if (i >= all.size() || all[i].nested || all[i].sizes.size() != rank) return nullptr;
   for (const int64_t s : all[i].sizes)
-    if (s < 1 || s > kLongest) return nullptr;
+    if (s < 1 || s > kLongestSide) return nullptr;
   return &all[i].sizes;
 }
 

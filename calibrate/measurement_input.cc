@@ -131,20 +131,6 @@ std::optional<DType> foreign_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-SampleSummary summarise(std::vector<double> samples) {
-  STEPCAST_CHECK(!samples.empty(), "no samples");
-  std::sort(samples.begin(), samples.end());
-  // Linear between the two samples on either side.
-  const auto quantile = [&](double share) {
-    const double at = share * static_cast<double>(samples.size() - 1);
-    const auto below = static_cast<size_t>(at);
-    const size_t above = std::min(below + 1, samples.size() - 1);
-    return samples[below] + (at - static_cast<double>(below)) * (samples[above] - samples[below]);
-  };
-  const double median = quantile(0.5);
-  return {median, (quantile(0.75) - quantile(0.25)) / median};
-}
-
 double rounded_figure(double value) {
   std::array<char, 40> text{};
   const auto written =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibrate/import_measurements.h"
+#include "sim/statistics.h"
 
 namespace stepcast {
 
@@ -67,13 +68,6 @@ std::optional<double> decimal_number(std::string_view word);
 // Names of number types as PyTorch, NCCL and the tables have them: "torch.bfloat16",
 // "c10::BFloat16", "bf16", "Half".
 std::optional<DType> foreign_dtype(std::string_view name);
-
-struct SampleSummary {
-  double median = 0;
-  double spread = 0;  // interquartile range over median; 0 for one sample
-};
-// REQUIRES: samples not empty, positive.
-SampleSummary summarise(std::vector<double> samples);
 
 // With five significant digits, as tables write what was computed.
 double rounded_figure(double value);

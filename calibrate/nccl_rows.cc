@@ -71,7 +71,7 @@ void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, Ta
     for (const auto& [key, times] : k.samples) {
       CollectiveRow row;
       std::tie(row.kind, row.ranks, row.nodes, row.ranks_per_node, row.nic_gbs, row.bytes) = key;
-      const SampleSummary s = summarise(times);
+      const SampleSummary s = summarize_samples(times);
       row.us = s.median;
       row.spread = rounded_figure(s.spread);
       row.source = static_cast<uint16_t>(table.sources.size());

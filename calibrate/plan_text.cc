@@ -2,7 +2,6 @@
 #include "calibrate/plan_text.h"
 
 #include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -16,14 +15,6 @@ namespace {
 
 constexpr std::string_view kMagic = "# stepcast calibration plan";
 constexpr int64_t kFormat = 1;
-
-std::string weight_text(double value) {
-  std::array<char, 32> text;
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 5)
-          .ptr;
-  return {text.data(), end};
-}
 
 // Keys of w.k, values of w.value_dim elements.
 void set_attention_flops(Work& w) {
@@ -256,7 +247,8 @@ std::string write_plan(const PlanText& plan) {
   text += "# shapes: " + std::to_string(plan.rows.size()) + '\n';
   text += "# rows: shape as in a cost table, share of the step's time, how it is priced now\n";
   for (const PlanRow& r : plan.rows)
-    text += plan_key(r) + ',' + weight_text(r.weight) + ',' + std::string(name_of(r.origin)) + '\n';
+    text +=
+        plan_key(r) + ',' + number_text(r.weight, 5) + ',' + std::string(name_of(r.origin)) + '\n';
   return text;
 }
 

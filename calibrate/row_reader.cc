@@ -7,7 +7,6 @@
 namespace stepcast {
 namespace {
 
-constexpr size_t kMostProblems = 20;
 constexpr int64_t kMostWhole = int64_t{1} << 50;
 constexpr double kMostNumber = 1e15, kLeastPositive = 1e-6;
 

@@ -25,6 +25,9 @@ std::optional<Enum> named(std::string_view text, Enum last) {
   return std::nullopt;
 }
 
+// A reader stops collecting problems here.
+constexpr size_t kMostProblems = 20;
+
 // Which numbers a field may have: from 0, or above the millionth of a unit (a picosecond, where
 // that is a microsecond); 10^15 at most.
 enum class NumberRange : uint8_t { from_zero, positive };

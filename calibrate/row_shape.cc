@@ -63,6 +63,14 @@ std::string number_text(double value) {
   return {buffer.data(), end.ptr};
 }
 
+std::string number_text(double value, int digits) {
+  std::array<char, 40> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                 std::chars_format::general, digits);
+  STEPCAST_CHECK(end.ec == std::errc(), "a number of a cost table");
+  return {buffer.data(), end.ptr};
+}
+
 std::string comma_joined(std::initializer_list<std::string_view> fields) {
   std::string all;
   for (const std::string_view f : fields) {

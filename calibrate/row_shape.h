@@ -58,6 +58,9 @@ std::string row_text(const FitRow& r);
 // The shortest decimal, without an exponent, that reads back as the same double.
 std::string number_text(double value);
 
+// With so many significant digits.
+std::string number_text(double value, int digits);
+
 std::string comma_joined(std::initializer_list<std::string_view> fields);
 
 }  // namespace stepcast

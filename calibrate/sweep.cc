@@ -2,12 +2,11 @@
 #include "calibrate/sweep.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <utility>
 
 #include "calibrate/plan_text.h"
 #include "calibrate/roofline.h"
+#include "calibrate/row_shape.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -39,14 +38,6 @@ double rate_factor(DType t) {
     case DType::bf16: break;
   }
   return 1;
-}
-
-std::string number_text(double value, int digits) {
-  std::array<char, 32> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
-                                 std::chars_format::general, digits)
-                       .ptr;
-  return {text.data(), end};
 }
 
 double worth(const SweepPoint& p) {

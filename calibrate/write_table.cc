@@ -29,13 +29,13 @@ std::vector<const Row*> by_shape(const std::vector<Row>& rows) {
   return sorted;
 }
 
-struct Ratio {
+struct NamedRatio {
   std::string_view name;
   std::optional<double> value;
   uint16_t source;
 };
 
-std::array<Ratio, 3> ratios(const TableText& t) {
+std::array<NamedRatio, 3> ratios(const TableText& t) {
   return {{{"nn", t.ratio_nn, t.ratio_nn_source},
            {"nt", t.ratio_nt, t.ratio_nt_source},
            {"skinny", t.ratio_skinny, t.ratio_skinny_source}}};
@@ -60,7 +60,7 @@ class Lines {
                             number_text(t_.interference->second), key(t_.interference_source)}));
     }
     for (const FitRow* r : by_shape(t_.fits)) add_fit(*r);
-    for (const Ratio& r : ratios(t_)) {
+    for (const NamedRatio& r : ratios(t_)) {
       if (r.value)
         add_row("ratio", comma_joined({"ratio", r.name, number_text(*r.value), key(r.source)}));
     }
@@ -192,7 +192,7 @@ std::vector<NamedTime> named_times(const TableText& t) {
       if (value > 0) all.push_back({"fit", row_text(*r) + ',' + name, value});
     }
   }
-  for (const Ratio& r : ratios(t)) {
+  for (const NamedRatio& r : ratios(t)) {
     if (r.value) all.push_back({"ratio", comma_joined({"ratio", r.name}), *r.value});
   }
   return all;

@@ -38,7 +38,7 @@ set(STEPCAST_INNER_MODULES scenarios/forecast scenarios/frameworks calibrate/mea
 # stepcast_unity(TARGET sources...): with STEPCAST_UNITY the sources of one folder are compiled as one,
 # which parses their headers once: a full build takes a third of the time.  So names in anonymous
 # namespaces are unique within a folder.
-set(STEPCAST_UNITY_READY )  # modules whose folders compile so
+set(STEPCAST_UNITY_READY calibrate forecast model report scenarios schedules stepcast topology)  # modules whose folders compile so
 
 function(stepcast_unity target)
   string(REPLACE "stepcast_" "" name ${target})
@@ -71,7 +71,7 @@ function(stepcast_module folder)
   target_include_directories(stepcast_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/stepcast>)
-  target_link_libraries(stepcast_${name} PRIVATE $<BUILD_INTERFACE:stepcast_options>)
+  target_link_libraries(stepcast_${name} PRIVATE $<BUILD_INTERFACE:stepcast_options> fmt::fmt)
   target_compile_features(stepcast_${name} PUBLIC cxx_std_20)
   foreach(dep IN LISTS ARG_DEPENDS)
     target_link_libraries(stepcast_${name} PUBLIC stepcast_${dep})

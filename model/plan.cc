@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/plan.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
-#include <stdexcept>
 #include <string_view>
 
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -13,14 +15,10 @@ namespace {
 // Far above any model or cluster; keeps "(t|)*999999999" from filling the memory.
 constexpr size_t kMostSymbols = 1'000'000;
 
-[[noreturn]] void refuse(const std::string& sentence) {
-  throw std::invalid_argument(sentence);
-}
-
 std::string shown(char c) {
   const auto code = static_cast<unsigned char>(c);
   if (code >= 0x20 && code < 0x7f) return std::string("'") + c + "'";
-  return "byte " + std::to_string(code);
+  return fmt::format("byte {}", code);
 }
 
 // Reads a layout string and writes it out without repetitions: "E|(t|)*2L" -> "E|t|t|L".
@@ -38,8 +36,6 @@ class LayoutExpander {
   }
 
  private:
-  std::string here() const { return " at character " + std::to_string(at_ + 1); }
-
   // Moves over commas and blanks; false at the end.
   bool skip_decoration() {
     while (at_ < text_.size() && (text_[at_] == ',' || text_[at_] == ' ')) ++at_;
@@ -50,14 +46,18 @@ class LayoutExpander {
     const char c = text_[at_];
     constexpr std::string_view kKnown = "EtmL|";
     if (c == '*')
-      refuse("the layout has a '*'" + here() +
-             " with nothing to repeat before it: write t*3 or (t|)*3");
-    if (c == ')') refuse("the layout has a ')'" + here() + " that closes nothing");
+      refuse(
+          fmt::format("the layout has a '*' at character {} with nothing to repeat before it: "
+                      "write t*3 or (t|)*3",
+                      at_ + 1));
+    if (c == ')')
+      refuse(fmt::format("the layout has a ')' at character {} that closes nothing", at_ + 1));
     if (kKnown.find(c) == std::string_view::npos)
-      refuse("the layout has " + shown(c) + here() +
-             ": it is written with E (embedding), t (layer), m (multi-token prediction), L (loss), "
-             "'|' "
-             "between stages, and x*n or (...)*n to repeat");
+      refuse(
+          fmt::format("the layout has {} at character {}: it is written with E (embedding), "
+                      "t (layer), m (multi-token prediction), L (loss), '|' between stages, and "
+                      "x*n or (...)*n to repeat",
+                      shown(c), at_ + 1));
     ++at_;
     return {c};
   }
@@ -67,20 +67,21 @@ class LayoutExpander {
     std::string inside;
     while (true) {
       if (!skip_decoration())
-        refuse("the layout's '(' at character " + std::to_string(open + 1) + " is never closed");
+        refuse(fmt::format("the layout's '(' at character {} is never closed", open + 1));
       if (text_[at_] == ')') break;
       if (text_[at_] == '(')
-        refuse("the layout has a '('" + here() + " inside parentheses: they do not nest");
+        refuse(fmt::format(
+            "the layout has a '(' at character {} inside parentheses: they do not nest", at_ + 1));
       const std::string part = symbol();
       append(inside, part, repetition());
     }
     ++at_;
     const size_t after = at_;
     if (inside.empty())
-      refuse("the layout's parentheses at character " + std::to_string(open + 1) + " are empty");
+      refuse(fmt::format("the layout's parentheses at character {} are empty", open + 1));
     if (!skip_decoration() || text_[at_] != '*')
-      refuse("the layout's parentheses that end at character " + std::to_string(after) +
-             " need a count: (...)*n");
+      refuse(fmt::format("the layout's parentheses that end at character {} need a count: (...)*n",
+                         after));
     return inside;
   }
 
@@ -96,9 +97,12 @@ class LayoutExpander {
     uint64_t count = 0;
     const char* begin = text_.data() + at_;
     const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), count);
-    if (end == begin) refuse("the layout needs a count after '*'" + here());
+    if (end == begin)
+      refuse(fmt::format("the layout needs a count after '*' at character {}", at_ + 1));
     if (error != std::errc{} || count > kMostSymbols) refuse_size();
-    if (count == 0) refuse("the layout repeats something 0 times" + here() + ": leave it out");
+    if (count == 0)
+      refuse(fmt::format("the layout repeats something 0 times at character {}: leave it out",
+                         at_ + 1));
     at_ += static_cast<size_t>(end - begin);
     return static_cast<size_t>(count);
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/prune.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <stdexcept>
-#include <string>
+
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -26,10 +28,9 @@ int64_t kept_width(int64_t width, double removed) {
 Transformer pruned(const Transformer& model, const Pruning& p) {
   Transformer t = model;
   if (p.experts > 0 && t.experts == 0)
-    throw std::invalid_argument("the model has no experts of which a share could be pruned");
+    refuse("the model has no experts of which a share could be pruned");
   if (p.layers > 0 && t.encoder_layers > 0)
-    throw std::invalid_argument(
-        "layers of a model with an encoder cannot be pruned: which of the two would lose them?");
+    refuse("layers of a model with an encoder cannot be pruned: which of the two would lose them?");
   t.layers = kept(t.layers, p.layers);
   t.dense_layers = std::min(t.dense_layers, t.layers);
   if (!t.windows.empty()) t.windows.resize(static_cast<size_t>(t.layers));
@@ -43,8 +44,7 @@ Transformer pruned(const Transformer& model, const Pruning& p) {
   t.hidden = kept_width(t.hidden, p.hidden);
   t.experts = kept(t.experts, p.experts);
   if (t.experts < t.experts_per_token)
-    throw std::invalid_argument(std::to_string(t.experts) + " experts are left, but a token has " +
-                                std::to_string(t.experts_per_token));
+    refuse(fmt::format("{} experts are left, but a token has {}", t.experts, t.experts_per_token));
   return t;
 }
 

@@ -16,12 +16,12 @@ namespace {
 struct FigureName {
   std::string_view title, key;
 };
-constexpr std::array<FigureName, 3> kNames{{{"step time", "step_time_s"},
-                                            {"tokens/s/GPU", "tokens_per_gpu_s"},
-                                            {"peak memory", "peak_memory_bytes"}}};
+constexpr std::array<FigureName, 3> kFigureNames{{{"step time", "step_time_s"},
+                                                  {"tokens/s/GPU", "tokens_per_gpu_s"},
+                                                  {"peak memory", "peak_memory_bytes"}}};
 
 FigureName name_of(Figure f) {
-  return kNames[static_cast<size_t>(f)];
+  return kFigureNames[static_cast<size_t>(f)];
 }
 
 std::string value_text(Figure f, double value) {
@@ -83,7 +83,7 @@ std::string check_table(std::span<const CheckedFigure> figures, std::span<const 
   for (size_t i = 0; i < figures.size(); ++i)
     s += paint(lines[i + 1], figures[i].within() ? Tone::plain : Tone::bad, style) + '\n';
   std::string sums;
-  for (size_t k = 0; k < kNames.size(); ++k) sums += summary(figures, static_cast<Figure>(k));
+  for (size_t k = 0; k < kFigureNames.size(); ++k) sums += summary(figures, static_cast<Figure>(k));
   if (!sums.empty()) s += '\n' + sums;
   const bool several = std::any_of(doubts.begin(), doubts.end(), [&](const Doubt& d) {
     return d.run_index != doubts[0].run_index;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -23,9 +23,9 @@ constexpr std::array<std::string_view, 12> kColours{"#4477aa", "#ee6677", "#2288
 // Pixels.
 constexpr int64_t kTitle = 40, kPlotLeft = 84, kPlotTop = 44, kPlotWidth = 400, kPlotHeight = 300;
 constexpr int64_t kLegend = kPlotLeft + kPlotWidth + 16, kPanelWidth = 748;
-constexpr int64_t kLegendRow = 15, kPanelFoot = 52;
-constexpr int kLetter = 6, kLineHeight = 15;
-constexpr int64_t kLongestName = 36;  // letters of a legend
+constexpr int64_t kSeriesRow = 15, kPanelFoot = 52;
+constexpr int kLineHeight = 15;
+constexpr int64_t kLongestSeries = 36;  // letters of a legend
 
 constexpr double kLog2Of10 = 3.321928094887362;
 
@@ -64,18 +64,18 @@ struct Tick {
 };
 
 // A logarithmic axis from one tick to another.
-struct Axis {
+struct PlotAxis {
   double low = 0, high = 1;  // decimal logarithms
   std::vector<Tick> ticks;
 
   // `pixels` long; labels lie along it (x) or across it (y).
-  Axis(double least, double most, const std::string& unit, int64_t pixels, bool along);
+  PlotAxis(double least, double most, const std::string& unit, int64_t pixels, bool along);
   // Share of the axis.
   double at(double value) const { return (log10_of(value) - low) / (high - low); }
   bool have_room(int64_t pixels, bool along) const;
 };
 
-Axis::Axis(double least, double most, const std::string& unit, int64_t pixels, bool along) {
+PlotAxis::PlotAxis(double least, double most, const std::string& unit, int64_t pixels, bool along) {
   const int first = static_cast<int>(log10_of(least) + 100) - 101;
   const int last = static_cast<int>(log10_of(most) + 100) - 98;
   // As dense as labels have room: 1 2 5, 1 3 of each decade, every decade, every second one, ...
@@ -98,11 +98,11 @@ Axis::Axis(double least, double most, const std::string& unit, int64_t pixels, b
   }
 }
 
-bool Axis::have_room(int64_t pixels, bool along) const {
+bool PlotAxis::have_room(int64_t pixels, bool along) const {
   for (size_t i = 1; i < ticks.size(); ++i) {
     const double gap = (at(ticks[i].value) - at(ticks[i - 1].value)) * static_cast<double>(pixels);
     const int widest = std::max(display_width(ticks[i].label), display_width(ticks[i - 1].label));
-    if (gap < (along ? kLetter * widest + 10 : kLineHeight)) return false;
+    if (gap < (along ? static_cast<int>(kSvgLetter) * widest + 10 : kLineHeight)) return false;
   }
   return true;
 }
@@ -187,7 +187,7 @@ class Panel {
   void legend_line(size_t index, int64_t x, int64_t y, const std::string& words) {
     const std::array<std::pair<int64_t, int64_t>, 2> sample{{{x - 4, y - 4}, {x + 18, y - 4}}};
     canvas_.curve(sample, colour(index));
-    canvas_.text(x + 24, y, elided(words, kLongestName - 2));
+    canvas_.text(x + 24, y, elided(words, kLongestSeries - 2));
   }
 
   int64_t draw_legend() {
@@ -202,19 +202,19 @@ class Panel {
         legend_line(i, x, y, s.name);
       } else {
         canvas_.dot(x, y - 4, colour(i), false, {});
-        canvas_.text(x + 10, y, elided(s.name, kLongestName));
+        canvas_.text(x + 10, y, elided(s.name, kLongestSeries));
       }
-      y += kLegendRow;
+      y += kSeriesRow;
     }
-    y += kLegendRow / 2;
+    y += kSeriesRow / 2;
     if (!plot_.curve_name.empty()) {
       legend_line(0, x, y, plot_.curve_name);
-      y += kLegendRow;
+      y += kSeriesRow;
     }
     if (derived) {
       canvas_.dot(x + 7, y - 4, colour(0), true, {});
       canvas_.text(x + 24, y, "derived, not measured here");
-      y += kLegendRow;
+      y += kSeriesRow;
     }
     return y - top_;
   }
@@ -222,7 +222,7 @@ class Panel {
   SvgCanvas& canvas_;
   const FitPlot& plot_;
   int64_t left_, top_;
-  std::optional<Axis> x_, y_;
+  std::optional<PlotAxis> x_, y_;
 };
 
 bool has_points(const FitPlot& plot) {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "sim/check.h"
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -199,29 +199,6 @@ std::string titled_table(std::span<const std::vector<std::string>> rows, std::st
   std::string s;
   for (const std::string& line : align_columns(rows, sides))
     s += s.empty() ? paint("  " + line, Tone::dim, style) + '\n' : "  " + line + '\n';
-  return s;
-}
-
-std::string escape_text(std::string_view text) {
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  std::string s;
-  s.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint c = decode_utf8(text, at);
-    if (!c.valid || c.value < 0x20 || c.value == 0x7f) {
-      const auto byte = static_cast<unsigned char>(text[at]);
-      s += "\\x";
-      s += kHex[byte >> 4];
-      s += kHex[byte & 15];
-    } else if (is_deceptive(c.value)) {
-      s += c.value > 0xffff ? "\\U" : "\\u";
-      for (int shift = c.value > 0xffff ? 28 : 12; shift >= 0; shift -= 4)
-        s += kHex[(c.value >> shift) & 15];
-    } else {
-      s += text.substr(at, c.length);
-    }
-    at += c.length;
-  }
   return s;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and names as a reader sees them: fixed decimals, units, columns, escaped names.
+// Numbers and names as a reader sees them: fixed decimals, units, columns.
 //
 // Everything here is independent of the locale and gives the same bytes on every machine.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/text.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -75,10 +76,6 @@ std::vector<std::string> align_columns(std::span<const std::vector<std::string>>
 // The same as a table: two blanks before each line, the first in dim letters.
 std::string titled_table(std::span<const std::vector<std::string>> rows, std::string_view sides,
                          const TextStyle& style);
-
-// Names from files, safe on a terminal: control characters, invalid UTF-8, and characters that
-// reorder or hide text become \x1b or \u202e.
-std::string escape_text(std::string_view text);
 
 // Words of `pieces`, three blanks between them, broken into lines of at most `width` columns;
 // each line ends with '\n'.  Empty pieces are left out.

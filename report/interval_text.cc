@@ -12,7 +12,7 @@ double excess(Time step, Time end) {
   return whole > 0 ? 100 * static_cast<double>((end - step).count()) / whole : 0;
 }
 
-std::string signed_percent(double percent) {
+std::string whole_percent(double percent) {
   return (percent >= 0.5 ? "+" : "") + fixed(percent, 0) + " %";
 }
 
@@ -47,8 +47,8 @@ std::string interval_name(const Interval& i) {
 }
 
 std::string interval_text(Time step, const Interval& i) {
-  return ends(i) + "   " + signed_percent(excess(step, i.low)) + " to " +
-         signed_percent(excess(step, i.high)) + ", as " + runs_text(i);
+  return ends(i) + "   " + whole_percent(excess(step, i.low)) + " to " +
+         whole_percent(excess(step, i.high)) + ", as " + runs_text(i);
 }
 
 std::string explain_interval(Time step, const std::optional<Interval>& interval,

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

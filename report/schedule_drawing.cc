@@ -18,17 +18,17 @@ constexpr char kIdle = '.';
 struct CellColor {
   int even, odd, text;
 };
-constexpr std::array<CellColor, kActionKinds> kColors = {{{25, 68, 231},
-                                                          {167, 174, 231},
-                                                          {80, 116, 16},
-                                                          {28, 71, 231},
-                                                          {178, 186, 16},
-                                                          {90, 133, 231},
-                                                          {245, 250, 16},
-                                                          {37, 44, 231},
-                                                          {173, 216, 16},
-                                                          {60, 66, 231},
-                                                          {97, 140, 231}}};
+constexpr std::array<CellColor, kActionKinds> kTerminalColors = {{{25, 68, 231},
+                                                                  {167, 174, 231},
+                                                                  {80, 116, 16},
+                                                                  {28, 71, 231},
+                                                                  {178, 186, 16},
+                                                                  {90, 133, 231},
+                                                                  {245, 250, 16},
+                                                                  {37, 44, 231},
+                                                                  {173, 216, 16},
+                                                                  {60, 66, 231},
+                                                                  {97, 140, 231}}};
 
 // One column of a lane.
 struct Cell {
@@ -169,7 +169,7 @@ std::vector<Cell> row_of(const std::vector<DrawnAction>& lane, const ScheduleDra
 }
 
 std::string escape_of(const Cell& cell) {
-  const CellColor& color = kColors[static_cast<size_t>(cell.kind)];
+  const CellColor& color = kTerminalColors[static_cast<size_t>(cell.kind)];
   return "\x1b[38;5;" + std::to_string(color.text) + ";48;5;" +
          std::to_string(cell.odd ? color.odd : color.even) + 'm';
 }

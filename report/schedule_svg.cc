@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "report/svg_canvas.h"
 #include "report/xml_text.h"
 
 namespace stepcast {
@@ -12,7 +13,7 @@ namespace {
 
 // Lengths in pixels.
 constexpr int64_t kLeft = 72, kRight = 28, kTop = 66;
-constexpr int64_t kLane = 26, kGap = 4;
+constexpr int64_t kLane = 26, kLaneGap = 4;
 constexpr int64_t kLeastPlot = 860, kMostPlot = 16'000;
 constexpr int64_t kDigit = 6;  // of a label inside a box
 constexpr int64_t kAxisLabels = 70;
@@ -22,21 +23,21 @@ constexpr int64_t kAxisLabels = 70;
 struct Rgb {
   int r, g, b;
 };
-constexpr std::array<Rgb, kActionKinds> kColors = {{{0x44, 0x77, 0xaa},
-                                                    {0xee, 0x66, 0x77},
-                                                    {0x66, 0xcc, 0xee},
-                                                    {0x22, 0x88, 0x33},
-                                                    {0xcc, 0xbb, 0x44},
-                                                    {0xaa, 0x33, 0x77},
-                                                    {0xbb, 0xbb, 0xbb},
-                                                    {0x00, 0x99, 0x88},
-                                                    {0xee, 0x77, 0x33},
-                                                    {0x00, 0x77, 0xbb},
-                                                    {0xcc, 0x33, 0x11}}};
+constexpr std::array<Rgb, kActionKinds> kPictureColors = {{{0x44, 0x77, 0xaa},
+                                                           {0xee, 0x66, 0x77},
+                                                           {0x66, 0xcc, 0xee},
+                                                           {0x22, 0x88, 0x33},
+                                                           {0xcc, 0xbb, 0x44},
+                                                           {0xaa, 0x33, 0x77},
+                                                           {0xbb, 0xbb, 0xbb},
+                                                           {0x00, 0x99, 0x88},
+                                                           {0xee, 0x77, 0x33},
+                                                           {0x00, 0x77, 0xbb},
+                                                           {0xcc, 0x33, 0x11}}};
 
 // Towards white, the more chunks the further the last one: by 40 to 60 %.
 Rgb shade(ActionKind kind, int chunk, int chunks) {
-  Rgb c = kColors[static_cast<size_t>(kind)];
+  Rgb c = kPictureColors[static_cast<size_t>(kind)];
   const int mix = chunks > 1 ? (chunks == 2 ? 40 : 60) * chunk / (chunks - 1) : 0;
   for (int* part : {&c.r, &c.g, &c.b}) *part += (255 - *part) * mix / 100;
   return c;
@@ -54,10 +55,6 @@ std::string hex(const Rgb& c) {
 
 bool is_dark(const Rgb& c) {
   return 299 * c.r + 587 * c.g + 114 * c.b < 140'000;
-}
-
-std::string str(int64_t n) {
-  return std::to_string(n);
 }
 
 // Hundredths of a pixel: "12.5".
@@ -92,7 +89,7 @@ Canvas canvas_of(const ScheduleDrawing& d) {
   const int64_t box = kDigit * static_cast<int64_t>(label) + 5;
   const __int128 wanted = static_cast<__int128>(d.makespan.count()) * box / least;
   c.plot = wanted > kMostPlot ? kMostPlot : std::max(kLeastPlot, static_cast<int64_t>(wanted));
-  c.lanes_bottom = kTop + static_cast<int64_t>(d.lanes.size()) * (kLane + kGap);
+  c.lanes_bottom = kTop + static_cast<int64_t>(d.lanes.size()) * (kLane + kLaneGap);
   return c;
 }
 
@@ -120,25 +117,25 @@ std::string box(const Canvas& c, const DrawnAction& a, Time begin, Time end, int
   std::string s = "<g><title>" + name + " on rank " + std::to_string(rank) + ": " + c.time(begin) +
                   " to " + c.time(end) + "</title><rect class=\"" +
                   class_of(a.action.kind, a.chunk) + "\" x=\"" + px(left) + "\" ";
-  if (y != 0) s += "y=\"" + str(y) + "\" ";
-  s += "width=\"" + px(width) + "\" height=\"" + str(height) + "\"/>";
+  if (y != 0) s += "y=\"" + std::to_string(y) + "\" ";
+  s += "width=\"" + px(width) + "\" height=\"" + std::to_string(height) + "\"/>";
   const std::string label = label_of(a.action, c.d.seq_splits);
   if (width >= 100 * (kDigit * static_cast<int64_t>(label.size()) + 2)) {
     s += is_dark(shade(a.action.kind, a.chunk, c.chunks)) ? "<text class=\"w\"" : "<text";
-    s += " x=\"" + px(left + width / 2) + "\" y=\"" + str(y + height / 2 + 4) + "\">" + label +
-         "</text>";
+    s += " x=\"" + px(left + width / 2) + "\" y=\"" + std::to_string(y + height / 2 + 4) + "\">" +
+         label + "</text>";
   }
   return s + "</g>\n";
 }
 
 std::string lane(const Canvas& c, size_t r) {
-  const int64_t y = kTop + static_cast<int64_t>(r) * (kLane + kGap);
+  const int64_t y = kTop + static_cast<int64_t>(r) * (kLane + kLaneGap);
   const int rank = static_cast<int>(r);
   const std::vector<DrawnAction>& actions = c.d.lanes[r];
-  std::string s = "<text class=\"e\" x=\"" + str(kLeft - 8) + "\" y=\"" + str(y + kLane / 2 + 4) +
-                  "\">rank " + std::to_string(rank) +
-                  "</text>\n<g class=\"n\" transform=\"translate(" + str(kLeft) + ',' + str(y) +
-                  ")\">\n";
+  std::string s = "<text class=\"e\" x=\"" + std::to_string(kLeft - 8) + "\" y=\"" +
+                  std::to_string(y + kLane / 2 + 4) + "\">rank " + std::to_string(rank) +
+                  "</text>\n<g class=\"n\" transform=\"translate(" + std::to_string(kLeft) + ',' +
+                  std::to_string(y) + ")\">\n";
   for (size_t i = 0; i < actions.size(); ++i) {
     const DrawnAction& a = actions[i];
     if (!a.action.overlaps_next || i + 1 == actions.size()) {
@@ -157,34 +154,35 @@ std::string lane(const Canvas& c, size_t r) {
 std::string axis(const Canvas& c) {
   std::string s;
   for (size_t r = 0; r < c.d.lanes.size(); ++r)
-    s += "<rect x=\"" + str(kLeft) + "\" y=\"" +
-         str(kTop + static_cast<int64_t>(r) * (kLane + kGap)) + "\" width=\"" + str(c.plot) +
-         "\" height=\"" + str(kLane) + "\" fill=\"#f1f1ee\"/>\n";
+    s += "<rect x=\"" + std::to_string(kLeft) + "\" y=\"" +
+         std::to_string(kTop + static_cast<int64_t>(r) * (kLane + kLaneGap)) + "\" width=\"" +
+         std::to_string(c.plot) + "\" height=\"" + std::to_string(kLane) +
+         "\" fill=\"#f1f1ee\"/>\n";
   const auto least = static_cast<__int128>(c.d.makespan.count()) * kAxisLabels / c.plot + 1;
   const int64_t step = axis_step(static_cast<int64_t>(least), c.d.per_unit);
   for (int64_t t = 0; t <= c.d.makespan.count(); t += step) {
     const std::string x = px(kLeft * 100 + c.x(Time{t}));
-    s += "<path d=\"M" + x + ' ' + str(kTop - 4) + "V" + str(c.lanes_bottom + 2) +
-         "\" stroke=\"#d5d5d0\"/><text class=\"m\" x=\"" + x + "\" y=\"" +
-         str(c.lanes_bottom + 16) + "\">" + c.time(Time{t}) + "</text>\n";
+    s += "<path d=\"M" + x + ' ' + std::to_string(kTop - 4) + "V" +
+         std::to_string(c.lanes_bottom + 2) + "\" stroke=\"#d5d5d0\"/><text class=\"m\" x=\"" + x +
+         "\" y=\"" + std::to_string(c.lanes_bottom + 16) + "\">" + c.time(Time{t}) + "</text>\n";
     if (t > std::numeric_limits<int64_t>::max() - step) break;
   }
   return s;
 }
 
 std::string swatch(int64_t x, int64_t y, const std::string& name) {
-  return "<rect class=\"" + name + "\" x=\"" + str(x) + "\" y=\"" + str(y - 10) +
-         "\" width=\"14\" height=\"12\"/>";
+  return "<rect class=\"" + name + "\" x=\"" + std::to_string(x) + "\" y=\"" +
+         std::to_string(y - 10) + "\" width=\"14\" height=\"12\"/>";
 }
 
 std::string legend(const Canvas& c) {
-  constexpr int64_t kLetter = 6;
   constexpr int kMostShades = 16;
   int64_t x = kLeft, y = c.lanes_bottom + 40;
   std::string s;
   const auto words = [&](const std::string& text) {
-    s += "<text x=\"" + str(x) + "\" y=\"" + str(y) + "\">" + text + "</text>\n";
-    x += kLetter * static_cast<int64_t>(text.size()) + 24;
+    s += "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\">" + text +
+         "</text>\n";
+    x += kSvgLetter * static_cast<int64_t>(text.size()) + 24;
   };
   const std::vector<ActionKind> kinds = kinds_in(c.d);
   for (const ActionKind kind : kinds) {
@@ -212,12 +210,14 @@ std::string schedule_svg(const ScheduleDrawing& d) {
   const std::string title = xml_text(elided(escape_text(d.title), (width - 2 * kRight) / 10));
   std::string facts;
   for (const std::string& fact : d.facts) facts += (facts.empty() ? "" : ", ") + xml_text(fact);
-  std::string s =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + str(width) + "\" height=\"" +
-      str(height) + "\" viewBox=\"0 0 " + str(width) + ' ' + str(height) + "\">\n<title>" + title +
-      "</title>\n" + style_sheet(c) + "<rect width=\"" + str(width) + "\" height=\"" + str(height) +
-      "\" fill=\"#fff\"/>\n<text class=\"t\" x=\"" + str(kLeft) + "\" y=\"28\">" + title +
-      "</text>\n<text x=\"" + str(kLeft) + "\" y=\"48\">" + facts + "</text>\n" + axis(c);
+  std::string s = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) +
+                  "\" height=\"" + std::to_string(height) + "\" viewBox=\"0 0 " +
+                  std::to_string(width) + ' ' + std::to_string(height) + "\">\n<title>" + title +
+                  "</title>\n" + style_sheet(c) + "<rect width=\"" + std::to_string(width) +
+                  "\" height=\"" + std::to_string(height) +
+                  "\" fill=\"#fff\"/>\n<text class=\"t\" x=\"" + std::to_string(kLeft) +
+                  "\" y=\"28\">" + title + "</text>\n<text x=\"" + std::to_string(kLeft) +
+                  "\" y=\"48\">" + facts + "</text>\n" + axis(c);
   for (size_t r = 0; r < d.lanes.size(); ++r) s += lane(c, r);
   return s + legend(c) + "</svg>\n";
 }

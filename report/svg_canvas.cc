@@ -9,12 +9,6 @@
 namespace stepcast {
 namespace {
 
-constexpr int64_t kLetter = 6;  // pixels of a letter of a label
-
-std::string str(int64_t n) {
-  return std::to_string(n);
-}
-
 std::string with_title(std::string element, std::string_view title) {
   if (title.empty()) return element + "/>\n";
   const size_t name = element.find(' ');
@@ -51,27 +45,30 @@ void SvgCanvas::reach(int64_t x) {
 void SvgCanvas::line(int64_t x1, int64_t y1, int64_t x2, int64_t y2, std::string_view style,
                      std::string_view title) {
   reach(std::max(x1, x2));
-  body_ += with_title("<line" + class_of(style) + " x1=\"" + str(x1) + "\" y1=\"" + str(y1) +
-                          "\" x2=\"" + str(x2) + "\" y2=\"" + str(y2) + '"',
+  body_ += with_title("<line" + class_of(style) + " x1=\"" + std::to_string(x1) + "\" y1=\"" +
+                          std::to_string(y1) + "\" x2=\"" + std::to_string(x2) + "\" y2=\"" +
+                          std::to_string(y2) + '"',
                       title);
 }
 
 void SvgCanvas::arc(int64_t x1, int64_t x2, int64_t y, int64_t rise, std::string_view style,
                     std::string_view title) {
   reach(std::max(x1, x2));
-  body_ += with_title("<path" + class_of(style) + " d=\"M" + str(x1) + ' ' + str(y) + 'Q' +
-                          str((x1 + x2) / 2) + ' ' + str(y - 2 * rise) + ' ' + str(x2) + ' ' +
-                          str(y) + '"',
+  body_ += with_title("<path" + class_of(style) + " d=\"M" + std::to_string(x1) + ' ' +
+                          std::to_string(y) + 'Q' + std::to_string((x1 + x2) / 2) + ' ' +
+                          std::to_string(y - 2 * rise) + ' ' + std::to_string(x2) + ' ' +
+                          std::to_string(y) + '"',
                       title);
 }
 
 void SvgCanvas::box(int64_t x, int64_t y, int64_t width, int64_t height, std::string_view style,
                     std::string_view label, std::string_view title) {
   reach(x + width);
-  body_ += with_title("<rect" + class_of(style) + " x=\"" + str(x) + "\" y=\"" + str(y) +
-                          "\" width=\"" + str(width) + "\" height=\"" + str(height) + "\" rx=\"3\"",
+  body_ += with_title("<rect" + class_of(style) + " x=\"" + std::to_string(x) + "\" y=\"" +
+                          std::to_string(y) + "\" width=\"" + std::to_string(width) +
+                          "\" height=\"" + std::to_string(height) + "\" rx=\"3\"",
                       title);
-  const int64_t room = (width - 2) / kLetter;
+  const int64_t room = (width - 2) / kSvgLetter;
   if (!label.empty() && room >= 2)
     text(x + width / 2, y + height / 2 + 4,
          display_width(label) <= room ? label : label.substr(0, static_cast<size_t>(room)), "m");
@@ -80,7 +77,8 @@ void SvgCanvas::box(int64_t x, int64_t y, int64_t width, int64_t height, std::st
 void SvgCanvas::dot(int64_t x, int64_t y, std::string_view colour, bool hollow,
                     std::string_view title) {
   reach(x + 3);
-  std::string element = "<circle cx=\"" + str(x) + "\" cy=\"" + str(y) + "\" r=\"3\" ";
+  std::string element =
+      "<circle cx=\"" + std::to_string(x) + "\" cy=\"" + std::to_string(y) + "\" r=\"3\" ";
   element += hollow ? "fill=\"#fff\" fill-opacity=\"0.6\" stroke=\"" + std::string(colour) + '"'
                     : "fill=\"" + std::string(colour) + "\" fill-opacity=\"0.75\"";
   body_ += with_title(std::move(element), title);
@@ -91,21 +89,21 @@ void SvgCanvas::curve(std::span<const std::pair<int64_t, int64_t>> points,
   std::string path;
   for (const auto& [x, y] : points) {
     reach(x);
-    path += (path.empty() ? 'M' : 'L') + str(x) + ' ' + str(y);
+    path += (path.empty() ? 'M' : 'L') + std::to_string(x) + ' ' + std::to_string(y);
   }
   body_ +=
       "<path d=\"" + path + "\" stroke=\"" + std::string(colour) + "\" stroke-width=\"1.8\"/>\n";
 }
 
 void SvgCanvas::text(int64_t x, int64_t y, std::string_view words, std::string_view style) {
-  const int64_t width = kLetter * display_width(words);
+  const int64_t width = kSvgLetter * display_width(words);
   reach(style == "e" ? x : style == "m" ? x + width / 2 : x + width);
-  body_ += "<text" + class_of(style) + " x=\"" + str(x) + "\" y=\"" + str(y) + "\">" +
-           xml_text(words) + "</text>\n";
+  body_ += "<text" + class_of(style) + " x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) +
+           "\">" + xml_text(words) + "</text>\n";
 }
 
 std::string SvgCanvas::finish(std::string_view title, int64_t height) const {
-  const std::string w = str(right_ + 24), h = str(height);
+  const std::string w = std::to_string(right_ + 24), h = std::to_string(height);
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + w + "\" height=\"" + h +
          "\" viewBox=\"0 0 " + w + ' ' + h + "\">\n<title>" + std::string(title) + "</title>\n" +
          std::string(kStyles) + "<rect style=\"stroke:none\" width=\"" + w + "\" height=\"" + h +

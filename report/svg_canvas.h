@@ -10,6 +10,8 @@
 
 namespace stepcast {
 
+constexpr int64_t kSvgLetter = 6;  // pixels that a letter of a label takes
+
 class SvgCanvas {
  public:
   // `style`: classes of the style sheet in finish(); `title`: shown on hovering; may be empty.

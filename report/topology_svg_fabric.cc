@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostBoxes = 48;  // of a tier
 constexpr int kMostTiers = 6;
 constexpr int32_t kRailColours = 8;  // of the style sheet
-constexpr int64_t kTierRow = 150, kBoxHeight = 30, kGap = 6;
+constexpr int64_t kTierRow = 150, kBoxHeight = 30, kBoxGap = 6;
 
 // Switches of one tier drawn as one box.
 struct Group {
@@ -29,13 +29,9 @@ struct Drawn {
   std::map<std::pair<int, int>, std::map<std::pair<int, int>, int64_t>> cables;  // up
 };
 
-std::string counted(int64_t n, const std::string& name) {
+std::string counted_switches(int64_t n, const std::string& name) {
   const std::string many = name == "leaf" ? "leaves" : name + 's';
   return n == 1 ? name : grouped(n) + ' ' + many;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 // By name, numbers inside names by their value.
@@ -95,7 +91,7 @@ std::vector<Group> group_tier(const TopologyView& view, int tier,
   }
   for (const uint32_t d : switches) put(d, known[{view.devices[d].rail, below[d]}]);
   for (Group& g : groups) {
-    g.label = counted(g.switches, kind_name(view.devices[switches.front()]));
+    g.label = counted_switches(g.switches, kind_name(view.devices[switches.front()]));
     if (g.rail >= 0) g.label += " rail " + std::to_string(g.rail);
   }
   return groups;
@@ -130,7 +126,7 @@ void place(std::vector<Group>& groups, int64_t width) {
   const auto n = static_cast<int64_t>(groups.size());
   for (int64_t g = 0; g < n; ++g) {
     Group& group = groups[static_cast<size_t>(g)];
-    group.width = std::min<int64_t>(150, width / n - kGap);
+    group.width = std::min<int64_t>(150, width / n - kBoxGap);
     group.x = kMargin + (2 * g + 1) * width / (2 * n) - group.width / 2;
   }
 }

@@ -9,7 +9,7 @@
 #include "scenarios/file_error.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve_cluster.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 #include "topology/imported_fabric.h"
 #include "topology/imported_node.h"
 

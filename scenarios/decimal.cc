@@ -5,16 +5,12 @@
 #include <charconv>
 #include <limits>
 
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
 
 __extension__ using Wide = __int128;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 size_t digits_at(std::string_view text, size_t pos) {
   size_t n = 0;

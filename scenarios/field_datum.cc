@@ -7,8 +7,8 @@
 #include <chrono>
 
 #include "scenarios/number.h"
-#include "scenarios/spelling.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "scenarios/foreign_names.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -16,7 +16,7 @@ std::string first_words(std::string_view path) {
   return std::string(dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot));
 }
 
-std::string join(std::string_view section, std::string_view key) {
+std::string key_path(std::string_view section, std::string_view key) {
   return section.empty() ? std::string(key) : std::string(section) + '.' + std::string(key);
 }
 
@@ -82,7 +82,7 @@ FieldValues::FieldValues(const FieldValues& other, Problems& problems)
 
 void FieldValues::check_keys(const Value& section, const std::string& path) {
   for (const Member& m : section.members) {
-    const std::string full = join(path, m.key);
+    const std::string full = key_path(path, m.key);
     const Field* field = find_field(full);
     if (field == nullptr || m.key == "*") {
       unknown_key(m, path);
@@ -121,7 +121,7 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
   }
   if (std::string label = did_you_mean(m.key, here); !label.empty()) {
     if (const std::string_view near = closest(m.key, here); !near.empty())
-      suspects_.insert(join(section, near));
+      suspects_.insert(key_path(section, near));
     problems_.add("E102", std::move(message), m.key_mark, length, std::move(label));
     return;
   }

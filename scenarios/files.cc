@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{16} << 20;
-constexpr size_t kMostLevels = 8;
+constexpr size_t kMostFileBytes = size_t{16} << 20;
+constexpr size_t kMostExtends = 8;
 constexpr int kMostFiles = 64;  // lists of lists would multiply
 
 struct FileText {
@@ -50,7 +50,7 @@ FileText read_regular(const std::string& path) {
     std::string text;
     constexpr size_t kChunk = 65536;
     ssize_t got = 1;
-    while (got > 0 && text.size() <= kMostBytes) {
+    while (got > 0 && text.size() <= kMostFileBytes) {
       const size_t old = text.size();
       text.resize(old + kChunk);
       do got = ::read(fd, text.data() + old, kChunk);
@@ -236,11 +236,11 @@ void ScenarioFiles::extend(Value& base, const Value& word, std::vector<uint32_t>
     circle = circle || real_paths_[s] == real_paths_[*source];
     if (circle) way += shown(s) + " -> ";
   }
-  incomplete_ = incomplete_ || circle || stack.size() >= kMostLevels;
+  incomplete_ = incomplete_ || circle || stack.size() >= kMostExtends;
   if (circle) {
     problems_.add("E110", "'extends' goes round in a circle", word.mark, length, {},
                   way + shown(*source));
-  } else if (stack.size() >= kMostLevels) {
+  } else if (stack.size() >= kMostExtends) {
     problems_.add("E111", "'extends' is more than 8 files deep", word.mark, length);
   } else {
     merge(base, load(*source, stack));

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

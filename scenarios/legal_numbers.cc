@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 

@@ -9,7 +9,7 @@
 
 #include "scenarios/model_levels.h"
 #include "scenarios/number.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

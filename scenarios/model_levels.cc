@@ -10,8 +10,8 @@
 #include "scenarios/foreign_names.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
-#include "scenarios/spelling.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -19,10 +19,10 @@ namespace {
 // Keys that say where the others come from.  They stand in the scenario, not in a config.json.
 constexpr std::array<std::string_view, 3> kSelectors = {"preset", "hf", "model_type"};
 
-enum class Origin : unsigned char { defaults, preset, file, scenario };
+enum class WrittenIn : unsigned char { defaults, preset, file, scenario };
 
 struct Level {
-  Origin origin = Origin::scenario;
+  WrittenIn origin = WrittenIn::scenario;
   Value value;
 };
 
@@ -48,7 +48,7 @@ class Collector {
   Collector(Problems& problems, const FileReader& read_file)
       : problems_(problems), read_file_(read_file) {}
 
-  std::optional<Levels> collect(const Value& model, Origin origin) {
+  std::optional<Levels> collect(const Value& model, WrittenIn origin) {
     if (model.is_scalar()) return from_preset(model);
     if (!model.is_mapping()) {
       problems_.add("E107", "'model' must be the name of a preset, or a mapping", model.mark, 1, {},
@@ -93,7 +93,8 @@ class Collector {
   Levels start(const ModelFamily& family) {
     const uint32_t source = problems_.add_source(
         {"defaults of " + std::string(family.name), std::string(family.defaults), true});
-    return {&family, std::string(family.name), {{Origin::defaults, parse_yaml(problems_, source)}}};
+    return {
+        &family, std::string(family.name), {{WrittenIn::defaults, parse_yaml(problems_, source)}}};
   }
 
   std::optional<Levels> from_preset(const Value& name) {
@@ -112,7 +113,7 @@ class Collector {
     const uint32_t source = problems_.add_source({"preset " + name.text, std::string(*text), true});
     const Value value = parse_yaml(problems_, source);
     STEPCAST_CHECK(value.is_mapping() && value.find("hf") == nullptr, "preset " + name.text);
-    std::optional<Levels> levels = collect(value, Origin::preset);
+    std::optional<Levels> levels = collect(value, WrittenIn::preset);
     if (levels) levels->name = name.text;
     return levels;
   }
@@ -123,7 +124,7 @@ class Collector {
     const std::vector<std::string_view> known = names_of(model_types());
     problems_.add("E125", "unknown model_type '" + type.text + '\'', type.mark,
                   length_of(type.text), did_you_mean(type.text, known),
-                  "known: " + comma_list(known) +
+                  "known: " + join(known) +
                       "; if it is a decoder like Llama or GPT, write `preset: llama` or `preset: "
                       "gpt` under `model:` and go on");
     return {};
@@ -143,7 +144,7 @@ class Collector {
     std::optional<Levels> levels = family_of_file(file, hf, preset);
     if (!levels) return {};
     levels->name = hf.text;
-    levels->all.push_back({Origin::file, std::move(file)});
+    levels->all.push_back({WrittenIn::file, std::move(file)});
     return levels;
   }
 
@@ -199,8 +200,8 @@ class Overlay {
     }
   }
 
-  static bool is_selector(Origin origin, std::string_view key) {
-    if (origin == Origin::file) return key == "model_type";
+  static bool is_selector(WrittenIn origin, std::string_view key) {
+    if (origin == WrittenIn::file) return key == "model_type";
     for (const std::string_view s : kSelectors)
       if (s == key) return true;
     return false;
@@ -213,25 +214,25 @@ class Overlay {
       keys_.members.push_back({std::string(name), m.key_mark, m.value});
   }
 
-  void refuse_unknown(Origin origin, const Member& m) {
+  void refuse_unknown(WrittenIn origin, const Member& m) {
     ok_ = false;
     const auto vocabulary = config_vocabulary();
     std::vector<std::string_view> known(vocabulary.begin(), vocabulary.end());
-    if (origin != Origin::file) known.insert(known.end(), kSelectors.begin(), kSelectors.end());
+    if (origin != WrittenIn::file) known.insert(known.end(), kSelectors.begin(), kSelectors.end());
     std::string label = did_you_mean(m.key, known);
     std::string note;
     const ForeignName* foreign = find_foreign_name(m.key);
     const bool here = foreign != nullptr && foreign->path.starts_with("model.");
-    if (here || (foreign != nullptr && origin != Origin::file)) {
+    if (here || (foreign != nullptr && origin != WrittenIn::file)) {
       label =
           "did you mean '" + (here ? last_word(foreign->path) : std::string(foreign->path)) + "'?";
       note = foreign->note;
     }
     problems_.add("E102",
                   "unknown key '" + m.key + "' in " +
-                      (origin == Origin::file ? "the config.json" : "'model'"),
+                      (origin == WrittenIn::file ? "the config.json" : "'model'"),
                   m.key_mark, length_of(m.key), std::move(label),
-                  origin == Origin::file
+                  origin == WrittenIn::file
                       ? "remove it if it has no effect on the cost of a training step"
                       : "keys are those of a Hugging Face config.json",
                   std::move(note));
@@ -263,7 +264,7 @@ class Overlay {
 std::optional<ModelKeys> collect_model_keys(const Value& model, Problems& problems,
                                             const FileReader& read_file) {
   const std::optional<Levels> levels =
-      Collector(problems, read_file).collect(model, Origin::scenario);
+      Collector(problems, read_file).collect(model, WrittenIn::scenario);
   if (!levels) return {};
   std::optional<Value> keys = Overlay(problems, *levels).lay();
   if (!keys) return {};

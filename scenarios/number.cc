@@ -2,11 +2,12 @@
 #include "scenarios/number.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <string>
 
 #include "scenarios/decimal.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -276,6 +277,22 @@ std::optional<std::string> read_text(const Value& value, std::string_view name,
   const NumberText r{value, name, problems};
   if (!value.is_scalar()) return r.refuse("E107", r.quoted() + " must be text");
   return value.text;
+}
+
+std::optional<int64_t> parse_index(std::string_view text) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc{} || end != text.data() + text.size() || n < 0) return {};
+  return n;
+}
+
+std::optional<IndexRange> parse_range(std::string_view text) {
+  const size_t dash = text.find('-');
+  const std::optional<int64_t> first = parse_index(text.substr(0, dash));
+  const std::optional<int64_t> last =
+      dash == std::string_view::npos ? first : parse_index(text.substr(dash + 1));
+  if (!first || !last) return {};
+  return IndexRange{*first, *last};
 }
 
 }  // namespace stepcast

@@ -62,4 +62,13 @@ std::optional<bool> read_flag(const Value& value, std::string_view name, Problem
 // Any scalar, as written.
 std::optional<std::string> read_text(const Value& value, std::string_view name, Problems& problems);
 
+// A whole number from 0 without sign: a rank, a node.  Nothing for any other text.
+std::optional<int64_t> parse_index(std::string_view text);
+
+// "3", or "8-15", both included; `last` may be smaller than `first`.  Nothing for any other text.
+struct IndexRange {
+  int64_t first = 0, last = 0;
+};
+std::optional<IndexRange> parse_range(std::string_view text);
+
 }  // namespace stepcast

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "calibrate/cost_errors.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 #include "sim/log_exp.h"
 #include "sim/work_counts.h"
 
@@ -47,7 +47,7 @@ ClassErrors read_row(const CsvRow& row) {
   const bool finite = std::isfinite(c.high) && std::isfinite(c.cost_error);
   if (c.name.empty() || c.runs < 1 || c.sources < 1 || c.sources > c.runs || !finite ||
       !(c.low > 0) || !(c.low <= c.high) || !(c.cost_error >= 0))
-    throw std::invalid_argument("'" + c.name + "': figures that no runs have");
+    refuse("'" + c.name + "': figures that no runs have");
   return c;
 }
 

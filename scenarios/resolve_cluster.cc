@@ -7,8 +7,8 @@
 #include "scenarios/legal_numbers.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve_topology.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 #include "topology/build_graph.h"
 #include "topology/fabric.h"
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -101,7 +101,7 @@ void resolve_compare(FieldValues& v, Problems& problems, Scenario& scenario) {
   for (const CompareCase& c : scenario.compare) names.push_back(c.name);
   if (std::find(names.begin(), names.end(), baseline) == names.end())
     v.refuse("E125", "compare.baseline", "there is no case '" + baseline + '\'',
-             "cases: " + comma_list(names), did_you_mean(baseline, names));
+             "cases: " + join(names), did_you_mean(baseline, names));
   scenario.compare_baseline = baseline;
 }
 

@@ -8,7 +8,8 @@
 #include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/resolve_schedule.h"
-#include "scenarios/spelling.h"
+#include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -176,8 +177,8 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
   std::vector<StageContent> stages;
   try {
     stages = parse_layout(v.text("parallel.layout"));
-  } catch (const std::invalid_argument& e) {
-    return refuse("E202", e.what());
+  } catch (const InputError& e) {
+    return refuse("E202", e.diagnostics.front().message);
   }
   const auto count = static_cast<int64_t>(stages.size());
   int64_t layers = 0, modules = 0;

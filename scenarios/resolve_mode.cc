@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "schedules/forward_only.h"
-#include "schedules/vocabulary.h"
+#include "schedules/lower/vocabulary.h"
+#include "schedules/schedule.h"
 
 namespace stepcast {
 namespace {

@@ -8,8 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "scenarios/spelling.h"
+#include "scenarios/number.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -17,20 +18,20 @@ namespace {
 using Place = Perturbation::Place;
 using Links = Perturbation::Links;
 
-constexpr size_t kMost = 1000;
+constexpr size_t kMostPerturbations = 1000;
 constexpr Time kMostLatencies = std::chrono::seconds(2);
 constexpr double kLeastFactor = 0.001, kMostSpeed = 1000;
 constexpr const char* kPlaces =
     "all, rank 12, ranks 8-15, gpu 12, node 3, stage 2; with links: node 3 nic 1, node 3 nvlink";
 
-struct Word {
+struct PlaceWord {
   std::string_view one, many;
   Place place;
 };
-constexpr std::array<Word, 4> kWords{{{"rank", "ranks", Place::ranks},
-                                      {"gpu", "gpus", Place::gpus},
-                                      {"node", "nodes", Place::nodes},
-                                      {"stage", "stages", Place::stages}}};
+constexpr std::array<PlaceWord, 4> kWords{{{"rank", "ranks", Place::ranks},
+                                           {"gpu", "gpus", Place::gpus},
+                                           {"node", "nodes", Place::nodes},
+                                           {"stage", "stages", Place::stages}}};
 
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
@@ -42,17 +43,10 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc{} || end != text.data() + text.size() || n < 0) return {};
-  return n;
-}
-
 // One item of the list while it is read.
-class Item {
+class PerturbItem {
  public:
-  Item(const PlanInputs& in, const FieldValues& values) : in_(in), v_(values) {}
+  PerturbItem(const PlanInputs& in, const FieldValues& values) : in_(in), v_(values) {}
 
   // False if the place cannot be made out.
   bool read_place(Perturbation& p);
@@ -81,29 +75,26 @@ class Item {
   const FieldValues& v_;
 };
 
-bool Item::read_range(std::string_view text, Perturbation& p) {
-  const size_t dash = text.find('-');
-  const std::optional<int64_t> first = number_in(text.substr(0, dash));
-  const std::optional<int64_t> last =
-      dash == std::string_view::npos ? first : number_in(text.substr(dash + 1));
-  if (!first || !last)
+bool PerturbItem::read_range(std::string_view text, Perturbation& p) {
+  const std::optional<IndexRange> range = parse_range(text);
+  if (!range)
     return refuse_place('\'' + std::string(text) + "' is no number and no range such as 8-15");
-  if (*last < *first)
+  if (range->last < range->first)
     return refuse_place("the range " + std::string(text) + " ends before it begins");
-  p.first = *first;
-  p.last = *last;
+  p.first = range->first;
+  p.last = range->last;
   return true;
 }
 
 // What follows the place: "nic 3", "nvlink".
-bool Item::read_links_of_place(std::span<const std::string_view> words, Perturbation& p) {
+bool PerturbItem::read_links_of_place(std::span<const std::string_view> words, Perturbation& p) {
   if (words.empty()) return true;
   if (words[0] == "nvlink" && words.size() == 1) {
     p.links = Links::nvlink;
     return true;
   }
   if (words[0] != "nic") return refuse_place("'" + std::string(words[0]) + "' is not known here");
-  const std::optional<int64_t> nic = words.size() == 2 ? number_in(words[1]) : std::nullopt;
+  const std::optional<int64_t> nic = words.size() == 2 ? parse_index(words[1]) : std::nullopt;
   if (!nic) return refuse_place("'nic' needs the number of one NIC of the node");
   if (p.place != Place::nodes) return refuse_place("only a node has numbered NICs");
   p.links = Links::nic;
@@ -111,14 +102,14 @@ bool Item::read_links_of_place(std::span<const std::string_view> words, Perturba
   return true;
 }
 
-bool Item::read_place(Perturbation& p) {
+bool PerturbItem::read_place(Perturbation& p) {
   const std::string text = v_.text("perturb[].where");
   const std::vector<std::string_view> words = words_of(text);
   if (words.empty()) return refuse_place("'where' is empty");
   const std::span<const std::string_view> all(words);
   if (words[0] == "all") return read_links_of_place(all.subspan(1), p);
   std::vector<std::string_view> known{"all"};
-  for (const Word& w : kWords) {
+  for (const PlaceWord& w : kWords) {
     known.push_back(w.one);
     if (words[0] != w.one && words[0] != w.many) continue;
     p.place = w.place;
@@ -129,7 +120,7 @@ bool Item::read_place(Perturbation& p) {
   return refuse_place("there is no place '" + text + '\'' + (near.empty() ? "" : "; " + near));
 }
 
-std::optional<double> Item::factor(std::string_view key, double least, double most) {
+std::optional<double> PerturbItem::factor(std::string_view key, double least, double most) {
   if (!given(key) || !v_.has(path(key))) return {};
   const double x = v_.real(path(key));
   const std::string name = '\'' + std::string(key.substr(0, key.find('.'))) + '\'';
@@ -145,7 +136,7 @@ std::optional<double> Item::factor(std::string_view key, double least, double mo
   return {};
 }
 
-void Item::read_compute(Perturbation& p) {
+void PerturbItem::read_compute(Perturbation& p) {
   if (given("compute.factor")) {
     p.speed = factor("compute.factor", kLeastFactor, kMostSpeed).value_or(1);
     if (given("compute.lognormal"))
@@ -174,13 +165,13 @@ void Item::read_compute(Perturbation& p) {
     add("E127", "links do not compute", "compute", "an item of its own slows the GPUs");
 }
 
-void Item::read_links(Perturbation& p) {
+void PerturbItem::read_links(Perturbation& p) {
   p.bandwidth = factor("bw", kLeastFactor, 1).value_or(1);
   if (given("latency") && v_.has("perturb[].latency"))
     p.latency = Time{v_.whole("perturb[].latency")};
 }
 
-void Item::read_window(Perturbation& p) {
+void PerturbItem::read_window(Perturbation& p) {
   if (given("from") && v_.has("perturb[].from")) p.from = Time{v_.whole("perturb[].from")};
   if (given("until") && v_.has("perturb[].until")) p.until = Time{v_.whole("perturb[].until")};
   if (p.until <= p.from)
@@ -190,7 +181,7 @@ void Item::read_window(Perturbation& p) {
         "leave from and until out");
 }
 
-void Item::check_place(const Perturbation& p, const Plan& plan) {
+void PerturbItem::check_place(const Perturbation& p, const Plan& plan) {
   const Cluster& cluster = *in_.cluster;
   const auto check = [&](int64_t count, const std::string& what, const std::string& whose) {
     if (p.last < count) return;
@@ -228,7 +219,7 @@ std::vector<Perturbation> resolve_perturb(const PlanInputs& in, const Plan& plan
   std::vector<Perturbation> all;
   const Value* list = in.values.value("perturb");
   if (list == nullptr) return all;
-  if (list->kind != Value::Kind::sequence || list->items.size() > kMost) {
+  if (list->kind != Value::Kind::sequence || list->items.size() > kMostPerturbations) {
     in.problems.add("E107", "'perturb' must be a list of at most 1000 items", list->mark, 1, {},
                     "perturb: [{where: rank 3, compute: 0.8}]");
     return all;
@@ -238,7 +229,7 @@ std::vector<Perturbation> resolve_perturb(const PlanInputs& in, const Plan& plan
   for (const Value& written : list->items) {
     const FieldValues v(with_sections(written), "perturb[]", in.problems);
     if (!written.is_mapping()) continue;
-    Item item(in, v);
+    PerturbItem item(in, v);
     Perturbation p;
     if (!item.given("where")) {
       in.problems.add("E126", "'where' is missing", written.mark, 1, {},

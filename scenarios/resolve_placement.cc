@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/resolve_placement.h"
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "scenarios/number.h"
 
 namespace stepcast {
 namespace {
 
 constexpr std::string_view kPath = "cluster.placement.nodes";
-
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc{} || end != text.data() + text.size() || n < 0) return {};
-  return n;
-}
-
-struct Range {
-  int64_t first, last;
-};
-
-// "3" or "8-15".
-std::optional<Range> range_in(std::string_view text) {
-  const size_t dash = text.find('-');
-  const std::optional<int64_t> first = number_in(text.substr(0, dash));
-  const std::optional<int64_t> last =
-      dash == std::string_view::npos ? first : number_in(text.substr(dash + 1));
-  if (!first || !last || *last < *first) return {};
-  return Range{*first, *last};
-}
 
 }  // namespace
 
@@ -47,8 +27,8 @@ Placement resolve_placement(const FieldValues& v, Problems& problems, const Clus
                  static_cast<int>(words[i].size()), {}, std::move(help));
   };
   for (size_t i = 0; i < words.size(); ++i) {
-    const std::optional<Range> range = range_in(words[i]);
-    if (!range) {
+    const std::optional<IndexRange> range = parse_range(words[i]);
+    if (!range || range->last < range->first) {
       problem(i, "E107", '\'' + words[i] + "' is no node and no range of nodes",
               "nodes: [0, 1, 8-15]");
       continue;

@@ -6,11 +6,9 @@
 #include <span>
 #include <stdexcept>
 
-#include "scenarios/spelling.h"
-#include "schedules/all_forwards_then_backwards.h"
-#include "schedules/params.h"
-#include "schedules/placement.h"
-#include "sim/edit_distance.h"
+#include "schedules/families/families.h"
+#include "schedules/schedule.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

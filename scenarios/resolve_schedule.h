@@ -8,7 +8,6 @@
 #include "scenarios/files.h"
 #include "scenarios/resolve_plan.h"
 #include "scenarios/scenario.h"
-#include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
 
 namespace stepcast {

@@ -3,8 +3,8 @@
 #include <stdexcept>
 
 #include "scenarios/resolve_schedule.h"
-#include "schedules/params.h"
-#include "schedules/transfers.h"
+#include "schedules/families/families.h"
+#include "schedules/transfers/transfers.h"
 
 namespace stepcast {
 namespace {

@@ -3,14 +3,13 @@
 
 #include <array>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/prune.h"
-#include "scenarios/spelling.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -102,8 +101,8 @@ void prune_model(const FieldValues& v, Transformer& model) {
   }
   try {
     model = pruned(model, pruning);
-  } catch (const std::invalid_argument& e) {
-    v.refuse("E127", "prune", e.what());
+  } catch (const InputError& e) {
+    v.refuse("E127", "prune", e.diagnostics.front().message);
   }
 }
 

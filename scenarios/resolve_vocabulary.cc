@@ -4,7 +4,7 @@
 #include <string>
 
 #include "scenarios/resolve_schedule.h"
-#include "schedules/vocabulary.h"
+#include "schedules/lower/vocabulary.h"
 
 namespace stepcast {
 

@@ -12,7 +12,6 @@
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "scenarios/perturbation.h"
-#include "schedules/p2p_style.h"
 #include "schedules/schedule.h"
 #include "topology/cluster.h"
 #include "topology/placement.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "scenarios/presets.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

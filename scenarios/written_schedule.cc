@@ -7,9 +7,9 @@
 
 #include "scenarios/legal_numbers.h"
 #include "scenarios/resolve_schedule.h"
-#include "schedules/action_text.h"
 #include "schedules/check.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -14,14 +14,14 @@
 #include <streambuf>
 
 #include "scenarios/value.h"
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
 
 constexpr size_t kMostBytes = size_t{16} << 20;
 constexpr size_t kMostNodes = 1'000'000;
-constexpr size_t kMostLevels = 64;
+constexpr size_t kMostNesting = 64;
 
 struct Stop {};  // the problem has been added; parsing cannot go on
 
@@ -109,7 +109,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
     refuse_tag(mark, tag);
-    if (stack_.size() >= kMostLevels) stop("E105", "nested deeper than 64 levels", at(mark));
+    if (stack_.size() >= kMostNesting) stop("E105", "nested deeper than 64 levels", at(mark));
     Value v = node(mark);
     v.kind = kind;
     stack_.push_back({std::move(v), false, {}, {}, 0});

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 #include <utility>
 
-#include "schedules/action_text.h"
-#include "schedules/checker.h"
-#include "schedules/vocabulary.h"
+#include "model/plan.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/in_order.h"
+#include "schedules/lower/vocabulary.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -15,6 +18,71 @@ namespace {
 
 using Kind = ScheduleProblem::Kind;
 using enum ActionKind;
+
+// An action, and the action or pair at a place, in back quotes.
+std::string quoted(const Schedule& schedule, const Action& a) {
+  return '`' + to_string(a, schedule.seq_splits) + '`';
+}
+
+std::string quoted_unit(const Schedule& schedule, const ListPlace& p) {
+  return '`' + unit_text(schedule.ranks[p.list], p.position, schedule.seq_splits) + '`';
+}
+
+// Full backwards and input gradients exclude each other and are found in the same place.
+size_t slot_of(ActionKind k) {
+  return static_cast<size_t>(k == ActionKind::backward_input ? ActionKind::backward : k);
+}
+
+struct Checker {
+  // Of `all`, which outlives this, with at most `most` problems.  REQUIRES: sizes and placement
+  // that go together.
+  Checker(const Schedule& all, size_t most);
+
+  const Schedule& schedule;
+  const size_t limit;
+  size_t stages = 0, pieces = 0;
+  VocabularySplit vocabulary = VocabularySplit::none;
+  // By stage, then piece: which kinds there are, and their places in the list of the rank.  Most
+  // schedules have two of the kinds, so that the places of a kind come with its first action.
+  std::vector<uint16_t> there;
+  std::array<std::vector<uint32_t>, kActionKinds> places;
+  std::vector<ScheduleProblem> problems;
+
+  size_t index(size_t stage, size_t piece) const { return stage * pieces + piece; }
+  uint32_t place(ActionKind k, size_t at) const { return places[slot_of(k)][at]; }
+  uint16_t rank_of(const Action& a) const { return schedule.rank_of(a.stage, a.microbatch); }
+  // How people call a rank: a stage, if that is the same thing.
+  std::string rank_name(size_t rank) const {
+    return (schedule.stages_are_ranks() ? "stage " : "rank ") + std::to_string(rank);
+  }
+  bool full() const { return problems.size() >= limit; }
+  void add(ScheduleProblem::Kind kind, std::string message, size_t rank, uint32_t at) {
+    if (!full())
+      problems.push_back({kind, std::move(message), static_cast<uint16_t>(rank), at, {}});
+  }
+};
+
+Checker::Checker(const Schedule& all, size_t most)
+    : schedule(all),
+      limit(most),
+      stages(all.rank_of_stage.size()),
+      pieces(static_cast<size_t>(all.pieces())) {
+  STEPCAST_CHECK(all.microbatches >= 1 && all.seq_splits >= 1 && !all.rank_of_stage.empty(),
+                 all.name);
+  STEPCAST_CHECK(
+      !all.is_bidirectional() || (all.reverse_rank_of_stage.size() == all.rank_of_stage.size() &&
+                                  all.reversed.size() == static_cast<size_t>(all.pieces())),
+      all.name);
+  vocabulary = vocabulary_split(all);
+  const bool one_stage_a_rank = !all.is_bidirectional() && stages == all.ranks.size();
+  if (vocabulary != VocabularySplit::none && (!one_stage_a_rank || all.seq_splits > 1)) {
+    add(Kind::misplaced,
+        "S, T, E and G are of a vocabulary that ranks share which have one stage each and whole "
+        "microbatches",
+        0, ScheduleProblem::kNoPosition);
+    vocabulary = VocabularySplit::none;
+  }
+}
 
 constexpr uint16_t bit(ActionKind k) {
   return static_cast<uint16_t>(1U << static_cast<unsigned>(k));
@@ -183,55 +251,8 @@ bool splits_are_fine(const Checker& c, size_t earlier, size_t later) {
          c.place(backward, later) < c.place(backward, earlier);
 }
 
-void check_completeness(Checker& c) {
-  const auto splits = static_cast<size_t>(c.schedule.seq_splits);
-  for (size_t s = 0; s < c.stages; ++s)
-    for (size_t p = 0; p < c.pieces; ++p) {
-      const size_t at = c.index(s, p);
-      const Suspect suspect{c, static_cast<uint16_t>(s), static_cast<uint32_t>(p)};
-      if (!is_fine(c, at)) {
-        if (c.full()) return;
-        report_incomplete(suspect);
-        report_order(suspect);
-      } else if (p % splits != 0 && is_fine(c, at - 1) && !splits_are_fine(c, at - 1, at)) {
-        if (c.full()) return;
-        report_splits(suspect);
-      }
-    }
-}
-
-}  // namespace
-
-std::string quoted(const Schedule& schedule, const Action& a) {
-  return '`' + to_string(a, schedule.seq_splits) + '`';
-}
-
-std::string quoted_unit(const Schedule& schedule, const ListPlace& p) {
-  return '`' + unit_text(schedule.ranks[p.list], p.position, schedule.seq_splits) + '`';
-}
-
-Checker::Checker(const Schedule& all, size_t most)
-    : schedule(all),
-      limit(most),
-      stages(all.rank_of_stage.size()),
-      pieces(static_cast<size_t>(all.pieces())) {
-  STEPCAST_CHECK(all.microbatches >= 1 && all.seq_splits >= 1 && !all.rank_of_stage.empty(),
-                 all.name);
-  STEPCAST_CHECK(
-      !all.is_bidirectional() || (all.reverse_rank_of_stage.size() == all.rank_of_stage.size() &&
-                                  all.reversed.size() == static_cast<size_t>(all.pieces())),
-      all.name);
-  vocabulary = vocabulary_split(all);
-  const bool one_stage_a_rank = !all.is_bidirectional() && stages == all.ranks.size();
-  if (vocabulary != VocabularySplit::none && (!one_stage_a_rank || all.seq_splits > 1)) {
-    add(Kind::misplaced,
-        "S, T, E and G are of a vocabulary that ranks share which have one stage each and whole "
-        "microbatches",
-        0, ScheduleProblem::kNoPosition);
-    vocabulary = VocabularySplit::none;
-  }
-}
-
+// Enters every action at its place; reports those that are outside the schedule, on the wrong rank
+// or there twice, and pairs that are none.
 void place_actions(Checker& c) {
   c.there.assign(c.stages * c.pieces, 0);
   for (size_t r = 0; r < c.schedule.ranks.size() && !c.full(); ++r) {
@@ -264,6 +285,166 @@ void place_actions(Checker& c) {
   }
 }
 
+void check_completeness(Checker& c) {
+  const auto splits = static_cast<size_t>(c.schedule.seq_splits);
+  for (size_t s = 0; s < c.stages; ++s)
+    for (size_t p = 0; p < c.pieces; ++p) {
+      const size_t at = c.index(s, p);
+      const Suspect suspect{c, static_cast<uint16_t>(s), static_cast<uint32_t>(p)};
+      if (!is_fine(c, at)) {
+        if (c.full()) return;
+        report_incomplete(suspect);
+        report_order(suspect);
+      } else if (p % splits != 0 && is_fine(c, at - 1) && !splits_are_fine(c, at - 1, at)) {
+        if (c.full()) return;
+        report_splits(suspect);
+      }
+    }
+}
+
+// Where what an action needs from another stage is made, if it needs anything.  Needs within a
+// stage are met by the order.
+std::optional<ListPlace> needed_by(const Checker& c, const Action& a) {
+  const bool ahead = a.kind == forward;
+  if (!ahead && !is_backward(a.kind)) return std::nullopt;
+  if (a.stage == (ahead ? 0 : c.stages - 1)) return std::nullopt;
+  const size_t stage = ahead ? a.stage - size_t{1} : a.stage + size_t{1};
+  return ListPlace{c.schedule.rank_of(stage, a.microbatch),
+                   c.place(ahead ? forward : backward, c.index(stage, a.microbatch))};
+}
+
+uint32_t unit_length(const Checker& c, const ListPlace& p) {
+  const std::vector<Action>& list = c.schedule.ranks[p.list];
+  if (p.position == list.size()) return 0;
+  return list[p.position].overlaps_next ? 2 : 1;
+}
+
+// What `a` still waits for of the actions of a shared vocabulary and those that these follow.
+std::optional<ListPlace> awaited_vocabulary(const Checker& c, const Action& a,
+                                            const std::vector<uint32_t>& next) {
+  const std::optional<VocabularyNeed> need = vocabulary_need(c.stages, c.vocabulary, a);
+  if (!need) return std::nullopt;
+  for (size_t s = need->first; s <= need->last; ++s) {
+    const ListPlace place{c.schedule.rank_of_stage[s],
+                          c.place(need->kind, c.index(s, a.microbatch))};
+    if (next[place.list] <= place.position) return place;
+  }
+  return std::nullopt;
+}
+
+// What the unit at `p` waits for when the ranks have come as far as `next`.
+std::optional<ListPlace> awaited(const Checker& c, const ListPlace& p,
+                                 const std::vector<uint32_t>& next) {
+  for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
+    const Action& a = c.schedule.ranks[p.list][i];
+    const std::optional<ListPlace> place = needed_by(c, a);
+    if (place && next[place->list] <= place->position) return place;
+    if (const auto vocabulary = awaited_vocabulary(c, a, next)) return vocabulary;
+  }
+  return std::nullopt;
+}
+
+void report_deadlock(Checker& c, const std::vector<uint32_t>& next, uint32_t stuck) {
+  const auto awaits = [&](const ListPlace& p, const std::vector<uint32_t>& n) {
+    return awaited(c, p, n);
+  };
+  const std::vector<uint32_t> circle = circle_from(stuck, next, awaits);
+  const auto awaited_text = [&](uint32_t rank) {
+    const ListPlace p = *awaited(c, {rank, next[rank]}, next);
+    return quoted(c.schedule, c.schedule.ranks[p.list][p.position]);
+  };
+  const auto head = [&](uint32_t rank) { return quoted_unit(c.schedule, {rank, next[rank]}); };
+  ScheduleProblem problem;
+  problem.kind = Kind::deadlock;
+  problem.message = "the schedule deadlocks";
+  problem.rank = static_cast<uint16_t>(circle.front());
+  problem.position = next[circle.front()];
+  for (const uint32_t rank : circle)
+    problem.cycle.push_back(c.rank_name(rank) + " at " + head(rank) + " waits for " +
+                            awaited_text(rank));
+  // Closes the circle: what the last one waits for stands behind what the first one is stuck at.
+  problem.cycle.push_back(awaited_text(circle.back()) + " comes after " + head(circle.front()) +
+                          " on " + c.rank_name(circle.front()));
+  c.problems.push_back(std::move(problem));
+}
+
+// Executes the lists in order as far as they go, and reports a cycle of waits.  REQUIRES: all
+// actions have their place and are in order.
+void check_progress(Checker& c) {
+  const std::vector<uint32_t> next = execute_in_order(
+      c.schedule.ranks.size(), [&](const ListPlace& p) { return unit_length(c, p); },
+      [&](const ListPlace& p, const std::vector<uint32_t>& n) { return awaited(c, p, n); });
+  for (size_t r = 0; r < next.size(); ++r)
+    if (next[r] < c.schedule.ranks[r].size()) {
+      report_deadlock(c, next, static_cast<uint32_t>(r));
+      return;
+    }
+}
+
+struct Message {
+  uint32_t from = 0;  // rank
+  uint32_t sent = 0;  // place of the unit that makes it
+  Action what, needed_by;
+  uint32_t needed_at = 0;  // place of the unit that needs it
+};
+
+// The messages that the unit at `p` receives from other ranks, in the order they are sent in: they
+// are asked for together.
+void received_by(const Checker& c, const ListPlace& p, std::vector<Message>& messages) {
+  messages.clear();
+  for (uint32_t i = p.position; i < p.position + unit_length(c, p); ++i) {
+    const Action& a = c.schedule.ranks[p.list][i];
+    const std::optional<ListPlace> place = needed_by(c, a);
+    if (!place || place->list == p.list) continue;
+    const std::vector<Action>& from = c.schedule.ranks[place->list];
+    uint32_t sent = place->position;
+    // The second half of a pair leaves together with the first.
+    if (sent > 0 && from[sent - 1].overlaps_next) --sent;
+    messages.push_back({place->list, sent, from[place->position], a, p.position});
+  }
+  if (messages.size() == 2 && messages[1].sent < messages[0].sent)
+    std::swap(messages[0], messages[1]);
+}
+
+void report_stall(Checker& c, uint32_t rank, const Message& first, const Message& second) {
+  const auto name = [&](const Action& a) { return quoted(c.schedule, a); };
+  const std::string here = c.rank_name(rank), there = c.rank_name(first.from);
+  ScheduleProblem problem;
+  problem.kind = Kind::stall;
+  problem.rank = static_cast<uint16_t>(rank);
+  problem.position = first.needed_at;
+  problem.message = here + " needs " + name(first.what) + " before " + name(second.what) +
+                    ", but " + there + " sends them the other way round";
+  problem.cycle = {here + " at " + name(first.needed_by) + " waits for " + name(first.what),
+                   there + " sends " + name(first.what) + " after " + name(second.what),
+                   here + " receives " + name(second.what) + " for " + name(second.needed_by) +
+                       ", after " + name(first.needed_by)};
+  c.problems.push_back(std::move(problem));
+}
+
+// What `rank` needs from each other rank must have been sent in the same order.
+void check_receives(Checker& c, uint32_t rank) {
+  struct Sender {
+    Message latest;
+    bool told = false;
+  };
+  std::map<uint32_t, Sender> senders;
+  std::vector<Message> messages;
+  for (ListPlace p{rank, 0}; unit_length(c, p) > 0; p.position += unit_length(c, p)) {
+    received_by(c, p, messages);
+    for (const Message& m : messages) {
+      Sender& sender = senders.try_emplace(m.from, Sender{m}).first->second;
+      if (!sender.told && m.sent < sender.latest.sent && !c.full()) {
+        sender.told = true;
+        report_stall(c, rank, sender.latest, m);
+      }
+      sender.latest = m;
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t limit) {
   Checker c(schedule, std::max<size_t>(limit, 1));
   size_t actions = 0;
@@ -281,6 +462,14 @@ std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t lim
   place_actions(c);
   check_completeness(c);
   if (c.problems.empty()) check_progress(c);
+  return std::move(c.problems);
+}
+
+// REQUIRES: the problems of place_actions and check_completeness are none.
+std::vector<ScheduleProblem> check_rendezvous(const Schedule& schedule, size_t limit) {
+  Checker c(schedule, limit);
+  place_actions(c);
+  for (size_t r = 0; r < schedule.ranks.size(); ++r) check_receives(c, static_cast<uint32_t>(r));
   return std::move(c.problems);
 }
 

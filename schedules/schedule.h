@@ -6,15 +6,16 @@
 // Notation, rules and how to add a family: docs/schedules.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "schedules/p2p_style.h"
 #include "sim/action.h"
 
 namespace stepcast {
@@ -25,7 +26,7 @@ struct Schedule {
   // Microbatches cut into pieces along the sequence, one after the other through the pipeline
   // (Seq1F1B); Action::microbatch then counts pieces, microbatch by microbatch.
   int64_t seq_splits = 1;
-  bool forward_only = false;               // no backwards at all: forward_only.h
+  bool forward_only = false;               // no backwards at all: forwards_of()
   std::vector<uint16_t> rank_of_stage;     // placement, one entry a stage
   std::vector<std::vector<Action>> ranks;  // pp lists
 
@@ -49,6 +50,31 @@ struct Schedule {
                                                       : rank_of_stage[stage];
   }
 };
+
+// How the transfers between pipeline ranks block the ranks that make them; each rule stands in
+// docs/schedule_in_a_step.md, and transfers/transfers.h applies it.
+enum class P2pStyle : uint8_t {
+  async,                   // a send leaves at once and nobody waits for it; receivers wait
+  megatron,                // Megatron-LM without overlap: fused blocking exchanges
+  megatron_overlap,        // + overlap_p2p_comm: posted one step ahead in the steady phase
+  megatron_overlap_flush,  // + overlap_p2p_comm_warmup_flush: in warm-up and cool-down as well
+  dualpipe,                // DualPipe: before each action one exchange of all that is queued
+  deepspeed,               // DeepSpeed: separate blocking calls, the send after the next receive
+};
+constexpr int kP2pStyles = 6;
+constexpr std::array<P2pStyle, kP2pStyles> kAllP2pStyles = {P2pStyle::async,
+                                                            P2pStyle::megatron,
+                                                            P2pStyle::megatron_overlap,
+                                                            P2pStyle::megatron_overlap_flush,
+                                                            P2pStyle::dualpipe,
+                                                            P2pStyle::deepspeed};
+
+std::string_view name_of(P2pStyle style);  // "async", "megatron", "megatron-overlap", ...
+std::optional<P2pStyle> p2p_style_named(std::string_view name);
+
+// ScheduleFamily::p2p of the family with this canonical name; async for a name that is none, such
+// as that of a schedule file.
+P2pStyle default_p2p_style(std::string_view family);
 
 struct ScheduleParams {
   int64_t pp = 1;
@@ -93,5 +119,29 @@ const ScheduleFamily* find_schedule_family(std::string_view name_or_alias);
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params);
 // Canonical names that come close to `name`, best first, at most 3.
 std::vector<std::string_view> similar_schedule_names(std::string_view name);
+
+// F and B of a stage and microbatch.
+inline Action forward_of(int64_t stage, int64_t microbatch) {
+  return {ActionKind::forward, static_cast<uint16_t>(stage), static_cast<uint32_t>(microbatch)};
+}
+inline Action backward_of(int64_t stage, int64_t microbatch) {
+  return {ActionKind::backward, static_cast<uint16_t>(stage), static_cast<uint32_t>(microbatch)};
+}
+
+// B or I: what makes the gradient that the stage before waits for.
+inline bool is_backward(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::backward_input;
+}
+
+// An order that runs with any placement, for probing what stages cost and in the place of an order
+// that is still to be made: every rank runs all its forwards, stage by stage, then all its
+// backwards in the reverse order of stages, each as I and W if `split_backward`.
+Schedule all_forwards_then_backwards(std::vector<uint16_t> rank_of_stage, int64_t pp,
+                                     int64_t microbatches, bool split_backward = false);
+
+// The forwards of a schedule, for steps that do not train: the same order without its backwards,
+// pairs split into their forwards, named "forwards".  Throws std::invalid_argument with a sentence
+// for the user if the schedule runs microbatches in both directions or in pieces.
+Schedule forwards_of(const Schedule& schedule);
 
 }  // namespace stepcast

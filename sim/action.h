@@ -17,7 +17,7 @@ enum class ActionKind : uint8_t {
   recompute,        // R: what a checkpoint left out of F, before B or I of the same stage
   offload,          // O: saved activations leave for host memory, after F
   reload,           // L: ... and come back, before R, B or I
-  // Of a rank that holds a share of the vocabulary (schedules/vocabulary.h):
+  // Of a rank that holds a share of the vocabulary (schedules/lower/vocabulary.h):
   vocabulary_forward,   // S: logits of its words and their softmax, after F of the last stage
   vocabulary_backward,  // T: gradients of its words, after S of all ranks
   embedding_forward,    // E: lookup of its words, before F of the first stage

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -21,14 +22,6 @@ auto& along(C& c, Axis axis) {
       STEPCAST_CHECK(axis == Axis::pp, "the grid has the axes tp, cp, dp and pp");
       return c.pp;
   }
-}
-
-std::string lower_case(std::string_view text) {
-  std::string s(text);
-  for (char& ch : s) {
-    if (ch >= 'A' && ch <= 'Z') ch = static_cast<char>(ch - 'A' + 'a');
-  }
-  return s;
 }
 
 [[noreturn]] void fail_order(std::string_view text, const std::string& why) {

@@ -12,7 +12,7 @@
 #include "scenarios/file_error.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
 
@@ -27,7 +27,7 @@ bool is_table(std::string_view text) {
 std::string shipped_names() {
   std::vector<std::string_view> shipped = preset_names(PresetKind::gpu);
   std::erase_if(shipped, [](std::string_view gpu) { return shipped_table_text(gpu).empty(); });
-  return comma_list(shipped);
+  return join(shipped);
 }
 
 CalibrateInput read(const std::string& input) {
@@ -115,8 +115,7 @@ CalibrateInput read_measurements(const std::string& input, const Arguments& args
         in.text.find_first_not_of(" \t\r\n") == std::string::npos
             ? "the file is empty"
             : "neither a cost table nor measurements of a tool that is read",
-        in.name,
-        "read are cost tables and " + comma_list(measurement_kinds()) + "; --kind names one");
+        in.name, "read are cost tables and " + join(measurement_kinds()) + "; --kind names one");
   in.table = import_measurements(in.text, in.name, options, &in.notes);
   return in;
 }

@@ -21,7 +21,7 @@
 #include "scenarios/forecast/slow_links.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "topology/link_loads.h"

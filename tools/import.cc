@@ -20,7 +20,7 @@
 namespace stepcast::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kImportFooter =
     "KIND and FILE, of the cluster (the section of a scenario):\n"
     "  nvidia-smi     what `nvidia-smi topo -m` prints: a node\n"
     "  nccl-topo      what NCCL writes to NCCL_TOPO_DUMP_FILE: a node, or an NVLink rack\n"
@@ -121,7 +121,7 @@ void add_import(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub =
       add_command(app, "import", "Write a scenario, or its cluster, from files of other tools",
                   chosen, import_command);
-  sub->footer(kFooter);
+  sub->footer(kImportFooter);
   sub->add_option("KIND", args.kind, "of the file, see below")->required()->option_text(" ");
   add_file(sub, args, "FILE", "what the tool wrote; - is standard input");
   sub->add_option("--preset", args.preset,

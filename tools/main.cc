@@ -13,7 +13,7 @@
 #include <new>
 
 #include "report/diagnostics.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -21,7 +21,7 @@
 namespace stepcast::cli {
 namespace {
 
-constexpr std::string_view kFooter =
+constexpr std::string_view kMainFooter =
     "`stepcast COMMAND --help` explains a command. A scenario is a YAML file that says what trains "
     "on\n"
     "what, and how (docs/scenario.md); four lines are enough, such as\n"
@@ -145,7 +145,7 @@ int parse_and_run(int argc, char** argv, Arguments& args) {
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   for (const auto add : kCommands) add(app, args, command);
   app.set_version_flag("--version", "stepcast " + std::string(version()));
-  app.footer(std::string(kFooter));
+  app.footer(std::string(kMainFooter));
   app.require_subcommand(0, 1);  // `help run` names no second command
   if (argc < 2) {
     write_stderr(app.help());

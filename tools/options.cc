@@ -6,7 +6,7 @@
 #include <CLI/Formatter.hpp>
 #include <charconv>
 
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast::cli {
 
@@ -93,7 +93,7 @@ size_t parse_word(const std::string& what, const std::string& word,
     if (legal[i] == word) return i;
   const std::string near = did_you_mean(word, legal);
   usage_error("E004", "there is no " + what + " '" + word + "'",
-              (near.empty() ? "" : near + ' ') + "legal: " + comma_list(legal));
+              (near.empty() ? "" : near + ' ') + "legal: " + join(legal));
 }
 
 size_t parse_word(const std::string& what, const std::string& word,

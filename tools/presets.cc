@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "report/json_writer.h"
-#include "scenarios/spelling.h"
 #include "scenarios/value.h"
 #include "schedules/schedule.h"
+#include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

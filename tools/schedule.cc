@@ -7,9 +7,9 @@
 
 #include "report/diagnostics.h"
 #include "report/schedule_svg.h"
-#include "schedules/action_text.h"
-#include "schedules/compute_comms.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/compute_comms.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/check.h"
 #include "tools/options.h"
 #include "tools/output.h"

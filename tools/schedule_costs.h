@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "schedules/lower_unit.h"
+#include "schedules/lower/lower_unit.h"
 
 namespace stepcast::cli {
 

@@ -10,7 +10,7 @@
 namespace stepcast::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kScheduleFooter =
     "SCHEDULE is a family or one of its other names (`stepcast presets schedules`), a schedule\n"
     "file in PyTorch's CSV format (- is standard input), or a scenario. A family needs --pp and\n"
     "--microbatches: stepcast schedule show zb-h1 --pp 4 --microbatches 8";
@@ -54,7 +54,7 @@ void add_subject(CLI::App* sub, Arguments& args) {
       ->option_text("KEY=VALUE");
   add_scenario_options(sub, args);
   add_costs(sub, args.schedule);
-  sub->footer(kFooter);
+  sub->footer(kScheduleFooter);
 }
 
 // What its times depend on beside that.
@@ -69,7 +69,7 @@ void add_timing(CLI::App* sub, ScheduleArguments& a) {
       ->option_text("STYLE");
 }
 
-void define_show(CLI::App& schedule, Arguments& args, Command& chosen) {
+void define_schedule_show(CLI::App& schedule, Arguments& args, Command& chosen) {
   CLI::App* sub = add_command(schedule, "show", "Draw a schedule, one lane a rank", chosen,
                               schedule_show_command);
   add_subject(sub, args);
@@ -106,7 +106,7 @@ void define_eval(CLI::App& schedule, Arguments& args, Command& chosen) {
   add_subject(sub, args);
   add_timing(sub, args.schedule);
   add_common(sub, args);
-  sub->footer(std::string(kEvalFooter) + kFooter);
+  sub->footer(std::string(kEvalFooter) + kScheduleFooter);
 }
 
 void define_synth(CLI::App& schedule, Arguments& args, Command& chosen) {
@@ -141,7 +141,8 @@ void add_schedule(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* schedule =
       app.add_subcommand("schedule", "Draw, check, write, time or build pipeline schedules");
   schedule->group("Commands")->require_subcommand(0, 1);
-  for (const auto add : {define_show, define_check, define_export, define_eval, define_synth})
+  for (const auto add :
+       {define_schedule_show, define_check, define_export, define_eval, define_synth})
     add(*schedule, args, chosen);
 }
 

@@ -7,11 +7,11 @@
 
 #include "report/json_writer.h"
 #include "scenarios/forecast/make_schedule.h"
-#include "scenarios/spelling.h"
 #include "schedules/check.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

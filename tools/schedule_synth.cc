@@ -5,10 +5,10 @@
 #include <stdexcept>
 
 #include "report/json_writer.h"
-#include "schedules/action_text.h"
-#include "schedules/custom_schedule.h"
-#include "schedules/placement.h"
-#include "schedules/synthesis.h"
+#include "schedules/families/families.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
+#include "schedules/synthesis/synthesis.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/schedule.h"

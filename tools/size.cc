@@ -14,7 +14,7 @@
 namespace stepcast::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kSizeFooter =
     "FILE is a scenario, a Hugging Face config.json or the name of a model preset. Where nothing\n"
     "is said: 8 x H100, steps of 1,024 sequences of 4,096 tokens (-s batch.global=1536). The\n"
     "layout of a scenario is not used: layouts are tried, fewest GPUs first, until one fits.\n\n"
@@ -53,7 +53,7 @@ void add_size(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub =
       add_command(app, "size", "Say what a model takes: parameters, FLOPs, memory, the fewest GPUs",
                   chosen, size_command);
-  sub->footer(kFooter);
+  sub->footer(kSizeFooter);
   add_file(sub, args, "FILE", "scenario, config.json or model preset; - is standard input");
   sub->add_option("--tokens", args.tokens, "of the whole training, for GPU-days: 15T")
       ->option_text("COUNT");

@@ -21,7 +21,7 @@
 namespace stepcast::cli {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kTopologyFooter =
     "FILE is what `nvidia-smi topo -m`, NCCL (NCCL_TOPO_DUMP_FILE) or `ibnetdiscover` wrote, or a\n"
     "scenario, whose cluster is shown; which of them is seen from what is in it.\n\n"
     "Bandwidths are those of the data sheet in one direction; NCCL counts: what NCCL plans with.\n"
@@ -147,7 +147,7 @@ void add_topology(CLI::App& app, Arguments& args, Command& chosen) {
   topology->group("Commands")->require_subcommand(0, 1);
   CLI::App* show = add_command(*topology, "show", "Print and draw a cluster's devices and links",
                                chosen, topology_show_command);
-  show->footer(kFooter);
+  show->footer(kTopologyFooter);
   add_file(show, args, "FILE", "topology or scenario; - is standard input");
   show->add_option(
           "--kind", args.kind,

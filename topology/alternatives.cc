@@ -13,11 +13,6 @@ namespace stepcast {
 namespace {
 
 constexpr std::array kAllProtocols{Protocol::ll, Protocol::ll128, Protocol::simple};
-constexpr double kUnlimited = 1e18;  // where no link is: bytes per second
-
-double real(int64_t n) {
-  return static_cast<double>(n);
-}
 
 double log2_floor(int64_t n) {
   return static_cast<double>(std::bit_width(static_cast<uint64_t>(n)) - 1);

@@ -12,7 +12,6 @@
 namespace stepcast {
 namespace {
 
-constexpr double kGB = 1e9;
 constexpr int64_t kMostFound = 32;   // half of MAXCHANNELS: rings are doubled when connected
 constexpr int64_t kMostBlocks = 64;  // MAXCHANNELS
 constexpr double kSlowestShared = 25 * kGB;  // channels at least this fast are split into two
@@ -47,10 +46,6 @@ double highest(std::span<const double> speeds, double limit) {
     if (s * kGB <= limit * (1 + 1e-9)) return s * kGB;
   }
   return limit;
-}
-
-double real(int64_t n) {
-  return static_cast<double>(n);
 }
 
 int64_t whole(double x) {

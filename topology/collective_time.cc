@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "sim/check.h"
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 #include "sim/log_exp.h"
 
 namespace stepcast {

@@ -9,13 +9,8 @@
 namespace stepcast {
 namespace {
 
-constexpr double kUnlimited = 1e18;  // where no link is: bytes per second
 // NCCL sends LL up to so much on each channel towards a peer (NCCL_P2P_LL_THRESHOLD).
 constexpr double kLlBytes = 16 << 10;
-
-double real(int64_t n) {
-  return static_cast<double>(n);
-}
 
 // Eight transfers run at a time.
 double batches(double peers) {

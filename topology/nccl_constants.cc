@@ -26,7 +26,6 @@ namespace stepcast {
 namespace {
 
 constexpr double kUs = 1e-6;
-constexpr double kGB = 1e9;
 
 constexpr NcclLatencies kLatencies{
     .ring = {.base = {6.6 * kUs, 14 * kUs, 8.4 * kUs},

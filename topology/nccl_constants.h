@@ -77,4 +77,11 @@ const ArchConstants& arch_constants(GpuArch arch);
 constexpr double kNicFraction = 0.96;  // rings and trees; see nccl_constants.cc
 constexpr double kPcieFraction = 0.76;
 
+// Shared by the files of the model.
+constexpr double kGB = 1e9;          // bytes per second
+constexpr double kUnlimited = 1e18;  // bandwidth where there is no link
+inline double real(int64_t n) {
+  return static_cast<double>(n);
+}
+
 }  // namespace stepcast

@@ -10,7 +10,7 @@ namespace {
 using Ends = std::pair<uint32_t, uint32_t>;  // devices
 
 // Links between two GPUs as either end tells.
-struct Between {
+struct LinksOfPair {
   int32_t there = 0, back = 0;
   LinkSpeed one;
   int line = 0;
@@ -72,13 +72,13 @@ class NvlinkJoiner {
                               (peer == gpus_.end() ? ", which is not in this file" : ", itself"));
       return;
     }
-    Between& b = between_[std::minmax(l.gpu, peer->second)];
+    LinksOfPair& b = between_[std::minmax(l.gpu, peer->second)];
     (l.gpu < peer->second ? b.there : b.back) += l.count;
     b.one = l.one;
     b.line = l.line;
   }
 
-  void join_gpus(const Ends& ends, const Between& b) {
+  void join_gpus(const Ends& ends, const LinksOfPair& b) {
     if (b.there != b.back)
       parts_.warn(b.line, parts_.devices[ends.first].name + " and " +
                               parts_.devices[ends.second].name + " tell of " +
@@ -91,7 +91,7 @@ class NvlinkJoiner {
   const std::map<std::string, uint32_t>& gpus_;
   bool several_hosts_;
   std::map<std::string, uint32_t> switches_;  // as gpus_
-  std::map<Ends, Between> between_;
+  std::map<Ends, LinksOfPair> between_;
   std::map<Ends, std::pair<int32_t, LinkSpeed>> up_;  // to a switch or CPU: links, each
 };
 

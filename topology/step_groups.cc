@@ -102,10 +102,10 @@ void add(GroupFamily& family, const Work& work, const Price& price, GroupWork w)
 // First rank of each group; of pairs and groups over pipeline ranks, its rank of the first of them.
 template <class Visit>
 void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit) {
-  struct Digit {
+  struct Stride {
     int64_t stride, size;
   };
-  std::vector<Digit> outside;  // of the group, in the stage
+  std::vector<Stride> outside;  // of the group, in the stage
   int64_t stride = 1, of_pp = 0, groups = 1;
   for (const GridDigit& d : grid.digits()) {
     if (d.axis == Axis::pp) {
@@ -119,7 +119,7 @@ void for_each_first(const RankGrid& grid, const GroupFamily& family, Visit visit
   const int64_t pp = family.pairs ? family.from : std::max<int64_t>(0, family.pp);
   for (int64_t group = 0; group < groups; ++group) {
     int64_t rank = pp * of_pp, rest = group;
-    for (const Digit& d : outside) {
+    for (const Stride& d : outside) {
       rank += rest % d.size * d.stride;
       rest /= d.size;
     }

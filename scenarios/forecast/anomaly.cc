@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 6> kLinkSettings{
     "cluster.node.nics.latency", "cluster.fabric.oversub",     "cluster.fabric.latency_per_hop"};
 
 // What has been seen of parts of two clusters.
-class Order {
+class LinkOrder {
  public:
   template <class T>
   void less_is_faster(const T& a, const T& b) {
@@ -44,7 +44,7 @@ std::map<std::string, std::string, std::less<>> other_settings(const Scenario& s
 
 bool has_faster_links(const Scenario& a, const Scenario& b) {
   if (other_settings(a) != other_settings(b)) return false;
-  Order order;
+  LinkOrder order;
   const Node &x = a.cluster.node, &y = b.cluster.node;
   order.less_is_faster(y.intra_bandwidth, x.intra_bandwidth);
   order.less_is_faster(y.nic_bandwidth, x.nic_bandwidth);

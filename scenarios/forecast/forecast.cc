@@ -19,7 +19,7 @@
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "sim/account.h"
 #include "sim/diagnostic.h"
 #include "sim/run.h"

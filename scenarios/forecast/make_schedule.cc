@@ -10,9 +10,9 @@
 #include "scenarios/forecast/schedule_contest.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
-#include "schedules/all_forwards_then_backwards.h"
-#include "schedules/placement.h"
-#include "schedules/synthesis.h"
+#include "schedules/families/families.h"
+#include "schedules/schedule.h"
+#include "schedules/synthesis/synthesis.h"
 #include "sim/check.h"
 
 namespace stepcast {

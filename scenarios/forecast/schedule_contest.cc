@@ -6,8 +6,8 @@
 
 #include "scenarios/forecast/step_memory.h"
 #include "scenarios/forecast/step_prices.h"
-#include "schedules/lower.h"
-#include "schedules/vocabulary.h"
+#include "schedules/lower/lower.h"
+#include "schedules/lower/vocabulary.h"
 #include "sim/run.h"
 
 namespace stepcast {

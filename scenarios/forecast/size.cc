@@ -11,9 +11,9 @@
 #include "scenarios/forecast/size_search.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve_cluster.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
 #include "scenarios/value.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -11,7 +11,7 @@
 #include "scenarios/fields.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step_memory.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -4,9 +4,8 @@
 #include <algorithm>
 
 #include "scenarios/forecast/step_prices.h"
-#include "schedules/all_forwards_then_backwards.h"
-#include "schedules/forward_only.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
+#include "schedules/schedule.h"
 #include "sim/memory.h"
 #include "sim/run.h"
 

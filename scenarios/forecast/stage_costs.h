@@ -4,7 +4,7 @@
 
 #include "calibrate/cost_table.h"
 #include "scenarios/scenario.h"
-#include "schedules/order_timing.h"
+#include "schedules/synthesis/order_timing.h"
 
 namespace stepcast {
 

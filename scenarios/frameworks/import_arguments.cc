@@ -6,8 +6,8 @@
 
 #include "scenarios/fields.h"
 #include "scenarios/frameworks/python_list.h"
-#include "scenarios/spelling.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

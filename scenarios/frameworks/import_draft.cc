@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "scenarios/fields.h"
-#include "sim/utf8.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -7,8 +7,8 @@
 #include "scenarios/frameworks/python_list.h"
 #include "scenarios/model_config.h"
 #include "scenarios/model_families.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // draft_megatron_layout: parallel, batch and schedule.
 #include <algorithm>
-#include <stdexcept>
 
 #include "model/plan.h"
 #include "scenarios/frameworks/import_megatron_parts.h"
 #include "scenarios/frameworks/python_list.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -129,8 +129,9 @@ class LayoutDraft {
       std::erase(plain, 'm');
       const auto stages = static_cast<int64_t>(parse_layout(plain).size());
       s_.vpp = std::max<int64_t>(1, stages / s_.pp);
-    } catch (const std::invalid_argument& e) {
-      a_.refuse("pipeline_model_parallel_layout", std::string("cannot be read: ") + e.what());
+    } catch (const InputError& e) {
+      a_.refuse("pipeline_model_parallel_layout",
+                "cannot be read: " + e.diagnostics.front().message);
     }
   }
 

@@ -8,7 +8,7 @@
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/model_config.h"
 #include "scenarios/presets.h"
-#include "scenarios/spelling.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

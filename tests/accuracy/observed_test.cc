@@ -151,7 +151,7 @@ TEST(ObservedErrors, TheFileReadsBackAndIsNotStale) {
   EXPECT_EQ(stale_errors(observed_csv(more), csv),
             "training: 320 runs of 8 sources, in the table 323 of 8\n"
             "training / new: no run of it\n");
-  EXPECT_THROW(stale_errors("x", csv), std::invalid_argument);
+  EXPECT_THROW(stale_errors("x", csv), InputError);
 }
 
 TEST(ObservedErrors, OtherNumbersOfRunsOrSourcesOrErrorsOfPricesAreStale) {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "schedules/order_timing.h"
+#include "schedules/synthesis/order_timing.h"
 #include "tests/accuracy/run_record.h"
 
 namespace stepcast::accuracy {

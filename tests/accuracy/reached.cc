@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "sim/csv_rows.h"
+#include "sim/csv.h"
 #include "tests/accuracy/summary.h"
 
 namespace stepcast::accuracy {

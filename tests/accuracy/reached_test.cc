@@ -90,7 +90,7 @@ TEST(Reached, WhatIsNoTableIsRefused) {
   for (const std::string& bad :
        {std::string(), std::string("x\n"), good + "b\n", good + "b,1\n",
         good + "b,1,2,3,4,5,6,7,8,9,10,11,12,x\n", good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14\n"})
-    EXPECT_THROW(worse_than_reached(bad, good), std::invalid_argument) << bad;
+    EXPECT_THROW(worse_than_reached(bad, good), InputError) << bad;
 }
 
 // docs/accuracy.md and reached.csv are written by one command; cells of `line` of the table.

@@ -3,8 +3,8 @@
 // communication, which is then found sound too.
 #include <string>
 
-#include "schedules/compute_comms.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/compute_comms.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "tests/fuzz/readers.h"

@@ -24,7 +24,7 @@ def files(root):
         if path.is_dir() and path.name not in ("build", ".git", ".cache", "__pycache__", "seeds"):
             for inner in files(path):
                 yield inner
-        elif path.is_file():
+        elif path.is_file() and path.name != ".git":  # of a worktree
             yield path
 
 

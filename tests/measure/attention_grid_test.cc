@@ -8,7 +8,7 @@
 
 #include "model/plan.h"
 #include "scenarios/scenario.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 
 namespace stepcast::measure {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "tests/measure/complaint.h"
 
 namespace stepcast::measure {

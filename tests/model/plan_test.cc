@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
-#include <stdexcept>
 #include <string>
 
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
@@ -31,8 +31,8 @@ int64_t layers_of(const std::vector<StageContent>& stages) {
 std::string refusal(const std::string& layout) {
   try {
     parse_layout(layout);
-  } catch (const std::invalid_argument& e) {
-    return e.what();
+  } catch (const InputError& e) {
+    return e.diagnostics.front().message;
   }
   return {};
 }

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
+#include "sim/diagnostic.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {
@@ -69,14 +68,14 @@ TEST(Prune, RefusesFewerExpertsThanATokenHas) {
   t.experts_per_token = 2;
   t.moe_ffn = 14336;
   EXPECT_EQ(pruned(t, {.experts = 0.5}).experts, 4);
-  EXPECT_THROW(pruned(t, {.experts = 0.9}), std::invalid_argument);
-  EXPECT_THROW(pruned(llama(), {.experts = 0.5}), std::invalid_argument);  // has none
+  EXPECT_THROW(pruned(t, {.experts = 0.9}), InputError);
+  EXPECT_THROW(pruned(llama(), {.experts = 0.5}), InputError);  // has none
 }
 
 TEST(Prune, RefusesLayersOfAnEncoderAndADecoder) {
   Transformer t = llama();
   t.encoder_layers = 12;
-  EXPECT_THROW(pruned(t, {.layers = 0.5}), std::invalid_argument);
+  EXPECT_THROW(pruned(t, {.layers = 0.5}), InputError);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "scenarios/foreign_names.h"
 #include "scenarios/json_schema.h"
-#include "scenarios/spelling.h"
 #include "scenarios/tree.h"
+#include "sim/text.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/action_text.h"
+#include "schedules/formats/action_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

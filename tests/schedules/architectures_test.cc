@@ -7,8 +7,9 @@
 
 #include "model/stage_flow.h"
 #include "model/stage_parameters.h"
-#include "schedules/families.h"
-#include "schedules/lower.h"
+#include "schedules/families/families.h"
+#include "schedules/lower/lower.h"
+#include "sim/diagnostic.h"
 #include "sim/memory.h"
 #include "tests/model/sample.h"
 
@@ -380,7 +381,7 @@ TEST(Layout, PredictionModulesFollowTheLayers) {
   const std::vector<StageContent> stages = parse_layout("Et|t,mm|L");
   EXPECT_EQ(stages[1].predictions, 2);
   EXPECT_EQ(stages[1].layers, 1);
-  EXPECT_THROW(parse_layout("Et|m|tL"), std::invalid_argument);
+  EXPECT_THROW(parse_layout("Et|m|tL"), InputError);
 }
 
 TEST(Layout, ModulesThatNoStageHoldsGoBeforeTheHead) {

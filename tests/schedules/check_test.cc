@@ -8,8 +8,8 @@
 #include <ctime>
 #include <random>
 
-#include "schedules/action_text.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
 #include "sim/program.h"
 #include "sim/run.h"
 #include "tests/schedules/vectors.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/compute_comms.h"
+#include "schedules/formats/compute_comms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <random>
 #include <sstream>
 
-#include "schedules/action_text.h"
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
 #include "tests/csv_rows.h"
 #include "tests/schedules/vectors.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/custom_schedule.h"
+#include "schedules/formats/schedule_csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include "model/replicas.h"
 #include "model/stage_parameters.h"
 #include "model/stage_passes.h"
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "schedules/schedule.h"
 #include "sim/memory.h"
 #include "sim/op_graph.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/forward_only.h"
+#include "schedules/schedule.h"
 
 #include <gtest/gtest.h>
 

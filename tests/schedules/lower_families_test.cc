@@ -4,10 +4,10 @@
 
 #include <stdexcept>
 
-#include "schedules/action_text.h"
-#include "schedules/custom_schedule.h"
-#include "schedules/lower.h"
-#include "schedules/lower_unit.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
+#include "schedules/lower/lower.h"
+#include "schedules/lower/lower_unit.h"
 #include "sim/account.h"
 #include "sim/memory.h"
 #include "sim/run.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "schedules/placement.h"
+#include "schedules/families/families.h"
 #include "sim/account.h"
 #include "sim/memory.h"
 #include "sim/run.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedule alone with given costs, worked out by hand.
-#include "schedules/lower_unit.h"
+#include "schedules/lower/lower_unit.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "schedules/check.h"
-#include "schedules/placement.h"
+#include "schedules/families/families.h"
 #include "sim/memory.h"
 #include "sim/program.h"
 #include "sim/run.h"

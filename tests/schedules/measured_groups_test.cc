@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/synthesis.h"
+#include "schedules/synthesis/synthesis.h"
 #include "tests/csv_rows.h"
 
 namespace stepcast {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fast evaluator of orders against the engine.
-#include "schedules/order_timing.h"
+#include "schedules/synthesis/order_timing.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 
-#include "schedules/action_text.h"
+#include "schedules/formats/action_text.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

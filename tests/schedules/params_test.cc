@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/params.h"
+#include "schedules/families/families.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedules/counted_random.h"
+#include "schedules/synthesis/counted_random.h"
 
 namespace stepcast::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "schedules/order_timing.h"
+#include "schedules/synthesis/order_timing.h"
 
 namespace stepcast::testing {
 

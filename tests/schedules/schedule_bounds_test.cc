@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lower bounds, and what synthesis finds, against all orders of small pipelines.
-#include "schedules/schedule_bounds.h"
+#include "schedules/synthesis/order_timing.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "schedules/action_text.h"
-#include "schedules/counted_random.h"
-#include "schedules/synthesis.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/synthesis/counted_random.h"
+#include "schedules/synthesis/synthesis.h"
 
 namespace stepcast {
 namespace {

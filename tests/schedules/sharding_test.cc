@@ -5,8 +5,8 @@
 
 #include "model/replicas.h"
 #include "model/stage_parameters.h"
-#include "schedules/families.h"
-#include "schedules/lower.h"
+#include "schedules/families/families.h"
+#include "schedules/lower/lower.h"
 #include "sim/memory.h"
 #include "sim/run.h"
 #include "tests/model/sample.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Synthesis against the fixed families, its lower bound, and bad input.
-#include "schedules/synthesis.h"
+#include "schedules/synthesis/synthesis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transfers between actions, held against what the frameworks issue and wait for.
-#include "schedules/transfers.h"
+#include "schedules/transfers/transfers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "schedules/lower_unit.h"
-#include "schedules/placement.h"
+#include "schedules/families/families.h"
+#include "schedules/lower/lower_unit.h"
 #include "sim/program.h"
 #include "sim/run.h"
 #include "tests/schedules/vectors.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules made of building blocks in the form of a V: V-Half, V-Min, 1F1B-V and the search for
 // any limit on activations.
-#include "schedules/v_blocks.h"
+#include "schedules/families/v_blocks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,12 +10,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "schedules/action_text.h"
 #include "schedules/check.h"
-#include "schedules/order_timing.h"
-#include "schedules/params.h"
+#include "schedules/families/families.h"
+#include "schedules/formats/action_text.h"
 #include "schedules/schedule.h"
-#include "schedules/v_run_ahead.h"
+#include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

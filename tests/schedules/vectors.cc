@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "schedules/action_text.h"
+#include "schedules/formats/action_text.h"
 #include "sim/program.h"
 #include "sim/run.h"
 

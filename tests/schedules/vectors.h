@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/lower_unit.h"
+#include "schedules/lower/lower_unit.h"
 #include "schedules/schedule.h"
 
 namespace stepcast::testing {

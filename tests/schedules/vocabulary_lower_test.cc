@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedules/lower.h"
+#include "schedules/lower/lower.h"
 #include "sim/memory.h"
 #include "sim/run.h"
 #include "tests/model/sample.h"

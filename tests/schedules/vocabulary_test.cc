@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules whose ranks share the vocabulary, against Yeung et al. 2025 (arXiv 2411.05288).
-#include "schedules/vocabulary.h"
+#include "schedules/lower/vocabulary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "schedules/action_text.h"
 #include "schedules/check.h"
-#include "schedules/custom_schedule.h"
-#include "schedules/lower_unit.h"
-#include "schedules/transfers.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/formats/schedule_csv.h"
+#include "schedules/lower/lower_unit.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/memory.h"
 #include "sim/run.h"
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "schedules/action_text.h"
 #include "schedules/check.h"
-#include "schedules/order_timing.h"
-#include "schedules/params.h"
+#include "schedules/families/families.h"
+#include "schedules/formats/action_text.h"
+#include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/formats/action_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "schedules/schedule.h"
+
+namespace stepcast {
+namespace {
+
+constexpr size_t kLongestQuote = 40;  // bytes of the user's text that a message repeats
+constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kPairSuffix = "OVERLAP_F_B";
+constexpr uint32_t kLargestMicrobatch = std::numeric_limits<uint32_t>::max() - 1;
+constexpr uint32_t kLargestSplit = 65'535;
+
+// What is quoted of the user's text may have zero bytes, which would end what().
+std::string without_zeros(std::string sentence) {
+  std::replace(sentence.begin(), sentence.end(), '\0', '?');
+  return sentence;
+}
+
+[[noreturn]] void fail(std::string_view text, const std::string& why) {
+  std::string quoted(text.substr(0, kLongestQuote));
+  if (text.size() > kLongestQuote) quoted += "...";
+  throw ActionTextError('`' + quoted + "` is not an action: " + why, 0, text.size());
+}
+
+[[noreturn]] void fail_form(std::string_view text) {
+  fail(text, "write <stage><F, B, I, W, R, O, L, S, T, E or G><microbatch>, as in `5F12`");
+}
+
+std::optional<ActionKind> kind_of(char letter) {
+  switch (letter) {
+    case 'F': return ActionKind::forward;
+    case 'B': return ActionKind::backward;
+    case 'I': return ActionKind::backward_input;
+    case 'W': return ActionKind::backward_weight;
+    case 'R': return ActionKind::recompute;
+    case 'O': return ActionKind::offload;
+    case 'L': return ActionKind::reload;
+    case 'S': return ActionKind::vocabulary_forward;
+    case 'T': return ActionKind::vocabulary_backward;
+    case 'E': return ActionKind::embedding_forward;
+    case 'G': return ActionKind::embedding_backward;
+    default: return std::nullopt;
+  }
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+size_t digits_before(std::string_view text) {
+  return static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  text.remove_prefix(begin);
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+uint32_t number(std::string_view digits, std::string_view whole, const char* what, uint64_t most) {
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) fail_form(whole);
+  if (digits.size() > 1 && digits.front() == '0')
+    fail(whole, std::string("the ") + what + " is written with leading zeros");
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value > most)
+    fail(whole, std::string("the ") + what + " must be at most " + std::to_string(most));
+  return static_cast<uint32_t>(value);
+}
+
+WrittenAction parse_one(std::string_view text) {
+  const size_t letter = digits_before(text);
+  if (letter == 0 || letter == text.size()) fail_form(text);
+  const std::optional<ActionKind> kind = kind_of(text[letter]);
+  if (!kind) fail_form(text);
+  const bool bw = text.substr(letter).starts_with("BW");
+  WrittenAction a = parse_numbers(text, text.substr(letter, bw ? 2 : 1));
+  a.action.kind = *kind;
+  a.bw = bw;
+  return a;
+}
+
+void parse_pair(std::string_view text, std::vector<WrittenAction>& to) {
+  static const char* const kForm =
+      "a pair is (<forward>;<backward>)OVERLAP_F_B, as in `(5F3;2B1)OVERLAP_F_B`";
+  const size_t close = text.find(')');
+  if (close == std::string_view::npos || text.substr(close + 1) != kPairSuffix) fail(text, kForm);
+  const std::string_view inner = text.substr(1, close - 1);
+  const size_t middle = inner.find(';');
+  if (middle == std::string_view::npos || inner.find(';', middle + 1) != std::string_view::npos)
+    fail(text, kForm);
+  WrittenAction first, second;
+  try {
+    first = parse_one(trimmed(inner.substr(0, middle)));
+    second = parse_one(trimmed(inner.substr(middle + 1)));
+  } catch (const ActionTextError& e) {
+    throw ActionTextError(e.what(), 0, text.size());
+  }
+  if (is_backward(first.action.kind)) std::swap(first, second);
+  if (first.action.kind != ActionKind::forward || !is_backward(second.action.kind))
+    fail(text, "a pair is a forward and a backward (B or I)");
+  if (first.action.microbatch == second.action.microbatch)
+    fail(text, "the forward and the backward of a pair are of different microbatches");
+  first.action.overlaps_next = true;
+  to.push_back(first);
+  to.push_back(second);
+}
+
+constexpr size_t kLongestSourceLine = 20'000;  // bytes; each diagnostic carries a copy
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+CsvCell without(const CsvCell& cell, std::string_view around) {
+  const size_t begin = std::min(cell.text.find_first_not_of(around), cell.text.size());
+  const std::string_view rest = cell.text.substr(begin);
+  return {rest.substr(0, rest.find_last_not_of(around) + 1), cell.offset + begin};
+}
+
+}  // namespace
+
+ActionTextError::ActionTextError(const std::string& sentence, size_t offset_in_text,
+                                 size_t length_of_text)
+    : std::invalid_argument(without_zeros(sentence)),
+      offset(offset_in_text),
+      length(length_of_text) {}
+
+WrittenAction parse_numbers(std::string_view text, std::string_view name) {
+  const size_t digits = digits_before(text);
+  const std::string_view rest = text.substr(digits + name.size());
+  const size_t point = rest.find('.');
+  WrittenAction a;
+  a.action.stage = static_cast<uint16_t>(
+      number(text.substr(0, digits), text, "stage", std::numeric_limits<uint16_t>::max()));
+  // One less than the type holds, so that the number of microbatches fits it too.
+  a.action.microbatch = number(rest.substr(0, point), text, "microbatch", kLargestMicrobatch);
+  if (point != std::string_view::npos)
+    a.split = number(rest.substr(point + 1), text, "sequence split", kLargestSplit);
+  return a;
+}
+
+void parse_cell(std::string_view text, std::vector<WrittenAction>& to) {
+  if (text.starts_with('('))
+    parse_pair(text, to);
+  else
+    to.push_back(parse_one(text));
+}
+
+Action parse_action(std::string_view text) {
+  const WrittenAction a = parse_one(text);
+  if (a.bw || a.split != WrittenAction::kNoSplit) fail_form(text);
+  return a.action;
+}
+
+ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows) {
+  uint32_t largest_split = 0, largest_microbatch = 0;
+  bool some_split = false, some_whole = false, old_names = false;
+  for (const std::vector<WrittenAction>& row : rows)
+    for (const WrittenAction& a : row) {
+      const bool split = a.split != WrittenAction::kNoSplit;
+      if (split) largest_split = std::max(largest_split, a.split);
+      (split ? some_split : some_whole) = true;
+      largest_microbatch = std::max(largest_microbatch, a.action.microbatch);
+      old_names = old_names || a.bw;
+    }
+  if (some_split && some_whole)
+    throw std::invalid_argument(
+        "some actions have a sequence split, as `0F1.0`, and some have none: all need one");
+  ActionRows all;
+  all.seq_splits = int64_t{largest_split} + 1;
+  all.names_pieces = some_split;
+  if ((int64_t{largest_microbatch} + 1) * all.seq_splits > int64_t{kLargestMicrobatch} + 1)
+    throw std::invalid_argument("microbatches times sequence splits must be at most " +
+                                std::to_string(int64_t{kLargestMicrobatch} + 1));
+  all.ranks.reserve(rows.size());
+  for (std::vector<WrittenAction>& row : rows) {
+    std::vector<Action>& actions = all.ranks.emplace_back();
+    actions.reserve(row.size());
+    for (const WrittenAction& a : row) {
+      Action& action = actions.emplace_back(a.action);
+      if (old_names && !a.bw && action.kind == ActionKind::backward)
+        action.kind = ActionKind::backward_input;
+      if (some_split)
+        action.microbatch =
+            static_cast<uint32_t>(action.microbatch * all.seq_splits + int64_t{a.split});
+    }
+    row = {};  // a long file should not be in memory twice
+  }
+  return all;
+}
+
+ActionRows parse_rows(std::span<const std::string_view> rows, std::vector<ActionRowError>& errors) {
+  static constexpr std::string_view kSeparators = " \t,\r";
+  std::vector<std::vector<WrittenAction>> written(rows.size());
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::string_view row = rows[r];
+    size_t begin = 0;
+    while ((begin = row.find_first_not_of(kSeparators, begin)) != std::string_view::npos) {
+      const size_t end = std::min(row.find_first_of(kSeparators, begin), row.size());
+      try {
+        parse_cell(row.substr(begin, end - begin), written[r]);
+      } catch (const ActionTextError& e) {
+        errors.push_back({r, ActionTextError(e.what(), begin, e.length)});
+        if (errors.size() >= kMostCellErrors) return {};
+      }
+      begin = end;
+    }
+  }
+  if (!errors.empty()) return {};
+  return combine_rows(std::move(written));
+}
+
+std::vector<Action> parse_actions(std::string_view row) {
+  std::vector<ActionRowError> errors;
+  ActionRows rows = parse_rows({&row, 1}, errors);
+  if (!errors.empty()) throw errors.front().error;
+  if (rows.seq_splits != 1) fail(row, "sequence splits are a matter of all rows");
+  return std::move(rows.ranks.front());
+}
+
+std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits,
+                      bool names_pieces) {
+  const auto text = [&](const Action& a) {
+    return to_string(a, seq_splits) + (names_pieces && seq_splits == 1 ? ".0" : "");
+  };
+  if (!row[position].overlaps_next || position + 1 == row.size()) return text(row[position]);
+  return '(' + text(row[position]) + ';' + text(row[position + 1]) + ')' + std::string(kPairSuffix);
+}
+
+std::string to_text(std::span<const Action> row, int64_t seq_splits, bool names_pieces) {
+  std::string text;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (i > 0) text += ',';
+    text += unit_text(row, i, seq_splits, names_pieces);
+    if (row[i].overlaps_next) ++i;
+  }
+  return text;
+}
+
+std::vector<std::string_view> csv_lines(std::string_view text) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  while (!lines.empty() && lines.back().find_first_not_of(" \t") == std::string_view::npos)
+    lines.pop_back();
+  return lines;
+}
+
+std::optional<CsvCell> next_cell(std::string_view line, size_t& from) {
+  while (from < line.size()) {
+    const size_t end = std::min(line.find(',', from), line.size());
+    CsvCell cell = without({line.substr(from, end - from), from}, " \t");
+    from = end + 1;
+    if (cell.text.size() >= 2 && cell.text.front() == '"' && cell.text.back() == '"')
+      cell = without({cell.text.substr(1, cell.text.size() - 2), cell.offset + 1}, " \t");
+    if (!cell.text.empty()) return cell;
+  }
+  return std::nullopt;
+}
+
+Diagnostic cell_diagnostic(std::string_view code, std::string message, const std::string& file_name,
+                           size_t row, std::string_view line, const CsvCell& cell) {
+  Diagnostic d;
+  d.code = code;
+  d.message = std::move(message);
+  d.file = file_name;
+  d.line = static_cast<int>(row) + 1;
+  d.column = static_cast<int>(cell.offset) + 1;
+  d.length = static_cast<int>(cell.text.size());
+  if (line.size() <= kLongestSourceLine) d.source_line = line;
+  return d;
+}
+
+}  // namespace stepcast

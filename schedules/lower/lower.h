@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// lower: model + plan + schedule -> the op graph of one training step, one role for each pipeline
+// rank.
+//
+// Roles are laid out as a framework of the Megatron family runs them: parameter gather (or what is
+// left of it), the schedule with its pipeline transfers, gradient reduction, embedding-gradient
+// all-reduce, gradient norm, optimizer.
+#pragma once
+
+#include "model/plan.h"
+#include "model/transformer.h"
+#include "schedules/schedule.h"
+#include "sim/op_graph.h"
+
+namespace stepcast {
+
+struct LowerOptions {
+  P2pStyle p2p = P2pStyle::async;
+  // Each pipeline rank runs its optimizer as soon as its own gradients are reduced; no norm over
+  // all stages holds it up (zero-bubble's optimizer post-validation).  A step then costs the span.
+  bool post_validation = false;
+};
+
+// REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
+// Throws std::invalid_argument with a sentence for the user if transfers of that style do not go
+// with the schedule (with_transfers()).
+OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
+              const LowerOptions& options = {});
+
+}  // namespace stepcast

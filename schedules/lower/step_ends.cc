@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/lower/step_ends.h"
+
+#include <algorithm>
+
+#include "model/pass_writer.h"
+#include "model/stage_parameters.h"
+
+namespace stepcast {
+
+StepEnds::StepEnds(const RankParameters& held, bool post_validation, GraphBuilder& builder,
+                   TensorTableId no_tensors)
+    : held_(held),
+      shard_(held.shard()),
+      model_(held.shard().model),
+      plan_(held.plan()),
+      schedule_(held.schedule()),
+      post_validation_(post_validation),
+      graph_(builder.graph()),
+      builder_(builder),
+      no_tensors_(no_tensors) {
+  add_step_rendezvous();
+}
+
+std::map<uint16_t, uint32_t> StepEnds::begin(RoleItems& items, int64_t rank) {
+  // Without a barrier the next step may begin on a rank while others are at this one: then what
+  // precedes its first action is done at the end.
+  if (post_validation_ || !plan_.trains()) return {};
+  add_zero_gradients(items, rank);
+  return add_parameter_gather(items, rank);
+}
+
+void StepEnds::finish(RoleItems& items, int64_t rank) {
+  if (!plan_.trains()) return;
+  if (!reduces_in_passes()) add_replica_reduction(items, rank);
+  add_gradient_reduction(items, rank);
+  if (reduces_in_passes()) add_replica_reduction(items, rank);
+  add_shared_reduction(items, rank);
+  add_embedding_reduction(items, rank);
+  add_optimizer(items, rank);
+  if (!gathers_beside() && !gathers_units(model_, plan_)) {
+    for (const ParameterPart& part : held_.parts_of(rank)) {
+      if (part.group.shards == 1) continue;
+      items.run_beside(graph_, gather_pass(part), Stream::dp);
+    }
+  }
+  if (post_validation_) add_zero_gradients(items, rank);
+}
+
+// The optimizer's result is gathered by those who need it, at the begin of the next step.
+bool StepEnds::gathers_beside() const {
+  return (plan_.overlap.dp_param || keeps_gathered(plan_)) && !post_validation_;
+}
+
+void StepEnds::add_step_rendezvous() {
+  if (!plan_.trains()) return;
+  if (reduces_embedding()) {
+    Work w;
+    w.kind = WorkKind::all_reduce;
+    w.dtype = plan_.precision.gradients;
+    w.axis = Axis::embedding;
+    w.bytes = bytes(shard_.vocab * model_.hidden, w.dtype);
+    const std::vector<int64_t> ranks = held_.embedding_ranks();
+    const bool ends = ranks.front() == 0 && ranks.back() + 1 == plan_.pp;
+    if (!ends) {  // two that are not the first and the last of the pipeline
+      w.axis = Axis::pp;
+      w.from = static_cast<uint16_t>(ranks.front());
+      w.to = static_cast<uint16_t>(ranks.back());
+    }
+    embedding_ =
+        add_rendezvous("embedding gradient all-reduce", w, static_cast<uint16_t>(ranks.size()));
+  }
+  if (schedule_.is_bidirectional()) add_replica_rendezvous();
+  if (plan_.clip_gradients && !post_validation_) {
+    // One number over the model group (Megatron-LM: get_grad_norm_fp32).
+    Work w;
+    w.kind = WorkKind::all_reduce;
+    w.dtype = DType::fp32;
+    w.axis = Axis::model;
+    w.bytes = {plan_.tp * plan_.pp > 1 ? 4 : 0};
+    norm_ = add_rendezvous("gradient norm all-reduce", w, static_cast<uint16_t>(plan_.pp));
+  }
+}
+
+// Gradients are reduced over the data-parallel replicas in the backwards, or the last of them.
+bool StepEnds::reduces_in_passes() const {
+  return plan_.overlap.dp_grad || reduces_every_backward(model_, plan_);
+}
+
+// Both replicas of a stage have gradients of their own microbatches only; ranks r and p-1-r hold
+// the same two stages.  Where gradients are scattered by then, they have a share of them.
+void StepEnds::add_replica_rendezvous() {
+  for (int64_t r = 0; r < plan_.pp / 2; ++r) {
+    Work w;
+    w.kind = WorkKind::all_reduce;
+    w.dtype = plan_.precision.gradients;
+    w.axis = Axis::pp;
+    w.from = static_cast<uint16_t>(r);
+    w.to = static_cast<uint16_t>(plan_.pp - 1 - r);
+    int64_t parameters = 0;
+    for (const ParameterPart& part : held_.parts_of(r))
+      parameters += reduces_in_passes() ? part.share : part.parameters;
+    w.bytes = bytes(parameters, w.dtype);
+    replicas_.push_back(add_rendezvous("gradient all-reduce of two replicas", w, 2));
+  }
+}
+
+RendezvousId StepEnds::add_rendezvous(const std::string& label, const Work& work,
+                                      uint16_t parties) {
+  graph_.rendezvous.push_back({builder_.work(work), parties, builder_.label(label)});
+  return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
+}
+
+PassId StepEnds::single_pass(const std::string& name, const Work& work, Phase phase) {
+  PassWriter pass(builder_, name, no_tensors_);
+  pass.set_phase(phase);
+  pass.compute(name, work);
+  return pass.finish();
+}
+
+PassId StepEnds::collective_pass(const std::string& name, const Work& work, Phase phase,
+                                 Stream stream) {
+  PassWriter pass(builder_, name, no_tensors_);
+  pass.set_phase(phase);
+  pass.communicate(stream, name, work);
+  return pass.finish();
+}
+
+void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
+  int64_t count = 0;
+  for (const ParameterPart& part : held_.parts_of(rank)) count += held_.gradients_of(part);
+  const Work fill = shard_.memory_bound(Kernel::fill, bytes(count, plan_.precision.gradients));
+  items.run(graph_, single_pass("zero gradients", fill, Phase::gradient_sync));
+}
+
+// With overlapped parameter gather each chunk's parameters arrive beside the first forwards;
+// returns the event that the first forward of a stage waits for.
+std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, int64_t rank) {
+  std::map<uint16_t, uint32_t> events;
+  if (!gathers_beside() || gathers_units(model_, plan_)) return events;
+  for (uint16_t stage : held_.stages_of(rank)) {
+    bool gathered = false;
+    for (const ParameterPart& part : held_.parts_of(rank, {stage})) {
+      if (part.group.shards == 1) continue;
+      items.run(graph_, gather_pass(part));
+      gathered = true;
+    }
+    if (gathered) events[stage] = items.record(Stream::dp);
+  }
+  return events;
+}
+
+PassId StepEnds::gather_pass(const ParameterPart& part) {
+  PassWriter pass(builder_, "parameter gather", no_tensors_);
+  pass.set_phase(Phase::optimizer);
+  const ReplicaGroup& group = part.group;
+  const int64_t parameters = part.parameters;
+  if (group.exchange == ZeroExchange::broadcast) {
+    // Tensors are whole: more ranks than these own none.
+    const int64_t owners = std::min(group.shards, std::max<int64_t>(1, part.tensors));
+    const Work work = parameter_broadcast(group, parameters, owners, plan_.precision);
+    for (int64_t i = 0; i < owners; ++i) pass.communicate(Stream::dp, "parameter broadcast", work);
+    return pass.finish();
+  }
+  const int64_t most = plan_.gather_bucket > 0 ? plan_.gather_bucket : parameters;
+  int64_t left = parameters;
+  do {
+    pass.communicate(Stream::dp, "parameter gather",
+                     parameter_gather(group, std::min(left, most), plan_.precision));
+    left -= most;
+  } while (left > 0);
+  return pass.finish();
+}
+
+// ---------------------------------------------------------------------------- gradients, optimizer
+void StepEnds::add_replica_reduction(RoleItems& items, int64_t rank) {
+  if (replicas_.empty()) return;
+  const RendezvousId id = replicas_[static_cast<size_t>(std::min(rank, plan_.pp - 1 - rank))];
+  items.post(id, Stream::compute);
+  items.join(id, Stream::compute);
+}
+
+void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
+  if (held_.dense().ranks == 1 && (model_.experts == 0 || held_.experts().ranks == 1)) return;
+  if (reduces_in_passes()) {
+    items.wait(Stream::compute, items.record(Stream::dp));
+    // T and G run beside the backwards that reduce, and after them.
+    const int64_t vocabulary = shared_vocabulary_parameters(model_, plan_);
+    if (vocabulary > 0 && held_.dense().ranks > 1)
+      items.run_beside(graph_, reduction_pass(held_.dense(), vocabulary), Stream::dp);
+    return;
+  }
+  // One buffer a chunk, reduced when everything is done.
+  for (uint16_t stage : held_.stages_of(rank)) {
+    for (const ParameterPart& part : held_.parts_of(rank, {stage})) {
+      if (part.group.ranks == 1) continue;
+      // Bucket by bucket, one after the other: one copy of everything is as long.
+      const bool copied = copies_gradients(part.group, plan_.precision);
+      if (copied) items.run(graph_, bucket_copy_pass("gradient copy", part.parameters));
+      items.run_beside(graph_, reduction_pass(part.group, part.parameters), Stream::dp);
+      if (copied) items.run(graph_, bucket_copy_pass("gradient copy back", part.parameters));
+    }
+  }
+}
+
+PassId StepEnds::bucket_copy_pass(const std::string& name, int64_t parameters) {
+  const Precision& p = plan_.precision;
+  return single_pass(name,
+                     shard_.memory_bound(Kernel::cast, bytes(parameters, p.gradients) +
+                                                           bytes(parameters, p.reduce)),
+                     Phase::gradient_sync);
+}
+
+PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
+  PassWriter pass(builder_, "gradient reduction", no_tensors_);
+  pass.set_phase(Phase::gradient_sync);
+  for (const Work& work : gradient_reduction(group, parameters, plan_.precision))
+    pass.communicate(Stream::dp, "gradient reduction", work);
+  return pass.finish();
+}
+
+// With sequence parallelism each rank has the gradients of the norms from its own tokens only
+// (Megatron-LM: finalize_model_grads, _allreduce_layernorm_grads).
+void StepEnds::add_shared_reduction(RoleItems& items, int64_t rank) {
+  if (plan_.tp == 1 || !plan_.sp) return;
+  int64_t count = 0;
+  for (uint16_t stage : held_.stages_of(rank)) count += shared_parameters(model_, content(stage));
+  if (count == 0) return;
+  Work w;
+  w.kind = WorkKind::all_reduce;
+  w.dtype = plan_.precision.gradients;
+  w.axis = Axis::tp;
+  w.bytes = bytes(count, w.dtype);
+  items.run_beside(graph_,
+                   collective_pass("norm gradient all-reduce", w, Phase::gradient_sync, Stream::tp),
+                   Stream::tp);
+}
+
+void StepEnds::add_embedding_reduction(RoleItems& items, int64_t rank) {
+  if (!reduces_embedding()) return;
+  const std::vector<int64_t> ranks = held_.embedding_ranks();
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
+  items.post(embedding_, Stream::compute);
+  items.join(embedding_, Stream::compute);
+}
+
+// With two replicas each rank that has one of the copies has the other too.
+bool StepEnds::reduces_embedding() const {
+  return !schedule_.is_bidirectional() && plan_.vocabulary == VocabularySplit::none &&
+         held_.embedding_ranks().size() > 1;
+}
+
+void StepEnds::add_optimizer(RoleItems& items, int64_t rank) {
+  int64_t share = 0;
+  for (const ParameterPart& part : held_.parts_of(rank)) share += part.share;
+  add_update(items, share);
+}
+
+// Gradient norm and Adam on `share` parameters.
+void StepEnds::add_update(RoleItems& items, int64_t share) {
+  const Precision& p = plan_.precision;
+  // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
+  const DType wide = p.master ? DType::fp32 : p.gradients;
+  const bool copied = wide != p.gradients;
+  const Bytes gradients = bytes(share, wide);
+  PassWriter before(builder_, "gradient norm", no_tensors_);
+  before.set_phase(Phase::optimizer);
+  TensorIndex copy = kNoTensor;
+  if (copied) {
+    before.compute("gradient copy",
+                   shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
+    copy = before.allocate("fp32 gradients", gradients, MemoryCategory::gradients);
+  }
+  if (p.params == DType::fp16) {
+    // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
+    // unscale_and_check_inf).
+    before.compute("gradient unscaling", shard_.memory_bound(Kernel::scale, gradients * 2));
+  }
+  if (plan_.clip_gradients) {
+    before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
+  }
+  if (!before.empty()) {
+    before.free(copy);  // held until Adam has run: allocated again there
+    items.run(graph_, before.finish());
+  }
+  if (plan_.clip_gradients) add_norm_reduction(items);
+  PassWriter pass(builder_, "optimizer", no_tensors_);
+  pass.set_phase(Phase::optimizer);
+  if (plan_.clip_gradients) {
+    pass.compute("gradient clipping", shard_.memory_bound(Kernel::scale, gradients * 2));
+  }
+  // Adam reads gradient, parameter and both moments, writes the last three; with fp32 master
+  // parameters the model's own copy is written by a second kernel.
+  const int64_t host = held_.host_share(share);
+  const int64_t here = share - host;
+  const Bytes moments = bytes(2 * here, p.moments);
+  const Bytes own = bytes(here, p.master ? DType::fp32 : p.params);
+  if (host > 0) update_on_host(pass, host);
+  pass.compute("adam",
+               shard_.memory_bound(Kernel::adam, bytes(here, wide) + moments * 2 + own * 2));
+  TensorIndex held =
+      pass.allocate("fp32 gradients", copied ? gradients : Bytes{}, MemoryCategory::gradients);
+  const int64_t numbers = plan_.optimizer_kernel == OptimizerKernel::flat      ? 2
+                          : plan_.optimizer_kernel == OptimizerKernel::foreach ? 1
+                                                                               : 0;
+  TensorIndex between =
+      pass.allocate("optimizer's intermediate results", bytes(here, DType::fp32) * numbers,
+                    MemoryCategory::workspace);
+  pass.free(held);
+  pass.free(between);
+  if (p.master && !wide_shards(plan_)) {
+    pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
+  }
+  items.run(graph_, pass.finish());
+  if (host > 0) items.wait(Stream::compute, items.record(Stream::copy));
+}
+
+// Gradients go over, Adam runs there, parameters come back (ZeRO-Offload: Ren et al. 2021, arXiv
+// 2101.06840, section 4).  In fp32 it reads gradient, parameter and both moments and writes the
+// last three.
+void StepEnds::update_on_host(PassWriter& pass, int64_t count) {
+  const auto copy = [&](const char* label, DType type) {
+    Work w;
+    w.kind = WorkKind::host_copy;
+    w.bytes = bytes(count, type);
+    pass.communicate(Stream::copy, label, w);
+  };
+  copy("gradients to the host", plan_.precision.gradients);
+  Work adam;
+  adam.kind = WorkKind::host_adam;
+  adam.bytes = bytes(7 * count, DType::fp32);
+  pass.communicate(Stream::copy, "adam on the host", adam);
+  copy("parameters from the host", wide_shards(plan_) ? DType::fp32 : plan_.precision.params);
+}
+
+// The squares of all gradients: over the replicas too where each holds a share of them.
+void StepEnds::add_norm_reduction(RoleItems& items) {
+  if (held_.dense().shards > 1) {
+    Work w;
+    w.kind = WorkKind::all_reduce;
+    w.dtype = DType::fp32;
+    w.axis = held_.dense().shard_axis;
+    w.bytes = {4};
+    items.run_beside(graph_, collective_pass("gradient norm over replicas", w, Phase::optimizer),
+                     Stream::dp);
+  }
+  // With post-validation the other stages' squares arrive during the next step.
+  if (post_validation_) return;
+  items.post(norm_, Stream::compute);
+  items.join(norm_, Stream::compute, {.host_waits = true});  // its value decides on the host
+}
+
+}  // namespace stepcast

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/synthesis/synthesis.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "schedules/check.h"
+#include "schedules/families/families.h"
+#include "schedules/synthesis/counted_random.h"
+#include "schedules/synthesis/list_scheduling.h"
+#include "schedules/synthesis/local_search.h"
+#include "schedules/synthesis/order_timing.h"
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+// About what a second allows: actions of all orders, and orders at most.
+constexpr int64_t kActionsByDefault = 80'000'000;
+constexpr int64_t kMostOrders = 40'000;
+constexpr int64_t kFewestOrders = 100;
+constexpr int64_t kListCost = 10;  // tries of the local search that one list schedule stands for
+
+struct Candidate {
+  Order order;
+  OrderTimes times;
+  std::string name;
+};
+
+struct RuledCandidate {
+  ListRules rules;
+  std::pair<Time, Time> times;
+};
+
+void require(bool holds, const std::string& sentence) {
+  if (!holds) throw std::invalid_argument(sentence);
+}
+
+int64_t actions_of(const SynthesisProblem& problem) {
+  return problem.costs.microbatches * static_cast<int64_t>(problem.costs.rank_of_stage.size()) *
+         (problem.split_backward ? 3 : 2);
+}
+
+void check_sizes(const SynthesisProblem& problem) {
+  const PipelineCosts& c = problem.costs;
+  const size_t stages = c.rank_of_stage.size();
+  require(c.pp >= 1 && c.microbatches >= 1 && stages >= 1,
+          "a pipeline needs at least one rank, one stage and one microbatch");
+  require(
+      c.times.size() == stages && c.memory.size() == stages && c.hops.size() == stages - 1,
+      "times, memory and hops must be given for each of the " + std::to_string(stages) + " stages");
+  require(c.memory_limit.empty() || c.memory_limit.size() == static_cast<size_t>(c.pp),
+          "a memory limit must be given for each of the " + std::to_string(c.pp) + " ranks");
+  require(c.microbatches <= kMostActions / 3 / static_cast<int64_t>(stages),
+          "too many microbatches: at most " +
+              std::to_string(kMostActions / 3 / static_cast<int64_t>(stages)) + " are possible");
+  for (size_t s = 0; s < stages; ++s) {
+    const std::string stage = "stage " + std::to_string(s);
+    require(c.rank_of_stage[s] < c.pp, stage + " is on a rank that does not exist");
+    const StageTimes& t = c.times[s];
+    require(std::min({t.forward, t.backward_input, t.backward_weight}) >= Time{0},
+            stage + " has a negative time");
+    const StageMemory& m = c.memory[s];
+    require(m.forward >= 0 && m.forward + m.backward_input + m.backward_weight == 0 &&
+                m.backward_weight <= 0,
+            stage + ": what the forward adds to memory (" + std::to_string(m.forward) +
+                ") must be what the input gradient (" + std::to_string(m.backward_input) +
+                ") and the weight gradient (" + std::to_string(m.backward_weight) +
+                ") free together");
+    require(s == 0 || c.hops[s - 1] >= Time{0}, "a hop takes negative time");
+  }
+}
+
+// The order that holds least: one microbatch after the other through each rank, every weight
+// gradient at once.
+Order one_at_a_time(const PipelineCosts& c, bool split_backward) {
+  std::vector<std::vector<size_t>> stages(static_cast<size_t>(c.pp));
+  for (size_t s = 0; s < c.rank_of_stage.size(); ++s) stages[c.rank_of_stage[s]].push_back(s);
+  Order order(stages.size());
+  for (size_t r = 0; r < stages.size(); ++r)
+    for (int64_t m = 0; m < c.microbatches; ++m) {
+      for (const size_t s : stages[r]) order[r].push_back(forward_of(static_cast<int64_t>(s), m));
+      for (size_t k = stages[r].size(); k-- > 0;) {
+        Action a = backward_of(static_cast<int64_t>(stages[r][k]), m);
+        if (split_backward) {
+          a.kind = ActionKind::backward_input;
+          order[r].push_back(a);
+          a.kind = ActionKind::backward_weight;
+        }
+        order[r].push_back(a);
+      }
+    }
+  return order;
+}
+
+// The same order in the actions that the problem allows, or with B split where `split`.
+Order converted(const Order& order, bool split) {
+  Order out(order.size());
+  for (size_t r = 0; r < order.size(); ++r)
+    for (Action a : order[r]) {
+      a.overlaps_next = false;
+      if (split && a.kind == ActionKind::backward) {
+        a.kind = ActionKind::backward_input;
+        out[r].push_back(a);
+        a.kind = ActionKind::backward_weight;
+      } else if (!split && a.kind == ActionKind::backward_input) {
+        a.kind = ActionKind::backward;
+      } else if (!split && a.kind == ActionKind::backward_weight) {
+        continue;
+      }
+      out[r].push_back(a);
+    }
+  return out;
+}
+
+// Every input gradient that its weight gradient follows at once as a whole backward, where that
+// takes less than both.
+Order joined(const PipelineCosts& c, const Order& order) {
+  Order out(order.size());
+  for (size_t r = 0; r < order.size(); ++r)
+    for (const Action& a : order[r]) {
+      const StageTimes& t = c.times[a.stage];
+      const bool follows = a.kind == ActionKind::backward_weight && !out[r].empty() &&
+                           out[r].back().kind == ActionKind::backward_input &&
+                           out[r].back().stage == a.stage &&
+                           out[r].back().microbatch == a.microbatch;
+      if (follows && whole_backward(t) < t.backward_input + t.backward_weight)
+        out[r].back().kind = ActionKind::backward;
+      else
+        out[r].push_back(a);
+    }
+  return out;
+}
+
+class Synthesizer {
+ public:
+  explicit Synthesizer(const SynthesisProblem& problem)
+      : problem_(problem), costs_(problem.costs), actions_(actions_of(problem)) {
+    effort_ = problem.effort > 0
+                  ? problem.effort
+                  : std::clamp(kActionsByDefault / actions_, kFewestOrders, kMostOrders);
+    const ScheduleBounds bounds = schedule_bounds(costs_, problem.split_backward);
+    bounds_ = {bounds.makespan, bounds.span};
+    const auto pays = [](const StageTimes& t) {
+      return whole_backward(t) < t.backward_input + t.backward_weight;
+    };
+    mixes_ = problem.split_backward && std::any_of(costs_.times.begin(), costs_.times.end(), pays);
+    bound_ = key(bounds_).first;
+  }
+
+  Synthesis run() {
+    begin();
+    add_fixed_families();
+    add_list_schedules();
+    improve();
+    return outcome();
+  }
+
+ private:
+  std::pair<Time, Time> key(const OrderTimes& t) const {
+    return problem_.objective == SynthesisObjective::span ? std::pair{t.span, t.makespan}
+                                                          : std::pair{t.makespan, t.span};
+  }
+  bool done() const { return key(starts_.front().times).first <= bound_ || tried_ >= effort_; }
+
+  bool at_bounds(const OrderTimes& t) const {
+    return t.makespan <= bounds_.makespan && t.span <= bounds_.span;
+  }
+
+  void begin() {
+    Order order = one_at_a_time(costs_, problem_.split_backward);
+    // An input gradient may add memory, which a whole backward frees again at once.
+    if (!fits_memory(costs_, order)) order = one_at_a_time(costs_, false);
+    if (!fits_memory(costs_, order)) refuse(peak_memory(costs_, order));
+    const std::optional<OrderTimes> times = time_order(costs_, order);
+    STEPCAST_CHECK(times.has_value(), "one microbatch after the other gets stuck");
+    starts_.push_back({std::move(order), *times, "one microbatch after the other"});
+  }
+  [[noreturn]] void refuse(const std::vector<int64_t>& least) const {
+    std::string ranks;
+    for (size_t r = 0; r < least.size(); ++r) {
+      if (least[r] <= costs_.memory_limit[r]) continue;
+      if (!ranks.empty()) ranks += ", ";
+      ranks += std::to_string(least[r]) + " on rank " + std::to_string(r) + " (limit " +
+               std::to_string(costs_.memory_limit[r]) + ")";
+    }
+    throw std::invalid_argument(
+        "no order of these actions fits the memory limit: one microbatch alone needs " + ranks);
+  }
+
+  // Keeps the best few, best first.
+  bool add(Order order, const OrderTimes& times, std::string name) {
+    constexpr size_t kMost = 4;
+    const auto worse = [&](const Candidate& c) { return key(times) < key(c.times); };
+    const auto same = [&](const Candidate& c) { return key(times) == key(c.times); };
+    if (std::any_of(starts_.begin(), starts_.end(), same)) return false;
+    const auto at = std::find_if(starts_.begin(), starts_.end(), worse);
+    if (at == starts_.end() && starts_.size() >= kMost) return false;
+    starts_.insert(at, {std::move(order), times, std::move(name)});
+    if (starts_.size() > kMost) starts_.pop_back();
+    return true;
+  }
+
+  void add_fixed_families() {
+    std::vector<int64_t> stages(static_cast<size_t>(costs_.pp), 0);
+    for (const uint16_t r : costs_.rank_of_stage) ++stages[r];
+    const int64_t vpp = *std::max_element(stages.begin(), stages.end());
+    for (const ScheduleFamily& family : schedule_families()) {
+      if (family.order_by != OrderBy::rule) continue;
+      add_family(family, {costs_.pp, vpp, costs_.microbatches, 0});
+      if (family.name != "interleaved-1f1b" || vpp == 1) continue;
+      for (const int64_t group : {2 * costs_.pp, costs_.microbatches})
+        add_family(family, {costs_.pp, vpp, costs_.microbatches, group});
+    }
+  }
+  void add_family(const ScheduleFamily& family, const ScheduleParams& params) {
+    Schedule schedule;
+    try {
+      schedule = family.generate(params);
+    } catch (const std::invalid_argument&) {
+      return;  // not for these sizes
+    }
+    if (schedule.rank_of_stage != costs_.rank_of_stage || schedule.is_bidirectional() ||
+        schedule.seq_splits != 1)
+      return;
+    for (const auto& list : schedule.ranks)
+      for (const Action& a : list)
+        if (a.kind > ActionKind::backward_weight) return;
+    Order order = converted(schedule.ranks, problem_.split_backward);
+    if (mixes_) add_timed(converted(schedule.ranks, false), schedule.name);
+    if (problem_.split_backward && (mixes_ || !fits_memory(costs_, order)))
+      add_timed(std::move(schedule.ranks), schedule.name);
+    add_timed(std::move(order), schedule.name);
+  }
+  void add_timed(Order order, const std::string& name) {
+    ++tried_;
+    if (mixes_) order = joined(costs_, order);
+    if (!fits_memory(costs_, order)) return;
+    if (const auto times = time_order(costs_, order)) add(std::move(order), *times, name);
+  }
+
+  // --- list schedules ---
+  void add_list_schedules() {
+    const std::vector<int64_t> entry = memory_to_enter(costs_, problem_.split_backward);
+    for (size_t s = 0; s < entry.size(); ++s)
+      if (!costs_.memory_limit.empty() && entry[s] > costs_.memory_limit[costs_.rank_of_stage[s]])
+        return;
+    const RulesToTry rules(costs_, problem_.split_backward, mixes_);
+    const int64_t begin = tried_, share = (effort_ - tried_) / 4;
+    CountedRandom random(problem_.seed);
+    for (size_t i = 0; !done() && tried_ < begin + share; ++i)
+      try_rules(i < rules.plain_count() ? rules.plain(i) : rules.drawn(random));
+    while (!done() && tried_ < begin + 2 * share)
+      try_rules(rules.varied(best_rules_.rules, random));
+  }
+  bool try_rules(const ListRules& rules) {
+    tried_ += kListCost;
+    Order order = list_schedule(costs_, rules);
+    if (mixes_) order = joined(costs_, order);
+    const std::optional<OrderTimes> times = time_order(costs_, order);
+    STEPCAST_CHECK(times.has_value(), "a list schedule gets stuck");
+    const std::pair<Time, Time> length = key(*times);
+    const bool best = best_rules_.rules.ranks.empty() || length <= best_rules_.times;
+    if (best) best_rules_ = {rules, length};
+    add(std::move(order), *times, "list schedule");
+    return best;
+  }
+
+  // --- local search ---
+  void improve() {
+    const std::vector<Candidate> starts = starts_;
+    best_ = starts.front();
+    start_ = {best_.name, key(best_.times).first};
+    for (size_t i = 0; i < starts.size() && !reached(); ++i)
+      search(starts[i], std::max<int64_t>(1, (effort_ - tried_) / 6));
+    while (!reached() && tried_ < effort_) search(best_, (effort_ - tried_ + 1) / 2 + 1);
+  }
+  bool reached() const { return at_bounds(best_.times); }
+  void search(const Candidate& from, int64_t tries) {
+    if (tries <= 0 || tried_ >= effort_) return;
+    SearchGoal goal;
+    goal.split_backward = problem_.split_backward;
+    goal.span_first = problem_.objective == SynthesisObjective::span;
+    goal.good_enough = bounds_;
+    goal.tries = tries;
+    goal.seed = problem_.seed + static_cast<uint64_t>(++searches_);
+    const std::string name = from.name;
+    const Time length = key(from.times).first;
+    SearchOutcome found = improve_order(costs_, from.order, goal);
+    tried_ += std::max<int64_t>(found.tries, 1);
+    if (key(found.times) < key(best_.times)) {
+      if (&from != &best_) start_ = {name, length};
+      best_ = {std::move(found.order), found.times, name};
+    }
+  }
+
+  Synthesis outcome() {
+    Synthesis result;
+    Schedule& schedule = result.schedule;
+    schedule.name = "auto";
+    schedule.pp = costs_.pp;
+    schedule.microbatches = costs_.microbatches;
+    schedule.rank_of_stage = costs_.rank_of_stage;
+    std::vector<int64_t> stages(static_cast<size_t>(costs_.pp), 0);
+    for (const uint16_t r : costs_.rank_of_stage) ++stages[r];
+    schedule.vpp = *std::max_element(stages.begin(), stages.end());
+    result.peak_memory = peak_memory(costs_, best_.order);
+    schedule.ranks = std::move(best_.order);
+    result.makespan = best_.times.makespan;
+    result.span = best_.times.span;
+    result.lower_bound = bound_;
+    const Time reached = key(best_.times).first;
+    result.gap = bound_ > Time{0} ? to_seconds(reached) / to_seconds(bound_) - 1 : 0;
+    result.start = start_.first;
+    result.start_time = start_.second;
+    result.orders_tried = tried_;
+    return result;
+  }
+
+  const SynthesisProblem& problem_;
+  const PipelineCosts& costs_;
+  bool mixes_ = false;  // B split and whole: some stage's whole backward takes less than I and W
+  int64_t actions_ = 0;
+  int64_t effort_ = 0;
+  int64_t tried_ = 0;
+  int64_t searches_ = 0;
+  OrderTimes bounds_;
+  Time bound_{};                   // of the objective
+  std::vector<Candidate> starts_;  // best first
+  RuledCandidate best_rules_;
+  Candidate best_;
+  std::pair<std::string, Time> start_;
+};
+
+}  // namespace
+
+Synthesis synthesize(const SynthesisProblem& problem) {
+  check_sizes(problem);
+  return Synthesizer(problem).run();
+}
+
+}  // namespace stepcast
