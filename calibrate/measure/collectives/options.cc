@@ -11,7 +11,8 @@
 namespace stepcast::measure {
 namespace {
 
-[[noreturn]] void refuse(std::string_view flag, std::string_view value, std::string_view legal) {
+[[noreturn]] void refuse_value(std::string_view flag, std::string_view value,
+                               std::string_view legal) {
   refuse(std::string(flag) + " takes " + std::string(legal) + ", not '" + std::string(value) + "'");
 }
 
@@ -27,19 +28,20 @@ int whole(std::string_view flag, std::string_view text, int least) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    refuse(flag, text, "a whole number from " + std::to_string(least));
+    refuse_value(flag, text, "a whole number from " + std::to_string(least));
   }
   return value;
 }
 
 double rate(std::string_view flag, std::string_view text) {
   const auto parsed = number_and_unit(text);
-  if (!parsed || !parsed->second.empty() || parsed->first <= 0) refuse(flag, text, "GB/s above 0");
+  if (!parsed || !parsed->second.empty() || parsed->first <= 0)
+    refuse_value(flag, text, "GB/s above 0");
   return parsed->first;
 }
 
 bool yes_or_no(std::string_view flag, std::string_view text) {
-  if (text != "yes" && text != "no") refuse(flag, text, "yes or no");
+  if (text != "yes" && text != "no") refuse_value(flag, text, "yes or no");
   return text == "yes";
 }
 
@@ -142,12 +144,13 @@ CollectiveOptions read_collective_options(std::span<const std::string> arguments
   check_processes(o, ranks.has_value(), rank.has_value());
   if (o.grid.empty()) o.grid = o.plan.empty() ? "full" : "none";
   if (o.grid != "none" && o.grid != "small" && o.grid != "full") {
-    refuse("--grid", o.grid, "none, small or full");
+    refuse_value("--grid", o.grid, "none, small or full");
   }
   if (o.grid == "none" && o.plan.empty()) {
     refuse("--grid none without --plan leaves nothing to measure");
   }
-  if (o.largest > kLargestMessage) refuse("--largest", std::to_string(o.largest), "4G at most");
+  if (o.largest > kLargestMessage)
+    refuse_value("--largest", std::to_string(o.largest), "4G at most");
   return o;
 }
 
