@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "sim/lanes.h"
+#include "sim/lanes/lanes.h"
 
 namespace stepcast {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/jitter.h"
+#include "sim/lanes/lane_speeds.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -9,7 +9,7 @@
 
 #include "scenarios/forecast/lane_set.h"
 #include "scenarios/forecast/what_if.h"
-#include "sim/varied.h"
+#include "sim/graph/program.h"
 
 namespace stepcast {
 namespace {

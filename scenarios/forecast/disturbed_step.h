@@ -6,8 +6,8 @@
 
 #include "scenarios/forecast/rank_run.h"
 #include "scenarios/scenario.h"
-#include "sim/account.h"
-#include "sim/lanes.h"
+#include "sim/account/account.h"
+#include "sim/lanes/lanes.h"
 #include "sim/result.h"
 
 namespace stepcast {

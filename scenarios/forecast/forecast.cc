@@ -5,11 +5,10 @@
 #include <array>
 #include <cctype>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
-#include "calibrate/cost_table.h"
-#include "model/inference.h"
+#include "calibrate/table/cost_table.h"
+#include "model/passes/forward_only.h"
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
@@ -20,10 +19,10 @@
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "schedules/lower/lower.h"
-#include "sim/account.h"
+#include "sim/account/account.h"
 #include "sim/diagnostic.h"
-#include "sim/run.h"
-#include "sim/work_counts.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 namespace {
@@ -33,29 +32,27 @@ std::string upper(std::string text) {
   return text;
 }
 
-ScenarioText text_of(const Scenario& s) {
+ScenarioSummary summary_of(const Scenario& s) {
   const Plan& p = s.plan;
-  ScenarioText t;
+  ScenarioSummary t;
   t.name = s.name;
   t.file = s.file;
   t.hash = s.hash;
   t.warnings = s.warnings;
-  t.gpus = std::to_string(p.grid.world()) + " x " + upper(s.cluster.node.gpu.name);
-  const auto add = [](std::string& line, const char* key, int64_t value) {
-    if (!line.empty()) line += "  ";
-    line += std::string(key) + ' ' + std::to_string(value);
-  };
-  add(t.layout, "TP", p.tp);
-  if (p.cp > 1) add(t.layout, "CP", p.cp);
-  if (p.ep > 1) add(t.layout, "EP", p.ep);
-  if (p.etp > 1) add(t.layout, "ETP", p.etp);
-  add(t.layout, "PP", p.pp);
-  if (p.vpp > 1) add(t.layout, "VPP", p.vpp);
-  add(t.layout, "DP", p.dp);
-  if (p.zero > 0) add(t.layout, "ZeRO", p.zero);
-  add(t.batch, "GBS", p.global_batch);
-  add(t.batch, "MBS", p.micro_batch);
-  add(t.batch, "seq", p.seq);
+  t.gpu = upper(s.cluster.node.gpu.name);
+  t.gpus = p.grid.world();
+  t.tp = p.tp;
+  t.cp = p.cp;
+  t.ep = p.ep;
+  t.etp = p.etp;
+  t.pp = p.pp;
+  t.vpp = p.vpp;
+  t.dp = p.dp;
+  t.zero = p.zero;
+  t.global_batch = p.global_batch;
+  t.micro_batch = p.micro_batch;
+  t.microbatches = p.microbatches();
+  t.seq = p.seq;
   t.schedule = s.schedule_title;
   return t;
 }
@@ -91,7 +88,8 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
   const Gpu& gpu = scenario.cluster.node.gpu;
   result.memory_usable = gpu.memory - gpu.reserve;
   const StepMemory step = step_memory(graph, memory, result.memory_usable);
-  result.memory_role = step.role;
+  result.peak_role = step.peak_role;
+  result.reserved_role = step.reserved_role;
   result.memory_reserved = step.reserved;
   for (uint32_t r = 0; r < memory.size(); ++r) {
     RankMemory stage;
@@ -102,7 +100,7 @@ void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result)
     stage.memory = std::move(memory[r]);
     result.memory.push_back(std::move(stage));
   }
-  result.memory_op = place_of_peak(graph, step.role, result.memory[step.role].memory);
+  result.peak_op = place_of_peak(graph, step.peak_role, result.memory[step.peak_role].memory);
   result.fits = result.memory_reserved <= result.memory_usable;
 }
 
@@ -139,7 +137,7 @@ struct Chosen {
 OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
   try {
     return lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation});
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     throw file_error("E127", e.what(), s.file);
   }
 }
@@ -282,7 +280,7 @@ Result simulate(const Scenario& scenario, const ForecastOptions& options, const 
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(*graph, deadlock, scenario);
   }
-  result.scenario = text_of(scenario);
+  result.scenario = summary_of(scenario);
   warn_late_windows(scenario, result);
   result.splits_backward = splits_backward(chosen.schedule);
   result.step_time = scenario.post_validation ? result.span : result.makespan;

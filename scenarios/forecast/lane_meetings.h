@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "scenarios/forecast/disturbed_ranks.h"
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/lanes/lanes.h"
 
 namespace stepcast {
 

@@ -6,7 +6,7 @@
 
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/step_prices.h"
-#include "topology/fabric.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {

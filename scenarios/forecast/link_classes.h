@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "scenarios/forecast/disturbed_ranks.h"
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/lanes/lanes.h"
 
 namespace stepcast {
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <stdexcept>
 
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/schedule_contest.h"
@@ -59,11 +58,8 @@ MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
                                    [k = key](const ScheduleParameter& p) { return p.key == k; });
     if (known) params.more.try_emplace(key, value);
   }
-  try {
-    return {generate_schedule(*family, params), std::nullopt, {}};
-  } catch (const std::invalid_argument& e) {
-    throw cannot_make(scenario, e.what());
-  }
+  if (const auto wrong = check_params(*family, params)) throw cannot_make(scenario, wrong->message);
+  return {generate_schedule(*family, params), std::nullopt, {}};
 }
 
 // What 1F1B holds, for ranks that have less: the least that a pipeline can run with at full speed.
@@ -135,20 +131,14 @@ std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostT
 // Where the limits leave no room for any order they become what 1F1B would hold, unless the user
 // has set them.
 Synthesis synthesized(const Scenario& scenario, SynthesisProblem& problem, MadeSchedule& made) {
-  try {
-    return synthesize(problem);
-  } catch (const std::invalid_argument&) {
-    // Sizes and times are those of the probe, so it is the memory.
-    const std::string why = "no order fits: " + least_memory(problem.costs);
-    if (scenario.to_make->memory_limit.value > 0) throw cannot_make(scenario, why);
-    made.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
-  }
+  if (!check_synthesis(problem)) return synthesize(problem);
+  // Sizes and times are those of the probe, so it is the memory.
+  const std::string why = "no order fits: " + least_memory(problem.costs);
+  if (scenario.to_make->memory_limit.value > 0) throw cannot_make(scenario, why);
+  made.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
   raise_to_1f1b(problem.costs);
-  try {
-    return synthesize(problem);
-  } catch (const std::invalid_argument& e) {
-    throw cannot_make(scenario, e.what());
-  }
+  if (const auto wrong = check_synthesis(problem)) throw cannot_make(scenario, wrong->message);
+  return synthesize(problem);
 }
 
 // A schedule that is compared with the others in whole steps.
@@ -308,15 +298,12 @@ class AutoContest {
     }
   }
   std::optional<Entry> made_with(size_t placed, const SynthesisProblem& problem) const {
-    try {
-      Entry entry = entry_of(placed, synthesize(problem));
-      const auto outcome = step_outcome(placed_[placed].scenario, table_, entry.schedule);
-      if (!outcome) return {};
-      entry.outcome = *outcome;
-      return entry;
-    } catch (const std::invalid_argument&) {
-      return {};  // That little is not enough for any order.
-    }
+    if (check_synthesis(problem)) return {};  // That little is not enough for any order.
+    Entry entry = entry_of(placed, synthesize(problem));
+    const auto outcome = step_outcome(placed_[placed].scenario, table_, entry.schedule);
+    if (!outcome) return {};
+    entry.outcome = *outcome;
+    return entry;
   }
 
   // No schedule goes with the scenario's transfers: the forecast says why.

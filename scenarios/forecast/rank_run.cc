@@ -10,7 +10,7 @@
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/lane_set.h"
 #include "scenarios/forecast/slow_links.h"
-#include "topology/traffic.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast {
 namespace {
@@ -78,8 +78,8 @@ RankRun run_ranks(const StepInputs& in, const StepParts& parts, uint64_t seed,
     run.ranks = run_contended(in.graph, in.prices, run.lanes, parts.traffic ? *parts.traffic : own,
                               factors.value_or(Interference{}), options);
     return run;
-  } catch (const std::invalid_argument& e) {
-    throw file_error("E123", e.what(), s.file);
+  } catch (const InputError& e) {
+    throw place(e, "E123", s.file);
   }
 }
 

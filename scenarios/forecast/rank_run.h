@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
-#include "sim/contention.h"
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/lanes/lanes.h"
 #include "sim/result.h"
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 

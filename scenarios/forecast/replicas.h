@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "scenarios/forecast/rank_run.h"
-#include "sim/lanes.h"
+#include "sim/lanes/lanes.h"
 #include "sim/result.h"
 
 namespace stepcast {

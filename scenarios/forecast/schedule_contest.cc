@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/forecast/schedule_contest.h"
-
-#include <algorithm>
-#include <stdexcept>
-
 #include "scenarios/forecast/step_memory.h"
 #include "scenarios/forecast/step_prices.h"
+
+#include <algorithm>
+
 #include "schedules/lower/lower.h"
 #include "schedules/lower/vocabulary.h"
-#include "sim/run.h"
+#include "schedules/transfers/transfers.h"
+#include "sim/engine/run.h"
 
 namespace stepcast {
 namespace {
@@ -22,6 +22,7 @@ bool takes(const ScheduleFamily& family, std::string_view key) {
 
 std::optional<StepOutcome> step_outcome(const Scenario& s, const CostTable* table,
                                         const Schedule& schedule) {
+  if (check_transfers(schedule, s.p2p)) return {};
   try {
     OpGraph graph =
         lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = s.post_validation});
@@ -31,8 +32,6 @@ std::optional<StepOutcome> step_outcome(const Scenario& s, const CostTable* tabl
     out.time = s.post_validation ? timeline.span : timeline.makespan;
     for (const RoleMemory& role : trace_memory(graph)) out.peak = std::max(out.peak, role.peak);
     return out;
-  } catch (const std::invalid_argument&) {
-    return {};
   } catch (const Deadlock&) {
     return {};
   }
@@ -64,16 +63,15 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
       return s.rank_of_stage == rank_of_stage && !s.is_bidirectional() && s.seq_splits == 1 &&
              vocabulary_split(s) == VocabularySplit::none;
     };
-    try {
-      // Families that are made for times take some to make: first whether the placement is right.
-      ScheduleParams one = params;
-      one.microbatches = 1;
-      if (family.order_by == OrderBy::times && !suits(generate_schedule(family, one))) continue;
-      Schedule schedule = generate_schedule(family, params);
-      if (suits(schedule)) found.push_back(std::move(schedule));
-    } catch (const std::invalid_argument&) {
-      // Not for these sizes.
-    }
+    // Families that are made for times take some to make: first whether the placement is right.
+    ScheduleParams one = params;
+    one.microbatches = 1;
+    if (family.order_by == OrderBy::times &&
+        (check_params(family, one) || !suits(generate_schedule(family, one))))
+      continue;
+    if (check_params(family, params)) continue;  // not for these sizes
+    Schedule schedule = generate_schedule(family, params);
+    if (suits(schedule)) found.push_back(std::move(schedule));
   }
   return found;
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
 #include "scenarios/fields.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step_memory.h"
@@ -121,7 +121,7 @@ std::optional<SizedLayout> simulated(const SizeSubject& subject, const LayoutCho
               (choice.weights.empty() ? " recompute=" + choice.recompute
                                       : " precision.weights=" + choice.weights);
     out.result = forecast(s, {.what_if = false});
-    const size_t stage = out.result.memory_role;
+    const size_t stage = out.result.reserved_role;
     out.parameters = stage_parameters(s.model, s.plan, s.plan.stages[stage]);
     if (!out.result.fits) return {};
     return out;

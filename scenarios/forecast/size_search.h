@@ -7,7 +7,7 @@
 #include <string>
 
 #include "scenarios/scenario.h"
-#include "sim/model_size.h"
+#include "sim/result.h"
 
 namespace stepcast {
 

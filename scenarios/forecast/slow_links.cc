@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "scenarios/forecast/disturbed_ranks.h"
-#include "topology/build_graph.h"
+#include "topology/cluster/build_graph.h"
 
 namespace stepcast {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "scenarios/scenario.h"
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 

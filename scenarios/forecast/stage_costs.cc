@@ -6,8 +6,8 @@
 #include "scenarios/forecast/step_prices.h"
 #include "schedules/lower/lower.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {

@@ -7,8 +7,9 @@ StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memo
   constexpr int64_t kTebibyte = int64_t{1} << 40;
   StepMemory step;
   for (uint32_t r = 0; r < memory.size(); ++r)
-    if (memory[r].peak > memory[step.role].peak) step.role = r;
-  step.peak = memory[step.role].peak;
+    if (memory[r].peak > memory[step.peak_role].peak) step.peak_role = r;
+  step.peak = memory[step.peak_role].peak;
+  step.reserved_role = step.peak_role;
   // Another role may reserve more than the one that allocates most, if it comes close.
   for (uint32_t r = 0; r < memory.size(); ++r) {
     if (memory[r].peak.value < step.peak.value / 100 * 98) continue;
@@ -16,7 +17,7 @@ StepMemory step_memory(const OpGraph& graph, const std::vector<RoleMemory>& memo
     const Bytes reserved = step.peak.value > kTebibyte ? step.peak : trace_reserved(graph, r, room);
     if (reserved > step.reserved) {
       step.reserved = reserved;
-      step.role = r;
+      step.reserved_role = r;
     }
   }
   return step;

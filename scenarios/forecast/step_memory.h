@@ -4,15 +4,16 @@
 
 #include <vector>
 
-#include "sim/memory.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 
 struct StepMemory {
-  uint32_t role = 0;  // the rank that reserves most
-  Bytes peak{};       // most that any rank allocates
-  Bytes reserved{};   // ... with the gaps of the caching allocator
+  uint32_t peak_role = 0;      // the rank that allocates most
+  Bytes peak{};                // by it
+  uint32_t reserved_role = 0;  // the rank that reserves most: the gaps of the caching allocator
+  Bytes reserved{};            // count too
 };
 
 // On a device with so much room: it does not fit if more is reserved.  REQUIRES: memory =

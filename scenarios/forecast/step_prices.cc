@@ -5,10 +5,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/file_error.h"
-#include "sim/host_waits.h"
-#include "sim/work_counts.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 namespace {
@@ -31,7 +30,7 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
   try {
     Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
     if (longest_seconds(graph, prices) < kLongest) return prices;
-  } catch (const std::overflow_error&) {
+  } catch (const TimeTooLong&) {
     // one op alone is longer
   }
   throw file_error(

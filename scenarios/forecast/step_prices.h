@@ -2,10 +2,10 @@
 // What the ops of a scenario's step cost, and what its host waits for in between.
 #pragma once
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 
@@ -15,7 +15,7 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
                 const CostTable* table);
 
 // Prices a graph made of the scenario, whose passes get the waits of ops that the host launches
-// late (sim/host_waits.h).  Else as price_on().
+// late (sim/graph/op_graph.h).  Else as price_on().
 Prices price_step(OpGraph& graph, const Scenario& scenario, const CostTable* table);
 
 }  // namespace stepcast

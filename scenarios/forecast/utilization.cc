@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/forecast/utilization.h"
 
-#include "model/distillation.h"
-#include "model/inference.h"
+#include "model/passes/forward_only.h"
 
 namespace stepcast {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "model/plan.h"
 #include "model/transformer.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

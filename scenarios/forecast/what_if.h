@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "sim/account.h"
-#include "sim/program.h"
+#include "sim/account/account.h"
+#include "sim/graph/program.h"
 #include "sim/result.h"
 
 namespace stepcast {

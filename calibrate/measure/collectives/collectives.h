@@ -14,7 +14,7 @@
 #include "calibrate/measure/collectives/plan.h"
 #include "calibrate/measure/collectives/processes.h"
 #include "calibrate/measure/families/interference_ratio.h"
-#include "calibrate/sweep.h"
+#include "calibrate/plan/sweep.h"
 
 namespace stepcast::measure {
 

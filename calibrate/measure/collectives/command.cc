@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/device_names.h"
+#include "calibrate/import/device_names.h"
 #include "calibrate/measure/collectives/collectives.h"
 #include "calibrate/measure/collectives/network.h"
 #include "calibrate/measure/collectives/options.h"
