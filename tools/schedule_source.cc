@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "schedules/check.h"
 #include "schedules/formats/schedule_csv.h"

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 
