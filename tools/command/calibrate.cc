@@ -21,7 +21,6 @@
 #include "calibrate/table/unite.h"
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/cluster_section.h"
 #include "scenarios/presets.h"
