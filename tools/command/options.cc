@@ -7,7 +7,7 @@
 
 #include <charconv>
 
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "tools/command/command.h"
 #include "tools/command/output.h"
