@@ -41,10 +41,15 @@ struct InputError : std::exception {
 };
 
 // Refuses what the caller hands on from the user: throws an InputError of one Diagnostic that has
-// neither code nor place.  Whoever knows the file and the key that it came from adds them
+// neither code nor place.  The layer that knows the file and the key that it came from adds them
 // (place()). A search that wants to know without a throw asks the check behind it, which returns
 // the Diagnostic.
 [[noreturn]] void refuse(std::string message, std::string help = {});
+
+// What is wrong with a file as a whole, or with what was asked of it: there is no line to show.  To
+// be thrown.  `file` as the user named it; empty if none is at fault.
+InputError file_error(std::string code, std::string message, std::string file,
+                      std::string help = {}, int exit_status = 2);
 
 // Gives `code` and `file` to each diagnostic of `error` that has none yet.
 InputError place(InputError error, const std::string& code, const std::string& file);

@@ -9,12 +9,10 @@
 
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/step_memory.h"
 #include "scenarios/forecast/step_prices.h"
-#include "scenarios/forecast/utilization.h"
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/disturbed_ranks.h"
 #include "scenarios/forecast/lane_meetings.h"
 #include "scenarios/forecast/link_classes.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {

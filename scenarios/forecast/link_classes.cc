@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/step_prices.h"
+#include "sim/diagnostic.h"
 #include "topology/cluster/fabric.h"
 
 namespace stepcast {

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/schedule_contest.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
@@ -13,6 +12,7 @@
 #include "schedules/schedule.h"
 #include "schedules/synthesis/synthesis.h"
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {

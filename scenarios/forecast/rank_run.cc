@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/lane_set.h"
 #include "scenarios/forecast/slow_links.h"
+#include "sim/diagnostic.h"
 #include "topology/traffic/step_traffic.h"
 
 namespace stepcast {

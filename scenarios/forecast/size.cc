@@ -5,14 +5,14 @@
 #include <filesystem>
 #include <string_view>
 
-#include "scenarios/field_values.h"
-#include "scenarios/file_error.h"
-#include "scenarios/files.h"
+#include "scenarios/document/files.h"
+#include "scenarios/document/value.h"
 #include "scenarios/forecast/size_search.h"
 #include "scenarios/presets.h"
-#include "scenarios/resolve_cluster.h"
-#include "scenarios/tree.h"
-#include "scenarios/value.h"
+#include "scenarios/resolve/resolve.h"
+#include "scenarios/schema/tree.h"
+#include "scenarios/schema/values.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -106,8 +106,8 @@ void read_settings(Value root, SizeSubject& subject) {
   }
   apply_cluster_presets(root, problems);
   const FieldValues v(std::move(root), "", problems);
-  if (v.has("cluster.node.gpus")) subject.node = v.whole("cluster.node.gpus");
-  if (v.has("mode")) subject.infers = v.text("mode") == "prefill" || v.text("mode") == "decode";
+  v.read("cluster.node.gpus", subject.node);
+  subject.infers = v.is("mode", StepMode::prefill) || v.is("mode", StepMode::decode);
 }
 
 // A scenario with the subject's model in it, and how to load it.
@@ -124,10 +124,9 @@ SizeSubject read_subject(const std::string& subject, const std::optional<std::st
     if (!text && !std::filesystem::exists(subject)) refuse_name(subject);
     Problems problems;
     ScenarioFiles files(problems, options.load.root);
-    const std::optional<uint32_t> first =
-        text ? files.add_first(*text, subject) : files.open_first(subject);
+    const SourceRef first = text ? files.add_first(*text, subject) : files.open_first(subject);
     problems.throw_if_any();
-    root = files.load(*first);
+    root = files.load(first);
     problems.throw_if_any();
     out.name = subject;
     if (text) out.text = text;

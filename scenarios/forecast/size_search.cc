@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "model/parameters.h"
-#include "scenarios/fields.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step_memory.h"
+#include "scenarios/schema/keys.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 
@@ -36,12 +36,9 @@ std::vector<int64_t> gpu_counts(int64_t node, int64_t most) {
 }
 
 std::vector<int> zero_stages() {
-  const Field* field = find_field("parallel.zero");
-  std::vector<int> stages{1};
-  for (const int stage : {2, 3})
-    if (field != nullptr &&
-        one_of(std::to_string(stage), field->now.empty() ? field->choices : field->now))
-      stages.push_back(stage);
+  std::vector<int> stages;
+  for (const Word& word : Key("parallel.zero").row().choices.words)
+    if (word.modelled && word.meaning > 0) stages.push_back(word.meaning);
   return stages;
 }
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "calibrate/price/price_graph.h"
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "sim/graph/op_graph.h"
 
 namespace stepcast {
