@@ -13,6 +13,7 @@
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/step_memory.h"
 #include "scenarios/forecast/step_prices.h"
+#include "scenarios/forecast/utilization.h"
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"

@@ -16,13 +16,13 @@
 #include <cstring>
 
 #include "calibrate/fit/fit_table.h"
-#include "calibrate/table/table_diff.h"
 #include "calibrate/price/plausible_times.h"
+#include "calibrate/table/table_diff.h"
 #include "calibrate/table/unite.h"
 #include "calibrate/table/write_table.h"
 #include "report/json/writer.h"
-#include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/cluster_section.h"
+#include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/presets.h"
 #include "sim/text.h"
 #include "tools/command/calibrate_input.h"
