@@ -141,8 +141,7 @@ std::optional<double> PerturbItem::factor(KeyOf<double> key, std::string_view na
 
 void PerturbItem::read_compute(Perturbation& p) {
   if (given("perturb[].compute.factor")) {
-    p.speed = factor("perturb[].compute.factor", "perturb[].compute", kLeastFactor, kMostSpeed)
-                  .value_or(1);
+    p.speed = factor("perturb[].compute.factor", "compute", kLeastFactor, kMostSpeed).value_or(1);
     if (given("perturb[].compute.lognormal"))
       add("E127", "'factor' and 'lognormal' are two perturbations", "perturb[].compute.lognormal",
           "write an item of the list for each");
@@ -171,7 +170,7 @@ void PerturbItem::read_compute(Perturbation& p) {
 }
 
 void PerturbItem::read_links(Perturbation& p) {
-  p.bandwidth = factor("perturb[].bw", "perturb[].bw", kLeastFactor, 1).value_or(1);
+  p.bandwidth = factor("perturb[].bw", "bw", kLeastFactor, 1).value_or(1);
   v_.read("perturb[].latency", p.latency);
 }
 
