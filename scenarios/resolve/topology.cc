@@ -109,6 +109,7 @@ void read_link(Reading& r, const Value& value, Problems& problems) {
   link.read("cluster.topology.links[].count", cables);
   constexpr int64_t kMostCables = 1024;
   if (cables > kMostCables) {
+    r.ok = false;
     link.refuse("E121", "cluster.topology.links[].count",
                 fmt::format("'count' must be at most {}", kMostCables));
     return;
