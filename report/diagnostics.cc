@@ -165,7 +165,9 @@ constexpr std::array kCodes{
               "value is. Use `extends` to share settings between files."},
     ErrorCode{"E105", "nested too deeply", "Scenarios need a handful of levels; 64 are allowed."},
     ErrorCode{"E106", "the file is too large",
-              "At most 16 MiB and a million values: this is probably not a scenario."},
+              "A scenario has at most 16 MiB and a million values. A table, trace or schedule that "
+              "it names "
+              "has at most 64 MiB, and all its files together at most 128 MiB."},
     ErrorCode{"E107", "a value of the wrong kind",
               "A number, text, list or mapping stands where another kind is due. yes, no, on and "
               "off are text; true and false are flags."},
