@@ -124,8 +124,11 @@ std::string explain_memory(const Result& r, std::span<const ActivationUnit> unit
   s += '\n';
   std::string peak = "peak: " + role_name(r, r.memory_role);
   if (!r.memory_op.empty()) peak += ", at " + escape_text(r.memory_op);
-  peak += ": " + gib(r.memory[r.memory_role].memory.peak) + " GiB allocated, " +
-          gib(r.memory_reserved) + " GiB reserved by the caching allocator; " + memory_verdict(r);
+  peak +=
+      ": " + gib(r.memory[r.memory_role].memory.peak) + " GiB allocated, " +
+      gib(r.memory_reserved) + " GiB reserved by the caching allocator" +
+      (r.reserved_role == r.memory_role ? "; " : " on " + role_name(r, r.reserved_role) + "; ") +
+      memory_verdict(r);
   s += wrap(peak, "", style.width);
   return s + activation_terms(r, units, style);
 }

@@ -209,6 +209,8 @@ void write_memory(JsonWriter& json, const Result& r) {
       json.member("rank", r.memory_role);
       json.member("stage", r.memory[r.memory_role].name);
       json.member("op", r.memory_op);
+      json.member("reserved_rank", r.reserved_role);
+      json.member("reserved_stage", r.memory[r.reserved_role].name);
     }
     json.member("usable_bytes", r.memory_usable.value);
     json.member("fits", r.fits);

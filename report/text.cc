@@ -156,12 +156,14 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   if (stage == nullptr) return {};
   const std::string verdict = paint(memory_verdict(r), r.fits ? Tone::good : Tone::bad, style);
   std::string more =
-      "of " + gib(r.memory_usable) + " usable (reserved " + gib(r.memory_reserved) + ")";
+      "of " + gib(r.memory_usable) + " usable (reserved " + gib(r.memory_reserved) +
+      (r.reserved_role == r.memory_role ? "" : " on " + role_name(r, r.reserved_role)) + ")";
   if (r.fits) more += ": " + verdict;
   std::string s = figure("peak memory", gib(stage->memory.peak) + " GiB", more, style);
   const std::string indent(kFigureColumn, ' ');
   if (!r.fits) s += indent + verdict + '\n';
-  std::string where = r.fits ? role_name(r, r.memory_role) : "";  // else the verdict names it
+  const bool named = !r.fits && r.reserved_role == r.memory_role;  // in the verdict
+  std::string where = named ? "" : role_name(r, r.memory_role);
   if (!r.memory_op.empty()) where += (where.empty() ? "at " : ", at ") + escape_text(r.memory_op);
   if (where.empty()) return s;
   return s + wrap(where, indent, style.width);
@@ -271,7 +273,7 @@ std::string memory_verdict(const Result& r) {
   const Bytes left = r.memory_usable - r.memory_reserved;
   if (!r.fits)
     return "does NOT fit: out of memory by " + gib(-left) + " GiB on " +
-           role_name(r, r.memory_role);
+           role_name(r, r.reserved_role);
   if (r.memory_usable.value <= 0) return "fits";
   const double free = static_cast<double>(left.value) / static_cast<double>(r.memory_usable.value);
   return "fits, " + fixed(free * 100, 0) + " % free";

@@ -111,6 +111,13 @@ bool is_script(const std::string& text) {
 ScenarioFiles::ScenarioFiles(Problems& problems, const std::string& root)
     : problems_(problems), root_(root.empty() ? root : real_path(root)) {}
 
+ScenarioFiles::ScenarioFiles(const ScenarioFiles& other, Problems& problems)
+    : problems_(problems),
+      root_(other.root_),
+      real_paths_(other.real_paths_),
+      opened_(other.opened_),
+      incomplete_(other.incomplete_) {}
+
 uint32_t ScenarioFiles::add(std::string text, std::string name, std::string real) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // byte order mark
   const uint32_t source = problems_.add_source({std::move(name), std::move(text), false});

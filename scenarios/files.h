@@ -14,6 +14,8 @@ class ScenarioFiles {
  public:
   // Files that a scenario names must lie below `root`; empty: the folder of the first file.
   ScenarioFiles(Problems& problems, const std::string& root);
+  // The same files, whose texts are in `problems` too: what is found from here on is added there.
+  ScenarioFiles(const ScenarioFiles& other, Problems& problems);
 
   // The file the user named.  E101 and exit status 7 if it cannot be read.
   std::optional<uint32_t> open_first(const std::string& path);

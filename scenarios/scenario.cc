@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_scenario: files -> one tree -> the rows of the field table -> model, cluster, plan,
-// schedule.
+// load_scenario: files -> one tree (ScenarioDocument) -> the rows of the field table -> model,
+// cluster, plan, schedule.
 #include "scenarios/scenario.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "scenarios/resolve_schedule.h"
 #include "scenarios/resolve_variants.h"
 #include "scenarios/routing_trace.h"
+#include "scenarios/scenario_document.h"
 #include "scenarios/settings.h"
 #include "scenarios/software.h"
 #include "scenarios/tree.h"
@@ -26,26 +27,6 @@
 
 namespace stepcast {
 namespace {
-
-void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
-  for (const auto& [path, text] : options.set) {
-    const uint32_t source = problems.add_source({"--set " + path, text, false});
-    Value value = parse_yaml(problems, source);
-    if (value.mark.line == 0) {  // nothing, or nothing that could be read
-      if (text.find_first_not_of(" \t") != std::string::npos) continue;
-      value.mark = Mark{source, 1, 1};
-    }
-    const uint32_t whole = problems.add_source({"--set " + path, path + '=' + text, false});
-    set_path(root, path, {whole, 1, 1}, std::move(value), problems);
-  }
-  if (options.compare_case.empty()) return;
-  const Value* compare = root.find("compare");
-  const Value* cases = compare != nullptr ? compare->find("cases") : nullptr;
-  const Value* changes = cases != nullptr ? cases->find(options.compare_case) : nullptr;
-  STEPCAST_CHECK(changes != nullptr, options.compare_case);
-  const std::vector<Member> members = changes->members;  // `root` is about to change
-  for (const Member& m : members) set_path(root, m.key, m.key_mark, m.value, problems);
-}
 
 void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {
   model.vocab = padded_vocab(model.vocab, plan.tp, v.whole("parallel.vocab_multiple"));
@@ -99,16 +80,6 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
                          s.calibration->table.name() + ", the cluster has " + gpu);
 }
 
-// One tree of the file, what it extends, --set and the presets of the cluster.
-Value read_tree(ScenarioFiles& files, uint32_t first, const LoadOptions& options,
-                Problems& problems, bool& presets_known) {
-  Value root = files.load(first);
-  apply_sets(root, options, problems);
-  if (files.incomplete()) problems.throw_if_any();
-  presets_known = apply_cluster_presets(root, problems);
-  return root;
-}
-
 // What a run is beside model, cluster, plan and schedule.
 void resolve_run(const FieldValues& v, Scenario& s) {
   if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
@@ -124,12 +95,12 @@ void resolve_run(const FieldValues& v, Scenario& s) {
 }
 
 // Problems are collected as far as anything can be made out; then they are thrown together.
-Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& options,
-                 Problems& problems) {
+Scenario resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
+                      Problems& problems) {
   Scenario s;
-  s.file = problems.source(first).name;
-  bool presets_known = true;
-  FieldValues v(read_tree(files, first, options, problems, presets_known), "", problems);
+  s.file = file;
+  const bool presets_known = apply_cluster_presets(root, problems);
+  FieldValues v(std::move(root), "", problems);
   apply_software(v, problems);
 
   const FileReader open = [&](const std::string& path, const Mark& from) {
@@ -184,20 +155,101 @@ Scenario resolve(ScenarioFiles& files, uint32_t first, const LoadOptions& option
 
 }  // namespace
 
+ScenarioDocument::ScenarioDocument(const ScenarioDocument& other)
+    : problems_(other.problems_),
+      files_(other.files_, problems_),
+      first_(other.first_),
+      tree_(other.tree_) {}
+
+ScenarioDocument ScenarioDocument::of_file(const std::string& path, const std::string& root) {
+  ScenarioDocument document(root);
+  const std::optional<uint32_t> first = document.files_.open_first(path);
+  document.problems_.throw_if_any();
+  document.read(*first);
+  return document;
+}
+
+ScenarioDocument ScenarioDocument::of_text(std::string text, const std::string& name,
+                                           const std::string& root) {
+  ScenarioDocument document(root);
+  document.read(document.files_.add_first(std::move(text), name));
+  return document;
+}
+
+void ScenarioDocument::read(uint32_t first) {
+  first_ = first;
+  tree_ = files_.load(first);
+}
+
+void ScenarioDocument::set(const std::string& path, Value value) {
+  const uint32_t source = problems_.add_source({"the value set for " + path, {}, false});
+  const auto place = [&](auto& self, Value& v) -> void {
+    v.mark = {source, 1, 1};
+    for (Value& item : v.items) self(self, item);
+    for (Member& m : v.members) {
+      m.key_mark = v.mark;
+      self(self, m.value);
+    }
+  };
+  place(place, value);
+  set_path(tree_, path, {source, 1, 1}, std::move(value), problems_);
+}
+
+void ScenarioDocument::set(const LoadOptions& options) {
+  for (const auto& [path, text] : options.set) {
+    const uint32_t source = problems_.add_source({"--set " + path, text, false});
+    Value value = parse_yaml(problems_, source);
+    if (value.mark.line == 0) {  // nothing, or nothing that could be read
+      if (text.find_first_not_of(" \t") != std::string::npos) continue;
+      value.mark = Mark{source, 1, 1};
+    }
+    const uint32_t whole = problems_.add_source({"--set " + path, path + '=' + text, false});
+    set_path(tree_, path, {whole, 1, 1}, std::move(value), problems_);
+  }
+  if (options.compare_case.empty()) return;
+  const Value* compare = tree_.find("compare");
+  const Value* cases = compare != nullptr ? compare->find("cases") : nullptr;
+  const Value* changes = cases != nullptr ? cases->find(options.compare_case) : nullptr;
+  STEPCAST_CHECK(changes != nullptr, options.compare_case);
+  const std::vector<Member> members = changes->members;  // the tree is about to change
+  for (const Member& m : members) set_path(tree_, m.key, m.key_mark, m.value, problems_);
+}
+
+Scenario ScenarioDocument::resolve() && {
+  if (files_.incomplete()) problems_.throw_if_any();
+  const std::string file = problems_.source(first_).name;
+  return resolve_tree(std::move(tree_), file, files_, problems_);
+}
+
+Scenario ScenarioDocument::resolve() const& {
+  return ScenarioDocument(*this).resolve();  // resolving reads files and finds problems
+}
+
+Value scalar_value(std::string text) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = std::move(text);
+  return value;
+}
+
+Value mapping_value(const std::vector<std::pair<std::string, std::string>>& members) {
+  Value value;
+  value.kind = Value::Kind::mapping;
+  for (const auto& [key, text] : members) value.members.push_back({key, {}, scalar_value(text)});
+  return value;
+}
+
 Scenario load_scenario(const std::string& path, const LoadOptions& options) {
-  Problems problems;
-  ScenarioFiles files(problems, options.root);
-  const std::optional<uint32_t> first = files.open_first(path);
-  problems.throw_if_any();
-  return resolve(files, *first, options, problems);
+  ScenarioDocument document = ScenarioDocument::of_file(path, options.root);
+  document.set(options);
+  return std::move(document).resolve();
 }
 
 Scenario load_scenario_text(const std::string& text, const std::string& name,
                             const LoadOptions& options) {
-  Problems problems;
-  ScenarioFiles files(problems, options.root);
-  const uint32_t first = files.add_first(text, name);
-  return resolve(files, first, options, problems);
+  ScenarioDocument document = ScenarioDocument::of_text(text, name, options.root);
+  document.set(options);
+  return std::move(document).resolve();
 }
 
 }  // namespace stepcast

@@ -46,6 +46,9 @@ struct WhatIf {
 struct RankMemory {
   std::string name;  // "stage 0"
   RoleMemory memory;
+  // What the caching allocator takes from the device; of roles that allocate within 2 % of the
+  // most: the others do not reserve most.
+  std::optional<Bytes> reserved;
   // Bytes at the peak by tensor label, largest first.
   std::vector<std::pair<std::string, Bytes>> activation_terms;
 };
@@ -124,9 +127,10 @@ struct Result {
   bool what_if_left_out = false;            // each would have taken another run of many ranks
 
   std::vector<RankMemory> memory;  // by role
-  uint32_t memory_role = 0;        // the one that reserves most
-  std::string memory_op;           // "fc1, forward of stage 0 microbatch 7"
-  Bytes memory_reserved{};         // of that role
+  uint32_t memory_role = 0;        // the one that allocates most
+  std::string memory_op;           // at its peak: "fc1, forward of stage 0 microbatch 7"
+  uint32_t reserved_role = 0;      // the one that reserves most; mostly the same
+  Bytes memory_reserved{};         // of that one
   Bytes memory_usable{};           // of a GPU, after the reserve
   bool fits = true;                // reserved <= usable
 
