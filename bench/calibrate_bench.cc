@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_table.h"
-#include "calibrate/write_table.h"
+#include "calibrate/table/cost_table.h"
+#include "calibrate/table/write_table.h"
 
 namespace {
 

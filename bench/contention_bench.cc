@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
-#include "sim/contention.h"
+#include "sim/contention/contention.h"
 
 namespace stepcast {
 namespace {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "sim/account.h"
-#include "sim/memory.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/account/account.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {

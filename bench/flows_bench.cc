@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/flow_network.h"
+#include "sim/contention/flow_network.h"
 
 namespace stepcast {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <string>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
-#include "sim/account.h"
-#include "sim/run.h"
+#include "sim/account/account.h"
+#include "sim/engine/run.h"
 
 namespace {
 

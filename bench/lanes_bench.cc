@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
-#include "sim/lanes.h"
+#include "sim/lanes/lanes.h"
 
 namespace {
 

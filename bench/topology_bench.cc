@@ -6,8 +6,8 @@
 #include <string>
 
 #include "scenarios/scenario.h"
-#include "topology/build_graph.h"
-#include "topology/routes.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/cluster/routes.h"
 
 namespace stepcast {
 namespace {

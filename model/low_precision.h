@@ -13,48 +13,49 @@
 
 #include "model/plan.h"
 #include "model/shard.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/work.h"
 #include "sim/units.h"
-#include "sim/work.h"
 
 namespace stepcast {
 
 struct LowFormat {
   DType dtype = DType::bf16;    // of the operands
-  int64_t scaled = 0;           // values that share a scale ...
-  int64_t scale_bytes = 0;      // ... of so many bytes; 0: one scale a tensor
-  bool two_copies = false;      // along rows and along columns are two tensors
-  bool maximum_first = false;   // a pass over the tensor finds its maximum before
-  bool own_kernels = false;     // one kernel for each copy, else one for both
-  bool swizzles = false;        // each GEMM's scales are put into the order that it reads first
+  int64_t scaled = 0;           // values that share one scale; 0: the tensor has a single scale
+  int64_t scale_bytes = 0;      // of one such scale
+  bool two_copies = false;      // products along rows and along columns need a tensor each
+  bool maximum_first = false;   // a kernel finds the tensor's maximum before it is converted
+  bool own_kernels = false;     // each copy is made by a kernel of its own, else one makes both
+  bool swizzles = false;        // a kernel reorders the scales of each GEMM's operands before it
   bool norm_quantizes = false;  // a norm in front of a linear layer writes the format itself
 
-  // One copy of `values` numbers with their scales.
+  // Bytes of one copy of `values` numbers, scales included.
   Bytes bytes(int64_t values) const;
+  // Bytes of their scales alone.
   Bytes scale_bytes_of(int64_t values) const;
-  // Whether both copies are made at once.  A tensor with one scale that is gathered is transposed
-  // after that, instead of being gathered twice.
+  // Whether both copies are made at once.  A tensor with a single scale that is gathered afterwards
+  // is converted once and transposed when it has been gathered, instead of being gathered twice.
   bool copied_at_once(bool gathered) const { return two_copies && !(gathered && scaled == 0); }
-  // Both, where two products read them.
+  // Bytes of all copies that two products need.
   Bytes copies(int64_t values) const { return two_copies ? bytes(values) * 2 : bytes(values); }
 };
 
 // REQUIRES: scaling is not none.
 LowFormat low_format(const Precision& precision);
 
-// Numbers of values of the weights that a forward pass multiplies with in low precision, in its
-// order.
+// Sizes, in values, of the weights that a forward pass multiplies with in low precision, in the
+// order in which it does.
 std::vector<int64_t> low_weights(const OpGraph& graph, PassId forward);
 
-// What has to be done with such weights before the first forward after an update; nothing for some
-// recipes if parameters are kept in the format.
+// The kernels that convert such weights, of so many values, before the first forward after an
+// update.  None for some recipes if parameters are kept in the format.
 std::vector<Work> weight_casts(const Shard& shard, int64_t values);
 
 // Whether the weights of linear layers are gathered over replicas in the format.
 bool kept_low(const Precision& precision);
 
-// What the kernel that converts `values` numbers of the format `wide` to one copy, or both, reads
-// and writes.
+// Bytes that a kernel reads and writes to convert `values` numbers of the format `wide` to so many
+// copies.
 Bytes quantize_bytes(const LowFormat& format, int64_t values, DType wide, int copies);
 
 }  // namespace stepcast

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "model/transformer.h"
+#include "sim/graph/work.h"
 #include "sim/rank_grid.h"
 #include "sim/units.h"
-#include "sim/work.h"
 
 namespace stepcast {
 
@@ -26,9 +26,9 @@ struct StageContent {
   bool head = false;               // final norm, head and loss
   std::vector<LayerKind> kinds{};  // of each layer; empty: all are like the model's first
   int64_t predictions = 0;         // multi-token-prediction modules, after the layers
-  // What assign_layers() finds out.  Streams of prediction modules of earlier stages, which come in
-  // beside the residual stream:
-  int64_t predicted = 0;
+  // The rest is filled in by assign_layers().
+  int64_t predicted = 0;        // streams of prediction modules of earlier stages, which come in
+                                // beside the residual stream
   bool encodes = false;         // what comes in (or is embedded) is the encoder's
   bool encoder_ends = false;    // holds the encoder's last layer: norm after it
   bool decoder_begins = false;  // holds the first layer that attends to the encoder's output: the
@@ -90,20 +90,21 @@ struct Precision {
   int64_t wide_first_layers = 0;  // so many layers at either end compute in `params`
   int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
   double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
-  // What is stored in other formats than `params`: weights of linear layers that are not trained
-  // (inference, a teacher), which GEMMs convert as they read them; keys and values of the cache.
+  // Formats other than `params` in which some tensors are stored: weights of linear layers that are
+  // not trained (inference, a teacher), which GEMMs convert as they read them, and the keys and
+  // values of the cache.
   std::optional<DType> weights{};
   std::optional<DType> kv_cache{};
 };
 
-// Whose code calls them: what the host takes for that.
+// Whose modules launch the kernels, which decides how many calls of the host an op takes.
 enum class Modules : uint8_t {
   torch,               // PyTorch's: a call for each operator
   megatron,            // Megatron-LM's own: that, and Python of its own around them
   transformer_engine,  // one call for a norm and its linear layer, or for all of attention
 };
 
-// What is captured once and then launched as one.
+// What is captured as a CUDA graph and launched by one call.
 enum class CudaGraph : uint8_t {
   none,
   layer,  // each layer, forward and backward apart
@@ -210,7 +211,7 @@ struct Offload {
   int64_t activation_layers = 0;  // of each stage: what the first so many keep
 };
 
-// What Adam's kernels hold beside its state, while they run.
+// How Adam is launched, which decides what its kernels hold beside the state while they run.
 enum class OptimizerKernel : uint8_t {
   fused,    // nothing (apex, Transformer Engine, torch.optim with fused)
   foreach,  // one number in fp32 for each parameter (torch.optim's lists of tensors)
@@ -265,8 +266,9 @@ struct Plan {
   Offload offload;
   MoeRun moe;
   VocabularySplit vocabulary = VocabularySplit::none;  // as the schedule has it
-  std::vector<StageContent> stages;                    // pp * vpp of them; the schedule places them
-  RankGrid grid{};                                     // placement of the ranks
+  bool splits_vocabulary() const { return vocabulary != VocabularySplit::none; }
+  std::vector<StageContent> stages;  // pp * vpp of them; the schedule places them
+  RankGrid grid{};                   // placement of the ranks
 
   // Batch, in sequences.
   int64_t global_batch = 1;
@@ -274,9 +276,9 @@ struct Plan {
   int64_t seq = 0;          // tokens
   int64_t encoder_seq = 0;  // with an encoder and a decoder: tokens of the encoder; `seq` is the
                             // decoder's
-  // Microbatches that pass through the pipeline in pieces of equal length along the sequence
-  // (Seq1F1B), and which of them passes are written for: its queries see the keys of all pieces up
-  // to its own.  REQUIRES: seq_pieces divides seq, piece < seq_pieces.
+  // A microbatch may pass through the pipeline in pieces of equal length along the sequence
+  // (Seq1F1B).  Passes are written for one of the pieces, `piece`: its queries see the keys of all
+  // pieces up to its own.  REQUIRES: seq_pieces divides seq, piece < seq_pieces.
   int64_t seq_pieces = 1;
   int64_t piece = 0;
   int64_t microbatches() const { return global_batch / (micro_batch * dp); }

@@ -11,7 +11,7 @@
 
 #include "model/plan.h"
 #include "model/transformer.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 
@@ -20,19 +20,20 @@ struct ReplicaGroup {
   int64_t ranks = 1;
   int64_t shards = 1;  // 1: nothing is sharded
   int64_t copies = 1;
-  Axis axis = Axis::dp;  // of all of them
-  Axis shard_axis = Axis::dp;
-  Axis copy_axis = Axis::dp;
-  ZeroExchange exchange = ZeroExchange::scatter;  // other: gradients are summed on every rank
+  Axis axis = Axis::dp;        // of the whole group
+  Axis shard_axis = Axis::dp;  // of the ranks that hold one copy
+  Axis copy_axis = Axis::dp;   // of the ranks that hold the same shard
+  ZeroExchange exchange = ZeroExchange::scatter;
 
-  // What one rank keeps of a sharded state of `parameters`; all shards are padded to the same size.
+  // Parameters whose sharded state one rank keeps.  All shards are padded to the same size.
   int64_t share(int64_t parameters) const { return (parameters + shards - 1) / shards; }
 };
 
-// Of everything but experts: all ranks along dp and cp.
+// The group of all parameters but experts: the ranks along dp and cp.
 ReplicaGroup dense_replicas(const Plan& plan);
 
-// Of experts: tp * cp * dp / (ep * etp) ranks.  Never hybrid: each copy's shards span all of them.
+// The group of an expert's parameters: tp * cp * dp / (ep * etp) ranks.  It is never hybrid: one
+// copy is sharded over all of them.
 ReplicaGroup expert_replicas(const Plan& plan);
 
 // The collectives, one after the other, that sum gradients of `parameters`: a reduce-scatter among

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/transformer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
-#include <string>
 
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 namespace {
 
-// Parameters of a part of the model: those that are multiplied with, and biases, norms and the
-// like.
+// Parameters of a part of the model: matrices that tokens are multiplied with, and vectors (biases,
+// norms and the like).
 struct Count {
   int64_t matrices = 0;
   int64_t vectors = 0;
@@ -69,7 +71,7 @@ Count mlp(const Transformer& t, int64_t width) {
   return c;
 }
 
-// `met` experts of each layer are counted: all of them, or those that one token meets.
+// Counts so many experts of a layer: all of them, or those that one token goes to.
 Count mixture(const Transformer& t, int64_t met) {
   const Count expert = mlp(t, t.moe_ffn);
   Count c{t.hidden * t.experts + met * expert.matrices, met * expert.vectors};
@@ -150,7 +152,7 @@ int64_t value_dim(const Transformer& t) {
 }
 
 LayerKind layer_kind(const Transformer& t, int64_t layer) {
-  STEPCAST_CHECK(layer >= 0 && layer < t.layers, "no such layer: " + std::to_string(layer));
+  STEPCAST_CHECK(layer >= 0 && layer < t.layers, fmt::format("no such layer: {}", layer));
   LayerKind kind;
   kind.experts = has_experts(t, layer);
   kind.window = t.windows.empty() ? t.sliding_window : t.windows[static_cast<size_t>(layer)];
@@ -221,6 +223,47 @@ double head_matmul_flops(const Transformer& t, double sequences, double seq) {
   double flops = static_cast<double>(1 + t.mtp_layers) * one;
   if (t.masked_head) flops += 2 * sequences * seq * static_cast<double>(t.hidden * t.hidden);
   return flops;
+}
+
+// ----------------------------------------------------------------------------------------- pruning
+namespace {
+
+int64_t kept(int64_t count, double removed) {
+  if (removed <= 0 || count == 0) return count;
+  const double left = static_cast<double>(count) * (1 - removed);
+  return std::max<int64_t>(1, static_cast<int64_t>(left + 0.5));
+}
+
+int64_t kept_width(int64_t width, double removed) {
+  constexpr int64_t kUnit = 128;
+  if (removed <= 0) return width;
+  if (width < kUnit) return kept(width, removed);
+  return std::max<int64_t>(1, (kept(width, removed) + kUnit / 2) / kUnit) * kUnit;
+}
+
+}  // namespace
+
+Transformer pruned(const Transformer& model, const Pruning& p) {
+  Transformer t = model;
+  if (p.experts > 0 && t.experts == 0)
+    refuse("the model has no experts of which a share could be pruned");
+  if (p.layers > 0 && t.encoder_layers > 0)
+    refuse("layers of a model with an encoder cannot be pruned: which of the two would lose them?");
+  t.layers = kept(t.layers, p.layers);
+  t.dense_layers = std::min(t.dense_layers, t.layers);
+  if (!t.windows.empty()) t.windows.resize(static_cast<size_t>(t.layers));
+  if (!t.expert_layers.empty()) t.expert_layers.resize(static_cast<size_t>(t.layers));
+  const int64_t group = t.heads / t.kv_heads;
+  t.kv_heads = kept(t.kv_heads, p.heads);
+  t.heads = t.kv_heads * group;
+  t.ffn = kept_width(t.ffn, p.ffn);
+  t.moe_ffn = kept_width(t.moe_ffn, p.ffn);
+  t.shared_ffn = kept_width(t.shared_ffn, p.ffn);
+  t.hidden = kept_width(t.hidden, p.hidden);
+  t.experts = kept(t.experts, p.experts);
+  if (t.experts < t.experts_per_token)
+    refuse(fmt::format("{} experts are left, but a token has {}", t.experts, t.experts_per_token));
+  return t;
 }
 
 }  // namespace stepcast

@@ -95,35 +95,54 @@ int64_t value_dim(const Transformer& t);
 
 // REQUIRES: 0 <= layer < layers.
 LayerKind layer_kind(const Transformer& t, int64_t layer);
-// Of the layer in a multi-token-prediction module: as the last one (DeepSeek-V3, arXiv 2412.19437,
-// section 2.2).
+// The kind of the layer in a multi-token-prediction module: that of the last layer (DeepSeek-V3,
+// arXiv 2412.19437, section 2.2).
 LayerKind prediction_kind(const Transformer& t);
 
 // Exact number of parameters, tied embeddings counted once, multi-token-prediction modules not
 // counted.
 int64_t parameters(const Transformer& t);
-// Those that one token meets: of the routed experts only `experts_per_token`.
+// Parameters that one token is multiplied with: of the routed experts only `experts_per_token`.
 int64_t active_parameters(const Transformer& t);
-// Of one layer.
+// Parameters of one layer, all its experts included.
 int64_t layer_parameters(const Transformer& t, int64_t layer);
-// Of the multi-token-prediction modules together, which share embedding and head with the model:
-// for each a layer, the projection of two streams to one, and three norms.
+// Parameters of all multi-token-prediction modules.  Each has a layer, the projection of two
+// streams to one, and three norms; embedding and head are the model's.
 int64_t prediction_parameters(const Transformer& t);
-// Of what `masked_head` means, but for the head itself.
+// Parameters that Transformer::masked_head adds, the head itself not counted.
 int64_t masked_head_parameters(const Transformer& t);
 
 // ------------------------------------------------------------------------------ model FLOPs ----
-// Of the forward of `sequences` sequences of `seq` tokens: products of the layers and the head,
-// embedding lookup not; a multiply-add counts two; a backward takes twice that.  Every query times
-// every key, or, with `causal`, times the keys that it sees.  With encoder and decoder `seq` is the
-// decoder's; `encoder_seq` 0: the encoder's is the same.
+// FLOPs of the forward of `sequences` sequences of `seq` tokens: the products of the layers and the
+// head, without the lookup of the embedding.  A multiply-add counts two; a backward takes twice as
+// many.  Each query is multiplied with every key or, with `causal`, with the keys that it sees.
+// With encoder and decoder `seq` is the decoder's; `encoder_seq` 0: the encoder's is the same.
 //
 // The closed forms of a step, 72 B s L h^2 (1 + s/6h + V/12Lh) (Korthikanti et al. 2022, eq. 7-8)
 // and with full recompute 96 B s L h^2 (1 + s/6h + V/16Lh) (Narayanan et al. 2021, eq. 3), are
 // three and four times this for heads = kv_heads, ffn = 4h.
 double forward_matmul_flops(const Transformer& t, double sequences, double seq, bool causal,
                             double encoder_seq = 0);
-// Of them, the head's.
+// How many of them are the head's.
 double head_matmul_flops(const Transformer& t, double sequences, double seq);
+
+// ----------------------------------------------------------------------------------------- pruning
+// A model with a part of it taken away: layers (depth), or heads, MLP and hidden width, experts.
+
+// Shares that are removed, each from 0 to below 1.
+struct Pruning {
+  double layers = 0;
+  double heads = 0;    // of key-value heads, each with the query heads that share it
+  double ffn = 0;      // width of the MLP, of each expert, of the shared experts
+  double hidden = 0;   // width of the residual stream; heads keep theirs
+  double experts = 0;  // routed ones, in every layer
+};
+
+// What is kept is rounded to the nearest whole number, widths from 1,024 on to the nearest multiple
+// of 128, as pruned models are cut for the sake of their GEMMs (Muralidharan et al. 2024, arXiv
+// 2407.14679); one is always left.  The first layers stay.  Refuses (sim/diagnostic.h)
+// to leave a token with fewer experts than it goes to, and to take layers from a model that has an
+// encoder and a decoder, where the share does not say which of the two loses them.
+Transformer pruned(const Transformer& model, const Pruning& pruning);
 
 }  // namespace stepcast

@@ -2,10 +2,12 @@
 #include "report/diagnostics.h"
 
 #include <algorithm>
+#include <array>
 
 #include "sim/text.h"
 
 namespace stepcast {
+
 namespace {
 
 constexpr int kRemarkWidth = 100;  // help and notes are broken there
@@ -123,6 +125,227 @@ std::string diagnostics_json(std::span<const Diagnostic> all) {
     json.object("error", [&] { write_diagnostic(json, all.front()); });
     json.objects("errors", all, [&](const Diagnostic& d) { write_diagnostic(json, d); });
   });
+}
+
+namespace {
+
+constexpr std::array kCodes{
+    ErrorCode{"E001", "unknown command",
+              "The first word after `stepcast` is a command; `stepcast --help` lists them."},
+    ErrorCode{"E002", "unknown option",
+              "Options belong to a command: `stepcast COMMAND --help` lists those of one command."},
+    ErrorCode{"E003", "the command line cannot be read",
+              "An argument is missing, given twice, or has no value."},
+    ErrorCode{"E004", "the value of an option is not legal",
+              "The message names the legal values. --set takes a dotted path, '=' and a value in "
+              "YAML, for example --set parallel.tp=4 or --set 'recompute={granularity: full}'."},
+    ErrorCode{"E005", "nothing to compare",
+              "`stepcast compare` needs several files, or one with a compare section that names "
+              "cases: each case is a set of dotted paths with the values they take."},
+    ErrorCode{"E006", "unknown preset", "`stepcast presets` lists what has a name."},
+    ErrorCode{"E007", "unknown help topic",
+              "`stepcast help codes` lists all error codes, `stepcast --help` all commands."},
+    ErrorCode{"E008", "nothing was measured",
+              "`stepcast check` compares with a section measured: of the scenario: step_time, "
+              "tokens_per_gpu_s or peak_memory, with source and tolerance."},
+    ErrorCode{"E100", "not a YAML text that scenarios may be written in",
+              "Scenarios are YAML mappings, sequences and scalars (JSON included) in UTF-8, one "
+              "document a file. The position is where reading stopped; the cause is often in the "
+              "line above: a missing colon, bracket or quote, or a tab in the indentation."},
+    ErrorCode{"E101", "the file cannot be read",
+              "It does not exist, is not a regular file, or may not be read by you."},
+    ErrorCode{"E102", "unknown key",
+              "Every key of a scenario is known; a misspelt one would silently mean the default. "
+              "`stepcast schema` prints all of them with what they mean."},
+    ErrorCode{"E103", "a key is given twice",
+              "Which of the two should count? Remove one. Keys of a file that is extended may be "
+              "given again; that is what `extends` is for."},
+    ErrorCode{"E104", "anchors, aliases, tags and merge keys are not allowed",
+              "They make a few bytes into a huge document, and a reader has to search for what a "
+              "value is. Use `extends` to share settings between files."},
+    ErrorCode{"E105", "nested too deeply", "Scenarios need a handful of levels; 64 are allowed."},
+    ErrorCode{"E106", "the file is too large",
+              "At most 16 MiB and a million values: this is probably not a scenario."},
+    ErrorCode{"E107", "a value of the wrong kind",
+              "A number, text, list or mapping stands where another kind is due. yes, no, on and "
+              "off are text; true and false are flags."},
+    ErrorCode{"E110", "'extends' goes round in a circle",
+              "A file extends itself, directly or through others; the help line shows the way."},
+    ErrorCode{"E111", "a file outside the scenario's folder",
+              "Files that a scenario names (`extends`, `model: {hf: config.json}`, "
+              "`schedule.file`, `calibration`, traces) must be regular files below the folder of "
+              "the scenario; `--root DIR` names a wider folder. `extends` goes at most 8 files "
+              "deep, and at most 64 files are read."},
+    ErrorCode{
+        "E120", "a unit is missing or not understood",
+        "Quantities state their unit: 80GiB or 80GB, 400Gb/s (bits) or 50GB/s (bytes), 2.5us, "
+        "989TFLOP/s. A bare number would have to be guessed, and bits and bytes differ by "
+        "eight. Counts of sequences and tokens have none, but may be short: K, M, B and T are "
+        "powers of 1000, Ki and Mi of 1024, so that 8K is 8,000 and 8Ki is 8,192."},
+    ErrorCode{"E121", "a number that is not finite or not above zero",
+              "NaN, infinity and zero have no meaning for this value."},
+    ErrorCode{"E122", "a negative number", "This value cannot be below zero."},
+    ErrorCode{"E123", "a number that is too large or too small, or not whole",
+              "The value, or a product or quotient it enters, is beyond what can be counted "
+              "exactly or kept, or a count has a fraction."},
+    ErrorCode{"E124", "a form of number that is not read",
+              "Write plain decimals: 010, 0x10, 1:30 and 1_000 mean different things to different "
+              "readers of YAML."},
+    ErrorCode{"E125", "not one of the legal words", "The help line lists the legal ones."},
+    ErrorCode{"E126", "something that is needed is missing",
+              "A scenario names at least a model, a cluster and a batch; see "
+              "`stepcast presets` for names of models and clusters."},
+    ErrorCode{"E127", "a value that contradicts another one",
+              "Two settings cannot both hold; the message names both."},
+    ErrorCode{
+        "E130", "not supported yet",
+        "The key is known and would change the result, but this version does not simulate it. "
+        "It is an error because a forecast that ignores it would be wrong."},
+    ErrorCode{"E201", "the number of GPUs does not fit the layout",
+              "GPUs = tp * cp * pp * dp. dp may be left out, then it is what remains."},
+    ErrorCode{"E202", "the layers do not fit the stages",
+              "Layers are spread evenly over pp * vpp stages. `parallel.split: products` takes any "
+              "number of layers, and goes with all schedules; `parallel.layout` states a split, in "
+              "the notation of Megatron's --pipeline-model-parallel-layout: "
+              "'Et*11|(t*12|)*6t*11L' is 94 layers on 8 stages."},
+    ErrorCode{"E203", "the batch does not fit the layout",
+              "The global batch is split over dp replicas into microbatches of `batch.micro` "
+              "sequences; it must be a multiple of micro * dp. It is never rounded."},
+    ErrorCode{"E204", "the sequence cannot be split",
+              "Sequence parallelism splits each sequence over the tp ranks: seq must be a multiple "
+              "of tp."},
+    ErrorCode{
+        "E205", "the schedule does not go with the layout",
+        "Schedules have rules of their own: interleaved ones need vpp > 1 and microbatches in "
+        "groups, others a fixed number of chunks. `stepcast presets schedules` has them."},
+    ErrorCode{"E206", "the experts cannot be spread",
+              "ep must divide the number of experts, and etp the width of one expert."},
+    ErrorCode{"E210", "tp does not divide the model",
+              "Tensor parallelism splits attention heads, key-value heads, the width of the MLP "
+              "and the vocabulary into tp equal parts."},
+    ErrorCode{"E211", "the sequence is longer than the model allows",
+              "A model with learned positions has no more rows than max_position_embeddings."},
+    ErrorCode{
+        "E220", "the nodes are not connected",
+        "Pipeline stages and data-parallel groups need a path between the nodes they are on."},
+    ErrorCode{"E221", "the topology is not sound",
+              "Nodes, switches and links have names of their own, links join two different things "
+              "that exist, tiers grow outwards and the outermost holds the whole cluster."},
+    ErrorCode{
+        "E229", "nodes of different kinds",
+        "The nodes of a cluster, also of a topology written out, have the same GPUs, as many of "
+        "them and the same links inside."},
+    ErrorCode{"E230", "the GPU does not compute in this number format",
+              "Its preset states no peak rate for it; choose another precision or add the rate to "
+              "cluster.node.gpu.peak."},
+    ErrorCode{"E240", "a place that the job or the cluster does not have",
+              "`perturb` and `cluster.placement` name ranks, GPUs, nodes, NICs and pipeline stages "
+              "by number, from 0; the message says how many there are."},
+    ErrorCode{"E301", "not a cost table",
+              "Cost tables are CSV files whose '#' header says so; docs/costs.md has the format."},
+    ErrorCode{"E302", "a cost table of a newer format",
+              "It was written by a later version of Stepcast."},
+    ErrorCode{"E303", "the header of a cost table is incomplete",
+              "It names at least its format, the GPU and the number of rows."},
+    ErrorCode{"E304", "a row of an unknown kind",
+              "Or one with too many or too few fields; docs/costs.md lists the kinds."},
+    ErrorCode{"E305", "a bad number in a cost table",
+              "Numbers are plain decimals, finite, and above zero."},
+    ErrorCode{"E306", "an unknown word in a cost table",
+              "A data type, layout, kernel, collective, copy, flag or source that does not exist."},
+    ErrorCode{"E307", "a row that was there before",
+              "Two rows answer the same question; remove one."},
+    ErrorCode{"E308", "a cost table that was cut off",
+              "The header states the number of rows, and there are more or fewer of them."},
+    ErrorCode{
+        "E309", "a cost table that was edited",
+        "Its rows or its header are not those that were written; `stepcast calibrate fit FILE "
+        "--accept-edits` takes them as they are."},
+    ErrorCode{"E310", "measurements that nothing can be fitted to",
+              "The message names the rows: a time or a size that is not a positive number, or "
+              "tables of different GPUs."},
+    ErrorCode{"E320", "not a topology that can be read",
+              "Read are the matrix of `nvidia-smi topo -m`, NCCL's topology XML "
+              "(NCCL_TOPO_DUMP_FILE), the output of ibnetdiscover and scenarios; docs/topology.md "
+              "has an example of each."},
+    ErrorCode{"E321", "a topology file with a mistake in it",
+              "The message points at the place. Files that were pasted lose blanks and tabs."},
+    ErrorCode{"E322", "a topology file that was cut off",
+              "Something that the file begins or names is not in it to its end."},
+    ErrorCode{"E330", "not a file of that tool",
+              "`stepcast import KIND FILE` found nothing of what files of that kind have; "
+              "docs/import.md has an example of each."},
+    ErrorCode{"E331", "an argument of another tool that cannot be read",
+              "The value is not of the form that the tool takes, or a variable stands there that "
+              "the file does not define."},
+    ErrorCode{"E332", "arguments of another tool that do not go together",
+              "One that the tool needs is missing, two exclude each other, or their sizes do not "
+              "fit; the tool itself would not start with them either."},
+    ErrorCode{"E333", "a file of measurements that is broken or was cut off",
+              "A row has too few or too many columns, a number is none, or the file ends in the "
+              "middle of something. The message points at the place. Options that contradict what "
+              "the file says are refused with this code too."},
+    ErrorCode{"E334", "a file of measurements does not say what it was measured on",
+              "The GPU, the ranks and nodes, the network of a node or the collective: an option "
+              "states what the file leaves out, nothing is guessed."},
+    ErrorCode{"E335", "measurements whose own check failed",
+              "The tool that measured found wrong results, so its times are not those of a "
+              "collective or kernel that works."},
+    ErrorCode{
+        "E340", "not a calibration plan",
+        "`stepcast calibrate plan SCENARIO` writes one; a newer version of Stepcast may write "
+        "a form that this one does not read, and one that was cut off has fewer rows than it "
+        "counts."},
+    ErrorCode{"E341", "a calibration plan with a mistake in it",
+              "The rows are those of a cost table without time and source, with a weight and how "
+              "the shape is priced now."},
+    ErrorCode{"E342", "the measuring program is not there or failed",
+              "`stepcast calibrate run` starts stepcast-measure, which is built where the CUDA "
+              "toolkit is found: docs/calibration.md."},
+    ErrorCode{"E343", "neither a cost table nor measurements",
+              "`stepcast calibrate fit` reads cost tables and what several tools write; "
+              "docs/calibration.md lists them. --kind names the kind of a file."},
+    ErrorCode{"E401", "the schedule deadlocks",
+              "Ranks wait for each other in a circle, so the step would hang. The help line walks "
+              "the circle: what each rank is about to do, and whom it waits for."},
+    ErrorCode{"E402", "the schedule is incomplete or out of order",
+              "Every stage and microbatch needs one F and either one B or one I and one W, on the "
+              "rank that holds the stage; B or I after F, W after I."},
+    ErrorCode{"E403", "a schedule that cannot be read",
+              "Schedules are lists of actions in the notation of torch.distributed.pipelining: "
+              "2F0 is the forward of stage 2 for microbatch 0; B backward, I input gradient, W "
+              "weight gradient."},
+    ErrorCode{"E500", "standard input cannot be read", "'-' in place of a file is standard input."},
+    ErrorCode{"E501", "the output exists already",
+              "Results are not overwritten unless --force is given."},
+    ErrorCode{"E502", "a file cannot be written",
+              "The system's reason is in the message. Files appear under their name only when they "
+              "are complete; nothing was left behind."},
+    ErrorCode{"E503", "standard output cannot be written",
+              "The system's reason is in the message; what was printed is not complete."},
+};
+
+int exit_status_of_code(std::string_view code) {
+  if (code == "E101" || code.starts_with("E5")) return 7;
+  return code == "E401" ? 4 : 2;
+}
+
+}  // namespace
+
+int exit_status_of(std::span<const Diagnostic> problems) {
+  int status = 2;
+  for (const Diagnostic& d : problems) status = std::max(status, exit_status_of_code(d.code));
+  return status;
+}
+
+std::span<const ErrorCode> error_codes() {
+  return kCodes;
+}
+
+const ErrorCode* find_error_code(std::string_view code) {
+  const auto found = std::find_if(kCodes.begin(), kCodes.end(),
+                                  [code](const ErrorCode& c) { return c.code == code; });
+  return found == kCodes.end() ? nullptr : &*found;
 }
 
 }  // namespace stepcast

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/format.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,6 +14,16 @@
 #include "sim/text.h"
 
 namespace stepcast {
+namespace {
+
+// Bytes of the colour that text[at] begins: "\x1b[1;31m"; 0 if none does.
+size_t color_length(std::string_view text, size_t at) {
+  if (!text.substr(at).starts_with("\x1b[")) return 0;
+  const size_t end = text.find_first_not_of("0123456789;", at + 2);
+  return end != std::string_view::npos && text[end] == 'm' ? end + 1 - at : 0;
+}
+
+}  // namespace
 
 std::string paint(std::string_view text, Tone tone, const TextStyle& style) {
   static constexpr std::array<std::string_view, 6> kCodes{"", "1", "32", "1;31", "33", "2"};
@@ -39,6 +51,10 @@ std::string grouped(int64_t value) {
   const size_t first = value < 0 ? 1 : 0;
   for (size_t i = s.size(); i > first + 3; i -= 3) s.insert(i - 3, 1, ',');
   return s;
+}
+
+std::string counted(int64_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", grouped(n), n == 1 ? one : many);
 }
 
 std::string exact_decimal(int64_t count, int64_t per_unit) {
@@ -199,6 +215,22 @@ std::string titled_table(std::span<const std::vector<std::string>> rows, std::st
   std::string s;
   for (const std::string& line : align_columns(rows, sides))
     s += s.empty() ? paint("  " + line, Tone::dim, style) + '\n' : "  " + line + '\n';
+  return s;
+}
+
+std::string terminal_text(std::string_view text) {
+  std::string s;
+  s.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    size_t length = text[at] == '\n' || text[at] == '\t' ? 1 : color_length(text, at);
+    if (length > 0) {
+      s += text.substr(at, length);
+    } else {
+      length = decode_utf8(text, at).length;
+      s += escape_text(text.substr(at, length));
+    }
+    at += length;
+  }
   return s;
 }
 

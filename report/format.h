@@ -31,6 +31,9 @@ std::string fixed(double value, int decimals);
 // "1,234,567"
 std::string grouped(int64_t value);
 
+// "1 rank", "4,096 ranks"
+std::string counted(int64_t n, std::string_view one, std::string_view many);
+
 // "74.5": count / per_unit without rounding.  REQUIRES: per_unit >= 1 divides a power of ten.
 std::string exact_decimal(int64_t count, int64_t per_unit);
 
@@ -76,6 +79,10 @@ std::vector<std::string> align_columns(std::span<const std::vector<std::string>>
 // The same as a table: two blanks before each line, the first in dim letters.
 std::string titled_table(std::span<const std::vector<std::string>> rows, std::string_view sides,
                          const TextStyle& style);
+
+// The last filter before a terminal, whatever a text is made of: as escape_text(), but line feeds,
+// tabs and colours ("\x1b[1;31m") stay.
+std::string terminal_text(std::string_view text);
 
 // Words of `pieces`, three blanks between them, broken into lines of at most `width` columns;
 // each line ends with '\n'.  Empty pieces are left out.

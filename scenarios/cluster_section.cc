@@ -10,8 +10,7 @@
 #include "scenarios/presets.h"
 #include "scenarios/resolve_cluster.h"
 #include "sim/text.h"
-#include "topology/imported_fabric.h"
-#include "topology/imported_node.h"
+#include "topology/import/imported_cluster.h"
 
 namespace stepcast {
 namespace {
@@ -57,10 +56,7 @@ std::string scalar(std::string_view text) {
 
 // On one line of a comment.
 std::string comment(std::string_view text) {
-  std::string s(text);
-  for (char& c : s)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return "# " + s + '\n';
+  return "# " + escape_text(text) + '\n';
 }
 
 // At most two decimals.
@@ -197,14 +193,14 @@ class SectionWriter {
     line(2, "nodes:");
     for (const std::string& name : f.fabric.nodes) line(3, "- {id: " + scalar(name) + '}');
     if (!f.fabric.switches.empty()) line(2, "switches:");
-    for (const WrittenFabric::Switch& s : f.fabric.switches)
+    for (const ExplicitFabric::Switch& s : f.fabric.switches)
       line(3, "- {id: " + scalar(s.name) + '}');
     line(2, "links:");
     const size_t nodes = f.fabric.nodes.size();
     const auto name = [&](size_t end) {
       return scalar(end < nodes ? f.fabric.nodes[end] : f.fabric.switches[end - nodes].name);
     };
-    for (const WrittenFabric::Link& l : f.fabric.links) {
+    for (const ExplicitFabric::Link& l : f.fabric.links) {
       Flow link;
       link.add("a", name(l.a));
       link.add("b", name(l.b));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an importer found (topology/import.h) -> the `cluster` section of a scenario, as YAML.
+// What an importer found (topology/import/imported_topology.h) -> the `cluster` section of a
+// scenario, as YAML.
 //
 // The section names a preset and states beside it what the file tells; comments say what is left to
 // the preset, and what was left out.
@@ -7,8 +8,8 @@
 
 #include <string>
 
-#include "topology/cluster.h"
-#include "topology/import.h"
+#include "topology/cluster/cluster.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the table of fields.cc that describes the cluster.
 #include "scenarios/fields.h"
+#include "topology/cluster/gpu_architecture.h"
 
 namespace stepcast {
 namespace {
 
 using enum FieldType;
 
-constexpr Field kFields[] = {
+const Field kFields[] = {
     {.path = "cluster",
      .type = section,
      .summary = "preset x nodes, or what the cluster is made of",
@@ -29,7 +30,7 @@ constexpr Field kFields[] = {
      .summary = "architecture: decides efficiencies",
      .fallback = "other",
      .reason = "unknown, modelled with cautious efficiencies",
-     .choices = "volta|ampere|hopper|blackwell|other"},
+     .choices = gpu_architecture_choices()},
     {.path = "cluster.node.gpu.memory",
      .type = bytes,
      .summary = "what the device reports, not the label"},

@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/cost_errors.h"
+#include "calibrate/price/cost_errors.h"
 #include "sim/csv.h"
+#include "sim/graph/op_graph.h"
 #include "sim/log_exp.h"
-#include "sim/work_counts.h"
 
 namespace stepcast {
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kHeader = "class,runs,sources,low,high,cost_error";
 
 // Below the first a kernel takes about as long as its launch, above the second a launch is lost in
-// it (calibrate/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
+// it (calibrate/data/host_costs.csv: an operator takes 5 to 20 us of the host, a module 40 to 100).
 constexpr double kVeryShortKernel = 50e-6, kShortKernel = 100e-6;
 
 double mean_kernel(const OpGraph& graph, const Prices& prices) {
@@ -61,14 +61,8 @@ std::string run_class(const Scenario& scenario, const Result& result) {
   if (kernel < kShortKernel) return name + "short kernels / 50 to 100 us";
   name += "long kernels";
   if (scenario.plan.zero == 3) return name + " / sharded parameters";
-  switch (scenario.cluster.node.gpu.arch) {
-    case GpuArch::volta:
-    case GpuArch::ampere: return name + " / Volta or Ampere";
-    case GpuArch::hopper:
-    case GpuArch::blackwell: return name + " / Hopper or Blackwell";
-    case GpuArch::other: break;
-  }
-  return name;
+  const std::string& gpus = architecture(scenario.cluster.node.gpu.arch).error_class;
+  return gpus.empty() ? name : name + " / " + gpus;
 }
 
 std::vector<ClassErrors> parse_observed_errors(std::string_view text) {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/interval.h"
 #include "sim/result.h"
 
 namespace stepcast {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 #include "scenarios/file_error.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 
 namespace stepcast {
 

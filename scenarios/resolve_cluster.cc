@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/resolve_cluster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -9,8 +11,8 @@
 #include "scenarios/resolve_topology.h"
 #include "scenarios/tree.h"
 #include "sim/text.h"
-#include "topology/build_graph.h"
-#include "topology/fabric.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {
@@ -81,7 +83,7 @@ Gpu resolve_gpu(FieldValues& v, Problems& problems, std::vector<std::string>& wa
   const std::string path = "cluster.node.gpu.";
   gpu.name = v.has(path + "preset") ? v.text(path + "preset") : "custom-gpu";
   if (v.has(path + "arch"))
-    gpu.arch = position_of<GpuArch>(v.text(path + "arch"), "volta|ampere|hopper|blackwell|other");
+    gpu.arch = gpu_arch_named(v.text(path + "arch")).value_or(GpuArch::other);
   const bool known = v.given("cluster.node.gpu");
   const std::string help = "name a GPU preset (cluster.node.gpu) or state the GPU's data";
   if (!known) {
@@ -300,23 +302,13 @@ void resolve_ways(const FieldValues& v, Fabric& fabric) {
 
 // Vendors state both directions of NVLink together.
 void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::string>& warnings) {
-  struct Link {
-    GpuArch arch;
-    double two_way;  // GB/s
-    int generation;
-  };
-  static constexpr std::array<Link, 4> kLinks{{{GpuArch::volta, 300, 2},
-                                               {GpuArch::ampere, 600, 3},
-                                               {GpuArch::hopper, 900, 4},
-                                               {GpuArch::blackwell, 1800, 5}}};
-  if (node.intra == IntraKind::pcie) return;
-  for (const Link& l : kLinks) {
-    if (l.arch != node.gpu.arch || node.intra_bandwidth.value != l.two_way * 1e9) continue;
-    const std::string half = std::to_string(static_cast<int64_t>(l.two_way / 2));
-    warnings.push_back(v.value("cluster.node.intra.bw")->text +
-                       " looks like the two-way figure of NVLink " + std::to_string(l.generation) +
-                       "; one way is " + half + "GB/s");
-  }
+  const GpuArchitecture& arch = architecture(node.gpu.arch);
+  const double one_way = arch.nvlink * static_cast<double>(arch.nvlinks);
+  if (node.intra == IntraKind::pcie || arch.nvlinks == 0) return;
+  if (node.intra_bandwidth.value != 2 * one_way) return;
+  warnings.push_back(fmt::format("{} looks like the two-way figure of NVLink {}; one way is {}GB/s",
+                                 v.value("cluster.node.intra.bw")->text, arch.nvlink_generation,
+                                 static_cast<int64_t>(one_way / 1e9)));
 }
 
 }  // namespace
@@ -336,7 +328,7 @@ bool apply_cluster_presets(Value& root, Problems& problems) {
 std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
                                        std::vector<std::string>& warnings) {
   if (!v.require("cluster", "a preset and the number of nodes: cluster: dgx-h100 x 2")) return {};
-  std::optional<WrittenFabric> written;
+  std::optional<ExplicitFabric> written;
   if (v.value("cluster.topology") != nullptr) {
     written = read_topology(v, problems);
     if (!written) return {};
@@ -362,7 +354,7 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   cluster.fabric.kind = FabricKind::clos;
   cluster.fabric.tiers = {{"network", cluster.gpus(), 1}};
   double size = graph_size(cluster);
-  for (const WrittenFabric::Link& link : written->links) size += 3.0 * link.cables;
+  for (const ExplicitFabric::Link& link : written->links) size += 3.0 * link.cables;
   constexpr double kMostParts = 1e6;  // some 100 bytes each, always built
   if (size > kMostParts) {
     problems.add("E123", "a topology of more than 1,000,000 devices and links is too large",
@@ -370,7 +362,7 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
                  "describe the cluster by cluster.node and cluster.fabric");
     return {};
   }
-  cluster.graph = std::make_shared<ClusterGraph>(written_graph(*written, cluster.node));
+  cluster.graph = std::make_shared<ClusterGraph>(explicit_graph(*written, cluster.node));
   return cluster;
 }
 

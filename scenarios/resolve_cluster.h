@@ -8,7 +8,7 @@
 
 #include "scenarios/field_values.h"
 #include "scenarios/value.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -100,7 +100,7 @@ class ExpertsResolver {
   void check_grid() {
     try {
       static_cast<void>(plan_.grid.digits());
-    } catch (const std::invalid_argument& e) {
+    } catch (const InputError& e) {
       refuse("E201", v_.value("parallel.ep") != nullptr ? "parallel.ep" : "parallel", e.what());
       plan_.grid.ep = plan_.grid.etp = plan_.grid.replicas = 1;
     }

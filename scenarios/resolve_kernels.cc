@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // resolve_kernels: which kernels the framework launches, what its libraries keep for them, and what
 // the host waits for.
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -75,14 +77,15 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
   constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
   if (in.cluster == nullptr) return;
   FieldValues& v = in.values;
-  const GpuArch arch = in.cluster->node.gpu.arch;
-  const bool hopper = arch == GpuArch::hopper;
+  const GpuArchitecture& arch = architecture(in.cluster->node.gpu.arch);
+  const int64_t kib = arch.blas_workspace_kib;
+  const bool whole = kib % 1024 == 0;
   if (!v.stated("kernels.blas_workspace"))
-    v.derive("kernels.blas_workspace", hopper ? 32 * kMiB : (2 * 4096 + 8 * 16) * kKiB,
-             hopper ? "32MiB" : "8320KiB",
-             hopper ? "PyTorch on Hopper" : "PyTorch but on Hopper: ':4096:2:16:8'");
+    v.derive("kernels.blas_workspace", kib * kKiB,
+             whole ? fmt::format("{}MiB", kib / 1024) : fmt::format("{}KiB", kib),
+             kib == 8320 ? "PyTorch but on Hopper: ':4096:2:16:8'" : "PyTorch on Hopper");
   if (v.has("kernels.blas_workspace")) k.blas_workspace = Bytes{v.whole("kernels.blas_workspace")};
-  k.engine_workspace = Bytes{(hopper || arch == GpuArch::blackwell ? 32 : 4) * kMiB};
+  k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
 }
 
 }  // namespace

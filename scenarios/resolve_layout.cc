@@ -289,7 +289,7 @@ void resolve_layout(const PlanInputs& in, Plan& plan) {
   if (v.has("parallel.order")) {
     try {
       plan.grid.order = parse_order(v.text("parallel.order"));
-    } catch (const std::invalid_argument& e) {
+    } catch (const InputError& e) {
       v.refuse("E125", "parallel.order", e.what());
     }
   }

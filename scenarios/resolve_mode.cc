@@ -2,7 +2,6 @@
 #include "scenarios/resolve_mode.h"
 
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "schedules/lower/vocabulary.h"
@@ -101,13 +100,11 @@ void strip_schedule(const PlanInputs& in, const Plan& plan, ResolvedSchedule& sc
   const char* path = in.values.value("schedule.kind") != nullptr ? "schedule.kind" : "schedule";
   try {
     if (schedule.to_make)
-      throw std::invalid_argument("'" + schedule.schedule.name +
-                                  "' looks for the best order of backwards");
+      refuse("'" + schedule.schedule.name + "' looks for the best order of backwards");
     if (vocabulary_split(schedule.schedule) != VocabularySplit::none)
-      throw std::invalid_argument(
-          "a forward alone does not share the vocabulary over the pipeline");
+      refuse("a forward alone does not share the vocabulary over the pipeline");
     schedule.schedule = forwards_of(schedule.schedule);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     in.values.refuse("E127", path, e.what(),
                      "schedules of whole microbatches in one direction do, such as 1f1b, gpipe and "
                      "interleaved-1f1b");

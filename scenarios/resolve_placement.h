@@ -3,8 +3,7 @@
 #pragma once
 
 #include "scenarios/field_values.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -12,7 +12,7 @@
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "scenarios/field_values.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

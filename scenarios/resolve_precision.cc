@@ -52,7 +52,8 @@ void resolve_scaling(const PlanInputs& in, Scaling scaling, Plan& plan) {
     v.derive("precision.fp8_params", true, "true",
              "preset fp8-deepseek: weights in fp8, their master copy in the optimizer");
   if (v.has("precision.fp8_params")) p.low_params = v.flag("precision.fp8_params");
-  if (in.cluster != nullptr) p.low_transposes = in.cluster->node.gpu.arch != GpuArch::blackwell;
+  if (in.cluster != nullptr)
+    p.low_transposes = !architecture(in.cluster->node.gpu.arch).fp8_any_layout;
   if (!v.has("precision.first_last_bf16") || !v.flag("precision.first_last_bf16")) return;
   if (v.has("precision.first_bf16_layers"))
     p.wide_first_layers = v.whole("precision.first_bf16_layers");
@@ -107,8 +108,7 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
                                               : "cluster.node.gpu.peak can state it");
   if (p.scaling == Scaling::none) return;
   const DType low = low_format(p).dtype;
-  const bool scales =
-      p.scaling != Scaling::mxfp8 || gpu.arch == GpuArch::blackwell || gpu.arch == GpuArch::other;
+  const bool scales = p.scaling != Scaling::mxfp8 || architecture(gpu.arch).mxfp8;
   if (gpu.peak.count(low) == 0 || !scales)
     v.refuse("E230", "precision.preset",
              gpu.name + (scales ? " has no " + std::string(name_of(low)) + " rate"

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <stdexcept>
 
 #include "schedules/families/families.h"
 #include "schedules/schedule.h"
+#include "schedules/synthesis/synthesis.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -147,11 +147,7 @@ std::string legal_chunks(const PlanInputs& in, const ScheduleFamily& family,
        ++vpp) {
     if (layers % (params.pp * vpp) != 0) continue;
     params.vpp = vpp;
-    try {
-      generate_schedule(family, params);
-      legal.push_back(std::to_string(vpp));
-    } catch (const std::invalid_argument&) {
-    }
+    if (!check_params(family, params)) legal.push_back(std::to_string(vpp));
   }
   return legal.empty() ? "" : "parallel.vpp can be " + or_list(legal);
 }
@@ -165,24 +161,23 @@ std::optional<ResolvedSchedule> generate(const PlanInputs& in, const Plan& plan,
   if (family_chunks(in.values).replicas) params.vpp = 2;
   const bool group = read_group(in, *family, params);
   if (!read_params(in, family->name, family->parameters, params) || !group) return {};
-  try {
-    ResolvedSchedule out;
-    out.schedule = generate_schedule(*family, params);
-    const std::string place = place_of_sentence(in.values, params, "seq_splits");
-    if (!check_pieces(in, plan, out.schedule, in.values.mark(place), in.values.length(place)))
-      return {};
-    if (wants_prices(*family, params)) {
-      out.to_make.emplace();
-      out.to_make->family = std::string(family->name);
-      out.to_make->params = std::move(params);
-    }
-    return out;
-  } catch (const std::invalid_argument& e) {
-    const std::string_view why = e.what();
-    in.values.refuse("E205", place_of_sentence(in.values, params, why), std::string(why),
+  if (const auto wrong = check_params(*family, params)) {
+    const std::string& why = wrong->message;
+    in.values.refuse("E205", place_of_sentence(in.values, params, why), why,
                      why.find("vpp") == why.npos ? "" : legal_chunks(in, *family, params));
     return {};
   }
+  ResolvedSchedule out;
+  out.schedule = generate_schedule(*family, params);
+  const std::string place = place_of_sentence(in.values, params, "seq_splits");
+  if (!check_pieces(in, plan, out.schedule, in.values.mark(place), in.values.length(place)))
+    return {};
+  if (wants_prices(*family, params)) {
+    out.to_make.emplace();
+    out.to_make->family = std::string(family->name);
+    out.to_make->params = std::move(params);
+  }
+  return out;
 }
 
 // -------------------------------------------------------------------------------------------- auto
@@ -194,18 +189,24 @@ std::optional<ResolvedSchedule> plan_auto(const PlanInputs& in, const Plan& plan
   make.params = {plan.pp, plan.vpp, plan.microbatches(), 0, {}};
   if (v.has("schedule.memory_limit")) make.memory_limit = {v.whole("schedule.memory_limit")};
   if (!read_params(in, kAuto, kAutoParameters, make.params)) return {};
-  try {
-    const std::optional<std::string> placement =
-        word_param(make.params, "placement", {"loop", "v"});
-    make.v_placement = placement ? *placement == "v" : plan.vpp == 2;
-    if (make.v_placement && plan.vpp % 2 != 0)
-      throw std::invalid_argument("placement = v needs an even number of chunks, not vpp = " +
-                                  std::to_string(plan.vpp));
-    make.split_backward = flag_param(make.params, "split_backward");
-    make.effort = whole_param(make.params, "effort", 1, 1'000'000'000).value_or(0);
-    make.seed = static_cast<uint64_t>(whole_param(make.params, "seed", 0).value_or(1));
-  } catch (const std::invalid_argument& e) {
-    in.values.refuse("E205", place_of_sentence(in.values, make.params, e.what()), e.what());
+  if (const auto wrong = check_sizes(make.params)) {
+    in.values.refuse("E205", place_of_sentence(in.values, make.params, wrong->message),
+                     wrong->message);
+    return {};
+  }
+  ParamReader params(make.params);
+  const std::optional<std::string> placement = params.word("placement", {"loop", "v"});
+  make.v_placement = placement ? *placement == "v" : plan.vpp == 2;
+  if (make.v_placement && plan.vpp % 2 != 0)
+    params.refuse("placement = v needs an even number of chunks, not vpp = " +
+                  std::to_string(plan.vpp));
+  make.split_backward = params.flag("split_backward");
+  const int64_t actions = 3 * plan.pp * plan.vpp * plan.microbatches();
+  make.effort = params.whole("effort", 1, most_effort(actions)).value_or(0);
+  make.seed = static_cast<uint64_t>(params.whole("seed", 0).value_or(1));
+  if (const auto& wrong = params.wrong()) {
+    in.values.refuse("E205", place_of_sentence(in.values, make.params, wrong->message),
+                     wrong->message);
     return {};
   }
   const Schedule placed =
@@ -223,11 +224,9 @@ FamilyChunks family_chunks(const FieldValues& values) {
   if (family == nullptr) return {};
   // Tried out on a pipeline that suits every family.
   const auto runs = [&](int64_t vpp) -> std::optional<Schedule> {
-    try {
-      return family->generate({2, vpp, 4, 0, {}});
-    } catch (const std::invalid_argument&) {
-      return {};
-    }
+    const ScheduleParams params{2, vpp, 4, 0, {}};
+    if (check_params(*family, params)) return {};
+    return family->generate(params);
   };
   const std::optional<Schedule> two = runs(2);
   if (!two) return {};

@@ -16,7 +16,7 @@ const std::string kSwitch = "cluster.topology.switches[]";
 const std::string kLink = "cluster.topology.links[]";
 
 struct Reading {
-  WrittenFabric fabric;
+  ExplicitFabric fabric;
   std::vector<Mark> node_marks;                    // of the ids
   std::map<std::string, size_t, std::less<>> ids;  // node, or nodes + switch
   std::vector<size_t> joined;                      // union-find: parent of each
@@ -98,7 +98,7 @@ void read_link(Reading& r, const Value& value, Problems& problems) {
              link.length(kLink + ".b"));
     return;
   }
-  WrittenFabric::Link read{.a = r.ids.at(a), .b = r.ids.at(b)};
+  ExplicitFabric::Link read{.a = r.ids.at(a), .b = r.ids.at(b)};
   read.bandwidth = {link.real(kLink + ".bw")};
   read.back =
       link.has(kLink + ".bw_back") ? Bandwidth{link.real(kLink + ".bw_back")} : read.bandwidth;
@@ -148,7 +148,7 @@ std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   grid.dp = std::max<int64_t>(1, gpus / (grid.tp * grid.cp * grid.pp));
   try {
     if (v.has("parallel.order")) grid.order = parse_order(v.text("parallel.order"));
-  } catch (const std::invalid_argument&) {
+  } catch (const InputError&) {
     return {};
   }
   if (rank >= grid.world()) return {};
@@ -196,7 +196,7 @@ void lift_node_kind(Value& cluster) {
   }
 }
 
-std::optional<WrittenFabric> read_topology(FieldValues& v, Problems& problems) {
+std::optional<ExplicitFabric> read_topology(FieldValues& v, Problems& problems) {
   Reading r = read_lists(v, problems);
   const Mark place = v.key_mark("cluster.topology");
   constexpr int kLength = 8;  // of "topology"
@@ -222,13 +222,13 @@ std::optional<WrittenFabric> read_topology(FieldValues& v, Problems& problems) {
   return std::move(r.fabric);
 }
 
-void derive_from_topology(FieldValues& v, const WrittenFabric& fabric, Problems& problems) {
+void derive_from_topology(FieldValues& v, const ExplicitFabric& fabric, Problems& problems) {
   const std::string origin = "cluster.topology";
   const auto nodes = static_cast<int64_t>(fabric.nodes.size());
   v.derive("cluster.nodes", nodes, std::to_string(nodes), origin);
   int64_t nics = 0;
   double bandwidth = 0;
-  for (const WrittenFabric::Link& link : fabric.links) {
+  for (const ExplicitFabric::Link& link : fabric.links) {
     if (link.a != 0 && link.b != 0) continue;
     if (nics == 0) bandwidth = (link.a == 0 ? link.bandwidth : link.back).value;
     nics += link.cables;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster.topology`: nodes, switches and links written out by hand -> WrittenFabric.
+// `cluster.topology`: nodes, switches and links written out by hand -> ExplicitFabric.
 #pragma once
 
 #include <optional>
 
 #include "scenarios/field_values.h"
 #include "scenarios/value.h"
-#include "topology/written_fabric.h"
+#include "topology/cluster/explicit_fabric.h"
 
 namespace stepcast {
 
@@ -16,9 +16,9 @@ void lift_node_kind(Value& cluster);
 
 // REQUIRES: the key is there.  Nothing if it is wrong: E220 where a node cannot be reached, E221
 // for ids and ends, E229 for nodes that differ.
-std::optional<WrittenFabric> read_topology(FieldValues& values, Problems& problems);
+std::optional<ExplicitFabric> read_topology(FieldValues& values, Problems& problems);
 
 // Numbers of the cluster that follow: nodes, nics.count, nics.bw.
-void derive_from_topology(FieldValues& values, const WrittenFabric& fabric, Problems& problems);
+void derive_from_topology(FieldValues& values, const ExplicitFabric& fabric, Problems& problems);
 
 }  // namespace stepcast

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // resolve_transfers: schedule.p2p, and overlap.pp_p2p, which says the same in one bit.
-#include <stdexcept>
 
 #include "scenarios/resolve_schedule.h"
 #include "schedules/families/families.h"
@@ -38,18 +37,10 @@ P2pStyle default_style(const FieldValues& v, const Schedule& schedule) {
     const size_t equals = pair.find('=');
     params.more[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
-  if (!flag_param(params, kMegatronOverlap).value_or(true)) return P2pStyle::megatron;
-  const bool flush = flag_param(params, kMegatronOverlapFlush).value_or(false);
+  ParamReader read(params);
+  if (!read.flag(kMegatronOverlap).value_or(true)) return P2pStyle::megatron;
+  const bool flush = read.flag(kMegatronOverlapFlush).value_or(false);
   return flush ? P2pStyle::megatron_overlap_flush : style;
-}
-
-bool runs_under(const Schedule& schedule, P2pStyle style) {
-  try {
-    with_transfers(schedule, style);
-  } catch (const std::invalid_argument&) {
-    return false;
-  }
-  return true;
 }
 
 // Whether the way of a software profile applies: schedules that bring a way of their own keep it,
@@ -59,7 +50,7 @@ bool takes_software(const FieldValues& v, const Schedule& schedule) {
   const P2pStyle own = default_p2p_style(schedule.name);
   const P2pStyle style = p2p_style_named(v.text("schedule.p2p")).value_or(own);
   const bool like_megatron = own == P2pStyle::megatron || own == P2pStyle::megatron_overlap;
-  return like_megatron && runs_under(schedule, style);
+  return like_megatron && !check_transfers(schedule, style);
 }
 
 }  // namespace
@@ -93,7 +84,7 @@ P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   if (style == P2pStyle::async) return style;
   try {
     with_transfers(schedule, style);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     v.refuse("E127", path, e.what());
   }
   return style;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/prune.h"
+#include "model/transformer.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 

@@ -13,8 +13,7 @@
 #include "model/transformer.h"
 #include "scenarios/perturbation.h"
 #include "schedules/schedule.h"
-#include "topology/cluster.h"
-#include "topology/placement.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "sim/hash.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {

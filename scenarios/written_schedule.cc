@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // written_schedule: the actions that the user wrote out, in the scenario or in a file.
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +36,7 @@ std::optional<Schedule> read_steps(const PlanInputs& in) {
     Schedule schedule = schedule_of_rows("custom", std::move(rows.ranks), rows.seq_splits);
     schedule.names_pieces = rows.names_pieces;
     return schedule;
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     in.problems.add("E403", e.what(), v.key_mark("schedule.steps"), 5);
     return {};
   }

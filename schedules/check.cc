@@ -348,7 +348,7 @@ void report_deadlock(Checker& c, const std::vector<uint32_t>& next, uint32_t stu
   const auto awaits = [&](const ListPlace& p, const std::vector<uint32_t>& n) {
     return awaited(c, p, n);
   };
-  const std::vector<uint32_t> circle = circle_from(stuck, next, awaits);
+  const std::vector<uint32_t> cycle = cycle_from(stuck, next, awaits);
   const auto awaited_text = [&](uint32_t rank) {
     const ListPlace p = *awaited(c, {rank, next[rank]}, next);
     return quoted(c.schedule, c.schedule.ranks[p.list][p.position]);
@@ -357,14 +357,14 @@ void report_deadlock(Checker& c, const std::vector<uint32_t>& next, uint32_t stu
   ScheduleProblem problem;
   problem.kind = Kind::deadlock;
   problem.message = "the schedule deadlocks";
-  problem.rank = static_cast<uint16_t>(circle.front());
-  problem.position = next[circle.front()];
-  for (const uint32_t rank : circle)
+  problem.rank = static_cast<uint16_t>(cycle.front());
+  problem.position = next[cycle.front()];
+  for (const uint32_t rank : cycle)
     problem.cycle.push_back(c.rank_name(rank) + " at " + head(rank) + " waits for " +
                             awaited_text(rank));
-  // Closes the circle: what the last one waits for stands behind what the first one is stuck at.
-  problem.cycle.push_back(awaited_text(circle.back()) + " comes after " + head(circle.front()) +
-                          " on " + c.rank_name(circle.front()));
+  // Closes the cycle: what the last one waits for stands behind what the first one is stuck at.
+  problem.cycle.push_back(awaited_text(cycle.back()) + " comes after " + head(cycle.front()) +
+                          " on " + c.rank_name(cycle.front()));
   c.problems.push_back(std::move(problem));
 }
 

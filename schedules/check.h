@@ -28,7 +28,7 @@ struct ScheduleProblem {
   // Index in the rank's list of the action at fault; if something is missing, of one that needs it.
   uint32_t position = kNoPosition;
   std::vector<std::string>
-      cycle;  // deadlock: "stage 0 at `0B0` waits for `1B0`", one entry a rank of the circle
+      cycle;  // deadlock: "stage 0 at `0B0` waits for `1B0`", one entry a rank of the cycle
 };
 
 // Every stage and microbatch has one F and either one B or one I and one W, on the rank that holds

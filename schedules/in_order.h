@@ -52,11 +52,11 @@ std::vector<uint32_t> execute_in_order(size_t lists, const Step& step, const Awa
   return next;
 }
 
-// The lists of the circle that the stuck list `start` runs into if one follows what is awaited,
+// The lists of the cycle that the stuck list `start` runs into if one follows what is awaited,
 // beginning with the lowest.
 template <class Awaited>
-std::vector<uint32_t> circle_from(uint32_t start, const std::vector<uint32_t>& next,
-                                  const Awaited& awaited) {
+std::vector<uint32_t> cycle_from(uint32_t start, const std::vector<uint32_t>& next,
+                                 const Awaited& awaited) {
   std::vector<uint32_t> path;
   uint32_t list = start;
   for (auto seen = path.end(); (seen = std::find(path.begin(), path.end(), list)) == path.end();) {

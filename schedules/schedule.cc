@@ -2,7 +2,6 @@
 #include "schedules/schedule.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "schedules/families/families.h"
@@ -14,6 +13,12 @@ constexpr std::array<std::string_view, kP2pStyles> kNames = {
     "async", "megatron", "megatron-overlap", "megatron-overlap-flush", "dualpipe", "deepspeed"};
 
 }  // namespace
+
+Diagnostic refusal(std::string message) {
+  Diagnostic d;
+  d.message = std::move(message);
+  return d;
+}
 
 bool Schedule::stages_are_ranks() const {
   if (is_bidirectional() || rank_of_stage.size() != ranks.size()) return false;
@@ -54,8 +59,7 @@ Schedule all_forwards_then_backwards(std::vector<uint16_t> rank_of_stage, int64_
 
 Schedule forwards_of(const Schedule& schedule) {
   if (schedule.is_bidirectional() || schedule.seq_splits > 1)
-    throw std::invalid_argument("a forward alone runs whole microbatches in one direction, not " +
-                                schedule.name);
+    refuse("a forward alone runs whole microbatches in one direction, not " + schedule.name);
   Schedule forwards = schedule;
   forwards.name = "forwards";
   forwards.forward_only = true;

@@ -16,9 +16,19 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/action.h"
+#include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
+
+// Bounds of every schedule, generated or read from a file.
+constexpr int64_t kMostStages = 65'536;  // Action::stage has 16 bits
+// An action takes 8 bytes here and some hundreds in the op graph of a step.
+constexpr int64_t kMostActions = 100'000'000;
+// Forward, input and weight gradient: at most three actions a stage and microbatch.
+constexpr int64_t most_microbatches(int64_t stages) {
+  return kMostActions / 3 / stages;
+}
 
 struct Schedule {
   std::string name;  // canonical: "interleaved-1f1b"
@@ -50,6 +60,9 @@ struct Schedule {
                                                       : rank_of_stage[stage];
   }
 };
+
+// What a check says: a Diagnostic that has no code and no place yet.
+Diagnostic refusal(std::string message);
 
 // How the transfers between pipeline ranks block the ranks that make them; each rule stands in
 // docs/schedule_in_a_step.md, and transfers/transfers.h applies it.
@@ -104,8 +117,10 @@ struct ScheduleFamily {
   std::span<const std::string_view> aliases;  // compared without case, '_' = '-'
   std::string_view summary;                   // bubble, memory, constraint
   std::string_view source;                    // the paper, and a program that has it
-  // Throws std::invalid_argument with a sentence for the user if there is no such schedule.
-  Schedule (*generate)(const ScheduleParams&);
+  // Why the family has no schedule of these parameters, whose sizes are legal; nothing if it has.
+  // nullptr: it has one of all sizes.  Ask check_params(), which looks at the rest too.
+  std::optional<Diagnostic> (*check)(const ScheduleParams&);
+  Schedule (*generate)(const ScheduleParams&);  // REQUIRES: check_params() is empty
   std::span<const ScheduleParameter> parameters = {};
   P2pStyle p2p = P2pStyle::async;  // how the framework that it comes from transfers
   OrderBy order_by = OrderBy::rule;
@@ -114,8 +129,11 @@ struct ScheduleFamily {
 std::span<const ScheduleFamily> schedule_families();
 // nullptr if unknown.
 const ScheduleFamily* find_schedule_family(std::string_view name_or_alias);
-// What `family` makes of `params`.  Throws std::invalid_argument with a sentence for the user, also
-// for a key in params.more that the family does not list ("note" is a remark, and ignored).
+// Nothing, or why `family` makes no schedule of `params`, in one sentence for the user that names
+// what is legal; also for a key in params.more that the family does not list ("note" is a remark,
+// and ignored).  Generates nothing, so that a search may ask it of every family.
+std::optional<Diagnostic> check_params(const ScheduleFamily& family, const ScheduleParams& params);
+// What `family` makes of `params`.  Throws InputError with what check_params() says.
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params);
 // Canonical names that come close to `name`, best first, at most 3.
 std::vector<std::string_view> similar_schedule_names(std::string_view name);
@@ -140,8 +158,8 @@ Schedule all_forwards_then_backwards(std::vector<uint16_t> rank_of_stage, int64_
                                      int64_t microbatches, bool split_backward = false);
 
 // The forwards of a schedule, for steps that do not train: the same order without its backwards,
-// pairs split into their forwards, named "forwards".  Throws std::invalid_argument with a sentence
-// for the user if the schedule runs microbatches in both directions or in pieces.
+// pairs split into their forwards, named "forwards".  Throws InputError with a sentence for the
+// user if the schedule runs microbatches in both directions or in pieces.
 Schedule forwards_of(const Schedule& schedule);
 
 }  // namespace stepcast

@@ -13,6 +13,7 @@ struct InternalError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
+// Throws InternalError "sim/units.cc:12: WHAT (CONDITION)", with the path from the project's root.
 [[noreturn]] void fail_check(const char* condition, const char* file, int line,
                              const std::string& what);
 

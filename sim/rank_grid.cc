@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -25,9 +26,9 @@ auto& along(C& c, Axis axis) {
 }
 
 [[noreturn]] void fail_order(std::string_view text, const std::string& why) {
-  throw std::invalid_argument("rank order '" + std::string(text) + "': " + why +
-                              "; write each of tp, cp, dp, pp once, innermost first, as in "
-                              "'tp-cp-dp-pp'; ep may stand among them");
+  refuse("rank order '" + std::string(text) + "': " + why +
+         "; write each of tp, cp, dp, pp once, innermost first, as in "
+         "'tp-cp-dp-pp'; ep may stand among them");
 }
 
 }  // namespace
@@ -89,7 +90,7 @@ class View {
 int64_t common_part(int64_t a, int64_t b) {
   const int64_t part = std::min(a, b);
   if (std::max(a, b) % part == 0) return part;
-  throw std::invalid_argument(
+  refuse(
       "ep * etp, cp_inner, and the ranks that ZeRO shards over, must each be a multiple or a "
       "divisor of tp, of tp * cp and so on: " +
       std::to_string(a) + " and " + std::to_string(b) + " do not divide one another");

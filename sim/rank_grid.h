@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast {
 
@@ -51,7 +51,7 @@ struct RankGrid {
   int64_t size(Axis axis) const;
   int64_t rank(const Coordinates& c) const;
   Coordinates coordinates(int64_t rank) const;
-  // Innermost first, none of size 1.  Throws std::invalid_argument with a sentence for the user if
+  // Innermost first, none of size 1.  Throws InputError if
   // the views do not fit together: the boundaries tp, tp*cp, ..., and etp, etp*ep, ... must divide
   // one another, and cp_inner cp.
   std::vector<GridDigit> digits() const;
@@ -60,7 +60,7 @@ struct RankGrid {
 };
 
 // "tp-cp-ep-dp-pp" (case-insensitive; every axis of tp, cp, dp, pp exactly once, ep may be named
-// and is ignored). Throws std::invalid_argument with a sentence for the user.
+// and is ignored). Throws InputError.
 std::array<Axis, 4> parse_order(std::string_view text);
 
 }  // namespace stepcast

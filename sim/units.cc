@@ -2,16 +2,26 @@
 #include "sim/units.h"
 
 #include <cmath>
-#include <stdexcept>
 
 #include "sim/check.h"
 
 namespace stepcast {
 
+namespace {
+
+Diagnostic time_too_long() {
+  Diagnostic d;
+  d.message = "a time of 106 days or more, which cannot be counted";
+  return d;
+}
+
+}  // namespace
+
+TimeTooLong::TimeTooLong() : InputError(time_too_long()) {}
+
 Time time_from_seconds(double seconds) {
   STEPCAST_CHECK(!std::isnan(seconds), "a time is a number");
-  if (std::fabs(seconds) >= 9.2e6)
-    throw std::overflow_error("a time of 106 days or more, which cannot be counted");
+  if (std::fabs(seconds) >= 9.2e6) throw TimeTooLong();
   return Time{static_cast<int64_t>(std::floor(seconds * 1e12 + 0.5))};
 }
 

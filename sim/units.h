@@ -13,6 +13,8 @@
 #include <compare>
 #include <cstdint>
 
+#include "sim/diagnostic.h"
+
 namespace stepcast {
 
 using Time = std::chrono::duration<int64_t, std::pico>;
@@ -46,15 +48,22 @@ using Flops = Quantity<struct FlopsTag, double>;          // a multiply-add coun
 using Bandwidth = Quantity<struct BandwidthTag, double>;  // bytes per second, one direction
 using FlopRate = Quantity<struct FlopRateTag, double>;    // floating-point operations per second
 
-// Seconds to picoseconds, rounded half up.  Throws std::overflow_error from 9.2e6 (106 days) on.
+// A price or a sum that no Time can hold: the user gave a rate that is far too low, or far too much
+// work.
+struct TimeTooLong : InputError {
+  TimeTooLong();
+};
+
+// Seconds to picoseconds, rounded half up.  Throws TimeTooLong from 9.2e6 seconds (106 days) on, up
+// or down.  REQUIRES: a number.
 Time time_from_seconds(double seconds);
 
 constexpr double to_seconds(Time t) {
   return static_cast<double>(t.count()) * 1e-12;
 }
 
-// How long `bytes` take at `bandwidth`, `work` at `rate`; rounded half up.  REQUIRES: bandwidth,
-// rate > 0.
+// How long `bytes` take at `bandwidth`, `work` at `rate`; rounded half up.  Throws TimeTooLong.
+// REQUIRES: bandwidth, rate > 0.
 Time operator/(Bytes bytes, Bandwidth bandwidth);
 Time operator/(Flops work, FlopRate rate);
 

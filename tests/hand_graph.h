@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "sim/op_graph.h"
-#include "sim/price.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/graph/program.h"
 
 namespace stepcast {
 

@@ -16,10 +16,10 @@ constexpr const char* kInputs =
     "TABLE is a file, or the name of a GPU whose table is shipped: h100-sxm.\n\n";
 constexpr const char* kFitFooter =
     "INPUT is a cost table (a file, or the name of a GPU whose table is shipped), or what another\n"
-    "tool wrote: nccl-tests (text or JSON), mamf-finder, the PyTorch profiler (Kineto), or a "
-    "system\n"
-    "file of SimuMax or calculon; which of them is seen from what is in it. Where two inputs have\n"
-    "one shape a measured row beats a derived one, then the earlier input wins.\n\n"
+    "tool wrote: nccl-tests (text or JSON), mamf-finder or the PyTorch profiler (Kineto); which "
+    "of\n"
+    "them is seen from what is in it. Where two inputs have one shape a measured row beats a\n"
+    "derived one, then the earlier input wins.\n\n"
     "The table is written, a summary goes to standard error.";
 
 void add_accept_edits(CLI::App* sub, CalibrateArguments& a) {
@@ -79,7 +79,7 @@ void define_fit(CLI::App& calibrate, Arguments& args, Command& chosen) {
   add_gpu(sub, args, "preset of the GPU that was measured; needed where no input says");
   add_accept_edits(sub, args.calibrate);
   sub->add_option("--kind", args.kind,
-                  "of the inputs that are no tables: nccl-tests, mamf, kineto, simumax or calculon")
+                  "of the inputs that are no tables: nccl-tests, mamf or kineto")
       ->option_text("KIND");
   add_measurement_options(sub, args.measured);
   add_output(sub, args);

@@ -2,13 +2,12 @@
 // stepcast calibrate fit and merge: rows of several inputs in one table, with its fits.
 #include <algorithm>
 
-#include "calibrate/fit_table.h"
-#include "calibrate/unite.h"
-#include "calibrate/write_table.h"
-#include "report/json_writer.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/table/unite.h"
+#include "calibrate/table/write_table.h"
+#include "report/json/writer.h"
 #include "scenarios/file_error.h"
 #include "scenarios/presets.h"
-#include "sim/hash.h"
 #include "sim/text.h"
 #include "tools/calibrate.h"
 #include "tools/calibrate_input.h"

@@ -8,7 +8,7 @@
 #include <CLI/Formatter.hpp>
 #include <optional>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/file_error.h"
 #include "scenarios/number.h"
 #include "scenarios/presets.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/import_measurements.h"
-#include "calibrate/table_text.h"
+#include "calibrate/import/import_measurements.h"
+#include "calibrate/table/table_text.h"
 #include "tools/command.h"
 
 namespace CLI {

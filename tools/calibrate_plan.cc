@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/calibration_plan.h"
 #include "tools/calibrate.h"
 #include "tools/output.h"

@@ -2,10 +2,10 @@
 // Pictures of a cost table: measured against fit.
 #include <algorithm>
 
-#include "calibrate/attention_prices.h"
-#include "calibrate/fit_table.h"
-#include "calibrate/gemm_prices.h"
-#include "calibrate/row_shape.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/table/attention_prices.h"
+#include "calibrate/table/gemm_prices.h"
+#include "calibrate/table/table_text.h"
 #include "sim/log_exp.h"
 #include "tools/calibrate_shapes.h"
 #include "tools/calibrate_view.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/calibrate_shapes.h"
 
-#include "calibrate/attention_prices.h"
-#include "calibrate/gemm_prices.h"
-#include "calibrate/row_shape.h"
+#include "calibrate/table/attention_prices.h"
+#include "calibrate/table/gemm_prices.h"
+#include "calibrate/table/table_text.h"
 #include "report/format.h"
 
 namespace stepcast::cli {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "calibrate/table_text.h"
-#include "sim/work.h"
+#include "calibrate/table/table_text.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::cli {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast calibrate show and diff: what cost tables say.
-#include "calibrate/table_diff.h"
-#include "report/json_writer.h"
-#include "sim/hash.h"
+#include "calibrate/table/table_diff.h"
+#include "report/json/writer.h"
+#include "sim/text.h"
 #include "tools/calibrate.h"
 #include "tools/calibrate_input.h"
 #include "tools/calibrate_view.h"

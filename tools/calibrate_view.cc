@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "calibrate/fit_table.h"
-#include "calibrate/row_shape.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/table/table_text.h"
 #include "tools/calibrate_shapes.h"
 
 namespace stepcast::cli {

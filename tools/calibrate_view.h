@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/table_text.h"
-#include "report/fit_plot.h"
-#include "report/table_view.h"
+#include "calibrate/table/table_text.h"
+#include "report/svg/table.h"
+#include "report/text/table.h"
 
 namespace stepcast::cli {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <set>
 
-#include "report/check_table.h"
 #include "report/diagnostics.h"
+#include "report/text/compare.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/number.h"
 #include "tools/import_run.h"
@@ -51,7 +51,7 @@ void add_figures(const std::string& name, const Measured& m, const Result& r,
       figures.back().interval = {rate * step / high, rate * step / low, r.interval->level};
   }
   if (m.peak_memory)
-    add(Figure::peak_memory, static_cast<double>(r.memory[r.memory_role].memory.peak.value),
+    add(Figure::peak_memory, static_cast<double>(r.memory[r.peak_role].memory.peak.value),
         static_cast<double>(m.peak_memory->value));
 }
 
@@ -112,22 +112,20 @@ int check_command(const Arguments& args, const Terminal& terminal) {
   static_cast<void>(parse_sets(args.set));  // wrong for all files
   Checked checked;
   std::vector<Diagnostic> errors;
-  int status = 0;
   for (const std::string& file : args.files) {
     try {
       check_file(file, args, tolerance, checked);
     } catch (const InputError& e) {
       errors.insert(errors.end(), e.diagnostics.begin(), e.diagnostics.end());
-      status = std::max(status, e.exit_status);
     }
   }
-  if (checked.figures.empty()) throw InputError(std::move(errors), status);
+  if (checked.figures.empty()) throw InputError(std::move(errors));
   write_stdout(args.json ? check_json(checked.figures, checked.doubts, errors)
                          : check_table(checked.figures, checked.doubts, terminal.out));
   for (const std::string& w : checked.warnings)
     if (!args.quiet) write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
   if (!args.json) write_stderr(render_diagnostics(errors, terminal.err, ""));
-  if (status != 0) return status;
+  if (!errors.empty()) return exit_status_of(errors);
   for (const CheckedFigure& f : checked.figures)
     if (!f.within()) return kExitOutsideTolerance;
   return 0;

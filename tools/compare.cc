@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast compare A B..., one file with a `compare:` section, or one under several schedules:
 // results side by side.
-#include "report/compare.h"
+#include "report/text/compare.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -12,7 +12,7 @@
 #include <set>
 
 #include "report/diagnostics.h"
-#include "report/json.h"
+#include "report/json/result.h"
 #include "scenarios/forecast/anomaly.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
@@ -34,7 +34,6 @@ struct Case {
 class Collector {
  public:
   void add(const InputError& e, const std::string& name) {
-    status_ = std::max(status_, e.exit_status);
     for (Diagnostic d : e.diagnostics) {
       const std::string key = d.code + d.message + d.file + std::to_string(d.line);
       if (!seen_.insert(key).second) continue;
@@ -43,14 +42,12 @@ class Collector {
     }
   }
   void throw_if_any() const {
-    if (!found_.empty()) throw InputError(found_, status_);
+    if (!found_.empty()) throw InputError(found_);
   }
   bool any() const { return !found_.empty(); }
-  int status() const { return status_; }
   std::span<const Diagnostic> found() const { return found_; }
 
  private:
-  int status_ = 0;
   std::set<std::string> seen_;
   std::vector<Diagnostic> found_;
 };
@@ -182,7 +179,7 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
         write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
   if (problems.any() && !args.json)
     write_stderr(render_diagnostics(problems.found(), terminal.err, "The others were run."));
-  if (problems.any()) return problems.status();
+  if (problems.any()) return exit_status_of(problems.found());
   const bool all_fit =
       std::all_of(results.begin(), results.end(), [](const Result& r) { return r.fits; });
   return args.fail_on_oom && !all_fit ? kExitOutOfMemory : 0;

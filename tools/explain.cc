@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast explain FILE: every setting with its origin; --memory, --bubble, --critical-path,
 // --stages, --costs, --price, --links open up the result.
-#include "report/explain.h"
+#include "report/text/explain.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -10,13 +10,9 @@
 #include <optional>
 #include <set>
 
-#include "calibrate/compute_price.h"
-#include "report/interval_text.h"
-#include "report/json.h"
-#include "report/links_text.h"
-#include "report/price_text.h"
-#include "report/stages_text.h"
-#include "report/text.h"
+#include "calibrate/price/compute_price.h"
+#include "report/json/result.h"
+#include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/stage_costs.h"
@@ -24,7 +20,8 @@
 #include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/link_loads.h"
+#include "tools/progress.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast::cli {
 namespace {

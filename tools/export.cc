@@ -4,7 +4,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "report/json_writer.h"
+#include <fmt/format.h>
+
+#include "report/json/writer.h"
 #include "scenarios/frameworks/export_megatron.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -24,7 +26,8 @@ int export_command(const Arguments& args, const Terminal&) {
   }
   deliver(exported.text, args.output, args.force);
   if (!args.quiet)
-    for (const std::string& note : exported.notes) write_stderr("note: " + note + '\n');
+    for (const std::string& note : exported.notes)
+      write_stderr(fmt::format("note: {}\n", escape_text(note)));
   return 0;
 }
 

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <optional>
 
-#include "report/error_codes.h"
-#include "report/json_writer.h"
+#include "report/diagnostics.h"
+#include "report/json/writer.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

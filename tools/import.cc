@@ -3,19 +3,19 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 
-#include "calibrate/write_table.h"
-#include "report/json_writer.h"
+#include "calibrate/table/write_table.h"
+#include "report/json/writer.h"
 #include "scenarios/cluster_section.h"
 #include "tools/calibrate_input.h"
 #include "tools/import_run.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast::cli {
 namespace {
@@ -36,9 +36,7 @@ constexpr const char* kImportFooter =
     "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
     "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"
     "  mamf           what mamf-finder.py prints: its best shapes\n"
-    "  kineto         a trace of the PyTorch profiler, with record_shapes=True\n"
-    "  simumax        a system file of SimuMax\n"
-    "  calculon       a system file of calculon\n\n"
+    "  kineto         a trace of the PyTorch profiler, with record_shapes=True\n\n"
     "What a file does not tell (memory and rates of GPUs, latencies, the network of a node's\n"
     "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
     "section say so. A scenario takes it with `extends: cluster.yaml`.\n\n"
@@ -93,9 +91,9 @@ int import_measured(const Arguments& args) {
   const size_t rows = t.gemms.size() + t.attentions.size() + t.memories.size() +
                       t.collectives.size() + t.copies.size();
   std::string remarks;
-  for (const std::string& note : in.notes) remarks += "note: " + note + '\n';
-  write_stderr(remarks + "imported " + std::to_string(rows) + (rows == 1 ? " row" : " rows") +
-               " for " + t.gpu + '\n');
+  for (const std::string& note : in.notes) remarks += fmt::format("note: {}\n", escape_text(note));
+  write_stderr(fmt::format("{}imported {} {} for {}\n", remarks, rows, rows == 1 ? "row" : "rows",
+                           escape_text(t.gpu)));
   return 0;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/import_run.h"
 
-#include "report/json_writer.h"
+#include <fmt/format.h>
+
+#include "report/json/writer.h"
 #include "tools/output.h"
 
 namespace stepcast::cli {
@@ -10,12 +12,11 @@ namespace {
 std::string remarks(const ImportedRun& run, const std::string& file) {
   std::string text;
   for (const UnknownPlace& u : run.unknown)
-    text += file + ':' + std::to_string(u.line) + ':' + std::to_string(u.column) +
-            ": unknown argument '" + u.name + "': " +
-            (u.near.empty() ? "whether it changes the cost is not known"
-                            : "did you mean " + u.near + "?") +
-            '\n';
-  for (const std::string& note : run.notes) text += "note: " + note + '\n';
+    text += fmt::format("{}:{}:{}: unknown argument '{}': {}\n", escape_text(file), u.line,
+                        u.column, escape_text(u.name),
+                        u.near.empty() ? "whether it changes the cost is not known"
+                                       : fmt::format("did you mean {}?", escape_text(u.near)));
+  for (const std::string& note : run.notes) text += fmt::format("note: {}\n", escape_text(note));
   return text;
 }
 
@@ -37,9 +38,10 @@ std::string as_json(const ImportedRun& run) {
 }  // namespace
 
 std::string imported_summary(const ImportedRun& run) {
-  return "imported " + std::to_string(run.used) + " cost-relevant arguments (" +
-         std::to_string(run.unknown.size()) + " unknown, " + std::to_string(run.ignored) +
-         " without effect on cost)" + (run.measured.empty() ? "" : " and " + run.measured) + '\n';
+  return fmt::format(
+      "imported {} cost-relevant arguments ({} unknown, {} without effect on cost){}\n", run.used,
+      run.unknown.size(), run.ignored,
+      run.measured.empty() ? "" : " and " + escape_text(run.measured));
 }
 
 ImportRequest import_request(const Arguments& args, const std::string& kind,

@@ -187,25 +187,25 @@ void read_presentation(int argc, char** argv, Arguments& args) {
 }
 
 int report(const InputError& e, const Arguments& args) {
+  const int status = exit_status_of(e.diagnostics);
   if (args.json) {
     write_stdout(diagnostics_json(e.diagnostics));
-    return e.exit_status;
+    return status;
   }
-  const bool before = e.exit_status != kExitIo && !e.diagnostics.front().code.starts_with("E0");
+  const bool before = status != kExitIo && !e.diagnostics.front().code.starts_with("E0");
   write_stderr(render_diagnostics(e.diagnostics, terminal_for(args.color).err,
                                   before ? "Nothing was run." : ""));
-  return e.exit_status;
+  return status;
 }
 
 // What no change of the command line or the scenario mends.
 int internal_error(std::string_view what, std::string_view advice, const Arguments& args) {
-  if (args.json)
-    write_stdout(json_document([&](JsonWriter& json) {
-      json.object("error", [&] {
-        json.member("code", "internal");
-        json.member("message", what);
-      });
-    }));
+  if (args.json) {
+    Diagnostic d;
+    d.code = "internal";
+    d.message = what;
+    write_stdout(diagnostics_json({&d, 1}));
+  }
   write_stderr("stepcast: " + escape_text(what) + '\n' + std::string(advice));
   return kExitInternal;
 }

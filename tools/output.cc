@@ -14,6 +14,7 @@
 #include <cstring>
 #include <optional>
 
+#include "report/format.h"
 #include "scenarios/file_error.h"
 #include "tools/command.h"
 
@@ -58,6 +59,53 @@ std::string resolved(const std::string& path) {
   std::array<char, PATH_MAX> buffer;
   return ::realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
 }
+
+constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
+
+// The file that a signal which ends the process removes: all that a signal handler may know.
+std::array<char, PATH_MAX> temporary_file{};
+volatile std::sig_atomic_t has_temporary_file = 0;
+
+// The process then ends as if the signal had not been caught: with status 128 + number in a shell.
+void remove_temporary_and_end(int signal) {
+  if (has_temporary_file != 0) ::unlink(temporary_file.data());
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);  // delivered when this returns
+}
+
+void remember_temporary(const std::string& path) {
+  if (path.size() >= temporary_file.size()) return;
+  std::memcpy(temporary_file.data(), path.c_str(), path.size() + 1);
+  has_temporary_file = 1;
+  for (const int signal : kEndingSignals) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
+    struct sigaction action {};
+    action.sa_handler = remove_temporary_and_end;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void forget_temporary() {
+  has_temporary_file = 0;
+}
+
+// No signal that ends the process arrives meanwhile.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int signal : kEndingSignals) sigaddset(&ending, signal);
+    ::pthread_sigmask(SIG_BLOCK, &ending, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
 
 mode_t current_umask() {
   const mode_t mask = ::umask(0);
@@ -110,14 +158,23 @@ std::string read_whole_file(const std::string& path) {
   return text;
 }
 
-void write_stdout(std::string_view text) {
-  const int error = write_all(STDOUT_FILENO, text);
+void write_bytes_to_stdout(std::string_view bytes) {
+  const int error = write_all(STDOUT_FILENO, bytes);
   if (error == EPIPE) throw ClosedPipe{};
   if (error != 0)
     io_error("E503", std::string("cannot write to standard output: ") + std::strerror(error));
 }
 
-void write_stderr(std::string_view text) noexcept {
+void write_stdout(std::string_view text) {
+  write_bytes_to_stdout(terminal_text(text));
+}
+
+void write_stderr(std::string_view text) noexcept try {
+  write_all(STDERR_FILENO, terminal_text(text));
+} catch (const std::bad_alloc&) {  // then there is nothing to say it with
+}
+
+void draw_on_stderr(std::string_view text) noexcept {
   write_all(STDERR_FILENO, text);
 }
 
@@ -142,7 +199,11 @@ void OutputFile::open_temporary() {
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path_.substr(0, slash + 1);
   temporary_ = folder + ".stepcast-XXXXXX";
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  {
+    const SignalsBlocked blocked;  // until the handler knows the name
+    fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+    if (fd_ >= 0) remember_temporary(temporary_);
+  }
   if (fd_ < 0) {
     const int error = errno;
     temporary_.clear();
@@ -153,15 +214,21 @@ void OutputFile::open_temporary() {
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  remove_temporary();
+}
+
+void OutputFile::remove_temporary() {
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  forget_temporary();
+  temporary_.clear();
 }
 
 void OutputFile::fail(int error) {
   // The destructor of a constructor that throws does not run.
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  temporary_.clear();
+  remove_temporary();
   if (error == EPIPE) throw ClosedPipe{};
   io_error("E502", "cannot write '" + path_ + "': " + std::strerror(error), path_);
 }
@@ -192,11 +259,13 @@ void OutputFile::commit() {
     if (::link(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
     ::unlink(temporary_.c_str());
   }
+  forget_temporary();
   temporary_.clear();
 }
 
 void deliver(std::string_view text, const std::string& path, bool force) {
-  if (path.empty() || path == "-") return write_stdout(text);
+  if (path.empty() || path == "-")
+    return ::isatty(STDOUT_FILENO) != 0 ? write_stdout(text) : write_bytes_to_stdout(text);
   OutputFile file(path, force);
   file.write(text);
   file.commit();

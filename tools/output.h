@@ -23,14 +23,19 @@ const std::string& standard_input();
 // E101, status 7.
 std::string read_whole_file(const std::string& path);
 
-// Throws ClosedPipe, or InputError E503 with status 7.
+// What the command says.  Whatever found its way into `text`, no control character but colours, no
+// character that reorders or hides text and no invalid UTF-8 is written (terminal_text).
+// Throws ClosedPipe, or InputError E503.
 void write_stdout(std::string_view text);
 // Failures are ignored: there is nowhere to report them.
 void write_stderr(std::string_view text) noexcept;
+// To a terminal that is standard error, cursor movements included.
+void draw_on_stderr(std::string_view text) noexcept;
 
 // A file that appears under its name only when it is complete: written beside it, synced, renamed.
-// Devices and pipes are written directly.  Every failure is an InputError with status 7: E501 the
-// file exists (and not `force`), E502 anything else.
+// Devices and pipes are written directly.  Every failure is an InputError: E501 the file exists
+// (and not `force`), E502 anything else.  A signal that ends the process (INT, TERM, HUP) removes
+// what was written.  REQUIRES: one at a time.
 class OutputFile {
  public:
   OutputFile(std::string path, bool force);
@@ -45,6 +50,7 @@ class OutputFile {
   [[noreturn]] void fail(int error);
   void flush();
   void open_temporary();
+  void remove_temporary();
 
   std::string path_, temporary_;  // temporary_ empty: written directly
   std::string buffer_;
@@ -52,7 +58,8 @@ class OutputFile {
   bool force_ = false;
 };
 
-// To a new file of that name; to standard output for "" and "-".
+// To a new file of that name; to standard output for "" and "-", there byte by byte as well unless
+// it is a terminal.
 void deliver(std::string_view text, const std::string& path, bool force);
 
 }  // namespace stepcast::cli

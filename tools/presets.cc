@@ -9,7 +9,7 @@
 #include <array>
 #include <optional>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/value.h"
 #include "schedules/schedule.h"
 #include "sim/text.h"

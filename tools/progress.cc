@@ -30,7 +30,7 @@ ProgressLine::ProgressLine(const std::string& style, std::string what) : what_(s
 }
 
 ProgressLine::~ProgressLine() {
-  if (drawn_) write_stderr("\r\x1b[K");
+  if (drawn_) draw_on_stderr("\r\x1b[K");
 }
 
 void ProgressLine::show(int64_t done, int64_t total) {
@@ -41,7 +41,10 @@ void ProgressLine::show(int64_t done, int64_t total) {
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   const std::string text = progress_bar(done, total, what_, seconds);
-  write_stderr(bar_ ? '\r' + text + "\x1b[K" : text + '\n');
+  if (bar_)
+    draw_on_stderr('\r' + text + "\x1b[K");
+  else
+    write_stderr(text + '\n');
   drawn_ = bar_;
 }
 

@@ -8,10 +8,10 @@
 #include <optional>
 #include <set>
 
-#include "report/account_lines.h"
-#include "report/json.h"
-#include "report/perfetto.h"
-#include "report/text.h"
+#include "report/json/result.h"
+#include "report/text/account.h"
+#include "report/text/run.h"
+#include "report/trace/perfetto.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/lane_set.h"
 #include "tools/options.h"

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "report/diagnostics.h"
-#include "report/schedule_svg.h"
+#include "report/svg/schedule.h"
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/compute_comms.h"
 #include "schedules/formats/schedule_csv.h"

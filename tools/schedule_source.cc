@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <stdexcept>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "schedules/check.h"
 #include "schedules/formats/schedule_csv.h"
@@ -80,32 +79,21 @@ void hand_over_costs(const ScheduleFamily& family, const ScheduleCosts& costs,
   hand_over("tComm", costs.hop);
 }
 
-Schedule generated(const ScheduleFamily& family, const ScheduleParams& params) {
-  require_few_actions(params);
-  return generate_schedule(family, params);
-}
-
 // Without --vpp one chunk a rank; families that refuse that get the two that most of them take.
 Schedule generate_any(const ScheduleFamily& family, ScheduleParams params, bool has_vpp,
                       std::vector<std::string>& remarks) {
-  try {
-    return generated(family, params);
-  } catch (const std::invalid_argument& e) {
-    const std::string why = e.what();
-    if (!has_vpp) {
-      try {
-        params.vpp = 2;
-        Schedule schedule = generated(family, params);
-        remarks.push_back("--vpp is not given and " + std::string(family.name) +
-                          " does not go with 1 chunk a rank: vpp = 2");
-        return schedule;
-      } catch (const std::invalid_argument&) {  // the first reason is the better one
-      }
-    }
+  require_few_actions(params);
+  const std::optional<Diagnostic> wrong = check_params(family, params);
+  if (!wrong) return generate_schedule(family, params);
+  params.vpp = 2;
+  if (has_vpp || check_params(family, params))  // the first reason is the better one
     usage_error(
-        "E205", why,
+        "E205", wrong->message,
         "`stepcast presets schedules --show " + std::string(family.name) + "` has its rules");
-  }
+  require_few_actions(params);
+  remarks.push_back("--vpp is not given and " + std::string(family.name) +
+                    " does not go with 1 chunk a rank: vpp = 2");
+  return generate_schedule(family, params);
 }
 
 ChosenSchedule of_family(const ScheduleFamily& family, const ScheduleArguments& a,

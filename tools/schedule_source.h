@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "schedules/schedule.h"
 #include "tools/command.h"
 #include "tools/schedule_costs.h"

@@ -2,9 +2,9 @@
 // stepcast schedule synth: an order made for given costs and memory.
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
+#include <optional>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "schedules/families/families.h"
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/schedule_csv.h"
@@ -21,11 +21,10 @@ namespace {
 // An empty schedule that has the placement.
 Schedule placed(const ScheduleArguments& a, const ScheduleParams& params) {
   const bool loop = parse_word("--placement", a.placement, {"loop", "v"}) == 0;
-  try {
-    return loop ? loop_schedule("synth", params) : v_schedule("synth", params);
-  } catch (const std::invalid_argument& e) {
-    usage_error("E205", e.what());
-  }
+  std::optional<Diagnostic> wrong = check_sizes(params);
+  if (!wrong && !loop) wrong = check_two_chunks("synth", params);
+  if (wrong) usage_error("E205", wrong->message);
+  return loop ? loop_schedule("synth", params) : snake_schedule("synth", params);
 }
 
 StageTimes times_of(int64_t forward, int64_t input, int64_t weight) {
@@ -118,12 +117,8 @@ int schedule_synth_command(const Arguments& args, const Terminal& terminal) {
   const ScheduleArguments& a = args.schedule;
   const ScheduleCosts costs = parse_costs(a.costs, "", read_stages(a));
   const SynthesisProblem problem = problem_of(a, costs);
-  Synthesis synthesis;
-  try {
-    synthesis = synthesize(problem);
-  } catch (const std::invalid_argument& e) {
-    usage_error("E205", e.what());
-  }
+  if (const auto wrong = check_synthesis(problem)) usage_error("E205", wrong->message);
+  const Synthesis synthesis = synthesize(problem);
   const ChosenSchedule chosen{synthesis.schedule, "auto", {}};
   const ScheduleTiming timing = time_schedule(chosen.schedule, costs, P2pStyle::async);
   if (!args.output.empty()) deliver(write_schedule_csv(chosen.schedule), args.output, args.force);

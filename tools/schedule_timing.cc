@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <stdexcept>
 
-#include "report/account_lines.h"
+#include "report/text/account.h"
 #include "sim/diagnostic.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tools/options.h"
 
 namespace stepcast::cli {
@@ -112,7 +111,7 @@ ScheduleTiming time_schedule(const Schedule& schedule, const ScheduleCosts& cost
   OpGraph graph;
   try {
     graph = lower_with(schedule, costs, style, durations);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     usage_error("E004", e.what());
   }
   const Program program = compiled(graph, durations);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "report/json_writer.h"
-#include "report/schedule_drawing.h"
+#include "report/json/writer.h"
+#include "report/text/schedule.h"
 #include "tools/schedule_costs.h"
 #include "tools/schedule_source.h"
 

@@ -5,7 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <optional>
 
-#include "report/size_text.h"
+#include "report/text/size.h"
 #include "scenarios/forecast/size.h"
 #include "scenarios/number.h"
 #include "tools/options.h"

@@ -6,17 +6,15 @@
 #include <array>
 #include <optional>
 
-#include "report/topology_svg.h"
-#include "report/topology_text.h"
+#include "report/svg/topology.h"
+#include "report/text/topology.h"
 #include "scenarios/cluster_section.h"
 #include "scenarios/file_error.h"
 #include "tools/options.h"
 #include "tools/output.h"
-#include "topology/build_graph.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
-#include "topology/link_loads.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/import/imported_topology.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast::cli {
 namespace {

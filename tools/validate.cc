@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "report/diagnostics.h"
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "scenarios/forecast/forecast.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -32,7 +32,7 @@ Verdict check(const std::string& file, const Arguments& args) {
     v.gpus = scenario.plan.grid.world();
     v.warnings = std::move(scenario.warnings);
   } catch (const InputError& e) {
-    v.status = e.exit_status;
+    v.status = exit_status_of(e.diagnostics);
     v.errors = e.diagnostics;
   }
   return v;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "calibrate/measure/timing.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

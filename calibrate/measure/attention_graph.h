@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "calibrate/measure/device.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "calibrate/row_shape.h"
+#include "calibrate/table/table_text.h"
 
 namespace stepcast::measure {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -14,7 +14,7 @@
 #include "calibrate/measure/collectives_plan.h"
 #include "calibrate/measure/interference_ratio.h"
 #include "calibrate/measure/processes.h"
-#include "calibrate/sweep.h"
+#include "calibrate/plan/sweep.h"
 
 namespace stepcast::measure {
 

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/device_names.h"
+#include "calibrate/import/device_names.h"
 #include "calibrate/measure/collectives.h"
 #include "calibrate/measure/collectives_network.h"
 #include "calibrate/measure/collectives_options.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "calibrate/measure/processes.h"
-#include "calibrate/plan_text.h"
-#include "calibrate/sweep.h"
-#include "sim/work.h"
+#include "calibrate/plan/plan_text.h"
+#include "calibrate/plan/sweep.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

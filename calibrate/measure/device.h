@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

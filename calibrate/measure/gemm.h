@@ -21,7 +21,7 @@
 #include <memory>
 
 #include "calibrate/measure/timing.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -7,7 +7,7 @@
 
 #include "calibrate/measure/collectives.h"
 #include "calibrate/measure/device.h"
-#include "calibrate/sweep.h"
+#include "calibrate/plan/sweep.h"
 
 namespace stepcast::measure {
 

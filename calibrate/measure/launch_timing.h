@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "calibrate/measure/timing.h"
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 
 namespace stepcast::measure {
 

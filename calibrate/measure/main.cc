@@ -20,7 +20,7 @@
 
 #include <fmt/format.h>
 
-#include "calibrate/device_names.h"
+#include "calibrate/import/device_names.h"
 #include "calibrate/measure/collectives_command.h"
 #include "calibrate/measure/collectives_plan.h"
 #include "calibrate/measure/measure_options.h"

@@ -12,7 +12,7 @@
 #include "calibrate/measure/gemm.h"
 #include "calibrate/measure/nvml.h"
 #include "calibrate/measure/timing.h"
-#include "calibrate/sweep.h"
+#include "calibrate/plan/sweep.h"
 
 namespace stepcast::measure {
 

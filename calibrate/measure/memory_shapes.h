@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "calibrate/measure/timing.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -6,8 +6,7 @@
 
 #include "calibrate/measure/attention_grid.h"
 #include "calibrate/measure/memory_shapes.h"
-#include "calibrate/row_shape.h"
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 
 namespace stepcast::measure {
 namespace {

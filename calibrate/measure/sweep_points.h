@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/plan_text.h"
-#include "calibrate/sweep.h"
+#include "calibrate/plan/plan_text.h"
+#include "calibrate/plan/sweep.h"
 
 namespace stepcast::measure {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "calibrate/sweep.h"
+#include "calibrate/plan/sweep.h"
 
 namespace stepcast::measure {
 

@@ -13,11 +13,11 @@
 #include <optional>
 #include <utility>
 
-#include "calibrate/row_shape.h"
-#include "calibrate/table_sources.h"
-#include "calibrate/write_table.h"
+#include "calibrate/table/table_text.h"
+#include "calibrate/table/write_table.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast::measure {
 namespace {
@@ -132,7 +132,7 @@ void TableOutput::take_up(const TableText& header) {
     before.in_network_reduction = header.in_network_reduction;
   }
   if (before.nvlink_gbs != header.nvlink_gbs) {
-    refuse("with nvlink_gbs", number_text(before.nvlink_gbs), number_text(header.nvlink_gbs));
+    refuse("with nvlink_gbs", exact_text(before.nvlink_gbs), exact_text(header.nvlink_gbs));
   }
   if (before.in_network_reduction != header.in_network_reduction) {
     refuse("with in_network_reduction", before.in_network_reduction ? "yes" : "no",

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "calibrate/sweep.h"
-#include "calibrate/table_text.h"
+#include "calibrate/plan/sweep.h"
+#include "calibrate/table/table_text.h"
 
 namespace stepcast::measure {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/device_names.h"
+#include "calibrate/import/device_names.h"
 #include "calibrate/measure/timing_summary.h"
 #include "calibrate/measure/training_step_device.h"
 #include "calibrate/measure/training_step_stack.h"

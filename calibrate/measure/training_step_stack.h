@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "calibrate/measure/training_step_shape.h"
-#include "sim/work.h"
+#include "sim/graph/work.h"
 
 namespace stepcast::measure {
 

@@ -9,8 +9,8 @@
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
-#include "sim/work_counts.h"
-#include "topology/collectives.h"
+#include "sim/graph/op_graph.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 namespace {

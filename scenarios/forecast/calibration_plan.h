@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/plan_text.h"
+#include "calibrate/plan/plan_text.h"
 #include "scenarios/scenario.h"
 
 namespace stepcast {

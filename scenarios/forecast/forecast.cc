@@ -7,9 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "calibrate/cost_table.h"
-#include "model/distillation.h"
-#include "model/inference.h"
+#include "calibrate/table/cost_table.h"
+#include "model/passes/forward_only.h"
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/perturbed_step.h"
@@ -17,38 +16,36 @@
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
-#include "sim/account.h"
+#include "sim/account/account.h"
 #include "sim/diagnostic.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
 #include "sim/text.h"
-#include "sim/work_counts.h"
 
 namespace stepcast {
 namespace {
 
-ScenarioText text_of(const Scenario& s) {
+ScenarioSummary summary_of(const Scenario& s) {
   const Plan& p = s.plan;
-  ScenarioText t;
+  ScenarioSummary t;
   t.name = s.name;
   t.file = s.file;
   t.hash = s.hash;
   t.warnings = s.warnings;
-  t.gpus = std::to_string(p.grid.world()) + " x " + upper_case(s.cluster.node.gpu.name);
-  const auto add = [](std::string& line, const char* key, int64_t value) {
-    if (!line.empty()) line += "  ";
-    line += std::string(key) + ' ' + std::to_string(value);
-  };
-  add(t.layout, "TP", p.tp);
-  if (p.cp > 1) add(t.layout, "CP", p.cp);
-  if (p.ep > 1) add(t.layout, "EP", p.ep);
-  if (p.etp > 1) add(t.layout, "ETP", p.etp);
-  add(t.layout, "PP", p.pp);
-  if (p.vpp > 1) add(t.layout, "VPP", p.vpp);
-  add(t.layout, "DP", p.dp);
-  if (p.zero > 0) add(t.layout, "ZeRO", p.zero);
-  add(t.batch, "GBS", p.global_batch);
-  add(t.batch, "MBS", p.micro_batch);
-  add(t.batch, "seq", p.seq);
+  t.gpu = upper_case(s.cluster.node.gpu.name);
+  t.gpus = p.grid.world();
+  t.tp = p.tp;
+  t.cp = p.cp;
+  t.ep = p.ep;
+  t.etp = p.etp;
+  t.pp = p.pp;
+  t.vpp = p.vpp;
+  t.dp = p.dp;
+  t.zero = p.zero;
+  t.global_batch = p.global_batch;
+  t.micro_batch = p.micro_batch;
+  t.microbatches = p.microbatches();
+  t.seq = p.seq;
   t.schedule = s.schedule_title;
   return t;
 }
@@ -83,7 +80,7 @@ void fill_memory(const PricedStep& step, Result& result) {
   const OpGraph& graph = step.graph;
   StepMemory memory = memory_of(step);
   result.memory_usable = usable_memory(*step.scenario);
-  result.memory_role = memory.peak_role;
+  result.peak_role = memory.peak_role;
   result.reserved_role = memory.reserved_role;
   result.memory_reserved = memory.reserved;
   for (uint32_t r = 0; r < memory.by_role.size(); ++r) {
@@ -96,8 +93,7 @@ void fill_memory(const PricedStep& step, Result& result) {
     stage.reserved = memory.reserved_by_role[r];
     result.memory.push_back(std::move(stage));
   }
-  result.memory_op =
-      place_of_peak(graph, result.memory_role, result.memory[result.memory_role].memory);
+  result.peak_op = place_of_peak(graph, result.peak_role, result.memory[result.peak_role].memory);
   result.fits = result.memory_reserved <= result.memory_usable;
 }
 
@@ -330,7 +326,7 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(step, deadlock);
   }
-  result.scenario = text_of(scenario);
+  result.scenario = summary_of(scenario);
   warn_late_windows(scenario, result);
   result.splits_backward = splits_backward(schedule);
   result.step_time = scenario.post_validation ? result.span : result.makespan;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole path in one call: scenario -> lower -> price -> run -> result.
 //
-// Equal ranks are simulated once (sim/run.h); where they differ, each is a lane (sim/lanes.h), and
-// timeline, account and critical path are those of the lane that ends last.
+// Equal ranks are simulated once (sim/engine/run.h); where they differ, each is a lane
+// (sim/lanes/lanes.h), and timeline, account and critical path are those of the lane that ends
+// last.
 #pragma once
 
 #include <cstddef>

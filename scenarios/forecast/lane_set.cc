@@ -33,7 +33,8 @@
 #include "scenarios/file_error.h"
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/step.h"
-#include "topology/fabric.h"
+#include "sim/diagnostic.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {

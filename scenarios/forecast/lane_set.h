@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/lanes/lanes.h"
 
 namespace stepcast {
 

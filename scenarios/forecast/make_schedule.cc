@@ -20,10 +20,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <stdexcept>
 #include <utility>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/pricing_table.h"
@@ -31,6 +29,7 @@
 #include "schedules/lower/vocabulary.h"
 #include "schedules/schedule.h"
 #include "schedules/synthesis/synthesis.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
@@ -74,15 +73,6 @@ bool has_parameter(const ScheduleFamily& family, std::string_view key) {
                      [&](const ScheduleParameter& p) { return p.key == key; });
 }
 
-// What the family makes of `params`; nothing if it is not for them.
-std::optional<Schedule> generated(const ScheduleFamily& family, const ScheduleParams& params) {
-  try {
-    return generate_schedule(family, params);
-  } catch (const std::invalid_argument&) {
-    return {};
-  }
-}
-
 MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
   const ScheduleFamily* family = find_schedule_family(scenario.to_make->family);
   STEPCAST_CHECK(family != nullptr, "the scenario was resolved with this family");
@@ -90,11 +80,8 @@ MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
   for (const auto& [key, value] : mean_params(costs)) {
     if (has_parameter(*family, key)) params.more.try_emplace(key, value);
   }
-  try {
-    return {generate_schedule(*family, params), std::nullopt, {}};
-  } catch (const std::invalid_argument& e) {
-    throw cannot_make(scenario, e.what());
-  }
+  if (const auto wrong = check_params(*family, params)) throw cannot_make(scenario, wrong->message);
+  return {generate_schedule(*family, params), std::nullopt, {}};
 }
 
 // The families that have a list for these sizes with this placement, each with its own name, in the
@@ -118,12 +105,12 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
     // Families that are made for times take some to make: first whether the placement is right.
     ScheduleParams one = params;
     one.microbatches = 1;
-    if (family.order_by == OrderBy::times) {
-      const std::optional<Schedule> first = generated(family, one);
-      if (!first || !suits(*first)) continue;
-    }
-    std::optional<Schedule> schedule = generated(family, params);
-    if (schedule && suits(*schedule)) found.push_back(*std::move(schedule));
+    if (family.order_by == OrderBy::times &&
+        (check_params(family, one) || !suits(generate_schedule(family, one))))
+      continue;
+    if (check_params(family, params)) continue;  // not for these sizes
+    Schedule schedule = generate_schedule(family, params);
+    if (suits(schedule)) found.push_back(std::move(schedule));
   }
   return found;
 }
@@ -192,16 +179,6 @@ std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostT
                                           make.memory_limit.value);
   }
   return placed;
-}
-
-// Whether some order is within the memory limits: one microbatch after the other, with split or
-// whole backwards (an input gradient may add memory, which a whole backward frees again at once).
-bool some_order_fits(const SynthesisProblem& problem) {
-  const PipelineCosts& c = problem.costs;
-  const auto fits = [&](bool split) {
-    return fits_memory(c, all_forwards_then_backwards(c.rank_of_stage, c.pp, 1, split).ranks);
-  };
-  return (problem.split_backward && fits(true)) || fits(false);
 }
 
 // By how much the step with this schedule is beyond the memory; 0 or less if it fits.
@@ -291,7 +268,7 @@ class ScheduleSearch {
   // go with the scenario's style, or it deadlocks with them.
   std::optional<StepOutcome> outcome_of(size_t placed, const Schedule& schedule) const {
     const Scenario& scenario = placed_[placed].scenario;
-    if (!transfers_suit(scenario, schedule)) return {};
+    if (check_transfers(schedule, scenario.p2p)) return {};
     return evaluate(price_step(lower_step(scenario, schedule), table_));
   }
 
@@ -318,7 +295,8 @@ class ScheduleSearch {
   // has set them: then another placement may do.
   void add_synthesis(size_t placed) {
     SynthesisProblem& problem = placed_[placed].problem;
-    if (!some_order_fits(problem)) {
+    // Sizes and times are those of the probe, so what is wrong is the memory.
+    if (check_synthesis(problem)) {
       const std::string why = "no order fits: " + least_memory(problem.costs);
       if (!limits_are_ours()) {
         no_order_ = why;
@@ -326,20 +304,13 @@ class ScheduleSearch {
       }
       made_.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
       raise_to_1f1b(problem.costs);
+      if (const auto wrong = check_synthesis(problem)) throw cannot_make(scenario_, wrong->message);
     }
     no_order_.clear();
-    Synthesis found = synthesized(problem);
+    Synthesis found = synthesize(problem);
     bound_ = std::min(bound_, found.lower_bound);
     tried_ += found.orders_tried;
     add_made(placed, std::move(found));
-  }
-  // Throws InputError E205 for sizes that are beyond what can be synthesized.
-  Synthesis synthesized(const SynthesisProblem& problem) const {
-    try {
-      return synthesize(problem);
-    } catch (const std::invalid_argument& e) {
-      throw cannot_make(scenario_, e.what());
-    }
   }
   void add_made(size_t placed, Synthesis found) {
     last_made_ = found.schedule;
@@ -397,8 +368,8 @@ class ScheduleSearch {
     }
   }
   std::optional<Candidate> made_with(size_t placed, const SynthesisProblem& problem) const {
-    if (!some_order_fits(problem)) return {};
-    Candidate candidate = candidate_of(placed, synthesized(problem));
+    if (check_synthesis(problem)) return {};  // that little is not enough for any order
+    Candidate candidate = candidate_of(placed, synthesize(problem));
     const auto outcome = outcome_of(placed, candidate.schedule);
     if (!outcome) return {};
     candidate.outcome = *outcome;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "schedules/schedule.h"
 #include "sim/result.h"

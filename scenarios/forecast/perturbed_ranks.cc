@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/lanes.h"
-#include "topology/build_graph.h"
+#include "sim/lanes/lanes.h"
+#include "topology/cluster/build_graph.h"
 
 namespace stepcast {
 

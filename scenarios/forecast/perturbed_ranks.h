@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "scenarios/scenario.h"
-#include "sim/jitter.h"
+#include "sim/lanes/lane_speeds.h"
 #include "sim/units.h"
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -15,9 +14,10 @@
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/what_if.h"
 #include "sim/check.h"
+#include "sim/diagnostic.h"
+#include "sim/graph/program.h"
 #include "sim/statistics.h"
-#include "sim/varied.h"
-#include "topology/traffic.h"
+#include "topology/traffic/step_traffic.h"
 
 namespace stepcast {
 bool is_perturbed(const Scenario& scenario) {
@@ -77,8 +77,8 @@ RankRun RankSimulation::run(uint64_t seed, const LaneOptions& options) const {
     run.ranks = run_contended(step_.graph, step_.prices, run.lanes, traffic_ ? *traffic_ : own,
                               interference_.value_or(Interference{}), options);
     return run;
-  } catch (const std::invalid_argument& e) {
-    throw file_error("E123", e.what(), scenario().file);
+  } catch (InputError& e) {
+    throw place(std::move(e), "E123", scenario().file);
   }
 }
 

@@ -15,11 +15,11 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
-#include "sim/account.h"
-#include "sim/contention.h"
-#include "sim/lanes.h"
+#include "sim/account/account.h"
+#include "sim/contention/contention.h"
+#include "sim/lanes/lanes.h"
 #include "sim/result.h"
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 

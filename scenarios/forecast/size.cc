@@ -23,7 +23,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
 #include "scenarios/field_values.h"
 #include "scenarios/fields.h"
 #include "scenarios/file_error.h"
@@ -312,7 +312,7 @@ std::optional<SizedLayout> simulated(const Layout& l, const Scenario& s) {
   out.recompute = l.recompute;
   out.set = set_text(l);
   out.result = forecast(s, {.what_if = false});
-  out.parameters = stage_parameters(s.model, s.plan, s.plan.stages[out.result.memory_role]);
+  out.parameters = stage_parameters(s.model, s.plan, s.plan.stages[out.result.reserved_role]);
   if (!out.result.fits) return {};
   return out;
 }

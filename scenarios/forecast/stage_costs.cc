@@ -5,8 +5,8 @@
 
 #include "scenarios/forecast/step.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {

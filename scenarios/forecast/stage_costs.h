@@ -2,7 +2,7 @@
 // What the stages of a scenario cost: the input of schedules that are made for their costs.
 #pragma once
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "schedules/synthesis/order_timing.h"
 

@@ -34,17 +34,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
-#include "calibrate/price_graph.h"
-#include "scenarios/file_error.h"
+#include "calibrate/price/price_graph.h"
 #include "schedules/lower/lower.h"
-#include "schedules/transfers/transfers.h"
 #include "sim/diagnostic.h"
-#include "sim/host_waits.h"
-#include "sim/run.h"
-#include "sim/work_counts.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 namespace {
@@ -53,8 +49,8 @@ LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_valid
   try {
     return {&s,
             lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation})};
-  } catch (const std::invalid_argument& e) {
-    throw file_error("E127", e.what(), s.file);
+  } catch (InputError& e) {
+    throw place(std::move(e), "E127", s.file);
   }
 }
 
@@ -95,12 +91,6 @@ StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
 
 }  // namespace
 
-bool transfers_suit(const Scenario& scenario, const Schedule& schedule) {
-  if (scenario.p2p == P2pStyle::async) return true;  // goes with every schedule
-  const std::vector<P2pStyle> legal = legal_p2p_styles(schedule);
-  return std::find(legal.begin(), legal.end(), scenario.p2p) != legal.end();
-}
-
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule) {
   return lowered(scenario, schedule, scenario.post_validation);
 }
@@ -115,7 +105,7 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
   try {
     Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
     if (longest_seconds(graph, prices) < kLongest) return prices;
-  } catch (const std::overflow_error&) {
+  } catch (const TimeTooLong&) {
     // one op alone is longer
   }
   throw file_error(

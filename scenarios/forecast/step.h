@@ -14,12 +14,12 @@
 #include <optional>
 #include <vector>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/memory/memory.h"
 #include "sim/units.h"
 
 namespace stepcast {
@@ -29,12 +29,9 @@ struct LoweredStep {
   OpGraph graph;
 };
 
-// Whether transfers of the scenario's style go with the schedule: what a search asks before it
-// lowers one that is not the scenario's own.  REQUIRES: check_schedule(schedule) is empty.
-bool transfers_suit(const Scenario& scenario, const Schedule& schedule);
-
 // The scenario's step with this schedule, which need not be the scenario's own.  Throws InputError
-// E127 unless transfers_suit().
+// E127 if the
+// scenario's transfers do not go with it, which check_transfers() says beforehand.
 // REQUIRES: check_schedule(schedule) is empty; the sizes of the schedule are those of the plan.
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule);
 

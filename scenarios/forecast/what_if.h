@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "scenarios/forecast/step.h"
-#include "sim/account.h"
-#include "sim/program.h"
+#include "sim/account/account.h"
+#include "sim/graph/program.h"
 #include "sim/result.h"
 
 namespace stepcast {

@@ -2,7 +2,7 @@
 #include "scenarios/frameworks/import_cluster.h"
 
 #include "scenarios/cluster_section.h"
-#include "topology/cluster.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast {
 

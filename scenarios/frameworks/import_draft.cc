@@ -27,21 +27,6 @@ bool is_below(std::string_view path, std::string_view above) {
   return path.size() > above.size() && path.starts_with(above) && path[above.size()] == '.';
 }
 
-// On one line, and no control characters of a file that came from elsewhere.
-std::string one_line(std::string_view text) {
-  std::string line;
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint point = decode_utf8(text, at);
-    const bool control = point.value < 0x20 || point.value == 0x7f;
-    if (!point.valid)
-      line += '?';  // logs are not always text
-    else
-      line += control ? " " : text.substr(at, point.length);
-    at += point.length;
-  }
-  return line;
-}
-
 // Whether a scenario may say so: the row is there, or one above it takes anything.
 bool known(std::string_view path, const std::string& value) {
   if (const Field* f = find_field(path))
@@ -72,17 +57,21 @@ std::string yaml_text(std::string_view text) {
        {"true", "false", "null", "True", "False", "Null", "yes", "no", "on", "off", "nan", "inf"})
     quotes = quotes || text == word;
   if (!quotes) return std::string(text);
+  // What escape_text() makes of a control character or of a byte that is no UTF-8 is an escape of
+  // YAML.
   std::string s = "\"";
-  for (const char c : one_line(text)) {
-    if (c == '"' || c == '\\') s += '\\';
-    s += c;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = decode_utf8(text, at).length;
+    if (text[at] == '"' || text[at] == '\\') s += '\\';
+    s += escape_text(text.substr(at, length));
+    at += length;
   }
   return s + '"';
 }
 
 void ScenarioDraft::set(const std::string& path, std::string value, const std::string& why) {
   if (!known(path, value)) return note(why + ": not modelled, left out");
-  put({path, std::move(value), one_line(why)});
+  put({path, std::move(value), escape_text(why)});
 }
 
 void ScenarioDraft::put(Entry entry) {
@@ -117,7 +106,7 @@ void ScenarioDraft::set(const std::string& path, bool value, const std::string& 
 void ScenarioDraft::set_text(const std::string& path, std::string_view text,
                              const std::string& why) {
   if (!known(path, std::string(text))) return note(why + ": not modelled, left out");
-  put({path, yaml_text(text), one_line(why)});
+  put({path, yaml_text(text), escape_text(why)});
 }
 
 void ScenarioDraft::assume(const std::string& path, const std::string& value,
@@ -127,14 +116,17 @@ void ScenarioDraft::assume(const std::string& path, const std::string& value,
 }
 
 void ScenarioDraft::override_with(const std::string& path, const std::string& value) {
-  put({path, one_line(value), "-s"});
+  std::string line = value;  // YAML, for which a line break is a blank too
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+  put({path, escape_text(line), "-s"});
   notes_.erase(std::remove_if(notes_.begin(), notes_.end(),
                               [&](const std::string& n) { return n.starts_with(path + ": "); }),
                notes_.end());
 }
 
 void ScenarioDraft::note(std::string text) {
-  text = one_line(text);
+  text = escape_text(text);
   if (std::find(notes_.begin(), notes_.end(), text) == notes_.end())
     notes_.push_back(std::move(text));
 }
@@ -148,7 +140,7 @@ std::string ScenarioDraft::text(const std::string& head) const {
   std::string text;
   for (size_t at = 0; at < head.size();) {
     const size_t end = std::min(head.find('\n', at), head.size());
-    text += "# " + one_line(std::string_view(head).substr(at, end - at)) + '\n';
+    text += "# " + escape_text(std::string_view(head).substr(at, end - at)) + '\n';
     at = end + 1;
   }
   for (const std::string& note : notes_) text += "# - " + note + '\n';

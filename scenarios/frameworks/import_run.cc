@@ -5,6 +5,7 @@
 
 #include "scenarios/frameworks/importers.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -72,10 +73,10 @@ ImportedRun import_run(const ImportRequest& request) {
     run.unknown.push_back({u.written, u.mark.line, u.mark.column, u.near});
   run.notes = draft.notes();
   run.measured = counts.measured;
-  std::string head = "A scenario from " + request.file + " (" + request.kind + ").";
+  std::string head = "A scenario from " + escape_text(request.file) + " (" + request.kind + ").";
   for (const UnknownPlace& u : run.unknown)
-    head += "\n- not understood: " + u.name + " in line " + std::to_string(u.line) +
-            (u.near.empty() ? "" : "; did you mean " + u.near + "?");
+    head += "\n- not understood: " + escape_text(u.name) + " in line " + std::to_string(u.line) +
+            (u.near.empty() ? "" : "; did you mean " + escape_text(u.near) + "?");
   run.scenario = draft.text(head);
   refuse_unreadable(problems, file, run.scenario);
   return run;

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chimera: two replicas of the model, one running down the ranks and one up, so that each fills the
-// bubbles of the other.
+// Families in which microbatches run through the ranks in both directions: Chimera and DualPipe
+// hold two replicas of the model, one with stage s on rank s and one with stage s on rank p-1-s;
+// DualPipeV holds one, folded into a V.
 //
-// Microbatches come in units of p/2, down and up in turn.  With one slot for F and for B, unit u of
-// its direction starts at slot 2 p u and sends microbatch j of it through stage s in the slots
-//     F: 2 p u + s + 2 j,    B: 2 p u + 2 p - 1 - s + 2 j;
-// down and up never meet in a slot, since p is even.  The order of a rank is the order of its
-// slots.
+// With 4 ranks and 4 microbatches, 0 and 1 sent down and 2 and 3 up, Chimera's first two ranks run
+// in slots of one action
+//
+//     slot     0   1   2   3   4   5   6   7   8   9
+//     rank 0  0F0  .  0F1 3F2 3B2 3F3 3B3 0B0  .  0B1
+//     rank 1   .  1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1  .
+//
+// Where a microbatch on its way down leaves a slot empty, one on its way up fills it.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <stdexcept>
+#include <array>
 
 #include "schedules/families/families.h"
 
 namespace stepcast {
 namespace {
+
+// --------------------------------------------------------------------------------------- Chimera
+// Microbatches come in units of p/2, down and up in turn.  With one slot for F and for B, unit u of
+// its direction starts at slot 2 p u and sends microbatch j of it through stage s in the slots
+//     F: 2 p u + s + 2 j,    B: 2 p u + 2 p - 1 - s + 2 j;
+// down and up never share a slot, since p is even.  The order of a rank is the order of its slots.
 
 constexpr std::string_view kChimera = "chimera";
 constexpr std::string_view kChimeraAliases[] = {"chimera-direct", "bidirectional"};
@@ -23,20 +35,26 @@ struct ChimeraSlot {
   Action action{};
 };
 
-void check_chimera_sizes(const ScheduleParams& params) {
-  if (params.pp % 2 != 0)
-    throw std::invalid_argument("chimera runs two pipelines against each other: pp = " +
-                                std::to_string(params.pp) + " must be even");
-  if (params.microbatches % params.pp != 0)
-    throw std::invalid_argument(
-        "chimera sends pp/2 microbatches each way at a time: " +
-        std::to_string(params.microbatches) +
-        " microbatches must be a multiple of pp = " + std::to_string(params.pp));
+std::optional<Diagnostic> check_two_directions(std::string_view name,
+                                               const ScheduleParams& params) {
+  if (auto wrong = check_two_chunks(name, params)) return wrong;
+  if (params.pp % 2 == 0) return {};
+  return refusal(fmt::format("{} runs two pipelines against each other: pp = {} must be even", name,
+                             params.pp));
+}
+
+std::optional<Diagnostic> check_chimera(const ScheduleParams& params) {
+  if (auto wrong = check_two_directions(kChimera, params)) return wrong;
+  if (params.microbatches % params.pp == 0) return {};
+  return refusal(
+      fmt::format("chimera sends pp/2 microbatches each way at a time: {} microbatches must be a "
+                  "multiple of pp "
+                  "= {}",
+                  params.microbatches, params.pp));
 }
 
 Schedule chimera_order(const ScheduleParams& params) {
   Schedule schedule = bidirectional_schedule(kChimera, params);
-  check_chimera_sizes(params);
   const int64_t pp = params.pp, unit = pp / 2;
   std::vector<ChimeraSlot> slots(static_cast<size_t>(2 * params.microbatches));
   schedule.reversed.resize(static_cast<size_t>(params.microbatches));
@@ -58,6 +76,10 @@ Schedule chimera_order(const ScheduleParams& params) {
   }
   return schedule;
 }
+
+// ------------------------------------------------------------------------- DualPipe and DualPipeV
+// The order that both share: a rank that holds two stages, 0 and 1, whose microbatches cross, so
+// that a forward of one runs together with a backward of the other.
 
 struct CrossingStage {
   int64_t stage = 0;
@@ -139,36 +161,28 @@ std::vector<Action> crossing_order(int64_t depth, int64_t position, int64_t micr
   return std::move(o.list);
 }
 
-// DualPipe: two replicas of the model run against each other, microbatches of the first half down
-// the ranks and of the second half up, with forwards of one and backwards of the other as
-// overlapped units.  DualPipeV is the same cut in half: one replica, folded into a V.
+// DualPipe sends microbatches of the first half down the ranks and of the second half up.
+// DualPipeV is the same cut in half: one replica, rank r holds stages r and 2p-1-r.
 
 constexpr std::string_view kDual = "dualpipe";
 constexpr std::string_view kDualAliases[] = {"dual-pipe", "scheduledualpipe"};
-constexpr std::string_view kV = "dualpipev";
-constexpr std::string_view kVAliases[] = {"dual-pipe-v", "dualpipe-v", "scheduledualpipev",
-                                          "cut-in-half"};
+constexpr std::string_view kDualV = "dualpipev";
+constexpr std::string_view kDualVAliases[] = {"dual-pipe-v", "dualpipe-v", "scheduledualpipev",
+                                              "cut-in-half"};
 
-// One warm-up of the longest rank on either side.
-void require_filled(std::string_view name, const ScheduleParams& params) {
-  if (params.microbatches < 2 * params.pp)
-    throw std::invalid_argument(std::string(name) +
-                                " needs at least 2 * pp = " + std::to_string(2 * params.pp) +
-                                " microbatches, there are " + std::to_string(params.microbatches));
+// Both need two microbatches a rank, one warm-up of the longest rank on either side.
+std::optional<Diagnostic> check_dual(const ScheduleParams& params) {
+  if (auto wrong = check_two_directions(kDual, params)) return wrong;
+  if (auto wrong = check_two_a_rank(kDual, params)) return wrong;
+  if (params.microbatches % 2 == 0) return {};
+  return refusal(
+      fmt::format("{} sends as many microbatches down as up: microbatches = {} must be even", kDual,
+                  params.microbatches));
 }
 
-Schedule generate_dual(const ScheduleParams& params) {
+Schedule dual_order(const ScheduleParams& params) {
   Schedule schedule = bidirectional_schedule(kDual, params);
   const int64_t pp = params.pp, m = params.microbatches;
-  if (pp % 2 != 0)
-    throw std::invalid_argument(
-        std::string(kDual) + " runs two pipelines against each other: pp = " + std::to_string(pp) +
-        " must be even");
-  require_filled(kDual, params);
-  if (m % 2 != 0)
-    throw std::invalid_argument(std::string(kDual) +
-                                " sends as many microbatches down as up: microbatches = " +
-                                std::to_string(m) + " must be even");
   schedule.reversed.resize(static_cast<size_t>(m));
   std::fill(schedule.reversed.begin() + m / 2, schedule.reversed.end(), true);
   for (int64_t r = 0; r < pp; ++r) {
@@ -180,9 +194,13 @@ Schedule generate_dual(const ScheduleParams& params) {
   return schedule;
 }
 
-Schedule generate_v(const ScheduleParams& params) {
-  Schedule schedule = v_schedule(kV, params);
-  require_filled(kV, params);
+std::optional<Diagnostic> check_dualpipev(const ScheduleParams& params) {
+  if (auto wrong = check_two_chunks(kDualV, params)) return wrong;
+  return check_two_a_rank(kDualV, params);
+}
+
+Schedule dualpipev_order(const ScheduleParams& params) {
+  Schedule schedule = snake_schedule(kDualV, params);
   for (int64_t r = 0; r < params.pp; ++r)
     schedule.ranks[static_cast<size_t>(r)] =
         crossing_order(params.pp, r, params.microbatches, {{{r, 0}, {2 * params.pp - 1 - r, 0}}});
@@ -193,10 +211,13 @@ Schedule generate_v(const ScheduleParams& params) {
 
 ScheduleFamily chimera() {
   return {
-      kChimera, kChimeraAliases,
+      kChimera,
+      kChimeraAliases,
       "two replicas in opposite directions; bubble (p-2) [max(tB,tF) + (m/p-1) |tB-tF|], holds p "
       "microbatches, twice the parameters; p even, p divides m, vpp = 2 (two stages a rank)",
-      "Li and Hoefler 2021 (arXiv:2107.06925)", chimera_order};
+      "Li and Hoefler 2021 (arXiv:2107.06925)",
+      check_chimera,
+      chimera_order};
 }
 
 ScheduleFamily dualpipe() {
@@ -206,19 +227,21 @@ ScheduleFamily dualpipe() {
           "about (p/2-1)(tFB+tB-3tW), holds p+1 microbatches, twice the parameters; p even, m "
           "even, m >= 2p, vpp = 2 (two stages a rank)",
           "DeepSeek-AI 2024 (arXiv:2412.19437); deepseek-ai DualPipe",
-          generate_dual,
+          check_dual,
+          dual_order,
           {},
           P2pStyle::dualpipe};
 }
 
 ScheduleFamily dualpipev() {
-  return {kV,
-          kVAliases,
+  return {kDualV,
+          kDualVAliases,
           "DualPipe cut in half: two chunks a rank in a V, overlapped units; bubble about "
           "(p-1)(tFB+tB-3tW) of a chunk, holds 2p+1 chunks; vpp = 2, m >= 2p",
           "Qi et al. 2025, cut-in-half; deepseek-ai DualPipeV; torch.distributed.pipelining "
           "ScheduleDualPipeV",
-          generate_v,
+          check_dualpipev,
+          dualpipev_order,
           {},
           P2pStyle::dualpipe};
 }

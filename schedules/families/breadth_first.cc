@@ -6,9 +6,10 @@
 // order of microbatches (or ascending, on request); Fast-LLM's in ascending order, and can repeat
 // the whole for `D` depth-first rounds of `group` microbatches, of which round d takes d, D + d,
 // 2 D + d, ...
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 
 #include "schedules/families/families.h"
 
@@ -31,10 +32,20 @@ constexpr ScheduleParameter kFastLlmParameters[] = {
     {kBreadth, "microbatches of a round; default: all"},
     {kDepth, "rounds, one after the other; rounds * microbatches of a round = microbatches"}};
 
+std::optional<std::string> backward_order(ParamReader& in) {
+  return in.word(kBackwardOrder, {"descending", "ascending"});
+}
+
+std::optional<Diagnostic> check_looped_bfs(const ScheduleParams& params) {
+  ParamReader in(params);
+  backward_order(in);
+  return in.wrong();
+}
+
 Schedule looped_bfs_order(const ScheduleParams& params) {
   Schedule schedule = loop_schedule(kLooped, params);
-  const bool ascending =
-      word_param(params, kBackwardOrder, {"descending", "ascending"}) == "ascending";
+  ParamReader in(params);
+  const bool ascending = backward_order(in) == "ascending";
   const int64_t last = params.microbatches - 1;
   for (int64_t r = 0; r < params.pp; ++r) {
     std::vector<Action>& list = schedule.ranks[static_cast<size_t>(r)];
@@ -50,25 +61,30 @@ Schedule looped_bfs_order(const ScheduleParams& params) {
 }
 
 // How many rounds the microbatches run in.
-int64_t rounds_of(const ScheduleParams& params) {
+int64_t depth_first_rounds(const ScheduleParams& params) {
+  ParamReader in(params);
+  const std::optional<int64_t> breadth = in.group(kBreadth);
+  return breadth ? params.microbatches / *breadth : in.whole(kDepth).value_or(1);
+}
+
+std::optional<Diagnostic> check_breadth_first(const ScheduleParams& params) {
+  ParamReader in(params);
   const int64_t m = params.microbatches;
-  const std::optional<int64_t> breadth = group_param(params, kBreadth);
-  const std::optional<int64_t> depth = whole_param(params, kDepth);
-  if (breadth && m % *breadth != 0)
-    throw std::invalid_argument((params.group > 0 ? "group" : std::string(kBreadth)) + " = " +
-                                std::to_string(*breadth) + " must divide the " + std::to_string(m) +
-                                " microbatches");
-  if (depth && m % *depth != 0)
-    throw std::invalid_argument(std::string(kDepth) + " = " + std::to_string(*depth) +
-                                " must divide the " + std::to_string(m) + " microbatches");
-  if (breadth) expect_param(params, kDepth, m / *breadth, "microbatches / those of a round");
-  return breadth ? m / *breadth : depth.value_or(1);
+  const auto must_divide = [&](std::string_view key, std::optional<int64_t> value) {
+    if (value && m % *value != 0)
+      in.refuse(fmt::format("{} = {} must divide the {} microbatches", key, *value, m));
+  };
+  const std::optional<int64_t> breadth = in.group(kBreadth);
+  must_divide(params.group > 0 ? "group" : kBreadth, breadth);
+  must_divide(kDepth, in.whole(kDepth));
+  if (breadth) in.expect(kDepth, m / *breadth, "microbatches / those of a round");
+  return in.wrong();
 }
 
 Schedule breadth_first_order(const ScheduleParams& params) {
   Schedule schedule = loop_schedule(kFastLlm, params);
   const int64_t m = params.microbatches;
-  const int64_t rounds = rounds_of(params);
+  const int64_t rounds = depth_first_rounds(params);
   for (int64_t r = 0; r < params.pp; ++r) {
     std::vector<Action>& list = schedule.ranks[static_cast<size_t>(r)];
     list.reserve(static_cast<size_t>(2 * params.vpp * m));
@@ -91,6 +107,7 @@ ScheduleFamily looped_bfs() {
       "chunk by chunk, backwards in descending order; bubble (p-1)(tF+tB) of a chunk for m >= p, "
       "holds v m chunks; any size",
       "Lamy-Poirier 2022 (arXiv:2211.05953); torch.distributed.pipelining ScheduleLoopedBFS",
+      check_looped_bfs,
       looped_bfs_order,
       kLoopedParameters};
 }
@@ -102,6 +119,7 @@ ScheduleFamily breadth_first() {
           "microbatches (default: all, one round); holds v * group "
           "chunks; bubble (p-1)(tF+tB) of a chunk and round; group must divide m",
           "Lamy-Poirier 2022 (arXiv:2211.05953); Fast-LLM",
+          check_breadth_first,
           breadth_first_order,
           kFastLlmParameters};
 }

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/families/families.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <stdexcept>
-#include <string>
 
 #include "sim/text.h"
 
 namespace stepcast {
 namespace {
 
+// A remark of whoever wrote the parameters down; no family reads it.
+constexpr std::string_view kRemark = "note";
+
 // Lower case, and one way to separate words.
 std::string normalised(std::string_view name) {
-  std::string text(name);
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  std::string text = lower_case(name);
+  for (char& c : text)
     if (c == '_' || c == ' ') c = '-';
-  }
   return text;
 }
 
@@ -33,93 +32,49 @@ bool has_parameter(const ScheduleFamily& family, std::string_view key) {
                      [&](const ScheduleParameter& p) { return p.key == key; });
 }
 
-// A remark of whoever wrote the parameters down; no family reads it.
-constexpr std::string_view kRemark = "note";
-
-constexpr int64_t kMostStages = 65'536;
-
-void require_positive(const char* what, int64_t value) {
-  if (value < 1)
-    throw std::invalid_argument(std::string(what) + " = " + std::to_string(value) +
-                                " must be at least 1");
+// Why a key is none of the family's, or nothing.
+std::optional<Diagnostic> check_keys(const ScheduleFamily& family, const ScheduleParams& params) {
+  for (const auto& [key, value] : params.more) {
+    if (key == kRemark || has_parameter(family, key)) continue;
+    std::string legal;
+    for (const ScheduleParameter& p : family.parameters)
+      legal += (legal.empty() ? "" : ", ") + std::string(p.key);
+    return refusal(fmt::format("'{}' is not a parameter of {}; it has{}", key, family.name,
+                               legal.empty() ? " none" : ": " + legal));
+  }
+  return {};
 }
 
-void require_two_chunks(std::string_view name, const ScheduleParams& params) {
-  if (params.vpp != 2)
-    throw std::invalid_argument(std::string(name) + " runs exactly 2 chunks on each rank: vpp = " +
-                                std::to_string(params.vpp) + " must be 2");
-}
-
+// Sizes and name, and no placement yet.
 Schedule sized_schedule(std::string_view name, const ScheduleParams& params) {
-  require_positive("pp", params.pp);
-  require_positive("vpp", params.vpp);
-  require_positive("microbatches", params.microbatches);
-  if (params.group < 0)
-    throw std::invalid_argument("group = " + std::to_string(params.group) +
-                                " must not be negative");
-  if (params.pp > kMostStages || params.vpp > kMostStages / params.pp)
-    throw std::invalid_argument("pp * vpp = " + std::to_string(params.pp) + " * " +
-                                std::to_string(params.vpp) + " stages: at most " +
-                                std::to_string(kMostStages) + " are possible");
-  const int64_t stages = params.pp * params.vpp;
-  // Forward, input and weight gradient: three actions a stage and microbatch at most.
-  if (params.microbatches > kMostActions / 3 / stages)
-    throw std::invalid_argument(std::to_string(params.microbatches) + " microbatches in " +
-                                std::to_string(stages) + " stages: at most " +
-                                std::to_string(kMostActions / 3 / stages) + " are possible");
   Schedule schedule;
   schedule.name = name;
   schedule.pp = params.pp;
   schedule.vpp = params.vpp;
   schedule.microbatches = params.microbatches;
-  schedule.rank_of_stage.resize(static_cast<size_t>(stages));
+  schedule.rank_of_stage.resize(static_cast<size_t>(params.pp * params.vpp));
   schedule.ranks.resize(static_cast<size_t>(params.pp));
   return schedule;
 }
 
-constexpr std::string_view kSpaces = " \t";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
+// PyTorch's max(1, m / p).
+int64_t rounds_of(const ScheduleParams& params) {
+  return std::max<int64_t>(1, params.microbatches / params.pp);
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
-
-// Lower case and without spaces around it; nullopt if not set.
+// Lower case and without spaces around it; nothing if not set.
 std::optional<std::string> value_of(const ScheduleParams& params, std::string_view key) {
   const auto found = params.more.find(key);
   if (found == params.more.end()) return std::nullopt;
-  std::string value = lower_case(trimmed(found->second));
+  std::string value = lower_case(trim(found->second, " \t"));
   if (value.empty() || value == "none" || value == "null" || value == "default")
-    return std::nullopt;
-  return value;
-}
-
-[[noreturn]] void refuse_param(std::string_view key, std::string_view value,
-                               const std::string& must) {
-  constexpr size_t kLongest = 40;  // bytes of the user's text that a message repeats
-  std::string shown(value.substr(0, kLongest));
-  if (value.size() > kLongest) shown += "...";
-  throw std::invalid_argument(std::string(key) + " = " + shown + " must be " + must);
-}
-
-std::optional<double> number_of(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
     return std::nullopt;
   return value;
 }
 
 }  // namespace
 
+// ---------------------------------------------------------------------------------- the families
 std::span<const ScheduleFamily> schedule_families() {
   // In the order of docs/schedules.md.
   static const std::array families = {
@@ -161,15 +116,14 @@ const ScheduleFamily* find_schedule_family(std::string_view name_or_alias) {
   return nullptr;
 }
 
+std::optional<Diagnostic> check_params(const ScheduleFamily& family, const ScheduleParams& params) {
+  if (auto wrong = check_keys(family, params)) return wrong;
+  if (auto wrong = check_sizes(params)) return wrong;
+  return family.check == nullptr ? std::nullopt : family.check(params);
+}
+
 Schedule generate_schedule(const ScheduleFamily& family, const ScheduleParams& params) {
-  for (const auto& [key, value] : params.more) {
-    if (key == kRemark || has_parameter(family, key)) continue;
-    std::string legal;
-    for (const ScheduleParameter& p : family.parameters)
-      legal += (legal.empty() ? "" : ", ") + std::string(p.key);
-    throw std::invalid_argument("'" + key + "' is not a parameter of " + std::string(family.name) +
-                                (legal.empty() ? "; it has none" : "; it has: " + legal));
-  }
+  if (auto wrong = check_params(family, params)) throw InputError(*std::move(wrong));
   return family.generate(params);
 }
 
@@ -200,17 +154,142 @@ std::vector<std::string_view> similar_schedule_names(std::string_view name) {
   return names;
 }
 
+// -------------------------------------------------------------------------------------- refusals
+std::optional<Diagnostic> check_sizes(const ScheduleParams& params) {
+  using Size = std::pair<const char*, int64_t>;
+  for (const auto& [what, value] :
+       {Size{"pp", params.pp}, Size{"vpp", params.vpp}, Size{"microbatches", params.microbatches}})
+    if (value < 1) return refusal(fmt::format("{} = {} must be at least 1", what, value));
+  if (params.group < 0)
+    return refusal(fmt::format("group = {} must not be negative", params.group));
+  if (params.pp > kMostStages || params.vpp > kMostStages / params.pp)
+    return refusal(fmt::format("pp * vpp = {} * {} stages: at most {} are possible", params.pp,
+                               params.vpp, kMostStages));
+  const int64_t stages = params.pp * params.vpp;
+  if (params.microbatches > most_microbatches(stages))
+    return refusal(fmt::format("{} microbatches in {} stages: at most {} are possible",
+                               params.microbatches, stages, most_microbatches(stages)));
+  return {};
+}
+
+std::optional<Diagnostic> check_one_chunk(std::string_view name, const ScheduleParams& params,
+                                          std::string_view instead) {
+  if (params.vpp == 1) return {};
+  return refusal(
+      fmt::format("{} runs one chunk on each rank: vpp = {} must be 1, or the schedule {}", name,
+                  params.vpp, instead));
+}
+
+std::optional<Diagnostic> check_two_chunks(std::string_view name, const ScheduleParams& params) {
+  if (params.vpp == 2) return {};
+  return refusal(
+      fmt::format("{} runs exactly 2 chunks on each rank: vpp = {} must be 2", name, params.vpp));
+}
+
+std::optional<Diagnostic> check_two_a_rank(std::string_view name, const ScheduleParams& params,
+                                           std::string_view otherwise) {
+  if (params.microbatches >= 2 * params.pp) return {};
+  return refusal(fmt::format("{} needs at least 2 * pp = {} microbatches, there are {}{}", name,
+                             2 * params.pp, params.microbatches, otherwise));
+}
+
+void ParamReader::refuse(std::string message) {
+  if (!wrong_) wrong_ = refusal(std::move(message));
+}
+
+void ParamReader::refuse_value(std::string_view key, std::string_view value,
+                               std::string_view must_be) {
+  constexpr size_t kLongest = 40;  // bytes of the user's text that a message repeats
+  refuse(fmt::format("{} = {}{} must be {}", key, value.substr(0, kLongest),
+                     value.size() > kLongest ? "..." : "", must_be));
+}
+
+std::optional<int64_t> ParamReader::whole(std::string_view key, int64_t least, int64_t most) {
+  const std::optional<std::string> text = value_of(params_, key);
+  if (!text) return std::nullopt;
+  std::string_view digits = *text;
+  if (const size_t point = digits.find('.');
+      point != std::string_view::npos && point > 0 &&
+      digits.find_first_not_of('0', point + 1) == std::string_view::npos)
+    digits = digits.substr(0, point);
+  const std::optional<int64_t> value = parse_number<int64_t>(digits);
+  if (value && *value >= least && *value <= most) return value;
+  const bool bounded = most != std::numeric_limits<int64_t>::max();
+  refuse_value(
+      key, *text,
+      fmt::format("a whole number from {}{}", least, bounded ? fmt::format(" to {}", most) : ""));
+  return std::nullopt;
+}
+
+std::optional<bool> ParamReader::flag(std::string_view key) {
+  const std::optional<std::string> text = value_of(params_, key);
+  if (!text) return std::nullopt;
+  for (const char* yes : {"true", "yes", "on", "1"})
+    if (*text == yes) return true;
+  for (const char* no : {"false", "no", "off", "0"})
+    if (*text == no) return false;
+  refuse_value(key, *text, "true or false");
+  return std::nullopt;
+}
+
+std::optional<std::string> ParamReader::word(std::string_view key,
+                                             const std::vector<std::string>& words) {
+  std::optional<std::string> text = value_of(params_, key);
+  if (!text) return std::nullopt;
+  if (std::find(words.begin(), words.end(), *text) != words.end()) return text;
+  refuse_value(key, *text, or_list(words));
+  return std::nullopt;
+}
+
+std::optional<double> ParamReader::number(std::string_view key) {
+  const std::optional<std::string> text = value_of(params_, key);
+  if (!text) return std::nullopt;
+  const std::optional<double> value = parse_number<double>(*text);
+  if (!value) refuse_value(key, *text, "a number");
+  return value;
+}
+
+std::vector<double> ParamReader::numbers(std::string_view key) {
+  const std::optional<std::string> text = value_of(params_, key);
+  if (!text) return {};
+  std::string_view rest = *text;
+  if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
+  std::vector<double> values;
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::optional<double> value = parse_number<double>(trim(rest.substr(0, comma), " \t"));
+    if (!value) {
+      refuse_value(key, *text, "a number, or numbers separated by commas");
+      return {};
+    }
+    values.push_back(*value);
+    if (comma == std::string_view::npos) return values;
+    rest = rest.substr(comma + 1);
+  }
+}
+
+std::optional<int64_t> ParamReader::group(std::string_view key) {
+  const std::optional<int64_t> named = whole(key);
+  if (params_.group == 0) return named;
+  if (named && *named != params_.group)
+    refuse(fmt::format("{} = {} and group = {} are the same parameter and must agree", key, *named,
+                       params_.group));
+  return params_.group;
+}
+
+void ParamReader::expect(std::string_view key, int64_t value, std::string_view rule) {
+  const std::optional<int64_t> given = whole(key);
+  if (given && *given != value)
+    refuse_value(key, std::to_string(*given), fmt::format("{}: {}", value, rule));
+}
+
+// ------------------------------------------------------------------------------------ placements
 Schedule loop_schedule(std::string_view name, const ScheduleParams& params) {
   Schedule schedule = sized_schedule(name, params);
   const auto pp = static_cast<size_t>(params.pp);
   for (size_t s = 0; s < schedule.rank_of_stage.size(); ++s)
     schedule.rank_of_stage[s] = static_cast<uint16_t>(s % pp);
   return schedule;
-}
-
-Schedule v_schedule(std::string_view name, const ScheduleParams& params) {
-  require_two_chunks(name, params);
-  return snake_schedule(name, params);
 }
 
 Schedule snake_schedule(std::string_view name, const ScheduleParams& params) {
@@ -224,7 +303,6 @@ Schedule snake_schedule(std::string_view name, const ScheduleParams& params) {
 }
 
 Schedule bidirectional_schedule(std::string_view name, const ScheduleParams& params) {
-  require_two_chunks(name, params);
   Schedule schedule = sized_schedule(name, params);
   const auto pp = static_cast<size_t>(params.pp);
   schedule.rank_of_stage.resize(pp);
@@ -236,14 +314,7 @@ Schedule bidirectional_schedule(std::string_view name, const ScheduleParams& par
   return schedule;
 }
 
-void require_one_chunk(std::string_view name, const ScheduleParams& params,
-                       std::string_view instead) {
-  if (params.vpp == 1) return;
-  throw std::invalid_argument(std::string(name) +
-                              " runs one chunk on each rank: vpp = " + std::to_string(params.vpp) +
-                              " must be 1, or the schedule " + std::string(instead));
-}
-
+// ---------------------------------------------------------------------------------------- orders
 std::vector<Action> one_forward_one_backward(std::span<const Action> forwards,
                                              std::span<const Action> backwards, int64_t warmup) {
   const size_t warm = std::min(static_cast<size_t>(warmup), forwards.size());
@@ -306,13 +377,17 @@ std::vector<ChunkStep> grouped_steps(int64_t chunks, int64_t microbatches, int64
   return steps;
 }
 
-int64_t microbatches_of_round(std::string_view name, const ScheduleParams& params) {
-  const int64_t m = params.microbatches;
-  const int64_t rounds = std::max<int64_t>(1, m / params.pp);
+int64_t microbatches_of_round(const ScheduleParams& params) {
+  return params.microbatches / rounds_of(params);
+}
+
+std::optional<Diagnostic> check_rounds(std::string_view name, const ScheduleParams& params) {
+  const int64_t m = params.microbatches, rounds = rounds_of(params);
   if (m % rounds == 0) {
-    expect_param(params, "rounds", rounds, "max(1, microbatches / pp)");
-    expect_param(params, "microbatches_per_round", m / rounds, "microbatches / rounds");
-    return m / rounds;
+    ParamReader in(params);
+    in.expect("rounds", rounds, "max(1, microbatches / pp)");
+    in.expect("microbatches_per_round", m / rounds, "microbatches / rounds");
+    return in.wrong();
   }
   // Any multiple of pp is legal, so there is one on either side.
   const auto legal = [&](int64_t n) { return n % std::max<int64_t>(1, n / params.pp) == 0; };
@@ -320,10 +395,10 @@ int64_t microbatches_of_round(std::string_view name, const ScheduleParams& param
   while (!legal(below)) --below;
   int64_t above = m + 1;
   while (!legal(above)) ++above;
-  throw std::invalid_argument(
-      std::string(name) + " runs max(1, microbatches / pp) = " + std::to_string(rounds) +
-      " equal rounds, which " + std::to_string(m) + " microbatches do not fill; " +
-      std::to_string(below) + " or " + std::to_string(above) + " would");
+  return refusal(fmt::format(
+      "{} runs max(1, microbatches / pp) = {} equal rounds, which {} microbatches do not fill; {} "
+      "or {} would",
+      name, rounds, m, below, above));
 }
 
 RankActions loop_actions(std::span<const ChunkStep> steps, int64_t pp, int64_t chunks,
@@ -349,89 +424,6 @@ Schedule one_chunk_schedule(std::string_view name, const ScheduleParams& params,
         one_forward_one_backward(rank.forwards, rank.backwards, warmup(r));
   }
   return schedule;
-}
-
-std::optional<int64_t> whole_param(const ScheduleParams& params, std::string_view key,
-                                   int64_t least, int64_t most) {
-  const std::optional<std::string> text = value_of(params, key);
-  if (!text) return std::nullopt;
-  std::string_view digits = *text;
-  if (const size_t point = digits.find('.');
-      point != std::string_view::npos && point > 0 &&
-      digits.find_first_not_of('0', point + 1) == std::string_view::npos)
-    digits = digits.substr(0, point);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc() && end == digits.data() + digits.size() && value >= least &&
-      value <= most)
-    return value;
-  std::string must = "a whole number from " + std::to_string(least);
-  if (most != std::numeric_limits<int64_t>::max()) must += " to " + std::to_string(most);
-  refuse_param(key, *text, must);
-}
-
-std::optional<bool> flag_param(const ScheduleParams& params, std::string_view key) {
-  const std::optional<std::string> text = value_of(params, key);
-  if (!text) return std::nullopt;
-  for (const char* yes : {"true", "yes", "on", "1"})
-    if (*text == yes) return true;
-  for (const char* no : {"false", "no", "off", "0"})
-    if (*text == no) return false;
-  refuse_param(key, *text, "true or false");
-}
-
-std::optional<std::string> word_param(const ScheduleParams& params, std::string_view key,
-                                      const std::vector<std::string>& words) {
-  std::optional<std::string> text = value_of(params, key);
-  if (!text) return std::nullopt;
-  std::string legal;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (*text == words[i]) return text;
-    if (i > 0) legal += i + 1 == words.size() ? " or " : ", ";
-    legal += words[i];
-  }
-  refuse_param(key, *text, legal);
-}
-
-std::optional<double> number_param(const ScheduleParams& params, std::string_view key) {
-  const std::optional<std::string> text = value_of(params, key);
-  if (!text) return std::nullopt;
-  const std::optional<double> value = number_of(*text);
-  if (!value) refuse_param(key, *text, "a number");
-  return value;
-}
-
-std::vector<double> numbers_param(const ScheduleParams& params, std::string_view key) {
-  const std::optional<std::string> text = value_of(params, key);
-  if (!text) return {};
-  std::string_view rest = *text;
-  if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
-  std::vector<double> values;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::optional<double> value = number_of(trimmed(rest.substr(0, comma)));
-    if (!value) refuse_param(key, *text, "a number, or numbers separated by commas");
-    values.push_back(*value);
-    if (comma == std::string_view::npos) return values;
-    rest = rest.substr(comma + 1);
-  }
-}
-
-std::optional<int64_t> group_param(const ScheduleParams& params, std::string_view key) {
-  const std::optional<int64_t> named = whole_param(params, key);
-  if (params.group == 0) return named;
-  if (named && *named != params.group)
-    throw std::invalid_argument(std::string(key) + " = " + std::to_string(*named) +
-                                " and group = " + std::to_string(params.group) +
-                                " are the same parameter and must agree");
-  return params.group;
-}
-
-void expect_param(const ScheduleParams& params, std::string_view key, int64_t value,
-                  std::string_view rule) {
-  const std::optional<int64_t> given = whole_param(params, key);
-  if (given && *given != value)
-    refuse_param(key, std::to_string(*given), std::to_string(value) + ": " + std::string(rule));
 }
 
 }  // namespace stepcast

@@ -10,10 +10,11 @@
 // where q = ceil(ceil(p/2) / g) groups lie between two chunks of a microbatch; the last term keeps
 // chunks from meeting in a slot where v and q have a common factor.  The order of a rank is the
 // order of its slots.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include "schedules/families/families.h"
@@ -72,12 +73,17 @@ std::vector<Action> merged(const RankActions& rank, std::span<const TimedStep> s
   return order;
 }
 
+std::optional<Diagnostic> check_gis(const ScheduleParams& params) {
+  ParamReader in(params);
+  const int64_t group = in.group(kGisGroup).value_or(1);
+  if (group > params.pp)
+    in.refuse(fmt::format("{} = {} must be at most pp = {}", kGisGroup, group, params.pp));
+  return in.wrong();
+}
+
 Schedule gis_order(const ScheduleParams& params) {
   Schedule schedule = loop_schedule(kGis, params);
-  const int64_t group = group_param(params, kGisGroup).value_or((params.pp + 1) / 2);
-  if (group > params.pp)
-    throw std::invalid_argument(std::string(kGisGroup) + " = " + std::to_string(group) +
-                                " must be at most pp = " + std::to_string(params.pp));
+  const int64_t group = ParamReader(params).group(kGisGroup).value_or((params.pp + 1) / 2);
   const std::vector<TimedStep> timed = timed_steps(params, group);
   std::vector<ChunkStep> steps;
   for (const TimedStep& t : timed) steps.push_back(t.step);
@@ -98,6 +104,7 @@ ScheduleFamily group_interleaved() {
       "(the default) and tF = tI = tW bubble ((v+3)p/2-2) tF, holds (v+1)p/2 chunks, half of "
       "interleaved-1f1b's; any m",
       "Wan et al. 2025, PipeOffload (arXiv:2503.01328); sail-sg zero-bubble group_interleaved",
+      check_gis,
       gis_order,
       kGisParameters};
 }

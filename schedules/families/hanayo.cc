@@ -5,8 +5,9 @@
 // The order is made by list scheduling in slots of one action: every rank runs a backward if one is
 // ready, otherwise a forward, of the latest chunk that has one, and holds at most v p activations,
 // as many as 1F1B's first rank.
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <stdexcept>
 
 #include "schedules/families/families.h"
 
@@ -108,12 +109,17 @@ struct WaveOrder {
   std::vector<WaveRank> ranks;
 };
 
-Schedule hanayo_order(const ScheduleParams& params) {
+std::optional<Diagnostic> check_hanayo(const ScheduleParams& params) {
+  ParamReader in(params);
   if (params.vpp % 2 != 0)
-    throw std::invalid_argument(std::string(kHanayo) + " runs two chunks a rank and wave: vpp = " +
-                                std::to_string(params.vpp) + " must be even");
+    in.refuse(fmt::format("{} runs two chunks a rank and wave: vpp = {} must be even", kHanayo,
+                          params.vpp));
+  in.expect(kWaves, params.vpp / 2, "vpp / 2");
+  return in.wrong();
+}
+
+Schedule hanayo_order(const ScheduleParams& params) {
   Schedule schedule = snake_schedule(kHanayo, params);
-  expect_param(params, kWaves, params.vpp / 2, "vpp / 2");
   WaveOrder(schedule).run();
   return schedule;
 }
@@ -126,6 +132,7 @@ ScheduleFamily hanayo() {
           "w = vpp/2 waves over a snake of chunks, greedy 1F1B; bubble (p-1)(tF+tB) of a chunk for "
           "tF = tB and p dividing m, holds at most v p chunks; vpp even",
           "Liu et al. 2023 (arXiv:2308.15762); the paper's rule, no program was compared",
+          check_hanayo,
           hanayo_order,
           kHanayoParameters};
 }

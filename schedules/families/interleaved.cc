@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaved 1F1B as Megatron-LM runs it: v chunks on each rank, microbatches in groups of N.
+// Interleaved 1F1B: v chunks of the model on each rank, so that the pipeline fills and drains with
+// actions that are 1/v as long, and so is the bubble.
 //
-// A rank goes through its chunks group by group; warm-up is 2(p-1-r) + (v-1)N forwards.  N = p is
-// depth first, N = m breadth first.  The last group may be smaller than N but not than p: a
-// microbatch must come round before its next chunk is due.
+// Stage s is on rank s mod p, and microbatches come in groups of N.  A rank goes through its chunks
+// group by group: all N forwards of its first chunk, then of its second, ..., then the next group;
+// backwards take the chunks in reverse order.  Before its first backward rank r runs
+// 2 (p-1-r) + (v-1) N forwards ahead: (v-1) N until its last chunk is due, and 2 for each rank
+// between it and the last one, for the way there and back.
 //
-// With expert-parallel overlap the warm-up is one forward longer, so that the forward and the
-// backward of a steady step do not depend on each other and run as one overlapped unit.
+// With p = 2, v = 2, N = 2 and 4 microbatches, rank 0 has stages 0 and 2, rank 1 stages 1 and 3:
+//
+//     rank 0   0F0 0F1 2F0 2F1  0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1  2B2 2B3 0B2 0B3
+//     rank 1   1F0 1F1          3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3  1B2 1B3
+//              warm-up          one forward, one backward                       cool-down
+//
+// N = p is depth first, N = m breadth first.  The last group may be smaller than N but not than p:
+// a microbatch has to be back on its first rank before its next chunk is due there.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 
 #include "schedules/families/families.h"
 
 namespace stepcast {
 namespace {
+
+// ----------------------------------------------------------------------------------- Megatron-LM
+// With expert-parallel overlap the warm-up is one forward longer, so that the forward and the
+// backward of a steady step do not depend on each other and run as one overlapped unit.
 
 constexpr std::string_view kInterleaved = "interleaved-1f1b";
 constexpr std::string_view kInterleavedAliases[] = {
@@ -55,34 +69,37 @@ std::string legal_groups(int64_t pp, int64_t microbatches) {
   return text;
 }
 
-void check_group(std::string_view name, const ScheduleParams& params, int64_t group, bool given) {
-  const std::string m = std::to_string(params.microbatches);
-  const std::string p = std::to_string(params.pp);
-  if (params.microbatches < params.pp)
-    throw std::invalid_argument(std::string(name) + " needs at least pp = " + p +
-                                " microbatches, there are " + m);
-  if (is_legal_group(params.pp, params.microbatches, group)) return;
-  const std::string g = "group = " + std::to_string(group) + (given ? "" : " (the default, pp)");
-  const std::string legal = "; legal with " + m + " microbatches and pp = " + p + ": " +
-                            legal_groups(params.pp, params.microbatches);
-  if (group < params.pp || group > params.microbatches)
-    throw std::invalid_argument(g + " must lie between pp = " + p + " and microbatches = " + m +
-                                legal);
-  throw std::invalid_argument(g + " leaves a remainder of " +
-                              std::to_string(params.microbatches % group) +
-                              " microbatches, which must be 0 or at least pp = " + p + legal);
+std::optional<Diagnostic> check_group(std::string_view name, const ScheduleParams& params,
+                                      std::optional<int64_t> given) {
+  const int64_t m = params.microbatches, pp = params.pp, group = given.value_or(pp);
+  if (m < pp)
+    return refusal(
+        fmt::format("{} needs at least pp = {} microbatches, there are {}", name, pp, m));
+  if (is_legal_group(pp, m, group)) return {};
+  const std::string legal =
+      fmt::format("legal with {} microbatches and pp = {}: {}", m, pp, legal_groups(pp, m));
+  const std::string what = fmt::format("group = {}{}", group, given ? "" : " (the default, pp)");
+  if (group < pp || group > m)
+    return refusal(
+        fmt::format("{} must lie between pp = {} and microbatches = {}; {}", what, pp, m, legal));
+  return refusal(fmt::format(
+      "{} leaves a remainder of {} microbatches, which must be 0 or at least pp = {}; {}", what,
+      m % group, pp, legal));
 }
 
-// What Megatron-LM's arguments must say together.
-void check_overlap(const ScheduleParams& params) {
-  const std::optional<bool> overlap = flag_param(params, kMegatronOverlap);
+// The group, and what Megatron-LM's arguments must say together.
+std::optional<Diagnostic> check_megatron(std::string_view name, const ScheduleParams& params) {
+  ParamReader in(params);
+  const std::optional<bool> overlap = in.flag(kMegatronOverlap);
   if (overlap == false && params.pp == 2)
-    throw std::invalid_argument(std::string(kMegatronOverlap) +
-                                " = false needs pp > 2 when chunks are interleaved: with pp = 2 "
-                                "it must be true");
-  if (overlap == false && flag_param(params, kMegatronOverlapFlush) == true)
-    throw std::invalid_argument(std::string(kMegatronOverlapFlush) + " = true needs " +
-                                std::string(kMegatronOverlap) + " = true");
+    in.refuse(
+        fmt::format("{} = false needs pp > 2 when chunks are interleaved: with pp = 2 it "
+                    "must be true",
+                    kMegatronOverlap));
+  if (overlap == false && in.flag(kMegatronOverlapFlush) == true)
+    in.refuse(fmt::format("{} = true needs {} = true", kMegatronOverlapFlush, kMegatronOverlap));
+  const std::optional<int64_t> group = in.group(kMegatronGroup);
+  return in.wrong() ? in.wrong() : check_group(name, params, group);
 }
 
 // `lead` forwards more in the warm-up than a microbatch needs to come round.
@@ -90,10 +107,7 @@ template <typename OrderOfRank>
 Schedule interleaved_order(std::string_view name, const ScheduleParams& params, int64_t lead,
                            OrderOfRank order) {
   Schedule schedule = loop_schedule(name, params);
-  check_overlap(params);
-  const std::optional<int64_t> given = group_param(params, kMegatronGroup);
-  const int64_t group = given.value_or(params.pp);
-  check_group(name, params, group, given.has_value());
+  const int64_t group = ParamReader(params).group(kMegatronGroup).value_or(params.pp);
   const std::vector<ChunkStep> steps = grouped_steps(params.vpp, params.microbatches, group);
   for (int64_t r = 0; r < params.pp; ++r) {
     const RankActions rank = loop_actions(steps, params.pp, params.vpp, r);
@@ -103,24 +117,43 @@ Schedule interleaved_order(std::string_view name, const ScheduleParams& params, 
   return schedule;
 }
 
-Schedule ep_overlap_order(const ScheduleParams& params) {
+std::optional<Diagnostic> check_ep_overlap(const ScheduleParams& params) {
+  ParamReader in(params);
   if (params.vpp == 1 && params.pp > 1)
-    throw std::invalid_argument(std::string(kEpOverlap) + " needs vpp >= 2 unless pp = 1: vpp = 1");
-  if (flag_param(params, kMegatronEpOverlap) == false)
-    throw std::invalid_argument(std::string(kMegatronEpOverlap) +
-                                " = false must be true, or the schedule interleaved-1f1b");
+    in.refuse(fmt::format("{} needs vpp >= 2 unless pp = 1: vpp = 1", kEpOverlap));
+  if (in.flag(kMegatronEpOverlap) == false)
+    in.refuse(fmt::format("{} = false must be true, or the schedule interleaved-1f1b",
+                          kMegatronEpOverlap));
+  return in.wrong() ? in.wrong() : check_megatron(kEpOverlap, params);
+}
+
+Schedule ep_overlap_order(const ScheduleParams& params) {
   return interleaved_order(kEpOverlap, params, 1, overlapped_one_forward_one_backward);
 }
 
-Schedule plain_interleaved_order(const ScheduleParams& params) {
-  if (flag_param(params, kMegatronEpOverlap) == true) return ep_overlap_order(params);
+// Megatron-LM's switch makes it the other schedule.
+bool overlaps_experts(const ScheduleParams& params) {
+  return ParamReader(params).flag(kMegatronEpOverlap) == true;
+}
+
+std::optional<Diagnostic> check_interleaved(const ScheduleParams& params) {
+  if (overlaps_experts(params)) return check_ep_overlap(params);
+  ParamReader in(params);
+  in.flag(kMegatronEpOverlap);
   if (params.vpp == 1)
-    throw std::invalid_argument(std::string(kInterleaved) +
-                                " needs vpp >= 2 (Megatron's virtual pipeline size); with vpp = 1 "
-                                "the schedule is 1f1b");
+    in.refuse(
+        fmt::format("{} needs vpp >= 2 (Megatron's virtual pipeline size); with vpp = 1 the "
+                    "schedule is 1f1b",
+                    kInterleaved));
+  return in.wrong() ? in.wrong() : check_megatron(kInterleaved, params);
+}
+
+Schedule plain_interleaved_order(const ScheduleParams& params) {
+  if (overlaps_experts(params)) return ep_overlap_order(params);
   return interleaved_order(kInterleaved, params, 0, one_forward_one_backward);
 }
 
+// --------------------------------------------------------------------------------------- PyTorch
 // Interleaved 1F1B as torch.distributed.pipelining runs it: microbatches in R = max(1, m / p)
 // rounds of n = m / R, which may be fewer than p.  Where Megatron's rule allows N = n the order is
 // the same.
@@ -131,9 +164,13 @@ constexpr std::string_view kFlexAliases[] = {
     "flexibleinterleaved1f1b",   "scheduleflexibleinterleaved1f1b",
     "flexible-interleaved-1f1b", "interleaved-flex"};
 
+std::optional<Diagnostic> check_flex(const ScheduleParams& params) {
+  return check_rounds(kFlex, params);
+}
+
 Schedule flex_order(const ScheduleParams& params) {
   Schedule schedule = loop_schedule(kFlex, params);
-  const int64_t round = microbatches_of_round(kFlex, params);
+  const int64_t round = microbatches_of_round(params);
   const std::vector<ChunkStep> steps = grouped_steps(params.vpp, params.microbatches, round);
   for (int64_t r = 0; r < params.pp; ++r) {
     const RankActions rank = loop_actions(steps, params.pp, params.vpp, r);
@@ -153,6 +190,7 @@ ScheduleFamily interleaved() {
           "2(p-1)+(v-1)N+1 chunks; vpp >= 2, p <= N <= m, m % N = 0 or >= p",
           "Narayanan et al. 2021 (arXiv:2104.04473); Megatron-LM "
           "forward_backward_pipelining_with_interleaving",
+          check_interleaved,
           plain_interleaved_order,
           kInterleavedParameters,
           P2pStyle::megatron_overlap};
@@ -165,6 +203,7 @@ ScheduleFamily interleaved_ep_overlap() {
           "of forward and backward, to hide all-to-all; bubble (p-1)(2tFB-tF-tB) of a chunk, holds "
           "2(p-1)+(v-1)N+2 chunks; vpp >= 2 or pp = 1, p <= N <= m, m % N = 0 or >= p",
           "Megatron-LM overlap_moe_expert_parallel_comm",
+          check_ep_overlap,
           ep_overlap_order,
           kInterleavedParameters,
           P2pStyle::megatron_overlap};
@@ -177,6 +216,7 @@ ScheduleFamily interleaved_flex() {
       "v chunks a rank in R = max(1, m/p) rounds of n microbatches; bubble (p-1)(tF+tB) of a "
       "chunk, and (p-n)(v-1)(tF+tB) more if n < p; holds 2(p-1)+(v-1)n+1 chunks; R must divide m",
       "torch.distributed.pipelining ScheduleInterleaved1F1B",
+      check_flex,
       flex_order,
       kRoundParameters};
 }

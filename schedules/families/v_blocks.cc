@@ -411,14 +411,16 @@ std::vector<Action> actions_of(const VRow& row, int64_t rank, int64_t pp, bool f
   return list;
 }
 
-void check_v_block_parameters(const ScheduleParams& params) {
-  for (const ScheduleParameter& p : kVBlockParameters) number_param(params, p.key);
+std::optional<Diagnostic> check_v_block(std::string_view name, const ScheduleParams& params) {
+  if (auto wrong = check_two_chunks(name, params)) return wrong;
+  ParamReader in(params);
+  for (const ScheduleParameter& p : kVBlockParameters) in.number(p.key);
+  return in.wrong();
 }
 
 Schedule v_block_schedule(std::string_view name, const ScheduleParams& params,
                           VBlock (*block_of)(int64_t rank, int64_t pp)) {
-  Schedule schedule = v_schedule(name, params);
-  check_v_block_parameters(params);
+  Schedule schedule = snake_schedule(name, params);
   std::vector<VBlock> block;
   for (int64_t r = 0; r < params.pp; ++r) block.push_back(block_of(r, params.pp));
   VRows rows = repeat_block(block, params.microbatches);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/action.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 
@@ -89,11 +89,11 @@ inline constexpr ScheduleParameter kVBlockParameters[] = {
     {"tComm", "latency of a hop; without effect"},
 };
 
-// Throws std::invalid_argument if one of them is not a number.
-void check_v_block_parameters(const ScheduleParams& params);
+// Nothing, or that there are not two chunks a rank, or that one of these parameters is no number.
+std::optional<Diagnostic> check_v_block(std::string_view name, const ScheduleParams& params);
 
 // V-Half and V-Min: repeats the block, fills in weight gradients, reorders and squeezes twice.
-// Throws std::invalid_argument as v_schedule and check_v_block_parameters.
+// REQUIRES: check_v_block() is empty.
 Schedule v_block_schedule(std::string_view name, const ScheduleParams& params,
                           VBlock (*block_of)(int64_t rank, int64_t pp));
 

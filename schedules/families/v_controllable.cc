@@ -4,9 +4,10 @@
 //
 // A block starts on rank 0 with any slots of the period for the four passes; down the ranks the
 // passes of both directions shift by a uniform offset, which may change once along the pipeline.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 
@@ -282,19 +283,31 @@ Order improved(const VProblem& problem, BestOrders best) {
 }
 
 // Times as whole numbers that keep three decimals.
-VTimes times_of(const ScheduleParams& params) {
+VTimes times_of(ParamReader& in) {
   constexpr double kScale = 1000, kMost = 1e7;
   const auto read = [&](std::string_view key, double otherwise, bool positive) {
-    const double value = number_param(params, key).value_or(otherwise);
-    if (value < 0 || value > kMost || (positive && value < 1 / kScale))
-      throw std::invalid_argument(std::string(key) + " = " + params.more.find(key)->second +
-                                  " must lie between " + (positive ? "0.001" : "0") +
-                                  " and 10000000; any unit will do");
-    return static_cast<int64_t>(std::floor(value * kScale + 0.5));
+    const double least = positive ? 1 / kScale : 0;
+    const std::optional<double> given = in.number(key);
+    if (given && !(*given >= least && *given <= kMost))
+      in.refuse(fmt::format("{} = {} must lie between {} and 10000000; any unit will do", key,
+                            in.params().more.find(key)->second, least));
+    return static_cast<int64_t>(std::floor(given.value_or(otherwise) * kScale + 0.5));
   };
-  const double forward = number_param(params, "tF").value_or(1);
+  const double forward = in.number("tF").value_or(1);
   return {read("tF", 1, true), read("tB_input", forward, true), read("tW", forward, true),
           read("tComm", 0, false)};
+}
+
+std::optional<int64_t> most_chunks_of(ParamReader& in) {
+  return in.whole("max_mem_chunks", 2);
+}
+
+std::optional<Diagnostic> check_controllable(const ScheduleParams& params) {
+  if (auto wrong = check_two_chunks(kControllable, params)) return wrong;
+  ParamReader in(params);
+  most_chunks_of(in);
+  times_of(in);
+  return in.wrong();
 }
 
 VProblem problem_of(const ScheduleParams& params, const Schedule& schedule) {
@@ -302,10 +315,10 @@ VProblem problem_of(const ScheduleParams& params, const Schedule& schedule) {
   problem.pp = params.pp;
   problem.microbatches = params.microbatches;
   // No schedule in the form of a V is the better for holding more than 1F1B.
-  problem.limit =
-      std::min(whole_param(params, "max_mem_chunks", 2).value_or(params.pp + 2), 2 * params.pp);
+  ParamReader in(params);
+  problem.limit = std::min(most_chunks_of(in).value_or(params.pp + 2), 2 * params.pp);
   problem.limit = std::max<int64_t>(problem.limit, 2);
-  problem.times = times_of(params);
+  problem.times = times_of(in);
   const VTimes& t = problem.times;
   problem.level = t == VTimes{t.forward, t.forward, t.forward, 0};
   problem.costs = level_costs(params.pp, params.microbatches, schedule.rank_of_stage,
@@ -315,7 +328,7 @@ VProblem problem_of(const ScheduleParams& params, const Schedule& schedule) {
 }
 
 Schedule controllable_order(const ScheduleParams& params) {
-  Schedule schedule = v_schedule(kControllable, params);
+  Schedule schedule = snake_schedule(kControllable, params);
   const VProblem problem = problem_of(params, schedule);
   BestOrders best;
   std::vector<VRows> rows = repeated_blocks(problem);
@@ -335,6 +348,7 @@ ScheduleFamily v_controllable() {
           "at most max_mem_chunks chunks (2p is 1f1b; bubble of zb-v there, grows as it falls); "
           "vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's search over building blocks",
+          check_controllable,
           controllable_order,
           kControllableParameters,
           P2pStyle::async,

@@ -73,8 +73,12 @@ std::vector<Action> zb_v_of_rank(int64_t pp, int64_t microbatches, int64_t r) {
   return std::move(o.list);
 }
 
+std::optional<Diagnostic> check_zb_v(const ScheduleParams& params) {
+  return check_two_chunks(kZbV, params);
+}
+
 Schedule zb_v_order(const ScheduleParams& params) {
-  Schedule schedule = v_schedule(kZbV, params);
+  Schedule schedule = snake_schedule(kZbV, params);
   for (int64_t r = 0; r < params.pp; ++r)
     schedule.ranks[static_cast<size_t>(r)] = zb_v_of_rank(params.pp, params.microbatches, r);
   return schedule;
@@ -96,6 +100,10 @@ VBlock v_half_block(int64_t rank, int64_t pp) {
       kNoSlot};
 }
 
+std::optional<Diagnostic> check_v_half(const ScheduleParams& params) {
+  return check_v_block(kVHalf, params);
+}
+
 Schedule v_half_order(const ScheduleParams& params) {
   return v_block_schedule(kVHalf, params, v_half_block);
 }
@@ -112,6 +120,10 @@ VBlock v_min_block(int64_t rank, int64_t pp) {
   const int64_t wait = pp % 3 == 0 ? 2 : 0;
   return {rank,   2 * pp - rank - 1, 2 * pp + wait + rank, 4 * pp + wait - rank - 1, kNoSlot,
           kNoSlot};
+}
+
+std::optional<Diagnostic> check_v_min(const ScheduleParams& params) {
+  return check_v_block(kVMin, params);
 }
 
 Schedule v_min_order(const ScheduleParams& params) {
@@ -224,9 +236,12 @@ struct PullForward {
   }
 };
 
+std::optional<Diagnostic> check_one_f_one_b_v(const ScheduleParams& params) {
+  return check_v_block(kOneFOneBV, params);
+}
+
 Schedule one_f_one_b_v_order(const ScheduleParams& params) {
-  Schedule schedule = v_schedule(kOneFOneBV, params);
-  check_v_block_parameters(params);
+  Schedule schedule = snake_schedule(kOneFOneBV, params);
   VRows rows = repeat_block(one_f_one_b_v_block(params.pp), params.microbatches);
   PullForward{rows, params.pp}.run();
   for (int64_t r = 0; r < params.pp; ++r)
@@ -238,10 +253,12 @@ Schedule one_f_one_b_v_order(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily zb_v() {
-  return {kZbV, kZbVAliases,
+  return {kZbV,
+          kZbVAliases,
           "two chunks a rank in a V, split backward; for tF = tI = tW no bubble within the span, "
           "makespan + (p-1) tF, holds 2p chunks; vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); torch.distributed.pipelining ScheduleZBVZeroBubble",
+          check_zb_v,
           zb_v_order};
 }
 
@@ -251,6 +268,7 @@ ScheduleFamily v_half() {
           "two chunks a rank in a V, split backward; for tF = tI = tW and m >= 2p bubble (3p-7) tF "
           "and p+2 chunks held for even p, (3p-4) tF and p+1 for odd p: half of 1f1b; vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's V-Half",
+          check_v_half,
           v_half_order,
           kVBlockParameters};
 }
@@ -262,6 +280,7 @@ ScheduleFamily v_min() {
           "((4p-7) if 3 divides p), grows with m for other times; holds about 2p/3+2 chunks, a "
           "third of 1f1b; vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's V-Min",
+          check_v_min,
           v_min_order,
           kVBlockParameters};
 }
@@ -272,6 +291,7 @@ ScheduleFamily one_f_one_b_v() {
           "two chunks a rank in a V, whole backward; holds 2 ceil((2p+1)/3) chunks, two thirds of "
           "1f1b, bubble below that of 1f1b; vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); zero-bubble's 1F1B-V",
+          check_one_f_one_b_v,
           one_f_one_b_v_order,
           kVBlockParameters};
 }

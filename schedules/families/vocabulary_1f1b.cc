@@ -15,9 +15,10 @@
 //
 // F of the first p - r microbatches and their E come as early as they can.  What an action needs
 // has an earlier place, or an earlier turn in the same slot, so that no list ever gets stuck.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <stdexcept>
 #include <tuple>
 
 #include "schedules/families/families.h"
@@ -104,16 +105,27 @@ std::vector<Action> rank_list(const VocabBlock& block, int64_t rank, const Sched
   return list;
 }
 
-Schedule vocab_order(const ScheduleParams& params) {
-  require_one_chunk(kVocab, params, "interleaved-1f1b without a shared vocabulary");
-  Schedule schedule = loop_schedule(kVocab, params);
+std::string method_of(ParamReader& in) {
+  return in.word(kVocabMethod, {"vocab-1", "vocab-2", "interlaced"}).value_or("vocab-2");
+}
+
+std::optional<Diagnostic> check_vocab(const ScheduleParams& params) {
+  if (auto wrong = check_one_chunk(kVocab, params, "interleaved-1f1b without a shared vocabulary"))
+    return wrong;
+  ParamReader in(params);
   if (params.pp < 2)
-    throw std::invalid_argument(
-        "vocab-1f1b spreads the vocabulary over the ranks of a pipeline: "
-        "pp = " +
-        std::to_string(params.pp) + " must be at least 2");
-  const std::string method =
-      word_param(params, kVocabMethod, {"vocab-1", "vocab-2", "interlaced"}).value_or("vocab-2");
+    in.refuse(
+        fmt::format("vocab-1f1b spreads the vocabulary over the ranks of a pipeline: pp = {} "
+                    "must be at least 2",
+                    params.pp));
+  method_of(in);
+  return in.wrong();
+}
+
+Schedule vocab_order(const ScheduleParams& params) {
+  Schedule schedule = loop_schedule(kVocab, params);
+  ParamReader in(params);
+  const std::string method = method_of(in);
   const VocabBlock block{.interlaced = method == "interlaced",
                          .barriers = method == "vocab-1" ? 2 : 1};
   for (int64_t r = 0; r < params.pp; ++r)
@@ -129,6 +141,7 @@ ScheduleFamily vocabulary_1f1b() {
           "1F1B whose ranks share embedding and head; rank r holds p-r+1 microbatches (vocab-2), "
           "p-r+2 (vocab-1) or about 1.5 (p-r) (interlaced); vpp = 1",
           "Yeung et al. 2025 (arXiv:2411.05288); interlaced: Lin et al. 2024 (nnScaler, OSDI)",
+          check_vocab,
           vocab_order,
           kVocabParameters};
 }

@@ -6,10 +6,11 @@
 // synthesis.h does.  Two orders are made, one for a short makespan and one for a short span, which
 // is what a step without a barrier costs; the second is taken if its makespan is as good as the
 // other's.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -19,11 +20,11 @@
 namespace stepcast {
 namespace {
 
-constexpr std::string_view kOnePName = "zb-1p-auto";
-constexpr std::string_view kOnePAliases[] = {"zb-1p", "zb1p", "zb1p-auto", "zero-bubble-1p",
+constexpr std::string_view kZb1P = "zb-1p-auto";
+constexpr std::string_view kZb1PAliases[] = {"zb-1p", "zb1p", "zb1p-auto", "zero-bubble-1p",
                                              "zb-auto"};
-constexpr std::string_view kTwoPName = "zb-2p-auto";
-constexpr std::string_view kTwoPAliases[] = {"zb-2p", "zb2p", "zb2p-auto", "zero-bubble-2p"};
+constexpr std::string_view kZb2P = "zb-2p-auto";
+constexpr std::string_view kZb2PAliases[] = {"zb-2p", "zb2p", "zb2p-auto", "zero-bubble-2p"};
 constexpr std::string_view kZbVAuto = "zb-v-auto";
 constexpr std::string_view kZbVAutoAliases[] = {"zbv-auto", "zb-v-greedy", "zero-bubble-v-auto"};
 
@@ -51,24 +52,23 @@ constexpr int64_t kActionsVisited = 8'000'000, kOrdersPerAction = 10, kFewestOrd
 // A share of the makespan, 1 / 10,000, that is no loss.
 constexpr int64_t kSameLength = 10'000;
 
-void refuse_times(std::string_view key, const std::string& why) {
-  throw std::invalid_argument(std::string(key) + ' ' + why);
-}
-
 // One number a stage.
-std::vector<double> stage_numbers(const ScheduleParams& params, std::string_view key, size_t stages,
+std::vector<double> stage_numbers(ParamReader& in, std::string_view key, size_t stages,
                                   double otherwise) {
   constexpr double kMost = 1e12;
-  std::vector<double> numbers = numbers_param(params, key);
+  std::vector<double> numbers = in.numbers(key);
   if (numbers.empty()) numbers = {otherwise};
   if (numbers.size() == 1) numbers.assign(stages, numbers.front());
-  if (numbers.size() != stages)
-    refuse_times(key, "has " + std::to_string(numbers.size()) +
-                          " numbers: one is needed, or one for "
-                          "each of the " +
-                          std::to_string(stages) + " stages");
-  for (const double n : numbers)
-    if (!(std::abs(n) <= kMost)) refuse_times(key, "is out of range: at most 1e12");
+  if (numbers.size() != stages) {
+    in.refuse(fmt::format("{} has {} numbers: one is needed, or one for each of the {} stages", key,
+                          numbers.size(), stages));
+    numbers.assign(stages, otherwise);
+  }
+  for (double& n : numbers)
+    if (!(std::abs(n) <= kMost)) {
+      in.refuse(fmt::format("{} is out of range: at most 1e12", key));
+      n = otherwise;
+    }
   return numbers;
 }
 
@@ -88,19 +88,19 @@ class TimeScale {
   double factor_ = 1;
 };
 
-void set_times(PipelineCosts& costs, const ScheduleParams& params) {
+void set_times(PipelineCosts& costs, ParamReader& in) {
   const size_t stages = costs.rank_of_stage.size();
-  const std::array times = {stage_numbers(params, "tF", stages, 1000),
-                            stage_numbers(params, "tB_input", stages, 1000),
-                            stage_numbers(params, "tW", stages, 1000)};
-  const double hop = stage_numbers(params, "tComm", 1, 1).front();
+  const std::array times = {stage_numbers(in, "tF", stages, 1000),
+                            stage_numbers(in, "tB_input", stages, 1000),
+                            stage_numbers(in, "tW", stages, 1000)};
+  const double hop = stage_numbers(in, "tComm", 1, 1).front();
   double longest = hop;
   for (const auto& kind : times)
     for (const double t : kind) {
-      if (t < 0) refuse_times("tF, tB_input and tW", "must not be negative");
+      if (t < 0) in.refuse("tF, tB_input and tW must not be negative");
       longest = std::max(longest, t);
     }
-  if (hop < 0) refuse_times("tComm", "must not be negative");
+  if (hop < 0) in.refuse("tComm must not be negative");
   const TimeScale scale(std::max(longest, 1e-6));
   for (size_t s = 0; s < stages; ++s) {
     StageTimes t;
@@ -112,19 +112,20 @@ void set_times(PipelineCosts& costs, const ScheduleParams& params) {
   costs.hops.assign(stages - 1, scale(hop));
 }
 
-void set_memory(PipelineCosts& costs, const ScheduleParams& params, int64_t activations) {
+void set_memory(PipelineCosts& costs, ParamReader& in, int64_t activations) {
   const size_t stages = costs.rank_of_stage.size();
-  const std::vector<double> forward = stage_numbers(params, "mem_F", stages, kForwardMemory);
+  const std::vector<double> forward = stage_numbers(in, "mem_F", stages, kForwardMemory);
   const double share = kInputMemory / kForwardMemory;
   const double limit =
-      number_param(params, "mem_limit_in_activations").value_or(static_cast<double>(activations));
+      in.number("mem_limit_in_activations").value_or(static_cast<double>(activations));
   if (!(limit > 0 && limit <= 1e6))
-    refuse_times("mem_limit_in_activations", "must be positive, and at most 1,000,000");
+    in.refuse("mem_limit_in_activations must be positive, and at most 1,000,000");
   costs.memory_limit.assign(static_cast<size_t>(costs.pp), 0);
-  const std::vector<double> input = stage_numbers(params, "mem_B", stages, 0);
-  const std::vector<double> weight = stage_numbers(params, "mem_W", stages, 0);
-  const bool has_input = !numbers_param(params, "mem_B").empty();
-  const bool has_weight = !numbers_param(params, "mem_W").empty();
+  const std::vector<double> input = stage_numbers(in, "mem_B", stages, 0);
+  const std::vector<double> weight = stage_numbers(in, "mem_W", stages, 0);
+  const bool has_input = !in.numbers("mem_B").empty();
+  const bool has_weight = !in.numbers("mem_W").empty();
+  if (in.wrong()) return;
   for (size_t s = 0; s < stages; ++s) {
     StageMemory m;
     m.forward = rounded(forward[s]);
@@ -134,9 +135,10 @@ void set_memory(PipelineCosts& costs, const ScheduleParams& params, int64_t acti
     m.backward_weight = has_weight ? rounded(weight[s]) : -m.forward - m.backward_input;
     if (m.forward + m.backward_input + m.backward_weight != 0 || m.forward < 0 ||
         m.backward_weight > 0)
-      refuse_times(
-          "mem_F, mem_B and mem_W",
-          "of stage " + std::to_string(s) + " must add up to 0, with mem_F >= 0 and mem_W <= 0");
+      in.refuse(
+          fmt::format("mem_F, mem_B and mem_W of stage {} must add up to 0, with mem_F >= 0 "
+                      "and mem_W <= 0",
+                      s));
     costs.memory.push_back(m);
     int64_t& most = costs.memory_limit[costs.rank_of_stage[s]];
     most = std::max(most, static_cast<int64_t>(std::floor(limit * forward[s])));
@@ -152,36 +154,62 @@ Synthesis synthesize_both(SynthesisProblem& problem) {
   return span.span < makespan.span && as_long ? span : makespan;
 }
 
-Schedule zb_auto_order(Schedule schedule, const ScheduleParams& params, int64_t activations) {
+// What the parameters ask for: times and memory of all stages, and the limit of the ranks, by
+// default that of so many `activations`.
+SynthesisProblem synthesis_of(const Schedule& schedule, ParamReader& in, int64_t activations) {
   SynthesisProblem problem;
   PipelineCosts& costs = problem.costs;
   costs.pp = schedule.pp;
   costs.microbatches = schedule.microbatches;
   costs.rank_of_stage = schedule.rank_of_stage;
-  set_times(costs, params);
-  set_memory(costs, params, activations);
+  set_times(costs, in);
+  set_memory(costs, in, activations);
   const int64_t actions =
       3 * schedule.microbatches * static_cast<int64_t>(schedule.rank_of_stage.size());
   problem.effort =
       std::max(std::min(kActionsVisited / actions, kOrdersPerAction * actions), kFewestOrders);
+  return problem;
+}
+
+std::optional<Diagnostic> check_problem(const Schedule& placed, const ScheduleParams& params,
+                                        int64_t activations) {
+  ParamReader in(params);
+  const SynthesisProblem problem = synthesis_of(placed, in, activations);
+  return in.wrong() ? in.wrong() : check_synthesis(problem);
+}
+
+Schedule made_order(Schedule schedule, const ScheduleParams& params, int64_t activations) {
+  ParamReader in(params);
+  SynthesisProblem problem = synthesis_of(schedule, in, activations);
   schedule.ranks = std::move(synthesize_both(problem).schedule.ranks);
   return schedule;
 }
 
+std::optional<Diagnostic> check_zb_1p(const ScheduleParams& params) {
+  if (auto wrong = check_one_chunk(kZb1P, params, kZbVAuto)) return wrong;
+  return check_problem(loop_schedule(kZb1P, params), params, params.pp);
+}
+
 Schedule zb_1p_order(const ScheduleParams& params) {
-  require_one_chunk(kOnePName, params, kZbVAuto);
-  return zb_auto_order(loop_schedule(kOnePName, params), params, params.pp);
+  return made_order(loop_schedule(kZb1P, params), params, params.pp);
+}
+
+std::optional<Diagnostic> check_zb_2p(const ScheduleParams& params) {
+  if (auto wrong = check_one_chunk(kZb2P, params, kZbVAuto)) return wrong;
+  return check_problem(loop_schedule(kZb2P, params), params, 2 * params.pp);
 }
 
 Schedule zb_2p_order(const ScheduleParams& params) {
-  require_one_chunk(kTwoPName, params, kZbVAuto);
-  Schedule schedule = loop_schedule(kTwoPName, params);  // checks the sizes
-  return zb_auto_order(std::move(schedule), params, 2 * params.pp);
+  return made_order(loop_schedule(kZb2P, params), params, 2 * params.pp);
+}
+
+std::optional<Diagnostic> check_zb_v_auto(const ScheduleParams& params) {
+  if (auto wrong = check_two_chunks(kZbVAuto, params)) return wrong;
+  return check_problem(snake_schedule(kZbVAuto, params), params, 2 * params.pp);
 }
 
 Schedule zb_v_auto_order(const ScheduleParams& params) {
-  Schedule schedule = v_schedule(kZbVAuto, params);  // checks the sizes
-  return zb_auto_order(std::move(schedule), params, 2 * params.pp);
+  return made_order(snake_schedule(kZbVAuto, params), params, 2 * params.pp);
 }
 
 constexpr std::string_view kZbAutoSource =
@@ -190,11 +218,12 @@ constexpr std::string_view kZbAutoSource =
 }  // namespace
 
 ScheduleFamily zb_1p_auto() {
-  return {kOnePName,
-          kOnePAliases,
+  return {kZb1P,
+          kZb1PAliases,
           "split backward, the order made for the times given; holds the memory of p microbatches; "
           "vpp = 1",
           kZbAutoSource,
+          check_zb_1p,
           zb_1p_order,
           kZbAutoParameters,
           P2pStyle::async,
@@ -202,11 +231,12 @@ ScheduleFamily zb_1p_auto() {
 }
 
 ScheduleFamily zb_2p_auto() {
-  return {kTwoPName,
-          kTwoPAliases,
+  return {kZb2P,
+          kZb2PAliases,
           "as zb-1p-auto with the memory of 2p microbatches: mostly no bubble within the span; "
           "vpp = 1",
           kZbAutoSource,
+          check_zb_2p,
           zb_2p_order,
           kZbAutoParameters,
           P2pStyle::async,
@@ -219,6 +249,7 @@ ScheduleFamily zb_v_auto() {
           "two chunks a rank in a V, split backward, the order made for the times given; holds 2p "
           "chunks; vpp = 2",
           "Qi et al. 2024 (arXiv:2405.15362); sail-sg zero-bubble, automatic schedule",
+          check_zb_v_auto,
           zb_v_auto_order,
           kZbAutoParameters,
           P2pStyle::async,

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/action_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "schedules/schedule.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
 
 constexpr size_t kLongestQuote = 40;  // bytes of the user's text that a message repeats
-constexpr std::string_view kBlanks = " \t";
 constexpr std::string_view kPairSuffix = "OVERLAP_F_B";
 constexpr uint32_t kLargestMicrobatch = std::numeric_limits<uint32_t>::max() - 1;
 constexpr uint32_t kLargestSplit = 65'535;
@@ -51,29 +52,17 @@ std::optional<ActionKind> kind_of(char letter) {
   }
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 size_t digits_before(std::string_view text) {
   return static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
-  text.remove_prefix(begin);
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
 uint32_t number(std::string_view digits, std::string_view whole, const char* what, uint64_t most) {
-  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), is_digit)) fail_form(whole);
+  if (!is_digits(digits)) fail_form(whole);
   if (digits.size() > 1 && digits.front() == '0')
-    fail(whole, std::string("the ") + what + " is written with leading zeros");
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size() || value > most)
-    fail(whole, std::string("the ") + what + " must be at most " + std::to_string(most));
-  return static_cast<uint32_t>(value);
+    fail(whole, fmt::format("the {} is written with leading zeros", what));
+  const std::optional<uint64_t> value = parse_number<uint64_t>(digits);
+  if (!value || *value > most) fail(whole, fmt::format("the {} must be at most {}", what, most));
+  return static_cast<uint32_t>(*value);
 }
 
 WrittenAction parse_one(std::string_view text) {
@@ -99,8 +88,8 @@ void parse_pair(std::string_view text, std::vector<WrittenAction>& to) {
     fail(text, kForm);
   WrittenAction first, second;
   try {
-    first = parse_one(trimmed(inner.substr(0, middle)));
-    second = parse_one(trimmed(inner.substr(middle + 1)));
+    first = parse_one(trim(inner.substr(0, middle)));
+    second = parse_one(trim(inner.substr(middle + 1)));
   } catch (const ActionTextError& e) {
     throw ActionTextError(e.what(), 0, text.size());
   }
@@ -114,20 +103,11 @@ void parse_pair(std::string_view text, std::vector<WrittenAction>& to) {
   to.push_back(second);
 }
 
-constexpr size_t kLongestSourceLine = 20'000;  // bytes; each diagnostic carries a copy
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-CsvCell without(const CsvCell& cell, std::string_view around) {
-  const size_t begin = std::min(cell.text.find_first_not_of(around), cell.text.size());
-  const std::string_view rest = cell.text.substr(begin);
-  return {rest.substr(0, rest.find_last_not_of(around) + 1), cell.offset + begin};
-}
-
 }  // namespace
 
 ActionTextError::ActionTextError(const std::string& sentence, size_t offset_in_text,
                                  size_t length_of_text)
-    : std::invalid_argument(without_zeros(sentence)),
+    : InputError(refusal(without_zeros(sentence))),
       offset(offset_in_text),
       length(length_of_text) {}
 
@@ -170,14 +150,13 @@ ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows) {
       old_names = old_names || a.bw;
     }
   if (some_split && some_whole)
-    throw std::invalid_argument(
-        "some actions have a sequence split, as `0F1.0`, and some have none: all need one");
+    refuse("some actions have a sequence split, as `0F1.0`, and some have none: all need one");
   ActionRows all;
   all.seq_splits = int64_t{largest_split} + 1;
   all.names_pieces = some_split;
   if ((int64_t{largest_microbatch} + 1) * all.seq_splits > int64_t{kLargestMicrobatch} + 1)
-    throw std::invalid_argument("microbatches times sequence splits must be at most " +
-                                std::to_string(int64_t{kLargestMicrobatch} + 1));
+    refuse(fmt::format("microbatches times sequence splits must be at most {}",
+                       int64_t{kLargestMicrobatch} + 1));
   all.ranks.reserve(rows.size());
   for (std::vector<WrittenAction>& row : rows) {
     std::vector<Action>& actions = all.ranks.emplace_back();
@@ -243,44 +222,10 @@ std::string to_text(std::span<const Action> row, int64_t seq_splits, bool names_
   return text;
 }
 
-std::vector<std::string_view> csv_lines(std::string_view text) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  while (!lines.empty() && lines.back().find_first_not_of(" \t") == std::string_view::npos)
-    lines.pop_back();
-  return lines;
-}
-
-std::optional<CsvCell> next_cell(std::string_view line, size_t& from) {
-  while (from < line.size()) {
-    const size_t end = std::min(line.find(',', from), line.size());
-    CsvCell cell = without({line.substr(from, end - from), from}, " \t");
-    from = end + 1;
-    if (cell.text.size() >= 2 && cell.text.front() == '"' && cell.text.back() == '"')
-      cell = without({cell.text.substr(1, cell.text.size() - 2), cell.offset + 1}, " \t");
-    if (!cell.text.empty()) return cell;
-  }
-  return std::nullopt;
-}
-
-Diagnostic cell_diagnostic(std::string_view code, std::string message, const std::string& file_name,
-                           size_t row, std::string_view line, const CsvCell& cell) {
-  Diagnostic d;
-  d.code = code;
-  d.message = std::move(message);
-  d.file = file_name;
-  d.line = static_cast<int>(row) + 1;
-  d.column = static_cast<int>(cell.offset) + 1;
-  d.length = static_cast<int>(cell.text.size());
-  if (line.size() <= kLongestSourceLine) d.source_line = line;
-  return d;
+std::optional<CsvField> next_cell(std::string_view line, size_t& from) {
+  std::optional<CsvField> cell = next_field(line, from);
+  while (cell && cell->text.empty()) cell = next_field(line, from);
+  return cell;
 }
 
 }  // namespace stepcast

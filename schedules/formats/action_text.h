@@ -7,29 +7,31 @@
 //   (5F3;2B1)OVERLAP_F_B a forward and a B or I of different microbatches, run as one unit
 //   5F12.1               with sequence splits: <microbatch>.<split>, all actions or none
 //
-// PyTorch's kinds are F, B, I and W; the others (sim/action.h) and the splits are not.  Its older
-// files write `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like that.
+// PyTorch's kinds are F, B, I and W; the others (sim/graph/action.h) and the splits are not.  Its
+// older files write `B` for I and `BW` for B: if a `BW` occurs anywhere, all rows are read like
+// that.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "sim/action.h"
+#include "sim/csv.h"
 #include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 
 // Most wrong cells of a file that are named.
 constexpr size_t kMostCellErrors = 20;
 
-// A text that is not an action, with where it stands.
-struct ActionTextError : std::invalid_argument {
+// A text that is not an action, with where it stands.  Its diagnostic has the sentence for the
+// user; whoever knows the file adds the place.
+struct ActionTextError : InputError {
   ActionTextError(const std::string& sentence, size_t offset_in_text, size_t length_of_text);
   size_t offset = 0;  // first byte of the wrong action in the text that was given
   size_t length = 0;  // bytes of it
@@ -68,8 +70,8 @@ struct ActionRowError {
   ActionTextError error;
 };
 
-// Resolves splits and the meaning of `B`.  Throws std::invalid_argument with a sentence for the
-// user if only some actions have a split, or if there are too many pieces to count.
+// Resolves splits and the meaning of `B`.  Throws InputError with a sentence for the user if only
+// some actions have a split, or if there are too many pieces to count.
 ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows);
 
 // Rows of actions separated by blanks or commas; nothing between two separators is an idle slot of
@@ -93,25 +95,8 @@ std::string to_text(std::span<const Action> row, int64_t seq_splits = 1, bool na
 std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits = 1,
                       bool names_pieces = false);
 
-// ------------------------------------------------------------------------------------------------
-// The cells of a schedule file, one after the other.
-//
-// Lines end with LF or CRLF; cells are separated by commas; blanks and a pair of double quotes
-// around a cell do not count, nor does a byte order mark.
-
-// Without the empty lines at the end.
-std::vector<std::string_view> csv_lines(std::string_view text);
-
-struct CsvCell {
-  std::string_view text;  // not empty
-  size_t offset = 0;      // of its first byte in the line
-};
-
-// The next cell with something in it at or behind byte `from` of the line; `from` moves behind it.
-std::optional<CsvCell> next_cell(std::string_view line, size_t& from);
-
-// A diagnostic that points at a cell of line `row` (from 0).
-Diagnostic cell_diagnostic(std::string_view code, std::string message, const std::string& file_name,
-                           size_t row, std::string_view line, const CsvCell& cell);
+// The next cell of a line of a schedule file that is no idle slot; else as next_field() of
+// sim/csv.h.
+std::optional<CsvField> next_cell(std::string_view line, size_t& from);
 
 }  // namespace stepcast

@@ -185,7 +185,7 @@ constexpr uint32_t kNever = UINT32_MAX;
 
 // A cell of a row: a communication, or a unit of the rank's list.
 struct Cell {
-  CsvCell at;
+  CsvField at;
   std::optional<CommCell> comm;
   uint32_t position = 0, actions = 0;  // of a unit: place of its first action, and how many
 };
@@ -224,9 +224,10 @@ struct CommChecker {
   std::vector<Diagnostic> problems = {};
 
   bool full() const { return problems.size() >= kMostCellErrors; }
-  Diagnostic* add(size_t row, const CsvCell& at, std::string message, const char* code = "E402") {
+  Diagnostic* add(size_t row, const CsvField& at, std::string message, const char* code = "E402") {
     if (full()) return nullptr;
-    problems.push_back(cell_diagnostic(code, std::move(message), file_name, row, lines[row], at));
+    problems.push_back(
+        field_diagnostic(code, std::move(message), file_name, row + 1, lines[row], at));
     return &problems.back();
   }
   std::string place(size_t row, const Cell& cell) const {
@@ -275,7 +276,7 @@ std::vector<Cell> read_row(std::string_view line) {
   std::vector<Cell> row;
   size_t from = 0;
   uint32_t position = 0;
-  while (const std::optional<CsvCell> at = next_cell(line, from)) {
+  while (const std::optional<CsvField> at = next_cell(line, from)) {
     Cell cell{*at, parse_comm_cell(at->text)};
     cell.position = position;
     if (!cell.comm) cell.actions = static_cast<uint32_t>(actions_in_cell(at->text));
@@ -516,11 +517,10 @@ void check_progress(CommChecker& c) {
   const std::vector<uint32_t> next = execute_in_order(c.rows.size(), step, awaited);
   for (uint32_t row = 0; row < c.rows.size(); ++row) {
     if (next[row] == c.rows[row].size()) continue;
-    const std::vector<uint32_t> circle = circle_from(row, next, awaited);
+    const std::vector<uint32_t> cycle = cycle_from(row, next, awaited);
     const auto head = [&](uint32_t rank) -> const Cell& { return c.rows[rank][next[rank]]; };
-    Diagnostic* d =
-        c.add(circle.front(), head(circle.front()).at, "the schedule deadlocks", "E401");
-    for (const uint32_t rank : circle) {
+    Diagnostic* d = c.add(cycle.front(), head(cycle.front()).at, "the schedule deadlocks", "E401");
+    for (const uint32_t rank : cycle) {
       const ListPlace p = *awaited({rank, next[rank]}, next);
       d->help += (d->help.empty() ? "rank " : "; rank ") + std::to_string(rank) + " at " +
                  quoted(head(rank)) + " waits for " + quoted(c.rows[p.list][p.position]) +
@@ -555,9 +555,9 @@ std::optional<CommCell> parse_comm_cell(std::string_view text) {
 }
 
 bool has_comm_cells(std::string_view text) {
-  for (const std::string_view line : csv_lines(text)) {
+  for (const std::string_view line : split_csv_lines(text)) {
     size_t from = 0;
-    while (const std::optional<CsvCell> cell = next_cell(line, from))
+    while (const std::optional<CsvField> cell = next_cell(line, from))
       if (parse_comm_cell(cell->text)) return true;
   }
   return false;
@@ -598,7 +598,7 @@ std::vector<Diagnostic> check_compute_comms(std::string_view text, const std::st
   const auto pieces = static_cast<size_t>(schedule.pieces());
   CommChecker c{schedule,
                 file_name,
-                csv_lines(text),
+                split_csv_lines(text),
                 {},
                 make_events(stages, pieces),
                 make_events(stages, pieces),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/schedule_csv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "schedules/formats/action_text.h"
@@ -12,7 +13,6 @@
 namespace stepcast {
 namespace {
 
-constexpr size_t kMostRanks = 65'536;
 constexpr int kDeadlockStatus = 4;
 
 // Reads the cells one by one, so that every wrong one is reported.
@@ -50,13 +50,13 @@ void read_line(CsvReader& reader, std::string_view line) {
   reader.rows.emplace_back();
   size_t from = 0;
   while (!reader.full()) {
-    const std::optional<CsvCell> cell = next_cell(line, from);
+    const std::optional<CsvField> cell = next_cell(line, from);
     if (!cell) return;
     try {
       read_cell(reader, cell->text);
     } catch (const ActionTextError& e) {
       reader.problems.push_back(
-          cell_diagnostic("E402", e.what(), reader.file_name, reader.rows.size() - 1, line, *cell));
+          field_diagnostic("E402", e.what(), reader.file_name, reader.rows.size(), line, *cell));
     }
   }
 }
@@ -88,9 +88,9 @@ std::optional<std::vector<bool>> directions_of(const std::vector<std::vector<Act
 }
 
 // The cell of the action at `position` of a rank.
-std::optional<CsvCell> cell_of(std::string_view line, uint32_t position) {
+std::optional<CsvField> cell_of(std::string_view line, uint32_t position) {
   size_t from = 0, actions = 0;
-  while (const std::optional<CsvCell> cell = next_cell(line, from)) {
+  while (const std::optional<CsvField> cell = next_cell(line, from)) {
     if (parse_comm_cell(cell->text)) continue;
     actions += actions_in_cell(cell->text);
     if (actions > position) return cell;
@@ -125,10 +125,10 @@ void place_both_ways(Schedule& schedule, std::vector<bool> reversed) {
 
 Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>> rows,
                           int64_t seq_splits) {
-  if (rows.empty()) throw std::invalid_argument("the schedule has no ranks");
-  if (rows.size() > kMostRanks)
-    throw std::invalid_argument("the schedule has " + std::to_string(rows.size()) +
-                                " ranks: at most " + std::to_string(kMostRanks) + " are possible");
+  if (rows.empty()) refuse("the schedule has no ranks");
+  if (rows.size() > static_cast<size_t>(kMostStages))
+    refuse(fmt::format("the schedule has {} ranks: at most {} are possible", rows.size(),
+                       kMostStages));
   size_t stages = 0, pieces = 0, actions = 0;
   for (const std::vector<Action>& row : rows) {
     actions += row.size();
@@ -137,7 +137,7 @@ Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>
       pieces = std::max<size_t>(pieces, a.microbatch + size_t{1});
     }
   }
-  if (actions == 0) throw std::invalid_argument("the schedule has no actions");
+  if (actions == 0) refuse("the schedule has no actions");
   Schedule schedule;
   schedule.name = name;
   schedule.pp = static_cast<int64_t>(rows.size());
@@ -157,20 +157,17 @@ Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>
 
 Schedule read_schedule_csv(std::string_view text, const std::string& file_name) {
   CsvReader reader{file_name};
-  for (const std::string_view line : csv_lines(text)) read_line(reader, line);
+  for (const std::string_view line : split_csv_lines(text)) read_line(reader, line);
   if (!reader.problems.empty()) throw InputError(std::move(reader.problems));
   try {
     ActionRows rows = combine_rows(std::move(reader.rows));
     Schedule schedule = schedule_of_rows(file_name, std::move(rows.ranks), rows.seq_splits);
     schedule.names_pieces = rows.names_pieces;
     return schedule;
-  } catch (const std::invalid_argument& e) {
-    Diagnostic d;
-    d.code = "E403";
-    d.message = e.what();
-    d.file = file_name;
-    d.help = "a schedule file has one line a pipeline rank, with cells such as 0F0,1F0,1B0,0B0";
-    throw InputError(std::move(d));
+  } catch (InputError& e) {
+    for (Diagnostic& d : e.diagnostics)
+      d.help = "a schedule file has one line a pipeline rank, with cells such as 0F0,1F0,1B0,0B0";
+    throw place(std::move(e), "E403", file_name);
   }
 }
 
@@ -189,15 +186,15 @@ std::vector<Diagnostic> schedule_diagnostics(std::span<const ScheduleProblem> pr
                                              std::string_view text, const std::string& file_name) {
   std::vector<Diagnostic> all;
   if (problems.empty()) return all;
-  const std::vector<std::string_view> lines = csv_lines(text);
+  const std::vector<std::string_view> lines = split_csv_lines(text);
   for (const ScheduleProblem& p : problems) {
     Diagnostic d;
     if (p.rank < lines.size()) {
       const std::string_view line = lines[p.rank];
       const bool placed = p.position != ScheduleProblem::kNoPosition;
-      const std::optional<CsvCell> cell = placed ? cell_of(line, p.position) : std::nullopt;
-      d = cell_diagnostic({}, {}, file_name, p.rank, line,
-                          cell.value_or(CsvCell{line.substr(0, 1), 0}));
+      const std::optional<CsvField> cell = placed ? cell_of(line, p.position) : std::nullopt;
+      d = field_diagnostic({}, {}, file_name, p.rank + size_t{1}, line,
+                           cell.value_or(CsvField{line.substr(0, 1), 0}));
     }
     d.message = p.message;
     for (const std::string& step : p.cycle) d.help += (d.help.empty() ? "" : "; ") + step;

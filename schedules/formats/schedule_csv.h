@@ -23,16 +23,16 @@ namespace stepcast {
 // largest number of stages on a rank.  If there are as many stages as ranks, pp is even, and stage
 // s is on rank s for some microbatches and on rank pp - 1 - s for others, the schedule is
 // bidirectional.  check_schedule() says whether the outcome is any good.
-// Throws std::invalid_argument with a sentence for the user if there is no list or no action, or if
-// there are more ranks than 65,536.  O(actions).
+// Throws InputError with a sentence for the user if there is no list or no action, or if there are
+// more than kMostStages ranks.  O(actions).
 Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>> rows,
                           int64_t seq_splits = 1);
 
 // Reads a file and checks it: complete, in order, free of deadlock, and what it says of
 // communication right.  The one function for files from users.  Throws InputError with the line and
 // column of every wrong cell (at most 20): E402 for a cell that is none, for an incomplete or
-// misordered schedule and for wrong communication, E401 (exit status 4) with the circle for a
-// deadlock, E403 if there is nothing in the file.
+// misordered schedule and for wrong communication, E401 (exit status 4) with the cycle of waits for
+// a deadlock, E403 if there is nothing in the file.
 Schedule load_schedule_csv(std::string_view text, const std::string& file_name);
 
 // The first half of it: cells are well formed, but the schedule may be anything.  Throws InputError

@@ -9,15 +9,13 @@
 #include <tuple>
 #include <utility>
 
-#include "model/distillation.h"
-#include "model/host_calls.h"
+#include "model/host/host_calls.h"
 #include "model/low_precision.h"
-#include "model/pair_pass.h"
-#include "model/pass_writer.h"
+#include "model/passes/forward_only.h"
+#include "model/passes/pass_writer.h"
+#include "model/passes/stage_passes.h"
 #include "model/replicas.h"
 #include "model/shard.h"
-#include "model/stage_flow.h"
-#include "model/stage_passes.h"
 #include "schedules/lower/rank_parameters.h"
 #include "schedules/lower/role_items.h"
 #include "schedules/lower/step_ends.h"
@@ -152,7 +150,6 @@ class Lowering {
   // numbers.
   void add_messages() {
     first_message_ = static_cast<RendezvousId>(graph_.rendezvous.size());
-    const StageShards shards(model_, plan_);
     const auto transfer = [&](uint16_t from, uint16_t to, Bytes bytes) {
       Work w;
       w.kind = WorkKind::send_recv;
@@ -167,7 +164,7 @@ class Lowering {
       const LabelId label = builder_.label(hop.to > hop.from ? "send activation" : "send gradient");
       const std::vector<uint16_t>& ranks = schedule_.rank_of_stage;
       const std::vector<uint16_t>& reverse = schedule_.reverse_rank_of_stage;
-      Bytes bytes = received_bytes(shards, plan_.stages[std::max(hop.from, hop.to)]);
+      Bytes bytes = received_bytes(model_, plan_, plan_.stages[std::max(hop.from, hop.to)]);
       if (hop.to > hop.from) bytes += teacher_stream(plan_);
       const WorkId work = transfer(ranks[hop.from], ranks[hop.to], bytes);
       const WorkId reversed =

@@ -10,7 +10,7 @@
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 
@@ -22,7 +22,7 @@ struct LowerOptions {
 };
 
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
-// Throws std::invalid_argument with a sentence for the user if transfers of that style do not go
+// Throws InputError with a sentence for the user if transfers of that style do not go
 // with the schedule (with_transfers()).
 OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
               const LowerOptions& options = {});

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 
@@ -35,7 +35,7 @@ struct UnitCosts {
 // Activations are counted in bytes: F and L allocate one, B, W and O free it.  The item of each
 // action has it as Item::action; both halves of a pair have an item of their own.
 // REQUIRES: check_schedule(schedule) is empty; by_stage is empty or has an entry for every stage.
-// Throws std::invalid_argument with a sentence for the user if transfers of that style do not go
+// Throws InputError with a sentence for the user if transfers of that style do not go
 // with the schedule (with_transfers() in transfers/transfers.h).
 OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
                    std::vector<Time>& durations_by_work, P2pStyle style = P2pStyle::async);

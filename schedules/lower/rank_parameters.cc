@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <set>
 
-#include "model/distillation.h"
-#include "model/inference.h"
-#include "model/library_memory.h"
+#include "model/host/library_memory.h"
 #include "model/low_precision.h"
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
+#include "model/passes/forward_only.h"
 
 namespace stepcast {
 namespace {

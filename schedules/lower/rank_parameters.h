@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "model/passes/stage_passes.h"
 #include "model/replicas.h"
 #include "model/shard.h"
-#include "model/stage_passes.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -105,7 +105,7 @@ void RoleItems::transfer(const RankProgram& program, const Step& step, const Mes
     for (uint32_t i = step.first; i < end; ++i) post(id(program.transfers[i]), Stream::compute);
   if (step.kind == Step::Kind::issue) return;
   // An exchange ends with the last of its transfers.  What it receives is joined first, so that its
-  // sends are charged only with what they hold the rank up beyond that (sim/account.h).
+  // sends are charged only with what they hold the rank up beyond that (sim/account/account.h).
   for (const bool sends : {false, true}) {
     for (uint32_t i = step.first; i < end; ++i) {
       const Transfer& t = program.transfers[i];

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "schedules/transfers/transfers.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "model/pass_writer.h"
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
+#include "model/passes/pass_writer.h"
 
 namespace stepcast {
 

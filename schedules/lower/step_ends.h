@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/pass_writer.h"
+#include "model/passes/pass_writer.h"
 #include "model/plan.h"
 #include "model/replicas.h"
 #include "model/shard.h"
@@ -17,7 +17,7 @@
 #include "schedules/lower/rank_parameters.h"
 #include "schedules/lower/role_items.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

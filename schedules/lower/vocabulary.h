@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines whose ranks share the vocabulary: every rank holds a part of the rows of the word
-// embedding and of the head, and runs their passes S, T, E and G (sim/action.h) for every
+// embedding and of the head, and runs their passes S, T, E and G (sim/graph/action.h) for every
 // microbatch (Yeung et al. 2025, Balancing Pipeline Parallelism with Vocabulary Parallelism,
 // arXiv 2411.05288).  What they wait for, and the collectives between all ranks that bring it.
 #pragma once
@@ -13,7 +13,7 @@
 #include "model/plan.h"
 #include "schedules/lower/role_items.h"
 #include "schedules/schedule.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 namespace stepcast {
 

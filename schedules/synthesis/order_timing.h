@@ -14,7 +14,7 @@
 
 #include "schedules/lower/lower_unit.h"
 #include "schedules/schedule.h"
-#include "sim/action.h"
+#include "sim/graph/action.h"
 #include "sim/units.h"
 
 namespace stepcast {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/synthesis/synthesis.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "schedules/check.h"
-#include "schedules/families/families.h"
 #include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/list_scheduling.h"
 #include "schedules/synthesis/local_search.h"
@@ -33,43 +33,9 @@ struct RuledCandidate {
   std::pair<Time, Time> times;
 };
 
-void require(bool holds, const std::string& sentence) {
-  if (!holds) throw std::invalid_argument(sentence);
-}
-
 int64_t actions_of(const SynthesisProblem& problem) {
   return problem.costs.microbatches * static_cast<int64_t>(problem.costs.rank_of_stage.size()) *
          (problem.split_backward ? 3 : 2);
-}
-
-void check_sizes(const SynthesisProblem& problem) {
-  const PipelineCosts& c = problem.costs;
-  const size_t stages = c.rank_of_stage.size();
-  require(c.pp >= 1 && c.microbatches >= 1 && stages >= 1,
-          "a pipeline needs at least one rank, one stage and one microbatch");
-  require(
-      c.times.size() == stages && c.memory.size() == stages && c.hops.size() == stages - 1,
-      "times, memory and hops must be given for each of the " + std::to_string(stages) + " stages");
-  require(c.memory_limit.empty() || c.memory_limit.size() == static_cast<size_t>(c.pp),
-          "a memory limit must be given for each of the " + std::to_string(c.pp) + " ranks");
-  require(c.microbatches <= kMostActions / 3 / static_cast<int64_t>(stages),
-          "too many microbatches: at most " +
-              std::to_string(kMostActions / 3 / static_cast<int64_t>(stages)) + " are possible");
-  for (size_t s = 0; s < stages; ++s) {
-    const std::string stage = "stage " + std::to_string(s);
-    require(c.rank_of_stage[s] < c.pp, stage + " is on a rank that does not exist");
-    const StageTimes& t = c.times[s];
-    require(std::min({t.forward, t.backward_input, t.backward_weight}) >= Time{0},
-            stage + " has a negative time");
-    const StageMemory& m = c.memory[s];
-    require(m.forward >= 0 && m.forward + m.backward_input + m.backward_weight == 0 &&
-                m.backward_weight <= 0,
-            stage + ": what the forward adds to memory (" + std::to_string(m.forward) +
-                ") must be what the input gradient (" + std::to_string(m.backward_input) +
-                ") and the weight gradient (" + std::to_string(m.backward_weight) +
-                ") free together");
-    require(s == 0 || c.hops[s - 1] >= Time{0}, "a hop takes negative time");
-  }
 }
 
 // The order that holds least: one microbatch after the other through each rank, every weight
@@ -92,6 +58,63 @@ Order one_at_a_time(const PipelineCosts& c, bool split_backward) {
       }
     }
   return order;
+}
+
+std::string stage_refusal(const PipelineCosts& c, size_t s) {
+  if (c.rank_of_stage[s] >= c.pp) return " is on a rank that does not exist";
+  const StageTimes& t = c.times[s];
+  if (std::min({t.forward, t.backward_input, t.backward_weight}) < Time{0})
+    return " has a negative time";
+  const StageMemory& m = c.memory[s];
+  if (m.forward < 0 || m.forward + m.backward_input + m.backward_weight != 0 ||
+      m.backward_weight > 0)
+    return fmt::format(
+        ": what the forward adds to memory ({}) must be what the input gradient ({}) "
+        "and the weight gradient ({}) free together",
+        m.forward, m.backward_input, m.backward_weight);
+  if (s > 0 && c.hops[s - 1] < Time{0}) return ": a hop takes negative time";
+  return {};
+}
+
+// Why the sizes, times or memory of the problem make no sense; empty if they do.
+std::string size_refusal(const SynthesisProblem& problem) {
+  const PipelineCosts& c = problem.costs;
+  const size_t stages = c.rank_of_stage.size();
+  if (c.pp < 1 || c.microbatches < 1 || stages < 1)
+    return "a pipeline needs at least one rank, one stage and one microbatch";
+  if (c.times.size() != stages || c.memory.size() != stages || c.hops.size() != stages - 1)
+    return fmt::format("times, memory and hops must be given for each of the {} stages", stages);
+  if (!c.memory_limit.empty() && c.memory_limit.size() != static_cast<size_t>(c.pp))
+    return fmt::format("a memory limit must be given for each of the {} ranks", c.pp);
+  const int64_t most = most_microbatches(static_cast<int64_t>(stages));
+  if (c.microbatches > most)
+    return fmt::format("{} microbatches in {} stages: at most {} are possible", c.microbatches,
+                       stages, most);
+  const int64_t actions = actions_of(problem);
+  if (problem.effort < 0 || problem.effort > most_effort(actions))
+    return fmt::format("an effort of {} orders: at most {} are possible with {} actions",
+                       problem.effort, most_effort(actions), actions);
+  for (size_t s = 0; s < stages; ++s)
+    if (const std::string why = stage_refusal(c, s); !why.empty())
+      return fmt::format("stage {}{}", s, why);
+  return {};
+}
+
+// What one microbatch alone needs, where that is more than a rank may hold; empty if it fits.  Any
+// order that holds less than one microbatch at a time is none.
+std::string memory_refusal(const SynthesisProblem& problem) {
+  PipelineCosts one = problem.costs;
+  one.microbatches = 1;
+  if (fits_memory(one, one_at_a_time(one, problem.split_backward))) return {};
+  const Order whole = one_at_a_time(one, false);
+  if (fits_memory(one, whole)) return {};
+  const std::vector<int64_t> least = peak_memory(one, whole);
+  std::string ranks;
+  for (size_t r = 0; r < least.size(); ++r)
+    if (least[r] > one.memory_limit[r])
+      ranks += fmt::format("{}{} on rank {} (limit {})", ranks.empty() ? "" : ", ", least[r], r,
+                           one.memory_limit[r]);
+  return "no order of these actions fits the memory limit: one microbatch alone needs " + ranks;
 }
 
 // The same order in the actions that the problem allows, or with B split where `split`.
@@ -172,23 +195,10 @@ class Synthesizer {
     Order order = one_at_a_time(costs_, problem_.split_backward);
     // An input gradient may add memory, which a whole backward frees again at once.
     if (!fits_memory(costs_, order)) order = one_at_a_time(costs_, false);
-    if (!fits_memory(costs_, order)) refuse(peak_memory(costs_, order));
     const std::optional<OrderTimes> times = time_order(costs_, order);
     STEPCAST_CHECK(times.has_value(), "one microbatch after the other gets stuck");
     starts_.push_back({std::move(order), *times, "one microbatch after the other"});
   }
-  [[noreturn]] void refuse(const std::vector<int64_t>& least) const {
-    std::string ranks;
-    for (size_t r = 0; r < least.size(); ++r) {
-      if (least[r] <= costs_.memory_limit[r]) continue;
-      if (!ranks.empty()) ranks += ", ";
-      ranks += std::to_string(least[r]) + " on rank " + std::to_string(r) + " (limit " +
-               std::to_string(costs_.memory_limit[r]) + ")";
-    }
-    throw std::invalid_argument(
-        "no order of these actions fits the memory limit: one microbatch alone needs " + ranks);
-  }
-
   // Keeps the best few, best first.
   bool add(Order order, const OrderTimes& times, std::string name) {
     constexpr size_t kMost = 4;
@@ -215,12 +225,8 @@ class Synthesizer {
     }
   }
   void add_family(const ScheduleFamily& family, const ScheduleParams& params) {
-    Schedule schedule;
-    try {
-      schedule = family.generate(params);
-    } catch (const std::invalid_argument&) {
-      return;  // not for these sizes
-    }
+    if (check_params(family, params)) return;  // not for these sizes
+    Schedule schedule = family.generate(params);
     if (schedule.rank_of_stage != costs_.rank_of_stage || schedule.is_bidirectional() ||
         schedule.seq_splits != 1)
       return;
@@ -335,8 +341,15 @@ class Synthesizer {
 
 }  // namespace
 
+std::optional<Diagnostic> check_synthesis(const SynthesisProblem& problem) {
+  std::string why = size_refusal(problem);
+  if (why.empty()) why = memory_refusal(problem);
+  if (why.empty()) return {};
+  return refusal(std::move(why));
+}
+
 Synthesis synthesize(const SynthesisProblem& problem) {
-  check_sizes(problem);
+  if (auto wrong = check_synthesis(problem)) throw InputError(*std::move(wrong));
   return Synthesizer(problem).run();
 }
 

@@ -7,15 +7,25 @@
 // the best family with the same placement and memory.  A lower bound says how much could be left.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "schedules/schedule.h"
 #include "schedules/synthesis/order_timing.h"
+#include "sim/diagnostic.h"
 #include "sim/units.h"
 
 namespace stepcast {
+
+// Most orders that a search over so many actions may be asked to try: what takes some minutes.
+constexpr int64_t most_effort(int64_t actions) {
+  constexpr int64_t kMostOrders = 10'000'000, kFewestOrders = 1'000;
+  constexpr int64_t kActionsVisited = 30'000'000'000;  // about 200 million a second
+  return std::clamp(kActionsVisited / std::max<int64_t>(actions, 1), kFewestOrders, kMostOrders);
+}
 
 enum class SynthesisObjective : uint8_t {
   makespan,  // a step that ends with a barrier over all ranks; the shorter span among equals
@@ -30,7 +40,8 @@ struct SynthesisProblem {
   // memory that is not there, and where a whole backward that takes less than both is better.
   bool split_backward = true;
   SynthesisObjective objective = SynthesisObjective::makespan;
-  // Orders tried, list schedules included; 0 = as many as about a second takes.
+  // Orders tried, list schedules included; 0 = as many as about a second takes.  At most
+  // most_effort().
   int64_t effort = 0;
   uint64_t seed = 1;
 };
@@ -46,9 +57,13 @@ struct Synthesis {
   int64_t orders_tried = 0;
 };
 
-// Deterministic: the same problem gives the same schedule on every machine.  Throws
-// std::invalid_argument with a sentence for the user if sizes or times make no sense, or if no
-// order fits the memory; it then says what the least would be.
+// Nothing, or why no schedule can be made, in a sentence for the user: sizes or times that make no
+// sense, too much work, or no order that fits the memory; it then says what the least would be.
+// O(stages).
+std::optional<Diagnostic> check_synthesis(const SynthesisProblem& problem);
+
+// Deterministic: the same problem gives the same schedule on every machine.  Throws InputError with
+// what check_synthesis() says.
 Synthesis synthesize(const SynthesisProblem& problem);
 
 }  // namespace stepcast

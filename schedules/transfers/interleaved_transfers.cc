@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transfers of Megatron-LM's interleaved schedule (forward_backward_pipelining_with_interleaving),
-// in its three modes: without overlap, overlap_p2p_comm, and with overlap_p2p_comm_warmup_flush as
-// well.
+// in its three modes: without overlap (P2pStyle::megatron), with overlap_p2p_comm
+// (megatron_overlap), and with overlap_p2p_comm_warmup_flush as well (megatron_overlap_flush).
+//
+// Take 2 ranks with 2 chunks each and 4 microbatches in groups of 2.  Rank 0 has stages 0 and 2,
+// rank 1 stages 1 and 3, and rank 0 runs the list
+//
+//     warm-up    0F0 0F1 2F0 2F1
+//     steady     0F2 2B0  0F3 2B1  2F2 0B0  2F3 0B1
+//     cool-down  2B2 2B3 0B2 0B3
+//
+// With overlap_p2p_comm its program begins (notation: transfers.h)
+//
+//     0F0 {0SEND_F0} 0F1 {0SEND_F1;2RECV_F0} 2F0 {2SEND_F0;2RECV_F1} 2F1 {2SEND_F1} <2RECV_B0>
+//     0F2 <0SEND_F2> ?2RECV_B0 2B0 <2SEND_B0;2RECV_B1>
+//     0F3 <0SEND_F3;2RECV_F2> ?0SEND_F2 ?2RECV_B1 2B1 <2SEND_B1;0RECV_B0> ?2SEND_B0 ?2RECV_F2 2F2
+//     ...
+//
+// In the warm-up each forward is followed by one exchange that the rank waits for: its output
+// leaves while the input of its next forward arrives.  In the steady phase nothing is waited for at
+// once. Sends and receives are issued behind an action, and are waited for where they are needed: a
+// receive before the action that takes it, a send after the next send of its direction.  With
+// warmup_flush the warm-up and the cool-down are like that too; without overlap every step is like
+// the warm-up, with the transfers of a forward and a backward in one exchange.
 //
 // What a rank receives beside its k-th forward is the input of its next one, except on the first
 // rank: it gets whatever the last rank has just made, pp - 1 forwards behind, and keeps it for
-// later.  Backwards mirror that.  Receives that were issued are waited for in the order in which
-// they were issued, one before each action that has an input from another rank.
+// later.  That is why {2SEND_F1} and <0SEND_F2> above come without a receive: the last rank has
+// just made 3F0 and 3F1, which go nowhere.  Backwards mirror that.  Receives that were issued are
+// waited for in the order in which they were issued, one before each action that has an input from
+// another rank.
 #include <algorithm>
 #include <deque>
 
@@ -111,7 +134,7 @@ class Interleaved {
     }
     if (steady == 0) out_.exchange({out_.in(own_.backwards.front())});
     for (size_t k = steady; k < all; ++k) flush_ ? cooldown_ahead(k) : cooldown_blocking(k);
-    out_.wait({gradient_on_its_way_});
+    out_.wait({gradient_under_way_});
   }
 
  private:
@@ -164,18 +187,18 @@ class Interleaved {
   void await_activation(size_t k) { wait_for_input(activations_, own_.forwards[k]); }
   void await_gradient(size_t k) { wait_for_input(gradients_, own_.backwards[k]); }
 
-  // ---- one send is on its way while the next action runs
+  // ---- one send is under way while the next action runs
   void issue_activations(const Optional& sent, const Optional& received) {
     out_.issue({sent, received});
     note(activations_, received);
-    out_.wait({activation_on_its_way_});
-    activation_on_its_way_ = sent;
+    out_.wait({activation_under_way_});
+    activation_under_way_ = sent;
   }
   void issue_gradients(const Optional& sent, const Optional& received) {
     out_.issue({sent, received});
     note(gradients_, received);
-    out_.wait({gradient_on_its_way_});
-    gradient_on_its_way_ = sent;
+    out_.wait({gradient_under_way_});
+    gradient_under_way_ = sent;
   }
   void issue_first_gradient(size_t k) {
     if (ends_warmup(k)) issue_gradients(std::nullopt, out_.in(own_.backwards.front()));
@@ -259,29 +282,30 @@ class Interleaved {
   const bool on_first_, on_last_;
   const bool overlap_, flush_;
   std::deque<Transfer> activations_, gradients_;  // issued receives, not waited for yet
-  Optional activation_on_its_way_, gradient_on_its_way_;
+  Optional activation_under_way_, gradient_under_way_;
 };
 
 }  // namespace
 
 RuleResult interleaved_transfers(const Schedule& schedule, P2pStyle style) {
   RuleResult result;
-  const auto refuse = [&](std::string why) {
+  const auto no_rule = [&](std::string why) {
     result.refusal = std::move(why);
     return result;
   };
   if (!is_looped(schedule))
-    return refuse(schedule.vpp == 1
-                      ? "Megatron-LM overlaps transfers of interleaved schedules only (vpp >= 2)"
-                      : "its rule is for stages that go round the ranks in a loop");
+    return no_rule(schedule.vpp == 1
+                       ? "Megatron-LM overlaps transfers of interleaved schedules only (vpp >= 2)"
+                       : "its rule is for stages that go round the ranks in a loop");
   if (style == P2pStyle::megatron && schedule.pp == 2)
-    return refuse("Megatron-LM needs overlap_p2p_comm for an interleaved schedule on pp = 2 ranks");
+    return no_rule(
+        "Megatron-LM needs overlap_p2p_comm for an interleaved schedule on pp = 2 ranks");
   std::vector<Phases> ranks(schedule.ranks.size());
   bool any_merged = false;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (!read_phases(schedule.ranks[r], ranks[r]) ||
         ranks[r].forwards.size() != ranks.front().forwards.size())
-      return refuse(
+      return no_rule(
           "its rule is for a warm-up of forwards, then one forward and one backward in turn, then "
           "a cool-down of backwards");
     any_merged = any_merged || ranks[r].merged;

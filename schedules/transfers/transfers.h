@@ -23,7 +23,8 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "sim/action.h"
+#include "sim/diagnostic.h"
+#include "sim/graph/action.h"
 
 namespace stepcast {
 
@@ -52,13 +53,17 @@ struct RankProgram {
 };
 
 // One program a rank, which can be run to the end: every receive meets its send, an input has
-// arrived before its action, and no circle of ranks wait for each other.  Throws
-// std::invalid_argument with a sentence for the user if the rule of the style has no meaning for
-// this schedule or deadlocks with it; the sentence names the styles that do work.
+// arrived before its action, and no ranks wait for each other in a cycle.  Throws InputError with a
+// sentence for the user if the rule of the style has no meaning for this schedule or deadlocks with
+// it; the sentence names the styles that do work.
 // REQUIRES: check_schedule(schedule) is empty.  O(actions).
 std::vector<RankProgram> with_transfers(const Schedule& schedule, P2pStyle style);
 
-// The styles with_transfers() accepts; async always is.  O(actions).
+// Nothing, or why with_transfers() has no programs, for searches over styles and schedules; async
+// always has.  REQUIRES and cost as there.
+std::optional<Diagnostic> check_transfers(const Schedule& schedule, P2pStyle style);
+
+// The styles with_transfers() accepts.  O(actions).
 std::vector<P2pStyle> legal_p2p_styles(const Schedule& schedule);
 
 // Steps as text, separated by spaces; pairs as `(5F3;2B1)OVERLAP_F_B`.
@@ -90,9 +95,8 @@ class Messages {
   std::vector<uint32_t> forward_, backward_;  // by receiving stage: first number of the block
 };
 
-// ------------------------------------------------------------------------------------------------
-// The rules of the frameworks, one function each; with_transfers() picks one and
-// proves what it gives.
+// ------------------------------------------------------------------------- inside of this folder
+// How rules write programs; with_transfers() picks a rule and proves what it gives.
 
 // Appends steps to the program of one rank.  Transfers that are not there (nullopt) are left out,
 // and so is a step without any.
@@ -133,11 +137,7 @@ struct RuleResult {
   std::string refusal;  // empty: none
 };
 
-RuleResult async_transfers(const Schedule& schedule);
-// Blocking transfers of one chunk a rank: Megatron-LM's or, if `serial`, DeepSpeed's.
-RuleResult blocking_transfers(const Schedule& schedule, bool serial);
 // Megatron-LM's interleaved schedule; style is one of the three of Megatron-LM.
 RuleResult interleaved_transfers(const Schedule& schedule, P2pStyle style);
-RuleResult dualpipe_transfers(const Schedule& schedule);
 
 }  // namespace stepcast

@@ -53,7 +53,7 @@ TEST(CollectiveAccuracy, ALogIsItsOwnTable) {
 
 // The file in the library is what the fit gives: nobody edited it, and the logs are those.
 TEST(CollectiveAccuracy, ShippedFactorsAreTheFit) {
-  std::ifstream in(std::string(STEPCAST_SOURCE_DIR) + "/topology/collective_corrections.csv");
+  std::ifstream in(std::string(STEPCAST_SOURCE_DIR) + "/topology/nccl/collective_corrections.csv");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const Corrections shipped = Corrections::parse(text);
   const std::vector<Observation> all = observe(logs());

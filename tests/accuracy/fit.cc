@@ -21,7 +21,7 @@ struct Modelled {
   std::array<double, kTerms> slope{};
 };
 
-Modelled model(const Alternative& a, const Factors& f, double bytes) {
+Modelled model(const Candidate& a, const Factors& f, double bytes) {
   constexpr double kStep = 1e-5;
   Modelled m;
   m.value = std::log(corrected_seconds(a, f, bytes));
@@ -125,12 +125,12 @@ std::vector<Observation> observe(const std::vector<Log>& logs) {
   for (size_t i = 0; i < logs.size(); ++i) {
     const Log& log = logs[i];
     if (log.transfer) continue;
-    const std::vector<Alternative> ways = alternatives(log.cluster, log.kind, log.shape);
+    const std::vector<Candidate> ways = candidates(log.cluster, log.kind, log.shape);
     for (const Point& point : log.points) {
       if (point.bytes < kSmallest) continue;
       Observation o{
           .log = i, .bytes = point.bytes, .seconds = point.seconds, .picked = {}, .classes = {}};
-      o.picked = choice(ways, log.kind, point.bytes);
+      o.picked = nccl_choice(ways, log.kind, point.bytes);
       o.classes = correction_classes(log.cluster, log.kind, log.shape, o.picked);
       all.push_back(std::move(o));
     }

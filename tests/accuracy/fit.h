@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "tests/accuracy/logs.h"
-#include "topology/collective_time.h"
+#include "topology/nccl/collective_time.h"
 
 namespace stepcast::accuracy {
 
 struct Observation {
   size_t log = 0;  // index
   double bytes = 0, seconds = 0;
-  Alternative picked;
+  Candidate picked;
   std::vector<CorrectionClass> classes;
 };
 

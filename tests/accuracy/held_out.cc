@@ -7,12 +7,12 @@
 #include <set>
 #include <utility>
 
-#include "calibrate/attention_prices.h"
-#include "calibrate/collective_curve.h"
-#include "calibrate/cost_table.h"
-#include "calibrate/fit_table.h"
-#include "calibrate/roofline.h"
-#include "calibrate/row_shape.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/price/roofline.h"
+#include "calibrate/table/attention_prices.h"
+#include "calibrate/table/cost_table.h"
+#include "calibrate/table/curve.h"
+#include "calibrate/table/table_text.h"
 #include "scenarios/cluster_section.h"
 #include "scenarios/presets.h"
 #include "tests/accuracy/logs.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/table_text.h"
-#include "sim/price.h"
+#include "calibrate/table/table_text.h"
+#include "sim/graph/price.h"
 
 namespace stepcast::accuracy {
 

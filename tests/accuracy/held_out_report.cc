@@ -6,8 +6,8 @@
 #include <array>
 #include <optional>
 
-#include "calibrate/attention_prices.h"
-#include "calibrate/cost_table.h"
+#include "calibrate/table/attention_prices.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/cluster_section.h"
 #include "tests/accuracy/held_out.h"
 #include "tests/csv_rows.h"

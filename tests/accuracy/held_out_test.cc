@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_errors.h"
-#include "calibrate/cost_table.h"
+#include "calibrate/price/cost_errors.h"
+#include "calibrate/table/cost_table.h"
 #include "tests/accuracy/report.h"
 
 namespace stepcast::accuracy {
@@ -87,7 +87,7 @@ TEST(HeldOut, TheSameSeedHoldsOutTheSameRows) {
   EXPECT_NE(a.table, held_out_gemms(table("b200-sxm"), Holdout::rows, 6).table);
 }
 
-// calibrate/cost_errors.csv says what is found here.
+// calibrate/data/cost_errors.csv says what is found here.
 template <class Held>
 void expect_shipped(CostFamily family, std::initializer_list<Origin> origins, Held held) {
   HeldOutErrors e;

@@ -62,7 +62,7 @@ void set_gpu(Node& node, const Row& row) {
     if (!has(gpu, f.word)) continue;
     node.gpu.arch = f.arch;
     node.intra_bandwidth = {f.nvlink_gbs * 1e9};
-    node.sharp = f.arch == GpuArch::hopper || f.arch == GpuArch::blackwell;
+    node.sharp = architecture(f.arch).nvls_efficiency > 0;
     if (has(link + gpu, "mesh") || has(link, "pair") || has(link, "xGMI")) {
       node.intra = IntraKind::nvlink_mesh;
       node.sharp = false;

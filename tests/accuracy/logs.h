@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/work.h"
-#include "topology/cluster.h"
-#include "topology/collectives.h"
+#include "sim/graph/work.h"
+#include "topology/cluster/cluster.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast::accuracy {
 

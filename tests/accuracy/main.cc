@@ -4,7 +4,7 @@
 // Compares the collective model with the logs of a folder (logs.h says how it looks), each log
 // predicted with factors fitted to the others.  Prints the report, or puts it between the marks of
 // FILE (docs/accuracy.md); --corrections writes the factors fitted to all logs, which the library
-// compiles in (topology/collective_corrections.csv).
+// compiles in (topology/nccl/collective_corrections.csv).
 #include <fmt/core.h>
 
 #include <cstdio>

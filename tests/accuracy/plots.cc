@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "report/xml_text.h"
+#include "report/svg/canvas.h"
 #include "tests/accuracy/summary.h"
 
 namespace stepcast::accuracy {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/price.h"
+#include "sim/graph/price.h"
 #include "tests/accuracy/convert.h"
 #include "tests/accuracy/measured_run.h"
 #include "tests/accuracy/run_record.h"

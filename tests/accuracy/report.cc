@@ -8,8 +8,8 @@
 #include <limits>
 #include <tuple>
 
-#include "calibrate/collective_curve.h"
-#include "calibrate/fit.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/table/curve.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -105,10 +105,11 @@ Study study(const std::vector<Log>& logs) {
       line = points.size() > 1 ? fit_alpha_beta(points) : AlphaBeta{};
     }
     const Log& log = logs[o.log];
-    const auto ways = alternatives(log.cluster, log.kind, log.shape);
+    const auto ways = candidates(log.cluster, log.kind, log.shape);
     note(s.left_out, o,
-         lowest_seconds(ways, factors_of(ways, log.cluster, log.kind, log.shape, others), o.bytes));
-    note(s.own, o, own_seconds(o.picked, log.kind, o.bytes));
+         cheapest_seconds(ways, factors_of(ways, log.cluster, log.kind, log.shape, others),
+                          o.bytes));
+    note(s.own, o, nccl_seconds(o.picked, log.kind, o.bytes));
     note(s.alpha_beta, o, 1e-6 * (line.alpha_us + line.us_per_byte * o.bytes));
   }
   for (size_t i = 0; i < logs.size(); ++i) {

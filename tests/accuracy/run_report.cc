@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 #include "tests/accuracy/aims.h"
 #include "tests/accuracy/observed.h"
 #include "tests/accuracy/summary.h"

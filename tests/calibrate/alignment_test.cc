@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/alignment.h"
+#include "calibrate/price/compute_price.h"
 
 #include <gtest/gtest.h>
 
-#include "calibrate/cost_table.h"
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
+#include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {

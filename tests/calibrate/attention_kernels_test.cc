@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/attention_kernels.h"
+#include "calibrate/table/attention_prices.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/cost_errors.h"
+#include "calibrate/price/cost_errors.h"
 
 #include <gtest/gtest.h>
 

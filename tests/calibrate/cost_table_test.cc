@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -336,6 +337,37 @@ TEST(CollectiveLookup, TakesTheRowsOfTheClustersNics) {
   EXPECT_DOUBLE_EQ(us(time()->time), 120);
   c.node.nics = 2;
   EXPECT_FALSE(time().has_value());
+}
+
+// Where the NICs leave the measured ones the price goes over to the model's without a step back,
+// whether the measurement was faster than the model or slower.
+TEST(CollectiveLookup, AFasterNicNeverCostsMore) {
+  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
+  for (const char* measured : {"60", "100", "120", "150", "300"}) {
+    const CostTable t =
+        make(std::string("collective,all_reduce,16,2,8,25,1048576,") + measured + ",m\n");
+    Cluster c = a100_cluster(2);
+    double before = 0;
+    bool extrapolated = false;
+    for (double gbs = 10; gbs < 60; gbs *= 1.005) {
+      c.node.nic_bandwidth = {gbs * 1e9};
+      const auto found = t.collective(WorkKind::all_reduce, {1 << 20}, two, c);
+      const double time =
+          us(found ? found->time : collective_cost(c, WorkKind::all_reduce, {1 << 20}, two).time);
+      if (before > 0) {
+        EXPECT_LE(time, before * (1 + 1e-9)) << measured << " us, " << gbs << " GB/s";
+        EXPECT_GT(time, before * 0.9) << measured << " us, " << gbs << " GB/s";
+      }
+      before = time;
+      const bool outside = gbs < 25 * 0.95 || gbs > 25 * 1.05;
+      if (found && outside) {
+        extrapolated = true;
+        EXPECT_EQ(found->origin, Origin::extrapolated);
+        EXPECT_THAT(found->basis, ::testing::HasSubstr("by NICs of 25 GB/s a GPU"));
+      }
+    }
+    EXPECT_TRUE(extrapolated) << measured;
+  }
 }
 
 TEST(CollectiveLookup, IsSilentWhereTheMeasurementDoesNotApply) {

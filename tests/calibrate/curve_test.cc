@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/curve.h"
+#include "calibrate/table/curve.h"
 
 #include <gtest/gtest.h>
 

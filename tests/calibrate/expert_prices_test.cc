@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "calibrate/price_graph.h"
-#include "sim/places_reached.h"
+#include "calibrate/price/price_graph.h"
+#include "sim/graph/work.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {
@@ -92,10 +92,10 @@ TEST(TwoHops, SendATokenOverTheNetworkOncePerNode) {
   const auto p = price_all({plain, two, limited}, grid);
   EXPECT_LT(p[1].time, p[0].time);
   EXPECT_LT(p[2].time, p[1].time);
-  EXPECT_EQ(p[1].algorithm, "two-step");
+  EXPECT_EQ(p[1].algorithm, Algorithm::two_step);
   // 8 of 256 experts lie on 7.27 of 32 ranks and 3.61 of 4 nodes.
-  EXPECT_NEAR(places_reached(32, 256, 8), 7.27, 0.01);
-  EXPECT_NEAR(places_reached(4, 256, 8), 3.61, 0.01);
+  EXPECT_NEAR(expected_destinations(32, 256, 8), 7.27, 0.01);
+  EXPECT_NEAR(expected_destinations(4, 256, 8), 3.61, 0.01);
 }
 
 TEST(TwoHops, InsideANodeAreOne) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/fit_table.h"
+#include "calibrate/fit/fit_table.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/check_rows.h"
-#include "calibrate/write_table.h"
+#include "calibrate/table/write_table.h"
 #include "tests/calibrate/tables.h"
 
 namespace stepcast {

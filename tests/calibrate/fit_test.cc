@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/fit.h"
+#include "calibrate/fit/fit.h"
 
 #include <gtest/gtest.h>
 

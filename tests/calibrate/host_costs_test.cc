@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/host_costs.h"
+#include "calibrate/price/price_graph.h"
 
 #include <gtest/gtest.h>
-
-#include "calibrate/price_graph.h"
 
 namespace stepcast {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/device_names.h"
+#include "calibrate/import/device_names.h"
 
 namespace stepcast {
 namespace {

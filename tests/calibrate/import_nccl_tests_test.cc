@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/import_nccl_tests.h"
-
 #include <fstream>
 #include <sstream>
 
-#include "calibrate/import_measurements.h"
+#include "calibrate/import/import_measurements.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/neighbors.h"
+#include "calibrate/table/neighbors.h"
 
 #include <gtest/gtest.h>
 

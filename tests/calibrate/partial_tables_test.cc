@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shipped tables that answer for some families only.
-#include "calibrate/cost_table.h"
-#include "calibrate/table_text.h"
+#include "calibrate/table/cost_table.h"
+#include "calibrate/table/table_text.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/plan_text.h"
+#include "calibrate/plan/plan_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/price_graph.h"
+#include "calibrate/price/price_graph.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "calibrate/roofline.h"
+#include "calibrate/price/roofline.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {
@@ -89,8 +89,8 @@ TEST(Price, OfACommunicationSaysHowItRunsAndHowLongItsLatencyIs) {
   const Prices p = price_all({collective(WorkKind::all_to_all, Axis::tp, 1 << 25),
                               collective(WorkKind::all_gather, Axis::tp, 1 << 30)},
                              c, kGrid, shipped_table("a100-sxm-80g"));
-  EXPECT_EQ(p.by_work[0].algorithm, "pairwise");
-  EXPECT_EQ(p.by_work[1].algorithm.substr(0, 4), "ring");
+  EXPECT_EQ(p.by_work[0].algorithm, Algorithm::pairwise);
+  EXPECT_EQ(p.by_work[1].algorithm, Algorithm::ring);
   for (const Price& price : p.by_work) {
     EXPECT_GT(price.latency, Time{});
     EXPECT_LT(price.latency, price.time);

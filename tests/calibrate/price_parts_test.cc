@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/price_parts.h"
+#include "sim/graph/price.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/compute_price.h"
-#include "calibrate/cost_table.h"
+#include "calibrate/price/compute_price.h"
+#include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast::test {

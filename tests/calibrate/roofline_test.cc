@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/roofline.h"
+#include "calibrate/price/roofline.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "calibrate/cost_table.h"
-#include "calibrate/table_text.h"
+#include "calibrate/table/cost_table.h"
+#include "calibrate/table/table_text.h"
 #include "tests/calibrate/works.h"
 
 namespace stepcast {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // With a measurer and a clock of the test's own.
-#include "calibrate/sweep.h"
+#include "calibrate/plan/sweep.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 
 namespace stepcast {
 namespace {

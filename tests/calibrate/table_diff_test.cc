@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/table_diff.h"
+#include "calibrate/table/table_diff.h"
 
 #include <gtest/gtest.h>
 

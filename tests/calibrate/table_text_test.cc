@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "calibrate/write_table.h"
+#include "calibrate/table/write_table.h"
 #include "sim/diagnostic.h"
 #include "tests/calibrate/tables.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/fit.h"
-#include "calibrate/table_text.h"
+#include "calibrate/fit/fit.h"
+#include "calibrate/table/table_text.h"
 #include "sim/diagnostic.h"
 #include "tests/calibrate/works.h"
 

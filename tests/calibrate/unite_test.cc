@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/unite.h"
+#include "calibrate/table/unite.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_table.h"
-#include "calibrate/fit_table.h"
-#include "calibrate/write_table.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/table/cost_table.h"
+#include "calibrate/table/write_table.h"
 #include "tests/calibrate/tables.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/waves_of_tiles.h"
+#include "calibrate/table/gemm_prices.h"
 
 #include <gtest/gtest.h>
 

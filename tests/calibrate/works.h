@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "sim/work.h"
-#include "topology/cluster.h"
+#include "sim/graph/work.h"
+#include "topology/cluster/cluster.h"
 
 namespace stepcast::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/write_table.h"
+#include "calibrate/table/write_table.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/row_shape.h"
+#include "calibrate/table/table_text.h"
 #include "tests/calibrate/tables.h"
 
 namespace stepcast {

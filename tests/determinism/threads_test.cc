@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/json.h"
+#include "report/json/result.h"
 #include "scenarios/forecast/forecast.h"
 
 namespace stepcast {

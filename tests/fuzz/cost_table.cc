@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read can be written, fitted, united with itself and read again.
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 
 #include <array>
 #include <string>
 
-#include "calibrate/fit_table.h"
-#include "calibrate/plan_text.h"
-#include "calibrate/table_diff.h"
-#include "calibrate/unite.h"
-#include "calibrate/write_table.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/plan/plan_text.h"
+#include "calibrate/table/table_diff.h"
+#include "calibrate/table/unite.h"
+#include "calibrate/table/write_table.h"
 #include "scenarios/pricing_table.h"
 #include "sim/check.h"
 #include "tests/fuzz/readers.h"

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/import_measurements.h"
-#include "calibrate/write_table.h"
+#include "calibrate/import/import_measurements.h"
+#include "calibrate/table/write_table.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "tests/fuzz/readers.h"

@@ -17,7 +17,7 @@ void scenario(std::string_view text);      // a scenario file, with --set
 void forecast(std::string_view text);      // the same, if it is small, to the end of the whole path
 void schedule_csv(std::string_view text);  // PyTorch's two formats
 void cost_table(std::string_view text);    // and calibration plans
-void measurements(std::string_view text);  // nccl-tests, mamf-finder, Kineto, SimuMax, calculon
+void measurements(std::string_view text);  // nccl-tests, mamf-finder, Kineto
 void import(std::string_view text);        // config.json, Megatron's arguments and logs, and others
 void topology(std::string_view text);      // nvidia-smi, NCCL's XML, ibnetdiscover
 void small_tables(std::string_view text);  // traces of routing, shipped CSV files

@@ -20,7 +20,7 @@ const Reader kReaders[] = {
     {"scenario", fuzz::scenario, {"tests/data/scenarios/bad"}},
     {"forecast", fuzz::forecast, {"scenarios/examples"}},
     {"schedule_csv", fuzz::schedule_csv, {"tests/data/schedules/csv"}},
-    {"cost_table", fuzz::cost_table, {"calibrate/tables"}},
+    {"cost_table", fuzz::cost_table, {"calibrate/data/tables"}},
     {"measurements",
      fuzz::measurements,
      {"tests/data/measurements", "tests/data/measurements/nccl_tests"}},

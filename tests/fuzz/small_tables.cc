@@ -8,7 +8,7 @@
 #include "scenarios/scenario.h"
 #include "tests/fuzz/readers.h"
 #include "tests/temporary_folder.h"
-#include "topology/collective_time.h"
+#include "topology/nccl/collective_time.h"
 
 namespace stepcast::fuzz {
 namespace {

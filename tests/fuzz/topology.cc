@@ -8,9 +8,7 @@
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "tests/fuzz/readers.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast::fuzz {
 namespace {

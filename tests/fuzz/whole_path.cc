@@ -6,9 +6,9 @@
 #include <numeric>
 #include <string>
 
-#include "report/explain.h"
-#include "report/json.h"
-#include "report/text.h"
+#include "report/json/result.h"
+#include "report/text/explain.h"
+#include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "sim/check.h"
@@ -42,7 +42,7 @@ void check_memory(const Result& r) {
     STEPCAST_CHECK(m.memory.peak >= m.memory.start, "the peak is the most");
     STEPCAST_CHECK(m.memory.start.value >= 0, "memory is not negative");
   }
-  STEPCAST_CHECK(r.memory_reserved >= r.memory[r.memory_role].memory.peak,
+  STEPCAST_CHECK(r.memory_reserved >= r.memory[r.peak_role].memory.peak,
                  "what is reserved holds what is allocated");
 }
 

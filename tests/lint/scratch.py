@@ -14,9 +14,9 @@ FILES = {
     "base.yaml": "scenarios/examples/00-minimal.yaml",  # under sections of a scenario that are shown alone
     "my.yaml": "scenarios/examples/00-minimal.yaml",
     "step.yaml": "scenarios/examples/gpt3-175b-64xa100.yaml",  # one with a measured step time
-    "mine.csv": "calibrate/tables/a100-sxm-80g.csv",
-    "rows.csv": "calibrate/tables/h100-sxm.csv",
-    "two_nodes.csv": "calibrate/tables/h100-sxm.csv",
+    "mine.csv": "calibrate/data/tables/a100-sxm-80g.csv",
+    "rows.csv": "calibrate/data/tables/h100-sxm.csv",
+    "two_nodes.csv": "calibrate/data/tables/h100-sxm.csv",
     "config.json": "tests/data/imports/llama3_8b.config.json",
     "train.sh": "tests/data/imports/llama3_70b.args",
     "all_reduce.log": "tests/data/measurements/nccl_tests/h100_1n8_allreduce.txt",

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "calibrate/table_text.h"
+#include "calibrate/table/table_text.h"
 
 namespace stepcast::measure {
 namespace {

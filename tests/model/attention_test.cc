@@ -9,10 +9,10 @@
 #include <tuple>
 #include <vector>
 
+#include "model/parameters.h"
+#include "model/passes/stage_passes.h"
 #include "model/shard.h"
-#include "model/stage_parameters.h"
-#include "model/stage_passes.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/host_calls.h"
+#include "model/host/host_calls.h"
 
 #include <gtest/gtest.h>
 
-#include "model/pair_pass.h"
-#include "model/stage_passes.h"
-#include "sim/host_waits.h"
+#include "model/passes/stage_passes.h"
+#include "sim/graph/op_graph.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

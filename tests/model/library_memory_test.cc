@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/library_memory.h"
+#include "model/host/library_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "model/stage_passes.h"
+#include "model/passes/stage_passes.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "model/stage_passes.h"
-#include "sim/memory.h"
+#include "model/passes/stage_passes.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/low_precision.h"
-#include "model/stage_passes.h"
+#include "model/passes/stage_passes.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -3,10 +3,10 @@
 // as the machines would, with shared links and compute that communication slows down.
 //
 // Hosts, streams and rendezvous do what tests/oracle/oracle.h says; what a lane adds is in
-// sim/lanes.h.  There is one clock, in 1/4096 ps.  At each moment everything that can start starts
-// and everything that is over ends, again and again until nothing moves; then all rates are found
-// from scratch and the clock jumps to the next moment at which something is due.  It shares no code
-// with sim/: it only reads the plain structs.
+// sim/lanes/lanes.h.  There is one clock, in 1/4096 ps.  At each moment everything that can start
+// starts and everything that is over ends, again and again until nothing moves; then all rates are
+// found from scratch and the clock jumps to the next moment at which something is due.  It shares
+// no code with sim/: it only reads the plain structs.
 //
 // The rules of rounding, which engine and oracle have in common:
 //
@@ -37,10 +37,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/contention.h"
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/contention/contention.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/lanes/lanes.h"
 #include "tests/oracle/lane_oracle.h"
 
 namespace stepcast::oracle {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/contention.h"
-#include "sim/jitter.h"
+#include "sim/contention/contention.h"
+#include "sim/lanes/lane_speeds.h"
 #include "tests/oracle/contention.h"
 #include "tests/oracle/random_graph.h"
 #include "tests/oracle/random_lanes.h"

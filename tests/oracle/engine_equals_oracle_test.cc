@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
 #include "tests/hand_graph.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"

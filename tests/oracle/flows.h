@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flows on shared links, the slow and obvious way: what sim/flow_network.h must agree with.
+// Flows on shared links, the slow and obvious way: what sim/contention/flow_network.h must agree
+// with.
 //
 // Progressive filling in exact fractions of any length, from scratch at every moment at which
-// anything changes.  Shares the data type of sim/link_use.h, no code.
+// anything changes.  Shares the data type of sim/contention/fair_shares.h, no code.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "sim/link_use.h"
+#include "sim/contention/fair_shares.h"
 
 namespace stepcast::oracle {
 

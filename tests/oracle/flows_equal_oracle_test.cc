@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/flow_network.h"
-#include "sim/max_min.h"
+#include "sim/contention/fair_shares.h"
+#include "sim/contention/flow_network.h"
 #include "tests/oracle/flows.h"
 #include "tests/oracle/network_ends.h"
 

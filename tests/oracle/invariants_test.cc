@@ -10,11 +10,10 @@
 #include <tuple>
 #include <vector>
 
-#include "sim/account.h"
-#include "sim/caching_allocator.h"
-#include "sim/memory.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/account/account.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/memory/memory.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"
 
@@ -200,7 +199,7 @@ TEST(Invariants, MemoryReturnsToItsStartAndPeaksWhereAPlainWalkFindsIt) {
 
 // --- caching allocator --------------------------------------------------------------------------
 
-// The rules of sim/caching_allocator.h again: every block in one list, in order of address,
+// The rules of sim/memory/memory.h again: every block in one list, in order of address,
 // searched from end to end.
 class PlainAllocator {
  public:

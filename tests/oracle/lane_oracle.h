@@ -17,9 +17,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/lanes/lanes.h"
 
 namespace stepcast::oracle {
 

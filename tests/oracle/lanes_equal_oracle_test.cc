@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/account.h"
-#include "sim/jitter.h"
-#include "sim/lanes.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/account/account.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/lanes/lane_speeds.h"
+#include "sim/lanes/lanes.h"
 #include "tests/oracle/lane_oracle.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"

@@ -2,8 +2,8 @@
 // How long a launch keeps the host busy, for the oracles.
 #pragma once
 
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 
 namespace stepcast::oracle {
 

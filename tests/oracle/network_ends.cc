@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sim/check.h"
-#include "sim/flow_network.h"
+#include "sim/contention/flow_network.h"
 
 namespace stepcast::oracle {
 namespace {

@@ -6,7 +6,7 @@
 // can do its next thing now; then the clock jumps to the next moment at which something is due.
 // Slow, and hard to get wrong.  It shares no code with sim/: it only reads the plain structs.
 //
-// What the semantics at the top of sim/op_graph.h come to:
+// What the semantics at the top of sim/graph/op_graph.h come to:
 //
 //   Host.  One per role; walks the items, and inside a pass the ops, in order.  An op or a post
 //   keeps it busy for the time of its launch; at the end of that time the op or post is handed to
@@ -43,8 +43,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 
 namespace stepcast::oracle {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/graph_builder.h"
-#include "model/pair_pass.h"
+#include "model/passes/pass_writer.h"
+#include "model/passes/stage_passes.h"
 
 namespace stepcast::oracle {
 

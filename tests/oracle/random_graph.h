@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 
 namespace stepcast::oracle {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "sim/lanes.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/lanes/lanes.h"
 #include "tests/oracle/random_graph.h"
 
 namespace stepcast::oracle {

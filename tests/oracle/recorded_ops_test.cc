@@ -4,11 +4,10 @@
 
 #include <vector>
 
-#include "sim/contention.h"
-#include "sim/lanes.h"
-#include "sim/program.h"
-#include "sim/run.h"
-#include "sim/varied.h"
+#include "sim/contention/contention.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/lanes/lanes.h"
 #include "tests/oracle/random_graph.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/check_table.h"
+#include "report/text/compare.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,8 +11,6 @@
 #include <regex>
 #include <set>
 
-#include "report/error_codes.h"
-
 namespace stepcast {
 namespace {
 

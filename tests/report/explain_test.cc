@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/explain.h"
+#include "report/text/explain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "report/host_lines.h"
 #include "sim/check.h"
 #include "tests/report/sample.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/fit_plot.h"
+#include "report/svg/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

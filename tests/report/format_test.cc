@@ -94,6 +94,14 @@ TEST(DisplayWidth, CountsWhatIsSeen) {
   EXPECT_EQ(pad_right("abc", 2), "abc");
 }
 
+TEST(TerminalText, KeepsLinesTabsAndColoursOnly) {
+  EXPECT_EQ(terminal_text("a\n\tb \x1b[1;31mred\x1b[0m G\xc3\xb6"),
+            "a\n\tb \x1b[1;31mred\x1b[0m G\xc3\xb6");
+  EXPECT_EQ(terminal_text("\x1b]0;title\x07\r\x1b[2J\x1b[K\x7f"),
+            "\\x1b]0;title\\x07\\x0d\\x1b[2J\\x1b[K\\x7f");
+  EXPECT_EQ(terminal_text("\xff\xe2\x80\xae\xc2\x9b\x1b["), "\\xff\\u202e\\u009b\\x1b[");
+}
+
 TEST(EscapeText, ShowsWhatATerminalWouldObey) {
   EXPECT_EQ(escape_text("a\x1b[2Jb"), "a\\x1b[2Jb");
   EXPECT_EQ(escape_text("a\nb\r\x7f"), "a\\x0ab\\x0d\\x7f");

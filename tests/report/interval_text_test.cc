@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/interval_text.h"
+#include "report/text/explain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "report/check_table.h"
-#include "report/json.h"
-#include "report/text.h"
+#include "report/json/result.h"
+#include "report/text/compare.h"
+#include "report/text/run.h"
 #include "tests/report/sample.h"
 
 namespace stepcast {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/json.h"
+#include "report/json/result.h"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST(RunJson, HasTheAgreedFields) {
                             "engine",
                             "warnings"})
     EXPECT_TRUE(j.contains(field)) << field;
-  EXPECT_EQ(j["schema_version"], 1);
+  EXPECT_EQ(j["schema_version"], 2);
   EXPECT_EQ(j["version"], "1.2.3");
   EXPECT_EQ(j["scenario"]["hash"], "0123456789abcdef");
   EXPECT_EQ(j["mfu"]["convention"], "full_attention");
@@ -141,7 +141,8 @@ TEST(RunJson, AccountItemsSumToTheStep) {
     EXPECT_EQ(sum, j["step_time_ps"]);
     EXPECT_EQ(role["ranks"], 4);
   }
-  EXPECT_EQ(j["account"][1]["stage"], "stage 1");
+  EXPECT_EQ(j["account"][1]["rank"], 1);
+  EXPECT_EQ(j["account"][1]["name"], "stage 1");
 }
 
 TEST(RunJson, BubbleIsTheSumOfItsCauses) {
@@ -155,12 +156,56 @@ TEST(RunJson, BubbleIsTheSumOfItsCauses) {
 TEST(RunJson, CategoriesOfMemorySumToThePeak) {
   const json j = sample();
   EXPECT_EQ(j["memory"]["fits"], true);
-  for (const json& stage : j["memory"]["by_stage"]) {
+  for (const json& stage : j["memory"]["by_rank"]) {
     int64_t sum = 0;
     for (const auto& [name, bytes] : stage["by_category"].items()) sum += bytes.get<int64_t>();
     EXPECT_EQ(sum, stage["peak_bytes"]);
   }
-  EXPECT_EQ(j["memory"]["by_stage"][0]["activation_terms"][0]["tensor"], "qkv input");
+  EXPECT_EQ(j["memory"]["by_rank"][0]["activation_terms"][0]["tensor"], "qkv input");
+}
+
+TEST(RunJson, TheLayoutAndTheBatchAreNumbers) {
+  Result r = sample_result();
+  r.scenario.cp = 3;
+  r.scenario.ep = 5;
+  r.scenario.etp = 7;
+  r.scenario.vpp = 11;
+  r.scenario.dp = 13;
+  r.scenario.zero = 1;
+  r.scenario.global_batch = 64;
+  r.scenario.micro_batch = 17;
+  const json s = json::parse(run_json(r, "1.2.3"))["scenario"];
+  const json expected = {{"name", "sample"},
+                         {"hash", "0123456789abcdef"},
+                         {"gpu", "TEST-GPU"},
+                         {"gpus", 8},
+                         {"tp", 4},
+                         {"cp", 3},
+                         {"ep", 5},
+                         {"etp", 7},
+                         {"pp", 2},
+                         {"vpp", 11},
+                         {"dp", 13},
+                         {"zero", 1},
+                         {"global_batch", 64},
+                         {"micro_batch", 17},
+                         {"microbatches", 2},
+                         {"seq", 128},
+                         {"schedule", "1F1B"}};
+  EXPECT_EQ(s, expected);
+}
+
+TEST(RunJson, ThePeakIsTheLargestOfTheRanksWhoeverReservesMost) {
+  Result r = sample_result();
+  r.memory[0].memory.peak = Bytes{10'000'000};
+  r.memory[1].memory.peak = Bytes{10'100'000};
+  r.peak_role = 1;
+  const json memory = json::parse(run_json(r, "1.2.3"))["memory"];
+  EXPECT_EQ(memory["peak_bytes"], 10'100'000);
+  EXPECT_EQ(memory["peak_rank"], 1);
+  EXPECT_EQ(memory["reserved_bytes"], 16'000'000);
+  EXPECT_EQ(memory["reserved_rank"], 0);
+  EXPECT_EQ(memory["by_rank"][1]["rank"], 1);
 }
 
 TEST(RunJson, TheCriticalPathCoversTheStep) {

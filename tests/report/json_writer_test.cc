@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/json_writer.h"
+#include "report/json/writer.h"
 
 #include <gtest/gtest.h>
 

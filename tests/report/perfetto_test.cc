@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/perfetto.h"
+#include "report/trace/perfetto.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

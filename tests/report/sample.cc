@@ -156,14 +156,16 @@ Result sample_result() {
   auto [graph, prices] = SampleStep().build();
   check_graph(*graph);
   Result r;
-  r.scenario = {"sample",
-                "sample.yaml",
-                "0123456789abcdef",
-                "8 x TEST-GPU",
-                "TP 4  PP 2  DP 1",
-                "GBS 2  MBS 1  seq 128",
-                "1F1B",
-                {}};
+  r.scenario.name = "sample";
+  r.scenario.file = "sample.yaml";
+  r.scenario.hash = "0123456789abcdef";
+  r.scenario.gpu = "TEST-GPU";
+  r.scenario.gpus = 8;
+  r.scenario.tp = 4;
+  r.scenario.pp = 2;
+  r.scenario.global_batch = r.scenario.microbatches = 2;
+  r.scenario.seq = 128;
+  r.scenario.schedule = "1F1B";
   const Program program = compile(*graph, *prices, {}, false);
   r.timeline = run(program, Record::all);
   r.account = make_account(program, r.timeline);
@@ -183,8 +185,8 @@ Result sample_result() {
     r.memory.push_back({graph->roles[i].name,
                         trace_memory(*graph)[i],
                         {{"qkv input", {2'000'000}}, {"mask", {1'000'000}}}});
-  r.memory_role = 0;
-  r.memory_op = "norm in 0F1";
+  r.peak_role = r.reserved_role = 0;
+  r.peak_op = "norm in 0F1";
   r.memory_reserved = {16'000'000};
   r.memory_usable = {32'000'000};
   r.trust = {0.91, 0.07, 0, 0, 0.02};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/schedule_drawing.h"
+#include "report/text/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "report/schedule_drawing.h"
+#include "report/text/schedule.h"
 
 namespace stepcast {
 

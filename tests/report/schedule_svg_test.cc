@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/schedule_svg.h"
+#include "report/svg/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/stages_text.h"
+#include "report/text/explain.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/table_view.h"
+#include "report/text/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

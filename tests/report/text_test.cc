@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/text.h"
+#include "report/text/run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "report/account_lines.h"
+#include "report/text/account.h"
 #include "tests/report/sample.h"
 
 namespace stepcast {

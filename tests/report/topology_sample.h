@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "report/topology_view.h"
+#include "report/text/topology.h"
 
 namespace stepcast::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/topology_text.h"
+#include "report/text/topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,9 +8,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "tests/scenarios/loading.h"
 #include "tests/topology/importing.h"
-#include "topology/import_ibnetdiscover.h"
-#include "topology/import_nccl_xml.h"
-#include "topology/import_nvidia_smi.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "scenarios/forecast/forecast.h"
 #include "tests/scenarios/loading.h"
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 namespace {

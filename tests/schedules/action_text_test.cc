@@ -144,9 +144,9 @@ TEST(ActionRows, OneSplitIsWrittenIfItWasNamed) {
 TEST(ActionRows, OnlySomeSplitsAreRefused) {
   std::vector<ActionRowError> errors;
   const std::vector<std::string_view> texts = {"0F0.0", "1F0"};
-  EXPECT_THROW(parse_rows(texts, errors), std::invalid_argument);
+  EXPECT_THROW(parse_rows(texts, errors), InputError);
   const std::vector<std::string_view> huge = {"0F4294967294.1"};
-  EXPECT_THROW(parse_rows(huge, errors), std::invalid_argument);
+  EXPECT_THROW(parse_rows(huge, errors), InputError);
   EXPECT_TRUE(errors.empty());
   EXPECT_THROW(parse_actions("0F0.0 0F0.1"), ActionTextError);
 }

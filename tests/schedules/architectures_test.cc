@@ -5,12 +5,12 @@
 
 #include <set>
 
-#include "model/stage_flow.h"
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
+#include "model/passes/stage_passes.h"
 #include "schedules/families/families.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -10,8 +10,8 @@
 
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/schedule_csv.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {

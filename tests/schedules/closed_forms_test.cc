@@ -8,7 +8,7 @@
 
 #include "schedules/check.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {
@@ -17,7 +17,7 @@ namespace {
 using testing::evaluate;
 
 Schedule generate(std::string_view name, const ScheduleParams& params) {
-  return find_schedule_family(name)->generate(params);
+  return generate_schedule(*find_schedule_family(name), params);
 }
 
 // Three cost sets without latency: forward, input gradient, weight gradient, in ns.

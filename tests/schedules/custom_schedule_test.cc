@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 #include "schedules/check.h"
 #include "sim/diagnostic.h"
 #include "tests/schedules/vectors.h"
@@ -263,8 +261,8 @@ TEST(CustomSchedule, AnEmptyFileIsRefused) {
     } catch (const InputError& e) {
       EXPECT_EQ(e.diagnostics.at(0).code, "E403");
     }
-  EXPECT_THROW(schedule_of_rows("x", {}), std::invalid_argument);
-  EXPECT_THROW(schedule_of_rows("x", {{}, {}}), std::invalid_argument);
+  EXPECT_THROW(schedule_of_rows("x", {}), InputError);
+  EXPECT_THROW(schedule_of_rows("x", {{}, {}}), InputError);
 }
 
 }  // namespace

@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "schedules/check.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {
@@ -60,13 +59,11 @@ TEST(EveryFamily, IsCompleteAndFreeOfDeadlockOrRefusesWithASentence) {
           const ScheduleParams params{p, v, m, 0};
           SCOPED_TRACE(std::string(family.name) + " p=" + std::to_string(p) +
                        " v=" + std::to_string(v) + " m=" + std::to_string(m));
-          Schedule s;
-          try {
-            s = generate_schedule(family, params);
-          } catch (const std::invalid_argument& e) {
-            expect_sentence(e.what());
+          if (const auto wrong = check_params(family, params)) {
+            expect_sentence(wrong->message);
             continue;
           }
+          const Schedule s = generate_schedule(family, params);
           ++legal;
           const std::vector<ScheduleProblem> problems = check_schedule(s);
           ASSERT_TRUE(problems.empty()) << problems.front().message;

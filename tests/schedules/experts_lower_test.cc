@@ -4,13 +4,13 @@
 
 #include <map>
 
+#include "model/parameters.h"
+#include "model/passes/stage_passes.h"
 #include "model/replicas.h"
-#include "model/stage_parameters.h"
-#include "model/stage_passes.h"
 #include "schedules/lower/lower.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
 namespace stepcast {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace stepcast {
 namespace {
@@ -40,7 +39,7 @@ TEST(ForwardOnly, PairsLoseTheirBackward) {
 TEST(ForwardOnly, RunsWholeMicrobatchesInOneDirection) {
   EXPECT_EQ(forwards_of(of_family("zb-h1", 1)).ranks, forwards_of(of_family("1f1b", 1)).ranks);
   EXPECT_THROW(forwards_of(find_schedule_family("seq1f1b")->generate({2, 1, 4, 0, {}})),
-               std::invalid_argument);
+               InputError);
 }
 
 }  // namespace

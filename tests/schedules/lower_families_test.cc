@@ -2,15 +2,13 @@
 // The whole step of every family: as long as its schedule alone, and memory that comes back.
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/schedule_csv.h"
 #include "schedules/lower/lower.h"
 #include "schedules/lower/lower_unit.h"
-#include "sim/account.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/account/account.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 
@@ -64,12 +62,9 @@ TEST(LowerFamilies, TakeAsLongAsTheScheduleAlone) {
   for (const ScheduleFamily& family : schedule_families()) {
     for (const auto& [pp, vpp] :
          {std::pair{2, 1}, std::pair{2, 2}, std::pair{4, 1}, std::pair{4, 2}}) {
-      Schedule schedule;
-      try {
-        schedule = family.generate({.pp = pp, .vpp = vpp, .microbatches = 8});
-      } catch (const std::invalid_argument&) {
-        continue;
-      }
+      const ScheduleParams params{.pp = pp, .vpp = vpp, .microbatches = 8};
+      if (check_params(family, params)) continue;
+      const Schedule schedule = generate_schedule(family, params);
       if (schedule.seq_splits > 1) continue;      // its pieces do not cost the same
       if (family.name == "vocab-1f1b") continue;  // its ranks hold more than their stages
       ++tried;

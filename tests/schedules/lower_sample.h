@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "sim/op_graph.h"
-#include "sim/price.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
 #include "tests/model/sample.h"
 
 namespace stepcast::sample {

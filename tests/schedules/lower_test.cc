@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "schedules/families/families.h"
-#include "sim/account.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/account/account.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 

@@ -12,9 +12,9 @@
 
 #include "schedules/check.h"
 #include "schedules/families/families.h"
-#include "sim/memory.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {
@@ -167,7 +167,7 @@ TEST(LowerUnit, BlockingSendEndsWhenTheReceiverIsThere) {
 TEST(LowerUnit, StyleThatDoesNotGoWithTheScheduleIsRefused) {
   const Schedule s = find_schedule_family("zb-v")->generate({2, 2, 4, 0});
   std::vector<Time> durations;
-  EXPECT_THROW(lower_unit(s, {}, durations, P2pStyle::deepspeed), std::invalid_argument);
+  EXPECT_THROW(lower_unit(s, {}, durations, P2pStyle::deepspeed), InputError);
 }
 
 // What the programs' own evaluators give.

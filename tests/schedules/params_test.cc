@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 namespace stepcast {
 namespace {
 
@@ -14,79 +12,87 @@ ScheduleParams given(std::string_view value) {
   return params;
 }
 
+// A reader of one value.
+struct In {
+  explicit In(std::string_view value) : params(given(value)) {}
+  const ScheduleParams params;
+  ParamReader read{params};
+};
+
+// The sentence with which `read` is refused, given a ParamReader of this value.
 template <typename Read>
-std::string refusal(Read read) {
-  try {
-    (void)read();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "accepted";
+std::string refusal(std::string_view value, Read read) {
+  In in(value);
+  read(in.read);
+  return in.read.wrong() ? in.read.wrong()->message : "accepted";
 }
 
 TEST(FamilyParameter, IsNotSetIfAbsentOrNone) {
-  EXPECT_EQ(whole_param({}, "key"), std::nullopt);
+  const ScheduleParams nothing;
+  EXPECT_EQ(ParamReader(nothing).whole("key"), std::nullopt);
   for (const char* none : {"", "  ", "none", "None", "null", "NULL", "default"}) {
-    EXPECT_EQ(whole_param(given(none), "key"), std::nullopt) << none;
-    EXPECT_EQ(flag_param(given(none), "key"), std::nullopt) << none;
-    EXPECT_EQ(number_param(given(none), "key"), std::nullopt) << none;
-    EXPECT_TRUE(numbers_param(given(none), "key").empty()) << none;
+    EXPECT_EQ(In(none).read.whole("key"), std::nullopt) << none;
+    EXPECT_EQ(In(none).read.flag("key"), std::nullopt) << none;
+    EXPECT_EQ(In(none).read.number("key"), std::nullopt) << none;
+    EXPECT_TRUE(In(none).read.numbers("key").empty()) << none;
   }
 }
 
 TEST(FamilyParameter, WholeNumbersAreReadStrictly) {
-  EXPECT_EQ(whole_param(given("4"), "key"), 4);
-  EXPECT_EQ(whole_param(given(" 4.0 "), "key"), 4);
-  EXPECT_EQ(whole_param(given("-3"), "key", -5), -3);
+  EXPECT_EQ(In("4").read.whole("key"), 4);
+  EXPECT_EQ(In(" 4.0 ").read.whole("key"), 4);
+  EXPECT_EQ(In("-3").read.whole("key", -5), -3);
   for (const char* wrong : {"4.5", "four", "4 4", "0x4", ".0", "99999999999999999999", "1e3", "+"})
-    EXPECT_NE(refusal([&] { return whole_param(given(wrong), "key"); }), "accepted") << wrong;
-  EXPECT_EQ(refusal([] { return whole_param(given("0"), "key"); }),
+    EXPECT_NE(refusal(wrong, [](ParamReader& in) { in.whole("key"); }), "accepted") << wrong;
+  EXPECT_EQ(refusal("0", [](ParamReader& in) { in.whole("key"); }),
             "key = 0 must be a whole number from 1");
-  EXPECT_EQ(refusal([] { return whole_param(given("9"), "key", 1, 8); }),
+  EXPECT_EQ(refusal("9", [](ParamReader& in) { in.whole("key", 1, 8); }),
             "key = 9 must be a whole number from 1 to 8");
 }
 
 TEST(FamilyParameter, LongTextsAreCutInMessages) {
-  const std::string why = refusal([] { return whole_param(given(std::string(1000, 'x')), "key"); });
+  const std::string why = refusal(std::string(1000, 'x'), [](ParamReader& in) { in.whole("key"); });
   EXPECT_LT(why.size(), 100u);
 }
 
 TEST(FamilyParameter, FlagsTakeTheUsualWords) {
   for (const char* yes : {"true", "True", "YES", "on", "1"})
-    EXPECT_EQ(flag_param(given(yes), "key"), true) << yes;
+    EXPECT_EQ(In(yes).read.flag("key"), true) << yes;
   for (const char* no : {"false", "False", "no", "OFF", "0"})
-    EXPECT_EQ(flag_param(given(no), "key"), false) << no;
-  EXPECT_EQ(refusal([] { return flag_param(given("maybe"), "key"); }),
+    EXPECT_EQ(In(no).read.flag("key"), false) << no;
+  EXPECT_EQ(refusal("maybe", [](ParamReader& in) { in.flag("key"); }),
             "key = maybe must be true or false");
 }
 
 TEST(FamilyParameter, WordsAreOneOfAList) {
-  EXPECT_EQ(word_param(given("Up"), "key", {"up", "down"}), "up");
-  EXPECT_EQ(refusal([] {
-              return word_param(given("left"), "key", {"up", "down"});
-            }),
+  EXPECT_EQ(In("Up").read.word("key", {"up", "down"}), "up");
+  EXPECT_EQ(refusal("left",
+                    [](ParamReader& in) {
+                      in.word("key", {"up", "down"});
+                    }),
             "key = left must be up or down");
 }
 
 TEST(FamilyParameter, NumbersMayBeSeveral) {
-  EXPECT_EQ(number_param(given("-172032"), "key"), -172032);
-  EXPECT_EQ(number_param(given("0.5"), "key"), 0.5);
-  EXPECT_EQ(numbers_param(given("1200"), "key"), std::vector<double>{1200});
-  EXPECT_EQ(numbers_param(given("[10, 10,14.5]"), "key"), (std::vector<double>{10, 10, 14.5}));
+  EXPECT_EQ(In("-172032").read.number("key"), -172032);
+  EXPECT_EQ(In("0.5").read.number("key"), 0.5);
+  EXPECT_EQ(In("1200").read.numbers("key"), std::vector<double>{1200});
+  EXPECT_EQ(In("[10, 10,14.5]").read.numbers("key"), (std::vector<double>{10, 10, 14.5}));
   for (const char* wrong : {"x", "1,", ",1", "[1", "[]", "nan", "inf", "1e999", "1 2"})
-    EXPECT_NE(refusal([&] { return numbers_param(given(wrong), "key"); }), "accepted") << wrong;
+    EXPECT_NE(refusal(wrong, [](ParamReader& in) { in.numbers("key"); }), "accepted") << wrong;
 }
 
 TEST(FamilyParameter, AGroupHasTwoNamesThatMustAgree) {
   ScheduleParams params = given("4");
-  EXPECT_EQ(group_param(params, "key"), 4);
-  EXPECT_EQ(group_param(params, "other"), std::nullopt);
+  EXPECT_EQ(ParamReader(params).group("key"), 4);
+  EXPECT_EQ(ParamReader(params).group("other"), std::nullopt);
   params.group = 4;
-  EXPECT_EQ(group_param(params, "key"), 4);
-  EXPECT_EQ(group_param(params, "other"), 4);
+  EXPECT_EQ(ParamReader(params).group("key"), 4);
+  EXPECT_EQ(ParamReader(params).group("other"), 4);
   params.group = 5;
-  EXPECT_EQ(refusal([&] { return group_param(params, "key"); }),
-            "key = 4 and group = 5 are the same parameter and must agree");
+  ParamReader in(params);
+  in.group("key");
+  EXPECT_EQ(in.wrong()->message, "key = 4 and group = 5 are the same parameter and must agree");
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "schedules/formats/action_text.h"
@@ -166,7 +165,7 @@ void compare(int64_t pp, int64_t m, const std::vector<uint16_t>& placement, bool
     }
     const std::optional<OrderTimes> least = shortest(problem.costs, split, mixed);
     if (!least) {
-      EXPECT_THROW(synthesize(problem), std::invalid_argument);
+      EXPECT_THROW(synthesize(problem), InputError);
       continue;
     }
     ++feasible;

@@ -3,12 +3,12 @@
 // (Rajbhandari et al. 2020, arXiv 1910.02054, table 1 and section 7), what gathers hide behind.
 #include <gtest/gtest.h>
 
+#include "model/parameters.h"
 #include "model/replicas.h"
-#include "model/stage_parameters.h"
 #include "schedules/families/families.h"
 #include "schedules/lower/lower.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 

@@ -6,7 +6,7 @@
 
 #include "schedules/check.h"
 #include "schedules/schedule.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
 namespace stepcast {
@@ -24,7 +24,7 @@ constexpr Costs kCosts[] = {{1, 1, 1},   {10, 12, 7}, {10, 7, 12}, {7, 10, 12},
                             {7, 12, 10}, {12, 7, 10}, {12, 10, 7}, {5, 5, 30}};
 
 Schedule generate(std::string_view name, const ScheduleParams& params) {
-  return find_schedule_family(name)->generate(params);
+  return generate_schedule(*find_schedule_family(name), params);
 }
 
 // Makespan and span beyond the work of a rank.
@@ -194,7 +194,7 @@ TEST(ClosedForm, DepthFirstRoundsHoldOnlyTheirOwnMicrobatches) {
   EXPECT_EQ(peak(s), 8);
   EXPECT_TRUE(testing::rows_of(s).at(0).starts_with("0F0,0F3,0F6,0F9,"));
   EXPECT_EQ(excess(s, {10, 12, 7}).makespan, 3 * 3 * 29);  // every round fills and drains
-  EXPECT_THROW(generate("breadth-first", {4, 2, 12, 5}), std::invalid_argument);
+  EXPECT_THROW(generate("breadth-first", {4, 2, 12, 5}), InputError);
 }
 
 TEST(ClosedForm, EagerHidesLatencyThatOneForwardOneBackwardPays) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <optional>
 #include <ostream>
-#include <stdexcept>
 
 #include "schedules/check.h"
 #include "tests/schedules/random_pipelines.h"
@@ -37,12 +36,9 @@ Best best_fixed(const PipelineCosts& costs, int64_t vpp) {
   for (const ScheduleFamily& family : schedule_families()) {
     if (family.name.ends_with("-auto") || family.name == "v-controllable-memory") continue;
     if (family.name == "vocab-1f1b") continue;  // passes that an order is not made of
-    Schedule s;
-    try {
-      s = generate_schedule(family, {costs.pp, vpp, costs.microbatches, 0});
-    } catch (const std::invalid_argument&) {
-      continue;
-    }
+    const ScheduleParams params{costs.pp, vpp, costs.microbatches, 0};
+    if (check_params(family, params)) continue;
+    const Schedule s = generate_schedule(family, params);
     if (s.rank_of_stage != costs.rank_of_stage || s.is_bidirectional() || s.seq_splits > 1)
       continue;
     if (!fits_memory(costs, s.ranks)) continue;
@@ -209,10 +205,18 @@ TEST(Synthesis, LimitsMayDifferByRank) {
 std::string refusal(const SynthesisProblem& problem) {
   try {
     synthesize(problem);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "accepted";
+}
+
+TEST(Synthesis, RefusesMoreOrdersThanMinutesAllow) {
+  SynthesisProblem problem = small_problem();
+  problem.effort = 1'000'000'000;
+  EXPECT_EQ(refusal(problem),
+            "an effort of 1000000000 orders: at most 10000000 are possible with 120 actions");
+  EXPECT_EQ(most_effort(3'000'000), 10'000);
 }
 
 TEST(Synthesis, SaysHowMuchMemoryTheLeastIs) {
@@ -264,7 +268,7 @@ TEST(Synthesis, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal(bad), HasSubstr("a hop takes negative time"));
   bad = good;
   bad.costs.microbatches = 1'000'000'000;
-  EXPECT_THAT(refusal(bad), HasSubstr("too many microbatches"));
+  EXPECT_THAT(refusal(bad), HasSubstr("1000000000 microbatches in 4 stages: at most"));
 }
 
 TEST(Synthesis, TakesOneRankOneMicrobatchAndFreeActions) {

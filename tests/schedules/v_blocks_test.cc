@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
 #include "schedules/check.h"
@@ -51,7 +50,7 @@ double unit_bubble(const Schedule& s) {
 std::string refusal(const std::string& name, const ScheduleParams& params) {
   try {
     generate(name, params);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "accepted";
@@ -136,7 +135,7 @@ TEST(FixedBlocks, ParametersAreNumbersAndChunksTwo) {
 // Times of the parameters, 1 unit = 1 ns.
 PipelineCosts costs_of(const ScheduleParams& params, const std::vector<uint16_t>& rank_of_stage) {
   const auto time = [&](const char* key) {
-    return Time{static_cast<int64_t>(number_param(params, key).value_or(1) * 1000)};
+    return Time{static_cast<int64_t>(ParamReader(params).number(key).value_or(1) * 1000)};
   };
   return level_costs(params.pp, params.microbatches, rank_of_stage,
                      {time("tF"), time("tB_input"), time("tW"), {}, {}, {}}, {1, 0, -1},

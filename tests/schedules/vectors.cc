@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "schedules/formats/action_text.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
 
 namespace stepcast::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "schedules/lower/lower.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 

@@ -6,15 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "schedules/check.h"
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/schedule_csv.h"
 #include "schedules/lower/lower_unit.h"
 #include "schedules/transfers/transfers.h"
-#include "sim/memory.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/memory/memory.h"
 
 namespace stepcast {
 namespace {
@@ -190,7 +189,7 @@ TEST(Vocabulary, WrittenSchedulesMustBeWhole) {
 std::string refusal(const ScheduleParams& params) {
   try {
     generate_schedule(*find_schedule_family("vocab-1f1b"), params);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "accepted";
@@ -200,7 +199,7 @@ TEST(Vocabulary, RefusesWhatItCannotRun) {
   EXPECT_THAT(refusal({1, 1, 4, 0}), HasSubstr("pp = 1 must be at least 2"));
   EXPECT_THAT(refusal({4, 2, 8, 0}), HasSubstr("vpp = 2 must be 1"));
   EXPECT_THAT(refusal({4, 1, 8, 0, {{"method", "vocab-3"}}}), HasSubstr("method = vocab-3"));
-  EXPECT_THROW(with_transfers(shared("vocab-2", 4, 8), P2pStyle::megatron), std::invalid_argument);
+  EXPECT_THROW(with_transfers(shared("vocab-2", 4, 8), P2pStyle::megatron), InputError);
 }
 
 }  // namespace

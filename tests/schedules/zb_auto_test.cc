@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,7 @@ constexpr double kUnit = 1000;  // ps
 
 // One unit of the parameters is 1 ns here, or 1 byte.
 PipelineCosts costs_of(const ScheduleParams& params, std::vector<uint16_t> rank_of_stage) {
-  const auto number = [&](const char* key) { return numbers_param(params, key); };
+  const auto number = [&](const char* key) { return ParamReader(params).numbers(key); };
   PipelineCosts costs =
       level_costs(params.pp, params.microbatches, std::move(rank_of_stage), {}, {}, Time{}, 0);
   const auto at = [](const std::vector<double>& numbers, size_t s) {
@@ -148,7 +147,7 @@ std::string refusal(const std::string& name, int64_t pp, int64_t vpp, int64_t m,
                     std::map<std::string, std::string, std::less<>> more = {}) {
   try {
     made(name, pp, vpp, m, std::move(more));
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "accepted";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/account.h"
+#include "sim/account/account.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/contention.h"
+#include "sim/contention/contention.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "sim/account.h"
-#include "sim/program.h"
+#include "sim/account/account.h"
+#include "sim/graph/program.h"
 #include "tests/hand_graph.h"
 
 namespace stepcast {
@@ -200,8 +200,8 @@ TEST(Contention, DeadlockNamesWhoWaits) {
 
 TEST(Contention, FactorsBelowOneAreRefused) {
   const TwoSenders two;
-  EXPECT_THROW(two.run({0.5, 1}), std::invalid_argument);
-  EXPECT_THROW(two.run({1, std::numeric_limits<double>::quiet_NaN()}), std::invalid_argument);
+  EXPECT_THROW(two.run({0.5, 1}), InputError);
+  EXPECT_THROW(two.run({1, std::numeric_limits<double>::quiet_NaN()}), InputError);
 }
 
 TEST(Contention, AStepThatIsTooLongIsRefused) {
@@ -211,7 +211,7 @@ TEST(Contention, AStepThatIsTooLongIsRefused) {
   const PassId pass = g.pass_of(int64_t{1} << 49);
   for (int i = 0; i < 4; ++i) g.run(a, pass);
   g.post(a, id);
-  EXPECT_THROW(run_contended(g.graph, g.prices, {}, {}, {}), std::invalid_argument);
+  EXPECT_THROW(run_contended(g.graph, g.prices, {}, {}, {}), InputError);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/flow_network.h"
+#include "sim/contention/flow_network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

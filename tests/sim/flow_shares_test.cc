@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shares kept up to date against those of Filling from scratch, after every change.
-#include "sim/flow_shares.h"
+#include "sim/contention/fair_shares.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "sim/check.h"
-#include "sim/max_min.h"
 
 namespace stepcast {
 namespace {

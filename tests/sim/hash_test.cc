@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/hash.h"
+#include "sim/text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/host_waits.h"
+#include "sim/graph/op_graph.h"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <utility>
 
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
 
 namespace stepcast {
 namespace {

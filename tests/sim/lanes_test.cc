@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/lanes.h"
+#include "sim/lanes/lanes.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "sim/account.h"
+#include "sim/account/account.h"
 #include "sim/check.h"
-#include "sim/jitter.h"
-#include "sim/lane_fold.h"
+#include "sim/lanes/lane_speeds.h"
 #include "tests/hand_graph.h"
 
 namespace stepcast {
@@ -363,14 +362,14 @@ TEST(Lanes, OfAStepBeyondTheirRangeAreRefused) {
     if (runs < 3) {
       EXPECT_EQ(run(g, {}).makespan, Time{runs * (kLong - 1)});
     } else {
-      EXPECT_THROW(run(g, {}), std::invalid_argument);
+      EXPECT_THROW(run(g, {}), InputError);
     }
   }
   HandGraph g;
   g.run(g.role(), g.pass_of(kLong));
   LaneSet lanes;
   lanes.slowness = {{kTwice}};
-  EXPECT_THROW(run(g, lanes), std::invalid_argument);
+  EXPECT_THROW(run(g, lanes), InputError);
 }
 
 // The sum of the slowest of each role is beyond the range, but no lane is the slowest in both.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/max_min.h"
+#include "sim/contention/fair_shares.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

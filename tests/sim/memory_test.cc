@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/caching_allocator.h"
 #include "sim/check.h"
 #include "tests/hand_graph.h"
 

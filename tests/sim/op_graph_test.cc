@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WaitGraph, and what check_graph refuses.
-#include "sim/op_graph.h"
+#include "sim/graph/op_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/program.h"
+#include "sim/graph/program.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/radix_heap.h"
+#include "sim/contention/radix_heap.h"
 
 #include <gtest/gtest.h>
 

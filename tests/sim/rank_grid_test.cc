@@ -115,7 +115,7 @@ TEST(RankGrid, ViewsThatDoNotFitTogetherAreRefused) {
   try {
     g.digits();
     FAIL();
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     EXPECT_THAT(e.what(), HasSubstr("4 and 6 do not divide one another"));
   }
 }
@@ -156,7 +156,7 @@ TEST(ParseOrder, IgnoresCaseAndExperts) {
 std::string complaint(const char* text) {
   try {
     parse_order(text);
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "accepted";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/run.h"
+#include "sim/engine/run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

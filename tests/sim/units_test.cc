@@ -25,9 +25,9 @@ TEST(Units, RoundSecondsToPicosecondsHalfUp) {
 
 TEST(Units, RefuseTimesThatAreNotFiniteOrTooLong) {
   EXPECT_THROW(time_from_seconds(std::numeric_limits<double>::quiet_NaN()), InternalError);
-  EXPECT_THROW(time_from_seconds(std::numeric_limits<double>::infinity()), std::overflow_error);
-  EXPECT_THROW(time_from_seconds(9.2e6), std::overflow_error);
-  EXPECT_THROW(time_from_seconds(-9.2e6), std::overflow_error);
+  EXPECT_THROW(time_from_seconds(std::numeric_limits<double>::infinity()), TimeTooLong);
+  EXPECT_THROW(time_from_seconds(9.2e6), TimeTooLong);
+  EXPECT_THROW(time_from_seconds(-9.2e6), TimeTooLong);
   EXPECT_NO_THROW(time_from_seconds(9.1e6));
 }
 

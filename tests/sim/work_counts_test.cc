@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/work_counts.h"
+#include "sim/graph/op_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

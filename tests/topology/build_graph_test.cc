@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/build_graph.h"
+#include "topology/cluster/build_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/topology/clusters.h"
 #include "tests/topology/components.h"
-#include "topology/fabric.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {
@@ -258,7 +258,7 @@ void expect_same_ways(const Cluster& c, std::initializer_list<int64_t> ends) {
     for (int64_t to : ends) {
       if (from == to) continue;
       const auto way =
-          g.shortest_way(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
+          g.shortest_path(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
       ASSERT_TRUE(way);
       int64_t crossed = 0;
       for (uint32_t l : *way) crossed += g.devices()[g.to(l)].kind == DeviceKind::network_switch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,11 +50,11 @@ TEST(ClusterGraph, ListsWhatLeavesADeviceInOrder) {
 
 TEST(ClusterGraph, ManyLinksAreShorterThanOneNetworkSwitch) {
   const ClusterGraph g = small();
-  EXPECT_EQ(*g.shortest_way(0, 2), (std::vector<uint32_t>{4, 6, 8, 10}));
-  EXPECT_EQ(*g.shortest_way(1, 0), (std::vector<uint32_t>{1}));
-  EXPECT_EQ(*g.shortest_way(3, 3), std::vector<uint32_t>{});
-  EXPECT_FALSE(g.shortest_way(0, 6));
-  EXPECT_THROW(g.shortest_way(0, 7), InternalError);
+  EXPECT_EQ(*g.shortest_path(0, 2), (std::vector<uint32_t>{4, 6, 8, 10}));
+  EXPECT_EQ(*g.shortest_path(1, 0), (std::vector<uint32_t>{1}));
+  EXPECT_EQ(*g.shortest_path(3, 3), std::vector<uint32_t>{});
+  EXPECT_FALSE(g.shortest_path(0, 6));
+  EXPECT_THROW(g.shortest_path(0, 7), InternalError);
 }
 
 TEST(ClusterGraph, WrongLinksAreBugs) {

@@ -2,8 +2,8 @@
 // Clusters for the tests of this folder, with the numbers of the presets of the same name.
 #pragma once
 
-#include "topology/cluster.h"
-#include "topology/group_shape.h"
+#include "topology/cluster/cluster.h"
+#include "topology/cluster/group_shape.h"
 
 namespace stepcast::test {
 

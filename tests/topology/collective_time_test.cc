@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/collective_time.h"
+#include "topology/nccl/collective_time.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace stepcast {
 namespace {
 
 TEST(CorrectedSeconds, IsLatencyPlusMovingPlusTheFilledPipeline) {
-  Alternative a;
+  Candidate a;
   a.base = 1;
   a.intra = 2;
   a.network = 4;
@@ -47,7 +47,7 @@ TEST(Corrections, BadFilesAreRefusedWithTheLine) {
   const auto message = [](const char* text) -> std::string {
     try {
       Corrections::parse(text);
-    } catch (const std::invalid_argument& e) {
+    } catch (const InputError& e) {
       return e.what();
     }
     return "";
@@ -67,7 +67,7 @@ TEST(Corrections, ShippedOnesStayWithinReason) {
     s.ranks = 32;
     s.nodes = 4;
     s.ranks_per_node = 8;
-    for (const Alternative& a : alternatives(c, WorkKind::all_reduce, s)) {
+    for (const Candidate& a : candidates(c, WorkKind::all_reduce, s)) {
       const Factors f =
           shipped_corrections().factors(correction_classes(c, WorkKind::all_reduce, s, a));
       for (Term t : {Term::bandwidth, Term::wire}) {
@@ -83,7 +83,7 @@ TEST(CorrectionClasses, NoClassTwice) {
   s.ranks = 16;
   s.nodes = 2;
   s.ranks_per_node = 8;
-  for (const Alternative& a : alternatives(test::dgx_h100(2), WorkKind::all_reduce, s)) {
+  for (const Candidate& a : candidates(test::dgx_h100(2), WorkKind::all_reduce, s)) {
     std::set<std::pair<Term, std::string>> seen;
     for (const CorrectionClass& c :
          correction_classes(test::dgx_h100(2), WorkKind::all_reduce, s, a)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/collectives.h"
+#include "topology/nccl/collectives.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
-#include "topology/alternatives.h"
-#include "topology/collective_time.h"
+#include "topology/nccl/algorithms.h"
+#include "topology/nccl/collective_time.h"
 
 namespace stepcast {
 namespace {
@@ -50,7 +50,7 @@ TEST(CollectiveCost, SaysHowItRuns) {
   shared.sharing = 8;
   EXPECT_THAT(basis(dgx_a100(4), 1 << 20, shared), HasSubstr("NICs shared by 8 groups"));
   const CommunicationCost cost = collective_cost(dgx_h100(2), all_reduce, kGiB, full(2));
-  EXPECT_EQ(cost.algorithm, "NVLS tree");
+  EXPECT_EQ(cost.algorithm, Algorithm::nvls_tree);
   EXPECT_EQ(cost.blocks, 16);
   EXPECT_GT(cost.latency, Time{});
   EXPECT_LT(cost.latency, cost.time);
@@ -79,8 +79,8 @@ TEST(CollectiveCost, TheNodeWithFewestRanksHasFewestNics) {
 
 TEST(Exchange, SmallMessagesGoByLl) {
   const auto protocol = [](int64_t bytes, const GroupShape& s) {
-    const auto all = alternatives(dgx_h100(2), all_to_all, s);
-    return choice(all, all_to_all, static_cast<double>(bytes)).protocol;
+    const auto all = candidates(dgx_h100(2), all_to_all, s);
+    return nccl_choice(all, all_to_all, static_cast<double>(bytes)).protocol;
   };
   const int64_t bound = 8 * (512 << 10);  // 32 channels to each of 8 peers, 16 KiB each
   EXPECT_EQ(protocol(0, full(1)), Protocol::ll);
@@ -100,7 +100,7 @@ TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
   const auto time = [&](double share) {
     return to_seconds(expert_exchange_cost(c, kGiB * 64, s, share).time);
   };
-  EXPECT_EQ(expert_exchange_cost(c, kGiB, s, 0.5).algorithm, "two-step");
+  EXPECT_EQ(expert_exchange_cost(c, kGiB, s, 0.5).algorithm, Algorithm::two_step);
   EXPECT_NEAR(time(1), seconds(c, all_to_all, kGiB * 64, s), 0.1 * time(1));
   EXPECT_NEAR(time(1) / time(0.5), 2, 0.05);
   EXPECT_GT(time(0.01), 0.12 * time(1)) << "NVLink carries all of it";
@@ -115,12 +115,12 @@ TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
 TEST(CollectiveCost, TakesTheLowestOfAllWays) {
   const Cluster c = dgx_h100(4);
   const GroupShape s = full(4);
-  const auto all = alternatives(c, all_reduce, s);
+  const auto all = candidates(c, all_reduce, s);
   for (double bytes = 1024; bytes < 1e10; bytes *= 3) {
     const double t =
-        lowest_seconds(all, factors_of(all, c, all_reduce, s, shipped_corrections()), bytes);
+        cheapest_seconds(all, factors_of(all, c, all_reduce, s, shipped_corrections()), bytes);
     bool reached = false;
-    for (const Alternative& a : all) {
+    for (const Candidate& a : all) {
       const Factors f = shipped_corrections().factors(correction_classes(c, all_reduce, s, a));
       EXPECT_LE(t, corrected_seconds(a, f, bytes));
       reached = reached || t == corrected_seconds(a, f, bytes);
@@ -241,7 +241,7 @@ TEST(CollectiveCost, MeshAndPcieNodesAreSlower) {
   pcie.node.intra = IntraKind::pcie;
   pcie.node.intra_bandwidth = {31.5e9};
   EXPECT_NEAR(slope(pcie, all_reduce, full(1)) * 2 * 7 / 8, 23.94e9, 1e9);
-  for (const Alternative& a : alternatives(pcie, all_reduce, full(1))) {
+  for (const Candidate& a : candidates(pcie, all_reduce, full(1))) {
     EXPECT_NE(a.protocol, Protocol::ll128);
   }
 }

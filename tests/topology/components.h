@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "topology/cluster_graph.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast::test {
 

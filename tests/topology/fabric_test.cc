@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/fabric.h"
+#include "topology/cluster/fabric.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
-#include "topology/collectives.h"
-#include "topology/group_shape.h"
+#include "topology/cluster/group_shape.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/import_ibnetdiscover.h"
+#include "topology/import/imported_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/import_nccl_xml.h"
+#include "topology/import/imported_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -234,6 +234,38 @@ TEST(ImportNcclXml, CutOffSaysWhatIsOpenAndWhere) {
               HasSubstr("the file ends too early: <cpu> of line 3 is not closed"));
   EXPECT_THAT(refusal(text.substr(0, text.find("</cpu>"))), StartsWith("E322 83:"));
   test::expect_no_crash_when_cut(text, 7, [](const std::string& t) { import(t); });
+}
+
+TEST(ImportNcclXml, WhatIsNotWellFormedIsRefusedWithItsPlace) {
+  EXPECT_EQ(refusal("<a>\n  <b></a>"), "E321 2:8 <b> of line 2 should be closed here\n");
+  EXPECT_THAT(refusal("<a x=1/>"), StartsWith("E321 1:"));
+  EXPECT_THAT(refusal("<a x=1/>"), HasSubstr("in quotes should stand here"));
+  EXPECT_EQ(refusal("<a x='1' x='2'/>"), "E321 1:10 'x' is given twice\n");
+  EXPECT_EQ(refusal("<a/><b/>"), "E321 1:5 a second outermost element\n");
+  EXPECT_THAT(refusal("</a>"), StartsWith("E321 1:"));
+  EXPECT_EQ(refusal("hello <a/>"), "E321 1:1 text outside of any element\n");
+  EXPECT_EQ(refusal("<a b='<'/>"), "E321 1:7 '<' inside a value: a quote is missing before\n");
+  EXPECT_THAT(refusal("<a b='&x;'/>"), StartsWith("E321 1:7 '&' that begins none of"));
+  EXPECT_THAT(refusal("<!DOCTYPE a [<!ENTITY x \"y\">]><a/>"), HasSubstr("not read"));
+  EXPECT_THAT(refusal("<!-- -->"), HasSubstr("E320"));
+}
+
+TEST(ImportNcclXml, CutOffNamesTheInnermostOpenElement) {
+  EXPECT_EQ(refusal("<a>\n<b>\n\n"),
+            "E322 2:3 the file ends too early: <b> of line 2 is not closed\n");
+  EXPECT_THAT(refusal("<a>\n<b x=\"1"), StartsWith("E322 2:7 the file ends too early"));
+  EXPECT_THAT(refusal("<!-- never closed"), StartsWith("E322 1:17"));
+}
+
+TEST(ImportNcclXml, DepthAndNumberOfElementsAreLimited) {
+  std::string deep, close, many = "<a>";
+  for (int i = 0; i < 65; ++i) deep += "<a>", close += "</a>";
+  EXPECT_EQ(refusal(deep + close), "E321 1:193 more than 64 levels\n");
+  for (int i = 0; i < 100'000; ++i) many += "<b/>";
+  EXPECT_THAT(refusal(many), HasSubstr("more than 100,000 elements"));
+  std::string wide = "<a";
+  for (int i = 0; i < 65; ++i) wide += " b" + std::to_string(i) + "=''";
+  EXPECT_THAT(refusal(wide + "/>"), HasSubstr("more than 64 attributes"));
 }
 
 }  // namespace

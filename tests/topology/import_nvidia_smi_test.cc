@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/import_nvidia_smi.h"
+#include "topology/import/imported_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(ImportNvidiaSmi, PixIsOneSwitchNodeOneCpu) {
   const uint32_t nic = test::device(t, "nic4 rocep198s0");
   EXPECT_EQ(t.graph.devices()[nic].rail, 4);
   // gpu4 and nic4 hang on the same switch.
-  const auto way = t.graph.shortest_way(test::device(t, "gpu4"), nic);
+  const auto way = t.graph.shortest_path(test::device(t, "gpu4"), nic);
   ASSERT_TRUE(way);
   EXPECT_EQ(way->size(), 2U);
   EXPECT_EQ(warnings(t), "");

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "sim/diagnostic.h"
-#include "topology/import.h"
+#include "topology/import/imported_topology.h"
 
 namespace stepcast::test {
 

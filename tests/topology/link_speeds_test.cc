@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/link_speeds.h"
+#include "topology/import/link_speeds.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "topology/routes.h"
+#include "topology/cluster/routes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
-#include "topology/build_graph.h"
-#include "topology/fabric.h"
+#include "topology/cluster/build_graph.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {
@@ -220,7 +220,7 @@ TEST(Router, CrossesNoMoreSwitchesThanTheShortestWay) {
     for (int i = 0; i < 12; ++i) {
       const int64_t from = random.next(), to = random.next();
       const auto way =
-          g.shortest_way(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
+          g.shortest_path(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
       int switches = 0;
       for (uint32_t l : *way) {
         switches += g.devices()[g.to(l)].kind == DeviceKind::network_switch;

@@ -5,14 +5,14 @@
 
 #include <set>
 
-#include "calibrate/cost_table.h"
-#include "calibrate/fit_table.h"
-#include "calibrate/table_text.h"
-#include "calibrate/write_table.h"
+#include "calibrate/fit/fit_table.h"
+#include "calibrate/table/cost_table.h"
+#include "calibrate/table/table_text.h"
+#include "calibrate/table/write_table.h"
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
-#include "sim/hash.h"
+#include "sim/text.h"
 #include "tests/temporary_folder.h"
 
 namespace stepcast {

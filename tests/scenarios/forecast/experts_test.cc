@@ -87,7 +87,7 @@ TEST(Experts, SpreadOverMoreRanksNeedLessMemory) {
   int64_t before = INT64_MAX;
   for (const char* ep : {"1", "2", "4", "8"}) {
     const Result r = forecast_of({{"parallel.ep", ep}});
-    const int64_t peak = r.memory[r.memory_role].memory.peak.value;
+    const int64_t peak = r.memory[r.peak_role].memory.peak.value;
     EXPECT_LT(peak, before);
     before = peak;
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/host_lines.h"
+#include "report/text/explain.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "model/inference.h"
+#include "model/passes/forward_only.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "scenarios/forecast/forecast.h"
-#include "sim/lanes.h"
-#include "sim/program.h"
-#include "sim/run.h"
+#include "sim/engine/run.h"
+#include "sim/graph/program.h"
+#include "sim/lanes/lanes.h"
 
 namespace stepcast {
 namespace {

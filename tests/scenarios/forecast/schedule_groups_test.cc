@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cost_table.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/stage_costs.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/size_text.h"
+#include "report/text/size.h"
 #include "scenarios/forecast/size.h"
 #include "sim/diagnostic.h"
 #include "tests/temporary_folder.h"

@@ -9,6 +9,7 @@
 
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/pricing_table.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {
@@ -24,14 +25,15 @@ TEST(Step, EvaluatesToTimeAndPeakOfTheForecast) {
        {"parallel: {pp: 4, tp: 2}\nbatch: {global: 16, seq: 2048}\n",
         "parallel: {pp: 2, tp: 2}\nbatch: {global: 16, seq: 2048}\nschedule: {kind: zb-h1, "
         "post_validation: true}\n",
-        "parallel: {pp: 4, tp: 2}\nbatch: {global: 16, seq: 2048}\nschedule: interleaved\n"}) {
+        "parallel: {pp: 4, tp: 2, vpp: 2}\nbatch: {global: 16, seq: 2048}\nschedule: "
+        "interleaved\n"}) {
     const Scenario s = scenario(rest);
     const PricedStep step = price_step(lower_step(s, s.schedule), pricing_table(s).table);
     const auto outcome = evaluate(step);
     const Result result = forecast(s, {.what_if = false});
     ASSERT_TRUE(outcome.has_value()) << rest;
     EXPECT_EQ(outcome->time, result.step_time) << rest;
-    EXPECT_EQ(outcome->peak, result.memory[result.memory_role].memory.peak) << rest;
+    EXPECT_EQ(outcome->peak, result.memory[result.peak_role].memory.peak) << rest;
     EXPECT_EQ(fits(lower_step(s, s.schedule)), result.fits) << rest;
   }
 }
@@ -49,7 +51,7 @@ TEST(Step, KnowsWhichTransfersGoWithASchedule) {
       lowered = false;
       EXPECT_EQ(e.diagnostics.front().code, "E127");
     }
-    EXPECT_EQ(transfers_suit(other, other.schedule), lowered) << name_of(style);
+    EXPECT_EQ(!check_transfers(other.schedule, style), lowered) << name_of(style);
   }
 }
 
@@ -66,10 +68,10 @@ TEST(Step, ThePeakIsThatOfTheStageThatAllocatesMost) {
     most = std::max(most, rank.memory.peak);
     if (rank.reserved) reserved = std::max(reserved, *rank.reserved);
   }
-  EXPECT_EQ(result.memory[result.memory_role].memory.peak, most);
+  EXPECT_EQ(result.memory[result.peak_role].memory.peak, most);
   EXPECT_EQ(result.memory_reserved, reserved);
   EXPECT_EQ(result.memory[result.reserved_role].reserved, reserved);
-  EXPECT_NE(result.memory_role, result.reserved_role);
+  EXPECT_NE(result.peak_role, result.reserved_role);
 }
 
 TEST(Step, FarBeyondAnyGpuWhatIsReservedIsWhatIsAllocated) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "model/stage_parameters.h"
+#include "model/parameters.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/import/nccl_sweep.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "sim/graph/work.h"
+
+namespace stepcast {
+
+namespace {
+
+// Bus over algorithm bandwidth (NVIDIA/nccl-tests doc/PERFORMANCE.md): scale (n - 1) / n, or 1
+// where `scale` is 0.
+struct Collective {
+  std::string_view program;  // without "_perf"
+  double scale;
+  bool reduces, root, in_place;
+  std::optional<WorkKind> kind;  // of the rows; none: tables have none
+};
+constexpr std::array<Collective, 10> kCollectives{{
+    {"all_reduce", 2, true, false, true, WorkKind::all_reduce},
+    {"all_gather", 1, false, false, true, WorkKind::all_gather},
+    {"reduce_scatter", 1, true, false, true, WorkKind::reduce_scatter},
+    {"alltoall", 1, false, false, false, WorkKind::all_to_all},
+    {"broadcast", 0, false, true, true, WorkKind::broadcast},
+    {"sendrecv", 0, false, false, false, std::nullopt},
+    {"reduce", 0, true, true, true, std::nullopt},
+    {"gather", 0, false, true, false, std::nullopt},
+    {"scatter", 0, false, true, false, std::nullopt},
+    {"alltoallv", 1, false, false, false, std::nullopt},
+}};
+constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMostPerNode = 1024;
+
+struct RankRange {
+  int64_t least = 2, most = kMostRanks;
+  bool empty() const { return least > most; }
+};
+
+// The numbers of ranks whose ratio of bandwidths the rows show.  With ratio = scale (1 - 1/n) in
+// [low, high]: 1/n in [1 - high/scale, 1 - low/scale].
+RankRange ranks_by_ratio(const NcclSweep& sweep, double scale) {
+  RankRange range;
+  for (const NcclResult& r : sweep.results) {
+    // Of slow rows too few digits are printed.
+    if (r.alg_gbs < 100 * r.alg_tolerance || r.bus_gbs < 100 * r.bus_tolerance) continue;
+    const double low = (r.bus_gbs - r.bus_tolerance) / (r.alg_gbs + r.alg_tolerance);
+    const double high = (r.bus_gbs + r.bus_tolerance) / (r.alg_gbs - r.alg_tolerance);
+    if (scale == 0) {
+      if (low > 1 || high < 1) return {2, 1};
+      continue;
+    }
+    const double most_share = 1 - low / scale, least_share = 1 - high / scale;
+    if (most_share <= 0) return {2, 1};
+    // 1/n <= most_share, n >= 1/most_share; a hair of rounding is allowed for.
+    const double least = 1 / most_share - 1e-9;
+    if (least > static_cast<double>(range.least)) {
+      range.least = static_cast<int64_t>(least);
+      if (static_cast<double>(range.least) < least) ++range.least;
+    }
+    if (least_share > 0)
+      range.most =
+          static_cast<int64_t>(std::min(static_cast<double>(range.most), 1 / least_share + 1e-9));
+  }
+  return range;
+}
+
+int64_t listed_ranks(const NcclSweep& sweep) {
+  int64_t ranks = 0;
+  for (const NcclRank& d : sweep.devices) ranks = std::max(ranks, d.rank + 1);
+  if (sweep.ranks_per_device_line > 1)
+    ranks = static_cast<int64_t>(sweep.devices.size()) * sweep.ranks_per_device_line;
+  return ranks;
+}
+
+const Collective* named(std::string_view program) {
+  const size_t slash = program.find_last_of('/');
+  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  const size_t suffix = program.find("_perf");
+  program = program.substr(0, suffix);
+  if (program == "all_to_all") program = "alltoall";
+  for (const Collective& c : kCollectives)
+    if (c.program == program) return &c;
+  return nullptr;
+}
+
+// Whether the name of the file names this collective and none that contains its name.
+bool named_by_file(const std::string& file, const Collective& c) {
+  std::string name;
+  for (const char letter : file_stem(file))
+    if (letter != '_' && letter != '-') name += letter;
+  std::string word;
+  for (const char letter : c.program)
+    if (letter != '_') word += letter;
+  return name.find(word) != std::string::npos &&
+         !(word == "alltoall" && name.find("alltoallv") != std::string::npos) &&
+         !(word == "reduce" && name.find("allreduce") != std::string::npos);
+}
+
+// "8", "8 to 12".
+std::string text_of(const RankRange& range) {
+  std::string text = std::to_string(range.least);
+  if (range.most == kMostRanks) return text + " or more";
+  if (range.most > range.least) text += " to " + std::to_string(range.most);
+  return text;
+}
+
+// The collectives whose columns these are, on that many ranks (0: on some number).
+std::vector<const Collective*> collectives_by_columns(const NcclSweep& sweep, int64_t ranks) {
+  std::vector<const Collective*> possible;
+  for (const Collective& c : kCollectives) {
+    const RankRange range = ranks_by_ratio(sweep, c.scale);
+    if (range.empty() || (ranks > 0 && (ranks < range.least || ranks > range.most))) continue;
+    if (c.reduces != sweep.reduces || c.root != sweep.has_root) continue;
+    if (sweep.no_in_place && c.in_place) continue;
+    possible.push_back(&c);
+  }
+  return possible;
+}
+
+// The ranks as stated, else as listed; 0: neither.
+int64_t known_ranks(const MeasurementInput& in, const NcclSweep& sweep) {
+  const MeasurementOptions& o = in.options;
+  const int64_t listed = listed_ranks(sweep);
+  const int64_t product = o.nodes > 0 && o.ranks_per_node > 0 ? o.nodes * o.ranks_per_node : 0;
+  if (o.ranks > 0 && product > 0 && product != o.ranks)
+    refuse_measurements(in, "E333",
+                        "--nodes " + std::to_string(o.nodes) + " with --ranks-per-node " +
+                            std::to_string(o.ranks_per_node) + " are not --ranks " +
+                            std::to_string(o.ranks));
+  const int64_t stated = o.ranks > 0 ? o.ranks : product;
+  if (stated > 0 && stated < listed)
+    refuse_measurements(
+        in, "E333",
+        std::to_string(stated) + " ranks are stated, and the file lists " + std::to_string(listed),
+        "what the file says need not be stated", sweep.place);
+  return stated > 0 ? stated : listed;
+}
+
+std::string where_from(const NcclSweep& sweep, int64_t ranks) {
+  return ranks == listed_ranks(sweep) ? " that the file lists" : " that are stated";
+}
+
+const Collective& collective_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
+  const std::string& stated = in.options.collective;
+  const std::string& program = stated.empty() ? sweep.program : stated;
+  if (!program.empty()) {
+    if (const Collective* c = named(program)) return *c;
+    refuse_measurements(in, "E334", "'" + program + "' is no program of nccl-tests that is known",
+                        "all_reduce, all_gather, reduce_scatter, alltoall or broadcast",
+                        sweep.place);
+  }
+  const std::vector<const Collective*> possible = collectives_by_columns(sweep, ranks);
+  if (possible.empty() && ranks > 0) {
+    std::string others;
+    for (const Collective* c : collectives_by_columns(sweep, 0))
+      others += (others.empty() ? "" : ", ") + std::string(c->program) + " on " +
+                text_of(ranks_by_ratio(sweep, c->scale));
+    if (!others.empty())
+      refuse_measurements(in, "E333",
+                          "these bandwidths are not those of the " + std::to_string(ranks) +
+                              " ranks" + where_from(sweep, ranks),
+                          "they fit " + others + "; --ranks N states how many took part",
+                          sweep.place);
+  }
+  if (possible.size() > 1) {
+    std::vector<const Collective*> by_file;
+    for (const Collective* c : possible)
+      if (named_by_file(in.file, *c)) by_file.push_back(c);
+    if (by_file.size() == 1) {
+      in.note("the collective is taken from the name of the file: " +
+              std::string(by_file[0]->program));
+      return *by_file[0];
+    }
+  }
+  // Ordinary all-to-all and one with unequal parts print the same.
+  if (possible.size() == 2 && possible[0]->program == "alltoall") return *possible[0];
+  if (possible.size() == 1) return *possible[0];
+  std::string names;
+  for (const Collective* c : possible)
+    names += (names.empty() ? "" : ", ") + std::string(c->program);
+  refuse_measurements(in, "E334", "the file does not say which collective was measured",
+                      "state it: --collective NAME" +
+                          (names.empty() ? std::string() : "; its columns fit " + names),
+                      sweep.place);
+}
+
+// `ranks` as known_ranks has them.
+int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Collective& c,
+                 int64_t ranks) {
+  const RankRange range = ranks_by_ratio(sweep, c.scale);
+  if (ranks == 0 && c.scale > 0 && range.least == range.most) ranks = range.least;
+  if (ranks == 0)
+    refuse_measurements(in, "E334", "the file does not say how many ranks took part",
+                        range.empty() || c.scale == 0 || range.most == kMostRanks
+                            ? std::string("state it: --ranks N")
+                            : "state it: --ranks N; its bandwidths fit " + text_of(range),
+                        sweep.place);
+  if (ranks < range.least || ranks > range.most)
+    refuse_measurements(
+        in, "E333",
+        "these bandwidths are not those of " + std::string(c.program) + " on " +
+            std::to_string(ranks) + " ranks",
+        "the ratio of bus to algorithm bandwidth tells" +
+            (range.empty() || c.scale == 0 ? std::string()
+                                           : ": it is that of " + text_of(range) + " ranks"),
+        sweep.place);
+  const int64_t listed = listed_ranks(sweep);
+  if (listed > 0 && listed != ranks)
+    in.note(std::to_string(ranks) + " ranks are stated, the file lists " + std::to_string(listed));
+  return ranks;
+}
+
+// Ranks a node, from the hosts if all ranks are listed.  nullopt: they are not, or hosts differ.
+std::optional<int64_t> per_node_by_hosts(const NcclSweep& sweep, int64_t ranks) {
+  std::map<std::string, int64_t> hosts;
+  for (const NcclRank& d : sweep.devices) hosts[d.host] += sweep.ranks_per_device_line;
+  int64_t listed = 0;
+  for (const auto& [host, count] : hosts) listed += count;
+  if (hosts.empty() || listed != ranks) return std::nullopt;
+  const int64_t each = hosts.begin()->second;
+  for (const auto& [host, count] : hosts)
+    if (count != each) return std::nullopt;
+  return each;
+}
+
+// Whether rank r runs on device r mod `each` of host r / `each`.
+bool numbered_by_node(const NcclSweep& sweep, int64_t each) {
+  std::map<std::string, int64_t> node_of;
+  std::map<int64_t, std::string> host_of;
+  for (const NcclRank& d : sweep.devices) {
+    if (d.rank % each != d.device) return false;
+    if (node_of.try_emplace(d.host, d.rank / each).first->second != d.rank / each) return false;
+    if (host_of.try_emplace(d.rank / each, d.host).first->second != d.host) return false;
+  }
+  return true;
+}
+
+// The same from the numbers of the devices, where the list has gaps.
+std::optional<int64_t> per_node_by_devices(const NcclSweep& sweep, int64_t ranks) {
+  int64_t most = 0;
+  for (const NcclRank& d : sweep.devices) most = std::max(most, d.device);
+  std::optional<int64_t> found;
+  if (most == 0) return found;  // each process may see one device only
+  for (int64_t each = most + 1; each <= std::min(ranks, kMostPerNode); ++each) {
+    if (ranks % each != 0 || !numbered_by_node(sweep, each)) continue;
+    if (found) return std::nullopt;
+    found = each;
+  }
+  return found;
+}
+
+// Whether no host has one device twice: else hosts share a name, or processes see one device each.
+bool hosts_are_told_apart(const NcclSweep& sweep) {
+  std::set<std::pair<std::string, int64_t>> seen;
+  for (const NcclRank& d : sweep.devices)
+    if (!seen.emplace(d.host, d.device).second) return false;
+  return true;
+}
+
+// A node may be several hosts that NVLink joins, never a part of one.
+void compare_with_hosts(const MeasurementInput& in, const NcclSweep& sweep, int64_t each,
+                        int64_t by_hosts) {
+  if (each == by_hosts) return;
+  const std::string hosts = "the file lists hosts of " + std::to_string(by_hosts) + " ranks";
+  if (each % by_hosts != 0 && hosts_are_told_apart(sweep))
+    refuse_measurements(in, "E333",
+                        hosts + ", and nodes of " + std::to_string(each) + " are stated",
+                        "a node is one host, or several that NVLink joins", sweep.place);
+  in.note(hosts + ", taken as nodes of " + std::to_string(each) + " as stated");
+}
+
+int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
+  const std::optional<int64_t> by_hosts = per_node_by_hosts(sweep, ranks);
+  std::optional<int64_t> each;
+  if (in.options.ranks_per_node > 0) {
+    each = in.options.ranks_per_node;
+  } else if (in.options.nodes > 0) {
+    if (ranks % in.options.nodes != 0)
+      refuse_measurements(in, "E333",
+                          std::to_string(ranks) + " ranks do not divide among " +
+                              std::to_string(in.options.nodes) + " nodes",
+                          "every node has as many", sweep.place);
+    each = ranks / in.options.nodes;
+  } else {
+    each = by_hosts ? by_hosts : per_node_by_devices(sweep, ranks);
+  }
+  if (!each)
+    refuse_measurements(
+        in, "E334",
+        "the file does not say on how many nodes its " + std::to_string(ranks) + " ranks ran",
+        "state it: --nodes N", sweep.place);
+  if (ranks % *each != 0)
+    refuse_measurements(
+        in, "E333",
+        std::to_string(ranks) + " ranks are not a multiple of " + std::to_string(*each) + " a node",
+        "every node has as many", sweep.place);
+  if (by_hosts) compare_with_hosts(in, sweep, *each, *by_hosts);
+  return *each;
+}
+
+// Samples by row: kind, ranks, nodes, ranks a node, NIC bandwidth, bytes.
+using CollectiveSamples =
+    std::map<std::tuple<WorkKind, int64_t, int64_t, int64_t, double, int64_t>, std::vector<double>>;
+
+// Adds the samples of `sweep`.  Returns the collective, empty (with a note) if tables have no rows
+// of it.  Throws E334 if the collective, the ranks or the nodes cannot be told, E333 if what is
+// stated contradicts itself, the bandwidths, or the ranks and hosts that are listed.
+std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
+                           CollectiveSamples& samples) {
+  const int64_t known = known_ranks(in, sweep);
+  const Collective& c = collective_of(in, sweep, known);
+  if (!c.kind) {
+    in.note(std::to_string(sweep.results.size()) + " rows of " + std::string(c.program) +
+            " are not used: tables have none of it");
+    return {};
+  }
+  const int64_t ranks = ranks_of(in, sweep, c, known);
+  const int64_t per_node = ranks_per_node_of(in, sweep, ranks);
+  const int64_t nodes = ranks / per_node;
+  if (nodes > 1 && in.options.nic_gbs <= 0)
+    refuse_measurements(
+        in, "E334",
+        "the file does not say what network its " + std::to_string(nodes) + " nodes have",
+        "state one GPU's share of the NICs in one direction: --nic RATE (one NIC of 400 Gb/s a "
+        "GPU: --nic 400Gb/s)",
+        sweep.place);
+  const double nic = nodes > 1 ? in.options.nic_gbs : 0;
+  for (const NcclResult& r : sweep.results)
+    samples[{*c.kind, ranks, nodes, per_node, nic, r.bytes}].push_back(r.us);
+  if (sweep.skipped > 0) in.note(std::to_string(sweep.skipped) + " rows of 0 bytes are not used");
+  return c.program;
+}
+
+// The one name of all devices; throws E334 if there are several.
+std::string device_name(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
+  std::string name;
+  for (const NcclSweep& s : sweeps) {
+    for (const NcclRank& d : s.devices) {
+      if (d.name.empty() || d.name == name) continue;
+      if (!name.empty())
+        refuse_measurements(in, "E334", "several kinds of GPU took part: " + name + ", " + d.name,
+                            "a table is about one");
+      name = d.name;
+    }
+  }
+  return name;
+}
+
+void add_unique(std::vector<std::string>& lines, std::string line) {
+  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+}
+
+void describe_software(const NcclSweep& sweep, TableText& table) {
+  std::string software;
+  if (!sweep.nccl_version.empty()) software = "NCCL " + sweep.nccl_version;
+  if (!sweep.tests_version.empty())
+    software += (software.empty() ? "" : ", ") + ("nccl-tests " + sweep.tests_version);
+  if (table.software.empty()) table.software = software;
+  if (!software.empty() && software != table.software)
+    add_unique(table.conditions, "another run with " + software);
+}
+
+// What tells the runs of a file apart, for their sources: "" or ", launched as CUDA graphs".
+std::string way_of(const NcclSweep& sweep) {
+  std::string way;
+  if (sweep.graph) way += ", launched as CUDA graphs";
+  if (sweep.aggregated > 1)
+    way += ", " + std::to_string(sweep.aggregated) + " collectives in one launch, time of one";
+  if (!sweep.checked) way += ", results not checked";
+  return way;
+}
+
+struct RunKind {
+  std::string way;
+  std::set<std::string> programs;
+  CollectiveSamples samples;
+};
+
+RunKind& kind_of(std::vector<RunKind>& kinds, const std::string& way) {
+  for (RunKind& k : kinds)
+    if (k.way == way) return k;
+  return kinds.emplace_back(RunKind{way, {}, {}});
+}
+
+// Rows by shape, and the sources that they name.
+void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, TableText& table) {
+  std::map<CollectiveSamples::key_type, CollectiveRow> rows;
+  for (const RunKind& k : kinds) {
+    size_t met = 0;
+    for (const auto& [key, times] : k.samples) {
+      CollectiveRow row;
+      std::tie(row.kind, row.ranks, row.nodes, row.ranks_per_node, row.nic_gbs, row.bytes) = key;
+      const SampleSummary s = summarize_samples(times);
+      row.us = s.median;
+      row.spread = rounded(s.spread, 5);
+      row.source = static_cast<uint16_t>(table.sources.size());
+      if (!rows.try_emplace(key, row).second) ++met;
+    }
+    if (met > 0)
+      in.note(std::to_string(met) + (met == 1 ? " row" : " rows") + " of another kind of run" +
+              k.way + ", not used: a run before it has the same sizes");
+    if (met == k.samples.size()) continue;
+    std::string programs;
+    for (const std::string& p : k.programs) programs += (programs.empty() ? "" : ", ") + p;
+    const size_t number = table.sources.size() + 1;
+    table.sources.push_back({number == 1 ? "nccl-tests" : "nccl-tests-" + std::to_string(number),
+                             false, "nccl-tests " + programs + k.way + ": " + file_stem(in.file)});
+  }
+  for (const auto& [key, row] : rows) table.collectives.push_back(row);
+}
+
+// GPUs of the largest group within a node in the GPU's shipped table; 0: none.
+int64_t largest_node_group(const std::string& gpu) {
+  const std::string_view shipped = shipped_table_text(gpu);
+  if (shipped.empty()) return 0;
+  int64_t most = 0;
+  for (const CollectiveRow& r : parse_table_text(shipped, gpu).collectives)
+    most = std::max(most, r.ranks_per_node);
+  return most;
+}
+
+// A log tells hosts; where NVLink joins several of them they are one node of the cluster.
+void remark_on_nodes(const MeasurementInput& in, const TableText& table) {
+  if (in.options.nodes > 0 || in.options.ranks_per_node > 0) return;
+  int64_t several = 0;  // ranks a node of groups on several nodes
+  for (const CollectiveRow& r : table.collectives)
+    if (r.nodes > 1) several = std::max(several, r.ranks_per_node);
+  const int64_t most = several > 0 ? largest_node_group(table.gpu) : 0;
+  if (most <= several) return;
+  in.note("each host is taken as a node, with " + std::to_string(several) +
+          " ranks; NVLink joins " + std::to_string(most) + " GPUs of " + table.gpu +
+          " in its shipped table: if it joined several of these hosts, state how many ranks of the "
+          "group it joined, --ranks-per-node N, or the rows answer for single hosts only");
+}
+
+}  // namespace
+
+TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
+  TableText table;
+  std::vector<RunKind> kinds;
+  for (const NcclSweep& s : sweeps) {
+    if (s.results.empty()) continue;
+    RunKind& kind = kind_of(kinds, way_of(s));
+    const std::string_view program = add_sweep(in, s, kind.samples);
+    if (program.empty()) continue;
+    kind.programs.emplace(program);
+    describe_software(s, table);
+  }
+  if (std::all_of(kinds.begin(), kinds.end(), [](const RunKind& k) { return k.samples.empty(); }))
+    refuse_measurements(in, "E330", "no results of nccl-tests that tables have rows of",
+                        "lines of size, count, type, redop, root, time, ...");
+  table.gpu = measured_gpu(in, device_name(in, sweeps));
+  if (!take_link_conditions(in, table)) {
+    refuse_measurements(in, "E334",
+                        "over which NVLink was this measured? No table of " + table.gpu +
+                            " is shipped that says it, and rows answer for that NVLink alone",
+                        "state it, of a GPU in one direction: --nvlink RATE");
+  }
+  take_rows(in, kinds, table);
+  remark_on_nodes(in, table);
+  return table;
+}
+
+}  // namespace stepcast

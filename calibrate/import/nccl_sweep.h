@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one run of an nccl-tests program measured, and the rows it makes.
+//
+// The text of the programs and their JSON are both read into this (import_nccl_tests.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "calibrate/import/measurement_input.h"
+
+namespace stepcast {
+
+// Out of place.
+struct NcclResult {
+  int64_t bytes = 0;
+  double us = 0;
+  // As printed, and half a unit of their last digits: they tell the collective and the ranks of
+  // logs that state neither.
+  double alg_gbs = 0, bus_gbs = 0;
+  double alg_tolerance = 0, bus_tolerance = 0;
+};
+
+struct NcclRank {
+  int64_t rank = 0, device = 0;
+  std::string host, name;  // of the node; of the GPU
+};
+
+struct NcclSweep {
+  std::string program;  // "all_reduce_perf"; empty: the file does not say
+  std::string tests_version, nccl_version;
+  std::vector<NcclRank> devices;      // as far as they are listed
+  int64_t ranks_per_device_line = 1;  // JSON lists only the first GPU of each process
+  std::vector<NcclResult> results;
+  int64_t skipped = 0;       // rows of no bytes
+  bool reduces = false;      // "sum" or alike in the column of operations
+  bool has_root = false;     // a root of 0 or more
+  bool no_in_place = false;  // results in place are not checked, those out of place are
+  bool checked = true;       // the program looked at the results
+  bool graph = false;        // launched as CUDA graphs
+  int64_t aggregated = 1;    // collectives in one launch
+  TextPlace place;           // of the first result
+};
+
+// The table of all sweeps of a file: one row a shape, one source for each kind of run (launched as
+// CUDA graphs or not, several collectives in one launch, results checked or not).  Where two kinds
+// have one shape the first in the file counts, with a note.  Throws E330 if there are no rows, and
+// as add_sweep does.
+TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps);
+
+}  // namespace stepcast

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one compute work is priced: each function asks the one before it.
+//
+//   price_alone     the cost table; where it says nothing, the data sheet (roofline.h)
+//   price_aligned   x 2.5 or more, for batched products whose rows begin on odd bytes
+//   price_on_sms    x sms / (sms - held), while communication holds some multiprocessors
+//   price_wait      of what the experts of this rank wait for the busiest one: the difference of
+//   the
+//                   prices of two works
+//
+// A batched bf16 product of an A100 with heads of 108 values: the table says 100 us for a product
+// of its size.  108 values are 216 bytes, whose rows begin on 8 bytes and not on 16, and
+// alignment.csv has a ratio of 10.9 for that, so it is priced at 1.09 ms.  Beside a collective that
+// holds 8 of the 108 multiprocessors it takes 1.09 x 108 / 100 = 1.18 ms.
+#include "calibrate/price/compute_price.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "calibrate/price/roofline.h"
+#include "sim/check.h"
+#include "sim/csv.h"
+
+namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> alignment_files();
+
+namespace {
+
+constexpr int64_t kAligned = 16;  // bytes
+
+struct MisalignedRatio {
+  std::string_view arch, dtype;
+  int64_t bytes = 0;
+  double ratio = 1;
+};
+
+const std::vector<MisalignedRatio>& misaligned_ratios() {
+  static const std::vector<MisalignedRatio> all = [] {
+    std::vector<MisalignedRatio> read;
+    for (const CsvRow& row : csv_rows(alignment_files()[0].second, "arch,dtype,bytes,ratio"))
+      read.push_back({row.cells[0], row.cells[1], row.number<int64_t>(2), row.number(3)});
+    return read;
+  }();
+  return all;
+}
+
+}  // namespace
+
+int64_t bytes_aligned(const Work& w) {
+  const int64_t other = w.layout == GemmLayout::nt ? w.m : w.k;
+  int64_t bytes = kAligned;
+  while (bytes > 2 && (2 * w.n % bytes != 0 || 2 * other % bytes != 0)) bytes /= 2;
+  return bytes;
+}
+
+double misalignment_ratio(const Work& work, GpuArch arch) {
+  const bool wide = work.dtype == DType::fp16 || work.dtype == DType::bf16;
+  if (work.kind != WorkKind::gemm || work.batch <= 1 || !wide) return 1;
+  const int64_t bytes = bytes_aligned(work);
+  if (bytes == kAligned) return 1;
+  for (const MisalignedRatio& r : misaligned_ratios())
+    if (r.arch == name_of(arch) && r.dtype == name_of(work.dtype) && r.bytes == bytes)
+      return r.ratio;
+  return 1;
+}
+
+namespace {
+
+// By the table, or by the data sheet.
+Price price_alone(const Work& work, const Gpu& gpu, const CostTable* table,
+                  PriceParts* parts = nullptr) {
+  if (work.flops.value <= 0 && work.bytes.value <= 0) {
+    return {Time{}, Origin::measured, "nothing to do"};
+  }
+  // Tables know attention of many queries, which is limited by arithmetic; that of one query to a
+  // cache is limited by reading it.
+  const bool cached = work.kind == WorkKind::attention_forward && work.bytes.value > 0;
+  if (table != nullptr && !cached) {
+    if (auto found = table->compute(work, gpu, parts)) return *found;
+  }
+  return {roofline_time(work, gpu, parts), Origin::roofline, "data sheet of " + gpu.name};
+}
+
+// The same for products whose rows begin on odd bytes, unless that very product was measured.
+Price price_aligned(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+  Price price = price_alone(work, gpu, table, parts);
+  const double ratio = misalignment_ratio(work, gpu.arch);
+  if (ratio <= 1 || price.origin == Origin::measured) return price;
+  if (parts != nullptr)
+    parts->factors.push_back({"rows not on 16 bytes: alignment.csv", ratio, {}});
+  price.time = time_from_seconds(to_seconds(price.time) * ratio);
+  price.origin = std::max(price.origin, Origin::extrapolated);
+  price.basis += ", rows not on 16 bytes";
+  return price;
+}
+
+// Arithmetic by the SMs that communication leaves it; whoever is limited by memory is not faster.
+Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+  Work alone = work;
+  alone.comm_sms = 0;
+  Price price = price_aligned(alone, gpu, table, parts);
+  if (work.comm_sms == 0) return price;
+  STEPCAST_CHECK(work.comm_sms < gpu.sms, "SMs are left for compute");
+  const double left = static_cast<double>(gpu.sms - work.comm_sms);
+  price.time = time_from_seconds(to_seconds(price.time) * static_cast<double>(gpu.sms) / left);
+  price.origin = std::max(price.origin, Origin::extrapolated);
+  const std::string here =
+      "on " + std::to_string(gpu.sms - work.comm_sms) + " of " + std::to_string(gpu.sms) + " SMs";
+  price.basis += ", " + here;
+  if (parts != nullptr) parts->factors.push_back({here, static_cast<double>(gpu.sms) / left, {}});
+  return price;
+}
+
+// What the busiest rank does longer than this one.
+Price price_wait(const Work& work, const Gpu& gpu, const CostTable* table) {
+  Work mean = work;
+  mean.kind = work.kernel == Kernel::none ? WorkKind::grouped_gemm : WorkKind::memory_bound;
+  mean.busiest = 0;
+  Work most = mean;
+  if (mean.kind == WorkKind::memory_bound) {
+    most.bytes = {work.busiest};
+  } else {
+    (work.layout == GemmLayout::nt ? most.k : most.m) = work.busiest;
+    for (Work* w : {&mean, &most}) {
+      w->flops = {2.0 * static_cast<double>(w->batch) * static_cast<double>(w->m) *
+                  static_cast<double>(w->n) * static_cast<double>(w->k)};
+    }
+  }
+  Price price = price_alone(most, gpu, table);
+  price.time = std::max(Time{}, price.time - price_alone(mean, gpu, table).time);
+  return price;
+}
+
+}  // namespace
+
+Price compute_price(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+  STEPCAST_CHECK(!is_communication(work.kind), describe(work));
+  if (parts != nullptr) *parts = {};
+  return work.kind == WorkKind::expert_wait ? price_wait(work, gpu, table)
+                                            : price_on_sms(work, gpu, table, parts);
+}
+
+}  // namespace stepcast

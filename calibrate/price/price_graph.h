@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// price: op graph -> durations, each with its origin.  The only place where costs are decided.
+#pragma once
+
+#include <array>
+
+#include "calibrate/table/cost_table.h"
+#include "sim/graph/op_graph.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
+#include "sim/rank_grid.h"
+#include "sim/units.h"
+#include "topology/cluster/cluster.h"
+
+namespace stepcast {
+
+// `table` may be null: the data sheet and the communication model answer.  Groups of ranks follow
+// from `grid`, their GPUs from `placement`.
+Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
+             const CostTable* table, const Placement& placement = {});
+
+// What the calls that a launch is made of cost the host, by HostCall (data/host_costs.csv has
+// figures and sources).
+using HostCosts = std::array<Time, kHostCalls>;
+
+// Hosts whose GPUs are linked by NVLink-C2C are Grace, all others x86.
+const HostCosts& host_costs(const Node& node);
+
+// Of one launch: the sum over its calls.
+Time host_time(const Launch& launch, const HostCosts& costs);
+
+}  // namespace stepcast

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a cost table answers: a time, where it comes from, and from which rows, as numbers.  The
+// line of text that says so is written only for those who show it: a lookup takes less time than a
+// string.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "calibrate/table/table_text.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
+
+namespace stepcast {
+
+struct TableBasis {
+  enum class From : uint8_t { row, rows_beside, nearest_rows, kernel, copies };
+  From from = From::row;
+  int64_t low = 0, high = 0;  // rows_beside: m of the two rows
+  int used = 0;               // nearest_rows: how many
+  bool other_layout = false;  // of layout tn, by the ratio of layouts
+  int64_t groups = 0;         // of one matrix, in so many groups; 0 = no such thing
+  Kernel kernel{};            // kernel: whose rows
+  CopyKind copy{};            // copies: which
+  AttentionKernel attention = AttentionKernel::table;  // whose rows
+  AttentionKernel lacking = AttentionKernel::table;    // which has no rows, if not `table`
+};
+
+struct TablePrice {
+  double us = 0;
+  Origin origin = Origin::extrapolated;
+  TableBasis basis;
+};
+
+// "rows 1024x4096x4096 and m = 2048": without the table's name.
+std::string basis_text(const TableBasis& basis, const Work& work);
+
+}  // namespace stepcast

@@ -1,0 +1,630 @@
+// SPDX-License-Identifier: Apache-2.0
+// One layer, kernel by kernel: attention, then MLP, each with the norm before it and the sum with
+// the residual stream after it; or both side by side.
+//
+// The backward is the forward in reverse.  For a dense layer it is, from the last op to the first
+// of the forward (linear.cc has what each linear layer launches):
+//
+//   mlp_backward        dropout and bias (branch_gradient), fc2, activation, fc1, norm, sum with
+//                       the gradient of the residual stream (add_residual_gradient)
+//   attention_backward  dropout and bias, projection, core (attention.cc), rotary positions, norms
+//                       of queries and keys, qkv, norm, sum
+//
+// Input gradients (Phase::backward_input) and weight gradients (Phase::backward_weight) are ops of
+// their own.  Where the two are split into passes, a tensor that a weight gradient reads is freed
+// by `c.weights`, every other by `c.pass`.
+#include <string>
+#include <utility>
+
+#include "model/layers/layers.h"
+#include "model/low_precision.h"
+
+namespace stepcast {
+
+LayerContext LayerContext::layer(int number, const LayerKind& of) const {
+  pass.set_layer(number);
+  weights.set_layer(number);
+  return {shard, pass, weights, buckets, encoder, of, true, adds_to_gradients};
+}
+
+LayerContext LayerContext::outside_layers() const {
+  pass.set_layer(-1);
+  weights.set_layer(-1);
+  return {shard, pass, weights, buckets, encoder, {}, false, adds_to_gradients};
+}
+
+// ----------------------------------------------------------------------------------- recomputation
+bool recomputes(const LayerContext& c, bool RecomputeModules::*module) {
+  const Plan& plan = c.shard.plan;
+  return plan.recompute == Recompute::selective && plan.recompute_modules.*module;
+}
+
+bool drops(const LayerContext& c, ForwardMode mode, bool RecomputeModules::*module) {
+  return mode == ForwardMode::keep && recomputes(c, module);
+}
+
+bool keeps_alternate_products(const LayerContext& c, ForwardMode mode) {
+  return c.shard.plan.recompute == Recompute::per_op && mode == ForwardMode::discard;
+}
+
+bool repeats_alternate_products(const LayerContext& c, ForwardMode mode) {
+  return c.shard.plan.recompute == Recompute::per_op && mode == ForwardMode::recompute;
+}
+
+MemoryCategory saved(ForwardMode mode) {
+  return mode == ForwardMode::recompute ? MemoryCategory::recompute_workspace
+                                        : MemoryCategory::activations;
+}
+
+// ------------------------------------------------------------------------------------------- norms
+namespace {
+
+// RMSNorm by PyTorch's operators, as Aleph-Alpha/scaling has it
+// (src/scaling/core/nn/norm/rms_norm.py): x * rsqrt(mean(x^2) + eps), to fp32 and back, * weight.
+void split_norm_forward(PassWriter& p, const Shard& s, const std::string& label, int64_t count,
+                        int64_t width) {
+  const Bytes x = s.bytes(count, width), rows = s.bytes(count, 1);
+  const Bytes wide = s.bytes(count, width, DType::fp32);
+  const auto op = [&](const char* what, Kernel kernel, Bytes moved) {
+    p.compute(label + what, s.memory_bound(kernel, moved));
+  };
+  op(" square", Kernel::scale, x * 2);
+  op(" mean", Kernel::scale, x + rows);
+  op(" epsilon", Kernel::scale, rows * 2);
+  op(" inverse root", Kernel::scale, rows * 2);
+  op(" product", Kernel::scale, x * 2 + rows);
+  op(" to fp32", Kernel::cast, x + wide);
+  TensorIndex copy = p.allocate(label + " in fp32", wide, MemoryCategory::workspace);
+  op(" from fp32", Kernel::cast, wide + x);
+  p.free(copy);
+  op(" weight", Kernel::scale, x * 2);
+}
+
+// Its gradient, operator by operator from the last to the first.
+void split_norm_backward(PassWriter& p, const Shard& s, const std::string& label, int64_t count,
+                         int64_t width) {
+  const Bytes x = s.bytes(count, width), rows = s.bytes(count, 1);
+  const Bytes wide = s.bytes(count, width, DType::fp32);
+  const auto op = [&](const char* what, Kernel kernel, Bytes moved) {
+    p.compute(label + what, s.memory_bound(kernel, moved));
+  };
+  op(" weight backward", Kernel::scale, x * 2);
+  op(" weight gradient", Kernel::add, x * 3);
+  op(" weight gradient sum", Kernel::bias_backward, x);
+  op(" from fp32 backward", Kernel::cast, x + wide);
+  op(" to fp32 backward", Kernel::cast, wide + x);
+  op(" product backward", Kernel::scale, x * 2 + rows);
+  op(" factor gradient", Kernel::add, x * 3);
+  op(" factor gradient sum", Kernel::scale, x + rows);
+  op(" inverse root backward", Kernel::scale, rows * 3);
+  op(" mean backward", Kernel::scale, rows + x);
+  op(" square backward twice", Kernel::scale, x * 2);
+  op(" square backward", Kernel::add, x * 3);
+  op(" gradient sum", Kernel::add, x * 3);
+}
+
+}  // namespace
+
+// One kernel: reads the input, writes the output and, for the backward, fp32 statistics of each row
+// (mean and inverse deviation; the inverse root mean square alone for RMSNorm).
+NormOutput norm_forward(const LayerContext& c, ForwardMode mode, const std::string& label,
+                        int64_t rows, int64_t width, bool into_linear) {
+  const Shard& s = c.shard;
+  const bool rms = s.model.norm == Norm::rms_norm;
+  const Bytes row_bytes = s.bytes(rows, width);
+  Bytes out = row_bytes;
+  if (into_linear && norm_quantizes(c)) out = low_format(s.plan.precision).bytes(rows * width);
+  const bool split = rms && !s.plan.kernels.fused_norm;
+  if (split) {
+    split_norm_forward(c.pass, s, label, rows, width);
+  } else {
+    c.pass.compute(label,
+                   s.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes + out));
+  }
+  NormOutput norm;
+  norm.output = c.pass.allocate(label + " output", out, saved(mode));
+  // By operators the product with the weight keeps its other factor.
+  const Bytes kept = split ? row_bytes + s.bytes(rows, 1) : s.bytes(rows, rms ? 1 : 2, DType::fp32);
+  norm.statistics = c.pass.allocate("norm statistics", kept, saved(mode));
+  return norm;
+}
+
+void need_norm(const LayerContext& c, const std::string& label, TensorIndex& output,
+               bool into_linear) {
+  if (output != kNoTensor || !recomputes(c, &RecomputeModules::norms)) return;
+  const Shard& s = c.shard;
+  const ForwardMode mode = ForwardMode::recompute;
+  const Phase phase = c.pass.phase();
+  c.pass.set_phase(Phase::recompute);
+  NormOutput norm = norm_forward(c, mode, label, s.own_tokens, s.hidden, into_linear);
+  output = norm.output;
+  c.pass.free(norm.statistics);  // they were kept
+  if (into_linear) {
+    TensorIndex now =
+        quantize_input(c, mode, label, output, s.own_tokens, s.hidden, nullptr,
+                       {.gathered = s.sequence_split(), .converted = norm_quantizes(c)});
+    c.pass.free(now);
+  }
+  c.pass.set_phase(phase);
+}
+
+void norm_backward(const LayerContext& c, const std::string& label, int64_t rows, int64_t width) {
+  const Shard& s = c.shard;
+  const bool rms = s.model.norm == Norm::rms_norm;
+  if (rms && !s.plan.kernels.fused_norm) {
+    split_norm_backward(c.pass, s, label, rows, width);
+  } else {
+    // Reads the output gradient and the input, writes the input gradient.
+    c.pass.compute(label + " backward",
+                   s.memory_bound(rms ? Kernel::rms_norm_backward : Kernel::layer_norm_backward,
+                                  s.bytes(rows, width) * 3));
+  }
+  reduce_after(c, rms || !s.model.norm_bias ? width : 2 * width);
+}
+
+// --------------------------------------------------------------------------------- residual stream
+TensorIndex add_residual(const LayerContext& c, ForwardMode mode, const std::string& label,
+                         TensorIndex& branch, TensorIndex& mask, bool bias) {
+  const Shard& s = c.shard;
+  const Bytes stream = s.bytes(s.own_tokens, s.hidden);
+  const Bytes mask_bytes = s.bytes(s.own_tokens, s.hidden, DType::uint8);
+  const bool dropout = s.model.hidden_dropout > 0;
+  const std::string name = label + " residual";
+  if (dropout && s.plan.kernels.fused_bias_dropout_add) {
+    c.pass.compute(name, s.memory_bound(Kernel::bias_dropout_add, stream * 3 + mask_bytes));
+  } else {
+    if (bias && !s.plan.kernels.fused_bias_dropout_add) {
+      c.pass.compute(label + " bias", s.memory_bound(Kernel::bias_add, stream * 2));
+    }
+    if (dropout) {
+      c.pass.compute(label + " dropout", s.memory_bound(Kernel::dropout, stream * 2 + mask_bytes));
+    }
+    c.pass.compute(name, s.memory_bound(Kernel::add, stream * 3));
+  }
+  const TensorIndex out = c.pass.allocate("residual stream", stream, saved(mode));
+  if (dropout) mask = c.pass.allocate(label + " dropout mask", mask_bytes, saved(mode));
+  c.pass.free(branch);
+  return out;
+}
+
+BranchGradient branch_gradient(const LayerContext& c, const std::string& label,
+                               TensorIndex& gradient, TensorIndex& mask, bool bias) {
+  const Shard& s = c.shard;
+  const Bytes stream = s.bytes(s.own_tokens, s.hidden);
+  BranchGradient branch{.tensor = gradient, .bias = bias};
+  if (s.model.hidden_dropout > 0) {
+    c.pass.compute(label + " dropout backward",
+                   s.memory_bound(Kernel::bias_dropout_add_backward,
+                                  stream * 2 + s.bytes(s.own_tokens, s.hidden, DType::uint8)));
+    branch.tensor = c.pass.allocate(label + " branch gradient", stream, MemoryCategory::workspace);
+    branch.own = true;
+    c.pass.free(mask);
+  } else if (c.split() && (bias || !(s.sequence_split() || is_low(c)))) {
+    // With a split sequence the weight gradient reads the gathered copy instead, in low precision
+    // the quantized one.
+    branch.own = true;
+    gradient = kNoTensor;
+  }
+  if (bias) bias_gradient(c, label, s.own_tokens, s.hidden);
+  return branch;
+}
+
+void add_residual_gradient(const LayerContext& c, const std::string& label, TensorIndex& branch,
+                           TensorIndex& gradient) {
+  const Bytes stream = c.shard.bytes(c.shard.own_tokens, c.shard.hidden);
+  c.pass.compute(label + " residual gradient", c.shard.memory_bound(Kernel::add, stream * 3));
+  if (gradient == kNoTensor) {
+    gradient = c.pass.allocate("residual gradient", stream, MemoryCategory::workspace);
+  }
+  c.pass.free(branch);
+}
+
+// --------------------------------------------------------------------------------------- attention
+namespace {
+
+// Queries, keys and values of ordinary attention: fills `t.qkv`.
+void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  const Transformer& model = s.model;
+  const Kernels& kernels = s.plan.kernels;
+  // Of three products those of queries and values are the first and the third.
+  const int64_t others = repeats_alternate_products(c, mode) ? s.q + s.value : 0;
+  const bool converted = norm_quantizes(c) && !model.shared_norm;
+  t.qkv = column_parallel_forward(c, mode, "qkv", "queries, keys, values", t.norm_output,
+                                  s.qkv - others, {.converted = converted});
+  if (keeps_alternate_products(c, mode))
+    t.kept_qkv =
+        c.pass.allocate("queries and values", s.bytes(s.tokens, s.q + s.value), saved(mode));
+  if (mode == ForwardMode::discard && !model.shared_norm) c.pass.free(t.norm_output);
+  if (model.attention_bias && !kernels.fused_bias) {
+    c.pass.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
+  }
+  if (model.qk_norm) {
+    const Bytes qk = s.bytes(s.tokens, s.q + s.key);
+    c.pass.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
+    t.qk_normed = c.pass.allocate("query and key norm output", qk, saved(mode));
+  }
+  if (model.positions == Positions::rotary) {
+    c.pass.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
+  }
+}
+
+// The gradient of what queries, keys and values were projected from.
+TensorIndex projected_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient_qkv,
+                               InputGather input) {
+  const Shard& s = c.shard;
+  const Transformer& model = s.model;
+  const Bytes qk = s.bytes(s.tokens, s.q + s.key);
+  if (model.positions == Positions::rotary) {
+    c.pass.compute("rotary backward", s.memory_bound(Kernel::rotary_backward, qk * 2));
+  }
+  if (model.qk_norm) {
+    c.pass.compute("query and key norm backward",
+                   s.memory_bound(Kernel::rms_norm_backward, qk * 3));
+    c.pass.free(t.qk_normed);
+    reduce_after(c, 2 * model.head_dim);
+  }
+  if (model.attention_bias) bias_gradient(c, "qkv", s.tokens, s.qkv);
+  return column_parallel_backward(c, "qkv", gradient_qkv, t.norm_output, s.qkv, input);
+}
+
+bool is_latent(const LayerContext& c) {
+  return c.shard.model.kv_rank > 0;
+}
+
+// What the core works on, as far as exchanged heads take its place (core_forward).
+TensorIndex& replaced_by_exchange(const LayerContext& c, SavedAttention& t) {
+  return c.shard.model.qk_norm ? t.qk_normed : t.qkv;
+}
+
+// From the norm to the projection's partial output.
+PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  const bool keep = mode != ForwardMode::discard;
+  const auto done_with = [&](TensorIndex& tensor) {
+    if (!keep) c.pass.free(tensor);
+  };
+  const bool latent = is_latent(c);
+  const bool one_reader = !latent && !s.model.shared_norm;
+  const NormOutput norm = norm_forward(c, mode, "norm 1", s.own_tokens, s.hidden, one_reader);
+  t.norm_output = norm.output;
+  t.norm_statistics = norm.statistics;
+  done_with(t.norm_statistics);
+  if (latent) {
+    latent_forward(c, mode, t);
+  } else {
+    projected_forward(c, mode, t);
+  }
+  // In low precision a latent keeps quantized copies instead.
+  if (drops(c, mode, &RecomputeModules::norms) && !s.model.parallel_block && !(latent && is_low(c)))
+    c.pass.free(t.norm_output);
+  // Selective recomputation keeps only what goes into the core and what comes out of it.
+  const bool keep_core = keeps_alternate_products(c, mode) ||
+                         (keep && !recomputes(c, &RecomputeModules::core_attention));
+  if (!repeats_alternate_products(c, mode))
+    t.core = core_forward(c, mode, keep_core, replaced_by_exchange(c, t));
+  done_with(t.qkv);
+  done_with(t.qk_normed);
+  if (latent && drops(c, mode, &RecomputeModules::mla_up_projection)) c.pass.free(t.qkv);
+
+  // Fused attention's backward reads its output as well.
+  const bool read_twice = s.plan.kernels.flash_attention && keep_core;
+  const PartialSum branch = row_parallel_forward(c, mode, "projection", t.core.context, s.context,
+                                                 read_twice ? &t.context_low : nullptr);
+  if (!keeps_alternate_products(c, mode)) done_with(t.core.context);
+  return branch;
+}
+
+Forward<SavedAttention> attention_forward(const LayerContext& c, ForwardMode mode,
+                                          SavedAttention t) {
+  const PartialSum partial = attention_branch_forward(c, mode, t);
+  TensorIndex branch = repeats_alternate_products(c, mode)
+                           ? partial.tensor
+                           : reduce(c, "projection", partial, c.shard.hidden);
+  const TensorIndex out =
+      add_residual(c, mode, "attention", branch, t.mask, c.shard.model.attention_output_bias);
+  if (mode == ForwardMode::discard) c.pass.free(t.mask);
+  return {out, t};
+}
+
+InputGather gather_qkv_input_early(const LayerContext& c) {
+  return is_latent(c) ? InputGather{} : gather_input_early(c, "qkv");
+}
+
+void recompute_self_core(const LayerContext& c, SavedAttention& t) {
+  need_queries(c, t);
+  recompute_core(c, t.core, replaced_by_exchange(c, t));
+}
+
+// From the gradient of the branch to that of the norm's output.
+TensorIndex attention_branch_backward(const LayerContext& c, SavedAttention& t,
+                                      BranchGradient branch, InputGather input,
+                                      bool recompute_core_first) {
+  const Shard& s = c.shard;
+  // Fused attention needs its own output again; the one that is recomputed is another tensor.
+  const bool recomputed = recompute_core_first || t.core.context_again != kNoTensor;
+  const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !c.split();
+  TensorIndex none = kNoTensor;
+  TensorIndex& projected = t.context_low != kNoTensor ? t.context_low
+                           : context_in_use           ? none
+                                                      : t.core.context;
+  TensorIndex d = row_parallel_backward(c, "projection", branch, projected, s.context);
+  c.pass.set_phase(Phase::recompute);
+  need_queries(c, t);
+  if (recompute_core_first) recompute_self_core(c, t);
+  c.pass.set_phase(Phase::backward_input);
+  TensorIndex d_qkv = core_backward(c, t.core, d, t.qkv);
+  c.pass.free(t.kept_qkv);
+  return is_latent(c) ? latent_backward(c, t, d_qkv) : projected_backward(c, t, d_qkv, input);
+}
+
+void attention_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient,
+                        bool recompute_core_first) {
+  const Shard& s = c.shard;
+  const bool latent = is_latent(c);
+  if (!(latent && is_low(c))) need_norm(c, "norm 1", t.norm_output, !latent);
+  const InputGather input = gather_qkv_input_early(c);
+  const BranchGradient branch =
+      branch_gradient(c, "attention", gradient, t.mask, s.model.attention_output_bias);
+  TensorIndex d = attention_branch_backward(c, t, branch, input, recompute_core_first);
+  norm_backward(c, "norm 1", s.own_tokens, s.hidden);
+  c.pass.free(t.norm_statistics);
+  c.pass.free(t.input);
+  add_residual_gradient(c, "attention", d, gradient);
+}
+
+// --------------------------------------------------------------------------------------------- MLP
+
+// From fc1 to fc2's partial output.  `converted`: the norm before it has quantized `input`.
+PartialSum mlp_products_forward(const LayerContext& c, ForwardMode mode, SavedMlp& t,
+                                TensorIndex& input, bool converted) {
+  const Shard& s = c.shard;
+  const Transformer& model = s.model;
+  const auto done_with = [&](TensorIndex& tensor) {
+    if (mode == ForwardMode::discard) c.pass.free(tensor);
+  };
+  const int64_t gate = s.ffn;  // without one, the whole of it
+  const int64_t others = repeats_alternate_products(c, mode) ? gate : 0;
+  t.up = column_parallel_forward(c, mode, "fc1", "fc1 output", input, s.up - others,
+                                 {.converted = converted});
+  if (keeps_alternate_products(c, mode))
+    t.kept_up = c.pass.allocate("fc1 kept output", s.bytes(s.tokens, gate), saved(mode));
+  done_with(input);
+  const Bytes up = s.bytes(s.tokens, s.up);
+  const Bytes act = s.bytes(s.tokens, s.ffn);
+  if (model.mlp_bias && !s.plan.kernels.fused_activation) {
+    c.pass.compute("fc1 bias", s.memory_bound(Kernel::bias_add, up * 2));
+  }
+  if (model.gated && !s.plan.kernels.fused_activation) {
+    // The product keeps both its factors.
+    c.pass.compute("gate activation", s.memory_bound(Kernel::activation, act * 2));
+    t.gated = c.pass.allocate("gate activation output", act, saved(mode));
+    c.pass.compute("activation", s.memory_bound(Kernel::scale, act * 3));
+  } else {
+    c.pass.compute("activation", s.memory_bound(Kernel::activation, up + act));
+  }
+  t.activated = c.pass.allocate("activation output", act, saved(mode));
+  done_with(t.up);
+  done_with(t.gated);
+  if (repeats_alternate_products(c, mode) && model.gated)
+    return {std::exchange(t.kept_down, kNoTensor)};
+  const PartialSum branch = row_parallel_forward(c, mode, "fc2", t.activated, s.ffn);
+  done_with(t.activated);
+  return branch;
+}
+
+// Norm, products and their sum over the ranks, without the residual.
+TensorIndex mlp_branch(const LayerContext& c, ForwardMode mode, SavedMlp& t) {
+  const Shard& s = c.shard;
+  const NormOutput norm = norm_forward(c, mode, "norm 2", s.own_tokens, s.hidden, true);
+  t.norm_output = norm.output;
+  t.norm_statistics = norm.statistics;
+  if (mode == ForwardMode::discard) c.pass.free(t.norm_statistics);
+  const PartialSum partial = mlp_products_forward(c, mode, t, t.norm_output, norm_quantizes(c));
+  if (drops(c, mode, &RecomputeModules::norms)) c.pass.free(t.norm_output);
+  if (repeats_alternate_products(c, mode)) return partial.tensor;
+  const TensorIndex branch = reduce(c, "fc2", partial, s.hidden);
+  if (keeps_alternate_products(c, mode) &&
+      s.model.gated)  // the last of seven products; of four without a gate
+    t.kept_down = c.pass.allocate("fc2 kept output", s.bytes(s.own_tokens, s.hidden), saved(mode));
+  return branch;
+}
+
+Forward<SavedMlp> mlp_forward(const LayerContext& c, ForwardMode mode, SavedMlp t) {
+  const bool again = drops(c, mode, &RecomputeModules::mlp);
+  TensorIndex branch = mlp_branch(c, again ? ForwardMode::discard : mode, t);
+  const TensorIndex out = add_residual(c, mode, "mlp", branch, t.mask, c.shard.model.mlp_bias);
+  if (mode == ForwardMode::discard) {
+    c.pass.free(t.mask);
+    c.pass.free(t.input);
+  }
+  return {out, t};
+}
+
+// What a forward did not keep, once more: as Megatron-LM's checkpoint around the MLP does, all of
+// it, the last sum too.
+void need_mlp(const LayerContext& c, SavedMlp& t) {
+  if (t.activated != kNoTensor || !recomputes(c, &RecomputeModules::mlp)) return;
+  const Phase phase = c.pass.phase();
+  c.pass.set_phase(Phase::recompute);
+  TensorIndex branch = mlp_branch(c, ForwardMode::recompute, t);
+  c.pass.free(branch);
+  c.pass.set_phase(phase);
+}
+
+// Frees the gradient of the activation's output; returns that of fc1's output.
+TensorIndex activation_backward(const LayerContext& c, SavedMlp& t, TensorIndex& gradient) {
+  const Shard& s = c.shard;
+  const Bytes up = s.bytes(s.tokens, s.up), act = s.bytes(s.tokens, s.ffn);
+  TensorIndex d_gate = kNoTensor;
+  if (t.gated != kNoTensor) {
+    c.pass.compute("activation product backward", s.memory_bound(Kernel::scale, act * 5));
+    d_gate = c.pass.allocate("gate gradient", act, MemoryCategory::workspace);
+    c.pass.free(t.gated);
+    c.pass.compute("activation backward", s.memory_bound(Kernel::activation_backward, act * 3));
+  } else {
+    c.pass.compute("activation backward",
+                   s.memory_bound(Kernel::activation_backward, up * 2 + act));
+  }
+  const TensorIndex d_up = c.pass.allocate("fc1 output gradient", up, MemoryCategory::workspace);
+  c.pass.free(gradient);
+  c.pass.free(d_gate);
+  return d_up;
+}
+
+// Back to the gradient of fc1's input.
+TensorIndex mlp_products_backward(const LayerContext& c, SavedMlp& t, BranchGradient branch,
+                                  TensorIndex& input, InputGather gathered) {
+  const Shard& s = c.shard;
+  TensorIndex d = row_parallel_backward(c, "fc2", branch, t.activated, s.ffn);
+  TensorIndex d_up = activation_backward(c, t, d);
+  c.pass.free(t.up);
+  c.pass.free(t.kept_up);
+  if (s.model.mlp_bias) bias_gradient(c, "fc1", s.tokens, s.up);
+  return column_parallel_backward(c, "fc1", d_up, input, s.up, gathered);
+}
+
+void mlp_backward(const LayerContext& c, SavedMlp& t, TensorIndex& gradient) {
+  const Shard& s = c.shard;
+  need_mlp(c, t);
+  need_norm(c, "norm 2", t.norm_output, true);
+  const InputGather input = gather_input_early(c, "fc1");
+  const BranchGradient branch = branch_gradient(c, "mlp", gradient, t.mask, s.model.mlp_bias);
+  TensorIndex d = mlp_products_backward(c, t, branch, t.norm_output, input);
+  norm_backward(c, "norm 2", s.own_tokens, s.hidden);
+  c.pass.free(t.norm_statistics);
+  c.pass.free(t.input);
+  add_residual_gradient(c, "mlp", d, gradient);
+}
+
+// -------------------------------------------------------------------- attention and MLP in
+// parallel Layers in which both read the same residual stream and are added to it together (GPT-J,
+// GPT-NeoX, PaLM: Chowdhery et al. 2022, arXiv 2204.02311, section 2): one sum of both branches,
+// and one tensor-parallel reduction, where other layers have two.
+Forward<SavedLayer> parallel_forward(const LayerContext& c, ForwardMode mode, SavedLayer t) {
+  const Shard& s = c.shard;
+  const PartialSum attention = attention_branch_forward(c, mode, t.attention);
+  const bool shared = s.model.shared_norm;
+  if (!shared) {
+    const NormOutput norm = norm_forward(c, mode, "norm 2", s.own_tokens, s.hidden, true);
+    t.mlp.norm_output = norm.output;
+    t.mlp.norm_statistics = norm.statistics;
+    if (mode == ForwardMode::discard) c.pass.free(t.mlp.norm_statistics);
+  }
+  TensorIndex& input = shared ? t.attention.norm_output : t.mlp.norm_output;
+  PartialSum mlp = mlp_products_forward(c, mode, t.mlp, input, !shared && norm_quantizes(c));
+  c.pass.compute("branch sum", s.memory_bound(Kernel::add, s.bytes(s.tokens, s.hidden) * 3));
+  c.pass.free(mlp.tensor);
+  TensorIndex branch = reduce(c, "layer", attention, s.hidden);
+  const bool bias = s.model.mlp_bias || s.model.attention_output_bias;
+  const TensorIndex out = add_residual(c, mode, "layer", branch, t.mlp.mask, bias);
+  if (mode == ForwardMode::discard) c.pass.free(t.mlp.mask);
+  return {out, t};
+}
+
+void parallel_backward(const LayerContext& c, SavedLayer& t, TensorIndex& gradient,
+                       bool recompute_core_first) {
+  const Shard& s = c.shard;
+  const bool shared = s.model.shared_norm;
+  const InputGather fc1_input = gather_input_early(c, "fc1");
+  const InputGather qkv_input = gather_qkv_input_early(c);
+  const bool bias = s.model.mlp_bias || s.model.attention_output_bias;
+  const BranchGradient branch = branch_gradient(c, "layer", gradient, t.mlp.mask, bias);
+  BranchGradient borrowed = branch;  // attention's backward is the last to read it
+  borrowed.own = false;
+  // The weight gradient of qkv is the last to read the output of a shared norm.
+  TensorIndex none = kNoTensor;
+  TensorIndex d_mlp =
+      mlp_products_backward(c, t.mlp, borrowed, shared ? none : t.mlp.norm_output, fc1_input);
+  if (!shared) {
+    norm_backward(c, "norm 2", s.own_tokens, s.hidden);
+    c.pass.free(t.mlp.norm_statistics);
+  }
+  TensorIndex d =
+      attention_branch_backward(c, t.attention, branch, qkv_input, recompute_core_first);
+  c.pass.compute("branch gradient sum",
+                 s.memory_bound(Kernel::add, s.bytes(s.own_tokens, s.hidden) * 3));
+  c.pass.free(d_mlp);
+  norm_backward(c, "norm 1", s.own_tokens, s.hidden);
+  c.pass.free(t.attention.norm_statistics);
+  c.pass.free(t.attention.input);
+  add_residual_gradient(c, "layer", d, gradient);
+}
+
+bool is_parallel(const LayerContext& c) {
+  return c.shard.model.parallel_block && !c.kind.experts;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------- layer
+Forward<SavedLayer> layer_forward(const LayerContext& c, ForwardMode mode, TensorIndex input,
+                                  SavedLayer before) {
+  SavedLayer t = before;
+  t.attention.input = input;
+  if (is_parallel(c)) return parallel_forward(c, mode, t);
+  Forward<SavedAttention> attention = attention_forward(c, mode, t.attention);
+  t.attention = attention.saved;
+  TensorIndex stream = attention.output;
+  if (c.kind.cross) {
+    const Forward<SavedCrossAttention> cross = cross_attention_forward(c, mode, stream);
+    t.cross = cross.saved;
+    stream = cross.output;
+  }
+  if (c.kind.experts) {
+    const Forward<SavedExperts> experts = experts_forward(c, mode, stream);
+    t.experts = experts.saved;
+    return {experts.output, t};
+  }
+  t.mlp.input = stream;
+  const Forward<SavedMlp> mlp = mlp_forward(c, mode, t.mlp);
+  t.mlp = mlp.saved;
+  return {mlp.output, t};
+}
+
+void layer_backward(const LayerContext& c, SavedLayer& t, TensorIndex& gradient,
+                    bool recompute_cores) {
+  c.pass.set_phase(Phase::backward_input);
+  if (is_parallel(c)) return parallel_backward(c, t, gradient, recompute_cores);
+  if (c.kind.experts) {
+    experts_backward(c, t.experts, gradient);
+  } else {
+    mlp_backward(c, t.mlp, gradient);
+  }
+  if (c.kind.cross) cross_attention_backward(c, t.cross, gradient, recompute_cores);
+  attention_backward(c, t.attention, gradient, recompute_cores);
+}
+
+// Megatron-LM's tensor_parallel/random.py: split_tensor_into_1d_equal_chunks into a new buffer, and
+// gather_split_1d_tensor.
+void split_checkpoint(const LayerContext& c, TensorIndex& input) {
+  const Shard& s = c.shard;
+  if (!s.plan.recompute_distribute) return;
+  const Bytes share = s.bytes(s.tokens / s.plan.tp, s.hidden);
+  c.pass.compute("checkpoint split", s.memory_bound(Kernel::copy, share * 2));
+  const TensorIndex kept = c.pass.allocate("checkpoint share", share, MemoryCategory::activations);
+  c.pass.free(input);
+  input = kept;
+}
+
+void gather_checkpoint(const LayerContext& c, TensorIndex& input) {
+  if (!c.shard.plan.recompute_distribute) return;
+  const Work all = c.shard.collective(WorkKind::all_gather, c.shard.hidden);
+  c.pass.join(c.pass.communicate(Stream::tp, "checkpoint all-gather", all));
+  const TensorIndex whole =
+      c.pass.allocate("checkpoint gathered", all.bytes, MemoryCategory::recompute_workspace);
+  c.pass.free(input);
+  input = whole;
+}
+
+void recompute_selected(const LayerContext& c, SavedLayer& t) {
+  if (recomputes(c, &RecomputeModules::core_attention)) {
+    recompute_self_core(c, t.attention);
+    if (c.kind.cross) recompute_cross_core(c, t.cross);
+  }
+  if (c.kind.experts) return;  // theirs where they are needed
+  need_mlp(c, t.mlp);
+  need_norm(c, "norm 2", t.mlp.norm_output, true);
+}
+
+}  // namespace stepcast

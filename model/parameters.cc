@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parameters.h"
+
+#include <algorithm>
+
+#include "model/shard.h"
+
+namespace stepcast {
+namespace {
+
+int64_t norm_parameters(const Transformer& model) {
+  return model.norm == Norm::layer_norm && model.norm_bias ? 2 * model.hidden : model.hidden;
+}
+
+// What every tensor-parallel rank holds of latent attention: down projections and their norms.
+int64_t latent_parameters(const Transformer& m) {
+  const int64_t kv = m.kv_rank + m.qk_rope_dim;
+  int64_t count = m.hidden * kv + m.kv_rank;
+  if (m.q_rank > 0) count += m.hidden * m.q_rank + m.q_rank;
+  if (m.attention_bias) count += kv + m.q_rank;
+  return count;
+}
+
+int64_t attention_parameters(const Shard& s) {
+  const Transformer& model = s.model;
+  if (model.kv_rank > 0) {
+    const int64_t up = s.heads * (model.qk_nope_dim + model.v_dim);
+    return latent_parameters(model) + (model.q_rank > 0 ? model.q_rank : s.hidden) * s.q +
+           model.kv_rank * up + s.context * s.hidden +
+           (model.attention_output_bias ? s.hidden : 0) + (model.attention_sinks ? s.heads : 0);
+  }
+  int64_t count = s.hidden * s.qkv + s.hidden * s.q;
+  if (model.attention_bias) count += s.qkv;
+  if (model.attention_output_bias) count += s.hidden;
+  if (model.qk_norm) count += 2 * model.head_dim;
+  if (model.attention_sinks) count += s.heads;
+  return count;
+}
+
+// An MLP of which this rank holds columns of such a width.
+int64_t mlp_parameters(const Transformer& model, int64_t width) {
+  const int64_t up = model.gated ? 2 * width : width;
+  int64_t count = model.hidden * (up + width);
+  if (model.mlp_bias) count += up + model.hidden;
+  return count;
+}
+
+// What a layer with experts has beside them: router and shared experts.
+int64_t beside_experts(const Transformer& model, const Plan& plan) {
+  int64_t count = model.hidden * model.experts;
+  if (model.router_bias) count += model.experts;
+  if (model.shared_ffn > 0) count += mlp_parameters(model, model.shared_ffn / plan.tp);
+  if (model.shared_gate) count += model.hidden;
+  return count;
+}
+
+// Calls `count` with the kind of each layer of the stage and of each prediction module.
+template <class Count>
+int64_t sum_over_layers(const Transformer& model, const StageContent& content, Count count) {
+  int64_t sum = 0;
+  if (content.predictions > 0) sum += content.predictions * count(prediction_kind(model));
+  if (content.layers == 0) return sum;
+  if (content.kinds.empty()) return sum + content.layers * count(layer_kind(model, 0));
+  for (const LayerKind& kind : content.kinds) sum += count(kind);
+  return sum;
+}
+
+// Norms of a layer, those of a prediction module among them.
+int64_t norms_of(const Transformer& model, const LayerKind& kind) {
+  return (model.shared_norm ? 1 : 2) + (kind.cross ? 1 : 0) + (kind.predicts ? 3 : 0);
+}
+
+// Norms outside the layers: after the encoder, before prediction modules or the head, or after the
+// embedding.
+int64_t end_norms(const Transformer& model, const StageContent& content) {
+  int64_t norms = content.encoder_ends ? 1 : 0;
+  if (model.embedding_norm) return norms + (content.embedding ? 1 : 0);
+  const bool last = (content.predictions > 0 || content.head) && content.predicted == 0;
+  return norms + (last ? 1 : 0);
+}
+
+}  // namespace
+
+int64_t expert_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
+  const int64_t one = mlp_parameters(model, model.moe_ffn / plan.etp);
+  return sum_over_layers(model, content, [&](const LayerKind& kind) {
+    return kind.experts ? model.experts / plan.ep * one : 0;
+  });
+}
+
+int64_t stage_parameters(const Transformer& model, const Plan& plan, const StageContent& content) {
+  const Shard s(model, plan);
+  const int64_t h = model.hidden;
+  const int64_t norm = norm_parameters(model);
+  int64_t total = expert_parameters(model, plan, content);
+  total += sum_over_layers(model, content, [&](const LayerKind& kind) {
+    const int64_t mlp = kind.experts ? beside_experts(model, plan) : mlp_parameters(model, s.ffn);
+    int64_t count = attention_parameters(s) + mlp + norms_of(model, kind) * norm;
+    if (kind.cross) count += attention_parameters(s);
+    if (kind.predicts) count += 2 * h * h / plan.tp;
+    return count;
+  });
+  total += end_norms(model, content) * norm;
+  const int64_t positions = model.positions == Positions::learned ? model.max_positions * h : 0;
+  if (plan.vocabulary != VocabularySplit::none) {
+    return total + (content.embedding ? positions : 0) + shared_vocabulary_parameters(model, plan);
+  }
+  if (content.embedding) total += s.vocab * h + positions + model.token_types * h;
+  if (content.embedding || content.decoder_begins) total += model.relative_buckets * s.heads;
+  if (copies_embedding(model, content)) total += s.vocab * h;
+  if (content.decoder_begins && !content.embedding) total += positions;  // a copy, too
+  if (content.head && !model.tied) total += s.vocab * h;
+  // Of a masked head the bias of the logits is split, the rest whole.
+  if (content.head && model.masked_head)
+    total += masked_head_parameters(model) - model.vocab + s.vocab;
+  return total;
+}
+
+namespace {
+
+// Weights and biases of an MLP.
+int64_t tensors_of_mlp(const Transformer& model) {
+  return (model.gated ? 3 : 2) + (model.mlp_bias ? 2 : 0);
+}
+
+}  // namespace
+
+ParameterTensors expert_tensors(const Transformer& model, const Plan& plan,
+                                const StageContent& content) {
+  ParameterTensors tensors;
+  tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
+    return kind.experts ? model.experts / plan.ep * tensors_of_mlp(model) : 0;
+  });
+  if (tensors.count > 0) tensors.largest = model.hidden * (model.moe_ffn / plan.etp);
+  return tensors;
+}
+
+ParameterTensors parameter_tensors(const Transformer& model, const Plan& plan,
+                                   const StageContent& content) {
+  const Shard s(model, plan);
+  const int64_t norm = model.norm == Norm::layer_norm && model.norm_bias ? 2 : 1;
+  const int64_t mlp = tensors_of_mlp(model);
+  const int64_t latent = model.kv_rank > 0 ? (model.q_rank > 0 ? 6 : 3) : 0;  // down, norm and up
+  const int64_t attention = (latent > 0 ? latent + 1 : 2) + (model.attention_bias ? 1 : 0) +
+                            (model.attention_output_bias ? 1 : 0) + (model.qk_norm ? 2 : 0);
+  ParameterTensors tensors;
+  tensors.count = sum_over_layers(model, content, [&](const LayerKind& kind) {
+    int64_t count = attention * (kind.cross ? 2 : 1) + norms_of(model, kind) * norm;
+    const int64_t width = kind.experts ? model.shared_ffn / plan.tp : s.ffn;
+    tensors.largest = std::max(tensors.largest, s.hidden * std::max(s.qkv, width));
+    if (kind.experts) ++count;  // router
+    return !kind.experts || model.shared_ffn > 0 ? count + mlp : count;
+  });
+  tensors.count += end_norms(model, content) * norm;
+  const bool embeds = content.embedding || copies_embedding(model, content);
+  const bool head = content.head && !model.tied;
+  tensors.count += (embeds ? 1 : 0) + (head ? 1 : 0) +
+                   (content.embedding && model.positions == Positions::learned ? 1 : 0);
+  if (embeds || head) tensors.largest = std::max(tensors.largest, s.vocab * s.hidden);
+  return tensors;
+}
+
+bool copies_embedding(const Transformer& model, const StageContent& content) {
+  const bool needs =
+      (content.head && model.tied) || content.predictions > 0 || content.decoder_begins;
+  return needs && !content.embedding;
+}
+
+int64_t shared_vocabulary_parameters(const Transformer& model, const Plan& plan) {
+  if (plan.vocabulary == VocabularySplit::none) return 0;
+  return Shard(model, plan).vocab * model.hidden * (model.tied ? 1 : 2);
+}
+
+int64_t shared_parameters(const Transformer& model, const StageContent& content) {
+  const int64_t norm = norm_parameters(model);
+  const int64_t layers = sum_over_layers(model, content, [&](const LayerKind& kind) {
+    int64_t count = norms_of(model, kind) * norm;
+    if (model.attention_output_bias) count += (kind.cross ? 2 : 1) * model.hidden;
+    if (model.mlp_bias && !kind.experts) count += model.hidden;
+    if (model.qk_norm) count += 2 * model.head_dim;
+    if (model.kv_rank > 0) count += latent_parameters(model);
+    // The router sees the rank's own tokens only, too.
+    if (kind.experts) count += model.hidden * model.experts;
+    if (kind.experts && model.shared_gate) count += model.hidden;
+    return count;
+  });
+  return layers + end_norms(model, content) * norm;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/text/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "report/diagnostics.h"
+#include "report/text/account.h"
+#include "report/text/explain.h"
+#include "sim/check.h"
+#include "sim/graph/price.h"
+
+namespace stepcast {
+
+namespace {
+
+constexpr int kLongestName = 24;
+
+// Of several seeds their mean says more than the first, if all cases have them.
+bool all_have_replicas(std::span<const Result> results) {
+  return std::all_of(results.begin(), results.end(),
+                     [](const Result& r) { return r.replicas.has_value(); });
+}
+
+Time told(const Result& r, bool means) {
+  return means ? r.replicas->mean : r.step_time;
+}
+
+std::string versus(const Result& r, const Result& base, bool means) {
+  const Time before = told(base, means);
+  const double change = share_of(told(r, means) - before, before) * 100;
+  return (change > 0 ? "+" : "") + fixed(change, 1) + " %";
+}
+
+std::string shortened(const std::string& name) {
+  const std::string safe = escape_text(name);
+  if (display_width(safe) <= kLongestName) return safe;
+  std::string kept;
+  int columns = 0;
+  for (const char c : safe) {
+    if ((static_cast<unsigned char>(c) & 0xC0) != 0x80 && ++columns > kLongestName - 3) break;
+    kept += c;
+  }
+  return kept + "...";
+}
+
+Bytes peak_of(const Result& r) {
+  return r.peak_role < r.memory.size() ? r.memory[r.peak_role].memory.peak : Bytes{};
+}
+
+// "fastest" of results that all do the same work; else the one with the highest rate.
+bool is_faster(const Result& a, const Result& b, bool same_work, bool means) {
+  return same_work ? told(a, means) < told(b, means)
+                   : a.tokens_per_s_per_gpu > b.tokens_per_s_per_gpu;
+}
+
+// Name, step, mean and percentiles over seeds, difference, span, rate, bubble, peak, where, MFU.
+constexpr size_t kColumns = 12;
+using Row = std::vector<std::string>;
+constexpr std::string_view kSides = "<>>>>>>>>>>>";
+static_assert(kSides.size() == kColumns);
+
+std::string in_scale(Time t, const TimeScale& scale) {
+  return format_quanta((t.count() + scale.quantum_ps / 2) / scale.quantum_ps, scale);
+}
+
+// What a step would cost without the barrier of the optimizer says something only if some
+// schedule gains by it.
+bool spans_matter(std::span<const Result> results) {
+  return std::any_of(results.begin(), results.end(), [](const Result& r) { return shows_span(r); });
+}
+
+const SpendTable& critical_table(const Result& r) {
+  static constexpr SpendTable kNothing{};
+  const uint32_t role = r.account.critical_role;
+  return role < r.account.by_role.size() ? r.account.by_role[role] : kNothing;
+}
+
+// What the critical rank waits for, in percent of the step: the parts of the bubble, transfers
+// between pipeline ranks, all other communication.  A schedule that splits the backward has less of
+// the first and may have more of the last.
+struct Cause {
+  const char* title;
+  bool (*covers)(Spend);
+};
+constexpr std::array<Cause, 9> kCauses{
+    {{"fill", [](Spend s) { return s == Spend::fill; }},
+     {"drain", [](Spend s) { return s == Spend::drain; }},
+     {"imbalance", [](Spend s) { return s == Spend::imbalance; }},
+     {"blocked", [](Spend s) { return s == Spend::blocked; }},
+     {"stragglers", [](Spend s) { return s == Spend::straggler; }},
+     {"experts", [](Spend s) { return s == Spend::expert_imbalance; }},
+     {"contention", [](Spend s) { return s == Spend::contention; }},
+     {"transfers", [](Spend s) { return s == Spend::exposed_pp; }},
+     {"collectives", [](Spend s) { return is_exposed(s) && s != Spend::exposed_pp; }}}};
+using CauseRow = std::vector<std::string>;
+
+std::string cause_table(std::span<const Result> results, std::span<const std::string> names,
+                        const TextStyle& style) {
+  std::vector<CauseRow> rows{CauseRow(kCauses.size() + 1)};
+  rows[0][0] = "waits, % of the step";
+  for (size_t c = 0; c < kCauses.size(); ++c) rows[0][c + 1] = kCauses[c].title;
+  bool any = false;
+  std::array<bool, kCauses.size()> shown{};
+  for (size_t i = 0; i < results.size(); ++i) {
+    const SpendTable& table = critical_table(results[i]);
+    CauseRow row(kCauses.size() + 1);
+    row[0] = "  " + shortened(names[i]);
+    for (size_t c = 0; c < kCauses.size(); ++c) {
+      Time t{};
+      for (int k = 0; k < kSpends; ++k) {
+        if (kCauses[c].covers(static_cast<Spend>(k))) t += table[static_cast<size_t>(k)];
+      }
+      any = any || t.count() > 0;
+      const bool rare = kCauses[c].covers(Spend::straggler) ||
+                        kCauses[c].covers(Spend::expert_imbalance) ||
+                        kCauses[c].covers(Spend::contention);
+      shown[c] = shown[c] || !rare || t.count() > 0;
+      row[c + 1] = fixed(share_of(t, results[i].step_time) * 100, 1);
+    }
+    rows.push_back(std::move(row));
+  }
+  if (!any) return {};
+  for (size_t c = 0; c < kCauses.size(); ++c)
+    if (!shown[c])
+      for (CauseRow& row : rows) row[c + 1].clear();
+  const std::vector<std::string> lines =
+      align_columns(rows, '<' + std::string(kCauses.size(), '>'));
+  std::string s = '\n' + paint(lines[0], Tone::dim, style) + '\n';
+  for (size_t i = 1; i < lines.size(); ++i) s += lines[i] + '\n';
+  return s;
+}
+
+// "zb-v   left out: 60 layers are not a multiple of pp*vpp = 4*2"
+std::string left_out_lines(std::span<const std::string> names, std::span<const LeftOut> left_out,
+                           const TextStyle& style) {
+  int width = 0;
+  for (const std::string& name : names) width = std::max(width, display_width(shortened(name)));
+  std::string s;
+  for (const LeftOut& l : left_out)
+    s += wrap(escape_text(l.problems.front().message),
+              pad_right(shortened(l.name), width) + "  left out: ", style.width);
+  return s;
+}
+
+// "fastest        zb-v, -4.2 %"; nothing if there is no such case.
+std::string winner_line(std::string_view what, const std::string& text, Tone tone,
+                        const TextStyle& style) {
+  return text.empty() ? "" : pad_right(std::string(what), 15) + paint(text, tone, style) + '\n';
+}
+
+std::string winner_lines(std::span<const Result> results, std::span<const std::string> names,
+                         size_t baseline, const TextStyle& style) {
+  const Winners w = compare_winners(results);
+  const bool same_work = comparable_steps(results), means = all_have_replicas(results);
+  std::string s;
+  const auto name = [&](size_t i) { return shortened(names[i]); };
+  if (w.fastest) {
+    const Result& r = results[*w.fastest];
+    std::string text = name(*w.fastest);
+    if (*w.fastest != baseline && same_work) text += ", " + versus(r, results[baseline], means);
+    const Bytes more = peak_of(r) - peak_of(results[baseline]);
+    if (*w.fastest != baseline && more.value != 0)
+      text += ", " + gib(Bytes{std::max(more.value, -more.value)}) + " GiB " +
+              (more.value > 0 ? "more" : "less") + " than " + name(baseline);
+    s += winner_line(same_work ? "fastest" : "highest rate", text, Tone::good, style);
+  }
+  if (w.smallest)
+    s += winner_line("least memory",
+                     name(*w.smallest) + ", " + gib(peak_of(results[*w.smallest])) + " GiB",
+                     Tone::good, style);
+  if (w.best_per_gib)
+    s += winner_line("best per GiB",
+                     name(*w.best_per_gib) + ", most steps a second for each GiB of its peak",
+                     Tone::good, style);
+  std::string over;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].fits) continue;
+    over += (over.empty() ? "" : ", ") + name(i) + " by " +
+            gib(results[i].memory_reserved - results[i].memory_usable) + " GiB";
+  }
+  if (!over.empty()) s += wrap(over, pad_right("does not fit", 15), style.width);
+  return s.empty() ? s : '\n' + s;
+}
+
+}  // namespace
+
+bool shows_span(const Result& r) {
+  return r.splits_backward || share_of(r.step_time - r.span, r.step_time) > 0.005;
+}
+
+bool comparable_steps(std::span<const Result> results) {
+  // The same model has a few more FLOPs where tp pads its vocabulary further.
+  constexpr double kPadding = 0.01;
+  if (results.empty()) return true;
+  const auto [least, most] =
+      std::ranges::minmax_element(results, {}, &Result::model_flops_per_step);
+  return most->model_flops_per_step <= least->model_flops_per_step * (1 + kPadding) &&
+         std::ranges::all_of(results, [&](const Result& r) {
+           return r.tokens_per_step == results.front().tokens_per_step;
+         });
+}
+
+Winners compare_winners(std::span<const Result> results) {
+  Winners w;
+  if (results.size() < 2) return w;
+  const bool same_work = comparable_steps(results), means = all_have_replicas(results);
+  const auto better = [&](std::optional<size_t>& best, size_t i, auto is_better) {
+    if (!best || is_better(results[i], results[*best])) best = i;
+  };
+  const auto rate = [means](const Result& r) {
+    const double bytes = static_cast<double>(std::max<int64_t>(1, peak_of(r).value));
+    return 1 / (bytes * std::max(1e-12, to_seconds(told(r, means))));
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].fits) continue;
+    better(w.fastest, i,
+           [&](const Result& a, const Result& b) { return is_faster(a, b, same_work, means); });
+    better(w.smallest, i, [](const Result& a, const Result& b) { return peak_of(a) < peak_of(b); });
+    if (same_work)
+      better(w.best_per_gib, i,
+             [&](const Result& a, const Result& b) { return rate(a) > rate(b); });
+  }
+  return w;
+}
+
+std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
+                          size_t baseline, const TextStyle& style,
+                          std::span<const LeftOut> left_out) {
+  STEPCAST_CHECK(results.size() == names.size() && baseline < results.size(),
+                 "a name for each result, and the baseline among them");
+  const bool same_work = comparable_steps(results), spans = spans_matter(results);
+  const bool means = all_have_replicas(results);
+  const TimeScale scale = scale_of(results[baseline].step_time);
+  std::vector<Row> rows{{"", "step " + std::string(scale.unit), "mean", "p5", "p95", "vs base",
+                         spans ? "span" : "", same_work ? "" : "tokens/s/GPU", "bubble", "peak GiB",
+                         "pp rank", "MFU"}};
+  const bool replicas = std::any_of(results.begin(), results.end(),
+                                    [](const Result& r) { return r.replicas.has_value(); });
+  if (!replicas) rows[0][2] = rows[0][3] = rows[0][4] = {};
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Result& r = results[i];
+    const auto of_seeds = [&](Time ReplicaTimes::*t) {
+      return r.replicas ? in_scale((*r.replicas).*t, scale) : replicas ? "-" : "";
+    };
+    rows.push_back(
+        {shortened(names[i]), in_scale(r.step_time, scale), of_seeds(&ReplicaTimes::mean),
+         of_seeds(&ReplicaTimes::p5), of_seeds(&ReplicaTimes::p95),
+         i == baseline ? "-" : versus(r, results[baseline], means),
+         spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
+         percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
+         std::to_string(pipeline_rank(r, r.peak_role)), percent(r.utilization.mfu_full_attention)});
+  }
+  const std::vector<std::string> lines = align_columns(rows, kSides);
+  std::string s = paint(lines[0], Tone::dim, style) + '\n';
+  for (size_t i = 0; i < results.size(); ++i)
+    s += paint(lines[i + 1], results[i].fits ? Tone::plain : Tone::bad, style) + '\n';
+  s += left_out_lines(names, left_out, style);
+  s += cause_table(results, names, style);
+  s += winner_lines(results, names, baseline, style);
+  if (!same_work) s += "\nTokens or model differ: compare tokens/s/GPU and MFU, not step times.\n";
+  return s;
+}
+
+namespace {
+
+struct FigureName {
+  std::string_view title, key;
+};
+constexpr std::array<FigureName, 3> kFigureNames{{{"step time", "step_time_s"},
+                                                  {"tokens/s/GPU", "tokens_per_gpu_s"},
+                                                  {"peak memory", "peak_memory_bytes"}}};
+
+FigureName name_of(Figure f) {
+  return kFigureNames[static_cast<size_t>(f)];
+}
+
+std::string value_text(Figure f, double value) {
+  if (f == Figure::tokens_per_gpu_s) return rate_text(value);
+  if (f == Figure::peak_memory) return format_bytes(Bytes{static_cast<int64_t>(value)});
+  return format_time(time_from_seconds(value));
+}
+
+std::string signed_percent(double share) {
+  return (share > 0 ? "+" : "") + fixed(share * 100, 1) + " %";
+}
+
+// Median and worst of the absolute errors of one kind of figure.
+std::string summary(std::span<const CheckedFigure> figures, Figure kind) {
+  std::vector<double> errors;
+  for (const CheckedFigure& f : figures)
+    if (f.figure == kind) errors.push_back(std::max(f.error(), -f.error()));
+  if (errors.size() < 2) return {};
+  std::sort(errors.begin(), errors.end());
+  return std::string(name_of(kind).title) + ": " + std::to_string(errors.size()) +
+         " runs, median error " + percent(errors[(errors.size() - 1) / 2]) + ", worst " +
+         percent(errors.back()) + '\n';
+}
+
+}  // namespace
+
+std::vector<Doubt> largest_doubts(const std::string& run, size_t run_index, const Result& result,
+                                  size_t most) {
+  const std::vector<CostLine> lines = cost_lines(result);
+  Time sum{};
+  for (const CostLine& line : lines) sum += line.total;
+  std::vector<Doubt> doubts;
+  for (const CostLine& line : lines) {
+    if (doubts.size() == most) break;
+    const Price& price = result.prices->by_work[static_cast<size_t>(line.work)];
+    if (price.origin == Origin::measured || price.origin == Origin::interpolated) continue;
+    if (line.total.count() == 0) continue;
+    doubts.push_back({run, describe(result.graph->works[static_cast<size_t>(line.work)]),
+                      std::string(name_of(price.origin)), price.basis, share_of(line.total, sum),
+                      run_index});
+  }
+  return doubts;
+}
+
+std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
+                        const TextStyle& style) {
+  std::vector<std::vector<std::string>> rows{
+      {"", "", "predicted", "measured", "error", "within", ""}};
+  for (const CheckedFigure& f : figures)
+    if (f.interval) rows[0].back() = "in its " + fixed(100 * f.interval->level, 0) + " %";
+  for (const CheckedFigure& f : figures)
+    rows.push_back({escape_text(f.run), std::string(name_of(f.figure).title),
+                    value_text(f.figure, f.predicted), value_text(f.figure, f.measured),
+                    signed_percent(f.error()),
+                    percent(f.tolerance) + (f.within() ? "" : "  outside"),
+                    f.interval ? (f.in_interval() ? "yes" : "no") : ""});
+  const std::vector<std::string> lines = align_columns(rows, "<<>>><<");
+  std::string s = paint(lines[0], Tone::dim, style) + '\n';
+  for (size_t i = 0; i < figures.size(); ++i)
+    s += paint(lines[i + 1], figures[i].within() ? Tone::plain : Tone::bad, style) + '\n';
+  std::string sums;
+  for (size_t k = 0; k < kFigureNames.size(); ++k) sums += summary(figures, static_cast<Figure>(k));
+  if (!sums.empty()) s += '\n' + sums;
+  const bool several = std::any_of(doubts.begin(), doubts.end(), [&](const Doubt& d) {
+    return d.run_index != doubts[0].run_index;
+  });
+  for (size_t i = 0; i < doubts.size(); ++i) {
+    const Doubt& d = doubts[i];
+    const bool is_first = i == 0 || d.run_index != doubts[i - 1].run_index;
+    if (i == 0) s += '\n';
+    s += wrap((several && is_first ? escape_text(d.run) + ": " : "") + escape_text(d.work) + ", " +
+                  d.origin + (d.basis.empty() ? "" : " (" + escape_text(d.basis) + ")") + ", " +
+                  percent(d.share) + " of device time",
+              is_first ? "largest doubt: " : "         next: ", style.width);
+  }
+  return s;
+}
+
+std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
+                       std::span<const Diagnostic> errors) {
+  return json_document([&](JsonWriter& json) {
+    json.objects("figures", figures, [&](const CheckedFigure& f) {
+      json.member("run", f.run);
+      json.member("figure", name_of(f.figure).key);
+      json.member("predicted", f.predicted);
+      json.member("measured", f.measured);
+      json.member("error", f.error());
+      json.member("tolerance", f.tolerance);
+      json.member("within", f.within());
+      json.member("source", f.source);
+      json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
+        const bool seconds = f.figure == Figure::step_time;
+        json.member(seconds ? "low_s" : "low", i.low);
+        json.member(seconds ? "high_s" : "high", i.high);
+        json.member("level", i.level);
+      });
+      json.member("in_interval", f.interval ? std::optional(f.in_interval()) : std::nullopt);
+    });
+    json.objects("doubts", doubts, [&](const Doubt& d) {
+      json.member("run", d.run);
+      json.member("work", d.work);
+      json.member("origin", d.origin);
+      json.member("basis", d.basis);
+      json.member("share", d.share);
+    });
+    json.member("within", std::all_of(figures.begin(), figures.end(),
+                                      [](const CheckedFigure& f) { return f.within(); }));
+    json.objects("errors", errors, [&](const Diagnostic& d) { write_diagnostic(json, d); });
+  });
+}
+
+}  // namespace stepcast

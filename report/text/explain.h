@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The long answers: where every setting, byte, idle picosecond and price comes from, and what the
+// step time's interval is made of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/format.h"
+#include "report/json/writer.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
+#include "sim/result.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+// The long answers: where every setting, byte, idle picosecond and price comes from.
+
+// One resolved value of the scenario, as text.
+struct SettingLine {
+  std::string path, value, origin;
+};
+
+// One line a setting: path, value, where it comes from.
+std::string explain_settings(std::span<const SettingLine> settings, const TextStyle& style = {});
+
+// s*b*h of one layer of a role's chunks, in elements: with it the activation terms are also given
+// as the coefficient of s*b*h a layer, as in Korthikanti et al. 2022, section 4.  0 = not shown.
+struct ActivationUnit {
+  double elements = 0;          // sequence * microbatch * hidden
+  double layers_per_chunk = 0;  // of this role; 0 if its chunks differ
+};
+
+// Bytes at the peak of each role by category, then the tensors that the passes of the fullest one
+// hold there.  `units`: one for each role, or empty.
+std::string explain_memory(const Result& result, std::span<const ActivationUnit> units,
+                           const TextStyle& style = {});
+
+// Bubble of each role by cause.
+std::string explain_bubble(const Result& result, const TextStyle& style = {});
+
+// The longest chain of the step: who is busy from when to when, and with what.
+std::string explain_critical_path(const Result& result, const TextStyle& style = {});
+
+// A work of the step and how much device time it takes.
+struct CostLine {
+  WorkId work{};
+  int64_t runs = 0;  // on all roles, one lane each
+  Time total{};      // runs * price
+};
+
+// All works that run, longest total first.  REQUIRES: result.graph and result.prices.
+std::vector<CostLine> cost_lines(const Result& result);
+
+// Each work with its price, where the price comes from, and how often it runs.
+std::string explain_costs(const Result& result, const TextStyle& style = {});
+void write_costs(JsonWriter& json, const Result& result);
+
+// The interval of a step time in words.
+
+// "13.62 s ± 4 %", where both ends are as far from the step time, to a percent; else "13.62 s".
+std::string step_text(Time step, const Interval& interval);
+// "13.20 s to 15.90 s   -3 % to +17 %, as 771 like runs of 11 sources": what belongs to the name
+// "80 % interval" (interval_name).
+std::string interval_text(Time step, const Interval& interval);
+std::string interval_name(const Interval& interval);
+
+// How it came about, or that there is none, in lines.
+std::string explain_interval(Time step, const std::optional<Interval>& interval,
+                             const TextStyle& style = {});
+// {low_s, high_s, level}, or null
+void write_interval(JsonWriter& json, const std::optional<Interval>& interval);
+// The same with all it is made from: like, runs, sources, like_low, like_high, like_cost_error,
+// cost_error, cost_parts.
+void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval);
+
+// `stepcast explain --stages`: what the passes of each stage take and hold.
+
+// One stage, for one microbatch.
+struct StageLine {
+  int64_t rank = 0;                                                 // pipeline rank
+  Time forward{}, backward{}, backward_input{}, backward_weight{};  // B takes less than I and W
+  int64_t after_forward = 0, after_input = 0;                       // bytes held, until W
+  std::optional<Time> hop;  // to the next stage; on one rank 0
+};
+
+// A file for `stepcast schedule eval --stages`: a line a stage, what is not for it behind a '#'.
+std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages);
+void write_stages(JsonWriter& json, std::span<const StageLine> stages);
+
+// What the host of a rank does during a step, by kind of launch.
+
+// One kind of launch.
+struct HostLine {
+  LaunchId launch{};
+  int64_t runs = 0;  // of one rank, in a step
+  Time total{};      // of its host for all of them
+};
+
+struct HostTime {
+  std::string role;             // of the rank whose host has most to do
+  Time total{};                 // of its launches, waits apart
+  std::vector<HostLine> lines;  // that take time, largest first
+};
+
+// REQUIRES: r.graph and r.prices, here and below.
+HostTime host_time_of(const Result& r);
+
+// A line that says how much of the step it is, then one a kind: share of it, runs x time each.
+std::string host_table(const Result& r, const TextStyle& style);
+// "host": [{launch, runs, time_s, time_ps}]
+void write_host(JsonWriter& json, const Result& r);
+
+// `stepcast explain --price`: one price of the step in full, so that it can be made again by hand.
+
+// Parts of what has none (communication, curves over bytes) are empty.
+std::string explain_price(const Work& work, const Price& price, const PriceParts& parts,
+                          const TextStyle& style = {});
+// Members of an object.
+void write_price(JsonWriter& json, const Work& work, const Price& price, const PriceParts& parts);
+
+// `stepcast explain --links`: which groups cross which links, and the fullest link of each kind.
+
+// `where`: how ranks lie on the cluster, one line.  Shares are of `step`.
+std::string explain_links(const LinkLoads& loads, std::string_view where, Time step,
+                          const TextStyle& style = {});
+void write_links(JsonWriter& json, const LinkLoads& loads);
+
+}  // namespace stepcast

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// explain.h: the critical path, and what things cost: prices, the host, the interval of the step
+// time.
+#include "report/text/explain.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "report/text/account.h"
+#include "sim/check.h"
+
+namespace stepcast {
+
+namespace {
+
+constexpr size_t kShownSegments = 60;
+
+std::string microseconds(Time t) {
+  return fixed(static_cast<double>(t.count()) * 1e-6, 1);
+}
+
+// "0F3 .. 0B1, 5 passes": what the items of a role that ran in [begin, end) were.
+std::string what_ran(const Result& r, const PathSegment& segment) {
+  if (!r.graph || segment.role >= r.graph->roles.size() || segment.role >= r.timeline.roles.size())
+    return {};
+  const auto& items = r.graph->roles[segment.role].items;
+  const auto& times = r.timeline.roles[segment.role].items;
+  const Item* first = nullptr;
+  const Item* last = nullptr;
+  size_t passes = 0;
+  for (size_t i = 0; i < std::min(items.size(), times.size()); ++i) {
+    const bool overlaps = times[i].end > segment.begin && times[i].begin < segment.end;
+    if (items[i].kind != ItemKind::pass || !overlaps) continue;
+    if (first == nullptr) first = &items[i];
+    last = &items[i];
+    ++passes;
+  }
+  const auto name = [&](const Item& item) {
+    return item.has_action ? action_text(item)
+                           : escape_text(r.graph->passes[static_cast<size_t>(item.pass)].name);
+  };
+  if (passes == 0) return {};
+  if (passes == 1) return name(*first);
+  return name(*first) + " .. " + name(*last) + ", " + std::to_string(passes) + " passes";
+}
+
+// "send activation, stage 0 to stage 1"
+std::string what_was_sent(const Result& r, const PathSegment& segment) {
+  const auto id = static_cast<size_t>(segment.rendezvous);
+  if (!r.graph || id >= r.graph->rendezvous.size()) return {};
+  const Rendezvous& rendezvous = r.graph->rendezvous[id];
+  const Work& work = r.graph->works[static_cast<size_t>(rendezvous.work)];
+  const std::string label = escape_text(r.graph->text(rendezvous.label));
+  if (work.kind != WorkKind::send_recv) return label;
+  const auto name = [&](uint32_t pipeline_rank) {
+    const auto& roles = r.graph->roles;
+    const auto at = std::ranges::find(roles, pipeline_rank, &RoleOps::pipeline_rank);
+    return role_name(r, static_cast<uint32_t>(at - roles.begin()));
+  };
+  return label + ", " + name(work.from) + " to " + name(work.to);
+}
+
+std::string segment_line(const Result& r, const PathSegment& segment) {
+  const bool transfer = segment.kind == PathSegment::Kind::rendezvous;
+  std::string line = pad_left(microseconds(segment.begin), 14);
+  line += pad_left(microseconds(segment.end - segment.begin), 14) + "  ";
+  line += pad_right(transfer ? "transfer" : role_name(r, segment.role), 14) + "  " +
+          (transfer ? what_was_sent(r, segment) : what_ran(r, segment));
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+// Time on the path by role, and on transfers.
+std::string path_summary(const Result& r) {
+  std::vector<Time> by_role;
+  Time transfers{};
+  for (const PathSegment& s : r.critical_path) {
+    if (s.kind == PathSegment::Kind::rendezvous) {
+      transfers += s.end - s.begin;
+      continue;
+    }
+    if (s.role >= by_role.size()) by_role.resize(s.role + 1, Time{});
+    by_role[s.role] += s.end - s.begin;
+  }
+  std::string text = "the longest chain of the step: ";
+  text += std::to_string(r.critical_path.size()) + " stretches;";
+  for (uint32_t i = 0; i < by_role.size(); ++i) {
+    if (by_role[i].count() == 0) continue;
+    text += ' ' + role_name(r, i) + ' ' + percent(share_of(by_role[i], r.step_time)) + ',';
+  }
+  return text + " transfers " + percent(share_of(transfers, r.step_time));
+}
+
+}  // namespace
+
+std::string explain_critical_path(const Result& r, const TextStyle& style) {
+  if (r.critical_path.empty()) return "no critical path was traced\n";
+  std::string s = wrap(path_summary(r), "", style.width) + '\n';
+  s += paint("      begin us       length us  who             what", Tone::dim, style) + '\n';
+  const size_t count = r.critical_path.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (count > kShownSegments && i == kShownSegments / 2) {
+      const size_t skipped = count - kShownSegments;
+      s += "           ... " + std::to_string(skipped) + " more, all of them with --json ...\n";
+      i += skipped;
+    }
+    s += segment_line(r, r.critical_path[i]);
+  }
+  return s;
+}
+
+std::vector<CostLine> cost_lines(const Result& r) {
+  STEPCAST_CHECK(r.graph && r.prices, "costs are read out of graph and prices");
+  const OpGraph& graph = *r.graph;
+  std::vector<int64_t> pass_runs(graph.passes.size(), 0);
+  for (const RoleOps& role : graph.roles)
+    for (const Item& item : role.items)
+      if (item.kind == ItemKind::pass) ++pass_runs[static_cast<size_t>(item.pass)];
+  std::vector<CostLine> all(graph.works.size());
+  for (size_t w = 0; w < all.size(); ++w) all[w].work = static_cast<WorkId>(w);
+  for (size_t p = 0; p < graph.passes.size(); ++p)
+    for (const Op& op : graph.passes[p].ops) all[static_cast<size_t>(op.work)].runs += pass_runs[p];
+  for (const Rendezvous& rv : graph.rendezvous) ++all[static_cast<size_t>(rv.work)].runs;
+  for (CostLine& line : all)
+    line.total = r.prices->by_work[static_cast<size_t>(line.work)].time * line.runs;
+  std::erase_if(all, [](const CostLine& line) { return line.runs == 0; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const CostLine& a, const CostLine& b) { return a.total > b.total; });
+  return all;
+}
+
+namespace {
+
+// A line of the table; transfers of one size and price between different ranks are one line.
+struct CostGroup {
+  CostLine line;
+  int pairs = 1;
+};
+
+std::vector<CostGroup> grouped_costs(const Result& r) {
+  std::vector<CostGroup> groups;
+  const auto alike = [&](WorkId a, WorkId b) {
+    const Work& wa = r.graph->works[static_cast<size_t>(a)];
+    const Work& wb = r.graph->works[static_cast<size_t>(b)];
+    const Price& pa = r.prices->by_work[static_cast<size_t>(a)];
+    const Price& pb = r.prices->by_work[static_cast<size_t>(b)];
+    return wa.kind == WorkKind::send_recv && wb.kind == wa.kind && wa.bytes == wb.bytes &&
+           pa.time == pb.time && pa.origin == pb.origin && pa.basis == pb.basis;
+  };
+  for (const CostLine& line : cost_lines(r)) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const CostGroup& g) {
+      return alike(g.line.work, line.work);
+    });
+    if (same == groups.end()) {
+      groups.push_back({line, 1});
+      continue;
+    }
+    same->line.runs += line.runs;
+    same->line.total += line.total;
+    ++same->pairs;
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const CostGroup& a, const CostGroup& b) {
+    return a.line.total > b.line.total;
+  });
+  return groups;
+}
+
+}  // namespace
+
+std::string explain_costs(const Result& r, const TextStyle& style) {
+  const std::vector<CostGroup> lines = grouped_costs(r);
+  Time sum{};
+  for (const CostGroup& group : lines) sum += group.line.total;
+  std::string s =
+      wrap("device time of the step by work, one rank of each stage", "", style.width) + '\n';
+  s += paint("  share      runs x time each     origin        work, and how its time is known",
+             Tone::dim, style) +
+       '\n';
+  for (const auto& [line, pairs] : lines) {
+    const Price& price = r.prices->by_work[static_cast<size_t>(line.work)];
+    s += pad_left(percent(share_of(line.total, sum)), 8);
+    s += pad_left(grouped(line.runs), 9) + " x " + pad_right(format_time(price.time), 12);
+    const Work& work = r.graph->works[static_cast<size_t>(line.work)];
+    s += "  " + pad_right(name_of(price.origin), 12) + "  ";
+    s += pairs == 1 ? escape_text(describe(work))
+                    : "send_recv between " + std::to_string(pairs) + " pairs of ranks, " +
+                          std::to_string(work.bytes.value) + " B";
+    s += '\n';
+    if (!price.basis.empty())
+      s += std::string(48, ' ') + paint(escape_text(price.basis), Tone::dim, style) + '\n';
+  }
+  return s + '\n' + host_table(r, style) + '\n' + wrap(engine_sentence(r), "", style.width);
+}
+
+void write_costs(JsonWriter& json, const Result& r) {
+  json.objects("costs", cost_lines(r), [&](const CostLine& line) {
+    const Price& price = r.prices->by_work[static_cast<size_t>(line.work)];
+    json.member("work", describe(r.graph->works[static_cast<size_t>(line.work)]));
+    json.member("runs", line.runs);
+    json.member_time("time", price.time);
+    json.member("origin", name_of(price.origin));
+    json.member("basis", price.basis);
+  });
+  write_host(json, r);
+  write_engine(json, r);
+}
+
+namespace {
+
+HostTime of_role(const Result& r, const RoleOps& role) {
+  const OpGraph& graph = *r.graph;
+  HostTime host;
+  host.role = role.name;
+  std::vector<int64_t> runs(graph.launches.size(), 0);
+  for (const Item& item : role.items) {
+    if (item.kind == ItemKind::post)
+      ++runs[static_cast<size_t>(graph.rendezvous[static_cast<size_t>(item.rendezvous)].launch)];
+    if (item.kind != ItemKind::pass) continue;
+    for (const Op& op : graph.passes[static_cast<size_t>(item.pass)].ops)
+      ++runs[static_cast<size_t>(op.launch)];
+  }
+  for (size_t id = 0; id < std::min(runs.size(), r.prices->by_launch.size()); ++id) {
+    const Time total = r.prices->by_launch[id] * runs[id];
+    if (total == Time{}) continue;
+    host.lines.push_back({static_cast<LaunchId>(id), runs[id], total});
+    host.total += total;
+  }
+  std::ranges::stable_sort(host.lines, std::greater<>(), &HostLine::total);
+  return host;
+}
+
+}  // namespace
+
+HostTime host_time_of(const Result& r) {
+  STEPCAST_CHECK(r.graph && r.prices, "host time is read out of graph and prices");
+  HostTime longest;
+  for (const RoleOps& role : r.graph->roles) {
+    HostTime host = of_role(r, role);
+    if (longest.role.empty() || host.total > longest.total) longest = std::move(host);
+  }
+  return longest;
+}
+
+std::string host_table(const Result& r, const TextStyle& style) {
+  const HostTime host = host_time_of(r);
+  std::string s = wrap("the host of " + escape_text(host.role) + " launches for " +
+                           format_time(host.total) + " of the step",
+                       "", style.width) +
+                  '\n';
+  for (const HostLine& line : host.lines) {
+    const double share =
+        static_cast<double>(line.total.count()) / static_cast<double>(host.total.count());
+    const auto id = static_cast<size_t>(line.launch);
+    s += pad_left(percent(share), 8) + pad_left(grouped(line.runs), 9) + " x " +
+         pad_right(format_time(r.prices->by_launch[id]), 12) + "  " +
+         describe(r.graph->launches[id]) + '\n';
+  }
+  return s;
+}
+
+void write_host(JsonWriter& json, const Result& r) {
+  const HostTime host = host_time_of(r);
+  json.objects("host", host.lines, [&](const HostLine& line) {
+    const auto id = static_cast<size_t>(line.launch);
+    json.member("launch", describe(r.graph->launches[id]));
+    json.member("runs", line.runs);
+    json.member_time("time", r.prices->by_launch[id]);
+  });
+}
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// With the digits that it takes to go on from there.
+std::string micros(double us) {
+  return fixed(us, us < 100 ? 4 : 2) + " us";
+}
+
+std::string constant(double value) {
+  std::array<char, 400> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
+  return {text.data(), end.ptr};
+}
+
+std::string amount(double value) {
+  return value < 1e18 ? grouped(static_cast<int64_t>(value)) : constant(value);
+}
+
+// "flops / 712.1 TFLOP/s (0.72 of the data sheet's)"
+std::string term(std::string_view what, double rate, std::string_view unit, double share) {
+  std::string s = std::string(what) + " / " + constant(rate) + ' ' + std::string(unit);
+  if (share > 0) s += ", " + constant(share) + " of the data sheet's";
+  return s;
+}
+
+std::string form_table(const PriceForm& f, const TextStyle& style) {
+  const double compute = f.tflops > 0 ? f.flops / (f.tflops * 1e6) : 0;
+  const double memory = f.gbs > 0 ? f.bytes / (f.gbs * 1e3) : 0;
+  Rows rows = {{escape_text(f.source), ""}, {"t0", micros(f.t0_us)}};
+  if (compute > 0)
+    rows.push_back(
+        {"c = " + amount(f.flops) + ' ' + term("flops", f.tflops, "TFLOP/s", f.tflops_share),
+         micros(compute)});
+  if (memory > 0)
+    rows.push_back({"m = " + amount(f.bytes) + ' ' + term("bytes", f.gbs, "GB/s", f.gbs_share),
+                    micros(memory)});
+  rows.push_back({compute > 0 && memory > 0 ? "t0 + sqrt(c^2 + m^2)" : "their sum", micros(f.us)});
+  return '\n' + titled_table(rows, "<>", style);
+}
+
+std::string rows_table(const PriceFactor& f, const TextStyle& style) {
+  Rows rows = {{f.what, "time", "ratio", "distance^2", "weight"}};
+  for (const PriceRow& r : f.rows)
+    rows.push_back({escape_text(r.row), r.us > 0 ? micros(r.us) : "", fixed(r.ratio, 5),
+                    r.us > 0 ? fixed(r.distance, 4) : "", fixed(r.weight, 5)});
+  return '\n' + titled_table(rows, "<>>>>", style);
+}
+
+void write_row(JsonWriter& json, const PriceRow& r) {
+  json.member("row", r.row);
+  json.member("us", r.us);
+  json.member("ratio", r.ratio);
+  json.member("squared_distance", r.distance);
+  json.member("weight", r.weight);
+}
+
+}  // namespace
+
+std::string explain_price(const Work& work, const Price& price, const PriceParts& parts,
+                          const TextStyle& style) {
+  std::string s = paint(escape_text(describe(work)), Tone::strong, style) + '\n';
+  s +=
+      wrap(std::string(name_of(price.origin)) + ", " + escape_text(price.basis), "  ", style.width);
+  if (parts.row.us > 0)
+    s += '\n' +
+         titled_table(Rows{{"row", "time"}, {escape_text(parts.row.row), micros(parts.row.us)}},
+                      "<>", style);
+  if (parts.form.us > 0) s += form_table(parts.form, style);
+  Rows rows = {{"the price", ""}};
+  if (parts.row.us > 0) rows.push_back({"row", micros(parts.row.us)});
+  if (parts.form.us > 0) rows.push_back({"form", micros(parts.form.us)});
+  for (const PriceFactor& f : parts.factors)
+    rows.push_back({"x " + escape_text(f.what), fixed(f.value, 5)});
+  rows.push_back({"time", micros(to_seconds(price.time) * 1e6)});
+  s += '\n' + titled_table(rows, "<>", style);
+  for (const PriceFactor& f : parts.factors)
+    if (!f.rows.empty()) s += rows_table(f, style);
+  return s;
+}
+
+void write_price(JsonWriter& json, const Work& work, const Price& price, const PriceParts& parts) {
+  json.member("work", describe(work));
+  json.member_time("time", price.time);
+  json.member("origin", name_of(price.origin));
+  json.member("basis", price.basis);
+  if (parts.row.us > 0)
+    json.object("row", [&] {
+      json.member("row", parts.row.row);
+      json.member("us", parts.row.us);
+    });
+  if (parts.form.us > 0)
+    json.object("form", [&] {
+      const PriceForm& f = parts.form;
+      json.member("source", f.source);
+      json.member("t0_us", f.t0_us);
+      json.member("flops", f.flops);
+      json.member("tflops", f.tflops);
+      json.member("tflops_share", f.tflops_share);
+      json.member("bytes", f.bytes);
+      json.member("gbs", f.gbs);
+      json.member("gbs_share", f.gbs_share);
+      json.member("us", f.us);
+    });
+  json.objects("factors", parts.factors, [&](const PriceFactor& f) {
+    json.member("what", f.what);
+    json.member("value", f.value);
+    json.objects("rows", f.rows, [&](const PriceRow& r) { write_row(json, r); });
+  });
+}
+
+namespace {
+
+// Percent of `step` that `end` is longer.
+double excess(Time step, Time end) {
+  const auto whole = static_cast<double>(step.count());
+  return whole > 0 ? 100 * static_cast<double>((end - step).count()) / whole : 0;
+}
+
+std::string whole_percent(double percent) {
+  return (percent >= 0.5 ? "+" : "") + fixed(percent, 0) + " %";
+}
+
+std::string runs_text(const Interval& i) {
+  return grouped(i.runs) + (i.runs == 1 ? " run" : " runs") + " of " + grouped(i.sources) +
+         (i.sources == 1 ? " source" : " sources");
+}
+
+std::string ends(const Interval& i) {
+  return format_time(i.low) + " to " + format_time(i.high);
+}
+
+void write_members(JsonWriter& json, const Interval& i) {
+  json.key("low_s");
+  json.seconds(i.low);
+  json.key("high_s");
+  json.seconds(i.high);
+  json.member("level", i.level);
+}
+
+}  // namespace
+
+std::string step_text(Time step, const Interval& i) {
+  const double below = -excess(step, i.low), above = excess(step, i.high);
+  const std::string text = format_time(step);
+  if (below <= 0 || above <= 0 || std::fabs(above - below) > 1) return text;
+  return text + " \u00b1 " + fixed((below + above) / 2, 0) + " %";
+}
+
+std::string interval_name(const Interval& i) {
+  return fixed(100 * i.level, 0) + " % interval";
+}
+
+std::string interval_text(Time step, const Interval& i) {
+  return ends(i) + "   " + whole_percent(excess(step, i.low)) + " to " +
+         whole_percent(excess(step, i.high)) + ", as " + runs_text(i);
+}
+
+std::string explain_interval(Time step, const std::optional<Interval>& interval,
+                             const TextStyle& style) {
+  if (!interval)
+    return wrap("no run like this one was published and forecast, so it has no interval",
+                "how far to trust " + format_time(step) + ": ", style.width);
+  const Interval& i = *interval;
+  const std::string level = fixed(100 * i.level, 0) + " %";
+  std::string s = paint("how far to trust " + format_time(step) + ": " + level + " of such steps " +
+                            "take " + ends(i),
+                        Tone::dim, style) +
+                  '\n';
+  const auto paragraph = [&](const std::string& name, const std::string& text) {
+    s += wrap(text, pad_right("  " + name, 13), style.width);
+  };
+  paragraph("like runs", escape_text(i.like) + ": " + level + " of " + runs_text(i) + " took " +
+                             fixed(i.like_low, 2) + " to " + fixed(i.like_high, 2) +
+                             " of what was forecast, every source weighing about alike; the " +
+                             "forecast is not corrected by that");
+  const std::string open = percent(i.cost_error), theirs = percent(i.like_cost_error);
+  std::string costs = "their errors leave " + open + " of the step open";
+  std::string parts;
+  for (const auto& [family, error] : i.cost_parts)
+    if (error > 0)
+      parts += (parts.empty() ? " (" : ", ") + std::string(family) + ' ' + percent(error);
+  if (!parts.empty()) costs += parts + ", added in squares)";
+  costs += ", those of these runs " + theirs;
+  const bool as_good = open == theirs || i.cost_error <= i.like_cost_error;
+  costs += as_good ? ": the interval is theirs" : ": the interval is wider by what they leave more";
+  paragraph("costs", costs);
+  return s;
+}
+
+void write_interval(JsonWriter& json, const std::optional<Interval>& interval) {
+  json.optional_object("interval", interval, [&](const Interval& i) { write_members(json, i); });
+}
+
+void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval) {
+  json.optional_object("interval", interval, [&](const Interval& i) {
+    write_members(json, i);
+    json.member("like", i.like);
+    json.member("runs", i.runs);
+    json.member("sources", i.sources);
+    json.member("like_low", i.like_low);
+    json.member("like_high", i.like_high);
+    json.member("like_cost_error", i.like_cost_error);
+    json.member("cost_error", i.cost_error);
+    json.object("cost_parts", [&] {
+      for (const auto& [family, error] : i.cost_parts) json.member(family, error);
+    });
+  });
+}
+
+}  // namespace stepcast

@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contention engine: its clock, its threads item by item, what it records, and results.
+//
+// Where transfers share links, how long one takes depends on what else runs, so ends are not known
+// from begins and the recurrence of run.cc cannot be evaluated in any order.  An example: two pairs
+// of ranks send 1 GB each over one link of 100 GB/s, at 0 and at 5 ms.
+//
+//      0 ms  the first transfer is alone, gets 100 GB/s, and would end at 10 ms
+//      5 ms  the second starts; each gets 50 GB/s.  The first has 0.5 GB left, would end at 15 ms:
+//            the end at 10 ms is void.  The second would end at 25 ms.
+//     15 ms  the first ends.  The second has 0.5 GB left, gets 100 GB/s, and would end at 20 ms.
+//     20 ms  the second ends.
+//
+// What a rank does between such moments is as certain as ever.  So a rank has threads that run
+// ahead of the clock through all that is known (run_thread), and sleep where it is not: at the end
+// of a transfer, or at a rendezvous that lacks a post.  When all sleep, the clock moves to the
+// earliest moment at which something is known to start or end (next_moment), what happens then is
+// processed, whoever slept for it goes on, and so forth:
+//
+//     drain()    threads run until all sleep
+//     settle()   rates and ends as they are after everything that happened at this moment
+//     process()  the next moment
+//
+// In the example the receiver of the first transfer sleeps at its join until 15 ms, then runs ahead
+// through compute, priced collectives and posts up to its next join, perhaps to 90 ms of its own
+// time, while the clock still stands at 15 ms.  That is safe because whatever it posts lies in the
+// future of the clock and is put among the events.
+//
+// An event is dropped when it is met and its version is out of date; nothing is removed from the
+// middle of the queue.  What happens at one moment may be processed in any order, since rates are
+// solved only after all of it.
+
+#include "sim/contention/contention.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "sim/check.h"
+#include "sim/contention/contention_engine.h"
+#include "sim/engine/recorder.h"
+#include "sim/lanes/lane_program.h"
+
+namespace stepcast {
+namespace contention {
+namespace {
+
+int64_t whole_factor(double factor) {
+  if (!(factor >= 1) || factor > 1024) {
+    refuse("a factor of interference is from 1 to 1024");
+  }
+  return static_cast<int64_t>(factor * kOne + 0.5);
+}
+
+Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width) {
+  Groups groups;
+  for (const LaneDigit& d : digits) {
+    if (covers(axis, d)) groups.size *= static_cast<uint32_t>(d.size);
+  }
+  groups.count = width / groups.size;
+  groups.of.resize(width);
+  groups.lanes.resize(width);
+  std::vector<uint32_t> filled(groups.count);
+  for (uint32_t lane = 0; lane < width; ++lane) {
+    uint32_t rest = lane, group = 0, stride = 1;
+    for (const LaneDigit& d : digits) {
+      const auto size = static_cast<uint32_t>(d.size);
+      if (!covers(axis, d)) {
+        group += rest % size * stride;
+        stride *= size;
+      }
+      rest /= size;
+    }
+    groups.of[lane] = group;
+    groups.lanes[size_t{group} * groups.size + filled[group]++] = lane;
+  }
+  return groups;
+}
+
+}  // namespace
+
+Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
+               const Traffic& traffic, const Interference& interference, const LaneOptions& options)
+    : graph_(graph),
+      prices_(prices),
+      lanes_(lanes),
+      traffic_(traffic),
+      merge_(options.merge && !options.ops),
+      slow_compute_(whole_factor(interference.compute)),
+      slow_communication_(whole_factor(interference.communication)),
+      coupled_(slow_compute_ != kOne || slow_communication_ != kOne),
+      width_(static_cast<uint32_t>(lanes.lanes())),
+      network_(traffic.capacity),
+      ops_(options.record && options.ops) {
+  const size_t ranks = graph.roles.size() * width_;
+  slowness_.assign(ranks, kNominal);
+  for (size_t r = 0; r < lanes.slowness.size(); ++r) {
+    std::ranges::copy(lanes.slowness[r], slowness_.begin() + static_cast<ptrdiff_t>(r * width_));
+  }
+  first_start_.assign(ranks, kUnknown);
+  rendezvous_row_.assign(graph.rendezvous.size(), kNone);
+  sequences_.resize(graph.roles.size() * kStreams);
+  if (coupled_) ranks_.resize(ranks);
+  for (size_t axis = 0; axis < kAxes; ++axis) {
+    groups_[axis] = groups_of(static_cast<Axis>(axis), lanes.digits, width_);
+  }
+  choose_strands();
+  prepare_actors();
+  prepare_windows();
+}
+
+// What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
+void Engine::choose_strands() {
+  const size_t works = graph_.works.size();
+  std::vector<Scope> scopes(works, Scope::outside);
+  LaneDigit inner;
+  if (!lanes_.digits.empty()) inner = lanes_.digits.front();
+  std::vector<bool> whole(works);
+  bool any = false;
+  for (size_t w = 0; w < works && !coupled_; ++w) {
+    const Axis axis = graph_.works[w].axis;
+    const uint32_t size = groups_[static_cast<size_t>(axis)].size;
+    whole[w] = covers(axis, inner);
+    const bool is_private = w >= traffic_.pattern_of.size() || traffic_.pattern_of[w].empty();
+    if (!is_communication(graph_.works[w].kind) || !is_private) continue;
+    if (size == 1) scopes[w] = Scope::lane;
+    if (size == 1 || !whole[w] || size != static_cast<uint32_t>(inner.size)) continue;
+    scopes[w] = Scope::block;
+    any = true;
+  }
+  if (any && inner.size <= 64) {
+    block_ = static_cast<uint32_t>(inner.size);
+  } else {
+    std::ranges::replace(scopes, Scope::block, Scope::outside);
+  }
+  // Compute whose end others decide is walked by itself.
+  if (!coupled_) strand_ = strand_streams(graph_, scopes);
+  program_ = compile_threads(graph_, prices_, strand_, merge_);
+  together_ = plan_strands(graph_, program_, {strand_, scopes, whole, block_});
+  for (size_t r = 0; r < graph_.roles.size(); ++r) {
+    own_.push_back(scopes);
+    if (!together_[r]) std::ranges::replace(own_.back(), Scope::block, Scope::outside);
+  }
+  uint32_t slots = 0;
+  for (const PassThreads& pass : program_.passes) slots = std::max(slots, pass.slots);
+  closed_.slots.resize(size_t{slots} * block_);
+  closed_.known.resize(slots);
+  closed_.waiters.resize(slots, kNone);
+  closed_.straggler.resize(slots);
+}
+
+void Engine::prepare_actors() {
+  const uint32_t blocks = width_ / block_;
+  actors_.resize(graph_.roles.size() * blocks);
+  for (uint32_t id = 0; id < actors_.size(); ++id) {
+    Actor& a = actors_[id];
+    a.role = id / blocks;
+    a.lane = id % blocks * block_;
+    const RoleThreads& role = program_.roles[a.role];
+    a.first_thread = static_cast<uint32_t>(threads_.size());
+    for (size_t code = 0; code < kThreads; ++code) {
+      const bool in_strand = code == kStrand || (code < kStreams && strand_[code]);
+      if (role.items[code].empty() || (in_strand && together_[a.role] != (code == kStrand))) {
+        continue;
+      }
+      Thread th;
+      th.actor = id;
+      th.code = static_cast<uint8_t>(code);
+      th.lanes = code == kStrand ? block_ : 1;
+      for (; th.lane < block_; th.lane += th.lanes) threads_.push_back(th);
+    }
+    a.end_thread = static_cast<uint32_t>(threads_.size());
+    a.segments.assign(block_, 1);
+    a.time.assign(kStreams * block_, 0);
+    a.host.assign(size_t{role.segments} * block_, 0);
+  }
+}
+
+// --- clock --------------------------------------------------------------------------------------
+
+// A binary heap rather than a radix heap: most events come out again after a few more have gone in,
+// and those of one moment may be taken in any order.
+void Engine::push(int64_t time, EventKind kind, uint32_t id, uint32_t version) {
+  if (time > kLongestLaneTime) throw_step_too_long();
+  STEPCAST_CHECK(time >= now_, "an event in the past");
+  events_.push_back({time, id, version, kind});
+  std::ranges::push_heap(events_, std::greater<>(), &Event::time);
+}
+
+bool Engine::is_valid(const Event& event) const {
+  switch (event.kind) {
+    case EventKind::wake: return true;
+    case EventKind::compute_end:
+      return ranks_[event.id].runs && ranks_[event.id].version == event.version;
+    case EventKind::window: return true;
+    case EventKind::begin:
+    case EventKind::move:
+    case EventKind::price:
+    case EventKind::transfer_end: break;
+  }
+  return transfers_[event.id].on && transfers_[event.id].version == event.version;
+}
+
+// The next moment at which something is known to start or end; INT64_MAX if there is none.
+int64_t Engine::next_moment() {
+  while (!events_.empty() && !is_valid(events_.front())) {
+    std::ranges::pop_heap(events_, std::greater<>(), &Event::time);
+    events_.pop_back();
+  }
+  const int64_t next = events_.empty() ? INT64_MAX : events_.front().time;
+  return std::min(next, network_.next_end());
+}
+
+void Engine::process(int64_t time) {
+  now_ = time;
+  if (network_.next_end() == time) {
+    ended_.clear();
+    network_.end_due(time, ended_);
+    flow_events_ += static_cast<int64_t>(ended_.size());
+    for (const FlowNetwork::Ended& e : ended_) end_transfer(static_cast<uint32_t>(e.tag));
+  }
+  while (!events_.empty() && events_.front().time == time) {
+    std::ranges::pop_heap(events_, std::greater<>(), &Event::time);
+    const Event e = events_.back();
+    events_.pop_back();
+    if (is_valid(e)) handle(e);
+  }
+}
+
+void Engine::handle(const Event& event) {
+  switch (event.kind) {
+    case EventKind::begin: return begin_transfer(event.id);
+    case EventKind::move: return start_moving(event.id);
+    case EventKind::price: return change_price(event.id);
+    case EventKind::window: return change_window(event.id);
+    case EventKind::transfer_end: return end_transfer(event.id);
+    case EventKind::compute_end: return end_compute(event.id);
+    case EventKind::wake: ready_.push_back(event.id);
+  }
+}
+
+void Engine::drain() {
+  while (!ready_.empty()) {
+    const uint32_t id = ready_.back();
+    ready_.pop_back();
+    run_thread(id);
+  }
+}
+
+// --- result -------------------------------------------------------------------------------------
+
+ContentionResult Engine::run(int64_t record) {
+  recorded_ = record;
+  if (recorded_ >= 0) prepare_record();
+  for (auto id = static_cast<uint32_t>(threads_.size()); id-- > 0;) ready_.push_back(id);
+  for (;;) {
+    drain();
+    settle();
+    const int64_t next = next_moment();
+    if (next == INT64_MAX) break;
+    process(next);
+  }
+  throw_deadlock();
+  ContentionResult out = result();
+  if (recorded_ >= 0) finish_record(out.lanes);
+  return out;
+}
+
+// If a thread is not at its end: all that wait at a join, one for each role.
+void Engine::throw_deadlock() const {
+  Deadlock deadlock;
+  bool stuck = false;
+  for (const Actor& a : actors_) {
+    uint32_t first = kNone;
+    for (uint32_t i = a.first_thread; i < a.end_thread; ++i) {
+      const Thread& th = threads_[i];
+      const std::vector<uint32_t>& items = program_.roles[a.role].items[th.code];
+      if (th.at == items.size()) continue;
+      stuck = true;
+      const uint32_t item = items[th.at];
+      if (graph_.roles[a.role].items[item].kind == ItemKind::join) first = std::min(first, item);
+    }
+    if (first == kNone) continue;
+    if (!deadlock.waiting.empty() && deadlock.waiting.back().role == a.role) continue;
+    deadlock.waiting.push_back({a.role, first, graph_.roles[a.role].items[first].rendezvous});
+  }
+  if (!deadlock.waiting.empty()) throw deadlock;
+  STEPCAST_CHECK(!stuck, "the contention engine stands still");
+}
+
+ContentionResult Engine::result() const {
+  ContentionResult out;
+  LaneResult& r = out.lanes;
+  r.lanes_run = width_;
+  r.end.assign(graph_.roles.size(), std::vector<Time>(width_));
+  for (const RoleThreads& role : program_.roles) r.rank_ops += role.device_ops * width_;
+  int64_t last = kUnknown;
+  for (const Actor& a : actors_) {
+    for (uint32_t l = 0; l < block_; ++l) {
+      int64_t end = 0;
+      for (size_t s = 0; s < kStreams; ++s) end = std::max(end, a.time[s * block_ + l]);
+      r.end[a.role][a.lane + l] = to_time(end);
+      const int64_t first = first_start_[a.role * width_ + a.lane + l];
+      r.span = std::max(r.span, to_time(end) - to_time(first == kUnknown ? 0 : first));
+      if (end <= last) continue;
+      last = end;
+      r.last_role = a.role;
+      r.last_lane = a.lane + l;
+    }
+  }
+  r.makespan = to_time(std::max<int64_t>(last, 0));
+  out.shared_ops = shared_ops_;
+  out.flow_events = flow_events_;
+  return out;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Threads of the contention engine, item by item: each runs as far as times are known.
+
+void Engine::run_thread(uint32_t id) {
+  Thread& th = threads_[id];
+  Actor& a = actors_[th.actor];
+  const std::vector<uint32_t>& items = program_.roles[a.role].items[th.code];
+  const bool recorded = records(a, th);
+  for (; th.at < items.size(); ++th.at) {
+    if (recorded) book_item(a, th, items[th.at], false);
+    if (!execute(a, th, items[th.at])) return;
+    if (recorded) book_item(a, th, items[th.at], true);
+  }
+}
+
+bool Engine::execute(Actor& a, Thread& th, uint32_t item) {
+  switch (graph_.roles[a.role].items[item].kind) {
+    case ItemKind::pass: return run_pass(a, th, item);
+    case ItemKind::post: return run_post(a, th, item);
+    case ItemKind::join:
+      return th.code == kHost ? run_host_join(a, th, item) : run_join(a, th, item);
+    case ItemKind::record: run_record(a, th, item); return true;
+    case ItemKind::wait: return run_wait(a, th, item);
+    case ItemKind::sync: return run_sync(a, th, item);
+  }
+  return true;
+}
+
+// Until `waiters` are woken; returns false.
+bool Engine::sleep(Thread& th, uint32_t& waiters) {
+  th.next_waiter = std::exchange(waiters, static_cast<uint32_t>(&th - threads_.data()));
+  return false;
+}
+
+void Engine::wake(uint32_t& waiters) {
+  for (uint32_t id = std::exchange(waiters, kNone); id != kNone; id = threads_[id].next_waiter) {
+    ready_.push_back(id);
+  }
+}
+
+bool Engine::knows_host(const Actor& a, const Thread& th, uint32_t segment) {
+  for (uint32_t l = th.lane; l < th.lane + th.lanes && segment > 0; ++l) {
+    if (a.segments[l] <= segment) return false;
+  }
+  return true;
+}
+
+// The host's time at the begin of `segment`, for the lanes of the thread.
+void Engine::know_host(Actor& a, const Thread& th, uint32_t segment) {
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) a.segments[l] = segment + 1;
+  wake(a.host_waiters);
+}
+
+bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
+  const Item& it = graph_.roles[a.role].items[item];
+  const auto id = static_cast<uint32_t>(it.rendezvous);
+  Row& row = row_of_rendezvous(id);
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  const int64_t launched = role.launched[item];
+  const int64_t* const stream = &a.time[static_cast<size_t>(it.stream) * block_];
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    const int64_t time = std::max(stream[l], a.host[segment * block_ + l] + launched);
+    const uint32_t group = groups.of[a.lane + l];
+    if (recorded_ >= 0 && group == groups.of[static_cast<size_t>(recorded_)]) {
+      book_post(a, item, id, a.lane + l, time);
+    }
+    arrive(row, group, time);
+  }
+  visit(row, th.lanes);
+  return true;
+}
+
+bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
+  const Item& it = graph_.roles[a.role].items[item];
+  Row& row = row_of_rendezvous(static_cast<uint32_t>(it.rendezvous));
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    Arrivals& m = row.groups[groups.of[a.lane + l]];
+    if (m.end == kUnknown) return sleep(th, m.first_waiter);
+  }
+  const auto stream = static_cast<size_t>(it.stream);
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    const Arrivals& m = row.groups[groups.of[a.lane + l]];
+    if (a.lane + l == recorded_) book_join(a, item, m);
+    int64_t& time = a.time[stream * block_ + l];
+    if (m.end < time) continue;
+    time = m.end;
+    if (coupled_ && stream == kCompute) ranks_[a.role * width_ + a.lane].exact = false;
+  }
+  visit(row, th.lanes);
+  return true;
+}
+
+// By the host, which goes on no earlier either.
+bool Engine::run_host_join(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
+  Row& row = row_of_rendezvous(static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous));
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  Arrivals& m = row.groups[groups.of[a.lane + th.lane]];
+  if (m.end == kUnknown) return sleep(th, m.first_waiter);
+  const int64_t host = a.host[segment * block_ + th.lane] + role.launched[item];
+  a.host[(segment + 1) * block_ + th.lane] = std::max(host, m.end);
+  know_host(a, th, segment + 1);
+  visit(row, 1);
+  return true;
+}
+
+void Engine::run_record(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t record = role.record[item];
+  if (role.waits[record] == 0) return;
+  auto it = std::ranges::find(a.events, record, &LiveEvent::record);
+  if (it == a.events.end()) {
+    it = std::ranges::find(a.events, kNone, &LiveEvent::record);  // its memory is used again
+    if (it == a.events.end()) it = a.events.emplace(it);
+    it->record = record;
+    it->waits = role.waits[record] * block_;
+    it->known = 0;
+    it->time.resize(block_);
+  }
+  const auto stream = static_cast<size_t>(graph_.roles[a.role].items[item].stream);
+  std::copy_n(&a.time[stream * block_ + th.lane], th.lanes, &it->time[th.lane]);
+  it->known |= th.mask();
+  if (records(a, th)) it->straggler = role_records_[a.role].straggler[stream];
+  wake(a.event_waiters);
+}
+
+bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
+  const uint32_t record = program_.roles[a.role].record[item];
+  if (record == RoleThreads::kNone) return true;
+  const auto it = std::ranges::find(a.events, record, &LiveEvent::record);
+  if (it == a.events.end() || (th.mask() & ~it->known) != 0) return sleep(th, a.event_waiters);
+  const Item& waits = graph_.roles[a.role].items[item];
+  if (waits.stream == Stream::compute && records(a, th)) {
+    record_->event_wait(a.role, waits, item, recorded_time(a, kCompute),
+                        it->time[static_cast<size_t>(recorded_) - a.lane], it->straggler);
+  }
+  raise(a, th, static_cast<size_t>(waits.stream), it->time.data(), 0);
+  it->waits -= th.lanes;
+  if (it->waits == 0) it->record = kNone;
+  return true;
+}
+
+bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
+  const int64_t launched = role.launched[item];
+  const auto stream = static_cast<size_t>(graph_.roles[a.role].items[item].stream);
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    a.host[(segment + 1) * block_ + l] =
+        std::max(a.host[segment * block_ + l] + launched, a.time[stream * block_ + l]);
+  }
+  know_host(a, th, segment + 1);
+  return true;
+}
+
+// The stream goes on no earlier than to[lane] + by.
+void Engine::raise(Actor& a, const Thread& th, size_t stream, const int64_t* to, int64_t by) {
+  int64_t* const time = &a.time[stream * block_];
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    const int64_t until = to[l] + by;
+    if (coupled_ && stream == kCompute && until >= time[l]) {
+      ranks_[a.role * width_ + a.lane].exact = false;
+    }
+    time[l] = std::max(time[l], until);
+  }
+}
+// -------------------------------------------------------------------------------------------------
+// What the contention engine writes down of one lane, for account and critical path.
+
+void Engine::prepare_record() {
+  record_.emplace(graph_, ops_ ? Record::all : Record::account);
+  rendezvous_records_.resize(graph_.rendezvous.size());
+  role_records_.resize(graph_.roles.size());
+  for (size_t r = 0; r < graph_.roles.size(); ++r) {
+    role_records_[r].items.assign(graph_.roles[r].items.size(), {kUnknown, kUnknown});
+  }
+}
+
+int64_t Engine::recorded_time(const Actor& a, size_t stream) const {
+  return a.time[stream * block_ + static_cast<size_t>(recorded_) - a.lane];
+}
+
+// REQUIRES: records(a, th), here and below.
+void Engine::book_item(const Actor& a, const Thread& th, uint32_t item, bool ends) {
+  if (th.code != kCompute && (th.code != kStrand || !strand_[kCompute])) return;
+  auto& [begin, end] = role_records_[a.role].items[item];
+  const int64_t time = recorded_time(a, kCompute);
+  if (begin == kUnknown) begin = time;
+  if (ends) end = time;
+}
+
+// A chain that ran for `ran`, at the lane's own speed.
+void Engine::book_chain(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ran) {
+  const int64_t after = recorded_time(at.a, in.stream);
+  if (ops_) book_op(at, in.first, after - ran, after);
+  if (in.stream != kCompute) return;
+  record_->book(at.a.role, Spend::launch, after - before - ran);
+  book_more(at, in.first, in.count, ran - in.ps * kOne);
+}
+
+// Ops of a chain that has run beside communication.
+void Engine::book_slowed(const Place& at, const ThreadInstruction& in) {
+  const Rank& rank = ranks_[at.a.role * width_ + at.a.lane];
+  const uint32_t count = at.th.ops - rank.first_op;
+  int64_t ps = 0;
+  for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  const int64_t own = ps * (is_uneven(id) ? rank.pace : slowness_[id]);
+  book_more(at, in.first + rank.first_op, count, own - ps * kOne);
+  record_->book(at.a.role, Spend::contention, now_ - rank.begin - own);
+  if (ops_) book_op(at, in.first, rank.begin, now_);
+}
+
+// Op `op` of the pass's list ran in [begin, end).  REQUIRES: ops_, so it is a chain by itself.
+void Engine::book_op(const Place& at, uint32_t op, int64_t begin, int64_t end) {
+  const uint32_t item = program_.roles[at.a.role].items[at.th.code][at.th.at];
+  record_->op(at.a.role, item, at.pass.ops[op].index, begin, end);
+}
+
+// They took so much longer than priced: each by its share of the time.
+void Engine::book_more(const Place& at, uint32_t first, uint32_t count, int64_t more) {
+  int64_t total = 0;
+  for (uint32_t i = first; i < first + count; ++i) total += at.pass.ops[i].ps;
+  for (uint32_t i = first; i < first + count && total > 0; ++i) {
+    const ThreadOp& op = at.pass.ops[i];
+    record_->book(at.a.role, op.spend, static_cast<int64_t>(Wide{more} * op.ps / total));
+  }
+}
+
+// A collective: of the recorded lane the stream was free at `before`, the lane ready at `ready`,
+// the group at `begin`; it has ended.
+void Engine::book_collective(const Place& at, const ThreadInstruction& in, int64_t before,
+                             int64_t ready, int64_t begin) {
+  const size_t stream = in.stream;
+  const auto lane = static_cast<uint32_t>(recorded_);
+  const Axis axis = graph_.works[in.work].axis;
+  const Groups& groups = groups_[static_cast<size_t>(axis)];
+  std::vector<LaneSpan> spans;
+  for (uint32_t i = 0; i < groups.size && !lanes_.windows.empty(); ++i) {
+    add_link_spans(axis, at.a.role, groups.lanes[size_t{groups.of[lane]} * groups.size + i], spans);
+  }
+  const uint8_t link_class = class_of(at.a.role, in.work, lane);
+  const int64_t alone = priced_end(begin, in.work, link_class, spans) - begin;
+  const int64_t end = recorded_time(at.a, stream);
+  role_records_[at.a.role].straggler[stream] = {ready, begin, begin + alone, end};
+  if (ops_) book_op(at, in.first, begin, end);
+  if (stream != kCompute) return;
+  record_->book(at.a.role, Spend::launch, ready - before);
+  record_->book(at.a.role, Spend::straggler, begin - ready);
+  record_->book(at.a.role, at.pass.ops[in.first].spend, alone - price_in(0, in.work) * kOne);
+  record_->book(at.a.role, Spend::contention, end - begin - alone);
+}
+
+// A post that the recorded lane's meeting counts.
+void Engine::book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time) {
+  RendezvousRecord& m = rendezvous_records_[id];
+  if (lane == recorded_) m.own.emplace_back(a.role, time);
+  if (time < m.last || (time == m.last && a.role >= m.last_role)) return;
+  m.last = time;
+  m.last_role = a.role;
+  m.last_item = item;
+}
+
+void Engine::book_join(const Actor& a, uint32_t item, const Arrivals& meeting) {
+  const Item& it = graph_.roles[a.role].items[item];
+  if (it.stream != Stream::compute) return;
+  const RendezvousRecord& m = rendezvous_records_[static_cast<size_t>(it.rendezvous)];
+  const auto own = std::ranges::find(m.own, a.role, &std::pair<uint32_t, int64_t>::first);
+  const bool waits_for_own_role = m.last_role == a.role && own != m.own.end();
+  record_->rendezvous_wait(
+      a.role, it, item, recorded_time(a, kCompute), meeting.end,
+      waits_for_own_role ? StragglerWait{own->second, meeting.begin} : StragglerWait{});
+}
+
+void Engine::book_rendezvous(const Row& row, uint32_t group) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  if (groups.of[static_cast<size_t>(recorded_)] != group) return;
+  const Arrivals& m = row.groups[group];
+  const RendezvousRecord& record = rendezvous_records_[row.source];
+  const int64_t alone_end =
+      priced_end(m.begin, row.work, class_of(row, group), link_spans(row, group));
+  record_->timeline.rendezvous[row.source] = {to_time(m.begin), to_time(m.end), record.last_role,
+                                              record.last_item, to_time(m.end - alone_end)};
+}
+
+void Engine::finish_record(LaneResult& result) {
+  for (uint32_t r = 0; r < graph_.roles.size(); ++r) {
+    const Actor& a = actors_[r * (width_ / block_) + static_cast<uint32_t>(recorded_) / block_];
+    const std::vector<Item>& items = graph_.roles[r].items;
+    int64_t at = 0, busy = 0, end = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const auto& [begin, until] = role_records_[r].items[i];
+      record_->item(r, items[i], begin == kUnknown ? at : begin, until == kUnknown ? at : until);
+      if (until != kUnknown) at = until;
+      if (items[i].kind != ItemKind::pass) continue;
+      const PassThreads& pass = program_.passes[static_cast<size_t>(items[i].pass)];
+      for (const ThreadInstruction& in : pass.code[kCompute]) {
+        if (in.code != ThreadCode::wait && in.code != ThreadCode::watch) busy += in.ps;
+      }
+    }
+    for (size_t s = 0; s < kStreams; ++s) end = std::max(end, recorded_time(a, s));
+    const int64_t first = first_start_[r * width_ + static_cast<size_t>(recorded_)];
+    record_->finish_role(r, first == kUnknown ? 0 : first, recorded_time(a, kCompute), end, busy);
+  }
+  result.timeline = std::move(record_->timeline);
+  result.timeline.rank_ops = result.rank_ops / width_;
+  result.timeline.makespan = result.makespan;
+  result.timeline.span = result.span;
+}
+}  // namespace contention
+
+ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
+                               const Traffic& traffic, const Interference& interference,
+                               const LaneOptions& options) {
+  STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
+  using contention::Engine;
+  int64_t lane = options.lane;
+  if (!options.record || lane < 0) {
+    ContentionResult out = Engine(graph, prices, lanes, traffic, interference, options).run();
+    if (!options.record) return out;
+    lane = out.lanes.last_lane;  // known at the end
+  }
+  return Engine(graph, prices, lanes, traffic, interference, options).run(lane);
+}
+
+}  // namespace stepcast

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives and transfers of the contention engine: who has arrived, when they begin and end.
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/check.h"
+#include "sim/contention/contention_engine.h"
+#include "sim/lanes/lane_program.h"
+
+namespace stepcast::contention {
+// --- rows ---------------------------------------------------------------------------------------
+
+uint32_t Engine::new_row(uint32_t work, uint32_t needed, int64_t visits) {
+  uint32_t id = static_cast<uint32_t>(rows_.size());
+  if (free_rows_.empty()) {
+    rows_.emplace_back();
+  } else {
+    id = free_rows_.back();
+    free_rows_.pop_back();
+  }
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
+  Row& row = rows_[id];
+  row.groups.assign(groups.count, Arrivals{});
+  row.id = id;
+  row.work = work;
+  row.needed = needed * groups.size;
+  row.left = visits * width_ + groups.count;  // each group's end counts too
+  return id;
+}
+
+Row& Engine::row_of_rendezvous(uint32_t id) {
+  uint32_t& row = rendezvous_row_[id];
+  if (row == kNone) {
+    const RendezvousPlan& plan = program_.rendezvous[id];
+    row = new_row(static_cast<uint32_t>(graph_.rendezvous[id].work),
+                  static_cast<uint32_t>(plan.posts.size()), plan.visits);
+    rows_[row].is_rendezvous = true;
+    rows_[row].source = id;
+  }
+  return rows_[row];
+}
+
+Row& Engine::row_of_collective(uint32_t source, uint32_t sequence, uint32_t work) {
+  Sequence& s = sequences_[source];
+  while (s.first + s.rows.size() <= sequence) s.rows.push_back(kNone);
+  uint32_t& row = s.rows[sequence - s.first];
+  if (row == kNone) {
+    row = new_row(work, 1, 1);
+    rows_[row].is_rendezvous = false;
+    rows_[row].source = source;
+  }
+  return rows_[row];
+}
+
+// Everybody has left: the row is free.
+void Engine::visit(Row& row, int64_t visits) {
+  row.left -= visits;
+  if (row.left > 0) return;
+  if (row.is_rendezvous) {
+    rendezvous_row_[row.source] = kNone;
+  } else {
+    Sequence& s = sequences_[row.source];
+    *std::ranges::find(s.rows, row.id) = kFreed;
+    while (!s.rows.empty() && s.rows.front() == kFreed) {
+      s.rows.pop_front();
+      ++s.first;
+    }
+  }
+  free_rows_.push_back(row.id);
+}
+
+void Engine::arrive(Row& row, uint32_t group, int64_t time) {
+  Arrivals& m = row.groups[group];
+  m.begin = std::max(m.begin, time);
+  if (++m.arrived == row.needed) complete(row, group);
+}
+
+// --- prices -------------------------------------------------------------------------------------
+
+int64_t Engine::price_in(size_t link_class, uint32_t work) const {
+  return link_class == 0 ? prices_.by_work[work].time.count()
+                         : lanes_.class_ps[link_class - 1][work];
+}
+
+uint8_t Engine::class_of(uint32_t role, uint32_t work, uint32_t lane) const {
+  const auto& classes = lanes_.group_class[static_cast<size_t>(graph_.works[work].axis)];
+  return classes.empty() || classes[role].empty() ? uint8_t{0} : classes[role][lane];
+}
+
+uint8_t Engine::class_of(const Row& row, uint32_t group) const {
+  uint8_t joined = 0;
+  if (lanes_.class_ps.empty()) return joined;
+  for_ranks(row, group, [&](uint32_t role, uint32_t lane) {
+    joined = lanes_.joined(joined, class_of(role, row.work, lane));
+  });
+  return joined;
+}
+
+// Outside windows.
+int64_t Engine::price_of(const Row& row, uint32_t group) const {
+  return price_in(class_of(row, group), row.work);
+}
+
+uint32_t Engine::pattern_of(const Row& row, uint32_t group) const {
+  if (row.work >= traffic_.pattern_of.size() || traffic_.pattern_of[row.work].empty()) {
+    return Traffic::kPrivate;
+  }
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  const uint32_t role = row.is_rendezvous ? program_.rendezvous[row.source].sender
+                                          : static_cast<uint32_t>(row.source / kStreams);
+  return traffic_
+      .pattern_of[row.work][size_t{role} * width_ + groups.lanes[size_t{group} * groups.size]];
+}
+
+// --- from the last arrival to the end -----------------------------------------------------------
+
+// All have arrived, the begin is known.
+void Engine::complete(Row& row, uint32_t group) {
+  const int64_t begin = row.groups[group].begin;
+  if (begin > kLongestLaneTime) throw_step_too_long();
+  Transfer transfer;
+  transfer.row = row.id;
+  transfer.group = group;
+  transfer.link_class = class_of(row, group);
+  transfer.spans = link_spans(row, group);
+  transfer.price = price_at(transfer, begin);
+  const uint32_t pattern = pattern_of(row, group);
+  if (pattern != Traffic::kPrivate) {
+    const Time latency = traffic_.latency[row.work];
+    transfer.flows = graph_.works[row.work].bytes.value > 0 && latency.count() < transfer.price;
+    transfer.latency = transfer.flows ? latency.count() * kOne : 0;
+    transfer.uses = &traffic_.patterns[pattern];
+  }
+  if (transfer.flows || coupled_) return begin_decided(row, group, std::move(transfer));
+  end_arrivals(row, group, priced_end(begin, row.work, transfer.link_class, transfer.spans));
+}
+
+// Communication whose end is decided while it runs.
+void Engine::begin_decided(const Row& row, uint32_t group, Transfer transfer) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  const size_t roles = row.is_rendezvous ? program_.rendezvous[row.source].parties.size() : 1;
+  shared_ops_ += static_cast<int64_t>(roles) * groups.size;
+  uint32_t id = static_cast<uint32_t>(transfers_.size());
+  if (free_transfers_.empty()) {
+    transfers_.emplace_back();
+  } else {
+    id = free_transfers_.back();
+    free_transfers_.pop_back();
+  }
+  transfer.on = true;
+  transfer.version = transfers_[id].version + 1;  // events of its predecessor are void
+  transfer.left = Wide{transfer.price} * kOne * slow_communication_;
+  if (transfer.flows) set_cap(transfer);
+  transfers_[id] = std::move(transfer);
+  const int64_t begin = row.groups[group].begin;
+  if (!coupled_) {
+    push(begin + transfers_[id].latency, EventKind::move, id, transfers_[id].version);
+  } else if (begin > now_) {
+    push(begin, EventKind::begin, id, transfers_[id].version);
+  } else {
+    begin_transfer(id);
+  }
+  // They may mark its begin.
+  if (!row.is_rendezvous) wake(rows_[row.id].groups[group].first_waiter);
+}
+
+// What its flow does alone.  Rounded down: it does not end before its price.
+void Engine::set_cap(Transfer& transfer) const {
+  const uint32_t work = rows_[transfer.row].work;
+  const Wide bytes = Wide{graph_.works[work].bytes.value} * 1'000'000'000'000;
+  const int64_t moving = std::max<int64_t>(1, transfer.price - traffic_.latency[work].count());
+  transfer.cap = std::max<int64_t>(1, static_cast<int64_t>(bytes / moving));
+}
+
+// Interference: from now on it runs beside the compute of its ranks.
+void Engine::begin_transfer(uint32_t id) {
+  Transfer& transfer = transfers_[id];
+  const Row& row = rows_[transfer.row];
+  transfer.last = now_;
+  if (!transfer.flows && transfer.left == 0) return end_transfer(id);
+  transfer.listed = true;
+  for_ranks(row, transfer.group, [&](uint32_t role, uint32_t lane) {
+    const uint32_t rank = role * width_ + lane;
+    ranks_[rank].transfers.push_back(id);
+    transfer.busy += ranks_[rank].busy ? 1 : 0;
+    mark_dirty(rank);
+  });
+  transfer.restarted = true;
+  mark_transfer_dirty(id);
+  if (!transfer.flows) return;
+  if (transfer.latency == 0) return start_moving(id);
+  push(now_ + transfer.latency, EventKind::move, id, transfer.version);
+}
+
+void Engine::start_moving(uint32_t id) {
+  Transfer& transfer = transfers_[id];
+  const int64_t bytes = graph_.works[rows_[transfer.row].work].bytes.value;
+  // A window may have begun or ended during its latency.
+  if (const int64_t price = price_at(transfer, now_); price != transfer.price) {
+    transfer.price = price;
+    set_cap(transfer);
+  }
+  const int64_t cap = transfer.slowed ? slowed_cap(transfer) : transfer.cap;
+  push_next_window(id, now_);
+  transfer.flow = network_.start(now_, bytes * kOne, cap, *transfer.uses, id);
+  transfer.moving = true;
+  ++flow_events_;
+}
+
+int64_t Engine::slowed_cap(const Transfer& transfer) const {
+  return std::max<int64_t>(1,
+                           static_cast<int64_t>(Wide{transfer.cap} * kOne / slow_communication_));
+}
+
+void Engine::end_transfer(uint32_t id) {
+  Transfer& transfer = transfers_[id];
+  Row& row = rows_[transfer.row];
+  const uint32_t group = transfer.group;
+  transfer.on = false;
+  if (transfer.listed) {
+    for_ranks(row, group, [&](uint32_t role, uint32_t lane) {
+      const uint32_t rank = role * width_ + lane;
+      std::erase(ranks_[rank].transfers, id);
+      mark_dirty(rank);
+    });
+  }
+  free_transfers_.push_back(id);
+  end_arrivals(row, group, now_);
+}
+
+void Engine::end_arrivals(Row& row, uint32_t group, int64_t time) {
+  row.groups[group].end = time;
+  if (recorded_ >= 0 && row.is_rendezvous) book_rendezvous(row, group);
+  wake(row.groups[group].first_waiter);
+  visit(row, 1);
+}
+
+// -------------------------------------------------------------------------------------------------
+// Windows and jitter in the contention engine: how fast an op goes at a moment, and what happens to
+// those that run when that changes.
+
+void Engine::prepare_windows() {
+  if (lanes_.jitter) {
+    jitter_ = jitter_table(lanes_.jitter->sigma);
+    for (uint64_t rank = 0; rank < slowness_.size(); ++rank) {
+      rank_keys_.push_back(jitter_rank_key(lanes_.jitter->seed, rank));
+    }
+  }
+  if (lanes_.windows.empty()) return;
+  spans_.resize(slowness_.size());
+  for (uint32_t role = 0; role < graph_.roles.size(); ++role) {
+    for (uint32_t lane = 0; lane < width_; ++lane) {
+      std::vector<LaneSpan>& spans = spans_[role * width_ + lane];
+      for (const LaneWindow& w : lanes_.windows_of(role, lane)) {
+        if (w.slowness != kNominal) spans.push_back(span_of(w, Axis::none));
+      }
+      if (!coupled_) continue;
+      for (const LaneSpan& span : spans) {
+        for (const int64_t edge : {span.from, span.until}) {
+          if (edge <= kLongestLaneTime) push(edge, EventKind::window, role * width_ + lane);
+        }
+      }
+    }
+  }
+}
+
+bool Engine::is_uneven(uint32_t rank) const {
+  return jitter_.has_value() || (!spans_.empty() && !spans_[rank].empty());
+}
+
+// Of an op of the pass, in 1/4096.
+uint32_t Engine::factor_of(const Place& at, uint32_t rank, const ThreadOp& op) const {
+  if (!jitter_) return kNominal;
+  const uint32_t key = jitter_instance_key(at.first_instance + op.index);
+  return jitter_->factor[jitter_index(rank_keys_[rank], key)];
+}
+
+int64_t Engine::end_of_op(const Place& at, uint32_t rank, const ThreadOp& op, int64_t begin) const {
+  const std::span<const LaneSpan> spans =
+      spans_.empty() ? std::span<const LaneSpan>() : std::span<const LaneSpan>(spans_[rank]);
+  return end_of_compute(begin, op.ps, slowness_[rank], factor_of(at, rank, op), spans);
+}
+
+// At this moment, without jitter.
+uint32_t Engine::slowness_now(uint32_t rank) const {
+  const auto own = static_cast<uint32_t>(slowness_[rank]);
+  if (spans_.empty()) return own;
+  Slowness most = 0;
+  for (const LaneSpan& w : spans_[rank]) {
+    if (w.from <= now_ && now_ < w.until) most = std::max(most, w.slowness);
+  }
+  return most == 0 ? own : jittered(own, static_cast<uint32_t>(most));
+}
+
+// Interference: a window of the rank begins or ends.
+void Engine::change_window(uint32_t id) {
+  Rank& rank = ranks_[id];
+  if (!rank.runs) return;
+  advance_progress(rank);
+  const int64_t pace = jittered(slowness_now(id), rank.factor);
+  rank.target =
+      rank.progress + rescaled(rank.target - rank.progress, rank.pace, pace, slow_compute_);
+  rank.pace = pace;
+  rank.restarted = true;
+  mark_dirty(id);
+}
+
+// What is left in units of which `alone` pass in 1/4096 ps: whole 1/4096 ps of it, at another pace.
+Wide Engine::rescaled(Wide left, int64_t from, int64_t to, int64_t alone) {
+  if (left <= 0 || from == to) return left;
+  return left * to / (Wide{from} * alone) * alone;
+}
+
+// --- communication ------------------------------------------------------------------------------
+
+// Windows in which the links of a group are others.
+std::vector<LaneSpan> Engine::link_spans(const Row& row, uint32_t group) const {
+  std::vector<LaneSpan> spans;
+  if (lanes_.windows.empty()) return spans;
+  const Axis axis = graph_.works[row.work].axis;
+  for_ranks(row, group,
+            [&](uint32_t role, uint32_t lane) { add_link_spans(axis, role, lane, spans); });
+  return spans;
+}
+
+void Engine::add_link_spans(Axis axis, uint32_t role, uint32_t lane,
+                            std::vector<LaneSpan>& spans) const {
+  for (const LaneWindow& w : lanes_.windows_of(role, lane)) {
+    if (w.link_class[static_cast<size_t>(axis)] > 0) spans.push_back(span_of(w, axis));
+  }
+}
+
+// Of communication that begins at `begin`, on private links beside nothing.
+int64_t Engine::priced_end(int64_t begin, uint32_t work, uint8_t own,
+                           std::span<const LaneSpan> spans) {
+  if (spans.empty()) return begin + price_in(own, work) * kOne;
+  prices_by_class_.clear();
+  for (size_t c = 0; c <= lanes_.class_ps.size(); ++c) {
+    prices_by_class_.push_back(price_in(c, work) * kOne);
+  }
+  return end_of_communication(begin, prices_by_class_, own, spans, lanes_);
+}
+
+int64_t Engine::price_at(const Transfer& transfer, int64_t time) const {
+  uint8_t link_class = transfer.link_class;
+  for (const LaneSpan& w : transfer.spans) {
+    if (w.from <= time && time < w.until) link_class = lanes_.joined(link_class, w.link_class);
+  }
+  return price_in(link_class, rows_[transfer.row].work);
+}
+
+// An event at the next moment after `time` at which a window of its ranks begins or ends.
+void Engine::push_next_window(uint32_t id, int64_t time) {
+  int64_t next = INT64_MAX;
+  for (const LaneSpan& w : transfers_[id].spans) {
+    if (w.from > time) next = std::min(next, w.from);
+    if (w.until > time) next = std::min(next, w.until);
+  }
+  if (next <= kLongestLaneTime) push(next, EventKind::price, id, transfers_[id].version);
+}
+
+void Engine::change_price(uint32_t id) {
+  Transfer& transfer = transfers_[id];
+  push_next_window(id, now_);
+  const int64_t price = price_at(transfer, now_);
+  if (price == transfer.price) return;
+  const int64_t before = transfer.price;
+  transfer.price = price;
+  if (transfer.flows) {
+    set_cap(transfer);
+    if (transfer.moving)
+      network_.set_cap(now_, transfer.flow, transfer.slowed ? slowed_cap(transfer) : transfer.cap);
+    return;
+  }
+  transfer.left -= (transfer.slowed ? kOne : slow_communication_) * Wide{now_ - transfer.last};
+  transfer.last = now_;
+  transfer.left = rescaled(transfer.left, before, price, slow_communication_);
+  transfer.restarted = true;
+  mark_transfer_dirty(id);
+}
+
+}  // namespace stepcast::contention

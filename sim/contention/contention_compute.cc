@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of the contention engine inside a pass, instruction by instruction.
+
+#include <algorithm>
+
+#include "sim/contention/contention_engine.h"
+#include "sim/lanes/lane_program.h"
+
+namespace stepcast::contention {
+LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
+  LivePass* place = nullptr;
+  for (LivePass& live : a.passes) {
+    if (live.item == item) return live;
+    if (live.item == kNone) place = &live;
+  }
+  LivePass& live = place != nullptr ? *place : a.passes.emplace_back();
+  live.item = item;
+  live.threads = 0;
+  for (uint32_t i = a.first_thread; i < a.end_thread; ++i) {
+    if (!pass.code[threads_[i].code].empty()) ++live.threads;
+  }
+  live.slots.resize(size_t{pass.slots} * block_);
+  live.known.assign(pass.slots, 0);
+  live.waiters.assign(pass.slots, kNone);
+  if (recorded_ >= 0) live.straggler.assign(pass.slots, {});
+  return live;
+}
+
+// Its memory is used again.
+void Engine::leave(LivePass& live) {
+  if (--live.threads == 0) live.item = kNone;
+}
+
+bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[a.role];
+  const uint32_t segment = role.segment[item];
+  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
+  const PassThreads& pass =
+      program_.passes[static_cast<size_t>(graph_.roles[a.role].items[item].pass)];
+  const std::vector<ThreadInstruction>& code = pass.code[th.code];
+  const bool alone = th.code == kStrand && pass.closed;
+  const Place at{a,
+                 th,
+                 pass,
+                 alone ? closed_ : enter(a, item, pass),
+                 &a.host[segment * block_],
+                 role.launched[item],
+                 role.instances[item],
+                 records(a, th)};
+  for (; th.pc < code.size(); ++th.pc) {
+    if (!run_instruction(at, code[th.pc])) return false;
+  }
+  for (size_t s = 0; s < kStreams; ++s) {
+    if (s != th.code && (th.code != kStrand || !strand_[s])) continue;
+    for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+      if (a.time[s * block_ + l] > kLongestLaneTime) throw_step_too_long();
+    }
+  }
+  th.pc = 0;
+  if (!alone) leave(at.live);
+  return true;
+}
+
+bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
+  Thread& th = at.th;
+  const size_t stream = in.stream;
+  switch (in.code) {
+    case ThreadCode::watch:
+      if (const auto slot = static_cast<size_t>(in.end_slot);
+          (th.mask() & ~at.live.known[slot]) != 0) {
+        return sleep(th, at.live.waiters[slot]);
+      }
+      [[fallthrough]];
+    case ThreadCode::wait: {
+      const auto slot = static_cast<size_t>(in.end_slot);
+      const int64_t before = at.recorded ? recorded_time(at.a, stream) : 0;
+      raise(at.a, th, stream, &at.live.slots[slot * block_], in.ps * kOne);
+      if (at.recorded && stream == kCompute) {
+        const int64_t after = recorded_time(at.a, kCompute);
+        const int64_t waited = std::clamp(after - in.ps, before, std::max(before, after));
+        record_->book_wait(at.a.role, at.pass.slot_spend[slot], before, waited,
+                           at.live.straggler[slot]);
+        record_->book_wait(at.a.role, Spend::launch, waited, after, {});
+      }
+      return true;
+    }
+    case ThreadCode::compute:
+      if (!coupled_) {
+        run_chain(at, in);
+      } else if (!run_slowed_chain(at, in)) {
+        return false;
+      }
+      break;
+    case ThreadCode::fixed: run_chain(at, in); break;
+    case ThreadCode::collective:
+      if (own_[at.a.role][in.work] != Scope::outside) {
+        run_own_collective(at, in);
+      } else if (!run_collective(at, in)) {
+        return false;
+      }
+      break;
+  }
+  if (in.end_slot >= 0) {
+    const auto slot = static_cast<size_t>(in.end_slot);
+    std::copy_n(&at.a.time[stream * block_ + th.lane], th.lanes,
+                &at.live.slots[slot * block_ + th.lane]);
+    mark(at, stream, slot);
+  }
+  return true;
+}
+
+// The lanes of the thread are known in the slot.
+void Engine::mark(const Place& at, size_t stream, size_t slot) {
+  if (at.recorded) at.live.straggler[slot] = role_records_[at.a.role].straggler[stream];
+  at.live.known[slot] |= at.th.mask();
+  wake(at.live.waiters[slot]);
+}
+
+void Engine::book_start(const Place& at, uint32_t lane, int64_t time) {
+  int64_t& first = first_start_[at.a.role * width_ + at.a.lane + lane];
+  if (first == kUnknown) first = time;
+}
+
+// A chain of compute that nothing slows.  Where the host is ahead of the stream all along, the
+// chain is one addition.
+void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
+  const Thread& th = at.th;
+  const ThreadOp* const ops = &at.pass.ops[in.first];
+  const int64_t first = at.launched + ops[0].launched;
+  const int64_t last = at.launched + ops[in.count - 1].launched;
+  const Slowness* const slowness = &slowness_[at.a.role * width_ + at.a.lane];
+  int64_t* const times = &at.a.time[in.stream * block_];
+  const bool recorded = (in.stream == kCompute || ops_) && at.recorded;
+  const int64_t before = recorded ? recorded_time(at.a, in.stream) : 0;
+  const bool is_first =
+      in.stream == kCompute && first_start_[at.a.role * width_ + at.a.lane + th.lane] == kUnknown;
+  for (uint32_t l = th.lane; l < th.lane + th.lanes && (is_first || in.start_slot >= 0); ++l) {
+    const int64_t start = std::max(times[l], at.host[l] + first);
+    if (is_first) book_start(at, l, start);
+    if (in.start_slot >= 0) at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = start;
+  }
+  int64_t ran = 0;  // of the recorded lane
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
+    int64_t busy = in.ps * slowness[l];
+    if (is_uneven(at.a.role * width_ + at.a.lane + l)) {
+      busy = run_ops(at, in, l);
+    } else if (at.host[l] + last <= times[l]) {
+      times[l] += busy;
+    } else {
+      int64_t time = times[l];
+      for (uint32_t i = 0; i < in.count; ++i) {
+        const int64_t launched = at.host[l] + at.launched + ops[i].launched;
+        time = std::max(time, launched) + ops[i].ps * slowness[l];
+      }
+      times[l] = time;
+    }
+    if (at.a.lane + l == recorded_) ran = busy;
+  }
+  if (recorded) book_chain(at, in, before, ran);
+  if (in.start_slot >= 0) mark(at, in.stream, static_cast<size_t>(in.start_slot));
+}
+
+// One by one, for each has its own slowness.  Returns the time in which one ran.
+int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t lane) {
+  const uint32_t rank = at.a.role * width_ + at.a.lane + lane;
+  int64_t& time = at.a.time[in.stream * block_ + lane];
+  int64_t ran = 0;
+  for (uint32_t i = in.first; i < in.first + in.count; ++i) {
+    const ThreadOp& op = at.pass.ops[i];
+    const int64_t begin = std::max(time, at.host[lane] + at.launched + op.launched);
+    time = end_of_op(at, rank, op, begin);
+    ran += time - begin;
+  }
+  return ran;
+}
+
+// --- collectives --------------------------------------------------------------------------------
+
+// Among the lanes of the block, on links nobody else uses.
+void Engine::run_own_collective(const Place& at, const ThreadInstruction& in) {
+  const Thread& th = at.th;
+  const int64_t launched = at.launched + at.pass.ops[in.first].launched;
+  const uint32_t together = own_[at.a.role][in.work] == Scope::block ? block_ : 1;
+  int64_t* const times = &at.a.time[in.stream * block_];
+  const Axis axis = graph_.works[in.work].axis;
+  const bool has_classes = !lanes_.group_class[static_cast<size_t>(axis)].empty();
+  std::vector<LaneSpan> spans;
+  for (uint32_t first = th.lane; first < th.lane + th.lanes; first += together) {
+    const bool recorded =
+        recorded_ >= at.a.lane + first && recorded_ < at.a.lane + first + together;
+    const int64_t before = recorded ? recorded_time(at.a, in.stream) : 0;
+    int64_t begin = kUnknown;
+    for (uint32_t l = first; l < first + together; ++l) {
+      begin = std::max({begin, times[l], at.host[l] + launched});
+    }
+    const uint8_t link_class = has_classes ? class_of(at.a.role, in.work, at.a.lane + first) : 0;
+    spans.clear();
+    for (uint32_t l = first; l < first + together && !lanes_.windows.empty(); ++l) {
+      add_link_spans(axis, at.a.role, at.a.lane + l, spans);
+    }
+    const int64_t end = priced_end(begin, in.work, link_class, spans);
+    for (uint32_t l = first; l < first + together; ++l) {
+      if (in.stream == kCompute) book_start(at, l, begin);
+      if (in.start_slot >= 0) {
+        at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = begin;
+      }
+      times[l] = end;
+    }
+    if (recorded) {
+      const size_t lane = static_cast<size_t>(recorded_) - at.a.lane;
+      book_collective(at, in, before, std::max(before, at.host[lane] + launched), begin);
+    }
+  }
+  if (in.start_slot >= 0) mark(at, in.stream, static_cast<size_t>(in.start_slot));
+}
+
+// One lane at a collective with lanes of other blocks, or on links others use.
+bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
+  Thread& th = at.th;
+  const auto source = static_cast<uint32_t>(at.a.role * kStreams + in.stream);
+  Row& row = row_of_collective(source, th.sequence, in.work);
+  const uint32_t group =
+      groups_[static_cast<size_t>(graph_.works[in.work].axis)].of[at.a.lane + th.lane];
+  Arrivals& m = row.groups[group];
+  int64_t& time = at.a.time[in.stream * block_ + th.lane];
+  const int64_t launched = at.host[th.lane] + at.launched + at.pass.ops[in.first].launched;
+  if (th.state == 0) {
+    th.state = 1;
+    arrive(row, group, std::max(time, launched));
+  }
+  if (th.state == 1 && in.start_slot >= 0) {
+    if (m.arrived < row.needed) return sleep(th, m.first_waiter);
+    th.state = 2;
+    at.live.slots[static_cast<size_t>(in.start_slot) * block_ + th.lane] = m.begin;
+    mark(at, in.stream, static_cast<size_t>(in.start_slot));
+  }
+  if (m.end == kUnknown) return sleep(th, m.first_waiter);
+  if (in.stream == kCompute) book_start(at, th.lane, m.begin);
+  const int64_t before = time;
+  time = m.end;
+  if (at.recorded) book_collective(at, in, before, std::max(before, launched), m.begin);
+  if (coupled_ && in.stream == kCompute) ranks_[at.a.role * width_ + at.a.lane].exact = false;
+  th.state = 0;
+  ++th.sequence;
+  visit(row, 1);
+  return true;
+}
+
+// -------------------------------------------------------------------------------------------------
+// Compute and communication that slow each other.
+
+void Engine::advance_progress(Rank& rank) const {
+  rank.progress += Wide{now_ - rank.last} * (rank.slow ? kOne : slow_compute_);
+  rank.last = now_;
+}
+
+void Engine::mark_dirty(uint32_t rank) {
+  if (ranks_[rank].dirty) return;
+  ranks_[rank].dirty = true;
+  dirty_ranks_.push_back(rank);
+}
+
+void Engine::mark_transfer_dirty(uint32_t transfer) {
+  if (transfers_[transfer].dirty) return;
+  transfers_[transfer].dirty = true;
+  dirty_transfers_.push_back(transfer);
+}
+
+// Everything that could happen at this moment has: new rates, new ends.
+void Engine::settle() {
+  for (const uint32_t id : dirty_ranks_) settle_rank(id);
+  dirty_ranks_.clear();
+  for (const uint32_t id : dirty_transfers_) settle_transfer(id);
+  dirty_transfers_.clear();
+}
+
+void Engine::settle_rank(uint32_t id) {
+  Rank& rank = ranks_[id];
+  rank.dirty = false;
+  if (const bool slow = !rank.transfers.empty(); slow != rank.slow) {
+    advance_progress(rank);
+    rank.slow = slow;
+    rank.restarted = true;
+  }
+  if (rank.runs != rank.busy) {
+    rank.busy = rank.runs;
+    for (const uint32_t transfer : rank.transfers) {
+      transfers_[transfer].busy += rank.busy ? 1U : UINT32_MAX;
+      mark_transfer_dirty(transfer);
+    }
+  }
+  if (rank.runs && rank.restarted) {
+    advance_progress(rank);
+    const Wide rate = rank.slow ? kOne : slow_compute_;
+    const Wide time = (rank.target - rank.progress + rate - 1) / rate;
+    push(now_ + static_cast<int64_t>(time), EventKind::compute_end, id, ++rank.version);
+  }
+  rank.restarted = false;
+}
+
+void Engine::settle_transfer(uint32_t id) {
+  Transfer& transfer = transfers_[id];
+  transfer.dirty = false;
+  const bool slowed = transfer.busy > 0;
+  if (!transfer.on || (slowed == transfer.slowed && !transfer.restarted)) return;
+  const Wide rate_before = transfer.slowed ? kOne : slow_communication_;
+  const bool changes = slowed != transfer.slowed;
+  transfer.slowed = slowed;
+  transfer.restarted = false;
+  if (transfer.flows) {
+    if (transfer.moving && changes) {
+      network_.set_cap(now_, transfer.flow, slowed ? slowed_cap(transfer) : transfer.cap);
+    }
+    return;
+  }
+  transfer.left -= rate_before * (now_ - transfer.last);
+  transfer.last = now_;
+  const Wide rate = slowed ? kOne : slow_communication_;
+  push(now_ + static_cast<int64_t>((transfer.left + rate - 1) / rate), EventKind::transfer_end, id,
+       ++transfer.version);
+  push_next_window(id, now_);
+}
+
+// --- chains of compute --------------------------------------------------------------------------
+
+// The ops that run on the rank have ended.
+void Engine::end_compute(uint32_t id) {
+  Rank& rank = ranks_[id];
+  advance_progress(rank);
+  rank.runs = false;
+  rank.exact = true;
+  rank.exact_end = rank.target;
+  mark_dirty(id);
+  threads_[rank.thread].state = 2;
+  ready_.push_back(rank.thread);
+}
+
+bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
+  Thread& th = at.th;
+  int64_t& time = at.a.time[kCompute * block_ + th.lane];
+  if (th.state == 2) {
+    th.state = 0;
+    time = now_;
+    if (at.recorded) book_slowed(at, in);
+  }
+  while (th.ops < in.count) {
+    const int64_t launched = at.launched + at.pass.ops[in.first + th.ops].launched;
+    const int64_t start = std::max(time, at.host[0] + launched);
+    if (start > now_) {
+      push(start, EventKind::wake, static_cast<uint32_t>(&th - threads_.data()));
+      return false;
+    }
+    start_slowed_ops(at, in, start);
+    if (th.state == 1) return false;
+  }
+  th.ops = 0;
+  return true;
+}
+
+// Starts the ops of the chain that nothing but their predecessors holds up.
+void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start) {
+  Thread& th = at.th;
+  int64_t& time = at.a.time[kCompute * block_ + th.lane];
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  Rank& rank = ranks_[id];
+  const ThreadOp* const ops = &at.pass.ops[in.first];
+  const auto launched = [&](uint32_t i) { return at.host[0] + at.launched + ops[i].launched; };
+  advance_progress(rank);
+  const bool goes_on = rank.exact && time == now_ && launched(th.ops) < now_;
+  const Wide begin = goes_on ? rank.exact_end : rank.progress;
+  if (th.ops == 0) {
+    book_start(at, 0, start);
+    if (in.start_slot >= 0) {
+      at.live.slots[static_cast<size_t>(in.start_slot)] = start;
+      mark(at, kCompute, static_cast<size_t>(in.start_slot));
+    }
+  }
+  // A launch at this very moment counts as one that an op has to wait for.
+  const int64_t before = begin == rank.progress ? now_ + 1 : now_;
+  if (at.recorded) record_->book(at.a.role, Spend::launch, start - time);
+  rank.begin = start;
+  rank.first_op = th.ops;
+  if (is_uneven(id)) {
+    start_uneven_op(at, in, begin);
+    if (ops_ && at.recorded && th.state != 1) book_op(at, in.first, now_, now_);
+    return;
+  }
+  int64_t ps = 0;
+  if (th.ops == 0 && launched(in.count - 1) < before) {
+    ps = in.ps;
+    th.ops = in.count;
+  } else {
+    ps = ops[th.ops++].ps;
+    for (; th.ops < in.count && launched(th.ops) < before; ++th.ops) ps += ops[th.ops].ps;
+  }
+  run_until(at, begin + Wide{ps} * slowness_[id] * slow_compute_);
+  if (ops_ && at.recorded && th.state != 1) book_op(at, in.first, now_, now_);
+}
+
+// One op by itself: its speed may change while it runs, and the next has another.
+void Engine::start_uneven_op(const Place& at, const ThreadInstruction& in, Wide begin) {
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  Rank& rank = ranks_[id];
+  const ThreadOp& op = at.pass.ops[in.first + at.th.ops++];
+  rank.factor = factor_of(at, id, op);
+  rank.pace = jittered(slowness_now(id), rank.factor);
+  run_until(at, begin + Wide{op.ps} * rank.pace * slow_compute_);
+}
+
+void Engine::run_until(const Place& at, Wide target) {
+  Thread& th = at.th;
+  const uint32_t id = at.a.role * width_ + at.a.lane;
+  Rank& rank = ranks_[id];
+  rank.target = target;
+  if (rank.target > rank.progress) {
+    rank.runs = rank.restarted = true;
+    rank.thread = static_cast<uint32_t>(&th - threads_.data());
+    mark_dirty(id);
+    th.state = 1;
+    return;
+  }
+  rank.exact_end = rank.target;
+  rank.exact = true;
+  at.a.time[kCompute * block_ + th.lane] = now_;
+}
+
+}  // namespace stepcast::contention

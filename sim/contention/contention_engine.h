@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Internal to the contention engine (contention.h).
+//
+// An actor is a rank, or the ranks of a tp group that only communicate among themselves (a block).
+// It has threads (contention_program.h); a thread runs ahead through everything whose times are
+// known.  It stops at what is not: the end of a flow, a rendezvous that other ranks have not
+// reached.  When no thread can go on, the earliest known moment at which something starts or ends
+// is processed; every start before it is known, since what stops a thread ends no earlier.
+//
+// With interference compute is not known ahead either: the end of a chain is a moment like that of
+// a flow, found anew when communication beside it starts or ends.
+//
+//   contention_program.*         what threads run, and what may be walked together
+//   contention.cc                the clock, threads item by item, what is recorded, results
+//   contention_compute.cc        passes instruction by instruction; compute that is slowed
+//   contention_communication.cc  collectives and transfers from arrival to end; windows
+//
+// All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/contention/contention.h"
+#include "sim/contention/contention_program.h"
+#include "sim/contention/flow_network.h"
+#include "sim/engine/recorder.h"
+#include "sim/lanes/lane_speeds.h"
+
+namespace stepcast::contention {
+
+__extension__ using Wide = __int128;
+
+constexpr int64_t kUnknown = INT64_MIN;
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kFreed = UINT32_MAX - 1;
+constexpr int64_t kOne = kNominal;
+constexpr auto kCompute = static_cast<size_t>(Stream::compute);
+
+// The lanes of one axis: groups of lanes that differ in its digits only.
+struct Groups {
+  std::vector<uint32_t> of;     // lane -> group
+  std::vector<uint32_t> lanes;  // by group, ascending
+  uint32_t size = 1;            // lanes in each
+  uint32_t count = 1;
+};
+
+// One group at a collective or rendezvous.
+struct Arrivals {
+  int64_t begin = kUnknown;  // latest arrival so far
+  int64_t end = kUnknown;
+  uint32_t arrived = 0;
+  uint32_t first_waiter = kNone;  // threads that sleep until its end, linked by Thread::next_waiter
+};
+
+// All groups at one collective of a role, or at one rendezvous; lives from the first arrival until
+// everybody has left.
+struct Row {
+  std::vector<Arrivals> groups;
+  uint32_t id = 0;  // its place in Engine::rows_
+  uint32_t work = 0;
+  uint32_t needed = 0;  // arrivals of each group
+  int64_t left = 0;     // visits to come
+  uint32_t source = 0;  // role * kStreams + stream; or rendezvous
+  bool is_rendezvous = false;
+};
+
+// Communication whose end is not known from its beginning.
+struct Transfer {
+  uint32_t row = 0, group = 0;
+  bool on = false;
+  bool listed = false;  // in Rank::transfers
+  bool flows = false, moving = false, slowed = false;
+  bool dirty = false, restarted = false;  // as of Rank
+  uint32_t version = 0;                   // of the event of its end
+  uint32_t busy = 0;                      // ranks of it that compute
+  uint8_t link_class = 0;                 // outside windows
+  int64_t price = 0;                      // as of the last settled moment
+  std::vector<LaneSpan> spans;            // windows of its links
+  FlowNetwork::Flow flow = 0;
+  const std::vector<LinkUse>* uses = nullptr;
+  int64_t cap = 0;      // of its flow, alone
+  int64_t latency = 0;  // of its flow
+  int64_t last = 0;     // `left` is as of this moment
+  Wide left = 0;        // private: units of its price; may be negative when it is over
+};
+
+struct Thread {
+  uint32_t actor = 0;
+  uint32_t lane = 0, lanes = 1;  // of the block
+  uint32_t at = 0;               // in RoleThreads::items
+  uint32_t pc = 0;               // in the code of the pass
+  uint32_t ops = 0;              // of the chain at pc that are done
+  uint32_t sequence = 0;         // collectives so far that are not the block's own
+  uint8_t code = 0;              // a stream, kHost or kStrand
+  uint8_t state = 0;  // collective: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
+  uint32_t next_waiter = kNone;  // of those that sleep for the same thing
+
+  uint64_t mask() const { return (~uint64_t{0} >> (64 - lanes)) << lane; }
+};
+
+// A run of a pass that some thread of the actor is in.
+struct LivePass {
+  uint32_t item = 0;
+  uint32_t threads = 0;                  // that have not left it
+  std::vector<int64_t> slots;            // [slot][lane]
+  std::vector<uint64_t> known;           // by slot, a bit a lane
+  std::vector<uint32_t> waiters;         // by slot: threads that sleep until more of it is known
+  std::vector<StragglerWait> straggler;  // by slot, of the recorded lane
+};
+
+// A record that waits refer to.
+struct LiveEvent {
+  uint32_t record = 0;
+  uint32_t waits = 0;  // to come
+  uint64_t known = 0;
+  std::vector<int64_t> time;
+  StragglerWait straggler;  // of the recorded lane
+};
+
+// Compute of one rank under interference.
+struct Rank {
+  Wide progress = 0, target = 0, exact_end = 0;  // in units; see contention.h
+  int64_t last = 0;                              // `progress` is as of this moment
+  uint32_t version = 0;
+  bool runs = false, busy = false;  // a chain is running; ... as of the last settled moment
+  bool slow = false;                // communication beside it, as of the last settled moment
+  bool exact = false;               // the stream ended at exact_end
+  bool dirty = false;               // something changed at this moment
+  bool restarted = false;           // needs a new event
+  std::vector<uint32_t> transfers;  // that are on
+  int64_t begin = 0;                // of the ops that run
+  uint32_t first_op = 0;            // of the chain, of those
+  uint32_t thread = 0;              // that runs it
+  uint32_t factor = kNominal;       // jitter of the op that runs
+  int64_t pace = 0;                 // its slowness with that
+};
+
+struct Actor {
+  uint32_t role = 0;
+  uint32_t lane = 0;               // the first
+  uint32_t first_thread = 0;       // in Engine::threads_ ...
+  uint32_t end_thread = 0;         // ... up to here
+  uint32_t event_waiters = kNone;  // threads that sleep until something is recorded
+  uint32_t host_waiters = kNone;   // ... until the host's time is known further
+  std::vector<uint32_t> segments;  // known of each lane of the block
+  std::vector<LivePass> passes;
+  std::vector<LiveEvent> events;
+  std::vector<int64_t> time;  // [stream][lane of the block]
+  std::vector<int64_t> host;  // [segment][lane of the block]: at its begin
+};
+
+// Where a thread is inside a pass.
+struct Place {
+  Actor& a;
+  Thread& th;
+  const PassThreads& pass;
+  LivePass& live;
+  const int64_t* host;      // by lane: at the begin of the segment ...
+  int64_t launched;         // ... and since, before the pass
+  uint64_t first_instance;  // number of its first op in the role
+  bool recorded;            // the recorded lane is among its lanes
+};
+
+// What the recorded lane has to remember of a role, and of a rendezvous.
+struct RoleRecord {
+  std::vector<std::pair<int64_t, int64_t>> items;  // begin and end on the compute stream
+  std::array<StragglerWait, kStreams> straggler;   // of the latest collective
+};
+struct RendezvousRecord {
+  uint32_t last_role = kNone, last_item = 0;
+  int64_t last = kUnknown;
+  std::vector<std::pair<uint32_t, int64_t>> own;  // posts of the lane: by which role, when
+};
+
+enum class EventKind : uint8_t { begin, move, price, transfer_end, compute_end, window, wake };
+
+struct Event {
+  int64_t time = 0;
+  uint32_t id = 0;
+  uint32_t version = 0;
+  EventKind kind{};
+};
+
+class Engine {
+ public:
+  Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes, const Traffic& traffic,
+         const Interference& interference, const LaneOptions& options);
+  // `record`: the lane to record, or -1.
+  ContentionResult run(int64_t record = -1);
+
+ private:
+  // contention.cc
+  void choose_strands();
+  void prepare_actors();
+  void drain();
+  int64_t next_moment();
+  void process(int64_t time);
+  void handle(const Event& event);
+  bool is_valid(const Event& event) const;
+  void push(int64_t time, EventKind kind, uint32_t id, uint32_t version = 0);
+  void throw_deadlock() const;
+  ContentionResult result() const;
+
+  // contention_compute.cc
+  void settle();
+  void settle_rank(uint32_t id);
+  void settle_transfer(uint32_t id);
+  void advance_progress(Rank& rank) const;
+  void mark_dirty(uint32_t rank);
+  void mark_transfer_dirty(uint32_t transfer);
+  void end_compute(uint32_t rank);
+  bool run_slowed_chain(const Place& at, const ThreadInstruction& in);
+  void start_uneven_op(const Place& at, const ThreadInstruction& in, Wide begin);
+  void run_until(const Place& at, Wide target);
+  void start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start);
+
+  // contention_communication.cc
+  void prepare_windows();
+  bool is_uneven(uint32_t rank) const;
+  uint32_t factor_of(const Place& at, uint32_t rank, const ThreadOp& op) const;
+  int64_t end_of_op(const Place& at, uint32_t rank, const ThreadOp& op, int64_t begin) const;
+  uint32_t slowness_now(uint32_t rank) const;
+  void change_window(uint32_t rank);
+  static Wide rescaled(Wide left, int64_t from, int64_t to, int64_t alone);
+  std::vector<LaneSpan> link_spans(const Row& row, uint32_t group) const;
+  void add_link_spans(Axis axis, uint32_t role, uint32_t lane, std::vector<LaneSpan>& spans) const;
+  int64_t priced_end(int64_t begin, uint32_t work, uint8_t own, std::span<const LaneSpan> spans);
+  int64_t price_at(const Transfer& transfer, int64_t time) const;
+  void push_next_window(uint32_t transfer, int64_t time);
+  void change_price(uint32_t transfer);
+
+  // contention.cc
+  void run_thread(uint32_t id);
+  bool execute(Actor& a, Thread& th, uint32_t item);
+  bool run_post(Actor& a, Thread& th, uint32_t item);
+  bool run_join(Actor& a, Thread& th, uint32_t item);
+  bool run_host_join(Actor& a, Thread& th, uint32_t item);
+  void run_record(Actor& a, Thread& th, uint32_t item);
+  bool run_wait(Actor& a, Thread& th, uint32_t item);
+  bool run_sync(Actor& a, Thread& th, uint32_t item);
+  void know_host(Actor& a, const Thread& th, uint32_t segment);
+  void raise(Actor& a, const Thread& th, size_t stream, const int64_t* to, int64_t by);
+  bool sleep(Thread& th, uint32_t& waiters);
+  void wake(uint32_t& waiters);
+  static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
+
+  // contention_compute.cc
+  bool run_pass(Actor& a, Thread& th, uint32_t item);
+  LivePass& enter(Actor& a, uint32_t item, const PassThreads& pass);
+  static void leave(LivePass& live);
+  bool run_instruction(const Place& at, const ThreadInstruction& in);
+  void run_chain(const Place& at, const ThreadInstruction& in);
+  int64_t run_ops(const Place& at, const ThreadInstruction& in, uint32_t lane);
+  void run_own_collective(const Place& at, const ThreadInstruction& in);
+  bool run_collective(const Place& at, const ThreadInstruction& in);
+  void mark(const Place& at, size_t stream, size_t slot);
+  void book_start(const Place& at, uint32_t lane, int64_t time);
+
+  // contention.cc
+  bool records(const Actor& a, const Thread& th) const {
+    return recorded_ >= a.lane + th.lane && recorded_ < a.lane + th.lane + th.lanes;
+  }
+  int64_t recorded_time(const Actor& a, size_t stream) const;
+  void prepare_record();
+  void book_item(const Actor& a, const Thread& th, uint32_t item, bool ends);
+  void book_chain(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ran);
+  void book_slowed(const Place& at, const ThreadInstruction& in);
+  void book_more(const Place& at, uint32_t first, uint32_t count, int64_t more);
+  void book_op(const Place& at, uint32_t op, int64_t begin, int64_t end);
+  void book_collective(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
+                       int64_t begin);
+  void book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
+  void book_join(const Actor& a, uint32_t item, const Arrivals& meeting);
+  void book_rendezvous(const Row& row, uint32_t group);
+  void finish_record(LaneResult& result);
+
+  // contention_communication.cc
+  Row& row_of_rendezvous(uint32_t id);
+  Row& row_of_collective(uint32_t source, uint32_t sequence, uint32_t work);
+  uint32_t new_row(uint32_t work, uint32_t needed, int64_t left);
+  void visit(Row& row, int64_t visits);
+  void arrive(Row& row, uint32_t group, int64_t time);
+  void complete(Row& row, uint32_t group);
+  uint8_t class_of(const Row& row, uint32_t group) const;
+  int64_t price_of(const Row& row, uint32_t group) const;
+  int64_t price_in(size_t link_class, uint32_t work) const;
+  uint8_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
+  uint32_t pattern_of(const Row& row, uint32_t group) const;
+  void begin_transfer(uint32_t id);
+  void start_moving(uint32_t id);
+  void begin_decided(const Row& row, uint32_t group, Transfer transfer);
+  void set_cap(Transfer& transfer) const;
+  int64_t slowed_cap(const Transfer& transfer) const;
+  void end_transfer(uint32_t id);
+  void end_arrivals(Row& row, uint32_t group, int64_t time);
+  // f(role, lane) for each rank that takes part.
+  template <class F>
+  void for_ranks(const Row& row, uint32_t group, const F& f) const {
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+    const uint32_t* const lanes = &groups.lanes[size_t{group} * groups.size];
+    const auto of_role = [&](uint32_t role) {
+      for (uint32_t i = 0; i < groups.size; ++i) f(role, lanes[i]);
+    };
+    if (!row.is_rendezvous) return of_role(row.source / kStreams);
+    for (const uint32_t role : program_.rendezvous[row.source].parties) of_role(role);
+  }
+
+  const OpGraph& graph_;
+  const Prices& prices_;
+  const LaneSet& lanes_;
+  const Traffic& traffic_;
+  bool merge_ = true;
+  ContentionProgram program_;
+  int64_t slow_compute_ = kOne, slow_communication_ = kOne;
+  bool coupled_ = false;  // interference
+  uint32_t width_ = 1;    // lanes
+  uint32_t block_ = 1;    // lanes of an actor
+
+  std::array<Groups, kAxes> groups_;
+  std::vector<std::vector<Scope>> own_;  // by role and work, of collectives in passes
+  std::array<bool, kStreams> strand_{};  // streams of it
+  std::vector<bool> together_;           // by role: has a strand, for whole blocks
+  std::vector<Actor> actors_;
+  std::vector<Thread> threads_;
+  std::vector<uint32_t> ready_;               // threads
+  LivePass closed_;                           // of passes that a strand runs in one go
+  std::vector<Rank> ranks_;                   // coupled
+  std::vector<Slowness> slowness_;            // [role][lane]
+  std::vector<std::vector<LaneSpan>> spans_;  // [role][lane] of compute; empty: no windows
+  std::optional<JitterTable> jitter_;
+  std::vector<uint32_t> rank_keys_;       // of jitter
+  std::vector<int64_t> prices_by_class_;  // of one work
+  std::vector<int64_t> first_start_;      // [role][lane] of compute
+  std::deque<Row> rows_;                  // stays in place
+  std::vector<uint32_t> free_rows_;
+  std::vector<uint32_t> rendezvous_row_;
+  struct Sequence {
+    std::deque<uint32_t> rows;
+    uint32_t first = 0;  // sequence number of the first
+  };
+  std::vector<Sequence> sequences_;  // by role and stream
+  std::vector<Transfer> transfers_;
+  std::vector<uint32_t> free_transfers_;
+
+  int64_t now_ = 0;
+  std::vector<Event> events_;  // a heap, the earliest first
+  FlowNetwork network_;
+  std::vector<FlowNetwork::Ended> ended_;
+  std::vector<uint32_t> dirty_ranks_, dirty_transfers_;
+  int64_t recorded_ = -1;
+  bool ops_ = false;  // of it, each
+  std::optional<LaneRecorder> record_;
+  std::vector<RoleRecord> role_records_;
+  std::vector<RendezvousRecord> rendezvous_records_;
+  int64_t shared_ops_ = 0, flow_events_ = 0;
+};
+
+}  // namespace stepcast::contention

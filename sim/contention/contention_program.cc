@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sim/contention/contention_program.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/graph/program.h"
+#include "sim/lanes/lanes.h"
+
+namespace stepcast {
+namespace {
+
+struct Slots {
+  std::vector<int32_t> end, start;  // op -> slot, -1 = none
+  std::vector<uint32_t> op;
+};
+
+Slots assign_slots(const Pass& pass) {
+  Slots slots;
+  slots.end.assign(pass.ops.size(), -1);
+  slots.start = slots.end;
+  for (const Wait& w : pass.waits.all()) {
+    if (is_implied(pass, w)) continue;
+    int32_t& slot = (w.from_start ? slots.start : slots.end)[w.on];
+    if (slot >= 0) continue;
+    slot = static_cast<int32_t>(slots.op.size());
+    slots.op.push_back(w.on);
+  }
+  return slots;
+}
+
+ThreadCode code_of(const OpGraph& graph, const Op& op) {
+  if (is_communication(graph.works[static_cast<size_t>(op.work)].kind))
+    return ThreadCode::collective;
+  return op.stream == Stream::compute ? ThreadCode::compute : ThreadCode::fixed;
+}
+
+// Writes the code of one thread, in program order.
+class ThreadWriter {
+ public:
+  // `streams`: that the thread has; `ops`: where those of chains go.
+  // `launched`: host time up to and including each op.
+  ThreadWriter(const OpGraph& graph, const Prices& prices, const Pass& pass,
+               const std::vector<int64_t>& launched, const Slots& slots,
+               const std::array<bool, kStreams>& streams, std::vector<ThreadOp>& ops)
+      : graph_(graph),
+        prices_(prices),
+        pass_(pass),
+        launched_(launched),
+        slots_(slots),
+        streams_(streams),
+        ops_(ops) {}
+
+  std::vector<ThreadInstruction> write(bool merge) {
+    // Ops of a chain stand next to each other, so those of one stream do.
+    std::vector<uint32_t> place(pass_.ops.size());
+    for (size_t s = 0; s < kStreams; ++s) {
+      if (streams_[s]) add_ops(s, place);
+    }
+    std::array<size_t, kStreams> open;  // instruction of each stream that may be continued
+    open.fill(kNone);
+    for (uint32_t i = 0; i < pass_.ops.size(); ++i) {
+      const auto stream = static_cast<size_t>(pass_.ops[i].stream);
+      if (!streams_[stream]) continue;
+      if (add_waits(i)) open[stream] = kNone;
+      const size_t in = add_op(i, place[i], merge ? open[stream] : kNone);
+      const bool ends = code_[in].end_slot >= 0 || code_[in].start_slot >= 0;
+      open[stream] = ends || code_[in].code == ThreadCode::collective ? kNone : in;
+    }
+    return std::move(code_);
+  }
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  void add_ops(size_t stream, std::vector<uint32_t>& place) {
+    for (uint32_t i = 0; i < pass_.ops.size(); ++i) {
+      const Op& op = pass_.ops[i];
+      if (static_cast<size_t>(op.stream) != stream) continue;
+      place[i] = static_cast<uint32_t>(ops_.size());
+      const auto work = static_cast<size_t>(op.work);
+      ops_.push_back({prices_.by_work[work].time.count(), launched_[i], i,
+                      spend_of(graph_.works[work], op.phase)});
+    }
+  }
+
+  bool add_waits(uint32_t i) {
+    bool any = false;
+    for (const Wait& w : pass_.waits.of(i)) {
+      if (is_implied(pass_, w)) continue;
+      const bool own = streams_[static_cast<size_t>(pass_.ops[w.on].stream)];
+      code_.push_back({.ps = w.delay.count(),
+                       .end_slot = (w.from_start ? slots_.start : slots_.end)[w.on],
+                       .stream = static_cast<uint8_t>(pass_.ops[i].stream),
+                       .code = own ? ThreadCode::wait : ThreadCode::watch});
+      any = true;
+    }
+    return any;
+  }
+
+  // Continues the chain at `open` if it can.  Returns the instruction.
+  size_t add_op(uint32_t i, uint32_t place, size_t open) {
+    const Op& op = pass_.ops[i];
+    const ThreadCode kind = code_of(graph_, op);
+    const auto work = static_cast<uint32_t>(op.work);
+    const int64_t ps = prices_.by_work[work].time.count();
+    const bool goes_on = open != kNone && slots_.start[i] < 0 && code_[open].code == kind;
+    const size_t in = goes_on ? open : code_.size();
+    if (goes_on) {
+      code_[in].ps += ps;
+      ++code_[in].count;
+    } else {
+      code_.push_back({.ps = ps,
+                       .first = place,
+                       .count = 1,
+                       .work = work,
+                       .start_slot = slots_.start[i],
+                       .stream = static_cast<uint8_t>(op.stream),
+                       .code = kind});
+    }
+    code_[in].end_slot = slots_.end[i];
+    return in;
+  }
+
+  const OpGraph& graph_;
+  const Prices& prices_;
+  const Pass& pass_;
+  const std::vector<int64_t>& launched_;
+  const Slots& slots_;
+  const std::array<bool, kStreams>& streams_;
+  std::vector<ThreadOp>& ops_;
+  std::vector<ThreadInstruction> code_;
+};
+
+PassThreads compile_pass(const OpGraph& graph, const Prices& prices,
+                         const std::vector<int64_t>& launches, const Pass& pass,
+                         const std::array<bool, kStreams>& strand, bool merge) {
+  PassThreads out;
+  const Slots slots = assign_slots(pass);
+  out.slots = static_cast<uint32_t>(slots.op.size());
+  for (const uint32_t i : slots.op) {
+    const Op& op = pass.ops[i];
+    out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(op.work)], op.phase));
+  }
+  out.device_ops = static_cast<uint32_t>(pass.ops.size());
+  std::vector<int64_t> launched;
+  for (const Op& op : pass.ops) {
+    out.launched += launches[static_cast<size_t>(op.launch)];
+    launched.push_back(out.launched);
+  }
+  const auto write = [&](const std::array<bool, kStreams>& streams) {
+    return ThreadWriter(graph, prices, pass, launched, slots, streams, out.ops).write(merge);
+  };
+  for (size_t s = 0; s < kStreams; ++s) {
+    std::array<bool, kStreams> one{};
+    one[s] = true;
+    out.code[s] = write(one);
+  }
+  out.code[kStrand] = write(strand);
+  out.closed = std::ranges::all_of(
+      pass.ops, [&](const Op& op) { return strand[static_cast<size_t>(op.stream)]; });
+  return out;
+}
+
+void add_event(const Item& item, std::vector<uint32_t>& latest, RoleThreads& out, size_t i) {
+  if (latest.size() <= item.event) latest.resize(size_t{item.event} + 1, RoleThreads::kNone);
+  if (item.kind == ItemKind::record) {
+    latest[item.event] = static_cast<uint32_t>(out.waits.size());
+    out.waits.push_back(0);
+  }
+  out.record[i] = latest[item.event];
+  if (item.kind == ItemKind::wait && out.record[i] != RoleThreads::kNone) {
+    ++out.waits[out.record[i]];
+  }
+}
+
+RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
+                         const std::vector<PassThreads>& passes,
+                         const std::vector<int64_t>& launches,
+                         const std::array<bool, kStreams>& strand) {
+  RoleThreads out;
+  const size_t n = role.items.size();
+  out.record.assign(n, RoleThreads::kNone);
+  std::vector<uint32_t> latest;  // record of each event
+  uint32_t segment = 0;
+  int64_t launched = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const Item& item = role.items[i];
+    if (item.kind == ItemKind::post) {
+      const Rendezvous& rendezvous = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
+      launched += launches[static_cast<size_t>(rendezvous.launch)];
+    }
+    out.segment.push_back(segment);
+    out.launched.push_back(launched);
+    out.instances.push_back(static_cast<uint64_t>(out.device_ops));
+    if (item.kind == ItemKind::pass) {
+      const PassThreads& pass = passes[static_cast<size_t>(item.pass)];
+      launched += pass.launched;
+      out.device_ops += pass.device_ops;
+      for (size_t t = 0; t < kThreads; ++t) {
+        if (!pass.code[t].empty()) out.items[t].push_back(i);
+      }
+      continue;
+    }
+    const auto stream = static_cast<size_t>(item.stream);
+    out.items[stream].push_back(i);
+    if (strand[stream]) out.items[kStrand].push_back(i);
+    if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
+      add_event(item, latest, out, i);
+    }
+    const bool host_joins = item.kind == ItemKind::join && item.host_waits;
+    if (host_joins) out.items[kHost].push_back(i);
+    if (item.kind != ItemKind::sync && !host_joins) continue;
+    ++segment;
+    launched = 0;
+  }
+  out.segments = segment + 1;
+  return out;
+}
+
+// Roles are visited in order, so lists of them are ascending.
+void plan_rendezvous(const OpGraph& graph, ContentionProgram& out) {
+  out.rendezvous.resize(graph.rendezvous.size());
+  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
+    for (const Item& item : graph.roles[r].items) {
+      if (item.kind != ItemKind::post && item.kind != ItemKind::join) continue;
+      RendezvousPlan& plan = out.rendezvous[static_cast<size_t>(item.rendezvous)];
+      plan.visits += item.host_waits && item.kind == ItemKind::join ? 2 : 1;
+      if (plan.parties.empty() || plan.parties.back() != r) plan.parties.push_back(r);
+      if (item.kind == ItemKind::post) plan.posts.push_back(r);
+    }
+  }
+  for (size_t id = 0; id < out.rendezvous.size(); ++id) {
+    RendezvousPlan& plan = out.rendezvous[id];
+    if (plan.posts.empty()) continue;
+    const Work& work = graph.works[static_cast<size_t>(graph.rendezvous[id].work)];
+    const auto sends = [&](uint32_t r) { return graph.roles[r].pipeline_rank == work.from; };
+    const auto it = std::ranges::find_if(plan.posts, sends);
+    plan.sender = it != plan.posts.end() ? *it : plan.posts.front();
+  }
+}
+
+}  // namespace
+
+ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
+                                  const std::array<bool, kStreams>& strand, bool merge) {
+  ContentionProgram out;
+  std::vector<int64_t> launches = varied_launches(graph, prices, {});
+  for (int64_t& time : launches) time <<= kLaneFractionBits;
+  for (const Pass& pass : graph.passes) {
+    out.passes.push_back(compile_pass(graph, prices, launches, pass, strand, merge));
+  }
+  for (const RoleOps& role : graph.roles) {
+    out.roles.push_back(compile_role(graph, role, out.passes, launches, strand));
+  }
+  plan_rendezvous(graph, out);
+  return out;
+}
+
+namespace {
+
+// Stops so far, by stream (and host).
+using Stops = std::array<uint32_t, kStreams + 1>;
+
+void raise(Stops& to, const Stops& by) {
+  for (size_t t = 0; t < to.size(); ++t) to[t] = std::max(to[t], by[t]);
+}
+
+// What a time depends on: the stops of each stream that came before it.
+struct Dependence {
+  Stops apart{};      // of its own lane
+  Stops all_lanes{};  // of all lanes of the block
+  Stops known{};      // it is known when all lanes of the block are past these
+
+  void merge(const Dependence& other) {
+    raise(apart, other.apart);
+    raise(all_lanes, other.all_lanes);
+    raise(known, other.known);
+  }
+  void wait_for_all_lanes() { raise(all_lanes, apart); }
+};
+
+class RoleWalk {
+ public:
+  RoleWalk(const OpGraph& graph, const ContentionProgram& program, const StrandChoice& choice,
+           uint32_t role)
+      : graph_(graph),
+        threads_(program.roles[role]),
+        items_(graph.roles[role].items),
+        choice_(choice) {}
+
+  bool is_safe() {
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+      if (!walk_item(i)) return false;
+    }
+    return true;
+  }
+
+ private:
+  static size_t stream(Stream s) { return static_cast<size_t>(s); }
+  const Work& work(WorkId id) const { return graph_.works[static_cast<size_t>(id)]; }
+
+  bool walk_item(uint32_t i) {
+    const Item& item = items_[i];
+    const size_t s = stream(item.stream);
+    switch (item.kind) {
+      case ItemKind::pass: return walk_pass(graph_.passes[static_cast<size_t>(item.pass)]);
+      case ItemKind::post: {
+        Dependence post = now_[s];
+        post.merge(now_[kHost]);
+        if (choice_.streams[s]) gather(s, post);
+        return !shows_late(post, is_whole(item));
+      }
+      case ItemKind::join: walk_join(item); return true;
+      case ItemKind::record: events_[threads_.record[i]] = at_strand(s); return true;
+      case ItemKind::wait: {
+        const auto it = events_.find(threads_.record[i]);
+        if (it == events_.end()) return true;
+        now_[s].merge(it->second);
+        at_strand(s);
+        return true;
+      }
+      case ItemKind::sync: {
+        Dependence host = now_[s];
+        host.merge(now_[kHost]);
+        gather(s, host);
+        now_[kHost] = host;
+        return true;
+      }
+    }
+    return true;
+  }
+
+  bool is_whole(const Item& item) const {
+    const auto id = static_cast<size_t>(item.rendezvous);
+    return choice_.whole[static_cast<size_t>(graph_.rendezvous[id].work)];
+  }
+
+  void walk_join(const Item& item) {
+    const size_t s = stream(item.stream);
+    stop(s, is_whole(item));
+    at_strand(s);
+    if (item.host_waits) stop(kHost, is_whole(item));
+  }
+
+  void stop(size_t s, bool of_all_lanes) {
+    now_[s].apart[s] = ++stops_[s];
+    if (of_all_lanes) now_[s].all_lanes[s] = stops_[s];
+  }
+
+  // What a strand does it knows when all of it is there.
+  void gather(size_t s, Dependence& time) {
+    if (!choice_.streams[s]) return;
+    raise(strand_, time.apart);
+    raise(strand_, time.all_lanes);
+    raise(strand_, time.known);
+    raise(time.known, strand_);
+  }
+  const Dependence& at_strand(size_t s) {
+    gather(s, now_[s]);
+    return now_[s];
+  }
+
+  // Is it known later than it could be?  `whole`: it waits for all lanes of the block.
+  bool shows_late(Dependence time, bool whole) const {
+    if (whole || choice_.lanes == 1) time.wait_for_all_lanes();
+    for (size_t t = 0; t < time.known.size(); ++t) {
+      if (time.known[t] > time.all_lanes[t]) return true;
+    }
+    return false;
+  }
+
+  bool walk_pass(const Pass& pass) {
+    starts_.assign(pass.ops.size(), {});
+    ends_.assign(pass.ops.size(), {});
+    for (uint32_t i = 0; i < pass.ops.size(); ++i) {
+      const Op& op = pass.ops[i];
+      const size_t s = stream(op.stream);
+      for (const Wait& w : pass.waits.of(i)) now_[s].merge((w.from_start ? starts_ : ends_)[w.on]);
+      now_[s].merge(now_[kHost]);
+      at_strand(s);
+      starts_[i] = now_[s];
+      if (is_communication(work(op.work).kind) && !walk_collective(i, op)) return false;
+      ends_[i] = now_[s];
+    }
+    return true;
+  }
+
+  // Others decide when it begins, and when it ends.
+  bool walk_collective(uint32_t i, const Op& op) {
+    const size_t s = stream(op.stream);
+    const auto w = static_cast<size_t>(op.work);
+    switch (choice_.scopes[w]) {
+      case Scope::lane: break;
+      case Scope::block:
+        now_[s].wait_for_all_lanes();
+        if (!choice_.streams[s]) return false;  // a thread of one lane cannot take part
+        break;
+      case Scope::outside:
+        if (shows_late(now_[s], choice_.whole[w])) return false;
+        stop(s, choice_.whole[w]);
+        break;
+    }
+    starts_[i] = now_[s];
+    if (choice_.scopes[w] == Scope::outside) stop(s, choice_.whole[w]);
+    return true;
+  }
+
+  const OpGraph& graph_;
+  const RoleThreads& threads_;
+  const std::vector<Item>& items_;
+  const StrandChoice& choice_;
+  std::array<Dependence, kStreams + 1> now_{};
+  Stops stops_{};
+  Stops strand_{};  // that the strand is past
+  std::map<uint32_t, Dependence> events_;
+  std::vector<Dependence> starts_, ends_;  // by op of the pass
+};
+
+}  // namespace
+
+std::array<bool, kStreams> strand_streams(const OpGraph& graph, const std::vector<Scope>& scopes) {
+  std::array<bool, kStreams> strand;
+  strand.fill(true);
+  for (const Pass& pass : graph.passes) {
+    for (const Op& op : pass.ops) {
+      const auto work = static_cast<size_t>(op.work);
+      if (is_communication(graph.works[work].kind) && scopes[work] == Scope::outside) {
+        strand[static_cast<size_t>(op.stream)] = false;
+      }
+    }
+  }
+  return strand;
+}
+
+std::vector<bool> plan_strands(const OpGraph& graph, const ContentionProgram& program,
+                               const StrandChoice& choice) {
+  std::vector<bool> together;
+  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
+    together.push_back(RoleWalk(graph, program, choice, r).is_safe());
+  }
+  return together;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sim/graph/op_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/graph/compressed_sparse_row_graph.hpp>
+#include <boost/graph/depth_first_search.hpp>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/check.h"
+
+namespace stepcast {
+LaunchId launch_of(OpGraph& graph, const Launch& launch) {
+  std::vector<Launch>& known = graph.launches;
+  const auto it = std::ranges::find(known, launch);
+  STEPCAST_CHECK(it != known.end() || known.size() < UINT16_MAX, "too many kinds of launches");
+  const auto id = static_cast<LaunchId>(it - known.begin());
+  if (it == known.end()) known.push_back(launch);
+  return id;
+}
+
+std::string action_text(const Item& item) {
+  if (!item.has_second) return to_string(item.action);
+  return '(' + to_string(item.action) + ';' + to_string(item.second) + ')';
+}
+
+namespace {
+
+using Csr = boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, uint32_t>;
+using Vertex = boost::graph_traits<Csr>::vertex_descriptor;
+
+// Keeps the current path of the search and copies the cycle when an edge leads back into it.
+struct CycleVisitor : boost::default_dfs_visitor {
+  std::vector<uint32_t>* path;
+  std::vector<uint32_t>* cycle;
+
+  void discover_vertex(Vertex v, const Csr&) const { path->push_back(static_cast<uint32_t>(v)); }
+  void finish_vertex(Vertex, const Csr&) const { path->pop_back(); }
+  template <class Edge>
+  void back_edge(Edge e, const Csr& g) const {
+    if (!cycle->empty()) return;
+    auto from = std::find(path->begin(), path->end(), static_cast<uint32_t>(target(e, g)));
+    cycle->assign(from, path->end());
+  }
+};
+
+}  // namespace
+
+WaitGraph::WaitGraph(uint32_t ops, std::vector<Wait> waits) : waits_(std::move(waits)) {
+  std::stable_sort(waits_.begin(), waits_.end(),
+                   [](const Wait& a, const Wait& b) { return a.op < b.op; });
+  first_.assign(ops + 1, 0);
+  for (const Wait& w : waits_) {
+    STEPCAST_CHECK(w.op < ops && w.on < ops, "a wait names an op outside its pass");
+    ++first_[w.op + 1];
+  }
+  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+}
+
+std::vector<uint32_t> WaitGraph::find_cycle(std::span<const Stream> streams) const {
+  std::vector<std::pair<uint32_t, uint32_t>> edges;
+  for (const Wait& w : waits_) edges.emplace_back(w.op, w.on);
+  std::array<int64_t, kStreams> last;
+  last.fill(-1);
+  for (uint32_t op = 0; op < streams.size(); ++op) {
+    int64_t& previous = last[static_cast<size_t>(streams[op])];
+    if (previous >= 0) edges.emplace_back(op, static_cast<uint32_t>(previous));
+    previous = op;
+  }
+  std::sort(edges.begin(), edges.end());
+  const Csr graph(boost::edges_are_sorted, edges.begin(), edges.end(), streams.size());
+  std::vector<uint32_t> path;
+  std::vector<uint32_t> cycle;
+  CycleVisitor visitor;
+  visitor.path = &path;
+  visitor.cycle = &cycle;
+  std::vector<boost::default_color_type> colors(streams.size());
+  boost::depth_first_search(
+      graph, visitor,
+      boost::make_iterator_property_map(colors.begin(), get(boost::vertex_index, graph)));
+  return cycle;
+}
+
+namespace {
+
+// "qkv (op 0), which waits for fc1 (op 3), which waits for qkv (op 0)".
+std::string cycle_text(const OpGraph& graph, const Pass& pass, std::vector<uint32_t> cycle) {
+  if (!cycle.empty()) cycle.push_back(cycle.front());
+  std::string text;
+  for (const uint32_t op : cycle) {
+    text += fmt::format("{}{} (op {})", text.empty() ? "" : ", which waits for ",
+                        graph.text(pass.ops[op].label), op);
+  }
+  return text;
+}
+
+void check_pass(const OpGraph& graph, const Pass& pass) {
+  std::vector<Stream> streams;
+  for (const Op& op : pass.ops) {
+    STEPCAST_CHECK(static_cast<size_t>(op.work) < graph.works.size(), "op without work");
+    STEPCAST_CHECK(static_cast<size_t>(op.label) < graph.labels.size(), "op without label");
+    STEPCAST_CHECK(static_cast<size_t>(op.launch) < graph.launches.size(), "op without launch");
+    streams.push_back(op.stream);
+  }
+  const std::vector<uint32_t> cycle = pass.waits.find_cycle(streams);
+  STEPCAST_CHECK(cycle.empty(), "ops of pass '" + pass.name +
+                                    "' wait for each other: " + cycle_text(graph, pass, cycle));
+  for (const Wait& w : pass.waits.all()) {
+    STEPCAST_CHECK(w.on < w.op, fmt::format("'{}' of pass '{}' waits for a later op",
+                                            graph.text(pass.ops[w.op].label), pass.name));
+  }
+  for (size_t i = 0; i < pass.memory.size(); ++i) {
+    const MemoryEvent& e = pass.memory[i];
+    STEPCAST_CHECK(e.op < pass.ops.size(), "memory event outside its pass");
+    const auto table = static_cast<size_t>(e.second ? pass.second_tensors : pass.tensors);
+    STEPCAST_CHECK(table < graph.tensor_tables.size(),
+                   "pass '" + pass.name + "' has no tensor table");
+    STEPCAST_CHECK(e.tensor < graph.tensor_tables[table].size(), "memory event without tensor");
+    STEPCAST_CHECK(i == 0 || pass.memory[i - 1].op <= e.op, "memory events out of order");
+  }
+}
+
+// Posts are counted by rendezvous and role; a join needs all posts to exist somewhere.
+void check_rendezvous(const OpGraph& graph) {
+  std::vector<std::set<uint32_t>> posted(graph.rendezvous.size());
+  for (uint32_t r = 0; r < graph.roles.size(); ++r) {
+    for (const Item& item : graph.roles[r].items) {
+      if (item.kind == ItemKind::pass) {
+        STEPCAST_CHECK(static_cast<size_t>(item.pass) < graph.passes.size(), "item without pass");
+      }
+      if (item.kind != ItemKind::post && item.kind != ItemKind::join) continue;
+      const auto id = static_cast<size_t>(item.rendezvous);
+      STEPCAST_CHECK(id < graph.rendezvous.size(), "item without rendezvous");
+      if (item.kind == ItemKind::post) {
+        STEPCAST_CHECK(posted[id].insert(r).second, "a role posts a rendezvous twice");
+      }
+    }
+  }
+  for (size_t id = 0; id < posted.size(); ++id) {
+    STEPCAST_CHECK(static_cast<size_t>(graph.rendezvous[id].launch) < graph.launches.size(),
+                   "rendezvous without launch");
+    STEPCAST_CHECK(posted[id].size() == graph.rendezvous[id].parties,
+                   "rendezvous '" + graph.text(graph.rendezvous[id].label) + "' has " +
+                       std::to_string(posted[id].size()) + " posts, not " +
+                       std::to_string(graph.rendezvous[id].parties));
+  }
+}
+
+void check_memory(const OpGraph& graph, const RoleOps& role) {
+  // Live tensors of each (stage, microbatch); passes without an action may keep nothing.
+  using Key = std::pair<uint16_t, uint32_t>;
+  std::map<Key, std::set<uint32_t>> live;
+  for (const Item& item : role.items) {
+    if (item.kind != ItemKind::pass) continue;
+    const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+    const Key first{item.action.stage, item.action.microbatch};
+    const Key second{item.second.stage, item.second.microbatch};
+    STEPCAST_CHECK(!item.has_second || (item.has_action && first != second),
+                   "a pair without two microbatches");
+    std::set<uint32_t> own;
+    for (const MemoryEvent& e : pass.memory) {
+      STEPCAST_CHECK(!e.second || item.has_second, "pass '" + pass.name + "' runs two actions");
+      std::set<uint32_t>& tensors = !item.has_action ? own : live[e.second ? second : first];
+      const bool ok = e.allocate ? tensors.insert(e.tensor).second : tensors.erase(e.tensor) == 1;
+      STEPCAST_CHECK(ok, "pass '" + pass.name + "' " + (e.allocate ? "allocates" : "frees") +
+                             " tensor " + std::to_string(e.tensor) + " twice");
+    }
+    STEPCAST_CHECK(item.has_action || own.empty(), "pass '" + pass.name + "' leaves memory behind");
+    for (const Key& key : {first, second}) {
+      if (const auto it = live.find(key); it != live.end() && it->second.empty()) live.erase(it);
+    }
+  }
+  STEPCAST_CHECK(live.empty(), role.name + " ends with activations alive");
+}
+
+}  // namespace
+
+void check_graph(const OpGraph& graph) {
+  for (const Pass& pass : graph.passes) check_pass(graph, pass);
+  check_rendezvous(graph);
+  for (const RoleOps& role : graph.roles) check_memory(graph, role);
+}
+
+Spend spend_of(const Work& work, Phase phase) {
+  if (is_communication(work.kind)) {
+    switch (work.axis) {
+      case Axis::tp: return Spend::exposed_tp;
+      case Axis::cp:
+      case Axis::cp_inner:
+      case Axis::cp_outer: return Spend::exposed_cp;
+      case Axis::ep:
+      case Axis::etp: return Spend::exposed_ep;
+      case Axis::dp:
+      case Axis::edp:
+      case Axis::data:
+      case Axis::shard:
+      case Axis::replica: return Spend::exposed_dp;
+      case Axis::pp: return Spend::exposed_pp;
+      default: return Spend::exposed_other;
+    }
+  }
+  if (work.kind == WorkKind::expert_wait) return Spend::expert_imbalance;
+  if (phase == Phase::optimizer) return Spend::optimizer;
+  if (phase == Phase::gradient_sync) return Spend::gradient_buffers;
+  if (phase == Phase::recompute) return Spend::recompute;
+  switch (work.kind) {
+    // The batched products of unfused attention carry their heads.
+    case WorkKind::gemm: return work.heads > 0 ? Spend::attention : Spend::matmul;
+    case WorkKind::grouped_gemm: return Spend::matmul;
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: return Spend::attention;
+    default: break;
+  }
+  switch (work.kernel) {
+    case Kernel::softmax:
+    case Kernel::softmax_backward: return Spend::attention;
+    case Kernel::layer_norm:
+    case Kernel::layer_norm_backward:
+    case Kernel::rms_norm:
+    case Kernel::rms_norm_backward: return Spend::norm;
+    case Kernel::embedding:
+    case Kernel::embedding_backward:
+    case Kernel::cross_entropy:
+    case Kernel::cross_entropy_backward: return Spend::embedding_loss;
+    default: return Spend::elementwise;
+  }
+}
+
+std::vector<double> work_counts(const OpGraph& graph) {
+  std::vector<double> counts(graph.works.size());
+  std::vector<int64_t> runs(graph.passes.size());
+  for (const RoleOps& role : graph.roles) {
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass) runs[static_cast<size_t>(item.pass)] += role.ranks;
+      if (item.kind != ItemKind::post) continue;
+      const Rendezvous& r = graph.rendezvous[static_cast<size_t>(item.rendezvous)];
+      counts[static_cast<size_t>(r.work)] += static_cast<double>(role.ranks) / r.parties;
+    }
+  }
+  for (size_t p = 0; p < runs.size(); ++p) {
+    for (const Op& op : graph.passes[p].ops)
+      counts[static_cast<size_t>(op.work)] += static_cast<double>(runs[p]);
+  }
+  return counts;
+}
+
+void launch_after_host_waits(OpGraph& graph, const Prices& prices) {
+  if (prices.by_launch.empty()) return;
+  constexpr auto kReads = static_cast<size_t>(HostCall::synchronize);
+  for (Pass& pass : graph.passes) {
+    std::vector<Wait> added;
+    std::optional<uint32_t> computed;  // the last op on the compute stream
+    std::optional<uint32_t> read;      // what the host has waited for
+    Time since{};
+    for (uint32_t i = 0; i < pass.ops.size(); ++i) {
+      const auto launch = static_cast<size_t>(pass.ops[i].launch);
+      if (computed && graph.launches[launch].calls[kReads] > 0) {
+        read = computed;
+        since = {};
+      }
+      if (pass.ops[i].stream == Stream::compute) computed = i;
+      if (!read) continue;
+      since += prices.by_launch[launch];
+      added.push_back({.op = i, .on = *read, .delay = since});
+    }
+    if (added.empty()) continue;
+    const auto all = pass.waits.all();
+    std::vector<Wait> waits(all.begin(), all.end());
+    waits.insert(waits.end(), added.begin(), added.end());
+    pass.waits = WaitGraph(static_cast<uint32_t>(pass.ops.size()), std::move(waits));
+  }
+}
+
+}  // namespace stepcast

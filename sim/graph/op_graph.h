@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ops of a training step in symbolic form: what is done, in which order, on which stream,
+// waiting for what. `compile` (program.h) turns it into the form the engine runs; the naive engine
+// under tests/oracle reads it directly.
+//
+// OpGraph is works, tensors, passes, rendezvous, and one RoleOps for each role:
+//
+//   Pass     a small graph of ops (the forward of one chunk, say), shared by all microbatches
+//            and by all stages that do the same
+//   RoleOps  what the ranks of one role do, in program order: Items, most of which run a pass
+//
+// Semantics (CUDA's streams):
+//
+//   * A role has one in-order queue for each Stream, and its host.  The host walks the items and,
+//     inside a pass, the ops in order; launching an op takes the host the time of its Launch.
+//   * An op starts when its stream has finished its previous op, the op has been launched,
+//     and every op it waits for has finished (or, for a Wait with `from_start`, has started)
+//     at least `delay` ago.  It ends `duration` later.
+//   * A Rendezvous is anything that needs several roles, or that runs beside its issuer: a pipeline
+//     transfer, an all-reduce over first and last stage.  It starts when `parties` posts have been
+//     made, and ends its price later.  A role posts when the given stream has reached this place
+//     and the host has launched it; where it joins, the given stream goes on no earlier than the
+//     end of the rendezvous.  A send that completes without its receiver, and a plain latency, are
+//     rendezvous with one party.
+//   * record, wait: a role's own events, as cudaEventRecord and cudaStreamWaitEvent.
+//
+// All of it is a (max,+) recurrence with one solution, whatever the order of evaluation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/graph/action.h"
+#include "sim/graph/price.h"
+#include "sim/graph/work.h"
+#include "sim/units.h"
+
+namespace stepcast {
+enum class WorkId : uint32_t {};
+enum class LaunchId : uint16_t {};  // index into OpGraph::launches; the first is of no calls
+enum class PassId : uint32_t {};
+enum class RendezvousId : uint32_t {};
+enum class TensorTableId : uint32_t {};
+enum class LabelId : uint16_t {};  // index into OpGraph::labels
+
+enum class Stream : uint8_t { compute, tp, cp, ep, dp, copy };
+constexpr int kStreams = 6;
+std::string_view name_of(Stream s);
+
+// What part of the step an op belongs to; the account keeps recompute and optimizer apart.
+enum class Phase : uint8_t {
+  forward,
+  backward_input,
+  backward_weight,
+  recompute,
+  gradient_sync,
+  optimizer
+};
+std::string_view name_of(Phase p);
+
+// ------------------------------------------------------------------------------------------ memory
+enum class MemoryCategory : uint8_t {
+  parameters,
+  gradients,
+  optimizer_state,
+  activations,
+  recompute_workspace,
+  workspace,
+  communication,
+  logits,
+};
+constexpr int kMemoryCategories = 8;
+std::string_view name_of(MemoryCategory c);
+
+struct Tensor {
+  Bytes bytes{};
+  MemoryCategory category = MemoryCategory::activations;
+  LabelId label{};
+};
+
+// `op` allocates `tensor` before it runs, or frees it after.  A tensor that a pass allocates and
+// does not free stays alive for its (stage, microbatch) until another pass of that stage and
+// microbatch frees it; then a later one may allocate it again.
+struct MemoryEvent {
+  uint32_t op = 0;      // index into Pass::ops
+  uint32_t tensor = 0;  // index into the pass's tensor table
+  bool allocate = true;
+  bool second = false;  // of the item's second action, and of the pass's second tensor table
+};
+
+// -------------------------------------------------------------------------------------------- pass
+// What an op is for, where that decides something beside its work.
+enum class OpRole : uint8_t {
+  ordinary,
+  head,         // a product with the weights of the head, forward or backward ...
+  router,       // ... of a router: frameworks multiply both outside their linear layers
+  later_piece,  // a product that is cut by rows runs piece by piece: a piece but the first, whose
+                // weights the first has read already
+};
+
+struct Op {
+  WorkId work{};
+  Stream stream = Stream::compute;
+  Phase phase = Phase::forward;
+  LabelId label{};     // "qkv", "fc1 weight gradient": for display only
+  int16_t layer = -1;  // counted within the stage; -1 outside the layers
+  LaunchId launch{};   // what the host does for it
+  OpRole role = OpRole::ordinary;
+};
+
+// Op `op` waits for op `on` of the same pass.
+struct Wait {
+  uint32_t op = 0;
+  uint32_t on = 0;
+  bool from_start = false;  // for its start instead of its end
+  Time delay{};             // that much later, by the host (op_graph.h)
+};
+
+// The waits of a pass, ordered by op.
+class WaitGraph {
+ public:
+  WaitGraph() = default;
+  // REQUIRES: both ends < ops.
+  WaitGraph(uint32_t ops, std::vector<Wait> waits);
+
+  std::span<const Wait> all() const { return waits_; }
+  // REQUIRES: op < ops.
+  std::span<const Wait> of(uint32_t op) const {
+    return std::span(waits_).subspan(first_[op], first_[op + 1] - first_[op]);
+  }
+
+  // Ops that wait for each other in a cycle, each for the next one and the last for the first, if
+  // the waits together with the program order of `streams` (one entry an op) contain a cycle; else
+  // none.  O(V + E): a depth-first search, Boost.Graph's.
+  std::vector<uint32_t> find_cycle(std::span<const Stream> streams) const;
+
+ private:
+  std::vector<Wait> waits_;
+  std::vector<uint32_t> first_{0};  // op -> its first wait; one entry more than ops
+};
+
+struct Pass {
+  std::string name;  // "forward, 4 layers"
+  TensorTableId tensors{};
+  TensorTableId second_tensors{};  // of a pass that runs two actions at once
+  std::vector<Op> ops;             // in launch order; an op waits only for ops before it
+  WaitGraph waits;
+  std::vector<MemoryEvent> memory;  // by op; at one op allocations come first
+};
+
+// Whether the order of the stream alone makes the op start after what it waits for.
+inline bool is_implied(const Pass& pass, const Wait& w) {
+  return pass.ops[w.op].stream == pass.ops[w.on].stream && w.delay.count() == 0;
+}
+
+// -------------------------------------------------------------------------------------------- role
+enum class ItemKind : uint8_t {
+  pass,    // run `pass` as `action`
+  post,    // of `rendezvous`, from `stream`
+  join,    // of `rendezvous`, by `stream`
+  record,  // event := end of everything on `stream` so far
+  wait,    // `stream` waits for event
+  sync,    // the host waits for everything on `stream` so far
+};
+
+// One entry of a role's program.  A field belongs to the kinds that its comment, or its name, says.
+struct Item {
+  ItemKind kind = ItemKind::pass;
+  Stream stream = Stream::compute;
+  bool host_waits = false;  // join: the host waits too
+  bool only_sends = false;  // join: of its own send; the role needs nothing from it
+  bool has_action = false;  // pass: `action` is meaningful (false: optimizer, gradient sync)
+  bool has_second = false;  // pass: it runs two actions at once, `action` (a forward) and `second`
+  PassId pass{};
+  RendezvousId rendezvous{};
+  uint32_t event = 0;  // of this role, from 0
+  Action action{};
+  Action second{};  // a backward of another microbatch
+};
+
+// "5F12", or "(5F12;2B4)" of a pair.  REQUIRES: has_action.
+std::string action_text(const Item& item);
+
+struct Rendezvous {
+  WorkId work{};
+  uint16_t parties = 1;  // posts it needs before it starts, each from another role
+  LabelId label{};
+  LaunchId launch{};  // of each post
+};
+
+// Memory that is held through the whole step.
+struct StaticMemory {
+  MemoryCategory category{};
+  Bytes bytes{};
+};
+
+struct RoleOps {
+  std::string name;  // "stage 3" for a pipeline rank
+  uint32_t pipeline_rank = 0;
+  int64_t ranks = 1;  // ranks of the job that run this program alike
+  std::vector<StaticMemory> memory;
+  std::vector<Item> items;
+};
+
+struct OpGraph {
+  std::vector<std::string> labels;
+  std::vector<Work> works;
+  std::vector<Launch> launches{Launch{}};
+  std::vector<std::vector<Tensor>> tensor_tables;
+  std::vector<Pass> passes;
+  std::vector<Rendezvous> rendezvous;
+  std::vector<RoleOps> roles;
+
+  const std::string& text(LabelId id) const { return labels[static_cast<size_t>(id)]; }
+  const Tensor& tensor(const Pass& pass, const MemoryEvent& e) const {
+    return tensor_tables[static_cast<size_t>(e.second ? pass.second_tensors : pass.tensors)]
+                        [e.tensor];
+  }
+};
+
+// The launch of the graph that makes these calls; appended if there is none.  O(launches).
+LaunchId launch_of(OpGraph& graph, const Launch& launch);
+
+// Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly
+// `parties` roles and joined only by roles of the step, passes free of cycles of waits, every
+// tensor freed by the pass that allocates it or by a later pass of the same stage and microbatch,
+// at most once. Throws InternalError.  O(size).
+void check_graph(const OpGraph& graph);
+
+// -------------------------------------------------------------------------------------------------
+// The items of the account: what a picosecond of a rank can be spent on.
+
+enum class Spend : uint8_t {
+  matmul,
+  attention,
+  norm,
+  elementwise,     // activation, dropout, bias, residual, rotary
+  embedding_loss,  // embedding lookup, cross-entropy
+  recompute,
+  gradient_buffers,  // zeroing, casting, scaling gradients
+  optimizer,         // Adam, gradient norm and clipping
+  exposed_tp,
+  exposed_cp,
+  exposed_ep,
+  exposed_pp,  // a pipeline transfer on the wire
+  exposed_dp,
+  exposed_other,  // collectives over first and last stage, over the model group; copies from host
+  fill,           // bubble: before the rank's first backward, waiting for other stages to compute
+  imbalance,      // bubble: between its first backward and its last forward, the same
+  drain,          // bubble: after its last forward, the same
+  blocked,        // bubble: waiting for a rank that is itself held up by a blocking send
+  straggler,      // bubble: in a collective, for slower ranks of the group
+  expert_imbalance,  // bubble: for the rank whose experts got most tokens
+  contention,        // ops that take longer than alone: shared links, slowed compute
+  launch,            // the device waits for the host
+  idle_end,          // this rank is done, other ranks still work
+};
+constexpr int kSpends = 23;
+using SpendTable = std::array<Time, kSpends>;
+
+// "matmul", "exposed_tp", ...: keys of the JSON account.
+std::string_view name_of(Spend s);
+// "TP exposed": for tables.
+std::string_view title_of(Spend s);
+
+constexpr bool is_bubble(Spend s) {
+  return s >= Spend::fill && s <= Spend::expert_imbalance;
+}
+constexpr bool is_exposed(Spend s) {
+  return s >= Spend::exposed_tp && s <= Spend::exposed_other;
+}
+
+// Where the time of an op on the compute stream is booked, or of a communication that holds the
+// compute stream up.
+Spend spend_of(const Work& work, Phase phase);
+
+// -------------------------------------------------------------------------------------------------
+// How often the ranks of a job do each work in one step.
+
+// By work: how often it is done, summed over the ranks; what a rendezvous does counts once for all
+// the ranks that take part in it.  O(size of the graph).
+std::vector<double> work_counts(const OpGraph& graph);
+
+// -------------------------------------------------------------------------------------------------
+// Ops that a host launches only after it has read something from the device.
+//
+// A launch with HostCall::synchronize inside a pass waits for the last op before it on the compute
+// stream, which made what is read: what follows is launched from then on, on a device that has
+// nothing queued there.  Other streams go on.  That is a recurrence in the same terms as every
+// other: each op after it starts no earlier than that end plus the host's time for all launches
+// since.  The host itself may still run ahead into the next pass, so what it does there before it
+// reads again is hidden better than it would be.  What is waited beyond the end of the op is booked
+// as launch gaps.
+//
+// Waits are those of one pass: where no op of it on the compute stream comes before, as at its
+// first op, the call costs its time and waits for nothing.  A host that waits between passes is an
+// item of its role (ItemKind::sync).
+
+// Adds these waits to the passes of a priced graph.  O(ops).
+void launch_after_host_waits(OpGraph& graph, const Prices& prices);
+
+}  // namespace stepcast

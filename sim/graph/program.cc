@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sim/graph/program.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+struct Marks {
+  std::vector<int32_t> end, start;  // op -> slot, -1 = none
+  std::vector<uint32_t> slot_op;
+};
+
+// Slots for the ops that a kept wait names.  An op with both marks gets two consecutive slots, end
+// first.
+Marks assign_slots(const Pass& pass) {
+  Marks marks;
+  marks.end.assign(pass.ops.size(), -1);
+  marks.start = marks.end;
+  for (const Wait& w : pass.waits.all()) {
+    if (is_implied(pass, w)) continue;
+    (w.from_start ? marks.start : marks.end)[w.on] = 0;
+  }
+  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
+    for (std::vector<int32_t>* mark : {&marks.end, &marks.start}) {
+      if ((*mark)[op] < 0) continue;
+      (*mark)[op] = static_cast<int32_t>(marks.slot_op.size());
+      marks.slot_op.push_back(op);
+    }
+  }
+  STEPCAST_CHECK(marks.slot_op.size() < 65536, "pass with more than 65,535 waited-for ops");
+  return marks;
+}
+
+OpCode code_of(const Marks& marks, uint32_t op) {
+  if (marks.end[op] >= 0)
+    return marks.start[op] >= 0 ? OpCode::run_mark_both : OpCode::run_mark_end;
+  return marks.start[op] >= 0 ? OpCode::run_mark_start : OpCode::run;
+}
+
+// Appends `next` to the chain `tail`, both on one stream and launched one after the other.
+void merge(Instruction& tail, const Instruction& next) {
+  tail.lead = std::max(tail.lead + next.duration, tail.launch + next.lead);
+  tail.duration += next.duration;
+  tail.launch += next.launch;
+  tail.code = next.code;
+  tail.slot = next.slot;
+}
+
+// Runs the instructions on vectors of (max,+) coefficients instead of times.
+PassStep collapse(const CompiledPass& pass) {
+  constexpr size_t kAll = kStreams + 1;  // the host comes last
+  using Row = std::array<int64_t, kAll>;
+  Row never;
+  never.fill(PassStep::kNever);
+  std::array<Row, kAll> now;
+  now.fill(never);
+  for (size_t i = 0; i < kAll; ++i) now[i][i] = 0;
+  Row& host = now[kStreams];
+  const auto later = [](Row row, int64_t by) {
+    for (int64_t& x : row) x = x == PassStep::kNever ? x : x + by;
+    return row;
+  };
+  const auto raise = [](Row& row, const Row& to) {
+    for (size_t i = 0; i < kAll; ++i) row[i] = std::max(row[i], to[i]);
+  };
+  std::vector<Row> slots(pass.slots, never);
+  std::array<bool, kStreams> used{};
+  for (const Instruction& in : pass.code) {
+    Row& stream = now[static_cast<size_t>(in.stream)];
+    used[static_cast<size_t>(in.stream)] = true;
+    if (in.code == OpCode::wait) {
+      raise(stream, later(slots[in.slot], in.duration));
+      continue;
+    }
+    Row begin = stream;
+    raise(begin, later(host, in.lead - in.duration));
+    stream = later(begin, in.duration);
+    host = later(host, in.launch);
+    uint32_t slot = in.slot;
+    if (in.code == OpCode::run_mark_end || in.code == OpCode::run_mark_both) slots[slot++] = stream;
+    if (in.code == OpCode::run_mark_start || in.code == OpCode::run_mark_both) slots[slot] = begin;
+  }
+  PassStep out;
+  std::vector<size_t> rows;
+  for (size_t s = 0; s < kStreams; ++s) {
+    if (!used[s]) continue;
+    out.streams.push_back(static_cast<Stream>(s));
+    rows.push_back(s);
+  }
+  rows.push_back(kStreams);
+  for (size_t i : rows) {
+    for (size_t j : rows) out.step.push_back(now[i][j]);
+  }
+  return out;
+}
+
+CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& prices,
+                          const std::vector<int64_t>& launch_ps, const Variation& variation,
+                          double scale, bool merged) {
+  CompiledPass out;
+  const Marks marks = assign_slots(pass);
+  out.slots = static_cast<uint32_t>(marks.slot_op.size());
+  for (uint32_t op : marks.slot_op) {
+    const Op& o = pass.ops[op];
+    out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(o.work)], o.phase));
+  }
+  out.device_ops = static_cast<uint32_t>(pass.ops.size());
+  bool open = false;  // the last instruction may be continued
+  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
+    const Op& o = pass.ops[op];
+    for (const Wait& w : pass.waits.of(op)) {
+      if (is_implied(pass, w)) continue;
+      const int32_t slot = w.from_start ? marks.start[w.on] : marks.end[w.on];
+      out.code.push_back({.duration = varied_delay(w.delay, variation),
+                          .code = OpCode::wait,
+                          .stream = o.stream,
+                          .slot = static_cast<uint16_t>(slot),
+                          .op = op});
+      open = false;
+    }
+    const Work& work = graph.works[static_cast<size_t>(o.work)];
+    const int64_t ps = varied_ps(prices.by_work[static_cast<size_t>(o.work)].time.count(), work,
+                                 o.phase, variation, scale);
+    const int64_t launch = launch_ps[static_cast<size_t>(o.launch)];
+    Instruction in{.duration = ps,
+                   .lead = launch + ps,
+                   .launch = launch,
+                   .code = code_of(marks, op),
+                   .stream = o.stream,
+                   .op = op};
+    const int32_t slot = marks.end[op] >= 0 ? marks.end[op] : marks.start[op];
+    if (slot >= 0) in.slot = static_cast<uint16_t>(slot);
+    if (o.stream == Stream::compute) {
+      out.busy[static_cast<size_t>(spend_of(work, o.phase))] += ps;
+    }
+    const bool marks_start = marks.start[op] >= 0;
+    if (merged && open && !marks_start && out.code.back().stream == o.stream) {
+      merge(out.code.back(), in);
+    } else {
+      out.code.push_back(in);
+    }
+    open = in.code == OpCode::run;
+  }
+  out.whole = collapse(out);
+  return out;
+}
+
+}  // namespace
+
+Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation,
+                bool merged) {
+  STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
+  Program program;
+  program.graph = &graph;
+  program.merged = merged;
+  program.launch_ps = varied_launches(graph, prices, variation);
+  program.passes.reserve(graph.passes.size());
+  for (size_t i = 0; i < graph.passes.size(); ++i) {
+    const double scale = variation.pass_scale.empty() ? 1 : variation.pass_scale[i];
+    program.passes.push_back(
+        compile_pass(graph, graph.passes[i], prices, program.launch_ps, variation, scale, merged));
+  }
+  program.rendezvous_ps.reserve(graph.rendezvous.size());
+  for (const Rendezvous& r : graph.rendezvous) {
+    const auto id = static_cast<size_t>(r.work);
+    program.rendezvous_ps.push_back(
+        varied_ps(prices.by_work[id].time.count(), graph.works[id], Phase::forward, variation));
+    program.post_ps.push_back(program.launch_ps[static_cast<size_t>(r.launch)]);
+  }
+  return program;
+}
+
+namespace {
+
+int64_t scaled(int64_t ps, double factor) {
+  if (factor == 1) return ps;
+  return static_cast<int64_t>(static_cast<double>(ps) * factor + 0.5);
+}
+
+// Works of other durations, each once.
+class VariedWorks {
+ public:
+  explicit VariedWorks(VariedStep& step) : step_(step) {}
+
+  WorkId with(WorkId work, int64_t ps) {
+    const auto index = static_cast<size_t>(work);
+    if (step_.prices.by_work[index].time.count() == ps) return work;
+    const auto [it, fresh] = known_.try_emplace({index, ps}, step_.graph.works.size());
+    if (fresh) {
+      step_.graph.works.push_back(Work(step_.graph.works[index]));
+      step_.prices.by_work.push_back(Price(step_.prices.by_work[index]));
+      step_.prices.by_work.back().time = Time{ps};
+    }
+    return static_cast<WorkId>(it->second);
+  }
+
+ private:
+  VariedStep& step_;
+  std::map<std::pair<size_t, int64_t>, size_t> known_;
+};
+
+Pass copy_of(const Pass& pass, const Variation& variation) {
+  const auto all = pass.waits.all();
+  std::vector<Wait> waits(all.begin(), all.end());
+  for (Wait& w : waits) w.delay = Time{varied_delay(w.delay, variation)};
+  Pass copy;
+  copy.name = pass.name;
+  copy.tensors = pass.tensors;
+  copy.second_tensors = pass.second_tensors;
+  copy.ops = pass.ops;
+  copy.waits = WaitGraph(static_cast<uint32_t>(pass.ops.size()), std::move(waits));
+  copy.memory = pass.memory;
+  return copy;
+}
+
+}  // namespace
+
+int64_t varied_ps(int64_t ps, const Work& work, Phase phase, const Variation& v,
+                  double pass_scale) {
+  double f = 1;
+  if (is_communication(work.kind)) f *= v.axis_scale[static_cast<size_t>(work.axis)];
+  if (phase == Phase::optimizer) f *= v.optimizer_scale;
+  if (phase == Phase::recompute) f *= v.recompute_scale;
+  return scaled(ps, f * pass_scale);
+}
+
+std::vector<int64_t> varied_launches(const OpGraph& graph, const Prices& prices,
+                                     const Variation& variation) {
+  std::vector<int64_t> times(graph.launches.size());
+  STEPCAST_CHECK(prices.by_launch.empty() || prices.by_launch.size() == times.size(),
+                 "one time for each launch");
+  for (size_t i = 0; i < prices.by_launch.size(); ++i)
+    times[i] = scaled(prices.by_launch[i].count(), variation.launch_scale);
+  return times;
+}
+
+int64_t varied_delay(Time delay, const Variation& variation) {
+  return scaled(delay.count(), variation.launch_scale);
+}
+
+VariedStep vary(const OpGraph& graph, const Prices& prices, const Variation& variation) {
+  STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
+  VariedStep step;
+  OpGraph& out = step.graph;
+  out.labels = graph.labels;
+  out.works = graph.works;
+  out.launches = graph.launches;
+  out.tensor_tables = graph.tensor_tables;
+  out.rendezvous = graph.rendezvous;
+  out.roles = graph.roles;
+  step.prices = prices;
+  step.prices.by_launch.clear();
+  for (const int64_t ps : varied_launches(graph, prices, variation))
+    step.prices.by_launch.push_back(Time{ps});
+  VariedWorks works(step);
+  const auto varied = [&](WorkId work, Phase phase, double pass_scale) {
+    const auto index = static_cast<size_t>(work);
+    return works.with(work, varied_ps(prices.by_work[index].time.count(), graph.works[index], phase,
+                                      variation, pass_scale));
+  };
+  for (size_t p = 0; p < graph.passes.size(); ++p) {
+    Pass pass = copy_of(graph.passes[p], variation);
+    const double scale = variation.pass_scale.empty() ? 1 : variation.pass_scale[p];
+    for (Op& op : pass.ops) op.work = varied(op.work, op.phase, scale);
+    out.passes.push_back(std::move(pass));
+  }
+  for (Rendezvous& r : out.rendezvous) r.work = varied(r.work, Phase::forward, 1);
+  return step;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "sim/memory/memory.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+
+#include "sim/check.h"
+
+namespace stepcast {
+namespace {
+
+Bytes sum_of(const MemoryTable& table) {
+  Bytes sum;
+  for (Bytes b : table) sum += b;
+  return sum;
+}
+
+// An op on the copy stream frees what it has copied; see memory.h for when that takes effect.
+bool frees_later(const Pass& pass, const MemoryEvent& e) {
+  return !e.allocate && pass.ops[e.op].stream == Stream::copy;
+}
+
+bool computes(const Pass& pass) {
+  return std::ranges::any_of(pass.ops, [](const Op& op) { return op.stream == Stream::compute; });
+}
+
+void add(MemoryTable& table, const MemoryTable& more) {
+  for (size_t c = 0; c < table.size(); ++c) table[c] += more[c];
+}
+
+// What a pass adds to the memory of its role: independent of the microbatch, so it is worked out
+// once.
+struct PassProfile {
+  MemoryTable net{};      // left behind at the end (negative: freed)
+  MemoryTable later{};    // freed later: negative
+  Bytes peak{};           // highest total above the level at its begin, at least 0
+  MemoryTable at_peak{};  // relative to the begin
+  uint32_t peak_op = 0;
+  bool computes = false;
+};
+
+PassProfile profile_of(const OpGraph& graph, const Pass& pass) {
+  PassProfile p;
+  p.computes = computes(pass);
+  Bytes total;
+  for (const MemoryEvent& e : pass.memory) {
+    const Tensor& t = graph.tensor(pass, e);
+    if (frees_later(pass, e)) {
+      p.later[static_cast<size_t>(t.category)] -= t.bytes;
+      continue;
+    }
+    Bytes& slot = p.net[static_cast<size_t>(t.category)];
+    slot += e.allocate ? t.bytes : -t.bytes;
+    total += e.allocate ? t.bytes : -t.bytes;
+    if (total > p.peak) {
+      p.peak = total;
+      p.at_peak = p.net;
+      p.peak_op = e.op;
+    }
+  }
+  return p;
+}
+
+MemoryTable static_memory(const RoleOps& role) {
+  MemoryTable table{};
+  for (const StaticMemory& m : role.memory) table[static_cast<size_t>(m.category)] += m.bytes;
+  return table;
+}
+
+// What an action does to the number of microbatches in flight.
+int in_flight_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+    case ActionKind::reload: return 1;
+    case ActionKind::backward:
+    case ActionKind::backward_weight:
+    case ActionKind::offload: return -1;
+    case ActionKind::backward_input:
+    case ActionKind::recompute:
+    case ActionKind::vocabulary_forward:
+    case ActionKind::vocabulary_backward:
+    case ActionKind::embedding_forward:
+    case ActionKind::embedding_backward: return 0;
+  }
+  return 0;
+}
+
+RoleMemory trace_role(const RoleOps& role, const std::vector<PassProfile>& profiles) {
+  RoleMemory out;
+  MemoryTable now = static_memory(role);
+  out.start = out.end = out.peak = sum_of(now);
+  out.at_peak = now;
+  MemoryTable later{};  // freed by copies of which the next pass that computes has not ended
+  int in_flight = 0;
+  for (uint32_t i = 0; i < role.items.size(); ++i) {
+    const Item& item = role.items[i];
+    if (item.kind != ItemKind::pass) continue;
+    const PassProfile& p = profiles[static_cast<size_t>(item.pass)];
+    if (out.end + p.peak > out.peak) {
+      out.peak = out.end + p.peak;
+      out.at_peak = now;
+      for (size_t c = 0; c < now.size(); ++c) out.at_peak[c] += p.at_peak[c];
+      out.peak_item = i;
+      out.peak_op = p.peak_op;
+    }
+    add(now, p.net);
+    if (p.computes) add(now, std::exchange(later, {}));
+    add(later, p.later);
+    out.end = sum_of(now);
+    out.curve.push_back({i, out.end});
+    if (!item.has_action) continue;
+    in_flight += in_flight_of(item.action.kind);
+    out.peak_in_flight = std::max(out.peak_in_flight, in_flight);
+    if (item.has_second) in_flight += in_flight_of(item.second.kind);
+  }
+  out.end += sum_of(later);
+  return out;
+}
+
+// Tensors alive between the passes of one (stage, microbatch), as blocks of the allocator.
+struct LiveSet {
+  uint64_t key = 0;
+  bool used = false;
+  std::vector<CachingAllocator::Block> blocks;  // by tensor
+};
+
+uint64_t key_of(const Action& a) {
+  return (uint64_t{a.stage} << 32U) | a.microbatch;
+}
+
+class LiveSets {
+ public:
+  // Stays where it is.
+  LiveSet& get(uint64_t key, size_t tensors) {
+    LiveSet* free = nullptr;
+    for (LiveSet& s : sets_) {
+      if (s.used && s.key == key) return s;
+      if (!s.used) free = &s;
+    }
+    if (free == nullptr) free = &sets_.emplace_back();
+    free->key = key;
+    free->used = true;
+    free->blocks.assign(tensors, CachingAllocator::kNone);
+    return *free;
+  }
+
+ private:
+  std::deque<LiveSet> sets_;
+};
+
+// The sets of the one or two microbatches of an item.
+std::array<LiveSet*, 2> sets_of(const OpGraph& graph, const Item& item, LiveSets& live) {
+  const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+  const auto tensors = [&](TensorTableId table) {
+    return graph.tensor_tables[static_cast<size_t>(table)].size();
+  };
+  const uint64_t first = item.has_action ? key_of(item.action) : UINT64_MAX;
+  return {&live.get(first, tensors(pass.tensors)),
+          item.has_second ? &live.get(key_of(item.second), tensors(pass.second_tensors)) : nullptr};
+}
+
+}  // namespace
+
+std::vector<RoleMemory> trace_memory(const OpGraph& graph) {
+  std::vector<PassProfile> profiles;
+  for (const Pass& pass : graph.passes) profiles.push_back(profile_of(graph, pass));
+  std::vector<RoleMemory> out;
+  for (const RoleOps& role : graph.roles) out.push_back(trace_role(role, profiles));
+  return out;
+}
+
+std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
+                                                     const RoleMemory& memory) {
+  const RoleOps& ops = graph.roles[role];
+  std::vector<Bytes> held(graph.labels.size());
+  // `late_times`: so often has what a copy frees been freed in fact.
+  const auto apply = [&](const Pass& pass, uint32_t last_op, int64_t times, int64_t late_times) {
+    for (const MemoryEvent& e : pass.memory) {
+      if (e.op > last_op || (e.op == last_op && !e.allocate)) break;
+      const Tensor& t = graph.tensor(pass, e);
+      held[static_cast<size_t>(t.label)] +=
+          (e.allocate ? t.bytes : -t.bytes) * (frees_later(pass, e) ? late_times : times);
+    }
+  };
+  std::vector<int64_t> runs(graph.passes.size());
+  std::vector<int64_t> late_runs = runs;
+  for (uint32_t i = 0; i < memory.peak_item; ++i) {
+    if (ops.items[i].kind != ItemKind::pass) continue;
+    const auto pass = static_cast<size_t>(ops.items[i].pass);
+    if (computes(graph.passes[pass])) late_runs = runs;
+    ++runs[pass];
+  }
+  for (size_t p = 0; p < runs.size(); ++p) {
+    if (runs[p] > 0) apply(graph.passes[p], UINT32_MAX, runs[p], late_runs[p]);
+  }
+  if (memory.peak_item < ops.items.size() && ops.items[memory.peak_item].kind == ItemKind::pass) {
+    const auto pass = static_cast<size_t>(ops.items[memory.peak_item].pass);
+    apply(graph.passes[pass], memory.peak_op, 1, 0);
+  }
+  std::vector<std::pair<LabelId, Bytes>> out;
+  for (size_t l = 0; l < held.size(); ++l) {
+    if (held[l].value != 0) out.emplace_back(static_cast<LabelId>(l), held[l]);
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return out;
+}
+
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room) {
+  const RoleOps& ops = graph.roles[role];
+  CachingAllocator allocator(room);
+  for (const StaticMemory& m : ops.memory) allocator.allocate(m.bytes);
+  LiveSets live;
+  std::vector<CachingAllocator::Block> late;  // as in trace_role
+  for (const Item& item : ops.items) {
+    if (item.kind != ItemKind::pass) continue;
+    const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+    const size_t earlier = late.size();
+    const auto sets = pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph, item, live);
+    for (const MemoryEvent& e : pass.memory) {
+      CachingAllocator::Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
+      if (e.allocate) {
+        block = allocator.allocate(graph.tensor(pass, e).bytes);
+      } else if (frees_later(pass, e)) {
+        late.push_back(std::exchange(block, CachingAllocator::kNone));
+      } else {
+        allocator.free(std::exchange(block, CachingAllocator::kNone));
+      }
+    }
+    for (LiveSet* set : sets) {
+      if (set == nullptr) continue;
+      set->used = std::ranges::any_of(set->blocks,
+                                      [](auto block) { return block != CachingAllocator::kNone; });
+    }
+    if (earlier == 0 || !computes(pass)) continue;
+    for (size_t i = 0; i < earlier; ++i) allocator.free(late[i]);
+    late.erase(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(earlier));
+  }
+  return allocator.peak_reserved();
+}
+
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+constexpr int64_t kMinBlock = 512;
+constexpr int64_t kSmallSize = 1 * kMiB;  // requests up to this are small
+constexpr int64_t kSmallSegment = 2 * kMiB;
+constexpr int64_t kLargeSegment = 20 * kMiB;  // for large requests below kMinLarge
+constexpr int64_t kMinLarge = 10 * kMiB;
+constexpr int64_t kRoundLarge = 2 * kMiB;
+
+int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+}  // namespace
+
+CachingAllocator::Block CachingAllocator::new_chunk(const Chunk& chunk) {
+  if (!unused_.empty()) {
+    const Block b = unused_.back();
+    unused_.pop_back();
+    chunks_[static_cast<size_t>(b)] = chunk;
+    return b;
+  }
+  chunks_.push_back(chunk);
+  return static_cast<Block>(chunks_.size() - 1);
+}
+
+uint64_t CachingAllocator::key_of(const Chunk& c) {
+  return (static_cast<uint64_t>(c.size / kMinBlock) << 32U) |
+         static_cast<uint64_t>(c.address / kMinBlock);
+}
+
+// Without branches: where the search turns is as good as random, and this is what a forecast's
+// memory costs.
+size_t CachingAllocator::FreeList::first_at_least(uint64_t key) const {
+  size_t low = 0;
+  size_t n = keys.size();
+  while (n > 0) {
+    const size_t half = n / 2;
+    const bool right = keys[low + half] < key;
+    low = right ? low + half + 1 : low;
+    n = right ? n - half - 1 : half;
+  }
+  return low;
+}
+
+void CachingAllocator::insert_free(Block b) {
+  const Chunk& c = chunks_[static_cast<size_t>(b)];
+  FreeList& list = free_[c.small ? 1 : 0];
+  const uint64_t key = key_of(c);
+  const auto at = static_cast<std::ptrdiff_t>(list.first_at_least(key));
+  list.keys.insert(list.keys.begin() + at, key);
+  list.blocks.insert(list.blocks.begin() + at, b);
+}
+
+void CachingAllocator::remove_free(Block b) {
+  const Chunk& c = chunks_[static_cast<size_t>(b)];
+  FreeList& list = free_[c.small ? 1 : 0];
+  const size_t at = list.first_at_least(key_of(c));
+  STEPCAST_CHECK(at < list.blocks.size() && list.blocks[at] == b,
+                 "free list of the caching allocator");
+  list.keys.erase(list.keys.begin() + static_cast<std::ptrdiff_t>(at));
+  list.blocks.erase(list.blocks.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// Free blocks without neighbours are whole segments.
+void CachingAllocator::release_segments() {
+  for (FreeList& list : free_) {
+    FreeList left;
+    for (size_t i = 0; i < list.blocks.size(); ++i) {
+      const Chunk& c = chunks_[static_cast<size_t>(list.blocks[i])];
+      if (c.previous == kNone && c.next == kNone) {
+        reserved_ -= c.size;
+        unused_.push_back(list.blocks[i]);
+      } else {
+        left.keys.push_back(list.keys[i]);
+        left.blocks.push_back(list.blocks[i]);
+      }
+    }
+    list = std::move(left);
+  }
+}
+
+CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
+  const int64_t segment = small              ? kSmallSegment
+                          : size < kMinLarge ? kLargeSegment
+                                             : round_up(size, kRoundLarge);
+  if (segment > room_ - reserved_) release_segments();
+  reserved_ += segment;
+  peak_ = std::max(peak_, reserved_);
+  STEPCAST_CHECK(reserved_ / kMinBlock < (int64_t{1} << 32), "more than 2 TiB reserved on one GPU");
+  Chunk chunk;
+  chunk.size = segment;
+  chunk.address = next_address_;
+  chunk.small = small;
+  next_address_ += segment;
+  return new_chunk(chunk);
+}
+
+CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
+  if (bytes.value <= 0) return kNone;
+  const int64_t size = round_up(bytes.value, kMinBlock);
+  const bool small = size <= kSmallSize;
+  const FreeList& list = free_[small ? 1 : 0];
+  const size_t best = list.first_at_least(static_cast<uint64_t>(size / kMinBlock) << 32U);
+  Block b;
+  if (best < list.blocks.size()) {
+    b = list.blocks[best];
+    remove_free(b);
+  } else {
+    b = grow(size, small);
+  }
+  const int64_t rest = chunks_[static_cast<size_t>(b)].size - size;
+  if (small ? rest >= kMinBlock : rest > kSmallSize) {
+    const Chunk whole = chunks_[static_cast<size_t>(b)];
+    Chunk tail = whole;
+    tail.size = rest;
+    tail.address = whole.address + size;
+    tail.previous = b;
+    const Block t = new_chunk(tail);
+    if (whole.next != kNone) chunks_[static_cast<size_t>(whole.next)].previous = t;
+    chunks_[static_cast<size_t>(b)].size = size;
+    chunks_[static_cast<size_t>(b)].next = t;
+    insert_free(t);
+  }
+  chunks_[static_cast<size_t>(b)].in_use = true;
+  allocated_ += chunks_[static_cast<size_t>(b)].size;
+  return b;
+}
+
+void CachingAllocator::absorb_next(Block b) {
+  Chunk& c = chunks_[static_cast<size_t>(b)];
+  const Block gone = c.next;
+  const Chunk& n = chunks_[static_cast<size_t>(gone)];
+  c.size += n.size;
+  c.next = n.next;
+  if (c.next != kNone) chunks_[static_cast<size_t>(c.next)].previous = b;
+  unused_.push_back(gone);
+}
+
+void CachingAllocator::free(Block block) {
+  if (block == kNone) return;
+  STEPCAST_CHECK(chunks_[static_cast<size_t>(block)].in_use, "freeing a block twice");
+  chunks_[static_cast<size_t>(block)].in_use = false;
+  allocated_ -= chunks_[static_cast<size_t>(block)].size;
+  const auto idle = [&](Block b) { return b != kNone && !chunks_[static_cast<size_t>(b)].in_use; };
+  if (const Block next = chunks_[static_cast<size_t>(block)].next; idle(next)) {
+    remove_free(next);
+    absorb_next(block);
+  }
+  if (const Block previous = chunks_[static_cast<size_t>(block)].previous; idle(previous)) {
+    remove_free(previous);
+    absorb_next(previous);
+    block = previous;
+  }
+  insert_free(block);
+}
+
+}  // namespace stepcast

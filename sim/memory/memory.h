@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of every role over the step.
+//
+// Tensors are allocated and freed in program order, as PyTorch's host does, so peaks do not depend
+// on times.  What an op on Stream::copy frees is one exception: the copy runs beside the passes
+// that follow, so it counts until the next pass that computes has ended.
+//
+//   allocated  what the framework asked for, by category
+//   reserved   what PyTorch's caching allocator holds for it (memory.h)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/graph/op_graph.h"
+#include "sim/units.h"
+
+namespace stepcast {
+using MemoryTable = std::array<Bytes, kMemoryCategories>;
+
+struct MemoryPoint {
+  uint32_t item = 0;  // after this item of the role ...
+  Bytes allocated{};  // ... that much was allocated
+};
+
+struct RoleMemory {
+  Bytes peak{};            // allocated, all categories
+  MemoryTable at_peak{};   // sums to `peak`
+  uint32_t peak_item = 0;  // where: item of the role, op of its pass
+  uint32_t peak_op = 0;
+  Bytes start{}, end{};    // allocated before the first and after the last item; equal
+  int peak_in_flight = 0;  // largest number of (stage, microbatch) whose activations were held
+  std::vector<MemoryPoint> curve;  // after each pass item
+};
+
+// O(items + memory events of the passes).
+std::vector<RoleMemory> trace_memory(const OpGraph& graph);
+
+// Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
+// device with so much room; at least its peak of allocated bytes.  More than there is room for: the
+// role runs out of memory.  O(allocations of the role * log).
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room);
+
+// What of the role's peak is held by which tensors (static memory apart), largest first.
+std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
+                                                     const RoleMemory& memory);
+
+// -------------------------------------------------------------------------------------------------
+// PyTorch's caching allocator, as far as it decides how much device memory is reserved.
+//
+// Rules and constants from c10/cuda/CUDACachingAllocator.cpp: a request is rounded up to 512 B.  Up
+// to 1 MiB it comes from the small pool, whose segments are 2 MiB; above from the large pool, whose
+// segments are 20 MiB for requests below 10 MiB and the request rounded up to 2 MiB otherwise.  The
+// smallest free block that is large enough serves it (lowest address on ties); the rest is split
+// off if at least 512 B (small pool) or more than 1 MiB (large pool) remain.  A freed block merges
+// with free neighbours of its segment.  Segments that are free as a whole are returned only when
+// the device has no room for a new one (release_cached_blocks).
+
+inline constexpr Bytes kEndlessRoom{std::numeric_limits<int64_t>::max()};
+
+class CachingAllocator {
+ public:
+  using Block = int32_t;  // handle of an allocation
+  static constexpr Block kNone = -1;
+
+  CachingAllocator() = default;
+  // On a device with room for so much; beyond it segments are reserved all the same, and
+  // peak_reserved() tells.
+  explicit CachingAllocator(Bytes room) : room_(room.value) {}
+
+  // kNone for 0 bytes.  O(free blocks) worst case, usually far less.
+  Block allocate(Bytes bytes);
+  // REQUIRES: a live handle or kNone (which is ignored).
+  void free(Block block);
+
+  Bytes reserved() const { return {reserved_}; }
+  Bytes peak_reserved() const { return {peak_}; }
+  Bytes allocated() const { return {allocated_}; }  // after rounding
+
+ private:
+  struct Chunk {
+    int64_t size = 0;
+    int64_t address = 0;                   // of no meaning but to order blocks
+    Block previous = kNone, next = kNone;  // neighbours in the segment
+    bool in_use = false;
+    bool small = false;
+  };
+  // Free blocks by size, then address, packed into one number each: 512 B units, 32 bits of either.
+  struct FreeList {
+    std::vector<uint64_t> keys;  // ascending
+    std::vector<Block> blocks;
+    size_t first_at_least(uint64_t key) const;
+  };
+  static uint64_t key_of(const Chunk& c);
+
+  Block new_chunk(const Chunk& chunk);
+  Block grow(int64_t size, bool small);
+  void release_segments();
+  void insert_free(Block b);
+  void remove_free(Block b);
+  void absorb_next(Block b);  // merges the free neighbour after b into b
+
+  std::vector<Chunk> chunks_;
+  std::vector<Block> unused_;  // indices of chunks_ to use again
+  FreeList free_[2];           // [1] = small pool
+  int64_t room_ = kEndlessRoom.value;
+  int64_t reserved_ = 0, peak_ = 0, allocated_ = 0, next_address_ = 0;
+};
+
+}  // namespace stepcast

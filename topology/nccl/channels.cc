@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/nccl/channels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "sim/check.h"
+#include "topology/nccl/constants.h"
+
+namespace stepcast {
+namespace {
+
+constexpr int64_t kMostFound = 32;   // half of MAXCHANNELS: rings are doubled when connected
+constexpr int64_t kMostBlocks = 64;  // MAXCHANNELS
+constexpr double kSlowestShared = 25 * kGB;  // channels at least this fast are split into two
+constexpr double kFastHopper = 50 * kGB;
+
+constexpr std::array kIntraAmpere{40., 30., 20., 18., 15., 12., 10., 9., 7., 6., 5., 4., 3.};
+constexpr std::array kInterAmpere{48., 30., 28., 24., 20., 18., 15., 12., 10., 9.,
+                                  7.,  6.,  5.,  4.,  3.,  2.4, 1.2, .24, .12};
+constexpr std::array kIntraHopper{60., 50., 40., 30., 24., 20., 15., 12., 11., 6., 3.};
+constexpr std::array kInterHopper{48., 45., 42., 40., 30., 24., 22., 20., 17.5,
+                                  15., 12., 6.,  3.,  2.4, 1.2, .24, .12};
+constexpr std::array kIntraBlackwell{90., 80., 70., 60., 50., 45., 40., 30.,
+                                     24., 20., 19., 18., 15., 12., 6.,  3.};
+constexpr std::array kInterBlackwell{96., 86.,  80., 48., 45.1, 42., 40., 30., 24., 22.,
+                                     20., 17.5, 15., 12., 6.,   3.,  2.4, 1.2, .24, .12};
+
+// NCCL asks for the compute capability: 9.0 (Hopper), 10.0 (Blackwell), or less.
+constexpr int64_t kHopper = 90, kBlackwell = 100;
+
+std::span<const double> intra_speeds(int64_t capability) {
+  if (capability >= kBlackwell) return kIntraBlackwell;
+  if (capability >= kHopper) return kIntraHopper;
+  return kIntraAmpere;
+}
+
+std::span<const double> inter_speeds(int64_t capability) {
+  if (capability >= kBlackwell) return kInterBlackwell;
+  if (capability >= kHopper) return kInterHopper;
+  return kInterAmpere;
+}
+
+// Highest speed of the list that fits into `limit`; the limit itself below the list.
+double highest(std::span<const double> speeds, double limit) {
+  for (double s : speeds) {
+    if (s * kGB <= limit * (1 + 1e-9)) return s * kGB;
+  }
+  return limit;
+}
+
+int64_t whole(double x) {
+  return static_cast<int64_t>(std::floor(x * (1 + 1e-9)));
+}
+
+// Network devices that the group has in the node where it has fewest, each with its speed.  NICs
+// in excess of the GPUs count as one device for each GPU (multi-rail plugins, ports of one card).
+struct Nics {
+  double count = 0;   // devices, for NCCL
+  double speed = 0;   // usable, of one device
+  double shared = 0;  // usable bandwidth of all of them if the other groups of the axis send too
+};
+
+Nics nics_of(const Cluster& cluster, const GroupShape& shape) {
+  const Node& node = cluster.node;
+  const double ranks =
+      real(shape.fewest_per_node > 0 ? shape.fewest_per_node : shape.ranks_per_node);
+  const double beside = real(node.nics) / real(node.gpus);  // NICs for each GPU
+  Nics nics;
+  nics.speed = kNicFraction * node.nic_bandwidth.value * std::max(1.0, beside);
+  nics.count = beside >= 1 ? ranks : std::max(1.0, std::floor(ranks * beside));
+  const double all = kNicFraction * node.nic_bandwidth.value * real(node.nics);
+  nics.shared = std::min(all / real(shape.sharing), nics.count * nics.speed);
+  return nics;
+}
+
+// Channels at least 25 GB/s fast become two of half the speed; Hopper and later keep up to 50 GB/s
+// if there are more than four.
+void split(Channels& c, int64_t capability) {
+  const bool late = capability >= kHopper;
+  if (c.found.intra < kSlowestShared) return;
+  if (late && c.found.intra < kFastHopper && c.count > 4) return;
+  // NCCL leaves those that are too many to be doubled; here they become as many as there may be, so
+  // that faster links never mean fewer channels.
+  const int64_t count = std::min(2 * c.count, kMostFound);
+  const double part = real(c.count) / real(count);
+  c.count = count;
+  c.found.intra *= part;
+  c.found.inter *= part;
+}
+
+Channels ring_inside(double usable, int64_t capability) {
+  Channels c;
+  c.found.intra = highest(intra_speeds(capability), usable);
+  c.count = std::clamp<int64_t>(whole(usable / c.found.intra), 1, kMostFound);
+  split(c, capability);
+  return c;
+}
+
+// Each channel passes one network device a node.
+Channels ring_across(double usable, const Nics& nics, const GroupShape& shape, int64_t capability) {
+  Channels c;
+  const double p = real(shape.ranks_per_node);
+  double speed = nics.speed;
+  // Of the rings through p GPUs each GPU forwards p - 1 of p over NVLink.
+  if (p > 1) speed = std::min(speed, usable * p / (p - 1) / nics.count);
+  c.found.inter = highest(inter_speeds(capability), speed);
+  const int64_t each = std::max<int64_t>(1, whole(speed / c.found.inter));
+  c.count = std::clamp<int64_t>(each * static_cast<int64_t>(nics.count), 1, kMostFound);
+  c.found.intra = c.found.inter;
+  split(c, capability);
+  return c;
+}
+
+int64_t ring_blocks(const Channels& c, const GroupShape& shape, int64_t capability) {
+  int64_t blocks = 2 * c.count;
+  const bool late = capability >= kHopper;
+  if (late && shape.nodes > 1 && c.found.intra > 45 * kGB && blocks < 16) blocks *= 2;
+  return std::min(blocks, kMostBlocks);
+}
+
+Channels nvls(double usable, const Nics& nics, const GroupShape& shape, int64_t capability) {
+  Channels c;
+  const bool blackwell = capability >= kBlackwell;
+  c.count = std::min(kMostFound, shape.ranks_per_node);  // heads
+  // A head's stream passes its port once for each GPU's part and once for its own result.
+  c.smooth.intra = usable / real(c.count + 1);
+  c.found.intra = highest(intra_speeds(capability), c.smooth.intra);
+  if (shape.nodes > 1) {
+    c.smooth.inter = nics.shared / real(c.count);
+    c.found.inter = highest(inter_speeds(capability),
+                            std::min(nics.speed, nics.speed * nics.count / real(c.count)));
+  }
+  c.blocks = !blackwell ? 16 : shape.nodes > 1 ? 32 : 24;
+  return c;
+}
+
+}  // namespace
+
+double usable_intra(const Cluster& cluster, const GroupShape& shape) {
+  const Node& node = cluster.node;
+  const GpuArchitecture& arch = architecture(node.gpu.arch);
+  const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
+  const double usable =
+      wire * (node.intra == IntraKind::pcie ? kPcieFraction : arch.nvlink_fraction);
+  // A ring crosses from one socket to the other once.
+  if (shape.crossing == 0 || node.cpu_bandwidth.value <= 0) return usable;
+  return std::min(usable, node.cpu_bandwidth.value / real(shape.crossing));
+}
+
+Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern) {
+  const int64_t capability = architecture(cluster.node.gpu.arch).compute_capability;
+  const double usable = usable_intra(cluster, shape);
+  STEPCAST_CHECK(shape.ranks_per_node == 1 || usable > 0, "a node needs an inner bandwidth");
+  Nics nics;
+  if (shape.nodes > 1) {
+    nics = nics_of(cluster, shape);
+    STEPCAST_CHECK(nics.speed > 0 && nics.shared > 0, "a group over several nodes needs NICs");
+  }
+  if (pattern == ChannelPattern::nvls) return nvls(usable, nics, shape, capability);
+  Channels c = shape.nodes == 1 ? ring_inside(usable, capability)
+                                : ring_across(usable, nics, shape, capability);
+  c.blocks = ring_blocks(c, shape, capability);
+  const double count = real(c.count);
+  c.smooth.intra = usable / count;
+  if (shape.nodes > 1) c.smooth.inter = nics.shared / count;
+  if (shape.ranks_per_node == 1) c.smooth.intra = c.smooth.inter;
+  // Trees load the links inside a node less than those between: their inner speed is raised to
+  // what the links have, twice the outer one at most.
+  if (pattern == ChannelPattern::tree && shape.nodes > 1 && shape.ranks_per_node > 1) {
+    c.found.intra = std::max(c.found.inter, highest(intra_speeds(capability),
+                                                    std::min(usable / count, 2 * c.found.inter)));
+  }
+  return c;
+}
+
+}  // namespace stepcast
