@@ -40,7 +40,7 @@ constexpr std::array<std::array<int8_t, 8>, 8> kCubeMesh{{{0, 1, 1, 2, 2, 0, 0, 
                                                           {0, 0, 0, 1, 2, 1, 2, 0}}};
 
 // Direct NVLinks: the hybrid cube mesh of eight GPUs with six, else all pairs alike.
-void add_mesh(GraphBuilder& builder, const Node& node, uint32_t first_gpu) {
+void add_mesh(ClusterGraphBuilder& builder, const Node& node, uint32_t first_gpu) {
   const auto gpus = static_cast<uint32_t>(node.gpus);
   const bool cube = gpus == 8 && (node.nvlinks == 0 || node.nvlinks == 6);
   for (uint32_t i = 0; i < gpus; ++i) {
@@ -54,7 +54,7 @@ void add_mesh(GraphBuilder& builder, const Node& node, uint32_t first_gpu) {
   }
 }
 
-void add_nvswitches(GraphBuilder& builder, const Node& node, int64_t n, uint32_t first_gpu) {
+void add_nvswitches(ClusterGraphBuilder& builder, const Node& node, int64_t n, uint32_t first_gpu) {
   const int64_t links = std::max(node.nvlinks, node.nvswitches);
   for (int64_t s = 0; s < node.nvswitches; ++s) {
     const auto host = static_cast<int32_t>(node.hosts == 1 ? n : -1);
@@ -75,7 +75,8 @@ void add_nvswitches(GraphBuilder& builder, const Node& node, int64_t n, uint32_t
 }
 
 // The CPUs of host h of node n, all joined to each other.
-std::vector<uint32_t> add_cpus(GraphBuilder& builder, const Node& node, int64_t n, int64_t h) {
+std::vector<uint32_t> add_cpus(ClusterGraphBuilder& builder, const Node& node, int64_t n,
+                               int64_t h) {
   Bandwidth between = node.cpu_bandwidth;
   if (between.value == 0) between = pcie_bandwidth(node, node.nic_bandwidth);
   std::vector<uint32_t> cpus;
@@ -91,8 +92,8 @@ std::vector<uint32_t> add_cpus(GraphBuilder& builder, const Node& node, int64_t 
 }
 
 // What the devices of host h hang on, in order: its PCIe switches or its CPUs.
-std::vector<uint32_t> add_roots(GraphBuilder& builder, const Node& node, int64_t n, int64_t h,
-                                const std::vector<uint32_t>& cpus) {
+std::vector<uint32_t> add_roots(ClusterGraphBuilder& builder, const Node& node, int64_t n,
+                                int64_t h, const std::vector<uint32_t>& cpus) {
   if (node.pcie_switches == 0) return cpus;
   std::vector<uint32_t> switches;
   for (int64_t s = 0; s < node.pcie_switches; ++s) {
@@ -116,7 +117,7 @@ Bandwidth pcie_bandwidth(const Node& node, Bandwidth device) {
   return std::max({kSlowest, host, device, node.nic_bandwidth});
 }
 
-void add_gpus(GraphBuilder& builder, const Node& node, int64_t nodes) {
+void add_gpus(ClusterGraphBuilder& builder, const Node& node, int64_t nodes) {
   for (int64_t n = 0; n < nodes; ++n) {
     const auto domain = static_cast<int32_t>(node.intra == IntraKind::pcie ? -1 : n);
     for (int64_t g = 0; g < node.gpus; ++g) {
@@ -129,7 +130,7 @@ void add_gpus(GraphBuilder& builder, const Node& node, int64_t nodes) {
   }
 }
 
-std::vector<uint32_t> add_node(GraphBuilder& builder, const Node& node, int64_t n) {
+std::vector<uint32_t> add_node(ClusterGraphBuilder& builder, const Node& node, int64_t n) {
   STEPCAST_CHECK(node.hosts > 0 && node.cpus > 0 && node.nvswitches > 0, "a host has a CPU");
   const auto first_gpu = static_cast<uint32_t>(n * node.gpus);
   if (node.intra_bandwidth.value > 0 && node.gpus > 1) {
@@ -163,7 +164,7 @@ std::vector<uint32_t> add_node(GraphBuilder& builder, const Node& node, int64_t 
   return on;
 }
 
-uint32_t add_nic(GraphBuilder& builder, const Node& node, int64_t n, int64_t i, uint32_t on,
+uint32_t add_nic(ClusterGraphBuilder& builder, const Node& node, int64_t n, int64_t i, uint32_t on,
                  Bandwidth bandwidth) {
   const int64_t rails = std::max<int64_t>(1, (node.nics + node.hosts - 1) / node.hosts);
   const uint32_t nic = builder.add({.kind = DeviceKind::nic,
@@ -182,7 +183,7 @@ ClusterGraph cluster_graph(const Cluster& cluster) {
     return ClusterGraph({devices.begin(), devices.end()}, {links.begin(), links.end()});
   }
   const Node& node = cluster.node;
-  GraphBuilder builder;
+  ClusterGraphBuilder builder;
   const auto devices = static_cast<size_t>(
       cluster.nodes * (node.gpus + node.nvswitches + node.nics + node.hosts * node.cpus));
   builder.devices.reserve(devices + devices / 4);
@@ -245,8 +246,8 @@ std::string tier_name(const std::vector<Tier>& tiers, size_t t) {
 }
 
 // NICs -> leaves: one a block and rail, or one a block.
-Level add_leaves(GraphBuilder& builder, const Cluster& cluster, const std::vector<Tier>& tiers,
-                 const std::vector<std::vector<uint32_t>>& nics) {
+Level add_leaves(ClusterGraphBuilder& builder, const Cluster& cluster,
+                 const std::vector<Tier>& tiers, const std::vector<std::vector<uint32_t>>& nics) {
   const Node& node = cluster.node;
   const bool by_rail = cluster.fabric.kind == FabricKind::rail_fat_tree;
   const int64_t rails = by_rail ? std::max<int64_t>(1, node.nics / node.hosts) : 1;
@@ -307,7 +308,7 @@ int64_t ports_down(const Cluster& cluster, const std::vector<Tier>& tiers, size_
 }
 
 // Adds tier t above `below`.  `last`: nothing is to come above.
-Level add_tier(GraphBuilder& builder, const Cluster& cluster, const std::vector<Tier>& tiers,
+Level add_tier(ClusterGraphBuilder& builder, const Cluster& cluster, const std::vector<Tier>& tiers,
                size_t t, const Level& below, bool& last) {
   const int64_t size = tiers[t].size;
   std::vector<std::pair<size_t, size_t>> ranges;  // blocks below each block
@@ -358,7 +359,7 @@ Level add_tier(GraphBuilder& builder, const Cluster& cluster, const std::vector<
 
 }  // namespace
 
-void add_fabric(GraphBuilder& builder, const Cluster& cluster,
+void add_fabric(ClusterGraphBuilder& builder, const Cluster& cluster,
                 const std::vector<std::vector<uint32_t>>& nics) {
   const std::vector<Tier> tiers = fabric_tiers(cluster);
   Level level = add_leaves(builder, cluster, tiers, nics);

@@ -30,7 +30,7 @@ std::vector<int32_t> tiers_of(const ExplicitFabric& fabric) {
 }
 
 // "n3/gpu1" -> "alpha/gpu1"
-void rename_devices(GraphBuilder& builder, size_t first, const std::string& node) {
+void rename_devices(ClusterGraphBuilder& builder, size_t first, const std::string& node) {
   for (size_t d = first; d < builder.devices.size(); ++d) {
     std::string& name = builder.devices[d].name;
     name = node + name.substr(name.find('/'));
@@ -137,7 +137,7 @@ int64_t ExplicitFabric::cables_at(size_t node) const {
 }
 
 ClusterGraph explicit_graph(const ExplicitFabric& fabric, const Node& node) {
-  GraphBuilder builder;
+  ClusterGraphBuilder builder;
   const size_t nodes = fabric.nodes.size();
   add_gpus(builder, node, static_cast<int64_t>(nodes));
   for (size_t g = 0; g < builder.devices.size(); ++g) {

@@ -11,7 +11,7 @@
 
 namespace stepcast {
 
-struct GraphBuilder {
+struct ClusterGraphBuilder {
   std::vector<Device> devices;
   std::vector<Link> links;
 
@@ -33,21 +33,21 @@ inline std::string numbered(std::string name, int64_t i) {
 }
 
 // The GPUs of all nodes: devices 0, 1, ...
-void add_gpus(GraphBuilder& builder, const Node& node, int64_t nodes);
+void add_gpus(ClusterGraphBuilder& builder, const Node& node, int64_t nodes);
 
 // What is inside node n, its GPUs excepted, without NICs.  Returns the device that NIC i of
 // `node.nics` hangs on, for each: a PCIe switch or a CPU.
-std::vector<uint32_t> add_node(GraphBuilder& builder, const Node& node, int64_t n);
+std::vector<uint32_t> add_node(ClusterGraphBuilder& builder, const Node& node, int64_t n);
 
 // One NIC of node n on device `on`.
-uint32_t add_nic(GraphBuilder& builder, const Node& node, int64_t n, int64_t i, uint32_t on,
+uint32_t add_nic(ClusterGraphBuilder& builder, const Node& node, int64_t n, int64_t i, uint32_t on,
                  Bandwidth bandwidth);
 
 // Bandwidth of the PCIe link of a GPU or of a NIC of that bandwidth.
 Bandwidth pcie_bandwidth(const Node& node, Bandwidth device);
 
 // The switches between nodes; nics[n]: those of node n, in order.
-void add_fabric(GraphBuilder& builder, const Cluster& cluster,
+void add_fabric(ClusterGraphBuilder& builder, const Cluster& cluster,
                 const std::vector<std::vector<uint32_t>>& nics);
 
 }  // namespace stepcast
