@@ -378,7 +378,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   Value model;
   model.mark = {in.file, 1, 1};
   if (in.config != nullptr) {
-    model = read_mapping(in, *in.config, "a config.json");
+    model = read_mapping(in, in.config, "a config.json");
     if (in.problems.any() || !draft_config_model(model, in.problems, draft, counts)) return;
   } else {
     const std::string name = preset_of(reader.word("model.name"), reader.word("model.flavor"));
