@@ -5,10 +5,10 @@
 #include <array>
 #include <charconv>
 
-#include "scenarios/field_values.h"
-#include "scenarios/file_error.h"
 #include "scenarios/presets.h"
-#include "scenarios/resolve_cluster.h"
+#include "scenarios/resolve/resolve.h"
+#include "scenarios/schema/values.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "topology/import/imported_cluster.h"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# yaml-cpp parses; the presets are part of the library (presets.h).
-target_link_libraries(stepcast_scenarios PRIVATE yaml-cpp)
+# yaml-cpp parses, fmt writes messages; the presets are part of the library (presets.h).
+target_link_libraries(stepcast_scenarios PRIVATE yaml-cpp fmt::fmt)
 
 include(EmbedFiles)
 file(GLOB presets CONFIGURE_DEPENDS

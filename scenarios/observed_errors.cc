@@ -61,8 +61,8 @@ std::string run_class(const Scenario& scenario, const Result& result) {
   if (kernel < kShortKernel) return name + "short kernels / 50 to 100 us";
   name += "long kernels";
   if (scenario.plan.zero == 3) return name + " / sharded parameters";
-  const std::string& gpus = architecture(scenario.cluster.node.gpu.arch).error_class;
-  return gpus.empty() ? name : name + " / " + gpus;
+  const std::string_view gpus = architecture(scenario.cluster.node.gpu.arch).error_class;
+  return gpus.empty() ? name : name + " / " + std::string(gpus);
 }
 
 std::vector<ClassErrors> parse_observed_errors(std::string_view text) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calibrate/table/table_text.h"
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 
 namespace stepcast {

@@ -1,38 +1,179 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_scenario: files -> one tree (ScenarioDocument) -> the rows of the field table -> model,
-// cluster, plan, schedule.
+// load_scenario: files -> one tree -> the rows of the field table -> model, cluster, plan,
+// schedule.
 #include "scenarios/scenario.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
 
-#include "scenarios/field_values.h"
-#include "scenarios/files.h"
-#include "scenarios/model_config.h"
+#include "scenarios/document/files.h"
+#include "scenarios/document/value.h"
 #include "scenarios/pricing_table.h"
-#include "scenarios/resolve_cluster.h"
-#include "scenarios/resolve_extras.h"
-#include "scenarios/resolve_mode.h"
-#include "scenarios/resolve_perturb.h"
-#include "scenarios/resolve_placement.h"
-#include "scenarios/resolve_plan.h"
-#include "scenarios/resolve_schedule.h"
-#include "scenarios/resolve_variants.h"
-#include "scenarios/routing_trace.h"
+#include "scenarios/resolve/model.h"
+#include "scenarios/resolve/resolve.h"
 #include "scenarios/scenario_document.h"
-#include "scenarios/settings.h"
-#include "scenarios/software.h"
-#include "scenarios/tree.h"
-#include "scenarios/value.h"
+#include "scenarios/schema/software.h"
+#include "scenarios/schema/tree.h"
+#include "scenarios/schema/values.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
+
+// ------------------------------------------------------------------------------ explain
+
+namespace {
+
+struct ModelKey {
+  std::string_view key;  // config.json's
+  int64_t Transformer::*field;
+};
+constexpr std::array<ModelKey, 9> kModelKeys{
+    {{"num_hidden_layers", &Transformer::layers},
+     {"hidden_size", &Transformer::hidden},
+     {"num_attention_heads", &Transformer::heads},
+     {"num_key_value_heads", &Transformer::kv_heads},
+     {"head_dim", &Transformer::head_dim},
+     {"intermediate_size", &Transformer::ffn},
+     {"vocab_size", &Transformer::vocab},
+     {"max_position_embeddings", &Transformer::max_positions},
+     {"sliding_window", &Transformer::sliding_window}}};
+
+// What most models have nothing of: 0.  Dropout is that of kernels.dropout.
+std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& m) {
+  return {{"attention_sinks", m.attention_sinks},
+          {"bidirectional", m.bidirectional},
+          {"parallel_block", m.parallel_block},
+          {"shared_norm", m.shared_norm},
+          {"encoder_layers", m.encoder_layers},
+          {"mtp_layers", m.mtp_layers},
+          {"relative_buckets", m.relative_buckets},
+          {"token_types", m.token_types},
+          {"embedding_norm", m.embedding_norm},
+          {"masked_head", m.masked_head},
+          {"experts", m.experts},
+          {"experts_per_token", m.experts_per_token},
+          {"moe_ffn", m.moe_ffn},
+          {"shared_ffn", m.shared_ffn},
+          {"dense_layers", m.dense_layers},
+          {"router_groups", m.router_groups},
+          {"router_top_groups", m.router_top_groups},
+          {"router_bias", m.router_bias},
+          {"shared_gate", m.shared_gate},
+          {"q_rank", m.q_rank},
+          {"kv_rank", m.kv_rank},
+          {"qk_nope_dim", m.qk_nope_dim},
+          {"qk_rope_dim", m.qk_rope_dim},
+          {"v_dim", m.v_dim}};
+}
+
+// Everything of the model that the result depends on.
+std::string model_text(const Transformer& m) {
+  std::string text;
+  for (const ModelKey& k : kModelKeys) text += std::to_string(m.*k.field) + ' ';
+  for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
+                          m.norm_bias, m.qk_norm})
+    text += flag ? '1' : '0';
+  for (const int kind :
+       {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
+    text += ' ' + std::to_string(kind);
+  for (const auto& [key, value] : rare_parts(m))
+    if (value != 0) text += ' ' + std::string(key) + '=' + std::to_string(value);
+  for (const int64_t window : m.windows) text += " w" + std::to_string(window);
+  for (const uint8_t experts : m.expert_layers) text += experts != 0 ? 'e' : 'd';
+  return text;
+}
+
+// `model` and its sizes, each with where it comes from.
+std::vector<Setting> model_settings(const Value& written, const Transformer& model,
+                                    const Transformer& unpruned, int64_t unit) {
+  std::string base = written.text;
+  if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
+  if (const Value* hf = written.find("hf"); hf != nullptr) base = hf->text;
+  const bool pasted = base.empty();
+  std::vector<Setting> all{{"model", pasted ? model.name : base, origin_of(written.mark)}};
+  for (const ModelKey& k : kModelKeys) {
+    const int64_t value = model.*k.field;
+    if (value == 0) continue;
+    const Value* own = written.find(k.key);
+    std::string origin = own != nullptr ? origin_of(own->mark)
+                         : pasted       ? "default: of this kind of model"
+                                        : "model " + base;
+    const int64_t before = unpruned.*k.field;
+    if (k.field != &Transformer::vocab && value != before)
+      origin = "derived: " + std::to_string(before) + ", of which `prune` takes " +
+               std::to_string(before - value);
+    if (k.field == &Transformer::vocab && value != before)
+      origin = "derived: " + std::to_string(before) +
+               " padded to a multiple of parallel.vocab_multiple * tp = " + std::to_string(unit);
+    all.push_back({"model." + std::string(k.key), std::to_string(value), std::move(origin)});
+  }
+  return all;
+}
+
+// Settings that say what the scenario is called, not what happens in it: of a software profile,
+// the keys that it fills in do.
+bool is_label(std::string_view path) {
+  for (const std::string_view label :
+       {"schema", "name", "description", "tags", "software", "measured", "compare", "env", "job",
+        "sweep", "objective", "constraints"})
+    if (path == label || (path.starts_with(label) && path[label.size()] == '.')) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(const FieldValues& v, const Scenario& s,
+                                 const Transformer& unpruned) {
+  std::vector<Setting> settings = v.settings();
+  const auto after_texts = std::find_if(settings.begin(), settings.end(),
+                                        [](const Setting& x) { return !is_label(x.path); });
+  const std::vector<Setting> sizes = model_settings(*v.value("model"), s.model, unpruned,
+                                                    s.plan.tp * v.whole("parallel.vocab_multiple"));
+  settings.insert(after_texts, sizes.begin(), sizes.end());
+  return settings;
+}
+
+std::string hash_of(const FieldValues& v, const Scenario& s) {
+  return hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
+                          (s.plan.teacher ? model_text(*s.plan.teacher) : "")));
+}
+
+// ------------------------------------------------------------------------------ plan
+
+int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple) {
+  const int64_t unit = multiple * tp;
+  return (vocab + unit - 1) / unit * unit;
+}
+
+Plan resolve_plan(const PlanInputs& in) {
+  Plan plan;
+  resolve_mode(in, plan);
+  resolve_layout(in, plan);
+  resolve_batch(in, plan);
+  resolve_context(in, plan);
+  resolve_precision(in, plan);
+  resolve_exchange(in, plan);
+  resolve_recompute(in, plan);
+  resolve_sharding(in, plan);
+  resolve_kernels(in, plan);
+  resolve_overlap(in, plan);
+  remark_overridden(in, plan);
+  check_tensor_sizes(in, plan);
+  check_mode(in, plan);
+  return plan;
+}
+
+// ------------------------------------------------------------------------------ load
+
 namespace {
 
 void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {
   model.vocab = padded_vocab(model.vocab, plan.tp, v.whole("parallel.vocab_multiple"));
-  if (v.has("kernels.dropout.attention"))
-    model.attention_dropout = v.real("kernels.dropout.attention");
-  if (v.has("kernels.dropout.hidden")) model.hidden_dropout = v.real("kernels.dropout.hidden");
+  v.read("kernels.dropout.attention", model.attention_dropout);
+  v.read("kernels.dropout.hidden", model.hidden_dropout);
 }
 
 std::string file_stem(const std::string& name) {
@@ -44,10 +185,11 @@ std::string file_stem(const std::string& name) {
 }
 
 void fill_texts(const FieldValues& v, Scenario& s) {
-  s.name = v.has("name") ? v.text("name") : file_stem(s.file);
+  s.name = file_stem(s.file);
+  v.read("name", s.name);
   constexpr size_t kLongestName = 200;
   if (s.name.size() > kLongestName) s.name.resize(kLongestName);
-  if (v.has("description")) s.description = v.text("description");
+  v.read("description", s.description);
   s.software = v.text("software");
 }
 
@@ -61,19 +203,19 @@ bool draws_something(const Scenario& s) {
 // Ways differ only where they are shared.
 void warn_private_ways(const FieldValues& v, Scenario& s) {
   if (s.share_links) return;
-  for (const char* key :
-       {"cluster.fabric.routing", "cluster.fabric.rail_aware", "cluster.fabric.pxn"})
+  for (const Key key :
+       Keys{"cluster.fabric.routing", "cluster.fabric.rail_aware", "cluster.fabric.pxn"})
     if (v.value(key) != nullptr)
-      s.warnings.push_back(std::string(key) +
+      s.warnings.push_back(key.path() +
                            " matters only to what shares links: contention: {links: on}");
 }
 
 void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& problems,
                          Scenario& s) {
   if (!v.has("calibration")) return;
-  const auto source = files.open(v.text("calibration"), v.mark("calibration"));
+  const SourceRef source = files.open(v.text("calibration"), v.mark("calibration"));
   problems.throw_if_any();
-  s.calibration = read_calibration(problems.source(*source).text, problems.source(*source).name);
+  s.calibration = read_calibration(source->text, source->name);
   const std::string& gpu = s.cluster.node.gpu.name;
   if (s.calibration->table.name() != gpu)
     s.warnings.push_back("the cost table " + s.calibration->file + " is of " +
@@ -82,13 +224,11 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
 
 // What a run is beside model, cluster, plan and schedule.
 void resolve_run(const FieldValues& v, Scenario& s) {
-  if (v.has("schedule.post_validation")) s.post_validation = v.flag("schedule.post_validation");
-  if (v.has("contention.links")) s.share_links = v.text("contention.links") == "on";
-  if (v.has("contention.interference") && v.text("contention.interference") != "off")
-    s.interference = v.text("contention.interference") == "on" ? Scenario::Interference::on
-                                                               : Scenario::Interference::automatic;
+  v.read("schedule.post_validation", s.post_validation);
+  v.read("contention.links", s.share_links);
+  v.read("contention.interference", s.interference);
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
-  if (v.has("replicas")) s.replicas = v.whole("replicas");
+  v.read("replicas", s.replicas);
   if (s.replicas > 1 && !draws_something(s))
     s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   warn_private_ways(v, s);
@@ -148,7 +288,7 @@ Scenario resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);
   s.warnings.insert(s.warnings.end(), v.warnings().begin(), v.warnings().end());
-  s.settings = settings_of(v, s, *unpruned, problems);
+  s.settings = settings_of(v, s, *unpruned);
   s.hash = hash_of(v, s);
   return s;
 }
@@ -163,9 +303,9 @@ ScenarioDocument::ScenarioDocument(const ScenarioDocument& other)
 
 ScenarioDocument ScenarioDocument::of_file(const std::string& path, const std::string& root) {
   ScenarioDocument document(root);
-  const std::optional<uint32_t> first = document.files_.open_first(path);
+  SourceRef first = document.files_.open_first(path);
   document.problems_.throw_if_any();
-  document.read(*first);
+  document.read(std::move(first));
   return document;
 }
 
@@ -176,13 +316,13 @@ ScenarioDocument ScenarioDocument::of_text(std::string text, const std::string& 
   return document;
 }
 
-void ScenarioDocument::read(uint32_t first) {
-  first_ = first;
-  tree_ = files_.load(first);
+void ScenarioDocument::read(SourceRef first) {
+  first_ = std::move(first);
+  tree_ = files_.load(first_);
 }
 
 void ScenarioDocument::set(const std::string& path, Value value) {
-  const uint32_t source = problems_.add_source({"the value set for " + path, {}, false});
+  const SourceRef source = problems_.add_source({"the value set for " + path, {}, false});
   const auto place = [&](auto& self, Value& v) -> void {
     v.mark = {source, 1, 1};
     for (Value& item : v.items) self(self, item);
@@ -197,13 +337,13 @@ void ScenarioDocument::set(const std::string& path, Value value) {
 
 void ScenarioDocument::set(const LoadOptions& options) {
   for (const auto& [path, text] : options.set) {
-    const uint32_t source = problems_.add_source({"--set " + path, text, false});
+    const SourceRef source = problems_.add_source({"--set " + path, text, false});
     Value value = parse_yaml(problems_, source);
     if (value.mark.line == 0) {  // nothing, or nothing that could be read
       if (text.find_first_not_of(" \t") != std::string::npos) continue;
       value.mark = Mark{source, 1, 1};
     }
-    const uint32_t whole = problems_.add_source({"--set " + path, path + '=' + text, false});
+    const SourceRef whole = problems_.add_source({"--set " + path, path + '=' + text, false});
     set_path(tree_, path, {whole, 1, 1}, std::move(value), problems_);
   }
   if (options.compare_case.empty()) return;
@@ -217,7 +357,7 @@ void ScenarioDocument::set(const LoadOptions& options) {
 
 Scenario ScenarioDocument::resolve() && {
   if (files_.incomplete()) problems_.throw_if_any();
-  const std::string file = problems_.source(first_).name;
+  const std::string file = first_->name;
   return resolve_tree(std::move(tree_), file, files_, problems_);
 }
 

@@ -4,14 +4,13 @@
 // changed and resolved many times.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "scenarios/files.h"
+#include "scenarios/document/files.h"
+#include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
-#include "scenarios/value.h"
 
 namespace stepcast {
 
@@ -26,7 +25,7 @@ class ScenarioDocument {
 
   // As written: presets are names in it.
   const Value& tree() const { return tree_; }
-  // What has been found wrong so far, and the texts that the marks of the tree point into.
+  // What has been found wrong so far.
   const Problems& problems() const { return problems_; }
 
   // Puts a value at a dotted path: a mapping merges into what is there, null deletes a key.  What
@@ -41,11 +40,11 @@ class ScenarioDocument {
 
  private:
   explicit ScenarioDocument(const std::string& root) : files_(problems_, root) {}
-  void read(uint32_t first);
+  void read(SourceRef first);
 
   Problems problems_;
   ScenarioFiles files_;
-  uint32_t first_ = 0;  // source of the file itself
+  SourceRef first_;  // the file itself
   Value tree_;
 };
 

@@ -26,6 +26,16 @@ void refuse(std::string message, std::string help) {
   throw InputError(std::move(d));
 }
 
+InputError file_error(std::string code, std::string message, std::string file, std::string help,
+                      int exit_status) {
+  Diagnostic d;
+  d.code = std::move(code);
+  d.message = std::move(message);
+  d.file = std::move(file);
+  d.help = std::move(help);
+  return InputError(std::move(d), exit_status);
+}
+
 InputError place(InputError error, const std::string& code, const std::string& file) {
   for (Diagnostic& d : error.diagnostics) {
     if (d.code.empty()) d.code = code;

@@ -46,6 +46,11 @@ struct InputError : std::exception {
 // the Diagnostic.
 [[noreturn]] void refuse(std::string message, std::string help = {});
 
+// What is wrong with a file as a whole, or with what was asked of it: there is no line to show.  To
+// be thrown.  `file` as the user named it; empty if none is at fault.
+InputError file_error(std::string code, std::string message, std::string file,
+                      std::string help = {}, int exit_status = 2);
+
 // Gives `code` and `file` to each diagnostic of `error` that has none yet.
 InputError place(InputError error, const std::string& code, const std::string& file);
 

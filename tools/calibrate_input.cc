@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "calibrate/table/cost_table.h"
-#include "scenarios/file_error.h"
-#include "scenarios/number.h"
+#include "scenarios/document/number.h"
 #include "scenarios/presets.h"
+#include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "tools/options.h"
 #include "tools/output.h"

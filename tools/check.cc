@@ -9,9 +9,9 @@
 #include <set>
 
 #include "report/diagnostics.h"
+#include "scenarios/document/number.h"
 #include "report/text/compare.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/number.h"
 #include "tools/import_run.h"
 #include "tools/options.h"
 #include "tools/output.h"

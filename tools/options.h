@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 #include "tools/command.h"
 
 namespace CLI {

@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "report/format.h"
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "tools/command.h"
 
 namespace stepcast::cli {

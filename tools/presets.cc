@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "report/json/writer.h"
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 #include "schedules/schedule.h"
 #include "sim/text.h"
 #include "tools/options.h"

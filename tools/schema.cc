@@ -4,7 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "scenarios/json_schema.h"
+#include "scenarios/schema/keys.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

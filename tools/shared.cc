@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "tools/command.h"
 #include "tools/output.h"
 

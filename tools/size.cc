@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "report/text/size.h"
+#include "scenarios/document/number.h"
 #include "scenarios/forecast/size.h"
-#include "scenarios/number.h"
 #include "tools/options.h"
 #include "tools/output.h"
 

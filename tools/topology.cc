@@ -9,7 +9,7 @@
 #include "report/svg/topology.h"
 #include "report/text/topology.h"
 #include "scenarios/cluster_section.h"
-#include "scenarios/file_error.h"
+#include "sim/diagnostic.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "topology/cluster/build_graph.h"

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
+#include "sim/diagnostic.h"
 #include "sim/graph/op_graph.h"
 #include "topology/nccl/collectives.h"
 

@@ -9,7 +9,6 @@
 
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/forecast/step.h"

@@ -30,7 +30,6 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/step.h"
 #include "sim/diagnostic.h"

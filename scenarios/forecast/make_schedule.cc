@@ -22,7 +22,6 @@
 #include <map>
 #include <utility>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/pricing_table.h"

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "scenarios/file_error.h"
 #include "scenarios/forecast/lane_set.h"
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/what_if.h"

@@ -24,17 +24,16 @@
 #include <utility>
 
 #include "model/parameters.h"
-#include "scenarios/field_values.h"
-#include "scenarios/fields.h"
-#include "scenarios/file_error.h"
+#include "scenarios/document/value.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/presets.h"
 #include "scenarios/pricing_table.h"
-#include "scenarios/resolve_cluster.h"
+#include "scenarios/resolve/resolve.h"
 #include "scenarios/scenario_document.h"
-#include "scenarios/value.h"
+#include "scenarios/schema/keys.h"
+#include "scenarios/schema/values.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 
@@ -110,8 +109,8 @@ bool is_config(const Value& root) {
 bool is_config_file(const std::string& path) {
   Problems problems;  // reading it as a scenario says them
   ScenarioFiles files(problems, {});
-  const std::optional<uint32_t> first = files.open_first(path);
-  return first && is_config(parse_yaml(problems, *first));
+  const SourceRef first = files.open_first(path);
+  return first != nullptr && is_config(parse_yaml(problems, first));
 }
 
 // A scenario with the subject's model in it.
@@ -166,12 +165,12 @@ std::string set_text(const Layout& l) {
 class Subject {
  public:
   explicit Subject(ScenarioDocument document) : document_(std::move(document)) {
-    Problems problems = document_.problems();  // resolving says them
+    Problems problems;  // resolving says them
     Value root = document_.tree();
     apply_cluster_presets(root, problems);
     const FieldValues v(std::move(root), "", problems);
-    if (v.has("cluster.node.gpus")) node_ = v.whole("cluster.node.gpus");
-    infers_ = v.is("mode", "prefill") || v.is("mode", "decode");
+    v.read("cluster.node.gpus", node_);
+    infers_ = v.is("mode", StepMode::prefill) || v.is("mode", StepMode::decode);
   }
 
   int64_t gpus_of_node() const { return node_; }
@@ -232,12 +231,9 @@ std::vector<int64_t> gpu_counts(int64_t node, int64_t most) {
 }
 
 std::vector<int> zero_stages() {
-  const Field* field = find_field("parallel.zero");
-  std::vector<int> stages{1};
-  for (const int stage : {2, 3})
-    if (field != nullptr &&
-        one_of(std::to_string(stage), field->now.empty() ? field->choices : field->now))
-      stages.push_back(stage);
+  std::vector<int> stages;
+  for (const Word& word : Key("parallel.zero").row().choices.words)
+    if (word.modelled && word.meaning > 0) stages.push_back(word.meaning);
   return stages;
 }
 

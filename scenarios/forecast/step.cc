@@ -37,7 +37,6 @@
 #include <utility>
 
 #include "calibrate/price/price_graph.h"
-#include "scenarios/file_error.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"

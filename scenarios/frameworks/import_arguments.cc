@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "scenarios/fields.h"
 #include "scenarios/frameworks/python_list.h"
+#include "scenarios/schema/keys.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -55,7 +55,8 @@ void collect_words(const Value& v, std::vector<std::string>& words) {
 
 // Whether a word of "a|b" is `name`.
 bool among(std::string_view name, std::string_view words) {
-  return !words.empty() && one_of(name, words);
+  const std::vector<std::string_view> all = split(words, '|');
+  return std::find(all.begin(), all.end(), name) != all.end();
 }
 
 struct Match {
@@ -231,7 +232,7 @@ std::vector<std::string> ArgumentReader::left_out() const {
     if (g == nullptr) continue;
     std::string text = lower_case(first_text(g->argument.value));
     if (const auto on = truth(text); on && g->negated) text = *on ? "false" : "true";
-    if (!one_of(text, row.neutral)) all.push_back(why(row.name));
+    if (!among(text, row.neutral)) all.push_back(why(row.name));
   }
   return all;
 }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 
 namespace stepcast {
 

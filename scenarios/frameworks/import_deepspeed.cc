@@ -245,7 +245,7 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   if (in.config == nullptr)
     return in.problems.add("E332", "DeepSpeed's file does not say what model it trains",
                            {in.file, 1, 1}, 1, {}, "--model config.json names it");
-  const Value config = read_mapping(in, *in.config, "a config.json");
+  const Value config = read_mapping(in, in.config, "a config.json");
   if (in.problems.any()) return;
   counts.add(reader);
   draft.set_text("software", "deepspeed-zero3", "");

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "scenarios/fields.h"
+#include "scenarios/schema/keys.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -30,7 +30,7 @@ bool is_below(std::string_view path, std::string_view above) {
 // Whether a scenario may say so: the row is there, or one above it takes anything.
 bool known(std::string_view path, const std::string& value) {
   if (const Field* f = find_field(path))
-    return f->type != FieldType::choice || one_of(value, f->choices);
+    return f->type != FieldType::choice || f->choices.find(value) != nullptr;
   for (size_t dot = path.rfind('.'); dot != std::string_view::npos;
        dot = path.rfind('.', dot - 1)) {
     const Field* f = find_field(path.substr(0, dot));

@@ -2,12 +2,11 @@
 // import_hf: a config.json of Hugging Face.  It says the model and nothing about the run.
 #include <algorithm>
 
-#include "scenarios/config_keys.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/python_list.h"
-#include "scenarios/model_config.h"
-#include "scenarios/model_families.h"
-#include "scenarios/tree.h"
+#include "scenarios/resolve/model.h"
+#include "scenarios/resolve/model_families.h"
+#include "scenarios/schema/tree.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -77,12 +76,10 @@ void check_config_model(const ImportSources& in, const Value& config) {
   root.members.push_back({"model", model.mark, std::move(model)});
   for (const auto& [path, text] : in.set) {
     if (!path.starts_with("model.")) continue;
-    const uint32_t source = in.problems.add_source({"--set " + path, text, false});
+    const SourceRef source = in.problems.add_source({"--set " + path, text, false});
     set_path(root, path, {source, 1, 1}, parse_yaml(in.problems, source), in.problems);
   }
-  const FileReader no_file = [](const std::string&, const Mark&) {
-    return std::optional<uint32_t>();
-  };
+  const FileReader no_file = [](const std::string&, const Mark&) { return SourceRef{}; };
   Problems trial = in.problems;
   resolve_model(*root.find("model"), trial, no_file);
   try {

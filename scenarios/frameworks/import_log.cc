@@ -30,7 +30,8 @@ bool is_name(char c) {
 }
 
 // "name ..... value", perhaps after what a launcher puts before each line.
-std::optional<Argument> printed_argument(std::string_view line, uint32_t source, int number) {
+std::optional<Argument> printed_argument(std::string_view line, const SourceRef& source,
+                                         int number) {
   const size_t dots = line.find(" ...");
   size_t begin = dots;
   if (dots == std::string_view::npos) return {};
@@ -83,9 +84,9 @@ Time milliseconds(double ms) {
 
 }  // namespace
 
-std::vector<Argument> read_printed_arguments(const Problems& problems, uint32_t source) {
+std::vector<Argument> read_printed_arguments(const SourceRef& source) {
   std::vector<Argument> all;
-  Lines lines{problems.source(source).text};
+  Lines lines{source->text};
   bool inside = false;
   while (const auto line = lines.next()) {
     if (line->find("--- end of arguments ---") != std::string_view::npos) break;
@@ -109,11 +110,11 @@ std::vector<Argument> read_printed_arguments(const Problems& problems, uint32_t 
   return all;
 }
 
-MeasuredIterations read_iterations(Problems& problems, uint32_t source) {
+MeasuredIterations read_iterations(Problems& problems, const SourceRef& source) {
   MeasuredIterations result;
   std::vector<Iteration> all;
   double most = 0;
-  Lines lines{problems.source(source).text};
+  Lines lines{source->text};
   const auto readable = [&](const Found& f) {
     if (f.readable) return true;
     problems.add("E331", "this is no number that a measurement can be",

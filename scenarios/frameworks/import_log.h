@@ -12,7 +12,7 @@
 namespace stepcast {
 
 // The arguments of the first list "name ........ value" in the text.  Empty if there is none.
-std::vector<Argument> read_printed_arguments(const Problems& problems, uint32_t source);
+std::vector<Argument> read_printed_arguments(const SourceRef& source);
 
 struct MeasuredIterations {
   int64_t printed = 0;                  // lines
@@ -24,6 +24,6 @@ struct MeasuredIterations {
 // Lines "iteration N/ M | ... | elapsed time per iteration (ms): X | ... global batch size: B |"
 // and "(after N iterations) memory (MB) | ... | max allocated: X | ...".  Adds E331 for numbers
 // that cannot be read.  The first tenth of the lines, at least one if there are two, is warm-up.
-MeasuredIterations read_iterations(Problems& problems, uint32_t source);
+MeasuredIterations read_iterations(Problems& problems, const SourceRef& source);
 
 }  // namespace stepcast

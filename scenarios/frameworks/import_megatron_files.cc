@@ -36,7 +36,7 @@ std::vector<Argument> mapped_arguments(const Value& file, Environment& environme
 }
 
 std::vector<Argument> shell_arguments(const ImportSources& in, Environment& environment) {
-  const ShellScript script = read_shell(in.problems, in.file);
+  const ShellScript script = read_shell(in.file);
   for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
   std::vector<Argument> all;
   for (const std::vector<ShellWord>& command : script.commands) {
@@ -89,9 +89,9 @@ std::string seconds_text(Time t) {
 
 void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
                           ScenarioDraft& draft, ImportCounts& counts) {
-  const std::string& text = in.problems.source(in.file).text;
+  const std::string& text = in.file->text;
   Environment environment;
-  std::vector<Argument> arguments = read_printed_arguments(in.problems, in.file);
+  std::vector<Argument> arguments = read_printed_arguments(in.file);
   if (arguments.empty()) {
     if (is_mapping_text(text) || looks_like_yaml(text)) {
       const Value file = read_mapping(in, in.file, "a file of arguments");
@@ -107,7 +107,7 @@ void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
 
 void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
                          ScenarioDraft& draft, ImportCounts& counts) {
-  const std::vector<Argument> arguments = read_printed_arguments(in.problems, in.file);
+  const std::vector<Argument> arguments = read_printed_arguments(in.file);
   if (arguments.empty())
     return in.problems.add("E330", "the list of arguments is not in this log", {in.file, 1, 1}, 1,
                            {}, "Megatron prints it when it starts: lines 'num_layers ..... 32'");
@@ -124,7 +124,7 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
   if (m.most_allocated)
     draft.set("measured.peak_memory", std::to_string(m.most_allocated->value) + "B",
               "max allocated");
-  draft.set_text("measured.source", in.problems.source(in.file).name, "");
+  draft.set_text("measured.source", in.file->name, "");
 }
 
 }  // namespace stepcast

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "scenarios/fields.h"
 #include "scenarios/frameworks/import_megatron_parts.h"
+#include "scenarios/schema/keys.h"
 
 namespace stepcast {
 namespace {
@@ -134,10 +134,9 @@ class RunDraft {
   }
 
   void write_modules(const std::vector<std::string>& modules) {
-    const Field* field = find_field("recompute.modules");
     std::string list;
     for (const std::string& m : modules) {
-      if (field != nullptr && !one_of(m, field->choices)) {
+      if (Key("recompute.modules").row().choices.find(m) == nullptr) {
         draft_.note("recompute module " + m + ": not modelled, left out");
         continue;
       }
@@ -170,8 +169,6 @@ class RunDraft {
                            a_.flag("tp_comm_overlap_rs_dgrad");
     const bool bulk = a_.flag("tp_comm_bulk_dgrad", true) || a_.flag("tp_comm_bulk_wgrad", true);
     const char* way = pipelined ? "pipelined" : bulk ? "bulk" : "none";
-    const Field* field = find_field("overlap.tp");
-    if (pipelined && field != nullptr && !one_of(way, field->choices)) way = "bulk";
     draft_.set_text("overlap.tp", way, a_.why("tp_comm_overlap"));
   }
 

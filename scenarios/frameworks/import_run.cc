@@ -27,18 +27,15 @@ std::string stem(const std::string& file) {
 }
 
 // A value may be legal where it stood and still be too deep or too long in a scenario.
-void refuse_unreadable(Problems& problems, uint32_t file, const std::string& scenario) {
+void refuse_unreadable(Problems& problems, const SourceRef& file, const std::string& scenario) {
   Problems written;
   parse_yaml(written, written.add_source({"written", scenario, false}));
-  try {
-    written.throw_if_any();
-  } catch (const InputError& e) {
-    problems.add(
-        "E331",
-        "what this file says cannot be written as a scenario: " + e.diagnostics.front().message,
-        {file, 0, 0});
-    problems.throw_if_any();
-  }
+  if (!written.any()) return;
+  problems.add("E331",
+               "what this file says cannot be written as a scenario: " +
+                   written.diagnostics().front().message,
+               {file, 0, 0});
+  problems.throw_if_any();
 }
 
 }  // namespace
@@ -53,16 +50,15 @@ ImportedRun import_run(const ImportRequest& request) {
   STEPCAST_CHECK(kind < kKinds.size(), "no such kind: " + request.kind);
 
   Problems problems;
-  const uint32_t file = problems.add_source({request.file, request.text, false});
-  uint32_t config = 0;
+  const SourceRef file = problems.add_source({request.file, request.text, false});
+  SourceRef config;
   if (!request.model_file.empty())
     config = problems.add_source({request.model_file, request.model_text, false});
   ScenarioDraft draft;
   ImportCounts counts;
   draft.set("schema", int64_t{1}, "");
   draft.set_text("name", stem(request.file), "");
-  kImporters[kind]({problems, file, request.model_file.empty() ? nullptr : &config, request.set},
-                   request.cluster, draft, counts);
+  kImporters[kind]({problems, file, config, request.set}, request.cluster, draft, counts);
   for (const auto& [path, value] : request.set) draft.override_with(path, value);
   problems.throw_if_any();
 

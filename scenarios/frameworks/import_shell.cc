@@ -24,7 +24,7 @@ bool is_blank(char c) {
 
 class ShellReader {
  public:
-  ShellReader(std::string_view text, uint32_t source) : text_(text), source_(source) {}
+  ShellReader(const SourceRef& source) : text_(source->text), source_(source) {}
 
   ShellScript read() {
     while (at_ < text_.size() && !full()) {
@@ -310,7 +310,7 @@ class ShellReader {
   }
 
   std::string_view text_;
-  uint32_t source_;
+  SourceRef source_;
   size_t at_ = 0;
   int line_ = 1, column_ = 1;
   size_t words_ = 0;
@@ -335,8 +335,8 @@ bool is_option(std::string_view word) {
 
 }  // namespace
 
-ShellScript read_shell(const Problems& problems, uint32_t source) {
-  return ShellReader(problems.source(source).text, source).read();
+ShellScript read_shell(const SourceRef& source) {
+  return ShellReader(source).read();
 }
 
 std::vector<Argument> arguments_of(const std::vector<ShellWord>& words) {

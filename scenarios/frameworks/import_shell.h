@@ -26,7 +26,7 @@ struct ShellScript {
 };
 
 // Never fails: what is no shell has commands without arguments.
-ShellScript read_shell(const Problems& problems, uint32_t source);
+ShellScript read_shell(const SourceRef& source);
 
 // The arguments of the words: "--name value value", "--name=value", "--flag".  Words before the
 // first one are left out.

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/model_config.h"
 #include "scenarios/presets.h"
+#include "scenarios/resolve/model.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -357,9 +357,8 @@ class TorchtitanDraft {
 
 // How many layers the model has that the draft names; adds problems.
 std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
-  const std::optional<Transformer> t =
-      resolve_model(model, in.problems,
-                    [](const std::string&, const Mark&) { return std::optional<uint32_t>{}; });
+  const std::optional<Transformer> t = resolve_model(
+      model, in.problems, [](const std::string&, const Mark&) { return SourceRef{}; });
   if (!t) return {};
   return t->layers;
 }
@@ -379,7 +378,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   Value model;
   model.mark = {in.file, 1, 1};
   if (in.config != nullptr) {
-    model = read_mapping(in, *in.config, "a config.json");
+    model = read_mapping(in, in.config, "a config.json");
     if (in.problems.any() || !draft_config_model(model, in.problems, draft, counts)) return;
   } else {
     const std::string name = preset_of(reader.word("model.name"), reader.word("model.flavor"));

@@ -15,7 +15,7 @@ bool ImportSources::states(std::string_view path) const {
   return std::any_of(set.begin(), set.end(), [&](const auto& s) { return s.first == path; });
 }
 
-Value read_mapping(const ImportSources& in, uint32_t source, const std::string& what) {
+Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what) {
   const bool clean = !in.problems.any();
   Value value = parse_yaml(in.problems, source);
   if (value.is_mapping()) return value;

@@ -19,8 +19,8 @@ namespace stepcast {
 // What an importer reads.
 struct ImportSources {
   Problems& problems;
-  uint32_t file = 0;
-  const uint32_t* config = nullptr;  // of --model's file; nullptr: none was given
+  SourceRef file;
+  SourceRef config;  // --model's file; null: none was given
   std::span<const std::pair<std::string, std::string>> set{};  // --set
 
   // Whether the user states `path` himself.
@@ -52,7 +52,7 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                      ImportCounts& counts);
 
 // The file as a mapping; a problem and an empty mapping if it is none.
-Value read_mapping(const ImportSources& in, uint32_t source, const std::string& what);
+Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what);
 // Every value below `value` that is no mapping, named by its keys: "parallelism.tp".
 std::vector<Argument> flatten(const Value& value);
 

@@ -29,7 +29,7 @@ void read_part(const Member& part, KnownCause& cause, Problems& problems) {
 
 std::vector<KnownCause> parse_known_causes(const std::string& text, const std::string& name) {
   Problems problems;
-  const uint32_t source = problems.add_source({name, text});
+  const SourceRef source = problems.add_source({name, text});
   const Value root = parse_yaml(problems, source);
   problems.throw_if_any();
   if (root.kind != Value::Kind::sequence) problems.add("E107", "causes must be a list", root.mark);

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 
 namespace stepcast::accuracy {
 

@@ -78,7 +78,7 @@ void add_condition(const Member& m, Rule& rule, Problems& problems) {
 
 std::vector<Rule> parse_rules(const std::string& text, const std::string& name) {
   Problems problems;
-  const uint32_t source = problems.add_source({name, text});
+  const SourceRef source = problems.add_source({name, text});
   const Value root = parse_yaml(problems, source);
   problems.throw_if_any();
   std::vector<Rule> rules;

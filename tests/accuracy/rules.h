@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 
 namespace stepcast::accuracy {
 

@@ -88,7 +88,7 @@ void tell_sources_apart(const std::vector<std::string>& files, std::vector<RunRe
 
 std::vector<RunRecord> parse_run_records(const std::string& text, const std::string& name) {
   Problems problems;
-  const uint32_t source = problems.add_source({name, text});
+  const SourceRef source = problems.add_source({name, text});
   Value root = parse_yaml(problems, source);
   problems.throw_if_any();
   Value* list = root.find("records");

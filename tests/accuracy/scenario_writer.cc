@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/accuracy/scenario_writer.h"
 
-#include "scenarios/tree.h"
+#include "scenarios/schema/tree.h"
 #include "tests/accuracy/run_record.h"
 
 namespace stepcast::accuracy {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 
 namespace stepcast::accuracy {
 

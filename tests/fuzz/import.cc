@@ -2,9 +2,9 @@
 // To each importer of runs: what is written is YAML, and loads or is refused as any scenario is.
 #include <string>
 
+#include "scenarios/document/value.h"
 #include "scenarios/frameworks/import_run.h"
 #include "scenarios/scenario.h"
-#include "scenarios/value.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 #include "tests/fuzz/readers.h"

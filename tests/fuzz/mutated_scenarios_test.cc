@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "scenarios/fields.h"
 #include "scenarios/scenario.h"
+#include "scenarios/schema/keys.h"
 #include "sim/diagnostic.h"
 #include "tests/fuzz/mutation.h"
 #include "tests/fuzz/readers.h"
@@ -44,9 +44,8 @@ std::string value_for(const Field& field, const Texts& words, Dice& dice) {
     case FieldType::share: return number(0, 1, 10, 50, 100) + "%";
     case FieldType::choice:
     case FieldType::choices: {
-      Words choices{field.choices};
       Texts all;
-      while (const auto choice = choices.next()) all.emplace_back(*choice);
+      for (const Word& word : field.choices.words) all.emplace_back(word.text);
       return all.empty() ? "x" : dice.one_of(all);
     }
     default: return dice.one_of(words);
@@ -74,8 +73,7 @@ class MutatedScenarios : public ::testing::TestWithParam<int> {
       for (const auto& [begin, end] : fuzz::words_of(seed.text))
         words_.push_back(seed.text.substr(begin, end - begin));
     for (const Field& field : scenario_fields()) {
-      Words choices{field.choices};
-      while (const auto choice = choices.next()) words_.emplace_back(*choice);
+      for (const Word& word : field.choices.words) words_.emplace_back(word.text);
       words_.emplace_back(field.path.substr(field.path.rfind('.') + 1));
     }
   }

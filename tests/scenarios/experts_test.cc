@@ -6,6 +6,7 @@
 
 #include "scenarios/scenario.h"
 #include "tests/scenarios/loading.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast {
 namespace {
@@ -123,6 +124,17 @@ TEST(RoutingTrace, SharesAreWhatWasCounted) {
     EXPECT_DOUBLE_EQ(r.shares[0], 0.3);
     EXPECT_DOUBLE_EQ(r.shares[7], 0.1);
   }
+}
+
+TEST(RoutingTrace, CountsAllLinesOfALongFile) {
+  const testing::TemporaryFolder folder;
+  const std::string remark = "# " + std::string(1 << 20, 'x') + "\n";
+  std::string trace = "1,1,1,1,1,1,1,1\n";
+  for (int i = 0; i < 17; ++i) trace += remark;
+  folder.write("long.csv", trace + "0,0,0,0,0,0,0,8\n");
+  const Routing r =
+      load_scenario_text(with_trace("long.csv"), folder.path() / "run.yaml").plan.moe.routing;
+  EXPECT_DOUBLE_EQ(r.shares.back(), 9.0 / 16);
 }
 
 TEST(RoutingTrace, ThatCannotBeReadIsRefusedAtItsPlace) {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/fields.h"
+#include "scenarios/schema/keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "scenarios/foreign_names.h"
-#include "scenarios/json_schema.h"
-#include "scenarios/tree.h"
+#include "scenarios/schema/tree.h"
 #include "sim/text.h"
 #include "tests/scenarios/loading.h"
 
@@ -43,12 +41,30 @@ TEST(Fields, PathsAreUniqueAndBelowTheirSections) {
   }
 }
 
-TEST(Fields, ADefaultHasAReasonAndChoicesContainWhatIsModelled) {
+TEST(Fields, ADefaultHasAReasonAndChoicesHaveWordsOfTheirOwn) {
   for (const Field& f : scenario_fields()) {
     EXPECT_EQ(f.fallback.empty(), f.reason.empty()) << f.path;
-    if (f.choices.empty()) continue;
-    Words now{f.now};
-    while (const auto w = now.next()) EXPECT_TRUE(one_of(*w, f.choices)) << f.path << ' ' << *w;
+    const bool listed = f.type == FieldType::choice || f.type == FieldType::choices;
+    EXPECT_EQ(listed, !f.choices.empty()) << f.path;
+    for (const Word& word : f.choices.words) EXPECT_EQ(f.choices.find(word.text), &word) << f.path;
+  }
+}
+
+// What a resolver may bind is decided while it is compiled: Key and KeyOf ask these.
+static_assert(find_field("parallel.tp") != nullptr && find_field("parallel.tpp") == nullptr);
+static_assert(holds<int64_t>(*find_field("parallel.tp")));
+static_assert(!holds<bool>(*find_field("parallel.tp")));
+static_assert(holds<TpOverlap>(*find_field("overlap.tp")));
+static_assert(!holds<CpComm>(*find_field("overlap.tp")));
+static_assert(Key("schedule.p2p").row().choices.find("deepspeed")->meaning ==
+              static_cast<int>(P2pStyle::deepspeed));
+
+// Words of pipeline transfers are printed elsewhere too.
+TEST(Fields, WordsOfTransfersAreTheirNames) {
+  for (const P2pStyle style : kAllP2pStyles) {
+    const Word* word = Key("schedule.p2p").row().choices.find(name_of(style));
+    ASSERT_NE(word, nullptr) << name_of(style);
+    EXPECT_EQ(word->meaning, static_cast<int>(style));
   }
 }
 

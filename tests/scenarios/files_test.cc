@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading files: `extends`, --set, and files that are none.
-#include "scenarios/files.h"
+#include "scenarios/document/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -129,14 +129,67 @@ TEST_F(ScenarioFilesTest, DepthAndNumberOfFilesAreLimited) {
   EXPECT_EQ(load_scenario(path("f7.yaml")).plan.tp, 2);  // eight files
   EXPECT_EQ(fail("f8.yaml").codes, "E111");
   EXPECT_THAT(fail("f8.yaml").lines[0], HasSubstr("more than 8 files deep"));
-  // Each level reads the one below it eight times: 8^7 files if nobody counted.
-  write("g0.yaml", kMinimal);
-  for (int i = 1; i <= 7; ++i) {
-    std::string list;
-    for (int k = 0; k < 8; ++k) list += (k ? ", g" : "g") + std::to_string(i - 1) + ".yaml";
-    write("g" + std::to_string(i) + ".yaml", "extends: [" + list + "]\n");
-  }
+  // Each level names the one below it eight times: 8^7 files if each were read anew.
+  const auto fan_out = [&](int copies) {
+    write("g0.yaml", kMinimal);
+    for (int i = 1; i <= 7; ++i) {
+      std::string list;
+      for (int k = 0; k < copies; ++k) list += (k ? ", g" : "g") + std::to_string(i - 1) + ".yaml";
+      write("g" + std::to_string(i) + ".yaml", "extends: [" + list + "]\n");
+    }
+  };
+  fan_out(8);
+  EXPECT_EQ(load_scenario(path("g7.yaml")).plan.tp, 2);
+  fan_out(10);
   EXPECT_THAT(fail("g7.yaml").lines[0], HasSubstr("E111"));
+}
+
+// A file that is named often is read and parsed once.
+TEST_F(ScenarioFilesTest, AFileThatIsNamedOftenIsReadOnce) {
+  const std::string text = kMinimal + "description: \"" + std::string(1 << 20, 'a') + "\"\n";
+  write("big.yaml", text);
+  std::string list = "big.yaml";
+  for (int i = 1; i < 60; ++i) list += ", big.yaml";
+  Problems problems;
+  ScenarioFiles files(problems, "");
+  const Value root = files.load(files.open_first(write("top.yaml", "extends: [" + list + "]\n")));
+  EXPECT_EQ(root.find("description")->mark.source->number, 1u);
+  EXPECT_EQ(problems.add_source({"next", ""})->number, 2u);
+}
+
+// What --set, a preset and `extends` say goes on to other loads, after the first one is gone.
+TEST_F(ScenarioFilesTest, AMarkKnowsItsSourceWithoutTheProblemsOfItsLoad) {
+  write("base.yaml", kMinimal);
+  write("more.yaml", "recompute: full\n");
+  Value root;
+  {
+    Problems problems;
+    ScenarioFiles files(problems, "");
+    root = files.load(files.open_first(write("top.yaml", "extends: [base.yaml, more.yaml]\n")));
+  }
+  Problems other;
+  other.add("E1", "wrong", root.find("recompute")->mark);
+  ASSERT_EQ(other.diagnostics().size(), 1u);
+  EXPECT_EQ(other.diagnostics()[0].file, path("more.yaml"));
+  EXPECT_EQ(other.diagnostics()[0].source_line, "recompute: full");
+}
+
+TEST_F(ScenarioFilesTest, ATooLargeFileIsRefusedWithItsSizeAndTheLimit) {
+  const auto large = [&](const std::string& name, size_t mebibytes) {
+    write(name, "");
+    fs::resize_file(folder_.path() / name, mebibytes << 20);
+  };
+  large("large.csv", 65);
+  write("run.yaml", kMinimal + "schedule: {file: large.csv}\n");
+  EXPECT_THAT(
+      fail("run.yaml").lines,
+      ElementsAre(AllOf(HasSubstr("E106 5:18"), HasSubstr("68157440 bytes, more than 64 MiB"))));
+  EXPECT_EQ(fail("large.csv").codes, "E106");
+  large("a.yaml", 64);
+  large("b.yaml", 64);
+  write("both.yaml", "extends: [a.yaml, b.yaml]\n" + kMinimal);
+  EXPECT_THAT(fail("both.yaml").lines,
+              ::testing::Contains(HasSubstr("with 'b.yaml', more than 128 MiB")));
 }
 
 TEST_F(ScenarioFilesTest, ExtendsStaysBelowTheRoot) {

@@ -11,6 +11,8 @@
 namespace stepcast {
 namespace {
 
+using testing::Failure;
+
 struct Mistake {
   std::string written;  // in place of the section of that name in kMinimal, or beside it
   std::string line;     // code, place and message of the only problem
@@ -171,6 +173,43 @@ TEST(Mistakes, Yaml) {
       {"batch: {global: 256, seq:8192}", "E100 4:22 'seq:8192' is a key without a value",
        "a space is missing after the ':'"},
   });
+}
+
+// Each case, variant and replica is a run of its own.
+TEST(Limits, NumbersOfRunsAreBounded) {
+  const Failure replicas = testing::failure_with({{"replicas", "1000000"}});
+  EXPECT_EQ(replicas.lines, std::vector<std::string>{"E123 1:1 'replicas' is too large: 1000000"});
+  EXPECT_EQ(replicas.all[0].help, "at most 10000");
+  std::string cases = "compare:\n  cases:\n", variants = "measured:\n  variants:\n";
+  for (int i = 0; i <= 1000; ++i) {
+    cases += "    c" + std::to_string(i) + ": {batch.micro: 1}\n";
+    variants += "    v" + std::to_string(i) + ": {step_time: 1s}\n";
+  }
+  EXPECT_EQ(testing::failure(testing::kMinimal + cases).lines,
+            std::vector<std::string>{"E123 1007:5 'cases' has 1001 names, more than 1000"});
+  EXPECT_EQ(testing::failure(testing::kMinimal + variants).lines,
+            std::vector<std::string>{"E123 1007:5 'variants' has 1001 names, more than 1000"});
+}
+
+TEST(Limits, AGpuHasMemory) {
+  EXPECT_EQ(testing::failure_with({{"cluster.node.gpu.memory", "0GiB"}}).lines,
+            std::vector<std::string>{"E121 1:1 'memory' must be above 0, not 0"});
+}
+
+// They would make a message, or the file itself, look like another one.
+TEST(Limits, TextHasNoControlCharactersAndIsUtf8) {
+  for (const auto& [bytes, why] :
+       {std::pair{"\xe2\x80\xae", "there is a control character in the text: U+202E"},
+        {"\xc2\x9b", "there is a control character in the text: U+009B"},
+        {"\xe2\x81\xa6", "there is a control character in the text: U+2066"},
+        {"\x1b", "there is a control character in the text: U+001B"},
+        {"\xff", "this is not UTF-8 text"},
+        {"\xc0\xaf", "this is not UTF-8 text"}}) {
+    const Failure f = testing::failure("name: " + std::string(bytes) + "\n" + testing::kMinimal);
+    EXPECT_EQ(f.lines, std::vector<std::string>{std::string("E100 1:7 ") + why});
+  }
+  EXPECT_EQ(testing::load("name: \xc3\x9f\xe4\xb8\xad\n" + testing::kMinimal).name,
+            "\xc3\x9f\xe4\xb8\xad");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/model_config.h"
+#include "scenarios/resolve/model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/model_families.h"
 #include "scenarios/presets.h"
+#include "scenarios/resolve/model_families.h"
 
 namespace stepcast {
 namespace {
@@ -28,7 +28,7 @@ struct Outcome {
 // Resolves the `model:` of a scenario text.
 Outcome resolve(const std::string& scenario, const Files& files = {}) {
   Problems problems;
-  const uint32_t source = problems.add_source({"run.yaml", scenario, false});
+  const SourceRef source = problems.add_source({"run.yaml", scenario, false});
   const Value root = parse_yaml(problems, source);
   const Value* model = root.find("model");
   Outcome outcome;
@@ -36,8 +36,7 @@ Outcome resolve(const std::string& scenario, const Files& files = {}) {
     ADD_FAILURE() << "no model in: " << scenario;
     return outcome;
   }
-  const FileReader read_file = [&](const std::string& path,
-                                   const Mark& from) -> std::optional<uint32_t> {
+  const FileReader read_file = [&](const std::string& path, const Mark& from) -> SourceRef {
     const auto file = files.find(path);
     if (file != files.end()) return problems.add_source({path, file->second, false});
     problems.add("E101", "cannot read '" + path + "'", from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/number.h"
+#include "scenarios/document/number.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,6 @@ Value scalar(std::string text, bool quoted = false) {
 template <class Read>
 auto read(Read&& reader, const Value& value, std::string* complaint = nullptr) {
   Problems problems;
-  problems.add_source({"t", value.text, false});
   auto result = reader(value, "x", problems);
   EXPECT_EQ(result.has_value(), !problems.any()) << value.text;
   const testing::Failure f = testing::failure_of([&] { problems.throw_if_any(); });

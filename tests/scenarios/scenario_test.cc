@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "scenarios/resolve_plan.h"
+#include "scenarios/resolve/resolve.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast {

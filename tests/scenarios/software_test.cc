@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Software profiles: defaults between the field table's and the user's own keys.
-#include "scenarios/software.h"
+#include "scenarios/schema/software.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -132,7 +132,9 @@ TEST(FieldValuesAssume, TakesOnlyRowsThatHoldAValueAndRightOnes) {
   word.kind = Value::Kind::scalar;
   word.text = "pipelined";
   values.assume("overlap.tp", word, "here");
-  EXPECT_TRUE(values.is("overlap.tp", "pipelined"));
+  EXPECT_TRUE(values.is("overlap.tp", TpOverlap::pipelined));
+  EXPECT_TRUE(values.says("overlap.tp", "pipelined"));
+  EXPECT_FALSE(values.says("overlap.tpp", "pipelined"));
   EXPECT_TRUE(values.stated("overlap.tp"));
   EXPECT_FALSE(values.given("overlap.tp"));
   EXPECT_FALSE(values.stated("overlap.bucket"));

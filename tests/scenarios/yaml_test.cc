@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "scenarios/value.h"
+#include "scenarios/document/value.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast {
@@ -23,7 +23,7 @@ struct Parsed {
 
 Parsed parse(std::string text) {
   Problems problems;
-  const uint32_t source = problems.add_source({"t.yaml", std::move(text), false});
+  const SourceRef source = problems.add_source({"t.yaml", std::move(text), false});
   Parsed p;
   p.value = parse_yaml(problems, source);
   p.failure = testing::failure_of([&] { problems.throw_if_any(); });
@@ -119,7 +119,7 @@ TEST(Yaml, SixtyFourLevelsAreAllowed) {
 
 TEST(Yaml, SizeIsLimited) {
   EXPECT_EQ(first_line(parse("a: " + std::string(17u << 20, 'x'))),
-            "E106 0:0 the file is larger than 16 MiB");
+            "E106 0:0 the text is larger than 16 MiB: 17825795 bytes");
   std::string many = "a: [";
   for (int i = 0; i < 1'000'001; ++i) many += "1,";
   EXPECT_EQ(first_line(parse(many + "]")).substr(0, 4), "E106");
@@ -127,8 +127,9 @@ TEST(Yaml, SizeIsLimited) {
 
 TEST(Yaml, WhatIsNoTextIsRefused) {
   EXPECT_EQ(first_line(parse(std::string("a: b\0c\n", 7))),
-            "E100 1:5 there is a control character in the text");
-  EXPECT_EQ(first_line(parse("a: \x1b[2J\n")), "E100 1:4 there is a control character in the text");
+            "E100 1:5 there is a control character in the text: U+0000");
+  EXPECT_EQ(first_line(parse("a: \x1b[2J\n")),
+            "E100 1:4 there is a control character in the text: U+001B");
   EXPECT_EQ(first_line(parse("a: \xe9\n")), "E100 1:4 this is not UTF-8 text");
   EXPECT_EQ(first_line(parse("a: \xc0\xaf\n")), "E100 1:4 this is not UTF-8 text");
   EXPECT_EQ(first_line(parse("a: \xed\xa0\x80\n")), "E100 1:4 this is not UTF-8 text");
@@ -160,8 +161,8 @@ TEST(Yaml, ALineIsShownWithoutItsEnd) {
 
 TEST(Problems, AreReportedByPlaceAndAtMostTwenty) {
   Problems problems;
-  const uint32_t a = problems.add_source({"a", "1\n2\n3\n", false});
-  const uint32_t b = problems.add_source({"b", "1\n", false});
+  const SourceRef a = problems.add_source({"a", "1\n2\n3\n", false});
+  const SourceRef b = problems.add_source({"b", "1\n", false});
   problems.add("E2", "second file", {b, 1, 1});
   for (int line = 30; line > 0; --line) problems.add("E1", "x", {a, line, 1});
   const Failure f = testing::failure_of([&] { problems.throw_if_any(); });

@@ -6,16 +6,16 @@
 namespace stepcast {
 namespace {
 
-TEST(GpuArchitecture, NamesAreColumnsOfTheFile) {
+TEST(GpuArchitecture, NamesAreEntriesOfTheTable) {
   EXPECT_EQ(name_of(GpuArch::volta), "volta");
   EXPECT_EQ(name_of(GpuArch::ampere), "ampere");
   EXPECT_EQ(name_of(GpuArch::hopper), "hopper");
   EXPECT_EQ(name_of(GpuArch::blackwell), "blackwell");
   EXPECT_EQ(name_of(GpuArch::other), "other");
   std::string all;
-  for (const GpuArchitecture& a : gpu_architectures()) {
+  for (const GpuArchitecture& a : kGpuArchitectures) {
     EXPECT_EQ(name_of(*gpu_arch_named(a.name)), a.name);
-    all += (all.empty() ? "" : "|") + a.name;
+    all += (all.empty() ? "" : "|") + std::string(a.name);
   }
   EXPECT_EQ(gpu_architecture_choices(), all);
   EXPECT_FALSE(gpu_arch_named("fermi").has_value());
@@ -31,19 +31,19 @@ TEST(GpuArchitecture, IsToldByItsComputeCapability) {
   EXPECT_EQ(gpu_arch_of_capability(0), GpuArch::other);
 }
 
-TEST(GpuArchitecture, TraitsAreThoseOfTheFile) {
+TEST(GpuArchitecture, TraitsAreThoseOfTheTable) {
   const GpuArchitecture& hopper = architecture(GpuArch::hopper);
   EXPECT_EQ(hopper.nvlinks, 18);
-  EXPECT_DOUBLE_EQ(hopper.nvlink, 25e9);
-  EXPECT_DOUBLE_EQ(hopper.nvlink_fraction, 20.6 / 25);
-  EXPECT_DOUBLE_EQ(hopper.ll_max[2], 20.4e9);
-  EXPECT_DOUBLE_EQ(hopper.nvls_tree_channel[1], 57.7e9);
+  EXPECT_DOUBLE_EQ(hopper.nvlink_gbs, 25);
+  EXPECT_DOUBLE_EQ(hopper.nvlink_fraction(), 20.6 / 25);
+  EXPECT_DOUBLE_EQ(hopper.ll_max_gbs[2], 20.4);
+  EXPECT_DOUBLE_EQ(hopper.nvls_tree_channel_gbs[1], 57.7);
   EXPECT_EQ(architecture(GpuArch::other).error_class, "");
   EXPECT_EQ(architecture(GpuArch::volta).error_class, "Volta or Ampere");
   EXPECT_TRUE(architecture(GpuArch::blackwell).mxfp8);
   EXPECT_FALSE(hopper.mxfp8);
-  for (const GpuArchitecture& a : gpu_architectures()) {
-    EXPECT_GT(a.nvlink, 0) << a.name;
+  for (const GpuArchitecture& a : kGpuArchitectures) {
+    EXPECT_GT(a.nvlink_gbs, 0) << a.name;
     EXPECT_GT(a.p2p_fraction, 0) << a.name;
     EXPECT_FALSE(a.correction_class.empty()) << a.name;
   }

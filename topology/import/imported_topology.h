@@ -61,7 +61,7 @@ TopologyFormat topology_format_of(std::string_view text);
 // they go through NVSwitches, drawn as one since the matrix does not count them.
 //
 // Not in the matrix: generations.  Without `arch` they are read off the number of NVLinks (18
-// Hopper, 7 to 12 Ampere, 1 to 6 Volta: gpu_architectures.csv), and PCIe is taken to be that GPU's,
+// Hopper, 7 to 12 Ampere, 1 to 6 Volta: gpu_architecture.h), and PCIe is taken to be that GPU's,
 // 16 lanes.
 
 // Reads what terminals and pasting do to the matrix: escape sequences, with or without their ESC,

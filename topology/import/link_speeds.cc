@@ -27,7 +27,7 @@ constexpr std::array<PcieGeneration, 6> kPcie = {{{2.5, 0.25, 15 / 80.0},
 
 LinkSpeed nvlink_speed(GpuArch arch) {
   const GpuArchitecture& a = architecture(arch);
-  return {{a.nvlink}, {a.nccl_nvlink}};
+  return {{a.nvlink_gbs * kGiga}, {a.nccl_nvlink_gbs * kGiga}};
 }
 
 LinkSpeed xgmi_speed(std::string_view gcn) {

@@ -293,7 +293,7 @@ int32_t most_in_row(const std::vector<SmiCell>& row) {
 
 // The first generation whose GPUs have so many NVLinks; `other` for none.
 GpuArch oldest_with(int64_t nvlinks) {
-  const std::span<const GpuArchitecture> all = gpu_architectures();
+  const auto& all = kGpuArchitectures;
   for (size_t i = 0; i < all.size() && nvlinks > 0; ++i)
     if (all[i].nvlinks >= nvlinks) return static_cast<GpuArch>(i);
   return GpuArch::other;

@@ -141,8 +141,9 @@ RingWork ring_work(WorkKind kind, double n) {
 
 double ring_protocol(const Group& g, const Channels& c, double bus, Protocol p) {
   switch (p) {
-    case Protocol::ll: return std::min(bus / 2, g.arch->ll_max[g.node_class]);
-    case Protocol::ll128: return std::min(0.92 * bus, real(c.count) * g.arch->ring_ll128_channel);
+    case Protocol::ll: return std::min(bus / 2, g.arch->ll_max_gbs[g.node_class] * kGB);
+    case Protocol::ll128:
+      return std::min(0.92 * bus, real(c.count) * (g.arch->ring_ll128_channel_gbs * kGB));
     case Protocol::simple: return bus;
   }
   return bus;
@@ -191,12 +192,13 @@ void add_rings(const Group& g, WorkKind kind, std::vector<Candidate>& out) {
 }
 
 double tree_protocol(const Group& g, const Channels& c, double bus, Protocol p) {
-  const double b = std::min(0.92 * bus, real(c.count) * g.arch->tree_channel[g.node_class]);
+  const double b =
+      std::min(0.92 * bus, real(c.count) * (g.arch->tree_channel_gbs[g.node_class] * kGB));
   switch (p) {
-    case Protocol::ll: return std::min(b / 3.8, g.arch->ll_max[g.node_class]);
+    case Protocol::ll: return std::min(b / 3.8, g.arch->ll_max_gbs[g.node_class] * kGB);
     case Protocol::ll128:
       return std::min(g.across ? b * 120 / 128 : b * 7 / 9,
-                      real(c.count) * g.arch->tree_ll128_channel[g.node_class]);
+                      real(c.count) * (g.arch->tree_ll128_channel_gbs[g.node_class] * kGB));
     case Protocol::simple: return b;
   }
   return b;
@@ -269,7 +271,7 @@ void add_nvls(const Group& g, std::vector<Candidate>& out) {
   h.network_hop = latencies.nvls_tree_network;
   set_latency(a, g, 0, h);
   const double twice = g.nodes == 2 ? 2 : 1;
-  const double cap = arch.nvls_tree_channel[g.node_class];
+  const double cap = arch.nvls_tree_channel_gbs[g.node_class] * kGB;
   a.nccl_bandwidth = bus(std::min({part * c.found.intra, c.found.inter * twice, cap}));
   a.bandwidth = bus(std::min(part * c.smooth.intra, cap));
   a.wire = bus(c.smooth.inter * g.fabric_share * twice);
@@ -447,7 +449,7 @@ void set_inside(Candidate& a, const Cluster& cluster, const GroupShape& shape) {
   const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
   STEPCAST_CHECK(wire > 0, "a node needs an inner bandwidth");
   double bandwidth = (pcie ? kPcieFraction : arch.exchange_fraction) * wire;
-  if (a.protocol == Protocol::ll) bandwidth = std::min(bandwidth / 2, arch.ll_max[0]);
+  if (a.protocol == Protocol::ll) bandwidth = std::min(bandwidth / 2, arch.ll_max_gbs[0] * kGB);
   // With PXN what goes to another rail passes NVLink first.
   const bool pxn = shape.nodes > 1 && cluster.fabric.kind == FabricKind::rail_fat_tree && !pcie;
   const double relayed = pxn ? (n - per_node) / n * (per_node - 1) / per_node : 0;

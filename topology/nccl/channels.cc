@@ -144,7 +144,7 @@ double usable_intra(const Cluster& cluster, const GroupShape& shape) {
   const GpuArchitecture& arch = architecture(node.gpu.arch);
   const double wire = node.intra_bandwidth.value * intra_share(node, shape.ranks_per_node);
   const double usable =
-      wire * (node.intra == IntraKind::pcie ? kPcieFraction : arch.nvlink_fraction);
+      wire * (node.intra == IntraKind::pcie ? kPcieFraction : arch.nvlink_fraction());
   // A ring crosses from one socket to the other once.
   if (shape.crossing == 0 || node.cpu_bandwidth.value <= 0) return usable;
   return std::min(usable, node.cpu_bandwidth.value / real(shape.crossing));

@@ -76,7 +76,7 @@ void classify_latency(Classifier& c) {
   c.add(Term::intra, 0.5, "all");
   c.add(Term::intra, kLoose, c.placed(c.algorithm));
   c.add(Term::intra, kLoose, c.placed(c.protocol));
-  c.add(Term::intra, kLoose, architecture(c.cluster.node.gpu.arch).correction_class);
+  c.add(Term::intra, kLoose, std::string(architecture(c.cluster.node.gpu.arch).correction_class));
   if (c.mesh) c.add(Term::intra, kLoose, "mesh");
   if (c.domain > 0) c.add(Term::intra, 0.5, "large domain", c.domain);
   if (!c.across) return;
@@ -89,10 +89,11 @@ void classify_latency(Classifier& c) {
 void classify_bandwidth(Classifier& c) {
   const GpuArchitecture& arch = architecture(c.cluster.node.gpu.arch);
   c.add(Term::bandwidth, 0.1, c.placed(c.algorithm));
-  c.add(Term::bandwidth, kTight, c.placed(arch.correction_class + " " + c.algorithm));
+  c.add(Term::bandwidth, kTight,
+        c.placed(fmt::format("{} {}", arch.correction_class, c.algorithm)));
   if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(c.protocol));
   if (c.a.algorithm == Algorithm::nvls && arch.own_nvls_factor) {
-    c.add(Term::bandwidth, 0.15, arch.correction_class + " NVLS");
+    c.add(Term::bandwidth, 0.15, fmt::format("{} NVLS", arch.correction_class));
   }
   if (c.mesh) {
     c.add(Term::bandwidth, 0.15, "mesh");

@@ -10,7 +10,7 @@
 #include "scenarios/frameworks/import_shell.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/frameworks/python_list.h"
-#include "scenarios/model_families.h"
+#include "scenarios/resolve/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
 namespace stepcast {
@@ -54,7 +54,7 @@ TEST(PythonList, RefusesEverythingElse) {
 
 std::string arguments_in(const std::string& script) {
   Problems problems;
-  const ShellScript s = read_shell(problems, problems.add_source({"file", script, false}));
+  const ShellScript s = read_shell(problems.add_source({"file", script, false}));
   std::string all;
   for (const auto& command : s.commands)
     for (const Argument& a : arguments_of(command)) {

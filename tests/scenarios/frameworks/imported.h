@@ -9,7 +9,7 @@
 #include <string>
 
 #include "scenarios/frameworks/import_run.h"
-#include "scenarios/tree.h"
+#include "scenarios/schema/tree.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast::testing {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of one load: reading them, `extends`, and what a scenario may name.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "scenarios/document/value.h"
+
+namespace stepcast {
+
+class ScenarioFiles {
+ public:
+  // Files that a scenario names must lie below `root`; empty: the folder of the first file.
+  ScenarioFiles(Problems& problems, const std::string& root);
+  // The same files; what is found wrong from here on is added to `problems`.
+  ScenarioFiles(const ScenarioFiles& other, Problems& problems);
+
+  // The file the user named; null if it cannot be read: E101 and exit status 7.
+  SourceRef open_first(const std::string& path);
+  // The same for text that is in memory; `name` says where it would lie.
+  SourceRef add_first(std::string text, const std::string& name);
+
+  // A file that the value at `from` names: `path` is relative to the file it stands in.  Files are
+  // read once, however often they are named.  Null, and E101 if it cannot be read, E106 if it is
+  // too large, E111 if it lies outside the root, is no regular file or one of too many.
+  SourceRef open(const std::string& path, const Mark& from);
+
+  // Parses a source and merges what it extends below it.  E110 for cycles, E111 beyond 8 levels or
+  // 64 words of `extends`.
+  Value load(const SourceRef& source);
+  // A file could not be read or parsed to its end: what is missing may stand there.
+  bool incomplete() const { return incomplete_; }
+
+ private:
+  Value load(const SourceRef& source, std::vector<SourceRef>& stack);
+  // Adds E107 for another tool's file that is taken for a scenario: of a text that is not parsed
+  // yet a script, of one that is a config.json.
+  bool refuse_other_file(const SourceRef& source, const Value* parsed);
+  // Merges the file that one word of `extends` names into `base`.
+  void extend(Value& base, const Value& word, std::vector<SourceRef>& stack);
+  SourceRef add(std::string text, std::string name, std::string real_path);
+  // Path from the root, for messages.
+  std::string shown(const Source& source) const;
+
+  Problems& problems_;
+  std::string root_;
+  std::map<std::string, SourceRef> files_;  // that were read, by their absolute paths
+  std::map<const Source*, Value> loaded_;   // of files_, with what they extend
+  size_t bytes_ = 0;                        // of files_ together
+  int named_ = 0;                           // files by the scenario, each time that it does
+  bool incomplete_ = false;
+};
+
+}  // namespace stepcast

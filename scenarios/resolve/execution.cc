@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a framework runs and when: kernels and what the host waits for, recomputation, communication
+// beside computation.
+#include "scenarios/resolve/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace stepcast {
+
+// ----------------------------------------------------------------------------------------- kernels
+
+namespace {
+
+void read_kernels(const FieldValues& v, Plan& plan) {
+  Kernels& k = plan.kernels;
+  v.read("kernels.attention", k.flash_attention);
+  v.read("kernels.flash_kernel", k.fused_attention);
+  v.read("kernels.modules", k.modules);
+  v.read("kernels.loss", k.loss);
+  v.read("kernels.host_waits", k.host_waits);
+  v.read("kernels.cuda_graph", k.cuda_graph);
+  v.read("kernels.fused_bias", k.fused_bias);
+  v.read("kernels.fused_bias_dropout_add", k.fused_bias_dropout_add);
+  v.read("kernels.fused_activation", k.fused_activation);
+  v.read("kernels.fused_softmax", k.fused_softmax);
+  v.read("kernels.fused_cross_entropy", k.fused_cross_entropy);
+  v.read("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
+  v.read("kernels.fused_norm", k.fused_norm);
+  v.read("kernels.gradient_placeholders", k.gradient_placeholders);
+  v.read("optimizer.kernel", plan.optimizer_kernel);
+  v.read("optimizer.clip", plan.clip_gradients);
+}
+
+// What libraries keep for products depends on the GPU.
+void resolve_workspaces(const PlanInputs& in, Kernels& k) {
+  constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+  if (in.cluster == nullptr) return;
+  FieldValues& v = in.values;
+  const GpuArchitecture& arch = architecture(in.cluster->node.gpu.arch);
+  const int64_t kib = arch.blas_workspace_kib;
+  if (!v.stated("kernels.blas_workspace"))
+    v.derive<Bytes>("kernels.blas_workspace", Bytes{kib * kKiB},
+                    kib == 8320 ? "PyTorch but on Hopper: ':4096:2:16:8'" : "PyTorch on Hopper",
+                    kib % 1024 == 0 ? fmt::format("{}MiB", kib / 1024) : fmt::format("{}KiB", kib));
+  v.read("kernels.blas_workspace", k.blas_workspace);
+  k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
+}
+
+}  // namespace
+
+void resolve_kernels(const PlanInputs& in, Plan& plan) {
+  read_kernels(in.values, plan);
+  resolve_workspaces(in, plan.kernels);
+}
+
+// --------------------------------------------------------------------------------------- recompute
+
+namespace {
+
+void resolve_modules(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (v.value("recompute.modules") == nullptr || !v.has("recompute.modules")) return;
+  RecomputeModules& m = plan.recompute_modules;
+  const std::vector<RecomputeModule> chosen = v.list<RecomputeModule>("recompute.modules");
+  const auto has = [&](RecomputeModule one) { return std::ranges::count(chosen, one) > 0; };
+  m.core_attention = has(RecomputeModule::core_attention);
+  m.norms = has(RecomputeModule::norms);
+  m.mla_up_projection = has(RecomputeModule::mla_up_projection);
+  m.mlp = has(RecomputeModule::mlp);
+  m.moe = has(RecomputeModule::moe);
+  m.moe_activation = has(RecomputeModule::moe_activation);
+  m.shared_experts = has(RecomputeModule::shared_experts);
+  if (plan.recompute != Recompute::selective)
+    in.warnings.push_back("recompute.modules has no effect without recompute: selective");
+  if (in.model == nullptr) return;
+  const bool experts = in.model->experts > 0;
+  const auto without = [&](bool asked, const char* word, const char* what) {
+    if (asked)
+      in.warnings.push_back(std::string("recompute.modules: ") + word +
+                            " has no effect: the model has no " + what);
+  };
+  without(m.mla_up_projection && in.model->kv_rank == 0, "mla_up_proj", "latent attention");
+  without(m.moe && !experts, "moe", "experts");
+  without(m.moe_activation && !experts, "moe_act", "experts");
+  without(m.shared_experts && in.model->shared_ffn == 0, "shared_experts", "shared experts");
+}
+
+}  // namespace
+
+void resolve_recompute(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  v.read("recompute.granularity", plan.recompute);
+  resolve_modules(in, plan);
+  if (v.is("recompute.distribute", true)) {
+    plan.recompute_distribute = plan.recompute == Recompute::full && plan.tp > 1 && !plan.sp;
+    if (!plan.recompute_distribute)
+      in.warnings.push_back(
+          "recompute.distribute has no effect: it needs recompute: full, tp > 1 and sp: false");
+  }
+  v.read("recompute.method", plan.recompute_method);
+  if (!v.has("recompute.layers")) return;
+  plan.recompute_layers = v.whole("recompute.layers");
+  int64_t most = 0;
+  for (const StageContent& s : plan.stages) most = std::max(most, s.layers);
+  if (plan.recompute == Recompute::full && most > 0 && plan.recompute_layers > most)
+    v.refuse("E127", "recompute.layers",
+             "recompute.layers = " + std::to_string(plan.recompute_layers) +
+                 ", but no stage has more than " + std::to_string(most) + " layers",
+             "layers of each stage: at most " + std::to_string(most));
+}
+
+// ----------------------------------------------------------------------------------------- overlap
+
+namespace {
+
+void resolve_comm_sms(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (!v.has("overlap.comm_sms")) return;
+  const int64_t taken = v.whole("overlap.comm_sms");
+  if (taken == 0 || in.cluster == nullptr) return;
+  const Gpu& gpu = in.cluster->node.gpu;
+  if (taken < gpu.sms) {
+    plan.overlap.comm_sms = static_cast<int>(taken);
+    return;
+  }
+  v.refuse("E127", "overlap.comm_sms", gpu.name + " has " + std::to_string(gpu.sms) + " SMs",
+           "DeepSeek-V3 used 20 of 132");
+}
+
+// Overlap that can do nothing is remarked on.
+void check_overlap(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  for (const KeyOf<bool> key : {KeyOf<bool>("overlap.dp_grad"), KeyOf<bool>("overlap.dp_param")}) {
+    if (v.value(key) == nullptr || !v.is(key, true)) continue;
+    if (plan.dp * plan.cp == 1) {
+      in.warnings.push_back(key.path() + " has no effect: dp = 1");
+    } else if (plan.zero == 0 && key == Key("overlap.dp_param")) {
+      in.warnings.push_back(key.path() + " has no effect without parallel.zero: 1");
+    }
+  }
+}
+
+}  // namespace
+
+void resolve_overlap(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  v.read("overlap.tp", plan.overlap.tp);
+  v.read("overlap.ep", plan.overlap.ep);
+  v.read("overlap.dp_grad", plan.overlap.dp_grad);
+  v.read("overlap.dp_param", plan.overlap.dp_param);
+  v.read("overlap.bucket", plan.bucket_parameters);
+  resolve_comm_sms(in, plan);
+  check_overlap(in, plan);
+}
+
+// ----------------------------------------------------------------------------------------- remarks
+
+void remark_overridden(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  const Kernels& k = plan.kernels;
+  const auto remark = [&](bool overridden, Key key, const char* why) {
+    if (overridden && v.value(key) != nullptr && v.has(key))
+      in.warnings.push_back(key.path() + " has no effect" + why);
+  };
+  remark(v.value("parallel.layout") != nullptr, "parallel.split",
+         ": parallel.layout says which layers are where");
+  // Transformer Engine's loss is one that Megatron's --cross-entropy-loss-fusion switches on.
+  const bool other_loss = k.loss != Loss::megatron && k.loss != Loss::in_place;
+  remark(other_loss && k.fused_cross_entropy, "kernels.fused_cross_entropy",
+         " without kernels.loss: megatron");
+  remark(k.cuda_graph == CudaGraph::step && k.host_waits != HostWaits::none, "kernels.host_waits",
+         ": with kernels.cuda_graph: step passes are one launch");
+  remark(!k.flash_attention && k.fused_attention != AttentionKernel::table, "kernels.flash_kernel",
+         " without kernels.attention: flash");
+  remark(k.modules != Modules::transformer_engine && k.gradient_placeholders,
+         "kernels.gradient_placeholders", " without kernels.modules: transformer-engine");
+}
+
+}  // namespace stepcast

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the work is spread over the GPUs: tp, cp, pp, dp, vpp and the layers of each stage; the batch
+// and the sequences that this splits.
+#include "scenarios/resolve/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "scenarios/document/number.h"
+#include "sim/text.h"
+
+namespace stepcast {
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+// Whether the sizes were readable: what cannot be computed from wrong ones is left out.
+bool has_all(const FieldValues& v, Keys keys) {
+  return std::all_of(keys.begin(), keys.end(), [&](Key k) { return v.has(k); });
+}
+
+bool kv_heads_fit(const Transformer& model, int64_t tp) {
+  // With fewer key-value heads than ranks, each is replicated.
+  return model.kv_heads <= 0 || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+}
+
+// What tp must divide and does not, in words; empty if it divides everything.
+std::string undivided(const Transformer& model, int64_t tp) {
+  if (model.heads % tp != 0) return "num_attention_heads = " + std::to_string(model.heads);
+  if (!kv_heads_fit(model, tp)) return "num_key_value_heads = " + std::to_string(model.kv_heads);
+  const bool dense = model.experts == 0 || model.dense_layers > 0 || !model.expert_layers.empty();
+  if (dense && model.ffn % tp != 0) return "intermediate_size = " + std::to_string(model.ffn);
+  if (model.hidden % tp != 0) return "hidden_size = " + std::to_string(model.hidden);
+  return {};
+}
+
+void check_tp(const PlanInputs& in, int64_t tp) {
+  if (in.model == nullptr) return;
+  const FieldValues& v = in.values;
+  const int64_t node = in.cluster != nullptr ? in.cluster->node.gpus : 8;
+  if (const std::string what = undivided(*in.model, tp); !what.empty()) {
+    std::string why = "heads " + std::to_string(in.model->heads);
+    if (in.model->kv_heads != in.model->heads)
+      why += ", KV heads " + std::to_string(in.model->kv_heads);
+    why += ", " + std::to_string(node) + " GPUs a node";
+    v.refuse("E210", "parallel.tp", "tp = " + std::to_string(tp) + " does not divide " + what,
+             "tp can be " + or_list(legal_tp(*in.model, node)) + " here (" + why + ")");
+  } else if (in.cluster != nullptr && tp > node) {
+    in.warnings.push_back("tp = " + std::to_string(tp) + " spans " +
+                          std::to_string((tp + node - 1) / node) +
+                          " nodes: its collectives leave the node");
+  }
+}
+
+// The given size among `keys` that was said last: by --set, or else furthest down in the file.
+Key last_given(const PlanInputs& in, Keys keys) {
+  const FieldValues& v = in.values;
+  const auto order = [&](Key key) {
+    const Mark m = v.mark(key);
+    const bool set = m.source->name.starts_with("--set ");
+    return std::tuple(set, set ? m.source->number : 0, m.line, m.column);
+  };
+  std::optional<Key> last;
+  for (const Key key : keys)
+    if (v.value(key) != nullptr && (!last || order(key) > order(*last))) last = key;
+  if (last) return *last;
+  return v.value("parallel") == nullptr ? Key("cluster") : Key("parallel");
+}
+
+// dp follows from the number of GPUs, or is checked against it.
+void resolve_dp(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (in.cluster == nullptr || !has_all(v, {"parallel.tp", "parallel.cp", "parallel.pp"})) return;
+  const Wide one = static_cast<Wide>(plan.tp) * plan.cp * plan.pp;
+  const int64_t gpus = in.gpus;
+  const auto model_gpus = static_cast<int64_t>(std::min<Wide>(one, int64_t{1} << 62));
+  const std::string product = "tp*pp*cp = " + std::to_string(model_gpus);
+  if (model_gpus > gpus || gpus % model_gpus != 0) {
+    const Key at = last_given(in, {"parallel.tp", "parallel.cp", "parallel.pp"});
+    v.refuse("E201", at,
+             std::to_string(gpus) +
+                 (model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ") +
+                 product,
+             "GPUs = tp * cp * pp * dp; tp*pp*cp can be " +
+                 (model_gpus > gpus ? "at most " + std::to_string(gpus)
+                                    : nearest_divisors(gpus, model_gpus)));
+    return;
+  }
+  const int64_t dp = gpus / model_gpus;
+  if (!v.given("parallel.dp")) {
+    v.derive<int64_t>("parallel.dp", dp,
+                      "derived: " + std::to_string(gpus) + " / (" + std::to_string(plan.tp) + '*' +
+                          std::to_string(plan.pp) + '*' + std::to_string(plan.cp) + ')');
+  } else if (v.has("parallel.dp") && v.whole("parallel.dp") != dp) {
+    const auto all = static_cast<Wide>(model_gpus) * v.whole("parallel.dp");
+    const auto shown = static_cast<int64_t>(std::min<Wide>(all, int64_t{1} << 62));
+    v.refuse("E201", "parallel.dp",
+             "tp*cp*pp*dp = " + std::to_string(shown) + ", but the cluster has " +
+                 std::to_string(gpus) + " GPUs",
+             "dp = " + std::to_string(dp) + " fits, or leave dp out");
+  }
+  plan.dp = dp;
+}
+
+// Layers dealt out as evenly as they go, the stages with embedding and head first to have fewer:
+// "Et*11|(t*12|)*6t*11L".  REQUIRES: 1 < stages <= layers.
+std::string layout_string(int64_t layers, int64_t stages) {
+  const int64_t few = layers / stages, more = layers % stages;
+  const int64_t inner = std::min(more, stages - 2);  // of the stages between, those with one more
+  const auto run = [](int64_t count, int64_t of) {
+    return count == 0 ? "" : "(t*" + std::to_string(of) + "|)*" + std::to_string(count);
+  };
+  return "Et*" + std::to_string(few + (more > inner ? 1 : 0)) + '|' + run(inner, few + 1) +
+         run(stages - 2 - inner, few) + "t*" + std::to_string(few) + 'L';
+}
+
+// What splits layers that do not divide.
+std::string uneven_splits(int64_t layers, Wide stages) {
+  if (stages > layers) return "parallel.layout states any other split";
+  return "parallel.split: products takes any number of layers, parallel.layout states a split: '" +
+         layout_string(layers, static_cast<int64_t>(stages)) + '\'';
+}
+
+// Whether the layers divide by the only number of chunks that the schedule runs, if there is one:
+// what is wrong with any other need not be said then.
+bool suits_schedule(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  const std::optional<int64_t> vpp = family_chunks(v).vpp;
+  const int64_t layers = in.model->layers;
+  if (!vpp || static_cast<Wide>(plan.pp) * *vpp > layers || layers % (plan.pp * *vpp) == 0)
+    return true;
+  v.refuse(
+      "E202", "schedule.kind",
+      std::to_string(layers) + " layers are not a multiple of pp*vpp = " + std::to_string(plan.pp) +
+          '*' + std::to_string(*vpp) + ", and " + v.text("schedule.kind") + " runs " +
+          std::to_string(*vpp) + " chunks on each rank",
+      (layers % *vpp == 0
+           ? "with vpp = " + std::to_string(*vpp) + ", pp can be " + divisors(layers / *vpp) + "; "
+           : "") +
+          uneven_splits(layers, static_cast<Wide>(plan.pp) * *vpp));
+  return false;
+}
+
+void resolve_even_stages(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  if (in.model == nullptr || !has_all(v, {"parallel.pp", "parallel.vpp"})) return;
+  const int64_t layers = in.model->layers;
+  const Wide stages = static_cast<Wide>(plan.pp) * plan.vpp;
+  if (v.is("parallel.split", LayerSplit::products) && stages <= layers) {
+    plan.stages = stages_by_products(*in.model, static_cast<int64_t>(stages));
+    return;
+  }
+  if (!suits_schedule(in, plan)) return;
+  if (stages <= layers && layers % static_cast<int64_t>(stages) == 0) {
+    plan.stages = even_stages(layers, plan.pp, plan.vpp);
+    return;
+  }
+  const bool pp_fits = plan.pp <= layers && layers % plan.pp == 0;
+  const Key at =
+      pp_fits || v.value("parallel.pp") == nullptr ? Key("parallel.vpp") : Key("parallel.pp");
+  const std::string product =
+      plan.vpp == 1 ? "pp = " + std::to_string(plan.pp)
+                    : "pp*vpp = " + std::to_string(plan.pp) + '*' + std::to_string(plan.vpp);
+  const std::string help = pp_fits ? "with pp = " + std::to_string(plan.pp) + ", vpp can be " +
+                                         divisors(layers / plan.pp)
+                                   : "pp can be " + divisors(layers);
+  v.refuse("E202", at, std::to_string(layers) + " layers are not a multiple of " + product,
+           help + "; " + uneven_splits(layers, stages));
+}
+
+void resolve_written_stages(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  const auto refuse = [&](const char* code, std::string message, std::string help = {}) {
+    v.refuse(code, "parallel.layout", std::move(message), std::move(help));
+  };
+  std::vector<StageContent> stages;
+  try {
+    stages = parse_layout(v.text("parallel.layout"));
+  } catch (const InputError& e) {
+    return refuse("E202", e.what());
+  }
+  const auto count = static_cast<int64_t>(stages.size());
+  int64_t layers = 0, modules = 0;
+  for (const StageContent& s : stages) {
+    layers += s.layers;
+    modules += s.predictions;
+  }
+  if (in.model != nullptr && layers != in.model->layers)
+    return refuse("E202", "the layout holds " + std::to_string(layers) + " layers, the model has " +
+                              std::to_string(in.model->layers));
+  if (in.model != nullptr && modules > 0 && modules != in.model->mtp_layers)
+    return refuse("E202",
+                  "the layout holds " + std::to_string(modules) +
+                      " prediction modules (m), the model " + "has " +
+                      std::to_string(in.model->mtp_layers),
+                  "model.num_nextn_predict_layers says how many");
+  if (!v.has("parallel.pp")) return;
+  // Written orders may put stages anywhere, also more on one rank than on another.
+  const bool anywhere = v.value("schedule.file") != nullptr || v.value("schedule.steps") != nullptr;
+  if (count % plan.pp != 0 && !(anywhere && count > plan.pp))
+    return refuse("E202", "the layout's " + std::to_string(count) +
+                              " stages are not a multiple of pp = " + std::to_string(plan.pp));
+  const FamilyChunks chunks = family_chunks(v);
+  if (chunks.vpp && !chunks.replicas && count != plan.pp * *chunks.vpp) {
+    const std::string needed = std::to_string(plan.pp * *chunks.vpp);
+    return refuse("E202", "the layout has " + std::to_string(count) + " stages, " +
+                              v.text("schedule.kind") + " needs " + needed + " (pp * " +
+                              std::to_string(*chunks.vpp) + "): write a layout of " + needed +
+                              " stages, or use parallel.split: products instead");
+  }
+  const int64_t vpp = (count + plan.pp - 1) / plan.pp;
+  if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
+    return refuse("E202",
+                  "the layout's " + std::to_string(count) + " stages make vpp = " +
+                      std::to_string(vpp) + ", not " + std::to_string(plan.vpp),
+                  "leave vpp out, or make them agree");
+  if (v.value("parallel.vpp") == nullptr)
+    v.derive<int64_t>("parallel.vpp", vpp,
+                      "derived: " + std::to_string(count) +
+                          " stages of the layout / pp = " + std::to_string(plan.pp));
+  plan.vpp = vpp;
+  plan.stages = std::move(stages);
+}
+
+// The number of chunks, where the schedule leaves no choice.
+void resolve_vpp(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (!v.has("parallel.vpp")) return;
+  const FamilyChunks chunks = family_chunks(v);
+  if (chunks.vpp && v.value("parallel.vpp") == nullptr && v.value("parallel.layout") == nullptr)
+    v.derive<int64_t>("parallel.vpp", *chunks.vpp,
+                      "derived: schedule " + v.text("schedule.kind") + " runs " +
+                          std::to_string(*chunks.vpp) + " chunks on each rank");
+  // With two replicas the stages are pp, and each is on two ranks.
+  plan.vpp = chunks.replicas ? 1 : v.whole("parallel.vpp");
+}
+
+void resolve_sp(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (!v.stated("parallel.sp")) {
+    plan.sp = plan.tp > 1 && plan.trains();
+    v.derive<bool>("parallel.sp", plan.sp,
+                   plan.sp        ? "default: Megatron recommends it with tp > 1"
+                   : plan.tp == 1 ? "default: there is no tensor parallelism"
+                                  : "default: inference engines sum whole tensors");
+  } else if (v.has("parallel.sp")) {
+    plan.sp = v.flag("parallel.sp") && plan.tp > 1;
+    if (v.flag("parallel.sp") && !plan.sp && v.has("parallel.tp"))
+      in.warnings.push_back("sp has no effect with tp = 1");
+  }
+}
+
+}  // namespace
+
+bool divides(const Transformer& model, int64_t tp) {
+  return undivided(model, tp).empty();
+}
+
+std::vector<std::string> legal_tp(const Transformer& model, int64_t most) {
+  std::vector<std::string> legal;
+  for (int64_t tp = 1; tp <= std::min(most, model.heads); ++tp)
+    if (divides(model, tp)) legal.push_back(std::to_string(tp));
+  return legal;
+}
+
+void resolve_layout(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  v.read("parallel.tp", plan.tp);
+  v.read("parallel.cp", plan.cp);
+  v.read("parallel.ep", plan.ep);
+  v.read("parallel.pp", plan.pp);
+  resolve_vpp(in, plan);
+  if (v.has("parallel.tp")) check_tp(in, plan.tp);
+  resolve_dp(in, plan);
+  if (v.has("parallel.layout")) {
+    resolve_written_stages(in, plan);
+  } else if (!v.given("parallel.layout")) {
+    resolve_even_stages(in, plan);
+  }
+  resolve_sp(in, plan);
+  plan.grid.tp = plan.tp;
+  plan.grid.cp = plan.cp;
+  plan.grid.dp = plan.dp;
+  plan.grid.pp = plan.pp;
+  if (v.has("parallel.order")) {
+    try {
+      plan.grid.order = parse_order(v.text("parallel.order"));
+    } catch (const InputError& e) {
+      v.refuse("E125", "parallel.order", e.what());
+    }
+  }
+  resolve_experts(in, plan);
+  int64_t layers = 0;
+  for (const StageContent& stage : plan.stages) layers += stage.layers;
+  if (in.model == nullptr || layers != in.model->layers) return;
+  assign_layers(plan.stages, *in.model);
+  if (plan.trains()) return;
+  for (StageContent& stage : plan.stages) stage.predictions = stage.predicted = 0;
+}
+
+// ------------------------------------------------------------------------------------------- batch
+
+namespace {
+
+constexpr int64_t kMostBatch = 1'000'000'000;  // sequences, and tokens of one: products fit 64 bits
+
+bool in_range(const PlanInputs& in, KeyOf<int64_t> key) {
+  const FieldValues& v = in.values;
+  if (v.whole(key) <= kMostBatch) return true;
+  v.refuse("E123", key, fmt::format("'{}' is too large: {}", key.path(), v.whole(key)),
+           fmt::format("at most {}", kMostBatch));
+  return false;
+}
+
+void check_global_batch(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
+  if (plan.global_batch % unit == 0) return;
+  v.refuse("E203", "batch.global",
+           "batch.global = " + std::to_string(plan.global_batch) +
+               " is not a multiple of micro*dp = " + std::to_string(unit),
+           nearest_multiples(plan.global_batch, unit));
+}
+
+// Of the sequence whose length stands at `path`.
+void check_sequence(const PlanInputs& in, const Plan& plan, Key key, int64_t tokens) {
+  const FieldValues& v = in.values;
+  const Transformer* m = in.model;
+  const std::string shown = fmt::format("{} = {}", key.path(), tokens);
+  const bool tp_fits = m == nullptr || divides(*m, plan.tp);
+  if (plan.sp && v.has("parallel.tp") && tp_fits && tokens % plan.tp != 0)
+    v.refuse("E204", key,
+             shown + " is not a multiple of tp = " + std::to_string(plan.tp) +
+                 ", over which sequence parallelism splits it",
+             nearest_multiples(tokens, plan.tp) + "; or set parallel.sp to false");
+  if (m != nullptr && m->positions == Positions::learned && m->max_positions > 0 &&
+      tokens > m->max_positions)
+    v.refuse("E211", key,
+             shown + " exceeds the model's learned positions, max_position_embeddings = " +
+                 std::to_string(m->max_positions),
+             "set model.max_position_embeddings to train longer sequences");
+}
+
+// The sequence of an encoder whose output a decoder attends to.
+void resolve_encoder(const PlanInputs& in, Plan& plan) {
+  constexpr KeyOf<int64_t> kEncoderSeq = "batch.encoder_seq";
+  FieldValues& v = in.values;
+  if (in.model == nullptr || in.model->encoder_layers == 0) {
+    if (in.model != nullptr && v.value(kEncoderSeq) != nullptr)
+      in.warnings.push_back("batch.encoder_seq has no effect: the model has no encoder");
+    return;
+  }
+  if (plan.cp > 1)
+    v.refuse("E130", "parallel.cp",
+             "context parallelism of an encoder and a decoder is not supported yet", "cp = 1 is");
+  if (!v.has("batch.seq")) return;
+  if (v.value(kEncoderSeq) == nullptr)
+    v.derive<int64_t>(kEncoderSeq, plan.seq, "default: as long as batch.seq");
+  if (!v.has(kEncoderSeq) || !in_range(in, kEncoderSeq)) return;
+  plan.encoder_seq = v.whole(kEncoderSeq);
+  if (v.value(kEncoderSeq) != nullptr) check_sequence(in, plan, kEncoderSeq, plan.encoder_seq);
+}
+
+// Sequences are mostly as long as a power of two, which K and M do not say.
+void warn_thousands(const PlanInputs& in, KeyOf<int64_t> key) {
+  const Value* written = in.values.value(key);
+  if (written == nullptr || !in.values.has(key)) return;
+  const std::string& text = written->text;
+  const int64_t n = in.values.whole(key);
+  if (n > kMostBatch || !(text.ends_with('K') || text.ends_with('M'))) return;
+  const int64_t binary = text.ends_with('K') ? n * 1024 / 1000 : n * 1'048'576 / 1'000'000;
+  in.warnings.push_back(fmt::format("{} = {} is {}; {}i is {}", key.path(), text, n, text, binary));
+}
+
+}  // namespace
+
+void resolve_batch(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  v.read("batch.micro", plan.micro_batch);
+  const bool global = v.require("batch.global", "sequences of a step: batch: {global: 256, ...}");
+  if (global && in_range(in, "batch.global")) {
+    plan.global_batch = v.whole("batch.global");
+    const bool dp_known = in.cluster != nullptr && v.has("parallel.dp");
+    if (dp_known && v.has("batch.micro")) check_global_batch(in, plan);
+  }
+  if (v.require("batch.seq", "tokens of a sequence: batch: {seq: 4096, ...}") &&
+      in_range(in, "batch.seq")) {
+    plan.seq = v.whole("batch.seq");
+    check_sequence(in, plan, "batch.seq", plan.seq);
+  }
+  resolve_encoder(in, plan);
+  warn_thousands(in, "batch.seq");
+  warn_thousands(in, "batch.encoder_seq");
+}
+
+// The largest tensor of a microbatch has to be countable in bytes.
+void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
+  if (in.model == nullptr || !in.values.has("batch.seq")) return;
+  const auto seq = static_cast<double>(plan.seq);
+  const auto wide = [](int64_t n) { return static_cast<double>(n); };
+  const Transformer& m = *in.model;
+  int64_t multiple = 1;
+  in.values.read("parallel.vocab_multiple", multiple);
+  const double row =
+      std::max({wide(m.hidden), 2 * wide(m.ffn), wide(m.vocab) + wide(multiple) * wide(plan.tp),
+                wide(m.heads) * seq, wide(m.heads + 2 * m.kv_heads) * wide(m.head_dim),
+                wide(plan.ep) * wide(plan.etp) * wide(m.hidden),
+                wide(m.experts_per_token) * wide(plan.etp) * wide(2 * m.moe_ffn + m.hidden)});
+  const double bytes =
+      seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
+  if (bytes < 1e18) return;
+  in.values.refuse("E123", "batch.seq",
+                   "a microbatch of " + std::to_string(plan.micro_batch) + " x " +
+                       std::to_string(plan.seq) + " tokens needs more bytes than can be counted",
+                   "at most 10^18: take a smaller batch.seq, batch.micro or model");
+}
+
+// ----------------------------------------------------------------------------- context parallelism
+
+namespace {
+
+void resolve_inner(const PlanInputs& in, Plan& plan) {
+  FieldValues& v = in.values;
+  if (plan.cp_comm != CpComm::hierarchical) {
+    if (v.value("parallel.cp_inner") != nullptr)
+      in.warnings.push_back("parallel.cp_inner has no effect without parallel.cp_comm: a2a+p2p");
+    return;
+  }
+  if (!v.require("parallel.cp_inner", "ranks that exchange heads: cp_comm: a2a+p2p, cp_inner: 2"))
+    return;
+  plan.cp_inner = v.whole("parallel.cp_inner");
+  if (plan.cp % plan.cp_inner == 0) return;
+  v.refuse("E210", "parallel.cp_inner",
+           "cp_inner = " + std::to_string(plan.cp_inner) +
+               " does not divide cp = " + std::to_string(plan.cp),
+           "cp_inner can be " + divisors(plan.cp));
+  plan.cp_inner = 1;
+}
+
+// Heads are exchanged for tokens: each rank needs a whole number of them.
+void check_heads(const PlanInputs& in, const Plan& plan) {
+  if (in.model == nullptr) return;
+  const int64_t ranks = plan.cp_comm == CpComm::all_to_all     ? plan.cp
+                        : plan.cp_comm == CpComm::hierarchical ? plan.cp_inner
+                                                               : 1;
+  const Transformer& m = *in.model;
+  const bool latent = m.kv_rank > 0;
+  const bool heads = m.heads % (plan.tp * ranks) == 0;
+  if (ranks == 1 || (heads && (latent || m.kv_heads % (plan.tp * ranks) == 0))) return;
+  const bool inner = plan.cp_comm == CpComm::hierarchical;
+  const std::string what = heads ? "num_key_value_heads = " + std::to_string(m.kv_heads)
+                                 : "num_attention_heads = " + std::to_string(m.heads);
+  in.values.refuse("E210", inner ? Key("parallel.cp_inner") : Key("parallel.cp"),
+                   std::string("tp * ") + (inner ? "cp_inner" : "cp") + " = " +
+                       std::to_string(plan.tp * ranks) + " does not divide " + what +
+                       ", which an all-to-all spreads over these ranks",
+                   "cp_comm: p2p or allgather split no heads");
+}
+
+bool has_windows(const Transformer& m, int64_t seq) {
+  for (int64_t layer = 0; layer < m.layers; ++layer) {
+    const int64_t window = layer_kind(m, layer).window;
+    if (window > 0 && window < seq) return true;
+    if (m.windows.empty()) break;
+  }
+  return false;
+}
+
+// The length of the sequences, and the kernels that know their parts.
+void check_parts(const PlanInputs& in, const Plan& plan) {
+  const FieldValues& v = in.values;
+  if (v.has("batch.seq") && plan.seq % (2 * plan.cp) != 0)
+    v.refuse("E204", "batch.seq",
+             "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of 2 * cp = " +
+                 std::to_string(2 * plan.cp) + ", the parts of a sequence that ranks hold two of",
+             nearest_multiples(plan.seq, 2 * plan.cp));
+  else if (v.has("batch.seq") && plan.sp && plan.seq % plan.tp == 0 &&
+           plan.seq / plan.cp % plan.tp != 0)
+    v.refuse("E204", "batch.seq",
+             "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of tp * cp = " +
+                 std::to_string(plan.tp * plan.cp) + ", over which it is split",
+             nearest_multiples(plan.seq, plan.tp * plan.cp) + "; or set parallel.sp to false");
+  if (v.is("kernels.attention", false))
+    v.refuse("E127", "kernels.attention",
+             "unfused attention does not go with cp = " + std::to_string(plan.cp),
+             "kernels: {attention: flash}");
+  const bool ring = plan.cp_comm == CpComm::p2p || plan.cp_comm == CpComm::hierarchical;
+  if (in.model != nullptr && ring && has_windows(*in.model, plan.seq))
+    v.refuse("E127", "parallel.cp_comm",
+             "sliding windows do not go with keys and values that travel around a ring",
+             "cp_comm: allgather or a2a, as in Transformer Engine");
+}
+
+}  // namespace
+
+void resolve_context(const PlanInputs& in, Plan& plan) {
+  const FieldValues& v = in.values;
+  v.read("parallel.cp_comm", plan.cp_comm);
+  if (plan.cp == 1) {
+    for (const Key key : Keys{"parallel.cp_comm", "parallel.cp_inner"})
+      if (v.value(key) != nullptr) in.warnings.push_back(key.path() + " has no effect: cp = 1");
+    plan.cp_comm = CpComm::p2p;
+    return;
+  }
+  resolve_inner(in, plan);
+  plan.grid.cp_inner = plan.cp_inner;
+  check_heads(in, plan);
+  check_parts(in, plan);
+}
+
+}  // namespace stepcast

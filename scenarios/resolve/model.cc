@@ -1,0 +1,670 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model comes from up to four texts, the weakest first: what its family takes for granted, a
+// preset, a config.json, the keys of the scenario.  They are laid over each other key by key, in
+// one vocabulary (model_families.h); then the keys become a Transformer.
+#include "scenarios/resolve/model.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scenarios/document/number.h"
+#include "scenarios/presets.h"
+#include "scenarios/resolve/model_families.h"
+#include "scenarios/schema/keys.h"
+#include "sim/check.h"
+#include "sim/text.h"
+
+namespace stepcast {
+
+struct ModelKeys {
+  const ModelFamily* family = nullptr;
+  std::string name;  // the preset, the file or the model_type
+  Value keys;        // mapping in the vocabulary of model_families.h
+};
+
+// Adds problems and returns nothing if there are any.
+std::optional<ModelKeys> collect_model_keys(const Value& model, Problems& problems,
+                                            const FileReader& read_file);
+
+namespace {
+
+// Keys that say where the others come from.  They stand in the scenario, not in a config.json.
+constexpr std::array<std::string_view, 3> kSelectors = {"preset", "hf", "model_type"};
+
+enum class WrittenIn : unsigned char { defaults, preset, file, scenario };
+
+struct Level {
+  WrittenIn origin = WrittenIn::scenario;
+  Value value;
+};
+
+// Weakest level first.
+struct Levels {
+  const ModelFamily* family = nullptr;
+  std::string name;
+  std::vector<Level> all;
+};
+
+int length_of(std::string_view text) {
+  return static_cast<int>(text.size());
+}
+
+std::vector<std::string_view> names_of(std::span<const ModelFamily> families) {
+  std::vector<std::string_view> names;
+  for (const ModelFamily& f : families) names.push_back(f.name);
+  return names;
+}
+
+class Collector {
+ public:
+  Collector(Problems& problems, const FileReader& read_file)
+      : problems_(problems), read_file_(read_file) {}
+
+  std::optional<Levels> collect(const Value& model, WrittenIn origin) {
+    if (model.is_scalar()) return from_preset(model);
+    if (!model.is_mapping()) {
+      problems_.add("E107", "'model' must be the name of a preset, or a mapping", model.mark, 1, {},
+                    how_to());
+      return {};
+    }
+    const Value* hf = model.find("hf");
+    const Value* preset = model.find("preset");
+    const Value* type = model.find("model_type");
+    std::optional<Levels> levels;
+    if (hf != nullptr) {
+      levels = from_file(*hf, preset);
+    } else if (preset != nullptr) {
+      levels = from_preset(*preset);
+      if (levels && type != nullptr && find_base_family(preset->text) == nullptr) {
+        problems_.add("E127", "'model_type' does not go with the preset '" + preset->text + '\'',
+                      type->mark, length_of(type->text), {}, "the preset says what it is");
+        return {};
+      }
+    } else if (type != nullptr) {
+      levels = from_model_type(*type);
+    } else {
+      problems_.add("E126", "'model' does not say what kind of model it is", model.mark, 1, {},
+                    how_to());
+    }
+    if (levels) levels->all.push_back({origin, model});
+    return levels;
+  }
+
+ private:
+  static std::string how_to() {
+    return "write a preset's name, {preset: gpt} or {preset: llama} and the sizes, {hf: "
+           "config.json}, or paste a config.json";
+  }
+
+  std::optional<Value> read_word(const Value& value, const char* key) {
+    if (value.is_scalar() && !value.text.empty()) return value;
+    problems_.add("E107", std::string("'") + key + "' must be a name", value.mark);
+    return {};
+  }
+
+  Levels start(const ModelFamily& family) {
+    const SourceRef source = problems_.add_source(
+        {"defaults of " + std::string(family.name), std::string(family.defaults), true});
+    return {
+        &family, std::string(family.name), {{WrittenIn::defaults, parse_yaml(problems_, source)}}};
+  }
+
+  std::optional<Levels> from_preset(const Value& name) {
+    if (!read_word(name, "preset")) return {};
+    if (const ModelFamily* base = find_base_family(name.text)) return start(*base);
+    const std::optional<std::string_view> text = preset_text(PresetKind::model, name.text);
+    if (!text) {
+      std::vector<std::string_view> known = preset_names(PresetKind::model);
+      for (const ModelFamily& f : base_families()) known.push_back(f.name);
+      problems_.add("E125", "there is no model preset '" + name.text + '\'', name.mark,
+                    length_of(name.text), did_you_mean(name.text, known),
+                    "`stepcast presets models` lists them; any other model: its config.json, {hf: "
+                    "FILE}, or {preset: gpt} or {preset: llama} and its sizes");
+      return {};
+    }
+    const SourceRef source =
+        problems_.add_source({"preset " + name.text, std::string(*text), true});
+    const Value value = parse_yaml(problems_, source);
+    STEPCAST_CHECK(value.is_mapping() && value.find("hf") == nullptr, "preset " + name.text);
+    std::optional<Levels> levels = collect(value, WrittenIn::preset);
+    if (levels) levels->name = name.text;
+    return levels;
+  }
+
+  std::optional<Levels> from_model_type(const Value& type) {
+    if (!read_word(type, "model_type")) return {};
+    if (const ModelFamily* family = find_model_type(type.text)) return start(*family);
+    const std::vector<std::string_view> known = names_of(model_types());
+    problems_.add("E125", "unknown model_type '" + type.text + '\'', type.mark,
+                  length_of(type.text), did_you_mean(type.text, known),
+                  "known: " + join(known) +
+                      "; if it is a decoder like Llama or GPT, write `preset: llama` or `preset: "
+                      "gpt` under `model:` and go on");
+    return {};
+  }
+
+  std::optional<Levels> from_file(const Value& hf, const Value* preset) {
+    if (!read_word(hf, "hf")) return {};
+    const SourceRef source = read_file_(hf.text, hf.mark);
+    if (source == nullptr) return {};
+    Value file = parse_yaml(problems_, source);
+    if (!file.is_mapping()) {
+      // Null is also what a text that is no YAML gives, which has been reported already.
+      if (file.kind != Value::Kind::null || !problems_.any())
+        problems_.add("E107", "a config.json must be a mapping", file.mark);
+      return {};
+    }
+    std::optional<Levels> levels = family_of_file(file, hf, preset);
+    if (!levels) return {};
+    levels->name = hf.text;
+    levels->all.push_back({WrittenIn::file, std::move(file)});
+    return levels;
+  }
+
+  // A family that the scenario states wins over the file's model_type, which may be unknown.
+  std::optional<Levels> family_of_file(const Value& file, const Value& hf, const Value* preset) {
+    if (preset != nullptr) {
+      if (!read_word(*preset, "preset")) return {};
+      if (const ModelFamily* base = find_base_family(preset->text)) return start(*base);
+      problems_.add(
+          "E127", "'hf' and the preset '" + preset->text + "' are two models", preset->mark,
+          length_of(preset->text), {},
+          "leave one out; `preset: gpt` or `preset: llama` beside 'hf' states the kind of "
+          "architecture");
+      return {};
+    }
+    if (const Value* type = file.find("model_type")) return from_model_type(*type);
+    problems_.add("E126", "'" + hf.text + "' has no model_type", hf.mark, length_of(hf.text), {},
+                  "if it is a decoder like Llama or GPT, write `preset: llama` or `preset: gpt` "
+                  "beside 'hf'");
+    return {};
+  }
+
+  Problems& problems_;
+  const FileReader& read_file_;
+};
+
+class Overlay {
+ public:
+  Overlay(Problems& problems, const Levels& levels) : problems_(problems), levels_(levels) {
+    keys_.kind = Value::Kind::mapping;
+  }
+
+  // Nothing if there was a problem.
+  std::optional<Value> lay() {
+    for (const Level& level : levels_.all) add(level);
+    if (!ok_) return {};
+    return std::move(keys_);
+  }
+
+ private:
+  void add(const Level& level) {
+    std::vector<std::pair<std::string_view, const Member*>> given;  // on this level
+    for (const Member& m : level.value.members) {
+      if (is_selector(level.origin, m.key)) continue;
+      const ConfigKey key = find_config_key(*levels_.family, m.key);
+      if (key.use == KeyUse::unknown) refuse_unknown(level.origin, m);
+      if (key.use == KeyUse::refused) refuse_if_true(m);
+      if (key.use != KeyUse::read) continue;
+      for (const auto& [name, first] : given)
+        if (name == key.name) refuse_second_name(m, *first);
+      given.emplace_back(key.name, &m);
+      set(key.name, m);
+    }
+  }
+
+  static bool is_selector(WrittenIn origin, std::string_view key) {
+    if (origin == WrittenIn::file) return key == "model_type";
+    for (const std::string_view s : kSelectors)
+      if (s == key) return true;
+    return false;
+  }
+
+  void set(std::string_view name, const Member& m) {
+    if (Value* old = keys_.find(name))
+      *old = m.value;
+    else
+      keys_.members.push_back({std::string(name), m.key_mark, m.value});
+  }
+
+  void refuse_unknown(WrittenIn origin, const Member& m) {
+    ok_ = false;
+    const auto vocabulary = config_vocabulary();
+    std::vector<std::string_view> known(vocabulary.begin(), vocabulary.end());
+    if (origin != WrittenIn::file) known.insert(known.end(), kSelectors.begin(), kSelectors.end());
+    std::string label = did_you_mean(m.key, known);
+    std::string note;
+    const ForeignName* foreign = find_foreign_name(m.key);
+    const bool here = foreign != nullptr && foreign->path.starts_with("model.");
+    if (here || (foreign != nullptr && origin != WrittenIn::file)) {
+      label =
+          "did you mean '" + (here ? last_word(foreign->path) : std::string(foreign->path)) + "'?";
+      note = foreign->note;
+    }
+    problems_.add("E102",
+                  "unknown key '" + m.key + "' in " +
+                      (origin == WrittenIn::file ? "the config.json" : "'model'"),
+                  m.key_mark, length_of(m.key), std::move(label),
+                  origin == WrittenIn::file
+                      ? "remove it if it has no effect on the cost of a training step"
+                      : "keys are those of a Hugging Face config.json",
+                  std::move(note));
+  }
+
+  void refuse_if_true(const Member& m) {
+    const std::optional<bool> on = read_flag(m.value, m.key, problems_);
+    if (on && !*on) return;
+    ok_ = false;
+    if (on)
+      problems_.add("E130", m.key + " = true is not supported yet", m.value.mark,
+                    length_of(m.value.text), {}, "models are decoders without cross-attention");
+  }
+
+  void refuse_second_name(const Member& m, const Member& first) {
+    ok_ = false;
+    problems_.add("E103", "'" + m.key + "' and '" + first.key + "' are two names of the same",
+                  m.key_mark, length_of(m.key), {}, "leave one out");
+  }
+
+  Problems& problems_;
+  const Levels& levels_;
+  Value keys_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::optional<ModelKeys> collect_model_keys(const Value& model, Problems& problems,
+                                            const FileReader& read_file) {
+  const std::optional<Levels> levels =
+      Collector(problems, read_file).collect(model, WrittenIn::scenario);
+  if (!levels) return {};
+  std::optional<Value> keys = Overlay(problems, *levels).lay();
+  if (!keys) return {};
+  keys->mark = model.mark;
+  return ModelKeys{levels->family, levels->name, std::move(*keys)};
+}
+
+namespace {
+
+// Far above any model; low enough that the parameters of one layer fit 64 bits.
+constexpr int64_t kMostLayers = 100'000;
+constexpr int64_t kMostWidth = int64_t{1} << 20;
+constexpr int64_t kMostHeads = int64_t{1} << 16;
+constexpr int64_t kMostExperts = int64_t{1} << 16;
+constexpr int64_t kMostShared = int64_t{1} << 10;
+constexpr int64_t kMostModules = 16;
+constexpr int64_t kMostRows = 1'000'000'000;
+constexpr double kMostParameters = 1e15;
+
+struct Word {
+  std::string_view written;
+  int meaning;
+};
+
+// transformers' ACT2FN.  What matters is the kernel: variants of GELU cost the same.
+constexpr Word kActivations[] = {
+    {"silu", static_cast<int>(Activation::silu)},
+    {"swish", static_cast<int>(Activation::silu)},
+    {"gelu", static_cast<int>(Activation::gelu)},
+    {"gelu_new", static_cast<int>(Activation::gelu)},
+    {"gelu_fast", static_cast<int>(Activation::gelu)},
+    {"gelu_python", static_cast<int>(Activation::gelu)},
+    {"gelu_pytorch_tanh", static_cast<int>(Activation::gelu)},
+    {"quick_gelu", static_cast<int>(Activation::gelu)},
+    {"relu", static_cast<int>(Activation::relu)},
+    {"relu2", static_cast<int>(Activation::relu)},
+};
+constexpr Word kNorms[] = {
+    {"layer_norm", static_cast<int>(Norm::layer_norm)},
+    {"rms_norm", static_cast<int>(Norm::rms_norm)},
+    {"LayerNorm", static_cast<int>(Norm::layer_norm)},  // Megatron's
+    {"RMSNorm", static_cast<int>(Norm::rms_norm)},
+};
+constexpr Word kPositions[] = {
+    {"learned", static_cast<int>(Positions::learned)},
+    {"rotary", static_cast<int>(Positions::rotary)},
+    {"none", static_cast<int>(Positions::none)},
+    {"alibi", static_cast<int>(Positions::none)},
+    {"learned_absolute", static_cast<int>(Positions::learned)},  // Megatron's
+    {"absolute", static_cast<int>(Positions::learned)},          // BERT's
+    {"relative", static_cast<int>(Positions::none)},             // biases of the scores (T5)
+    {"rope", static_cast<int>(Positions::rotary)},
+};
+
+class ModelReader {
+ public:
+  ModelReader(const ModelKeys& model, Problems& problems) : keys_(model.keys), problems_(problems) {
+    t_.name = model.name;
+  }
+
+  std::optional<Transformer> read() {
+    read_kind();
+    read_latent_attention();
+    read_sizes();
+    read_experts();
+    if (!missing_.empty()) refuse_missing();
+    if (!ok_) return {};
+    check_heads();
+    check_experts();
+    read_window();
+    if (ok_) check_size();
+    if (!ok_) return {};
+    return t_;
+  }
+
+ private:
+  // nullptr if the key is absent or null, which transformers treats alike but for class defaults
+  // (these a null replaces).
+  const Value* find(std::string_view key) const {
+    const Value* v = keys_.find(key);
+    return v == nullptr || v->kind == Value::Kind::null ? nullptr : v;
+  }
+
+  int64_t whole(std::string_view key, int64_t lowest, int64_t highest, int64_t fallback) {
+    const Value* v = find(key);
+    if (v == nullptr) return fallback;
+    const std::optional<int64_t> n = read_whole(*v, key, problems_, lowest, highest);
+    ok_ = ok_ && n.has_value();
+    return n.value_or(std::max<int64_t>(lowest, 1));
+  }
+
+  int64_t needed(std::string_view key, int64_t highest) {
+    if (find(key) == nullptr) missing_.emplace_back(key);
+    return whole(key, 1, highest, 1);
+  }
+
+  bool flag(std::string_view key, bool fallback) {
+    const Value* v = keys_.find(key);  // null is no flag
+    if (v == nullptr) return fallback;
+    const std::optional<bool> on = read_flag(*v, key, problems_);
+    ok_ = ok_ && on.has_value();
+    return on.value_or(fallback);
+  }
+
+  int word(std::string_view key, std::span<const Word> words, int fallback) {
+    const Value* v = find(key);
+    if (v == nullptr) return fallback;
+    const std::optional<std::string> text = read_text(*v, key, problems_);
+    std::vector<std::string_view> known;
+    for (const Word& w : words) {
+      if (text == w.written) return w.meaning;
+      known.push_back(w.written);
+    }
+    ok_ = false;
+    if (!text) return fallback;
+    const std::vector<std::string> legal(known.begin(), known.end());
+    problems_.add("E125", "'" + std::string(key) + "' cannot be '" + *text + '\'', v->mark,
+                  static_cast<int>(text->size()), did_you_mean(*text, known),
+                  "it is one of: " + or_list(legal));
+    return fallback;
+  }
+
+  // Where the user wrote one of these keys; else where `model` stands.
+  Mark place(std::initializer_list<std::string_view> keys) const {
+    for (const std::string_view key : keys)
+      if (const Value* v = keys_.find(key); v != nullptr && !v->mark.in_preset()) return v->mark;
+    return keys_.mark;
+  }
+
+  void refuse(const char* code, std::string message, const Mark& mark, std::string help = {}) {
+    ok_ = false;
+    problems_.add(code, std::move(message), mark, 1, {}, std::move(help));
+  }
+
+  void read_kind() {
+    t_.activation =
+        static_cast<Activation>(word("hidden_act", kActivations, static_cast<int>(t_.activation)));
+    t_.norm = static_cast<Norm>(word("normalization", kNorms, static_cast<int>(t_.norm)));
+    t_.positions = static_cast<Positions>(
+        word("position_embedding_type", kPositions, static_cast<int>(Positions::none)));
+    t_.gated = flag("gated_mlp", false);
+    t_.tied = flag("tie_word_embeddings", true);
+    const bool bias = flag("attention_bias", false);
+    t_.attention_bias = flag("qkv_bias", bias);
+    t_.attention_output_bias = bias;
+    t_.mlp_bias = flag("mlp_bias", false);
+    t_.norm_bias = flag("norm_bias", t_.norm == Norm::layer_norm);
+    t_.qk_norm = flag("use_qk_norm", false);
+    t_.attention_sinks = flag("attention_sinks", false);
+    t_.parallel_block = flag("parallel_attn", false);
+    t_.shared_norm = t_.parallel_block && flag("shared_input_norm", false);
+    t_.bidirectional = flag("bidirectional", false);
+    t_.embedding_norm = flag("embedding_norm", false);
+    t_.masked_head = flag("masked_head", false);
+    t_.token_types = whole("type_vocab_size", 0, kMostWidth, 0);
+    t_.relative_buckets = whole("relative_attention_num_buckets", 0, kMostWidth, 0);
+    read_feed_forward();
+  }
+
+  // T5's way to say activation and gate at once: "relu", "gated-gelu".
+  void read_feed_forward() {
+    const Value* v = find("feed_forward_proj");
+    if (v == nullptr) return;
+    const std::optional<std::string> text = read_text(*v, "feed_forward_proj", problems_);
+    if (!text) {
+      ok_ = false;
+      return;
+    }
+    const std::string_view gate = "gated-";
+    t_.gated = text->starts_with(gate);
+    const std::string_view name = std::string_view(*text).substr(t_.gated ? gate.size() : 0);
+    for (const Word& w : kActivations) {
+      if (w.written != name) continue;
+      t_.activation = static_cast<Activation>(w.meaning);
+      return;
+    }
+    refuse("E125", "'feed_forward_proj' cannot be '" + *text + '\'', v->mark,
+           "it is an activation, relu or gelu, or with a gate gated-gelu");
+  }
+
+  void read_latent_attention() {
+    t_.kv_rank = whole("kv_lora_rank", 0, kMostWidth, 0);
+    if (t_.kv_rank == 0) return;
+    t_.q_rank = whole("q_lora_rank", 0, kMostWidth, 0);
+    t_.qk_nope_dim = needed("qk_nope_head_dim", kMostHeads);
+    t_.qk_rope_dim = needed("qk_rope_head_dim", kMostHeads);
+    t_.v_dim = needed("v_head_dim", kMostHeads);
+  }
+
+  void read_sizes() {
+    read_layers();
+    t_.hidden = needed("hidden_size", kMostWidth);
+    t_.heads = needed("num_attention_heads", kMostHeads);
+    t_.vocab = needed("vocab_size", kMostRows);
+    t_.max_positions = t_.positions == Positions::learned
+                           ? needed("max_position_embeddings", kMostRows)
+                           : whole("max_position_embeddings", 1, kMostRows, 0);
+    if (t_.kv_rank > 0) {  // heads have widths of their own and share nothing
+      t_.kv_heads = t_.heads;
+      t_.head_dim = t_.qk_nope_dim + t_.qk_rope_dim;
+    } else {
+      t_.kv_heads = whole("num_key_value_heads", 1, kMostHeads, t_.heads);
+      t_.head_dim = whole("head_dim", 1, kMostHeads, 0);
+    }
+  }
+
+  // Those of an encoder and a decoder are counted apart.
+  void read_layers() {
+    t_.encoder_layers = whole("num_encoder_layers", 0, kMostLayers, 0);
+    if (t_.encoder_layers == 0) {
+      t_.layers = needed("num_hidden_layers", kMostLayers);
+      t_.mtp_layers = whole("num_nextn_predict_layers", 0, kMostModules, 0);
+      return;
+    }
+    t_.layers = t_.encoder_layers + whole("num_decoder_layers", 1, kMostLayers, t_.encoder_layers);
+    if (whole("num_nextn_predict_layers", 0, kMostModules, 0) > 0)
+      refuse("E130", "multi-token prediction of a decoder with an encoder is not supported yet",
+             place({"num_nextn_predict_layers"}));
+  }
+
+  void read_experts() {
+    t_.experts = whole("num_experts", 0, kMostExperts, 0);
+    if (t_.experts > 0) {
+      t_.experts_per_token = needed("num_experts_per_tok", kMostExperts);
+      t_.moe_ffn = needed("moe_intermediate_size", kMostWidth);
+      t_.shared_ffn = whole("shared_expert_intermediate_size", 0, kMostWidth,
+                            whole("n_shared_experts", 0, kMostShared, 0) * t_.moe_ffn);
+      t_.shared_gate = t_.shared_ffn > 0 && flag("shared_expert_gate", false);
+      t_.router_bias = flag("router_bias", false);
+      t_.router_groups = whole("n_group", 0, kMostExperts, 0);
+      t_.router_top_groups = whole("topk_group", 0, kMostExperts, 0);
+      t_.dense_layers = whole("first_k_dense_replace", 0, kMostLayers, 0);
+      read_expert_layers();
+    }
+    if (find("intermediate_size") != nullptr)
+      t_.ffn = whole("intermediate_size", 1, kMostWidth * 16, 1);
+    else if (t_.experts > 0 && t_.dense_layers == 0 && t_.expert_layers.empty())
+      t_.ffn = t_.moe_ffn;
+    else if (t_.gated)  // no rule: frameworks round 8/3 of hidden differently
+      missing_.emplace_back("intermediate_size");
+    else
+      t_.ffn = 4 * t_.hidden;
+  }
+
+  // Which layers have experts: DeepSeek's moe_layer_freq (layer % freq = 0), Qwen's
+  // decoder_sparse_step and Llama 4's interleave_moe_layer_step ((layer + 1) % step = 0), from the
+  // leading dense layers on and but for those that mlp_only_layers names.
+  void read_expert_layers() {
+    const int64_t every = whole("moe_layer_freq", 1, kMostLayers, 1);
+    const int64_t step = whole("decoder_sparse_step", 1, kMostLayers, 1);
+    std::vector<uint8_t> with(static_cast<size_t>(ok_ ? t_.layers : 0), 1);
+    for (size_t i = 0; i < with.size(); ++i) {
+      const auto layer = static_cast<int64_t>(i);
+      with[i] = layer >= t_.dense_layers && layer % every == 0 && (layer + 1) % step == 0;
+    }
+    read_dense_list(with);
+    const auto first = std::find(with.begin(), with.end(), 1);
+    if (std::find(first, with.end(), 0) == with.end()) {
+      t_.dense_layers = std::max(t_.dense_layers, static_cast<int64_t>(first - with.begin()));
+    } else {
+      t_.dense_layers = 0;
+      t_.expert_layers = std::move(with);
+    }
+  }
+
+  void read_dense_list(std::vector<uint8_t>& with) {
+    const Value* list = find("mlp_only_layers");
+    if (list == nullptr) return;
+    if (list->kind != Value::Kind::sequence)
+      return refuse("E107", "'mlp_only_layers' must be a list of layers", list->mark);
+    for (const Value& item : list->items) {
+      const auto n = read_whole(item, "mlp_only_layers", problems_, 0, kMostLayers);
+      ok_ = ok_ && n.has_value();
+      if (n && *n < static_cast<int64_t>(with.size())) with[static_cast<size_t>(*n)] = 0;
+    }
+  }
+
+  void refuse_missing() {
+    std::string names;
+    for (size_t i = 0; i < missing_.size(); ++i)
+      names += (i == 0 ? "" : i + 1 == missing_.size() ? " and " : ", ") + missing_[i];
+    refuse("E126", "the model needs " + names, keys_.mark);
+  }
+
+  void check_heads() {
+    if (t_.head_dim == 0) {
+      t_.head_dim = t_.hidden / t_.heads;
+      if (t_.hidden % t_.heads != 0)
+        refuse("E127",
+               "num_attention_heads = " + std::to_string(t_.heads) +
+                   " does not divide hidden_size = " + std::to_string(t_.hidden),
+               place({"num_attention_heads", "hidden_size"}),
+               "give head_dim if the heads together are not as wide as the model");
+    }
+    if (t_.heads % t_.kv_heads != 0)
+      refuse("E127",
+             "num_key_value_heads = " + std::to_string(t_.kv_heads) +
+                 " does not divide num_attention_heads = " + std::to_string(t_.heads),
+             place({"num_key_value_heads", "num_attention_heads"}),
+             "each key-value head serves the same number of query heads");
+  }
+
+  void check_experts() {
+    if (t_.experts == 0) return;
+    if (t_.experts_per_token > t_.experts)
+      refuse("E127",
+             "num_experts_per_tok = " + std::to_string(t_.experts_per_token) +
+                 " is more than the " + std::to_string(t_.experts) + " experts",
+             place({"num_experts_per_tok", "num_experts"}));
+    if (t_.dense_layers > t_.layers)
+      refuse("E127",
+             std::to_string(t_.dense_layers) +
+                 " dense layers are more than num_hidden_layers = " + std::to_string(t_.layers),
+             place({"first_k_dense_replace", "mlp_only_layers", "num_hidden_layers"}));
+  }
+
+  // One window for all layers, or a list if some have none.
+  void read_window() {
+    const int64_t window = whole("sliding_window", 0, kMostRows, 0);
+    if (window == 0 || !flag("use_sliding_window", true) || !ok_) return;
+    std::vector<int64_t> windows(static_cast<size_t>(t_.layers), window);
+    if (const Value* types = find("layer_types")) {
+      read_types(*types, windows);
+    } else if (find("sliding_window_pattern") != nullptr) {  // the last of so many has none
+      const int64_t pattern = whole("sliding_window_pattern", 1, kMostLayers, 1);
+      for (size_t i = 0; i < windows.size(); ++i)
+        if ((static_cast<int64_t>(i) + 1) % pattern == 0) windows[i] = 0;
+    } else if (find("max_window_layers") != nullptr) {  // layers from this one on have the window
+      const int64_t first = std::min(t_.layers, whole("max_window_layers", 0, kMostLayers, 0));
+      std::fill_n(windows.begin(), first, 0);
+    }
+    if (!ok_ || windows.empty()) return;
+    const auto differs = [&](int64_t w) { return w != windows.front(); };
+    if (std::any_of(windows.begin(), windows.end(), differs))
+      t_.windows = std::move(windows);
+    else
+      t_.sliding_window = windows.front();
+  }
+
+  void read_types(const Value& types, std::vector<int64_t>& windows) {
+    if (types.kind != Value::Kind::sequence)
+      return refuse("E107", "'layer_types' must be a list of words", types.mark);
+    if (static_cast<int64_t>(types.items.size()) < t_.layers)
+      return refuse("E127",
+                    "layer_types names " + std::to_string(types.items.size()) + " of the " +
+                        std::to_string(t_.layers) + " layers",
+                    place({"layer_types", "num_hidden_layers"}));
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const Value& type = types.items[i];
+      if (type.text == "full_attention")
+        windows[i] = 0;
+      else if (type.text != "sliding_attention")
+        return refuse("E130", "attention of type '" + type.text + "' is not supported yet",
+                      type.mark, "full_attention and sliding_attention are");
+    }
+  }
+
+  // Of the first and the last layer in floating point: the sum may not fit 64 bits.
+  void check_size() {
+    const auto dense = static_cast<double>(t_.experts > 0 ? t_.dense_layers : t_.layers);
+    const double total =
+        dense * static_cast<double>(layer_parameters(t_, 0)) +
+        (static_cast<double>(t_.layers) - dense) *
+            static_cast<double>(layer_parameters(t_, t_.layers - 1)) +
+        static_cast<double>(t_.hidden) * static_cast<double>(2 * t_.vocab + t_.max_positions);
+    if (total > kMostParameters)
+      refuse("E123", "the model has more than 10^15 parameters", keys_.mark);
+  }
+
+  const Value& keys_;
+  Problems& problems_;
+  Transformer t_;
+  std::vector<std::string> missing_;
+  bool ok_ = true;
+};
+
+}  // namespace
+
+std::optional<Transformer> resolve_model(const Value& model, Problems& problems,
+                                         const FileReader& read_file) {
+  const std::optional<ModelKeys> keys = collect_model_keys(model, problems, read_file);
+  if (!keys) return {};
+  return ModelReader(*keys, problems).read();
+}
+
+}  // namespace stepcast

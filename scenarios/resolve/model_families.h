@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families of models: what they take for granted, and what the keys of their config.json mean.
+//
+// All families are read in one vocabulary, the one of Llama's config.json, widened by a few words
+// of ours for what other families have without saying so (qkv_bias, use_qk_norm, normalization,
+// ...); their own names for keys of the vocabulary are translated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace stepcast {
+
+struct ModelFamily {
+  std::string_view name;      // model_type of config.json; "gpt" and "llama" as presets
+  std::string_view defaults;  // a mapping in the vocabulary of config_keys.h
+};
+
+// By the `model_type` of a config.json; nullptr if unknown.
+const ModelFamily* find_model_type(std::string_view model_type);
+std::span<const ModelFamily> model_types();
+
+// `gpt` and `llama`: kinds of architecture without any size; nullptr for other names.
+const ModelFamily* find_base_family(std::string_view preset);
+std::span<const ModelFamily> base_families();
+
+enum class KeyUse : uint8_t {
+  read,     // changes the cost
+  ignored,  // known, and without effect on the cost of a training step
+  refused,  // known: a model that has it set to true cannot be simulated
+  unknown,
+};
+struct ConfigKey {
+  KeyUse use = KeyUse::unknown;
+  std::string_view name;  // in the vocabulary
+};
+// The meaning of `key` in a config.json of `family`.
+ConfigKey find_config_key(const ModelFamily& family, std::string_view key);
+
+// All keys that are read, for "did you mean".
+std::span<const std::string_view> config_vocabulary();
+
+}  // namespace stepcast

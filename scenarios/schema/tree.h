@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on value trees: `extends` and presets merge, `--set` changes one place, shorthand is
+// written out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scenarios/document/value.h"
+#include "scenarios/schema/keys.h"
+
+namespace stepcast {
+
+// As merge for the value of the row `path`, but where one side is a shorthand scalar ("dgx-h100 x
+// 2") and the other a mapping, the scalar is written out first.
+void merge_expanded(Value& base, Value over, const std::string& path);
+
+// Writes a scalar that stands for a section out: `schedule: 1f1b` -> {kind: 1f1b}, `cluster:
+// dgx-h100 x 2` -> {preset: dgx-h100, nodes: 2}.  Anything else stays as it is.
+void expand_shorthand(Value& value, const Field& field);
+
+// Sets `path` ("parallel.tp", "perturb.0.compute") in `root` to `value`: a mapping merges into what
+// is there, null deletes a key.  Sections on the way are made or written out, items of lists must
+// be there.  Adds E102 if `path` is no path of a scenario.
+// `written` is where the path itself is written.
+void set_path(Value& root, std::string_view path, const Mark& written, Value value,
+              Problems& problems);
+
+// Row of a value, by the keys that lead to it; nullptr if there is none.  Below an opaque row
+// every path is that row's.
+const Field* field_of_path(std::string_view dotted);
+
+}  // namespace stepcast
