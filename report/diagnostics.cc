@@ -264,6 +264,9 @@ constexpr std::array kCodes{
     ErrorCode{"E310", "measurements that nothing can be fitted to",
               "The message names the rows: a time or a size that is not a positive number, or "
               "tables of different GPUs."},
+    ErrorCode{"E311", "times that the GPU of a cost table cannot have",
+              "A row is faster than the data sheet allows, or a hundred times slower; the message "
+              "says what is plausible. Times are in microseconds."},
     ErrorCode{"E320", "not a topology that can be read",
               "Read are the matrix of `nvidia-smi topo -m`, NCCL's topology XML "
               "(NCCL_TOPO_DUMP_FILE), the output of ibnetdiscover and scenarios; docs/topology.md "

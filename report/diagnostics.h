@@ -32,7 +32,7 @@ std::string diagnostics_json(std::span<const Diagnostic> all);
 // The members of one of them, in an object that is open.
 void write_diagnostic(JsonWriter& json, const Diagnostic& d);
 
-// The codes of Diagnostics, explained: what `stepcast help CODE` prints.
+// --- The codes, explained: what `stepcast help CODE` prints
 //
 //   E0xx  the command line            E1xx  reading a scenario: text, numbers, units, files
 //   E2xx  a scenario that cannot be   E30x  cost tables   E32x  topologies

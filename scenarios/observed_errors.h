@@ -30,7 +30,7 @@ struct ClassErrors {
 // such runs.  REQUIRES: graph and prices.
 std::string run_class(const Scenario& scenario, const Result& result);
 
-// Rows of a table of classes.  Throws std::invalid_argument if it is none.
+// Rows of a table of classes.  Throws InputError if it is none.
 std::vector<ClassErrors> parse_observed_errors(std::string_view text);
 // The shipped table.
 std::span<const ClassErrors> observed_errors();

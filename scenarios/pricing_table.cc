@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/price/plausible_times.h"
 #include "calibrate/table/table_text.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
@@ -21,8 +22,9 @@ std::string remark_on(const TableText& rows) {
 }  // namespace
 
 std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text,
-                                                         const std::string& file) {
+                                                         const std::string& file, const Gpu* gpu) {
   const TableText rows = parse_table_text(text, file);
+  if (gpu != nullptr) check_plausible(rows, *gpu, file, text);
   CostTable table = CostTable::of(rows);
   if (!table.share_from().empty()) {
     const CostTable* other = shipped_table(table.share_from());

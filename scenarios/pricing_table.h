@@ -21,10 +21,12 @@ struct CalibrationTable {
   CostTable table;
 };
 
-// A user's table from the text of `file`, with what it takes over from shipped ones.  Throws
-// InputError (E3xx) with file and line.
+// A user's table from the text of `file`, with what it takes over from shipped ones.  `gpu` is the
+// one that it prices: rows whose times it cannot have are refused; null: any times are taken.
+// Throws InputError (E3xx) with file and line.
 std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text,
-                                                         const std::string& file);
+                                                         const std::string& file,
+                                                         const Gpu* gpu = nullptr);
 
 struct PricingTable {
   const CostTable* table = nullptr;  // null: the roofline and the communication model answer

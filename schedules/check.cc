@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -51,9 +53,9 @@ struct Checker {
   size_t index(size_t stage, size_t piece) const { return stage * pieces + piece; }
   uint32_t place(ActionKind k, size_t at) const { return places[slot_of(k)][at]; }
   uint16_t rank_of(const Action& a) const { return schedule.rank_of(a.stage, a.microbatch); }
-  // How people call a rank: a stage, if that is the same thing.
+  // What a rank is called: a stage, if that is the same thing.
   std::string rank_name(size_t rank) const {
-    return (schedule.stages_are_ranks() ? "stage " : "rank ") + std::to_string(rank);
+    return fmt::format("{} {}", schedule.stages_are_ranks() ? "stage" : "rank", rank);
   }
   bool full() const { return problems.size() >= limit; }
   void add(ScheduleProblem::Kind kind, std::string message, size_t rank, uint32_t at) {
@@ -97,19 +99,17 @@ constexpr uint16_t kVocabulary = bit(vocabulary_forward) | bit(vocabulary_backwa
 
 void report_outside(Checker& c, const Action& a, size_t rank, uint32_t at) {
   c.add(Kind::misplaced,
-        quoted(c.schedule, a) + " on rank " + std::to_string(rank) + ": the schedule has " +
-            std::to_string(c.stages) + " stages and " + std::to_string(c.schedule.microbatches) +
-            " microbatches, counted from 0",
+        fmt::format("{} on rank {}: the schedule has {} stages and {} microbatches, counted from 0",
+                    quoted(c.schedule, a), rank, c.stages, c.schedule.microbatches),
         rank, at);
 }
 
 void report_wrong_rank(Checker& c, const Action& a, size_t rank, uint32_t at) {
   c.add(Kind::misplaced,
-        quoted(c.schedule, a) + " is on rank " + std::to_string(rank) + ", but stage " +
-            std::to_string(a.stage) +
-            (c.schedule.is_bidirectional() ? " of microbatch " + std::to_string(a.microbatch)
-                                           : std::string()) +
-            " is on rank " + std::to_string(c.rank_of(a)),
+        fmt::format(
+            "{} is on rank {}, but stage {}{} is on rank {}", quoted(c.schedule, a), rank, a.stage,
+            c.schedule.is_bidirectional() ? fmt::format(" of microbatch {}", a.microbatch) : "",
+            c.rank_of(a)),
         rank, at);
 }
 
@@ -275,8 +275,8 @@ void place_actions(Checker& c) {
       std::vector<uint32_t>& places = c.places[slot_of(a.kind)];
       if (places.empty()) places.resize(c.there.size());
       if ((c.there[index] & bit(a.kind)) != 0 && (c.there[index] & kMisplaced) == 0) {
-        c.add(Kind::duplicate,
-              quoted(c.schedule, a) + " appears twice on rank " + std::to_string(r), r, at);
+        c.add(Kind::duplicate, fmt::format("{} appears twice on rank {}", quoted(c.schedule, a), r),
+              r, at);
         continue;
       }
       places[index] = at;
@@ -453,9 +453,9 @@ std::vector<ScheduleProblem> check_schedule(const Schedule& schedule, size_t lim
   // bound.
   if (c.pieces > (4 * actions + 1'000'000) / c.stages) {
     c.add(Kind::missing,
-          std::to_string(c.stages) + " stages and " + std::to_string(c.schedule.microbatches) +
-              " microbatches need at least two actions each, but there are only " +
-              std::to_string(actions) + " actions",
+          fmt::format("{} stages and {} microbatches need at least two actions each, but there are "
+                      "only {} actions",
+                      c.stages, c.schedule.microbatches, actions),
           0, ScheduleProblem::kNoPosition);
     return std::move(c.problems);
   }

@@ -23,8 +23,8 @@ namespace stepcast {
 
 // Bounds of every schedule, generated or read from a file.
 constexpr int64_t kMostStages = 65'536;  // Action::stage has 16 bits
-// An action takes 8 bytes here and some hundreds in the op graph of a step.
-constexpr int64_t kMostActions = 100'000'000;
+// An action takes 8 bytes here and up to 2 KiB in the op graph and the timeline of a step.
+constexpr int64_t kMostActions = 3'000'000;
 // Forward, input and weight gradient: at most three actions a stage and microbatch.
 constexpr int64_t most_microbatches(int64_t stages) {
   return kMostActions / 3 / stages;

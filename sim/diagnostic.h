@@ -41,7 +41,7 @@ struct InputError : std::exception {
 };
 
 // Refuses what the caller hands on from the user: throws an InputError of one Diagnostic that has
-// neither code nor place.  Whoever knows the file and the key that it came from adds them
+// neither code nor place.  The layer that knows the file and the key that it came from adds them
 // (place()). A search that wants to know without a throw asks the check behind it, which returns
 // the Diagnostic.
 [[noreturn]] void refuse(std::string message, std::string help = {});

@@ -27,7 +27,7 @@ const T& nearest_rank(std::span<const T> ascending, size_t percent) {
   return ascending[std::max<size_t>(1, (ascending.size() * percent + 99) / 100) - 1];
 }
 
-// The sample that has `share` of the others below it: number floor(n share) in ascending order,
+// The sample that has `share` of all samples below it: number floor(n share) in ascending order,
 // from 0.  Of two samples in the middle the upper one.  O(n).  REQUIRES: not empty; 0 <= share.
 double upper_quantile(std::vector<double> samples, double share);
 

@@ -6,7 +6,7 @@
 // Eigen's ColPivHouseholderQR, iteratively reweighted by Huber's function (Huber 1964, Robust
 // estimation of a location parameter; k = 1.345 robust standard deviations, which are 1.4826 times
 // the median of the residuals' magnitudes): a row that is off by a factor of ten moves a constant
-// no further than one that is off by a little more than the others.
+// no further than one that is off by a little more than the rest.
 #pragma once
 
 #include <cstddef>

@@ -238,7 +238,7 @@ class Fitter {
   }
 
   std::vector<double> layout_ratios(GemmLayout layout) const {
-    // Within one source: others were measured otherwise.
+    // Within one source: another one may have measured differently.
     const auto key = [](const GemmRow& r) { return std::tuple(r.source, r.dtype, r.m, r.n, r.k); };
     std::map<decltype(key(GemmRow())), double> forward;
     for (const GemmRow& r : t_.gemms) {

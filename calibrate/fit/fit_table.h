@@ -12,7 +12,7 @@
 // A t0 that the rows do not tell is taken to be 2.5 us, the launch period of a small kernel.
 // fp16 and bf16 share fits, as they share rows.  A ratio needs three shapes.
 //
-// Rows of the fitter's own source (kFitSource in table_sources.h) are replaced.  Fits and ratios of
+// Rows of the fitter's own source (kFitSource in table_text.h) are replaced.  Fits and ratios of
 // any other source were made from something else than these rows; they stay and nothing is fitted
 // in their place.
 #pragma once

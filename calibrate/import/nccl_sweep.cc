@@ -1,5 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a sweep of nccl-tests becomes rows.
+//
+// A row needs a collective, its ranks, and on how many nodes they ran; old logs state neither. What
+// they print tells: nccl-tests gives each size two bandwidths, algorithm and bus, whose ratio is a
+// property of the collective (doc/PERFORMANCE.md there):
+//
+//     all_reduce 2 (n - 1) / n,   all_gather, reduce_scatter, alltoall (n - 1) / n,   others 1
+//
+// A log without a header has a row with 179.1 and 313.4 GB/s.  313.4 / 179.1 = 1.7499, above 1, so
+// it is an all-reduce; 2 (1 - 1/n) = 1.7499 gives n = 8.  The printed digits leave an interval
+// around the ratio, each row narrows it, and if one number of ranks is left it is taken.
+// Collectives that share a ratio are told apart by their columns: those that reduce name an
+// operation, those with a root name it.  What cannot be told has to be stated, and what is stated
+// has to agree.
 #include "calibrate/import/nccl_sweep.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +25,7 @@
 #include <string>
 #include <tuple>
 
+#include "calibrate/table/cost_table.h"
 #include "sim/graph/work.h"
 
 namespace stepcast {
@@ -158,15 +175,15 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
   }
   const std::vector<const Collective*> possible = collectives_by_columns(sweep, ranks);
   if (possible.empty() && ranks > 0) {
-    std::string others;
+    std::string fitting;
     for (const Collective* c : collectives_by_columns(sweep, 0))
-      others += (others.empty() ? "" : ", ") + std::string(c->program) + " on " +
-                text_of(ranks_by_ratio(sweep, c->scale));
-    if (!others.empty())
+      fitting += (fitting.empty() ? "" : ", ") + std::string(c->program) + " on " +
+                 text_of(ranks_by_ratio(sweep, c->scale));
+    if (!fitting.empty())
       refuse_measurements(in, "E333",
                           "these bandwidths are not those of the " + std::to_string(ranks) +
                               " ranks" + where_from(sweep, ranks),
-                          "they fit " + others + "; --ranks N states how many took part",
+                          "they fit " + fitting + "; --ranks N states how many took part",
                           sweep.place);
   }
   if (possible.size() > 1) {
@@ -367,33 +384,35 @@ void describe_software(const NcclSweep& sweep, TableText& table) {
     add_unique(table.conditions, "another run with " + software);
 }
 
-// What tells the runs of a file apart, for their sources: "" or ", launched as CUDA graphs".
-std::string way_of(const NcclSweep& sweep) {
-  std::string way;
-  if (sweep.graph) way += ", launched as CUDA graphs";
-  if (sweep.aggregated > 1)
-    way += ", " + std::to_string(sweep.aggregated) + " collectives in one launch, time of one";
-  if (!sweep.checked) way += ", results not checked";
-  return way;
-}
-
+// Sweeps that were run alike: they become rows of one source.
 struct RunKind {
-  std::string way;
+  bool graph = false, checked = true;  // as in NcclSweep
+  int64_t aggregated = 1;
   std::set<std::string> programs;
   CollectiveSamples samples;
 };
 
-RunKind& kind_of(std::vector<RunKind>& kinds, const std::string& way) {
+RunKind& kind_of(std::vector<RunKind>& kinds, const NcclSweep& s) {
   for (RunKind& k : kinds)
-    if (k.way == way) return k;
-  return kinds.emplace_back(RunKind{way, {}, {}});
+    if (k.graph == s.graph && k.checked == s.checked && k.aggregated == s.aggregated) return k;
+  return kinds.emplace_back(RunKind{s.graph, s.checked, s.aggregated, {}, {}});
+}
+
+// How they were run, for their source: "" or ", launched as CUDA graphs".
+std::string text_of(const RunKind& kind) {
+  std::string text;
+  if (kind.graph) text += ", launched as CUDA graphs";
+  if (kind.aggregated > 1)
+    text += fmt::format(", {} collectives in one launch, time of one", kind.aggregated);
+  if (!kind.checked) text += ", results not checked";
+  return text;
 }
 
 // Rows by shape, and the sources that they name.
 void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, TableText& table) {
   std::map<CollectiveSamples::key_type, CollectiveRow> rows;
   for (const RunKind& k : kinds) {
-    size_t met = 0;
+    size_t repeated = 0;  // rows that a kind before has
     for (const auto& [key, times] : k.samples) {
       CollectiveRow row;
       std::tie(row.kind, row.ranks, row.nodes, row.ranks_per_node, row.nic_gbs, row.bytes) = key;
@@ -401,17 +420,19 @@ void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, Ta
       row.us = s.median;
       row.spread = rounded(s.spread, 5);
       row.source = static_cast<uint16_t>(table.sources.size());
-      if (!rows.try_emplace(key, row).second) ++met;
+      if (!rows.try_emplace(key, row).second) ++repeated;
     }
-    if (met > 0)
-      in.note(std::to_string(met) + (met == 1 ? " row" : " rows") + " of another kind of run" +
-              k.way + ", not used: a run before it has the same sizes");
-    if (met == k.samples.size()) continue;
+    if (repeated > 0)
+      in.note(fmt::format(
+          "{} {} of another kind of run{}, not used: a run before it has the same sizes", repeated,
+          repeated == 1 ? "row" : "rows", text_of(k)));
+    if (repeated == k.samples.size()) continue;
     std::string programs;
     for (const std::string& p : k.programs) programs += (programs.empty() ? "" : ", ") + p;
     const size_t number = table.sources.size() + 1;
     table.sources.push_back({number == 1 ? "nccl-tests" : "nccl-tests-" + std::to_string(number),
-                             false, "nccl-tests " + programs + k.way + ": " + file_stem(in.file)});
+                             false,
+                             "nccl-tests " + programs + text_of(k) + ": " + file_stem(in.file)});
   }
   for (const auto& [key, row] : rows) table.collectives.push_back(row);
 }
@@ -447,7 +468,7 @@ TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sw
   std::vector<RunKind> kinds;
   for (const NcclSweep& s : sweeps) {
     if (s.results.empty()) continue;
-    RunKind& kind = kind_of(kinds, way_of(s));
+    RunKind& kind = kind_of(kinds, s);
     const std::string_view program = add_sweep(in, s, kind.samples);
     if (program.empty()) continue;
     kind.programs.emplace(program);

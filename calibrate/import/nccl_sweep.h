@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one run of an nccl-tests program measured, and the rows it makes.
-//
-// The text of the programs and their JSON are both read into this (import_nccl_tests.h).
+// Internal to the importer of nccl-tests: what one run of a program measured, which its text and
+// its JSON are both read into (nccl_tests.cc), and the rows that it makes.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "calibrate/import/measurement_input.h"
@@ -47,8 +44,9 @@ struct NcclSweep {
 
 // The table of all sweeps of a file: one row a shape, one source for each kind of run (launched as
 // CUDA graphs or not, several collectives in one launch, results checked or not).  Where two kinds
-// have one shape the first in the file counts, with a note.  Throws E330 if there are no rows, and
-// as add_sweep does.
+// have one shape the first in the file counts, with a note.  Throws InputError: E330 no rows, E334
+// the collective, the ranks or the nodes cannot be told, E333 what is stated contradicts itself,
+// the bandwidths, or the ranks and hosts that are listed.
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps);
 
 }  // namespace stepcast

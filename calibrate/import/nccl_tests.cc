@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output of the programs of NVIDIA/nccl-tests (all_reduce_perf and the others).
+// Output of the programs of NVIDIA/nccl-tests (all_reduce_perf, alltoall_perf and so on).
 //
 // The text in all its layouts: with and without the root column, `error` or `#wrong`, per-iteration
 // columns and timestamps, prefixes of srun and mpirun on each line, other programs' lines between,
@@ -13,6 +13,8 @@
 //
 // Of each row the time out of place counts, the first of the two; several rows of one size give
 // their median and spread.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -226,7 +228,7 @@ class NcclText {
       sweep_.has_root = sweep_.has_root || *root >= 0;
       ++at;
     } else if (left != 2 * group) {
-      broken(words, "a row with " + std::to_string(words.size()) + " columns");
+      broken(words, fmt::format("a row with {} columns", words.size()));
     }
     const auto number = [&](size_t i) {
       const std::optional<double> value = parse_number<double>(words[i]);
@@ -287,8 +289,7 @@ std::string version_name(int64_t code) {
   if (code <= 0) return {};
   const int64_t major = code >= 10000 ? code / 10000 : code / 1000;
   const int64_t rest = code >= 10000 ? code % 10000 : code % 1000;
-  return std::to_string(major) + "." + std::to_string(rest / 100) + "." +
-         std::to_string(rest % 100);
+  return fmt::format("{}.{}.{}", major, rest / 100, rest % 100);
 }
 
 class NcclJson {
@@ -316,7 +317,7 @@ class NcclJson {
   }
 
   [[noreturn]] void broken(size_t row, const std::string& what) const {
-    refuse_measurements(in_, "E333", "results[" + std::to_string(row) + "] " + what);
+    refuse_measurements(in_, "E333", fmt::format("results[{}] {}", row, what));
   }
 
   void config(const json& c) {
@@ -366,8 +367,7 @@ class NcclJson {
     out.bus_gbs = number(member(measured, "bus_bw"), row, "bus_bw");
     out.alg_tolerance = out.bus_tolerance = 0.5e-6;  // six places are written
     const json& errors = member(measured, "nwrong");
-    if (errors.is_number() && errors.get<double>() > 0)
-      wrong("results[" + std::to_string(row) + "]");
+    if (errors.is_number() && errors.get<double>() > 0) wrong(fmt::format("results[{}]", row));
     const bool in_place_checked = member(member(r, "in_place"), "nwrong").is_number();
     sweep_.no_in_place = sweep_.no_in_place || (errors.is_number() && !in_place_checked);
     if (!errors.is_number()) sweep_.checked = false;

@@ -21,14 +21,14 @@
 #include <fmt/format.h>
 
 #include "calibrate/import/device_names.h"
-#include "calibrate/measure/collectives_command.h"
-#include "calibrate/measure/collectives_plan.h"
+#include "calibrate/measure/collectives/command.h"
+#include "calibrate/measure/collectives/plan.h"
+#include "calibrate/measure/collectives/processes.h"
+#include "calibrate/measure/layer_loop.h"
 #include "calibrate/measure/measure_options.h"
 #include "calibrate/measure/measure_point.h"
-#include "calibrate/measure/processes.h"
 #include "calibrate/measure/sweep_progress.h"
 #include "calibrate/measure/table_output.h"
-#include "calibrate/measure/training_step.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast::measure {
@@ -131,8 +131,7 @@ TableText header_of(const MeasureOptions& options, const Device& device,
   TableText head;
   head.gpu = options.gpu.empty() ? std::string(gpu_of_device(device.name)) : options.gpu;
   if (head.gpu.empty()) {
-    throw std::invalid_argument("'" + device.name +
-                                "' is the GPU of no preset: name the table's with --gpu NAME");
+    refuse("'" + device.name + "' is the GPU of no preset: name the table's with --gpu NAME");
   }
   head.about = device.name;
   head.software = measurer.software();
@@ -193,9 +192,7 @@ int measure(const MeasureOptions& options, const PlanText* plan) {
 }
 
 int run(std::span<const std::string> arguments) {
-  if (!arguments.empty() && arguments[0] == "training-step") {
-    return run_training_step(arguments.subspan(1));
-  }
+  if (!arguments.empty() && arguments[0] == "layer") return layer_command(arguments.subspan(1));
   if (!arguments.empty() && arguments[0] == "collectives") {
     return collectives_command(arguments.subspan(1));
   }
@@ -229,14 +226,12 @@ int main(int argc, char** argv) {
     return run(arguments);
   } catch (const stepcast::InputError& e) {
     for (const stepcast::Diagnostic& d : e.diagnostics) {
-      const std::string place = d.line > 0 ? d.file + ':' + std::to_string(d.line) : d.file;
-      complain((place + ": " + d.code + ' ' + d.message).c_str());
+      std::string place = d.line > 0 ? fmt::format("{}:{}: ", d.file, d.line) : "";
+      if (place.empty() && !d.file.empty()) place = d.file + ": ";
+      complain((place + (d.code.empty() ? "" : d.code + ' ') + d.message).c_str());
       if (!d.help.empty()) std::fprintf(stderr, "  help: %s\n", d.help.c_str());
     }
     return e.exit_status;
-  } catch (const std::invalid_argument& e) {
-    complain(e.what());
-    return kExitUsage;
   } catch (const NoDevice& e) {
     complain(e.what());
     return kExitUsage;

@@ -10,7 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibrate/measure/collectives_options.h"
+#include "calibrate/measure/collectives/options.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast::measure {
 namespace {
@@ -22,7 +23,7 @@ Grid grid_of(std::string_view word) {
   if (word == "none") return Grid::none;
   if (word == "small") return Grid::small;
   if (word == "full") return Grid::full;
-  throw std::invalid_argument("--grid is none, small or full, not '" + std::string(word) + "'");
+  refuse("--grid is none, small or full, not '" + std::string(word) + "'");
 }
 
 std::set<std::string> families_of(std::string_view list) {
@@ -31,14 +32,14 @@ std::set<std::string> families_of(std::string_view list) {
     const size_t end = std::min(list.find(','), list.size());
     const std::string_view word = list.substr(0, end);
     if (std::find(kFamilyWords.begin(), kFamilyWords.end(), word) == kFamilyWords.end()) {
-      throw std::invalid_argument("--families has no '" + std::string(word) +
-                                  "'; there are gemm, attention, memory, launch, copy, collective "
-                                  "and interference");
+      refuse("--families has no '" + std::string(word) +
+             "'; there are gemm, attention, memory, launch, copy, collective "
+             "and interference");
     }
     families.emplace(word);
     list.remove_prefix(std::min(end + 1, list.size()));
   }
-  if (families.empty()) throw std::invalid_argument("--families names none");
+  if (families.empty()) refuse("--families names none");
   return families;
 }
 
@@ -46,7 +47,7 @@ int device_of(std::string_view word) {
   int device = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), device);
   if (error != std::errc() || end != word.data() + word.size() || device < 0) {
-    throw std::invalid_argument("--device is a number from 0, not '" + std::string(word) + "'");
+    refuse("--device is a number from 0, not '" + std::string(word) + "'");
   }
   return device;
 }
@@ -68,9 +69,9 @@ MeasureOptions read_measure_options(std::span<const std::string> arguments) {
     static constexpr std::array<std::string_view, 7> kWithValue{
         "--plan", "--grid", "--budget", "--families", "-o", "--device", "--gpu"};
     if (std::find(kWithValue.begin(), kWithValue.end(), flag) == kWithValue.end()) {
-      throw std::invalid_argument("unknown argument '" + flag + "'; --help lists them");
+      refuse("unknown argument '" + flag + "'; --help lists them");
     }
-    if (i + 1 == arguments.size()) throw std::invalid_argument(flag + " needs a value");
+    if (i + 1 == arguments.size()) refuse(flag + " needs a value");
     const std::string& value = arguments[++i];
     if (flag == "--plan") o.plan = value;
     if (flag == "--grid") o.grid = grid_of(value);
@@ -87,8 +88,8 @@ MeasureOptions read_measure_options(std::span<const std::string> arguments) {
 
 std::string_view measure_usage() {
   return R"(usage: stepcast-measure [OPTIONS]
-       stepcast-measure training-step [OPTIONS]   a real training step, to compare with its forecast
-       stepcast-measure collectives [OPTIONS]     NCCL over all GPUs, of several nodes too
+       stepcast-measure layer [OPTIONS]         kernels of a layer in a loop beside those alone
+       stepcast-measure collectives [OPTIONS]   NCCL over all GPUs, of several nodes too
 
 Measures kernels, copies and collectives of the GPU at hand into a cost table.
 

@@ -24,7 +24,7 @@ struct MeasureOptions {
   bool help = false;
 };
 
-// The arguments behind the program's name.  Throws std::invalid_argument with a sentence.
+// The arguments behind the program's name.  Throws InputError with a sentence.
 MeasureOptions read_measure_options(std::span<const std::string> arguments);
 
 // What --help prints.

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "calibrate/measure/attention.h"
-#include "calibrate/measure/interference.h"
-#include "calibrate/measure/launch_timing.h"
-#include "calibrate/measure/memory_timing.h"
+#include "calibrate/measure/families/attention.h"
+#include "calibrate/measure/families/interference.h"
+#include "calibrate/measure/families/launch_timing.h"
+#include "calibrate/measure/families/memory_timing.h"
 #include "sim/check.h"
 
 namespace stepcast::measure {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/measure/collectives.h"
+#include "calibrate/measure/collectives/collectives.h"
 #include "calibrate/measure/conditions.h"
-#include "calibrate/measure/gemm.h"
+#include "calibrate/measure/families/gemm.h"
 #include "calibrate/measure/nvml.h"
 #include "calibrate/measure/timing.h"
 #include "calibrate/plan/sweep.h"

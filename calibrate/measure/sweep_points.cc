@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "calibrate/measure/attention_grid.h"
-#include "calibrate/measure/memory_shapes.h"
+#include "calibrate/measure/families/attention_grid.h"
+#include "calibrate/measure/families/memory_shapes.h"
 #include "calibrate/table/table_text.h"
 
 namespace stepcast::measure {

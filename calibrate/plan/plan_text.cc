@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/plan/plan_text.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <optional>
 #include <utility>
@@ -99,7 +101,7 @@ void PlanReader::read_copy(Work& w) {
   w.kind = WorkKind::host_copy;
   if (in_.fields[1] != "h2d")
     mistake(in_.fields[1], "unknown copy '" + std::string(in_.fields[1]) + "'",
-            "h2d, which stands for both ways");
+            "h2d, which stands for both directions");
   w.bytes = {whole(2, "bytes")};
 }
 
@@ -135,9 +137,8 @@ void PlanReader::row(PlanText& out) {
     return mistake(in_.fields[0], "unknown kind of row '" + std::string(in_.fields[0]) + "'",
                    "gemm, grouped_gemm, attention, memory, copy or collective");
   if (count != form->fields)
-    return mistake(in_.line, "a row of '" + std::string(form->word) + "' has " +
-                                 std::to_string(form->fields) + " fields, not " +
-                                 std::to_string(count));
+    return mistake(in_.line, fmt::format("a row of '{}' has {} fields, not {}", form->word,
+                                         form->fields, count));
   PlanRow r;
   switch (form->family) {
     case Family::gemm: read_product(r.work, false); break;
@@ -180,9 +181,8 @@ PlanText PlanReader::read() {
     }
     if (format_ > kFormat) {
       in_.problem("E340", in_.line,
-                  "plan format " + std::to_string(format_) +
-                      " is newer than this version of Stepcast reads (" + std::to_string(kFormat) +
-                      ")");
+                  fmt::format("plan format {} is newer than this version of Stepcast reads ({})",
+                              format_, kFormat));
       in_.throw_if_any();
     }
   }
@@ -190,9 +190,10 @@ PlanText PlanReader::read() {
   if (format_ == 0) problem("the header has no '# format: 1'");
   if (out.gpu.empty()) problem("the header has no '# gpu: NAME'");
   if (!in_.has_problems() && shapes_ && *shapes_ != std::ssize(out.rows))
-    problem("the header counts " + std::to_string(*shapes_) + " shapes, and there are " +
-                std::to_string(out.rows.size()) + ": the plan was cut off or edited",
-            "a plan without the line '# shapes: N' is taken as it is");
+    problem(
+        fmt::format("the header counts {} shapes, and there are {}: the plan was cut off or edited",
+                    *shapes_, out.rows.size()),
+        "a plan without the line '# shapes: N' is taken as it is");
   in_.throw_if_any();
   return out;
 }
@@ -208,7 +209,7 @@ std::string plan_key(const PlanRow& row) {
     case WorkKind::attention_backward: {
       std::string text = row_text(attention_row(w));
       if (w.value_dim != 0 && w.value_dim != w.k)
-        text.insert(text.rfind(','), '/' + std::to_string(w.value_dim));
+        text.insert(text.rfind(','), fmt::format("/{}", w.value_dim));
       return text;
     }
     case WorkKind::memory_bound: {
@@ -241,14 +242,12 @@ PlanText parse_plan_text(std::string_view text, const std::string& file_name) {
 }
 
 std::string write_plan(const PlanText& plan) {
-  std::string text = std::string(kMagic) + "\n# format: " + std::to_string(kFormat) +
-                     "\n# gpu: " + plan.gpu + '\n';
-  for (const std::string& s : plan.scenarios) text += "# scenario: " + s + '\n';
-  text += "# shapes: " + std::to_string(plan.rows.size()) + '\n';
+  std::string text = fmt::format("{}\n# format: {}\n# gpu: {}\n", kMagic, kFormat, plan.gpu);
+  for (const std::string& s : plan.scenarios) text += fmt::format("# scenario: {}\n", s);
+  text += fmt::format("# shapes: {}\n", plan.rows.size());
   text += "# rows: shape as in a cost table, share of the step's time, how it is priced now\n";
   for (const PlanRow& r : plan.rows)
-    text +=
-        plan_key(r) + ',' + number_text(r.weight, 5) + ',' + std::string(name_of(r.origin)) + '\n';
+    text += fmt::format("{},{},{}\n", plan_key(r), number_text(r.weight, 5), name_of(r.origin));
   return text;
 }
 

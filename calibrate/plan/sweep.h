@@ -36,9 +36,9 @@ std::string_view family_of(std::string_view key);
 // the point's group.  REQUIRES: one of these kinds.
 std::string row_key(const SweepPoint& point);
 
-// One call's time on nominal hardware, good to a factor of a few, in microseconds: 300 TFLOP/s of
-// 16-bit products (their multiples for other types), 2 TB/s of device memory, 25 GB/s between GPUs
-// and to the host, 5 us at least.  Used until a family's own times are known.
+// One call's time on nominal hardware, good to a factor of two or three, in microseconds: 300
+// TFLOP/s of 16-bit products (their multiples for other types), 2 TB/s of device memory, 25 GB/s
+// between GPUs and to the host, 5 us at least.  Used until a family's own times are known.
 double nominal_us(const SweepPoint& point);
 double nominal_memory_us(Bytes moved);  // of device memory alone
 

@@ -14,6 +14,8 @@
 // holds 8 of the 108 multiprocessors it takes 1.09 x 108 / 100 = 1.18 ms.
 #include "calibrate/price/compute_price.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <string>
@@ -109,8 +111,7 @@ Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table, Pri
   const double left = static_cast<double>(gpu.sms - work.comm_sms);
   price.time = time_from_seconds(to_seconds(price.time) * static_cast<double>(gpu.sms) / left);
   price.origin = std::max(price.origin, Origin::extrapolated);
-  const std::string here =
-      "on " + std::to_string(gpu.sms - work.comm_sms) + " of " + std::to_string(gpu.sms) + " SMs";
+  const std::string here = fmt::format("on {} of {} SMs", gpu.sms - work.comm_sms, gpu.sms);
   price.basis += ", " + here;
   if (parts != nullptr) parts->factors.push_back({here, static_cast<double>(gpu.sms) / left, {}});
   return price;

@@ -13,8 +13,8 @@
 
 namespace stepcast {
 
-// Costs whose errors go together: they are measured by the same programs and looked up the same
-// way.
+// Costs whose errors go together, because the same programs measure them and the same lookup
+// answers.
 enum class CostFamily : uint8_t { product, attention, memory, communication };
 constexpr int kCostFamilies = 4;
 std::string_view name_of(CostFamily f);

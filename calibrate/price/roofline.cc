@@ -43,28 +43,6 @@ const Efficiency& efficiency(GpuArch arch) {
   return found->second;
 }
 
-// Peak of the type, or of the one that the hardware would run it as; 0 if the GPU states none.
-double peak(const Gpu& gpu, DType type) {
-  const auto stated = [&](DType t) {
-    const auto found = gpu.peak.find(t);
-    return found == gpu.peak.end() ? 0 : found->second.value;
-  };
-  static constexpr std::array<std::array<DType, 4>, 8> kInstead{{
-      /* fp32 */ {DType::fp32, DType::tf32, DType::bf16, DType::fp16},
-      /* tf32 */ {DType::tf32, DType::fp32, DType::bf16, DType::fp16},
-      /* fp16 */ {DType::fp16, DType::bf16, DType::tf32, DType::fp32},
-      /* bf16 */ {DType::bf16, DType::fp16, DType::tf32, DType::fp32},
-      /* fp8 */ {DType::fp8, DType::bf16, DType::fp16, DType::fp32},
-      /* int8 */ {DType::int8, DType::fp8, DType::bf16, DType::fp16},
-      /* fp4 */ {DType::fp4, DType::fp8, DType::bf16, DType::fp16},
-      /* uint8 */ {DType::int8, DType::fp8, DType::bf16, DType::fp16},
-  }};
-  for (const DType t : kInstead[static_cast<size_t>(type)]) {
-    if (const double rate = stated(t); rate > 0) return rate;
-  }
-  return 0;
-}
-
 // cudaMemcpyAsync between device and pinned host memory: 26 to 27 of the 31.5 GB/s of PCIe 4.0 x16,
 // 54 to 55 of the 63 GB/s of PCIe 5.0 x16.
 constexpr double kHostCopyShare = 0.85;
@@ -87,6 +65,27 @@ MemoryRate memory_rate(const Work& work, const Gpu& gpu, const Efficiency& e) {
 
 }  // namespace
 
+double peak_rate(const Gpu& gpu, DType type) {
+  const auto stated = [&](DType t) {
+    const auto found = gpu.peak.find(t);
+    return found == gpu.peak.end() ? 0 : found->second.value;
+  };
+  static constexpr std::array<std::array<DType, 4>, 8> kInstead{{
+      /* fp32 */ {DType::fp32, DType::tf32, DType::bf16, DType::fp16},
+      /* tf32 */ {DType::tf32, DType::fp32, DType::bf16, DType::fp16},
+      /* fp16 */ {DType::fp16, DType::bf16, DType::tf32, DType::fp32},
+      /* bf16 */ {DType::bf16, DType::fp16, DType::tf32, DType::fp32},
+      /* fp8 */ {DType::fp8, DType::bf16, DType::fp16, DType::fp32},
+      /* int8 */ {DType::int8, DType::fp8, DType::bf16, DType::fp16},
+      /* fp4 */ {DType::fp4, DType::fp8, DType::bf16, DType::fp16},
+      /* uint8 */ {DType::int8, DType::fp8, DType::bf16, DType::fp16},
+  }};
+  for (const DType t : kInstead[static_cast<size_t>(type)]) {
+    if (const double rate = stated(t); rate > 0) return rate;
+  }
+  return 0;
+}
+
 Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts) {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));
   const Efficiency& e = efficiency(gpu.arch);
@@ -94,7 +93,7 @@ Time roofline_time(const Work& work, const Gpu& gpu, PriceParts* parts) {
   if (work.kind == WorkKind::gemm || work.kind == WorkKind::grouped_gemm) share = e.gemm;
   if (work.kind == WorkKind::attention_forward) share = e.attention_forward;
   if (work.kind == WorkKind::attention_backward) share = e.attention_backward;
-  const double rate = share * peak(gpu, work.dtype);
+  const double rate = share * peak_rate(gpu, work.dtype);
   const double c = rate > 0 ? work.flops.value / rate : 0;
   const MemoryRate memory = memory_rate(work, gpu, e);
   const double bandwidth = memory.share * memory.of;

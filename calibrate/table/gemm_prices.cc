@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a product is looked up.
+//
+// A table of the A100 has a fit, t = t0 + sqrt(c^2 + m^2), that tells how long a product of so many
+// flops and bytes takes if nothing else mattered: the smooth roofline.  What else matters (which
+// kernel the library picks, how the tiles fill the GPU) is in the ratio of a measured time to the
+// form, and shapes that lie close to each other have ratios that do.  So a product of 3000 x 6144 x
+// 4096, which the form puts at 600 us, is looked up as follows:
+//
+//   1. by_weights finds the rows of its batch, n and k, sorted by m, and beside() the ones on both
+//      sides: m = 2048 below and m = 4096 from there on.  A row of m = 3000 would be the answer.
+//   2. 2048 and 4096 are an octave apart, and along_m() takes rows at most kDense apart; had there
+//   been
+//      rows of m = 2816 and 3072 with ratios of 1.02 and 1.04, the ratio in between, straight over
+//      log m, would be the answer: 600 us x 1.035.
+//   3. from_neighbors() asks the k-d tree for the 16 nearest rows of any n and k.  Idle tiles move
+//   them
+//      further away: 3000 rows are 23.4 tiles of 128, so rows that also leave half a tile empty
+//      stay near.  The weighted mean of their log ratios (neighbors.h) is, say, log2 of 1.03.
+//   4. own_residual() asks the same question for the rows of m = 2048 and 4096, leaving each out of
+//   its
+//      own neighbours.  If they are 2 % slower than their neighbours say, products of this n and k
+//      are, and a part of the 2 % is added, the less of it the further away those rows are in m.
 #include "calibrate/table/gemm_prices.h"
 
 #include <algorithm>
@@ -232,7 +254,7 @@ PriceRow GemmPrices::part_of(const Group& group, int64_t row) {
 
 std::optional<TablePrice> GemmPrices::exact(const Group& group, Beside rows, const Work& w,
                                             PriceParts* parts) {
-  // A row is of operands in its own format: others go by what it says of the fit.
+  // A row answers for operands of its own format; other formats take its ratio to the form.
   const bool narrow = w.accumulate && w.sum != DType::fp32;
   if (rows.from < 0 || w.bytes.value > 0 || narrow) return std::nullopt;
   const Row& row = group.rows[static_cast<size_t>(rows.from)];
@@ -357,7 +379,7 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
   return price;
 }
 
-// Where nothing similar was measured the mean of far shapes is no better than the prior.
+// Where no similar shape was measured, the mean of distant ones is no better than the prior.
 TablePrice GemmPrices::far_from_rows(const Work& work, double smooth, PriceParts* parts) const {
   const double ratio = exact_exp2(prior(work.m, work.n, work.k));
   if (parts != nullptr && ratio != 1) parts->factors.push_back({"ratio,skinny", ratio, {}});

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of a matrix product from measured ones.
+// Time of a matrix product from measured ones.  gemm_prices.cc goes through an example.
 //
 //   1. the row of this very shape, layout and type;
 //   2. rows of the same (n, k) on both sides of m, at most a factor of 1.25 apart: the ratio to the
 //      smooth roofline, linear in log m;
 //   3. the 16 nearest rows, where a factor in m counts four times as much as one in n or k, and
-//      idle tensor cores in the last wave of tiles count as well (waves_of_tiles.h): the mean
+//      idle tensor cores in the last wave of tiles count as well (idle_shares): the mean
 //      residual.  Where rows of the same (n, k) lie below and above m, what these differ from their
 //      own neighbours is added.
 // 1 needs no fit.  In 3 a layout of less than 8 rows is tn times the layout's ratio.  Batched
 // products have rows of their own.
-// fp16 and bf16 share rows: the tensor cores run them at one speed.
+// fp16 and bf16 share rows: tensor cores run them at one speed.
 #pragma once
 
 #include <array>

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// The k-d tree is one array: the node in the middle of a range splits it along the axis in which
+// the range is widest, smaller coordinates before it, larger ones behind it, and ranges of up to
+// kLeaf nodes are not split.  Seven points on a line, with kLeaf = 1, stand as
+//
+//     1 2 3 [5] 8 9 12        5 splits 1 to 12, 2 splits 1 to 3, 9 splits 8 to 12
+//
+// A search for the two points nearest to 6 first sees 5, at a squared distance of 1, then the half
+// that 6 lies in, where it finds 8, at 4.  The far half begins beyond 5, and 1 is less than 4, so a
+// point there could still be nearer than 8: it is visited, 2 and 3 are 16 and 9 away, and what lies
+// beyond 2 is further than that, so 1 is never looked at.
 #include "calibrate/table/neighbors.h"
 
 #include <algorithm>

@@ -57,7 +57,7 @@ class NeighborIndex {
   void build(size_t low, size_t high);
   void visit(size_t low, size_t high, Search& search) const;
 
-  std::vector<Node> nodes_;  // the middle one of a range splits it; few are not split further
+  std::vector<Node> nodes_;  // the middle one of a range splits it; short ones are not split
 };
 
 struct Residual {

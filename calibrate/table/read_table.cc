@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the text of a cost table (parse_table_text).
 //
-// A file is read line by line, once.  This one has a header of five keys and a remark, and two
+// A file is read line by line, once.  This one has a header of six keys and a remark, and two
 // rows:
 //
 //     # stepcast cost table
@@ -9,6 +9,7 @@
 //     # gpu: h100-sxm
 //     # source: bench measured cuBLAS 12.4, 20 samples
 //     # rows: 2
+//     # checksum: header 41d0e6b85c27fa93
 //     # checksum: gemm 9f0c2a6d1e7b3358
 //     # measured on a quiet night
 //     gemm,bf16,tn,4096,4096,4096,1,205.3,bench,0.012

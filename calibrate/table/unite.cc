@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/table/unite.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -199,7 +201,7 @@ class Union {
     bool& collectives = both[static_cast<size_t>(Family::collective)];
     if (collectives && !same_fabric(from, out_)) {
       collectives = false;
-      remarks_.push_back(std::to_string(from.collectives.size()) + " collectives of " + from.gpu +
+      remarks_.push_back(fmt::format("{} collectives of {}", from.collectives.size(), from.gpu) +
                          " were shared; measured over another NVLink, they are left out");
     }
     std::string names;
@@ -228,7 +230,7 @@ class Union {
       }
       auto known = by_key(s.key);
       for (int suffix = 2; known != out_.sources.end() && *known != wanted; ++suffix) {
-        wanted.key = s.key + "-" + std::to_string(suffix);
+        wanted.key = fmt::format("{}-{}", s.key, suffix);
         known = by_key(wanted.key);
       }
       if (known == out_.sources.end()) {
@@ -248,7 +250,8 @@ class Union {
   // Whether the second of two answers to one question is the better one.
   bool better(uint16_t source, uint16_t than) const { return !derived(source) && derived(than); }
 
-  // Fits of the fitter's own hold for one input's rows only; all others are rows like any.
+  // Whether fit_table made this fit: it holds for the rows of its input only.  Any other fit is a
+  // row like the rest.
   template <class Row>
   static bool is_fitted(const Row& r, const TableText& input) {
     return std::is_same_v<Row, FitRow> && input.sources[r.source].key == kFitSource;

@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+// Buckets.  Each op that completes a gradient adds its parameters to the bucket; when the bucket is
+// full, its reduction is issued on Stream::dp and compute goes on.  With buckets of 100 parameters
+// and layers whose gradients are complete in portions of 60, 30 and 40, for example, a reduction of
+// 130 follows the third portion, and what is left at the end of the pass is reduced there.  Under
+// ZeRO-2 and 3 the gradients of a bucket are tensors of their own until they have been copied into
+// the payload of its reduction.
+//
+// Gathers.  Units are gathered in the order in which the pass needs them, Sharding::prefetch ahead.
+// With one layer a unit and prefetch 1, a forward of three layers issues
+//
+//   need unit 1   gather 1, gather 2   | compute waits for gather 1, copies it out
+//   need unit 2   gather 3             | waits for gather 2, which ran beside layer 1
+//   need unit 3                        | waits for gather 3, which ran beside layer 2
+//
+// and each unit is given back after its last layer, unless the backward finds it held.
 #include "model/passes/sharding.h"
 
 #include <algorithm>

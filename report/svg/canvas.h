@@ -40,7 +40,7 @@ class SvgCanvas {
   int64_t right_ = 600;
 };
 
-// Names inside SVG and other XML.
+// --- Names inside SVG and other XML
 
 // Escaped for terminals too (escape_text), so that a picture shows what the text shows.
 std::string xml_text(std::string_view text);

@@ -117,13 +117,13 @@ std::string why_events(const Disturbance& d) {
 
 std::vector<EnginePath> engine_paths(const Result& r) {
   std::vector<EnginePath> paths;
-  const auto add = [&](const char* name, int64_t ops, std::string why) {
+  const auto add = [&](bool by_events, int64_t ops, std::string why) {
     if (ops == 0) return;
     const double share = static_cast<double>(ops) / static_cast<double>(r.rank_ops);
-    paths.push_back({name, ops, share, std::move(why)});
+    paths.push_back({by_events, ops, share, std::move(why)});
   };
-  add("fast", r.rank_ops - r.event_ops, "how long each takes is known beforehand");
-  if (r.disturbance) add("events", r.event_ops, why_events(*r.disturbance));
+  add(false, r.rank_ops - r.event_ops, "how long each takes is known beforehand");
+  if (r.disturbance) add(true, r.event_ops, why_events(*r.disturbance));
   return paths;
 }
 
@@ -131,7 +131,7 @@ std::string engine_sentence(const Result& r) {
   std::string s = "engine: " + grouped(r.rank_ops) + " rank-ops";
   s += r.disturbance ? ", every rank a lane" : ", one rank of each stage";
   for (const EnginePath& path : engine_paths(r))
-    s += "; " + percent(path.share) + (path.name == "fast" ? " on the fast path" : " by events") +
+    s += "; " + percent(path.share) + (path.by_events ? " by events" : " on the fast path") +
          ", since " + path.why;
   if (r.flow_events > 0) s += "; " + grouped(r.flow_events) + " starts and ends of flows";
   return s + '.';
@@ -139,13 +139,13 @@ std::string engine_sentence(const Result& r) {
 
 void write_engine(JsonWriter& json, const Result& r) {
   const std::vector<EnginePath> paths = engine_paths(r);
-  const bool fast = !paths.empty() && paths.front().name == "fast";
+  const bool fast = !paths.empty() && !paths.front().by_events;
   json.object("engine", [&] {
     json.member("fast_path_share", paths.empty() ? 1 : fast ? paths.front().share : 0);
     json.member("rank_ops", r.rank_ops);
     json.member("flow_events", r.flow_events);
     json.objects("paths", paths, [&](const EnginePath& path) {
-      json.member("path", path.name);
+      json.member("path", path.by_events ? "events" : "fast");
       json.member("rank_ops", path.rank_ops);
       json.member("share", path.share);
       json.member("why", path.why);

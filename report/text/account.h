@@ -15,7 +15,7 @@
 
 namespace stepcast {
 
-// The account of one role as lines for people: what is zero is gone, what is small is grouped.
+// --- The account of one role: what is zero is gone, what is small is grouped.
 
 struct AccountLine {
   std::string title;
@@ -42,10 +42,10 @@ std::string role_name(const Result& result, uint32_t role);
 // Part / whole, 0 of nothing.
 double share_of(Time part, Time whole);
 
-// Which way ops went through the engine, and why.
+// --- Which path ops took through the engine, and why.
 
 struct EnginePath {
-  std::string name;  // "fast", "events"
+  bool by_events = false;  // else on the fast path
   int64_t rank_ops = 0;
   double share = 0;  // of all rank-ops
   std::string why;   // "how long each takes is known beforehand"

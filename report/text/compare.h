@@ -15,7 +15,7 @@
 
 namespace stepcast {
 
-// Several results side by side, against one of them.
+// --- stepcast compare
 
 // Whether all results are of the same work, equal tokens and within 1 % the same model FLOPs a step
 // (a vocabulary is padded further for more tp ranks): only then do step times compare.
@@ -50,7 +50,7 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
                           size_t baseline, const TextStyle& style = {},
                           std::span<const LeftOut> left_out = {});
 
-// Predicted figures beside measured ones of the same runs.
+// --- stepcast check
 
 enum class Figure : uint8_t { step_time, tokens_per_gpu_s, peak_memory };
 

@@ -19,7 +19,7 @@
 
 namespace stepcast {
 
-// The long answers: where every setting, byte, idle picosecond and price comes from.
+// --- Settings, memory, bubbles, the critical path, costs
 
 // One resolved value of the scenario, as text.
 struct SettingLine {
@@ -61,7 +61,7 @@ std::vector<CostLine> cost_lines(const Result& result);
 std::string explain_costs(const Result& result, const TextStyle& style = {});
 void write_costs(JsonWriter& json, const Result& result);
 
-// The interval of a step time in words.
+// --- The interval of a step time
 
 // "13.62 s ± 4 %", where both ends are as far from the step time, to a percent; else "13.62 s".
 std::string step_text(Time step, const Interval& interval);
@@ -79,7 +79,7 @@ void write_interval(JsonWriter& json, const std::optional<Interval>& interval);
 // cost_error, cost_parts.
 void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval);
 
-// `stepcast explain --stages`: what the passes of each stage take and hold.
+// --- --stages: what the passes of each stage take and hold
 
 // One stage, for one microbatch.
 struct StageLine {
@@ -93,7 +93,7 @@ struct StageLine {
 std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages);
 void write_stages(JsonWriter& json, std::span<const StageLine> stages);
 
-// What the host of a rank does during a step, by kind of launch.
+// --- What the host of a rank does during a step, by kind of launch
 
 // One kind of launch.
 struct HostLine {
@@ -116,7 +116,7 @@ std::string host_table(const Result& r, const TextStyle& style);
 // "host": [{launch, runs, time_s, time_ps}]
 void write_host(JsonWriter& json, const Result& r);
 
-// `stepcast explain --price`: one price of the step in full, so that it can be made again by hand.
+// --- --price: one price of the step in full, so that it can be made again by hand
 
 // Parts of what has none (communication, curves over bytes) are empty.
 std::string explain_price(const Work& work, const Price& price, const PriceParts& parts,
@@ -124,7 +124,7 @@ std::string explain_price(const Work& work, const Price& price, const PriceParts
 // Members of an object.
 void write_price(JsonWriter& json, const Work& work, const Price& price, const PriceParts& parts);
 
-// `stepcast explain --links`: which groups cross which links, and the fullest link of each kind.
+// --- --links: which groups cross which links, and the fullest link of each kind
 
 // `where`: how ranks lie on the cluster, one line.  Shares are of `step`.
 std::string explain_links(const LinkLoads& loads, std::string_view where, Time step,

@@ -205,6 +205,10 @@ void write_costs(JsonWriter& json, const Result& r) {
     json.member_time("time", price.time);
     json.member("origin", name_of(price.origin));
     json.member("basis", price.basis);
+    if (price.algorithm != Algorithm::none) {
+      json.member("algorithm", name_of(price.algorithm));
+      json.member("protocol", name_of(price.protocol));
+    }
   });
   write_host(json, r);
   write_engine(json, r);

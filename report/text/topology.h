@@ -12,7 +12,7 @@
 
 namespace stepcast {
 
-// A cluster graph as the reports see it: plain devices and links, and what was said about them.
+// --- The graph
 
 enum class ViewKind : uint8_t { gpu, nvswitch, pcie_switch, cpu, nic, network_switch };
 constexpr int kViewKinds = 6;
@@ -91,7 +91,7 @@ TopologySummary summarize(const TopologyView& view);
 // "GPU", "NVSwitch"; of a network switch its word, else "leaf", "spine", "core", "tier 3".
 std::string kind_name(const ViewDevice& device);
 
-// The answer of `stepcast topology show`: what a cluster is made of, and what looks wrong with it.
+// --- The answer: what a cluster is made of, and what looks wrong with it.
 
 // One screen, whatever the cluster's size: at most 40 lines or so.  Ends with '\n'.
 std::string topology_text(const TopologyView& view, const TextStyle& style = {});

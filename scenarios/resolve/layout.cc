@@ -214,6 +214,14 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
                               std::to_string(*chunks.vpp) + "): write a layout of " + needed +
                               " stages, or use parallel.split: products instead");
   }
+  if (chunks.replicas && count != plan.pp)
+    return refuse(
+        "E202",
+        "the layout has " + std::to_string(count) + " stages, " + v.text("schedule.kind") +
+            " runs two replicas of a model of pp = " + std::to_string(plan.pp) + " stages",
+        "write a layout of " + std::to_string(plan.pp) +
+            " stages, each of which is on two ranks, or use parallel.split: products "
+            "instead");
   const int64_t vpp = (count + plan.pp - 1) / plan.pp;
   if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
     return refuse("E202",

@@ -18,6 +18,7 @@
 #include "schedules/families/families.h"
 #include "schedules/formats/action_text.h"
 #include "schedules/formats/schedule_csv.h"
+#include "schedules/lower/lower.h"
 #include "schedules/lower/vocabulary.h"
 #include "schedules/schedule.h"
 #include "schedules/synthesis/synthesis.h"
@@ -28,9 +29,6 @@
 namespace stepcast {
 
 namespace {
-
-// Memory is spent on every action before anything is known to work.
-constexpr int64_t kMostOfScenario = 10'000'000;
 
 // The key that a problem with the whole schedule is shown at.
 Key place_of(const FieldValues& v) {
@@ -264,11 +262,22 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
     v.refuse("E127", "schedule.memory_limit", "'memory_limit' is for schedule: auto",
              "leave it out, or write schedule: {kind: auto, memory_limit: ...}");
   const auto stages = static_cast<int64_t>(plan.stages.size());
-  if (stages > 65535 || plan.microbatches() > kMostOfScenario / (2 * stages)) {
+  // Memory is spent on every action before anything is known to work.
+  if (stages > kMostStages || plan.microbatches() > most_microbatches(stages)) {
     v.refuse("E123", place_of(v),
-             "a schedule of " + std::to_string(stages) + " stages and " +
-                 std::to_string(plan.microbatches()) + " microbatches is too large",
-             "at most 65,535 stages, and 10^7 actions: two for each stage and microbatch");
+             fmt::format("a schedule of {} stages and {} microbatches is too large", stages,
+                         plan.microbatches()),
+             fmt::format("at most {} stages, and {} microbatches in {} of them", kMostStages,
+                         most_microbatches(std::min(stages, kMostStages)),
+                         std::min(stages, kMostStages)));
+    return {};
+  }
+  for (const StageContent& stage : plan.stages) {
+    if (stage.layers <= kMostStageLayers) continue;
+    v.refuse("E123", place_of(v),
+             fmt::format("a stage of {} layers: at most {} are possible", stage.layers,
+                         kMostStageLayers),
+             "more pipeline stages (parallel.pp, parallel.vpp) have fewer layers each");
     return {};
   }
   if (automatic && !steps && !file) return plan_auto(in, plan);

@@ -1,4 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+// Schedules made of a building block.
+//
+// V-Min's block for 2 ranks says that a microbatch runs its four passes on rank 0 in slots 0, 3, 4
+// and 7 and on rank 1 in slots 1, 2, 5 and 6: each pass right after the one that it needs.  With a
+// period of 6 slots (two chunks of F, I and W) no two passes of a rank ever fall on the same slot.
+// Repeated, and with weight gradients (W) put into the slots that are left, it gives
+//
+//     slot     0  1  2  3  4  5   6  7  8  9  10 11   12 13 14
+//     rank 0   F0 .  .  F1 I1 W   F0 I0 W  F1 I1 W    F0 I0 W  ...
+//     rank 1   .  F0 F1 .  .  I1  I0 F0 F1 W  W  I1   I0 F0 F1 ...
+//
+// where F0 and F1 are the forwards of the rank's chunks 0 and 1, and the k-th of a kind is that of
+// microbatch k.  From slot 6 on both ranks are busy, and what they hold never grows: rank 1 holds 4
+// chunks after its F1 in slot 8 and 2 again after two W.  The slots of a block alone decide both.
+//
+// What a block leaves open are the gaps at the beginning and the end, where there is no microbatch
+// before or behind.  Two ways to close them are below:
+//
+//   reorder, squeeze   one pass over the slots that pulls passes into earlier gaps where the rank
+//                      does not come to hold more than the fullest holds anyway; then every pass
+//                      starts as early as its needs allow.  v-half and v-min use them.
+//   run_ahead          runs the rows as priority lists with given times: a rank whose next pass
+//                      cannot start takes one further down its row.  v-controllable-memory uses it.
 #include "schedules/families/v_blocks.h"
 
 #include <algorithm>

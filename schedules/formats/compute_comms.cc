@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/compute_comms.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -29,6 +31,7 @@ constexpr std::array kNames{CommName{"UNSHARD", CommKind::unshard, false},
 // PyTorch keeps the weights of that many stages of a rank unsharded.
 constexpr size_t kLookahead = 3;
 
+// ------------------------------------------------------------------------------------------ write
 // What a rank does, before it is known when its messages are sent and received.
 struct Step {
   enum class Kind : uint8_t { unit, unshard, reshard, reduce_grad } kind = Kind::unit;
@@ -153,22 +156,18 @@ void hand_on(Turns& turns, size_t rank, const Action& a) {
   const Action named{a.kind, 0, a.microbatch};
   const std::string piece =
       unit_text({&named, 1}, 0, turns.schedule.seq_splits, turns.schedule.names_pieces).substr(2);
-  turns.append(rank, std::to_string(a.stage) + (forward ? "SEND_F" : "SEND_B") + piece);
-  turns.append(to, std::to_string(stage) + (forward ? "RECV_F" : "RECV_B") + piece);
+  turns.append(rank, fmt::format("{}SEND_{}{}", a.stage, forward ? 'F' : 'B', piece));
+  turns.append(to, fmt::format("{}RECV_{}{}", stage, forward ? 'F' : 'B', piece));
 }
 
 // Runs the step if it can.
 bool take_turn(Turns& turns, size_t rank, const Step& step) {
   const std::vector<Action>& list = turns.schedule.ranks[rank];
   switch (step.kind) {
-    case Step::Kind::unshard:
-      turns.append(rank, std::to_string(step.value) + "UNSHARD");
-      return true;
-    case Step::Kind::reshard:
-      turns.append(rank, std::to_string(step.value) + "RESHARD");
-      return true;
+    case Step::Kind::unshard: turns.append(rank, fmt::format("{}UNSHARD", step.value)); return true;
+    case Step::Kind::reshard: turns.append(rank, fmt::format("{}RESHARD", step.value)); return true;
     case Step::Kind::reduce_grad:
-      turns.append(rank, std::to_string(step.value) + "REDUCE_GRAD");
+      turns.append(rank, fmt::format("{}REDUCE_GRAD", step.value));
       return true;
     case Step::Kind::unit: break;
   }
@@ -183,6 +182,7 @@ bool take_turn(Turns& turns, size_t rank, const Step& step) {
 
 constexpr uint32_t kNever = UINT32_MAX;
 
+// ------------------------------------------------------------------------------------------ check
 // A cell of a row: a communication, or a unit of the rank's list.
 struct Cell {
   CsvField at;
@@ -231,23 +231,21 @@ struct CommChecker {
     return &problems.back();
   }
   std::string place(size_t row, const Cell& cell) const {
-    return "line " + std::to_string(row + 1) + ", column " + std::to_string(cell.at.offset + 1);
+    return fmt::format("line {}, column {}", row + 1, cell.at.offset + 1);
   }
   std::string piece_text(uint32_t piece) const {
     return to_string({ActionKind::forward, 0, piece}, schedule.seq_splits).substr(2);
   }
   std::string send_text(const Message& m) const {
-    return '`' + std::to_string(m.from_stage) + (m.forward ? "SEND_F" : "SEND_B") +
-           piece_text(m.piece) + '`';
+    return fmt::format("`{}SEND_{}{}`", m.from_stage, m.forward ? 'F' : 'B', piece_text(m.piece));
   }
   std::string receive_text(const Message& m) const {
-    return '`' + std::to_string(m.to_stage) + (m.forward ? "RECV_F" : "RECV_B") +
-           piece_text(m.piece) + '`';
+    return fmt::format("`{}RECV_{}{}`", m.to_stage, m.forward ? 'F' : 'B', piece_text(m.piece));
   }
   std::string action_text(const Message& m, bool consumer) const {
-    return '`' + std::to_string(consumer ? m.to_stage : m.from_stage) +
-           (m.forward ? 'F' : backward_letter(consumer ? m.to_stage : m.from_stage, m.piece)) +
-           piece_text(m.piece) + '`';
+    const uint16_t stage = consumer ? m.to_stage : m.from_stage;
+    return fmt::format("`{}{}{}`", stage, m.forward ? 'F' : backward_letter(stage, m.piece),
+                       piece_text(m.piece));
   }
   char backward_letter(uint16_t stage, uint32_t piece) const {
     for (const Action& a : schedule.ranks[schedule.rank_of(stage, piece)])
@@ -319,11 +317,11 @@ std::optional<Message> named_message(CommChecker& c, size_t row, const Cell& cel
   if (comm.microbatch >= c.schedule.microbatches || split >= c.schedule.seq_splits ||
       (!comm.split && c.schedule.seq_splits > 1)) {
     c.add(row, cell.at,
-          quoted(cell) + ": the last microbatch of the schedule is " +
-              std::to_string(c.schedule.microbatches - 1) +
-              (c.schedule.seq_splits > 1
-                   ? ", the last sequence split " + std::to_string(c.schedule.seq_splits - 1)
-                   : std::string()));
+          fmt::format("{}: the last microbatch of the schedule is {}{}", quoted(cell),
+                      c.schedule.microbatches - 1,
+                      c.schedule.seq_splits > 1
+                          ? fmt::format(", the last sequence split {}", c.schedule.seq_splits - 1)
+                          : ""));
     return std::nullopt;
   }
   const auto piece = static_cast<uint32_t>(comm.microbatch * c.schedule.seq_splits + split);
@@ -339,8 +337,8 @@ std::optional<Message> named_message(CommChecker& c, size_t row, const Cell& cel
   const uint16_t right = is_receive(comm.kind) ? m->to_rank : m->from_rank;
   if (right == row) return m;
   c.add(row, cell.at,
-        quoted(cell) + " is on rank " + std::to_string(row) + ", but stage " +
-            std::to_string(comm.stage) + " is on rank " + std::to_string(right));
+        fmt::format("{} is on rank {}, but stage {} is on rank {}", quoted(cell), row, comm.stage,
+                    right));
   return std::nullopt;
 }
 
@@ -354,7 +352,7 @@ void check_transfer(CommChecker& c, size_t row, uint32_t index) {
   const uint16_t stage = receive ? m->to_stage : m->from_stage;
   const bool ran = c.ran.of(m->forward, stage, m->piece) != kNever;
   if (done != kNever)
-    c.add(row, cell.at, quoted(cell) + " appears twice on rank " + std::to_string(row));
+    c.add(row, cell.at, fmt::format("{} appears twice on rank {}", quoted(cell), row));
   else if (receive && ran)
     c.add(row, cell.at,
           quoted(cell) + " comes after " + c.action_text(*m, true) + ", which needs it");
@@ -371,15 +369,14 @@ void check_unit(CommChecker& c, size_t row, uint32_t index) {
     const bool moves = a.kind == ActionKind::offload || a.kind == ActionKind::reload;
     if (c.unshards && !moves && c.unsharded_in[a.stage] != row) {
       c.add(row, cell.at,
-            quoted(cell) + " needs the weights: `" + std::to_string(a.stage) +
-                "UNSHARD` is missing before it");
+            fmt::format("{} needs the weights: `{}UNSHARD` is missing before it", quoted(cell),
+                        a.stage));
       c.unsharded_in[a.stage] = static_cast<uint32_t>(row);  // say it once
       c.told_of_weights[a.stage] = true;
     }
     const bool gradient = a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight;
     if (gradient && c.reduced_in[a.stage] == row)
-      c.add(row, cell.at,
-            quoted(cell) + " comes after `" + std::to_string(a.stage) + "REDUCE_GRAD`");
+      c.add(row, cell.at, fmt::format("{} comes after `{}REDUCE_GRAD`", quoted(cell), a.stage));
     if (a.kind == ActionKind::forward || is_backward(a.kind))
       c.ran.of(a.kind == ActionKind::forward, a.stage, a.microbatch) = index;
   }
@@ -392,9 +389,7 @@ void check_weights(CommChecker& c, size_t row, const Cell& cell) {
                     (schedule.rank_of_stage[stage] == row ||
                      (schedule.is_bidirectional() && schedule.reverse_rank_of_stage[stage] == row));
   if (!here) {
-    c.add(row, cell.at,
-          quoted(cell) + ": stage " + std::to_string(stage) + " is not on rank " +
-              std::to_string(row));
+    c.add(row, cell.at, fmt::format("{}: stage {} is not on rank {}", quoted(cell), stage, row));
     return;
   }
   uint32_t& unsharded = c.unsharded_in[stage];
@@ -408,7 +403,7 @@ void check_weights(CommChecker& c, size_t row, const Cell& cell) {
     unsharded = kNever;
   } else {
     if (c.reduced_in[stage] == row)
-      c.add(row, cell.at, quoted(cell) + " appears twice on rank " + std::to_string(row));
+      c.add(row, cell.at, fmt::format("{} appears twice on rank {}", quoted(cell), row));
     c.reduced_in[stage] = static_cast<uint32_t>(row);
   }
 }
@@ -431,7 +426,7 @@ void check_left_out(CommChecker& c, size_t row) {
   for (const auto& [stage, cell] : last)
     if (c.reduced_in[stage] != row)
       c.add(row, cell->at,
-            '`' + std::to_string(stage) + "REDUCE_GRAD` is missing after " + quoted(*cell));
+            fmt::format("`{}REDUCE_GRAD` is missing after {}", stage, quoted(*cell)));
 }
 
 void check_rows(CommChecker& c) {
@@ -483,11 +478,11 @@ void check_fifos(CommChecker& c) {
       for (size_t k = 0; k < mine.size(); ++k) {
         const Cell &here = c.rows[row][mine[k]], &there = c.rows[peer][theirs[k]];
         if (message_of(c, here) == message_of(c, there)) continue;
-        Diagnostic* d = c.add(row, here.at,
-                              "transfer " + std::to_string(k + 1) + " between ranks " +
-                                  std::to_string(row) + " and " + std::to_string(peer) + " is " +
-                                  quoted(here) + " here, but " + quoted(there) + " on the other",
-                              "E401");
+        Diagnostic* d =
+            c.add(row, here.at,
+                  fmt::format("transfer {} between ranks {} and {} is {} here, but {} on the other",
+                              k + 1, row, peer, quoted(here), quoted(there)),
+                  "E401");
         if (d != nullptr)
           d->help = "the other is at " + c.place(peer, there) +
                     "; transfers between two ranks are matched in the order they are named in, so "
@@ -522,9 +517,9 @@ void check_progress(CommChecker& c) {
     Diagnostic* d = c.add(cycle.front(), head(cycle.front()).at, "the schedule deadlocks", "E401");
     for (const uint32_t rank : cycle) {
       const ListPlace p = *awaited({rank, next[rank]}, next);
-      d->help += (d->help.empty() ? "rank " : "; rank ") + std::to_string(rank) + " at " +
-                 quoted(head(rank)) + " waits for " + quoted(c.rows[p.list][p.position]) +
-                 ", which comes after " + quoted(head(p.list));
+      d->help += fmt::format("{}rank {} at {} waits for {}, which comes after {}",
+                             d->help.empty() ? "" : "; ", rank, quoted(head(rank)),
+                             quoted(c.rows[p.list][p.position]), quoted(head(p.list)));
     }
     return;
   }

@@ -14,6 +14,10 @@
 
 namespace stepcast {
 
+// Layers that a stage may have: a pass holds at most 65,535 ops that others wait for, and a layer
+// has up to some dozens of them.
+constexpr int64_t kMostStageLayers = 1'000;
+
 struct LowerOptions {
   P2pStyle p2p = P2pStyle::async;
   // Each pipeline rank runs its optimizer as soon as its own gradients are reduced; no norm over
@@ -21,9 +25,9 @@ struct LowerOptions {
   bool post_validation = false;
 };
 
-// REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp and microbatches equal the plan's.
-// Throws InputError with a sentence for the user if transfers of that style do not go
-// with the schedule (with_transfers()).
+// REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp, microbatches and the number of
+// stages equal the plan's; no stage has more than kMostStageLayers layers. Throws InputError with a
+// sentence for the user if transfers of that style do not go with the schedule (with_transfers()).
 OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
               const LowerOptions& options = {});
 

@@ -76,7 +76,8 @@ RendezvousId VocabularyExchanges::id(VocabularyExchange x, uint32_t microbatch, 
 }
 
 // Each collective after the one before, all after the compute so far.
-void VocabularyExchanges::meet(RoleItems& items, VocabularyExchange x, uint32_t microbatch) const {
+void VocabularyExchanges::exchange(RoleItems& items, VocabularyExchange x,
+                                   uint32_t microbatch) const {
   items.wait(Stream::dp, items.record(Stream::compute));
   for (size_t turn = 0; turn < turns_[static_cast<size_t>(x)]; ++turn) {
     items.post(id(x, microbatch, turn), Stream::dp);
@@ -108,13 +109,13 @@ void VocabularyExchanges::before(RoleItems& items, const Action& a) const {
 void VocabularyExchanges::after(RoleItems& items, const Action& a) const {
   using enum VocabularyExchange;
   const bool early = split_ == VocabularySplit::one_barrier;
-  if (a.kind == ActionKind::embedding_forward) meet(items, embedding, a.microbatch);
+  if (a.kind == ActionKind::embedding_forward) exchange(items, embedding, a.microbatch);
   if (a.kind == ActionKind::forward && a.stage == last_stage_)
     send(items, head_input, a.microbatch);
-  if (a.kind == ActionKind::vocabulary_forward) meet(items, sums, a.microbatch);
+  if (a.kind == ActionKind::vocabulary_forward) exchange(items, sums, a.microbatch);
   const ActionKind makes_gradient =
       early ? ActionKind::vocabulary_forward : ActionKind::vocabulary_backward;
-  if (a.kind == makes_gradient) meet(items, head_gradient, a.microbatch);
+  if (a.kind == makes_gradient) exchange(items, head_gradient, a.microbatch);
   if (is_backward(a.kind) && a.stage == 0) send(items, embedding_gradient, a.microbatch);
 }
 

@@ -58,7 +58,7 @@ class VocabularyExchanges {
 
  private:
   RendezvousId id(VocabularyExchange x, uint32_t microbatch, size_t turn) const;
-  void meet(RoleItems& items, VocabularyExchange x, uint32_t microbatch) const;
+  void exchange(RoleItems& items, VocabularyExchange x, uint32_t microbatch) const;
   void send(RoleItems& items, VocabularyExchange x, uint32_t microbatch) const;
   void receive(RoleItems& items, VocabularyExchange x, uint32_t microbatch) const;
 

@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// List scheduling.
+//
+// Take 2 ranks with one stage each, 3 microbatches, F = I = W = 1 and free transfers, and the
+// plainest rules: an input gradient before a forward, a weight gradient where nothing else can run,
+// at most 2 microbatches in flight on rank 0 and 1 on rank 1.  Time runs from 0; the rank that has
+// to decide first decides.
+//
+//     time  rank 0                              rank 1
+//     0     F0: there is nothing else           nothing has arrived: decides again at 1
+//     1     F1: no gradient yet                 F0
+//     2     2 in flight: no F2, waits           I0: before F1, which has arrived as well
+//     3     I0                                  F1: there is no other gradient
+//     4     F2: 1 in flight again               I1
+//     5     I1                                  F2
+//     6     W0, since nothing else is there     I2
+//     7     I2                                  W0
+//
+// and the weight gradients that are left.  What a rank needs to know in order to decide is what has
+// been sent to it, also if it is still under way: then it may be worth a wait (patience) to run an
+// input gradient that somebody waits for before a forward or a weight gradient.
+//
+// Of each stage the microbatches go in turn, so a rank has at most one forward, one input gradient
+// and one weight gradient of each of its stages to choose from.  A forward is begun only if the
+// rank keeps room for the later stages of the same microbatch and for its gradients
+// (memory_to_enter()): whatever is begun can be ended, and no order gets stuck for want of memory.
 #include "schedules/synthesis/list_scheduling.h"
 
 #include <algorithm>
@@ -184,7 +209,7 @@ class ListScheduler {
     }
   }
 
-  // What is under way is known to the receiver, which may have nothing else to wait for.
+  // What is under round_trip is known to the receiver, which may have nothing else to wait for.
   void deliver(std::vector<int64_t>& at, size_t s, size_t m, int64_t arrival) {
     at[s * microbatches_ + m] = arrival;
     const size_t receiver = costs_.rank_of_stage[s];
@@ -209,22 +234,22 @@ class ListScheduler {
 constexpr int64_t kShares[] = {150, 250, 0, 120, 200, 300};
 constexpr int32_t kPatience[] = {0, 50, 75};
 
-// How many activations a stage has to hold so that the work of the busiest rank fills the way of
-// a microbatch from its forward to its gradient, in hundredths.
+// How many activations a stage has to hold so that the work of the busiest rank fills the
+// round_trip of a microbatch from its forward to its gradient, in hundredths.
 std::vector<int64_t> natural_in_flight(const PipelineCosts& costs) {
   const size_t stages = costs.times.size();
-  std::vector<int64_t> work(static_cast<size_t>(costs.pp), 0), way(stages, 0);
+  std::vector<int64_t> work(static_cast<size_t>(costs.pp), 0), round_trip(stages, 0);
   int64_t onward = 0;  // from the start of the forward to the end of the gradient
   for (size_t s = stages; s-- > 0;) {
     const StageTimes& t = costs.times[s];
     onward += (t.forward + t.backward_input).count();
     if (s + 1 < stages) onward += 2 * hop_between(costs, s).count();
     work[costs.rank_of_stage[s]] += (t.forward + t.backward_input + t.backward_weight).count();
-    way[s] = onward;
+    round_trip[s] = onward;
   }
   const int64_t period = std::max<int64_t>(1, *std::max_element(work.begin(), work.end()) / 100);
-  for (int64_t& w : way) w /= period;
-  return way;
+  for (int64_t& t : round_trip) t /= period;
+  return round_trip;
 }
 
 }  // namespace

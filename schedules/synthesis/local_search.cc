@@ -1,11 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
+// Local search over orders.
+//
+// Take 2 ranks with one stage each, 2 microbatches, F = I = W = 1 and free transfers, and the order
+//
+//     slot     0  1  2  3  4  5  6  7
+//     rank 0   F0 F1 .  I0 W0 .  I1 W1
+//     rank 1   .  F0 I0 W0 F1 I1 W1
+//
+// A longest path through it, from its end: W1 of rank 0 follows I1, which waited for I1 of rank 1,
+// which follows F1, W0, I0 and F0 there, which waited for F0 of rank 0.  Only a move on such a path
+// can shorten the order.  W0 of rank 1 is on it, and nobody waits for it, so it goes to the end of
+// the gap that it may move in, right before W1:
+//
+//     rank 0   F0 F1 .  I0 W0 I1 W1
+//     rank 1   .  F0 I0 F1 I1 W0 W1
+//
+// which is one slot shorter.  Most moves shorten nothing.  Late acceptance (Burke, Bykov 2017)
+// takes an order that is no worse than the present one, or than the one some hundred tries ago, so
+// that the search gets out of dead ends.
+//
+// A move is an action that goes to another place within its rank's list, as far
+// as the order of its stage and microbatch allows, or an I and its W that
+// become one B, or a B that is taken apart.  What a try costs is the timing of
+// the order, so MovedOrder times only what starts after the first place that
+// changed, and gives up as soon as an order must come out too long.  Memory is
+// accounted for along the way: a move that needs more than there is is not
+// made.
 #include "schedules/synthesis/local_search.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -16,34 +42,72 @@
 namespace stepcast {
 namespace {
 
-// An order of actions that a search changes move by move, timed anew after each.
+// What a place in the list of a rank holds: one of its actions, or the weight
+// gradient that is part of a whole backward before it.  That takes no time, and
+// keeps its place in the list so that the backward can be split again.
+enum class OpKind : uint8_t { forward, backward, backward_input, backward_weight, joined_weight };
+constexpr size_t kOpKinds = 5;
+
+struct Op {
+  OpKind kind = OpKind::forward;
+  uint16_t stage = 0;
+  uint32_t microbatch = 0;
+};
+
+bool is_gradient(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::backward_input;
+}
+
+OpKind kind_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward: return OpKind::forward;
+    case ActionKind::backward: return OpKind::backward;
+    case ActionKind::backward_input: return OpKind::backward_input;
+    case ActionKind::backward_weight: return OpKind::backward_weight;
+    default: break;
+  }
+  STEPCAST_CHECK(false, "an action that a search over orders does not know");
+  return {};
+}
+
+// REQUIRES: not joined.
+ActionKind action_kind(OpKind kind) {
+  constexpr std::array kKinds = {ActionKind::forward, ActionKind::backward,
+                                 ActionKind::backward_input, ActionKind::backward_weight};
+  return kKinds[static_cast<size_t>(kind)];
+}
+
+// An order of actions that a search changes move by move, timed anew after
+// each.
 //
-// A move costs the part of the schedule that comes after it: what starts before the first moved
-// action stays as it was.  Timing is given up as soon as the work that a rank still has to do, or
-// the way a microbatch still has to go, shows that the order comes out too long.
+// A move costs the part of the schedule that comes after it: what starts before
+// the first moved action stays as it was.  Timing is given up as soon as the
+// work that a rank still has to do, or the stages a microbatch still has to go through,
+// shows that the order comes out too long.
 class MovedOrder {
  public:
   // Places are positions in all lists one after the other.
   static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
   static constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
-  // The action at `from` goes to `to`, all between move up.  With `gradient` it is a weight
-  // gradient, which is joined with the input gradient at that place, or taken apart from the whole
-  // backward there.
+  // The action at `from` goes to `to`, all between move up.  With `gradient` it
+  // is a weight gradient, which is joined with the input gradient at that
+  // place, or taken apart from the whole backward there.
   struct Move {
     size_t rank = 0;
     uint32_t from = 0, to = 0;
     uint32_t gradient = kNowhere;
   };
 
-  // `split_backward`: I and W may become B and B be split, where B takes less than both.
-  // REQUIRES: `start` is as time_order() requires, does not get stuck and fits the memory.  Keeps
-  // the reference to the costs.
+  // `split_backward`: I and W may become B and B be split, where B takes less
+  // than both. REQUIRES: `start` is as time_order() requires, does not get
+  // stuck and fits the memory.  Keeps the reference to the costs.
   MovedOrder(const PipelineCosts& costs, const Order& start, bool split_backward);
 
   // Makes the move; false, and nothing is changed, if the memory is too small.
   bool apply(const Move& m);
-  // Finds the times after apply(); false if the order gets stuck or ends after `most_end`.
+  // Finds the times after apply(); false if the order gets stuck or ends after
+  // `most_end`.
   bool retime(const Move& m, int64_t most_end);
   // Takes the move back, or keeps it: after retime().
   void undo(const Move& m);
@@ -53,8 +117,8 @@ class MovedOrder {
   const OrderTimes& kept_times() const { return kept_times_; }  // without a move under way
 
   // All lists one after the other, and an order made of such.
-  const std::vector<Action>& actions() const { return ops_; }
-  Order order_of(const std::vector<Action>& actions) const;
+  const std::vector<Op>& ops() const { return ops_; }
+  Order order_of(const std::vector<Op>& ops) const;
 
   // The kept order, for whoever chooses the next move.
   size_t ranks() const { return ranks_.size(); }
@@ -65,26 +129,25 @@ class MovedOrder {
   // The farthest places that the action can go to and stay in order.
   uint32_t latest(uint32_t at) const;
   uint32_t earliest(uint32_t at) const;
-  // What makes the input of an action, and when that arrives; kNowhere: it needs none.
+  // What makes the input of an action, and when that arrives; kNowhere: it
+  // needs none.
   struct Input {
     uint32_t at = kNowhere;
     int64_t arrival = 0;
   };
   Input input_of(uint32_t at) const;
-  // A W that is part of its B: it keeps a place in the list, so that the backward can be split
-  // again, and takes nothing.
-  bool is_joined(uint32_t at) const { return ops_[at].kind == kJoined; }
+  // A W that is part of its B: it keeps a place in the list, so that the
+  // backward can be split again, and takes nothing.
+  bool is_joined(uint32_t at) const { return ops_[at].kind == OpKind::joined_weight; }
   // I, W or B of a stage where both forms are allowed.
   bool can_join(uint32_t at) const {
-    return can_join_ && joins_[ops_[at].stage] && ops_[at].kind != ActionKind::forward;
+    return can_join_ && joins_[ops_[at].stage] && ops_[at].kind != OpKind::forward;
   }
   uint32_t gradient_of(uint32_t at) const;  // I or B of the same stage and microbatch
   uint32_t weight_of(uint32_t at) const;    // W, joined or not
 
  private:
-  // Outside of this class the kind means something else.
-  static constexpr ActionKind kJoined = ActionKind::recompute;
-  static constexpr size_t kKinds = 5;  // F, B, I, W and kJoined
+  static constexpr size_t kKinds = 5;  // F, B, I, W and OpKind::joined_weight
 
   struct Rank {
     uint32_t restart = 0, next = 0;
@@ -92,17 +155,17 @@ class MovedOrder {
     uint32_t waits_for = kNowhere;  // a cell
   };
 
-  static size_t index_of(ActionKind kind) { return static_cast<size_t>(kind); }
-  static bool is_weight(ActionKind kind) {
-    return kind == ActionKind::backward_weight || kind == kJoined;
+  static size_t index_of(OpKind kind) { return static_cast<size_t>(kind); }
+  static bool is_weight(OpKind kind) {
+    return kind == OpKind::backward_weight || kind == OpKind::joined_weight;
   }
-  static bool must_stay_before(const Action& first, const Action& second);
+  static bool must_stay_before(const Op& first, const Op& second);
   static uint32_t low(const Move& m);
   static uint32_t high(const Move& m);
   // Two for each stage and microbatch: the result of F, and that of B or I.
-  size_t cell_of(const Action& a) const {
+  size_t cell_of(const Op& a) const {
     return 2 * (size_t{a.stage} * microbatches_ + a.microbatch) +
-           (a.kind == ActionKind::forward ? 0 : 1);
+           (a.kind == OpKind::forward ? 0 : 1);
   }
   int64_t time_of(uint32_t i) const { return time_[index_of(ops_[i].kind)][ops_[i].stage]; }
   int64_t limit(size_t r) const {
@@ -124,16 +187,18 @@ class MovedOrder {
   bool arrived(uint32_t cell, size_t stage) const {
     return place_[cell] < ranks_[costs_.rank_of_stage[stage]].next;
   }
-  void wake(const Action& a);
+  void wake(const Op& a);
 
   const PipelineCosts& costs_;
   uint32_t microbatches_ = 0;
-  std::array<std::vector<int64_t>, kKinds> time_, memory_;              // by kind and stage
-  std::vector<int64_t> hop_, way_back_, way_through_, least_gradient_;  // by stage
+  std::array<std::vector<int64_t>, kOpKinds> time_,
+      memory_;  // by kind and stage
+  std::vector<int64_t> hop_, time_back_, time_through_,
+      least_gradient_;       // by stage
   std::vector<bool> joins_;  // by stage: whether whole backwards are shorter, and both allowed
   bool can_join_ = false;
 
-  std::vector<Action> ops_;             // all lists, one after the other
+  std::vector<Op> ops_;                 // all lists, one after the other
   std::vector<uint32_t> first_;         // where each begins, and the end
   std::vector<uint32_t> place_;         // of each result (cell_of), in ops_
   std::vector<uint32_t> weight_place_;  // of each weight gradient, by half of cell_of
@@ -157,13 +222,13 @@ MovedOrder::MovedOrder(const PipelineCosts& costs, const Order& start, bool spli
 void MovedOrder::tabulate(bool split_backward) {
   const size_t stages = costs_.rank_of_stage.size();
   microbatches_ = static_cast<uint32_t>(costs_.microbatches);
-  for (size_t k = 0; k < index_of(kJoined); ++k)
+  for (size_t k = 0; k < index_of(OpKind::joined_weight); ++k)
     for (size_t s = 0; s < stages; ++s) {
-      time_[k].push_back(action_time(costs_, static_cast<ActionKind>(k), s).count());
-      memory_[k].push_back(action_memory(costs_, static_cast<ActionKind>(k), s));
+      time_[k].push_back(action_time(costs_, action_kind(static_cast<OpKind>(k)), s).count());
+      memory_[k].push_back(action_memory(costs_, action_kind(static_cast<OpKind>(k)), s));
     }
-  time_[index_of(kJoined)].assign(stages, 0);
-  memory_[index_of(kJoined)].assign(stages, 0);
+  time_[index_of(OpKind::joined_weight)].assign(stages, 0);
+  memory_[index_of(OpKind::joined_weight)].assign(stages, 0);
   for (const StageTimes& t : costs_.times) {
     least_gradient_.push_back(std::min(t.backward_input, whole_backward(t)).count());
     const bool pays = whole_backward(t) < t.backward_input + t.backward_weight;
@@ -171,27 +236,25 @@ void MovedOrder::tabulate(bool split_backward) {
   }
   hop_.assign(stages + 1, 0);  // before stage s
   for (size_t s = 1; s < stages; ++s) hop_[s] = hop_between(costs_, s - 1).count();
-  // The shortest way from the end of an action to the end of the last gradient.
-  way_back_.assign(stages, 0);
+  // The least time from the end of an action to the end of the last gradient.
+  time_back_.assign(stages, 0);
   for (size_t s = 1; s < stages; ++s)
-    way_back_[s] = way_back_[s - 1] + hop_[s] + least_gradient_[s - 1];
-  way_through_.assign(stages, 0);
+    time_back_[s] = time_back_[s - 1] + hop_[s] + least_gradient_[s - 1];
+  time_through_.assign(stages, 0);
   for (size_t s = stages; s-- > 0;) {
     const int64_t gradient = least_gradient_[s];
-    way_through_[s] = s + 1 == stages ? gradient + way_back_[s]
-                                      : hop_[s + 1] + time_[0][s + 1] + way_through_[s + 1];
+    time_through_[s] = s + 1 == stages ? gradient + time_back_[s]
+                                       : hop_[s + 1] + time_[0][s + 1] + time_through_[s + 1];
   }
 }
 
 void MovedOrder::load(const Order& start) {
   first_.assign(1, 0);
   for (const std::vector<Action>& list : start) {
-    for (Action a : list) {
-      a.overlaps_next = false;
-      ops_.push_back(a);
-      if (a.kind != ActionKind::backward || !joins_[a.stage]) continue;
-      a.kind = kJoined;
-      ops_.push_back(a);
+    for (const Action& a : list) {
+      ops_.push_back({kind_of(a.kind), a.stage, a.microbatch});
+      if (a.kind == ActionKind::backward && joins_[a.stage])
+        ops_.push_back({OpKind::joined_weight, a.stage, a.microbatch});
     }
     first_.push_back(static_cast<uint32_t>(ops_.size()));
   }
@@ -212,16 +275,17 @@ void MovedOrder::load(const Order& start) {
 
 // --- the lists
 
-// Whether `first` has to stay before `second`, which comes after it in the list of the same rank.
-// Of one stage the microbatches keep their turn: they are all alike.
-bool MovedOrder::must_stay_before(const Action& first, const Action& second) {
+// Whether `first` has to stay before `second`, which comes after it in the list
+// of the same rank. Of one stage the microbatches keep their turn: they are all
+// alike.
+bool MovedOrder::must_stay_before(const Op& first, const Op& second) {
   const bool alike =
-      first.kind == second.kind || (is_backward(first.kind) && is_backward(second.kind));
-  if (alike && first.stage == second.stage && first.kind != kJoined) return true;
+      first.kind == second.kind || (is_gradient(first.kind) && is_gradient(second.kind));
+  if (alike && first.stage == second.stage && first.kind != OpKind::joined_weight) return true;
   if (first.microbatch != second.microbatch) return false;
   if (is_weight(first.kind)) return false;
   if (!is_weight(second.kind)) return true;
-  return first.kind == ActionKind::forward || first.stage >= second.stage;
+  return first.kind == OpKind::forward || first.stage >= second.stage;
 }
 
 void MovedOrder::note_places(uint32_t begin, uint32_t end) {
@@ -229,7 +293,8 @@ void MovedOrder::note_places(uint32_t begin, uint32_t end) {
     (is_weight(ops_[i].kind) ? weight_place_[cell_of(ops_[i]) / 2] : place_[cell_of(ops_[i])]) = i;
 }
 
-// Memory after, and work after, each of the places; false if the memory is too small.
+// Memory after, and work after, each of the places; false if the memory is too
+// small.
 bool MovedOrder::account(size_t r, uint32_t begin, uint32_t end) {
   int64_t held = begin == first_[r] ? 0 : held_[begin - 1];
   bool fits = true;
@@ -269,9 +334,9 @@ uint32_t MovedOrder::high(const Move& m) {
 
 // The weight gradient at place `weight` into the backward, or out of it.
 void MovedOrder::toggle(uint32_t gradient, uint32_t weight) {
-  const bool join = ops_[weight].kind != kJoined;
-  ops_[weight].kind = join ? kJoined : ActionKind::backward_weight;
-  ops_[gradient].kind = join ? ActionKind::backward : ActionKind::backward_input;
+  const bool join = ops_[weight].kind != OpKind::joined_weight;
+  ops_[weight].kind = join ? OpKind::joined_weight : OpKind::backward_weight;
+  ops_[gradient].kind = join ? OpKind::backward : OpKind::backward_input;
 }
 
 bool MovedOrder::apply(const Move& m) {
@@ -320,12 +385,12 @@ uint32_t MovedOrder::earliest(uint32_t at) const {
 }
 
 MovedOrder::Input MovedOrder::input_of(uint32_t at) const {
-  const Action& a = ops_[at];
-  if (a.kind == ActionKind::forward && a.stage > 0) {
+  const Op& a = ops_[at];
+  if (a.kind == OpKind::forward && a.stage > 0) {
     const uint32_t input = place_[cell_of(a) - 2 * microbatches_];
     return {input, end_[input] + hop_[a.stage]};
   }
-  if (is_backward(a.kind) && a.stage + size_t{1} < way_back_.size()) {
+  if (is_gradient(a.kind) && a.stage + size_t{1} < time_back_.size()) {
     const uint32_t input = place_[cell_of(a) + 2 * microbatches_];
     return {input, end_[input] + hop_[a.stage + size_t{1}]};
   }
@@ -339,12 +404,13 @@ uint32_t MovedOrder::weight_of(uint32_t at) const {
   return weight_place_[cell_of(ops_[at]) / 2];
 }
 
-Order MovedOrder::order_of(const std::vector<Action>& actions) const {
+Order MovedOrder::order_of(const std::vector<Op>& ops) const {
   Order order;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     std::vector<Action>& list = order.emplace_back();
-    std::copy_if(actions.begin() + first_[r], actions.begin() + first_[r + 1],
-                 std::back_inserter(list), [](const Action& a) { return a.kind != kJoined; });
+    for (uint32_t i = first_[r]; i < first_[r + 1]; ++i)
+      if (ops[i].kind != OpKind::joined_weight)
+        list.push_back({action_kind(ops[i].kind), ops[i].stage, ops[i].microbatch});
   }
   return order;
 }
@@ -357,8 +423,8 @@ bool MovedOrder::retime_from_start() {
 }
 
 bool MovedOrder::retime(const Move& m, int64_t most_end) {
-  // The place of the move had another action in the kept order, which ended at the same place; what
-  // started before it started is not touched.
+  // The place of the move had another action in the kept order, which ended at
+  // the same place; what started before it started is not touched.
   const uint32_t begin = low(m);
   const int64_t since = kept_[begin] - kept_time_of(m, begin);
   for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -377,9 +443,8 @@ bool MovedOrder::retime(const Move& m, int64_t most_end) {
 // The time of the action that was at `begin` before the move was applied.
 int64_t MovedOrder::kept_time_of(const Move& m, uint32_t begin) const {
   if (m.gradient != kNowhere) {
-    const bool joined = ops_[begin].kind == ActionKind::backward;
-    return time_[index_of(joined ? ActionKind::backward_input : ActionKind::backward)]
-                [ops_[begin].stage];
+    const bool joined = ops_[begin].kind == OpKind::backward;
+    return time_[index_of(joined ? OpKind::backward_input : OpKind::backward)][ops_[begin].stage];
   }
   return time_of(m.from <= m.to ? m.to : begin + 1);
 }
@@ -408,9 +473,9 @@ bool MovedOrder::go_on(size_t r, int64_t most_end) {
   Rank& rank = ranks_[r];
   for (const uint32_t last = first_[r + 1]; rank.next < last; ++rank.next) {
     const uint32_t i = rank.next;
-    const Action a = ops_[i];
+    const Op a = ops_[i];
     int64_t start = rank.end, rest = left_[i];
-    if (a.kind == ActionKind::forward) {
+    if (a.kind == OpKind::forward) {
       if (a.stage > 0) {
         const uint32_t cell = static_cast<uint32_t>(cell_of(a) - 2 * microbatches_);
         if (!arrived(cell, a.stage - size_t{1})) {
@@ -419,9 +484,9 @@ bool MovedOrder::go_on(size_t r, int64_t most_end) {
         }
         start = std::max(start, end_[place_[cell]] + hop_[a.stage]);
       }
-      rest = std::max(rest, way_through_[a.stage]);
+      rest = std::max(rest, time_through_[a.stage]);
     } else if (!is_weight(a.kind)) {
-      if (a.stage + size_t{1} < way_back_.size()) {
+      if (a.stage + size_t{1} < time_back_.size()) {
         const uint32_t cell = static_cast<uint32_t>(cell_of(a) + 2 * microbatches_);
         if (!arrived(cell, a.stage + size_t{1})) {
           rank.waits_for = cell;
@@ -429,7 +494,7 @@ bool MovedOrder::go_on(size_t r, int64_t most_end) {
         }
         start = std::max(start, end_[place_[cell]] + hop_[a.stage + size_t{1}]);
       }
-      rest = std::max(rest, way_back_[a.stage]);
+      rest = std::max(rest, time_back_[a.stage]);
     }
     const int64_t end = start + time_[index_of(a.kind)][a.stage];
     end_[i] = rank.end = end;
@@ -442,9 +507,9 @@ bool MovedOrder::go_on(size_t r, int64_t most_end) {
   return true;
 }
 
-void MovedOrder::wake(const Action& a) {
-  const bool forward = a.kind == ActionKind::forward;
-  if (forward ? a.stage + size_t{1} == way_back_.size() : a.stage == 0) return;
+void MovedOrder::wake(const Op& a) {
+  const bool forward = a.kind == OpKind::forward;
+  if (forward ? a.stage + size_t{1} == time_back_.size() : a.stage == 0) return;
   const size_t stage = forward ? a.stage + size_t{1} : a.stage - size_t{1};
   const size_t consumer = costs_.rank_of_stage[stage];
   if (ranks_[consumer].waits_for == cell_of(a)) ready_.push_back(consumer);
@@ -464,7 +529,7 @@ class OrderSearch {
       : goal_(goal),
         random_(goal.seed),
         order_(costs, start, goal.split_backward),
-        best_actions_(order_.actions()),
+        best_ops_(order_.ops()),
         best_(order_.times()) {}
 
   SearchOutcome run() {
@@ -487,7 +552,7 @@ class OrderSearch {
         order_.undo(move);
       before = std::min(before, cost(order_.kept_times()));
     }
-    return {order_.order_of(best_actions_), best_, tries};
+    return {order_.order_of(best_ops_), best_, tries};
   }
 
  private:
@@ -496,7 +561,7 @@ class OrderSearch {
     path_.clear();
     if (better(order_.kept_times(), best_)) {
       best_ = order_.kept_times();
-      best_actions_ = order_.actions();
+      best_ops_ = order_.ops();
     }
   }
 
@@ -514,8 +579,9 @@ class OrderSearch {
     return best_.makespan <= goal_.good_enough.makespan && best_.span <= goal_.good_enough.span;
   }
 
-  // The places on a longest way through the order, last first: of what is to become short, and now
-  // and then, or if that is as short as can be, of the other.
+  // The places on a longest path through the order, last first: of what is to
+  // become short, and now and then, or if that is as short as can be, of the
+  // other.
   void find_path() {
     path_.clear();
     bool span = goal_.span_first;
@@ -555,7 +621,7 @@ class OrderSearch {
     const auto n = static_cast<uint32_t>(path_.size());
     uint32_t at;
     if (random_.below(16) == 0) {
-      at = static_cast<uint32_t>(random_.below(order_.actions().size()));
+      at = static_cast<uint32_t>(random_.below(order_.ops().size()));
     } else {
       at = path_[random_.below(n)];
     }
@@ -589,7 +655,8 @@ class OrderSearch {
     m.to = to;
     return true;
   }
-  // I and W become B at I's place; B becomes I, and W goes anywhere behind it, often not far.
+  // I and W become B at I's place; B becomes I, and W goes anywhere behind it,
+  // often not far.
   bool pick_join(Move& m, uint32_t at) {
     m.gradient = order_.gradient_of(at);
     m.from = m.to = order_.weight_of(at);
@@ -604,7 +671,7 @@ class OrderSearch {
   CountedRandom random_;
   MovedOrder order_;
   std::vector<uint32_t> path_;  // places, last first
-  std::vector<Action> best_actions_;
+  std::vector<Op> best_ops_;
   OrderTimes best_;
 };
 

@@ -143,7 +143,7 @@ class Bounds {
       const StageTimes& t = costs.times[s];
       const StageMemory& memory = costs.memory[s];
       // A whole backward may be shorter than its two halves.  Then every microbatch is given the
-      // shorter of both ways and the earlier of both gradients, which no order can beat.
+      // shorter of both forms and the earlier of both gradients, which no order can beat.
       const Time whole = whole_backward(t);
       const Time gradient = split ? std::min(t.backward_input, whole) : whole;
       const Time both = split ? std::min(t.backward_input + t.backward_weight, whole) : whole;
@@ -194,17 +194,17 @@ class Bounds {
       gradients += m_ * gradient_[s];
       weights += m_ * weight_[s];
     }
-    // From the first forward of the rank to its first gradient lies the way from the lowest stage
+    // From the first forward of the rank to its first gradient lies the time from the lowest stage
     // to the last and back to the top one, and the rank can do nothing but forwards.
-    const int64_t first_way = turn_ - head_[low] + way_back_to(top);
+    const int64_t first_round = turn_ - head_[low] + time_back_to(top);
     const int64_t early = std::min(forwards, most_forwards(r, stages));
-    const int64_t fill_pause = std::max<int64_t>(0, first_way - early);
+    const int64_t fill_pause = std::max<int64_t>(0, first_round - early);
     // The last forward is one of the top stage, and its gradient cannot start before it has been to
     // the last stage and back: meanwhile there is what memory holds of other microbatches.
-    const int64_t last_way = turn_ - head_[top] - forward_[top] + way_back_to(top);
-    const int64_t others = std::min(most_backwards(r, stages, top),
-                                    gradients + weights - gradient_[top] - weight_[top]);
-    const int64_t drain_pause = std::max<int64_t>(0, last_way - others);
+    const int64_t last_round = turn_ - head_[top] - forward_[top] + time_back_to(top);
+    const int64_t other_work = std::min(most_backwards(r, stages, top),
+                                        gradients + weights - gradient_[top] - weight_[top]);
+    const int64_t drain_pause = std::max<int64_t>(0, last_round - other_work);
     // If all forwards could be done before the first gradient, the pauses may be one and the same.
     const int64_t pauses =
         early < forwards ? fill_pause + drain_pause : std::max(fill_pause, drain_pause);
@@ -218,7 +218,7 @@ class Bounds {
   }
 
   // From the end of the forward of the last stage to the start of the gradient of stage s.
-  int64_t way_back_to(size_t s) const {
+  int64_t time_back_to(size_t s) const {
     return back_.back() - back_[s] + gradient_.back() - gradient_[s];
   }
 
@@ -257,7 +257,7 @@ class Bounds {
     if (!limited() || costs_.memory_limit[r] <= 0) return 0;
     double area = 0;
     for (const size_t s : stages) {
-      const int64_t there = turn_ - head_[s] + way_back_to(s) + gradient_[s];
+      const int64_t there = turn_ - head_[s] + time_back_to(s) + gradient_[s];
       area += static_cast<double>(m_) *
               (static_cast<double>(held_[s]) * static_cast<double>(there) +
                static_cast<double>(held_for_weight_[s]) * static_cast<double>(weight_[s]));

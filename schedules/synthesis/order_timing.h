@@ -71,11 +71,11 @@ bool fits_memory(const PipelineCosts& costs, const Order& order);
 // ------------------------------------------------------------------------------------------------
 // Times that no order of a pipeline goes below, its memory limits considered.
 //
-// For each rank: its work; before it, the way of a forward to the rank; the pause until the first
-// gradient comes back that memory does not allow to fill with forwards; the pause after the last
-// forward that the gradients and weight gradients in memory cannot fill; after it, the way of the
-// last gradient back to stage 0.  And the memory times time that the microbatches occupy at least,
-// over the limit.  Proofs stand beside the terms.
+// For each rank: its work; before it, the time of a forward to get to the rank; the pause until the
+// first gradient comes back that memory does not allow to fill with forwards; the pause after the
+// last forward that the gradients and weight gradients in memory cannot fill; after it, the time of
+// the last gradient back to stage 0.  And the memory times time that the microbatches occupy at
+// least, over the limit.  Proofs stand beside the terms.
 
 struct ScheduleBounds {
   Time makespan{};

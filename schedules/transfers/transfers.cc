@@ -366,7 +366,7 @@ class Replay {
     std::string names;
     for (uint32_t i = step.first; i < step.first + step.count; ++i)
       names += (names.empty() ? "" : ";") + to_string(program.transfers[i], schedule_.seq_splits);
-    return "it would deadlock: rank " + std::to_string(rank) + " waits for ever at {" + names + "}";
+    return fmt::format("it would deadlock: rank {} waits for ever at {{{}}}", rank, names);
   }
 
   const Schedule& schedule_;

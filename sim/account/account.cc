@@ -95,23 +95,23 @@ class Accountant {
   }
 
   void book_rendezvous(SpendTable& table, uint32_t r, const Gap& gap) {
-    const RendezvousTime& met = timeline_.rendezvous[gap.id];
-    const Time wire = std::max(gap.begin, met.begin);
+    const RendezvousTime& rendezvous = timeline_.rendezvous[gap.id];
+    const Time wire = std::max(gap.begin, rendezvous.begin);
     book_wire(table, gap.id, wire, gap.end);
     if (wire == gap.begin) return;
-    if (met.last_role == r) {
+    if (rendezvous.last_role == r) {
       // Its own post was late: the stream that made it was busy, or the host had not launched it.
-      at(table, spend_before_post(r, met.last_item)) += wire - gap.begin;
+      at(table, spend_before_post(r, rendezvous.last_item)) += wire - gap.begin;
       return;
     }
     const Waiter waiter{&table, bubble_of(r, gap)};
-    walk(waiter, met.last_role, gap.begin, wire, gap.only_sends, 0);
+    walk(waiter, rendezvous.last_role, gap.begin, wire, gap.only_sends, 0);
   }
 
   // [begin, end), in which rendezvous `id` was running.
   void book_wire(SpendTable& table, uint32_t id, Time begin, Time end) const {
-    const RendezvousTime& met = timeline_.rendezvous[id];
-    const Time late = std::clamp(met.end - met.contended, begin, end);
+    const RendezvousTime& rendezvous = timeline_.rendezvous[id];
+    const Time late = std::clamp(rendezvous.end - rendezvous.contended, begin, end);
     at(table, spend_of_rendezvous(id)) += late - begin;
     at(table, Spend::contention) += end - late;
   }
@@ -125,7 +125,7 @@ class Accountant {
     return coupled ? Spend::blocked : waiter.bubble;
   }
 
-  // Books [begin, end), in which somebody waited for role r, by what r did in that time.
+  // Books [begin, end), in which another role waited for role r, by what r did in that time.
   void walk(const Waiter& waiter, uint32_t r, Time begin, Time end, bool coupled, int depth) {
     const RoleTimeline& role = timeline_.roles[r];
     auto it = std::upper_bound(role.items.begin(), role.items.end(), begin,
@@ -150,15 +150,15 @@ class Accountant {
   void walk_join(const Waiter& waiter, uint32_t r, const Item& item, Time begin, Time end,
                  bool coupled, int depth) {
     const auto id = static_cast<uint32_t>(item.rendezvous);
-    const RendezvousTime& met = timeline_.rendezvous[id];
-    const Time wire = std::clamp(met.begin, begin, end);
+    const RendezvousTime& rendezvous = timeline_.rendezvous[id];
+    const Time wire = std::clamp(rendezvous.begin, begin, end);
     book_wire(*waiter.table, id, wire, end);
     if (wire == begin) return;
     const bool now_coupled = coupled || item.only_sends;
-    if (met.last_role == r) {
+    if (rendezvous.last_role == r) {
       at(*waiter.table, bubble_of(waiter, now_coupled)) += wire - begin;
     } else {
-      walk(waiter, met.last_role, begin, wire, now_coupled, depth + 1);
+      walk(waiter, rendezvous.last_role, begin, wire, now_coupled, depth + 1);
     }
   }
 
@@ -251,13 +251,14 @@ std::vector<PathSegment> critical_path(const Program&, const Timeline& timeline)
     const Time from = gap == nullptr ? Time{0} : gap->end;
     if (t > from) path.push_back({PathSegment::Kind::role, r, RendezvousId{}, from, t});
     if (gap == nullptr) break;
-    const RendezvousTime& met = timeline.rendezvous[gap->id];
-    if (met.end > met.begin) {
-      path.push_back({PathSegment::Kind::rendezvous, r, RendezvousId{gap->id}, met.begin, met.end});
+    const RendezvousTime& rendezvous = timeline.rendezvous[gap->id];
+    if (rendezvous.end > rendezvous.begin) {
+      path.push_back({PathSegment::Kind::rendezvous, r, RendezvousId{gap->id}, rendezvous.begin,
+                      rendezvous.end});
     }
-    r = met.last_role;
-    item = met.last_item;
-    t = met.begin;
+    r = rendezvous.last_role;
+    item = rendezvous.last_item;
+    t = rendezvous.begin;
   }
   std::reverse(path.begin(), path.end());
   return path;

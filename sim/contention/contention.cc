@@ -15,7 +15,7 @@
 // ahead of the clock through all that is known (run_thread), and sleep where it is not: at the end
 // of a transfer, or at a rendezvous that lacks a post.  When all sleep, the clock moves to the
 // earliest moment at which something is known to start or end (next_moment), what happens then is
-// processed, whoever slept for it goes on, and so forth:
+// processed, threads that slept for it go on, and so forth:
 //
 //     drain()    threads run until all sleep
 //     settle()   rates and ends as they are after everything that happened at this moment
@@ -26,7 +26,7 @@
 // time, while the clock still stands at 15 ms.  That is safe because whatever it posts lies in the
 // future of the clock and is put among the events.
 //
-// An event is dropped when it is met and its version is out of date; nothing is removed from the
+// An event whose version is out of date is dropped when it comes up; nothing is removed from the
 // middle of the queue.  What happens at one moment may be processed in any order, since rates are
 // solved only after all of it.
 
@@ -133,7 +133,7 @@ void Engine::choose_strands() {
   } else {
     std::ranges::replace(scopes, Scope::block, Scope::outside);
   }
-  // Compute whose end others decide is walked by itself.
+  // Compute whose end depends on other ranks is walked by itself.
   if (!coupled_) strand_ = strand_streams(graph_, scopes);
   program_ = compile_threads(graph_, prices_, strand_, merge_);
   together_ = plan_strands(graph_, program_, {strand_, scopes, whole, block_});
@@ -574,7 +574,7 @@ void Engine::book_collective(const Place& at, const ThreadInstruction& in, int64
   record_->book(at.a.role, Spend::contention, end - begin - alone);
 }
 
-// A post that the recorded lane's meeting counts.
+// A post to the group that the recorded lane is in.
 void Engine::book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time) {
   RendezvousRecord& m = rendezvous_records_[id];
   if (lane == recorded_) m.own.emplace_back(a.role, time);
@@ -584,15 +584,15 @@ void Engine::book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane
   m.last_item = item;
 }
 
-void Engine::book_join(const Actor& a, uint32_t item, const Arrivals& meeting) {
+void Engine::book_join(const Actor& a, uint32_t item, const Arrivals& group) {
   const Item& it = graph_.roles[a.role].items[item];
   if (it.stream != Stream::compute) return;
   const RendezvousRecord& m = rendezvous_records_[static_cast<size_t>(it.rendezvous)];
   const auto own = std::ranges::find(m.own, a.role, &std::pair<uint32_t, int64_t>::first);
   const bool waits_for_own_role = m.last_role == a.role && own != m.own.end();
   record_->rendezvous_wait(
-      a.role, it, item, recorded_time(a, kCompute), meeting.end,
-      waits_for_own_role ? StragglerWait{own->second, meeting.begin} : StragglerWait{});
+      a.role, it, item, recorded_time(a, kCompute), group.end,
+      waits_for_own_role ? StragglerWait{own->second, group.begin} : StragglerWait{});
 }
 
 void Engine::book_rendezvous(const Row& row, uint32_t group) {

@@ -45,7 +45,7 @@ struct Traffic {
   std::vector<int64_t> capacity;               // of each directed link, bytes per second
   std::vector<std::vector<LinkUse>> patterns;  // links of one group or pair
   // [work][role * lanes + lane]: pattern of the group that the lane is in (of a transfer: at the
-  // sender); kPrivate: nobody else uses its links, or its price contains the sharing.  An empty
+  // sender); kPrivate: no other rank uses its links, or its price contains the sharing.  An empty
   // inner vector: all private.
   std::vector<std::vector<uint32_t>> pattern_of;
   std::vector<Time> latency;  // [work]: part of its price during which no bytes move

@@ -53,7 +53,7 @@ Row& Engine::row_of_collective(uint32_t source, uint32_t sequence, uint32_t work
   return rows_[row];
 }
 
-// Everybody has left: the row is free.
+// When all lanes have left, the row is free.
 void Engine::visit(Row& row, int64_t visits) {
   row.left -= visits;
   if (row.left > 0) return;
@@ -314,7 +314,7 @@ Wide Engine::rescaled(Wide left, int64_t from, int64_t to, int64_t alone) {
 
 // --- communication ------------------------------------------------------------------------------
 
-// Windows in which the links of a group are others.
+// Windows in which the links of a group have another class.
 std::vector<LaneSpan> Engine::link_spans(const Row& row, uint32_t group) const {
   std::vector<LaneSpan> spans;
   if (lanes_.windows.empty()) return spans;

@@ -176,7 +176,7 @@ int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t l
 
 // --- collectives --------------------------------------------------------------------------------
 
-// Among the lanes of the block, on links nobody else uses.
+// A collective among the lanes of the block, on links that no other rank uses.
 void Engine::run_own_collective(const Place& at, const ThreadInstruction& in) {
   const Thread& th = at.th;
   const int64_t launched = at.launched + at.pass.ops[in.first].launched;
@@ -214,7 +214,7 @@ void Engine::run_own_collective(const Place& at, const ThreadInstruction& in) {
   if (in.start_slot >= 0) mark(at, in.stream, static_cast<size_t>(in.start_slot));
 }
 
-// One lane at a collective with lanes of other blocks, or on links others use.
+// One lane at a collective with lanes of other blocks, or on links that other ranks use.
 bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
   const auto source = static_cast<uint32_t>(at.a.role * kStreams + in.stream);

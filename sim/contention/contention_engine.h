@@ -58,7 +58,7 @@ struct Arrivals {
 };
 
 // All groups at one collective of a role, or at one rendezvous; lives from the first arrival until
-// everybody has left.
+// all lanes have left.
 struct Row {
   std::vector<Arrivals> groups;
   uint32_t id = 0;  // its place in Engine::rows_
@@ -275,7 +275,7 @@ class Engine {
   void book_collective(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin);
   void book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
-  void book_join(const Actor& a, uint32_t item, const Arrivals& meeting);
+  void book_join(const Actor& a, uint32_t item, const Arrivals& group);
   void book_rendezvous(const Row& row, uint32_t group);
   void finish_record(LaneResult& result);
 

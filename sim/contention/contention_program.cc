@@ -387,7 +387,7 @@ class RoleWalk {
     return true;
   }
 
-  // Others decide when it begins, and when it ends.
+  // When a collective with other ranks begins and ends is for them to decide as well.
   bool walk_collective(uint32_t i, const Op& op) {
     const size_t s = stream(op.stream);
     const auto w = static_cast<size_t>(op.work);

@@ -45,7 +45,7 @@ struct FlowNetwork::Storage {
   FlowShares shares;
   std::vector<Running> flows;
   // Of each flow's `end`; goes on when its place is used again.  Not in Running, for the queue
-  // looks at many that nobody else looks at.
+  // looks at many that nothing else looks at.
   std::vector<uint32_t> versions;
   std::vector<uint32_t> free;  // flows that do not run
   RadixHeap<End> ends;

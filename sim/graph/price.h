@@ -95,7 +95,7 @@ struct PriceRow {
   double us = 0;        // its time
   double ratio = 1;     // what it says the factor is
   double distance = 0;  // squared
-  double weight = 0;    // in the mean of ratios, of 1 together with those of the others
+  double weight = 0;    // in the mean of ratios; those of all rows sum to 1
 };
 
 struct PriceFactor {

@@ -44,10 +44,11 @@ enum class LaneCode : uint8_t {
 struct LaneInstruction {
   LaneCode code = LaneCode::chain;
   Stream stream = Stream::compute;
-  LanePlace wait = kNoPlace;        // waits for the time that stands there ...
-  int64_t delay = 0;                // ... and that much longer
-  bool follows = false;             // its stream cannot be later than what it waits for
-  LanePlace mark_end = kNoPlace;    // its end is copied to, if others need it when the stream is on
+  LanePlace wait = kNoPlace;  // waits for the time that stands there ...
+  int64_t delay = 0;          // ... and that much longer
+  bool follows = false;       // its stream cannot be later than what it waits for
+  LanePlace mark_end =
+      kNoPlace;  // its end is copied to, if it is needed when the stream has gone on
   LanePlace mark_start = kNoPlace;  // its start is copied to
   LaneLine duration;
   int64_t launch = 0;       // host time of the chain

@@ -153,7 +153,7 @@ class LaneEngine {
   StragglerWait& straggler_at(RoleState& role, LanePlace p);
   void book_wait(uint32_t r, RoleState& role, const LaneInstruction& in, const LaneClock& c,
                  const LaneClock& other);
-  // Runs an instruction and notes why its stream stood still, and what it took beyond its price.
+  // Runs an instruction and records why its stream stood still, and what it took beyond its price.
   void run_recorded(uint32_t r, RoleState& role, const LanePass& pass, const LaneInstruction& in,
                     LaneClock& c, const LaneClock* other);
   // Both return when it begins on the recorded lane, of a chain only if it is a single op.

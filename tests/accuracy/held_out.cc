@@ -12,6 +12,7 @@
 #include "calibrate/table/attention_prices.h"
 #include "calibrate/table/cost_table.h"
 #include "calibrate/table/curve.h"
+#include "calibrate/table/gemm_prices.h"
 #include "calibrate/table/table_text.h"
 #include "scenarios/cluster_section.h"
 #include "scenarios/presets.h"

@@ -54,7 +54,7 @@ std::string observed_csv(const std::vector<ObservedRun>& runs);
 std::string coverage_text(const std::vector<RunRow>& rows);
 // What keeps `shipped` from being the table that `now` is: classes that are missing, other numbers
 // of runs or sources, ratios or errors of prices that differ by more than a twentieth.  Empty if
-// nothing does.  Throws std::invalid_argument for what is no table.
+// nothing does.  Throws InputError for what is no table.
 std::string stale_errors(const std::string& shipped, const std::string& now);
 
 }  // namespace stepcast::accuracy

@@ -18,7 +18,7 @@ std::string reached_csv(const std::vector<RunRow>& rows);
 
 // What is worse in `now` than in `before`, both such tables, a line each: a source that is gone,
 // fewer predictions, a larger error (a bias further from 0, a share further from 80 % that is
-// not in 75 to 85), fewer right calls.  Empty: nothing.  Throws std::invalid_argument for what is
+// not in 75 to 85), fewer right calls.  Empty: nothing.  Throws InputError for what is
 // no such table.
 std::string worse_than_reached(const std::string& before, const std::string& now);
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "calibrate/table/gemm_prices.h"
 #include "sim/check.h"
 #include "tests/calibrate/works.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/attention_grid.h"
+#include "calibrate/measure/families/attention_grid.h"
 
 #include <gtest/gtest.h>
 

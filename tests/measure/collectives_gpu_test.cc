@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives and interference on the GPUs of this machine.
-#include "calibrate/measure/collectives.h"
+#include "calibrate/measure/collectives/collectives.h"
 
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #include "calibrate/measure/device.h"
-#include "calibrate/measure/interference.h"
+#include "calibrate/measure/families/interference.h"
 
 namespace stepcast::measure {
 namespace {

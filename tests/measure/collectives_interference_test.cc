@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "calibrate/measure/interference_ratio.h"
+#include "calibrate/measure/families/interference_ratio.h"
 
 namespace stepcast::measure {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/collectives_network.h"
+#include "calibrate/measure/collectives/network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

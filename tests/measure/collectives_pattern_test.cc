@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/collectives_pattern.h"
+#include "calibrate/measure/collectives/pattern.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 
-#include "calibrate/measure/collectives_plan.h"
+#include "calibrate/measure/collectives/plan.h"
 
 namespace stepcast::measure {
 namespace {

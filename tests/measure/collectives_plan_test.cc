@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/collectives_plan.h"
+#include "calibrate/measure/collectives/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "calibrate/measure/processes.h"
+#include "calibrate/measure/collectives/processes.h"
 #include "tests/measure/complaint.h"
 
 namespace stepcast::measure {
@@ -80,8 +80,8 @@ TEST(Processes, BytesAreOneWordAndBack) {
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   EXPECT_EQ(hex_of("\x0f\xf0 "), "0ff020");
   EXPECT_EQ(bytes_of_hex(hex_of(bytes)), bytes);
-  EXPECT_THROW(bytes_of_hex("0"), std::invalid_argument);
-  EXPECT_THROW(bytes_of_hex("0g"), std::invalid_argument);
+  EXPECT_THROW(bytes_of_hex("0"), InputError);
+  EXPECT_THROW(bytes_of_hex("0g"), InputError);
 }
 
 std::vector<std::string> written(const std::vector<RankPlace>& ranks) {

@@ -2,8 +2,9 @@
 // What a command line, a file or an environment is refused with.
 #pragma once
 
-#include <stdexcept>
 #include <string>
+
+#include "sim/diagnostic.h"
 
 namespace stepcast::measure {
 
@@ -12,7 +13,7 @@ template <class Call>
 std::string complaint_of(Call call) {
   try {
     call();
-  } catch (const std::invalid_argument& e) {
+  } catch (const InputError& e) {
     return e.what();
   }
   return "";

@@ -55,7 +55,7 @@ TEST(MeasureOptions, RefuseWhatTheyDoNotKnow) {
                                              {"--device", "one"},
                                              {"--verbose"},
                                              {"plan.csv"}}) {
-    EXPECT_THROW(read(wrong), std::invalid_argument) << wrong[0];
+    EXPECT_THROW(read(wrong), InputError) << wrong[0];
   }
 }
 

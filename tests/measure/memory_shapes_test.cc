@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibrate/measure/memory_shapes.h"
+#include "calibrate/measure/families/memory_shapes.h"
 
 #include <gtest/gtest.h>
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/measure/gemm.h"
-#include "calibrate/measure/launch_timing.h"
-#include "calibrate/measure/memory_shapes.h"
-#include "calibrate/measure/memory_timing.h"
+#include "calibrate/measure/families/gemm.h"
+#include "calibrate/measure/families/launch_timing.h"
+#include "calibrate/measure/families/memory_shapes.h"
+#include "calibrate/measure/families/memory_timing.h"
 #include "tests/measure/gpu_arrays.h"
 
 namespace stepcast::measure {

@@ -82,7 +82,7 @@ struct Rank {
 };
 
 // A collective or transfer of one group.
-struct Talk {
+struct Communication {
   WorkId work{};
   std::vector<size_t> ranks;
   size_t arrived = 0, needed = 0;
@@ -102,13 +102,13 @@ struct Machine {
   const Prices& prices;
   const LaneSet& lanes;
   const Traffic& traffic;
-  int64_t slow_compute, slow_talk;  // 1/4096
+  int64_t slow_compute, slow_communication;  // 1/4096
   FactorOf factor = nullptr;
   Moment now = 0;
   int64_t width = 1;
   std::vector<Rank> ranks;  // role by role
   // In a pass: (role, instance, group); rendezvous: (roles + id, 0, group).
-  std::map<std::tuple<size_t, size_t, int64_t>, Talk> talks;
+  std::map<std::tuple<size_t, size_t, int64_t>, Communication> communications;
 };
 
 const Work& work_of(const Machine& m, WorkId id) {
@@ -129,7 +129,7 @@ int64_t group_of(const Machine& m, Axis axis, int64_t lane) {
   return group;
 }
 
-// --- talks --------------------------------------------------------------------------------------
+// --- communication ------------------------------------------------------------------------------
 
 std::vector<size_t> ranks_of(const Machine& m, const std::set<uint32_t>& roles, Axis axis,
                              int64_t group) {
@@ -156,27 +156,27 @@ std::set<uint32_t> roles_of(const OpGraph& graph, uint32_t id, bool joins_too) {
   return roles;
 }
 
-Talk& talk_in_pass(Machine& m, const Rank& rank, size_t instance, WorkId work) {
+Communication& collective_of(Machine& m, const Rank& rank, size_t instance, WorkId work) {
   const Axis axis = work_of(m, work).axis;
   const int64_t group = group_of(m, axis, rank.lane);
-  Talk& talk = m.talks[{rank.role, instance, group}];
-  if (talk.needed == 0) {
-    talk.work = work;
-    talk.ranks = ranks_of(m, {rank.role}, axis, group);
-    talk.needed = talk.ranks.size();
+  Communication& comm = m.communications[{rank.role, instance, group}];
+  if (comm.needed == 0) {
+    comm.work = work;
+    comm.ranks = ranks_of(m, {rank.role}, axis, group);
+    comm.needed = comm.ranks.size();
   }
-  return talk;
+  return comm;
 }
 
-Talk& talk_of(Machine& m, uint32_t id, int64_t lane) {
+Communication& rendezvous_of(Machine& m, uint32_t id, int64_t lane) {
   const WorkId work = m.graph.rendezvous[id].work;
   const Axis axis = work_of(m, work).axis;
   const int64_t group = group_of(m, axis, lane);
-  Talk& talk = m.talks[{m.graph.roles.size() + id, 0, group}];
-  if (talk.needed == 0) {
-    talk.work = work;
-    talk.needed = ranks_of(m, roles_of(m.graph, id, false), axis, group).size();
-    talk.ranks = ranks_of(m, roles_of(m.graph, id, true), axis, group);
+  Communication& comm = m.communications[{m.graph.roles.size() + id, 0, group}];
+  if (comm.needed == 0) {
+    comm.work = work;
+    comm.needed = ranks_of(m, roles_of(m.graph, id, false), axis, group).size();
+    comm.ranks = ranks_of(m, roles_of(m.graph, id, true), axis, group);
     // The sender's first, for the pattern.
     const std::set<uint32_t> posts = roles_of(m.graph, id, false);
     uint32_t sender = *posts.begin();
@@ -186,10 +186,10 @@ Talk& talk_of(Machine& m, uint32_t id, int64_t lane) {
         break;
       }
     }
-    std::stable_partition(talk.ranks.begin(), talk.ranks.end(),
+    std::stable_partition(comm.ranks.begin(), comm.ranks.end(),
                           [&](size_t r) { return m.ranks[r].role == sender; });
   }
-  return talk;
+  return comm;
 }
 
 bool holds(const Machine& m, const LaneWindow& w) {
@@ -197,11 +197,11 @@ bool holds(const Machine& m, const LaneWindow& w) {
 }
 
 // As of this moment.
-int64_t price_of_talk(const Machine& m, const Talk& talk) {
-  const auto axis = static_cast<size_t>(work_of(m, talk.work).axis);
+int64_t price_of_group(const Machine& m, const Communication& comm) {
+  const auto axis = static_cast<size_t>(work_of(m, comm.work).axis);
   const auto& classes = m.lanes.group_class[axis];
   uint8_t joined = 0;
-  for (const size_t r : talk.ranks) {
+  for (const size_t r : comm.ranks) {
     const Rank& rank = m.ranks[r];
     if (!classes.empty() && !classes[rank.role].empty()) {
       joined = m.lanes.joined(joined, classes[rank.role][static_cast<size_t>(rank.lane)]);
@@ -210,8 +210,8 @@ int64_t price_of_talk(const Machine& m, const Talk& talk) {
       if (holds(m, w)) joined = m.lanes.joined(joined, w.link_class[axis]);
     }
   }
-  if (joined == 0) return price_of(m, talk.work);
-  return m.lanes.class_ps[joined - size_t{1}][static_cast<size_t>(talk.work)];
+  if (joined == 0) return price_of(m, comm.work);
+  return m.lanes.class_ps[joined - size_t{1}][static_cast<size_t>(comm.work)];
 }
 
 int64_t slowness_of(const Machine& m, const Rank& rank, size_t instance) {
@@ -234,39 +234,39 @@ Wide rescaled(Wide left, int64_t from, int64_t to, int64_t alone) {
   return left * to / (Wide{from} * alone) * alone;
 }
 
-int64_t cap_of(const Machine& m, const Talk& talk) {
-  const Wide bytes = Wide{work_of(m, talk.work).bytes.value} * 1'000'000'000'000;
-  const int64_t latency = m.traffic.latency[static_cast<size_t>(talk.work)].count();
-  const Wide moving = std::max<int64_t>(1, talk.price - latency);
+int64_t cap_of(const Machine& m, const Communication& comm) {
+  const Wide bytes = Wide{work_of(m, comm.work).bytes.value} * 1'000'000'000'000;
+  const int64_t latency = m.traffic.latency[static_cast<size_t>(comm.work)].count();
+  const Wide moving = std::max<int64_t>(1, comm.price - latency);
   return static_cast<int64_t>(std::max<Wide>(1, bytes / moving));
 }
 
-void begin_talk(Machine& m, Talk& talk) {
-  talk.begun = true;
-  talk.begin = talk.moves_from = m.now;
-  const auto work = static_cast<size_t>(talk.work);
-  talk.price = price_of_talk(m, talk);
-  const int64_t bytes = work_of(m, talk.work).bytes.value;
-  talk.left = Wide{talk.price} * kOne * m.slow_talk;
+void begin_communication(Machine& m, Communication& comm) {
+  comm.begun = true;
+  comm.begin = comm.moves_from = m.now;
+  const auto work = static_cast<size_t>(comm.work);
+  comm.price = price_of_group(m, comm);
+  const int64_t bytes = work_of(m, comm.work).bytes.value;
+  comm.left = Wide{comm.price} * kOne * m.slow_communication;
   if (work >= m.traffic.pattern_of.size() || m.traffic.pattern_of[work].empty()) return;
-  const uint32_t pattern = m.traffic.pattern_of[work][talk.ranks.front()];
+  const uint32_t pattern = m.traffic.pattern_of[work][comm.ranks.front()];
   const int64_t latency = m.traffic.latency[work].count();
-  if (pattern == Traffic::kPrivate || bytes <= 0 || latency >= talk.price) return;
-  talk.flows = true;
-  talk.uses = &m.traffic.patterns[pattern];
-  talk.moves_from = m.now + latency * kOne;
-  talk.left = Wide{bytes} * 1'000'000'000'000 * kOne;
-  talk.cap = cap_of(m, talk);
+  if (pattern == Traffic::kPrivate || bytes <= 0 || latency >= comm.price) return;
+  comm.flows = true;
+  comm.uses = &m.traffic.patterns[pattern];
+  comm.moves_from = m.now + latency * kOne;
+  comm.left = Wide{bytes} * 1'000'000'000'000 * kOne;
+  comm.cap = cap_of(m, comm);
 }
 
-bool arrive(Machine& m, Talk& talk) {
-  if (++talk.arrived == talk.needed) begin_talk(m, talk);
+bool arrive(Machine& m, Communication& comm) {
+  if (++comm.arrived == comm.needed) begin_communication(m, comm);
   return true;
 }
 
 // --- streams ------------------------------------------------------------------------------------
 
-bool is_implied(const Pass& pass, const Wait& wait) {
+bool follows_anyway(const Pass& pass, const Wait& wait) {
   return pass.ops[wait.op].stream == pass.ops[wait.on].stream && wait.delay.count() == 0;
 }
 
@@ -283,7 +283,7 @@ Moment ready_at(const Machine& m, const Rank& rank, const Task& task, bool all_w
   const Pass& pass = m.graph.passes[self.pass];
   Moment ready = task.handed;
   for (const Wait& wait : pass.waits.of(self.op)) {
-    if (all_waits || !is_implied(pass, wait)) {
+    if (all_waits || !follows_anyway(pass, wait)) {
       ready = std::max(ready, satisfied_at(rank, self, wait));
     }
   }
@@ -303,15 +303,15 @@ bool step_talking_op(Machine& m, Rank& rank, StreamState& stream, Instance& self
   if (!self.arrived) {
     if (ready_at(m, rank, stream.front(), true) > m.now) return false;
     self.arrived = true;
-    return arrive(m, talk_in_pass(m, rank, stream.front().instance, work));
+    return arrive(m, collective_of(m, rank, stream.front().instance, work));
   }
-  const Talk& talk = talk_in_pass(m, rank, stream.front().instance, work);
-  if (talk.begun && !self.started) {
+  const Communication& comm = collective_of(m, rank, stream.front().instance, work);
+  if (comm.begun && !self.started) {
     self.started = true;
-    self.start = talk.begin;
+    self.start = comm.begin;
     return true;
   }
-  if (!talk.ended) return false;
+  if (!comm.ended) return false;
   end_op(m, stream, self);
   return true;
 }
@@ -358,11 +358,11 @@ bool step_stream(Machine& m, Rank& rank, StreamState& stream) {
   const Task task = stream.front();
   switch (task.kind) {
     case Task::Kind::op: return step_op(m, rank, stream);
-    case Task::Kind::post: arrive(m, talk_of(m, task.rendezvous, rank.lane)); break;
+    case Task::Kind::post: arrive(m, rendezvous_of(m, task.rendezvous, rank.lane)); break;
     case Task::Kind::join: {
-      const Talk& talk = talk_of(m, task.rendezvous, rank.lane);
-      if (!talk.ended) return false;
-      hold(stream, talk.end);
+      const Communication& comm = rendezvous_of(m, task.rendezvous, rank.lane);
+      if (!comm.ended) return false;
+      hold(stream, comm.end);
       break;
     }
     case Task::Kind::record: rank.stamps[task.stamp] = {true, stream.dry}; break;
@@ -415,7 +415,7 @@ bool step_join(Machine& m, Rank& rank, const Item& item) {
     if (!item.host_waits) go_on(rank.host);
     return true;
   }
-  if (!talk_of(m, id, rank.lane).ended) return false;
+  if (!rendezvous_of(m, id, rank.lane).ended) return false;
   go_on(rank.host);
   return true;
 }
@@ -468,10 +468,10 @@ bool step_host(Machine& m, Rank& rank) {
 
 bool step_anything(Machine& m) {
   bool moved = false;
-  for (auto& [key, talk] : m.talks) {
-    if (!talk.begun || talk.ended || talk.moves_from > m.now || talk.left > 0) continue;
-    talk.ended = true;
-    talk.end = m.now;
+  for (auto& [key, comm] : m.communications) {
+    if (!comm.begun || comm.ended || comm.moves_from > m.now || comm.left > 0) continue;
+    comm.ended = true;
+    comm.end = m.now;
     moved = true;
   }
   for (Rank& rank : m.ranks) {
@@ -497,19 +497,19 @@ void find_rates(Machine& m) {
     rank.communicates = false;
   }
   std::vector<FairFlow> flows;
-  std::vector<Talk*> moving;
-  for (auto& [key, talk] : m.talks) {
-    if (!talk.begun || talk.ended) continue;
+  std::vector<Communication*> moving;
+  for (auto& [key, comm] : m.communications) {
+    if (!comm.begun || comm.ended) continue;
     bool slowed = false;
-    for (const size_t r : talk.ranks) {
+    for (const size_t r : comm.ranks) {
       m.ranks[r].communicates = true;
       slowed = slowed || m.ranks[r].computes;
     }
-    talk.rate = slowed ? kOne : m.slow_talk;
-    if (!talk.flows || talk.moves_from > m.now) continue;
-    const Wide slow_cap = std::max<Wide>(1, Wide{talk.cap} * kOne / m.slow_talk);
-    flows.push_back({slowed ? static_cast<int64_t>(slow_cap) : talk.cap, *talk.uses});
-    moving.push_back(&talk);
+    comm.rate = slowed ? kOne : m.slow_communication;
+    if (!comm.flows || comm.moves_from > m.now) continue;
+    const Wide slow_cap = std::max<Wide>(1, Wide{comm.cap} * kOne / m.slow_communication);
+    flows.push_back({slowed ? static_cast<int64_t>(slow_cap) : comm.cap, *comm.uses});
+    moving.push_back(&comm);
   }
   const std::vector<int64_t> rates = fair_rates(m.traffic.capacity, flows);
   for (size_t i = 0; i < rates.size(); ++i) moving[i]->rate = rates[i];
@@ -544,9 +544,9 @@ Moment next_moment(const Machine& m) {
       due(w.until.count() * kOne);
     }
   }
-  for (const auto& [key, talk] : m.talks) {
-    if (!talk.begun || talk.ended) continue;
-    due(talk.moves_from > m.now ? talk.moves_from : m.now + ceil_ratio(talk.left, talk.rate));
+  for (const auto& [key, comm] : m.communications) {
+    if (!comm.begun || comm.ended) continue;
+    due(comm.moves_from > m.now ? comm.moves_from : m.now + ceil_ratio(comm.left, comm.rate));
   }
   return next;
 }
@@ -565,20 +565,20 @@ void change_windows(Machine& m) {
       self.pace = pace;
     }
   }
-  for (auto& [key, talk] : m.talks) {
-    if (!talk.begun || talk.ended) continue;
-    const int64_t price = price_of_talk(m, talk);
-    if (!talk.flows) talk.left = rescaled(talk.left, talk.price, price, m.slow_talk);
-    talk.price = price;
-    if (talk.flows) talk.cap = cap_of(m, talk);
+  for (auto& [key, comm] : m.communications) {
+    if (!comm.begun || comm.ended) continue;
+    const int64_t price = price_of_group(m, comm);
+    if (!comm.flows) comm.left = rescaled(comm.left, comm.price, price, m.slow_communication);
+    comm.price = price;
+    if (comm.flows) comm.cap = cap_of(m, comm);
   }
 }
 
 void move_clock(Machine& m, Moment to) {
   const Moment dt = to - m.now;
   for (Rank& rank : m.ranks) rank.progress += Wide{dt} * compute_rate(m, rank);
-  for (auto& [key, talk] : m.talks) {
-    if (talk.begun && !talk.ended && talk.moves_from <= m.now) talk.left -= Wide{dt} * talk.rate;
+  for (auto& [key, comm] : m.communications) {
+    if (comm.begun && !comm.ended && comm.moves_from <= m.now) comm.left -= Wide{dt} * comm.rate;
   }
   m.now = to;
   change_windows(m);

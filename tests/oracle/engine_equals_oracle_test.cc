@@ -54,10 +54,10 @@ std::string compare_roles(const Timeline& got, const oracle::Times& want) {
 }
 
 // Who let the rendezvous start: the latest post, the lowest role of equal ones.
-uint32_t last_poster(const oracle::RendezvousTimes& meeting) {
+uint32_t last_poster(const oracle::RendezvousTimes& rendezvous) {
   uint32_t last = UINT32_MAX;
-  for (size_t i = 0; i < meeting.posts.size(); ++i)
-    if (meeting.posts[i] == meeting.begin) last = std::min(last, meeting.roles[i]);
+  for (size_t i = 0; i < rendezvous.posts.size(); ++i)
+    if (rendezvous.posts[i] == rendezvous.begin) last = std::min(last, rendezvous.roles[i]);
   return last;
 }
 
@@ -161,13 +161,13 @@ TEST(Deadlock, IsCalledEarlierByTheEngineWhereASideStreamJoinsBeforeAPost) {
 // Exchanges two posts or joins somewhere, which a deadlock may come of.
 bool confuse(OpGraph& graph, oracle::Draws& draws) {
   RoleOps& role = graph.roles[draws.below(static_cast<uint32_t>(graph.roles.size()))];
-  std::vector<size_t> meetings;
+  std::vector<size_t> places;
   for (size_t i = 0; i < role.items.size(); ++i)
     if (role.items[i].kind == ItemKind::post || role.items[i].kind == ItemKind::join)
-      meetings.push_back(i);
-  if (meetings.size() < 2) return false;
-  const auto count = static_cast<uint32_t>(meetings.size());
-  std::swap(role.items[meetings[draws.below(count)]], role.items[meetings[draws.below(count)]]);
+      places.push_back(i);
+  if (places.size() < 2) return false;
+  const auto count = static_cast<uint32_t>(places.size());
+  std::swap(role.items[places[draws.below(count)]], role.items[places[draws.below(count)]]);
   return true;
 }
 

@@ -60,7 +60,7 @@ struct Rank {
 };
 
 // A rendezvous of one group of lanes.
-struct Meeting {
+struct GroupState {
   size_t posts = 0;
   bool started = false, ended = false;
   Moment at = 0, left = 0, end = 0;
@@ -74,8 +74,8 @@ struct World {
   FactorOf factor = nullptr;
   Moment now = 0;
   std::vector<Rank> ranks;
-  std::vector<std::map<int64_t, Meeting>> meetings;  // [rendezvous][group]
-  std::vector<std::vector<uint32_t>> ends;           // roles that post or join it
+  std::vector<std::map<int64_t, GroupState>> groups_at;  // [rendezvous][group]
+  std::vector<std::vector<uint32_t>> ends;               // roles that post or join it
   // Collectives of passes: how many lanes have arrived, by role, group and op instance.
   std::map<std::tuple<uint32_t, int64_t, size_t>, int64_t> arrivals;
   int64_t ops = 0;
@@ -128,21 +128,21 @@ int64_t slowness_now(const World& w, const Rank& rank, uint64_t instance) {
 // What the work costs now in the group of `lane`, which has lanes of these roles.
 int64_t price_now(const World& w, WorkId id, const std::vector<uint32_t>& roles, int64_t lane) {
   const Axis axis = w.work(id).axis;
-  std::set<uint8_t> met;
+  std::set<uint8_t> present;
   const auto& given = w.lanes.group_class[static_cast<size_t>(axis)];
   for (const uint32_t role : roles) {
     for (int64_t other = 0; other < w.lanes.lanes(); ++other) {
       if (group_of(w.lanes, axis, other) != group_of(w.lanes, axis, lane)) continue;
       if (!given.empty() && !given[role].empty())
-        met.insert(given[role][static_cast<size_t>(other)]);
+        present.insert(given[role][static_cast<size_t>(other)]);
       for (const LaneWindow& window : w.lanes.windows_of(role, other))
-        if (holds(window, w.now)) met.insert(window.link_class[static_cast<size_t>(axis)]);
+        if (holds(window, w.now)) present.insert(window.link_class[static_cast<size_t>(axis)]);
     }
   }
   // From the last to the first: in which order they are joined must not matter.
   const size_t classes = w.lanes.class_ps.size() + 1;
   size_t link_class = 0;
-  for (auto it = met.rbegin(); it != met.rend(); ++it)
+  for (auto it = present.rbegin(); it != present.rend(); ++it)
     link_class = w.lanes.join.empty() ? std::max<size_t>(link_class, *it)
                                       : w.lanes.join[link_class * classes + *it];
   const auto i = static_cast<size_t>(id);
@@ -163,7 +163,7 @@ void change_pace(Moment now, Moment& at, Moment& left, int64_t& pace, int64_t ne
 World make_world(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                  FactorOf factor) {
   World w{graph, prices, lanes, factor, 0, {}, {}, {}, {}, 0};
-  w.meetings.resize(graph.rendezvous.size());
+  w.groups_at.resize(graph.rendezvous.size());
   w.ends.resize(graph.rendezvous.size());
   for (uint32_t role = 0; role < graph.roles.size(); ++role) {
     Rank rank;
@@ -191,14 +191,14 @@ World make_world(const OpGraph& graph, const Prices& prices, const LaneSet& lane
 
 // --- rendezvous ---------------------------------------------------------------------------------
 
-Meeting& meeting_of(World& w, const Rank& rank, uint32_t id) {
+GroupState& group_state(World& w, const Rank& rank, uint32_t id) {
   const Axis axis = w.work(w.graph.rendezvous[id].work).axis;
-  return w.meetings[id][group_of(w.lanes, axis, rank.lane)];
+  return w.groups_at[id][group_of(w.lanes, axis, rank.lane)];
 }
 
 void count_post(World& w, const Rank& rank, uint32_t id) {
   const Rendezvous& rendezvous = w.graph.rendezvous[id];
-  Meeting& m = meeting_of(w, rank, id);
+  GroupState& m = group_state(w, rank, id);
   const auto lanes = group_size(w.lanes, w.work(rendezvous.work).axis);
   if (++m.posts < rendezvous.parties * static_cast<size_t>(lanes)) return;
   m.started = true;
@@ -267,7 +267,7 @@ bool step_queue(World& w, Rank& rank, Queue& queue) {
     }
     case Task::Kind::post: count_post(w, rank, task.rendezvous); break;
     case Task::Kind::join: {
-      const Meeting& m = meeting_of(w, rank, task.rendezvous);
+      const GroupState& m = group_state(w, rank, task.rendezvous);
       if (!m.started || m.at + m.left > w.now) return false;
       queue.dry = std::max(queue.dry, m.at + m.left);
       break;
@@ -324,7 +324,7 @@ bool step_join(World& w, Rank& rank, const Item& item, Queue& queue) {
     if (!item.host_waits) next_item(host);
     return true;
   }
-  const Meeting& m = meeting_of(w, rank, id);
+  const GroupState& m = group_state(w, rank, id);
   if (!m.started || m.at + m.left > w.now) return false;
   next_item(host);
   return true;
@@ -399,7 +399,7 @@ Moment next_moment(const World& w) {
       due(run.started ? run.at + run.left : ready_at(w, rank, run));
     }
   }
-  for (const auto& groups : w.meetings)
+  for (const auto& groups : w.groups_at)
     for (const auto& [group, m] : groups)
       if (m.started) due(m.at + m.left);
   for (const auto& list : w.lanes.window_lists) {
@@ -423,12 +423,12 @@ void change_all(World& w) {
       change_pace(w.now, run.at, run.left, run.pace, pace_now(w, rank, number));
     }
   }
-  for (uint32_t id = 0; id < w.meetings.size(); ++id) {
+  for (uint32_t id = 0; id < w.groups_at.size(); ++id) {
     for (int64_t lane = 0; lane < w.lanes.lanes(); ++lane) {
       const WorkId work = w.graph.rendezvous[id].work;
-      const auto it = w.meetings[id].find(group_of(w.lanes, w.work(work).axis, lane));
-      if (it == w.meetings[id].end()) continue;
-      Meeting& m = it->second;
+      const auto it = w.groups_at[id].find(group_of(w.lanes, w.work(work).axis, lane));
+      if (it == w.groups_at[id].end()) continue;
+      GroupState& m = it->second;
       if (!m.started || m.at + m.left <= w.now) continue;
       change_pace(w.now, m.at, m.left, m.pace, price_now(w, work, w.ends[id], lane));
     }

@@ -8,9 +8,10 @@
 //   * The clock counts 1/4096 ps.
 //   * An op of compute has so many 1/4096 ps of its lane to do; when the slowness of the lane
 //     changes (a window begins or ends), what is left is multiplied by new / old, rounded down.
-//   * A collective of a pass is a meeting of lanes: one that has it in front of its stream, and
+//   * A collective of a pass brings lanes together: one that has it in front of its stream, and
 //     all its waits satisfied, has arrived; it starts on all of them when the last has.
-//   * A rendezvous is one meeting for each group of lanes, with the posts of all its lanes and
+//   * A rendezvous is complete for each group of lanes by itself, with the posts of all its lanes
+//   and
 //     parties.  It runs until its price in its class is done; classes change as slowness does.
 #pragma once
 

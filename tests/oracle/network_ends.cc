@@ -69,7 +69,7 @@ struct Driver {
       if (time != end) continue;
       ended.clear();
       network.end_due(time, ended);
-      STEPCAST_CHECK(!ended.empty(), "somebody ends at next_end");
+      STEPCAST_CHECK(!ended.empty(), "a flow ends at next_end");
       for (const FlowNetwork::Ended& e : ended) ends[e.tag] = e.time;
     }
   }

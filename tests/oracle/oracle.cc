@@ -106,18 +106,18 @@ Machine make_machine(const OpGraph& graph, const Prices& prices) {
 // --- rendezvous ---------------------------------------------------------------------------------
 
 void count_post(Machine& m, uint32_t role, uint32_t id) {
-  RendezvousTimes& meeting = m.out.rendezvous[id];
-  meeting.posts.push_back(m.now);
-  meeting.roles.push_back(role);
-  if (meeting.posts.size() != m.graph.rendezvous[id].parties) return;
-  meeting.started = true;
-  meeting.begin = m.now;
-  meeting.end = m.now + m.price(m.graph.rendezvous[id].work);
+  RendezvousTimes& rendezvous = m.out.rendezvous[id];
+  rendezvous.posts.push_back(m.now);
+  rendezvous.roles.push_back(role);
+  if (rendezvous.posts.size() != m.graph.rendezvous[id].parties) return;
+  rendezvous.started = true;
+  rendezvous.begin = m.now;
+  rendezvous.end = m.now + m.price(m.graph.rendezvous[id].work);
 }
 
 bool has_ended(const Machine& m, uint32_t id) {
-  const RendezvousTimes& meeting = m.out.rendezvous[id];
-  return meeting.started && meeting.end <= m.now;
+  const RendezvousTimes& rendezvous = m.out.rendezvous[id];
+  return rendezvous.started && rendezvous.end <= m.now;
 }
 
 // --- streams ------------------------------------------------------------------------------------
@@ -296,8 +296,8 @@ Time next_moment(const Machine& m) {
       due(stream.running ? front.end : ready_at(m, role, front));
     }
   }
-  for (const RendezvousTimes& meeting : m.out.rendezvous)
-    if (meeting.started) due(meeting.end);
+  for (const RendezvousTimes& rendezvous : m.out.rendezvous)
+    if (rendezvous.started) due(rendezvous.end);
   return next;
 }
 

@@ -3,18 +3,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <array>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "report/json/result.h"
+#include "report/text/compare.h"
+#include "report/text/run.h"
 #include "sim/check.h"
 #include "tests/report/sample.h"
 
 namespace stepcast {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::HasSubstr;
+using ::testing::Not;
 using testing::Not;
 
 TEST(ExplainSettings, AlignsPathValueOrigin) {
@@ -158,6 +164,24 @@ TEST(ExplainCosts, InJsonToo) {
   EXPECT_EQ(j["costs"][0]["runs"], 2);
   EXPECT_EQ(j["costs"][0]["time_ps"], 220'000'000);
   EXPECT_EQ(j["costs"][0]["origin"], "measured");
+  EXPECT_FALSE(j["costs"][0].contains("algorithm"));
+}
+
+TEST(ExplainCosts, InJsonACollectiveHasItsAlgorithmAndProtocol) {
+  Result r = sample_result();
+  auto prices = std::make_shared<Prices>(*r.prices);
+  for (Price& p : prices->by_work) {
+    p.algorithm = Algorithm::ring;
+    p.protocol = Protocol::ll128;
+  }
+  r.prices = prices;
+  JsonWriter w;
+  w.begin_object();
+  write_costs(w, r);
+  w.end_object();
+  const auto j = nlohmann::json::parse(w.text());
+  EXPECT_EQ(j["costs"][0]["algorithm"], "ring");
+  EXPECT_EQ(j["costs"][0]["protocol"], "LL128");
 }
 
 TEST(Explain, SurvivesAnEmptyResult) {
@@ -166,6 +190,241 @@ TEST(Explain, SurvivesAnEmptyResult) {
   EXPECT_EQ(explain_critical_path(r), "no critical path was traced\n");
   EXPECT_THAT(explain_bubble(r), HasSubstr("% of the step"));
   EXPECT_THROW(explain_costs(r), InternalError);
+}
+
+Interval around(double low, double high) {
+  Interval i;
+  i.low = time_from_seconds(low);
+  i.high = time_from_seconds(high);
+  i.cost_error = 0.05;
+  i.cost_parts = {{"product", 0.03}, {"attention", 0}, {"memory", 0.04}};
+  i.like = "training / long kernels";
+  i.runs = 1200;
+  i.sources = 21;
+  i.like_low = 0.95;
+  i.like_high = 1.2;
+  i.like_cost_error = 0.08;
+  return i;
+}
+
+const Time kStep = time_from_seconds(10);
+const TextStyle kWide{.width = 1000};
+
+TEST(IntervalText, PlusMinusOnlyWhereBothEndsAreAsFar) {
+  EXPECT_EQ(step_text(kStep, around(9.6, 10.4)), "10.00 s \u00b1 4 %");
+  EXPECT_EQ(step_text(kStep, around(9.65, 10.43)), "10.00 s \u00b1 4 %");
+  EXPECT_EQ(step_text(kStep, around(9.6, 11)), "10.00 s");
+  EXPECT_EQ(step_text(kStep, around(10.1, 11)), "10.00 s");  // known to be too short
+  EXPECT_EQ(step_text(Time{}, around(0, 0)), format_time(Time{}));
+}
+
+TEST(IntervalText, SaysBothEndsAndWhoseTheyAre) {
+  EXPECT_EQ(interval_name(around(9.6, 11)), "80 % interval");
+  EXPECT_EQ(interval_text(kStep, around(9.6, 11)),
+            "9.600 s to 11.00 s   -4 % to +10 %, as 1,200 runs of 21 sources");
+  EXPECT_THAT(interval_text(kStep, around(10.1, 11)), HasSubstr("+1 % to +10 %"));
+}
+
+TEST(IntervalText, ExplainsWhereItComesFrom) {
+  std::string text = explain_interval(kStep, around(9.6, 11), kWide);
+  EXPECT_THAT(text, HasSubstr("9.600 s to 11.00 s"));
+  EXPECT_THAT(text, HasSubstr("training / long kernels: 80 % of 1,200 runs of 21 sources"));
+  EXPECT_THAT(text, HasSubstr("(product 3.0 %, memory 4.0 %, added in squares)"));
+  EXPECT_THAT(text, HasSubstr("the interval is theirs"));
+  Interval worse = around(9.6, 11);
+  worse.cost_error = 0.2;
+  text = explain_interval(kStep, worse, kWide);
+  EXPECT_THAT(text, HasSubstr("20.0 %"));
+  EXPECT_THAT(text, HasSubstr("wider"));
+}
+
+TEST(IntervalText, WhatIsLikeNoRunHasNone) {
+  EXPECT_EQ(explain_interval(kStep, {}, kWide),
+            "how far to trust 10.00 s: no run like this one was published and forecast, so it has "
+            "no interval\n");
+  JsonWriter json(0);
+  json.begin_object();
+  write_interval_basis(json, {});
+  json.end_object();
+  EXPECT_EQ(json.text(), "{\"interval\":null}");
+}
+
+TEST(IntervalText, JsonHasTheEndsInSeconds) {
+  Result r = sample_result();
+  EXPECT_THAT(run_json(r, "1"), HasSubstr("\"interval\": null"));
+  r.interval = around(9.6, 11);
+  EXPECT_THAT(
+      run_json(r, "1"),
+      HasSubstr("\"interval\": {\n    \"low_s\": 9.6,\n    \"high_s\": 11.0,\n    \"level\": "
+                "0.8\n  }"));
+  JsonWriter json(0);
+  json.begin_object();
+  write_interval_basis(json, around(9.6, 11));
+  json.end_object();
+  EXPECT_THAT(json.text(), HasSubstr("\"sources\":21"));
+  EXPECT_THAT(json.text(), HasSubstr("\"memory\":0.04"));
+}
+
+TEST(IntervalText, IsALineOfTheReport) {
+  Result r = sample_result();
+  EXPECT_THAT(text_report(r), Not(HasSubstr("interval")));
+  r.interval = around(9.6, 11);
+  EXPECT_THAT(text_report(r), HasSubstr("\n  80 % interval  9.600 s to 11.00 s   "));
+}
+
+TEST(CheckTable, SaysWhetherWhatWasMeasuredLiesInTheInterval) {
+  CheckedFigure in{"a", Figure::step_time, 1.05, 1, 0.1, ""};
+  in.interval = {0.9, 1.2, 0.8};
+  CheckedFigure out = in;
+  out.run = "b";
+  out.measured = 1.3;
+  const CheckedFigure without{"c", Figure::peak_memory, 5, 5, 0.1, ""};
+  const std::string text = check_table(std::vector{in, out, without}, {});
+  EXPECT_THAT(text, HasSubstr("in its 80 %\n"));
+  EXPECT_THAT(text, HasSubstr("yes\nb"));
+  EXPECT_THAT(text, HasSubstr("outside  no\n"));
+  const std::string json = check_json(std::vector{in, without}, {}, {});
+  EXPECT_THAT(json, HasSubstr("\"low_s\": 0.9,"));
+  EXPECT_THAT(json, HasSubstr("\"in_interval\": true"));
+  EXPECT_THAT(json, HasSubstr("\"in_interval\": null"));
+  EXPECT_THAT(json, HasSubstr("\"interval\": null"));
+  CheckedFigure rate = in;
+  rate.figure = Figure::tokens_per_gpu_s;
+  EXPECT_THAT(check_json(std::vector{rate}, {}, {}), HasSubstr("\"high\": 1.2,"));
+}
+
+LinkLoads sample() {
+  LinkLoads loads;
+  loads.crossings = {
+      {Axis::tp,
+       {WorkKind::all_gather, WorkKind::reduce_scatter},
+       8,
+       8,
+       "NVLink",
+       128,
+       128,
+       1,
+       346.7e9,
+       1.156},
+      {Axis::pp, {WorkKind::send_recv}, 112, 2, "PCIe", 224, 336, 2, 2.416e9, 0.077},
+      {Axis::pp, {WorkKind::send_recv}, 112, 2, "NIC - leaf", 224, 256, 2, 2.416e9, 0.097}};
+  loads.fullest = {
+      {"NVLink", "n0/gpu0", "NVSwitches", 350e9, 1.2, {{Axis::tp, 346.5e9}, {Axis::pp, 3.5e9}}}};
+  return loads;
+}
+
+constexpr Time kStepOfLinks{13'000'000'000'000};
+
+TEST(LinksText, SaysWhichGroupsCrossWhichLinksAndHowFullTheseAre) {
+  const std::string text = explain_links(sample(), "links crossed: 64 ranks", kStepOfLinks);
+  EXPECT_THAT(text, HasSubstr("links crossed: 64 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("  tp         8   8  NVLink      128 of 128              1  346.7    "
+                              "1.156    8.9 %\n"));
+  // The axis is named once.
+  EXPECT_THAT(text, HasSubstr("  pp       112   2  PCIe"));
+  EXPECT_THAT(text, HasSubstr("\n                    NIC - leaf  224 of 256"));
+  EXPECT_THAT(text, HasSubstr("n0/gpu0  NVSwitches  350.0    1.200    9.2 %  tp 99.0 %, pp 1.0 %"));
+  EXPECT_THAT(text, HasSubstr("tp all-gather, reduce-scatter; pp transfers"));
+}
+
+TEST(LinksText, FitsAHundredColumnsAndFortyLines) {
+  LinkLoads loads;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp, Axis::embedding}) {
+    for (const char* links : {"NVLink", "PCIe", "NIC - rack", "rack - pod", "pod - spine"}) {
+      loads.crossings.push_back(
+          {axis, {WorkKind::all_reduce}, 16384, 1024, links, 65536, 131072, 1024, 1e12, 99.999});
+    }
+  }
+  for (const char* links : {"NVLink", "PCIe", "NIC - rack", "rack - pod", "pod - spine"}) {
+    loads.fullest.push_back(
+        {links, "rack1023", "pod3/15", 1e12, 99.999, {{Axis::dp, 0.5e12}, {Axis::pp, 0.5e12}}});
+  }
+  std::istringstream text(explain_links(loads, "links crossed", kStepOfLinks));
+  int lines = 0;
+  for (std::string line; std::getline(text, line); ++lines)
+    EXPECT_LE(display_width(line), 100) << line;
+  EXPECT_LE(lines, 40);
+}
+
+TEST(LinksText, EscapesNamesAndLeavesTinyMessagesOut) {
+  LinkLoads loads = sample();
+  loads.fullest[0].from = "n0/\x1b[31mgpu";
+  loads.crossings[0].links = "a\nb";
+  loads.crossings[1].bytes = 4;
+  const std::string text = explain_links(loads, "x", kStepOfLinks);
+  EXPECT_THAT(text, HasSubstr("n0/\\x1b[31mgpu"));
+  EXPECT_THAT(text, HasSubstr("a\\x0ab"));
+  EXPECT_THAT(text, Not(HasSubstr("PCIe")));
+}
+
+TEST(LinksText, OfARankAloneSaysSo) {
+  EXPECT_THAT(explain_links({}, "links crossed: 1 rank", kStepOfLinks),
+              HasSubstr("no group of ranks communicates"));
+}
+
+TEST(LinksJson, HasEveryNumber) {
+  JsonWriter json;
+  json.begin_object();
+  write_links(json, sample());
+  json.end_object();
+  const auto links = nlohmann::json::parse(json.text())["links"];
+  ASSERT_EQ(links["crossings"].size(), 3u);
+  const auto& tp = links["crossings"][0];
+  EXPECT_EQ(tp["axis"], "tp");
+  EXPECT_EQ(tp["kinds"], (nlohmann::json{"all_gather", "reduce_scatter"}));
+  EXPECT_EQ(tp["groups"], 8);
+  EXPECT_EQ(tp["ranks"], 8);
+  EXPECT_EQ(tp["links"], "NVLink");
+  EXPECT_EQ(tp["links_used"], 128);
+  EXPECT_EQ(tp["links_there"], 128);
+  EXPECT_EQ(tp["groups_per_link"], 1);
+  EXPECT_EQ(tp["bytes"], 346.7e9);
+  EXPECT_EQ(tp["seconds"], 1.156);
+  const auto& fullest = links["fullest"][0];
+  EXPECT_EQ(fullest["from"], "n0/gpu0");
+  EXPECT_EQ(fullest["to"], "NVSwitches");
+  EXPECT_EQ(fullest["bytes_by_axis"]["pp"], 3.5e9);
+}
+
+std::array<StageLine, 2> two_stages() {
+  std::array<StageLine, 2> stages;
+  stages[0] = {.rank = 1,
+               .forward = Time{10'000'000'000},
+               .backward = Time{19'500'000'000},
+               .backward_input = Time{12'000'000'000},
+               .backward_weight = Time{8'000'000'000},
+               .after_forward = 300,
+               .after_input = 200,
+               .hop = Time{250'000'000}};
+  stages[1] = stages[0];
+  stages[1].rank = 0;
+  stages[1].hop.reset();
+  return stages;
+}
+
+TEST(StagesText, IsAFileForScheduleEval) {
+  EXPECT_EQ(explain_stages("run", two_stages()),
+            "# run, one microbatch: passes and transfers in ms, bytes held after F and I.\n"
+            "# For stepcast schedule eval FAMILY --stages FILE --costs 0,0,0,0.250\n"
+            "#       F        I       W  after F  after I       B  # stage  pp rank    hop\n"
+            "  10.000,  12.000,  8.000,     300,     200,  19.500      # 0        1  0.250\n"
+            "  10.000,  12.000,  8.000,     300,     200,  19.500      # 1        0      -\n");
+}
+
+TEST(StagesText, JsonHasTheTimesExactly) {
+  const auto j = nlohmann::json::parse(
+      json_document([&](JsonWriter& json) { write_stages(json, two_stages()); }))["stages"];
+  ASSERT_EQ(j.size(), 2U);
+  EXPECT_EQ(j[0]["stage"], 0);
+  EXPECT_EQ(j[0]["pp_rank"], 1);
+  EXPECT_EQ(j[0]["forward_ps"], 10'000'000'000);
+  EXPECT_EQ(j[0]["backward_ps"], 19'500'000'000);
+  EXPECT_EQ(j[0]["backward_input_ps"], 12'000'000'000);
+  EXPECT_EQ(j[0]["backward_weight_ps"], 8'000'000'000);
+  EXPECT_EQ(j[0]["bytes_after_forward"], 300);
+  EXPECT_EQ(j[0]["bytes_after_input"], 200);
+  EXPECT_EQ(j[0]["hop_ps"], 250'000'000);
+  EXPECT_TRUE(j[1]["hop_ps"].is_null());
 }
 
 }  // namespace

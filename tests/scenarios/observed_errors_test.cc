@@ -83,7 +83,7 @@ TEST(ObservedErrors, WhatIsNoTableIsRefused) {
         head + "training,3,9,0.9,1.5,0.1\n", head + "training,9,3,0,1.5,0.1\n",
         head + "training,9,3,1.6,1.5,0.1\n", head + "training,9,3,0.9,inf,0.1\n",
         head + "training,9,3,0.9,1.5,-0.1\n", head + "training,9,3,nan,1.5,0.1\n"})
-    EXPECT_THROW(parse_observed_errors(bad), std::invalid_argument) << bad;
+    EXPECT_THROW(parse_observed_errors(bad), InputError) << bad;
 }
 
 }  // namespace

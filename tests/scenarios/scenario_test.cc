@@ -271,8 +271,34 @@ TEST(Layout, AWrittenLayoutStatesTheStages) {
             "parallel.split: products instead");
   EXPECT_EQ(message("Et*16|t*16L", {{"schedule", "zb-v"}, {"parallel.vpp", "2"}}),
             message("Et*16|t*16L", {{"schedule", "zb-v"}}));
+  // Two replicas of a model of pp stages, each of which two ranks hold.
+  for (const std::string name : {"dualpipe", "chimera"}) {
+    EXPECT_EQ(
+        message("Et*8|t*8|t*8|t*8L", {{"schedule", name}}),
+        "the layout has 4 stages, " + name + " runs two replicas of a model of pp = 2 stages");
+    EXPECT_EQ(
+        load_with({{"parallel.layout", "\"Et*16|t*16L\""}, {"schedule", name}}).plan.stages.size(),
+        2u);
+  }
   EXPECT_THAT(message("t*32"), HasSubstr("embedding"));
   EXPECT_THAT(message("E|(t|)*999999999L"), HasSubstr("more than"));
+}
+
+TEST(Limits, OfSchedulesAreStated) {
+  const auto refused = [](const testing::Sets& sets) {
+    const Failure f = failure_with(sets);
+    return f.codes + ' ' + f.all[0].message + "; " + f.all[0].help;
+  };
+  EXPECT_EQ(refused({{"model.num_hidden_layers", "20000"}}),
+            "E123 a stage of 10000 layers: at most 1000 are possible; more pipeline stages "
+            "(parallel.pp, parallel.vpp) have fewer layers each");
+  EXPECT_EQ(load_with({{"model.num_hidden_layers", "2000"}}).plan.stages[0].layers, 1000);
+  EXPECT_EQ(
+      refused({{"batch.global", "4000000"}}),
+      "E123 a schedule of 2 stages and 1000000 microbatches is too large; at most 65536 stages, "
+      "and 500000 microbatches in 2 of them");
+  EXPECT_THAT(refused({{"schedule", "{kind: auto, params: {effort: 1000000000}}"}}),
+              HasSubstr("effort = 1000000000 must be a whole number from 1 to 10000000"));
 }
 
 // What the message about layers that do not divide shows can be pasted.

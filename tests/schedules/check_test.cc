@@ -133,7 +133,7 @@ TEST(ScheduleCheck, ARankThatWaitsForItselfIsACircleOfOne) {
 }
 
 TEST(ScheduleCheck, TheCircleLeavesOutThoseWhoMerelyWaitForIt) {
-  // Stage 0 waits for stage 1, which is in a circle with stage 2.
+  // Stage 0 waits for stage 1, which is in a cycle with stage 2.
   const std::vector<ScheduleProblem> problems =
       check_schedule(rows({"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1", "2F0 2F1 2B0 2B1"}));
   ASSERT_EQ(problems.size(), 1u);

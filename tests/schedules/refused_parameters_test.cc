@@ -74,7 +74,7 @@ TEST(RefusedParameters, SizesOutOfRangeAreRefusedByEveryFamily) {
   }
   EXPECT_THAT(refusal("1f1b", {0, 1, 4, 0}), HasSubstr("pp = 0 must be at least 1"));
   EXPECT_THAT(refusal("1f1b", {70000, 1, 4, 0}), HasSubstr("at most 65536"));
-  EXPECT_THAT(refusal("1f1b", {4, 1, 100'000'000, 0}), HasSubstr("at most 8333333 are possible"));
+  EXPECT_THAT(refusal("1f1b", {4, 1, 100'000'000, 0}), HasSubstr("at most 250000 are possible"));
 }
 
 TEST(RefusedParameters, ChimeraNeedsTwoEqualHalves) {

@@ -217,7 +217,8 @@ TEST(Messages, OfSwitchesAndTreesLeaveEachNodeOnAllRailsAlike) {
 }
 
 TEST(Messages, OfATransferAndOfOneGpu) {
-  const CollectiveMessages c = collective_messages(WorkKind::send_recv, "", Nodes{{7}, {3}});
+  const CollectiveMessages c =
+      collective_messages(WorkKind::send_recv, Algorithm::none, Nodes{{7}, {3}});
   ASSERT_EQ(c.messages.size(), 1u);
   EXPECT_EQ(c.messages[0].from, 7);
   EXPECT_EQ(c.messages[0].to, 3);

@@ -126,8 +126,8 @@ TEST(CollectiveLinks, SpreadOverAllNicsOfAGpu) {
   c.node.nic_bandwidth = {12.5e9};
   const ClusterGraph g = cluster_graph(c);
   Router router(g, {});
-  const auto nics =
-      out_of_nics(g, collective_links(g, router, WorkKind::send_recv, "", every(2, 8)));
+  const auto nics = out_of_nics(
+      g, collective_links(g, router, WorkKind::send_recv, Algorithm::none, every(2, 8)));
   EXPECT_EQ(nics.size(), 4u);
   for (const auto& [nic, load] : nics) EXPECT_DOUBLE_EQ(load, 0.25);
 }
@@ -135,8 +135,8 @@ TEST(CollectiveLinks, SpreadOverAllNicsOfAGpu) {
 TEST(CollectiveLinks, OfATransferAreItsRoute) {
   const ClusterGraph g = cluster_graph(dgx_h100(4));
   Router router(g, {});
-  const auto uses =
-      collective_links(g, router, WorkKind::send_recv, "", std::vector<int64_t>{25, 1});
+  const auto uses = collective_links(g, router, WorkKind::send_recv, Algorithm::none,
+                                     std::vector<int64_t>{25, 1});
   std::vector<uint32_t> links = router.route(25, 1)->links;
   std::sort(links.begin(), links.end());
   ASSERT_EQ(uses.size(), links.size());

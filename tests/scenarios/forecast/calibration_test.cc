@@ -6,11 +6,14 @@
 #include <set>
 
 #include "calibrate/fit/fit_table.h"
+#include "calibrate/price/plausible_times.h"
 #include "calibrate/table/cost_table.h"
 #include "calibrate/table/table_text.h"
 #include "calibrate/table/write_table.h"
+#include "scenarios/cluster_section.h"
 #include "scenarios/forecast/calibration_plan.h"
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/presets.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 #include "tests/temporary_folder.h"
@@ -18,6 +21,7 @@
 namespace stepcast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -147,6 +151,38 @@ TEST(Calibration, TablesThatCannotBeUsedAreRefusedWithTheirPlace) {
 }
 
 // ------------------------------------------------------------------------------------------- plan
+
+// The shipped table of the H100 with all times of products times `factor`.
+std::string scaled_table(double factor) {
+  TableText table = parse_table_text(shipped_table_text("h100-sxm"), "h100-sxm");
+  for (GemmRow& r : table.gemms) r.us *= factor;
+  return write_table(fit_table(table).table);
+}
+
+TEST(Calibration, TimesThatTheGpuCannotHaveAreRefusedWithRowAndNumber) {
+  const testing::TemporaryFolder folder;
+  folder.write("fast.csv", scaled_table(1e-6));
+  folder.write("slow.csv", scaled_table(1e6));
+  folder.write("odd.csv", scaled_table(0.5));
+  const auto run = [&](const std::string& table) {
+    return refused(folder.write("run.yaml", kScenario + "calibration: " + table + "\n"));
+  };
+  EXPECT_THAT(run("fast.csv"), AllOf(HasSubstr("fast.csv:"), HasSubstr("E311 gemm,bf16,tn,"),
+                                     HasSubstr("TFLOP/s, and the peak of h100-sxm is")));
+  EXPECT_THAT(run("slow.csv"), AllOf(HasSubstr("slow.csv:"), HasSubstr("E311 gemm,bf16,"),
+                                     HasSubstr("times as long as the data sheet")));
+  EXPECT_THAT(run("odd.csv"), HasSubstr("E311"));  // 1,400 TFLOP/s
+}
+
+TEST(Calibration, TimesOfEveryShippedTableArePlausible) {
+  for (const std::string_view gpu : preset_names(PresetKind::gpu)) {
+    const std::string_view text = shipped_table_text(gpu);
+    if (text.empty()) continue;
+    const std::string name(gpu);
+    EXPECT_NO_THROW(check_plausible(parse_table_text(text, name), preset_node("", name).gpu))
+        << gpu;
+  }
+}
 
 double weights(const CalibrationPlan& plan) {
   double sum = 0;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands of `stepcast` share: the parsed command line, exit statuses, and their list.
+//
+// A command writes its answer to standard output and everything else to standard error, throws
+// InputError for whatever the user can mend, and returns the exit status:
+//   0 ok   1 internal error   2 usage or scenario   3 out of memory with --fail-on-oom
+//   4 the schedule deadlocks   6 check: outside the tolerance   7 input or output
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/format.h"
+#include "scenarios/scenario.h"
+#include "schedules/schedule.h"
+#include "sim/result.h"
+
+namespace CLI {
+class App;
+}
+
+namespace stepcast::cli {
+
+// stepcast schedule
+struct ScheduleArguments {
+  std::optional<int64_t> pp, vpp, microbatches;
+  std::vector<std::string> params;       // KEY=VALUE
+  std::string costs, stages, straggler;  // stages: file
+  P2pStyle p2p = P2pStyle::async;
+  enum class Format : uint8_t { compute, compute_comms } format = Format::compute;  // export
+  std::optional<int64_t> columns;                                                   // show
+  std::optional<int64_t> memory_limit, effort;                                      // synth
+  enum class Placement : uint8_t { loop, v } placement = Placement::loop;           // synth
+};
+
+// stepcast calibrate
+struct CalibrateArguments {
+  std::string plan;  // file
+  bool accept_edits = false, csv = false;
+  std::string budget, grid, families, device;  // run
+  bool list = false;
+};
+
+// What files of measurements may leave open: `calibrate fit`, `import`.
+struct MeasuredArguments {
+  std::string collective, dtype;
+  std::optional<int64_t> ranks, nodes, ranks_per_node;
+  std::optional<Bandwidth> nic, nvlink;
+  std::optional<bool> nvls;
+};
+
+enum class ColorChoice : uint8_t { automatic, always, never };
+enum class ProgressStyle : uint8_t { automatic, plain, none };
+
+// The command line: what was typed, read and checked as far as that takes nothing else; empty = not
+// given.
+struct Arguments {
+  // of several commands
+  std::vector<std::string> files;  // "-" = standard input
+  std::string file;                // of a command that takes one thing: a file, a name, "-"
+  std::string kind;                // of it, or of presets
+  std::vector<std::string> set;    // path=value
+  std::string root;                // directory
+  std::string gpu, preset, model;  // model: a config.json
+  std::string output, svg;         // files to write
+  bool force = false;              // ... over those that exist
+  bool fail_on_oom = false;
+  bool json = false;
+  bool quiet = false;
+  ColorChoice color = ColorChoice::automatic;
+
+  // run
+  std::string trace;  // file
+  std::string trace_ranks = "all";
+  std::string ranks;     // "all": each simulated by itself; "0,40-47": for the trace
+  bool what_if = false;  // every one, however long it takes
+  ProgressStyle progress = ProgressStyle::automatic;
+  // check
+  std::optional<double> tolerance;
+  // compare
+  std::vector<std::string> schedules;
+  // explain
+  bool memory = false, bubble = false, critical_path = false, costs = false, links = false;
+  bool stages = false;
+  std::string price;  // a work
+  // presets
+  std::string show;
+  // size
+  std::optional<double> tokens, mfu;
+  bool no_search = false;
+  // help
+  std::vector<std::string> topic;  // one word, or a command of two
+
+  ScheduleArguments schedule;
+  CalibrateArguments calibrate;
+  MeasuredArguments measured;
+};
+
+// Where the output goes, as far as its looks depend on it.
+struct Terminal {
+  TextStyle out, err;
+  bool interactive = false;  // standard output is a terminal
+  int columns = 80;          // of standard output, for what is drawn
+};
+
+constexpr int kExitInternal = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitOutOfMemory = 3;
+constexpr int kExitDeadlock = 4;
+constexpr int kExitOutsideTolerance = 6;
+constexpr int kExitIo = 7;
+
+using Command = std::function<int(const Arguments&, const Terminal&)>;
+
+// Each adds one command, with its options and subcommands, to the command line; what the line says
+// is stored in `args`, the command that it names in `chosen`.  Named as they are typed.
+void add_run(CLI::App& app, Arguments& args, Command& chosen);
+void add_validate(CLI::App& app, Arguments& args, Command& chosen);
+void add_explain(CLI::App& app, Arguments& args, Command& chosen);
+void add_compare(CLI::App& app, Arguments& args, Command& chosen);
+void add_check(CLI::App& app, Arguments& args, Command& chosen);
+void add_size(CLI::App& app, Arguments& args, Command& chosen);
+void add_schedule(CLI::App& app, Arguments& args, Command& chosen);
+void add_topology(CLI::App& app, Arguments& args, Command& chosen);
+void add_calibrate(CLI::App& app, Arguments& args, Command& chosen);
+void add_import(CLI::App& app, Arguments& args, Command& chosen);
+void add_export(CLI::App& app, Arguments& args, Command& chosen);
+void add_presets(CLI::App& app, Arguments& args, Command& chosen);
+void add_schema(CLI::App& app, Arguments& args, Command& chosen);
+void add_help(CLI::App& app, Arguments& args, Command& chosen);
+
+// --- shared by several commands (shared.cc) ---
+
+std::string_view version();  // "0.1.0"
+
+// The --set options as pairs.  Throws InputError E004 for one without '='.
+std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
+
+// Loads `file`, standard input for "-".  `extra` is applied after --set, then what the case of that
+// name changes.
+Scenario load(const std::string& file, const Arguments& args,
+              std::span<const std::pair<std::string, std::string>> extra = {},
+              const std::string& compare_case = {});
+
+// What a file is called in messages: itself, <stdin> for "-".
+std::string shown_name(const std::string& file);
+
+// Throws an InputError of one diagnostic without a place.
+[[noreturn]] void usage_error(std::string code, std::string message, std::string help = {});
+
+}  // namespace stepcast::cli

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast compare A B..., one file with a `compare:` section, or one under several schedules:
+// results side by side.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "report/diagnostics.h"
+#include "report/json/result.h"
+#include "report/text/compare.h"
+#include "scenarios/forecast/anomaly.h"
+#include "scenarios/forecast/forecast.h"
+#include "sim/diagnostic.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+using Sets = std::vector<std::pair<std::string, std::string>>;
+
+// One scenario under another schedule: what has to change in it.
+struct UnderSchedule {
+  std::string name;                  // "zb-v vpp 2"
+  Sets set;                          // after --set
+  std::vector<std::string> dropped;  // keys of the section `schedule` that it cannot take
+};
+
+// What not every schedule takes.
+constexpr std::array<const char*, 4> kKeys{"schedule.group", "schedule.params", "schedule.p2p",
+                                           "schedule.memory_limit"};
+constexpr unsigned kAll = (1u << kKeys.size()) - 1;
+
+// What is dropped, as bits of kKeys: nothing, then as little as possible.
+std::vector<unsigned> attempts() {
+  std::vector<unsigned> all;
+  for (unsigned dropped = 0; dropped <= kAll; ++dropped) all.push_back(dropped);
+  std::stable_sort(all.begin(), all.end(), [](unsigned a, unsigned b) {
+    return __builtin_popcount(a) < __builtin_popcount(b);
+  });
+  return all;
+}
+
+Sets sets_for(const std::string& name, const char* vpp, unsigned dropped) {
+  // Orders written out give way.
+  Sets set{{"schedule.kind", name}, {"schedule.steps", "null"}, {"schedule.file", "null"}};
+  for (size_t k = 0; k < kKeys.size(); ++k)
+    if ((dropped >> k & 1) != 0) set.emplace_back(kKeys[k], "null");
+  if (*vpp != 0) set.emplace_back("parallel.vpp", vpp);
+  return set;
+}
+
+// The schedule is named on the command line, not in a --set.
+void forget_place(Diagnostic& d) {
+  if (d.file != "--set schedule.kind") return;
+  d.file.clear();
+  d.source_line.clear();
+  d.line = d.column = 0;
+}
+
+std::optional<InputError> problem_of(const Sets& set, const Arguments& args) {
+  try {
+    load(args.files.front(), args, set);
+    return {};
+  } catch (InputError& e) {
+    for (Diagnostic& d : e.diagnostics) forget_place(d);
+    return e;
+  }
+}
+
+// Whether a key goes with some schedules only: its value may be wrong as well.
+bool is_misplaced(const InputError& e) {
+  return std::all_of(e.diagnostics.begin(), e.diagnostics.end(),
+                     [](const Diagnostic& d) { return d.code == "E127" || d.code == "E102"; });
+}
+
+// Each key goes because the schedule has no such key, not because its value is wrong.
+void check_dropped(const std::string& name, const char* vpp, unsigned dropped,
+                   const Arguments& args) {
+  for (size_t k = 0; k < kKeys.size(); ++k) {
+    if ((dropped >> k & 1) == 0) continue;
+    const auto problem = problem_of(sets_for(name, vpp, dropped & ~(1u << k)), args);
+    if (problem && !is_misplaced(*problem)) throw InputError(*problem);
+  }
+}
+
+// Throws InputError if a key of the section `schedule` is wrong under the scenario's own schedule:
+// then no other is to blame.
+void check_own_schedule(const Arguments& args) {
+  const auto problem = problem_of({}, args);
+  if (problem && is_misplaced(*problem)) throw InputError(*problem);
+}
+
+// The scenario under the schedule `name`, with its own parallel.vpp if the schedule takes it, else
+// with one or two chunks, and with all keys of its section `schedule` but those that the schedule
+// cannot take: it is loaded with fewer and fewer of them until it can be.  Throws InputError with
+// the reason if it cannot be.
+UnderSchedule under_schedule(const std::string& name, const Arguments& args) {
+  std::optional<InputError> first;
+  for (const char* vpp : {"", "null", "2"}) {
+    const std::optional<InputError> bare = problem_of(sets_for(name, vpp, kAll), args);
+    if (bare && !first) first = bare;
+    if (bare) continue;
+    for (const unsigned dropped : attempts()) {
+      const Sets set = sets_for(name, vpp, dropped);
+      if (problem_of(set, args)) continue;
+      check_dropped(name, vpp, dropped, args);
+      UnderSchedule under{name, set, {}};
+      const int64_t chunks = load(args.files.front(), args, set).plan.vpp;
+      if (chunks > 1) under.name += " vpp " + std::to_string(chunks);
+      for (size_t k = 0; k < kKeys.size(); ++k)
+        if ((dropped >> k & 1) != 0) under.dropped.emplace_back(kKeys[k]);
+      return under;
+    }
+  }
+  throw InputError(*first);
+}
+
+struct Case {
+  std::string name;
+  std::string file;
+  std::string of_file;  // name of a case in the file's compare section; empty: none
+  UnderSchedule under;  // of --schedules
+};
+
+// Problems of all cases, each said once.
+class Collector {
+ public:
+  void add(const InputError& e, const std::string& name) {
+    for (Diagnostic d : e.diagnostics) {
+      const std::string key = d.code + d.message + d.file + std::to_string(d.line);
+      if (!seen_.insert(key).second) continue;
+      if (d.note.empty() && d.file != name) d.note = "in case '" + name + "'";
+      found_.push_back(std::move(d));
+    }
+  }
+  void throw_if_any() const {
+    if (!found_.empty()) throw InputError(found_);
+  }
+  bool any() const { return !found_.empty(); }
+  std::span<const Diagnostic> found() const { return found_; }
+
+ private:
+  std::set<std::string> seen_;
+  std::vector<Diagnostic> found_;
+};
+
+// Called with what keeps a case from running.
+using Refuse = std::function<void(const InputError&, const std::string& name)>;
+
+std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& refuse) {
+  if (args.files.size() > 1)
+    usage_error("E003", "--schedules is for one scenario, not " + std::to_string(args.files.size()),
+                "compare takes one of them at a time");
+  check_own_schedule(args);
+  std::vector<Case> cases;
+  for (const std::string& name : args.schedules) {
+    try {
+      UnderSchedule under = under_schedule(name, args);
+      cases.push_back({under.name, args.files.front(), {}, std::move(under)});
+    } catch (const InputError& e) {
+      refuse(e, name);
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> cases_of(const Arguments& args, const Refuse& refuse, std::string& baseline) {
+  std::vector<Case> cases;
+  if (!args.schedules.empty()) return cases_under_schedules(args, refuse);
+  if (args.files.size() > 1) {
+    for (const std::string& file : args.files) cases.push_back({file, file, {}, {}});
+    return cases;
+  }
+  const Scenario scenario = load(args.files.front(), args);
+  if (scenario.compare.empty())
+    usage_error("E005",
+                "'" + args.files.front() +
+                    "' has no compare section, so there is nothing "
+                    "to compare it with",
+                "name more files or --schedules, or add compare: {cases: {...}} to it");
+  for (const CompareCase& c : scenario.compare)
+    cases.push_back({c.name, args.files.front(), c.name, {}});
+  baseline = scenario.compare_baseline;
+  return cases;
+}
+
+// Names of the scenarios where they tell the cases apart, else the files they are in.
+void name_after_scenarios(std::vector<Case>& cases, std::span<const Result> results) {
+  std::set<std::string> names;
+  for (const Result& r : results) names.insert(r.scenario.name);
+  if (names.size() != results.size() || names.contains("")) return;
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].name = results[i].scenario.name;
+}
+
+// Faster links and a longer step are no mistake of the reader's.
+void note_anomalies(std::span<const Case> cases, std::span<const Scenario> scenarios,
+                    std::span<Result> results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    for (size_t j = 0; j < results.size(); ++j) {
+      if (results[i].step_time <= results[j].step_time) continue;
+      if (!has_faster_links(scenarios[i], scenarios[j])) continue;
+      results[i].scenario.warnings.push_back(
+          anomaly_note(scenarios[i], cases[i].name, scenarios[j], cases[j].name));
+      break;
+    }
+  }
+}
+
+// "schedule.group does not apply to 1f1b, zb-v and is left out there": each key once.
+void note_dropped(std::span<const Case> cases, std::span<Result> results) {
+  std::map<std::string, std::string> names;
+  for (const Case& c : cases)
+    for (const std::string& key : c.under.dropped)
+      names[key] += (names[key].empty() ? "" : ", ") + c.name;
+  for (size_t i = 0; i < cases.size(); ++i)
+    for (const std::string& key : cases[i].under.dropped)
+      results[i].scenario.warnings.push_back(key + " does not apply to " + names[key] +
+                                             " and is left out there");
+}
+
+// The first of --schedules is what the others are compared with, if it runs.
+void note_baseline(const Arguments& args, std::span<const Case> cases, std::span<Result> results) {
+  if (args.schedules.empty()) return;
+  const std::string& first = args.schedules.front();
+  const auto& [key, kind] = cases.front().under.set.front();
+  if (kind == first) return;
+  results.front().scenario.warnings.push_back(first + " is left out: the baseline is " +
+                                              cases.front().name);
+}
+
+int compare_command(const Arguments& args, const Terminal& terminal) {
+  Collector problems;
+  std::vector<LeftOut> left_out;
+  const Refuse refuse = [&](const InputError& e, const std::string& name) {
+    problems.add(e, name);
+    left_out.push_back({name, e.diagnostics});
+  };
+  std::string baseline_name;
+  std::vector<Case> cases;
+  std::vector<Scenario> scenarios;
+  std::vector<Result> results;
+  for (Case& c : cases_of(args, refuse, baseline_name)) {
+    try {
+      ForecastOptions options;
+      options.what_if = false;
+      Scenario scenario = load(c.file, args, c.under.set, c.of_file);
+      results.push_back(forecast(scenario, options));
+      scenarios.push_back(std::move(scenario));
+      cases.push_back(std::move(c));
+    } catch (const InputError& e) {
+      refuse(e, c.name);
+    }
+  }
+  if (args.schedules.empty() || results.empty()) problems.throw_if_any();
+  if (args.files.size() > 1) name_after_scenarios(cases, results);
+  note_anomalies(cases, scenarios, results);
+  note_dropped(cases, results);
+  std::vector<std::string> names;
+  size_t baseline = 0;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    names.push_back(cases[i].name);
+    if (cases[i].name == baseline_name) baseline = i;
+  }
+  note_baseline(args, cases, results);
+  write_stdout(args.json ? compare_json(results, names, baseline, version(), left_out)
+                         : compare_table(results, names, baseline, terminal.out, left_out));
+  std::set<std::string> said;
+  for (const Result& r : results)
+    for (const std::string& w : r.scenario.warnings)
+      if (!args.quiet && said.insert(w).second)
+        write_stderr(wrap(escape_text(w), "warning: ", terminal.err.width));
+  if (problems.any() && !args.json)
+    write_stderr(render_diagnostics(problems.found(), terminal.err, "The others were run."));
+  if (problems.any()) return exit_status_of(problems.found());
+  const bool all_fit =
+      std::all_of(results.begin(), results.end(), [](const Result& r) { return r.fits; });
+  return args.fail_on_oom && !all_fit ? kExitOutOfMemory : 0;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub =
+      add_command(app, "compare", "Put several scenarios, or the cases of one, side by side",
+                  chosen, compare_command);
+  add_files(sub, args, "FILE", "scenarios, or one with a compare section; - is standard input");
+  add_scenario_options(sub, args);
+  sub->add_option("--schedules", args.schedules,
+                  "one scenario under each of these: 1f1b,interleaved,zb-v,dualpipe,auto")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("NAME,...");
+  sub->add_flag("--fail-on-oom", args.fail_on_oom, "exit with 3 if a case does not fit in memory");
+  sub->footer(
+      "The first case is the baseline, unless the compare section names another. With --schedules\n"
+      "each runs with the scenario's parallel.vpp if it can, else with one or two chunks, and\n"
+      "with the keys of the scenario's schedule section (p2p, group, params, ...) that it can\n"
+      "take; a remark names the others. A schedule that cannot be run is left out, and the exit\n"
+      "status is 2.\n\n"
+      "span: the longest time that a rank works on the step, which is what the step takes without\n"
+      "the optimizer's barrier.  pp rank: the one with the peak.  Waits are those of the critical\n"
+      "rank: fill, drain, imbalance and blocked make the bubble, transfers and collectives are\n"
+      "exposed communication.");
+  add_common(sub, args);
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command/import.h"
+
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "calibrate/table/write_table.h"
+#include "report/json/writer.h"
+#include "scenarios/cluster_section.h"
+#include "tools/command/calibrate_input.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+#include "topology/import/imported_topology.h"
+
+namespace stepcast::cli {
+
+namespace {
+
+std::string remarks(const ImportedRun& run, const std::string& file) {
+  std::string text;
+  for (const UnknownPlace& u : run.unknown)
+    text += fmt::format("{}:{}:{}: unknown argument '{}': {}\n", escape_text(file), u.line,
+                        u.column, escape_text(u.name),
+                        u.near.empty() ? "whether it changes the cost is not known"
+                                       : fmt::format("did you mean {}?", escape_text(u.near)));
+  for (const std::string& note : run.notes) text += fmt::format("note: {}\n", escape_text(note));
+  return text;
+}
+
+std::string as_json(const ImportedRun& run) {
+  return json_document([&](JsonWriter& json) {
+    json.member("scenario", run.scenario);
+    json.member("used", run.used);
+    json.member("without_effect", run.ignored);
+    json.objects("unknown", run.unknown, [&](const UnknownPlace& u) {
+      json.member("name", u.name);
+      json.member("line", u.line);
+      json.member("col", u.column);
+      if (!u.near.empty()) json.member("did_you_mean", u.near);
+    });
+    json.values("notes", run.notes);
+  });
+}
+
+}  // namespace
+
+std::string imported_summary(const ImportedRun& run) {
+  return fmt::format(
+      "imported {} cost-relevant arguments ({} unknown, {} without effect on cost){}\n", run.used,
+      run.unknown.size(), run.ignored,
+      run.measured.empty() ? "" : " and " + escape_text(run.measured));
+}
+
+ImportRequest import_request(const Arguments& args, const std::string& kind,
+                             const std::string& file) {
+  ImportRequest request;
+  request.kind = kind;
+  request.file = shown_name(file);
+  request.text = read_whole_file(file);
+  if (!args.model.empty()) {
+    request.model_file = shown_name(args.model);
+    request.model_text = read_whole_file(args.model);
+  }
+  if (!args.preset.empty()) {
+    request.cluster.preset = args.preset;
+    request.cluster.assumed = false;
+  }
+  request.cluster.gpu = args.gpu;
+  request.set = parse_sets(args.set);
+  return request;
+}
+
+int import_run_command(const Arguments& args) {
+  const ImportRequest request = import_request(args, args.kind, args.file);
+  const ImportedRun run = import_run(request);
+  if (args.json) {
+    write_stdout(as_json(run));
+    return 0;
+  }
+  deliver(run.scenario, args.output, args.force);
+  if (!args.quiet) write_stderr(remarks(run, request.file) + imported_summary(run));
+  return 0;
+}
+
+namespace {
+
+constexpr const char* kImportFooter =
+    "KIND and FILE, of the cluster (the section of a scenario):\n"
+    "  nvidia-smi     what `nvidia-smi topo -m` prints: a node\n"
+    "  nccl-topo      what NCCL writes to NCCL_TOPO_DUMP_FILE: a node, or an NVLink rack\n"
+    "  ibnetdiscover  what `ibnetdiscover` prints: the fabric, and which host hangs where\n"
+    "of a run (a whole scenario; comments say where each value is from):\n"
+    "  hf             Hugging Face's config.json\n"
+    "  megatron-args  Megatron's arguments: a script, the list it prints, YAML or JSON\n"
+    "  megatron-log   what Megatron prints: arguments, and measured iterations\n"
+    "  bridge         the YAML of Megatron-Bridge and NeMo\n"
+    "  torchtitan     the JSON that it writes with --debug.save_config_file\n"
+    "  deepspeed      its JSON, with --model config.json\n"
+    "  nanotron       its YAML\n"
+    "of kernels and collectives (a cost table of their rows, for `stepcast calibrate fit`):\n"
+    "  nccl-tests     what all_reduce_perf and the others print, or write with -J\n"
+    "  mamf           what mamf-finder.py prints: its best shapes\n"
+    "  kineto         a trace of the PyTorch profiler, with record_shapes=True\n\n"
+    "What a file does not tell (memory and rates of GPUs, latencies, the network of a node's\n"
+    "file, the nodes of a fabric's) comes from the presets that are named; the comments of the\n"
+    "section say so. A scenario takes it with `extends: cluster.yaml`.\n\n"
+    "  stepcast import nvidia-smi topo.txt --preset dgx-h100 -o cluster.yaml\n"
+    "  stepcast import megatron-args train.sh --preset dgx-a100-80g -o run.yaml";
+
+constexpr std::array<std::string_view, 3> kTopologies{"nvidia-smi", "nccl-topo", "ibnetdiscover"};
+
+bool among(const std::string& kind, std::span<const std::string_view> kinds) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+ImportedTopology read(const std::string& kind, const std::string& text, const std::string& file,
+                      const Node& node) {
+  if (kind == "nvidia-smi") return import_nvidia_smi(text, file, node.gpu.arch);
+  if (kind == "nccl-topo") return import_nccl_xml(text, file);
+  return import_ibnetdiscover(text, file);
+}
+
+// A section that says what the cluster is.
+int import_topology(const Arguments& args) {
+  if (args.preset.empty() && args.gpu.empty())
+    usage_error("E003", "what the file does not tell has to come from a preset",
+                "--preset names that of a cluster, --gpu that of a GPU; `stepcast presets` "
+                "lists them");
+  const Node node = preset_node(args.preset, args.gpu);
+  const std::string text = read_whole_file(args.file);
+  const std::string file = shown_name(args.file);
+  const std::string section =
+      cluster_section(read(args.kind, text, file, node), {file, args.kind, args.preset, args.gpu});
+  if (args.json)
+    write_stdout(json_document([&](JsonWriter& json) { json.member("section", section); }));
+  else
+    deliver(section, args.output, args.force);
+  return 0;
+}
+
+// A cost table of the rows, without fits.
+int import_measured(const Arguments& args) {
+  const CalibrateInput in = read_measurements(args.file, args);
+  const TableText& t = in.table;
+  const std::string table = write_table(t);
+  if (args.json) {
+    write_stdout(json_document([&](JsonWriter& json) {
+      json.member("table", table);
+      json.values("notes", in.notes);
+    }));
+    return 0;
+  }
+  deliver(table, args.output, args.force);
+  if (args.quiet) return 0;
+  const size_t rows = t.gemms.size() + t.attentions.size() + t.memories.size() +
+                      t.collectives.size() + t.copies.size();
+  std::string remarks;
+  for (const std::string& note : in.notes) remarks += fmt::format("note: {}\n", escape_text(note));
+  write_stderr(fmt::format("{}imported {} {} for {}\n", remarks, rows, rows == 1 ? "row" : "rows",
+                           escape_text(t.gpu)));
+  return 0;
+}
+
+int import_command(const Arguments& args, const Terminal&) {
+  if (among(args.kind, import_kinds())) return import_run_command(args);
+  const bool measured = among(args.kind, measurement_kinds());
+  if (measured || among(args.kind, kTopologies)) {
+    refuse_scenario_options(args, args.file);
+    if (!args.model.empty())
+      usage_error("E003", "--model is for files of runs, and " + args.kind + " is none");
+    return measured ? import_measured(args) : import_topology(args);
+  }
+  std::vector<std::string_view> kinds(kTopologies.begin(), kTopologies.end());
+  for (const std::span<const std::string_view> more : {import_kinds(), measurement_kinds()})
+    kinds.insert(kinds.end(), more.begin(), more.end());
+  parse_word("import of", args.kind, kinds);
+  return kExitUsage;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub =
+      add_command(app, "import", "Write a scenario, or its cluster, from files of other tools",
+                  chosen, import_command);
+  sub->footer(kImportFooter);
+  sub->add_option("KIND", args.kind, "of the file, see below")->required()->option_text(" ");
+  add_file(sub, args, "FILE", "what the tool wrote; - is standard input");
+  sub->add_option("--preset", args.preset,
+                  "cluster preset for what the file does not tell; of a run, by default dgx-h100")
+      ->option_text("NAME");
+  add_gpu(sub, args, "GPU preset, if it is not that of the cluster preset");
+  sub->add_option("--model", args.model, "config.json, for files that do not say the model")
+      ->option_text("FILE");
+  add_set(sub, args, "batch.seq=4096");
+  add_measurement_options(sub, args.measured);
+  add_output(sub, args);
+  add_common(sub, args);
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast import of files that describe a training run.
+#pragma once
+
+#include <string>
+
+#include "scenarios/frameworks/import_run.h"
+#include "tools/command/command.h"
+
+namespace stepcast::cli {
+
+// What the command line says about a file of `kind`.  Throws InputError if it cannot be read.
+ImportRequest import_request(const Arguments& args, const std::string& kind,
+                             const std::string& file);
+// "imported 61 cost-relevant arguments (0 unknown, 214 without effect on cost) and 480 iterations".
+std::string imported_summary(const ImportedRun& run);
+
+// Writes the scenario to args.output, what was found to standard error.
+int import_run_command(const Arguments& args);
+
+}  // namespace stepcast::cli

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command/options.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <charconv>
+
+#include "sim/diagnostic.h"
+#include "sim/text.h"
+#include "tools/command/command.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+// "--microbatches" of "-m,--microbatches".
+std::string long_name(std::string_view names) {
+  return std::string(names.substr(names.rfind(',') + 1));
+}
+
+}  // namespace
+
+CLI::App* add_command(CLI::App& parent, const char* name, const char* summary, Command& chosen,
+                      Command function) {
+  CLI::App* sub = parent.add_subcommand(name, summary);
+  sub->group("Commands");
+  sub->callback([&chosen, function = std::move(function)] { chosen = function; });
+  return sub;
+}
+
+void add_common(CLI::App* sub, Arguments& args) {
+  sub->add_flag("--json", args.json, "print JSON, errors included");
+  add_choice(sub, "--color", {"auto", "always", "never"}, args.color,
+             "colours: auto (the default: on a terminal), always, never", "WHEN");
+  sub->add_flag("-q,--quiet", args.quiet, "say nothing on standard error but errors");
+}
+
+void add_file(CLI::App* sub, Arguments& args, const char* name, const char* summary) {
+  sub->add_option(name, args.file, summary)->required()->option_text(" ");
+}
+
+CLI::Option* add_files(CLI::App* sub, Arguments& args, const char* name, const char* summary) {
+  return sub->add_option(name, args.files, summary)->required()->option_text("...");
+}
+
+void add_set(CLI::App* sub, Arguments& args, const std::string& example) {
+  sub->add_option("-s,--set", args.set,
+                  "set a value of the scenario, as often as needed: -s " + example)
+      ->allow_extra_args(false)
+      ->option_text("PATH=VALUE");
+}
+
+void add_scenario_options(CLI::App* sub, Arguments& args, const std::string& example) {
+  add_set(sub, args, example);
+  sub->add_option("--root", args.root,
+                  "folder of all files that the scenario names; by default its own")
+      ->option_text("DIR");
+}
+
+void add_scenario(CLI::App* sub, Arguments& args) {
+  add_file(sub, args, "FILE", "scenario, in YAML or JSON; - is standard input");
+  add_scenario_options(sub, args);
+}
+
+void refuse_scenario_options(const Arguments& args, const std::string& subject) {
+  if (!args.set.empty() || !args.root.empty())
+    usage_error("E003", std::string(args.set.empty() ? "--root" : "--set") +
+                            " is for scenarios, and '" + subject + "' is none");
+}
+
+void add_gpu(CLI::App* sub, Arguments& args, const char* summary) {
+  sub->add_option("--gpu", args.gpu, summary)->option_text("NAME");
+}
+
+void add_svg(CLI::App* sub, Arguments& args, const char* summary) {
+  sub->add_option("--svg", args.svg, summary)->option_text("FILE");
+}
+
+void add_output(CLI::App* sub, Arguments& args) {
+  sub->add_option("-o,--output", args.output, "write to a file instead of standard output")
+      ->option_text("FILE");
+  add_force(sub, args);
+}
+
+void add_force(CLI::App* sub, Arguments& args) {
+  sub->add_flag("--force", args.force, "overwrite files that exist");
+}
+
+CLI::Option* add_count(CLI::App* sub, const char* names, std::optional<int64_t>& value,
+                       int64_t least, const char* summary) {
+  // CLI11 itself would take 010 to be eight.
+  const auto check = [option = long_name(names), least](std::string& text) {
+    text = std::to_string(parse_count(option, text, least));
+    return std::string();
+  };
+  return sub->add_option(names, value, summary)
+      ->transform(CLI::Validator(check, ""))
+      ->option_text("N");
+}
+
+void add_word(CLI::App* sub, const char* names, std::vector<std::string_view> words,
+              std::function<void(size_t)> take, const char* summary, const char* shown) {
+  const auto choose = [option = long_name(names), words = std::move(words), take = std::move(take)](
+                          const std::string& word) { take(parse_word(option, word, words)); };
+  add_text(sub, names, choose, summary, shown);
+}
+
+void add_text(CLI::App* sub, const char* name, std::function<void(const std::string&)> take,
+              const char* summary, const char* shown) {
+  sub->add_option_function<std::string>(name, take, summary)->option_text(shown);
+}
+
+int64_t parse_count(std::string_view option, std::string_view text, int64_t least) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc{} || read.ptr != end || value < least)
+    usage_error("E004", "'" + std::string(text) + "' in " + std::string(option) +
+                            " is not a whole number of at least " + std::to_string(least));
+  return value;
+}
+
+size_t parse_word(const std::string& what, const std::string& word,
+                  std::span<const std::string_view> legal) {
+  for (size_t i = 0; i < legal.size(); ++i)
+    if (legal[i] == word) return i;
+  const std::string near = did_you_mean(word, legal);
+  usage_error("E004", "there is no " + what + " '" + word + "'",
+              (near.empty() ? "" : near + ' ') + "legal: " + join(legal));
+}
+
+size_t parse_word(const std::string& what, const std::string& word,
+                  std::initializer_list<std::string_view> legal) {
+  return parse_word(what, word, std::span(legal.begin(), legal.size()));
+}
+
+std::string_view version() {
+  return STEPCAST_VERSION;
+}
+
+void usage_error(std::string code, std::string message, std::string help) {
+  throw file_error(std::move(code), std::move(message), {}, std::move(help));
+}
+
+std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& set : sets) {
+    const size_t equals = set.find('=');
+    if (equals == std::string::npos || equals == 0)
+      usage_error("E004", "'--set " + set + "' is not of the form path=value",
+                  "for example: --set parallel.tp=4");
+    pairs.emplace_back(set.substr(0, equals), set.substr(equals + 1));
+  }
+  return pairs;
+}
+
+Scenario load(const std::string& file, const Arguments& args,
+              std::span<const std::pair<std::string, std::string>> extra,
+              const std::string& compare_case) {
+  LoadOptions options;
+  options.set = parse_sets(args.set);
+  options.set.insert(options.set.end(), extra.begin(), extra.end());
+  options.compare_case = compare_case;
+  options.root = args.root;
+  if (file == "-") return load_scenario_text(standard_input(), shown_name(file), options);
+  return load_scenario(file, options);
+}
+
+std::string shown_name(const std::string& file) {
+  return file == "-" ? "<stdin>" : file;
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/command/output.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "report/format.h"
+#include "sim/diagnostic.h"
+#include "tools/command/command.h"
+#include "tools/command/options.h"
+
+namespace stepcast::cli {
+
+namespace {
+
+constexpr size_t kLargestInput = (size_t{16} << 20) + 1;
+constexpr size_t kLargestFile = size_t{256} << 20;
+constexpr size_t kBuffer = size_t{1} << 18;
+
+[[noreturn]] void io_error(const char* code, std::string message, std::string file = {},
+                           std::string help = {}) {
+  throw file_error(code, std::move(message), std::move(file), std::move(help), kExitIo);
+}
+
+// 0, or errno.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+std::string read_standard_input() {
+  std::string text;
+  std::array<char, 65536> chunk;
+  while (text.size() < kLargestInput) {
+    const ssize_t n = ::read(STDIN_FILENO, chunk.data(), chunk.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) io_error("E500", std::string("cannot read standard input: ") + std::strerror(errno));
+    if (n == 0) break;
+    text.append(chunk.data(), static_cast<size_t>(n));
+  }
+  return text;
+}
+
+// Where a path leads after symbolic links; the path itself if nothing is there.
+std::string resolved(const std::string& path) {
+  std::array<char, PATH_MAX> buffer;
+  return ::realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
+}
+
+constexpr std::array kEndingSignals{SIGINT, SIGTERM, SIGHUP};
+
+// The file that a signal which ends the process removes: all that a signal handler may know.
+std::array<char, PATH_MAX> temporary_file{};
+volatile std::sig_atomic_t has_temporary_file = 0;
+
+// The process then ends as if the signal had not been caught: with status 128 + number in a shell.
+void remove_temporary_and_end(int signal) {
+  if (has_temporary_file != 0) ::unlink(temporary_file.data());
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);  // delivered when this returns
+}
+
+void remember_temporary(const std::string& path) {
+  if (path.size() >= temporary_file.size()) return;
+  std::memcpy(temporary_file.data(), path.c_str(), path.size() + 1);
+  has_temporary_file = 1;
+  for (const int signal : kEndingSignals) {
+    struct sigaction before {};
+    if (::sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
+    struct sigaction action {};
+    action.sa_handler = remove_temporary_and_end;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void forget_temporary() {
+  has_temporary_file = 0;
+}
+
+// No signal that ends the process arrives meanwhile.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int signal : kEndingSignals) sigaddset(&ending, signal);
+    ::pthread_sigmask(SIG_BLOCK, &ending, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+mode_t current_umask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
+}
+
+}  // namespace
+
+void prepare_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) != -1) continue;
+    // The lowest free descriptor is `fd`.  Standard output becomes unwritable, as it was.
+    if (::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0) std::_Exit(kExitIo);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+const std::string& standard_input() {
+  static const std::string text = read_standard_input();
+  return text;
+}
+
+std::string read_whole_file(const std::string& path) {
+  if (path == "-") return standard_input();
+  const auto fail = [&](const std::string& why) {
+    io_error("E101", "cannot read '" + path + "': " + why, path);
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) fail(std::strerror(errno));
+  struct stat status {};
+  // A file says how large it is before it is read; a pipe does not.
+  const bool known = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const bool large = known && static_cast<size_t>(status.st_size) > kLargestFile;
+  std::string text;
+  ssize_t got = large ? 0 : 1;
+  int error = 0;
+  while (got > 0 && text.size() <= kLargestFile) {
+    const size_t old = text.size();
+    text.resize(old + kBuffer);
+    do got = ::read(fd, text.data() + old, kBuffer);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) error = errno;
+    text.resize(old + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  }
+  ::close(fd);
+  if (error != 0) fail(std::strerror(error));
+  if (large || text.size() > kLargestFile) fail("it is larger than 256 MiB");
+  return text;
+}
+
+void write_bytes_to_stdout(std::string_view bytes) {
+  const int error = write_all(STDOUT_FILENO, bytes);
+  if (error == EPIPE) throw ClosedPipe{};
+  if (error != 0)
+    io_error("E503", std::string("cannot write to standard output: ") + std::strerror(error));
+}
+
+void write_stdout(std::string_view text) {
+  write_bytes_to_stdout(terminal_text(text));
+}
+
+void write_stderr(std::string_view text) noexcept try {
+  write_all(STDERR_FILENO, terminal_text(text));
+} catch (const std::bad_alloc&) {  // then there is nothing to say it with
+}
+
+void draw_on_stderr(std::string_view text) noexcept {
+  write_all(STDERR_FILENO, text);
+}
+
+OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), force_(force) {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) fail(EISDIR);
+    if (!S_ISREG(status.st_mode)) {
+      fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd_ < 0) fail(errno);
+      return;
+    }
+    if (!force_) io_error("E501", "'" + path_ + "' exists already", path_, "--force overwrites it");
+    path_ = resolved(path_);
+  } else if (errno != ENOENT) {
+    fail(errno);
+  }
+  open_temporary();
+}
+
+void OutputFile::open_temporary() {
+  const size_t slash = path_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path_.substr(0, slash + 1);
+  temporary_ = folder + ".stepcast-XXXXXX";
+  {
+    const SignalsBlocked blocked;  // until the handler knows the name
+    fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+    if (fd_ >= 0) remember_temporary(temporary_);
+  }
+  if (fd_ < 0) {
+    const int error = errno;
+    temporary_.clear();
+    fail(error);
+  }
+  if (::fchmod(fd_, 0666 & ~current_umask()) != 0) fail(errno);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+  remove_temporary();
+}
+
+void OutputFile::remove_temporary() {
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  forget_temporary();
+  temporary_.clear();
+}
+
+void OutputFile::fail(int error) {
+  // The destructor of a constructor that throws does not run.
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+  remove_temporary();
+  if (error == EPIPE) throw ClosedPipe{};
+  io_error("E502", "cannot write '" + path_ + "': " + std::strerror(error), path_);
+}
+
+void OutputFile::write(std::string_view bytes) {
+  buffer_ += bytes;
+  if (buffer_.size() >= kBuffer) flush();
+}
+
+void OutputFile::flush() {
+  const int error = write_all(fd_, buffer_);
+  buffer_.clear();
+  if (error != 0) fail(error);
+}
+
+void OutputFile::commit() {
+  flush();
+  const bool direct = temporary_.empty();
+  if (!direct && ::fsync(fd_) != 0) fail(errno);
+  const int closed = ::close(fd_);
+  fd_ = -1;
+  if (closed != 0) fail(errno);
+  if (direct) return;
+  // Without --force a file that appeared meanwhile is left alone: link() does not replace.
+  if (force_) {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+  } else {
+    if (::link(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+    ::unlink(temporary_.c_str());
+  }
+  forget_temporary();
+  temporary_.clear();
+}
+
+void deliver(std::string_view text, const std::string& path, bool force) {
+  if (path.empty() || path == "-")
+    return ::isatty(STDOUT_FILENO) != 0 ? write_stdout(text) : write_bytes_to_stdout(text);
+  OutputFile file(path, force);
+  file.write(text);
+  file.commit();
+}
+
+namespace {
+
+// "[##########----------] 10/20 replicas, 3 s left"; no more than 80 columns.
+std::string progress_bar(int64_t done, int64_t total, const std::string& what, double seconds) {
+  constexpr int64_t kWidth = 30;
+  const int64_t filled = total > 0 ? done * kWidth / total : 0;
+  std::string s = '[' + std::string(static_cast<size_t>(filled), '#') +
+                  std::string(static_cast<size_t>(kWidth - filled), '-') + "] " +
+                  std::to_string(done) + '/' + std::to_string(total) + ' ' + what;
+  if (done == 0 || done >= total) return s;
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  return s + ", " + std::to_string(static_cast<int64_t>(left + 0.5)) + " s left";
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(ProgressStyle style, std::string what) : what_(std::move(what)) {
+  silent_ = style == ProgressStyle::none;
+  bar_ = style == ProgressStyle::automatic && ::isatty(STDERR_FILENO) != 0;
+}
+
+ProgressLine::~ProgressLine() {
+  if (drawn_) draw_on_stderr("\r\x1b[K");
+}
+
+void ProgressLine::show(int64_t done, int64_t total) {
+  if (silent_ || done >= total) return;
+  const Clock::time_point now = Clock::now();
+  const auto pause = bar_ ? std::chrono::milliseconds(100) : std::chrono::seconds(30);
+  if (now - last_ < pause) return;
+  last_ = now;
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const std::string text = progress_bar(done, total, what_, seconds);
+  if (bar_)
+    draw_on_stderr('\r' + text + "\x1b[K");
+  else
+    write_stderr(text + '\n');
+  drawn_ = bar_;
+}
+
+}  // namespace stepcast::cli

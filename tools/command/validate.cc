@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast validate FILE...: read, resolve and check only.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+
+#include "report/diagnostics.h"
+#include "report/json/writer.h"
+#include "scenarios/forecast/forecast.h"
+#include "tools/command/options.h"
+#include "tools/command/output.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Verdict {
+  std::string file;
+  int status = 0;
+  std::string name;
+  int64_t gpus = 0;
+  std::vector<std::string> warnings;
+  std::vector<Diagnostic> errors;
+};
+
+Verdict check(const std::string& file, const Arguments& args) {
+  Verdict v;
+  v.file = file;
+  try {
+    Scenario scenario = load(file, args);
+    v.name = scenario.name;
+    v.gpus = scenario.plan.grid.world();
+    v.warnings = std::move(scenario.warnings);
+  } catch (const InputError& e) {
+    v.status = exit_status_of(e.diagnostics);
+    v.errors = e.diagnostics;
+  }
+  return v;
+}
+
+std::string as_json(std::span<const Verdict> verdicts) {
+  return json_document([&](JsonWriter& json) {
+    json.objects("files", verdicts, [&](const Verdict& v) {
+      json.member("file", v.file);
+      json.member("ok", v.status == 0);
+      if (v.status == 0) {
+        json.member("name", v.name);
+        json.member("gpus", v.gpus);
+      }
+      json.values("warnings", v.warnings);
+      json.objects("errors", v.errors, [&](const Diagnostic& d) { write_diagnostic(json, d); });
+    });
+  });
+}
+
+int validate_command(const Arguments& args, const Terminal& terminal) {
+  std::vector<Verdict> verdicts;
+  for (const std::string& file : args.files) verdicts.push_back(check(file, args));
+  int status = 0;
+  for (const Verdict& v : verdicts) status = std::max(status, v.status);
+  if (args.json) {
+    write_stdout(as_json(verdicts));
+    return status;
+  }
+  for (const Verdict& v : verdicts) {
+    if (v.status != 0) {
+      write_stderr(render_diagnostics(v.errors, terminal.err, ""));
+      continue;
+    }
+    if (!args.quiet)
+      write_stdout(escape_text(v.file) + ": " + paint("ok", Tone::good, terminal.out) + "  (" +
+                   escape_text(v.name) + ", " + grouped(v.gpus) + " GPUs)\n");
+    for (const std::string& w : v.warnings)
+      if (!args.quiet)
+        write_stderr(wrap(escape_text(w), escape_text(v.file) + ": warning: ", terminal.err.width));
+  }
+  return status;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(app, "validate", "Read and check scenarios, simulate nothing", chosen,
+                              validate_command);
+  add_files(sub, args, "FILE", "scenarios; - is standard input");
+  add_scenario_options(sub, args);
+  sub->footer("All mistakes of a file are printed at once, with what would be legal.");
+  add_common(sub, args);
+}
+
+}  // namespace stepcast::cli
