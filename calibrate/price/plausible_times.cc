@@ -115,7 +115,9 @@ class PlausibleTimes {
     if (f.bounds.flops > 0)
       return fmt::format("{:.4g} TFLOP/s, and the peak of {} is {:.4g}",
                          f.bounds.flops / f.us * 1e-6, gpu_.name, f.bounds.peak * 1e-12);
-    return fmt::format("{:.4g} GB/s, and the memory of {} has {:.4g}", f.bounds.bytes / f.us * 1e-3,
+    const double gbs = f.bounds.bytes / f.us * 1e-3;
+    return fmt::format("{} GB/s, and the memory of {} has {:.0f}",
+                       gbs < 1000 ? fmt::format("{:.4g}", gbs) : fmt::format("{:.0f}", gbs),
                        gpu_.name, gpu_.memory_bandwidth.value * 1e-9);
   }
 

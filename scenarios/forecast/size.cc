@@ -127,7 +127,10 @@ ScenarioDocument read_subject(const std::string& subject, const std::optional<st
     return ScenarioDocument::of_text("model: " + subject + '\n', subject, root);
   if (!std::filesystem::exists(subject)) refuse_name(subject);
   if (!is_config_file(subject)) return ScenarioDocument::of_file(subject, root);
-  ScenarioDocument document = ScenarioDocument::of_text("", subject, root);
+  // A scenario beside it, of the same name: the file itself is read as the model.
+  std::string beside = std::filesystem::path(subject).replace_extension().string();
+  if (beside == subject) beside += " (scenario)";
+  ScenarioDocument document = ScenarioDocument::of_text("", beside, root);
   document.set("model", mapping_value({{"hf", subject.substr(subject.rfind('/') + 1)}}));
   return document;
 }

@@ -101,10 +101,10 @@ LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& sche
 
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
                 const CostTable* table) {
-  constexpr double kLongest = 4e6;  // half of what is counted: stragglers take longer
+  constexpr double kLongestStep = 4e6;  // half of what is counted: stragglers take longer
   try {
     Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
-    if (longest_seconds(graph, prices) < kLongest) return prices;
+    if (longest_seconds(graph, prices) < kLongestStep) return prices;
   } catch (const TimeTooLong&) {
     // one op alone is longer
   }

@@ -107,6 +107,13 @@ void read_link(Reading& r, const Value& value, Problems& problems) {
   link.read("cluster.topology.links[].latency", read.latency);
   int64_t cables = 1;
   link.read("cluster.topology.links[].count", cables);
+  constexpr int64_t kMostCables = 1024;
+  if (cables > kMostCables) {
+    r.ok = false;
+    link.refuse("E121", "cluster.topology.links[].count",
+                fmt::format("'count' must be at most {}", kMostCables));
+    return;
+  }
   read.cables = static_cast<int32_t>(cables);
   r.joined[r.root(read.a)] = r.root(read.b);
   r.fabric.links.push_back(read);

@@ -103,7 +103,7 @@ TEST(LayerRun, RefusesWhatItCannotRun) {
   EXPECT_THAT(refusal({"--seq", "0"}), HasSubstr("at least 1"));
   EXPECT_THAT(refusal({"--heads", "30"}), HasSubstr("no multiple of --heads 30"));
   EXPECT_THAT(refusal({"--kv-heads", "5"}), HasSubstr("no multiple of --kv-heads 5"));
-  EXPECT_THAT(refusal({"--hidden", "32768"}), HasSubstr("16384"));
+  EXPECT_THAT(refusal({"--hidden", "32768", "--heads", "128"}), HasSubstr("16384"));
   EXPECT_THAT(refusal({"--ffn", "9"}), HasSubstr("multiple of 8"));
   EXPECT_THAT(refusal({"--seq", "1073741824", "--micro", "1000000"}), HasSubstr("2^40"));
   EXPECT_THAT(refusal({"--loops", "1"}), HasSubstr("from 5"));

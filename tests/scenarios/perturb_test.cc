@@ -116,12 +116,13 @@ TEST(Perturb, RefusesPlacesThatTheJobDoesNotHave) {
 }
 
 TEST(Perturb, RefusesFactorsThatMakeNoSense) {
-  EXPECT_EQ(problem("{where: rank 3, compute: 0}"), "E121 6:30 'compute' must be above 0");
+  EXPECT_EQ(problem("{where: rank 3, compute: 0}"),
+            "E121 6:30 'perturb[].compute' must be above 0");
   EXPECT_EQ(problem("{where: rank 3, compute: -0.5}").substr(0, 4), "E122");
   EXPECT_EQ(problem("{where: rank 3, compute: fast}").substr(0, 9), "E107 6:30");
   EXPECT_EQ(problem("{where: rank 3, compute: 0.0001}").substr(0, 4), "E123");
-  EXPECT_EQ(problem("{where: rank 3, bw: 1.5}"), "E123 6:25 'bw' is above 1");
-  EXPECT_EQ(problem("{where: rank 3, bw: 0}"), "E121 6:25 'bw' must be above 0");
+  EXPECT_EQ(problem("{where: rank 3, bw: 1.5}"), "E123 6:25 'perturb[].bw' is above 1");
+  EXPECT_EQ(problem("{where: rank 3, bw: 0}"), "E121 6:25 'perturb[].bw' must be above 0");
   EXPECT_EQ(problem("{where: rank 3, compute: {lognormal: {sigma: 1.5, per: rank}}}").substr(0, 4),
             "E123");
   EXPECT_EQ(problem("{where: rank 3, compute: {lognormal: {per: rank}}}").substr(0, 4), "E126");

@@ -459,7 +459,7 @@ TEST(ImportMegatron, WhatIsNoTextInALogStaysOutOfTheScenario) {
                                    "--num-layers 4 --hidden-size 64 --num-attention-heads 4 "
                                    "--seq-length 8 --fo\xcfo 1 --b\x1b[31mar \xe2\x80 --ba\rz 2\n");
   EXPECT_EQ(value_of(run, "model.num_hidden_layers"), "4");  // so it is YAML
-  EXPECT_THAT(run.scenario, HasSubstr("--fo?o"));
+  EXPECT_THAT(run.scenario, HasSubstr("--fo\\xcfo"));
 }
 
 TEST(ImportMegatron, OnlyOneWayToStateChunks) {
