@@ -13,6 +13,7 @@
 #include "scenarios/pricing_table.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/resolve/resolve.h"
+#include "scenarios/scenario_document.h"
 #include "scenarios/schema/software.h"
 #include "scenarios/schema/tree.h"
 #include "scenarios/schema/values.h"
@@ -169,26 +170,6 @@ Plan resolve_plan(const PlanInputs& in) {
 
 namespace {
 
-void apply_sets(Value& root, const LoadOptions& options, Problems& problems) {
-  for (const auto& [path, text] : options.set) {
-    const SourceRef source = problems.add_source({"--set " + path, text, false});
-    Value value = parse_yaml(problems, source);
-    if (value.mark.line == 0) {  // nothing, or nothing that could be read
-      if (text.find_first_not_of(" \t") != std::string::npos) continue;
-      value.mark = Mark{source, 1, 1};
-    }
-    const SourceRef whole = problems.add_source({"--set " + path, path + '=' + text, false});
-    set_path(root, path, {whole, 1, 1}, std::move(value), problems);
-  }
-  if (options.compare_case.empty()) return;
-  const Value* compare = root.find("compare");
-  const Value* cases = compare != nullptr ? compare->find("cases") : nullptr;
-  const Value* changes = cases != nullptr ? cases->find(options.compare_case) : nullptr;
-  STEPCAST_CHECK(changes != nullptr, options.compare_case);
-  const std::vector<Member> members = changes->members;  // `root` is about to change
-  for (const Member& m : members) set_path(root, m.key, m.key_mark, m.value, problems);
-}
-
 void resolve_vocab_and_dropout(const FieldValues& v, const Plan& plan, Transformer& model) {
   model.vocab = padded_vocab(model.vocab, plan.tp, v.whole("parallel.vocab_multiple"));
   v.read("kernels.dropout.attention", model.attention_dropout);
@@ -241,16 +222,6 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
                          s.calibration->table.name() + ", the cluster has " + gpu);
 }
 
-// One tree of the file, what it extends, --set and the presets of the cluster.
-Value read_tree(ScenarioFiles& files, const SourceRef& first, const LoadOptions& options,
-                Problems& problems, bool& presets_known) {
-  Value root = files.load(first);
-  apply_sets(root, options, problems);
-  if (files.incomplete()) problems.throw_if_any();
-  presets_known = apply_cluster_presets(root, problems);
-  return root;
-}
-
 // What a run is beside model, cluster, plan and schedule.
 void resolve_run(const FieldValues& v, Scenario& s) {
   v.read("schedule.post_validation", s.post_validation);
@@ -264,12 +235,12 @@ void resolve_run(const FieldValues& v, Scenario& s) {
 }
 
 // Problems are collected as far as anything can be made out; then they are thrown together.
-Scenario resolve(ScenarioFiles& files, const SourceRef& first, const LoadOptions& options,
-                 Problems& problems) {
+Scenario resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
+                      Problems& problems) {
   Scenario s;
-  s.file = first->name;
-  bool presets_known = true;
-  FieldValues v(read_tree(files, first, options, problems, presets_known), "", problems);
+  s.file = file;
+  const bool presets_known = apply_cluster_presets(root, problems);
+  FieldValues v(std::move(root), "", problems);
   apply_software(v, problems);
 
   const FileReader open = [&](const std::string& path, const Mark& from) {
@@ -324,20 +295,105 @@ Scenario resolve(ScenarioFiles& files, const SourceRef& first, const LoadOptions
 
 }  // namespace
 
+ScenarioDocument::ScenarioDocument(const ScenarioDocument& other)
+    : problems_(other.problems_),
+      files_(other.files_, problems_),
+      first_(other.first_),
+      tree_(other.tree_) {}
+
+ScenarioDocument ScenarioDocument::of_file(const std::string& path, const std::string& root) {
+  ScenarioDocument document(root);
+  SourceRef first = document.files_.open_first(path);
+  document.problems_.throw_if_any();
+  document.read(std::move(first));
+  return document;
+}
+
+ScenarioDocument ScenarioDocument::of_text(std::string text, const std::string& name,
+                                           const std::string& root) {
+  ScenarioDocument document(root);
+  document.read(document.files_.add_first(std::move(text), name));
+  return document;
+}
+
+void ScenarioDocument::read(SourceRef first) {
+  first_ = std::move(first);
+  tree_ = files_.load(first_);
+}
+
+void ScenarioDocument::set(const std::string& path, Value value) {
+  const SourceRef source = problems_.add_source({"the value set for " + path, {}, false});
+  const auto place = [&](auto& self, Value& v) -> void {
+    v.mark = {source, 1, 1};
+    for (Value& item : v.items) self(self, item);
+    for (Member& m : v.members) {
+      m.key_mark = v.mark;
+      self(self, m.value);
+    }
+  };
+  place(place, value);
+  set_path(tree_, path, {source, 1, 1}, std::move(value), problems_);
+}
+
+void ScenarioDocument::set(const LoadOptions& options) {
+  for (const auto& [path, text] : options.set) {
+    const SourceRef source = problems_.add_source({"--set " + path, text, false});
+    Value value = parse_yaml(problems_, source);
+    if (value.mark.line == 0) {  // nothing, or nothing that could be read
+      if (text.find_first_not_of(" \t") != std::string::npos) continue;
+      value.mark = Mark{source, 1, 1};
+    }
+    const SourceRef whole = problems_.add_source({"--set " + path, path + '=' + text, false});
+    set_path(tree_, path, {whole, 1, 1}, std::move(value), problems_);
+  }
+  if (options.compare_case.empty()) return;
+  const Value* compare = tree_.find("compare");
+  const Value* cases = compare != nullptr ? compare->find("cases") : nullptr;
+  const Value* changes = cases != nullptr ? cases->find(options.compare_case) : nullptr;
+  STEPCAST_CHECK(changes != nullptr, options.compare_case);
+  const std::vector<Member> members = changes->members;  // the tree is about to change
+  for (const Member& m : members) set_path(tree_, m.key, m.key_mark, m.value, problems_);
+}
+
+Scenario ScenarioDocument::resolve() && {
+  if (files_.incomplete()) problems_.throw_if_any();
+  const std::string file = first_->name;
+  return resolve_tree(std::move(tree_), file, files_, problems_);
+}
+
+Scenario ScenarioDocument::resolve() const& {
+  return ScenarioDocument(*this).resolve();  // resolving reads files and finds problems
+}
+
+Value scalar_value(std::string text) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = std::move(text);
+  return value;
+}
+
+Value mapping_value(const std::vector<std::pair<std::string, std::string>>& members) {
+  Value value;
+  value.kind = Value::Kind::mapping;
+  for (const auto& [key, text] : members) {
+    Member& member = value.members.emplace_back();
+    member.key = key;
+    member.value = scalar_value(text);
+  }
+  return value;
+}
+
 Scenario load_scenario(const std::string& path, const LoadOptions& options) {
-  Problems problems;
-  ScenarioFiles files(problems, options.root);
-  const SourceRef first = files.open_first(path);
-  problems.throw_if_any();
-  return resolve(files, first, options, problems);
+  ScenarioDocument document = ScenarioDocument::of_file(path, options.root);
+  document.set(options);
+  return std::move(document).resolve();
 }
 
 Scenario load_scenario_text(const std::string& text, const std::string& name,
                             const LoadOptions& options) {
-  Problems problems;
-  ScenarioFiles files(problems, options.root);
-  const SourceRef first = files.add_first(text, name);
-  return resolve(files, first, options, problems);
+  ScenarioDocument document = ScenarioDocument::of_text(text, name, options.root);
+  document.set(options);
+  return std::move(document).resolve();
 }
 
 }  // namespace stepcast

@@ -119,6 +119,14 @@ bool is_script(const std::string& text) {
 ScenarioFiles::ScenarioFiles(Problems& problems, const std::string& root)
     : problems_(problems), root_(root.empty() ? root : real_path(root)) {}
 
+ScenarioFiles::ScenarioFiles(const ScenarioFiles& other, Problems& problems)
+    : problems_(problems),
+      root_(other.root_),
+      files_(other.files_),
+      bytes_(other.bytes_),
+      named_(other.named_),
+      incomplete_(other.incomplete_) {}
+
 SourceRef ScenarioFiles::add(std::string text, std::string name, std::string real) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // byte order mark
   bytes_ += text.size();

@@ -14,6 +14,8 @@ class ScenarioFiles {
  public:
   // Files that a scenario names must lie below `root`; empty: the folder of the first file.
   ScenarioFiles(Problems& problems, const std::string& root);
+  // The same files; what is found wrong from here on is added to `problems`.
+  ScenarioFiles(const ScenarioFiles& other, Problems& problems);
 
   // The file the user named; null if it cannot be read: E101 and exit status 7.
   SourceRef open_first(const std::string& path);

@@ -3,33 +3,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
-#include "scenarios/forecast/disturbed_step.h"
 #include "scenarios/forecast/make_schedule.h"
-#include "scenarios/forecast/step_memory.h"
-#include "scenarios/forecast/step_prices.h"
-#include "scenarios/forecast/utilization.h"
+#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/forecast/step.h"
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
-#include "schedules/lower/lower.h"
 #include "sim/account/account.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
 #include "sim/graph/op_graph.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
-
-std::string upper(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
-}
 
 ScenarioSummary summary_of(const Scenario& s) {
   const Plan& p = s.plan;
@@ -38,7 +31,7 @@ ScenarioSummary summary_of(const Scenario& s) {
   t.file = s.file;
   t.hash = s.hash;
   t.warnings = s.warnings;
-  t.gpu = upper(s.cluster.node.gpu.name);
+  t.gpu = upper_case(s.cluster.node.gpu.name);
   t.gpus = p.grid.world();
   t.tp = p.tp;
   t.cp = p.cp;
@@ -57,11 +50,11 @@ ScenarioSummary summary_of(const Scenario& s) {
 }
 
 // Share of all device time by the origin of its price.
-std::array<double, kOrigins> trust_of(const OpGraph& graph, const Prices& prices) {
+std::array<double, kOrigins> trust_of(const PricedStep& step) {
   std::array<double, kOrigins> sum{};
-  const std::vector<double> counts = work_counts(graph);
+  const std::vector<double> counts = work_counts(step.graph);
   for (size_t i = 0; i < counts.size(); ++i) {
-    const Price& p = prices.by_work[i];
+    const Price& p = step.prices.by_work[i];
     sum[static_cast<size_t>(p.origin)] += counts[i] * static_cast<double>(p.time.count());
   }
   double total = 0;
@@ -82,33 +75,95 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
   return op + " in " + (item.has_action ? action_text(item) : pass.name);
 }
 
-void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
-  std::vector<RoleMemory> memory = trace_memory(graph);
-  const Gpu& gpu = scenario.cluster.node.gpu;
-  result.memory_usable = gpu.memory - gpu.reserve;
-  const StepMemory step = step_memory(graph, memory, result.memory_usable);
-  result.peak_role = step.peak_role;
-  result.reserved_role = step.reserved_role;
-  result.memory_reserved = step.reserved;
-  for (uint32_t r = 0; r < memory.size(); ++r) {
+void fill_memory(const PricedStep& step, Result& result) {
+  const OpGraph& graph = step.graph;
+  StepMemory memory = memory_of(step);
+  result.memory_usable = usable_memory(*step.scenario);
+  result.peak_role = memory.peak_role;
+  result.reserved_role = memory.reserved_role;
+  result.memory_reserved = memory.reserved;
+  for (uint32_t r = 0; r < memory.by_role.size(); ++r) {
     RankMemory stage;
     stage.name = graph.roles[r].name;
-    for (const auto& [label, bytes] : peak_by_label(graph, r, memory[r])) {
+    for (const auto& [label, bytes] : peak_by_label(graph, r, memory.by_role[r])) {
       stage.activation_terms.emplace_back(graph.text(label), bytes);
     }
-    stage.memory = std::move(memory[r]);
+    stage.memory = std::move(memory.by_role[r]);
+    stage.reserved = memory.reserved_by_role[r];
     result.memory.push_back(std::move(stage));
   }
-  result.peak_op = place_of_peak(graph, step.peak_role, result.memory[step.peak_role].memory);
+  result.peak_op = place_of_peak(graph, result.peak_role, result.memory[result.peak_role].memory);
   result.fits = result.memory_reserved <= result.memory_usable;
 }
 
-void fill_rates(const Scenario& s, const OpGraph& graph, Result& result) {
+// Floating-point operations of a step under each convention, over all ranks.
+struct StepFlops {
+  // Of the model: every query meets every key (Korthikanti et al. 2022, eq. 7) ...
+  double full_attention = 0;
+  // ... or only the keys it sees.
+  double causal_attention = 0;
+  // Matrix products and attention as the ops execute them, recomputation included.
+  double executed = 0;
+  // Korthikanti's hardware FLOPs: selective recomputation turns s/6h into s/3h (eq. 8), full
+  // recomputation adds one forward.
+  double korthikanti = 0;
+};
+
+double executed_flops(const OpGraph& graph) {
+  std::vector<double> per_pass(graph.passes.size());
+  for (size_t p = 0; p < per_pass.size(); ++p) {
+    for (const Op& op : graph.passes[p].ops) {
+      per_pass[p] += graph.works[static_cast<size_t>(op.work)].flops.value;
+    }
+  }
+  double total = 0;
+  for (const RoleOps& role : graph.roles) {
+    double of_role = 0;
+    for (const Item& item : role.items) {
+      if (item.kind == ItemKind::pass) of_role += per_pass[static_cast<size_t>(item.pass)];
+    }
+    total += of_role * static_cast<double>(role.ranks);
+  }
+  return total;
+}
+
+StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& graph) {
+  if (!plan.trains()) {
+    StepFlops flops;
+    flops.full_attention = flops.korthikanti = inference_flops(model, plan, false);
+    flops.causal_attention = inference_flops(model, plan, true);
+    flops.executed = executed_flops(graph);
+    return flops;
+  }
+  const auto sequences = static_cast<double>(plan.global_batch);
+  const auto seq = static_cast<double>(plan.seq);
+  const auto encoder = static_cast<double>(plan.encoder_seq);
+  const double forward = forward_matmul_flops(model, sequences, seq, false, encoder);
+  StepFlops flops;
+  flops.full_attention = 3 * forward + teacher_flops(plan, false);
+  flops.causal_attention =
+      3 * forward_matmul_flops(model, sequences, seq, true, encoder) + teacher_flops(plan, true);
+  flops.executed = executed_flops(graph);
+  flops.korthikanti = flops.full_attention;
+  if (plan.recompute == Recompute::selective && plan.recompute_modules.core_attention) {
+    // Attention products alone: what a model of twice the sequence would add.
+    const int64_t width = query_dim(model) + value_dim(model);
+    const double attention =
+        2 * sequences * seq * seq * static_cast<double>(model.heads * width * model.layers);
+    flops.korthikanti += 3 * attention;
+  } else if (plan.recompute == Recompute::full) {
+    flops.korthikanti += forward - head_matmul_flops(model, sequences, seq);
+  }
+  return flops;
+}
+
+void fill_rates(const PricedStep& priced, Result& result) {
+  const Scenario& s = *priced.scenario;
   const double step = to_seconds(result.step_time);
   const auto world = static_cast<double>(s.plan.grid.world());
   result.tokens_per_step = static_cast<double>(step_tokens(s.plan));
   result.tokens_per_s_per_gpu = step > 0 ? result.tokens_per_step / step / world : 0;
-  const StepFlops flops = step_flops(s.model, s.plan, graph);
+  const StepFlops flops = step_flops(s.model, s.plan, priced.graph);
   result.model_flops_per_step = flops.full_attention;
   const auto peak = s.cluster.node.gpu.peak.find(s.plan.precision.params);
   if (step <= 0 || peak == s.cluster.node.gpu.peak.end()) return;
@@ -117,28 +172,17 @@ void fill_rates(const Scenario& s, const OpGraph& graph, Result& result) {
                         flops.executed / available, flops.korthikanti / available};
 }
 
-InputError deadlock_error(const OpGraph& graph, const Deadlock& deadlock, const Scenario& s) {
+InputError deadlock_error(const PricedStep& step, const Deadlock& deadlock) {
+  const OpGraph& graph = step.graph;
   std::string help;
   for (const Deadlock::Waiting& w : deadlock.waiting) {
     if (!help.empty()) help += "; ";
     const Rendezvous& r = graph.rendezvous[static_cast<size_t>(w.rendezvous)];
     help += graph.roles[w.role].name + " waits for '" + graph.text(r.label) + "'";
   }
-  return file_error("E401", "the schedule deadlocks", s.file, std::move(help), 4);
-}
-
-// The order that is run, and how it came about.
-struct Chosen {
-  const Schedule& schedule;
-  const CostTable* table = nullptr;
-};
-
-OpGraph lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
-  try {
-    return lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation});
-  } catch (const InputError& e) {
-    throw file_error("E127", e.what(), s.file);
-  }
+  constexpr int kExitDeadlock = 4;
+  return file_error("E401", "the schedule deadlocks", step.scenario->file, std::move(help),
+                    kExitDeadlock);
 }
 
 // Without a barrier the next step of a rank follows its own last action, so that a step costs the
@@ -165,13 +209,17 @@ bool splits_backward(const Schedule& schedule) {
   return false;
 }
 
+// The same schedule without a barrier, on the same prices.
+PricedStep without_barrier(const PricedStep& step, const Schedule& schedule) {
+  return price_step(lower_without_barrier(*step.scenario, schedule), step.table);
+}
+
 // What the step would cost without the barrier.  Where no weight gradients are put off, the first
 // rank is both first to start and last to end, and waits for nobody.
-Time span_of(const Scenario& scenario, const Chosen& chosen, const Result& result) {
-  if (!splits_backward(chosen.schedule)) return result.timeline.span;
-  OpGraph graph = lowered(scenario, chosen.schedule, true);
-  const Prices prices = price_step(graph, scenario, chosen.table);
-  return run(compile(graph, prices), Record::nothing).span;
+Time span_of(const PricedStep& step, const Schedule& schedule, const Result& result) {
+  if (step.scenario->post_validation || !splits_backward(schedule)) return result.timeline.span;
+  const PricedStep free = without_barrier(step, schedule);
+  return run(compile(free.graph, free.prices), Record::nothing).span;
 }
 
 // Up to so many ops another simulation is a matter of milliseconds.
@@ -184,14 +232,13 @@ bool has_long_what_ifs(const Scenario& scenario, const LaneSet& lanes, const Lan
 }
 
 // Puts the run of every rank in the place of that of equal ranks.
-void disturb(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
-             const Program& program, const Prices& prices, const Account& levelled,
-             Result& result) {
-  const OpGraph& graph = *program.graph;
+void run_every_rank(const PricedStep& priced, const Schedule& schedule,
+                    const ForecastOptions& options, const Program& program, const Account& levelled,
+                    Result& result) {
+  const Scenario& scenario = *priced.scenario;
   const bool by_span = scenario.post_validation;
-  const StepInputs in{scenario, graph, prices, chosen.table};
   const LaneOptions lane_options{.fold = !options.all_ranks, .record = true, .ops = options.trace};
-  RankRun now = run_ranks(in, scenario.seed, lane_options);
+  RankRun now = RankSimulation(priced).run(scenario.seed, lane_options);
   LaneResult& ranks = now.ranks.lanes;
   const Account undisturbed = std::move(result.account);
   result.timeline = std::move(ranks.timeline);
@@ -202,27 +249,27 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   const Time before = by_span ? result.span : result.makespan;
   result.makespan = ranks.makespan;
   result.span = ranks.span;
-  if (!by_span && splits_backward(chosen.schedule)) {
-    OpGraph free = lowered(scenario, chosen.schedule, true);
-    const Prices costs = price_step(free, scenario, chosen.table);
-    const StepInputs without_barrier{scenario, free, costs, chosen.table};
+  if (!by_span && splits_backward(schedule)) {
+    const PricedStep free = without_barrier(priced, schedule);
     result.span =
-        run_ranks(without_barrier, scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
+        RankSimulation(free).run(scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
   }
   const auto step_of = by_span ? &LaneResult::span : &LaneResult::makespan;
   const Time step = by_span ? result.span : result.makespan;
-  result.disturbance = compare_with_equal_ranks(in, now, undisturbed, step, before);
-  result.disturbance->critical_rank = rank_name(in, result.account.critical_role, ranks.last_lane);
+  result.disturbance = compare_with_equal_ranks(priced, now, undisturbed, step, before);
+  result.disturbance->critical_rank =
+      rank_name(priced, result.account.critical_role, ranks.last_lane);
   if (options.trace)
     result.traced = options.trace_ranks.empty()
-                        ? std::vector{all_stages(in, ranks.last_lane, result.timeline)}
-                        : trace_ranks(in, options.trace_ranks, lane_options);
+                        ? std::vector{all_stages(priced, ranks.last_lane, result.timeline)}
+                        : trace_ranks(priced, options.trace_ranks, lane_options);
   if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
-    const StepTimes times = step_times(in, step_of, before, step);
+    const StepTimes times = step_times(priced, step_of, before, step);
     result.what_if_left_out =
         !options.every_what_if && has_long_what_ifs(scenario, now.lanes, ranks);
-    if (!result.what_if_left_out) result.what_if = what_if_of_ranks(in, critical, step_of, times);
+    if (!result.what_if_left_out)
+      result.what_if = what_if_of_ranks(priced, critical, step_of, times);
     result.what_if_without_contention = now.shared_links || now.interference;
     if (result.what_if_without_contention)
       result.disturbance->without_contention = times.without_contention;
@@ -230,31 +277,32 @@ void disturb(const Scenario& scenario, const ForecastOptions& options, const Cho
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;
   result.event_ops = now.ranks.shared_ops;
-  if (scenario.replicas > 1) result.replicas = run_replicas(in, step_of, options.progress);
+  if (scenario.replicas > 1) result.replicas = run_replicas(priced, step_of, options.progress);
 }
 
 // The run of equal ranks, then of those that differ.
-void run_step(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen,
-              const OpGraph& graph, const Prices& prices, Result& result) {
+void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOptions& options,
+              Result& result) {
+  const Scenario& scenario = *step.scenario;
   // A trace needs the start of every op, hence unmerged instructions; the times are the same.
-  const Program program = compile(graph, prices, {}, !options.trace);
+  const Program program = compile(step.graph, step.prices, {}, !options.trace);
   result.timeline = run(program, options.trace ? Record::all : Record::account);
   result.account = make_account(program, result.timeline);
-  const Program equal_stages = compile(graph, prices, level_stages(graph, prices));
+  const Program equal_stages = compile(step.graph, step.prices, level_stages(step));
   const Account levelled = make_account(equal_stages, run(equal_stages));
   separate_imbalance(result.account, levelled);
   result.makespan = result.timeline.makespan;
   result.rank_ops = result.timeline.rank_ops;
-  result.span = scenario.post_validation ? result.timeline.span : span_of(scenario, chosen, result);
-  const auto step = scenario.post_validation ? &Timeline::span : &Timeline::makespan;
-  if (is_disturbed(scenario) || options.all_ranks || !options.trace_ranks.empty()) {
-    disturb(scenario, options, chosen, program, prices, levelled, result);
+  result.span = span_of(step, schedule, result);
+  const auto step_time = scenario.post_validation ? &Timeline::span : &Timeline::makespan;
+  if (is_perturbed(scenario) || options.all_ranks || !options.trace_ranks.empty()) {
+    run_every_rank(step, schedule, options, program, levelled, result);
   } else if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
     const auto varied = [&](const Variation& v) {
-      return run(compile(graph, prices, v), Record::nothing).*step;
+      return run(compile(step.graph, step.prices, v), Record::nothing).*step_time;
     };
-    result.what_if = what_if(graph, prices, critical, result.timeline.*step, varied);
+    result.what_if = what_if(step, critical, result.timeline.*step_time, varied);
   }
   result.critical_path = critical_path(program, result.timeline);
 }
@@ -269,30 +317,28 @@ void warn_late_windows(const Scenario& scenario, Result& result) {
   }
 }
 
-Result simulate(const Scenario& scenario, const ForecastOptions& options, const Chosen& chosen) {
+Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions& options) {
+  const Scenario& scenario = *step.scenario;
   Result result;
-  auto graph =
-      std::make_shared<OpGraph>(lowered(scenario, chosen.schedule, scenario.post_validation));
-  auto prices = std::make_shared<Prices>(price_step(*graph, scenario, chosen.table));
   try {
-    run_step(scenario, options, chosen, *graph, *prices, result);
+    run_step(step, schedule, options, result);
   } catch (const Deadlock& deadlock) {
-    throw deadlock_error(*graph, deadlock, scenario);
+    throw deadlock_error(step, deadlock);
   }
   result.scenario = summary_of(scenario);
   warn_late_windows(scenario, result);
-  result.splits_backward = splits_backward(chosen.schedule);
+  result.splits_backward = splits_backward(schedule);
   result.step_time = scenario.post_validation ? result.span : result.makespan;
   cut_waiting(result.account, result.makespan - result.step_time);
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   for (int i = 0; i < kSpends; ++i) {
     if (is_bubble(static_cast<Spend>(i))) result.bubble += critical[static_cast<size_t>(i)];
   }
-  fill_memory(scenario, *graph, result);
-  fill_rates(scenario, *graph, result);
-  result.trust = trust_of(*graph, *prices);
-  result.graph = std::move(graph);
-  result.prices = std::move(prices);
+  fill_memory(step, result);
+  fill_rates(step, result);
+  result.trust = trust_of(step);
+  result.graph = std::make_shared<const OpGraph>(std::move(step.graph));
+  result.prices = std::make_shared<const Prices>(std::move(step.prices));
   result.interval = interval_of(scenario, result);
   return result;
 }
@@ -303,8 +349,9 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   const PricingTable pricing = pricing_table(scenario);
   MadeSchedule made;
   if (scenario.to_make) made = make_schedule(scenario, pricing.table);
-  Result result = simulate(scenario, options,
-                           {scenario.to_make ? made.schedule : scenario.schedule, pricing.table});
+  const Schedule& schedule = scenario.to_make ? made.schedule : scenario.schedule;
+  Result result =
+      explain(price_step(lower_step(scenario, schedule), pricing.table), schedule, options);
   result.calibration = pricing.title;
   if (pricing.table != nullptr) {
     const std::string remark = remark_on_fits(*pricing.table, *result.graph, *result.prices);

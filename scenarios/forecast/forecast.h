@@ -6,13 +6,18 @@
 // last.
 #pragma once
 
-#include <string>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
 
-#include "scenarios/forecast/replicas.h"
 #include "scenarios/scenario.h"
 #include "sim/result.h"
 
 namespace stepcast {
+
+// Called after each of several runs with how many are done of how many.
+using Progress = std::function<void(int64_t done, int64_t total)>;
 
 // A lane has a rank in each stage; each that is traced is simulated once more.
 constexpr size_t kMostTracedLanes = 16;

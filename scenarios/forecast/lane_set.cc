@@ -1,7 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// From what `perturb` says of ranks and links to the LaneSet of the lanes engine.
+//
+// Take four ranks, tp = 2 and dp = 2, two GPUs a node, and `perturb: [{where: rank 1, compute:
+// 0.8}, {where: node 1, bw: 0.5}]`:
+//
+//      lane   rank      node   slowness     group along tp   group along dp
+//      0      tp0 dp0   0      1            {0, 1}           {0, 2}
+//      1      tp1 dp0   0      1 / 0.8      {0, 1}           {1, 3}
+//      2      tp0 dp1   1      1            {2, 3}           {0, 2}
+//      3      tp1 dp1   1      1            {2, 3}           {1, 3}
+//
+// 1. Slowness is per lane: 1.25 for lane 1.
+// 2. Groups along tp have both ranks on one node and use NVLinks; groups along dp have them on two
+//    nodes and use NICs.  The slow NICs of node 1 are in no group along tp, and in both along dp.
+// 3. So all lanes are in class 1 along dp, the class of the state "half the bandwidth of the NICs",
+//    and in class 0, sound links, along tp.  Class 1 is priced by asking the model what each work
+//    costs on a cluster all of whose NICs have half the bandwidth.
+// 4. Had a group members in two states for a while (windows), it would be as bad as both: the join
+//    of two classes is a class, too, and priced alike.  Classes are found before any is priced, and
+//    numbered so that the worse have higher numbers.
 #include "scenarios/forecast/lane_set.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -9,13 +30,215 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/forecast/disturbed_ranks.h"
-#include "scenarios/forecast/lane_meetings.h"
-#include "scenarios/forecast/link_classes.h"
+#include "scenarios/forecast/perturbed_ranks.h"
+#include "scenarios/forecast/step.h"
 #include "sim/diagnostic.h"
+#include "topology/cluster/fabric.h"
 
 namespace stepcast {
 namespace {
+
+// ------------------------------------------------------- which lanes communicate, and over what
+
+// Groups along an axis: of a collective of a pass, within one role; of a rendezvous, over several.
+struct GroupKind {
+  Axis axis = Axis::none;
+  std::vector<uint32_t> roles;  // ascending
+  auto operator<=>(const GroupKind&) const = default;
+};
+
+void add_collectives(const OpGraph& graph, const Pass& pass, uint32_t role,
+                     std::set<GroupKind>& kinds) {
+  for (const Op& op : pass.ops) {
+    const Work& work = graph.works[static_cast<size_t>(op.work)];
+    if (is_communication(work.kind) && work.axis != Axis::none) kinds.insert({work.axis, {role}});
+  }
+}
+
+// The kinds that the graph has, each once.
+std::vector<GroupKind> group_kinds_of(const OpGraph& graph) {
+  std::set<GroupKind> kinds;
+  std::vector<std::set<uint32_t>> roles_of(graph.rendezvous.size());
+  for (uint32_t role = 0; role < graph.roles.size(); ++role) {
+    std::vector<bool> seen(graph.passes.size());
+    for (const Item& item : graph.roles[role].items) {
+      const auto pass = static_cast<size_t>(item.pass);
+      if (item.kind == ItemKind::post || item.kind == ItemKind::join) {
+        roles_of[static_cast<size_t>(item.rendezvous)].insert(role);
+      } else if (item.kind == ItemKind::pass && !seen[pass]) {
+        seen[pass] = true;
+        add_collectives(graph, graph.passes[pass], role, kinds);
+      }
+    }
+  }
+  for (size_t i = 0; i < roles_of.size(); ++i) {
+    const Axis axis = graph.works[static_cast<size_t>(graph.rendezvous[i].work)].axis;
+    if (axis != Axis::none) kinds.insert({axis, {roles_of[i].begin(), roles_of[i].end()}});
+  }
+  return {kinds.begin(), kinds.end()};
+}
+
+// [axis][role][lane]: over what the lane meets others along the axis; empty: it never does.
+using LinksUsedByLane = std::array<std::vector<std::vector<LinksUsed>>, kAxes>;
+
+// `node_of`[role][lane].
+LinksUsedByLane link_uses(const std::vector<GroupKind>& kinds, const std::vector<LaneDigit>& digits,
+                          const std::vector<std::vector<int64_t>>& node_of) {
+  LinksUsedByLane uses;
+  for (const GroupKind& kind : kinds) {
+    const std::vector<int64_t> first = first_of_group(digits, kind.axis);
+    std::vector<std::vector<int64_t>> nodes(first.size());  // by first lane of a group
+    for (size_t lane = 0; lane < first.size(); ++lane) {
+      for (const uint32_t role : kind.roles)
+        nodes[static_cast<size_t>(first[lane])].push_back(node_of[role][lane]);
+    }
+    std::vector<LinksUsed> use(first.size());
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].empty()) continue;
+      std::ranges::sort(nodes[i]);
+      if (nodes[i].front() != nodes[i].back()) use[i] |= kUsesNics;
+      if (std::ranges::adjacent_find(nodes[i]) != nodes[i].end()) use[i] |= kUsesNvlinks;
+    }
+    auto& of_axis = uses[static_cast<size_t>(kind.axis)];
+    of_axis.resize(node_of.size(), std::vector<LinksUsed>(first.size()));
+    for (const uint32_t role : kind.roles) {
+      for (size_t lane = 0; lane < first.size(); ++lane)
+        of_axis[role][lane] |= use[static_cast<size_t>(first[lane])];
+    }
+  }
+  return uses;
+}
+
+// ------------------------------------------------------------------------------- classes of links
+
+// States of links that can come together in a group, and their joins.
+class LinkClasses {
+ public:
+  // `file`: of the scenario, for the message.
+  explicit LinkClasses(std::string file);
+
+  // Number of a state; 0 is sound.  Throws InputError E130 beyond 255 others.
+  uint8_t of(const LinkState& state);
+  // Adds the joins of all of them, by twos, threes, ...: those that meet in one group.
+  void add_joins(std::vector<uint16_t> classes);
+
+  // Numbers them anew, by how bad they are; returns the new number of each.
+  std::vector<uint8_t> put_in_order();
+  // By number, from 0.
+  const std::vector<LinkState>& states() const { return states_; }
+  // As LaneSet::join; where two never meet, the higher.
+  std::vector<uint8_t> join_table() const;
+
+ private:
+  std::string file_;
+  std::vector<LinkState> states_;
+  std::map<LinkState, uint8_t> number_;
+  std::set<std::vector<uint16_t>> joined_;
+};
+
+Cluster degraded(Cluster c, const LinkState& state) {
+  c.fabric.tiers = fabric_tiers(c);
+  double sound = 1, product = 1;  // of the tiers so far: ratios of nested tiers multiply
+  for (Tier& t : c.fabric.tiers) {
+    if (state.nic == 1) break;
+    sound *= std::max(1.0, t.oversubscription);
+    const double now = std::max(1.0, sound * state.nic);
+    t.oversubscription = now / product;
+    product = now;
+  }
+  c.node.nic_bandwidth.value *= state.nic;
+  c.node.nic_latency += state.nic_latency;
+  c.node.intra_bandwidth.value *= state.nvlink;
+  c.node.intra_latency += state.nvlink_latency;
+  return c;
+}
+
+std::vector<int64_t> prices_in(const Scenario& s, const OpGraph& graph, const Prices& prices,
+                               const Prices& modelled, const LinkState& state) {
+  const Prices slow = price_on(degraded(s.cluster, state), graph, s, nullptr);
+  std::vector<int64_t> ps;
+  for (size_t w = 0; w < graph.works.size(); ++w) {
+    const auto now = static_cast<double>(prices.by_work[w].time.count());
+    const auto model = static_cast<double>(modelled.by_work[w].time.count());
+    const auto then = static_cast<double>(slow.by_work[w].time.count());
+    const bool changes = is_communication(graph.works[w].kind) && model > 0 && then > model;
+    ps.push_back(changes ? static_cast<int64_t>(now * (then / model) + 0.5)
+                         : prices.by_work[w].time.count());
+  }
+  return ps;
+}
+
+LinkClasses::LinkClasses(std::string file) : file_(std::move(file)) {
+  of(LinkState{});
+}
+
+uint8_t LinkClasses::of(const LinkState& state) {
+  const auto [at, fresh] = number_.try_emplace(state, static_cast<uint8_t>(states_.size()));
+  if (!fresh) return at->second;
+  if (states_.size() > UINT8_MAX)
+    throw file_error(
+        "E130", "more than 255 kinds of slow links, or of such that meet in a group, are too many",
+        file_, "give several links the same factor and latency");
+  states_.push_back(state);
+  return at->second;
+}
+
+void LinkClasses::add_joins(std::vector<uint16_t> all) {
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  if (all.size() < 2 || !joined_.insert(all).second) return;
+  for (size_t i = 1; i < all.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      const uint16_t both = of(worse_of(states_[all[i]], states_[all[k]]));
+      if (std::ranges::find(all, both) == all.end()) all.push_back(both);
+    }
+  }
+}
+
+std::vector<uint8_t> LinkClasses::put_in_order() {
+  std::vector<uint8_t> now(states_.size());
+  uint8_t next = 0;
+  for (auto& [state, number] : number_) {  // a sound state is the least of all
+    states_[next] = state;
+    now[number] = next;
+    number = next++;
+  }
+  joined_.clear();
+  return now;
+}
+
+std::vector<uint8_t> LinkClasses::join_table() const {
+  std::vector<uint8_t> table;
+  for (size_t a = 0; a < states_.size(); ++a) {
+    for (size_t b = 0; b < states_.size(); ++b) {
+      const auto at = number_.find(worse_of(states_[a], states_[b]));
+      table.push_back(at == number_.end() ? static_cast<uint8_t>(std::max(a, b)) : at->second);
+    }
+  }
+  return table;
+}
+
+// Prices in ps of all works in each state but the first, which is sound: on a cluster whose NICs
+// and NVLinks are all like those of the state.  What lies above the NICs keeps its capacity.  A
+// measured price is scaled as the model says, since the measurement is of sound links.  Nothing
+// costs less in a state that is worse in every respect.
+std::vector<std::vector<int64_t>> degraded_prices(const Scenario& s, const OpGraph& graph,
+                                                  const Prices& prices,
+                                                  const std::vector<LinkState>& states) {
+  const Prices modelled = price_on(s.cluster, graph, s, nullptr);
+  std::vector<std::vector<int64_t>> all;
+  for (size_t i = 1; i < states.size(); ++i) {
+    all.push_back(prices_in(s, graph, prices, modelled, states[i]));
+    std::vector<int64_t>& ps = all.back();
+    for (size_t k = 1; k < i; ++k) {
+      if (worse_of(states[i], states[k]) != states[i]) continue;
+      for (size_t w = 0; w < ps.size(); ++w) ps[w] = std::max(ps[w], all[k - 1][w]);
+    }
+  }
+  return all;
+}
+
+// ------------------------------------------------------------------------------- building the set
 
 Slowness fixed_point(double slowness) {
   constexpr double kMost = 1 << 30;
@@ -37,7 +260,7 @@ bool any_slow_links(const Scenario& s) {
 }
 
 std::vector<std::vector<int64_t>> nodes_by_lane(const Scenario& s, const OpGraph& graph,
-                                                const DisturbedRanks& ranks, int64_t lanes) {
+                                                const PerturbedRanks& ranks, int64_t lanes) {
   std::vector<std::vector<int64_t>> nodes(graph.roles.size());
   for (uint32_t role = 0; role < nodes.size(); ++role) {
     for (int64_t lane = 0; lane < lanes; ++lane)
@@ -48,24 +271,24 @@ std::vector<std::vector<int64_t>> nodes_by_lane(const Scenario& s, const OpGraph
 
 // Fills the parts of a LaneSet in.  Until all states of links are known, classes are numbered as
 // they are met.
-class Filler {
+class LaneSetBuilder {
  public:
-  Filler(const Scenario& s, const OpGraph& graph, const Prices& prices, uint64_t seed)
+  LaneSetBuilder(const Scenario& s, const OpGraph& graph, const Prices& prices, uint64_t seed)
       : s_(s), graph_(graph), prices_(prices), ranks_(s, seed), classes_(s.file) {
     set_.digits = lane_digits(s.plan.grid);
     for (const Perturbation& p : s.perturb)
       if (p.sigma > 0 && p.each_op) set_.jitter = Jitter{p.sigma, seed};
   }
 
-  LaneSet fill() {
+  LaneSet build() {
     fill_slowness();
     if (any_slow_links(s_)) {
       refuse_written_links();
-      meetings_ = meetings_of(graph_);
-      uses_ = link_uses(meetings_, set_.digits, nodes_by_lane(s_, graph_, ranks_, set_.lanes()));
+      group_kinds_ = group_kinds_of(graph_);
+      uses_ = link_uses(group_kinds_, set_.digits, nodes_by_lane(s_, graph_, ranks_, set_.lanes()));
       find_own_classes();
       find_window_classes();
-      for (const Meeting& m : meetings_) find_joins(m);
+      for (const GroupKind& m : group_kinds_) find_joins(m);
       number_classes();
     }
     fill_windows();
@@ -159,8 +382,8 @@ class Filler {
     auto operator<=>(const Member&) const = default;
   };
 
-  // The joins that groups of the meeting come to; groups with equal members are looked at once.
-  void find_joins(const Meeting& m) {
+  // The joins that groups of the kind come to; groups with equal members are looked at once.
+  void find_joins(const GroupKind& m) {
     const auto axis = static_cast<size_t>(m.axis);
     const std::vector<int64_t> first = first_of_group(set_.digits, m.axis);
     const auto& own = set_.group_class[axis];
@@ -201,7 +424,7 @@ class Filler {
         std::vector<uint16_t> now;
         for (size_t c = 1; c < holding.size(); ++c)
           if (holding[c] > 0) now.push_back(static_cast<uint16_t>(c));
-        classes_.meet(std::move(now));
+        classes_.add_joins(std::move(now));
       }
       if (i < changes.size()) holding[changes[i].link_class] += changes[i].by;
     }
@@ -264,9 +487,9 @@ class Filler {
   const Scenario& s_;
   const OpGraph& graph_;
   const Prices& prices_;
-  DisturbedRanks ranks_;
+  PerturbedRanks ranks_;
   LaneSet set_;
-  std::vector<Meeting> meetings_;
+  std::vector<GroupKind> group_kinds_;
   LinksUsedByLane uses_;
   LinkClasses classes_;
   // [kind][use][window]; empty instead of all sound.
@@ -275,6 +498,18 @@ class Filler {
 };
 
 }  // namespace
+
+std::vector<int64_t> first_of_group(const std::vector<LaneDigit>& digits, Axis axis) {
+  std::vector<int64_t> first{0};
+  for (const LaneDigit& d : digits) {
+    const auto stride = std::ssize(first);
+    for (int64_t i = stride; i < stride * d.size; ++i) {
+      const int64_t inner = first[static_cast<size_t>(i % stride)];
+      first.push_back(covers(axis, d) ? inner : inner + i / stride * stride);
+    }
+  }
+  return first;
+}
 
 int64_t rank_of_lane(const Scenario& scenario, const OpGraph& graph, uint32_t role, int64_t lane) {
   const RankGrid& grid = scenario.plan.grid;
@@ -289,17 +524,17 @@ int64_t lane_of_rank(const RankGrid& grid, int64_t rank) {
 
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed) {
-  return Filler(scenario, graph, prices, seed).fill();
+  return LaneSetBuilder(scenario, graph, prices, seed).build();
 }
 
 int64_t ranks_on_slow_links(const Scenario& scenario, const OpGraph& graph) {
   if (!any_slow_links(scenario)) return 0;
-  const DisturbedRanks ranks(scenario, scenario.seed);
+  const PerturbedRanks ranks(scenario, scenario.seed);
   const std::vector<LaneDigit> digits = lane_digits(scenario.plan.grid);
   const RankGrid& grid = scenario.plan.grid;
   const int64_t lanes = grid.tp * grid.cp * grid.dp;
   const LinksUsedByLane uses =
-      link_uses(meetings_of(graph), digits, nodes_by_lane(scenario, graph, ranks, lanes));
+      link_uses(group_kinds_of(graph), digits, nodes_by_lane(scenario, graph, ranks, lanes));
   int64_t count = 0;
   for (uint32_t role = 0; role < graph.roles.size(); ++role) {
     for (int64_t lane = 0; lane < lanes; ++lane) {

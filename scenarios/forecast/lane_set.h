@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "scenarios/scenario.h"
 #include "sim/graph/op_graph.h"
@@ -24,6 +25,10 @@ namespace stepcast {
 // from `seed`.
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed);
+
+// [lane]: the first lane of its group along the axis, which holds the lanes that differ only in the
+// digits it covers.
+std::vector<int64_t> first_of_group(const std::vector<LaneDigit>& digits, Axis axis);
 
 // Ranks that have a slower link, at any time, over which they communicate.
 int64_t ranks_on_slow_links(const Scenario& scenario, const OpGraph& graph);

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
+// Schedules that are made for what the stages cost.
+//
+// `schedule: auto` on four ranks with eight microbatches, say, goes like this:
+//
+// 1. Probe.  One microbatch is lowered, priced and run (stage_costs.h): what F, B, I and W of each
+//    stage take and hold, what a hop takes, and what each rank has left for activations.
+// 2. Candidates.  Every family that has a list for these sizes with the placement of the stages
+//    makes one: 1f1b, zb-h1, eager-1f1b, ...  The synthesis finds one more (synthesis.h): the best
+//    order by the costs of the probe.  Where nobody has chosen between a loop and a V of two chunks
+//    a rank, both placements are tried.
+// 3. Evaluation.  The probe knows no collectives that hide behind other work and no gradient
+//    reduction.  So every candidate is lowered, priced and run as the whole step (step.h), and
+//    candidates are ordered by what that takes: fastest first, then least memory.
+// 4. Memory.  The first that fits is taken.  If a synthesized order is faster and only just beyond
+//    the memory, it is made again for that much less, twice at most.  If a synthesized order wins,
+//    the least memory is sought with which it takes no more than one in a thousand longer.
 #include "scenarios/forecast/make_schedule.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
-#include "scenarios/forecast/schedule_contest.h"
 #include "scenarios/forecast/stage_costs.h"
+#include "scenarios/forecast/step.h"
 #include "scenarios/pricing_table.h"
 #include "schedules/families/families.h"
+#include "schedules/lower/vocabulary.h"
 #include "schedules/schedule.h"
 #include "schedules/synthesis/synthesis.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
@@ -49,17 +68,51 @@ std::map<std::string, std::string, std::less<>> mean_params(const PipelineCosts&
           {"mem_W", str(-at_f - at_i)}};
 }
 
+bool has_parameter(const ScheduleFamily& family, std::string_view key) {
+  return std::any_of(family.parameters.begin(), family.parameters.end(),
+                     [&](const ScheduleParameter& p) { return p.key == key; });
+}
+
 MadeSchedule make_family(const Scenario& scenario, const PipelineCosts& costs) {
   const ScheduleFamily* family = find_schedule_family(scenario.to_make->family);
   STEPCAST_CHECK(family != nullptr, "the scenario was resolved with this family");
   ScheduleParams params = scenario.to_make->params;
   for (const auto& [key, value] : mean_params(costs)) {
-    const bool known = std::any_of(family->parameters.begin(), family->parameters.end(),
-                                   [k = key](const ScheduleParameter& p) { return p.key == k; });
-    if (known) params.more.try_emplace(key, value);
+    if (has_parameter(*family, key)) params.more.try_emplace(key, value);
   }
   if (const auto wrong = check_params(*family, params)) throw cannot_make(scenario, wrong->message);
   return {generate_schedule(*family, params), std::nullopt, {}};
+}
+
+// The families that have a list for these sizes with this placement, each with its own name, in the
+// order of schedule_families(); `prices` are parameters by key, taken by those that know them. Left
+// out: two replicas of the model, microbatches in pieces (other actions than the scenario's), and
+// families that search for long on their own.
+std::vector<Schedule> families_with(const ScheduleParams& sizes,
+                                    const std::vector<uint16_t>& rank_of_stage,
+                                    const std::map<std::string, std::string, std::less<>>& prices) {
+  std::vector<Schedule> found;
+  for (const ScheduleFamily& family : schedule_families()) {
+    if (family.order_by == OrderBy::search) continue;
+    ScheduleParams params{sizes.pp, sizes.vpp, sizes.microbatches, 0, {}};
+    for (const auto& [key, value] : prices)
+      if (has_parameter(family, key)) params.more[key] = value;
+    const auto suits = [&](const Schedule& s) {
+      // A shared vocabulary is another layout, with stages of other costs.
+      return s.rank_of_stage == rank_of_stage && !s.is_bidirectional() && s.seq_splits == 1 &&
+             vocabulary_split(s) == VocabularySplit::none;
+    };
+    // Families that are made for times take some to make: first whether the placement is right.
+    ScheduleParams one = params;
+    one.microbatches = 1;
+    if (family.order_by == OrderBy::times &&
+        (check_params(family, one) || !suits(generate_schedule(family, one))))
+      continue;
+    if (check_params(family, params)) continue;  // not for these sizes
+    Schedule schedule = generate_schedule(family, params);
+    if (suits(schedule)) found.push_back(std::move(schedule));
+  }
+  return found;
 }
 
 // What 1F1B holds, for ranks that have less: the least that a pipeline can run with at full speed.
@@ -128,21 +181,18 @@ std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostT
   return placed;
 }
 
-// Where the limits leave no room for any order they become what 1F1B would hold, unless the user
-// has set them.
-Synthesis synthesized(const Scenario& scenario, SynthesisProblem& problem, MadeSchedule& made) {
-  if (!check_synthesis(problem)) return synthesize(problem);
-  // Sizes and times are those of the probe, so it is the memory.
-  const std::string why = "no order fits: " + least_memory(problem.costs);
-  if (scenario.to_make->memory_limit.value > 0) throw cannot_make(scenario, why);
-  made.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
-  raise_to_1f1b(problem.costs);
-  if (const auto wrong = check_synthesis(problem)) throw cannot_make(scenario, wrong->message);
-  return synthesize(problem);
+// By how much the step with this schedule is beyond the memory; 0 or less if it fits.
+Bytes beyond_memory(const Scenario& scenario, const Schedule& schedule) {
+  return memory_of(lower_step(scenario, schedule)).reserved - usable_memory(scenario);
+}
+
+// Whether a is better than b: faster, or as fast with less memory.
+bool better(const StepOutcome& a, const StepOutcome& b) {
+  return std::pair{a.time, a.peak} < std::pair{b.time, b.peak};
 }
 
 // A schedule that is compared with the others in whole steps.
-struct Entry {
+struct Candidate {
   Schedule schedule;
   StepOutcome outcome;
   size_t placed = 0;
@@ -178,9 +228,9 @@ bool could_have_chunks(const Scenario& s) {
   return s.model.layers % stages == 0 || value("parallel.split") == "products";
 }
 
-class AutoContest {
+class ScheduleSearch {
  public:
-  AutoContest(const Scenario& scenario, const CostTable* table)
+  ScheduleSearch(const Scenario& scenario, const CostTable* table)
       : scenario_(scenario), table_(table), placed_(placed_problems(scenario, table)) {}
 
   MadeSchedule run() {
@@ -189,13 +239,14 @@ class AutoContest {
       add_synthesis(i);
     }
     const bool enough_room = made_.warnings.empty();
-    if (entries_.empty()) return unrunnable();
+    if (candidates_.empty() && !no_order_.empty()) throw cannot_make(scenario_, no_order_);
+    if (candidates_.empty()) return unrunnable();
     size_t best = first_that_fits();
     // Allocators leave gaps: an order made for all of the memory may be just beyond it, and is made
     // again for less.
     constexpr int kMostAttempts = 2;
     for (int i = 0; i < kMostAttempts && enough_room && best > 0 && limits_are_ours(); ++i) {
-      const Entry& beyond = entries_.front();
+      const Candidate& beyond = candidates_.front();
       if (!beyond.facts) break;
       const size_t placed = beyond.placed;
       const Bytes more = beyond_memory(placed_[placed].scenario, beyond.schedule);
@@ -205,22 +256,30 @@ class AutoContest {
       add_synthesis(placed);
       best = first_that_fits();
     }
-    if (enough_room && limits_are_ours() && best < entries_.size() && entries_[best].facts)
+    if (enough_room && limits_are_ours() && best < candidates_.size() && candidates_[best].facts)
       save_memory(best);
-    return outcome(best < entries_.size() ? best : first_made());
+    return outcome(best < candidates_.size() ? best : first_made());
   }
 
  private:
   bool limits_are_ours() const { return scenario_.to_make->memory_limit.value == 0; }
 
-  bool add(Entry entry) {
-    const auto outcome = step_outcome(placed_[entry.placed].scenario, table_, entry.schedule);
-    if (!outcome) return false;
-    entry.outcome = *outcome;
-    const auto at = std::find_if(entries_.begin(), entries_.end(),
-                                 [&](const Entry& e) { return better(entry.outcome, e.outcome); });
-    entries_.insert(at, std::move(entry));
-    return true;
+  // What the whole step takes with the schedule; nothing if it cannot be run: its transfers do not
+  // go with the scenario's style, or it deadlocks with them.
+  std::optional<StepOutcome> outcome_of(size_t placed, const Schedule& schedule) const {
+    const Scenario& scenario = placed_[placed].scenario;
+    if (check_transfers(schedule, scenario.p2p)) return {};
+    return evaluate(price_step(lower_step(scenario, schedule), table_));
+  }
+
+  void add(Candidate candidate) {
+    const auto outcome = outcome_of(candidate.placed, candidate.schedule);
+    if (!outcome) return;
+    candidate.outcome = *outcome;
+    const auto at = std::find_if(
+        candidates_.begin(), candidates_.end(),
+        [&](const Candidate& other) { return better(candidate.outcome, other.outcome); });
+    candidates_.insert(at, std::move(candidate));
   }
 
   void add_families(size_t placed) {
@@ -232,23 +291,32 @@ class AutoContest {
       add({std::move(s), {}, placed, std::nullopt, {}});
     }
   }
+  // Where the limits leave no room for any order they become what 1F1B would hold, unless the user
+  // has set them: then another placement may do.
   void add_synthesis(size_t placed) {
-    Synthesis found;
-    try {
-      found = synthesized(scenario_, placed_[placed].problem, made_);
-    } catch (const InputError&) {
-      if (placed + 1 < placed_.size() || !entries_.empty()) return;  // another placement may do
-      throw;
+    SynthesisProblem& problem = placed_[placed].problem;
+    // Sizes and times are those of the probe, so what is wrong is the memory.
+    if (check_synthesis(problem)) {
+      const std::string why = "no order fits: " + least_memory(problem.costs);
+      if (!limits_are_ours()) {
+        no_order_ = why;
+        return;
+      }
+      made_.warnings = {"schedule auto: " + why + "; the order takes what 1F1B would hold"};
+      raise_to_1f1b(problem.costs);
+      if (const auto wrong = check_synthesis(problem)) throw cannot_make(scenario_, wrong->message);
     }
+    no_order_.clear();
+    Synthesis found = synthesize(problem);
     bound_ = std::min(bound_, found.lower_bound);
     tried_ += found.orders_tried;
     add_made(placed, std::move(found));
   }
   void add_made(size_t placed, Synthesis found) {
     last_made_ = found.schedule;
-    add(entry_of(placed, std::move(found)));
+    add(candidate_of(placed, std::move(found)));
   }
-  Entry entry_of(size_t placed, Synthesis found) const {
+  Candidate candidate_of(size_t placed, Synthesis found) const {
     const Time time = scenario_.post_validation ? found.span : found.makespan;
     SynthesisFacts facts;
     facts.objective = time;
@@ -258,19 +326,20 @@ class AutoContest {
     return {std::move(found.schedule), {}, placed, std::move(facts), std::move(found.peak_memory)};
   }
 
-  // The index of the best; entries_.size() if none fits.
+  // The index of the best; candidates_.size() if none fits.
   size_t first_that_fits() const {
-    for (size_t i = 0; i < entries_.size(); ++i)
-      if (beyond_memory(placed_[entries_[i].placed].scenario, entries_[i].schedule) <= Bytes{})
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (beyond_memory(placed_[candidates_[i].placed].scenario, candidates_[i].schedule) <=
+          Bytes{})
         return i;
-    return entries_.size();
+    return candidates_.size();
   }
 
   // Where nothing fits: the best of those that were made to need little.
   size_t first_made() const {
-    const auto at = std::find_if(entries_.begin(), entries_.end(),
-                                 [](const Entry& e) { return e.facts.has_value(); });
-    return at == entries_.end() ? 0 : static_cast<size_t>(at - entries_.begin());
+    const auto at = std::find_if(candidates_.begin(), candidates_.end(),
+                                 [](const Candidate& e) { return e.facts.has_value(); });
+    return at == candidates_.end() ? 0 : static_cast<size_t>(at - candidates_.begin());
   }
 
   // An order may need less memory than it was given: the least is sought with which the step stays
@@ -278,32 +347,33 @@ class AutoContest {
   void save_memory(size_t& best) {
     constexpr int kMostSteps = 4;
     constexpr int64_t kEffort = 2000;
-    Time most = entries_[best].outcome.time + entries_[best].outcome.time / 1000;
-    for (size_t i = best; i < entries_.size(); ++i)
-      if (!entries_[i].facts) most = std::min(most, entries_[i].outcome.time);
-    const size_t placed = entries_[best].placed;
+    Time most = candidates_[best].outcome.time + candidates_[best].outcome.time / 1000;
+    for (size_t i = best; i < candidates_.size(); ++i)
+      if (!candidates_[i].facts) most = std::min(most, candidates_[i].outcome.time);
+    const size_t placed = candidates_[best].placed;
     SynthesisProblem problem = placed_[placed].problem;
     problem.effort = problem.effort > 0 ? std::min(problem.effort, kEffort) : kEffort;
-    std::vector<int64_t> low(entries_[best].peak.size()), high = entries_[best].peak;
+    std::vector<int64_t> low(candidates_[best].peak.size()), high = candidates_[best].peak;
     for (int step = 0; step < kMostSteps; ++step) {
       for (size_t r = 0; r < low.size(); ++r)
         problem.costs.memory_limit[r] = low[r] + (high[r] - low[r]) / 2;
-      const std::optional<Entry> next = made_with(placed, problem);
-      if (next && next->outcome.time <= most && next->outcome.peak < entries_[best].outcome.peak) {
+      const std::optional<Candidate> next = made_with(placed, problem);
+      if (next && next->outcome.time <= most &&
+          next->outcome.peak < candidates_[best].outcome.peak) {
         high = next->peak;
-        entries_[best] = *next;
+        candidates_[best] = *next;
       } else {
         low = problem.costs.memory_limit;
       }
     }
   }
-  std::optional<Entry> made_with(size_t placed, const SynthesisProblem& problem) const {
-    if (check_synthesis(problem)) return {};  // That little is not enough for any order.
-    Entry entry = entry_of(placed, synthesize(problem));
-    const auto outcome = step_outcome(placed_[placed].scenario, table_, entry.schedule);
+  std::optional<Candidate> made_with(size_t placed, const SynthesisProblem& problem) const {
+    if (check_synthesis(problem)) return {};  // that little is not enough for any order
+    Candidate candidate = candidate_of(placed, synthesize(problem));
+    const auto outcome = outcome_of(placed, candidate.schedule);
     if (!outcome) return {};
-    entry.outcome = *outcome;
-    return entry;
+    candidate.outcome = *outcome;
+    return candidate;
   }
 
   // No schedule goes with the scenario's transfers: the forecast says why.
@@ -313,12 +383,12 @@ class AutoContest {
   }
 
   MadeSchedule outcome(size_t best) {
-    Entry& entry = entries_[best];
-    const Time objective = pipeline_time(entry);
+    Candidate& candidate = candidates_[best];
+    const Time objective = pipeline_time(candidate);
     SynthesisFacts facts;
-    if (entry.facts) facts = *entry.facts;
-    if (!entry.facts) {
-      facts.start = facts.winner = entry.schedule.name;
+    if (candidate.facts) facts = *candidate.facts;
+    if (!candidate.facts) {
+      facts.start = facts.winner = candidate.schedule.name;
       facts.objective = facts.start_time = objective;
     }
     facts.orders_tried = tried_;
@@ -329,19 +399,20 @@ class AutoContest {
                   static_cast<double>(std::max<int64_t>(1, bound_.count()));
     }
     made_.synthesis = std::move(facts);
-    made_.schedule = std::move(entry.schedule);
+    made_.schedule = std::move(candidate.schedule);
     made_.schedule.name = "auto";
     return std::move(made_);
   }
   // The bound knows single passes: pairs that overlap hide communication that it counts.
   bool pairs_beat_bound(size_t best) const {
-    for (size_t i = 0; i < entries_.size(); ++i)
-      if (has_pairs(entries_[i].schedule) && (i == best || entries_[i].outcome.time < bound_))
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (has_pairs(candidates_[i].schedule) && (i == best || candidates_[i].outcome.time < bound_))
         return true;
     return false;
   }
-  Time pipeline_time(const Entry& entry) const {
-    const auto times = time_order(placed_[entry.placed].problem.costs, entry.schedule.ranks);
+  Time pipeline_time(const Candidate& candidate) const {
+    const auto times =
+        time_order(placed_[candidate.placed].problem.costs, candidate.schedule.ranks);
     if (!times) return Time{};
     return scenario_.post_validation ? times->span : times->makespan;
   }
@@ -349,9 +420,10 @@ class AutoContest {
   const Scenario& scenario_;
   const CostTable* table_;
   std::vector<PlacedProblem> placed_;
-  std::vector<Entry> entries_;  // best first
+  std::vector<Candidate> candidates_;  // best first
   MadeSchedule made_;
   Schedule last_made_;
+  std::string no_order_;  // why the memory that the user allows is not enough for any order
   Time bound_ = Time::max();
   int64_t tried_ = 0;
 };
@@ -360,7 +432,7 @@ class AutoContest {
 
 MadeSchedule make_schedule(const Scenario& scenario, const CostTable* table) {
   STEPCAST_CHECK(scenario.to_make, "the schedule is there already");
-  if (scenario.to_make->family == "auto") return AutoContest(scenario, table).run();
+  if (scenario.to_make->family == "auto") return ScheduleSearch(scenario, table).run();
   return make_family(scenario, stage_costs(scenario, table));
 }
 

@@ -1,16 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a model takes, and the fewest GPUs that train it.
+//
+// The search on llama3-70b and nodes of eight H100 goes like this.  70.6 billion parameters with 18
+// bytes of states each are 1.27 TB, so that clusters of 1, 2, 4 and 8 GPUs, which have 0.67 TB at
+// most, are passed over without a look at a layout.  On 16 GPUs there are the layouts that divide
+// 16 GPUs, 64 heads and 80 layers: tp 1, 2, 4, 8, and with each the pp that goes into the rest.
+// Each that can hold its share of the states is lowered with full recomputation and with no more
+// microbatches than fill its pipeline: those fit that reserve no more than there is.  Of these the
+// least recomputation that fits is found in the same way, and the whole step is timed (step.h). The
+// fastest is forecast with all its microbatches, the next one if it then does not fit after all; if
+// none is left, the next larger cluster is looked at.
+//
+// A layout is tried by changing the values of the scenario as it is written (ScenarioDocument), so
+// that everything that depends on them, and whether they are legal, is worked out anew.
 #include "scenarios/forecast/size.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
-#include "scenarios/document/files.h"
+#include "model/parameters.h"
 #include "scenarios/document/value.h"
-#include "scenarios/forecast/size_search.h"
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/forecast/step.h"
 #include "scenarios/presets.h"
+#include "scenarios/pricing_table.h"
 #include "scenarios/resolve/resolve.h"
-#include "scenarios/schema/tree.h"
+#include "scenarios/scenario_document.h"
+#include "scenarios/schema/keys.h"
 #include "scenarios/schema/values.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
@@ -18,16 +40,12 @@
 namespace stepcast {
 namespace {
 
-using Sets = std::vector<std::pair<std::string, std::string>>;
-
-[[noreturn]] void refuse(std::string code, std::string message, std::string help) {
-  throw file_error(std::move(code), std::move(message), {}, std::move(help));
-}
+// ------------------------------------------------------------------------------------ the subject
 
 [[noreturn]] void refuse_name(const std::string& subject) {
   const std::string near = did_you_mean(subject, preset_names(PresetKind::model));
   constexpr int kExitIo = 7;
-  throw file_error("E101", "there is no model preset and no file '" + subject + '\'', {},
+  throw file_error("E101", fmt::format("there is no model preset and no file '{}'", subject), {},
                    near.empty() ? "`stepcast presets models` lists the presets" : near, kExitIo);
 }
 
@@ -60,35 +78,25 @@ std::string cluster_with(const std::string& word) {
   known.insert(known.end(), clusters.begin(), clusters.end());
   std::erase(known, word);  // a GPU without a cluster
   const std::string near = did_you_mean(word, known);
-  refuse("E006", "no cluster preset has the GPU '" + word + "'",
-         !near.empty() ? near
+  throw file_error("E006", fmt::format("no cluster preset has the GPU '{}'", word), {},
+                   !near.empty()
+                       ? near
                        : "`stepcast presets` lists them; a scenario can describe any other node");
 }
 
-constexpr int64_t kStepTokens = 1024 * 4096, kLongest = 4096, kShortest = 16;
-
-// The step of a subject that says nothing of its batch.
-std::string batch_of(int64_t seq) {
-  return "{global: " + std::to_string(kStepTokens / seq) +
-         ", micro: 1, seq: " + std::to_string(seq) + "}";
+// The step of a subject that says nothing of its batch: 4 Mi tokens.
+Value default_batch(int64_t seq) {
+  constexpr int64_t kStepTokens = 1024 * 4096;
+  return mapping_value({{"global", fmt::to_string(kStepTokens / seq)},
+                        {"micro", "1"},
+                        {"seq", fmt::to_string(seq)}});
 }
 
-// Gives that step the longest sequences that the model's positions allow.
-void lengthen(SizeSubject& subject, const Transformer& model) {
+// The longest sequences, up to 4,096 tokens, that the model's positions allow.
+int64_t default_seq(const Transformer& model) {
+  constexpr int64_t kLongest = 4096;
   const bool limited = model.positions == Positions::learned && model.max_positions > 0;
-  const int64_t seq = limited ? std::min(kLongest, model.max_positions) : kLongest;
-  for (auto& [path, text] : subject.load.set)
-    if (path == "batch" && text == batch_of(kShortest)) text = batch_of(seq);
-}
-
-// What `size` adds where the subject says nothing.
-Sets fill_in(const Value& root, const SizeOptions& options) {
-  Sets sets;
-  if (!options.gpu.empty() || root.find("cluster") == nullptr)
-    sets.emplace_back("cluster",
-                      cluster_with(options.gpu.empty() ? "h100-sxm" : options.gpu) + " x 1");
-  if (root.find("batch") == nullptr) sets.emplace_back("batch", batch_of(kShortest));
-  return sets;
+  return limited ? std::min(kLongest, model.max_positions) : kLongest;
 }
 
 bool is_config(const Value& root) {
@@ -97,51 +105,277 @@ bool is_config(const Value& root) {
           root.find("n_layer") != nullptr);
 }
 
-// Of the subject as it will be loaded: GPUs of a node, and whether its step only runs forward.
-void read_settings(Value root, SizeSubject& subject) {
-  Problems problems;  // loading says them again
-  for (const auto& [path, text] : subject.load.set) {
-    Value value = parse_yaml(problems, problems.add_source({"--set " + path, text, false}));
-    set_path(root, path, {}, std::move(value), problems);
-  }
-  apply_cluster_presets(root, problems);
-  const FieldValues v(std::move(root), "", problems);
-  v.read("cluster.node.gpus", subject.node);
-  subject.infers = v.is("mode", StepMode::prefill) || v.is("mode", StepMode::decode);
+// Whether the file is a Hugging Face config.json.
+bool is_config_file(const std::string& path) {
+  Problems problems;  // reading it as a scenario says them
+  ScenarioFiles files(problems, {});
+  const SourceRef first = files.open_first(path);
+  return first != nullptr && is_config(parse_yaml(problems, first));
 }
 
-// A scenario with the subject's model in it, and how to load it.
-SizeSubject read_subject(const std::string& subject, const std::optional<std::string>& text,
-                         const SizeOptions& options) {
-  SizeSubject out;
-  out.load = options.load;
-  Value root;
-  const bool preset = !text && preset_text(PresetKind::model, subject).has_value();
-  if (preset) {
-    out.name = subject;
-    out.text = "model: " + subject + '\n';
-  } else {
-    if (!text && !std::filesystem::exists(subject)) refuse_name(subject);
+// A scenario with the subject's model in it.
+ScenarioDocument read_subject(const std::string& subject, const std::optional<std::string>& text,
+                              const std::string& root) {
+  if (text) {
     Problems problems;
-    ScenarioFiles files(problems, options.load.root);
-    const SourceRef first = text ? files.add_first(*text, subject) : files.open_first(subject);
-    problems.throw_if_any();
-    root = files.load(first);
-    problems.throw_if_any();
-    out.name = subject;
-    if (text) out.text = text;
-    if (is_config(root)) {
-      if (text)
-        refuse("E004", "a config.json is read from a file, not from standard input",
-               "name the file: stepcast size config.json");
-      out.text = "model: {hf: \"" + subject.substr(subject.rfind('/') + 1) + "\"}\n";
+    if (is_config(parse_yaml(problems, problems.add_source({subject, *text, false}))))
+      throw file_error("E004", "a config.json is read from a file, not from standard input", {},
+                       "name the file: stepcast size config.json");
+    return ScenarioDocument::of_text(*text, subject, root);
+  }
+  if (preset_text(PresetKind::model, subject))
+    return ScenarioDocument::of_text("model: " + subject + '\n', subject, root);
+  if (!std::filesystem::exists(subject)) refuse_name(subject);
+  if (!is_config_file(subject)) return ScenarioDocument::of_file(subject, root);
+  // A scenario beside it, of the same name: the file itself is read as the model.
+  std::string beside = std::filesystem::path(subject).replace_extension().string();
+  if (beside == subject) beside += " (scenario)";
+  ScenarioDocument document = ScenarioDocument::of_text("", beside, root);
+  document.set("model", mapping_value({{"hf", subject.substr(subject.rfind('/') + 1)}}));
+  return document;
+}
+
+// ------------------------------------------------------------------------------------- the layouts
+
+// A layout in the words of a scenario.
+struct Layout {
+  int64_t gpus = 1, tp = 1, pp = 1, ep = 1;
+  int zero = 1;
+  std::string recompute = "none";
+  std::string weights{};  // one sequence is decoded with weights in this format; "": training
+};
+
+std::vector<std::pair<std::string, std::string>> members_of(const Layout& l) {
+  std::vector<std::pair<std::string, std::string>> members{{"tp", fmt::to_string(l.tp)},
+                                                           {"pp", fmt::to_string(l.pp)}};
+  if (!l.weights.empty()) return members;
+  if (l.ep > 1) members.emplace_back("ep", fmt::to_string(l.ep));
+  members.emplace_back("zero", fmt::to_string(l.zero));
+  return members;
+}
+
+// What to set in a scenario: "parallel={tp: 8, pp: 6, zero: 1} recompute=full".
+std::string set_text(const Layout& l) {
+  std::string parallel;
+  for (const auto& [key, value] : members_of(l))
+    parallel += fmt::format("{}{}: {}", parallel.empty() ? "" : ", ", key, value);
+  return fmt::format("parallel={{{}}} {}={}", parallel,
+                     l.weights.empty() ? "recompute" : "precision.weights",
+                     l.weights.empty() ? l.recompute : l.weights);
+}
+
+// The subject, as many times as there are layouts to try.
+class Subject {
+ public:
+  explicit Subject(ScenarioDocument document) : document_(std::move(document)) {
+    Problems problems;  // resolving says them
+    Value root = document_.tree();
+    apply_cluster_presets(root, problems);
+    const FieldValues v(std::move(root), "", problems);
+    v.read("cluster.node.gpus", node_);
+    infers_ = v.is("mode", StepMode::prefill) || v.is("mode", StepMode::decode);
+  }
+
+  int64_t gpus_of_node() const { return node_; }
+  void set(const std::string& path, Value value) { document_.set(path, std::move(value)); }
+
+  // Trained, or decoded, with this layout, microbatches of one sequence, 1F1B, and no more than so
+  // many sequences a step (0: as many as it says).  Throws InputError if the layout is illegal.
+  Scenario with(const Layout& l, int64_t most_sequences = 0) const;
+
+  // The same; nothing if the layout is illegal.  REQUIRES: with({}) is legal, so that whatever is
+  // wrong is wrong with the layout.
+  std::optional<Scenario> legal_with(const Layout& l, int64_t most_sequences = 0) const {
+    try {
+      return with(l, most_sequences);
+    } catch (const InputError&) {
+      return {};
     }
   }
-  out.load.set = fill_in(root, options);
-  out.load.set.insert(out.load.set.end(), options.load.set.begin(), options.load.set.end());
-  read_settings(std::move(root), out);
+
+ private:
+  ScenarioDocument document_;
+  int64_t node_ = 8;     // GPUs of a node
+  bool infers_ = false;  // its mode is no training
+};
+
+Scenario Subject::with(const Layout& l, int64_t most_sequences) const {
+  ScenarioDocument d = document_;
+  if (most_sequences > 0) d.set("batch.global", scalar_value(fmt::to_string(most_sequences)));
+  for (const char* section : {"parallel", "schedule", "recompute", "cluster.placement", "perturb"})
+    d.set(section, {});
+  d.set("parallel", mapping_value(members_of(l)));
+  d.set("batch.micro", scalar_value("1"));
+  if (l.weights.empty()) {
+    d.set("recompute", scalar_value(l.recompute));
+    // Without what only a forward has.
+    for (const char* key : {"mode", "precision.weights", "precision.kv_cache"})
+      if (infers_) d.set(key, {});
+  } else {
+    d.set("distill", {});
+    d.set("mode", scalar_value("decode"));
+    d.set("precision.weights", scalar_value(l.weights));
+    d.set("batch.global", scalar_value("1"));
+  }
+  if (l.gpus < node_) d.set("cluster.node.gpus", scalar_value(fmt::to_string(l.gpus)));
+  d.set("cluster.nodes", scalar_value(fmt::to_string(std::max<int64_t>(1, l.gpus / node_))));
+  return std::move(d).resolve();
+}
+
+// The sizes of clusters that are looked at: parts of a node, then nodes.
+std::vector<int64_t> gpu_counts(int64_t node, int64_t most) {
+  std::vector<int64_t> counts;
+  for (int64_t n = 1; n < node && n <= most; n *= 2) counts.push_back(n);
+  constexpr int64_t kEveryNode = 16;  // up to so many nodes one by one, then in steps of an eighth
+  for (int64_t nodes = 1; nodes * node <= most;
+       nodes += std::max<int64_t>(1, nodes / kEveryNode * (kEveryNode / 8)))
+    counts.push_back(nodes * node);
+  return counts;
+}
+
+std::vector<int> zero_stages() {
+  std::vector<int> stages;
+  for (const Word& word : Key("parallel.zero").row().choices.words)
+    if (word.modelled && word.meaning > 0) stages.push_back(word.meaning);
+  return stages;
+}
+
+std::vector<int64_t> expert_groups(const Transformer& model) {
+  std::vector<int64_t> groups{1};
+  for (int64_t ep = 8; ep <= std::min<int64_t>(64, model.experts); ep *= 2)
+    if (model.experts % ep == 0) groups.push_back(ep);
+  return groups;
+}
+
+// All layouts on so many GPUs that divide the model; what else is illegal shows when they are
+// loaded.
+std::vector<Layout> layouts_on(int64_t gpus, int64_t node, const Scenario& scenario) {
+  std::vector<Layout> all;
+  const Transformer& m = scenario.model;
+  for (int64_t tp = 1; tp <= std::min(node, gpus); tp *= 2) {
+    if (gpus % tp != 0 || m.heads % tp != 0) continue;
+    for (int64_t pp = 1; pp <= gpus / tp && pp <= m.layers; ++pp) {
+      if (gpus % (tp * pp) != 0 || m.layers % pp != 0) continue;
+      const int64_t dp = gpus / (tp * pp);
+      if (scenario.plan.global_batch % dp != 0) continue;
+      for (const int64_t ep : expert_groups(m)) {
+        if (ep > tp * dp) continue;
+        for (const int zero : zero_stages()) {
+          if (zero > 1 && (dp == 1 || pp > 1)) continue;
+          all.push_back({gpus, tp, pp, ep, zero, "full"});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// Whether the states fit, spread as evenly as the layout spreads them: necessary for a layout, and
+// quick.  `l` of one tensor-parallel group, one stage and ZeRO-3: for any layout.
+bool can_hold(const ModelSize& size, const Layout& l) {
+  const auto all = static_cast<double>(l.gpus);
+  // Experts may be spread over all ranks.
+  const bool dense = size.active_parameters == size.parameters;
+  const double model = dense ? static_cast<double>(l.tp * l.pp) : all;
+  const double each = size.parameter_bytes / (l.zero == 3 ? all : model) +
+                      size.gradient_bytes / (l.zero >= 2 ? all : model) +
+                      size.optimizer_bytes / all;
+  return each * static_cast<double>(size.parameters) <= static_cast<double>(size.gpu_usable.value);
+}
+
+// Whether the step fits, from as few microbatches as fill the pipeline.
+bool fits(const Subject& subject, const Layout& l, int64_t global_batch) {
+  const int64_t dp = l.gpus / (l.tp * l.pp);
+  const std::optional<Scenario> s = subject.legal_with(l, std::min(global_batch, dp * (l.pp + 1)));
+  return s && fits(lower_step(*s, s->schedule));
+}
+
+// How long the whole step takes.
+Time step_time(const Scenario& s) {
+  if (!s.to_make && !is_perturbed(s)) {
+    const PricedStep step = price_step(lower_step(s, s.schedule), pricing_table(s).table);
+    if (const auto outcome = evaluate(step)) return outcome->time;
+  }
+  return forecast(s, {.what_if = false}).step_time;
+}
+
+// The layout with its whole step; nothing if that does not fit.
+std::optional<SizedLayout> simulated(const Layout& l, const Scenario& s) {
+  SizedLayout out;
+  out.gpus = l.gpus;
+  out.tp = l.tp;
+  out.pp = l.pp;
+  out.ep = l.ep;
+  out.dp = s.plan.dp;
+  out.zero = l.zero;
+  out.recompute = l.recompute;
+  out.set = set_text(l);
+  out.result = forecast(s, {.what_if = false});
+  out.parameters = stage_parameters(s.model, s.plan, s.plan.stages[out.result.reserved_role]);
+  if (!out.result.fits) return {};
   return out;
 }
+
+// Layouts of one number of GPUs that fit, the fastest of them simulated.
+std::optional<SizedLayout> fastest_on(const Subject& subject, const Scenario& own, int64_t gpus,
+                                      ModelSize& size) {
+  std::vector<std::pair<Time, Layout>> fitting;
+  for (Layout l : layouts_on(gpus, subject.gpus_of_node(), own)) {
+    ++size.layouts_tried;
+    if (!can_hold(size, l)) continue;
+    // Full recomputation holds least; then the least recomputation that still fits.
+    l.recompute = "full";
+    if (!fits(subject, l, own.plan.global_batch)) continue;
+    for (const char* less : {"none", "selective", "full"}) {
+      l.recompute = less;
+      if (l.recompute == "full" || fits(subject, l, own.plan.global_batch)) break;
+    }
+    if (const std::optional<Scenario> s = subject.legal_with(l))
+      fitting.emplace_back(step_time(*s), std::move(l));
+  }
+  std::ranges::stable_sort(fitting, {}, &std::pair<Time, Layout>::first);
+  for (const auto& [time, l] : fitting)
+    if (std::optional<SizedLayout> found = simulated(l, subject.with(l))) return found;
+  return {};
+}
+
+// All GPUs share the model: by tensor parallelism inside a node, by stages over several.
+std::optional<SizedLayout> smallest_inference(const Subject& subject, const Transformer& model,
+                                              int64_t most_gpus, const std::string& weights) {
+  for (const int64_t gpus : gpu_counts(subject.gpus_of_node(), most_gpus)) {
+    Layout l{.gpus = gpus, .zero = 0, .weights = weights};
+    l.tp = std::min(gpus, subject.gpus_of_node());
+    l.pp = gpus / l.tp;
+    if (model.heads % l.tp != 0 || model.layers % l.pp != 0) continue;
+    if (!fits(subject, l, 1)) continue;
+    const std::optional<Scenario> s = subject.legal_with(l);
+    if (!s) continue;
+    if (std::optional<SizedLayout> found = simulated(l, *s)) return found;
+  }
+  return {};
+}
+
+// Fills in what the search finds.  A layout is tried on 1, 2, 4, ... GPUs of a node, then on whole
+// nodes; of those with the fewest GPUs that fit it takes the fastest.  The same for inference of
+// decoders, with weights in 2, 1 and 0.5 bytes; other models have none.
+void find_smallest(const Subject& subject, const Scenario& own, int64_t most_gpus,
+                   ModelSize& size) {
+  for (const int64_t gpus : gpu_counts(subject.gpus_of_node(), most_gpus)) {
+    size.most_gpus_tried = gpus;
+    if (!can_hold(size, {.gpus = gpus, .zero = 3})) continue;
+    size.training = fastest_on(subject, own, gpus, size);
+    if (size.training) break;
+  }
+  if (own.model.encoder_layers > 0 || own.model.bidirectional) return;
+  for (const auto& [weights, bytes] :
+       std::array<std::pair<const char*, double>, 3>{{{"bf16", 2}, {"int8", 1}, {"int4", 0.5}}}) {
+    SizedInference inference{weights, bytes, {}};
+    inference.layout = smallest_inference(subject, own.model, most_gpus, inference.weights);
+    size.inference.push_back(std::move(inference));
+  }
+}
+
+// ------------------------------------------------------------------------------- rules of thumb
 
 int64_t embedding_parameters(const Transformer& t) {
   const int64_t words = t.vocab * t.hidden * (t.tied ? 1 : 2);
@@ -184,9 +418,23 @@ void fill_step(const Scenario& s, ModelSize& size) {
 
 ModelSize size_model(const std::string& subject, const std::optional<std::string>& text,
                      const SizeOptions& options) {
-  SizeSubject read = read_subject(subject, text, options);
-  lengthen(read, load_candidate(read, {}).model);
-  const Scenario own = load_candidate(read, {});
+  ScenarioDocument document = read_subject(subject, text, options.load.root);
+  const bool says_batch = document.tree().find("batch") != nullptr;
+  if (!options.gpu.empty() || document.tree().find("cluster") == nullptr)
+    document.set(
+        "cluster",
+        scalar_value(cluster_with(options.gpu.empty() ? "h100-sxm" : options.gpu) + " x 1"));
+  // What positions the model has is known once it is resolved with sequences that any model takes.
+  constexpr int64_t kShortest = 16;
+  const auto with_batch = [&](int64_t seq) {
+    ScenarioDocument d = document;
+    if (!says_batch) d.set("batch", default_batch(seq));
+    d.set(options.load);
+    return Subject(std::move(d));
+  };
+  const int64_t seq = says_batch ? 0 : default_seq(with_batch(kShortest).with({}).model);
+  const Subject read = with_batch(seq);
+  const Scenario own = read.with({});
   ModelSize size;
   size.tokens = options.tokens;
   size.mfu = options.mfu;
@@ -198,7 +446,7 @@ ModelSize size_model(const std::string& subject, const std::optional<std::string
   if (peak != gpu.peak.end()) size.gpu_peak = peak->second.value;
   fill_model(own, size);
   fill_step(own, size);
-  if (options.search) find_smallest(read, options.most_gpus, size);
+  if (options.search) find_smallest(read, own, options.most_gpus, size);
   return size;
 }
 

@@ -8,7 +8,7 @@
 namespace stepcast {
 namespace {
 
-std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spend spend) {
+std::optional<Variation> without(const PricedStep& step, Spend spend) {
   Variation v;
   const auto free = [&](Axis axis) { v.axis_scale[static_cast<size_t>(axis)] = 0; };
   switch (spend) {
@@ -32,7 +32,7 @@ std::optional<Variation> without(const OpGraph& graph, const Prices& prices, Spe
     case Spend::recompute: v.recompute_scale = 0; return v;
     case Spend::optimizer: v.optimizer_scale = 0; return v;
     case Spend::launch: v.launch_scale = 0; return v;
-    case Spend::imbalance: return level_stages(graph, prices);
+    case Spend::imbalance: return level_stages(step);
     default: return std::nullopt;
   }
 }
@@ -46,8 +46,9 @@ bool changes_nothing(const Variation& levelled) {
 
 }  // namespace
 
-Variation level_stages(const OpGraph& graph, const Prices& prices) {
-  const Program program = compile(graph, prices);
+Variation level_stages(const PricedStep& step) {
+  const OpGraph& graph = step.graph;
+  const Program program = compile(graph, step.prices);
   std::vector<double> cost(graph.passes.size());
   for (size_t p = 0; p < cost.size(); ++p) {
     for (int64_t ps : program.passes[p].busy) cost[p] += static_cast<double>(ps);
@@ -77,17 +78,17 @@ Variation level_stages(const OpGraph& graph, const Prices& prices) {
   return levelled;
 }
 
-std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
-                            Time now, const std::function<Time(const Variation&)>& step) {
+std::vector<WhatIf> what_if(const PricedStep& step, const SpendTable& account, Time now,
+                            const std::function<Time(const Variation&)>& time_of) {
   std::vector<WhatIf> answers;
   for (int i = 0; i < kSpends; ++i) {
     const auto spend = static_cast<Spend>(i);
     const bool none = account[static_cast<size_t>(i)] == Time{0};
     // The slowest stage waits for no other: unequal stages cost most where the account has nothing.
     if (none && spend != Spend::imbalance) continue;
-    const std::optional<Variation> variation = without(graph, prices, spend);
+    const std::optional<Variation> variation = without(step, spend);
     if (!variation || (none && changes_nothing(*variation))) continue;
-    answers.push_back({spend, now - step(*variation)});
+    answers.push_back({spend, now - time_of(*variation)});
   }
   return answers;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "scenarios/forecast/step.h"
 #include "sim/account/account.h"
 #include "sim/graph/program.h"
 #include "sim/result.h"
@@ -14,13 +15,13 @@ namespace stepcast {
 
 // The variation in which every stage costs what the stages cost on average, forward and backward
 // apart.
-Variation level_stages(const OpGraph& graph, const Prices& prices);
+Variation level_stages(const PricedStep& step);
 
 // One answer for each line of `account` that an experiment can remove: communication of an axis,
 // recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
 // all, also where the account has none: it is of the slowest stage, which waits for nobody.
-// `step` says what a step takes, `now` what it does without a variation.
-std::vector<WhatIf> what_if(const OpGraph& graph, const Prices& prices, const SpendTable& account,
-                            Time now, const std::function<Time(const Variation&)>& step);
+// `time_of` says what the step takes under a variation, `now` what it does without one.
+std::vector<WhatIf> what_if(const PricedStep& step, const SpendTable& account, Time now,
+                            const std::function<Time(const Variation&)>& time_of);
 
 }  // namespace stepcast

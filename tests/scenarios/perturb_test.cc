@@ -2,7 +2,7 @@
 // perturb, seed, replicas, contention, cluster.placement: what they may say.
 #include <gtest/gtest.h>
 
-#include "scenarios/forecast/replicas.h"
+#include "scenarios/forecast/perturbed_step.h"
 #include "tests/scenarios/loading.h"
 
 namespace stepcast::testing {

@@ -14,7 +14,7 @@
 #include "report/json/result.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/forecast/slow_links.h"
+#include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/text.h"
@@ -109,7 +109,7 @@ std::vector<StageLine> stages_of(const Scenario& scenario) {
 
 LinkLoads links_of(const Scenario& scenario, const Result& result) {
   return link_loads(*result.graph, *result.prices, scenario.plan.grid, scenario.placement,
-                    disturbed_graph(scenario),
+                    perturbed_graph(scenario),
                     route_options(scenario.cluster.fabric, scenario.seed));
 }
 

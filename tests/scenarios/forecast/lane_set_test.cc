@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/forecast/lane_meetings.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast {

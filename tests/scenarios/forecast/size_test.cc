@@ -9,6 +9,7 @@
 #include "report/text/size.h"
 #include "scenarios/forecast/size.h"
 #include "sim/diagnostic.h"
+#include "tests/temporary_folder.h"
 
 namespace stepcast {
 namespace {
@@ -181,6 +182,36 @@ TEST(Size, RefusesWhatItDoesNotKnow) {
   options.gpu = "";
   options.load.set = {{"batch.seq", "-1"}};
   EXPECT_EQ(code_of("llama3-8b", options), "E122");
+}
+
+TEST(Size, ReadsAScenarioThatExtendsSeveralFiles) {
+  const testing::TemporaryFolder folder;
+  folder.write("base.yaml",
+               "model: llama3-8b\ncluster: dgx-h100 x 2\nbatch: {global: 64, seq: 4096}\n");
+  folder.write("more.yaml", "recompute: full\n");
+  const std::string top =
+      folder.write("c2.yaml", "extends: [base.yaml, more.yaml]\nparallel: {tp: 2}\n");
+  SizeOptions options;
+  options.most_gpus = 8;
+  const ModelSize size = size_model(top, {}, options);
+  EXPECT_EQ(size.global_batch, 64);
+  EXPECT_TRUE(size.training.has_value());
+}
+
+TEST(Size, SaysWhatIsWrongWithASubjectWhoseSectionsAreNumbers) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(code_of(folder.write("numbers.yaml", "cluster: 2\nbatch: 1\n")), "E126");
+}
+
+TEST(Size, TakesAConfigJson) {
+  const testing::TemporaryFolder folder;
+  SizeOptions options;
+  options.search = false;
+  const std::string config = folder.write(
+      "config.json",
+      R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000,
+          "num_attention_heads": 32, "intermediate_size": 11008, "tie_word_embeddings": false})");
+  EXPECT_EQ(size_model(config, {}, options).parameters, 6'738'415'616);  // Llama 2 7B
 }
 
 TEST(Size, ReadsAScenarioAndIgnoresItsLayout) {

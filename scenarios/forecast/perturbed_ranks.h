@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the section `perturb` does to each rank: how much slower it computes, and what has become of
-// its links, all the time and for a while.  Ranks that the same items of the list concern are of
-// one kind.
+// What the section `perturb` does to the ranks (stragglers) and to the links of a cluster: how much
+// slower a rank computes, and what has become of its links, all the time and for a while.  Ranks
+// that the same items of the list concern are of one kind.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include "scenarios/scenario.h"
 #include "sim/lanes/lane_speeds.h"
 #include "sim/units.h"
+#include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
 
@@ -49,10 +50,10 @@ struct RankKind {
   std::vector<Spell> windows;  // in the order of time, apart from one another
 };
 
-class DisturbedRanks {
+class PerturbedRanks {
  public:
   // What is drawn is drawn from `seed`.  The scenario must outlive this.
-  DisturbedRanks(const Scenario& scenario, uint64_t seed);
+  PerturbedRanks(const Scenario& scenario, uint64_t seed);
 
   const std::vector<RankKind>& kinds() const { return kinds_; }
   uint32_t kind_of(int64_t rank) const { return kind_of_[static_cast<size_t>(rank)]; }
@@ -74,5 +75,12 @@ class DisturbedRanks {
   std::vector<RankKind> kinds_;
   std::vector<uint32_t> kind_of_;  // by rank
 };
+
+// The cluster graph of a scenario: as built, but for links that `perturb` slows all the time, which
+// have their bandwidth times the factors of the list.  Meant are the network links of slow NICs,
+// and the NVLinks of GPUs (where there are none, their PCIe).  An item counts once for a NIC,
+// however many of the GPUs that use it are concerned; between two GPUs the slower end decides. What
+// `from` and `until` limit is left out.
+ClusterGraph perturbed_graph(const Scenario& scenario);
 
 }  // namespace stepcast

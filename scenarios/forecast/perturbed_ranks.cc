@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scenarios/forecast/disturbed_ranks.h"
+#include "scenarios/forecast/perturbed_ranks.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "sim/lanes/lanes.h"
+#include "topology/cluster/build_graph.h"
 
 namespace stepcast {
-
-using Place = Perturbation::Place;
-using Links = Perturbation::Links;
 
 bool operator<(const LinkState& a, const LinkState& b) {
   if (a.nic != b.nic) return a.nic > b.nic;
@@ -38,7 +37,7 @@ LinkState used_part(const LinkState& s, LinksUsed use) {
   return used;
 }
 
-DisturbedRanks::DisturbedRanks(const Scenario& scenario, uint64_t seed)
+PerturbedRanks::PerturbedRanks(const Scenario& scenario, uint64_t seed)
     : s_(scenario), seed_(seed) {
   for (const Perturbation& p : s_.perturb)
     tables_.push_back(p.sigma > 0 && !p.each_op ? jitter_table(p.sigma) : JitterTable{});
@@ -56,30 +55,31 @@ DisturbedRanks::DisturbedRanks(const Scenario& scenario, uint64_t seed)
 }
 
 // Of links: whether the rank's GPU uses them.
-bool DisturbedRanks::concerns(const Perturbation& p, int64_t rank, int64_t stage) const {
+bool PerturbedRanks::concerns(const Perturbation& p, int64_t rank, int64_t stage) const {
   const auto in = [&](int64_t n) { return n >= p.first && n <= p.last; };
+  using Place = Perturbation::Place;
   switch (p.place) {
     case Place::all: return true;
     case Place::ranks: return in(rank);
     case Place::gpus: return in(s_.placement.gpu_of(rank));
     case Place::stages: return in(stage);
     case Place::nodes:
-      return in(node_of(rank)) && (p.links != Links::nic ||
+      return in(node_of(rank)) && (p.links != Perturbation::Links::nic ||
                                    uses(p.nic, s_.placement.gpu_of(rank) % s_.cluster.node.gpus));
   }
   return false;
 }
 
 // NIC g * nics / gpus for GPU g; several in a row if there are more NICs than GPUs.
-bool DisturbedRanks::uses(int64_t nic, int64_t gpu_of_node) const {
+bool PerturbedRanks::uses(int64_t nic, int64_t gpu_of_node) const {
   const Node& node = s_.cluster.node;
   const int64_t first = gpu_of_node * node.nics / node.gpus;
   return nic >= first && nic < std::max(first + 1, (gpu_of_node + 1) * node.nics / node.gpus);
 }
 
-void DisturbedRanks::apply(uint32_t item, Spell& spell) const {
+void PerturbedRanks::apply(uint32_t item, Spell& spell) const {
   const Perturbation& p = s_.perturb[item];
-  const bool nvlink = p.links == Links::nvlink;
+  const bool nvlink = p.links == Perturbation::Links::nvlink;
   spell.items.push_back(item);
   spell.slowness /= p.speed;
   spell.drawn = spell.drawn || (p.sigma > 0 && !p.each_op);
@@ -87,7 +87,7 @@ void DisturbedRanks::apply(uint32_t item, Spell& spell) const {
   (nvlink ? spell.links.nvlink_latency : spell.links.nic_latency) += p.latency;
 }
 
-RankKind DisturbedRanks::kind_from(const std::vector<uint32_t>& items) const {
+RankKind PerturbedRanks::kind_from(const std::vector<uint32_t>& items) const {
   RankKind kind;
   std::vector<uint32_t> windowed;
   std::set<Time> moments;  // at which something begins or ends
@@ -120,7 +120,7 @@ RankKind DisturbedRanks::kind_from(const std::vector<uint32_t>& items) const {
   return kind;
 }
 
-double DisturbedRanks::slowness(const Spell& spell, int64_t rank) const {
+double PerturbedRanks::slowness(const Spell& spell, int64_t rank) const {
   if (!spell.drawn) return spell.slowness;
   double f = 1;
   for (const uint32_t item : spell.items) {
@@ -131,11 +131,79 @@ double DisturbedRanks::slowness(const Spell& spell, int64_t rank) const {
   return f;
 }
 
-double DisturbedRanks::drawn(uint32_t item, int64_t rank) const {
+double PerturbedRanks::drawn(uint32_t item, int64_t rank) const {
   // Instances of ops are counted from 0; these keys are out of their way.
   const uint32_t key = jitter_instance_key(~static_cast<uint64_t>(item));
   const uint32_t i = jitter_index(jitter_rank_key(seed_, static_cast<uint64_t>(rank)), key);
   return static_cast<double>(tables_[item].factor[i]) / kNominal;
+}
+
+// ----------------------------------------------------------------------------------- slow links
+namespace {
+
+bool slows_a_link(const Perturbation& p) {
+  return p.always() && p.bandwidth != 1;
+}
+
+struct BandwidthFactors {
+  std::vector<double> gpu;  // of what joins it to others of its node
+  std::vector<double> nic;  // node * nics + NIC of the node
+};
+
+BandwidthFactors bandwidth_factors(const Scenario& s) {
+  const Node& node = s.cluster.node;
+  BandwidthFactors f{std::vector<double>(static_cast<size_t>(s.cluster.gpus()), 1),
+                     std::vector<double>(static_cast<size_t>(s.cluster.nodes * node.nics), 1)};
+  const PerturbedRanks ranks(s, s.seed);
+  std::set<std::pair<uint32_t, size_t>> done;  // of NICs
+  for (int64_t rank = 0; rank < s.plan.grid.world(); ++rank) {
+    const int64_t gpu = s.placement.gpu_of(rank);
+    for (const uint32_t i : ranks.kinds()[ranks.kind_of(rank)].always.items) {
+      const Perturbation& p = s.perturb[i];
+      if (!slows_a_link(p)) continue;
+      if (p.links == Perturbation::Links::nvlink) {
+        f.gpu[static_cast<size_t>(gpu)] *= p.bandwidth;
+        continue;
+      }
+      for (int64_t nic = 0; nic < node.nics; ++nic) {
+        const bool meant = p.links == Perturbation::Links::nics || p.nic == nic;
+        const auto at = static_cast<size_t>(ranks.node_of(rank) * node.nics + nic);
+        if (meant && ranks.uses(nic, gpu % node.gpus) && done.emplace(i, at).second)
+          f.nic[at] *= p.bandwidth;
+      }
+    }
+  }
+  return f;
+}
+
+}  // namespace
+
+ClusterGraph perturbed_graph(const Scenario& s) {
+  ClusterGraph sound = cluster_graph(s.cluster);
+  if (s.cluster.graph != nullptr || std::ranges::none_of(s.perturb, slows_a_link)) return sound;
+  const BandwidthFactors factors = bandwidth_factors(s);
+  const LinkKind inside =
+      s.cluster.node.intra == IntraKind::pcie ? LinkKind::pcie : LinkKind::nvlink;
+  // By device; a NIC slows what leads to the network, a GPU what leads to other GPUs.
+  std::vector<double> factor(sound.devices().size(), 1);
+  size_t gpu = 0, nic = 0;  // a node's NICs follow each other
+  for (uint32_t d = 0; d < factor.size(); ++d) {
+    if (sound.devices()[d].kind == DeviceKind::gpu) factor[d] = factors.gpu[gpu++];
+    if (sound.devices()[d].kind == DeviceKind::nic) factor[d] = factors.nic[nic++];
+  }
+  std::vector<Link> links(sound.links().begin(), sound.links().end());
+  for (Link& link : links) {
+    double least = 1;
+    for (const uint32_t end : {link.a, link.b}) {
+      const DeviceKind kind = sound.devices()[end].kind;
+      const bool slowed = (kind == DeviceKind::gpu && link.kind == inside) ||
+                          (kind == DeviceKind::nic && link.kind == LinkKind::network);
+      if (slowed) least = std::min(least, factor[end]);
+    }
+    link.bandwidth.value *= least;
+    link.back.value *= least;
+  }
+  return ClusterGraph({sound.devices().begin(), sound.devices().end()}, std::move(links));
 }
 
 }  // namespace stepcast

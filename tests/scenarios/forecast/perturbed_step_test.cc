@@ -36,7 +36,7 @@ Time sum_of(const SpendTable& table) {
   return std::accumulate(table.begin(), table.end(), Time{});
 }
 
-TEST(Disturbed, EveryRankByItselfIsTheStepOfEqualRanks) {
+TEST(PerturbedStep, EveryRankByItselfIsTheStepOfEqualRanks) {
   for (const char* schedule : {"1f1b", "zb-h1"}) {
     const std::string more = "schedule: " + std::string(schedule) + "\n";
     const Result once = forecast_with(more), each = forecast_with(more, true);
@@ -51,7 +51,7 @@ TEST(Disturbed, EveryRankByItselfIsTheStepOfEqualRanks) {
   }
 }
 
-TEST(Disturbed, OneSlowRankHoldsAllOthersUp) {
+TEST(PerturbedStep, OneSlowRankHoldsAllOthersUp) {
   const Result r = forecast_with(item("where: rank 5, compute: 0.5"));
   const Disturbance& d = *r.disturbance;
   EXPECT_EQ(d.slow_ranks, 1);
@@ -64,7 +64,7 @@ TEST(Disturbed, OneSlowRankHoldsAllOthersUp) {
   EXPECT_LT(r.step_time, d.undisturbed * 2);
 }
 
-TEST(Disturbed, AccountsSumToTheStepAndShowTheStraggler) {
+TEST(PerturbedStep, AccountsSumToTheStepAndShowTheStraggler) {
   const Result r =
       forecast_with(item("where: rank 5, compute: 0.8") + "schedule: {kind: 1f1b, p2p: async}\n");
   Time straggler{};
@@ -81,14 +81,14 @@ TEST(Disturbed, AccountsSumToTheStepAndShowTheStraggler) {
   EXPECT_EQ(at, r.makespan);
 }
 
-TEST(Disturbed, ARankOfNormalSpeedChangesNothing) {
+TEST(PerturbedStep, ARankOfNormalSpeedChangesNothing) {
   const Time plain = forecast_with("").step_time;
   EXPECT_EQ(forecast_with(item("where: ranks 0-31, compute: 1")).step_time, plain);
   EXPECT_EQ(forecast_with(item("where: all, compute: {lognormal: {sigma: 0}}")).step_time, plain);
   EXPECT_EQ(forecast_with(item("where: node 1, bw: 1")).step_time, plain);
 }
 
-TEST(Disturbed, AWindowCountsForWhatLiesInIt) {
+TEST(PerturbedStep, AWindowCountsForWhatLiesInIt) {
   const Time plain = forecast_with("").step_time;
   const Time always = forecast_with(item("where: rank 5, compute: 0.5")).step_time;
   const auto window = [](const std::string& times) {
@@ -101,7 +101,7 @@ TEST(Disturbed, AWindowCountsForWhatLiesInIt) {
   EXPECT_LE(some, plain + Time{25'000'000'000});
 }
 
-TEST(Disturbed, NicsSlowWhatLeavesTheNodeAndNothingElse) {
+TEST(PerturbedStep, NicsSlowWhatLeavesTheNodeAndNothingElse) {
   const Time plain = forecast_with("").step_time;
   const Result slow = forecast_with(item("where: node 1 nic 3, bw: 0.1"));
   EXPECT_GT(slow.step_time, plain);
@@ -125,13 +125,13 @@ TEST(Disturbed, NicsSlowWhatLeavesTheNodeAndNothingElse) {
   EXPECT_EQ(same.disturbance->slow_links, 0);
 }
 
-TEST(Disturbed, NvlinkSlowsGroupsInsideTheNode) {
+TEST(PerturbedStep, NvlinkSlowsGroupsInsideTheNode) {
   const Result slow = forecast_with(item("where: node 2 nvlink, bw: 0.25"));
   EXPECT_GT(slow.step_time, slow.disturbance->undisturbed);
   EXPECT_EQ(slow.disturbance->slow_ranks, 0);
 }
 
-TEST(Disturbed, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
+TEST(PerturbedStep, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
   const Scenario s = load_scenario_text(kBase + item("where: node 1 nic 3, bw: 0.25"), "run.yaml");
   const Result sound = forecast_with("");
   const OpGraph& graph = *sound.graph;
@@ -157,7 +157,7 @@ TEST(Disturbed, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
   }
 }
 
-TEST(Disturbed, WhatIsDrawnDependsOnTheSeedAlone) {
+TEST(PerturbedStep, WhatIsDrawnDependsOnTheSeedAlone) {
   const std::string jitter = item("where: all, compute: {lognormal: {sigma: 0.05}}");
   EXPECT_EQ(forecast_with(jitter + "seed: 3\n").step_time,
             forecast_with(jitter + "seed: 3\n", true).step_time);
@@ -170,7 +170,7 @@ TEST(Disturbed, WhatIsDrawnDependsOnTheSeedAlone) {
             forecast_with(ranks + "seed: 4\n").step_time);
 }
 
-TEST(Disturbed, ReplicasRunTheSeedsInARow) {
+TEST(PerturbedStep, ReplicasRunTheSeedsInARow) {
   const std::string jitter =
       item("where: all, compute: {lognormal: {sigma: 0.05, per: rank}}") + "seed: 3\n";
   std::vector<Time> single;
@@ -189,7 +189,7 @@ TEST(Disturbed, ReplicasRunTheSeedsInARow) {
   EXPECT_EQ(r.replicas->mean, (single[0] + single[1] + single[2]) / 3);
 }
 
-TEST(Disturbed, ProgressIsToldAfterEachReplica) {
+TEST(PerturbedStep, ProgressIsToldAfterEachReplica) {
   ForecastOptions options;
   options.what_if = false;
   std::vector<int64_t> seen;
@@ -227,7 +227,7 @@ Time traced_compute(const Result& r, const TracedLane& lane, uint32_t role) {
   return sum;
 }
 
-TEST(Disturbed, ATraceHasTheRanksOfTheLaneThatEndsLast) {
+TEST(PerturbedStep, ATraceHasTheRanksOfTheLaneThatEndsLast) {
   const Result r = traced(item("where: rank 5, compute: 0.5"));
   ASSERT_EQ(r.traced.size(), 1U);
   EXPECT_EQ(r.traced[0].roles, (std::vector<uint32_t>{0, 1}));
@@ -240,7 +240,7 @@ TEST(Disturbed, ATraceHasTheRanksOfTheLaneThatEndsLast) {
   EXPECT_EQ(last, r.makespan);
 }
 
-TEST(Disturbed, GivenRanksAreTracedWithTheirOwnTimes) {
+TEST(PerturbedStep, GivenRanksAreTracedWithTheirOwnTimes) {
   for (const char* contention : {"", "contention: {interference: on, links: on}\n"}) {
     const Result r = traced(item("where: rank 5, compute: 0.5") + contention, {6, 5, 21, 5});
     ASSERT_EQ(r.traced.size(), 2U) << contention;  // 5 and 21 are one lane
@@ -262,7 +262,7 @@ TEST(Disturbed, GivenRanksAreTracedWithTheirOwnTimes) {
   }
 }
 
-TEST(Disturbed, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
+TEST(PerturbedStep, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
   const Result once = traced(""), given = traced("", {0});
   EXPECT_TRUE(once.traced.empty());
   const RoleTimeline &a = once.timeline.roles[0], &b = given.traced[0].timeline.roles[0];
@@ -278,7 +278,7 @@ TEST(Disturbed, ATraceOfEqualRanksIsThatOfOneOfEachStage) {
   }
 }
 
-TEST(Disturbed, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
+TEST(PerturbedStep, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
   std::string base = kBase;
   base.replace(base.find("global: 16"), 10, "global: 2048");
   const std::string drawn = item("where: all, compute: {lognormal: {sigma: 0.02, per: rank}}");
@@ -298,7 +298,7 @@ TEST(Disturbed, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
   EXPECT_FALSE(equal.what_if.empty());
 }
 
-TEST(Disturbed, WhatIfsAreOfTheStepOfRanksThatDiffer) {
+TEST(PerturbedStep, WhatIfsAreOfTheStepOfRanksThatDiffer) {
   const auto answers = [](const std::string& more) {
     return forecast(load_scenario_text(kBase + more, "run.yaml"), {});
   };
@@ -324,7 +324,7 @@ TEST(Disturbed, WhatIfsAreOfTheStepOfRanksThatDiffer) {
 
 const std::string kContended = "contention: {interference: on, links: on}\n";
 
-TEST(Disturbed, AccountsOfContentionSumToTheStep) {
+TEST(PerturbedStep, AccountsOfContentionSumToTheStep) {
   for (const std::string& more :
        {kContended, kContended + "overlap: {dp_grad: true}\nschedule: {kind: 1f1b, p2p: async}\n",
         kContended + item("where: rank 5, compute: 0.8")}) {
@@ -345,7 +345,7 @@ TEST(Disturbed, AccountsOfContentionSumToTheStep) {
   }
 }
 
-TEST(Disturbed, LinksThatNobodyElseUsesAreNoContention) {
+TEST(PerturbedStep, LinksThatNobodyElseUsesAreNoContention) {
   const std::string alone = "contention: {links: on}\n";
   LoadOptions one_node;
   one_node.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
@@ -361,7 +361,7 @@ TEST(Disturbed, LinksThatNobodyElseUsesAreNoContention) {
     EXPECT_LE(table[static_cast<size_t>(Spend::contention)], kRounding);
 }
 
-TEST(Disturbed, WhatIfsOfContentionAreOfTheStepWithoutIt) {
+TEST(PerturbedStep, WhatIfsOfContentionAreOfTheStepWithoutIt) {
   const Result r = forecast(load_scenario_text(kBase + kContended, "run.yaml"), {});
   const Result plain = forecast(load_scenario_text(kBase, "run.yaml"), {});
   EXPECT_TRUE(r.what_if_without_contention);
@@ -378,7 +378,7 @@ TEST(Disturbed, WhatIfsOfContentionAreOfTheStepWithoutIt) {
   }
 }
 
-TEST(Disturbed, InterferenceNeedsAMeasurement) {
+TEST(PerturbedStep, InterferenceNeedsAMeasurement) {
   const Result on = forecast_with("contention: {interference: on}\noverlap: {dp_grad: true}\n");
   EXPECT_GE(on.step_time, on.disturbance->undisturbed);
   EXPECT_TRUE(on.disturbance->interference);
@@ -396,7 +396,7 @@ TEST(Disturbed, InterferenceNeedsAMeasurement) {
 }
 
 // Groups that share a slow NIC divide what is left of it, not what it once had.
-TEST(Disturbed, SlowNicsAreSharedAsSlowOnes) {
+TEST(PerturbedStep, SlowNicsAreSharedAsSlowOnes) {
   const auto step = [](const LoadOptions& options, const std::string& more) {
     ForecastOptions quick;
     quick.what_if = false;
@@ -412,7 +412,7 @@ TEST(Disturbed, SlowNicsAreSharedAsSlowOnes) {
   EXPECT_NEAR(slow, step(built, ""), 1e-4 * slow);
 }
 
-TEST(Disturbed, ReplicasAreTheStepsOfTheirSeeds) {
+TEST(PerturbedStep, ReplicasAreTheStepsOfTheirSeeds) {
   const auto with = [](const std::string& items, int seed, int replicas) {
     return forecast_with("contention: {links: on}\nperturb: [" + items + "]\nseed: " +
                          std::to_string(seed) + "\nreplicas: " + std::to_string(replicas) + "\n");
@@ -427,14 +427,14 @@ TEST(Disturbed, ReplicasAreTheStepsOfTheirSeeds) {
   }
 }
 
-TEST(Disturbed, FasterRanksDifferToo) {
+TEST(PerturbedStep, FasterRanksDifferToo) {
   const Result r = forecast_with(item("where: ranks 0-3, compute: 1.25"));
   EXPECT_EQ(r.disturbance->fast_ranks, 4);
   EXPECT_EQ(r.disturbance->slow_ranks, 0);
   EXPECT_LE(r.step_time, r.disturbance->undisturbed);
 }
 
-TEST(Disturbed, WindowsThatBeginAfterTheStepAreToldOf) {
+TEST(PerturbedStep, WindowsThatBeginAfterTheStepAreToldOf) {
   const auto warnings = [](const std::string& from) {
     const Result r = forecast_with(item("where: rank 3, compute: 0.5, from: " + from));
     return r.scenario.warnings.size();
@@ -443,7 +443,7 @@ TEST(Disturbed, WindowsThatBeginAfterTheStepAreToldOf) {
   EXPECT_EQ(warnings("1000s"), 1u);
 }
 
-TEST(Disturbed, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
+TEST(PerturbedStep, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
   const Result shared = forecast_with("contention: {links: on}\n");
   EXPECT_TRUE(shared.disturbance->shared_links);
   EXPECT_GE(shared.step_time, shared.disturbance->undisturbed);

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a scenario to the time and the memory of its step.
+//
+// Take two pipeline ranks, two microbatches and the schedule 1F1B:
+//
+//   rank 0   F0 F1 B0 B1
+//   rank 1   F0 B0 F1 B1
+//
+// 1. lower_step() writes out what these letters stand for.  F of rank 0 becomes the kernels and
+//    collectives that the first half of the layers launches (a pass, shared by both microbatches),
+//    and between the ranks come the transfers: F0 of rank 1 waits for what F0 of rank 0 sends.
+//    After the list come the reduction of the gradients and the optimizer.  The graph knows which
+//    tensors every op allocates and frees, but not how long anything takes.
+// 2. memory_of() adds the tensors up in program order.  Say a rank keeps 10 GiB all the time, and a
+//    microbatch 3 GiB from its F to its B: rank 0 holds two microbatches before B0, 16 GiB, rank 1
+//    never more than one, 13 GiB.
+// 3. price_step() asks once for each distinct piece of work how long it takes: a product of this
+//    shape, a message of this size between these ranks.  Say F then takes 1 ms, B 2 ms and a
+//    transfer 0.1 ms.
+// 4. evaluate() compiles ops and prices to flat instructions and runs these: each rank does its
+//    list in order, and waits where an input is not there.
+//
+//      ms      0        1        2        3        4        5        6        7        8        9
+//      rank 0  F0------ F1------                   .2 B0--------------- .2    .2 B1---------------
+//      rank 1           .1 F0------ B0--------------- F1------ B1---------------
+//
+//    Rank 1 ends its F0 at 2.1, B0 at 4.1, F1 at 5.1, B1 at 7.1; rank 0 gets the gradients 0.1
+//    later and ends B0 at 6.2 and B1 at 9.2.  That is the step, but for its end.
+//
+// Neither prices nor times change what is lowered, with one exception: where the host reads a
+// result back and launches late, the waits that follow depend on prices, and price_step() adds them
+// to the graph it was given.
+#include "scenarios/forecast/step.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "calibrate/price/price_graph.h"
+#include "schedules/lower/lower.h"
+#include "sim/diagnostic.h"
+#include "sim/engine/run.h"
+#include "sim/graph/op_graph.h"
+
+namespace stepcast {
+namespace {
+
+LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
+  try {
+    return {&s,
+            lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation})};
+  } catch (InputError& e) {
+    throw place(std::move(e), "E127", s.file);
+  }
+}
+
+// No less than the step takes: everything that the ranks do, one after the other.
+double longest_seconds(const OpGraph& graph, const Prices& prices) {
+  double sum = 0;
+  const std::vector<double> counts = work_counts(graph);
+  for (size_t w = 0; w < counts.size(); ++w) sum += counts[w] * to_seconds(prices.by_work[w].time);
+  int64_t ranks = std::numeric_limits<int64_t>::max();  // alike, of a role
+  for (const RoleOps& role : graph.roles) ranks = std::min<int64_t>(ranks, role.ranks);
+  return sum / static_cast<double>(ranks);
+}
+
+// `by_role` = trace_memory(graph).
+StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
+                         std::vector<RoleMemory> by_role) {
+  constexpr int64_t kTebibyte = int64_t{1} << 40;
+  StepMemory step;
+  step.by_role = std::move(by_role);
+  step.reserved_by_role.resize(step.by_role.size());
+  for (uint32_t r = 0; r < step.by_role.size(); ++r)
+    if (step.by_role[r].peak > step.by_role[step.peak_role].peak) step.peak_role = r;
+  step.peak = step.by_role[step.peak_role].peak;
+  step.reserved_role = step.peak_role;
+  const Bytes room = usable_memory(scenario);
+  for (uint32_t r = 0; r < step.by_role.size(); ++r) {
+    if (step.by_role[r].peak.value < step.peak.value / 100 * 98) continue;
+    // Far beyond any GPU the allocator's rounding is of no interest.
+    const Bytes reserved =
+        step.peak.value > kTebibyte ? step.by_role[r].peak : trace_reserved(graph, r, room);
+    step.reserved_by_role[r] = reserved;
+    if (reserved <= step.reserved) continue;
+    step.reserved = reserved;
+    step.reserved_role = r;
+  }
+  return step;
+}
+
+}  // namespace
+
+LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule) {
+  return lowered(scenario, schedule, scenario.post_validation);
+}
+
+LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule) {
+  return lowered(scenario, schedule, true);
+}
+
+Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
+                const CostTable* table) {
+  constexpr double kLongestStep = 4e6;  // half of what is counted: stragglers take longer
+  try {
+    Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
+    if (longest_seconds(graph, prices) < kLongestStep) return prices;
+  } catch (const TimeTooLong&) {
+    // one op alone is longer
+  }
+  throw file_error(
+      "E123", "the step takes months, more than can be counted", scenario.file,
+      "a bandwidth or another rate of the cluster is far too low, or the batch too large");
+}
+
+PricedStep price_step(LoweredStep step, const CostTable* table) {
+  const Scenario& scenario = *step.scenario;
+  PricedStep priced{&scenario, table, std::move(step.graph), {}};
+  priced.prices = price_on(scenario.cluster, priced.graph, scenario, table);
+  launch_after_host_waits(priced.graph, priced.prices);
+  return priced;
+}
+
+std::optional<StepOutcome> evaluate(const PricedStep& step) {
+  StepOutcome out;
+  try {
+    const Timeline timeline = run(compile(step.graph, step.prices), Record::nothing);
+    out.time = step.scenario->post_validation ? timeline.span : timeline.makespan;
+  } catch (const Deadlock&) {
+    return {};
+  }
+  for (const RoleMemory& role : trace_memory(step.graph)) out.peak = std::max(out.peak, role.peak);
+  return out;
+}
+
+Bytes usable_memory(const Scenario& scenario) {
+  const Gpu& gpu = scenario.cluster.node.gpu;
+  return gpu.memory - gpu.reserve;
+}
+
+StepMemory memory_of(const LoweredStep& step) {
+  return with_reserved(*step.scenario, step.graph, trace_memory(step.graph));
+}
+
+StepMemory memory_of(const PricedStep& step) {
+  return with_reserved(*step.scenario, step.graph, trace_memory(step.graph));
+}
+
+bool fits(const LoweredStep& step) {
+  const Bytes usable = usable_memory(*step.scenario);
+  std::vector<RoleMemory> by_role = trace_memory(step.graph);
+  if (std::ranges::any_of(by_role, [&](const RoleMemory& r) { return r.peak > usable; }))
+    return false;
+  return with_reserved(*step.scenario, step.graph, std::move(by_role)).reserved <= usable;
+}
+
+}  // namespace stepcast

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scenario as it is written, before it is resolved: its file, what that extends and what is set
+// on top of it, as one tree of values that know their places.  Read once, copies of it can be
+// changed and resolved many times.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/document/files.h"
+#include "scenarios/document/value.h"
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+
+class ScenarioDocument {
+ public:
+  // `root`: as LoadOptions::root.  Throw InputError for what cannot be read to its end.
+  static ScenarioDocument of_file(const std::string& path, const std::string& root);
+  static ScenarioDocument of_text(std::string text, const std::string& name,
+                                  const std::string& root);
+  ScenarioDocument(const ScenarioDocument& other);
+  ScenarioDocument& operator=(const ScenarioDocument&) = delete;
+
+  // As written: presets are names in it.
+  const Value& tree() const { return tree_; }
+  // What has been found wrong so far.
+  const Problems& problems() const { return problems_; }
+
+  // Puts a value at a dotted path: a mapping merges into what is there, null deletes a key.  What
+  // is wrong with it resolve() says.
+  void set(const std::string& path, Value value);
+  // What a command line sets, then what the compare case changes that it names.
+  void set(const LoadOptions& options);
+
+  // The scenario that the tree describes.  Throws InputError with all problems found (at most 20).
+  Scenario resolve() const&;
+  Scenario resolve() &&;
+
+ private:
+  explicit ScenarioDocument(const std::string& root) : files_(problems_, root) {}
+  void read(SourceRef first);
+
+  Problems problems_;
+  ScenarioFiles files_;
+  SourceRef first_;  // the file itself
+  Value tree_;
+};
+
+// Values for ScenarioDocument::set() that are written nowhere.
+Value scalar_value(std::string text);
+Value mapping_value(const std::vector<std::pair<std::string, std::string>>& members);
+
+}  // namespace stepcast
