@@ -182,9 +182,10 @@ Result sample_result() {
   r.model_flops_per_step = 1e15;
   r.utilization = {0.519, 0.511, 0.54, 0.55};
   for (uint32_t i = 0; i < 2; ++i)
-    r.memory.push_back({graph->roles[i].name,
-                        trace_memory(*graph)[i],
-                        {{"qkv input", {2'000'000}}, {"mask", {1'000'000}}}});
+    r.memory.push_back({.name = graph->roles[i].name,
+                        .memory = trace_memory(*graph)[i],
+                        .reserved = {},
+                        .activation_terms = {{"qkv input", {2'000'000}}, {"mask", {1'000'000}}}});
   r.peak_role = r.reserved_role = 0;
   r.peak_op = "norm in 0F1";
   r.memory_reserved = {16'000'000};
