@@ -1259,14 +1259,21 @@ class Key {
   std::string_view name_{};
 };
 
-// A key whose value is a T.
+// A key whose value is a T.  (It holds a Key and is none: clang 14 fails on constants of a class
+// that has a base.)
 template <class T>
-class KeyOf : public Key {
+class KeyOf {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
-  consteval KeyOf(const char* path) : Key(path) {
-    if (!holds<T>(row())) the_row_of_this_key_holds_another_type();
+  consteval KeyOf(const char* path) : key_(path) {
+    if (!holds<T>(key_.row())) the_row_of_this_key_holds_another_type();
   }
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr operator Key() const { return key_; }
+  constexpr const Field& row() const { return key_.row(); }
+
+ private:
+  Key key_;
 };
 
 // For loops over a few keys: for (const Key key : Keys{"parallel.tp", "parallel.pp"}).
