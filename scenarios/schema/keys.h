@@ -1271,6 +1271,7 @@ class KeyOf {
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr operator Key() const { return key_; }
   constexpr const Field& row() const { return key_.row(); }
+  std::string path() const { return key_.path(); }
 
  private:
   Key key_;
