@@ -375,7 +375,11 @@ Value scalar_value(std::string text) {
 Value mapping_value(const std::vector<std::pair<std::string, std::string>>& members) {
   Value value;
   value.kind = Value::Kind::mapping;
-  for (const auto& [key, text] : members) value.members.push_back({key, {}, scalar_value(text)});
+  for (const auto& [key, text] : members) {
+    Member& member = value.members.emplace_back();
+    member.key = key;
+    member.value = scalar_value(text);
+  }
   return value;
 }
 
