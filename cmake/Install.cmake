@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts down: the command, a static library and the headers of each module,
-# and the package files behind find_package(Stepcast).
-#
-# Headers go below include/stepcast, so that "sim/units.h" means there what it means here.
+# What `cmake --install` puts down: the command, a static library of each module, the public headers,
+# and the package files behind find_package(Stepcast), whose Stepcast::stepcast is the folder stepcast/
+# with all that it is made of.
 include(CMakePackageConfigHelpers)
 
-# Stepcast::stepcast, the sum of all modules.
-add_library(stepcast_all INTERFACE)
-add_library(Stepcast::stepcast ALIAS stepcast_all)
-set_target_properties(stepcast_all PROPERTIES EXPORT_NAME stepcast)
+# The public interface: these headers and no other.  tests/install fails if one of them includes a
+# header that is not here.  They go below include/stepcast, so that "stepcast/stepcast.h" means there
+# what it means here.
+set(STEPCAST_PUBLIC_HEADERS
+  stepcast/stepcast.h
+  stepcast/errors.h
+  stepcast/forecast.h
+  stepcast/presets.h
+  stepcast/scenario.h
+  scenarios/presets.h
+  sim/diagnostic.h)
+foreach(header IN LISTS STEPCAST_PUBLIC_HEADERS)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stepcast/${folder})
+endforeach()
 
 foreach(folder IN LISTS STEPCAST_MODULES)
   get_filename_component(module ${folder} NAME)
-  target_link_libraries(stepcast_all INTERFACE stepcast_${module})
   install(TARGETS stepcast_${module} EXPORT StepcastTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  get_filename_component(outer ${folder} DIRECTORY)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stepcast/${outer}
-    FILES_MATCHING PATTERN "*.h"
-    PATTERN presets EXCLUDE PATTERN examples EXCLUDE PATTERN tables EXCLUDE PATTERN measure EXCLUDE)
 endforeach()
-install(TARGETS stepcast_all EXPORT StepcastTargets)
 
 if(TARGET stepcast)
   install(TARGETS stepcast RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

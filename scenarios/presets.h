@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Public (cmake/Install.cmake).
+//
 // The presets that are compiled into the library: one YAML file each,
 // scenarios/presets/KIND/NAME.yaml.
 //

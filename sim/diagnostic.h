@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Public (cmake/Install.cmake).
+//
 // What is wrong with something the user gave us: a scenario, a table, a schedule file.
 //
 // Readers collect every problem they can find and throw them together as one InputError, so that a

@@ -31,6 +31,29 @@ foreach(file IN LISTS package_files)
   endif()
 endforeach()
 
+# The public headers are few, and include each other and the standard library only.
+set(include_dir "${prefix}/include/stepcast")
+file(GLOB_RECURSE headers RELATIVE "${include_dir}" "${include_dir}/*.h")
+list(LENGTH headers count)
+if(count EQUAL 0 OR count GREATER 25)
+  message(FATAL_ERROR "${count} headers are installed, where 25 are the most")
+endif()
+set(everything "")
+foreach(header IN LISTS headers)
+  file(STRINGS "${include_dir}/${header}" includes REGEX "^ *#include \"")
+  foreach(line IN LISTS includes)
+    string(REGEX REPLACE ".*\"(.*)\".*" "\\1" included "${line}")
+    if(NOT EXISTS "${include_dir}/${included}")
+      message(FATAL_ERROR "${header} is installed and includes ${included}, which is not: "
+        "STEPCAST_PUBLIC_HEADERS in cmake/Install.cmake")
+    endif()
+  endforeach()
+  string(APPEND everything "#include \"${header}\"\n")
+endforeach()
+# All of them compile.
+file(WRITE "${WORK_DIR}/all_headers.cc" "${everything}int main() {}\n")
+must_run(${COMPILER} -std=c++20 -fsyntax-only -I${include_dir} ${WORK_DIR}/all_headers.cc)
+
 must_run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE_DIR}/consumer -B ${WORK_DIR}/consumer
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS}
   -DCMAKE_BUILD_TYPE=${BUILD_TYPE})
