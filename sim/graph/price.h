@@ -2,8 +2,6 @@
 // Prices: how long each Work takes, and how we know.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,11 +36,20 @@ enum class Algorithm : uint8_t {
   pairwise,        // sends and receives between all pairs
   two_step         // to one GPU of each node over the network, then inside it
 };
-constexpr std::array<std::string_view, 10> kAlgorithmNames{
-    "none", "ring",      "tree", "CollNet direct", "CollNet chain",
-    "NVLS", "NVLS tree", "PAT",  "pairwise",       "two-step"};
 constexpr std::string_view name_of(Algorithm a) {
-  return kAlgorithmNames[static_cast<size_t>(a)];
+  switch (a) {
+    case Algorithm::none: return "none";
+    case Algorithm::ring: return "ring";
+    case Algorithm::tree: return "tree";
+    case Algorithm::collnet_direct: return "CollNet direct";
+    case Algorithm::collnet_chain: return "CollNet chain";
+    case Algorithm::nvls: return "NVLS";
+    case Algorithm::nvls_tree: return "NVLS tree";
+    case Algorithm::pat: return "PAT";
+    case Algorithm::pairwise: return "pairwise";
+    case Algorithm::two_step: return "two-step";
+  }
+  return "";
 }
 
 // How NCCL's kernels hand data over: 8-byte words that carry a flag, 128-byte lines that do, or
