@@ -5,19 +5,19 @@
 // An example: an all-reduce of 10 MB in a tp group of two ranks, priced at 120 us, of which 20 us
 // are latency.  One rank reaches it at 10 us, the other at 12 us.
 //
-//     the first arrival   opens an occurrence of the collective, with one entry for each group of
-//                         lanes, here for this tp group; its thread sleeps
+//     the first arrival   opens an occurrence of the collective, with an entry for each group of
+//                         lanes, among them this tp group; the thread that arrived sleeps
 //     the last arrival    makes the begin known: 12 us, the latest of them (complete)
 //
-// If nobody else uses its links and nothing slows it, its end is known at once: 12 + 120 us, and the
-// threads go on.  On shared links it becomes a Transfer, whose end is decided while it runs:
+// If nobody else uses its links and nothing slows it, its end is known at once: 12 + 120 us, and
+// the threads go on.  On shared links it becomes a Transfer, whose end is decided while it runs:
 //
-//     12 us + 20 us       the latency has passed, and a flow of 10 MB starts (start_moving).  Its cap
-//                         is what it would do alone: 10 MB / 100 us = 100 GB/s
-//     132 us at best      the flow network says that the flow has ended (end_transfer); later if
-//                         other flows took part of the links
+//     12 us + 20 us       the latency has passed, and a flow of 10 MB starts (start_moving); its
+//                         cap is what it would do alone, 10 MB / 100 us = 100 GB/s
+//     132 us or later     the flow network says that the flow has ended (end_transfer); it is later
+//                         if other flows took part of the links
 //
-// With interference communication on private links is a Transfer as well.  It has no flow; what is
+// With interference, communication on private links is a Transfer as well.  It has no flow; what is
 // left of its price is counted in units, as the progress of compute is (contention_compute.cc).
 //
 // An occurrence counts the visits that are still to come: of each lane, and of each group's end.

@@ -11,8 +11,8 @@
 // so it needs 10 of them:
 //
 //     0 ms    it starts alone: 10 / 1.25, so its end is put among the events at 8 ms
-//     4 ms    a transfer begins.  5 units have passed, 5 are left at the rate 1: the end is at 9 ms,
-//             and the event at 8 ms is void, because its version is out of date
+//     4 ms    a transfer begins.  5 units have passed, 5 are left at the rate 1: the end is at
+//             9 ms, and the event at 8 ms is void, because its version is out of date
 //     7 ms    the transfer ends.  3 more units have passed, 2 are left: the end is at 8.6 ms
 //     8.6 ms  the event is true: the op has ended, and its thread wakes
 //
