@@ -87,7 +87,7 @@ class ThreadWriter {
         ops_(ops) {}
 
   std::vector<ThreadInstruction> write(bool merge) {
-      // A chain refers to its ops by a range, so the ops of each stream are stored together.
+    // A chain refers to its ops by a range, so the ops of each stream are stored together.
     std::vector<uint32_t> place(pass_.ops.size());
     for (size_t s = 0; s < kStreams; ++s) {
       if (streams_[s]) add_ops(s, place);

@@ -154,8 +154,8 @@ class PassCompiler {
     add_line({tail.launch + next.duration.constant, next.duration.scaled});
   }
 
-  // Is `a` at least `b` for every slowness that occurs?  Both are straight lines, so it is enough to
-  // compare them at both ends.
+  // Is `a` at least `b` for every slowness that occurs?  Both are straight lines, so it is enough
+  // to compare them at both ends.
   bool covers_line(const LaneLine& a, const LaneLine& b) const {
     return a.at(traits_.fastest) >= b.at(traits_.fastest) &&
            a.at(traits_.slowest) >= b.at(traits_.slowest);
@@ -217,8 +217,8 @@ class PassCompiler {
     }
   }
 
-  // Where streams take turns, as compute and the collectives between its ops do, a stream that waits
-  // for the other is never ahead of it, so the maximum with its own time can be left out.
+  // Where streams take turns, as compute and the collectives between its ops do, a stream that
+  // waits for the other is never ahead of it, so the maximum with its own time can be left out.
   void find_followers() {
     const auto places = static_cast<size_t>(slot_place(slots_.count));
     // no_later[x][y]: x <= y, for all that is known so far

@@ -42,8 +42,8 @@ struct RoleMemory {
 std::vector<RoleMemory> trace_memory(const OpGraph& graph);
 
 // Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
-// device with that much room; at least its peak of allocated bytes.  More than there is room for: the
-// role runs out of memory.  O(allocations of the role * log).
+// device with that much room; at least its peak of allocated bytes.  More than there is room for:
+// the role runs out of memory.  O(allocations of the role * log).
 Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room);
 
 // Which tensors hold how much of the role's peak (static memory apart), largest first.
