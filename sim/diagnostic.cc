@@ -2,6 +2,7 @@
 #include "sim/diagnostic.h"
 
 #include <fmt/format.h>
+
 #include <utility>
 
 namespace stepcast {

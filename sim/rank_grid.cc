@@ -2,6 +2,7 @@
 #include "sim/rank_grid.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <utility>

@@ -23,6 +23,8 @@
 //      are, and a part of the 2 % is added, the less of it the further away those rows are in m.
 #include "calibrate/table/gemm_prices.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -448,10 +450,10 @@ std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms
   if (!price || fit == nullptr) return std::nullopt;
   const double ratio = smooth_time(work, *fit) / smooth_time(one, *fit);
   if (parts != nullptr)
-    parts->factors.push_back({"form of " + std::to_string(work.batch) + " groups' operands over " +
-                                  "that of one product",
-                              ratio,
-                              {}});
+    parts->factors.push_back(
+        {fmt::format("form of {} groups' operands over that of one product", work.batch),
+         ratio,
+         {}});
   price->us *= ratio;
   price->origin = Origin::extrapolated;
   price->basis.groups = work.batch;

@@ -457,8 +457,8 @@ std::vector<RankProgram> with_transfers(const Schedule& schedule, P2pStyle style
 std::string to_string(const Transfer& transfer, int64_t seq_splits) {
   Action place{ActionKind::forward, transfer.stage, transfer.microbatch};
   if (!transfer.forward) place.kind = ActionKind::backward;
-  std::string text = to_string(place, seq_splits);
-  text.insert(std::to_string(transfer.stage).size(), transfer.sends ? "SEND_" : "RECV_");
+  std::string text = to_string(place, seq_splits);  // "3F5"; the verb goes before its letter
+  text.insert(text.find(letter_of(place.kind)), transfer.sends ? "SEND_" : "RECV_");
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include "sim/graph/work.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>

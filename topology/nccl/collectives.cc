@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/nccl/collectives.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
 #include "sim/check.h"
@@ -24,11 +26,13 @@ std::string label_of(const Candidate& a) {
 std::string describe(const CommunicationCost& cost, const Candidate& a, const Candidate& picked,
                      const GroupShape& shape) {
   std::string text = label_of(a);
-  if (std::string label = label_of(picked); label != text) text += " (NCCL: " + label + ")";
-  text += ", " + std::to_string(cost.blocks) + (cost.blocks == 1 ? " channel, " : " channels, ") +
-          std::to_string(shape.ranks) + " ranks on " + std::to_string(shape.nodes) +
-          (shape.nodes == 1 ? " node" : " nodes");
-  if (shape.sharing > 1) text += ", NICs shared by " + std::to_string(shape.sharing) + " groups";
+  if (const std::string label = label_of(picked); label != text) {
+    text += fmt::format(" (NCCL: {})", label);
+  }
+  text += fmt::format(", {} {}, {} ranks on {} {}", cost.blocks,
+                      cost.blocks == 1 ? "channel" : "channels", shape.ranks, shape.nodes,
+                      shape.nodes == 1 ? "node" : "nodes");
+  if (shape.sharing > 1) text += fmt::format(", NICs shared by {} groups", shape.sharing);
   return text;
 }
 
@@ -105,8 +109,8 @@ CommunicationCost transfer_cost(const Cluster& cluster, int64_t from, int64_t to
     latency += latencies.ring.network[kSimple] +
                2 * (to_seconds(route.latency) - latencies.nominal_network);
     bandwidth *= arch.p2p_nic_fraction;
-    basis = "send/recv between nodes, " + std::to_string(route.switches) +
-            (route.switches == 1 ? " switch" : " switches");
+    basis = fmt::format("send/recv between nodes, {} {}", route.switches,
+                        route.switches == 1 ? "switch" : "switches");
   }
   return {time_from_seconds(latency + static_cast<double>(bytes.value) / bandwidth),
           std::move(basis), time_from_seconds(latency)};

@@ -76,7 +76,7 @@ class Loads {
     const int64_t channels = near ? 1 : router_.channels(m.from, m.to);
     for (int64_t c = 0; c < channels; ++c) {
       const std::span<const LinkShare> shares = router_.spread(m.from, m.to, c);
-      STEPCAST_CHECK(m.from == m.to || !shares.empty(), "a way between GPUs that communicate");
+      STEPCAST_CHECK(m.from == m.to || !shares.empty(), "a route between GPUs that communicate");
       for (const LinkShare& s : shares) add(s.link, m.parts, whole * channels, s.share);
     }
   }
