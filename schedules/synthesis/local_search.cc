@@ -19,13 +19,12 @@
 // takes an order that is no worse than the present one, or than the one some hundred tries ago, so
 // that the search gets out of dead ends.
 //
-// A move is an action that goes to another place within its rank's list, as far
-// as the order of its stage and microbatch allows, or an I and its W that
-// become one B, or a B that is taken apart.  What a try costs is the timing of
-// the order, so MovedOrder times only what starts after the first place that
-// changed, and gives up as soon as an order must come out too long.  Memory is
-// accounted for along the way: a move that needs more than there is is not
-// made.
+// A move takes an action to another place within its rank's list, as far as the order of its stage
+// and microbatch allows, or joins an I and its W to one B, or takes a B apart.  Nearly all of the
+// cost of a try is the timing of the order, so MovedOrder times only what starts after the first
+// place that changed, and gives up as soon as the order must come out too long.  Memory is followed
+// meanwhile, and a move that needs more than there is is not made.
+
 #include "schedules/synthesis/local_search.h"
 
 #include <algorithm>
@@ -42,9 +41,9 @@
 namespace stepcast {
 namespace {
 
-// What a place in the list of a rank holds: one of its actions, or the weight
-// gradient that is part of a whole backward before it.  That takes no time, and
-// keeps its place in the list so that the backward can be split again.
+// What a place in the list of a rank holds: one of its actions, or the weight gradient that is part
+// of a whole backward before it.  The latter takes no time, and keeps its place in the list so that
+// the backward can be split again.
 enum class OpKind : uint8_t { forward, backward, backward_input, backward_weight, joined_weight };
 constexpr size_t kOpKinds = 5;
 
