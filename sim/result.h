@@ -106,8 +106,8 @@ struct WhatIf {
 struct RankMemory {
   std::string name;  // "stage 0"
   RoleMemory memory;
-  // What the caching allocator takes from the device; of roles that allocate within 2 % of the
-  // most: the others do not reserve most.
+  // What the caching allocator takes from the device.  It is only worked out for roles that
+  // allocate within 2 % of the most, since no other role can reserve the most.
   std::optional<Bytes> reserved;
   // Bytes at the peak by tensor label, largest first.
   std::vector<std::pair<std::string, Bytes>> activation_terms;

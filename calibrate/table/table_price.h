@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a cost table answers: a time, where it comes from, and from which rows, as numbers.  The
-// line of text that says so is written only for those who show it: a lookup takes less time than a
-// string.
+// line of text that says so is only written where it is shown, because a lookup takes less time
+// than making a string.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each part of a model launches, op by op, in Megatron-LM's order.  The inside of
-// passes/stage_passes.h: nobody else includes this.
+// passes/stage_passes.h: no other file includes this.
 //
 // A part is a pair of free functions.  Its forward returns what it hands on and what its backward
 // needs (a `Saved...` struct of tensors); its backward frees these tensors and turns the gradient

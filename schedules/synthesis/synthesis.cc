@@ -3,7 +3,8 @@
 //
 //   1. One microbatch after the other through the pipeline: slow, but it holds least.  If that does
 //      not fit the memory, nothing does, and check_synthesis() has said so.
-//   2. Every fixed family with this placement, as it is and with its backwards split or joined: some
+//   2. Every fixed family with this placement, as it is and with its backwards split or joined:
+//   some
 //      twenty orders.
 //   3. Half of what is left for list schedules (list_scheduling.h), each of which counts as ten
 //      orders: plain rules first, then drawn ones, then variations of the best.
@@ -216,7 +217,7 @@ class Synthesizer {
     STEPCAST_CHECK(times.has_value(), "one microbatch after the other gets stuck");
     starts_.push_back({std::move(order), *times, "one microbatch after the other"});
   }
-  // Keeps the best few, best first.
+  // Keeps the four best, the best of them first.
   bool add(Order order, const OrderTimes& times, std::string name) {
     constexpr size_t kMost = 4;
     const auto worse = [&](const Candidate& c) { return key(times) < key(c.times); };

@@ -205,8 +205,8 @@ std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
 
 namespace {
 
-// After so many rounds a problem at least doubles at each: a long chain of effects then costs no
-// more than a few times what is in reach.
+// After this many rounds the problem at least doubles in each, so that a long chain of effects
+// costs no more than a small multiple of filling everything in reach once.
 constexpr int kPatience = 8;
 
 }  // namespace

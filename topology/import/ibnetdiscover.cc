@@ -62,9 +62,9 @@ struct IbRecords {
   std::vector<TopologyWarning> warnings;
 };
 
-// Each cable once, whichever ends tell of it.  Throws InputError: E320 if there is no switch, E321
-// for a line that is none of the format, a record that is there twice or a port that is, E322 for
-// switches that others name and the file does not describe.
+// Each cable once, whether one of its ends lists it or both do.  Throws InputError: E320 if there
+// is no switch, E321 for a line that is none of the format, a record that is there twice or a port
+// that is, E322 for switches that others name and the file does not describe.
 IbRecords read_ib_records(const ImportText& text);
 
 // Reads parts of one line from the left.
@@ -363,8 +363,8 @@ struct IbLayout {
 
 IbLayout ib_layout(const IbRecords& records);
 
-// Leaves from which on a port that few of them have a host on is one of its own: one leaf in so
-// many.
+// In a fabric of at least this many leaves, a port on which fewer than one leaf in this many has a
+// host is one for managers.
 constexpr size_t kFabricOfManyLeaves = 8;
 
 HcaName hca_name(std::string_view description) {
@@ -423,18 +423,18 @@ class LayoutReader {
     for (const auto& [leaf, ports] : l_.host_ports)
       for (const auto& [port, hca] : ports) ++leaves_with[port];
     std::set<uint32_t> apart;
-    std::set<std::string> among_others;  // hosts
+    std::set<std::string> on_usual_ports;  // hosts
     for (const auto& [leaf, ports] : l_.host_ports) {
       for (const auto& [port, hca] : ports) {
         if (leaves_with[port] * kFabricOfManyLeaves < l_.host_ports.size())
           apart.insert(hca);
         else
-          among_others.insert(l_.names[hca].host);
+          on_usual_ports.insert(l_.names[hca].host);
       }
     }
     std::set<std::string> hosts;
     for (const uint32_t hca : apart) {
-      if (l_.names[hca].host.empty() || among_others.contains(l_.names[hca].host)) continue;
+      if (l_.names[hca].host.empty() || on_usual_ports.contains(l_.names[hca].host)) continue;
       l_.managers.insert(hca);
       hosts.insert(l_.names[hca].host);
     }
@@ -542,7 +542,7 @@ class FabricBuilder {
     warn_of_slow_cables();
     warn_of_missing_uplinks();
     warn_of_missing_leaves();
-    tell();
+    add_facts();
     ImportedTopology made = finished(std::move(builder_));
     made.hosts = std::move(host_names_);
     made.leaf_group = std::move(device_group_);
@@ -704,7 +704,7 @@ class FabricBuilder {
     }
   }
 
-  void tell() {
+  void add_facts() {
     builder_.fact("host_hcas", static_cast<int64_t>(l_.hcas.size()), "");
     const auto hosts = std::ssize(host_names_);
     builder_.fact("hosts", hosts,

@@ -166,7 +166,7 @@ class NodeReader {
     found_.cpus = std::ranges::count(graph_.devices(), DeviceKind::cpu, &Device::kind) / all_hosts_;
     for (size_t i = 0; i < graph_.links().size(); ++i) {
       const Link& l = graph_.links()[i];
-      if (l.kind != LinkKind::host || t_.nccl[i].value == 0) continue;  // 0: nobody knows
+      if (l.kind != LinkKind::host || t_.nccl[i].value == 0) continue;  // 0: not known
       if (found_.cpu_bandwidth.value == 0 || l.bandwidth < found_.cpu_bandwidth)
         found_.cpu_bandwidth = l.bandwidth;
     }

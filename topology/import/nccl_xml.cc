@@ -388,7 +388,7 @@ class NcclImporter {
     join_cpus();
     NvlinkJoiner(builder_, gpus_, hosts_.size() > 1).join(gpu_links_);
     warn_of_uneven_nvlinks(builder_);
-    tell();
+    add_facts();
     ImportedTopology made = finished(std::move(builder_));
     made.nic_bandwidth = {static_cast<double>(most_common(speeds_)) * 1e6 / 8};
     return made;
@@ -492,7 +492,7 @@ class NcclImporter {
       case PciClass::bridge: return add_bridge(e, parent);
       case PciClass::gpu: return add_gpu(e, parent);
       case PciClass::nic: return add_card(e, parent);
-      default: ++others_;
+      default: ++other_devices_;
     }
   }
 
@@ -638,7 +638,7 @@ class NcclImporter {
     }
   }
 
-  void tell() {
+  void add_facts() {
     int32_t rail = 0;
     for (uint32_t d = 0; d < builder_.devices.size(); ++d) {
       const bool bare = bare_.contains(d);
@@ -666,9 +666,9 @@ class NcclImporter {
           "bridges_raised", raised_,
           fmt::format("{} bridges at 2.5 GT/s are taken to be as fast as what is below them",
                       raised_));
-    if (others_ > 0)
-      builder_.fact("other_pci_devices", others_,
-                    fmt::format("{} other PCI devices left out", others_));
+    if (other_devices_ > 0)
+      builder_.fact("other_pci_devices", other_devices_,
+                    fmt::format("{} other PCI devices left out", other_devices_));
     if (!narrow_.empty())
       builder_.warn(narrow_line_, some_of(narrow_) + (narrow_.size() == 1 ? " has" : " have") +
                                       " less PCIe than network bandwidth");
@@ -697,7 +697,7 @@ class NcclImporter {
   std::vector<std::string> narrow_;       // NICs slower on PCIe than on the network
   int narrow_line_ = 0, slow_line_ = 0;
   PcieLink slow_link_;
-  int64_t raised_ = 0, others_ = 0;
+  int64_t raised_ = 0, other_devices_ = 0;
   bool described_ = false, xgmi_ = false;
 };
 
