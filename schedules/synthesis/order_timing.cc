@@ -8,8 +8,8 @@
 //
 // time_order() walks a rank along its list until an input is missing: rank 0 runs F0 and F1 and
 // stops at B0.  It is taken up again when rank 1 has made the missing result: B0 of rank 1 ends at
-// 5, so after the hop B0 of rank 0 starts at 6.  Nothing is sorted by time, and an action is visited
-// once or twice.
+// 5, so after the hop B0 of rank 0 starts at 6.  Nothing is sorted by time, and an action is
+// visited once or twice.
 //
 // Could another order be shorter than 11?  Rank 1 has 2 * (1 + 2) = 6 of work.  It cannot start
 // before 2, when the first forward can have come to it (head_), and after its last gradient comes
