@@ -231,9 +231,9 @@ constexpr double training_bytes(double parameters) {
 constexpr double inference_bytes(double parameters, double parameter_bytes) {
   return 1.2 * parameters * parameter_bytes;
 }
-// The fewest GPUs that hold so much together.  REQUIRES: one GPU's memory > 0.
+// The fewest GPUs that hold this much together.  REQUIRES: one GPU's memory > 0.
 int64_t gpus_for(double bytes, double gpu_bytes);
-// GPU-days of so many FLOPs at a share `mfu` of `peak` FLOP/s.  REQUIRES: mfu, peak > 0.
+// GPU-days of this many FLOPs at a share `mfu` of `peak` FLOP/s.  REQUIRES: mfu, peak > 0.
 constexpr double gpu_days(double flops, double mfu, double peak) {
   return flops / (mfu * peak) / 86400;
 }

@@ -194,7 +194,7 @@ int deep_rounds(const VProblem& problem) {
   return problem.pp * problem.microbatches <= 1000 ? 5 : 3;
 }
 
-// How many orders may be tried for so many passes; at least `least`.
+// How many orders may be tried for this many passes; at least `least`.
 size_t affordable(const VProblem& problem, int64_t passes, int64_t least) {
   return static_cast<size_t>(std::max(least, passes / (6 * problem.pp * problem.microbatches)));
 }

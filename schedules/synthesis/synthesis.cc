@@ -4,8 +4,7 @@
 //   1. One microbatch after the other through the pipeline: slow, but it holds least.  If that does
 //      not fit the memory, nothing does, and check_synthesis() has said so.
 //   2. Every fixed family with this placement, as it is and with its backwards split or joined:
-//   some
-//      twenty orders.
+//      some twenty orders.
 //   3. Half of what is left for list schedules (list_scheduling.h), each of which counts as ten
 //      orders: plain rules first, then drawn ones, then variations of the best.
 //   4. The rest for local search (local_search.h): a sixth of what is left from each of the four

@@ -545,7 +545,7 @@ void Engine::book_op(const Place& at, uint32_t op, int64_t begin, int64_t end) {
   record_->op(at.block.role, item, at.pass.ops[op].index, begin, end);
 }
 
-// They took so much longer than priced: each by its share of the time.
+// Books that the ops took `more` longer than priced, to each by its share of the time.
 void Engine::book_more(const Place& at, uint32_t first, uint32_t count, int64_t more) {
   int64_t total = 0;
   for (uint32_t i = first; i < first + count; ++i) total += at.pass.ops[i].ps;

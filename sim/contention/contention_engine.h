@@ -124,7 +124,7 @@ struct LiveEvent {
 
 // Compute of one rank under interference.
 struct Rank {
-  Wide progress = 0, target = 0, exact_end = 0;  // in units; see contention.h
+  Wide progress = 0, target = 0, exact_end = 0;  // in units; see contention_compute.cc
   int64_t last = 0;                              // `progress` is as of this moment
   uint32_t version = 0;
   bool runs = false, busy = false;  // a chain is running: now; as of the last settled moment

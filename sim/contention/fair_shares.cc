@@ -37,7 +37,7 @@
 namespace stepcast {
 namespace {
 
-// Up to so many links and flows a scan of all of them at each level costs less than a heap.
+// Up to this many links and flows, scanning all of them at each level costs less than a heap.
 constexpr size_t kScanned = 64;
 
 }  // namespace
@@ -431,7 +431,7 @@ void FlowShares::add_links() {
   }
 }
 
-// Frees more flows, those nearest to the change first, until there are so many or no more.
+// Frees more flows, those nearest to the change first, until `count` are free or none is left.
 void FlowShares::free_at_least(size_t count) {
   add_links();
   for (uint32_t n = 0; n < parts_.size() && free_count_ < count; ++n) {

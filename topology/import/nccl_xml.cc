@@ -692,7 +692,7 @@ class NcclImporter {
   std::vector<NcclGpuLink> gpu_links_;
   std::set<uint32_t> bare_;               // NICs of which no net is known
   std::map<std::string, int64_t> cards_;  // by kind of network
-  std::map<int64_t, int64_t> speeds_;     // NICs at so many Mb/s
+  std::map<int64_t, int64_t> speeds_;     // number of NICs by Mb/s
   std::vector<std::string> slow_;         // bridges slower than what is below
   std::vector<std::string> narrow_;       // NICs slower on PCIe than on the network
   int narrow_line_ = 0, slow_line_ = 0;

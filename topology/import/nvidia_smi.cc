@@ -292,7 +292,7 @@ int32_t most_in_row(const std::vector<SmiCell>& row) {
   return most;
 }
 
-// The first generation whose GPUs have so many NVLinks; `other` for none.
+// The first generation whose GPUs have this many NVLinks; `other` for none.
 GpuArch oldest_with(int64_t nvlinks) {
   const auto& all = kGpuArchitectures;
   for (size_t i = 0; i < all.size() && nvlinks > 0; ++i)

@@ -174,7 +174,7 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .protocol = class_of(a.protocol)};
   if (c.pairwise) c.protocol = "pairwise " + c.protocol;
   // Inside a domain the switches serve an exchange as those of a server do; what leaves it comes
-  // from so many ranks at once.
+  // from as many ranks at once.
   if (!c.pairwise || across) c.domain = domain_weight(shape.ranks_per_node);
   c.out.reserve(24);
   classify_latency(c);
