@@ -2,10 +2,10 @@
 // How a product is looked up.
 //
 // A table of the A100 has a fit, t = t0 + sqrt(c^2 + m^2), which says how long a product would take
-// if nothing but its flops and bytes mattered: the smooth roofline.  What else matters (which kernel
-// the library picks, how the tiles fill the GPU) is in the ratio of a measured time to the form, and
-// shapes that lie close to each other have ratios that do.  So a product of 3000 x 6144 x 4096,
-// which the form puts at 600 us, is looked up as follows:
+// if nothing but its flops and bytes mattered: the smooth roofline.  What else matters (which
+// kernel the library picks, how the tiles fill the GPU) is in the ratio of a measured time to the
+// form, and shapes that lie close to each other have ratios that do.  So a product of 3000 x 6144 x
+// 4096, which the form puts at 600 us, is looked up as follows:
 //
 //   1. by_weights finds the rows of its batch, n and k, sorted by m, and beside() the ones on both
 //      sides: m = 2048 below and m = 4096 from there on.  A row of m = 3000 would be the answer.
@@ -17,8 +17,8 @@
 //      empty stay near.  The weighted mean of their log ratios (neighbors.h) is, say, log2 of 1.03.
 //   4. own_residual() asks the same question for the rows of m = 2048 and 4096, leaving each out of
 //      its own neighbours.  If they are 2 % slower than their neighbours say, products of this n
-//      and k are slower, and a part of the 2 % is added: the less of it, the further away those rows
-//      are in m.
+//      and k are slower, and a part of the 2 % is added: the less of it, the further away those
+//      rows are in m.
 
 #include "calibrate/table/gemm_prices.h"
 
