@@ -47,15 +47,15 @@ LowFormat low_format(const Precision& precision);
 // order in which it does.
 std::vector<int64_t> low_weights(const OpGraph& graph, PassId forward);
 
-// The kernels that convert such weights, of so many values, before the first forward after an
-// update.  None for some recipes if parameters are kept in the format.
+// The kernels that convert such weights, `values` numbers of them, before the first forward after
+// an update.  None for some recipes if parameters are kept in the format.
 std::vector<Work> weight_casts(const Shard& shard, int64_t values);
 
 // Whether the weights of linear layers are gathered over replicas in the format.
 bool kept_low(const Precision& precision);
 
-// Bytes that a kernel reads and writes to convert `values` numbers of the format `wide` to so many
-// copies.
+// Bytes that a kernel reads and writes to convert `values` numbers of the format `wide` to this
+// many copies.
 Bytes quantize_bytes(const LowFormat& format, int64_t values, DType wide, int copies);
 
 }  // namespace stepcast

@@ -87,7 +87,7 @@ struct Precision {
                                   // (--fp8-param-gather)
   bool low_transposes = true;     // GEMMs in 8 bits take both operands along the summed dimension
                                   // only (before Blackwell): what two products read is kept twice
-  int64_t wide_first_layers = 0;  // so many layers at either end compute in `params`
+  int64_t wide_first_layers = 0;  // this many layers at either end compute in `params`
   int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
   double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
   // Formats other than `params` in which some tensors are stored: weights of linear layers that are
@@ -208,7 +208,7 @@ struct MoeRun {
 struct Offload {
   double optimizer = 0;           // share of the optimizer states; their step runs on the CPU
   bool parameters = false;        // ZeRO-3: shards
-  int64_t activation_layers = 0;  // of each stage: what the first so many keep
+  int64_t activation_layers = 0;  // of each stage: what the first this many keep
 };
 
 // How Adam is launched, which decides what its kernels hold beside the state while they run.
@@ -253,7 +253,7 @@ struct Plan {
   bool trains() const { return mode == StepMode::train; }
 
   // Layout.  world = tp * cp * pp * dp.  Experts are spread over the same ranks otherwise: each
-  // over etp, all of them over ep, with so many replicas that tp * cp * dp = etp * ep * edp.
+  // over etp, all of them over ep, with as many replicas as make tp * cp * dp = etp * ep * edp.
   int64_t tp = 1, cp = 1, ep = 1, etp = 1, dp = 1, pp = 1;
   CpComm cp_comm = CpComm::p2p;
   int64_t cp_inner = 1;      // hierarchical

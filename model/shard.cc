@@ -163,7 +163,7 @@ int64_t capacity(const Shard& s, int64_t tokens) {
   return static_cast<int64_t>(std::ceil(fair * s.plan.moe.capacity_factor));
 }
 
-// What is left of 1 after `times` steps that each leave so much.
+// What is left of 1 after `times` steps that each leave this share.
 double left_after(double one, int64_t times) {
   double left = 1;
   for (; times > 0; times /= 2, one *= one)
@@ -171,7 +171,7 @@ double left_after(double one, int64_t times) {
   return left;
 }
 
-// Experts of a rank that one of so many tokens goes to, in the mean over the ranks.
+// Experts of a rank that at least one of this many tokens goes to, in the mean over the ranks.
 int64_t experts_met(const Shard& s, const std::vector<double>& shares, int64_t tokens) {
   double met = 0;
   for (const double share : shares) {

@@ -52,7 +52,7 @@ struct Shard {
 };
 
 // ----------------------------------------------------------------------------------------- experts
-// Each token goes to `experts_per_token` experts: so many copies of it are made.  Experts lie on
+// Each token goes to `experts_per_token` experts: that many copies of it are made.  Experts lie on
 // the ep ranks in blocks, each split over etp.  Copies are counted in rows of the matrix that an
 // expert multiplies.
 

@@ -71,7 +71,7 @@ Count mlp(const Transformer& t, int64_t width) {
   return c;
 }
 
-// Counts so many experts of a layer: all of them, or those that one token goes to.
+// Counts this many experts of a layer: all of them, or those that one token goes to.
 Count mixture(const Transformer& t, int64_t met) {
   const Count expert = mlp(t, t.moe_ffn);
   Count c{t.hidden * t.experts + met * expert.matrices, met * expert.vectors};

@@ -78,8 +78,8 @@ struct Transformer {
   int64_t dense_layers = 0;            // leading layers without experts
   std::vector<uint8_t> expert_layers;  // of each layer: 1 = experts, where `dense_layers` cannot
                                        // say it; else empty
-  int64_t router_groups = 0;      // experts are in so many groups, of which a token may use ...
-  int64_t router_top_groups = 0;  // ... so many; 0 = any
+  int64_t router_groups = 0;      // experts are in this many groups, of which a token may use ...
+  int64_t router_top_groups = 0;  // ... this many; 0 = any
   bool router_bias = false;       // correction bias of the router, one a expert
   bool shared_gate = false;       // a gate of its own in front of the shared experts (Qwen2-MoE)
 

@@ -302,8 +302,8 @@ void check_completeness(Checker& c) {
     }
 }
 
-// Where what an action needs from another stage is made, if it needs anything.  Needs within a
-// stage are met by the order.
+// Where the input that an action needs from another stage is made, if it needs one.  Needs within a
+// stage are a matter of the order of the list.
 std::optional<ListPlace> needed_by(const Checker& c, const Action& a) {
   const bool ahead = a.kind == forward;
   if (!ahead && !is_backward(a.kind)) return std::nullopt;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/diagnostic.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace stepcast {
@@ -9,8 +11,7 @@ InputError::InputError(std::vector<Diagnostic> all, int status)
     : diagnostics(std::move(all)), exit_status(status) {
   for (const Diagnostic& d : diagnostics) {
     if (!text_.empty()) text_ += '\n';
-    if (!d.file.empty())
-      text_ += d.file + ':' + std::to_string(d.line) + ':' + std::to_string(d.column) + ": ";
+    if (!d.file.empty()) text_ += fmt::format("{}:{}:{}: ", d.file, d.line, d.column);
     if (!d.code.empty()) text_ += d.code + ' ';
     text_ += d.message;
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/rank_grid.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -90,10 +92,10 @@ class View {
 int64_t common_part(int64_t a, int64_t b) {
   const int64_t part = std::min(a, b);
   if (std::max(a, b) % part == 0) return part;
-  refuse(
+  refuse(fmt::format(
       "ep * etp, cp_inner, and the ranks that ZeRO shards over, must each be a multiple or a "
-      "divisor of tp, of tp * cp and so on: " +
-      std::to_string(a) + " and " + std::to_string(b) + " do not divide one another");
+      "divisor of tp, of tp * cp and so on: {} and {} do not divide one another",
+      a, b));
 }
 
 }  // namespace

@@ -51,9 +51,8 @@ struct RankGrid {
   int64_t size(Axis axis) const;
   int64_t rank(const Coordinates& c) const;
   Coordinates coordinates(int64_t rank) const;
-  // Innermost first, none of size 1.  Throws InputError if
-  // the views do not fit together: the boundaries tp, tp*cp, ..., and etp, etp*ep, ... must divide
-  // one another, and cp_inner cp.
+  // Innermost first, none of size 1.  Throws InputError if the views do not fit together: the
+  // boundaries tp, tp*cp, ..., and etp, etp*ep, ... must divide one another, and cp_inner cp.
   std::vector<GridDigit> digits() const;
   // Global ranks of the group along `axis` that contains `rank`, ascending.
   std::vector<int64_t> group(Axis axis, int64_t rank) const;

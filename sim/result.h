@@ -106,8 +106,8 @@ struct WhatIf {
 struct RankMemory {
   std::string name;  // "stage 0"
   RoleMemory memory;
-  // What the caching allocator takes from the device; of roles that allocate within 2 % of the
-  // most: the others do not reserve most.
+  // What the caching allocator takes from the device.  It is only worked out for roles that
+  // allocate within 2 % of the most, since no other role can reserve the most.
   std::optional<Bytes> reserved;
   // Bytes at the peak by tensor label, largest first.
   std::vector<std::pair<std::string, Bytes>> activation_terms;
@@ -231,9 +231,9 @@ constexpr double training_bytes(double parameters) {
 constexpr double inference_bytes(double parameters, double parameter_bytes) {
   return 1.2 * parameters * parameter_bytes;
 }
-// The fewest GPUs that hold so much together.  REQUIRES: one GPU's memory > 0.
+// The fewest GPUs that hold this much together.  REQUIRES: one GPU's memory > 0.
 int64_t gpus_for(double bytes, double gpu_bytes);
-// GPU-days of so many FLOPs at a share `mfu` of `peak` FLOP/s.  REQUIRES: mfu, peak > 0.
+// GPU-days of this many FLOPs at a share `mfu` of `peak` FLOP/s.  REQUIRES: mfu, peak > 0.
 constexpr double gpu_days(double flops, double mfu, double peak) {
   return flops / (mfu * peak) / 86400;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/fit/fit_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -158,22 +160,22 @@ class Fitter {
       errors.push_back(std::fabs(ratio - 1));
       factors.push_back(std::max(ratio, 1 / ratio));
       if (factors.back() <= kOdd || ++odd > kMostOdd) continue;
-      remark(f, m.row + " takes " + exact_text(rounded(ratio, 3)) + " times what the fit says");
+      remark(f, fmt::format("{} takes {} times what the fit says", m.row,
+                            exact_text(rounded(ratio, 3))));
     }
     if (odd > kMostOdd)
-      remark(f, std::to_string(odd - kMostOdd) +
-                    (odd == kMostOdd + 1 ? " more row is" : " more rows are") +
-                    " off by more than five times");
+      remark(f, fmt::format("{} more {} off by more than five times", odd - kMostOdd,
+                            odd == kMostOdd + 1 ? "row is" : "rows are"));
     f.rows = std::ssize(rows);
     f.median_error = four_decimals(upper_quantile(errors, 0.5));
     f.p90_error = four_decimals(upper_quantile(errors, 0.9));
     if (upper_quantile(factors, 0.9) > kScattered) f.flag = FitFlag::scattered;
     if (f.flag == FitFlag::none) return;
-    const std::string count = std::to_string(rows.size());
     remark(f, f.flag == FitFlag::scattered
-                  ? "a tenth of the " + count + " rows is off by more than a factor of two"
-                  : count + (rows.size() == 1 ? " row does" : " rows do") +
-                        " not tell every constant of the form");
+                  ? fmt::format("a tenth of the {} rows is off by more than a factor of two",
+                                rows.size())
+                  : fmt::format("{} {} not tell every constant of the form", rows.size(),
+                                rows.size() == 1 ? "row does" : "rows do"));
   }
 
   // The plainest products that there are: tn alone; in any layout; batched.

@@ -199,8 +199,7 @@ class TraceReader {
 
   // 12060 -> "12.6"
   static std::string version(int64_t code) {
-    return code <= 0 ? std::string()
-                     : std::to_string(code / 1000) + "." + std::to_string(code % 1000 / 10);
+    return code <= 0 ? std::string() : fmt::format("{}.{}", code / 1000, code % 1000 / 10);
   }
 
   void store_list() {

@@ -122,10 +122,9 @@ bool named_by_file(const std::string& file, const Collective& c) {
 
 // "8", "8 to 12".
 std::string text_of(const RankRange& range) {
-  std::string text = std::to_string(range.least);
-  if (range.most == kMostRanks) return text + " or more";
-  if (range.most > range.least) text += " to " + std::to_string(range.most);
-  return text;
+  if (range.most == kMostRanks) return fmt::format("{} or more", range.least);
+  if (range.most > range.least) return fmt::format("{} to {}", range.least, range.most);
+  return fmt::format("{}", range.least);
 }
 
 // The collectives whose columns these are, on that many ranks (0: on some number).
@@ -148,15 +147,13 @@ int64_t known_ranks(const MeasurementInput& in, const NcclSweep& sweep) {
   const int64_t product = o.nodes > 0 && o.ranks_per_node > 0 ? o.nodes * o.ranks_per_node : 0;
   if (o.ranks > 0 && product > 0 && product != o.ranks)
     refuse_measurements(in, "E333",
-                        "--nodes " + std::to_string(o.nodes) + " with --ranks-per-node " +
-                            std::to_string(o.ranks_per_node) + " are not --ranks " +
-                            std::to_string(o.ranks));
+                        fmt::format("--nodes {} with --ranks-per-node {} are not --ranks {}",
+                                    o.nodes, o.ranks_per_node, o.ranks));
   const int64_t stated = o.ranks > 0 ? o.ranks : product;
   if (stated > 0 && stated < listed)
-    refuse_measurements(
-        in, "E333",
-        std::to_string(stated) + " ranks are stated, and the file lists " + std::to_string(listed),
-        "what the file says need not be stated", sweep.place);
+    refuse_measurements(in, "E333",
+                        fmt::format("{} ranks are stated, and the file lists {}", stated, listed),
+                        "what the file says need not be stated", sweep.place);
   return stated > 0 ? stated : listed;
 }
 
@@ -169,21 +166,21 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
   const std::string& program = stated.empty() ? sweep.program : stated;
   if (!program.empty()) {
     if (const Collective* c = named(program)) return *c;
-    refuse_measurements(in, "E334", "'" + program + "' is no program of nccl-tests that is known",
-                        "all_reduce, all_gather, reduce_scatter, alltoall or broadcast",
-                        sweep.place);
+    refuse_measurements(
+        in, "E334", fmt::format("'{}' is no program of nccl-tests that is known", program),
+        "all_reduce, all_gather, reduce_scatter, alltoall or broadcast", sweep.place);
   }
   const std::vector<const Collective*> possible = collectives_by_columns(sweep, ranks);
   if (possible.empty() && ranks > 0) {
     std::string fitting;
     for (const Collective* c : collectives_by_columns(sweep, 0))
-      fitting += (fitting.empty() ? "" : ", ") + std::string(c->program) + " on " +
-                 text_of(ranks_by_ratio(sweep, c->scale));
+      fitting += fmt::format("{}{} on {}", fitting.empty() ? "" : ", ", c->program,
+                             text_of(ranks_by_ratio(sweep, c->scale)));
     if (!fitting.empty())
       refuse_measurements(in, "E333",
-                          "these bandwidths are not those of the " + std::to_string(ranks) +
-                              " ranks" + where_from(sweep, ranks),
-                          "they fit " + fitting + "; --ranks N states how many took part",
+                          fmt::format("these bandwidths are not those of the {} ranks{}", ranks,
+                                      where_from(sweep, ranks)),
+                          fmt::format("they fit {}; --ranks N states how many took part", fitting),
                           sweep.place);
   }
   if (possible.size() > 1) {
@@ -191,8 +188,8 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
     for (const Collective* c : possible)
       if (named_by_file(in.file, *c)) by_file.push_back(c);
     if (by_file.size() == 1) {
-      in.note("the collective is taken from the name of the file: " +
-              std::string(by_file[0]->program));
+      in.note(fmt::format("the collective is taken from the name of the file: {}",
+                          by_file[0]->program));
       return *by_file[0];
     }
   }
@@ -214,23 +211,24 @@ int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Colle
   const RankRange range = ranks_by_ratio(sweep, c.scale);
   if (ranks == 0 && c.scale > 0 && range.least == range.most) ranks = range.least;
   if (ranks == 0)
-    refuse_measurements(in, "E334", "the file does not say how many ranks took part",
-                        range.empty() || c.scale == 0 || range.most == kMostRanks
-                            ? std::string("state it: --ranks N")
-                            : "state it: --ranks N; its bandwidths fit " + text_of(range),
-                        sweep.place);
+    refuse_measurements(
+        in, "E334", "the file does not say how many ranks took part",
+        range.empty() || c.scale == 0 || range.most == kMostRanks
+            ? std::string("state it: --ranks N")
+            : fmt::format("state it: --ranks N; its bandwidths fit {}", text_of(range)),
+        sweep.place);
   if (ranks < range.least || ranks > range.most)
     refuse_measurements(
         in, "E333",
-        "these bandwidths are not those of " + std::string(c.program) + " on " +
-            std::to_string(ranks) + " ranks",
-        "the ratio of bus to algorithm bandwidth tells" +
-            (range.empty() || c.scale == 0 ? std::string()
-                                           : ": it is that of " + text_of(range) + " ranks"),
+        fmt::format("these bandwidths are not those of {} on {} ranks", c.program, ranks),
+        range.empty() || c.scale == 0
+            ? std::string("the ratio of bus to algorithm bandwidth tells")
+            : fmt::format("the ratio of bus to algorithm bandwidth tells: it is that of {} ranks",
+                          text_of(range)),
         sweep.place);
   const int64_t listed = listed_ranks(sweep);
   if (listed > 0 && listed != ranks)
-    in.note(std::to_string(ranks) + " ranks are stated, the file lists " + std::to_string(listed));
+    in.note(fmt::format("{} ranks are stated, the file lists {}", ranks, listed));
   return ranks;
 }
 
@@ -285,12 +283,11 @@ bool hosts_are_told_apart(const NcclSweep& sweep) {
 void compare_with_hosts(const MeasurementInput& in, const NcclSweep& sweep, int64_t each,
                         int64_t by_hosts) {
   if (each == by_hosts) return;
-  const std::string hosts = "the file lists hosts of " + std::to_string(by_hosts) + " ranks";
+  const std::string hosts = fmt::format("the file lists hosts of {} ranks", by_hosts);
   if (each % by_hosts != 0 && hosts_are_told_apart(sweep))
-    refuse_measurements(in, "E333",
-                        hosts + ", and nodes of " + std::to_string(each) + " are stated",
+    refuse_measurements(in, "E333", fmt::format("{}, and nodes of {} are stated", hosts, each),
                         "a node is one host, or several that NVLink joins", sweep.place);
-  in.note(hosts + ", taken as nodes of " + std::to_string(each) + " as stated");
+  in.note(fmt::format("{}, taken as nodes of {} as stated", hosts, each));
 }
 
 int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t ranks) {
@@ -300,24 +297,21 @@ int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, in
     each = in.options.ranks_per_node;
   } else if (in.options.nodes > 0) {
     if (ranks % in.options.nodes != 0)
-      refuse_measurements(in, "E333",
-                          std::to_string(ranks) + " ranks do not divide among " +
-                              std::to_string(in.options.nodes) + " nodes",
-                          "every node has as many", sweep.place);
+      refuse_measurements(
+          in, "E333", fmt::format("{} ranks do not divide among {} nodes", ranks, in.options.nodes),
+          "every node has as many", sweep.place);
     each = ranks / in.options.nodes;
   } else {
     each = by_hosts ? by_hosts : per_node_by_devices(sweep, ranks);
   }
   if (!each)
     refuse_measurements(
-        in, "E334",
-        "the file does not say on how many nodes its " + std::to_string(ranks) + " ranks ran",
+        in, "E334", fmt::format("the file does not say on how many nodes its {} ranks ran", ranks),
         "state it: --nodes N", sweep.place);
   if (ranks % *each != 0)
-    refuse_measurements(
-        in, "E333",
-        std::to_string(ranks) + " ranks are not a multiple of " + std::to_string(*each) + " a node",
-        "every node has as many", sweep.place);
+    refuse_measurements(in, "E333",
+                        fmt::format("{} ranks are not a multiple of {} a node", ranks, *each),
+                        "every node has as many", sweep.place);
   if (by_hosts) compare_with_hosts(in, sweep, *each, *by_hosts);
   return *each;
 }
@@ -334,8 +328,8 @@ std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
   const int64_t known = known_ranks(in, sweep);
   const Collective& c = collective_of(in, sweep, known);
   if (!c.kind) {
-    in.note(std::to_string(sweep.results.size()) + " rows of " + std::string(c.program) +
-            " are not used: tables have none of it");
+    in.note(fmt::format("{} rows of {} are not used: tables have none of it", sweep.results.size(),
+                        c.program));
     return {};
   }
   const int64_t ranks = ranks_of(in, sweep, c, known);
@@ -343,15 +337,14 @@ std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
   const int64_t nodes = ranks / per_node;
   if (nodes > 1 && in.options.nic_gbs <= 0)
     refuse_measurements(
-        in, "E334",
-        "the file does not say what network its " + std::to_string(nodes) + " nodes have",
+        in, "E334", fmt::format("the file does not say what network its {} nodes have", nodes),
         "state one GPU's share of the NICs in one direction: --nic RATE (one NIC of 400 Gb/s a "
         "GPU: --nic 400Gb/s)",
         sweep.place);
   const double nic = nodes > 1 ? in.options.nic_gbs : 0;
   for (const NcclResult& r : sweep.results)
     samples[{*c.kind, ranks, nodes, per_node, nic, r.bytes}].push_back(r.us);
-  if (sweep.skipped > 0) in.note(std::to_string(sweep.skipped) + " rows of 0 bytes are not used");
+  if (sweep.skipped > 0) in.note(fmt::format("{} rows of 0 bytes are not used", sweep.skipped));
   return c.program;
 }
 
@@ -430,9 +423,9 @@ void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, Ta
     std::string programs;
     for (const std::string& p : k.programs) programs += (programs.empty() ? "" : ", ") + p;
     const size_t number = table.sources.size() + 1;
-    table.sources.push_back({number == 1 ? "nccl-tests" : "nccl-tests-" + std::to_string(number),
-                             false,
-                             "nccl-tests " + programs + text_of(k) + ": " + file_stem(in.file)});
+    table.sources.push_back(
+        {number == 1 ? "nccl-tests" : fmt::format("nccl-tests-{}", number), false,
+         fmt::format("nccl-tests {}{}: {}", programs, text_of(k), file_stem(in.file))});
   }
   for (const auto& [key, row] : rows) table.collectives.push_back(row);
 }
@@ -455,10 +448,11 @@ void remark_on_nodes(const MeasurementInput& in, const TableText& table) {
     if (r.nodes > 1) several = std::max(several, r.ranks_per_node);
   const int64_t most = several > 0 ? largest_node_group(table.gpu) : 0;
   if (most <= several) return;
-  in.note("each host is taken as a node, with " + std::to_string(several) +
-          " ranks; NVLink joins " + std::to_string(most) + " GPUs of " + table.gpu +
-          " in its shipped table: if it joined several of these hosts, state how many ranks of the "
-          "group it joined, --ranks-per-node N, or the rows answer for single hosts only");
+  in.note(fmt::format(
+      "each host is taken as a node, with {} ranks; NVLink joins {} GPUs of {} in its shipped "
+      "table: if it joined several of these hosts, state how many ranks of the group it joined, "
+      "--ranks-per-node N, or the rows answer for single hosts only",
+      several, most, table.gpu));
 }
 
 }  // namespace

@@ -4,9 +4,8 @@
 //   price_alone     the cost table; where it says nothing, the data sheet (roofline.h)
 //   price_aligned   x 2.5 or more, for batched products whose rows begin on odd bytes
 //   price_on_sms    x sms / (sms - held), while communication holds some multiprocessors
-//   price_wait      of what the experts of this rank wait for the busiest one: the difference of
-//   the
-//                   prices of two works
+//   price_wait      of the time that the experts of this rank wait for the busiest rank: the
+//                   difference of the prices of two works
 //
 // A batched bf16 product of an A100 with heads of 108 values: the table says 100 us for a product
 // of its size.  108 values are 216 bytes, whose rows begin on 8 bytes and not on 16, and

@@ -5,15 +5,12 @@
 // measured (a unit mistaken, a column shifted) has a utilization of more than 100 % and looks like
 // any other. So products, fused attention and memory-bound kernels are held against the data sheet:
 //
-//   faster than plausible    products and attention at more than 1.1 times the peak of their type.
-//   The
-//                            clock may be above the one that the peak is stated at, by 8 % on an
-//                            H100 (1980 to 1830 MHz); the fastest shipped row reaches
-//                            0.93. Kernels at more than 4 times the memory bandwidth, which is what
-//                            caches do.
-//   slower than plausible    more than 100 times (peak roofline + 20 us); the slowest shipped row,
-//   of an
-//                            unfused ancestor of today's attention, takes 13 times.
+//   faster than plausible   Products and attention at more than 1.1 times the peak of their type.
+//                           The clock may be above the one for which the peak is stated, by 8 % on
+//                           an H100 (1980 against 1830 MHz); the fastest shipped row reaches 0.93.
+//                           Kernels at more than 4 times the memory bandwidth, which caches can do.
+//   slower than plausible   More than 100 times (peak roofline + 20 us); the slowest shipped row,
+//                           an unfused predecessor of today's attention, takes 13 times that.
 //
 // Copies, collectives and launches are not: what bounds them is not all on the data sheet.
 #pragma once

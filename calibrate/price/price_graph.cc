@@ -5,10 +5,9 @@
 // its works:
 //
 //   compute         compute_price.h: the cost table, else the data sheet
-//   collectives     the cost table, where it has rows of the very group, else the communication
-//   model
-//                   (topology/collectives.h)
-//   transfers       always the model
+//   collectives     the cost table, where it has rows of this very group, else the model of
+//                   communication (topology/nccl/collectives.h)
+//   transfers       always that model
 //   launches        what the framework's calls cost the host (data/host_costs.csv)
 //
 // Communication needs the plan as well, because a work says which axis its group lies along and not

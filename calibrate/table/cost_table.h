@@ -50,7 +50,7 @@ class CostTable {
   // measured: works do not say theirs.
   // `gpu` is the one that the rows were measured on; `parts` takes how the time is made, if given.
   std::optional<Price> compute(const Work& work, const Gpu& gpu, PriceParts* parts = nullptr) const;
-  // The same without the text that says where the time comes from: for those who ask often.
+  // The same without the text that says where the time comes from, for callers that ask often.
   std::optional<TablePrice> lookup(const Work& work, const Gpu& gpu,
                                    PriceParts* parts = nullptr) const;
   // Time of a collective on a group of this shape, or nothing: only the exact shape, with the

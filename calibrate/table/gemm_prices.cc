@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a product is looked up.
 //
-// A table of the A100 has a fit, t = t0 + sqrt(c^2 + m^2), that tells how long a product of so many
-// flops and bytes takes if nothing else mattered: the smooth roofline.  What else matters (which
+// A table of the A100 has a fit, t = t0 + sqrt(c^2 + m^2), which says how long a product would take
+// if nothing but its flops and bytes mattered: the smooth roofline.  What else matters (which
 // kernel the library picks, how the tiles fill the GPU) is in the ratio of a measured time to the
 // form, and shapes that lie close to each other have ratios that do.  So a product of 3000 x 6144 x
 // 4096, which the form puts at 600 us, is looked up as follows:
 //
 //   1. by_weights finds the rows of its batch, n and k, sorted by m, and beside() the ones on both
 //      sides: m = 2048 below and m = 4096 from there on.  A row of m = 3000 would be the answer.
-//   2. 2048 and 4096 are an octave apart, and along_m() takes rows at most kDense apart; had there
-//   been
-//      rows of m = 2816 and 3072 with ratios of 1.02 and 1.04, the ratio in between, straight over
-//      log m, would be the answer: 600 us x 1.035.
+//   2. 2048 and 4096 are an octave apart, and along_m() takes rows at most kDense apart.  Had there
+//      been rows of m = 2816 and 3072 with ratios of 1.02 and 1.04, the ratio in between, straight
+//      over log m, would be the answer: 600 us x 1.035.
 //   3. from_neighbors() asks the k-d tree for the 16 nearest rows of any n and k.  Idle tiles move
-//   them
-//      further away: 3000 rows are 23.4 tiles of 128, so rows that also leave half a tile empty
-//      stay near.  The weighted mean of their log ratios (neighbors.h) is, say, log2 of 1.03.
+//      them further away: 3000 rows are 23.4 tiles of 128, so rows that also leave half a tile
+//      empty stay near.  The weighted mean of their log ratios (neighbors.h) is, say, log2 of 1.03.
 //   4. own_residual() asks the same question for the rows of m = 2048 and 4096, leaving each out of
-//   its
-//      own neighbours.  If they are 2 % slower than their neighbours say, products of this n and k
-//      are, and a part of the 2 % is added, the less of it the further away those rows are in m.
+//      its own neighbours.  If they are 2 % slower than their neighbours say, products of this n
+//      and k are slower, and a part of the 2 % is added: the less of it, the further away those
+//      rows are in m.
+
 #include "calibrate/table/gemm_prices.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -448,10 +449,10 @@ std::optional<TablePrice> GemmPrices::grouped_time(const Work& work, int64_t sms
   if (!price || fit == nullptr) return std::nullopt;
   const double ratio = smooth_time(work, *fit) / smooth_time(one, *fit);
   if (parts != nullptr)
-    parts->factors.push_back({"form of " + std::to_string(work.batch) + " groups' operands over " +
-                                  "that of one product",
-                              ratio,
-                              {}});
+    parts->factors.push_back(
+        {fmt::format("form of {} groups' operands over that of one product", work.batch),
+         ratio,
+         {}});
   price->us *= ratio;
   price->origin = Origin::extrapolated;
   price->basis.groups = work.batch;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal to the readers of cost tables and calibration plans, which are texts of rows: '#' lines
-// with a key and a value or a remark, and rows of fields between commas.  Mistakes are collected,
-// each with its place.
+// Internal to the readers of cost tables and calibration plans, which are texts of rows: lines that
+// begin with '#' hold a key and a value or a remark, other lines are rows of fields between commas.
+// Mistakes are collected, each with its place.
+//
+// This is not sim/csv.h, on purpose: programs write these files and checksums cover them, so a
+// blank or a quote in a row is a mistake here, whereas files that people write may have them.
 #pragma once
 
 #include <array>
@@ -34,7 +37,7 @@ enum class NumberRange : uint8_t { from_zero, positive };
 
 class RowReader {
  public:
-  // Codes of what is wrong with a number, and with a word.
+  // The two codes are those of problems with numbers and with words.
   RowReader(std::string_view text, std::string file, std::string number_code,
             std::string word_code);
 
@@ -46,7 +49,8 @@ class RowReader {
   // Of a '#' line; nothing if it is a remark.
   std::optional<std::pair<std::string_view, std::string_view>> key_and_value() const;
 
-  // Puts the line's fields into `fields` and returns how many there are, more than fit included.
+  // Puts the fields of the line into `fields` and returns how many there are, even if they are more
+  // than fit.
   size_t split();
   std::array<std::string_view, 13> fields;
 
@@ -55,7 +59,8 @@ class RowReader {
   bool has_problems() const { return !problems_.empty(); }
   void throw_if_any();  // InputError
 
-  // What a field says.  If it does not, that is a problem, and the answer is anything legal.
+  // The value of a field.  If the field has none of this kind, that is added to the problems, and
+  // the value returned is any legal one.
   int64_t whole(std::string_view field, std::string_view what, int64_t least = 1);  // up to 2^50
   double number(std::string_view field, std::string_view what, NumberRange range);
   template <class Enum>

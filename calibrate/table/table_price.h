@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a cost table answers: a time, where it comes from, and from which rows, as numbers.  The
-// line of text that says so is written only for those who show it: a lookup takes less time than a
-// string.
+// line of text that says so is only written where it is shown, because a lookup takes less time
+// than making a string.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct TableBasis {
   int64_t low = 0, high = 0;  // rows_beside: m of the two rows
   int used = 0;               // nearest_rows: how many
   bool other_layout = false;  // of layout tn, by the ratio of layouts
-  int64_t groups = 0;         // of one matrix, in so many groups; 0 = no such thing
+  int64_t groups = 0;         // of one matrix, in this many groups; 0 = no such thing
   Kernel kernel{};            // kernel: whose rows
   CopyKind copy{};            // copies: which
   AttentionKernel attention = AttentionKernel::table;  // whose rows

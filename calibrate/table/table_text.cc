@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/table/table_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -95,33 +97,31 @@ std::string comma_joined(std::initializer_list<std::string_view> fields) {
 }
 
 std::string row_text(const GemmRow& r) {
-  return comma_joined({"gemm", name_of(r.dtype), name_of(r.layout), std::to_string(r.m),
-                       std::to_string(r.n), std::to_string(r.k), std::to_string(r.batch)});
+  return fmt::format("gemm,{},{},{},{},{},{}", name_of(r.dtype), name_of(r.layout), r.m, r.n, r.k,
+                     r.batch);
 }
 
 std::string row_text(const AttentionRow& r) {
-  return comma_joined({"attention", r.backward ? "bwd" : "fwd", name_of(r.dtype),
-                       r.causal ? "1" : "0", std::to_string(r.heads), std::to_string(r.kv_heads),
-                       std::to_string(r.m), std::to_string(r.n), std::to_string(r.k),
-                       std::to_string(r.batch)});
+  return fmt::format("attention,{},{},{},{},{},{},{},{},{}", r.backward ? "bwd" : "fwd",
+                     name_of(r.dtype), r.causal ? 1 : 0, r.heads, r.kv_heads, r.m, r.n, r.k,
+                     r.batch);
 }
 
 std::string row_text(const MemoryRow& r) {
-  return comma_joined({"memory", name_of(r.kernel), std::to_string(r.bytes)});
+  return fmt::format("memory,{},{}", name_of(r.kernel), r.bytes);
 }
 
 std::string row_text(const CopyRow& r) {
-  return comma_joined({"copy", name_of(r.kind), std::to_string(r.bytes)});
+  return fmt::format("copy,{},{}", name_of(r.kind), r.bytes);
 }
 
 std::string row_text(const CollectiveRow& r) {
-  return comma_joined({"collective", name_of(r.kind), std::to_string(r.ranks),
-                       std::to_string(r.nodes), std::to_string(r.ranks_per_node),
-                       exact_text(r.nic_gbs), std::to_string(r.bytes)});
+  return fmt::format("collective,{},{},{},{},{},{}", name_of(r.kind), r.ranks, r.nodes,
+                     r.ranks_per_node, exact_text(r.nic_gbs), r.bytes);
 }
 
 std::string row_text(const FitRow& r) {
-  return comma_joined({"fit", name_of(r.kind), name_of(r.dtype)});
+  return fmt::format("fit,{},{}", name_of(r.kind), name_of(r.dtype));
 }
 
 void drop_unused_sources(TableText& t) {

@@ -35,8 +35,7 @@ struct United {
 //
 // Throws InputError E310: different GPUs; collectives of different NVLinks, of ones that are stated
 // and not, or with and without in-network reduction; different tables that families are shared
-// from, or one that is not shipped; rows that check_rows refuses.  REQUIRES: at
-// least one input.
+// from, or one that is not shipped; rows that check_rows refuses.  REQUIRES: at least one input.
 United unite(std::span<const TableText> inputs, const UniteOptions& options = {});
 
 }  // namespace stepcast

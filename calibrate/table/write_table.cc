@@ -77,7 +77,7 @@ class RowCheck {
   void check_number(const std::string& row, double value, uint16_t source) {
     check_source(row, source);
     if (!std::isfinite(value) || value <= kLeastTime || value > kMostNumber)
-      problem(row, "the time " + (std::isnan(value) ? "nan" : std::to_string(value)));
+      problem(row, std::isnan(value) ? "the time nan" : fmt::format("the time {:f}", value));
   }
 
   template <class Row>
@@ -149,12 +149,11 @@ class Lines {
   }
 
   std::string text() const {
-    std::string out = std::string(kTableMagic) +
-                      "\n# format: " + std::to_string(kNewestTableFormat) + "\n" + lines_[0] +
-                      "# rows: " + std::to_string(rows_) + "\n";
+    std::string out = fmt::format("{}\n# format: {}\n{}# rows: {}\n", kTableMagic,
+                                  kNewestTableFormat, lines_[0], rows_);
     for (size_t i = 0; i < kChecked.size(); ++i) {
       if (lines_[i].empty()) continue;
-      out += "# checksum: " + std::string(kChecked[i]) + " " + hex_of(hash_text(lines_[i])) + "\n";
+      out += fmt::format("# checksum: {} {}\n", kChecked[i], hex_of(hash_text(lines_[i])));
     }
     for (size_t i = 1; i < kChecked.size(); ++i) out += lines_[i];
     return out;
@@ -225,8 +224,7 @@ class Lines {
     std::string row = comma_joined(
         {row_text(r), exact_text(r.t0_us), exact_text(r.tflops), exact_text(r.gbs), key(r.source)});
     if (r.rows > 0) {
-      row = comma_joined(
-          {row, std::to_string(r.rows), exact_text(r.median_error), exact_text(r.p90_error)});
+      row += fmt::format(",{},{},{}", r.rows, exact_text(r.median_error), exact_text(r.p90_error));
       if (r.flag != FitFlag::none) row = comma_joined({row, name_of(r.flag)});
     }
     add_row("fit", row);

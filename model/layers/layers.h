@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each part of a model launches, op by op, in Megatron-LM's order.  The inside of
-// passes/stage_passes.h: nobody else includes this.
+// passes/stage_passes.h: no other file includes this.
 //
 // A part is a pair of free functions.  Its forward returns what it hands on and what its backward
 // needs (a `Saved...` struct of tensors); its backward frees these tensors and turns the gradient
@@ -125,7 +125,7 @@ struct InputGather {
 struct Conversion {
   bool gathered = false;   // each rank holds a part of it, which is gathered after the conversion
   bool converted = false;  // it is in the format already; only a transposed copy may be missing
-  int64_t experts = 1;     // it holds the rows of so many experts, each converted by itself
+  int64_t experts = 1;     // it holds the rows of this many experts, each converted by itself
   int64_t busiest = 0;  // rows on the rank with most, for which all make room; 0: as many as here
   std::vector<Work>* awaited = nullptr;  // where that rank's longer kernels are noted (experts.cc)
 };
@@ -179,7 +179,7 @@ Work linear_work(const LayerContext& c, Work gemm);
 void weight_gradient(const LayerContext& c, const std::string& label, const Work& gemm,
                      ProductTraits traits = {});
 void bias_gradient(const LayerContext& c, const std::string& label, int64_t rows, int64_t width);
-// The op appended last to the weight pass has made gradients of so many parameters.
+// The op appended last to the weight pass has made gradients of this many parameters.
 void reduce_after(const LayerContext& c, int64_t parameters);
 
 // Launches the conversion of an input [rows, width] to low precision; nothing where the layer is
@@ -194,7 +194,7 @@ TensorIndex quantize_input(const LayerContext& c, ForwardMode mode, const std::s
 TensorIndex quantize_gradient(const LayerContext& c, const std::string& label,
                               TensorIndex& gradient, bool own, int64_t rows, int64_t width,
                               const Conversion& how = {});
-// What delayed scaling does at the end of a pass of so many layers, with `tensors` scales each.
+// What delayed scaling does at the end of a pass of this many layers, with `tensors` scales each.
 void update_scales(const LayerContext& c, int64_t layers, int tensors);
 
 // ------------------------------------------------------- norms and the residual stream (layer.cc)

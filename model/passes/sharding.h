@@ -41,7 +41,7 @@ struct GradientBuckets {
 GradientBuckets gradient_buckets(const Transformer& model, const Plan& plan,
                                  const ReplicaGroup& group, bool last);
 
-// The op appended last has completed the gradient of so many parameters.
+// The op appended last has completed the gradients of this many parameters.
 void add_gradient(GradientBuckets& buckets, const Shard& shard, PassWriter& pass,
                   int64_t parameters);
 // Reduces what has come since the last reduction.

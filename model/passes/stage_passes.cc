@@ -67,7 +67,7 @@ struct StageShards {
   }
 };
 
-// Residual streams of so many tokens.
+// Residual streams of this many tokens.
 Bytes stream_bytes(const Shard& shard, int64_t streams) {
   return shard.bytes(streams * shard.own_tokens, shard.hidden);
 }

@@ -280,7 +280,7 @@ std::optional<int64_t> ParamReader::group(std::string_view key) {
 void ParamReader::expect(std::string_view key, int64_t value, std::string_view rule) {
   const std::optional<int64_t> given = whole(key);
   if (given && *given != value)
-    refuse_value(key, std::to_string(*given), fmt::format("{}: {}", value, rule));
+    refuse_value(key, fmt::format("{}", *given), fmt::format("{}: {}", value, rule));
 }
 
 // ------------------------------------------------------------------------------------ placements

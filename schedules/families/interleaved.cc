@@ -64,7 +64,7 @@ std::string legal_groups(int64_t pp, int64_t microbatches) {
   std::string text;
   for (size_t i = 0; i < legal.size(); ++i) {
     if (i > 0) text += i + 1 == legal.size() ? " or " : ", ";
-    text += std::to_string(legal[i]);
+    text += fmt::format("{}", legal[i]);
   }
   return text;
 }

@@ -132,8 +132,8 @@ bool shorter(const TimedOrder& a, const TimedOrder& b) {
   return std::tie(a.times.makespan, a.times.span) < std::tie(b.times.makespan, b.times.span);
 }
 
-// The best few, the shortest first, no two of the same times: of those the first found stays, which
-// is made of the block that holds more (repeated_blocks).
+// The four best orders, the shortest first.  Of orders with the same times only the first that was
+// found is kept; it is made of the block that holds more (repeated_blocks).
 struct BestOrders {
   static constexpr size_t kMost = 4;
   std::vector<TimedOrder> all = {};
@@ -185,7 +185,7 @@ void explore(const VProblem& problem, const VRows& rows, int rounds, bool backwa
 // How much is tried, counted in passes looked at so that the outcome does not hang on the machine;
 // each step takes some tenths of a second at most, up to a thousand passes or so a rank.
 constexpr int64_t kBlockEffort = 600'000;  // all blocks, with two runs after each other
-constexpr int kFewRounds = 2;
+constexpr int kQuickRounds = 2;
 constexpr int64_t kDeepEffort = 10'000;        // the most promising blocks, with more runs
 constexpr size_t kMostDeep = 10;               // ... and no more blocks than these
 constexpr int64_t kSearchEffort = 12'000'000;  // local search
@@ -194,7 +194,7 @@ int deep_rounds(const VProblem& problem) {
   return problem.pp * problem.microbatches <= 1000 ? 5 : 3;
 }
 
-// How many orders may be tried for so many passes; at least `least`.
+// How many orders may be tried for this many passes; at least `least`.
 size_t affordable(const VProblem& problem, int64_t passes, int64_t least) {
   return static_cast<size_t>(std::max(least, passes / (6 * problem.pp * problem.microbatches)));
 }
@@ -223,7 +223,7 @@ std::vector<VRows> repeated_blocks(const VProblem& problem) {
   return repeated;
 }
 
-// The rows from which few runs make the shortest schedules.
+// The rows that make the shortest schedules in a quick exploration.
 std::vector<VRows> most_promising(const VProblem& problem, std::vector<VRows> all) {
   struct Ranked {
     TimedOrder best;
@@ -232,7 +232,7 @@ std::vector<VRows> most_promising(const VProblem& problem, std::vector<VRows> al
   std::vector<Ranked> ranked;
   for (VRows& rows : all) {
     BestOrders best;
-    explore(problem, rows, kFewRounds, false, best);
+    explore(problem, rows, kQuickRounds, false, best);
     ranked.push_back({std::move(best.all.front()), &rows});
   }
   std::stable_sort(ranked.begin(), ranked.end(),

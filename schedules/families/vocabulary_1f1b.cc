@@ -6,8 +6,8 @@
 // rank's list is its passes in the order of their places.  d counts ranks from the last one.
 //
 //   Vocab-1, -2  F at 3m - d, B at 3m + 1 + 3b + 2d with b barriers (2 or 1) between F and B of the
-//                last stage: so many microbatches more than in 1F1B are in flight.  S(m) is in slot
-//                m, beside T(m - 1); slot k is at 3k + 2, so that what is broadcast before and
+//                last stage: that many microbatches more than in 1F1B are in flight.  S(m) is in
+//                slot m, beside T(m - 1); slot k is at 3k + 2, so that what is broadcast before and
 //                reduced after has time on every rank.
 //   interlaced   S and T of a microbatch in one slot, right after F of the last stage.  Every rank
 //                has a boundary between F and B there, so that every second one has to put off its

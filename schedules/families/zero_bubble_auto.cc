@@ -155,7 +155,7 @@ Synthesis synthesize_both(SynthesisProblem& problem) {
 }
 
 // What the parameters ask for: times and memory of all stages, and the limit of the ranks, by
-// default that of so many `activations`.
+// default that of this many `activations`.
 SynthesisProblem synthesis_of(const Schedule& schedule, ParamReader& in, int64_t activations) {
   SynthesisProblem problem;
   PipelineCosts& costs = problem.costs;

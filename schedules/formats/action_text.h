@@ -76,8 +76,8 @@ ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows);
 
 // Rows of actions separated by blanks or commas; nothing between two separators is an idle slot of
 // PyTorch's CSV and stands for no action.  Appends what is wrong to `errors`, at most
-// kMostCellErrors.  Throws
-// as combine_rows, if nothing is wrong with the single actions.  O(characters).
+// kMostCellErrors.  Throws as combine_rows, if nothing is wrong with the single actions.
+// O(characters).
 ActionRows parse_rows(std::span<const std::string_view> rows, std::vector<ActionRowError>& errors);
 
 // One such row, without splits.  Throws as parse_cell, with the place in the row.

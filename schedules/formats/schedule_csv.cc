@@ -112,7 +112,7 @@ void place_stages(Schedule& schedule, size_t stages) {
   }
 }
 
-void place_both_ways(Schedule& schedule, std::vector<bool> reversed) {
+void place_bidirectional(Schedule& schedule, std::vector<bool> reversed) {
   schedule.vpp = 2;
   for (int64_t s = 0; s < schedule.pp; ++s) {
     schedule.rank_of_stage.push_back(static_cast<uint16_t>(s));
@@ -149,7 +149,7 @@ Schedule schedule_of_rows(std::string_view name, std::vector<std::vector<Action>
     reversed = directions_of(rows, stages, static_cast<size_t>(schedule.pieces()));
   schedule.ranks = std::move(rows);
   if (reversed)
-    place_both_ways(schedule, *std::move(reversed));
+    place_bidirectional(schedule, *std::move(reversed));
   else
     place_stages(schedule, stages);
   return schedule;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/lower/lower.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -108,7 +110,7 @@ class Lowering {
 
   void add_role(int64_t rank) {
     RoleOps role;
-    role.name = (schedule_.stages_are_ranks() ? "stage " : "pp rank ") + std::to_string(rank);
+    role.name = fmt::format("{} {}", schedule_.stages_are_ranks() ? "stage" : "pp rank", rank);
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
     role.memory = static_memory(graph_, held_, passes_, rank);

@@ -2,6 +2,8 @@
 // The schedule alone as an op graph: one op an action, one latency a message between ranks.
 #include "schedules/lower/lower_unit.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <optional>
@@ -143,7 +145,7 @@ OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
 
   for (size_t r = 0; r < schedule.ranks.size(); ++r) {
     RoleOps role;
-    role.name = (schedule.stages_are_ranks() ? "stage " : "rank ") + std::to_string(r);
+    role.name = fmt::format("{} {}", schedule.stages_are_ranks() ? "stage" : "rank", r);
     role.pipeline_rank = static_cast<uint32_t>(r);
     const UnitPasses& passes = static_cast<int64_t>(r) == costs.slow_rank ? slow : normal;
     role.items.reserve(programs[r].steps.size() + programs[r].transfers.size());

@@ -47,7 +47,7 @@ void StepEnds::finish(RoleItems& items, int64_t rank) {
   if (post_validation_) add_zero_gradients(items, rank);
 }
 
-// The optimizer's result is gathered by those who need it, at the begin of the next step.
+// The optimizer's result is gathered by the ranks that need it, at the begin of the next step.
 bool StepEnds::gathers_beside() const {
   return (plan_.overlap.dp_param || keeps_gathered(plan_)) && !post_validation_;
 }

@@ -25,7 +25,7 @@ VocabularySplit vocabulary_split(const Schedule& schedule) {
     return std::ranges::any_of(list, is_of_vocabulary);
   };
   if (std::ranges::none_of(schedule.ranks, shares)) return VocabularySplit::none;
-  // All microbatches are treated alike: the first that the last stage meets tells.
+  // All microbatches are treated alike, so the first one in the list of the last stage tells.
   const size_t last = schedule.rank_of_stage.size() - 1;
   for (const Action& a : schedule.ranks[schedule.rank_of_stage[last]]) {
     if (a.kind == ActionKind::vocabulary_backward) return VocabularySplit::two_barriers;

@@ -24,6 +24,7 @@
 // and one weight gradient of each of its stages to choose from.  A forward is begun only if the
 // rank keeps room for the later stages of the same microbatch and for its gradients
 // (memory_to_enter()): whatever is begun can be ended, and no order gets stuck for want of memory.
+
 #include "schedules/synthesis/list_scheduling.h"
 
 #include <algorithm>

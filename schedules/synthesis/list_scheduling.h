@@ -26,7 +26,7 @@ struct RankRules {
   int32_t weight_patience = 0;
   // More weight gradients than these left behind go before anything else.
   int64_t most_weights_behind = INT64_MAX;
-  // With split_backward: of every stage only so many backwards at the begin and at the end are
+  // With split_backward: of every stage only this many backwards at the begin and at the end are
   // split, those between are whole.
   int64_t split_first = INT64_MAX;
   int64_t split_last = 0;
@@ -61,7 +61,7 @@ class RulesToTry {
   // `mixes`: whole backwards are worth trying beside split ones.  Keeps the reference.
   RulesToTry(const PipelineCosts& costs, bool split_backward, bool mixes);
 
-  // The settings that are best most often, tried first: so many, in turn.
+  // The settings that are best most often, tried first: this many, in turn.
   size_t plain_count() const;
   ListRules plain(size_t i) const;
   // Any setting.

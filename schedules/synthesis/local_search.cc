@@ -19,13 +19,12 @@
 // takes an order that is no worse than the present one, or than the one some hundred tries ago, so
 // that the search gets out of dead ends.
 //
-// A move is an action that goes to another place within its rank's list, as far
-// as the order of its stage and microbatch allows, or an I and its W that
-// become one B, or a B that is taken apart.  What a try costs is the timing of
-// the order, so MovedOrder times only what starts after the first place that
-// changed, and gives up as soon as an order must come out too long.  Memory is
-// accounted for along the way: a move that needs more than there is is not
-// made.
+// A move takes an action to another place within its rank's list, as far as the order of its stage
+// and microbatch allows, or joins an I and its W to one B, or takes a B apart.  Nearly all of the
+// cost of a try is the timing of the order, so MovedOrder times only what starts after the first
+// place that changed, and gives up as soon as the order must come out too long.  Memory is followed
+// meanwhile, and a move that needs more than there is is not made.
+
 #include "schedules/synthesis/local_search.h"
 
 #include <algorithm>
@@ -42,9 +41,9 @@
 namespace stepcast {
 namespace {
 
-// What a place in the list of a rank holds: one of its actions, or the weight
-// gradient that is part of a whole backward before it.  That takes no time, and
-// keeps its place in the list so that the backward can be split again.
+// What a place in the list of a rank holds: one of its actions, or the weight gradient that is part
+// of a whole backward before it.  The latter takes no time, and keeps its place in the list so that
+// the backward can be split again.
 enum class OpKind : uint8_t { forward, backward, backward_input, backward_weight, joined_weight };
 constexpr size_t kOpKinds = 5;
 
@@ -77,37 +76,34 @@ ActionKind action_kind(OpKind kind) {
   return kKinds[static_cast<size_t>(kind)];
 }
 
-// An order of actions that a search changes move by move, timed anew after
-// each.
+// An order of actions that a search changes move by move, timed anew after each.
 //
-// A move costs the part of the schedule that comes after it: what starts before
-// the first moved action stays as it was.  Timing is given up as soon as the
-// work that a rank still has to do, or the stages a microbatch still has to go through,
-// shows that the order comes out too long.
+// A move costs the part of the schedule that comes after it: what starts before the first moved
+// action stays as it was.  Timing is given up as soon as the work that a rank still has to do, or
+// the stages a microbatch still has to go through, shows that the order comes out too long.
 class MovedOrder {
  public:
   // Places are positions in all lists one after the other.
   static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
   static constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
-  // The action at `from` goes to `to`, all between move up.  With `gradient` it
-  // is a weight gradient, which is joined with the input gradient at that
-  // place, or taken apart from the whole backward there.
+  // The action at `from` goes to `to`, all between move up.  With `gradient` it is a weight
+  // gradient, which is joined with the input gradient at that place, or taken apart from the whole
+  // backward there.
   struct Move {
     size_t rank = 0;
     uint32_t from = 0, to = 0;
     uint32_t gradient = kNowhere;
   };
 
-  // `split_backward`: I and W may become B and B be split, where B takes less
-  // than both. REQUIRES: `start` is as time_order() requires, does not get
-  // stuck and fits the memory.  Keeps the reference to the costs.
+  // `split_backward`: I and W may become B and B be split, where B takes less than both. REQUIRES:
+  // `start` is as time_order() requires, does not get stuck and fits the memory.  Keeps the
+  // reference to the costs.
   MovedOrder(const PipelineCosts& costs, const Order& start, bool split_backward);
 
   // Makes the move; false, and nothing is changed, if the memory is too small.
   bool apply(const Move& m);
-  // Finds the times after apply(); false if the order gets stuck or ends after
-  // `most_end`.
+  // Finds the times after apply(); false if the order gets stuck or ends after `most_end`.
   bool retime(const Move& m, int64_t most_end);
   // Takes the move back, or keeps it: after retime().
   void undo(const Move& m);
@@ -129,15 +125,14 @@ class MovedOrder {
   // The farthest places that the action can go to and stay in order.
   uint32_t latest(uint32_t at) const;
   uint32_t earliest(uint32_t at) const;
-  // What makes the input of an action, and when that arrives; kNowhere: it
-  // needs none.
+  // What makes the input of an action, and when that arrives; kNowhere: it needs none.
   struct Input {
     uint32_t at = kNowhere;
     int64_t arrival = 0;
   };
   Input input_of(uint32_t at) const;
-  // A W that is part of its B: it keeps a place in the list, so that the
-  // backward can be split again, and takes nothing.
+  // A W that is part of its B: it keeps a place in the list, so that the backward can be split
+  // again, and takes nothing.
   bool is_joined(uint32_t at) const { return ops_[at].kind == OpKind::joined_weight; }
   // I, W or B of a stage where both forms are allowed.
   bool can_join(uint32_t at) const {
@@ -275,9 +270,8 @@ void MovedOrder::load(const Order& start) {
 
 // --- the lists
 
-// Whether `first` has to stay before `second`, which comes after it in the list
-// of the same rank. Of one stage the microbatches keep their turn: they are all
-// alike.
+// Whether `first` has to stay before `second`, which comes after it in the list of the same rank.
+// Of one stage the microbatches keep their turn: they are all alike.
 bool MovedOrder::must_stay_before(const Op& first, const Op& second) {
   const bool alike =
       first.kind == second.kind || (is_gradient(first.kind) && is_gradient(second.kind));
@@ -293,8 +287,7 @@ void MovedOrder::note_places(uint32_t begin, uint32_t end) {
     (is_weight(ops_[i].kind) ? weight_place_[cell_of(ops_[i]) / 2] : place_[cell_of(ops_[i])]) = i;
 }
 
-// Memory after, and work after, each of the places; false if the memory is too
-// small.
+// Memory after, and work after, each of the places; false if the memory is too small.
 bool MovedOrder::account(size_t r, uint32_t begin, uint32_t end) {
   int64_t held = begin == first_[r] ? 0 : held_[begin - 1];
   bool fits = true;
@@ -423,8 +416,8 @@ bool MovedOrder::retime_from_start() {
 }
 
 bool MovedOrder::retime(const Move& m, int64_t most_end) {
-  // The place of the move had another action in the kept order, which ended at
-  // the same place; what started before it started is not touched.
+  // The place of the move had another action in the kept order, which ended at the same place; what
+  // started before it started is not touched.
   const uint32_t begin = low(m);
   const int64_t since = kept_[begin] - kept_time_of(m, begin);
   for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -579,9 +572,8 @@ class OrderSearch {
     return best_.makespan <= goal_.good_enough.makespan && best_.span <= goal_.good_enough.span;
   }
 
-  // The places on a longest path through the order, last first: of what is to
-  // become short, and now and then, or if that is as short as can be, of the
-  // other.
+  // The places on a longest path through the order, last first: of what is to become short, and now
+  // and then, or if that is as short as can be, of the other.
   void find_path() {
     path_.clear();
     bool span = goal_.span_first;
@@ -655,8 +647,7 @@ class OrderSearch {
     m.to = to;
     return true;
   }
-  // I and W become B at I's place; B becomes I, and W goes anywhere behind it,
-  // often not far.
+  // I and W become B at I's place; B becomes I, and W goes anywhere behind it, often not far.
   bool pick_join(Move& m, uint32_t at) {
     m.gradient = order_.gradient_of(at);
     m.from = m.to = order_.weight_of(at);

@@ -1,4 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// The times of an order, and times that no order can beat.
+//
+// Take 2 ranks with one stage each and 2 microbatches; F takes 1, B takes 2, a hop 1.
+//
+//     rank 0   F0 0..1, F1 1..2, B0 6..8, B1 9..11
+//     rank 1   F0 2..3, B0 3..5, F1 5..6, B1 6..8
+//
+// time_order() walks a rank along its list until an input is missing: rank 0 runs F0 and F1 and
+// stops at B0.  It is taken up again when rank 1 has made the missing result: B0 of rank 1 ends at
+// 5, so after the hop B0 of rank 0 starts at 6.  Nothing is sorted by time, and an action is
+// visited once or twice.
+//
+// Could another order be shorter than 11?  Rank 1 has 2 * (1 + 2) = 6 of work.  It cannot start
+// before 2, when the first forward can have come to it (head_), and after its last gradient comes
+// the time back through stage 0, a hop and a backward: 3 (tail_).  That is 11, so this order is as
+// good as any.  Rank 0 gives less: 6 of work and a pause.  From its first forward to its first
+// gradient lie 6, of which the two forwards can fill 2, hence a pause of 4 and a bound of 10.
+// With memory for one microbatch only, one of the forwards could not come that early, and the pause
+// would be longer.
+
 #include "schedules/synthesis/order_timing.h"
 
 #include <algorithm>

@@ -4,14 +4,18 @@
 //   1. One microbatch after the other through the pipeline: slow, but it holds least.  If that does
 //      not fit the memory, nothing does, and check_synthesis() has said so.
 //   2. Every fixed family with this placement, as it is and with its backwards split or joined:
-//   some
-//      twenty orders.
+//      some twenty orders.
 //   3. Half of what is left for list schedules (list_scheduling.h), each of which counts as ten
 //      orders: plain rules first, then drawn ones, then variations of the best.
-//   4. The rest for local search (local_search.h): a sixth from each of the four best so far, and
-//      what then remains from the best of all.
+//   4. The rest for local search (local_search.h): a sixth of what is left from each of the four
+//      best so far, and then from the best of all.
+//
+// For example, 4 ranks with a stage each and 64 microbatches make 768 actions, for which the
+// default effort is 40,000 orders: some 20 for the families, 2,000 list schedules, and 20,000 tries
+// of the local search.
 //
 // It ends early when the lower bound is reached.
+
 #include "schedules/synthesis/synthesis.h"
 
 #include <fmt/format.h>
@@ -212,7 +216,7 @@ class Synthesizer {
     STEPCAST_CHECK(times.has_value(), "one microbatch after the other gets stuck");
     starts_.push_back({std::move(order), *times, "one microbatch after the other"});
   }
-  // Keeps the best few, best first.
+  // Keeps the four best, the best of them first.
   bool add(Order order, const OrderTimes& times, std::string name) {
     constexpr size_t kMost = 4;
     const auto worse = [&](const Candidate& c) { return key(times) < key(c.times); };

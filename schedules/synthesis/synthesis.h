@@ -20,7 +20,7 @@
 
 namespace stepcast {
 
-// Most orders that a search over so many actions may be asked to try: what takes some minutes.
+// Most orders that a search over this many actions may be asked to try: what takes some minutes.
 constexpr int64_t most_effort(int64_t actions) {
   constexpr int64_t kMostOrders = 10'000'000, kFewestOrders = 1'000;
   constexpr int64_t kActionsVisited = 30'000'000'000;  // about 200 million a second

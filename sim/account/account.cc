@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// The account of a step, and its critical path.
+//
+// The example of run.cc: two pipeline ranks and one microbatch; F takes 10, B 20, the transfers x
+// and y take 3.
+//
+//     role 0   F 0..10, waits for y 10..46, B 46..66
+//     role 1   waits for x 0..13, F 13..23, B 23..43
+//     links    x 10..13, y 43..46
+//
+// Passes and what was booked inside of them are known from the engine; the work here is to explain
+// the gaps.  Role 0 stood still from 10 to 46 at the join of y.
+//
+//     43..46   y was running: exposed pipeline communication
+//     10..43   y had not begun, because role 1 posted it last.  What did role 1 do meanwhile?
+//              10..13   it waited for x itself, which was running: exposed pipeline communication
+//              13..43   it computed.  Role 0 had not begun its first backward: pipeline fill
+//
+// So role 0 spent 10 + 20 on its passes, 6 on transfers and 30 on fill, which is the 66 of the
+// step.  Had role 1 waited for a rendezvous that had not begun either, the walk would have gone on
+// to the role that posted that one last, and so on along the chain (walk, walk_join).  Each stretch
+// of time is booked exactly once, and the sum is checked.
+//
+// The critical path reads the same record backwards.  Role 0 ends at 66; the gap before its B ended
+// at 46 with y, which role 1 began at 43; the last gap of role 1 ended at 13 with x, which role 0
+// began at 10: F of role 0, x, F and B of role 1, y, B of role 0.
 
 #include "sim/account/account.h"
 

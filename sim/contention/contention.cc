@@ -98,19 +98,19 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
     std::ranges::copy(lanes.slowness[r], slowness_.begin() + static_cast<ptrdiff_t>(r * width_));
   }
   first_start_.assign(ranks, kUnknown);
-  rendezvous_row_.assign(graph.rendezvous.size(), kNone);
+  rendezvous_occurrence_.assign(graph.rendezvous.size(), kNone);
   sequences_.resize(graph.roles.size() * kStreams);
   if (coupled_) ranks_.resize(ranks);
   for (size_t axis = 0; axis < kAxes; ++axis) {
     groups_[axis] = groups_of(static_cast<Axis>(axis), lanes.digits, width_);
   }
-  choose_strands();
-  prepare_actors();
+  choose_lockstep();
+  prepare_blocks();
   prepare_windows();
 }
 
 // What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
-void Engine::choose_strands() {
+void Engine::choose_lockstep() {
   const size_t works = graph_.works.size();
   std::vector<Scope> scopes(works, Scope::outside);
   LaneDigit inner;
@@ -129,50 +129,51 @@ void Engine::choose_strands() {
     any = true;
   }
   if (any && inner.size <= 64) {
-    block_ = static_cast<uint32_t>(inner.size);
+    block_lanes_ = static_cast<uint32_t>(inner.size);
   } else {
     std::ranges::replace(scopes, Scope::block, Scope::outside);
   }
   // Compute whose end depends on other ranks is walked by itself.
-  if (!coupled_) strand_ = strand_streams(graph_, scopes);
-  program_ = compile_threads(graph_, prices_, strand_, merge_);
-  together_ = plan_strands(graph_, program_, {strand_, scopes, whole, block_});
+  if (!coupled_) lockstep_ = lockstep_streams(graph_, scopes);
+  program_ = compile_threads(graph_, prices_, lockstep_, merge_);
+  together_ = plan_lockstep(graph_, program_, {lockstep_, scopes, whole, block_lanes_});
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
     own_.push_back(scopes);
     if (!together_[r]) std::ranges::replace(own_.back(), Scope::block, Scope::outside);
   }
   uint32_t slots = 0;
   for (const PassThreads& pass : program_.passes) slots = std::max(slots, pass.slots);
-  closed_.slots.resize(size_t{slots} * block_);
+  closed_.slots.resize(size_t{slots} * block_lanes_);
   closed_.known.resize(slots);
   closed_.waiters.resize(slots, kNone);
   closed_.straggler.resize(slots);
 }
 
-void Engine::prepare_actors() {
-  const uint32_t blocks = width_ / block_;
-  actors_.resize(graph_.roles.size() * blocks);
-  for (uint32_t id = 0; id < actors_.size(); ++id) {
-    Actor& a = actors_[id];
-    a.role = id / blocks;
-    a.lane = id % blocks * block_;
-    const RoleThreads& role = program_.roles[a.role];
-    a.first_thread = static_cast<uint32_t>(threads_.size());
+void Engine::prepare_blocks() {
+  const uint32_t blocks = width_ / block_lanes_;
+  blocks_.resize(graph_.roles.size() * blocks);
+  for (uint32_t id = 0; id < blocks_.size(); ++id) {
+    Block& block = blocks_[id];
+    block.role = id / blocks;
+    block.lane = id % blocks * block_lanes_;
+    const RoleThreads& role = program_.roles[block.role];
+    block.first_thread = static_cast<uint32_t>(threads_.size());
     for (size_t code = 0; code < kThreads; ++code) {
-      const bool in_strand = code == kStrand || (code < kStreams && strand_[code]);
-      if (role.items[code].empty() || (in_strand && together_[a.role] != (code == kStrand))) {
+      const bool in_lockstep = code == kLockstep || (code < kStreams && lockstep_[code]);
+      if (role.items[code].empty() ||
+          (in_lockstep && together_[block.role] != (code == kLockstep))) {
         continue;
       }
       Thread th;
-      th.actor = id;
+      th.block = id;
       th.code = static_cast<uint8_t>(code);
-      th.lanes = code == kStrand ? block_ : 1;
-      for (; th.lane < block_; th.lane += th.lanes) threads_.push_back(th);
+      th.lanes = code == kLockstep ? block_lanes_ : 1;
+      for (; th.lane < block_lanes_; th.lane += th.lanes) threads_.push_back(th);
     }
-    a.end_thread = static_cast<uint32_t>(threads_.size());
-    a.segments.assign(block_, 1);
-    a.time.assign(kStreams * block_, 0);
-    a.host.assign(size_t{role.segments} * block_, 0);
+    block.end_thread = static_cast<uint32_t>(threads_.size());
+    block.segments.assign(block_lanes_, 1);
+    block.time.assign(kStreams * block_lanes_, 0);
+    block.host.assign(size_t{role.segments} * block_lanes_, 0);
   }
 }
 
@@ -270,19 +271,21 @@ ContentionResult Engine::run(int64_t record) {
 void Engine::throw_deadlock() const {
   Deadlock deadlock;
   bool stuck = false;
-  for (const Actor& a : actors_) {
+  for (const Block& block : blocks_) {
     uint32_t first = kNone;
-    for (uint32_t i = a.first_thread; i < a.end_thread; ++i) {
+    for (uint32_t i = block.first_thread; i < block.end_thread; ++i) {
       const Thread& th = threads_[i];
-      const std::vector<uint32_t>& items = program_.roles[a.role].items[th.code];
+      const std::vector<uint32_t>& items = program_.roles[block.role].items[th.code];
       if (th.at == items.size()) continue;
       stuck = true;
       const uint32_t item = items[th.at];
-      if (graph_.roles[a.role].items[item].kind == ItemKind::join) first = std::min(first, item);
+      if (graph_.roles[block.role].items[item].kind == ItemKind::join)
+        first = std::min(first, item);
     }
     if (first == kNone) continue;
-    if (!deadlock.waiting.empty() && deadlock.waiting.back().role == a.role) continue;
-    deadlock.waiting.push_back({a.role, first, graph_.roles[a.role].items[first].rendezvous});
+    if (!deadlock.waiting.empty() && deadlock.waiting.back().role == block.role) continue;
+    deadlock.waiting.push_back(
+        {block.role, first, graph_.roles[block.role].items[first].rendezvous});
   }
   if (!deadlock.waiting.empty()) throw deadlock;
   STEPCAST_CHECK(!stuck, "the contention engine stands still");
@@ -295,17 +298,17 @@ ContentionResult Engine::result() const {
   r.end.assign(graph_.roles.size(), std::vector<Time>(width_));
   for (const RoleThreads& role : program_.roles) r.rank_ops += role.device_ops * width_;
   int64_t last = kUnknown;
-  for (const Actor& a : actors_) {
-    for (uint32_t l = 0; l < block_; ++l) {
+  for (const Block& block : blocks_) {
+    for (uint32_t l = 0; l < block_lanes_; ++l) {
       int64_t end = 0;
-      for (size_t s = 0; s < kStreams; ++s) end = std::max(end, a.time[s * block_ + l]);
-      r.end[a.role][a.lane + l] = to_time(end);
-      const int64_t first = first_start_[a.role * width_ + a.lane + l];
+      for (size_t s = 0; s < kStreams; ++s) end = std::max(end, block.time[s * block_lanes_ + l]);
+      r.end[block.role][block.lane + l] = to_time(end);
+      const int64_t first = first_start_[block.role * width_ + block.lane + l];
       r.span = std::max(r.span, to_time(end) - to_time(first == kUnknown ? 0 : first));
       if (end <= last) continue;
       last = end;
-      r.last_role = a.role;
-      r.last_lane = a.lane + l;
+      r.last_role = block.role;
+      r.last_lane = block.lane + l;
     }
   }
   r.makespan = to_time(std::max<int64_t>(last, 0));
@@ -319,25 +322,25 @@ ContentionResult Engine::result() const {
 
 void Engine::run_thread(uint32_t id) {
   Thread& th = threads_[id];
-  Actor& a = actors_[th.actor];
-  const std::vector<uint32_t>& items = program_.roles[a.role].items[th.code];
-  const bool recorded = records(a, th);
+  Block& block = blocks_[th.block];
+  const std::vector<uint32_t>& items = program_.roles[block.role].items[th.code];
+  const bool recorded = records(block, th);
   for (; th.at < items.size(); ++th.at) {
-    if (recorded) book_item(a, th, items[th.at], false);
-    if (!execute(a, th, items[th.at])) return;
-    if (recorded) book_item(a, th, items[th.at], true);
+    if (recorded) book_item(block, th, items[th.at], false);
+    if (!execute(block, th, items[th.at])) return;
+    if (recorded) book_item(block, th, items[th.at], true);
   }
 }
 
-bool Engine::execute(Actor& a, Thread& th, uint32_t item) {
-  switch (graph_.roles[a.role].items[item].kind) {
-    case ItemKind::pass: return run_pass(a, th, item);
-    case ItemKind::post: return run_post(a, th, item);
+bool Engine::execute(Block& block, Thread& th, uint32_t item) {
+  switch (graph_.roles[block.role].items[item].kind) {
+    case ItemKind::pass: return run_pass(block, th, item);
+    case ItemKind::post: return run_post(block, th, item);
     case ItemKind::join:
-      return th.code == kHost ? run_host_join(a, th, item) : run_join(a, th, item);
-    case ItemKind::record: run_record(a, th, item); return true;
-    case ItemKind::wait: return run_wait(a, th, item);
-    case ItemKind::sync: return run_sync(a, th, item);
+      return th.code == kHost ? run_host_join(block, th, item) : run_join(block, th, item);
+    case ItemKind::record: run_record(block, th, item); return true;
+    case ItemKind::wait: return run_wait(block, th, item);
+    case ItemKind::sync: return run_sync(block, th, item);
   }
   return true;
 }
@@ -354,135 +357,137 @@ void Engine::wake(uint32_t& waiters) {
   }
 }
 
-bool Engine::knows_host(const Actor& a, const Thread& th, uint32_t segment) {
+bool Engine::knows_host(const Block& block, const Thread& th, uint32_t segment) {
   for (uint32_t l = th.lane; l < th.lane + th.lanes && segment > 0; ++l) {
-    if (a.segments[l] <= segment) return false;
+    if (block.segments[l] <= segment) return false;
   }
   return true;
 }
 
 // The host's time at the begin of `segment`, for the lanes of the thread.
-void Engine::know_host(Actor& a, const Thread& th, uint32_t segment) {
-  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) a.segments[l] = segment + 1;
-  wake(a.host_waiters);
+void Engine::know_host(Block& block, const Thread& th, uint32_t segment) {
+  for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) block.segments[l] = segment + 1;
+  wake(block.host_waiters);
 }
 
-bool Engine::run_post(Actor& a, Thread& th, uint32_t item) {
-  const RoleThreads& role = program_.roles[a.role];
+bool Engine::run_post(Block& block, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[block.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
-  const Item& it = graph_.roles[a.role].items[item];
+  if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
+  const Item& it = graph_.roles[block.role].items[item];
   const auto id = static_cast<uint32_t>(it.rendezvous);
-  Row& row = row_of_rendezvous(id);
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  Occurrence& occurrence = occurrence_of_rendezvous(id);
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
   const int64_t launched = role.launched[item];
-  const int64_t* const stream = &a.time[static_cast<size_t>(it.stream) * block_];
+  const int64_t* const stream = &block.time[static_cast<size_t>(it.stream) * block_lanes_];
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    const int64_t time = std::max(stream[l], a.host[segment * block_ + l] + launched);
-    const uint32_t group = groups.of[a.lane + l];
+    const int64_t time = std::max(stream[l], block.host[segment * block_lanes_ + l] + launched);
+    const uint32_t group = groups.of[block.lane + l];
     if (recorded_ >= 0 && group == groups.of[static_cast<size_t>(recorded_)]) {
-      book_post(a, item, id, a.lane + l, time);
+      book_post(block, item, id, block.lane + l, time);
     }
-    arrive(row, group, time);
+    arrive(occurrence, group, time);
   }
-  visit(row, th.lanes);
+  visit(occurrence, th.lanes);
   return true;
 }
 
-bool Engine::run_join(Actor& a, Thread& th, uint32_t item) {
-  const Item& it = graph_.roles[a.role].items[item];
-  Row& row = row_of_rendezvous(static_cast<uint32_t>(it.rendezvous));
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+bool Engine::run_join(Block& block, Thread& th, uint32_t item) {
+  const Item& it = graph_.roles[block.role].items[item];
+  Occurrence& occurrence = occurrence_of_rendezvous(static_cast<uint32_t>(it.rendezvous));
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    Arrivals& m = row.groups[groups.of[a.lane + l]];
-    if (m.end == kUnknown) return sleep(th, m.first_waiter);
+    Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
+    if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
   }
   const auto stream = static_cast<size_t>(it.stream);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    const Arrivals& m = row.groups[groups.of[a.lane + l]];
-    if (a.lane + l == recorded_) book_join(a, item, m);
-    int64_t& time = a.time[stream * block_ + l];
-    if (m.end < time) continue;
-    time = m.end;
-    if (coupled_ && stream == kCompute) ranks_[a.role * width_ + a.lane].exact = false;
+    const Arrivals& arrivals = occurrence.groups[groups.of[block.lane + l]];
+    if (block.lane + l == recorded_) book_join(block, item, arrivals);
+    int64_t& time = block.time[stream * block_lanes_ + l];
+    if (arrivals.end < time) continue;
+    time = arrivals.end;
+    if (coupled_ && stream == kCompute) ranks_[block.role * width_ + block.lane].exact = false;
   }
-  visit(row, th.lanes);
+  visit(occurrence, th.lanes);
   return true;
 }
 
 // By the host, which goes on no earlier either.
-bool Engine::run_host_join(Actor& a, Thread& th, uint32_t item) {
-  const RoleThreads& role = program_.roles[a.role];
+bool Engine::run_host_join(Block& block, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[block.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
-  Row& row = row_of_rendezvous(static_cast<uint32_t>(graph_.roles[a.role].items[item].rendezvous));
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-  Arrivals& m = row.groups[groups.of[a.lane + th.lane]];
-  if (m.end == kUnknown) return sleep(th, m.first_waiter);
-  const int64_t host = a.host[segment * block_ + th.lane] + role.launched[item];
-  a.host[(segment + 1) * block_ + th.lane] = std::max(host, m.end);
-  know_host(a, th, segment + 1);
-  visit(row, 1);
+  if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
+  Occurrence& occurrence = occurrence_of_rendezvous(
+      static_cast<uint32_t>(graph_.roles[block.role].items[item].rendezvous));
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  Arrivals& arrivals = occurrence.groups[groups.of[block.lane + th.lane]];
+  if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
+  const int64_t host = block.host[segment * block_lanes_ + th.lane] + role.launched[item];
+  block.host[(segment + 1) * block_lanes_ + th.lane] = std::max(host, arrivals.end);
+  know_host(block, th, segment + 1);
+  visit(occurrence, 1);
   return true;
 }
 
-void Engine::run_record(Actor& a, Thread& th, uint32_t item) {
-  const RoleThreads& role = program_.roles[a.role];
+void Engine::run_record(Block& block, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[block.role];
   const uint32_t record = role.record[item];
   if (role.waits[record] == 0) return;
-  auto it = std::ranges::find(a.events, record, &LiveEvent::record);
-  if (it == a.events.end()) {
-    it = std::ranges::find(a.events, kNone, &LiveEvent::record);  // its memory is used again
-    if (it == a.events.end()) it = a.events.emplace(it);
+  auto it = std::ranges::find(block.events, record, &LiveEvent::record);
+  if (it == block.events.end()) {
+    it = std::ranges::find(block.events, kNone, &LiveEvent::record);  // its memory is used again
+    if (it == block.events.end()) it = block.events.emplace(it);
     it->record = record;
-    it->waits = role.waits[record] * block_;
+    it->waits = role.waits[record] * block_lanes_;
     it->known = 0;
-    it->time.resize(block_);
+    it->time.resize(block_lanes_);
   }
-  const auto stream = static_cast<size_t>(graph_.roles[a.role].items[item].stream);
-  std::copy_n(&a.time[stream * block_ + th.lane], th.lanes, &it->time[th.lane]);
+  const auto stream = static_cast<size_t>(graph_.roles[block.role].items[item].stream);
+  std::copy_n(&block.time[stream * block_lanes_ + th.lane], th.lanes, &it->time[th.lane]);
   it->known |= th.mask();
-  if (records(a, th)) it->straggler = role_records_[a.role].straggler[stream];
-  wake(a.event_waiters);
+  if (records(block, th)) it->straggler = role_records_[block.role].straggler[stream];
+  wake(block.event_waiters);
 }
 
-bool Engine::run_wait(Actor& a, Thread& th, uint32_t item) {
-  const uint32_t record = program_.roles[a.role].record[item];
+bool Engine::run_wait(Block& block, Thread& th, uint32_t item) {
+  const uint32_t record = program_.roles[block.role].record[item];
   if (record == RoleThreads::kNone) return true;
-  const auto it = std::ranges::find(a.events, record, &LiveEvent::record);
-  if (it == a.events.end() || (th.mask() & ~it->known) != 0) return sleep(th, a.event_waiters);
-  const Item& waits = graph_.roles[a.role].items[item];
-  if (waits.stream == Stream::compute && records(a, th)) {
-    record_->event_wait(a.role, waits, item, recorded_time(a, kCompute),
-                        it->time[static_cast<size_t>(recorded_) - a.lane], it->straggler);
+  const auto it = std::ranges::find(block.events, record, &LiveEvent::record);
+  if (it == block.events.end() || (th.mask() & ~it->known) != 0)
+    return sleep(th, block.event_waiters);
+  const Item& waits = graph_.roles[block.role].items[item];
+  if (waits.stream == Stream::compute && records(block, th)) {
+    record_->event_wait(block.role, waits, item, recorded_time(block, kCompute),
+                        it->time[static_cast<size_t>(recorded_) - block.lane], it->straggler);
   }
-  raise(a, th, static_cast<size_t>(waits.stream), it->time.data(), 0);
+  raise(block, th, static_cast<size_t>(waits.stream), it->time.data(), 0);
   it->waits -= th.lanes;
   if (it->waits == 0) it->record = kNone;
   return true;
 }
 
-bool Engine::run_sync(Actor& a, Thread& th, uint32_t item) {
-  const RoleThreads& role = program_.roles[a.role];
+bool Engine::run_sync(Block& block, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[block.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
+  if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
   const int64_t launched = role.launched[item];
-  const auto stream = static_cast<size_t>(graph_.roles[a.role].items[item].stream);
+  const auto stream = static_cast<size_t>(graph_.roles[block.role].items[item].stream);
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-    a.host[(segment + 1) * block_ + l] =
-        std::max(a.host[segment * block_ + l] + launched, a.time[stream * block_ + l]);
+    block.host[(segment + 1) * block_lanes_ + l] = std::max(
+        block.host[segment * block_lanes_ + l] + launched, block.time[stream * block_lanes_ + l]);
   }
-  know_host(a, th, segment + 1);
+  know_host(block, th, segment + 1);
   return true;
 }
 
 // The stream goes on no earlier than to[lane] + by.
-void Engine::raise(Actor& a, const Thread& th, size_t stream, const int64_t* to, int64_t by) {
-  int64_t* const time = &a.time[stream * block_];
+void Engine::raise(Block& block, const Thread& th, size_t stream, const int64_t* to, int64_t by) {
+  int64_t* const time = &block.time[stream * block_lanes_];
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     const int64_t until = to[l] + by;
     if (coupled_ && stream == kCompute && until >= time[l]) {
-      ranks_[a.role * width_ + a.lane].exact = false;
+      ranks_[block.role * width_ + block.lane].exact = false;
     }
     time[l] = std::max(time[l], until);
   }
@@ -499,54 +504,54 @@ void Engine::prepare_record() {
   }
 }
 
-int64_t Engine::recorded_time(const Actor& a, size_t stream) const {
-  return a.time[stream * block_ + static_cast<size_t>(recorded_) - a.lane];
+int64_t Engine::recorded_time(const Block& block, size_t stream) const {
+  return block.time[stream * block_lanes_ + static_cast<size_t>(recorded_) - block.lane];
 }
 
-// REQUIRES: records(a, th), here and below.
-void Engine::book_item(const Actor& a, const Thread& th, uint32_t item, bool ends) {
-  if (th.code != kCompute && (th.code != kStrand || !strand_[kCompute])) return;
-  auto& [begin, end] = role_records_[a.role].items[item];
-  const int64_t time = recorded_time(a, kCompute);
+// REQUIRES: records(block, th), here and below.
+void Engine::book_item(const Block& block, const Thread& th, uint32_t item, bool ends) {
+  if (th.code != kCompute && (th.code != kLockstep || !lockstep_[kCompute])) return;
+  auto& [begin, end] = role_records_[block.role].items[item];
+  const int64_t time = recorded_time(block, kCompute);
   if (begin == kUnknown) begin = time;
   if (ends) end = time;
 }
 
 // A chain that ran for `ran`, at the lane's own speed.
 void Engine::book_chain(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ran) {
-  const int64_t after = recorded_time(at.a, in.stream);
+  const int64_t after = recorded_time(at.block, in.stream);
   if (ops_) book_op(at, in.first, after - ran, after);
   if (in.stream != kCompute) return;
-  record_->book(at.a.role, Spend::launch, after - before - ran);
+  record_->book(at.block.role, Spend::launch, after - before - ran);
   book_more(at, in.first, in.count, ran - in.ps * kOne);
 }
 
 // Ops of a chain that has run beside communication.
 void Engine::book_slowed(const Place& at, const ThreadInstruction& in) {
-  const Rank& rank = ranks_[at.a.role * width_ + at.a.lane];
+  const Rank& rank = ranks_[at.block.role * width_ + at.block.lane];
   const uint32_t count = at.th.ops - rank.first_op;
   int64_t ps = 0;
   for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
-  const uint32_t id = at.a.role * width_ + at.a.lane;
+  const uint32_t id = at.block.role * width_ + at.block.lane;
   const int64_t own = ps * (is_uneven(id) ? rank.pace : slowness_[id]);
   book_more(at, in.first + rank.first_op, count, own - ps * kOne);
-  record_->book(at.a.role, Spend::contention, now_ - rank.begin - own);
+  record_->book(at.block.role, Spend::contention, now_ - rank.begin - own);
   if (ops_) book_op(at, in.first, rank.begin, now_);
 }
 
 // Op `op` of the pass's list ran in [begin, end).  REQUIRES: ops_, so it is a chain by itself.
 void Engine::book_op(const Place& at, uint32_t op, int64_t begin, int64_t end) {
-  const uint32_t item = program_.roles[at.a.role].items[at.th.code][at.th.at];
-  record_->op(at.a.role, item, at.pass.ops[op].index, begin, end);
+  const uint32_t item = program_.roles[at.block.role].items[at.th.code][at.th.at];
+  record_->op(at.block.role, item, at.pass.ops[op].index, begin, end);
 }
 
-// They took so much longer than priced: each by its share of the time.
+// Books that the ops took `more` longer than priced, to each by its share of the time.
 void Engine::book_more(const Place& at, uint32_t first, uint32_t count, int64_t more) {
   int64_t total = 0;
   for (uint32_t i = first; i < first + count; ++i) total += at.pass.ops[i].ps;
   for (uint32_t i = first; i < first + count && total > 0; ++i) {
     const ThreadOp& op = at.pass.ops[i];
-    record_->book(at.a.role, op.spend, static_cast<int64_t>(Wide{more} * op.ps / total));
+    record_->book(at.block.role, op.spend, static_cast<int64_t>(Wide{more} * op.ps / total));
   }
 }
 
@@ -560,55 +565,59 @@ void Engine::book_collective(const Place& at, const ThreadInstruction& in, int64
   const Groups& groups = groups_[static_cast<size_t>(axis)];
   std::vector<LaneSpan> spans;
   for (uint32_t i = 0; i < groups.size && !lanes_.windows.empty(); ++i) {
-    add_link_spans(axis, at.a.role, groups.lanes[size_t{groups.of[lane]} * groups.size + i], spans);
+    add_link_spans(axis, at.block.role, groups.lanes[size_t{groups.of[lane]} * groups.size + i],
+                   spans);
   }
-  const uint8_t link_class = class_of(at.a.role, in.work, lane);
+  const uint8_t link_class = class_of(at.block.role, in.work, lane);
   const int64_t alone = priced_end(begin, in.work, link_class, spans) - begin;
-  const int64_t end = recorded_time(at.a, stream);
-  role_records_[at.a.role].straggler[stream] = {ready, begin, begin + alone, end};
+  const int64_t end = recorded_time(at.block, stream);
+  role_records_[at.block.role].straggler[stream] = {ready, begin, begin + alone, end};
   if (ops_) book_op(at, in.first, begin, end);
   if (stream != kCompute) return;
-  record_->book(at.a.role, Spend::launch, ready - before);
-  record_->book(at.a.role, Spend::straggler, begin - ready);
-  record_->book(at.a.role, at.pass.ops[in.first].spend, alone - price_in(0, in.work) * kOne);
-  record_->book(at.a.role, Spend::contention, end - begin - alone);
+  record_->book(at.block.role, Spend::launch, ready - before);
+  record_->book(at.block.role, Spend::straggler, begin - ready);
+  record_->book(at.block.role, at.pass.ops[in.first].spend, alone - price_in(0, in.work) * kOne);
+  record_->book(at.block.role, Spend::contention, end - begin - alone);
 }
 
 // A post to the group that the recorded lane is in.
-void Engine::book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time) {
-  RendezvousRecord& m = rendezvous_records_[id];
-  if (lane == recorded_) m.own.emplace_back(a.role, time);
-  if (time < m.last || (time == m.last && a.role >= m.last_role)) return;
-  m.last = time;
-  m.last_role = a.role;
-  m.last_item = item;
+void Engine::book_post(const Block& block, uint32_t item, uint32_t id, uint32_t lane,
+                       int64_t time) {
+  RendezvousRecord& record = rendezvous_records_[id];
+  if (lane == recorded_) record.own.emplace_back(block.role, time);
+  if (time < record.last || (time == record.last && block.role >= record.last_role)) return;
+  record.last = time;
+  record.last_role = block.role;
+  record.last_item = item;
 }
 
-void Engine::book_join(const Actor& a, uint32_t item, const Arrivals& group) {
-  const Item& it = graph_.roles[a.role].items[item];
+void Engine::book_join(const Block& block, uint32_t item, const Arrivals& group) {
+  const Item& it = graph_.roles[block.role].items[item];
   if (it.stream != Stream::compute) return;
-  const RendezvousRecord& m = rendezvous_records_[static_cast<size_t>(it.rendezvous)];
-  const auto own = std::ranges::find(m.own, a.role, &std::pair<uint32_t, int64_t>::first);
-  const bool waits_for_own_role = m.last_role == a.role && own != m.own.end();
+  const RendezvousRecord& record = rendezvous_records_[static_cast<size_t>(it.rendezvous)];
+  const auto own = std::ranges::find(record.own, block.role, &std::pair<uint32_t, int64_t>::first);
+  const bool waits_for_own_role = record.last_role == block.role && own != record.own.end();
   record_->rendezvous_wait(
-      a.role, it, item, recorded_time(a, kCompute), group.end,
+      block.role, it, item, recorded_time(block, kCompute), group.end,
       waits_for_own_role ? StragglerWait{own->second, group.begin} : StragglerWait{});
 }
 
-void Engine::book_rendezvous(const Row& row, uint32_t group) {
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+void Engine::book_rendezvous(const Occurrence& occurrence, uint32_t group) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
   if (groups.of[static_cast<size_t>(recorded_)] != group) return;
-  const Arrivals& m = row.groups[group];
-  const RendezvousRecord& record = rendezvous_records_[row.source];
-  const int64_t alone_end =
-      priced_end(m.begin, row.work, class_of(row, group), link_spans(row, group));
-  record_->timeline.rendezvous[row.source] = {to_time(m.begin), to_time(m.end), record.last_role,
-                                              record.last_item, to_time(m.end - alone_end)};
+  const Arrivals& arrivals = occurrence.groups[group];
+  const RendezvousRecord& record = rendezvous_records_[occurrence.source];
+  const int64_t alone_end = priced_end(arrivals.begin, occurrence.work, class_of(occurrence, group),
+                                       link_spans(occurrence, group));
+  record_->timeline.rendezvous[occurrence.source] = {to_time(arrivals.begin), to_time(arrivals.end),
+                                                     record.last_role, record.last_item,
+                                                     to_time(arrivals.end - alone_end)};
 }
 
 void Engine::finish_record(LaneResult& result) {
   for (uint32_t r = 0; r < graph_.roles.size(); ++r) {
-    const Actor& a = actors_[r * (width_ / block_) + static_cast<uint32_t>(recorded_) / block_];
+    const Block& block =
+        blocks_[r * (width_ / block_lanes_) + static_cast<uint32_t>(recorded_) / block_lanes_];
     const std::vector<Item>& items = graph_.roles[r].items;
     int64_t at = 0, busy = 0, end = 0;
     for (size_t i = 0; i < items.size(); ++i) {
@@ -621,9 +630,10 @@ void Engine::finish_record(LaneResult& result) {
         if (in.code != ThreadCode::wait && in.code != ThreadCode::watch) busy += in.ps;
       }
     }
-    for (size_t s = 0; s < kStreams; ++s) end = std::max(end, recorded_time(a, s));
+    for (size_t s = 0; s < kStreams; ++s) end = std::max(end, recorded_time(block, s));
     const int64_t first = first_start_[r * width_ + static_cast<size_t>(recorded_)];
-    record_->finish_role(r, first == kUnknown ? 0 : first, recorded_time(a, kCompute), end, busy);
+    record_->finish_role(r, first == kUnknown ? 0 : first, recorded_time(block, kCompute), end,
+                         busy);
   }
   result.timeline = std::move(record_->timeline);
   result.timeline.rank_ops = result.rank_ops / width_;

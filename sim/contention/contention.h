@@ -58,9 +58,9 @@ struct ContentionResult {
 };
 
 // REQUIRES: as run_lanes.  With private traffic and no interference the times are those of
-// run_lanes.  Throws Deadlock; InputError if the step is longer than
-// 2^50 ps or a factor is not in 1..1024.
-// LaneOptions::record runs the step twice; LaneOptions::fold has no effect: lanes are run as given.
+// run_lanes.  Throws Deadlock; InputError if the step is longer than 2^50 ps or a factor is not in
+// 1..1024.  LaneOptions::record runs the step twice; LaneOptions::fold has no effect: lanes are run
+// as given.
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                                const Traffic& traffic, const Interference& interference,
                                const LaneOptions& options = {});

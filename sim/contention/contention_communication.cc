@@ -1,5 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives and transfers of the contention engine: who has arrived, when they begin and end.
+// Communication of the contention engine: a collective or transfer from the first arrival to its
+// end.
+//
+// An example: an all-reduce of 10 MB in a tp group of two ranks, priced at 120 us, of which 20 us
+// are latency.  One rank reaches it at 10 us, the other at 12 us.
+//
+//     the first arrival   opens an occurrence of the collective, with an entry for each group of
+//                         lanes, among them this tp group; the thread that arrived sleeps
+//     the last arrival    makes the begin known: 12 us, the latest of them (complete)
+//
+// If nobody else uses its links and nothing slows it, its end is known at once: 12 + 120 us, and
+// the threads go on.  On shared links it becomes a Transfer, whose end is decided while it runs:
+//
+//     12 us + 20 us       the latency has passed, and a flow of 10 MB starts (start_moving); its
+//                         cap is what it would do alone, 10 MB / 100 us = 100 GB/s
+//     132 us or later     the flow network says that the flow has ended (end_transfer); it is later
+//                         if other flows took part of the links
+//
+// With interference, communication on private links is a Transfer as well.  It has no flow; what is
+// left of its price is counted in units, as the progress of compute is (contention_compute.cc).
+//
+// An occurrence counts the visits that are still to come: of each lane, and of each group's end.
+// After the last one it is used again for another collective.
 
 #include <algorithm>
 #include <utility>
@@ -9,71 +31,71 @@
 #include "sim/lanes/lane_program.h"
 
 namespace stepcast::contention {
-// --- rows ---------------------------------------------------------------------------------------
+// --- occurrences of collectives and rendezvous ---------------------------------------------------
 
-uint32_t Engine::new_row(uint32_t work, uint32_t needed, int64_t visits) {
-  uint32_t id = static_cast<uint32_t>(rows_.size());
-  if (free_rows_.empty()) {
-    rows_.emplace_back();
+uint32_t Engine::new_occurrence(uint32_t work, uint32_t needed, int64_t visits) {
+  uint32_t id = static_cast<uint32_t>(occurrences_.size());
+  if (free_occurrences_.empty()) {
+    occurrences_.emplace_back();
   } else {
-    id = free_rows_.back();
-    free_rows_.pop_back();
+    id = free_occurrences_.back();
+    free_occurrences_.pop_back();
   }
   const Groups& groups = groups_[static_cast<size_t>(graph_.works[work].axis)];
-  Row& row = rows_[id];
-  row.groups.assign(groups.count, Arrivals{});
-  row.id = id;
-  row.work = work;
-  row.needed = needed * groups.size;
-  row.left = visits * width_ + groups.count;  // each group's end counts too
+  Occurrence& occurrence = occurrences_[id];
+  occurrence.groups.assign(groups.count, Arrivals{});
+  occurrence.id = id;
+  occurrence.work = work;
+  occurrence.needed = needed * groups.size;
+  occurrence.left = visits * width_ + groups.count;  // each group's end counts too
   return id;
 }
 
-Row& Engine::row_of_rendezvous(uint32_t id) {
-  uint32_t& row = rendezvous_row_[id];
-  if (row == kNone) {
+Occurrence& Engine::occurrence_of_rendezvous(uint32_t id) {
+  uint32_t& occurrence = rendezvous_occurrence_[id];
+  if (occurrence == kNone) {
     const RendezvousPlan& plan = program_.rendezvous[id];
-    row = new_row(static_cast<uint32_t>(graph_.rendezvous[id].work),
-                  static_cast<uint32_t>(plan.posts.size()), plan.visits);
-    rows_[row].is_rendezvous = true;
-    rows_[row].source = id;
+    occurrence = new_occurrence(static_cast<uint32_t>(graph_.rendezvous[id].work),
+                                static_cast<uint32_t>(plan.posts.size()), plan.visits);
+    occurrences_[occurrence].is_rendezvous = true;
+    occurrences_[occurrence].source = id;
   }
-  return rows_[row];
+  return occurrences_[occurrence];
 }
 
-Row& Engine::row_of_collective(uint32_t source, uint32_t sequence, uint32_t work) {
+Occurrence& Engine::occurrence_of_collective(uint32_t source, uint32_t sequence, uint32_t work) {
   Sequence& s = sequences_[source];
-  while (s.first + s.rows.size() <= sequence) s.rows.push_back(kNone);
-  uint32_t& row = s.rows[sequence - s.first];
-  if (row == kNone) {
-    row = new_row(work, 1, 1);
-    rows_[row].is_rendezvous = false;
-    rows_[row].source = source;
+  while (s.first + s.occurrences.size() <= sequence) s.occurrences.push_back(kNone);
+  uint32_t& occurrence = s.occurrences[sequence - s.first];
+  if (occurrence == kNone) {
+    occurrence = new_occurrence(work, 1, 1);
+    occurrences_[occurrence].is_rendezvous = false;
+    occurrences_[occurrence].source = source;
   }
-  return rows_[row];
+  return occurrences_[occurrence];
 }
 
-// When all lanes have left, the row is free.
-void Engine::visit(Row& row, int64_t visits) {
-  row.left -= visits;
-  if (row.left > 0) return;
-  if (row.is_rendezvous) {
-    rendezvous_row_[row.source] = kNone;
+// When all lanes have left, the occurrence is free to be used again.
+void Engine::visit(Occurrence& occurrence, int64_t visits) {
+  occurrence.left -= visits;
+  if (occurrence.left > 0) return;
+  if (occurrence.is_rendezvous) {
+    rendezvous_occurrence_[occurrence.source] = kNone;
   } else {
-    Sequence& s = sequences_[row.source];
-    *std::ranges::find(s.rows, row.id) = kFreed;
-    while (!s.rows.empty() && s.rows.front() == kFreed) {
-      s.rows.pop_front();
+    Sequence& s = sequences_[occurrence.source];
+    *std::ranges::find(s.occurrences, occurrence.id) = kFreed;
+    while (!s.occurrences.empty() && s.occurrences.front() == kFreed) {
+      s.occurrences.pop_front();
       ++s.first;
     }
   }
-  free_rows_.push_back(row.id);
+  free_occurrences_.push_back(occurrence.id);
 }
 
-void Engine::arrive(Row& row, uint32_t group, int64_t time) {
-  Arrivals& m = row.groups[group];
-  m.begin = std::max(m.begin, time);
-  if (++m.arrived == row.needed) complete(row, group);
+void Engine::arrive(Occurrence& occurrence, uint32_t group, int64_t time) {
+  Arrivals& arrivals = occurrence.groups[group];
+  arrivals.begin = std::max(arrivals.begin, time);
+  if (++arrivals.arrived == occurrence.needed) complete(occurrence, group);
 }
 
 // --- prices -------------------------------------------------------------------------------------
@@ -88,58 +110,63 @@ uint8_t Engine::class_of(uint32_t role, uint32_t work, uint32_t lane) const {
   return classes.empty() || classes[role].empty() ? uint8_t{0} : classes[role][lane];
 }
 
-uint8_t Engine::class_of(const Row& row, uint32_t group) const {
+uint8_t Engine::class_of(const Occurrence& occurrence, uint32_t group) const {
   uint8_t joined = 0;
   if (lanes_.class_ps.empty()) return joined;
-  for_ranks(row, group, [&](uint32_t role, uint32_t lane) {
-    joined = lanes_.joined(joined, class_of(role, row.work, lane));
+  for_ranks(occurrence, group, [&](uint32_t role, uint32_t lane) {
+    joined = lanes_.joined(joined, class_of(role, occurrence.work, lane));
   });
   return joined;
 }
 
 // Outside windows.
-int64_t Engine::price_of(const Row& row, uint32_t group) const {
-  return price_in(class_of(row, group), row.work);
+int64_t Engine::price_of(const Occurrence& occurrence, uint32_t group) const {
+  return price_in(class_of(occurrence, group), occurrence.work);
 }
 
-uint32_t Engine::pattern_of(const Row& row, uint32_t group) const {
-  if (row.work >= traffic_.pattern_of.size() || traffic_.pattern_of[row.work].empty()) {
+uint32_t Engine::pattern_of(const Occurrence& occurrence, uint32_t group) const {
+  if (occurrence.work >= traffic_.pattern_of.size() ||
+      traffic_.pattern_of[occurrence.work].empty()) {
     return Traffic::kPrivate;
   }
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-  const uint32_t role = row.is_rendezvous ? program_.rendezvous[row.source].sender
-                                          : static_cast<uint32_t>(row.source / kStreams);
-  return traffic_
-      .pattern_of[row.work][size_t{role} * width_ + groups.lanes[size_t{group} * groups.size]];
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  const uint32_t role = occurrence.is_rendezvous
+                            ? program_.rendezvous[occurrence.source].sender
+                            : static_cast<uint32_t>(occurrence.source / kStreams);
+  return traffic_.pattern_of[occurrence.work]
+                            [size_t{role} * width_ + groups.lanes[size_t{group} * groups.size]];
 }
 
 // --- from the last arrival to the end -----------------------------------------------------------
 
 // All have arrived, the begin is known.
-void Engine::complete(Row& row, uint32_t group) {
-  const int64_t begin = row.groups[group].begin;
+void Engine::complete(Occurrence& occurrence, uint32_t group) {
+  const int64_t begin = occurrence.groups[group].begin;
   if (begin > kLongestLaneTime) throw_step_too_long();
   Transfer transfer;
-  transfer.row = row.id;
+  transfer.occurrence = occurrence.id;
   transfer.group = group;
-  transfer.link_class = class_of(row, group);
-  transfer.spans = link_spans(row, group);
+  transfer.link_class = class_of(occurrence, group);
+  transfer.spans = link_spans(occurrence, group);
   transfer.price = price_at(transfer, begin);
-  const uint32_t pattern = pattern_of(row, group);
+  const uint32_t pattern = pattern_of(occurrence, group);
   if (pattern != Traffic::kPrivate) {
-    const Time latency = traffic_.latency[row.work];
-    transfer.flows = graph_.works[row.work].bytes.value > 0 && latency.count() < transfer.price;
+    const Time latency = traffic_.latency[occurrence.work];
+    transfer.flows =
+        graph_.works[occurrence.work].bytes.value > 0 && latency.count() < transfer.price;
     transfer.latency = transfer.flows ? latency.count() * kOne : 0;
     transfer.uses = &traffic_.patterns[pattern];
   }
-  if (transfer.flows || coupled_) return begin_decided(row, group, std::move(transfer));
-  end_arrivals(row, group, priced_end(begin, row.work, transfer.link_class, transfer.spans));
+  if (transfer.flows || coupled_) return begin_decided(occurrence, group, std::move(transfer));
+  end_arrivals(occurrence, group,
+               priced_end(begin, occurrence.work, transfer.link_class, transfer.spans));
 }
 
 // Communication whose end is decided while it runs.
-void Engine::begin_decided(const Row& row, uint32_t group, Transfer transfer) {
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
-  const size_t roles = row.is_rendezvous ? program_.rendezvous[row.source].parties.size() : 1;
+void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfer transfer) {
+  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
+  const size_t roles =
+      occurrence.is_rendezvous ? program_.rendezvous[occurrence.source].parties.size() : 1;
   shared_ops_ += static_cast<int64_t>(roles) * groups.size;
   uint32_t id = static_cast<uint32_t>(transfers_.size());
   if (free_transfers_.empty()) {
@@ -153,7 +180,7 @@ void Engine::begin_decided(const Row& row, uint32_t group, Transfer transfer) {
   transfer.left = Wide{transfer.price} * kOne * slow_communication_;
   if (transfer.flows) set_cap(transfer);
   transfers_[id] = std::move(transfer);
-  const int64_t begin = row.groups[group].begin;
+  const int64_t begin = occurrence.groups[group].begin;
   if (!coupled_) {
     push(begin + transfers_[id].latency, EventKind::move, id, transfers_[id].version);
   } else if (begin > now_) {
@@ -162,12 +189,12 @@ void Engine::begin_decided(const Row& row, uint32_t group, Transfer transfer) {
     begin_transfer(id);
   }
   // They may mark its begin.
-  if (!row.is_rendezvous) wake(rows_[row.id].groups[group].first_waiter);
+  if (!occurrence.is_rendezvous) wake(occurrences_[occurrence.id].groups[group].first_waiter);
 }
 
 // What its flow does alone.  Rounded down: it does not end before its price.
 void Engine::set_cap(Transfer& transfer) const {
-  const uint32_t work = rows_[transfer.row].work;
+  const uint32_t work = occurrences_[transfer.occurrence].work;
   const Wide bytes = Wide{graph_.works[work].bytes.value} * 1'000'000'000'000;
   const int64_t moving = std::max<int64_t>(1, transfer.price - traffic_.latency[work].count());
   transfer.cap = std::max<int64_t>(1, static_cast<int64_t>(bytes / moving));
@@ -176,11 +203,11 @@ void Engine::set_cap(Transfer& transfer) const {
 // Interference: from now on it runs beside the compute of its ranks.
 void Engine::begin_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
-  const Row& row = rows_[transfer.row];
+  const Occurrence& occurrence = occurrences_[transfer.occurrence];
   transfer.last = now_;
   if (!transfer.flows && transfer.left == 0) return end_transfer(id);
   transfer.listed = true;
-  for_ranks(row, transfer.group, [&](uint32_t role, uint32_t lane) {
+  for_ranks(occurrence, transfer.group, [&](uint32_t role, uint32_t lane) {
     const uint32_t rank = role * width_ + lane;
     ranks_[rank].transfers.push_back(id);
     transfer.busy += ranks_[rank].busy ? 1 : 0;
@@ -195,7 +222,7 @@ void Engine::begin_transfer(uint32_t id) {
 
 void Engine::start_moving(uint32_t id) {
   Transfer& transfer = transfers_[id];
-  const int64_t bytes = graph_.works[rows_[transfer.row].work].bytes.value;
+  const int64_t bytes = graph_.works[occurrences_[transfer.occurrence].work].bytes.value;
   // A window may have begun or ended during its latency.
   if (const int64_t price = price_at(transfer, now_); price != transfer.price) {
     transfer.price = price;
@@ -215,30 +242,30 @@ int64_t Engine::slowed_cap(const Transfer& transfer) const {
 
 void Engine::end_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
-  Row& row = rows_[transfer.row];
+  Occurrence& occurrence = occurrences_[transfer.occurrence];
   const uint32_t group = transfer.group;
   transfer.on = false;
   if (transfer.listed) {
-    for_ranks(row, group, [&](uint32_t role, uint32_t lane) {
+    for_ranks(occurrence, group, [&](uint32_t role, uint32_t lane) {
       const uint32_t rank = role * width_ + lane;
       std::erase(ranks_[rank].transfers, id);
       mark_dirty(rank);
     });
   }
   free_transfers_.push_back(id);
-  end_arrivals(row, group, now_);
+  end_arrivals(occurrence, group, now_);
 }
 
-void Engine::end_arrivals(Row& row, uint32_t group, int64_t time) {
-  row.groups[group].end = time;
-  if (recorded_ >= 0 && row.is_rendezvous) book_rendezvous(row, group);
-  wake(row.groups[group].first_waiter);
-  visit(row, 1);
+void Engine::end_arrivals(Occurrence& occurrence, uint32_t group, int64_t time) {
+  occurrence.groups[group].end = time;
+  if (recorded_ >= 0 && occurrence.is_rendezvous) book_rendezvous(occurrence, group);
+  wake(occurrence.groups[group].first_waiter);
+  visit(occurrence, 1);
 }
 
 // -------------------------------------------------------------------------------------------------
-// Windows and jitter in the contention engine: how fast an op goes at a moment, and what happens to
-// those that run when that changes.
+// Windows and jitter in the contention engine: how fast an op goes at a moment, and what becomes of
+// the ops that are running when that changes.
 
 void Engine::prepare_windows() {
   if (lanes_.jitter) {
@@ -315,11 +342,11 @@ Wide Engine::rescaled(Wide left, int64_t from, int64_t to, int64_t alone) {
 // --- communication ------------------------------------------------------------------------------
 
 // Windows in which the links of a group have another class.
-std::vector<LaneSpan> Engine::link_spans(const Row& row, uint32_t group) const {
+std::vector<LaneSpan> Engine::link_spans(const Occurrence& occurrence, uint32_t group) const {
   std::vector<LaneSpan> spans;
   if (lanes_.windows.empty()) return spans;
-  const Axis axis = graph_.works[row.work].axis;
-  for_ranks(row, group,
+  const Axis axis = graph_.works[occurrence.work].axis;
+  for_ranks(occurrence, group,
             [&](uint32_t role, uint32_t lane) { add_link_spans(axis, role, lane, spans); });
   return spans;
 }
@@ -347,7 +374,7 @@ int64_t Engine::price_at(const Transfer& transfer, int64_t time) const {
   for (const LaneSpan& w : transfer.spans) {
     if (w.from <= time && time < w.until) link_class = lanes_.joined(link_class, w.link_class);
   }
-  return price_in(link_class, rows_[transfer.row].work);
+  return price_in(link_class, occurrences_[transfer.occurrence].work);
 }
 
 // An event at the next moment after `time` at which a window of its ranks begins or ends.

@@ -1,5 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of the contention engine inside a pass, instruction by instruction.
+// Compute of the contention engine: threads inside a pass, and ops that communication slows.
+//
+// Without interference an instruction of compute is arithmetic: a chain of 1, 2 and 3 ms on a
+// stream that is free at 10 ms, launched in time, ends at 16 ms (run_chain), and the thread goes on
+// to what comes after without the clock having moved.
+//
+// With interference the end depends on what other ranks will send here.  Suppose that compute takes
+// 1.25 times as long beside communication, and that an op of 8 ms starts at 0.  Its progress is
+// counted in units that pass at a rate of 1.25 a millisecond alone and of 1 beside communication,
+// so it needs 10 of them:
+//
+//     0 ms    it starts alone: 10 / 1.25, so its end is put among the events at 8 ms
+//     4 ms    a transfer begins.  5 units have passed, 5 are left at the rate 1: the end is at
+//             9 ms, and the event at 8 ms is void, because its version is out of date
+//     7 ms    the transfer ends.  3 more units have passed, 2 are left: the end is at 8.6 ms
+//     8.6 ms  the event is true: the op has ended, and its thread wakes
+//
+// A thread therefore starts a chain only when the clock has reached its begin, and sleeps until the
+// event of its end (run_slowed_chain).  What begins and ends at one moment only marks ranks and
+// transfers as dirty; settle() gives each of them its new rate and end once, after everything at
+// that moment has happened.  An op that starts where its predecessor ended starts at the exact
+// progress at which that ended, not at the rounded time, so that chains may be merged.
 
 #include <algorithm>
 
@@ -7,19 +28,19 @@
 #include "sim/lanes/lane_program.h"
 
 namespace stepcast::contention {
-LivePass& Engine::enter(Actor& a, uint32_t item, const PassThreads& pass) {
+LivePass& Engine::enter(Block& block, uint32_t item, const PassThreads& pass) {
   LivePass* place = nullptr;
-  for (LivePass& live : a.passes) {
+  for (LivePass& live : block.passes) {
     if (live.item == item) return live;
     if (live.item == kNone) place = &live;
   }
-  LivePass& live = place != nullptr ? *place : a.passes.emplace_back();
+  LivePass& live = place != nullptr ? *place : block.passes.emplace_back();
   live.item = item;
   live.threads = 0;
-  for (uint32_t i = a.first_thread; i < a.end_thread; ++i) {
+  for (uint32_t i = block.first_thread; i < block.end_thread; ++i) {
     if (!pass.code[threads_[i].code].empty()) ++live.threads;
   }
-  live.slots.resize(size_t{pass.slots} * block_);
+  live.slots.resize(size_t{pass.slots} * block_lanes_);
   live.known.assign(pass.slots, 0);
   live.waiters.assign(pass.slots, kNone);
   if (recorded_ >= 0) live.straggler.assign(pass.slots, {});
@@ -31,29 +52,29 @@ void Engine::leave(LivePass& live) {
   if (--live.threads == 0) live.item = kNone;
 }
 
-bool Engine::run_pass(Actor& a, Thread& th, uint32_t item) {
-  const RoleThreads& role = program_.roles[a.role];
+bool Engine::run_pass(Block& block, Thread& th, uint32_t item) {
+  const RoleThreads& role = program_.roles[block.role];
   const uint32_t segment = role.segment[item];
-  if (!knows_host(a, th, segment)) return sleep(th, a.host_waiters);
+  if (!knows_host(block, th, segment)) return sleep(th, block.host_waiters);
   const PassThreads& pass =
-      program_.passes[static_cast<size_t>(graph_.roles[a.role].items[item].pass)];
+      program_.passes[static_cast<size_t>(graph_.roles[block.role].items[item].pass)];
   const std::vector<ThreadInstruction>& code = pass.code[th.code];
-  const bool alone = th.code == kStrand && pass.closed;
-  const Place at{a,
+  const bool alone = th.code == kLockstep && pass.closed;
+  const Place at{block,
                  th,
                  pass,
-                 alone ? closed_ : enter(a, item, pass),
-                 &a.host[segment * block_],
+                 alone ? closed_ : enter(block, item, pass),
+                 &block.host[segment * block_lanes_],
                  role.launched[item],
                  role.instances[item],
-                 records(a, th)};
+                 records(block, th)};
   for (; th.pc < code.size(); ++th.pc) {
     if (!run_instruction(at, code[th.pc])) return false;
   }
   for (size_t s = 0; s < kStreams; ++s) {
-    if (s != th.code && (th.code != kStrand || !strand_[s])) continue;
+    if (s != th.code && (th.code != kLockstep || !lockstep_[s])) continue;
     for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
-      if (a.time[s * block_ + l] > kLongestLaneTime) throw_step_too_long();
+      if (block.time[s * block_lanes_ + l] > kLongestLaneTime) throw_step_too_long();
     }
   }
   th.pc = 0;
@@ -73,14 +94,14 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
       [[fallthrough]];
     case ThreadCode::wait: {
       const auto slot = static_cast<size_t>(in.end_slot);
-      const int64_t before = at.recorded ? recorded_time(at.a, stream) : 0;
-      raise(at.a, th, stream, &at.live.slots[slot * block_], in.ps * kOne);
+      const int64_t before = at.recorded ? recorded_time(at.block, stream) : 0;
+      raise(at.block, th, stream, &at.live.slots[slot * block_lanes_], in.ps * kOne);
       if (at.recorded && stream == kCompute) {
-        const int64_t after = recorded_time(at.a, kCompute);
+        const int64_t after = recorded_time(at.block, kCompute);
         const int64_t waited = std::clamp(after - in.ps, before, std::max(before, after));
-        record_->book_wait(at.a.role, at.pass.slot_spend[slot], before, waited,
+        record_->book_wait(at.block.role, at.pass.slot_spend[slot], before, waited,
                            at.live.straggler[slot]);
-        record_->book_wait(at.a.role, Spend::launch, waited, after, {});
+        record_->book_wait(at.block.role, Spend::launch, waited, after, {});
       }
       return true;
     }
@@ -93,7 +114,7 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
       break;
     case ThreadCode::fixed: run_chain(at, in); break;
     case ThreadCode::collective:
-      if (own_[at.a.role][in.work] != Scope::outside) {
+      if (own_[at.block.role][in.work] != Scope::outside) {
         run_own_collective(at, in);
       } else if (!run_collective(at, in)) {
         return false;
@@ -102,8 +123,8 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
   }
   if (in.end_slot >= 0) {
     const auto slot = static_cast<size_t>(in.end_slot);
-    std::copy_n(&at.a.time[stream * block_ + th.lane], th.lanes,
-                &at.live.slots[slot * block_ + th.lane]);
+    std::copy_n(&at.block.time[stream * block_lanes_ + th.lane], th.lanes,
+                &at.live.slots[slot * block_lanes_ + th.lane]);
     mark(at, stream, slot);
   }
   return true;
@@ -111,13 +132,13 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
 
 // The lanes of the thread are known in the slot.
 void Engine::mark(const Place& at, size_t stream, size_t slot) {
-  if (at.recorded) at.live.straggler[slot] = role_records_[at.a.role].straggler[stream];
+  if (at.recorded) at.live.straggler[slot] = role_records_[at.block.role].straggler[stream];
   at.live.known[slot] |= at.th.mask();
   wake(at.live.waiters[slot]);
 }
 
 void Engine::book_start(const Place& at, uint32_t lane, int64_t time) {
-  int64_t& first = first_start_[at.a.role * width_ + at.a.lane + lane];
+  int64_t& first = first_start_[at.block.role * width_ + at.block.lane + lane];
   if (first == kUnknown) first = time;
 }
 
@@ -128,21 +149,22 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
   const ThreadOp* const ops = &at.pass.ops[in.first];
   const int64_t first = at.launched + ops[0].launched;
   const int64_t last = at.launched + ops[in.count - 1].launched;
-  const Slowness* const slowness = &slowness_[at.a.role * width_ + at.a.lane];
-  int64_t* const times = &at.a.time[in.stream * block_];
+  const Slowness* const slowness = &slowness_[at.block.role * width_ + at.block.lane];
+  int64_t* const times = &at.block.time[in.stream * block_lanes_];
   const bool recorded = (in.stream == kCompute || ops_) && at.recorded;
-  const int64_t before = recorded ? recorded_time(at.a, in.stream) : 0;
-  const bool is_first =
-      in.stream == kCompute && first_start_[at.a.role * width_ + at.a.lane + th.lane] == kUnknown;
+  const int64_t before = recorded ? recorded_time(at.block, in.stream) : 0;
+  const bool is_first = in.stream == kCompute &&
+                        first_start_[at.block.role * width_ + at.block.lane + th.lane] == kUnknown;
   for (uint32_t l = th.lane; l < th.lane + th.lanes && (is_first || in.start_slot >= 0); ++l) {
     const int64_t start = std::max(times[l], at.host[l] + first);
     if (is_first) book_start(at, l, start);
-    if (in.start_slot >= 0) at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = start;
+    if (in.start_slot >= 0)
+      at.live.slots[static_cast<size_t>(in.start_slot) * block_lanes_ + l] = start;
   }
   int64_t ran = 0;  // of the recorded lane
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     int64_t busy = in.ps * slowness[l];
-    if (is_uneven(at.a.role * width_ + at.a.lane + l)) {
+    if (is_uneven(at.block.role * width_ + at.block.lane + l)) {
       busy = run_ops(at, in, l);
     } else if (at.host[l] + last <= times[l]) {
       times[l] += busy;
@@ -154,7 +176,7 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
       }
       times[l] = time;
     }
-    if (at.a.lane + l == recorded_) ran = busy;
+    if (at.block.lane + l == recorded_) ran = busy;
   }
   if (recorded) book_chain(at, in, before, ran);
   if (in.start_slot >= 0) mark(at, in.stream, static_cast<size_t>(in.start_slot));
@@ -162,8 +184,8 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
 
 // One by one, for each has its own slowness.  Returns the time in which one ran.
 int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t lane) {
-  const uint32_t rank = at.a.role * width_ + at.a.lane + lane;
-  int64_t& time = at.a.time[in.stream * block_ + lane];
+  const uint32_t rank = at.block.role * width_ + at.block.lane + lane;
+  int64_t& time = at.block.time[in.stream * block_lanes_ + lane];
   int64_t ran = 0;
   for (uint32_t i = in.first; i < in.first + in.count; ++i) {
     const ThreadOp& op = at.pass.ops[i];
@@ -180,34 +202,35 @@ int64_t Engine::run_ops(const Place& at, const ThreadInstruction& in, uint32_t l
 void Engine::run_own_collective(const Place& at, const ThreadInstruction& in) {
   const Thread& th = at.th;
   const int64_t launched = at.launched + at.pass.ops[in.first].launched;
-  const uint32_t together = own_[at.a.role][in.work] == Scope::block ? block_ : 1;
-  int64_t* const times = &at.a.time[in.stream * block_];
+  const uint32_t together = own_[at.block.role][in.work] == Scope::block ? block_lanes_ : 1;
+  int64_t* const times = &at.block.time[in.stream * block_lanes_];
   const Axis axis = graph_.works[in.work].axis;
   const bool has_classes = !lanes_.group_class[static_cast<size_t>(axis)].empty();
   std::vector<LaneSpan> spans;
   for (uint32_t first = th.lane; first < th.lane + th.lanes; first += together) {
     const bool recorded =
-        recorded_ >= at.a.lane + first && recorded_ < at.a.lane + first + together;
-    const int64_t before = recorded ? recorded_time(at.a, in.stream) : 0;
+        recorded_ >= at.block.lane + first && recorded_ < at.block.lane + first + together;
+    const int64_t before = recorded ? recorded_time(at.block, in.stream) : 0;
     int64_t begin = kUnknown;
     for (uint32_t l = first; l < first + together; ++l) {
       begin = std::max({begin, times[l], at.host[l] + launched});
     }
-    const uint8_t link_class = has_classes ? class_of(at.a.role, in.work, at.a.lane + first) : 0;
+    const uint8_t link_class =
+        has_classes ? class_of(at.block.role, in.work, at.block.lane + first) : 0;
     spans.clear();
     for (uint32_t l = first; l < first + together && !lanes_.windows.empty(); ++l) {
-      add_link_spans(axis, at.a.role, at.a.lane + l, spans);
+      add_link_spans(axis, at.block.role, at.block.lane + l, spans);
     }
     const int64_t end = priced_end(begin, in.work, link_class, spans);
     for (uint32_t l = first; l < first + together; ++l) {
       if (in.stream == kCompute) book_start(at, l, begin);
       if (in.start_slot >= 0) {
-        at.live.slots[static_cast<size_t>(in.start_slot) * block_ + l] = begin;
+        at.live.slots[static_cast<size_t>(in.start_slot) * block_lanes_ + l] = begin;
       }
       times[l] = end;
     }
     if (recorded) {
-      const size_t lane = static_cast<size_t>(recorded_) - at.a.lane;
+      const size_t lane = static_cast<size_t>(recorded_) - at.block.lane;
       book_collective(at, in, before, std::max(before, at.host[lane] + launched), begin);
     }
   }
@@ -217,37 +240,38 @@ void Engine::run_own_collective(const Place& at, const ThreadInstruction& in) {
 // One lane at a collective with lanes of other blocks, or on links that other ranks use.
 bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
-  const auto source = static_cast<uint32_t>(at.a.role * kStreams + in.stream);
-  Row& row = row_of_collective(source, th.sequence, in.work);
+  const auto source = static_cast<uint32_t>(at.block.role * kStreams + in.stream);
+  Occurrence& occurrence = occurrence_of_collective(source, th.sequence, in.work);
   const uint32_t group =
-      groups_[static_cast<size_t>(graph_.works[in.work].axis)].of[at.a.lane + th.lane];
-  Arrivals& m = row.groups[group];
-  int64_t& time = at.a.time[in.stream * block_ + th.lane];
+      groups_[static_cast<size_t>(graph_.works[in.work].axis)].of[at.block.lane + th.lane];
+  Arrivals& arrivals = occurrence.groups[group];
+  int64_t& time = at.block.time[in.stream * block_lanes_ + th.lane];
   const int64_t launched = at.host[th.lane] + at.launched + at.pass.ops[in.first].launched;
   if (th.state == 0) {
     th.state = 1;
-    arrive(row, group, std::max(time, launched));
+    arrive(occurrence, group, std::max(time, launched));
   }
   if (th.state == 1 && in.start_slot >= 0) {
-    if (m.arrived < row.needed) return sleep(th, m.first_waiter);
+    if (arrivals.arrived < occurrence.needed) return sleep(th, arrivals.first_waiter);
     th.state = 2;
-    at.live.slots[static_cast<size_t>(in.start_slot) * block_ + th.lane] = m.begin;
+    at.live.slots[static_cast<size_t>(in.start_slot) * block_lanes_ + th.lane] = arrivals.begin;
     mark(at, in.stream, static_cast<size_t>(in.start_slot));
   }
-  if (m.end == kUnknown) return sleep(th, m.first_waiter);
-  if (in.stream == kCompute) book_start(at, th.lane, m.begin);
+  if (arrivals.end == kUnknown) return sleep(th, arrivals.first_waiter);
+  if (in.stream == kCompute) book_start(at, th.lane, arrivals.begin);
   const int64_t before = time;
-  time = m.end;
-  if (at.recorded) book_collective(at, in, before, std::max(before, launched), m.begin);
-  if (coupled_ && in.stream == kCompute) ranks_[at.a.role * width_ + at.a.lane].exact = false;
+  time = arrivals.end;
+  if (at.recorded) book_collective(at, in, before, std::max(before, launched), arrivals.begin);
+  if (coupled_ && in.stream == kCompute)
+    ranks_[at.block.role * width_ + at.block.lane].exact = false;
   th.state = 0;
   ++th.sequence;
-  visit(row, 1);
+  visit(occurrence, 1);
   return true;
 }
 
 // -------------------------------------------------------------------------------------------------
-// Compute and communication that slow each other.
+// Interference: compute and communication that slow each other.
 
 void Engine::advance_progress(Rank& rank) const {
   rank.progress += Wide{now_ - rank.last} * (rank.slow ? kOne : slow_compute_);
@@ -337,7 +361,7 @@ void Engine::end_compute(uint32_t id) {
 
 bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
   Thread& th = at.th;
-  int64_t& time = at.a.time[kCompute * block_ + th.lane];
+  int64_t& time = at.block.time[kCompute * block_lanes_ + th.lane];
   if (th.state == 2) {
     th.state = 0;
     time = now_;
@@ -360,8 +384,8 @@ bool Engine::run_slowed_chain(const Place& at, const ThreadInstruction& in) {
 // Starts the ops of the chain that nothing but their predecessors holds up.
 void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int64_t start) {
   Thread& th = at.th;
-  int64_t& time = at.a.time[kCompute * block_ + th.lane];
-  const uint32_t id = at.a.role * width_ + at.a.lane;
+  int64_t& time = at.block.time[kCompute * block_lanes_ + th.lane];
+  const uint32_t id = at.block.role * width_ + at.block.lane;
   Rank& rank = ranks_[id];
   const ThreadOp* const ops = &at.pass.ops[in.first];
   const auto launched = [&](uint32_t i) { return at.host[0] + at.launched + ops[i].launched; };
@@ -377,7 +401,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   }
   // A launch at this very moment counts as one that an op has to wait for.
   const int64_t before = begin == rank.progress ? now_ + 1 : now_;
-  if (at.recorded) record_->book(at.a.role, Spend::launch, start - time);
+  if (at.recorded) record_->book(at.block.role, Spend::launch, start - time);
   rank.begin = start;
   rank.first_op = th.ops;
   if (is_uneven(id)) {
@@ -399,7 +423,7 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
 
 // One op by itself: its speed may change while it runs, and the next has another.
 void Engine::start_uneven_op(const Place& at, const ThreadInstruction& in, Wide begin) {
-  const uint32_t id = at.a.role * width_ + at.a.lane;
+  const uint32_t id = at.block.role * width_ + at.block.lane;
   Rank& rank = ranks_[id];
   const ThreadOp& op = at.pass.ops[in.first + at.th.ops++];
   rank.factor = factor_of(at, id, op);
@@ -409,7 +433,7 @@ void Engine::start_uneven_op(const Place& at, const ThreadInstruction& in, Wide 
 
 void Engine::run_until(const Place& at, Wide target) {
   Thread& th = at.th;
-  const uint32_t id = at.a.role * width_ + at.a.lane;
+  const uint32_t id = at.block.role * width_ + at.block.lane;
   Rank& rank = ranks_[id];
   rank.target = target;
   if (rank.target > rank.progress) {
@@ -421,7 +445,7 @@ void Engine::run_until(const Place& at, Wide target) {
   }
   rank.exact_end = rank.target;
   rank.exact = true;
-  at.a.time[kCompute * block_ + th.lane] = now_;
+  at.block.time[kCompute * block_lanes_ + th.lane] = now_;
 }
 
 }  // namespace stepcast::contention

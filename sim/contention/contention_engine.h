@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Internal to the contention engine (contention.h).
 //
-// An actor is a rank, or the ranks of a tp group that only communicate among themselves (a block).
-// It has threads (contention_program.h); a thread runs ahead through everything whose times are
-// known.  It stops at what is not: the end of a flow, a rendezvous that other ranks have not
-// reached.  When no thread can go on, the earliest known moment at which something starts or ends
-// is processed; every start before it is known, since what stops a thread ends no earlier.
+// A block is a rank, or the ranks of a tp group that only communicate among themselves.  It has
+// threads (contention_program.h); a thread runs ahead through everything whose times are known and
+// stops at what is not: the end of a flow, or a rendezvous that other ranks have not reached.  When
+// no thread can go on, the earliest known moment at which something starts or ends is processed;
+// every start before it is known, since what stops a thread ends no earlier.
 //
-// With interference compute is not known ahead either: the end of a chain is a moment like that of
-// a flow, found anew when communication beside it starts or ends.
+// With interference the end of compute is not known ahead either: it is an event like the end of a
+// flow, and is found anew whenever communication beside it starts or ends.
 //
-//   contention_program.*         what threads run, and what may be walked together
+//   contention_program.*         the code of threads, and which of them may go in lockstep
 //   contention.cc                the clock, threads item by item, what is recorded, results
 //   contention_compute.cc        passes instruction by instruction; compute that is slowed
 //   contention_communication.cc  collectives and transfers from arrival to end; windows
@@ -49,7 +49,7 @@ struct Groups {
   uint32_t count = 1;
 };
 
-// One group at a collective or rendezvous.
+// The ranks of one group that have arrived at a collective or rendezvous.
 struct Arrivals {
   int64_t begin = kUnknown;  // latest arrival so far
   int64_t end = kUnknown;
@@ -57,11 +57,11 @@ struct Arrivals {
   uint32_t first_waiter = kNone;  // threads that sleep until its end, linked by Thread::next_waiter
 };
 
-// All groups at one collective of a role, or at one rendezvous; lives from the first arrival until
-// all lanes have left.
-struct Row {
+// One occurrence of a collective of a role, or of a rendezvous, for all groups of lanes.  It lives
+// from the first arrival until all lanes have left.
+struct Occurrence {
   std::vector<Arrivals> groups;
-  uint32_t id = 0;  // its place in Engine::rows_
+  uint32_t id = 0;  // index in Engine::occurrences_
   uint32_t work = 0;
   uint32_t needed = 0;  // arrivals of each group
   int64_t left = 0;     // visits to come
@@ -71,7 +71,7 @@ struct Row {
 
 // Communication whose end is not known from its beginning.
 struct Transfer {
-  uint32_t row = 0, group = 0;
+  uint32_t occurrence = 0, group = 0;
   bool on = false;
   bool listed = false;  // in Rank::transfers
   bool flows = false, moving = false, slowed = false;
@@ -90,20 +90,20 @@ struct Transfer {
 };
 
 struct Thread {
-  uint32_t actor = 0;
+  uint32_t block = 0;
   uint32_t lane = 0, lanes = 1;  // of the block
   uint32_t at = 0;               // in RoleThreads::items
-  uint32_t pc = 0;               // in the code of the pass
+  uint32_t pc = 0;               // program counter, in the code of the pass
   uint32_t ops = 0;              // of the chain at pc that are done
-  uint32_t sequence = 0;         // collectives so far that are not the block's own
-  uint8_t code = 0;              // a stream, kHost or kStrand
+  uint32_t sequence = 0;         // collectives with other blocks, or on shared links, so far
+  uint8_t code = 0;              // a stream, kHost or kLockstep
   uint8_t state = 0;  // collective: 1 arrived, 2 begun; chain that is slowed: 1 runs, 2 has ended
   uint32_t next_waiter = kNone;  // of those that sleep for the same thing
 
   uint64_t mask() const { return (~uint64_t{0} >> (64 - lanes)) << lane; }
 };
 
-// A run of a pass that some thread of the actor is in.
+// An execution of a pass that some thread of the block is in.
 struct LivePass {
   uint32_t item = 0;
   uint32_t threads = 0;                  // that have not left it
@@ -113,7 +113,7 @@ struct LivePass {
   std::vector<StragglerWait> straggler;  // by slot, of the recorded lane
 };
 
-// A record that waits refer to.
+// The record of an event for which waits are still to come.
 struct LiveEvent {
   uint32_t record = 0;
   uint32_t waits = 0;  // to come
@@ -124,10 +124,10 @@ struct LiveEvent {
 
 // Compute of one rank under interference.
 struct Rank {
-  Wide progress = 0, target = 0, exact_end = 0;  // in units; see contention.h
+  Wide progress = 0, target = 0, exact_end = 0;  // in units; see contention_compute.cc
   int64_t last = 0;                              // `progress` is as of this moment
   uint32_t version = 0;
-  bool runs = false, busy = false;  // a chain is running; ... as of the last settled moment
+  bool runs = false, busy = false;  // a chain is running: now; as of the last settled moment
   bool slow = false;                // communication beside it, as of the last settled moment
   bool exact = false;               // the stream ended at exact_end
   bool dirty = false;               // something changed at this moment
@@ -140,7 +140,7 @@ struct Rank {
   int64_t pace = 0;                 // its slowness with that
 };
 
-struct Actor {
+struct Block {
   uint32_t role = 0;
   uint32_t lane = 0;               // the first
   uint32_t first_thread = 0;       // in Engine::threads_ ...
@@ -154,9 +154,9 @@ struct Actor {
   std::vector<int64_t> host;  // [segment][lane of the block]: at its begin
 };
 
-// Where a thread is inside a pass.
+// Where a thread is inside a pass, with what its instructions need.
 struct Place {
-  Actor& a;
+  Block& block;
   Thread& th;
   const PassThreads& pass;
   LivePass& live;
@@ -195,8 +195,8 @@ class Engine {
 
  private:
   // contention.cc
-  void choose_strands();
-  void prepare_actors();
+  void choose_lockstep();
+  void prepare_blocks();
   void drain();
   int64_t next_moment();
   void process(int64_t time);
@@ -227,7 +227,7 @@ class Engine {
   uint32_t slowness_now(uint32_t rank) const;
   void change_window(uint32_t rank);
   static Wide rescaled(Wide left, int64_t from, int64_t to, int64_t alone);
-  std::vector<LaneSpan> link_spans(const Row& row, uint32_t group) const;
+  std::vector<LaneSpan> link_spans(const Occurrence& occurrence, uint32_t group) const;
   void add_link_spans(Axis axis, uint32_t role, uint32_t lane, std::vector<LaneSpan>& spans) const;
   int64_t priced_end(int64_t begin, uint32_t work, uint8_t own, std::span<const LaneSpan> spans);
   int64_t price_at(const Transfer& transfer, int64_t time) const;
@@ -236,22 +236,22 @@ class Engine {
 
   // contention.cc
   void run_thread(uint32_t id);
-  bool execute(Actor& a, Thread& th, uint32_t item);
-  bool run_post(Actor& a, Thread& th, uint32_t item);
-  bool run_join(Actor& a, Thread& th, uint32_t item);
-  bool run_host_join(Actor& a, Thread& th, uint32_t item);
-  void run_record(Actor& a, Thread& th, uint32_t item);
-  bool run_wait(Actor& a, Thread& th, uint32_t item);
-  bool run_sync(Actor& a, Thread& th, uint32_t item);
-  void know_host(Actor& a, const Thread& th, uint32_t segment);
-  void raise(Actor& a, const Thread& th, size_t stream, const int64_t* to, int64_t by);
+  bool execute(Block& block, Thread& th, uint32_t item);
+  bool run_post(Block& block, Thread& th, uint32_t item);
+  bool run_join(Block& block, Thread& th, uint32_t item);
+  bool run_host_join(Block& block, Thread& th, uint32_t item);
+  void run_record(Block& block, Thread& th, uint32_t item);
+  bool run_wait(Block& block, Thread& th, uint32_t item);
+  bool run_sync(Block& block, Thread& th, uint32_t item);
+  void know_host(Block& block, const Thread& th, uint32_t segment);
+  void raise(Block& block, const Thread& th, size_t stream, const int64_t* to, int64_t by);
   bool sleep(Thread& th, uint32_t& waiters);
   void wake(uint32_t& waiters);
-  static bool knows_host(const Actor& a, const Thread& th, uint32_t segment);
+  static bool knows_host(const Block& block, const Thread& th, uint32_t segment);
 
   // contention_compute.cc
-  bool run_pass(Actor& a, Thread& th, uint32_t item);
-  LivePass& enter(Actor& a, uint32_t item, const PassThreads& pass);
+  bool run_pass(Block& block, Thread& th, uint32_t item);
+  LivePass& enter(Block& block, uint32_t item, const PassThreads& pass);
   static void leave(LivePass& live);
   bool run_instruction(const Place& at, const ThreadInstruction& in);
   void run_chain(const Place& at, const ThreadInstruction& in);
@@ -262,52 +262,52 @@ class Engine {
   void book_start(const Place& at, uint32_t lane, int64_t time);
 
   // contention.cc
-  bool records(const Actor& a, const Thread& th) const {
-    return recorded_ >= a.lane + th.lane && recorded_ < a.lane + th.lane + th.lanes;
+  bool records(const Block& block, const Thread& th) const {
+    return recorded_ >= block.lane + th.lane && recorded_ < block.lane + th.lane + th.lanes;
   }
-  int64_t recorded_time(const Actor& a, size_t stream) const;
+  int64_t recorded_time(const Block& block, size_t stream) const;
   void prepare_record();
-  void book_item(const Actor& a, const Thread& th, uint32_t item, bool ends);
+  void book_item(const Block& block, const Thread& th, uint32_t item, bool ends);
   void book_chain(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ran);
   void book_slowed(const Place& at, const ThreadInstruction& in);
   void book_more(const Place& at, uint32_t first, uint32_t count, int64_t more);
   void book_op(const Place& at, uint32_t op, int64_t begin, int64_t end);
   void book_collective(const Place& at, const ThreadInstruction& in, int64_t before, int64_t ready,
                        int64_t begin);
-  void book_post(const Actor& a, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
-  void book_join(const Actor& a, uint32_t item, const Arrivals& group);
-  void book_rendezvous(const Row& row, uint32_t group);
+  void book_post(const Block& block, uint32_t item, uint32_t id, uint32_t lane, int64_t time);
+  void book_join(const Block& block, uint32_t item, const Arrivals& group);
+  void book_rendezvous(const Occurrence& occurrence, uint32_t group);
   void finish_record(LaneResult& result);
 
   // contention_communication.cc
-  Row& row_of_rendezvous(uint32_t id);
-  Row& row_of_collective(uint32_t source, uint32_t sequence, uint32_t work);
-  uint32_t new_row(uint32_t work, uint32_t needed, int64_t left);
-  void visit(Row& row, int64_t visits);
-  void arrive(Row& row, uint32_t group, int64_t time);
-  void complete(Row& row, uint32_t group);
-  uint8_t class_of(const Row& row, uint32_t group) const;
-  int64_t price_of(const Row& row, uint32_t group) const;
+  Occurrence& occurrence_of_rendezvous(uint32_t id);
+  Occurrence& occurrence_of_collective(uint32_t source, uint32_t sequence, uint32_t work);
+  uint32_t new_occurrence(uint32_t work, uint32_t needed, int64_t left);
+  void visit(Occurrence& occurrence, int64_t visits);
+  void arrive(Occurrence& occurrence, uint32_t group, int64_t time);
+  void complete(Occurrence& occurrence, uint32_t group);
+  uint8_t class_of(const Occurrence& occurrence, uint32_t group) const;
+  int64_t price_of(const Occurrence& occurrence, uint32_t group) const;
   int64_t price_in(size_t link_class, uint32_t work) const;
   uint8_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
-  uint32_t pattern_of(const Row& row, uint32_t group) const;
+  uint32_t pattern_of(const Occurrence& occurrence, uint32_t group) const;
   void begin_transfer(uint32_t id);
   void start_moving(uint32_t id);
-  void begin_decided(const Row& row, uint32_t group, Transfer transfer);
+  void begin_decided(const Occurrence& occurrence, uint32_t group, Transfer transfer);
   void set_cap(Transfer& transfer) const;
   int64_t slowed_cap(const Transfer& transfer) const;
   void end_transfer(uint32_t id);
-  void end_arrivals(Row& row, uint32_t group, int64_t time);
+  void end_arrivals(Occurrence& occurrence, uint32_t group, int64_t time);
   // f(role, lane) for each rank that takes part.
   template <class F>
-  void for_ranks(const Row& row, uint32_t group, const F& f) const {
-    const Groups& groups = groups_[static_cast<size_t>(graph_.works[row.work].axis)];
+  void for_ranks(const Occurrence& occurrence, uint32_t group, const F& f) const {
+    const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
     const uint32_t* const lanes = &groups.lanes[size_t{group} * groups.size];
     const auto of_role = [&](uint32_t role) {
       for (uint32_t i = 0; i < groups.size; ++i) f(role, lanes[i]);
     };
-    if (!row.is_rendezvous) return of_role(row.source / kStreams);
-    for (const uint32_t role : program_.rendezvous[row.source].parties) of_role(role);
+    if (!occurrence.is_rendezvous) return of_role(occurrence.source / kStreams);
+    for (const uint32_t role : program_.rendezvous[occurrence.source].parties) of_role(role);
   }
 
   const OpGraph& graph_;
@@ -317,18 +317,18 @@ class Engine {
   bool merge_ = true;
   ContentionProgram program_;
   int64_t slow_compute_ = kOne, slow_communication_ = kOne;
-  bool coupled_ = false;  // interference
-  uint32_t width_ = 1;    // lanes
-  uint32_t block_ = 1;    // lanes of an actor
+  bool coupled_ = false;      // interference
+  uint32_t width_ = 1;        // lanes
+  uint32_t block_lanes_ = 1;  // lanes of a block
 
   std::array<Groups, kAxes> groups_;
-  std::vector<std::vector<Scope>> own_;  // by role and work, of collectives in passes
-  std::array<bool, kStreams> strand_{};  // streams of it
-  std::vector<bool> together_;           // by role: has a strand, for whole blocks
-  std::vector<Actor> actors_;
+  std::vector<std::vector<Scope>> own_;    // by role and work, of collectives in passes
+  std::array<bool, kStreams> lockstep_{};  // the streams that may be run in lockstep
+  std::vector<bool> together_;             // by role: runs in lockstep, by whole blocks
+  std::vector<Block> blocks_;
   std::vector<Thread> threads_;
   std::vector<uint32_t> ready_;               // threads
-  LivePass closed_;                           // of passes that a strand runs in one go
+  LivePass closed_;                           // of passes that only a lockstep thread runs
   std::vector<Rank> ranks_;                   // coupled
   std::vector<Slowness> slowness_;            // [role][lane]
   std::vector<std::vector<LaneSpan>> spans_;  // [role][lane] of compute; empty: no windows
@@ -336,12 +336,12 @@ class Engine {
   std::vector<uint32_t> rank_keys_;       // of jitter
   std::vector<int64_t> prices_by_class_;  // of one work
   std::vector<int64_t> first_start_;      // [role][lane] of compute
-  std::deque<Row> rows_;                  // stays in place
-  std::vector<uint32_t> free_rows_;
-  std::vector<uint32_t> rendezvous_row_;
+  std::deque<Occurrence> occurrences_;    // a deque, so that references stay valid
+  std::vector<uint32_t> free_occurrences_;
+  std::vector<uint32_t> rendezvous_occurrence_;
   struct Sequence {
-    std::deque<uint32_t> rows;
-    uint32_t first = 0;  // sequence number of the first
+    std::deque<uint32_t> occurrences;
+    uint32_t first = 0;  // the sequence number of occurrences.front()
   };
   std::vector<Sequence> sequences_;  // by role and stream
   std::vector<Transfer> transfers_;

@@ -1,4 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads of the contention engine: their code, and where they may go in lockstep.
+//
+// Take a pass of five ops; c runs on the compute stream and x on the stream of a collective:
+//
+//     c0  c1  x2 (waits for c1)  c3  c4 (waits for the end of x2)
+//
+// The code of a thread keeps the ops of its streams in program order, merges neighbours into chains
+// and turns waits into reads of slots.  Slot 0 is the end of c1, slot 1 the end of x2:
+//
+//     compute thread           collective thread        lockstep thread, if it has both streams
+//     compute c0 c1 -> slot 0  watch slot 0             compute c0 c1 -> slot 0
+//     compute c3               collective x2 -> slot 1  wait slot 0
+//     watch slot 1                                      collective x2 -> slot 1
+//     compute c4                                        compute c3
+//                                                       wait slot 1
+//                                                       compute c4
+//
+// `watch` may find that the other thread has not got there yet, and then sleeps; `wait` reads what
+// its own thread wrote before.  A chain ends where something waits for its end, or where an op
+// itself waits.
+//
+// When is lockstep safe (plan_lockstep)?  Suppose that x2 is an all-reduce of dp, whose end depends
+// on other ranks.  Its stream is then run lane by lane (lockstep_streams), but a lockstep thread of
+// lanes 0 and 1 with the compute stream still stops before c4 until x2 has ended in both lanes: in
+// lane 0 at 10 ms, in lane 1 at 30 ms, say.  If lane 0 posts to another pipeline stage right after
+// c4, at 11 ms, nobody learns of it before the clock has reached 30 ms, which is too late.  If an
+// all-reduce of the two lanes stands between c4 and the post, the post depends on the x2 of lane 1
+// as well, and nothing is lost.  The same goes for two streams of one lane.
+//
+// RoleWalk therefore follows a role once through its program and counts the stops of each stream.
+// A time has three such counts (Dependence): the stops in its own lane that it depends on (apart),
+// those in all lanes of the block (all_lanes), and those that the thread is past when it learns of
+// the time (known).  A post, or a collective with other ranks, comes late if `known` is ahead of
+// `all_lanes`; the role is then run stream by stream and lane by lane.
 
 #include "sim/contention/contention_program.h"
 
@@ -53,7 +87,7 @@ class ThreadWriter {
         ops_(ops) {}
 
   std::vector<ThreadInstruction> write(bool merge) {
-    // Ops of a chain stand next to each other, so those of one stream do.
+    // A chain refers to its ops by a range, so the ops of each stream are stored together.
     std::vector<uint32_t> place(pass_.ops.size());
     for (size_t s = 0; s < kStreams; ++s) {
       if (streams_[s]) add_ops(s, place);
@@ -135,7 +169,7 @@ class ThreadWriter {
 
 PassThreads compile_pass(const OpGraph& graph, const Prices& prices,
                          const std::vector<int64_t>& launches, const Pass& pass,
-                         const std::array<bool, kStreams>& strand, bool merge) {
+                         const std::array<bool, kStreams>& lockstep, bool merge) {
   PassThreads out;
   const Slots slots = assign_slots(pass);
   out.slots = static_cast<uint32_t>(slots.op.size());
@@ -157,9 +191,9 @@ PassThreads compile_pass(const OpGraph& graph, const Prices& prices,
     one[s] = true;
     out.code[s] = write(one);
   }
-  out.code[kStrand] = write(strand);
+  out.code[kLockstep] = write(lockstep);
   out.closed = std::ranges::all_of(
-      pass.ops, [&](const Op& op) { return strand[static_cast<size_t>(op.stream)]; });
+      pass.ops, [&](const Op& op) { return lockstep[static_cast<size_t>(op.stream)]; });
   return out;
 }
 
@@ -178,7 +212,7 @@ void add_event(const Item& item, std::vector<uint32_t>& latest, RoleThreads& out
 RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
                          const std::vector<PassThreads>& passes,
                          const std::vector<int64_t>& launches,
-                         const std::array<bool, kStreams>& strand) {
+                         const std::array<bool, kStreams>& lockstep) {
   RoleThreads out;
   const size_t n = role.items.size();
   out.record.assign(n, RoleThreads::kNone);
@@ -205,7 +239,7 @@ RoleThreads compile_role(const OpGraph& graph, const RoleOps& role,
     }
     const auto stream = static_cast<size_t>(item.stream);
     out.items[stream].push_back(i);
-    if (strand[stream]) out.items[kStrand].push_back(i);
+    if (lockstep[stream]) out.items[kLockstep].push_back(i);
     if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
       add_event(item, latest, out, i);
     }
@@ -244,15 +278,15 @@ void plan_rendezvous(const OpGraph& graph, ContentionProgram& out) {
 }  // namespace
 
 ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
-                                  const std::array<bool, kStreams>& strand, bool merge) {
+                                  const std::array<bool, kStreams>& lockstep, bool merge) {
   ContentionProgram out;
   std::vector<int64_t> launches = varied_launches(graph, prices, {});
   for (int64_t& time : launches) time <<= kLaneFractionBits;
   for (const Pass& pass : graph.passes) {
-    out.passes.push_back(compile_pass(graph, prices, launches, pass, strand, merge));
+    out.passes.push_back(compile_pass(graph, prices, launches, pass, lockstep, merge));
   }
   for (const RoleOps& role : graph.roles) {
-    out.roles.push_back(compile_role(graph, role, out.passes, launches, strand));
+    out.roles.push_back(compile_role(graph, role, out.passes, launches, lockstep));
   }
   plan_rendezvous(graph, out);
   return out;
@@ -283,7 +317,7 @@ struct Dependence {
 
 class RoleWalk {
  public:
-  RoleWalk(const OpGraph& graph, const ContentionProgram& program, const StrandChoice& choice,
+  RoleWalk(const OpGraph& graph, const ContentionProgram& program, const LockstepChoice& choice,
            uint32_t role)
       : graph_(graph),
         threads_(program.roles[role]),
@@ -313,12 +347,12 @@ class RoleWalk {
         return !shows_late(post, is_whole(item));
       }
       case ItemKind::join: walk_join(item); return true;
-      case ItemKind::record: events_[threads_.record[i]] = at_strand(s); return true;
+      case ItemKind::record: events_[threads_.record[i]] = at_lockstep(s); return true;
       case ItemKind::wait: {
         const auto it = events_.find(threads_.record[i]);
         if (it == events_.end()) return true;
         now_[s].merge(it->second);
-        at_strand(s);
+        at_lockstep(s);
         return true;
       }
       case ItemKind::sync: {
@@ -340,7 +374,7 @@ class RoleWalk {
   void walk_join(const Item& item) {
     const size_t s = stream(item.stream);
     stop(s, is_whole(item));
-    at_strand(s);
+    at_lockstep(s);
     if (item.host_waits) stop(kHost, is_whole(item));
   }
 
@@ -349,20 +383,21 @@ class RoleWalk {
     if (of_all_lanes) now_[s].all_lanes[s] = stops_[s];
   }
 
-  // What a strand does it knows when all of it is there.
+  // The lockstep thread learns of a time once all of its streams are past their stops.
   void gather(size_t s, Dependence& time) {
     if (!choice_.streams[s]) return;
-    raise(strand_, time.apart);
-    raise(strand_, time.all_lanes);
-    raise(strand_, time.known);
-    raise(time.known, strand_);
+    raise(lockstep_, time.apart);
+    raise(lockstep_, time.all_lanes);
+    raise(lockstep_, time.known);
+    raise(time.known, lockstep_);
   }
-  const Dependence& at_strand(size_t s) {
+  const Dependence& at_lockstep(size_t s) {
     gather(s, now_[s]);
     return now_[s];
   }
 
-  // Is it known later than it could be?  `whole`: it waits for all lanes of the block.
+  // Would other ranks see this time later than it could be known?  `whole`: it waits for all lanes
+  // of the block.
   bool shows_late(Dependence time, bool whole) const {
     if (whole || choice_.lanes == 1) time.wait_for_all_lanes();
     for (size_t t = 0; t < time.known.size(); ++t) {
@@ -379,7 +414,7 @@ class RoleWalk {
       const size_t s = stream(op.stream);
       for (const Wait& w : pass.waits.of(i)) now_[s].merge((w.from_start ? starts_ : ends_)[w.on]);
       now_[s].merge(now_[kHost]);
-      at_strand(s);
+      at_lockstep(s);
       starts_[i] = now_[s];
       if (is_communication(work(op.work).kind) && !walk_collective(i, op)) return false;
       ends_[i] = now_[s];
@@ -387,7 +422,8 @@ class RoleWalk {
     return true;
   }
 
-  // When a collective with other ranks begins and ends is for them to decide as well.
+  // A collective with other ranks stops a thread twice, since both when it begins and when it ends
+  // depends on those ranks.
   bool walk_collective(uint32_t i, const Op& op) {
     const size_t s = stream(op.stream);
     const auto w = static_cast<size_t>(op.work);
@@ -410,32 +446,33 @@ class RoleWalk {
   const OpGraph& graph_;
   const RoleThreads& threads_;
   const std::vector<Item>& items_;
-  const StrandChoice& choice_;
+  const LockstepChoice& choice_;
   std::array<Dependence, kStreams + 1> now_{};
   Stops stops_{};
-  Stops strand_{};  // that the strand is past
+  Stops lockstep_{};  // that the lockstep thread is past
   std::map<uint32_t, Dependence> events_;
   std::vector<Dependence> starts_, ends_;  // by op of the pass
 };
 
 }  // namespace
 
-std::array<bool, kStreams> strand_streams(const OpGraph& graph, const std::vector<Scope>& scopes) {
-  std::array<bool, kStreams> strand;
-  strand.fill(true);
+std::array<bool, kStreams> lockstep_streams(const OpGraph& graph,
+                                            const std::vector<Scope>& scopes) {
+  std::array<bool, kStreams> lockstep;
+  lockstep.fill(true);
   for (const Pass& pass : graph.passes) {
     for (const Op& op : pass.ops) {
       const auto work = static_cast<size_t>(op.work);
       if (is_communication(graph.works[work].kind) && scopes[work] == Scope::outside) {
-        strand[static_cast<size_t>(op.stream)] = false;
+        lockstep[static_cast<size_t>(op.stream)] = false;
       }
     }
   }
-  return strand;
+  return lockstep;
 }
 
-std::vector<bool> plan_strands(const OpGraph& graph, const ContentionProgram& program,
-                               const StrandChoice& choice) {
+std::vector<bool> plan_lockstep(const OpGraph& graph, const ContentionProgram& program,
+                                const LockstepChoice& choice) {
   std::vector<bool> together;
   for (uint32_t r = 0; r < graph.roles.size(); ++r) {
     together.push_back(RoleWalk(graph, program, choice, r).is_safe());

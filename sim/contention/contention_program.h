@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the contention engine runs.  A role's streams are walked by threads, each by its own pace,
-// since one may stand at a flow whose end is not known yet while another goes on; between them
-// there are only marks, events and the host's launches.  A thread has one stream, or all streams
-// without communication that other ranks see: those are walked together, in program order (a
-// strand). So each pass has code for each stream and for the strand, and a role has items for each.
+// The program of the contention engine.  The streams of a role are run by threads, each at its own
+// pace, because one may be stopped at a flow whose end is not known yet while another goes on.
+// Threads of a role only wait for each other at slots (starts and ends of ops), at events and at
+// launches of the host.  A thread runs one stream, or in lockstep, in program order, all streams
+// without communication that other ranks can see.  So every pass is compiled for each stream and
+// once more for the lockstep thread, and each thread has its list of a role's items.
 //
-// Chains of ops are one instruction, as in program.h, but keep their ops: where the host is late,
-// or compute is slowed, a chain is taken op by op.
+// A chain of ops is one instruction, as in program.h, but its ops are kept: where the host is late
+// or compute is slowed, the chain is run op by op.
 #pragma once
 
 #include <array>
@@ -18,15 +19,15 @@
 
 namespace stepcast {
 constexpr size_t kHost = kStreams;  // where it waits for a rendezvous
-constexpr size_t kStrand = kStreams + 1;
+constexpr size_t kLockstep = kStreams + 1;
 constexpr size_t kThreads = kStreams + 2;  // that a role may have
 
 enum class ThreadCode : uint8_t {
   wait,        // t = max(t, slot + ps)
   watch,       // the same, where the slot is another thread's
   compute,     // chain on the compute stream
-  fixed,       // chain of what is no communication on another stream
-  collective,  // one
+  fixed,       // chain of ops other than communication, on another stream
+  collective,  // a single collective
 };
 
 struct ThreadInstruction {
@@ -54,14 +55,15 @@ struct PassThreads {
   uint32_t slots = 0;
   uint32_t device_ops = 0;
   int64_t launched = 0;  // host time of all, in 1/4096 ps
-  bool closed = false;   // all of it is the strand's
+  bool closed = false;   // all of its streams are those of the lockstep thread
 };
 
 struct RoleThreads {
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  std::array<std::vector<uint32_t>, kThreads> items;  // that each thread deals with, ascending
-  // By item.  The host's time is known from one item on which it waited to the next: a segment.
+  std::array<std::vector<uint32_t>, kThreads> items;  // that each thread runs, ascending
+  // By item.  A segment is the part of a role from one item at which the host waits to the next:
+  // within it the host's times follow from the time at its begin.
   std::vector<uint32_t> segment;
   // Host time in the segment, before the item; of a post including its own.  In 1/4096 ps.
   std::vector<int64_t> launched;
@@ -86,21 +88,21 @@ struct ContentionProgram {
   std::vector<RendezvousPlan> rendezvous;
 };
 
-// REQUIRES: check_graph(graph) passes.  `strand`: streams that may be walked together.  `merge`:
-// chains, else one instruction an op.
+// REQUIRES: check_graph(graph) passes.  `lockstep`: streams that the lockstep thread runs.
+// `merge`: chains of ops become one instruction; otherwise each op is an instruction.
 ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
-                                  const std::array<bool, kStreams>& strand, bool merge);
+                                  const std::array<bool, kStreams>& lockstep, bool merge);
 
 // -------------------------------------------------------------------------------------------------
-// What the contention engine may walk together, in program order: lanes and streams.
+// Which lanes and streams the contention engine may run in lockstep, in program order.
 //
 // The lanes of the innermost digit (a tp group) synchronise at nearly every layer, on links that no
-// other rank uses; walked together they cost little more than one.  So do streams whose
-// communication is priced.  But such a strand stands until the last of its lanes and streams may go
-// on, and what a lane begins on shared links must be known in time.  So between such a stop and the
-// next thing the strand shows to other ranks there has to be something that waits for it anyway:
-// for the other lanes a collective of their own.  Streams with other collectives (dp) are walked
-// lane by lane.
+// other rank uses; run in lockstep they cost little more than one lane.  The same holds for streams
+// whose communication is priced.  But a lockstep thread stops until the last of its lanes and
+// streams may go on, while what any one of them begins on shared links must be known in time.  So
+// whatever the thread shows to other ranks after such a stop must depend on the stop anyway; for
+// the other lanes of the block, by a collective among them.  Streams with collectives of other axes
+// (dp, say) are run lane by lane.
 
 enum class Scope : uint8_t {
   lane,     // one lane only, priced
@@ -109,17 +111,18 @@ enum class Scope : uint8_t {
 };
 
 // Streams of which no pass communicates with other ranks.  `scopes`: by work.
-std::array<bool, kStreams> strand_streams(const OpGraph& graph, const std::vector<Scope>& scopes);
+std::array<bool, kStreams> lockstep_streams(const OpGraph& graph, const std::vector<Scope>& scopes);
 
-struct StrandChoice {
+struct LockstepChoice {
   std::array<bool, kStreams> streams{};
   const std::vector<Scope>& scopes;  // by work, of collectives in passes
   const std::vector<bool>& whole;    // by work: does it join all lanes of the blocks in it?
   uint32_t lanes = 1;                // of a block
 };
 
-// By role: may its strand be walked together, for all lanes of a block?  O(ops of all items).
-std::vector<bool> plan_strands(const OpGraph& graph, const ContentionProgram& program,
-                               const StrandChoice& choice);
+// By role: may all lanes of a block run in lockstep on the streams of `choice`?  O(ops of all
+// items).
+std::vector<bool> plan_lockstep(const OpGraph& graph, const ContentionProgram& program,
+                                const LockstepChoice& choice);
 
 }  // namespace stepcast

@@ -37,7 +37,7 @@
 namespace stepcast {
 namespace {
 
-// Up to so many links and flows a scan of all of them at each level costs less than a heap.
+// Up to this many links and flows, scanning all of them at each level costs less than a heap.
 constexpr size_t kScanned = 64;
 
 }  // namespace
@@ -205,8 +205,8 @@ std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
 
 namespace {
 
-// After so many rounds a problem at least doubles at each: a long chain of effects then costs no
-// more than a few times what is in reach.
+// After this many rounds the problem at least doubles in each, so that a long chain of effects
+// costs no more than a small multiple of filling everything in reach once.
 constexpr int kPatience = 8;
 
 }  // namespace
@@ -431,7 +431,7 @@ void FlowShares::add_links() {
   }
 }
 
-// Frees more flows, those nearest to the change first, until there are so many or no more.
+// Frees more flows, those nearest to the change first, until `count` are free or none is left.
 void FlowShares::free_at_least(size_t count) {
   add_links();
   for (uint32_t n = 0; n < parts_.size() && free_count_ < count; ++n) {

@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// The clock of the flows: bytes left, rates, and a queue of ends.
+//
+// Between two changes of its rate a flow moves bytes evenly, so it is enough to keep what was left
+// at the last change (`left`, `since`).  Two flows of 1 GB on a link of 100 GB/s, started at 0 and
+// 5 ms:
+//
+//     0 ms    flow 0: left 1 GB since 0 at 100 GB/s, end 10 ms, queued with version 1
+//     5 ms    flow 1 starts.  The shares are solved again, and both get 50 GB/s:
+//             flow 0: left 0.5 GB since 5 ms, end 15 ms, queued with version 2
+//             flow 1: left 1 GB since 5 ms, end 25 ms, queued with version 1
+//     10 ms   the entry of version 1 of flow 0 is out of date and is dropped
+//     15 ms   flow 0 ends; flow 1 has 0.5 GB left at 100 GB/s, end 20 ms, version 2
+//
+// Starts and changed caps at one moment are only collected; the shares are solved when the clock is
+// about to move or somebody asks for the next end (solve_changes).  Which rates change is found by
+// fair_shares.h; only those flows are touched here.  Entries that are out of date stay in the queue
+// until they come up, or until they are most of it (purge).
+
 #include "sim/contention/flow_network.h"
 
 #include <algorithm>
@@ -44,8 +62,8 @@ struct FlowNetwork::Storage {
 
   FlowShares shares;
   std::vector<Running> flows;
-  // Of each flow's `end`; goes on when its place is used again.  Not in Running, for the queue
-  // looks at many that nothing else looks at.
+  // Of each flow's `end`; it keeps counting when the flow's number is used again.  Not a member of
+  // Running, because the queue reads the versions of many flows that nothing else reads.
   std::vector<uint32_t> versions;
   std::vector<uint32_t> free;  // flows that do not run
   RadixHeap<End> ends;

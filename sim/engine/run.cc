@@ -6,7 +6,8 @@
 // have one solution, and any order of evaluation finds it that takes a right side only when all of
 // it is known.  So a role is walked along its program as far as it goes, and where it needs a
 // rendezvous that other roles have not all posted, it sleeps on that rendezvous and another role
-// is walked.  Who completes the rendezvous wakes the sleepers.  Nothing is queued by time.
+// is walked.  The role that completes the rendezvous wakes those that sleep on it.  Nothing is
+// queued by time.
 //
 // An example: two pipeline ranks and one microbatch.  F takes 10, B 20; the transfers x and y take
 // 3, and start when their sender posts them.

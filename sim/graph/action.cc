@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/graph/action.h"
 
+#include <fmt/format.h>
+
 #include "sim/check.h"
 
 namespace stepcast {
@@ -19,7 +21,7 @@ char letter_of(ActionKind k) {
     case ActionKind::embedding_forward: return 'E';
     case ActionKind::embedding_backward: return 'G';
   }
-  fail_check("k is an ActionKind", __FILE__, __LINE__, std::to_string(static_cast<int>(k)));
+  fail_check("k is an ActionKind", __FILE__, __LINE__, fmt::format("{}", static_cast<int>(k)));
 }
 
 std::string to_string(const Action& a) {
@@ -27,10 +29,10 @@ std::string to_string(const Action& a) {
 }
 
 std::string to_string(const Action& a, int64_t seq_splits) {
-  std::string text = std::to_string(a.stage) + letter_of(a.kind);
-  if (seq_splits == 1) return text + std::to_string(a.microbatch);
-  return text + std::to_string(a.microbatch / seq_splits) + '.' +
-         std::to_string(a.microbatch % seq_splits);
+  const char letter = letter_of(a.kind);
+  if (seq_splits == 1) return fmt::format("{}{}{}", a.stage, letter, a.microbatch);
+  return fmt::format("{}{}{}.{}", a.stage, letter, a.microbatch / seq_splits,
+                     a.microbatch % seq_splits);
 }
 
 }  // namespace stepcast

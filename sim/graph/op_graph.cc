@@ -148,10 +148,10 @@ void check_rendezvous(const OpGraph& graph) {
   for (size_t id = 0; id < posted.size(); ++id) {
     STEPCAST_CHECK(static_cast<size_t>(graph.rendezvous[id].launch) < graph.launches.size(),
                    "rendezvous without launch");
-    STEPCAST_CHECK(posted[id].size() == graph.rendezvous[id].parties,
-                   "rendezvous '" + graph.text(graph.rendezvous[id].label) + "' has " +
-                       std::to_string(posted[id].size()) + " posts, not " +
-                       std::to_string(graph.rendezvous[id].parties));
+    STEPCAST_CHECK(
+        posted[id].size() == graph.rendezvous[id].parties,
+        fmt::format("rendezvous '{}' has {} posts, not {}", graph.text(graph.rendezvous[id].label),
+                    posted[id].size(), graph.rendezvous[id].parties));
   }
 }
 
@@ -171,8 +171,8 @@ void check_memory(const OpGraph& graph, const RoleOps& role) {
       STEPCAST_CHECK(!e.second || item.has_second, "pass '" + pass.name + "' runs two actions");
       std::set<uint32_t>& tensors = !item.has_action ? own : live[e.second ? second : first];
       const bool ok = e.allocate ? tensors.insert(e.tensor).second : tensors.erase(e.tensor) == 1;
-      STEPCAST_CHECK(ok, "pass '" + pass.name + "' " + (e.allocate ? "allocates" : "frees") +
-                             " tensor " + std::to_string(e.tensor) + " twice");
+      STEPCAST_CHECK(ok, fmt::format("pass '{}' {} tensor {} twice", pass.name,
+                                     e.allocate ? "allocates" : "frees", e.tensor));
     }
     STEPCAST_CHECK(item.has_action || own.empty(), "pass '" + pass.name + "' leaves memory behind");
     for (const Key& key : {first, second}) {

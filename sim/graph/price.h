@@ -25,7 +25,7 @@ std::string_view name_of(Origin o);
 // How NCCL runs a collective.  Labels are for people: name_of() is called where text is printed and
 // nowhere else.
 enum class Algorithm : uint8_t {
-  none,  // no collective, or nobody said
+  none,  // no collective, or not known
   ring,
   tree,
   collnet_direct,  // network switches reduce; every GPU sends to them

@@ -3,6 +3,8 @@
 
 #include "sim/graph/work.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -175,32 +177,29 @@ std::string_view name_of(AttentionKernel k) {
 std::string describe(const Work& w) {
   std::string s(w.kind == WorkKind::memory_bound ? name_of(w.kernel) : name_of(w.kind));
   const auto times = [](int64_t a, int64_t b, int64_t c) {
-    return std::to_string(a) + "x" + std::to_string(b) + "x" + std::to_string(c);
+    return fmt::format("{}x{}x{}", a, b, c);
   };
   switch (w.kind) {
     case WorkKind::gemm:
     case WorkKind::grouped_gemm:
-      s += ' ' + (w.batch > 1 ? std::to_string(w.batch) + " of " : std::string()) +
-           times(w.m, w.n, w.k) + ' ' + std::string(name_of(w.dtype)) + ' ' +
-           std::string(name_of(w.layout)) + (w.accumulate ? " accumulate" : "") +
-           (w.accumulate && w.sum != DType::fp32 ? " in " + std::string(name_of(w.sum))
-                                                 : std::string());
+      if (w.batch > 1) s += fmt::format(" {} of", w.batch);
+      s += fmt::format(" {} {} {}", times(w.m, w.n, w.k), name_of(w.dtype), name_of(w.layout));
+      if (w.accumulate) s += " accumulate";
+      if (w.accumulate && w.sum != DType::fp32) s += fmt::format(" in {}", name_of(w.sum));
       break;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward:
-      s += ' ' + std::to_string(w.batch) + " x " + std::to_string(w.heads) + " heads " +
-           times(w.m, w.n, w.k) +
-           (w.value_dim > 0 ? "/" + std::to_string(w.value_dim) : std::string()) + ' ' +
-           std::string(name_of(w.dtype)) + (w.causal ? " causal" : "");
-      if (w.attention != AttentionKernel::table) s += ' ' + std::string(name_of(w.attention));
+      s += fmt::format(" {} x {} heads {}", w.batch, w.heads, times(w.m, w.n, w.k));
+      if (w.value_dim > 0) s += fmt::format("/{}", w.value_dim);
+      s += fmt::format(" {}{}", name_of(w.dtype), w.causal ? " causal" : "");
+      if (w.attention != AttentionKernel::table) s += fmt::format(" {}", name_of(w.attention));
       break;
     case WorkKind::send_recv:
-      s += " stage rank " + std::to_string(w.from) + " to " + std::to_string(w.to) + ", " +
-           std::to_string(w.bytes.value) + " B";
+      s += fmt::format(" stage rank {} to {}, {} B", w.from, w.to, w.bytes.value);
       break;
     default:
-      if (is_communication(w.kind)) s += ' ' + std::string(name_of(w.axis));
-      s += ' ' + std::to_string(w.bytes.value) + " B";
+      if (is_communication(w.kind)) s += fmt::format(" {}", name_of(w.axis));
+      s += fmt::format(" {} B", w.bytes.value);
   }
   return s;
 }
@@ -217,7 +216,7 @@ std::string describe(const Launch& launch) {
   for (size_t c = 0; c < kHostCalls; ++c) {
     if (launch.calls[c] == 0) continue;
     if (!s.empty()) s += " + ";
-    if (launch.calls[c] > 1) s += std::to_string(launch.calls[c]) + ' ';
+    if (launch.calls[c] > 1) s += fmt::format("{} ", launch.calls[c]);
     s += name_of(static_cast<HostCall>(c));
   }
   return s.empty() ? "nothing" : s;

@@ -28,8 +28,8 @@ std::string_view name_of(DType t);  // "bf16"
 //   data       cp x dp: ranks with the same share of the dense parameters; their gradients are
 //              summed and ZeRO shards over
 //   shard, replica  `data` cut in two: ranks that hold the shards of one copy, and the copies
-//   cp_inner, cp_outer  cp cut in two: neighbours that exchange heads, and the rings of those who
-//              hold the same ones
+//   cp_inner, cp_outer  cp cut in two: neighbours that exchange heads, and the rings of ranks
+//              that hold the same heads
 enum class Axis : uint8_t {
   none,
   tp,

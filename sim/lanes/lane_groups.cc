@@ -1,4 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collectives on a vector of lanes.
+//
+// With tp = 2 and dp = 3 the lanes of a role are, tp innermost,
+//
+//     (tp, dp)   (0,0) (1,0) | (0,1) (1,1) | (0,2) (1,2)
+//
+// A collective of tp joins neighbours: the vector is an array of 3 x 2 x 1, and the middle index is
+// the one over which the maximum is taken.  One of dp joins every second lane: 1 x 3 x 2.  An axis
+// that covers several digits has such a shape for each of them, and takes the maximum over one
+// after the other.
+//
+// After the maximum all lanes of a group have the same time, and the price is added.  If all groups
+// cost the same, that is one number.  If some have slow links, each lane has the class of its
+// group, and prices[class] is added.  If links slow down for a while (windows), only groups that
+// such a window can touch are taken one by one: bounds of the clock tell when there are none.
+
 #include "sim/lanes/lane_groups.h"
 
 #include <algorithm>

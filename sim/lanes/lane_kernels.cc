@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops that compilers turn into vector code, compiled for several instruction sets where the
 // compiler can choose among them when the program starts (sanitizers run before that is set up).
+//
+// Times are 64-bit integers, slowness is a double that holds a whole number.  Their product is
+// taken by the floating-point units and is still exact: with slowness 4096 and a duration of 1000,
+// 4096000 + 2^52 is a double whose bit pattern is that of 2^52 plus the integer 4096000.  That
+// holds for products below 2^51; longer ones take the `wide` loops, which multiply integers.
+
 #include "sim/lanes/lane_kernels.h"
 
 #include <algorithm>
@@ -27,8 +33,8 @@ constexpr int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-// A whole number x < 2^51 as the bits of x + 2^52 are those of 2^52 plus x: vector units that
-// multiply no wide integers, and convert none, get an exact product this way.
+// For a whole number x < 2^51, the bits of the double x + 2^52 are those of 2^52 plus x.  So vector
+// units that can neither multiply nor convert 64-bit integers get an exact product.
 constexpr double kShift = 4503599627370496.0;
 constexpr auto kShiftBits = std::bit_cast<int64_t>(kShift);
 inline int64_t shifted_product(double a, double b) {

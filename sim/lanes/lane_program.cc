@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// Passes compiled for lanes: chains whose length depends on the slowness of the lane.
+//
+// Take two ops of compute on one stream, of 4 and 5 ps, whose launches cost the host 6 each.  On a
+// lane of slowness f the chain ends at
+//
+//     max( t + 9 f,  h + 6 + 9 f,  h + 12 + 5 f )
+//
+// where t is the time of the stream and h that of the host before it.  The two terms with h are
+// straight lines in f.  If slowness lies between 1 and 1.2 in this step, the second line is above
+// the first at both ends, hence everywhere, and it alone is kept; between 1 and 2 they cross, and
+// both are kept (add_line).
+//
+// Two passes over the code then save vector operations.  Take the ops a, x, b of a tensor-parallel
+// layer: x, an all-reduce on the stream of tp, waits for a, and b on the compute stream waits for
+// x.
+//
+//     keep_marks_in_streams   x need not have the end of a copied to a slot: when it reads that
+//                             time, the compute stream still has it.  The same holds for b and x
+//     find_followers          x began no earlier than the compute stream stood, so when b waits for
+//                             x, its own stream is no later: its time is set, not compared
+
 #include "sim/lanes/lane_program.h"
 
 #include <algorithm>
@@ -133,7 +154,8 @@ class PassCompiler {
     add_line({tail.launch + next.duration.constant, next.duration.scaled});
   }
 
-  // Is `a` at least `b` for every slowness that occurs?  Straight lines: enough at both ends.
+  // Is `a` at least `b` for every slowness that occurs?  Both are straight lines, so it is enough
+  // to compare them at both ends.
   bool covers_line(const LaneLine& a, const LaneLine& b) const {
     return a.at(traits_.fastest) >= b.at(traits_.fastest) &&
            a.at(traits_.slowest) >= b.at(traits_.slowest);
@@ -195,8 +217,8 @@ class PassCompiler {
     }
   }
 
-  // Where streams take turns, as compute and the collectives between its ops do, each stands no
-  // later than the other when it waits for it: what waits need not look at its own time.
+  // Where streams take turns, as compute and the collectives between its ops do, a stream that
+  // waits for the other is never ahead of it, so the maximum with its own time can be left out.
   void find_followers() {
     const auto places = static_cast<size_t>(slot_place(slots_.count));
     // no_later[x][y]: x <= y, for all that is known so far

@@ -28,7 +28,7 @@ struct LaneLine {
   int64_t at(int64_t slowness) const { return constant + scaled * slowness; }
 };
 
-// Where a vector of times is: of a stream, or in a slot of the pass.
+// A vector of times: of a stream, or of a slot of the pass.
 using LanePlace = int32_t;
 constexpr LanePlace kNoPlace = -1;
 constexpr LanePlace slot_place(int32_t slot) {
@@ -44,8 +44,8 @@ enum class LaneCode : uint8_t {
 struct LaneInstruction {
   LaneCode code = LaneCode::chain;
   Stream stream = Stream::compute;
-  LanePlace wait = kNoPlace;  // waits for the time that stands there ...
-  int64_t delay = 0;          // ... and that much longer
+  LanePlace wait = kNoPlace;  // waits for the time in this place ...
+  int64_t delay = 0;          // ... plus this delay
   bool follows = false;       // its stream cannot be later than what it waits for
   LanePlace mark_end =
       kNoPlace;  // its end is copied to, if it is needed when the stream has gone on
@@ -53,8 +53,8 @@ struct LaneInstruction {
   LaneLine duration;
   int64_t launch = 0;       // host time of the chain
   uint32_t ops = 1;         // in the chain
-  uint32_t leads = 0;       // lines of the host's term: so many ...
-  uint32_t first_lead = 0;  // ... from here in LanePass::leads; none for a single op
+  uint32_t leads = 0;       // number of lines of the host's term; 0 for a single op
+  uint32_t first_lead = 0;  // the first of them in LanePass::leads
   uint32_t op = 0;          // the first, index into Pass::ops
   WorkId work{};            // of the first op
   Spend spend{};            // of the first op

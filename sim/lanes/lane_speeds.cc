@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// Speeds of lanes: jitter, folding, and ops that run into a window.
+//
+// Jitter.  The table has 4096 equally likely factors of a log-normal distribution, half of them
+// below 1 and half above.  A hash of (seed, rank, op) is an index into it, so no state is carried
+// from one op to the next.
+//
+// Folding.  Take tp = 2 and dp = 8, and one slow GPU at (tp, dp) = (1, 3).
+//
+//     digit tp   the slices tp = 0 and tp = 1 differ at dp = 3: both are kept
+//     digit dp   all slices but dp = 3 are equal: one of these seven is kept, and slice 3
+//
+// 16 lanes have become 4.  The digits are then put in order of size, the largest innermost, since
+// long vectors are where vector units are fast.
+//
+// Windows.  An op of 10 begins at 0, and from 4 to 9 its lane takes twice as long.  At 4 there are
+// 6 left of it, which are 12 at the new pace; of these 5 have passed at 9, and the other 7 are 3.5
+// at the old pace: it ends at 12.5 (play).
 
 #include "sim/lanes/lane_speeds.h"
 

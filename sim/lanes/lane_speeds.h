@@ -112,7 +112,7 @@ struct RoleSpeeds {
 
   // Ops have to be run one by one.
   bool by_op() const { return !jitter_key.empty() || !windows.empty(); }
-  // An op of so many ps is too long for the fast loops (lane_kernels.h).
+  // An op of `duration` ps is too long for the fast loops (lane_kernels.h).
   bool wide(int64_t duration) const;
 };
 

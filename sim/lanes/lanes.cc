@@ -75,7 +75,7 @@ class LaneEngine {
   struct RoleState {
     std::array<LaneClock, kStreams> stream;
     LaneClock host;           // the host's time is this ...
-    int64_t host_offset = 0;  // ... and so much more, on all lanes
+    int64_t host_offset = 0;  // ... plus this, on all lanes
     uint32_t item = 0;        // next one to execute
     std::vector<LaneClock> events;
     std::vector<uint32_t> event_waits;  // still to come

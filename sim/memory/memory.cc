@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a step allocates, and what PyTorch's allocator reserves for it.
+//
+// Allocated (trace_memory).  Passes do not depend on the microbatch, so each is summed up once: how
+// far it rises above the level at its begin, and what it leaves behind.  A rank's list of passes is
+// then a walk over such pairs.  Take static memory of 20 GB, a forward that rises by 4 and leaves
+// 3, and a backward that rises by 2 and leaves -3; the rank runs F0 F1 B0 B1:
+//
+//     level  20 | F0 peaks at 24, 23 | F1 at 27, 26 | B0 at 28, 23 | B1 at 25, 20
+//
+// The peak is 28 in B0.  That costs O(1) a pass, however many ops it has.  What a copy to the host
+// frees is taken off one pass later (memory.h).
+//
+// Reserved (trace_reserved).  Here order and sizes matter, so one role's allocations are played one
+// by one through a model of the caching allocator.  A tensor of 5 MiB opens a segment of 20 MiB and
+// splits it: 5 in use, 15 free.  The next one, of 12 MiB, takes its place from those 15 and leaves
+// 3.  When both are freed they merge with their free neighbours, and the whole segment is free
+// again, but stays reserved until the device has no room for a new one.
 
 #include "sim/memory/memory.h"
 
@@ -133,7 +150,7 @@ uint64_t key_of(const Action& a) {
 
 class LiveSets {
  public:
-  // Stays where it is.
+  // The reference stays valid.
   LiveSet& get(uint64_t key, size_t tensors) {
     LiveSet* free = nullptr;
     for (LiveSet& s : sets_) {
@@ -176,7 +193,7 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
                                                      const RoleMemory& memory) {
   const RoleOps& ops = graph.roles[role];
   std::vector<Bytes> held(graph.labels.size());
-  // `late_times`: so often has what a copy frees been freed in fact.
+  // `late_times`: how many times the frees of copies have taken effect.
   const auto apply = [&](const Pass& pass, uint32_t last_op, int64_t times, int64_t late_times) {
     for (const MemoryEvent& e : pass.memory) {
       if (e.op > last_op || (e.op == last_op && !e.allocate)) break;
@@ -275,8 +292,8 @@ uint64_t CachingAllocator::key_of(const Chunk& c) {
          static_cast<uint64_t>(c.address / kMinBlock);
 }
 
-// Without branches: where the search turns is as good as random, and this is what a forecast's
-// memory costs.
+// A binary search without branches: they would be unpredictable, and most of the time that a
+// forecast's memory takes is spent here.
 size_t CachingAllocator::FreeList::first_at_least(uint64_t key) const {
   size_t low = 0;
   size_t n = keys.size();

@@ -6,7 +6,7 @@
 // that follow, so it counts until the next pass that computes has ended.
 //
 //   allocated  what the framework asked for, by category
-//   reserved   what PyTorch's caching allocator holds for it (memory.h)
+//   reserved   what PyTorch's caching allocator holds for it (below)
 #pragma once
 
 #include <array>
@@ -42,11 +42,11 @@ struct RoleMemory {
 std::vector<RoleMemory> trace_memory(const OpGraph& graph);
 
 // Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
-// device with so much room; at least its peak of allocated bytes.  More than there is room for: the
-// role runs out of memory.  O(allocations of the role * log).
+// device with that much room; at least its peak of allocated bytes.  More than there is room for:
+// the role runs out of memory.  O(allocations of the role * log).
 Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room);
 
-// What of the role's peak is held by which tensors (static memory apart), largest first.
+// Which tensors hold how much of the role's peak (static memory apart), largest first.
 std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
                                                      const RoleMemory& memory);
 
@@ -69,8 +69,8 @@ class CachingAllocator {
   static constexpr Block kNone = -1;
 
   CachingAllocator() = default;
-  // On a device with room for so much; beyond it segments are reserved all the same, and
-  // peak_reserved() tells.
+  // On a device with `room` bytes.  Beyond that, segments are reserved all the same, and
+  // peak_reserved() shows it.
   explicit CachingAllocator(Bytes room) : room_(room.value) {}
 
   // kNone for 0 bytes.  O(free blocks) worst case, usually far less.
@@ -85,7 +85,7 @@ class CachingAllocator {
  private:
   struct Chunk {
     int64_t size = 0;
-    int64_t address = 0;                   // of no meaning but to order blocks
+    int64_t address = 0;                   // only its order has a meaning
     Block previous = kNone, next = kNone;  // neighbours in the segment
     bool in_use = false;
     bool small = false;

@@ -127,21 +127,21 @@ constexpr StageContent kLayer{.layers = 1};
 constexpr int64_t kTensor = kSeq * kMicro * kHidden * 2;  // bytes of all heads' queries
 
 // ------------------------------------------------------------------------- context parallelism ---
-struct Way {
+struct ContextSplit {
   CpComm how;
   int64_t inner;
 };
-const std::vector<Way> kWays{
+const std::vector<ContextSplit> kContextSplits{
     {CpComm::p2p, 1}, {CpComm::all_gather, 1}, {CpComm::all_to_all, 1}, {CpComm::hierarchical, 2}};
 
 // Every rank has 1/cp of the tokens and keeps 1/cp of everything.
 TEST(ContextParallel, HalvesAndQuartersWhatIsKept) {
   const double whole = Stage(gpt(), flash(), kWhole).kept();
   for (const int64_t cp : {2, 4}) {
-    for (const Way& way : kWays) {
-      const Stage part(gpt(), split(cp, way.how, way.inner), kWhole);
+    for (const ContextSplit& context : kContextSplits) {
+      const Stage part(gpt(), split(cp, context.how, context.inner), kWhole);
       EXPECT_EQ(part.kept() * static_cast<double>(cp), whole)
-          << cp << ' ' << static_cast<int>(way.how);
+          << cp << ' ' << static_cast<int>(context.how);
     }
   }
 }
@@ -149,8 +149,8 @@ TEST(ContextParallel, HalvesAndQuartersWhatIsKept) {
 TEST(ContextParallel, RanksTogetherComputeWhatOneDoes) {
   const Stage one(llama(), flash(), kWhole);
   for (const int64_t cp : {2, 4}) {
-    for (const Way& way : kWays) {
-      const Stage part(llama(), split(cp, way.how, way.inner), kWhole);
+    for (const ContextSplit& context : kContextSplits) {
+      const Stage part(llama(), split(cp, context.how, context.inner), kWhole);
       const auto ranks = static_cast<double>(cp);
       EXPECT_NEAR(part.flops(part.passes.forward) * ranks / one.flops(one.passes.forward), 1,
                   1e-12);
@@ -369,7 +369,8 @@ std::vector<std::pair<Transformer, Plan>> variants() {
       std::vector<Plan> plans{flash(layout > 0 ? 4 : 1)};
       plans[0].sp = layout > 1;
       if (layout == 0) {
-        for (const Way& way : kWays) plans.push_back(split(4, way.how, way.inner));
+        for (const ContextSplit& context : kContextSplits)
+          plans.push_back(split(4, context.how, context.inner));
       }
       for (Plan& p : plans) {
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {

@@ -171,9 +171,9 @@ TEST(Moe, BlockwiseProductsTakeTheFp8TokensThatArrive) {
   plan.precision.scaling = Scaling::blockwise;
   const Passes wide(mixture(), plan);
   EXPECT_TRUE(wide.has(wide.passes.forward, "expert fc1 input quantize"));
-  for (const Dispatcher way :
+  for (const Dispatcher dispatcher :
        {Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather}) {
-    plan.moe.dispatcher = way;
+    plan.moe.dispatcher = dispatcher;
     plan.moe.dispatch = DType::fp8;
     Passes low(mixture(), plan);
     const PassId forward_pass = low.passes.forward;
@@ -248,10 +248,11 @@ TEST(Moe, RecomputedModulesAreNotKept) {
             2 * (copies * (kHidden + 3 * kWidth) * 2 + 2.0 * kSeq * (3 * 512 * 2 + kExperts * 5)));
 }
 
-// ---------------------------------------------------------------- every way in every combination
-using Way = std::tuple<Dispatcher, std::array<int64_t, 4>, bool, int, bool>;
+// ---------------------------------------------------------------- every dispatcher in every
+// combination
+using Combination = std::tuple<Dispatcher, std::array<int64_t, 4>, bool, int, bool>;
 
-class MoeWays : public testing::TestWithParam<Way> {
+class MoeCombinations : public testing::TestWithParam<Combination> {
  protected:
   Plan plan() const {
     const auto& [dispatcher, sizes, skewed, recompute, overlap] = GetParam();
@@ -277,7 +278,7 @@ class MoeWays : public testing::TestWithParam<Way> {
   }
 };
 
-TEST_P(MoeWays, EveryTensorIsFreed) {
+TEST_P(MoeCombinations, EveryTensorIsFreed) {
   Passes p(model(), plan(), {.split = true});
   const RoleMemory whole = p.run({forward, backward});
   EXPECT_EQ(whole.end.value, whole.start.value);
@@ -285,7 +286,7 @@ TEST_P(MoeWays, EveryTensorIsFreed) {
   EXPECT_EQ(split.end.value, split.start.value);
 }
 
-TEST_P(MoeWays, BackwardIsInputGradientAndWeightGradient) {
+TEST_P(MoeCombinations, BackwardIsInputGradientAndWeightGradient) {
   const Passes p(model(), plan(), {.split = true});
   EXPECT_EQ(p.flops(p.passes.backward),
             p.flops(p.passes.input_gradient) + p.flops(p.passes.weight_gradient));
@@ -296,7 +297,7 @@ TEST_P(MoeWays, BackwardIsInputGradientAndWeightGradient) {
   }
 }
 
-TEST_P(MoeWays, MultipliesTheSame) {
+TEST_P(MoeCombinations, MultipliesTheSame) {
   const Passes p(model(), plan());
   Plan simple = plan_of(1, 1, 1, 1);
   const Passes alone(model(), simple);
@@ -314,7 +315,7 @@ TEST_P(MoeWays, MultipliesTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, MoeWays,
+    All, MoeCombinations,
     testing::Combine(
         testing::Values(Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather),
         testing::Values(std::array<int64_t, 4>{1, 4, 1, 4}, std::array<int64_t, 4>{2, 4, 2, 4},
@@ -515,9 +516,9 @@ TEST(Dispatch, ExpertsThatAreSplitOverEtpGatherAndReduce) {
 TEST(Dispatch, AsMuchIsReducedOverEtpAsWasGathered) {
   Plan plan = plan_of(2, 4, 2, 4);
   plan.moe.routing = zipf(0.5);
-  for (const Dispatcher way :
+  for (const Dispatcher dispatcher :
        {Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather}) {
-    plan.moe.dispatcher = way;
+    plan.moe.dispatcher = dispatcher;
     const Passes p(mixture(), plan);
     for (const PassId pass : {p.passes.forward, p.passes.backward}) {
       EXPECT_GT(p.bytes(pass, WorkKind::all_gather, Axis::etp).value, 0);
@@ -530,8 +531,8 @@ TEST(Dispatch, AsMuchIsReducedOverEtpAsWasGathered) {
 TEST(Dispatch, AsManyRowsArePickedAsArePutBack) {
   Plan plan = plan_of(1, 8, 1, 8);
   plan.moe.routing = zipf(0.5);
-  for (const Dispatcher way : {Dispatcher::deepep, Dispatcher::all_gather}) {
-    plan.moe.dispatcher = way;
+  for (const Dispatcher dispatcher : {Dispatcher::deepep, Dispatcher::all_gather}) {
+    plan.moe.dispatcher = dispatcher;
     const Passes p(mixture(), plan);
     EXPECT_EQ(p.work(p.ops(p.passes.forward, "dispatch permute").at(0)).bytes,
               p.work(p.ops(p.passes.forward, "combine unpermute").at(0)).bytes);

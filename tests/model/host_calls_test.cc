@@ -211,11 +211,11 @@ TEST(HostCalls, PairsThatTakeTurnsReplayEachLayerOnce) {
 TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessTheyArePadded) {
   const Transformer experts = with_experts();
   const Plan spread_plan = spread(plan(Modules::transformer_engine));
-  for (const Dispatcher way :
+  for (const Dispatcher dispatcher :
        {Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather}) {
     for (const bool alone : {false, true}) {
       Plan p = alone ? plan(Modules::transformer_engine) : spread_plan;
-      p.moe.dispatcher = way;
+      p.moe.dispatcher = dispatcher;
       const auto reads = [&](PassId StagePasses::*pass) {
         const Stage s(experts, p);
         return s.calls(s.passes.*pass, HostCall::synchronize);
@@ -237,7 +237,7 @@ TEST(HostCalls, TheHostReadsHowManyRowsComeUnlessTheyArePadded) {
 
 TEST(HostCalls, TheHostReadsBeforeTheOpThatNeedsTheCounts) {
   struct Case {
-    Dispatcher way;
+    Dispatcher dispatcher;
     double capacity;
     bool exchange;  // before it, or before the permutation
   };
@@ -247,7 +247,7 @@ TEST(HostCalls, TheHostReadsBeforeTheOpThatNeedsTheCounts) {
                         {Dispatcher::deepep, 1, true},
                         {Dispatcher::all_gather, 0, false}}) {
     Plan p = spread(plan(Modules::transformer_engine));
-    p.moe.dispatcher = c.way;
+    p.moe.dispatcher = c.dispatcher;
     p.moe.capacity_factor = c.capacity;
     const Stage s(with_experts(), p);
     int found = 0;
@@ -277,9 +277,9 @@ TEST(HostCalls, ARecomputedDispatchReadsTheCountsAgain) {
 
 // The host waits for the counts, not for the tokens.
 TEST(HostCalls, TheBackwardOfAPairComputesBesideTheDispatchOfItsForward) {
-  for (const Dispatcher way : {Dispatcher::all_to_all, Dispatcher::deepep}) {
+  for (const Dispatcher dispatcher : {Dispatcher::all_to_all, Dispatcher::deepep}) {
     Plan p = spread(plan(Modules::transformer_engine));
-    p.moe.dispatcher = way;
+    p.moe.dispatcher = dispatcher;
     Stage s(with_experts(), p);
     GraphBuilder builder(s.graph);
     const PassId pair = add_pair_pass(builder, s.passes.forward, s.passes.backward);

@@ -157,7 +157,7 @@ TEST(ClusterSection, HostsWithoutAWayToTheOthersAreLeftOut) {
   t.leaf_group = {0, 0, 1, 0, 1};
   const std::string section = cluster_section(t, from("ibnetdiscover", "dgx-h100"));
   EXPECT_EQ(loaded(section).nodes, 2);
-  EXPECT_THAT(section, HasSubstr("no way leads from the other nodes to h2: left out"));
+  EXPECT_THAT(section, HasSubstr("no route leads from the other nodes to h2: left out"));
   EXPECT_THAT(section, Not(HasSubstr("island")));
 }
 

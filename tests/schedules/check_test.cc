@@ -102,7 +102,7 @@ TEST(ScheduleCheck, NamesWhatIsOutOfOrderOnItsRank) {
   EXPECT_THAT(messages(rows({"0I0 0F0 0W0", "1F0 1B0"})), ElementsAre("`0I0` comes before `0F0`"));
 }
 
-TEST(ScheduleCheck, NamesTheCircleOfADeadlock) {
+TEST(ScheduleCheck, NamesTheCycleOfADeadlock) {
   const std::vector<ScheduleProblem> problems =
       check_schedule(rows({"0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"}));
   ASSERT_EQ(problems.size(), 1u);
@@ -125,14 +125,14 @@ TEST(ScheduleCheck, CallsRanksWithSeveralStagesRanks) {
                           "`0F1` comes after `2F0` on rank 0"));
 }
 
-TEST(ScheduleCheck, ARankThatWaitsForItselfIsACircleOfOne) {
+TEST(ScheduleCheck, ARankThatWaitsForItselfIsACycleOfOne) {
   const std::vector<ScheduleProblem> problems = check_schedule(rows({"1F0 0F0 1B0 0B0"}));
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].cycle,
               ElementsAre("rank 0 at `1F0` waits for `0F0`", "`0F0` comes after `1F0` on rank 0"));
 }
 
-TEST(ScheduleCheck, TheCircleLeavesOutThoseWhoMerelyWaitForIt) {
+TEST(ScheduleCheck, TheCycleLeavesOutThoseWhoMerelyWaitForIt) {
   // Stage 0 waits for stage 1, which is in a cycle with stage 2.
   const std::vector<ScheduleProblem> problems =
       check_schedule(rows({"0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1", "2F0 2F1 2B0 2B1"}));

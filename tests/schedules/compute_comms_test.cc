@@ -247,7 +247,7 @@ TEST(ComputeComms, BothEndsNameTheirTransfersInOneOrder) {
 
 // The actions alone would run, and each pair of ranks agrees on the order of its transfers; but
 // ranks 0 and 1 send too late.
-TEST(ComputeComms, ACircleThroughLateSendsIsNamed) {
+TEST(ComputeComms, ACycleThroughLateSendsIsNamed) {
   const Diagnostic d = problem_of(
       "0F0,0SEND_F0,0F1,3RECV_F0,3F0,0SEND_F1,3SEND_F0,3RECV_F1,3F1,3SEND_F1,3RECV_B0,3B0,3SEND_B0,"
       "3RECV_B1,3B1,3SEND_B1,0RECV_B0,0B0,0RECV_B1,0B1\n"

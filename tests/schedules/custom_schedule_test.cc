@@ -173,7 +173,7 @@ TEST(CustomSchedule, ProblemsPointAtTheCell) {
   }
 }
 
-TEST(CustomSchedule, ADeadlockHasItsCircleAndAnExitStatusOfItsOwn) {
+TEST(CustomSchedule, ADeadlockHasItsCycleAndAnExitStatusOfItsOwn) {
   const Diagnostic d = first_problem(testing::read_file("csv/bad_deadlock_cycle.csv"), 4);
   EXPECT_EQ(d.code, "E401");
   EXPECT_EQ(d.line, 1);

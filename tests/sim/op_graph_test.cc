@@ -50,13 +50,13 @@ TEST(WaitGraph, RefusesOpsThatDoNotExist) {
   EXPECT_THROW(WaitGraph(2, {{.op = 1, .on = 2}}), InternalError);
 }
 
-TEST(WaitGraph, FindsACircleOfWaits) {
+TEST(WaitGraph, FindsACycleOfWaits) {
   const WaitGraph g(4, {{.op = 1, .on = 2}, {.op = 2, .on = 3}, {.op = 3, .on = 1}});
   const std::array streams = {Stream::compute, Stream::tp, Stream::cp, Stream::dp};
   EXPECT_THAT(g.find_cycle(streams), UnorderedElementsAre(1, 2, 3));
 }
 
-TEST(WaitGraph, FindsACircleThroughTheOrderOfAStream) {
+TEST(WaitGraph, FindsACycleThroughTheOrderOfAStream) {
   const WaitGraph g(3, {{.op = 0, .on = 2}});
   const std::array one = {Stream::tp, Stream::compute, Stream::tp};
   EXPECT_THAT(g.find_cycle(one), UnorderedElementsAre(0, 2));
@@ -64,7 +64,7 @@ TEST(WaitGraph, FindsACircleThroughTheOrderOfAStream) {
   EXPECT_THAT(g.find_cycle(two), IsEmpty());
 }
 
-TEST(WaitGraph, AnOpThatWaitsForItselfIsACircle) {
+TEST(WaitGraph, AnOpThatWaitsForItselfIsACycle) {
   const WaitGraph g(1, {{.op = 0, .on = 0}});
   EXPECT_THAT(g.find_cycle(std::array{Stream::compute}), ElementsAre(0));
 }

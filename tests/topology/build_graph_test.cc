@@ -251,33 +251,33 @@ TEST(BuildGraph, ATierSmallerThanANodeStillHoldsIt) {
   EXPECT_EQ(switches(g)[0], 24);
 }
 
-// Ways through the graph and the closed form that costs use agree where no NIC is shared.
-void expect_same_ways(const Cluster& c, std::initializer_list<int64_t> ends) {
+// Routes through the graph and the closed form that costs use agree where no NIC is shared.
+void expect_same_routes(const Cluster& c, std::initializer_list<int64_t> ends) {
   const ClusterGraph g = cluster_graph(c);
   for (int64_t from : ends) {
     for (int64_t to : ends) {
       if (from == to) continue;
-      const auto way =
+      const auto route =
           g.shortest_path(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
-      ASSERT_TRUE(way);
+      ASSERT_TRUE(route);
       int64_t crossed = 0;
-      for (uint32_t l : *way) crossed += g.devices()[g.to(l)].kind == DeviceKind::network_switch;
+      for (uint32_t l : *route) crossed += g.devices()[g.to(l)].kind == DeviceKind::network_switch;
       EXPECT_EQ(crossed, route_of(c, from, to).switches) << from << " " << to;
     }
   }
 }
 
 TEST(BuildGraph, CrossesAsManySwitchesAsTheClosedForm) {
-  expect_same_ways(dgx_a100(1), {0, 1, 7});
-  expect_same_ways(dgx_h100(40), {0, 1, 8, 9, 255, 256, 263});
-  expect_same_ways(dgx_h100(600), {0, 8, 257, 4799});
-  expect_same_ways(dgx_a100(140), {0, 8, 161, 1119});
-  expect_same_ways(grand_teton(386), {0, 3, 8, 16, 3071, 3072});
+  expect_same_routes(dgx_a100(1), {0, 1, 7});
+  expect_same_routes(dgx_h100(40), {0, 1, 8, 9, 255, 256, 263});
+  expect_same_routes(dgx_h100(600), {0, 8, 257, 4799});
+  expect_same_routes(dgx_a100(140), {0, 8, 161, 1119});
+  expect_same_routes(grand_teton(386), {0, 3, 8, 16, 3071, 3072});
   Cluster many_nics = dgx_h100(3);
   many_nics.node.nics = 32;
   many_nics.fabric.kind = FabricKind::fat_tree;
-  expect_same_ways(many_nics, {0, 1, 8, 17, 23});
-  expect_same_ways(gb200(9), {0, 71, 72, 80, 576});
+  expect_same_routes(many_nics, {0, 1, 8, 17, 23});
+  expect_same_routes(gb200(9), {0, 71, 72, 80, 576});
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(ExpertExchange, CrossesTheNetworkOnceForANode) {
 }
 
 // Not the algorithm, whose name is NCCL's pick.
-TEST(CollectiveCost, TakesTheLowestOfAllWays) {
+TEST(CollectiveCost, TakesTheLowestOfAllAlgorithms) {
   const Cluster c = dgx_h100(4);
   const GroupShape s = full(4);
   const auto all = candidates(c, all_reduce, s);
@@ -253,7 +253,7 @@ TEST(CollectiveCost, GroupsOnBothSocketsOfAPcieNodeShareTheWayBetweenThem) {
   GroupShape pair{2, 1, 2, -1, 1, {}};
   const double alone = slope(c, all_reduce, pair);
   pair.crossing = 4;
-  EXPECT_DOUBLE_EQ(slope(c, all_reduce, pair), alone) << "the way between sockets is not known";
+  EXPECT_DOUBLE_EQ(slope(c, all_reduce, pair), alone) << "the path between sockets is not known";
   c.node.cpu_bandwidth = {16e9};
   EXPECT_NEAR(slope(c, all_reduce, pair), 4e9, 0.4e9);
   EXPECT_NEAR(slope(c, all_gather, pair) / 2, 4e9, 0.4e9) << "its own half crosses nothing";

@@ -88,7 +88,7 @@ TEST(WrittenGraph, DirectionsMayDiffer) {
   EXPECT_EQ(route_of(c, 1, 0).bandwidth.value, 10e9);
 }
 
-TEST(WrittenRoute, HasTheSwitchesAndLatencyOfItsWay) {
+TEST(WrittenRoute, HasTheSwitchesAndLatencyOfItsPath) {
   const Cluster c = written(two_leaves(4, 4), 4);
   const Route near = route_of(c, 1, 5), far = route_of(c, 1, 9);
   EXPECT_EQ(near.switches, 1);

@@ -86,9 +86,9 @@ TEST(ImportNvidiaSmi, PixIsOneSwitchNodeOneCpu) {
   const uint32_t nic = test::device(t, "nic4 rocep198s0");
   EXPECT_EQ(t.graph.devices()[nic].rail, 4);
   // gpu4 and nic4 hang on the same switch.
-  const auto way = t.graph.shortest_path(test::device(t, "gpu4"), nic);
-  ASSERT_TRUE(way);
-  EXPECT_EQ(way->size(), 2U);
+  const auto route = t.graph.shortest_path(test::device(t, "gpu4"), nic);
+  ASSERT_TRUE(route);
+  EXPECT_EQ(route->size(), 2U);
   EXPECT_EQ(warnings(t), "");
 }
 

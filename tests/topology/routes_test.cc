@@ -212,17 +212,17 @@ TEST(Router, BothDirectionsAreAlike) {
 }
 
 // The search near the two ends finds what a search of the whole graph does.
-TEST(Router, CrossesNoMoreSwitchesThanTheShortestWay) {
+TEST(Router, CrossesNoMoreSwitchesThanTheShortestRoute) {
   for (const Cluster& c : all_sorts()) {
     const ClusterGraph g = cluster_graph(c);
     Router router(g, {});
     Pairs random{9, c.gpus()};
     for (int i = 0; i < 12; ++i) {
       const int64_t from = random.next(), to = random.next();
-      const auto way =
+      const auto route =
           g.shortest_path(g.gpus()[static_cast<size_t>(from)], g.gpus()[static_cast<size_t>(to)]);
       int switches = 0;
-      for (uint32_t l : *way) {
+      for (uint32_t l : *route) {
         switches += g.devices()[g.to(l)].kind == DeviceKind::network_switch;
       }
       EXPECT_EQ(router.route(from, to)->switches, switches) << c.name << " " << from << " " << to;
@@ -269,13 +269,13 @@ TEST(Router, HashSpreadsOverTheSpinesEvenly) {
 }
 
 // What adaptive routing sends over each link is what ECMP does on average over its draws.
-TEST(Router, AdaptiveSpreadsOverAllEqualWays) {
+TEST(Router, AdaptiveSpreadsOverAllEqualRoutes) {
   for (const Cluster& c : {whole_h100(128), whole_h100(300), grand_teton(400)}) {
     const ClusterGraph g = cluster_graph(c);
     Router router(g, {.adaptive = true});
     for (const int64_t to : {8, 256, 2392, 3192}) {
       if (to >= c.gpus()) continue;
-      const GraphRoute way = *router.route(0, to);
+      const GraphRoute route = *router.route(0, to);
       std::map<uint32_t, double> out, in;  // by device
       for (const LinkShare& s : router.spread(0, to)) {
         const double share = static_cast<double>(s.share) / static_cast<double>(kWholeMessage);
@@ -289,7 +289,7 @@ TEST(Router, AdaptiveSpreadsOverAllEqualWays) {
         if (device == end) continue;
         EXPECT_NEAR(out[device], share, 1e-5) << g.devices()[device].name;
       }
-      for (uint32_t l : way.links) EXPECT_GT(in[g.to(l)], 0) << "one of the ways";
+      for (uint32_t l : route.links) EXPECT_GT(in[g.to(l)], 0) << "one of the routes";
     }
   }
   const ClusterGraph g = cluster_graph(whole_h100(128));
@@ -304,19 +304,19 @@ TEST(Router, AdaptiveSpreadsOverAllEqualWays) {
   EXPECT_TRUE(router.spread(5, 5).empty());
 }
 
-TEST(Router, WithoutAdaptiveRoutingTheWholeMessageTakesOneWay) {
+TEST(Router, WithoutAdaptiveRoutingTheWholeMessageTakesOneRoute) {
   const ClusterGraph g = cluster_graph(whole_h100(128));
   Router router(g, {.ecmp_seed = 3});
-  const std::vector<uint32_t> way = router.route(0, 256)->links;
+  const std::vector<uint32_t> route = router.route(0, 256)->links;
   const auto shares = router.spread(0, 256);
-  ASSERT_EQ(shares.size(), way.size());
-  for (size_t i = 0; i < way.size(); ++i) {
-    EXPECT_EQ(shares[i].link, way[i]);
+  ASSERT_EQ(shares.size(), route.size());
+  for (size_t i = 0; i < route.size(); ++i) {
+    EXPECT_EQ(shares[i].link, route[i]);
     EXPECT_EQ(shares[i].share, kWholeMessage);
   }
 }
 
-TEST(Router, AnotherSeedTakesOtherWays) {
+TEST(Router, AnotherSeedTakesOtherRoutes) {
   const ClusterGraph g = cluster_graph(whole_h100(128));
   Router one(g, {.ecmp_seed = 1}), same(g, {.ecmp_seed = 1}), two(g, {.ecmp_seed = 2});
   int differ = 0;
@@ -351,7 +351,7 @@ TEST(Router, UnusedNodesChangeNothing) {
   }
 }
 
-TEST(Router, EqualGpusHaveEqualWays) {
+TEST(Router, EqualGpusHaveEqualRoutes) {
   const ClusterGraph g = cluster_graph(whole_h100(96));
   Router router(g, {});
   const GraphRoute one = *router.route(0, 300 * 2);
@@ -396,7 +396,7 @@ TEST(Router, SearchesGraphsWithoutTiersAsAWhole) {
   EXPECT_THROW(router.route(-1, 0), InternalError);
 }
 
-TEST(Router, TellsWhenThereIsNoWay) {
+TEST(Router, TellsWhenThereIsNoRoute) {
   Cluster c = dgx_a100(2);
   c.node.nics = 0;
   const ClusterGraph g = cluster_graph(c);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/cluster/build_graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,12 +22,13 @@ int64_t share_of(int64_t i, int64_t whole, int64_t shares) {
   return i * shares / whole;
 }
 
+// "gpu", 3 -> "gpu3"
+std::string numbered(std::string_view name, int64_t i) {
+  return fmt::format("{}{}", name, i);
+}
+
 std::string in_node(int64_t n, const char* what, int64_t i) {
-  std::string name = "n";
-  name += std::to_string(n);
-  name += what;
-  name += std::to_string(i);
-  return name;
+  return fmt::format("n{}{}{}", n, what, i);
 }
 
 // NVLinks between each pair of GPUs of a DGX-1 (V100), of the 6 a GPU has, as `nvidia-smi topo -m`

@@ -114,7 +114,7 @@ struct Placement {
     return node * gpus_per_node + rank % gpus_per_node;
   }
   bool in_order() const { return nodes.empty(); }
-  // Whether the listed nodes have a GPU for each of so many ranks.
+  // Whether the listed nodes have a GPU for each of `ranks` ranks.
   bool holds(int64_t ranks) const {
     return in_order() || ranks <= static_cast<int64_t>(nodes.size()) * gpus_per_node;
   }

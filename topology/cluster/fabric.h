@@ -25,9 +25,9 @@ constexpr int kMaxTiers = 4;
 
 // The tiers as given, or derived from kind, radix and oversubscription if none are: leaves with
 // radix * o / (o + 1) ports down (a host takes one port of each rail leaf, a node `nics` ports of
-// one leaf in other fabrics); spines with a port for every leaf, if they have so many; else pods of
-// radix / 2 leaves (of each rail), radix pods, ... until the cluster fits.  The last tier holds the
-// whole cluster, whatever size was given.  At least one, at most kMaxTiers.
+// one leaf in other fabrics); spines with a port for every leaf, if they have that many; else pods
+// of radix / 2 leaves (of each rail), radix pods, ... until the cluster fits.  The last tier holds
+// the whole cluster, whatever size was given.  At least one, at most kMaxTiers.
 std::vector<Tier> fabric_tiers(const Cluster& cluster);
 
 // Bandwidth that leaves a block of tier t-1 is 1 / oversubscription_into(tiers, t) of what its NICs

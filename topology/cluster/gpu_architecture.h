@@ -228,25 +228,6 @@ constexpr std::optional<GpuArch> gpu_arch_named(std::string_view name) {
   return std::nullopt;
 }
 
-// "volta|ampere|...", for lists of choices.
-inline constexpr auto kGpuArchChoices = [] {
-  constexpr size_t length = [] {
-    size_t n = kGpuArchitectures.size() - 1;
-    for (const GpuArchitecture& a : kGpuArchitectures) n += a.name.size();
-    return n;
-  }();
-  std::array<char, length> text{};
-  size_t at = 0;
-  for (const GpuArchitecture& a : kGpuArchitectures) {
-    if (at > 0) text[at++] = '|';
-    for (const char c : a.name) text[at++] = c;
-  }
-  return text;
-}();
-constexpr std::string_view gpu_architecture_choices() {
-  return {kGpuArchChoices.data(), kGpuArchChoices.size()};
-}
-
 // The newest whose compute capability is not above this one (times ten: 90 for sm_90); `other` for
 // one below all of them.
 constexpr GpuArch gpu_arch_of_capability(int64_t capability) {

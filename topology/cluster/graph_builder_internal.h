@@ -26,12 +26,6 @@ struct ClusterGraphBuilder {
   }
 };
 
-// "gpu", 3 -> "gpu3"
-inline std::string numbered(std::string name, int64_t i) {
-  name += std::to_string(i);
-  return name;
-}
-
 // The GPUs of all nodes: devices 0, 1, ...
 void add_gpus(ClusterGraphBuilder& builder, const Node& node, int64_t nodes);
 

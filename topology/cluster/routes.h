@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes through a cluster graph, as NCCL and the switches choose them.
 //
-//   inside an NVLink domain   over NVLink (through the NVSwitch that a hash of the pair picks),
-//   else
-//                             over PCIe and CPUs by the fewest devices
+//   inside an NVLink domain   over NVLink, through the NVSwitch that a hash of the pair picks
+//   else inside a host        over PCIe and CPUs by the fewest devices
 //   between hosts             GPU -> its nearest NIC -> leaf -> ... -> leaf -> NIC -> GPU; GPUs
 //                             for which several NICs are equally near divide them
 //     rail-aware              the NIC of the sender's own rail, where the receiver has one there

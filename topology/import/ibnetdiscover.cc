@@ -12,8 +12,7 @@
 // LEAF-04-04 has a host below and is therefore a leaf (tier 0); SPINE-02 has none and one cable to
 // a leaf, so its tier is 1.  The adapter is a NIC of host0401.  If most adapters on this leaf are
 // mlx5_5, and mlx5_5 is the sixth of the names that occur on leaves, then this is rail 5.
-#include "sim/text.h"
-#include "topology/import/imported_topology.h"
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -28,8 +27,10 @@
 #include <utility>
 #include <vector>
 
+#include "sim/text.h"
 #include "topology/cluster/components_internal.h"
 #include "topology/import/import_internal.h"
+#include "topology/import/imported_topology.h"
 #include "topology/import/link_speeds.h"
 
 namespace stepcast {
@@ -61,9 +62,9 @@ struct IbRecords {
   std::vector<TopologyWarning> warnings;
 };
 
-// Each cable once, whichever ends tell of it.  Throws InputError: E320 if there is no switch, E321
-// for a line that is none of the format, a record that is there twice or a port that is, E322 for
-// switches that others name and the file does not describe.
+// Each cable once, whether one of its ends lists it or both do.  Throws InputError: E320 if there
+// is no switch, E321 for a line that is none of the format, a record that is there twice or a port
+// that is, E322 for switches that others name and the file does not describe.
 IbRecords read_ib_records(const ImportText& text);
 
 // Reads parts of one line from the left.
@@ -191,8 +192,8 @@ class RecordReader {
     }
     const uint32_t n = node(*guid, kind);
     if (out_.nodes[n].line > 0)
-      return problem(column, "the record of " + std::string(*guid) + " is there already, in line " +
-                                 std::to_string(out_.nodes[n].line));
+      return problem(column, fmt::format("the record of {} is there already, in line {}", *guid,
+                                         out_.nodes[n].line));
     out_.nodes[n].line = line_;
     out_.nodes[n].description = description;
     out_.nodes[n].sharp = kind == IbKind::adapter && (is_sharp(description) || sharp_device_);
@@ -271,12 +272,11 @@ class RecordReader {
       peer.sharp = kind == IbKind::adapter && is_sharp(p.peer_name);
     }
     if (!ports_.emplace(std::pair(here, p.port), line_).second)
-      return problem(1, "port " + std::to_string(p.port) + " of " + out_.nodes[here].guid +
-                            " is there already, in line " + std::to_string(ports_[{here, p.port}]));
+      return problem(1, fmt::format("port {} of {} is there already, in line {}", p.port,
+                                    out_.nodes[here].guid, ports_[{here, p.port}]));
     if (here == there) {
-      out_.warnings.push_back({line_, out_.nodes[here].guid + " is cabled to itself, ports " +
-                                          std::to_string(p.port) + " and " +
-                                          std::to_string(p.peer_port)});
+      out_.warnings.push_back({line_, fmt::format("{} is cabled to itself, ports {} and {}",
+                                                  out_.nodes[here].guid, p.port, p.peer_port)});
       return;
     }
     const auto near = std::pair(here, p.port), far = std::pair(there, p.peer_port);
@@ -285,9 +285,10 @@ class RecordReader {
       out_.cables.push_back(
           {here, there, p.port, p.peer_port, p.speed, infiniband_speed(p.speed).nominal, line_});
     } else if (out_.cables[it->second].speed != p.speed) {
-      out_.warnings.push_back({line_, "the other end of this cable tells of " +
-                                          std::string(out_.cables[it->second].speed) + " in line " +
-                                          std::to_string(out_.cables[it->second].line)});
+      const IbCable& other = out_.cables[it->second];
+      out_.warnings.push_back(
+          {line_, fmt::format("the other end of this cable tells of {} in line {}", other.speed,
+                              other.line)});
     }
   }
 
@@ -313,10 +314,10 @@ class RecordReader {
       throw_if_any(problems_);
     }
     if (missing > 0)
-      out_.warnings.push_back({static_cast<int>(text_.lines.size()),
-                               std::to_string(missing) +
-                                   (missing == 1 ? " adapter has" : " adapters have") +
-                                   " no record of their own: the file may be cut off"});
+      out_.warnings.push_back(
+          {static_cast<int>(text_.lines.size()),
+           fmt::format("{} {} no record of their own: the file may be cut off", missing,
+                       missing == 1 ? "adapter has" : "adapters have")});
   }
 
   const ImportText& text_;
@@ -354,7 +355,7 @@ struct IbLayout {
   std::set<uint32_t> managers;  // HCAs on ports of their own
   std::vector<std::string> manager_hosts;
   std::vector<int32_t> tier;             // by node; -1: no switch
-  std::vector<uint32_t> stray_switches;  // without a way to one with hosts: of tier 0
+  std::vector<uint32_t> stray_switches;  // without a route to one with hosts: of tier 0
   std::map<uint32_t, int32_t> rail;      // of leaves that have one
   std::map<uint32_t, uint32_t> group;    // leaf: the first of those that serve the same hosts
   size_t leaves_of_a_host = 0;           // of most hosts
@@ -362,8 +363,8 @@ struct IbLayout {
 
 IbLayout ib_layout(const IbRecords& records);
 
-// Leaves from which on a port that few of them have a host on is one of its own: one leaf in so
-// many.
+// In a fabric of at least this many leaves, a port on which fewer than one leaf in this many has a
+// host is one for managers.
 constexpr size_t kFabricOfManyLeaves = 8;
 
 HcaName hca_name(std::string_view description) {
@@ -422,18 +423,18 @@ class LayoutReader {
     for (const auto& [leaf, ports] : l_.host_ports)
       for (const auto& [port, hca] : ports) ++leaves_with[port];
     std::set<uint32_t> apart;
-    std::set<std::string> among_others;  // hosts
+    std::set<std::string> on_usual_ports;  // hosts
     for (const auto& [leaf, ports] : l_.host_ports) {
       for (const auto& [port, hca] : ports) {
         if (leaves_with[port] * kFabricOfManyLeaves < l_.host_ports.size())
           apart.insert(hca);
         else
-          among_others.insert(l_.names[hca].host);
+          on_usual_ports.insert(l_.names[hca].host);
       }
     }
     std::set<std::string> hosts;
     for (const uint32_t hca : apart) {
-      if (l_.names[hca].host.empty() || among_others.contains(l_.names[hca].host)) continue;
+      if (l_.names[hca].host.empty() || on_usual_ports.contains(l_.names[hca].host)) continue;
       l_.managers.insert(hca);
       hosts.insert(l_.names[hca].host);
     }
@@ -532,8 +533,8 @@ class FabricBuilder {
 
   ImportedTopology build() {
     for (const uint32_t n : l_.stray_switches)
-      builder_.warn(r_.nodes[n].line,
-                    switch_name(r_.nodes[n].description) + " has no way to a switch with hosts");
+      builder_.warn(r_.nodes[n].line, fmt::format("{} has no route to a switch with hosts",
+                                                  switch_name(r_.nodes[n].description)));
     add_switches();
     add_hosts();
     add_cables();
@@ -541,7 +542,7 @@ class FabricBuilder {
     warn_of_slow_cables();
     warn_of_missing_uplinks();
     warn_of_missing_leaves();
-    tell();
+    add_facts();
     ImportedTopology made = finished(std::move(builder_));
     made.hosts = std::move(host_names_);
     made.leaf_group = std::move(device_group_);
@@ -621,15 +622,15 @@ class FabricBuilder {
       const double usual = most_common(speeds[between(c)]);
       if (c.bandwidth.value >= usual) continue;
       ++degraded;
-      builder_.warn(c.line, builder_.devices[device_[c.a]].name + " to " +
-                                builder_.devices[device_[c.b]].name + ": " + std::string(c.speed) +
-                                ", where most have " + gigabits(usual));
+      builder_.warn(
+          c.line,
+          fmt::format("{} to {}: {}, where most have {}", builder_.devices[device_[c.a]].name,
+                      builder_.devices[device_[c.b]].name, c.speed, gigabits(usual)));
     }
     builder_.fact("degraded_cables", degraded,
-                  degraded == 0
-                      ? ""
-                      : std::to_string(degraded) + (degraded == 1 ? " cable is" : " cables are") +
-                            " slower than their like");
+                  degraded == 0 ? ""
+                                : fmt::format("{} {} slower than their like", degraded,
+                                              degraded == 1 ? "cable is" : "cables are"));
   }
 
   // device_group_: numbers of the groups in the order of their first leaves.
@@ -648,8 +649,8 @@ class FabricBuilder {
 
   static std::string gigabits(double bytes_per_second) {
     const auto tenths = static_cast<int64_t>(bytes_per_second * 8 / 1e8 + 0.5);
-    return std::to_string(tenths / 10) + (tenths % 10 ? "." + std::to_string(tenths % 10) : "") +
-           " Gb/s";
+    if (tenths % 10 == 0) return fmt::format("{} Gb/s", tenths / 10);
+    return fmt::format("{}.{} Gb/s", tenths / 10, tenths % 10);
   }
 
   // Each switch against what most switches of its tier have.
@@ -670,17 +671,16 @@ class FabricBuilder {
         missing += usual - uplinks_[d];
         lacking.emplace_back(uplinks_[d] - usual, builder_.devices[d].name);
       }
-      const std::string key = tier == 0 ? "" : "_of_tier_" + std::to_string(tier);
+      const std::string key = tier == 0 ? "" : fmt::format("_of_tier_{}", tier);
       builder_.fact("uplinks_expected" + key, usual * switches, "");
       builder_.fact("uplinks_missing" + key, missing, "");
       if (missing == 0) continue;
       std::stable_sort(lacking.begin(), lacking.end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; });
       std::vector<std::string> names;
-      for (const auto& [n, name] : lacking) names.push_back(name + " (" + std::to_string(-n) + ")");
-      builder_.warn(0, std::to_string(missing) + " of " + std::to_string(usual * switches) +
-                           " uplinks are missing, " + std::to_string(usual) + " being usual" +
-                           ": " + some_of(names));
+      for (const auto& [n, name] : lacking) names.push_back(fmt::format("{} ({})", name, -n));
+      builder_.warn(0, fmt::format("{} of {} uplinks are missing, {} being usual: {}", missing,
+                                   usual * switches, usual, some_of(names)));
     }
   }
 
@@ -697,40 +697,39 @@ class FabricBuilder {
       if (leaves.size() >= usual) continue;
       std::vector<std::string> names;
       for (const uint32_t l : leaves) names.push_back(builder_.devices[device_[l]].name);
-      builder_.warn(r_.nodes[root].line, "the hosts of " + some_of(names) + " reach " +
-                                             std::to_string(leaves.size()) +
-                                             " leaves, those of others " + std::to_string(usual) +
-                                             ": a leaf is missing");
+      builder_.warn(
+          r_.nodes[root].line,
+          fmt::format("the hosts of {} reach {} leaves, those of others {}: a leaf is missing",
+                      some_of(names), leaves.size(), usual));
     }
   }
 
-  void tell() {
+  void add_facts() {
     builder_.fact("host_hcas", static_cast<int64_t>(l_.hcas.size()), "");
     const auto hosts = std::ssize(host_names_);
-    builder_.fact(
-        "hosts", hosts,
-        std::to_string(hosts) + " hosts by name" +
-            (unnamed_ == 0 ? "" : ", " + std::to_string(unnamed_) + " HCAs that name none"));
+    builder_.fact("hosts", hosts,
+                  fmt::format("{} hosts by name", hosts) +
+                      (unnamed_ == 0 ? "" : fmt::format(", {} HCAs that name none", unnamed_)));
     builder_.fact("unnamed_hcas", unnamed_, "");
     builder_.fact("sharp_nodes", l_.sharp,
-                  l_.sharp == 0 ? ""
-                                : std::to_string(l_.sharp) +
-                                      (l_.sharp == 1 ? " SHARP aggregation node"
-                                                     : " SHARP aggregation nodes") +
-                                      " (reduction inside switches), set apart");
+                  l_.sharp == 0
+                      ? ""
+                      : fmt::format("{} SHARP aggregation {} (reduction inside switches), "
+                                    "set apart",
+                                    l_.sharp, l_.sharp == 1 ? "node" : "nodes"));
     builder_.fact("managers", static_cast<int64_t>(l_.manager_hosts.size()),
                   l_.manager_hosts.empty()
                       ? ""
-                      : some_of(l_.manager_hosts) + " (" + std::to_string(l_.managers.size()) +
-                            " HCAs) sit on ports of their own: managers, set apart");
+                      : fmt::format("{} ({} HCAs) sit on ports of their own: managers, set apart",
+                                    some_of(l_.manager_hosts), l_.managers.size()));
     builder_.fact("manager_hcas", static_cast<int64_t>(l_.managers.size()), "");
     std::set<int32_t> rails;
     for (const auto& [leaf, rail] : l_.rail) rails.insert(rail);
     builder_.fact("rails", static_cast<int64_t>(rails.size()), "");
     builder_.fact("leaf_groups", groups_,
                   groups_ == 0 ? ""
-                               : std::to_string(groups_) + " groups of hosts, each below " +
-                                     std::to_string(leaves_of_a_group_) + " leaves of its own");
+                               : fmt::format("{} groups of hosts, each below {} leaves of its own",
+                                             groups_, leaves_of_a_group_));
     for (const TopologyWarning& w : r_.warnings) builder_.warnings.push_back(w);
   }
 

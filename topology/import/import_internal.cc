@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/import/import_internal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -145,7 +147,7 @@ ImportedTopology finished(TopologyBuilder builder) {
   std::map<std::string, int> next;  // by name: what to number the next one with
   for (Device& d : builder.devices) {
     const std::string name = d.name;
-    while (next.contains(d.name)) d.name = name + " (" + std::to_string(++next[name]) + ")";
+    while (next.contains(d.name)) d.name = fmt::format("{} ({})", name, ++next[name]);
     next[d.name] = 1;
   }
   return {ClusterGraph(std::move(builder.devices), std::move(builder.links)),
@@ -175,19 +177,18 @@ void warn_of_uneven_nvlinks(TopologyBuilder& builder) {
     if (builder.devices[d].kind == DeviceKind::gpu) most = std::max(most, cables[d]);
   for (uint32_t d = 0; d < cables.size(); ++d) {
     if (builder.devices[d].kind != DeviceKind::gpu || cables[d] == most) continue;
-    const std::string has =
-        cables[d] == 0 ? "no NVLink" : std::to_string(cables[d]) + " of " + std::to_string(most);
+    const std::string has = cables[d] == 0 ? fmt::format("no NVLink, other GPUs have {}", most)
+                                           : fmt::format("{} of {} NVLinks", cables[d], most);
     builder.warn(builder.lines[d],
-                 builder.devices[d].name + " has " + has +
-                     (cables[d] == 0 ? ", other GPUs have " + std::to_string(most) : " NVLinks") +
-                     ": dead links, or a fabric manager that is not running");
+                 fmt::format("{} has {}: dead links, or a fabric manager that is not running",
+                             builder.devices[d].name, has));
   }
 }
 
 std::string some_of(const std::vector<std::string>& names, size_t most) {
   std::string text;
   for (size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+  if (names.size() > most) text += fmt::format(" and {} more", names.size() - most);
   return text;
 }
 

@@ -50,7 +50,7 @@ void throw_if_any(std::vector<Diagnostic>& problems);
 
 struct TopologyBuilder {
   std::vector<Device> devices;
-  std::vector<int> lines;  // that tell of each device; 0: none
+  std::vector<int> lines;  // line that describes each device; 0: none
   std::vector<Link> links;
   std::vector<Bandwidth> nccl;  // of each link (imported_topology.h)
   std::vector<TopologyFact> facts;

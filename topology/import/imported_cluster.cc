@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/import/imported_cluster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -50,8 +52,7 @@ class NodeReader {
     for (const auto& [host, gpus] : on) {
       if (gpus == on.begin()->second) continue;
       refuse_import(file_,
-                    "one host has " + std::to_string(on.begin()->second) + " GPUs, another " +
-                        std::to_string(gpus),
+                    fmt::format("one host has {} GPUs, another {}", on.begin()->second, gpus),
                     "all nodes of a cluster are of one kind so far");
     }
     all_hosts_ = static_cast<int64_t>(on.size());
@@ -100,13 +101,15 @@ class NodeReader {
     if (least->nvlink.value == 0)
       refuse_import(
           file_,
-          graph_.devices()[graph_.gpus()[static_cast<size_t>(least - reach_.begin())]].name +
-              " has no NVLink, where other GPUs have " + std::to_string(most->cables),
+          fmt::format(
+              "{} has no NVLink, where other GPUs have {}",
+              graph_.devices()[graph_.gpus()[static_cast<size_t>(least - reach_.begin())]].name,
+              most->cables),
           "the fabric manager may not be running; mend the node, or the file");
     if (least->nvlink.value < most->nvlink.value)
-      found_.notes.push_back("GPUs have " + std::to_string(least->cables) + " to " +
-                             std::to_string(most->cables) +
-                             " NVLinks: all are taken to have the fewest");
+      found_.notes.push_back(
+          fmt::format("GPUs have {} to {} NVLinks: all are taken to have the fewest", least->cables,
+                      most->cables));
     const bool hidden = fact_of(t_, "hidden_nvswitches") != 0 || fact_of(t_, "nvswitched") != 0;
     if (!hidden)
       found_.nvswitches =
@@ -149,8 +152,8 @@ class NodeReader {
     const auto switches = static_cast<int64_t>(shared.size());
     if (!found_.c2c) found_.pcie_switches = switches / all_hosts_;
     if (switches % all_hosts_ != 0)
-      found_.notes.push_back("hosts differ in their PCIe switches: all are taken to have " +
-                             std::to_string(switches / all_hosts_));
+      found_.notes.push_back(fmt::format(
+          "hosts differ in their PCIe switches: all are taken to have {}", switches / all_hosts_));
     if (fact_of(t_, "assumed_pcie_generation") != 0) return;
     for (const Reach& r : reach_) {
       if (r.pcie.value == 0) continue;
@@ -163,7 +166,7 @@ class NodeReader {
     found_.cpus = std::ranges::count(graph_.devices(), DeviceKind::cpu, &Device::kind) / all_hosts_;
     for (size_t i = 0; i < graph_.links().size(); ++i) {
       const Link& l = graph_.links()[i];
-      if (l.kind != LinkKind::host || t_.nccl[i].value == 0) continue;  // 0: nobody knows
+      if (l.kind != LinkKind::host || t_.nccl[i].value == 0) continue;  // 0: not known
       if (found_.cpu_bandwidth.value == 0 || l.bandwidth < found_.cpu_bandwidth)
         found_.cpu_bandwidth = l.bandwidth;
     }
@@ -178,8 +181,8 @@ class NodeReader {
     found_.nics = rails / found_.nodes;
     found_.nic_bandwidth = t_.nic_bandwidth;
     if (idle > 0)
-      found_.notes.push_back(std::to_string(idle) + (idle == 1 ? " NIC" : " NICs") +
-                             " not for GPUs left out");
+      found_.notes.push_back(
+          fmt::format("{} {} not for GPUs left out", idle, idle == 1 ? "NIC" : "NICs"));
     if (rails == 0) found_.notes.push_back("there are no NICs in this file");
   }
 
@@ -235,16 +238,16 @@ class FabricReader {
           file_, "no host can be told from another: their HCAs name none",
           "names are those of `ibnetdiscover --node-name-map`, or what hosts set themselves");
     if (homeless > 0)
-      found_.notes.push_back(std::to_string(homeless) +
-                             (homeless == 1 ? " HCA that names" : " HCAs that name") +
-                             " no host left out");
+      found_.notes.push_back(fmt::format("{} {} no host left out", homeless,
+                                         homeless == 1 ? "HCA that names" : "HCAs that name"));
     for (const auto& [node, n] : nics) {
       if (!racks || n <= kind_.nics) continue;
-      refuse_import(file_,
-                    "below leaves of their own stand " + std::to_string(n) + " NICs, a node has " +
-                        std::to_string(kind_.nics),
-                    "nodes of " + std::to_string(kind_.hosts) +
-                        " hosts are those below leaves of their own, which these are not");
+      refuse_import(
+          file_,
+          fmt::format("below leaves of their own stand {} NICs, a node has {}", n, kind_.nics),
+          fmt::format("nodes of {} hosts are those below leaves of their own, which "
+                      "these are not",
+                      kind_.hosts));
     }
   }
 
@@ -271,7 +274,8 @@ class FabricReader {
     for (const auto& [node, nic] : first_of_)
       if (part_[nic] != kept_) cut.push_back(node_name(node));
     if (!cut.empty())
-      found_.notes.push_back("no way leads from the other nodes to " + some_of(cut) + ": left out");
+      found_.notes.push_back(
+          fmt::format("no route leads from the other nodes to {}: left out", some_of(cut)));
   }
 
   bool left_out(const Link& l) const {
@@ -280,7 +284,7 @@ class FabricReader {
 
   std::string node_name(int32_t node) const {
     if (kind_.hosts == 1) return t_.hosts[static_cast<size_t>(node)];
-    return "rack" + std::to_string(node);
+    return fmt::format("rack{}", node);
   }
 
   // Numbers nodes, then switches.

@@ -293,9 +293,10 @@ class NvlinkJoiner {
     const auto [it, fresh] =
         switches_.try_emplace(all ? link.target : host_prefix(host) + link.target, 0);
     if (!fresh) return it->second;
-    const std::string number = std::to_string(builder_.count(DeviceKind::nvswitch));
-    it->second = builder_.add(DeviceKind::nvswitch, all ? "nvswitch" : "nvswitch" + number,
-                              all && several_hosts_ ? -1 : host, link.line);
+    const int64_t number = builder_.count(DeviceKind::nvswitch);
+    it->second =
+        builder_.add(DeviceKind::nvswitch, all ? "nvswitch" : fmt::format("nvswitch{}", number),
+                     all && several_hosts_ ? -1 : host, link.line);
     if (all)
       builder_.fact("hidden_nvswitches", 1,
                     "the NVSwitches are hidden from the host: shown as one");
@@ -324,10 +325,10 @@ class NvlinkJoiner {
 
   void join_gpus(const Ends& ends, const LinksOfPair& b) {
     if (b.there != b.back)
-      builder_.warn(b.line, builder_.devices[ends.first].name + " and " +
-                                builder_.devices[ends.second].name + " tell of " +
-                                std::to_string(b.there) + " and " + std::to_string(b.back) +
-                                " links between them; the larger is taken");
+      builder_.warn(
+          b.line, fmt::format("{} and {} tell of {} and {} links between them; the larger is taken",
+                              builder_.devices[ends.first].name, builder_.devices[ends.second].name,
+                              b.there, b.back));
     builder_.join(ends.first, ends.second, LinkKind::nvlink, b.one, std::max(b.there, b.back));
   }
 
@@ -354,11 +355,10 @@ PciClass pci_class(std::string_view text) {
 
 // A number with at most three decimals, from thousandths: "180", "22.5".
 std::string thousandths(int64_t n) {
-  std::string s = std::to_string(n / 1000);
-  if (n % 1000 == 0) return s;
-  std::string decimals = std::to_string(1000 + n % 1000).substr(1);
-  while (decimals.ends_with('0')) decimals.pop_back();
-  return s + '.' + decimals;
+  if (n % 1000 == 0) return fmt::format("{}", n / 1000);
+  std::string text = fmt::format("{}.{:03}", n / 1000, n % 1000);
+  while (text.ends_with('0')) text.pop_back();
+  return text;
 }
 
 struct PcieLink {
@@ -388,7 +388,7 @@ class NcclImporter {
     join_cpus();
     NvlinkJoiner(builder_, gpus_, hosts_.size() > 1).join(gpu_links_);
     warn_of_uneven_nvlinks(builder_);
-    tell();
+    add_facts();
     ImportedTopology made = finished(std::move(builder_));
     made.nic_bandwidth = {static_cast<double>(most_common(speeds_)) * 1e6 / 8};
     return made;
@@ -466,7 +466,7 @@ class NcclImporter {
     Cpu made;
     made.host = host->second;
     const XmlAttribute* numa = cpu.find("numaid");
-    const std::string name = numa == nullptr ? std::to_string(cpus_.size()) : numa->value;
+    const std::string name = numa == nullptr ? fmt::format("{}", cpus_.size()) : numa->value;
     made.device =
         builder_.add(DeviceKind::cpu, host_prefix(made.host) + "cpu" + name, made.host, cpu.line);
     made.speed = cpu_speed(cpu.value_of("arch"), cpu.value_of("vendor"), number(cpu, "familyid", 0),
@@ -492,13 +492,13 @@ class NcclImporter {
       case PciClass::bridge: return add_bridge(e, parent);
       case PciClass::gpu: return add_gpu(e, parent);
       case PciClass::nic: return add_card(e, parent);
-      default: ++others_;
+      default: ++other_devices_;
     }
   }
 
   void add_bridge(uint32_t e, uint32_t parent) {
     const uint32_t bridge = builder_.add(
-        DeviceKind::pcie_switch, "pcie" + std::to_string(builder_.count(DeviceKind::pcie_switch)),
+        DeviceKind::pcie_switch, fmt::format("pcie{}", builder_.count(DeviceKind::pcie_switch)),
         host(), elements_[e].line);
     builder_.join(bridge, parent, LinkKind::pcie, speed_of(e));
     double fastest = 0;
@@ -531,12 +531,12 @@ class NcclImporter {
     const int64_t dev = gpu == nullptr ? builder_.count(DeviceKind::gpu)
                                        : number(*gpu, "dev", builder_.count(DeviceKind::gpu));
     const uint32_t device =
-        builder_.add(DeviceKind::gpu, host_prefix(host()) + "gpu" + std::to_string(dev), host(),
+        builder_.add(DeviceKind::gpu, fmt::format("{}gpu{}", host_prefix(host()), dev), host(),
                      gpu == nullptr ? pci.line : gpu->line);
     const std::string key = host_prefix(host()) + bus;
     if (const auto [it, fresh] = gpus_.try_emplace(key, device); !fresh && !bus.empty())
-      problem(pci, "the GPU at " + bus + " is there already, in line " +
-                       std::to_string(builder_.lines[it->second]));
+      problem(pci, fmt::format("the GPU at {} is there already, in line {}", bus,
+                               builder_.lines[it->second]));
     builder_.join(device, parent, LinkKind::pcie, speed_of(e));
     if (gpu == nullptr) return;
     described_ = true;
@@ -594,7 +594,7 @@ class NcclImporter {
     if (nets.empty()) {
       if (card.nominal.value == 0) return;
       const uint32_t nic =
-          builder_.add(DeviceKind::nic, "nic" + std::to_string(builder_.count(DeviceKind::nic)),
+          builder_.add(DeviceKind::nic, fmt::format("nic{}", builder_.count(DeviceKind::nic)),
                        host(), elements_[e].line);
       bare_.insert(nic);
       builder_.join(nic, parent, LinkKind::pcie, card);
@@ -613,9 +613,8 @@ class NcclImporter {
       const auto [it, fresh] = nets_.try_emplace(host_prefix(host()) + name, 0);
       if (fresh) {
         it->second = builder_.add(
-            DeviceKind::nic,
-            host_prefix(host()) + "nic" + std::to_string(nets_.size() - 1) + ' ' + name, host(),
-            net.line);
+            DeviceKind::nic, fmt::format("{}nic{} {}", host_prefix(host()), nets_.size() - 1, name),
+            host(), net.line);
         ++speeds_[megabits];
         const double port = static_cast<double>(megabits) * 1e6 / 8;
         if (link.nominal.value < port) narrow_.push_back(builder_.devices[it->second].name);
@@ -639,7 +638,7 @@ class NcclImporter {
     }
   }
 
-  void tell() {
+  void add_facts() {
     int32_t rail = 0;
     for (uint32_t d = 0; d < builder_.devices.size(); ++d) {
       const bool bare = bare_.contains(d);
@@ -649,34 +648,35 @@ class NcclImporter {
     }
     if (hosts_.size() > 1)
       builder_.fact("hosts", static_cast<int64_t>(hosts_.size()),
-                    std::to_string(hosts_.size()) + " hosts in one file");
+                    fmt::format("{} hosts in one file", hosts_.size()));
     for (const auto& [kind, n] : cards_)
       builder_.fact("cards_" + lower_case(kind), n,
-                    std::to_string(n) + (n == 1 ? " network card: " : " network cards: ") + kind);
+                    fmt::format("{} network {}: {}", n, n == 1 ? "card" : "cards", kind));
     for (const auto& [megabits, n] : speeds_)
-      builder_.fact("nics_at_" + std::to_string(megabits) + "_mbps", n,
-                    std::to_string(n) + (n == 1 ? " NIC at " : " NICs at ") +
-                        thousandths(megabits) + " Gb/s (" + thousandths(megabits / 8) + " GB/s)");
+      builder_.fact(fmt::format("nics_at_{}_mbps", megabits), n,
+                    fmt::format("{} {} at {} Gb/s ({} GB/s)", n, n == 1 ? "NIC" : "NICs",
+                                thousandths(megabits), thousandths(megabits / 8)));
     if (xgmi_)
       builder_.fact("xgmi", 1, "links between GPUs are AMD's Infinity Fabric, shown as NVLink");
     if (!described_)
       builder_.fact("written_by_hand", 1,
                     "no gpu or net elements: NCCL finds NVLinks and the network when it runs");
     if (raised_ > 0)
-      builder_.fact("bridges_raised", raised_,
-                    std::to_string(raised_) +
-                        " bridges at 2.5 GT/s are taken to be as fast as what is below them");
-    if (others_ > 0)
-      builder_.fact("other_pci_devices", others_,
-                    std::to_string(others_) + " other PCI devices left out");
+      builder_.fact(
+          "bridges_raised", raised_,
+          fmt::format("{} bridges at 2.5 GT/s are taken to be as fast as what is below them",
+                      raised_));
+    if (other_devices_ > 0)
+      builder_.fact("other_pci_devices", other_devices_,
+                    fmt::format("{} other PCI devices left out", other_devices_));
     if (!narrow_.empty())
       builder_.warn(narrow_line_, some_of(narrow_) + (narrow_.size() == 1 ? " has" : " have") +
                                       " less PCIe than network bandwidth");
     if (!slow_.empty())
       builder_.warn(slow_line_,
-                    some_of(slow_) + (slow_.size() == 1 ? " reaches" : " reach") +
-                        " upwards at PCIe " + std::to_string(pcie_generation(slow_link_.speed)) +
-                        ".0 x" + std::to_string(slow_link_.width) + ", slower than what is below");
+                    fmt::format("{} {} upwards at PCIe {}.0 x{}, slower than what is below",
+                                some_of(slow_), slow_.size() == 1 ? "reaches" : "reach",
+                                pcie_generation(slow_link_.speed), slow_link_.width));
   }
 
   const ImportText& text_;
@@ -692,12 +692,12 @@ class NcclImporter {
   std::vector<NcclGpuLink> gpu_links_;
   std::set<uint32_t> bare_;               // NICs of which no net is known
   std::map<std::string, int64_t> cards_;  // by kind of network
-  std::map<int64_t, int64_t> speeds_;     // NICs at so many Mb/s
+  std::map<int64_t, int64_t> speeds_;     // number of NICs by Mb/s
   std::vector<std::string> slow_;         // bridges slower than what is below
   std::vector<std::string> narrow_;       // NICs slower on PCIe than on the network
   int narrow_line_ = 0, slow_line_ = 0;
   PcieLink slow_link_;
-  int64_t raised_ = 0, others_ = 0;
+  int64_t raised_ = 0, other_devices_ = 0;
   bool described_ = false, xgmi_ = false;
 };
 

@@ -15,6 +15,8 @@
 #include "sim/text.h"
 #include "topology/import/imported_topology.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -193,8 +195,7 @@ class MatrixReader {
     }
     if (cells.size() < n && problems_.empty()) {
       problem(line, words.back(),
-              "the row of " + wanted + " has " + std::to_string(cells.size()) + " cells, not " +
-                  std::to_string(n),
+              fmt::format("the row of {} has {} cells, not {}", wanted, cells.size(), n),
               "the line was cut off, or the header names other devices");
     }
     cells.resize(n);
@@ -243,10 +244,10 @@ class MatrixReader {
     throw_if_any(problems_);
     const auto at = static_cast<int>(std::min(line + 1, text_.lines.size()));
     throw InputError(problem_at(text_, "E322", at, 1, 1,
-                                "the matrix has " + std::to_string(matrix_.cells.size()) +
-                                    " rows for " + std::to_string(matrix_.names.size()) +
-                                    " devices: the row of " + matrix_.names[matrix_.cells.size()] +
-                                    " is missing"));
+                                fmt::format("the matrix has {} rows for {} devices: the row of {} "
+                                            "is missing",
+                                            matrix_.cells.size(), matrix_.names.size(),
+                                            matrix_.names[matrix_.cells.size()])));
   }
 
   const ImportText& text_;
@@ -291,7 +292,7 @@ int32_t most_in_row(const std::vector<SmiCell>& row) {
   return most;
 }
 
-// The first generation whose GPUs have so many NVLinks; `other` for none.
+// The first generation whose GPUs have this many NVLinks; `other` for none.
 GpuArch oldest_with(int64_t nvlinks) {
   const auto& all = kGpuArchitectures;
   for (size_t i = 0; i < all.size() && nvlinks > 0; ++i)
@@ -350,7 +351,7 @@ class NodeBuilder {
   uint32_t group_device(std::map<size_t, uint32_t>& made, size_t group, DeviceKind kind,
                         const char* name) {
     const auto [it, fresh] = made.try_emplace(group, 0);
-    if (fresh) it->second = builder_.add(kind, name + std::to_string(builder_.count(kind)));
+    if (fresh) it->second = builder_.add(kind, fmt::format("{}{}", name, builder_.count(kind)));
     return it->second;
   }
 
@@ -447,9 +448,9 @@ class NodeBuilder {
     if (guessed_ && links_ > 0)
       builder_.fact("assumed_nvlink_gbs", 25,
                     "taken: 25 GB/s a NVLink, as up to Hopper (Blackwell has 50: --gpu b200-sxm)");
-    builder_.fact("assumed_pcie_generation", pcie_gen,
-                  "taken: PCIe " + std::to_string(pcie_gen) +
-                      ".0 x16 everywhere; the matrix names no generation");
+    builder_.fact(
+        "assumed_pcie_generation", pcie_gen,
+        fmt::format("taken: PCIe {}.0 x16 everywhere; the matrix names no generation", pcie_gen));
   }
 
   const SmiMatrix& m_;

@@ -412,7 +412,7 @@ int64_t blocks_in_use(const Candidate& a, const GroupShape& shape, double bytes)
 
 namespace {
 
-// NCCL sends LL up to so much on each channel towards a peer (NCCL_P2P_LL_THRESHOLD).
+// NCCL sends by LL up to this much on each channel towards a peer (NCCL_P2P_LL_THRESHOLD).
 constexpr double kLlBytes = 16 << 10;
 
 // Eight transfers run at a time.

@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// How many channels NCCL finds for a group, and how fast it takes each to be.
+//
+// NCCL searches its topology for rings of one speed after the other, the highest of a list first.
+// For nodes whose GPUs are alike the outcome follows from bandwidths alone.  Eight A100 behind
+// NVSwitches have 12 NVLinks each, which NCCL counts as 20 GB/s:
+//
+//     one node     240 GB/s hold 6 rings of 40 GB/s, the highest speed of the list (ring_inside).
+//                  Rings of 25 GB/s or more are split in two: 12 rings of 20 GB/s, and 24 thread
+//                  blocks, two for each ring
+//     two nodes    each ring passes one NIC of each node, so one NIC a GPU of 25 GB/s, of which 24
+//                  are usable, gives 8 rings of 24 GB/s (ring_across); that is below 25, and they
+//                  stay as they are
+//
+// Those are the speeds by which NCCL chooses an algorithm (`found`).  Links do not keep to steps of
+// a list, so what a collective then costs follows from what they have for each channel (`smooth`):
+// in the first case 240 / 12 = 20 GB/s, in the second 240 / 8 = 30 inside the nodes and 24 between
+// them.  Where other groups use the same NICs, each has its part of them, which NCCL does not see.
+
 #include "topology/nccl/channels.h"
 
 #include <algorithm>

@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// Corrected times of algorithms.
+//
+// An example: an all-reduce of 1 MB by a ring of 8 GPUs in a node with LL128.  Its parts are 14 us
+// once, 14 hops of 1.9 us, and a bandwidth of, say, 130 GB/s of message.  Logs show how far such
+// parts are off.  Instead of a factor for each of thousands of combinations there is one for each
+// class that a combination is in, and the factor of a term is the product over its classes:
+//
+//     base    all; ring
+//     intra   all; ring in a node; LL128 in a node; the architecture of the GPU
+//     ramp    all; ring in a node; LL128 in a node; ring LL128 in a node
+//
+// So what is learnt of rings in a node also serves a GPU of which there is hardly any log.  If the
+// products come to 1 for base, 0.9 for intra, 1 for bandwidth and 0.3 for ramp, the time is
+//
+//     latency   14 + 0.9 * 26.6 = 37.9 us
+//     moving    1 MB / 130 GB/s = 7.7 us
+//     ramp      0.3 * sqrt(37.9 * 7.7) = 5.1 us
+//     together  50.7 us
+//
+// The alternative with the lowest corrected time is the one that a forecast costs (cheapest).
+
 #include "topology/nccl/collective_time.h"
 
 #include <fmt/format.h>
@@ -153,7 +174,7 @@ std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind
                .protocol = class_of(a.protocol)};
   if (c.pairwise) c.protocol = "pairwise " + c.protocol;
   // Inside a domain the switches serve an exchange as those of a server do; what leaves it comes
-  // from so many ranks at once.
+  // from as many ranks at once.
   if (!c.pairwise || across) c.domain = domain_weight(shape.ranks_per_node);
   c.out.reserve(24);
   classify_latency(c);

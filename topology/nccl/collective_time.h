@@ -73,9 +73,8 @@ std::vector<Factors> factors_of(const std::vector<Candidate>& candidates, const 
 // The candidate of lowest time among those for this size, the first of equals: it is the one that a
 // forecast costs and names.  NCCL's pick is one of them; near the sizes where it changes from one
 // to the next the two corrected times are only about equal, and the lower one is taken, so that a
-// larger message or a slower link never costs less (but see
-// exchange_candidates).  REQUIRES: as many factors
-// as candidates, some for this size.
+// larger message or a slower link never costs less (but see exchange_candidates).  REQUIRES: as
+// many factors as candidates, some for this size.
 size_t cheapest(const std::vector<Candidate>& candidates, const std::vector<Factors>& factors,
                 double bytes);
 double cheapest_seconds(const std::vector<Candidate>& candidates,

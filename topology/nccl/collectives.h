@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a collective or a transfer costs on the cluster: the algorithm and protocol that NCCL's own
-// model picks (candidates.h), and its time with factors fitted to logs (collective_time.h).
+// model picks (algorithms.h), and its time with factors fitted to logs (collective_time.h).
 //
 // `bytes` is the size as nccl-tests counts it (all-gather and reduce-scatter: the gathered size;
 // all-to-all: what one rank sends in all).  Formulas and limits: docs/communication.md.

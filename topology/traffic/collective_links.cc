@@ -76,7 +76,7 @@ class Loads {
     const int64_t channels = near ? 1 : router_.channels(m.from, m.to);
     for (int64_t c = 0; c < channels; ++c) {
       const std::span<const LinkShare> shares = router_.spread(m.from, m.to, c);
-      STEPCAST_CHECK(m.from == m.to || !shares.empty(), "a way between GPUs that communicate");
+      STEPCAST_CHECK(m.from == m.to || !shares.empty(), "a route between GPUs that communicate");
       for (const LinkShare& s : shares) add(s.link, m.parts, whole * channels, s.share);
     }
   }
@@ -190,7 +190,7 @@ class Writer {
   void add(int64_t from, int64_t to, int64_t parts) {
     if (from != to && parts > 0) result_.messages.push_back({from, to, parts});
   }
-  void both_ways(int64_t a, int64_t b, int64_t parts) {
+  void both_directions(int64_t a, int64_t b, int64_t parts) {
     add(a, b, parts);
     add(b, a, parts);
   }
@@ -289,7 +289,7 @@ void add_trees(Writer& out, int64_t r, Nodes nodes) {
   const auto head = [&](int64_t k) { return head_of(nodes[static_cast<size_t>(k)], r); };
   for (int64_t k = 0; k < n; ++k) {
     for (const int64_t parent : {parent_in_tree(k, n), parent_in_second_tree(k, n)}) {
-      if (parent >= 0) out.both_ways(head(k), head(parent), 1);
+      if (parent >= 0) out.both_directions(head(k), head(parent), 1);
     }
   }
 }
@@ -314,7 +314,7 @@ CollectiveMessages chains(Nodes nodes, Between between) {
     for (const auto& node : nodes) {
       for (size_t i = 0; i + 1 < node.size(); ++i) {
         const size_t at = (i + static_cast<size_t>(r)) % node.size();
-        out.both_ways(node[at], node[(at + 1) % node.size()], 2);
+        out.both_directions(node[at], node[(at + 1) % node.size()], 2);
       }
     }
   }

@@ -22,10 +22,10 @@ namespace stepcast {
 uint32_t joint_link(const ClusterGraph& cluster, uint32_t directed);
 Bandwidth joint_bandwidth(const ClusterGraph& cluster, uint32_t directed);
 
-// Links of one collective of `kind` over the GPUs of a group (in rank order), as `algorithm`
-// runs it (collective_messages below); of send_recv from the first GPU
-// to the second.  Loads in bytes over the link for each kFullLoad bytes of the message; ascending
-// by link.  REQUIRES: routes between the GPUs exist.
+// Links of one collective of `kind` over the GPUs of a group (in rank order), as `algorithm` runs
+// it (collective_messages below); of send_recv, those from the first GPU to the second.  Loads are
+// in bytes over the link for each kFullLoad bytes of the message.  Ascending by link.  REQUIRES:
+// routes between the GPUs exist.
 std::vector<LinkUse> collective_links(const ClusterGraph& cluster, Router& router, WorkKind kind,
                                       Algorithm algorithm, std::span<const int64_t> gpus);
 
