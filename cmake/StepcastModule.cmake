@@ -33,12 +33,12 @@ endif()
 
 set(STEPCAST_MODULES "" CACHE INTERNAL "")
 # Folders inside a module's folder that are libraries or programs of their own.
-set(STEPCAST_INNER_MODULES scenarios/forecast scenarios/frameworks calibrate/measure)
+set(STEPCAST_INNER_MODULES scenarios/document scenarios/forecast scenarios/frameworks calibrate/runs calibrate/measure)
 
 # stepcast_unity(TARGET sources...): with STEPCAST_UNITY the sources of one folder are compiled as one,
 # which parses their headers once: a full build takes a third of the time.  So names in anonymous
 # namespaces are unique within a folder.
-set(STEPCAST_UNITY_READY calibrate forecast model report scenarios schedules sim stepcast topology)  # modules whose folders compile so
+set(STEPCAST_UNITY_READY calibrate document forecast model report runs scenarios schedules sim stepcast topology)  # modules whose folders compile so
 
 function(stepcast_unity target)
   string(REPLACE "stepcast_" "" name ${target})

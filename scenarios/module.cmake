@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# yaml-cpp parses, fmt writes messages; the presets are part of the library (presets.h).
-target_link_libraries(stepcast_scenarios PRIVATE yaml-cpp fmt::fmt)
-
+# The presets and the observed errors are part of the library (presets.h, observed_errors.h).
 include(EmbedFiles)
 file(GLOB presets CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/scenarios/presets/models/*.yaml

@@ -38,7 +38,7 @@ def is_source(path):
 
 
 def is_data(name):
-    return name.startswith(("tests/data/", "tests/golden/", "calibrate/data/tables/"))
+    return name.startswith(("tests/data/", "tests/golden/", "calibrate/data/tables/", "calibrate/runs/records/"))
 
 
 def numbered(root, keep):

@@ -65,6 +65,14 @@ class Layers(TreeTest):
         self.write("scenarios/scenario.cc", SPDX + '#include "scenarios/forecast/forecast.h"\n')
         self.expect_complaint("scenarios/scenario.cc:2: scenarios/ must not include", *self.TOOL)
 
+    def test_records_of_runs_know_documents_and_no_scenarios(self):
+        self.write("scenarios/scenario.h", SPDX)
+        self.write("scenarios/document/value.h", SPDX)
+        self.write("calibrate/runs/record.h", SPDX + '#include "scenarios/document/value.h"\n')
+        self.expect_clean(*self.TOOL)
+        self.write("calibrate/runs/record.cc", SPDX + '#include "scenarios/scenario.h"\n')
+        self.expect_complaint("calibrate/runs/record.cc:2: calibrate/runs/ must not include", *self.TOOL)
+
     def test_includes_are_paths_from_the_root(self):
         self.write("sim/step.cc", '#include "units.h"\n')
         self.expect_complaint('sim/step.cc:1: "units.h" is no file', *self.TOOL)

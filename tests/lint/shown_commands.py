@@ -17,13 +17,13 @@ import scratch
 
 # What does not run here, and why.
 NOT_RUN = {
-    "accuracy_collectives": "a test of its own (ctest -R accuracy)",
     "apt-get": "changes the machine",
     "cmake": "builds, as this test's own build did",
     "mpirun": "several GPUs",
     "srun": "several nodes",
     "stepcast calibrate run": "a GPU",
     "stepcast-measure": "a GPU",
+    "stepcast_accuracy": "a test of its own (ctest -R accuracy)",
     "tools/accuracy": "minutes; a test of its own (ctest -R accuracy)",
     "tools/quickstart": "installs and builds, as .ci/run does",
     "tools/test": "installs and builds, as .ci/run does",

@@ -11,7 +11,7 @@
 //
 // A factor is a product over the classes that the alternative is in ("ring over nodes", "NIC of
 // 20 us"); each class has a number in collective_corrections.csv, 1 if it has none there.  The
-// classes are here, the numbers are fitted by tests/accuracy; docs/accuracy.md says how well.
+// classes are here, the numbers are fitted by tools/runs; docs/accuracy.md says how well.
 #pragma once
 
 #include <array>

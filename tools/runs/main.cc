@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// stepcast_accuracy runs|collectives|held-out: what was measured beside what is forecast.  Each
+// command prints its figures, or writes them between its marks in a page (--report); `--help` has
+// the options. tools/accuracy is the first of them for everybody.
+//
+// Exit status 1 if something is worse than was reached before, or a shipped table stale; 2 for
+// wrong arguments, and for files that cannot be read: what can is predicted all the same.
+#include <fmt/core.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "calibrate/runs/rules.h"
+#include "calibrate/runs/run_record.h"
+#include "tools/runs/collectives.h"
+#include "tools/runs/held_out.h"
+#include "tools/runs/observed.h"
+#include "tools/runs/plots.h"
+#include "tools/runs/run_report.h"
+#include "tools/runs/summary.h"
+#include "tools/runs/text_file.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+constexpr int kWorse = 1, kUsage = 2;
+
+// ---- runs
+
+struct RunArguments {
+  std::vector<std::string> paths;
+  std::string rules, causes, markdown, json, scenarios, plots, report, reached, write_reached,
+      observed, write_observed;
+  int threads = 2;
+};
+
+void add_options(CLI::App& command, RunArguments& a) {
+  command.add_option("PATH", a.paths, "files and folders of records (calibrate/runs)")->required();
+  command.add_option("--rules", a.rules, "what words of records stand for (rules.yaml)")
+      ->required();
+  command.add_option("--causes", a.causes, "why forecasts of some are off (known_causes.yaml)");
+  command.add_option("--markdown", a.markdown, "write a document");
+  command.add_option("--json", a.json, "write a list with one object for each record");
+  command.add_option("--scenarios", a.scenarios, "write each record's scenario into this folder");
+  command.add_option("--plots", a.plots, "write pictures into this folder");
+  command.add_option("--report", a.report, "put the document between the marks \"runs\" of a page");
+  command.add_option("--reached", a.reached, "compare with the accuracy reached before");
+  command.add_option("--write-reached", a.write_reached, "write that table");
+  command.add_option("--observed", a.observed,
+                     "compare with the errors by class that intervals are made of");
+  command.add_option("--write-observed", a.write_observed, "write that table");
+  command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
+}
+
+// An id as the name of a file: it may hold anything.
+std::string file_name(std::string id) {
+  for (char& c : id) {
+    const bool plain = ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || ('0' <= c && c <= '9') ||
+                       c == '-' || c == '_' || c == '.';
+    if (!plain) c = '_';
+  }
+  return id.starts_with('.') ? '_' + id : id;
+}
+
+void write_scenarios(const std::string& folder, const std::vector<RunRow>& rows) {
+  std::filesystem::create_directories(folder);
+  for (const RunRow& row : rows)
+    if (!row.scenario.empty())
+      write_text_file(fmt::format("{}/{}.yaml", folder, file_name(row.id)), scenario_text(row));
+}
+
+void write_outputs(const RunArguments& a, const std::vector<RunRow>& rows) {
+  if (!a.markdown.empty())
+    write_text_file(a.markdown,
+                    "# Predicted against measured runs\n\n" + runs_markdown(rows, "##"));
+  if (!a.json.empty()) write_text_file(a.json, runs_json(rows));
+  if (!a.scenarios.empty()) write_scenarios(a.scenarios, rows);
+  if (!a.plots.empty()) {
+    std::filesystem::create_directories(a.plots);
+    write_text_file(a.plots + "/predicted.svg", scatter_svg(rows));
+    write_text_file(a.plots + "/errors.svg", errors_svg(rows));
+    write_text_file(a.plots + "/sizes.svg", sizes_svg(rows));
+  }
+  if (!a.report.empty())
+    put_between_marks(a.report, "runs", runs_markdown(rows, "###", "accuracy"));
+  if (!a.write_reached.empty()) write_text_file(a.write_reached, reached_csv(rows));
+  if (!a.write_observed.empty())
+    write_text_file(a.write_observed, observed_csv(observed_runs(rows)));
+}
+
+std::vector<RunRow> rows_of(const RunArguments& a, const std::vector<RunRecord>& records) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  std::vector<RunRow> rows = predict_all(records, read_run_rules(a.rules), a.threads);
+  if (!a.causes.empty()) {
+    const std::vector<KnownCause> causes = read_known_causes(a.causes);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].cause = cause_of(records[i], causes);
+  }
+  fmt::print(stderr, "{} records in {:.1f} s on {} threads\n", rows.size(),
+             std::chrono::duration<double>(Clock::now() - begin).count(), a.threads);
+  return rows;
+}
+
+int run(const RunArguments& a) {
+  const RunRecords read = read_run_records(a.paths);
+  for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
+  if (read.records.empty()) {
+    fmt::print(stderr, "there are no records\n");
+    return kUsage;
+  }
+  const std::vector<RunRow> rows = rows_of(a, read.records);
+  write_outputs(a, rows);
+  fmt::print("{}", runs_text(rows));
+  std::string worse;
+  if (!a.reached.empty()) worse = worse_than_reached(read_text_file(a.reached), reached_csv(rows));
+  if (!worse.empty()) fmt::print("\nWorse than {}:\n{}", a.reached, worse);
+  std::string stale;
+  if (!a.observed.empty())
+    stale = stale_errors(read_text_file(a.observed), observed_csv(observed_runs(rows)));
+  if (!stale.empty()) fmt::print("\n{} is stale (--write-observed):\n{}", a.observed, stale);
+  if (!read.problems.empty()) return kUsage;
+  return worse.empty() && stale.empty() ? 0 : kWorse;
+}
+
+// ---- collectives and rows held out
+
+void print_or_put(const std::string& text, const std::string& page, const char* marks) {
+  if (page.empty()) {
+    fmt::print("{}", text);
+  } else {
+    put_between_marks(page, marks, text);
+  }
+}
+
+struct FolderArguments {
+  std::string folder, report, corrections;
+};
+
+int run_collectives(const FolderArguments& a) {
+  const std::vector<Log> logs = read_logs(a.folder);
+  if (!a.corrections.empty())
+    write_text_file(a.corrections, corrections_file(fit(observe(logs), logs, logs.size()), logs));
+  print_or_put(collectives_report(study(logs), logs), a.report, "collectives");
+  return 0;
+}
+
+int run_held_out(const FolderArguments& a) {
+  print_or_put(held_out_report(a.folder), a.report, "held out");
+  return 0;
+}
+
+int run_command(int argc, char** argv) {
+  CLI::App app("What was measured beside what is forecast.", "stepcast_accuracy");
+  app.require_subcommand(1);
+  RunArguments of_runs;
+  CLI::App& runs = *app.add_subcommand("runs", "training runs");
+  add_options(runs, of_runs);
+  FolderArguments of_collectives;
+  CLI::App& collectives = *app.add_subcommand(
+      "collectives", "the collective model, each log by factors fitted to the others");
+  collectives.add_option("FOLDER", of_collectives.folder, "logs, with a manifest.csv")->required();
+  collectives.add_option("--report", of_collectives.report,
+                         "put the tables between the marks \"collectives\" of a page");
+  collectives.add_option("--corrections", of_collectives.corrections,
+                         "write the factors fitted to all logs");
+  FolderArguments of_rows;
+  CLI::App& held_out = *app.add_subcommand("held-out", "rows held out of the shipped cost tables");
+  held_out.add_option("DATA", of_rows.folder, "the folder tests/data")->required();
+  held_out.add_option("--report", of_rows.report,
+                      "put the tables between the marks \"held out\" of a page");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kUsage;
+  }
+  if (runs.parsed()) return run(of_runs);
+  return collectives.parsed() ? run_collectives(of_collectives) : run_held_out(of_rows);
+}
+
+}  // namespace
+}  // namespace stepcast::accuracy
+
+int main(int argc, char** argv) {
+  try {
+    return stepcast::accuracy::run_command(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 2;
+  }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/runs/predict.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/observed_errors.h"
+#include "schedules/synthesis/order_timing.h"
+#include "sim/diagnostic.h"
+
+namespace stepcast::accuracy {
+namespace {
+
+// ---- steps from measured stage times
+
+struct Profile {
+  double forward = 0, input = 0, weight = 0, hop = 0;  // ms
+};
+
+std::optional<Profile> profile_of(const Value& record) {
+  const auto f = number_at(record, "profiled_ms.T_F"), b = number_at(record, "profiled_ms.T_B"),
+             w = number_at(record, "profiled_ms.T_W"), c = number_at(record, "profiled_ms.T_comm");
+  if (!f || !b || !w || !c) return {};
+  if (!(*f > 0 && *b > 0 && *w > 0 && *c >= 0 && *f + *b + *w + *c < 1e9)) return {};
+  return Profile{*f, *b, *w, *c};
+}
+
+// Activations of a layer without fused attention in bytes a token, 34h + 5as (Korthikanti et al.
+// 2022, eq. 1), of which W frees 32h (docs/schedules.md).  Schedules look at the ratios only.
+StageMemory stage_memory(const Value& record) {
+  const int64_t h = whole_at(record, "model.hidden").value_or(1);
+  const int64_t as =
+      whole_at(record, "model.heads").value_or(0) * whole_at(record, "model.seq").value_or(0);
+  return {34 * h + 5 * as, -2 * h - 5 * as, -32 * h};
+}
+
+Schedule schedule_of(const ScheduleFamily& family, ScheduleParams params, const Profile& p,
+                     const StageMemory& m) {
+  for (const ScheduleParameter& known : family.parameters) {
+    if (known.key == "tF") params.more["tF"] = fmt::format("{:f}", p.forward);
+    if (known.key == "tB_input") params.more["tB_input"] = fmt::format("{:f}", p.input);
+    if (known.key == "tW") params.more["tW"] = fmt::format("{:f}", p.weight);
+    if (known.key == "tComm") params.more["tComm"] = fmt::format("{:f}", p.hop);
+    if (known.key == "mem_F") params.more["mem_F"] = fmt::format("{}", m.forward);
+    if (known.key == "mem_B") params.more["mem_B"] = fmt::format("{}", m.backward_input);
+    if (known.key == "mem_W") params.more["mem_W"] = fmt::format("{}", m.backward_weight);
+  }
+  return generate_schedule(family, params);
+}
+
+// ---- steps from the scenario
+
+// Sizes that do not give the number of parameters that is printed beside them are of another model.
+std::string contradiction(const Value& record, const Transformer& model) {
+  constexpr double kRounding = 0.1;  // printed with two digits, with or without embeddings
+  const auto printed = number_at(record, "model.params_b");
+  if (!printed) return {};
+  const double billions = static_cast<double>(parameters(model)) / 1e9;
+  if (std::abs(billions / *printed - 1) <= kRounding) return {};
+  return fmt::format(
+      "the record contradicts itself: its sizes make {:.3g} B parameters, it says "
+      "{:.3g} B",
+      billions, *printed);
+}
+
+double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
+  switch (kind) {
+    case MemoryKind::last_allocated:
+      return static_cast<double>(result.memory.back().memory.peak.value);
+    case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
+    case MemoryKind::device:
+      return static_cast<double>(result.memory_reserved.value + gpu.reserve.value);
+    case MemoryKind::allocated: break;
+  }
+  int64_t most = 0;
+  for (const RankMemory& m : result.memory) most = std::max(most, m.memory.peak.value);
+  return static_cast<double>(most);
+}
+
+// What the model is split over, beside the data.
+std::string layout_of(const Plan& plan) {
+  std::string layout;
+  const auto add = [&](bool split, const char* name) {
+    if (split) layout += fmt::format("{}{}", layout.empty() ? "" : "+", name);
+  };
+  add(plan.tp > 1, "tp");
+  add(plan.pp > 1, "pp");
+  add(plan.cp > 1, "cp");
+  add(plan.ep > 1, "ep");
+  add(plan.zero == 3, "zero-3");
+  return layout.empty() ? "data" : layout;
+}
+
+Result step_of(const Scenario& scenario) {
+  ForecastOptions options;
+  options.what_if = false;
+  return forecast(scenario, options);
+}
+
+// What one more layer adds to one more microbatch: ends of the model, optimizer and gradient
+// reduction cancel out.
+double layer_time(const std::string& scenario, const Plan& plan) {
+  const auto step = [&](int layers, int64_t microbatches) {
+    LoadOptions options;
+    options.set = {{"model.num_hidden_layers", fmt::format("{}", layers)},
+                   {"batch.global", fmt::format("{}", plan.micro_batch * plan.dp * microbatches)}};
+    return to_seconds(step_of(load_scenario_text(scenario, "layer.yaml", options)).step_time);
+  };
+  return step(2, 2) - step(2, 1) - step(1, 2) + step(1, 1);
+}
+
+// A time of the step, or of a layer of it, and how far it is to be trusted.
+void note_step(const Scenario& scenario, const Result& result, double seconds, RunRow& row) {
+  row.step_time_s = seconds;
+  row.origins = result.trust;
+  row.run_class = run_class(scenario, result);
+  if (!result.interval) return;
+  const Interval& interval = *result.interval;
+  row.cost_error = interval.cost_error;
+  const double part = seconds / to_seconds(result.step_time);
+  row.interval = {part * to_seconds(interval.low), part * to_seconds(interval.high),
+                  interval.level};
+}
+
+void forecast_row(const RunRecord& record, RunRow& row) {
+  const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
+  const StepSize size = step_size(scenario);
+  row.measured = measured_run(record, &size);
+  const Plan& plan = scenario.plan;
+  row.hardware = scenario.cluster.node.gpu.name;
+  row.parameters = static_cast<double>(parameters(scenario.model));
+  row.layout = layout_of(plan);
+  row.tokens_per_gpu = static_cast<double>(plan.global_batch * plan.seq) / size.gpus;
+  if (std::string why = contradiction(record.value, scenario.model); !why.empty()) {
+    row.skipped.push_back(std::move(why));
+    return;
+  }
+  const Result result = step_of(scenario);
+  const bool one_layer = row.measured.basis == TimeBasis::layer;
+  note_step(scenario, result,
+            one_layer ? layer_time(row.scenario, plan) : to_seconds(result.step_time), row);
+  if (one_layer) return;
+  row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
+  row.out_of_memory = !result.fits;
+}
+
+}  // namespace
+
+std::optional<double> profiled_step_s(const Value& record) {
+  const std::optional<Profile> p = profile_of(record);
+  const ScheduleFamily* family = find_schedule_family(text_at(record, "parallelism.schedule"));
+  const int64_t pp = whole_at(record, "parallelism.pp").value_or(0);
+  const int64_t vpp = whole_at(record, "parallelism.vpp").value_or(1);
+  const int64_t microbatches = whole_at(record, "batch.num_microbatches").value_or(0);
+  if (!p || family == nullptr || pp < 1 || vpp < 1 || microbatches < 1) return {};
+  const auto time = [](double ms) { return Time{std::llround(ms * 1e9)}; };  // in picoseconds
+  const auto share = [&](double ms) { return time(ms / static_cast<double>(vpp)); };
+  StageTimes times;
+  times.forward = share(p->forward);
+  times.backward_input = share(p->input);
+  times.backward_weight = share(p->weight);
+  try {
+    const StageMemory memory = stage_memory(record);
+    const Schedule s = schedule_of(*family, {pp, vpp, microbatches, 0}, *p, memory);
+    const PipelineCosts costs =
+        level_costs(pp, microbatches, s.rank_of_stage, times, memory, time(p->hop), std::nullopt);
+    const std::optional<OrderTimes> ends = time_order(costs, s.ranks);
+    if (!ends) return {};
+    return to_seconds(ends->makespan);
+  } catch (const InputError&) {  // no such schedule of these sizes
+    return {};
+  }
+}
+
+StepSize step_size(const Scenario& scenario) {
+  const Plan& plan = scenario.plan;
+  StepSize size;
+  size.sequences = static_cast<double>(plan.global_batch);
+  size.sequence_length = static_cast<double>(plan.seq);
+  size.gpus = static_cast<double>(plan.tp * plan.cp * plan.dp * plan.pp);
+  size.forward_flops =
+      forward_matmul_flops(scenario.model, size.sequences, size.sequence_length, false);
+  const auto& peaks = scenario.cluster.node.gpu.peak;
+  const auto peak = peaks.find(plan.precision.params);
+  if (peak != peaks.end()) size.peak_flops = peak->second.value;
+  return size;
+}
+
+RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
+  RunRow row;
+  row.id = record.id;
+  row.source = record.source;
+  row.group = record.group;
+  row.hardware = text_at(record.value, "hardware.gpu");
+  row.gpus = whole_at(record.value, "hardware.gpus").value_or(0);
+  row.measured = measured_run(record, nullptr);
+  row.profiled_step_s = profiled_step_s(record.value);
+  if (!record.problem.empty()) {
+    row.skipped.push_back(record.problem);
+    return row;
+  }
+  try {
+    RunConversion conversion = convert_run(record, rules);
+    row.assumed = std::move(conversion.assumed);
+    row.scenario = std::move(conversion.scenario);
+    if (conversion.skipped) {
+      row.skipped.push_back(std::move(*conversion.skipped));
+    } else {
+      forecast_row(record, row);
+    }
+  } catch (const InputError& e) {
+    for (const Diagnostic& d : e.diagnostics)
+      row.skipped.push_back(fmt::format("{} {}", d.code, d.message));
+  } catch (const std::exception& e) {  // a defect; the others are still of interest
+    row.skipped.push_back(fmt::format("internal error: {}", e.what()));
+  }
+  return row;
+}
+
+std::vector<RunRow> predict_all(const std::vector<RunRecord>& records,
+                                const std::vector<RunRule>& rules, int threads) {
+  std::vector<RunRow> rows(records.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < records.size(); i = next++) rows[i] = predict(records[i], rules);
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  return rows;
+}
+
+}  // namespace stepcast::accuracy

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// How good the forecasts of many runs are: errors and calls by source or kind, how they compare
+// with what is aimed at, and with what was reached before.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/runs/predict.h"
+
+namespace stepcast::accuracy {
+
+// Relative errors, predicted / measured - 1; percentiles by nearest rank.  Zeros without any.
+struct Errors {
+  size_t count = 0;
+  double median = 0, p90 = 0, mean = 0, worst = 0;  // of the absolute values
+  double bias = 0;                                  // median with sign
+};
+Errors errors_of(std::vector<double> relative);
+
+// "12.3" and "+12.3" of a share or a relative error.
+std::string percent(double share);
+std::string signed_percent(double share);
+
+// nullopt where one of the two is not known.
+std::optional<double> time_error(const RunRow& row);
+std::optional<double> memory_error(const RunRow& row);
+// Of the step with measured stage times (RunRow::profiled_step_s).
+std::optional<double> profiled_error(const RunRow& row);
+
+// Calls of "out of memory" against outcomes.
+struct OutOfMemory {
+  size_t hit = 0;     // it was, and was called so
+  size_t missed = 0;  // it was, and was called to fit
+  size_t fits = 0;    // it ran, and was called to fit
+  size_t alarms = 0;  // it ran, and was called out of memory
+
+  size_t known() const { return hit + missed + fits + alarms; }
+};
+
+// Measured step times and the intervals of their predictions.
+struct InInterval {
+  size_t runs = 0, inside = 0, below = 0, above = 0;  // above: it took longer than the interval
+  double level = 0;  // that the intervals claim; 0 if there are none
+};
+
+// Runs of one group by their speed, tokens a second and GPU.  A winner counts if it leads by more
+// than 2 %.
+struct Rankings {
+  size_t groups = 0, winners = 0;  // groups with such a gap behind their fastest; named right
+  Errors ratio;                    // of a run's speed to that of its group's fastest
+};
+
+struct PoolSummary {
+  size_t records = 0, predicted = 0;
+  Errors time, memory, profiled;
+  OutOfMemory oom;
+  InInterval coverage;
+  Rankings rankings;
+};
+
+// Rows that are looked at together.
+using Pool = std::vector<const RunRow*>;
+Pool all_of(const std::vector<RunRow>& rows);
+// By a key, in order of the keys.
+std::map<std::string, Pool> pools_by(const std::vector<RunRow>& rows, std::string RunRow::*key);
+
+PoolSummary summarize(const Pool& pool);
+
+// How many records each reason keeps from being predicted; numbers in it are written as #.
+struct Reason {
+  std::string text;
+  size_t records = 0;   // that have it
+  size_t alone = 0;     // ... and no other
+  std::string example;  // its id; of what is no record, its place in the file: "runs.yaml:12:3"
+};
+// Most frequent first.
+std::vector<Reason> reasons(const std::vector<RunRow>& rows);
+
+// What the forecasts are meant to reach on measured runs, and how far they are.
+struct Aim {
+  std::string what;    // "step time: median error, %"
+  std::string wanted;  // "at most 5"
+  double reached = 0;  // in the unit of `what`
+  size_t of = 0;       // runs, or groups, that it is taken over
+  bool is_met = false;
+};
+
+// Those that the rows have runs for.
+std::vector<Aim> aims_of(const std::vector<RunRow>& rows);
+
+// What accuracy was reached, so that it only gets better (reached.csv).
+//
+// A table, a row a source and one of "all".  Errors in % with one decimal: median and p90 of the
+// absolute errors of step time and peak memory, the bias of times, the median of the ratio of
+// speeds in a group; then counts: groups whose winner is named right, runs out of memory that are
+// called so, and runs called so that were not; of "all" the share of times in their intervals and
+// errors from measured stage times.  Empty where there is none.
+std::string reached_csv(const std::vector<RunRow>& rows);
+
+// What is worse in `now` than in `before`, both such tables, a line each: a source that is gone,
+// fewer predictions, a larger error (a bias further from 0, a share further from 80 % that is
+// not in 75 to 85), fewer right calls.  Empty: nothing.  Throws InputError for what is
+// no such table.
+std::string worse_than_reached(const std::string& before, const std::string& now);
+
+}  // namespace stepcast::accuracy
