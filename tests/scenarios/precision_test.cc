@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::precision_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -101,4 +101,4 @@ TEST(RecomputeKeys, DistributedCheckpointsNeedTensorParallelismWithoutSequencePa
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::precision_test

@@ -8,7 +8,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/runs/records_sample.h"
 
-namespace stepcast {
+namespace stepcast::convert_test {
 namespace {
 
 using ::testing::Contains;
@@ -241,4 +241,4 @@ TEST(Convert, NetworkCardsInTheWordsOfSources) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::convert_test

@@ -7,7 +7,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/runs/records_sample.h"
 
-namespace stepcast {
+namespace stepcast::rules_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -95,4 +95,4 @@ TEST(KnownCauses, BadFilesAreLocated) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::rules_test

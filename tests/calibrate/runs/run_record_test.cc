@@ -11,7 +11,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/runs/records_sample.h"
 
-namespace stepcast {
+namespace stepcast::run_record_test {
 namespace {
 
 std::string problem_of(const std::string& text) {
@@ -171,4 +171,4 @@ TEST(MeasuredRuns, OutcomesAreKnownOfAllThatRan) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::run_record_test

@@ -11,7 +11,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/runs/records_sample.h"
 
-namespace stepcast {
+namespace stepcast::shipped_records_test {
 namespace {
 
 const std::vector<RunRecord>& shipped_records() {
@@ -54,4 +54,4 @@ TEST(ShippedRuns, BecomeScenariosOrSayWhyNot) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::shipped_records_test

@@ -7,7 +7,7 @@
 #include "calibrate/runs/run_record.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::collectives_test {
 namespace {
 
 const std::vector<Log>& logs() {
@@ -77,4 +77,4 @@ TEST(CollectiveLogs, MissingOrStrangeOnesAreErrors) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::collectives_test

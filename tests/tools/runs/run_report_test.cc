@@ -12,7 +12,7 @@
 #include "tools/runs/plots.h"
 #include "tools/runs/text_file.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::run_report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST(TextFiles, OnlyThePartBetweenTheMarksIsReplaced) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::run_report_test

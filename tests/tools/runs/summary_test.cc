@@ -13,7 +13,7 @@
 #include "sim/diagnostic.h"
 #include "tools/runs/text_file.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::summary_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -247,4 +247,4 @@ TEST(Reached, WhatTheDocumentShowsIsWhatWasReached) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::summary_test
