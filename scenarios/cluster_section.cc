@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve/resolve.h"
 #include "scenarios/schema/values.h"
@@ -59,23 +59,8 @@ std::string comment(std::string_view text) {
   return "# " + escape_text(text) + '\n';
 }
 
-// At most two decimals.
-std::string decimal(double x) {
-  std::array<char, 64> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::fixed, 2).ptr;
-  std::string s(text.data(), end);
-  while (s.ends_with('0')) s.pop_back();
-  if (s.ends_with('.')) s.pop_back();
-  return s;
-}
-
-std::string gigabytes(Bandwidth b) {
-  return decimal(b.value / 1e9) + "GB/s";
-}
-
 std::string gigabits(Bandwidth b) {
-  return decimal(b.value * 8 / 1e9) + "Gb/s";
+  return short_decimal(b.value * 8 / 1e9, 2) + "Gb/s";
 }
 
 // "{a: 1, b: 2}"

@@ -215,11 +215,8 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
   if (!v.has("calibration")) return;
   const SourceRef source = files.open(v.text("calibration"), v.mark("calibration"));
   problems.throw_if_any();
-  s.calibration = read_calibration(source->text, source->name, &s.cluster.node.gpu);
-  const std::string& gpu = s.cluster.node.gpu.name;
-  if (s.calibration->table.name() != gpu)
-    s.warnings.push_back("the cost table " + s.calibration->file + " is of " +
-                         s.calibration->table.name() + ", the cluster has " + gpu);
+  s.calibration = read_calibration(source->text, source->name, s.cluster.node.gpu);
+  if (!s.calibration->warning.empty()) s.warnings.push_back(s.calibration->warning);
 }
 
 // What a run is beside model, cluster, plan and schedule.

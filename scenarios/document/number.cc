@@ -487,6 +487,10 @@ std::optional<IndexRange> parse_range(std::string_view text) {
   return IndexRange{*first, *last};
 }
 
+std::string gigabytes(Bandwidth bandwidth, int most_decimals) {
+  return short_decimal(bandwidth.value / 1e9, most_decimals) + "GB/s";
+}
+
 std::string divisors(int64_t n, int64_t most) {
   constexpr size_t kMostListed = 12;
   std::vector<std::string> all;

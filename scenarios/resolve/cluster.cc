@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -82,7 +80,7 @@ constexpr std::array<Key, 10> kRates{"cluster.node.gpu.mem_bw",    "cluster.node
 void note_changed_rates(const FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
   for (const Key rate : kRates) {
     const Value* value = v.value(rate);
-    if (value == nullptr || value->mark.in_preset()) continue;
+    if (value == nullptr || !v.has(rate) || value->mark.in_preset()) continue;
     warnings.push_back(fmt::format(
         "{} is not that of {}: measured tables do not apply, costs come from the roofline",
         rate.path(), gpu.name));
@@ -145,13 +143,6 @@ void resolve_inside(const FieldValues& v, Node& node) {
   v.read("cluster.node.pcie.switches", node.pcie_switches);
 }
 
-std::string gigabytes(double bytes_per_second) {
-  std::string text = std::to_string(bytes_per_second / 1e9);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + "GB/s";
-}
-
 // NICs are sold in bits a second.
 void warn_bytes_for_bits(const FieldValues& v, std::vector<std::string>& warnings) {
   constexpr double kFastest = 100e9;  // of all presets, in bytes: 800Gb/s
@@ -173,12 +164,14 @@ void limit_nics(Node& node, int64_t nodes, bool written, std::vector<std::string
   if (nodes == 1 || node.pcie_bandwidth.value <= 0 || node.nics <= 0) return;
   const double of_gpu =
       written ? 1 : std::min(1.0, static_cast<double>(node.gpus) / static_cast<double>(node.nics));
-  const double most = node.pcie_bandwidth.value * of_gpu;
-  if (node.nic_bandwidth.value <= most) return;
-  warnings.push_back("a NIC of " + gigabytes(node.nic_bandwidth.value) + " moves " +
-                     gigabytes(most) + ": cluster.node.pcie.bw is " +
-                     gigabytes(node.pcie_bandwidth.value));
-  node.nic_bandwidth.value = most;
+  const Bandwidth most{node.pcie_bandwidth.value * of_gpu};
+  if (node.nic_bandwidth <= most) return;
+  constexpr int kDecimals = 6;
+  warnings.push_back(fmt::format("a NIC of {} moves {}: cluster.node.pcie.bw is {}",
+                                 gigabytes(node.nic_bandwidth, kDecimals),
+                                 gigabytes(most, kDecimals),
+                                 gigabytes(node.pcie_bandwidth, kDecimals)));
+  node.nic_bandwidth = most;
 }
 
 // A node with other GPUs than its preset's keeps the preset's NICs.

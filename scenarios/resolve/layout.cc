@@ -214,7 +214,8 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
                               std::to_string(*chunks.vpp) + "): write a layout of " + needed +
                               " stages, or use parallel.split: products instead");
   }
-  if (chunks.replicas && count != plan.pp)
+  // An odd pp is the schedule's own problem, and is reported as that.
+  if (chunks.replicas && plan.pp % 2 == 0 && count != plan.pp)
     return refuse(
         "E202",
         "the layout has " + std::to_string(count) + " stages, " + v.text("schedule.kind") +

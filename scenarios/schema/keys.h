@@ -572,6 +572,7 @@ inline constexpr Field kFields[] = {
     {.path = "cluster.topology.links[].latency", .type = FieldType::time},
     {.path = "cluster.topology.links[].count",
      .type = FieldType::count,
+     .most = 1024,
      .summary = "parallel cables"},
 
     {.path = "cluster.placement",

@@ -351,9 +351,11 @@ std::optional<Datum> read_choice(const Value& value, const Field& field, std::st
                  did_you_mean(value.text, words), "it is one of: " + choices_text(field.choices));
     return {};
   }
-  if (!word->modelled)
+  if (!word->modelled) {
     problems.add("E130", fmt::format("{} = {} is not supported yet", name, value.text), value.mark,
                  length, {}, "legal now: " + choices_text(field.choices, true));
+    return {};
+  }
   return value.text;
 }
 
