@@ -3,13 +3,15 @@
 //
 // A table is taken at its word: a forecast with one whose times are a thousandth of what was
 // measured (a unit mistaken, a column shifted) has a utilization of more than 100 % and looks like
-// any other.  So products, fused attention and memory-bound kernels are held against the data sheet:
+// any other.  So products, fused attention and memory-bound kernels are held against the data
+// sheet:
 //
 //   too fast    Products and attention at more than 1.1 times the peak of their type: the clock may
 //               be above the one that the peak is stated at, by 8 % on an H100 (1980 to 1830 MHz),
 //               and the fastest shipped row reaches 0.93.  Kernels at more than 4 times the memory
 //               bandwidth, which is what caches do.
-//   too slow    More than 100 times (peak roofline + 20 us).  The slowest shipped row, of an unfused
+//   too slow    More than 100 times (peak roofline + 20 us).  The slowest shipped row, of an
+//   unfused
 //               ancestor of today's attention, takes 13 times.
 //
 // Copies, collectives and launches are not checked: the data sheet does not have all that bounds
@@ -27,9 +29,9 @@
 namespace stepcast {
 
 // E311 for the rows that are faster than is plausible on `gpu`, and for those that are slower: each
-// names the first such row, what is plausible for it, and how many there are.  `file` is the table's
-// name and `text` what it was read from, which gives the row its line; a table made in memory has
-// neither.  A rate that the GPU does not state bounds nothing.
+// names the first such row, what is plausible for it, and how many there are.  `file` is the
+// table's name and `text` what it was read from, which gives the row its line; a table made in
+// memory has neither.  A rate that the GPU does not state bounds nothing.
 std::vector<Diagnostic> implausible_times(const TableText& table, const Gpu& gpu,
                                           const std::string& file = {}, std::string_view text = {});
 

@@ -151,7 +151,7 @@ std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   if (rank >= grid.world()) return {};
   const Coordinates there = grid.coordinates(rank);
   const auto path = [](const std::string& group, int64_t to) {
-    return group + " 0 -> " + std::to_string(to) + " needs a path";
+    return fmt::format("{} 0 -> {} needs a path", group, to);
   };
   if (there.pp != 0) return path("pp stage", there.pp);
   if (there.dp != 0) return path("dp replica", there.dp);
@@ -197,8 +197,8 @@ std::optional<ExplicitFabric> read_topology(FieldValues& v, Problems& problems) 
   if (!r.ok) return {};
   const auto nodes = static_cast<int64_t>(r.fabric.nodes.size());
   if (v.given("cluster.nodes") && v.has("cluster.nodes") && v.whole("cluster.nodes") != nodes) {
-    complain(r, problems, "the topology has " + std::to_string(nodes) + " nodes",
-             v.mark("cluster.nodes"), v.length("cluster.nodes"), "leave 'nodes' out");
+    complain(r, problems, fmt::format("the topology has {} nodes", nodes), v.mark("cluster.nodes"),
+             v.length("cluster.nodes"), "leave 'nodes' out");
     return {};
   }
   const int64_t gpus = v.has("cluster.node.gpus") ? v.whole("cluster.node.gpus") : 8;
