@@ -7,7 +7,7 @@
 
 #include "tests/accuracy/report.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::collectives_test {
 namespace {
 
 const std::vector<Log>& logs() {
@@ -74,4 +74,4 @@ TEST(CollectiveLogs, MissingOrStrangeOnesAreErrors) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::collectives_test

@@ -8,7 +8,7 @@
 #include "sim/diagnostic.h"
 #include "tests/accuracy/records_sample.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::convert_test {
 namespace {
 
 using ::testing::Contains;
@@ -299,4 +299,4 @@ TEST(Rules, BadFilesAreLocated) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::convert_test

@@ -15,7 +15,7 @@
 #include "calibrate/table/cost_table.h"
 #include "tests/accuracy/report.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::held_out_test {
 namespace {
 
 TableText table(const char* gpu) {
@@ -141,4 +141,4 @@ TEST(HeldOut, ReportHasEveryFamilyAndSaysWhatIsMissed) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::held_out_test

@@ -10,7 +10,7 @@
 
 #include "tests/accuracy/aims.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::observed_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST(ObservedErrors, OnlyRowsWithTimesAndAClassAreObserved) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::observed_test

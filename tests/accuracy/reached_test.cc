@@ -12,7 +12,7 @@
 #include "tests/accuracy/plots.h"
 #include "tests/accuracy/text_file.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::reached_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -163,4 +163,4 @@ TEST(Plots, SourcesBeyondTheColoursHaveAnotherMark) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::reached_test

@@ -12,7 +12,7 @@
 #include "tests/accuracy/records_sample.h"
 #include "tests/accuracy/text_file.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::run_record_test {
 namespace {
 
 std::string problem_of(const std::string& text) {
@@ -168,4 +168,4 @@ TEST(MeasuredRuns, OutcomesAreKnownOfAllThatRan) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::run_record_test

@@ -13,7 +13,7 @@
 #include "tests/accuracy/run_report.h"
 #include "tests/accuracy/summary.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::runs_test {
 namespace {
 
 const std::vector<RunRecord>& shipped_records() {
@@ -120,4 +120,4 @@ TEST(ShippedRuns, SampleIsForecastWithoutDefects) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::runs_test

@@ -12,7 +12,7 @@
 #include "tests/accuracy/run_markdown.h"
 #include "tests/accuracy/run_report.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::summary_test {
 namespace {
 
 RunRow row(const std::string& id, double measured, double predicted) {
@@ -278,4 +278,4 @@ TEST(Predict, RowsDoNotDependOnTheNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::summary_test

@@ -7,7 +7,7 @@
 #include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::alignment_test {
 namespace {
 
 using test::a100_cluster;
@@ -60,4 +60,4 @@ TEST(Alignment, SlowsDownTheHeadsOfUnfusedAttention) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::alignment_test

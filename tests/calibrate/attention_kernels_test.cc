@@ -8,7 +8,7 @@
 #include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::attention_kernels_test {
 namespace {
 
 using test::attention;
@@ -85,4 +85,4 @@ TEST(AttentionKernels, AreNamedWhereTheyArePriced) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::attention_kernels_test

@@ -5,7 +5,7 @@
 
 #include "tests/topology/clusters.h"
 
-namespace stepcast {
+namespace stepcast::collective_curve_test {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -65,4 +65,4 @@ TEST(CollectiveCurve, FollowsTheModelThroughAChangeOfProtocol) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::collective_curve_test

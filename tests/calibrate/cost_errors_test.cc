@@ -9,7 +9,7 @@
 
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::cost_errors_test {
 namespace {
 
 CostErrors errors_by_family(double product, double attention, double memory, double communication) {
@@ -124,4 +124,4 @@ TEST(CostErrors, AStepOfNothingLeavesNothingOpen) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::cost_errors_test

@@ -11,7 +11,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::cost_table_test {
 namespace {
 
 using test::a100_cluster;
@@ -461,4 +461,4 @@ TEST(CostTable, NamesTheFileOfABadRow) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::cost_table_test

@@ -5,7 +5,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::curve_test {
 namespace {
 
 const Curve kCurve{{1024, 10, false}, {4096, 20, false}, {16384, 80, true}};
@@ -54,4 +54,4 @@ TEST(Curve, RefusesNothing) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::curve_test

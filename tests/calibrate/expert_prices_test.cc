@@ -9,7 +9,7 @@
 #include "sim/graph/work.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::expert_prices_test {
 namespace {
 
 using test::a100_cluster;
@@ -110,4 +110,4 @@ TEST(TwoHops, InsideANodeAreOne) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::expert_prices_test

@@ -19,6 +19,9 @@ namespace stepcast {
 
 std::span<const std::pair<std::string_view, std::string_view>> shipped_table_files();
 
+}  // namespace stepcast
+
+namespace stepcast::fit_table_test {
 namespace {
 
 using test::empty_table;
@@ -337,4 +340,4 @@ TEST(CollectiveLines, OneForEachGroupOfSeveralSizes) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::fit_table_test

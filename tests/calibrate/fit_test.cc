@@ -9,7 +9,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::fit_test {
 namespace {
 
 TEST(FitAlphaBeta, FindsTheLineItWasGiven) {
@@ -138,4 +138,4 @@ TEST(FitSmoothRoofline, RefusesTooFewOrImpossiblePoints) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::fit_test

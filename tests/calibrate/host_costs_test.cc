@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepcast {
+namespace stepcast::host_costs_test {
 namespace {
 
 Time cost(const Node& node, HostCall call) {
@@ -58,4 +58,4 @@ TEST(HostCosts, PricesHaveOneTimeForEachLaunch) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::host_costs_test

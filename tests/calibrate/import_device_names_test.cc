@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/import/device_names.h"
 
-namespace stepcast {
+namespace stepcast::import_device_names_test {
 namespace {
 
 TEST(DeviceNames, CudaNamesArePresets) {
@@ -18,4 +18,4 @@ TEST(DeviceNames, OthersAreNot) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_device_names_test

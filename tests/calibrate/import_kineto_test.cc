@@ -5,7 +5,7 @@
 #include "calibrate/import/import_measurements.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::import_kineto_test {
 namespace {
 
 using ::testing::Contains;
@@ -155,7 +155,7 @@ TEST(ImportKineto, OddEventsAreNoMatter) {
       "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"dur\":1e999,\"args\":[]},"
       "[1],\"x\",{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"dur\":5}";
   EXPECT_THAT(problem("{\"traceEvents\": [" + events + "]}"),
-              testing::AnyOf(HasSubstr("E330"), HasSubstr("E333")));
+              ::testing::AnyOf(HasSubstr("E330"), HasSubstr("E333")));
 }
 
 TEST(ImportKineto, CollectivesOverAnUnknownNvlinkAreLeftOutWithANote) {
@@ -175,4 +175,4 @@ TEST(ImportKineto, CollectivesOverAnUnknownNvlinkAreLeftOutWithANote) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_kineto_test

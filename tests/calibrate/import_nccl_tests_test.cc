@@ -5,7 +5,7 @@
 #include "calibrate/import/import_measurements.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::import_nccl_tests_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -330,13 +330,13 @@ TEST(ImportNcclTests, HostsThatNvlinkJoinsAreStatedAsNodes) {
   o.nic_gbs = 50;
   std::vector<std::string> notes;
   import_measurements(text, "log.txt", o, &notes);
-  EXPECT_THAT(notes, testing::Contains(AllOf(HasSubstr("each host is taken as a node, with 4"),
-                                             HasSubstr("--ranks-per-node"))));
+  EXPECT_THAT(notes, ::testing::Contains(AllOf(HasSubstr("each host is taken as a node, with 4"),
+                                               HasSubstr("--ranks-per-node"))));
   o.ranks_per_node = 64;
   notes.clear();
   const TableText t = import_measurements(text, "log.txt", o, &notes);
   EXPECT_EQ(shape(t), "all_to_all 128 2x64");
-  EXPECT_THAT(notes, testing::Not(testing::Contains(HasSubstr("is taken as a node"))));
+  EXPECT_THAT(notes, ::testing::Not(::testing::Contains(HasSubstr("is taken as a node"))));
   notes.clear();
   o = {};
   o.nic_gbs = 25;
@@ -387,10 +387,10 @@ TEST(ImportNcclTests, EachKindOfRunHasItsSource) {
   EXPECT_EQ(us(t, 67108864), 324.7);  // not a mean of both kinds
   EXPECT_EQ(us(t, 134217728), 586.4);
   ASSERT_EQ(t.sources.size(), 2u);
-  EXPECT_THAT(t.sources[row(t, 67108864)->source].text, testing::Not(HasSubstr("graphs")));
+  EXPECT_THAT(t.sources[row(t, 67108864)->source].text, ::testing::Not(HasSubstr("graphs")));
   EXPECT_THAT(t.sources[row(t, 134217728)->source].text, HasSubstr("CUDA graphs"));
   EXPECT_NE(t.sources[0].key, t.sources[1].key);
-  EXPECT_THAT(t.conditions, testing::Not(testing::Contains(HasSubstr("graphs"))));
+  EXPECT_THAT(t.conditions, ::testing::Not(::testing::Contains(HasSubstr("graphs"))));
   EXPECT_THAT(notes,
               ElementsAre(AllOf(HasSubstr("1 row of another kind"), HasSubstr("CUDA graphs"))));
 }
@@ -445,4 +445,4 @@ TEST(ImportNcclTests, TheNvlinkHasToBeKnown) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_nccl_tests_test

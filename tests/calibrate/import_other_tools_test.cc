@@ -7,7 +7,7 @@
 #include "calibrate/table/write_table.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::import_other_tools_test {
 namespace {
 
 using ::testing::AllOf;
@@ -136,4 +136,4 @@ TEST(ImportMeasurements, NumbersThatAreTooLargeAreRefusedAtTheirPlace) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_other_tools_test

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace stepcast {
+namespace stepcast::neighbors_test {
 namespace {
 
 Neighbor at(double x, double residual, bool derived = false) {
@@ -100,4 +100,4 @@ TEST(NeighborIndex, OfFewPointsYieldsThemAll) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::neighbors_test

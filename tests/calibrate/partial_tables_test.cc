@@ -4,7 +4,7 @@
 #include "calibrate/table/table_text.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::partial_tables_test {
 namespace {
 
 double us_of(const std::optional<Price>& p) {
@@ -85,4 +85,4 @@ TEST(PartialTables, TheGh200HasTheDieOfTheH100) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::partial_tables_test

@@ -6,7 +6,7 @@
 
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::plan_text_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -120,4 +120,4 @@ TEST(PlanText, AtMostTwentyProblemsAreNamed) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::plan_text_test

@@ -4,7 +4,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/tables.h"
 
-namespace stepcast {
+namespace stepcast::plausible_times_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST(PlausibleTimes, TheRowHasItsLine) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::plausible_times_test

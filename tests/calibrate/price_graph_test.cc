@@ -9,7 +9,7 @@
 #include "calibrate/price/roofline.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::price_graph_test {
 namespace {
 
 using test::a100_cluster;
@@ -195,4 +195,4 @@ TEST(Price, KnowsTheGroupsOfEachAxis) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::price_graph_test

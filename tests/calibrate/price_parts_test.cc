@@ -12,7 +12,7 @@
 #include "calibrate/table/cost_table.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast::test {
+namespace stepcast::test::price_parts_test {
 namespace {
 
 double product_of(const PriceParts& p) {
@@ -120,4 +120,4 @@ TEST(PriceParts, OfTheDataSheetStateItsRatesAndTheirShares) {
 }
 
 }  // namespace
-}  // namespace stepcast::test
+}  // namespace stepcast::test::price_parts_test

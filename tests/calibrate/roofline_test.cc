@@ -7,7 +7,7 @@
 #include "sim/check.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::roofline_test {
 namespace {
 
 using test::attention;
@@ -113,4 +113,4 @@ TEST(Roofline, RefusesCommunication) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::roofline_test

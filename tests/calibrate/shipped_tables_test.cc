@@ -13,7 +13,7 @@
 #include "calibrate/table/table_text.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::shipped_tables_test {
 namespace {
 
 using test::attention;
@@ -29,7 +29,7 @@ TableText text_of(const std::string& gpu) {
   return parse_table_text(shipped_table_text(gpu), gpu);
 }
 
-class EveryTable : public testing::TestWithParam<std::string> {};
+class EveryTable : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryTable, ReadsAndBearsTheNameOfItsFile) {
   const CostTable* table = shipped_table(GetParam());
@@ -82,13 +82,13 @@ TEST_P(EveryTable, KernelTimesGrowWithBytes) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& table) {
+std::string test_name(const ::testing::TestParamInfo<std::string>& table) {
   std::string name = table.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shipped, EveryTable, testing::ValuesIn(kAll), test_name);
+INSTANTIATE_TEST_SUITE_P(Shipped, EveryTable, ::testing::ValuesIn(kAll), test_name);
 
 TEST(ShippedTables, ThereIsNoneForAnUnknownGpu) {
   EXPECT_EQ(shipped_table("tpu-v5p"), nullptr);
@@ -150,4 +150,4 @@ TEST(ShippedTables, SharedDiesPriceAlikeButSaySo) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::shipped_tables_test

@@ -8,7 +8,7 @@
 
 #include "tests/calibrate/tables.h"
 
-namespace stepcast {
+namespace stepcast::table_diff_test {
 namespace {
 
 using test::empty_table;
@@ -79,4 +79,4 @@ TEST(TableDifference, IsTheInverseTheOtherWayRound) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::table_diff_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepcast {
+namespace stepcast::waves_of_tiles_test {
 namespace {
 
 TEST(IdleShares, AreNoneWhereTilesFillWaves) {
@@ -32,4 +32,4 @@ TEST(IdleShares, OfTheLargestSizesAreShares) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::waves_of_tiles_test

@@ -11,7 +11,7 @@
 #include "calibrate/table/table_text.h"
 #include "tests/calibrate/tables.h"
 
-namespace stepcast {
+namespace stepcast::write_table_test {
 namespace {
 
 using test::empty_table;
@@ -96,4 +96,4 @@ TEST(WriteTable, NamesEveryNumberOnce) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::write_table_test

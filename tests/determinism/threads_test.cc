@@ -12,7 +12,7 @@
 #include "report/json/result.h"
 #include "scenarios/forecast/forecast.h"
 
-namespace stepcast {
+namespace stepcast::threads_test {
 namespace {
 
 struct Case {
@@ -65,4 +65,4 @@ TEST(Threads, FourTwoAndOneGiveTheSameAnswers) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::threads_test

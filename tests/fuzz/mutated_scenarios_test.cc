@@ -11,7 +11,7 @@
 #include "tests/fuzz/readers.h"
 #include "tests/fuzz/whole_path.h"
 
-namespace stepcast {
+namespace stepcast::mutated_scenarios_test {
 namespace {
 
 using fuzz::Dice;
@@ -132,4 +132,4 @@ TEST_P(MutatedScenarios, AreRefusedOrForecast) {
 INSTANTIATE_TEST_SUITE_P(Parts, MutatedScenarios, ::testing::Range(0, kParts));
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::mutated_scenarios_test

@@ -7,7 +7,7 @@
 #include "tests/fuzz/mutation.h"
 #include "tests/fuzz/readers.h"
 
-namespace stepcast {
+namespace stepcast::seeds_test {
 namespace {
 
 struct Reader {
@@ -66,4 +66,4 @@ INSTANTIATE_TEST_SUITE_P(All, Readers, ::testing::ValuesIn(kReaders),
                          [](const auto& reader) { return std::string(reader.param.name); });
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::seeds_test

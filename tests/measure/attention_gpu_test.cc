@@ -9,7 +9,7 @@
 #include "calibrate/measure/families/attention_graph.h"
 #include "tests/measure/gpu_arrays.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::attention_gpu_test {
 namespace {
 
 Work attention(WorkKind kind, int64_t dim, int64_t value_dim, bool causal) {
@@ -59,4 +59,4 @@ TEST(FusedAttention, RefusesWhatItHasNoKernelFor) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::attention_gpu_test

@@ -10,7 +10,7 @@
 #include "scenarios/scenario.h"
 #include "schedules/lower/lower.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::attention_grid_test {
 namespace {
 
 // All works of a step of this model.
@@ -57,4 +57,4 @@ TEST(AttentionGrid, HasNoShapeTwiceAndTheSmallOneWithinTheFull) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::attention_grid_test

@@ -12,7 +12,7 @@
 #include "calibrate/measure/device.h"
 #include "calibrate/measure/families/interference.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_gpu_test {
 namespace {
 
 using ::testing::Ge;
@@ -69,4 +69,4 @@ TEST(CollectivesOnGpus, OnOneGpuCopiesStandIn) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_gpu_test

@@ -4,7 +4,7 @@
 
 #include "calibrate/measure/families/interference_ratio.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_interference_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -49,4 +49,4 @@ TEST(Interference, NothingMeasuredHasNoRatio) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_interference_test

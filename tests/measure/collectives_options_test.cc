@@ -11,7 +11,7 @@
 #include "sim/diagnostic.h"
 #include "tests/measure/complaint.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_options_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -225,4 +225,4 @@ TEST(CollectiveOptions, ABrokenPlanIsRefusedWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_options_test

@@ -7,7 +7,7 @@
 
 #include "calibrate/measure/collectives/plan.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_pattern_test {
 namespace {
 
 float value_of(uint16_t bf16) {
@@ -82,4 +82,4 @@ TEST(CollectivesPattern, WholeNumbersAreExact) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_pattern_test

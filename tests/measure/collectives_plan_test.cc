@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -183,4 +183,4 @@ TEST(CollectivesPlan, ACollectiveTakesAsLongAsItsSlowestRank) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_plan_test

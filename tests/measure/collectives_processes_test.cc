@@ -13,7 +13,7 @@
 #include "calibrate/measure/collectives/processes.h"
 #include "tests/measure/complaint.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_processes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -230,4 +230,4 @@ TEST_F(MeetingPlace, RanksBeyondTheirNumberAreRefused) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_processes_test

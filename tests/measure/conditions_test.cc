@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepcast::measure {
+namespace stepcast::measure::conditions_test {
 namespace {
 
 DeviceState state(double sm, double watts, uint64_t slowed = 0) {
@@ -43,4 +43,4 @@ TEST(Conditions, NothingIsSaidOfWhatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::conditions_test

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace stepcast::measure {
+namespace stepcast::measure::elementwise_test {
 namespace {
 
 std::vector<double> arguments() {
@@ -130,4 +130,4 @@ TEST(Elementwise, RandomNumbersAreNormalAndReproducible) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::elementwise_test

@@ -14,7 +14,7 @@
 #include "calibrate/measure/kernels/tokens.h"
 #include "tests/measure/gpu_arrays.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::kernels_gpu_test {
 namespace {
 
 using Vector = std::vector<double>;
@@ -453,4 +453,4 @@ TEST_F(Kernels, QuantizedTilesAreTheMatrixAndItsTranspose) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::kernels_gpu_test

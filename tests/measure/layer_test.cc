@@ -13,10 +13,10 @@
 #include "schedules/lower/lower.h"
 #include "tests/measure/complaint.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::layer_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 LayerShape small() {
   LayerShape s;
@@ -59,7 +59,7 @@ std::map<std::string, int> launches(const LayerShape& s, int layers) {
   return count;
 }
 
-class LayerWorks : public testing::TestWithParam<bool> {};
+class LayerWorks : public ::testing::TestWithParam<bool> {};
 
 // What a second layer adds to the forecast is, kernel by kernel and byte by byte, what the program
 // runs; the optimizer's kernels, which grow with the parameters, are no part of a layer.
@@ -76,7 +76,7 @@ TEST_P(LayerWorks, AreThoseThatTheForecastPrices) {
     if (work.starts_with("gemm") || work.starts_with("attention")) compute += count;
   EXPECT_EQ(compute, 14);
 }
-INSTANTIATE_TEST_SUITE_P(Mlp, LayerWorks, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Mlp, LayerWorks, ::testing::Bool());
 
 std::string refusal(const std::vector<std::string>& arguments) {
   return complaint_of([&] { parse_layer_run(arguments); });
@@ -116,10 +116,10 @@ TEST(LayerText, ComparesEachKernelAndTheirSums) {
   times.loop_us = 280;
   const std::string text = layer_text(small(), times);
   EXPECT_THAT(text, HasSubstr("1.100"));
-  EXPECT_THAT(text, testing::ContainsRegex("matrix products +120.0 +132.0 +1.100"));
-  EXPECT_THAT(text, testing::ContainsRegex("attention +20.0 +22.0"));
-  EXPECT_THAT(text, testing::ContainsRegex("bound by memory +120.0"));
-  EXPECT_THAT(text, testing::ContainsRegex("the loop.* 260.0 +280.0 +1.077"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("matrix products +120.0 +132.0 +1.100"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("attention +20.0 +22.0"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("bound by memory +120.0"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("the loop.* 260.0 +280.0 +1.077"));
 }
 
 TEST(LayerText, LeavesOutSumsThatMissAKernel) {
@@ -128,8 +128,8 @@ TEST(LayerText, LeavesOutSumsThatMissAKernel) {
   times.alone_us[static_cast<size_t>(LayerKernel::attention)] = 0;
   times.inside_us.assign(kLayerKernels, 11);
   times.loop_us = 280;
-  EXPECT_THAT(layer_text(small(), times), testing::ContainsRegex("the loop.* - +280.0 +-"));
+  EXPECT_THAT(layer_text(small(), times), ::testing::ContainsRegex("the loop.* - +280.0 +-"));
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::layer_test

@@ -10,7 +10,7 @@
 
 #include "calibrate/measure/sweep_progress.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::measure_options_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST(SweepProgress, SummaryTellsHowToGoOn) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::measure_options_test

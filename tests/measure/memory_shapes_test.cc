@@ -7,7 +7,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::memory_shapes_test {
 namespace {
 
 TEST(MemoryShapes, EveryKernelHasOne) {
@@ -55,4 +55,4 @@ TEST(MemoryShapes, NoKernelHasNoShape) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::memory_shapes_test

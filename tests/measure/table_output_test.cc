@@ -10,7 +10,7 @@
 
 #include "sim/diagnostic.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::table_output_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -217,4 +217,4 @@ TEST_F(TableOutputFile, StandardOutputGetsTheTextAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::table_output_test

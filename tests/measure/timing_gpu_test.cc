@@ -9,7 +9,7 @@
 #include "calibrate/measure/families/memory_timing.h"
 #include "tests/measure/gpu_arrays.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::timing_gpu_test {
 namespace {
 
 class Timings : public OnGpu {
@@ -120,4 +120,4 @@ TEST_F(Timings, ProductsAreWhatTheirLayoutsSay) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::timing_gpu_test

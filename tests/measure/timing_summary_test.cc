@@ -8,7 +8,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::timing_summary_test {
 namespace {
 
 TEST(TimingSummary, IsTheMedianAndTheSpreadOfTheMiddleHalf) {
@@ -56,4 +56,4 @@ TEST(TimingSummary, TakesFewerSamplesOfLongCallsButFiveAtLeast) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::timing_summary_test

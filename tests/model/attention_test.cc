@@ -15,7 +15,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::attention_test {
 namespace {
 
 constexpr int64_t kSeq = 1024, kMicro = 2;
@@ -408,4 +408,4 @@ TEST(EveryAttention, BIsIAndThenWOpByOp) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::attention_test

@@ -18,7 +18,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::experts_test {
 namespace {
 
 using enum ActionKind;
@@ -251,7 +251,7 @@ TEST(Moe, RecomputedModulesAreNotKept) {
 // ---------------------------------------------------------------- every way in every combination
 using Way = std::tuple<Dispatcher, std::array<int64_t, 4>, bool, int, bool>;
 
-class MoeWays : public testing::TestWithParam<Way> {
+class MoeWays : public ::testing::TestWithParam<Way> {
  protected:
   Plan plan() const {
     const auto& [dispatcher, sizes, skewed, recompute, overlap] = GetParam();
@@ -315,11 +315,11 @@ TEST_P(MoeWays, MultipliesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, MoeWays,
-    testing::Combine(
-        testing::Values(Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather),
-        testing::Values(std::array<int64_t, 4>{1, 4, 1, 4}, std::array<int64_t, 4>{2, 4, 2, 4},
-                        std::array<int64_t, 4>{4, 16, 1, 4}, std::array<int64_t, 4>{2, 1, 2, 2}),
-        testing::Bool(), testing::Range(0, 5), testing::Bool()));
+    ::testing::Combine(
+        ::testing::Values(Dispatcher::all_to_all, Dispatcher::deepep, Dispatcher::all_gather),
+        ::testing::Values(std::array<int64_t, 4>{1, 4, 1, 4}, std::array<int64_t, 4>{2, 4, 2, 4},
+                          std::array<int64_t, 4>{4, 16, 1, 4}, std::array<int64_t, 4>{2, 1, 2, 2}),
+        ::testing::Bool(), ::testing::Range(0, 5), ::testing::Bool()));
 
 // ------------------------------------------------------------------------------------- parameters
 TEST(Moe, RanksTogetherHoldEachParameterOfTheExpertsOnce) {
@@ -616,4 +616,4 @@ TEST(Dispatch, PairsOfPassesTakeTurnsAtTheExchanges) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::experts_test

@@ -9,7 +9,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::head_test {
 namespace {
 
 constexpr int64_t kSeq = 512;
@@ -121,4 +121,4 @@ TEST(GatedActivation, InTwoKernelsItKeepsTheActivatedGateToo) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::head_test

@@ -7,7 +7,7 @@
 #include "sim/graph/op_graph.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::host_calls_test {
 namespace {
 
 // The forward and the last backward of a stage with two layers, launches assigned.
@@ -395,4 +395,4 @@ TEST(SplitNorm, LayerNormStaysOneKernel) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::host_calls_test

@@ -12,7 +12,7 @@
 #include "model/passes/stage_passes.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::labels_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -103,4 +103,4 @@ TEST(Labels, WeightsOfAProductInPiecesAreCountedOnce) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::labels_test

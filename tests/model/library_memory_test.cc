@@ -8,7 +8,7 @@
 #include "model/passes/stage_passes.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::library_memory_test {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -78,4 +78,4 @@ TEST(LibraryMemory, APlaceholderIsKeptForEachShapeOfWeights) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::library_memory_test

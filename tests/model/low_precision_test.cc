@@ -11,7 +11,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::low_precision_test {
 namespace {
 
 constexpr int64_t kSeq = 512;
@@ -129,7 +129,7 @@ struct Launches {
   int64_t forward, backward;
 };
 
-class CastsOfALayer : public testing::TestWithParam<Launches> {};
+class CastsOfALayer : public ::testing::TestWithParam<Launches> {};
 
 TEST_P(CastsOfALayer, AreThoseOfTheRecipe) {
   const Launches& row = GetParam();
@@ -142,7 +142,7 @@ TEST_P(CastsOfALayer, AreThoseOfTheRecipe) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recipes, CastsOfALayer,
-    testing::Values(
+    ::testing::Values(
         // Norms write fp8; their transposes, and casts of the inputs of projection and fc2.
         Launches{"delayed_hopper", Scaling::delayed, true, 2 + 2, 4},
         Launches{"delayed_blackwell", Scaling::delayed, false, 2, 4},
@@ -285,4 +285,4 @@ TEST(LowPrecision, KeptWeightsNeedATransposeAtMost) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::low_precision_test

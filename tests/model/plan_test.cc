@@ -10,7 +10,7 @@
 #include "sim/check.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -156,4 +156,4 @@ TEST(Microbatches, ShareTheGlobalBatchOverReplicas) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::plan_test

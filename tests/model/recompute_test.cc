@@ -10,7 +10,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::recompute_test {
 namespace {
 
 constexpr int64_t kSeq = 512;
@@ -246,4 +246,4 @@ TEST(Recomputation, SelectiveWithSequenceParallelismKeepsAFifth) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::recompute_test

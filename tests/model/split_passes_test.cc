@@ -14,7 +14,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::split_passes_test {
 namespace {
 
 constexpr int64_t kSeq = 512;
@@ -356,4 +356,4 @@ TEST(SplitPasses, AStageWithoutWorkHasThemAll) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::split_passes_test

@@ -13,7 +13,7 @@
 #include "tests/hand_graph.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::stage_passes_test {
 namespace {
 
 // A step of one stage: forward and backward of one microbatch.
@@ -81,7 +81,7 @@ struct ActivationCase {
   double coefficient;  // of s b h
 };
 
-class ActivationsOfALayer : public testing::TestWithParam<ActivationCase> {};
+class ActivationsOfALayer : public ::testing::TestWithParam<ActivationCase> {};
 
 TEST_P(ActivationsOfALayer, EqualTheClosedForm) {
   const ActivationCase& c = GetParam();
@@ -96,7 +96,7 @@ TEST_P(ActivationsOfALayer, EqualTheClosedForm) {
 
 INSTANTIATE_TEST_SUITE_P(
     Korthikanti2022, ActivationsOfALayer,
-    testing::Values(
+    ::testing::Values(
         ActivationCase{"no_parallelism", 1, false, Recompute::none, 34 + kScores},
         ActivationCase{"tensor", 8, false, Recompute::none, 10 + 24.0 / 8 + kScores / 8},
         ActivationCase{"tensor_and_sequence", 8, true, Recompute::none, 34.0 / 8 + kScores / 8},
@@ -388,4 +388,4 @@ TEST(PairPass, IsNamedAfterBothActions) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::stage_passes_test

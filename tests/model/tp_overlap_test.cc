@@ -9,7 +9,7 @@
 #include "model/passes/stage_passes.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::tp_overlap_test {
 namespace {
 
 constexpr int64_t kTp = 4, kLayers = 2;
@@ -109,4 +109,4 @@ TEST(TpOverlap, BulkIsWhatMegatronDoesBesideGradients) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::tp_overlap_test

@@ -9,7 +9,7 @@
 #include "sim/diagnostic.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::transformer_test {
 namespace {
 
 using sample::gpt;
@@ -297,4 +297,4 @@ TEST(Prune, RefusesLayersOfAnEncoderAndADecoder) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::transformer_test

@@ -15,7 +15,7 @@
 #include "tests/oracle/random_graph.h"
 #include "tests/oracle/random_lanes.h"
 
-namespace stepcast {
+namespace stepcast::contention_equals_oracle_test {
 namespace {
 
 struct ContendedCase {
@@ -158,7 +158,7 @@ uint64_t cases() {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 2000;
 }
 
-class RandomContention : public testing::TestWithParam<Sharing> {};
+class RandomContention : public ::testing::TestWithParam<Sharing> {};
 
 TEST_P(RandomContention, TakesTheSameTimeInTheEngineAndInTheOracle) {
   const uint64_t count = cases() / 4;
@@ -177,8 +177,8 @@ TEST(ContentionWithoutSharing, TakesTheTimesOfTheLanesEngine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kind, RandomContention,
-                         testing::Values(Sharing::none, Sharing::links, Sharing::slowing,
-                                         Sharing::both));
+                         ::testing::Values(Sharing::none, Sharing::links, Sharing::slowing,
+                                           Sharing::both));
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::contention_equals_oracle_test

@@ -14,7 +14,7 @@
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"
 
-namespace stepcast {
+namespace stepcast::engine_equals_oracle_test {
 namespace {
 
 constexpr uint64_t kShards = 25;
@@ -98,7 +98,7 @@ std::string compare_case(const oracle::RandomCase& c) {
   return text;
 }
 
-class RandomGraphs : public testing::TestWithParam<uint64_t> {};
+class RandomGraphs : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(RandomGraphs, TakeTheSameTimeInTheEngineAndInTheOracle) {
   const uint64_t first = GetParam() * kSeedsPerShard;
@@ -109,7 +109,7 @@ TEST_P(RandomGraphs, TakeTheSameTimeInTheEngineAndInTheOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shard, RandomGraphs, testing::Range<uint64_t>(0, kShards));
+INSTANTIATE_TEST_SUITE_P(Shard, RandomGraphs, ::testing::Range<uint64_t>(0, kShards));
 
 // --- deadlock -----------------------------------------------------------------------------------
 
@@ -194,4 +194,4 @@ TEST(Deadlock, OfTheMachineIsAlwaysOneOfTheEngine) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::engine_equals_oracle_test

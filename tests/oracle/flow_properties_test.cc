@@ -12,7 +12,7 @@
 #include "tests/oracle/network_ends.h"
 #include "tests/oracle/random_graph.h"
 
-namespace stepcast {
+namespace stepcast::flow_properties_test {
 namespace {
 
 using oracle::Draws;
@@ -177,4 +177,4 @@ TEST(FlowTimes, LieBetweenTheFullestLinkAndOneAfterTheOther) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::flow_properties_test

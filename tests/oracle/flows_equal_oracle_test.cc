@@ -14,7 +14,7 @@
 #include "tests/oracle/flows.h"
 #include "tests/oracle/network_ends.h"
 
-namespace stepcast {
+namespace stepcast::flows_equal_oracle_test {
 namespace {
 
 using oracle::FairFlow;
@@ -43,7 +43,7 @@ std::string describe(const FlowCase& c) {
   return text;
 }
 
-class RandomFlows : public testing::TestWithParam<uint64_t> {
+class RandomFlows : public ::testing::TestWithParam<uint64_t> {
  protected:
   uint64_t first() const { return GetParam() * 1'000'000; }
   uint64_t last() const { return first() + cases_per_shard(); }
@@ -74,7 +74,7 @@ TEST_P(RandomFlows, EndWhenTheNaiveSimulatorSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shard, RandomFlows, testing::Range<uint64_t>(0, kShards));
+INSTANTIATE_TEST_SUITE_P(Shard, RandomFlows, ::testing::Range<uint64_t>(0, kShards));
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::flows_equal_oracle_test

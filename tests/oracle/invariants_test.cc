@@ -17,7 +17,7 @@
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/random_graph.h"
 
-namespace stepcast {
+namespace stepcast::invariants_test {
 namespace {
 
 constexpr uint64_t kSeeds = 4000;
@@ -332,4 +332,4 @@ TEST(RandomGraph, CoversWhatAGraphCanSay) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::invariants_test

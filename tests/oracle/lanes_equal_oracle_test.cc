@@ -20,7 +20,7 @@
 #include "tests/oracle/random_graph.h"
 #include "tests/oracle/random_lanes.h"
 
-namespace stepcast {
+namespace stepcast::lanes_equal_oracle_test {
 namespace {
 
 constexpr uint64_t kShards = 10;
@@ -96,7 +96,7 @@ std::string compare_case(const oracle::RandomCase& c, const LaneSet& lanes,
   return {};
 }
 
-class RandomLanes : public testing::TestWithParam<uint64_t> {};
+class RandomLanes : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(RandomLanes, TakeTheSameTimeInTheEngineAndInTheOracle) {
   for (uint64_t seed = GetParam(); seed < cases(); seed += kShards) {
@@ -108,7 +108,7 @@ TEST_P(RandomLanes, TakeTheSameTimeInTheEngineAndInTheOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shard, RandomLanes, testing::Range<uint64_t>(0, kShards));
+INSTANTIATE_TEST_SUITE_P(Shard, RandomLanes, ::testing::Range<uint64_t>(0, kShards));
 
 uint32_t drawn_factor(const LaneSet& lanes, uint32_t role, int64_t lane, uint64_t instance) {
   static const JitterTable table = jitter_table(0.3);
@@ -196,4 +196,4 @@ TEST(EqualLanes, TakeTheTimesOfOneLaneAndHaveItsAccount) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lanes_equal_oracle_test

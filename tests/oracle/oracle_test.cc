@@ -7,11 +7,11 @@
 
 #include "tests/hand_graph.h"
 
-namespace stepcast::oracle {
+namespace stepcast::oracle::oracle_test {
 namespace {
 
 using namespace literals;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Times play(const HandGraph& g) {
   check_graph(g.graph);
@@ -105,4 +105,4 @@ TEST(Oracle, NamesTheJoinsOfADeadlock) {
 }
 
 }  // namespace
-}  // namespace stepcast::oracle
+}  // namespace stepcast::oracle::oracle_test

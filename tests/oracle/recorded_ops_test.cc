@@ -10,7 +10,7 @@
 #include "sim/lanes/lanes.h"
 #include "tests/oracle/random_graph.h"
 
-namespace stepcast {
+namespace stepcast::recorded_ops_test {
 namespace {
 
 constexpr uint64_t kSeeds = 500;
@@ -87,4 +87,4 @@ TEST(Varied, TimesAreThoseOfTheVariedProgram) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::recorded_ops_test

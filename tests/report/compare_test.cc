@@ -9,12 +9,11 @@
 #include "sim/check.h"
 #include "tests/report/sample.h"
 
-namespace stepcast {
+namespace stepcast::compare_test {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::HasSubstr;
 using ::testing::Not;
 
 Result result(int64_t step_us, int64_t peak_gib, bool fits = true) {
@@ -219,4 +218,4 @@ TEST(CheckTable, RunsOfOneNameHaveTheirDoubtsApart) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::compare_test

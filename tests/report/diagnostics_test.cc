@@ -11,13 +11,13 @@
 #include <regex>
 #include <set>
 
-namespace stepcast {
+namespace stepcast::diagnostics_test {
 namespace {
 
 using nlohmann::json;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Diagnostic unknown_key() {
   Diagnostic d;
@@ -166,4 +166,4 @@ TEST(ErrorCodes, AreFoundByName) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::diagnostics_test

@@ -15,13 +15,11 @@
 #include "sim/check.h"
 #include "tests/report/sample.h"
 
-namespace stepcast {
+namespace stepcast::explain_test {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::HasSubstr;
 using ::testing::Not;
-using testing::Not;
 
 TEST(ExplainSettings, AlignsPathValueOrigin) {
   const std::array<SettingLine, 3> settings{{{"parallel.tp", "8", "run.yaml:3:12"},
@@ -428,4 +426,4 @@ TEST(StagesText, JsonHasTheTimesExactly) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::explain_test

@@ -8,11 +8,11 @@
 #include <limits>
 #include <numeric>
 
-namespace stepcast {
+namespace stepcast::format_test {
 namespace {
 
 using namespace literals;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(Fixed, RoundsToNearestAndNeverShowsMinusZero) {
   EXPECT_EQ(fixed(12.345, 2), "12.35");
@@ -146,4 +146,4 @@ TEST(Paint, DoesNothingWithoutColor) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::format_test

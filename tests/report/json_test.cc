@@ -9,7 +9,7 @@
 #include "sim/check.h"
 #include "tests/report/sample.h"
 
-namespace stepcast {
+namespace stepcast::json_test {
 namespace {
 
 using nlohmann::json;
@@ -260,4 +260,4 @@ TEST(CompareJson, ABaselineThatIsNotThereIsABug) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::json_test

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace stepcast {
+namespace stepcast::json_writer_test {
 namespace {
 
 using nlohmann::json;
@@ -110,4 +110,4 @@ TEST(JsonWriter, SecondsAreExactToThePicosecond) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::json_writer_test

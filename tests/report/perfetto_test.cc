@@ -15,12 +15,12 @@
 #include "sim/check.h"
 #include "tests/report/sample.h"
 
-namespace stepcast {
+namespace stepcast::perfetto_test {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::Pair;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 // --- a reader of the wire format, written from its specification ---
 
@@ -356,4 +356,4 @@ TEST(Perfetto, ProtocReadsItToo) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::perfetto_test

@@ -11,12 +11,12 @@
 #include "report/svg/schedule.h"
 #include "tests/report/schedule_sample.h"
 
-namespace stepcast {
+namespace stepcast::schedule_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
@@ -222,4 +222,4 @@ TEST(ScheduleSvg, LaterChunksAreLighter) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::schedule_test

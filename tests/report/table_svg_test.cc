@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace stepcast {
+namespace stepcast::table_svg_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -72,4 +72,4 @@ TEST(FitPlot, WhatCannotBeDrawnIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::table_svg_test

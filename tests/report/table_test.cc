@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace stepcast {
+namespace stepcast::table_test {
 namespace {
 
 using nlohmann::json;
@@ -87,4 +87,4 @@ TEST(TableView, TimesHaveThreeDigits) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::table_test

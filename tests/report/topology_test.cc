@@ -10,7 +10,7 @@
 #include "report/svg/topology.h"
 #include "tests/report/topology_sample.h"
 
-namespace stepcast {
+namespace stepcast::topology_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -145,4 +145,4 @@ TEST(TopologySvg, TiersBeyondMeasureAreNotDrawn) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::topology_test

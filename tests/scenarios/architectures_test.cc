@@ -7,7 +7,7 @@
 #include "scenarios/scenario.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::architectures_test {
 namespace {
 
 using testing::failure;
@@ -122,4 +122,4 @@ TEST(ConfigJson, OfBertIsAnEncoder) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::architectures_test

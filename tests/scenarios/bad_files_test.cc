@@ -5,7 +5,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::bad_files_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST(BadFiles, Disconnected) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::bad_files_test

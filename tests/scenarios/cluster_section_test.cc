@@ -10,7 +10,7 @@
 #include "tests/topology/importing.h"
 #include "topology/import/imported_topology.h"
 
-namespace stepcast {
+namespace stepcast::cluster_section_test {
 namespace {
 
 using test::problems;
@@ -195,4 +195,4 @@ TEST(ClusterSection, UnknownPresetsAreNamed) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::cluster_section_test

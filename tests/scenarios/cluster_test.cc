@@ -7,7 +7,7 @@
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 
-namespace stepcast {
+namespace stepcast::cluster_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -285,4 +285,4 @@ TEST(Cluster, SaysWhatItsNetworkDoes) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::cluster_test

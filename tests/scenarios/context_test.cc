@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::context_test {
 namespace {
 
 using testing::failure_with;
@@ -93,4 +93,4 @@ TEST(Context, WithoutItItsKeysHaveNoEffect) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::context_test

@@ -10,7 +10,7 @@
 #include "sim/text.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::fields_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -190,4 +190,4 @@ TEST(Schema, StatesUnitsChoicesAndDefaults) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::fields_test

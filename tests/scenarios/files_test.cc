@@ -12,7 +12,7 @@
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 
-namespace stepcast {
+namespace stepcast::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -309,4 +309,4 @@ TEST(Set, PathsAreChecked) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::files_test

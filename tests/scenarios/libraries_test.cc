@@ -5,7 +5,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::libraries_test {
 namespace {
 
 using testing::failure_with;
@@ -92,4 +92,4 @@ TEST(Libraries, WhatIsStatedInVainIsRemarkedOn) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::libraries_test

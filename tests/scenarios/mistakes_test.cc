@@ -8,7 +8,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::mistakes_test {
 namespace {
 
 using testing::Failure;
@@ -213,4 +213,4 @@ TEST(Limits, TextHasNoControlCharactersAndIsUtf8) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::mistakes_test

@@ -13,7 +13,7 @@
 #include "scenarios/presets.h"
 #include "scenarios/resolve/model_families.h"
 
-namespace stepcast {
+namespace stepcast::model_config_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -736,4 +736,4 @@ TEST(Size, BeyondCountingIsRefused) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::model_config_test

@@ -6,7 +6,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::number_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(Number, LongTextIsCutInMessages) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::number_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace stepcast {
+namespace stepcast::observed_errors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST(ObservedErrors, WhatIsNoTableIsRefused) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::observed_errors_test

@@ -5,7 +5,7 @@
 #include "scenarios/forecast/perturbed_step.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast::testing {
+namespace stepcast::testing::perturb_test {
 namespace {
 
 // kMinimal with these items of perturb: 16 ranks on two nodes, two pipeline stages.
@@ -210,4 +210,4 @@ TEST(Replicas, AreAtLeastOne) {
 }
 
 }  // namespace
-}  // namespace stepcast::testing
+}  // namespace stepcast::testing::perturb_test

@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::precision_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST(RecomputeKeys, DistributedCheckpointsNeedTensorParallelismWithoutSequencePa
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::precision_test

@@ -10,7 +10,7 @@
 #include "scenarios/presets.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::remarks_test {
 namespace {
 
 using ::testing::Contains;
@@ -133,4 +133,4 @@ TEST(Set, AnUnknownKeyIsUnderlinedItself) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::remarks_test

@@ -12,7 +12,7 @@
 #include "scenarios/resolve/resolve.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::scenario_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -659,4 +659,4 @@ TEST(Scenario, OverlapThatCanDoNothingIsRemarkedOn) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::scenario_test

@@ -5,7 +5,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast::testing {
+namespace stepcast::testing::sharding_test {
 namespace {
 
 using ::testing::Contains;
@@ -126,4 +126,4 @@ TEST(ShardingKeys, TensorParallelOverlap) {
 }
 
 }  // namespace
-}  // namespace stepcast::testing
+}  // namespace stepcast::testing::sharding_test

@@ -8,7 +8,7 @@
 #include "scenarios/scenario.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::shared_vocabulary_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(SharedVocabularyScenario, GoesNeitherWithATeacherNorWithAForwardAlone) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::shared_vocabulary_test

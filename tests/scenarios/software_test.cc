@@ -11,7 +11,7 @@
 #include "scenarios/presets.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast::testing {
+namespace stepcast::testing::software_test {
 namespace {
 
 using ::testing::Contains;
@@ -149,4 +149,4 @@ TEST(FieldValuesAssume, TakesOnlyRowsThatHoldAValueAndRightOnes) {
 }
 
 }  // namespace
-}  // namespace stepcast::testing
+}  // namespace stepcast::testing::software_test

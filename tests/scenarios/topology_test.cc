@@ -7,7 +7,7 @@
 #include "tests/scenarios/loading.h"
 #include "topology/cluster/cluster_graph.h"
 
-namespace stepcast {
+namespace stepcast::topology_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST(Topology, TooLargeOnesAreRefusedBeforeTheyAreBuilt) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::topology_test

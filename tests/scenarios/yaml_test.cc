@@ -8,7 +8,7 @@
 #include "scenarios/document/value.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::yaml_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -188,4 +188,4 @@ TEST(Yaml, EveryPrefixOfAnExampleParsesOrErrs) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::yaml_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace stepcast {
+namespace stepcast::action_text_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -187,4 +187,4 @@ TEST(ActionRow, ErrorsPointAtTheWrongAction) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::action_text_test

@@ -13,7 +13,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::architectures_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -204,7 +204,7 @@ std::vector<Variant> variants() {
   return all;
 }
 
-class EveryVariant : public testing::TestWithParam<Variant> {};
+class EveryVariant : public ::testing::TestWithParam<Variant> {};
 
 // Each tensor is allocated and freed once (check_graph), and nothing is left.
 TEST_P(EveryVariant, ReturnsItsMemory) {
@@ -219,7 +219,7 @@ TEST_P(EveryVariant, ReturnsItsMemory) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryVariant, testing::ValuesIn(variants()));
+INSTANTIATE_TEST_SUITE_P(All, EveryVariant, ::testing::ValuesIn(variants()));
 
 // DeepSeek-V3 in small: latent attention, the module's layer has experts.
 Transformer deepseek() {
@@ -242,7 +242,7 @@ struct Change {
   void (*make)(Plan&);
 };
 
-class EveryChange : public testing::TestWithParam<Change> {};
+class EveryChange : public ::testing::TestWithParam<Change> {};
 
 TEST_P(EveryChange, ReturnsItsMemory) {
   for (const Transformer& model : {t5(8), bert(), predicting(2), deepseek()}) {
@@ -261,24 +261,24 @@ TEST_P(EveryChange, ReturnsItsMemory) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, EveryChange,
-    testing::Values(Change{"nothing", [](Plan&) {}},
-                    Change{"fp8", [](Plan& p) { p.precision.scaling = Scaling::blockwise; }},
-                    Change{"delayed", [](Plan& p) { p.precision.scaling = Scaling::delayed; }},
-                    Change{"zero3", [](Plan& p) { p.zero = 3; }},
-                    Change{"overlap", [](Plan& p) { p.overlap.dp_grad = true, p.zero = 1; }},
-                    Change{"perop", [](Plan& p) { p.recompute = Recompute::per_op; }},
-                    Change{"modules",
-                           [](Plan& p) {
-                             p.recompute = Recompute::selective;
-                             p.recompute_modules = {
-                                 .core_attention = false, .norms = true, .mlp = true};
-                           }},
-                    Change{"block",
-                           [](Plan& p) {
-                             p.recompute = Recompute::full;
-                             p.recompute_method = RecomputeMethod::block;
-                           }},
-                    Change{"nosp", [](Plan& p) { p.sp = false; }}),
+    ::testing::Values(Change{"nothing", [](Plan&) {}},
+                      Change{"fp8", [](Plan& p) { p.precision.scaling = Scaling::blockwise; }},
+                      Change{"delayed", [](Plan& p) { p.precision.scaling = Scaling::delayed; }},
+                      Change{"zero3", [](Plan& p) { p.zero = 3; }},
+                      Change{"overlap", [](Plan& p) { p.overlap.dp_grad = true, p.zero = 1; }},
+                      Change{"perop", [](Plan& p) { p.recompute = Recompute::per_op; }},
+                      Change{"modules",
+                             [](Plan& p) {
+                               p.recompute = Recompute::selective;
+                               p.recompute_modules = {
+                                   .core_attention = false, .norms = true, .mlp = true};
+                             }},
+                      Change{"block",
+                             [](Plan& p) {
+                               p.recompute = Recompute::full;
+                               p.recompute_method = RecomputeMethod::block;
+                             }},
+                      Change{"nosp", [](Plan& p) { p.sp = false; }}),
     [](const auto& param) { return std::string(param.param.name); });
 
 // ------------------------------------------------------------------------------------- parameters
@@ -393,4 +393,4 @@ TEST(Layout, ModulesThatNoStageHoldsGoBeforeTheHead) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::architectures_test

@@ -14,7 +14,7 @@
 #include "sim/graph/program.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::check_test {
 namespace {
 
 using Kind = ScheduleProblem::Kind;
@@ -372,4 +372,4 @@ TEST(ScheduleCheck, TakesLongSchedules) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::check_test

@@ -11,7 +11,7 @@
 #include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::closed_forms_test {
 namespace {
 
 using testing::evaluate;
@@ -247,4 +247,4 @@ TEST(ClosedForm, FasterPartsNeverMakeAFixedOrderSlower) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::closed_forms_test

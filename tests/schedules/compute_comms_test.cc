@@ -15,7 +15,7 @@
 #include "tests/csv_rows.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::compute_comms_test {
 namespace {
 
 using testing::csv_cells;
@@ -296,4 +296,4 @@ TEST(ComputeComms, ChangedFilesAreJudgedWithoutFail) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::compute_comms_test

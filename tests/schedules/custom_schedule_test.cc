@@ -8,7 +8,7 @@
 #include "sim/diagnostic.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::custom_schedule_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -266,4 +266,4 @@ TEST(CustomSchedule, AnEmptyFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::custom_schedule_test

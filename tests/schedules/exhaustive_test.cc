@@ -11,7 +11,7 @@
 #include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::exhaustive_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -74,4 +74,4 @@ TEST(EveryFamily, IsCompleteAndFreeOfDeadlockOrRefusesWithASentence) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::exhaustive_test

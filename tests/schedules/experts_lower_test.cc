@@ -13,7 +13,7 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::experts_lower_test {
 namespace {
 
 Transformer mixture() {
@@ -77,7 +77,7 @@ PassId first_forward(const OpGraph& graph) {
   return kNoPass;
 }
 
-class ExpertGradients : public testing::TestWithParam<bool> {};
+class ExpertGradients : public ::testing::TestWithParam<bool> {};
 
 TEST_P(ExpertGradients, AreSummedOverTheirOwnReplicas) {
   const Step step(plan_of(0, GetParam()));
@@ -98,7 +98,7 @@ TEST_P(ExpertGradients, AreScatteredAndParametersGatheredThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Overlap, ExpertGradients, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Overlap, ExpertGradients, ::testing::Bool());
 
 // 2 bytes a parameter, 4 a gradient, and 12 of the optimizer over 8 replicas, or 2 of experts.
 TEST(ExpertMemory, ShardsOptimizerStatesOverTheReplicasOfExperts) {
@@ -203,7 +203,7 @@ TEST(ExpertMemory, ExpertsWithoutReplicasAreCastFromTheirShards) {
 
 // What a rank keeps of its weights in fp8: two copies with a scale for 128 values, 16 bits of what
 // is in no linear layer.
-class LowWeightsOfExperts : public testing::TestWithParam<bool> {};
+class LowWeightsOfExperts : public ::testing::TestWithParam<bool> {};
 
 TEST_P(LowWeightsOfExperts, ReplaceThoseInSixteenBits) {
   Plan plan = plan_of(GetParam() ? 3 : 1, GetParam());
@@ -223,7 +223,7 @@ TEST_P(LowWeightsOfExperts, ReplaceThoseInSixteenBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(KeptGathered, LowWeightsOfExperts, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(KeptGathered, LowWeightsOfExperts, ::testing::Bool());
 
 TEST(ExpertMemory, ATeacherKeepsItsSixteenBits) {
   const auto held = [](bool low, bool teacher) {
@@ -240,4 +240,4 @@ TEST(ExpertMemory, ATeacherKeepsItsSixteenBits) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::experts_lower_test

@@ -11,7 +11,7 @@
 #include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::families_test {
 namespace {
 
 using testing::evaluate;
@@ -159,4 +159,4 @@ TEST(InterleavedSchedule, ExpertParallelOverlapWorksWithoutAPipeline) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::families_test

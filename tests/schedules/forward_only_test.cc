@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace stepcast {
+namespace stepcast::forward_only_test {
 namespace {
 
 Schedule of_family(const char* name, int64_t vpp) {
@@ -43,4 +43,4 @@ TEST(ForwardOnly, RunsWholeMicrobatchesInOneDirection) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::forward_only_test

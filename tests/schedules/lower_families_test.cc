@@ -12,7 +12,7 @@
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 
-namespace stepcast {
+namespace stepcast::lower_families_test {
 namespace {
 
 using sample::cost_of;
@@ -286,4 +286,4 @@ TEST(LowerFamilies, RanksMayHoldDifferentNumbersOfStages) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lower_families_test

@@ -12,7 +12,7 @@
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 
-namespace stepcast {
+namespace stepcast::lower_test {
 namespace {
 
 using sample::cost_of;
@@ -64,7 +64,7 @@ TEST(Distillation, EveryStageRunsItsOwnLayersOfTheTeacher) {
   EXPECT_GT(flops[3], flops[2]);  // and its head
 }
 
-class EqualStages : public testing::TestWithParam<StepCase> {};
+class EqualStages : public ::testing::TestWithParam<StepCase> {};
 
 // (v m + p - 1)(tF + tB) in times of one chunk: GPipe and 1F1B with v = 1, interleaved 1F1B.
 TEST_P(EqualStages, TakeTheClosedFormToThePicosecond) {
@@ -95,13 +95,13 @@ TEST_P(EqualStages, TakeTheClosedFormToThePicosecond) {
 
 INSTANTIATE_TEST_SUITE_P(
     ClosedForms, EqualStages,
-    testing::Values(StepCase{"1f1b", 1, 1, 3, true}, StepCase{"1f1b", 4, 1, 2, true},
-                    StepCase{"1f1b", 4, 1, 8, true}, StepCase{"1f1b", 8, 1, 13, true},
-                    StepCase{"1f1b", 2, 1, 4, false}, StepCase{"1f1b", 4, 1, 8, false},
-                    StepCase{"1f1b", 8, 1, 3, false}, StepCase{"gpipe", 4, 1, 8, true},
-                    StepCase{"interleaved-1f1b", 2, 2, 4, true},
-                    StepCase{"interleaved-1f1b", 4, 3, 8, true},
-                    StepCase{"interleaved-1f1b", 8, 4, 16, true}),
+    ::testing::Values(StepCase{"1f1b", 1, 1, 3, true}, StepCase{"1f1b", 4, 1, 2, true},
+                      StepCase{"1f1b", 4, 1, 8, true}, StepCase{"1f1b", 8, 1, 13, true},
+                      StepCase{"1f1b", 2, 1, 4, false}, StepCase{"1f1b", 4, 1, 8, false},
+                      StepCase{"1f1b", 8, 1, 3, false}, StepCase{"gpipe", 4, 1, 8, true},
+                      StepCase{"interleaved-1f1b", 2, 2, 4, true},
+                      StepCase{"interleaved-1f1b", 4, 3, 8, true},
+                      StepCase{"interleaved-1f1b", 8, 4, 16, true}),
     [](const auto& param) {
       std::string name = param.param.schedule;
       for (char& ch : name) ch = ch == '-' ? '_' : ch;
@@ -319,4 +319,4 @@ TEST(Lower, TheOptimizerHoldsWideGradientsAndWhatItsKernelsNeed) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lower_test

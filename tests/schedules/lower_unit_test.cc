@@ -17,7 +17,7 @@
 #include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::lower_unit_test {
 namespace {
 
 using enum ActionKind;
@@ -237,4 +237,4 @@ TEST(ReferenceMakespans, ComeOutForEveryFixedOrder) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lower_unit_test

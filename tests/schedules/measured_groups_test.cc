@@ -17,7 +17,7 @@
 #include "schedules/synthesis/synthesis.h"
 #include "tests/csv_rows.h"
 
-namespace stepcast {
+namespace stepcast::measured_groups_test {
 namespace {
 
 using testing::number;
@@ -214,4 +214,4 @@ TEST(MeasuredGroups, SynthesisIsNoWorseThanTheBestScheduleOfEqualMemoryWithALarg
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::measured_groups_test

@@ -9,7 +9,7 @@
 #include "schedules/formats/action_text.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::order_timing_test {
 namespace {
 
 constexpr double kUnit = 1000;  // ps
@@ -68,4 +68,4 @@ TEST(OrderTiming, MemoryIsWhatTheListsAddAndFree) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::order_timing_test

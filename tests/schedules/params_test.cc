@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepcast {
+namespace stepcast::params_test {
 namespace {
 
 ScheduleParams given(std::string_view value) {
@@ -96,4 +96,4 @@ TEST(FamilyParameter, AGroupHasTwoNamesThatMustAgree) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::params_test

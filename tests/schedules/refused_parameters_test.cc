@@ -8,7 +8,7 @@
 #include "schedules/schedule.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::refused_parameters_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -176,4 +176,4 @@ TEST(NamedParameters, UnknownOnesAreRefusedAndRemarksAreNot) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::refused_parameters_test

@@ -10,7 +10,7 @@
 
 #include "schedules/schedule.h"
 
-namespace stepcast {
+namespace stepcast::registry_test {
 namespace {
 
 using ::testing::Contains;
@@ -137,4 +137,4 @@ TEST(ScheduleRegistry, SuggestsNothingForSomethingElse) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::registry_test

@@ -12,7 +12,7 @@
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 
-namespace stepcast {
+namespace stepcast::sharding_test {
 namespace {
 
 using sample::small_gpt;
@@ -403,4 +403,4 @@ TEST(Sharding, OffloadedActivationsDoNotKeepGatheredUnits) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::sharding_test

@@ -9,7 +9,7 @@
 #include "sim/memory/memory.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::split_backward_forms_test {
 namespace {
 
 using testing::evaluate;
@@ -216,4 +216,4 @@ TEST(ClosedForm, EagerHidesLatencyThatOneForwardOneBackwardPays) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::split_backward_forms_test

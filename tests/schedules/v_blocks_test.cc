@@ -16,7 +16,7 @@
 #include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::v_blocks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST(Blocks, WeightGradientsFillTheFirstIdleSlotsOfTheRow) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::v_blocks_test

@@ -10,7 +10,7 @@
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
 
-namespace stepcast {
+namespace stepcast::vocabulary_lower_test {
 namespace {
 
 using sample::only_products;
@@ -175,4 +175,4 @@ TEST(SharedVocabulary, MeetsOnceAMicrobatchForEachExchange) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::vocabulary_lower_test

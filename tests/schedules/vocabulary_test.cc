@@ -15,7 +15,7 @@
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
 
-namespace stepcast {
+namespace stepcast::vocabulary_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -203,4 +203,4 @@ TEST(Vocabulary, RefusesWhatItCannotRun) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::vocabulary_test

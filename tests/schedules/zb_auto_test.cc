@@ -16,7 +16,7 @@
 #include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::zb_auto_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST(AutomaticSchedules, RefuseWithTheReason) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::zb_auto_test

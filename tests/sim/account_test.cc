@@ -8,7 +8,7 @@
 
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::account_test {
 namespace {
 
 using namespace literals;
@@ -393,4 +393,4 @@ TEST(CriticalPath, EndsWhereARoleWaitsForItsOwnLatePostThatTakesNoTime) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::account_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace stepcast {
+namespace stepcast::check_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -33,4 +33,4 @@ TEST(Check, LeavesAFileOfAnotherProjectAsItIs) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::check_test

@@ -11,7 +11,7 @@
 #include "sim/graph/program.h"
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::contention_test {
 namespace {
 
 constexpr int64_t kTera = 1'000'000'000'000;  // bytes per second: one byte a picosecond
@@ -215,4 +215,4 @@ TEST(Contention, AStepThatIsTooLongIsRefused) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::contention_test

@@ -13,12 +13,12 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::fair_shares_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kFree = INT64_MAX;
 
@@ -400,7 +400,7 @@ uint32_t more() {
   return text == nullptr ? 1 : static_cast<uint32_t>(std::stoul(text));
 }
 
-class RandomChanges : public testing::TestWithParam<Kind> {};
+class RandomChanges : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(RandomChanges, GiveTheSharesThatAreFoundFromScratch) {
   for (uint32_t seed = 0; seed < more(); ++seed) {
@@ -414,17 +414,17 @@ TEST_P(RandomChanges, GiveTheSharesThatAreFoundFromScratch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kind, RandomChanges,
-                         testing::Values(Kind{"PairsAlike", 20, 40, 0, 0, 1, true},
-                                         Kind{"PairsUnlike", 20, 40, 0, 0, 1, false},
-                                         Kind{"ManyAtOneMoment", 30, 60, 10, 30, 30, true},
-                                         Kind{"CollectivesAlike", 200, 120, 10, 200, 2, true},
-                                         Kind{"CollectivesUnlike", 200, 120, 10, 200, 2, false},
-                                         Kind{"CrowdedAlike", 6, 80, 5, 6, 2, true},
-                                         Kind{"CrowdedUnlike", 6, 80, 5, 6, 2, false},
-                                         Kind{"Chains", 120, 100, 0, 0, 1, false}),
-                         [](const testing::TestParamInfo<Kind>& kind) {
+                         ::testing::Values(Kind{"PairsAlike", 20, 40, 0, 0, 1, true},
+                                           Kind{"PairsUnlike", 20, 40, 0, 0, 1, false},
+                                           Kind{"ManyAtOneMoment", 30, 60, 10, 30, 30, true},
+                                           Kind{"CollectivesAlike", 200, 120, 10, 200, 2, true},
+                                           Kind{"CollectivesUnlike", 200, 120, 10, 200, 2, false},
+                                           Kind{"CrowdedAlike", 6, 80, 5, 6, 2, true},
+                                           Kind{"CrowdedUnlike", 6, 80, 5, 6, 2, false},
+                                           Kind{"Chains", 120, 100, 0, 0, 1, false}),
+                         [](const ::testing::TestParamInfo<Kind>& kind) {
                            return std::string(kind.param.name);
                          });
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::fair_shares_test

@@ -9,10 +9,10 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::flow_network_test {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr int64_t kFree = INT64_MAX;
 constexpr int64_t kSecond = 1'000'000'000'000;  // ps; so B/s times kSecond ps is whole bytes
@@ -199,4 +199,4 @@ TEST(FlowNetwork, RefusesWhatItsCallerMustNotDo) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::flow_network_test

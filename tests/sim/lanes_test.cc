@@ -16,7 +16,7 @@
 #include "sim/lanes/lane_speeds.h"
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::lanes_test {
 namespace {
 
 using namespace literals;
@@ -402,4 +402,4 @@ TEST(Lanes, WithoutSpeedOrWithTooFewSpeedsAreABug) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lanes_test

@@ -10,7 +10,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::log_exp_test {
 namespace {
 
 // Numbers spread evenly over the logarithm, from a linear congruential generator.
@@ -89,4 +89,4 @@ TEST(ExactLogExp, RefuseWhatHasNoValue) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::log_exp_test

@@ -7,12 +7,12 @@
 #include "sim/check.h"
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::memory_test {
 namespace {
 
 using namespace literals;
-using testing::ElementsAre;
-using testing::Pair;
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
@@ -436,4 +436,4 @@ TEST(Reserved, TensorsOfTwoMicrobatchesAreDifferentBlocks) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::memory_test

@@ -6,7 +6,7 @@
 #include "sim/check.h"
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::program_test {
 namespace {
 
 CompiledPass compile_one(const HandGraph& g, bool merged = true, const Variation& v = {}) {
@@ -209,4 +209,4 @@ TEST(Compile, NeedsAPriceForEachWork) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::program_test

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace stepcast {
+namespace stepcast::radix_heap_test {
 namespace {
 
 const auto kAll = [](const auto&) { return true; };
@@ -130,4 +130,4 @@ TEST(RadixHeap, IsAPriorityQueueWithARunningNumber) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::radix_heap_test

@@ -11,7 +11,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::rank_grid_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -175,4 +175,4 @@ TEST(ParseOrder, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::rank_grid_test

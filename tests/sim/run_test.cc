@@ -9,12 +9,12 @@
 #include "sim/check.h"
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::run_test {
 namespace {
 
 using namespace literals;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // --- streams and host ---------------------------------------------------------------------------
 
@@ -423,4 +423,4 @@ TEST(Run, JoiningOnesOwnRendezvousBeforePostingItIsADeadlock) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::run_test

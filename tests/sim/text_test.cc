@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace stepcast {
+namespace stepcast::text_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(Hash, GoesOnFromWhatStandsBefore) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::text_test

@@ -8,7 +8,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::units_test {
 namespace {
 
 using namespace literals;
@@ -60,4 +60,4 @@ TEST(Units, QuantitiesAddScaleAndCompare) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::units_test

@@ -9,7 +9,7 @@
 
 #include "tests/topology/clusters.h"
 
-namespace stepcast {
+namespace stepcast::algorithms_test {
 namespace {
 
 using test::dgx_a100;
@@ -131,4 +131,4 @@ TEST(Algorithms, TreesAreSlowerInTheMiddleOfTheirRange) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::algorithms_test

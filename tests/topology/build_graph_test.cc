@@ -11,7 +11,7 @@
 #include "tests/topology/components.h"
 #include "topology/cluster/fabric.h"
 
-namespace stepcast {
+namespace stepcast::build_graph_test {
 namespace {
 
 using test::dgx_a100;
@@ -281,4 +281,4 @@ TEST(BuildGraph, CrossesAsManySwitchesAsTheClosedForm) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::build_graph_test

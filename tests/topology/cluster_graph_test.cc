@@ -6,7 +6,7 @@
 
 #include "sim/check.h"
 
-namespace stepcast {
+namespace stepcast::cluster_graph_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST(ClusterGraph, EveryKindHasAName) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::cluster_graph_test

@@ -13,7 +13,7 @@
 #include "tests/topology/clusters.h"
 #include "topology/nccl/collectives.h"
 
-namespace stepcast {
+namespace stepcast::collective_links_test {
 namespace {
 
 using ::testing::Each;
@@ -286,4 +286,4 @@ TEST(CollectiveMessages, SwitchesThatAddUpTakeASliceOnceFromEveryNode) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::collective_links_test

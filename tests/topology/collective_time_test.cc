@@ -9,7 +9,7 @@
 
 #include "tests/topology/clusters.h"
 
-namespace stepcast {
+namespace stepcast::collective_time_test {
 namespace {
 
 TEST(CorrectedSeconds, IsLatencyPlusMovingPlusTheFilledPipeline) {
@@ -95,4 +95,4 @@ TEST(CorrectionClasses, NoClassTwice) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::collective_time_test

@@ -12,7 +12,7 @@
 #include "topology/nccl/algorithms.h"
 #include "topology/nccl/collective_time.h"
 
-namespace stepcast {
+namespace stepcast::collectives_test {
 namespace {
 
 using test::dgx_a100;
@@ -400,4 +400,4 @@ TEST(TransferCost, IsSymmetricGrowsAndIsFreeToOneself) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::collectives_test

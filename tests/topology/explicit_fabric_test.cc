@@ -8,7 +8,7 @@
 #include "tests/topology/components.h"
 #include "topology/cluster/build_graph.h"
 
-namespace stepcast {
+namespace stepcast::explicit_fabric_test {
 namespace {
 
 using ::testing::Each;
@@ -171,4 +171,4 @@ TEST(WrittenGraph, UnusedSwitchesAndLinksChangeNothing) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::explicit_fabric_test

@@ -6,7 +6,7 @@
 #include "sim/check.h"
 #include "tests/topology/clusters.h"
 
-namespace stepcast {
+namespace stepcast::fabric_test {
 namespace {
 
 using test::dgx_a100;
@@ -127,4 +127,4 @@ TEST(IntraShare, SwitchesGiveAllAndMeshesTheirLinks) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::fabric_test

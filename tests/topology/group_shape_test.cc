@@ -18,6 +18,9 @@ void PrintTo(const GroupShape& s, std::ostream* out) {
        << s.block_nodes[1] << " " << s.block_nodes[2] << ", fewest " << s.fewest_per_node;
 }
 
+}  // namespace stepcast
+
+namespace stepcast::group_shape_test {
 namespace {
 
 using test::dgx_h100;
@@ -198,4 +201,4 @@ TEST(WorstShape, NeedsAGpuForEveryRank) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::group_shape_test

@@ -8,7 +8,7 @@
 
 #include "tests/topology/importing.h"
 
-namespace stepcast {
+namespace stepcast::import_ibnetdiscover_test {
 namespace {
 
 using test::devices;
@@ -189,4 +189,4 @@ TEST(ImportIbnetdiscover, AtMostTwentyProblemsAreTold) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_ibnetdiscover_test

@@ -6,7 +6,7 @@
 
 #include "tests/topology/importing.h"
 
-namespace stepcast {
+namespace stepcast::import_nvidia_smi_test {
 namespace {
 
 using test::devices;
@@ -182,4 +182,4 @@ TEST(ImportNvidiaSmi, WordsOfAnyLengthArePointedAtAtOnce) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_nvidia_smi_test

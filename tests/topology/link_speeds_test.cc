@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepcast {
+namespace stepcast::link_speeds_test {
 namespace {
 
 TEST(LinkSpeeds, InfinibandIsWidthTimesSpeed) {
@@ -35,4 +35,4 @@ TEST(LinkSpeeds, NvlinkFiveIsTwiceAsFast) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::link_speeds_test

@@ -12,7 +12,7 @@
 #include "topology/cluster/build_graph.h"
 #include "topology/cluster/fabric.h"
 
-namespace stepcast {
+namespace stepcast::routes_test {
 namespace {
 
 using test::dgx_a100;
@@ -406,4 +406,4 @@ TEST(Router, TellsWhenThereIsNoWay) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::routes_test

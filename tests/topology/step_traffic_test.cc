@@ -14,7 +14,7 @@
 #include "topology/cluster/build_graph.h"
 #include "topology/traffic/collective_links.h"
 
-namespace stepcast {
+namespace stepcast::step_traffic_test {
 namespace {
 
 using test::dgx_a100;
@@ -443,4 +443,4 @@ TEST(LinkLoads, OfNothingAreNone) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::step_traffic_test

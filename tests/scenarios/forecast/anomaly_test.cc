@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/loading.h"
 
-namespace stepcast::testing {
+namespace stepcast::testing::anomaly_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -43,4 +43,4 @@ TEST(Anomaly, IsOneOnlyWhereAnOrderOrSharesMayChange) {
 }
 
 }  // namespace
-}  // namespace stepcast::testing
+}  // namespace stepcast::testing::anomaly_test

@@ -8,7 +8,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 
-namespace stepcast {
+namespace stepcast::attention_forecast_test {
 namespace {
 
 Result forecast_text(const std::string& text) {
@@ -95,4 +95,4 @@ TEST(LatentAttention, OfDeepSeekRunsInWholeSteps) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::attention_forecast_test

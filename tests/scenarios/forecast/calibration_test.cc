@@ -18,7 +18,7 @@
 #include "sim/text.h"
 #include "tests/temporary_folder.h"
 
-namespace stepcast {
+namespace stepcast::calibration_test {
 namespace {
 
 using ::testing::AllOf;
@@ -340,4 +340,4 @@ TEST(CalibrationPlan, WorksOfExpertsArePartOfIt) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::calibration_test

@@ -6,7 +6,7 @@
 
 #include "scenarios/forecast/forecast.h"
 
-namespace stepcast {
+namespace stepcast::experts_test {
 namespace {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
@@ -94,4 +94,4 @@ TEST(Experts, SpreadOverMoreRanksNeedLessMemory) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::experts_test

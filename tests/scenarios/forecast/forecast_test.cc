@@ -10,7 +10,7 @@
 #include "scenarios/scenario.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::forecast_test {
 namespace {
 
 Result forecast_text(const std::string& text) {
@@ -84,4 +84,4 @@ TEST(Forecast, TracingDoesNotChangeTheAnswer) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::forecast_test

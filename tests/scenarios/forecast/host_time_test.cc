@@ -9,7 +9,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::host_time_test {
 namespace {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
@@ -110,4 +110,4 @@ TEST(HostTime, IsExposedBehindExchangesThatSynchronise) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::host_time_test

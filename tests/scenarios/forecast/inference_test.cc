@@ -10,7 +10,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::inference_test {
 namespace {
 
 Scenario scenario_of(const std::string& mode, const std::string& more = "",
@@ -303,4 +303,4 @@ TEST(Inference, RefusesWhatOnlyTrainingHas) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::inference_test

@@ -7,7 +7,7 @@
 #include "scenarios/observed_errors.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::interval_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -45,4 +45,4 @@ TEST(ForecastInterval, InferenceHasNoneAsNobodyComparedARunOfIt) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::interval_test

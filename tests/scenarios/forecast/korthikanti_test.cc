@@ -9,7 +9,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 
-namespace stepcast {
+namespace stepcast::korthikanti_test {
 namespace {
 
 constexpr const char* k22b = R"(
@@ -40,7 +40,7 @@ struct Row {
   double measured_s;
 };
 
-class Table5 : public testing::TestWithParam<Row> {};
+class Table5 : public ::testing::TestWithParam<Row> {};
 
 std::string filled(std::string text, const std::string& mode) {
   const auto put = [&](const std::string& key, const std::string& value) {
@@ -63,11 +63,11 @@ TEST_P(Table5, IsForecastWithinAFewPercent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Korthikanti2022, Table5,
-                         testing::Values(Row{"22b_full", k22b, "full", 1.42},
-                                         Row{"22b_selective", k22b, "selective", 1.10},
-                                         Row{"175b_full", k175b, "full", 18.13},
-                                         Row{"175b_selective", k175b, "selective", 13.75}),
+                         ::testing::Values(Row{"22b_full", k22b, "full", 1.42},
+                                           Row{"22b_selective", k22b, "selective", 1.10},
+                                           Row{"175b_full", k175b, "full", 18.13},
+                                           Row{"175b_selective", k175b, "selective", 13.75}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::korthikanti_test

@@ -11,7 +11,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::lane_set_test {
 namespace {
 
 const std::string kHead = "model: {preset: gpt3-1.3b, tie_word_embeddings: false}\n";
@@ -180,4 +180,4 @@ TEST(LaneSet, RanksOnSlowLinksAreThoseWhoseOwnLinksAre) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lane_set_test

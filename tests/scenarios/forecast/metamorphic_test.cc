@@ -12,7 +12,7 @@
 #include "sim/graph/program.h"
 #include "sim/lanes/lanes.h"
 
-namespace stepcast {
+namespace stepcast::metamorphic_test {
 namespace {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
@@ -218,4 +218,4 @@ TEST(Metamorphic, AWindowOverTheWholeStepIsNoWindow) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::metamorphic_test

@@ -7,7 +7,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 
-namespace stepcast {
+namespace stepcast::node_list_test {
 namespace {
 
 // Pods of four nodes; the way out of them is eight times oversubscribed.
@@ -47,4 +47,4 @@ TEST(NodeList, OverTwoPodsIsSlower) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::node_list_test

@@ -8,7 +8,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 
-namespace stepcast {
+namespace stepcast::recompute_test {
 namespace {
 
 // Four layers of the 1T model on its tensor-parallel group: h 25600, s 2048, micro 1.
@@ -83,7 +83,7 @@ struct State {
   double bytes;
 };
 
-class StateOfAParameter : public testing::TestWithParam<State> {};
+class StateOfAParameter : public ::testing::TestWithParam<State> {};
 
 TEST_P(StateOfAParameter, IsTheSumOfItsFormats) {
   const Result r = result_of(
@@ -104,14 +104,14 @@ TEST_P(StateOfAParameter, IsTheSumOfItsFormats) {
 
 INSTANTIATE_TEST_SUITE_P(
     Precision, StateOfAParameter,
-    testing::Values(State{"bf16_mixed", "bf16-mixed", 18},
-                    State{"bf16_gradients", "{preset: bf16-mixed, grads: bf16}", 16},
-                    State{"bf16_moments", "{preset: bf16-mixed, moments: bf16}", 14},
-                    State{"low_moments", "{preset: bf16-mixed, moments: fp8, grads: bf16}", 10},
-                    State{"int8_moments", "{preset: bf16-mixed, moments: int8}", 12},
-                    State{"no_master", "{preset: bf16-mixed, master: false}", 14},
-                    State{"fp32", "fp32", 16}, State{"fp8", "fp8-tensorwise", 18}),
+    ::testing::Values(State{"bf16_mixed", "bf16-mixed", 18},
+                      State{"bf16_gradients", "{preset: bf16-mixed, grads: bf16}", 16},
+                      State{"bf16_moments", "{preset: bf16-mixed, moments: bf16}", 14},
+                      State{"low_moments", "{preset: bf16-mixed, moments: fp8, grads: bf16}", 10},
+                      State{"int8_moments", "{preset: bf16-mixed, moments: int8}", 12},
+                      State{"no_master", "{preset: bf16-mixed, master: false}", 14},
+                      State{"fp32", "fp32", 16}, State{"fp8", "fp8-tensorwise", 18}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::recompute_test

@@ -9,7 +9,7 @@
 
 #include "schedules/schedule.h"
 
-namespace stepcast {
+namespace stepcast::rule_of_thumb_test {
 namespace {
 
 constexpr double kParameters = 13e9;
@@ -65,4 +65,4 @@ TEST(RuleOfThumb, EitherMeasureAloneDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::rule_of_thumb_test

@@ -18,7 +18,7 @@
 #include "scenarios/forecast/stage_costs.h"
 #include "tests/csv_rows.h"
 
-namespace stepcast {
+namespace stepcast::schedule_groups_test {
 namespace {
 
 using testing::number;
@@ -304,4 +304,4 @@ TEST(VocabularyGroups, PeakMemoryIsTheOneMeasuredAndRedistributionPaysWhereItDid
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::schedule_groups_test

@@ -11,7 +11,7 @@
 #include "schedules/check.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::schedules_test {
 namespace {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
@@ -249,4 +249,4 @@ TEST(ForecastSchedules, WithoutRoomAutoSaysSoAndDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::schedules_test

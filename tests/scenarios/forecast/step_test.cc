@@ -12,7 +12,7 @@
 #include "schedules/transfers/transfers.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::step_test {
 namespace {
 
 Scenario scenario(const std::string& rest) {
@@ -84,4 +84,4 @@ TEST(Step, FarBeyondAnyGpuWhatIsReservedIsWhatIsAllocated) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::step_test

@@ -8,7 +8,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
 
-namespace stepcast {
+namespace stepcast::thirteen_b_test {
 namespace {
 
 Result forecast_of(const std::vector<std::pair<std::string, std::string>>& set) {
@@ -81,4 +81,4 @@ TEST(ThirteenB, PipelineAloneOrZero1AloneIsOutOfMemory) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::thirteen_b_test

@@ -10,7 +10,7 @@
 #include "scenarios/forecast/forecast.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::variants_test {
 namespace {
 
 Scenario scenario_of(const std::string& more, const std::string& cluster = "dgx-h100 x 1",
@@ -178,4 +178,4 @@ TEST(Distillation, TeachersMustSuitTheLayoutAsTheStudentDoes) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::variants_test

@@ -4,7 +4,7 @@
 
 #include "scenarios/forecast/forecast.h"
 
-namespace stepcast {
+namespace stepcast::waits_test {
 namespace {
 
 // Its passes are captured: what the host exposes behind blocking exchanges is another matter.
@@ -58,4 +58,4 @@ TEST(Waits, EveningStagesOutIsToldThoughTheSlowestOneIsCritical) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::waits_test

@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast {
+namespace stepcast::export_megatron_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(ExportMegatron, IsAScriptOfOneCommand) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::export_megatron_test

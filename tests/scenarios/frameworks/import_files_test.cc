@@ -13,7 +13,7 @@
 #include "scenarios/resolve/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast {
+namespace stepcast::import_files_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -762,4 +762,4 @@ TEST(ImportRun, TextOfAFileStaysInItsComment) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_files_test

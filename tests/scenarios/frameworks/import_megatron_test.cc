@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast {
+namespace stepcast::import_megatron_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -525,4 +525,4 @@ TEST(ImportMegatron, JsonIsTheSameAsALine) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_megatron_test
