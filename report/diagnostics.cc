@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/diagnostics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -85,8 +87,8 @@ std::string render_diagnostic(const Diagnostic& d, const TextStyle& style) {
   const std::string margin(digits + 2, ' ');
   if (!d.file.empty()) {
     s += std::string(digits + 1, ' ') + paint("-->", Tone::dim, style) + ' ' + escape_text(d.file);
-    if (d.line > 0) s += ':' + std::to_string(d.line);
-    if (d.line > 0 && d.column > 0) s += ':' + std::to_string(d.column);
+    if (d.line > 0) s += fmt::format(":{}", d.line);
+    if (d.line > 0 && d.column > 0) s += fmt::format(":{}", d.column);
     s += '\n';
   }
   const bool has_excerpt = d.line > 0 && d.column > 0 && !d.source_line.empty();
@@ -102,7 +104,7 @@ std::string render_diagnostics(std::span<const Diagnostic> all, const TextStyle&
   std::string s;
   for (const Diagnostic& d : all) s += render_diagnostic(d, style);
   if (all.empty()) return s;
-  s += all.size() == 1 ? "1 error. " : std::to_string(all.size()) + " errors. ";
+  s += all.size() == 1 ? "1 error. " : fmt::format("{} errors. ", all.size());
   s += "`stepcast help " + all.front().code + "` explains ";
   s += all.size() == 1 ? "it." : "a code.";
   if (!outcome.empty()) s += ' ' + std::string(outcome);
@@ -171,8 +173,8 @@ constexpr std::array kCodes{
     ErrorCode{"E107", "a value of the wrong kind",
               "A number, text, list or mapping stands where another kind is due. yes, no, on and "
               "off are text; true and false are flags."},
-    ErrorCode{"E110", "'extends' goes round in a circle",
-              "A file extends itself, directly or through others; the help line shows the way."},
+    ErrorCode{"E110", "'extends' forms a cycle",
+              "A file extends itself, directly or through others; the help line shows the cycle."},
     ErrorCode{"E111", "a file outside the scenario's folder",
               "Files that a scenario names (`extends`, `model: {hf: config.json}`, "
               "`schedule.file`, `calibration`, traces) must be regular files below the folder of "
@@ -311,8 +313,8 @@ constexpr std::array kCodes{
               "`stepcast calibrate fit` reads cost tables and what several tools write; "
               "docs/calibration.md lists them. --kind names the kind of a file."},
     ErrorCode{"E401", "the schedule deadlocks",
-              "Ranks wait for each other in a circle, so the step would hang. The help line walks "
-              "the circle: what each rank is about to do, and whom it waits for."},
+              "Ranks wait for each other in a cycle, so the step would hang. The help line walks "
+              "the cycle: what each rank is about to do, and whom it waits for."},
     ErrorCode{"E402", "the schedule is incomplete or out of order",
               "Every stage and microbatch needs one F and either one B or one I and one W, on the "
               "rank that holds the stage; B or I after F, W after I."},

@@ -122,7 +122,7 @@ std::string format_time(Time t) {
 std::string format_bytes(Bytes b) {
   static constexpr std::array<std::string_view, 4> kUnits{"KiB", "MiB", "GiB", "TiB"};
   const double v = static_cast<double>(b.value);
-  if (std::fabs(v) < 1024) return std::to_string(b.value) + " B";
+  if (std::fabs(v) < 1024) return fmt::format("{} B", b.value);
   size_t unit = 0;
   double scaled = v / 1024;
   while (std::fabs(scaled) >= 1023.95 && unit + 1 < kUnits.size()) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/cluster_section.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
+#include <fmt/format.h>
 
+#include <algorithm>
+
+#include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve/resolve.h"
 #include "scenarios/schema/values.h"
@@ -21,15 +22,13 @@ void check_preset(PresetKind kind, const std::string& name) {
   const std::vector<std::string_view> names = preset_names(kind);
   const std::string near = did_you_mean(name, names);
   throw file_error(
-      "E125", std::string("there is no ") + (gpu ? "GPU" : "cluster") + " preset '" + name + '\'',
-      {},
-      near.empty()
-          ? std::string("`stepcast presets ") + (gpu ? "gpus" : "clusters") + "` lists them"
-          : near);
+      "E125", fmt::format("there is no {} preset '{}'", gpu ? "GPU" : "cluster", name), {},
+      near.empty() ? fmt::format("`stepcast presets {}` lists them", gpu ? "gpus" : "clusters")
+                   : near);
 }
 
-// As a YAML scalar: plain where nothing in it needs quotes.  Bytes that are not printable are
-// written as characters of that number: names stay different.
+// As a YAML scalar, in quotes only where it needs them.  A byte that is not printable is written as
+// \xNN, so that different names stay different.
 std::string scalar(std::string_view text) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -59,23 +58,8 @@ std::string comment(std::string_view text) {
   return "# " + escape_text(text) + '\n';
 }
 
-// At most two decimals.
-std::string decimal(double x) {
-  std::array<char, 64> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), x, std::chars_format::fixed, 2).ptr;
-  std::string s(text.data(), end);
-  while (s.ends_with('0')) s.pop_back();
-  if (s.ends_with('.')) s.pop_back();
-  return s;
-}
-
-std::string gigabytes(Bandwidth b) {
-  return decimal(b.value / 1e9) + "GB/s";
-}
-
 std::string gigabits(Bandwidth b) {
-  return decimal(b.value * 8 / 1e9) + "Gb/s";
+  return short_decimal(b.value * 8 / 1e9, 2) + "Gb/s";
 }
 
 // "{a: 1, b: 2}"
@@ -109,7 +93,7 @@ class SectionWriter {
     if (!notes_.empty() || !found_.warnings.empty()) text += "#\n";
     for (const std::string& note : notes_) text += comment("- " + note);
     for (const TopologyWarning& w : found_.warnings)
-      text += comment("- " + (w.line > 0 ? "line " + std::to_string(w.line) + ": " : "") + w.text);
+      text += comment("- " + (w.line > 0 ? fmt::format("line {}: ", w.line) : "") + w.text);
     return text + "cluster:\n" + body_;
   }
 
@@ -132,12 +116,12 @@ class SectionWriter {
   void write_node(const ImportedNode& n) {
     notes_.insert(notes_.end(), n.notes.begin(), n.notes.end());
     if (!source_.preset.empty()) line(1, "preset: " + scalar(source_.preset));
-    line(1, "nodes: " + std::to_string(n.nodes) + "  # in the file: state how many there are");
+    line(1, fmt::format("nodes: {}  # in the file: state how many there are", n.nodes));
     line(1, "node:");
     if (!source_.gpu.empty()) line(2, "gpu: " + scalar(source_.gpu));
-    line(2, "gpus: " + std::to_string(n.gpus));
+    line(2, fmt::format("gpus: {}", n.gpus));
     differs("GPUs of a node", std::to_string(n.gpus), std::to_string(preset_.gpus));
-    if (n.hosts != preset_.hosts) line(2, "hosts: " + std::to_string(n.hosts));
+    if (n.hosts != preset_.hosts) line(2, fmt::format("hosts: {}", n.hosts));
     write_intra(n);
     Flow nics, cpus, pcie;
     if (n.nics > 0) {
@@ -161,8 +145,9 @@ class SectionWriter {
   void write_intra(const ImportedNode& n) {
     if (!n.intra) return;
     Flow intra;
-    constexpr std::array<const char*, 3> kKinds{"nvswitch", "nvlink-mesh", "pcie"};
-    intra.add("kind", kKinds[static_cast<size_t>(*n.intra)]);
+    for (const Word& w : kIntraKinds.words)
+      if (w.modelled && w.meaning == static_cast<int>(*n.intra))
+        intra.add("kind", std::string(w.text));
     Bandwidth bandwidth = n.intra_bandwidth;
     if (*n.intra == IntraKind::pcie) {
       bandwidth = n.pcie_bandwidth.value > 0 ? n.pcie_bandwidth : preset_.gpu.host_bandwidth;

@@ -37,11 +37,12 @@ std::span<const ClassErrors> observed_errors();
 // The class of that name, else the next wider one that is in the table; nullptr if none is.
 const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class);
 
-// Around `step`: the ratios of `like`, wider by as much as the costs leave more open than those of
-// its runs; half widths in the logarithm add in squares.
+// Around `step`: the ratios of `like`, made wider where the costs of this step are less certain
+// than those of the runs in the class.  Half widths in the logarithm add in squares.
 Interval make_interval(Time step, double cost_error, const ClassErrors& like);
-// That of a forecast; nullopt if no run like it was compared: costs alone say too little, since
-// most of the errors of forecasts that were compared are not theirs.  REQUIRES: graph, prices,
+// The interval of a forecast; nullopt if no run like it was compared.  An interval from the costs
+// alone would be too narrow: most of the errors of the compared forecasts do not come from costs.
+// REQUIRES: graph, prices,
 // account and step time.
 std::optional<Interval> interval_of(const Scenario& scenario, const Result& result);
 

@@ -5,7 +5,8 @@
 // scenarios/presets/KIND/NAME.yaml.
 //
 // A model preset is what stands under `model:`, a cluster preset what stands under `cluster:`, a
-// GPU preset what stands under `cluster: node: gpu:`, a software preset a profile (software.h).
+// GPU preset what stands under `cluster: node: gpu:`, a software preset a profile
+// (schema/software.h).
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/pricing_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "calibrate/price/plausible_times.h"
 #include "calibrate/table/table_text.h"
+#include "scenarios/cluster_section.h"
+#include "scenarios/presets.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 
@@ -19,12 +23,35 @@ std::string remark_on(const TableText& rows) {
   return rows.fits.empty() && needs_some ? "no fits: `stepcast calibrate fit` makes them" : "";
 }
 
+// Refuses times that the GPU of the table cannot have.  Of a GPU that is neither a preset nor `gpu`
+// nothing is known.
+void check_times(const TableText& rows, const Gpu& gpu, const std::string& file,
+                 std::string_view text) {
+  if (preset_text(PresetKind::gpu, rows.gpu)) {
+    check_plausible(rows, preset_node("", rows.gpu).gpu, file, text);
+  } else if (rows.gpu == gpu.name) {
+    check_plausible(rows, gpu, file, text);
+  }
+}
+
+// Empty if the table is of `gpu`.
+std::string warning_of_another(const TableText& rows, const Gpu& gpu, const std::string& file) {
+  if (rows.gpu == gpu.name) return {};
+  std::string warning =
+      fmt::format("the cost table {} is of {}, the cluster has {}", file, rows.gpu, gpu.name);
+  for (const Diagnostic& d : implausible_times(rows, gpu)) {
+    warning += fmt::format("; {}", d.message);
+    if (!d.note.empty()) warning += fmt::format(" ({})", d.note);
+  }
+  return warning;
+}
+
 }  // namespace
 
 std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text,
-                                                         const std::string& file, const Gpu* gpu) {
+                                                         const std::string& file, const Gpu& gpu) {
   const TableText rows = parse_table_text(text, file);
-  if (gpu != nullptr) check_plausible(rows, *gpu, file, text);
+  check_times(rows, gpu, file, text);
   CostTable table = CostTable::of(rows);
   if (!table.share_from().empty()) {
     const CostTable* other = shipped_table(table.share_from());
@@ -36,7 +63,8 @@ std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text
     table.take_over(*other);
   }
   return std::make_shared<const CalibrationTable>(
-      CalibrationTable{file, hex_of(hash_text(text)), remark_on(rows), std::move(table)});
+      CalibrationTable{file, hex_of(hash_text(text)), remark_on(rows),
+                       warning_of_another(rows, gpu, file), std::move(table)});
 }
 
 PricingTable pricing_table(const Scenario& scenario) {

@@ -18,15 +18,17 @@ struct CalibrationTable {
   std::string file;    // as messages name it
   std::string hash;    // 16 hex digits over its text
   std::string remark;  // "no fits", where it needs some; empty: nothing is to be said
+  std::string
+      warning;  // that it is of another GPU than the one it prices; empty: it is of that one
   CostTable table;
 };
 
-// A user's table from the text of `file`, with what it takes over from shipped ones.  `gpu` is the
-// one that it prices: rows whose times it cannot have are refused; null: any times are taken.
+// A user's table from the text of `file`, with what it takes over from shipped ones, to price
+// `gpu`. Rows whose times the table's own GPU cannot have are refused.  A table of another GPU than
+// `gpu` is taken with a warning, which says so too if `gpu` cannot have the times of some rows.
 // Throws InputError (E3xx) with file and line.
 std::shared_ptr<const CalibrationTable> read_calibration(const std::string& text,
-                                                         const std::string& file,
-                                                         const Gpu* gpu = nullptr);
+                                                         const std::string& file, const Gpu& gpu);
 
 struct PricingTable {
   const CostTable* table = nullptr;  // null: the roofline and the communication model answer

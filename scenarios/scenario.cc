@@ -3,6 +3,8 @@
 // schedule.
 #include "scenarios/scenario.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -72,16 +74,16 @@ std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& 
 // Everything of the model that the result depends on.
 std::string model_text(const Transformer& m) {
   std::string text;
-  for (const ModelKey& k : kModelKeys) text += std::to_string(m.*k.field) + ' ';
+  for (const ModelKey& k : kModelKeys) text += fmt::format("{} ", m.*k.field);
   for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
                           m.norm_bias, m.qk_norm})
     text += flag ? '1' : '0';
   for (const int kind :
        {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
-    text += ' ' + std::to_string(kind);
+    text += fmt::format(" {}", kind);
   for (const auto& [key, value] : rare_parts(m))
-    if (value != 0) text += ' ' + std::string(key) + '=' + std::to_string(value);
-  for (const int64_t window : m.windows) text += " w" + std::to_string(window);
+    if (value != 0) text += fmt::format(" {}={}", key, value);
+  for (const int64_t window : m.windows) text += fmt::format(" w{}", window);
   for (const uint8_t experts : m.expert_layers) text += experts != 0 ? 'e' : 'd';
   return text;
 }
@@ -103,11 +105,10 @@ std::vector<Setting> model_settings(const Value& written, const Transformer& mod
                                         : "model " + base;
     const int64_t before = unpruned.*k.field;
     if (k.field != &Transformer::vocab && value != before)
-      origin = "derived: " + std::to_string(before) + ", of which `prune` takes " +
-               std::to_string(before - value);
+      origin = fmt::format("derived: {}, of which `prune` takes {}", before, before - value);
     if (k.field == &Transformer::vocab && value != before)
-      origin = "derived: " + std::to_string(before) +
-               " padded to a multiple of parallel.vocab_multiple * tp = " + std::to_string(unit);
+      origin = fmt::format("derived: {} padded to a multiple of parallel.vocab_multiple * tp = {}",
+                           before, unit);
     all.push_back({"model." + std::string(k.key), std::to_string(value), std::move(origin)});
   }
   return all;
@@ -195,13 +196,13 @@ void fill_texts(const FieldValues& v, Scenario& s) {
 
 // Whether runs under different seeds differ.
 bool draws_something(const Scenario& s) {
-  const bool ways = s.share_links && !s.cluster.fabric.adaptive;
-  return ways || std::any_of(s.perturb.begin(), s.perturb.end(),
-                             [](const Perturbation& p) { return p.sigma > 0; });
+  const bool routes = s.share_links && !s.cluster.fabric.adaptive;
+  return routes || std::any_of(s.perturb.begin(), s.perturb.end(),
+                               [](const Perturbation& p) { return p.sigma > 0; });
 }
 
-// Ways differ only where they are shared.
-void warn_private_ways(const FieldValues& v, Scenario& s) {
+// Which route a transfer takes matters only where links are shared.
+void warn_unused_routing(const FieldValues& v, Scenario& s) {
   if (s.share_links) return;
   for (const Key key :
        Keys{"cluster.fabric.routing", "cluster.fabric.rail_aware", "cluster.fabric.pxn"})
@@ -215,11 +216,8 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
   if (!v.has("calibration")) return;
   const SourceRef source = files.open(v.text("calibration"), v.mark("calibration"));
   problems.throw_if_any();
-  s.calibration = read_calibration(source->text, source->name, &s.cluster.node.gpu);
-  const std::string& gpu = s.cluster.node.gpu.name;
-  if (s.calibration->table.name() != gpu)
-    s.warnings.push_back("the cost table " + s.calibration->file + " is of " +
-                         s.calibration->table.name() + ", the cluster has " + gpu);
+  s.calibration = read_calibration(source->text, source->name, s.cluster.node.gpu);
+  if (!s.calibration->warning.empty()) s.warnings.push_back(s.calibration->warning);
 }
 
 // What a run is beside model, cluster, plan and schedule.
@@ -231,7 +229,7 @@ void resolve_run(const FieldValues& v, Scenario& s) {
   v.read("replicas", s.replicas);
   if (s.replicas > 1 && !draws_something(s))
     s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
-  warn_private_ways(v, s);
+  warn_unused_routing(v, s);
 }
 
 // Problems are collected as far as anything can be made out; then they are thrown together.

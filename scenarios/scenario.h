@@ -79,7 +79,7 @@ struct Scenario {
   std::string name;
   std::string description;
   std::string file;
-  std::string software;  // name of the profile (software.h)
+  std::string software;  // name of the profile (schema/software.h)
   std::string hash;      // 16 hex digits over the resolved settings
 
   Transformer model;

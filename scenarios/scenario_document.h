@@ -28,8 +28,8 @@ class ScenarioDocument {
   // What has been found wrong so far.
   const Problems& problems() const { return problems_; }
 
-  // Puts a value at a dotted path: a mapping merges into what is there, null deletes a key.  What
-  // is wrong with it resolve() says.
+  // Puts a value at a dotted path: a mapping merges into what is there, null deletes a key.
+  // resolve() reports what is wrong with it.
   void set(const std::string& path, Value value);
   // What a command line sets, then what the compare case changes that it names.
   void set(const LoadOptions& options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Public.  What has a name already: models, GPUs, clusters and software, each a YAML text.
+// Public.  The presets: models, GPUs, clusters and software that have a name, each a YAML text.
 #pragma once
 
 #include "scenarios/presets.h"

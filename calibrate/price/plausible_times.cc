@@ -64,8 +64,8 @@ class PlausibleTimes {
     }
   }
 
-  void throw_if_any(const std::string& file, std::string_view text) const {
-    std::vector<Diagnostic> problems;
+  std::vector<Diagnostic> problems(const std::string& file, std::string_view text) const {
+    std::vector<Diagnostic> all;
     if (fast_.count > 0) {
       Diagnostic d = problem(fast_, file, text);
       d.message = fmt::format("{} of {:.4g} us is {}", fast_.row, fast_.us, rate(fast_));
@@ -75,7 +75,7 @@ class PlausibleTimes {
           fast_.bounds.flops > 0
               ? fmt::format("{} times the peak", kFastestOfPeak)
               : fmt::format("{} times the memory bandwidth", kFastestOfBandwidth));
-      problems.push_back(std::move(d));
+      all.push_back(std::move(d));
     }
     if (slow_.count > 0) {
       Diagnostic d = problem(slow_, file, text);
@@ -86,9 +86,9 @@ class PlausibleTimes {
           "plausible is a time up to {:.4g} us, {} times the data sheet's; times of tables are in "
           "microseconds",
           kSlowest * slow_.bounds.sheet_us, kSlowest);
-      problems.push_back(std::move(d));
+      all.push_back(std::move(d));
     }
-    if (!problems.empty()) throw InputError(std::move(problems));
+    return all;
   }
 
  private:
@@ -144,13 +144,19 @@ class PlausibleTimes {
 
 }  // namespace
 
-void check_plausible(const TableText& table, const Gpu& gpu, const std::string& file,
-                     std::string_view text) {
+std::vector<Diagnostic> implausible_times(const TableText& table, const Gpu& gpu,
+                                          const std::string& file, std::string_view text) {
   PlausibleTimes times(gpu);
   for (const GemmRow& r : table.gemms) times.look_at(r);
   for (const AttentionRow& r : table.attentions) times.look_at(r);
   for (const MemoryRow& r : table.memories) times.look_at(r);
-  times.throw_if_any(file, text);
+  return times.problems(file, text);
+}
+
+void check_plausible(const TableText& table, const Gpu& gpu, const std::string& file,
+                     std::string_view text) {
+  std::vector<Diagnostic> problems = implausible_times(table, gpu, file, text);
+  if (!problems.empty()) throw InputError(std::move(problems));
 }
 
 }  // namespace stepcast

@@ -235,6 +235,8 @@ void write_memory(JsonWriter& json, const Result& r) {
       json.member("rank", pipeline_rank(r, role++));
       json.member("name", stage.name);
       json.member("peak_bytes", stage.memory.peak.value);
+      json.key("reserved_bytes");
+      stage.reserved ? json.value(stage.reserved->value) : json.null();
       write_categories(json, stage.memory.at_peak);
       json.member("peak_in_flight", stage.memory.peak_in_flight);
       json.objects("activation_terms", stage.activation_terms, [&](const auto& term) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/svg/canvas.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "report/format.h"
@@ -45,28 +47,24 @@ void SvgCanvas::reach(int64_t x) {
 void SvgCanvas::line(int64_t x1, int64_t y1, int64_t x2, int64_t y2, std::string_view style,
                      std::string_view title) {
   reach(std::max(x1, x2));
-  body_ += with_title("<line" + class_of(style) + " x1=\"" + std::to_string(x1) + "\" y1=\"" +
-                          std::to_string(y1) + "\" x2=\"" + std::to_string(x2) + "\" y2=\"" +
-                          std::to_string(y2) + '"',
+  body_ += with_title(fmt::format("<line{} x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"",
+                                  class_of(style), x1, y1, x2, y2),
                       title);
 }
 
 void SvgCanvas::arc(int64_t x1, int64_t x2, int64_t y, int64_t rise, std::string_view style,
                     std::string_view title) {
   reach(std::max(x1, x2));
-  body_ += with_title("<path" + class_of(style) + " d=\"M" + std::to_string(x1) + ' ' +
-                          std::to_string(y) + 'Q' + std::to_string((x1 + x2) / 2) + ' ' +
-                          std::to_string(y - 2 * rise) + ' ' + std::to_string(x2) + ' ' +
-                          std::to_string(y) + '"',
+  body_ += with_title(fmt::format("<path{} d=\"M{} {}Q{} {} {} {}\"", class_of(style), x1, y,
+                                  (x1 + x2) / 2, y - 2 * rise, x2, y),
                       title);
 }
 
 void SvgCanvas::box(int64_t x, int64_t y, int64_t width, int64_t height, std::string_view style,
                     std::string_view label, std::string_view title) {
   reach(x + width);
-  body_ += with_title("<rect" + class_of(style) + " x=\"" + std::to_string(x) + "\" y=\"" +
-                          std::to_string(y) + "\" width=\"" + std::to_string(width) +
-                          "\" height=\"" + std::to_string(height) + "\" rx=\"3\"",
+  body_ += with_title(fmt::format("<rect{} x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\"",
+                                  class_of(style), x, y, width, height),
                       title);
   const int64_t room = (width - 2) / kSvgLetter;
   if (!label.empty() && room >= 2)
@@ -77,8 +75,7 @@ void SvgCanvas::box(int64_t x, int64_t y, int64_t width, int64_t height, std::st
 void SvgCanvas::dot(int64_t x, int64_t y, std::string_view colour, bool hollow,
                     std::string_view title) {
   reach(x + 3);
-  std::string element =
-      "<circle cx=\"" + std::to_string(x) + "\" cy=\"" + std::to_string(y) + "\" r=\"3\" ";
+  std::string element = fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3\" ", x, y);
   element += hollow ? "fill=\"#fff\" fill-opacity=\"0.6\" stroke=\"" + std::string(colour) + '"'
                     : "fill=\"" + std::string(colour) + "\" fill-opacity=\"0.75\"";
   body_ += with_title(std::move(element), title);
@@ -89,7 +86,7 @@ void SvgCanvas::curve(std::span<const std::pair<int64_t, int64_t>> points,
   std::string path;
   for (const auto& [x, y] : points) {
     reach(x);
-    path += (path.empty() ? 'M' : 'L') + std::to_string(x) + ' ' + std::to_string(y);
+    path += fmt::format("{}{} {}", path.empty() ? 'M' : 'L', x, y);
   }
   body_ +=
       "<path d=\"" + path + "\" stroke=\"" + std::string(colour) + "\" stroke-width=\"1.8\"/>\n";
@@ -98,8 +95,8 @@ void SvgCanvas::curve(std::span<const std::pair<int64_t, int64_t>> points,
 void SvgCanvas::text(int64_t x, int64_t y, std::string_view words, std::string_view style) {
   const int64_t width = kSvgLetter * display_width(words);
   reach(style == "e" ? x : style == "m" ? x + width / 2 : x + width);
-  body_ += "<text" + class_of(style) + " x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) +
-           "\">" + xml_text(words) + "</text>\n";
+  body_ +=
+      fmt::format("<text{} x=\"{}\" y=\"{}\">{}</text>\n", class_of(style), x, y, xml_text(words));
 }
 
 std::string SvgCanvas::finish(std::string_view title, int64_t height) const {

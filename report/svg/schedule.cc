@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/svg/schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -94,7 +96,7 @@ Canvas canvas_of(const ScheduleDrawing& d) {
 }
 
 std::string class_of(ActionKind kind, int chunk) {
-  return std::string(1, letter_of(kind)) + std::to_string(chunk);
+  return fmt::format("{}{}", letter_of(kind), chunk);
 }
 
 std::string style_sheet(const Canvas& c) {
@@ -114,16 +116,16 @@ std::string box(const Canvas& c, const DrawnAction& a, Time begin, Time end, int
   if (end <= begin) return {};
   const int64_t left = c.x(begin), width = c.x(end) - left;
   const std::string name = to_string(a.action, c.d.seq_splits);
-  std::string s = "<g><title>" + name + " on rank " + std::to_string(rank) + ": " + c.time(begin) +
-                  " to " + c.time(end) + "</title><rect class=\"" +
-                  class_of(a.action.kind, a.chunk) + "\" x=\"" + px(left) + "\" ";
-  if (y != 0) s += "y=\"" + std::to_string(y) + "\" ";
-  s += "width=\"" + px(width) + "\" height=\"" + std::to_string(height) + "\"/>";
+  std::string s =
+      fmt::format("<g><title>{} on rank {}: {} to {}</title><rect class=\"{}\" x=\"{}\" ", name,
+                  rank, c.time(begin), c.time(end), class_of(a.action.kind, a.chunk), px(left));
+  if (y != 0) s += fmt::format("y=\"{}\" ", y);
+  s += fmt::format("width=\"{}\" height=\"{}\"/>", px(width), height);
   const std::string label = label_of(a.action, c.d.seq_splits);
   if (width >= 100 * (kDigit * static_cast<int64_t>(label.size()) + 2)) {
     s += is_dark(shade(a.action.kind, a.chunk, c.chunks)) ? "<text class=\"w\"" : "<text";
-    s += " x=\"" + px(left + width / 2) + "\" y=\"" + std::to_string(y + height / 2 + 4) + "\">" +
-         label + "</text>";
+    s += fmt::format(" x=\"{}\" y=\"{}\">{}</text>", px(left + width / 2), y + height / 2 + 4,
+                     label);
   }
   return s + "</g>\n";
 }
@@ -132,10 +134,10 @@ std::string lane(const Canvas& c, size_t r) {
   const int64_t y = kTop + static_cast<int64_t>(r) * (kLane + kLaneGap);
   const int rank = static_cast<int>(r);
   const std::vector<DrawnAction>& actions = c.d.lanes[r];
-  std::string s = "<text class=\"e\" x=\"" + std::to_string(kLeft - 8) + "\" y=\"" +
-                  std::to_string(y + kLane / 2 + 4) + "\">rank " + std::to_string(rank) +
-                  "</text>\n<g class=\"n\" transform=\"translate(" + std::to_string(kLeft) + ',' +
-                  std::to_string(y) + ")\">\n";
+  std::string s = fmt::format(
+      "<text class=\"e\" x=\"{}\" y=\"{}\">rank {}</text>\n<g class=\"n\" "
+      "transform=\"translate({},{})\">\n",
+      kLeft - 8, y + kLane / 2 + 4, rank, kLeft, y);
   for (size_t i = 0; i < actions.size(); ++i) {
     const DrawnAction& a = actions[i];
     if (!a.action.overlaps_next || i + 1 == actions.size()) {
@@ -154,25 +156,23 @@ std::string lane(const Canvas& c, size_t r) {
 std::string axis(const Canvas& c) {
   std::string s;
   for (size_t r = 0; r < c.d.lanes.size(); ++r)
-    s += "<rect x=\"" + std::to_string(kLeft) + "\" y=\"" +
-         std::to_string(kTop + static_cast<int64_t>(r) * (kLane + kLaneGap)) + "\" width=\"" +
-         std::to_string(c.plot) + "\" height=\"" + std::to_string(kLane) +
-         "\" fill=\"#f1f1ee\"/>\n";
+    s += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#f1f1ee\"/>\n",
+                     kLeft, kTop + static_cast<int64_t>(r) * (kLane + kLaneGap), c.plot, kLane);
   const auto least = static_cast<__int128>(c.d.makespan.count()) * kAxisLabels / c.plot + 1;
   const int64_t step = axis_step(static_cast<int64_t>(least), c.d.per_unit);
   for (int64_t t = 0; t <= c.d.makespan.count(); t += step) {
     const std::string x = px(kLeft * 100 + c.x(Time{t}));
-    s += "<path d=\"M" + x + ' ' + std::to_string(kTop - 4) + "V" +
-         std::to_string(c.lanes_bottom + 2) + "\" stroke=\"#d5d5d0\"/><text class=\"m\" x=\"" + x +
-         "\" y=\"" + std::to_string(c.lanes_bottom + 16) + "\">" + c.time(Time{t}) + "</text>\n";
+    s += fmt::format(
+        "<path d=\"M{} {}V{}\" stroke=\"#d5d5d0\"/><text class=\"m\" x=\"{}\" y=\"{}\">{}</text>\n",
+        x, kTop - 4, c.lanes_bottom + 2, x, c.lanes_bottom + 16, c.time(Time{t}));
     if (t > std::numeric_limits<int64_t>::max() - step) break;
   }
   return s;
 }
 
 std::string swatch(int64_t x, int64_t y, const std::string& name) {
-  return "<rect class=\"" + name + "\" x=\"" + std::to_string(x) + "\" y=\"" +
-         std::to_string(y - 10) + "\" width=\"14\" height=\"12\"/>";
+  return fmt::format("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"14\" height=\"12\"/>", name, x,
+                     y - 10);
 }
 
 std::string legend(const Canvas& c) {
@@ -180,8 +180,7 @@ std::string legend(const Canvas& c) {
   int64_t x = kLeft, y = c.lanes_bottom + 40;
   std::string s;
   const auto words = [&](const std::string& text) {
-    s += "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\">" + text +
-         "</text>\n";
+    s += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", x, y, text);
     x += kSvgLetter * static_cast<int64_t>(text.size()) + 24;
   };
   const std::vector<ActionKind> kinds = kinds_in(c.d);
@@ -210,14 +209,12 @@ std::string schedule_svg(const ScheduleDrawing& d) {
   const std::string title = xml_text(elided(escape_text(d.title), (width - 2 * kRight) / 10));
   std::string facts;
   for (const std::string& fact : d.facts) facts += (facts.empty() ? "" : ", ") + xml_text(fact);
-  std::string s = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) +
-                  "\" height=\"" + std::to_string(height) + "\" viewBox=\"0 0 " +
-                  std::to_string(width) + ' ' + std::to_string(height) + "\">\n<title>" + title +
-                  "</title>\n" + style_sheet(c) + "<rect width=\"" + std::to_string(width) +
-                  "\" height=\"" + std::to_string(height) +
-                  "\" fill=\"#fff\"/>\n<text class=\"t\" x=\"" + std::to_string(kLeft) +
-                  "\" y=\"28\">" + title + "</text>\n<text x=\"" + std::to_string(kLeft) +
-                  "\" y=\"48\">" + facts + "</text>\n" + axis(c);
+  std::string s = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} "
+      "{}\">\n<title>{}</title>\n{}<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n<text "
+      "class=\"t\" x=\"{}\" y=\"28\">{}</text>\n<text x=\"{}\" y=\"48\">{}</text>\n{}",
+      width, height, width, height, title, style_sheet(c), width, height, kLeft, title, kLeft,
+      facts, axis(c));
   for (size_t r = 0; r < d.lanes.size(); ++r) s += lane(c, r);
   return s + legend(c) + "</svg>\n";
 }

@@ -94,7 +94,8 @@ class NodeLayout {
   int bottom = 0;
 
  private:
-  // The device, and below it what nothing else holds yet.  A leaf takes the next place of its row.
+  // Places the device, and below it those of its devices that are not placed yet.  A leaf takes the
+  // next place of the bottom row.
   void place(uint32_t device) {
     level[device] = 0;
     if (is_leaf(view_.devices[device])) {
@@ -288,8 +289,8 @@ NetworkLayout network_layout(const TopologyView& view, int tiers) {
   return n;
 }
 
-// Cables of most pairs of boxes of this tier and the next; 0 if they are not meant to be joined
-// each to each: fewer than 80 % are.
+// How many cables most pairs of boxes of this tier and the next have.  0 if fewer than 80 % of the
+// pairs are joined: then not every box is meant to be joined to every other.
 int64_t usual_cables(const std::map<std::pair<int, int>, int64_t>& cables, size_t pairs) {
   if (10 * cables.size() < 8 * pairs) return 0;
   std::map<int64_t, int64_t> counts;
@@ -300,7 +301,7 @@ int64_t usual_cables(const std::map<std::pair<int, int>, int64_t>& cables, size_
   return usual;
 }
 
-// Lines from one tier to the next, red over the others; whether there are red ones.
+// Draws the lines from one tier to the next, red ones last; returns whether there are red ones.
 bool draw_cables(SvgCanvas& canvas, const NetworkLayout& n, size_t tier, int64_t y_low,
                  int64_t y_high) {
   const std::vector<SwitchBox>&low = n.tiers[tier], &high = n.tiers[tier + 1];

@@ -5,7 +5,8 @@
 // Up to three parts, as far as there is something to draw: the first node (NVSwitches above GPUs
 // and NICs in the order of the PCIe tree below them, CPUs at the bottom), its NVLink domain if that
 // spans several nodes, and the network by tiers.  Tiers of more than 48 switches are drawn as
-// groups of equal ones with their number.  Cables that their like have and a switch lacks are red.
+// groups of equal ones with their number.  Where most groups of two
+// tiers have equally many cables between them, those with fewer are red.
 #pragma once
 
 #include <string>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/account.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -95,7 +97,7 @@ std::string role_name(const Result& result, uint32_t role) {
     return escape_text(result.graph->roles[role].name);
   if (role < result.memory.size() && !result.memory[role].name.empty())
     return escape_text(result.memory[role].name);
-  return "stage " + std::to_string(role);
+  return fmt::format("stage {}", role);
 }
 
 double share_of(Time part, Time whole) {

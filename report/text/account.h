@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a forecast says of time, in the parts that texts and JSON share: the account of a role as
-// lines for people, names of roles, and which way ops went through the engine.
+// lines for people, names of roles, and which of the engine's two paths ops took.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace stepcast {
 
-// --- The account of one role: what is zero is gone, what is small is grouped.
+// --- The account of one role: lines of zero are left out, small ones grouped.
 
 struct AccountLine {
   std::string title;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/compare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -293,9 +295,8 @@ std::string summary(std::span<const CheckedFigure> figures, Figure kind) {
     if (f.figure == kind) errors.push_back(std::max(f.error(), -f.error()));
   if (errors.size() < 2) return {};
   std::sort(errors.begin(), errors.end());
-  return std::string(name_of(kind).title) + ": " + std::to_string(errors.size()) +
-         " runs, median error " + percent(errors[(errors.size() - 1) / 2]) + ", worst " +
-         percent(errors.back()) + '\n';
+  return fmt::format("{}: {} runs, median error {}, worst {}\n", name_of(kind).title, errors.size(),
+                     percent(errors[(errors.size() - 1) / 2]), percent(errors.back()));
 }
 
 }  // namespace

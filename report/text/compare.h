@@ -25,8 +25,8 @@ bool comparable_steps(std::span<const Result> results);
 // splits the backward, or it differs by more than 0.5 %.
 bool shows_span(const Result& result);
 
-// Cases that distinguish themselves among those that fit, by position; the first of equals.  None
-// of one case alone.
+// The best of the cases that fit, by position; of equal ones the first.  A single case wins
+// nothing.
 struct Winners {
   std::optional<size_t> fastest;       // most tokens a second and GPU if steps do not compare
   std::optional<size_t> smallest;      // least peak memory
@@ -40,12 +40,13 @@ struct LeftOut {
   std::vector<Diagnostic> problems;  // at least one
 };
 
-// One line a case: step time; if any case has several seeds, their mean, p5 and p95; difference to
-// the baseline (of means if all cases have them, as who wins); span (if it says something for any),
-// bubble, peak memory (with '!' if it does not fit), the rank with the peak, MFU; then what the
-// critical rank of each case waits for; then who wins.  Tokens per second and GPU, and a remark, if
-// steps do not compare.  What is left out has a line that says why.
-// REQUIRES: as many names as results, baseline < results.size().
+// A table with one line a case, then what the critical rank of each case waits for, then the
+// winners. The columns are the step time; mean, p5 and p95 if any case has several seeds; the
+// difference to the baseline; the span if shows_span() is true for any case; bubble, peak memory
+// (with '!' if it does not fit), the rank with the peak, MFU.  Where all cases have a mean, it is
+// the mean that is compared.  Where step times do not compare, there are tokens per second and GPU
+// and a remark.  A case that was left out has a line that says why. REQUIRES: as many names as
+// results, baseline < results.size().
 std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
                           size_t baseline, const TextStyle& style = {},
                           std::span<const LeftOut> left_out = {});

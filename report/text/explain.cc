@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -73,9 +75,9 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
   }
   rows.push_back({"sum", grouped(sum.value), gib(sum), percent(1)});
   if (divisor > 0) rows.back().push_back(fixed(coefficients, 3));
-  std::string s = "\nactivations and workspaces of " + role_name(r, r.peak_role) +
-                  " at its peak (" + std::to_string(stage.memory.peak_in_flight) +
-                  " passes in flight at most)\n\n";
+  std::string s = fmt::format(
+      "\nactivations and workspaces of {} at its peak ({} passes in flight at most)\n\n",
+      role_name(r, r.peak_role), stage.memory.peak_in_flight);
   return s + table(rows, style);
 }
 
@@ -191,8 +193,8 @@ std::string explain_stages(const std::string& scenario, std::span<const StageLin
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageLine& l = stages[s];
     rows.push_back({ms(l.forward) + ',', ms(l.backward_input) + ',', ms(l.backward_weight) + ',',
-                    std::to_string(l.after_forward) + ',', std::to_string(l.after_input) + ',',
-                    ms(l.backward), "# " + std::to_string(s), std::to_string(l.rank),
+                    fmt::format("{},", l.after_forward), fmt::format("{},", l.after_input),
+                    ms(l.backward), fmt::format("# {}", s), std::to_string(l.rank),
                     l.hop ? ms(*l.hop) : "-"});
     longest = std::max(longest, l.hop.value_or(Time{}));
   }
@@ -225,7 +227,8 @@ void write_stages(JsonWriter& json, std::span<const StageLine> stages) {
 
 namespace {
 
-// Less than this on the fullest link is left out of the text: the gradient norm's few bytes.
+// Groups that put less than this on their fullest link are left out of the text: the gradient
+// norm's reduction is a handful of bytes.
 constexpr double kLeastBytes = 1e4;
 
 using Rows = std::vector<std::vector<std::string>>;

@@ -89,7 +89,8 @@ struct StageLine {
   std::optional<Time> hop;  // to the next stage; on one rank 0
 };
 
-// A file for `stepcast schedule eval --stages`: a line a stage, what is not for it behind a '#'.
+// A file for `stepcast schedule eval --stages`: a line for each stage, with further facts for
+// people in comments.
 std::string explain_stages(const std::string& scenario, std::span<const StageLine> stages);
 void write_stages(JsonWriter& json, std::span<const StageLine> stages);
 
@@ -118,7 +119,7 @@ void write_host(JsonWriter& json, const Result& r);
 
 // --- --price: one price of the step in full, so that it can be made again by hand
 
-// Parts of what has none (communication, curves over bytes) are empty.
+// Prices without parts (communication, curves over bytes) have an empty list of them.
 std::string explain_price(const Work& work, const Price& price, const PriceParts& parts,
                           const TextStyle& style = {});
 // Members of an object.

@@ -3,6 +3,8 @@
 // time.
 #include "report/text/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -46,7 +48,7 @@ std::string what_ran(const Result& r, const PathSegment& segment) {
   };
   if (passes == 0) return {};
   if (passes == 1) return name(*first);
-  return name(*first) + " .. " + name(*last) + ", " + std::to_string(passes) + " passes";
+  return fmt::format("{} .. {}, {} passes", name(*first), name(*last), passes);
 }
 
 // "send activation, stage 0 to stage 1"
@@ -88,7 +90,7 @@ std::string path_summary(const Result& r) {
     by_role[s.role] += s.end - s.begin;
   }
   std::string text = "the longest chain of the step: ";
-  text += std::to_string(r.critical_path.size()) + " stretches;";
+  text += fmt::format("{} stretches;", r.critical_path.size());
   for (uint32_t i = 0; i < by_role.size(); ++i) {
     if (by_role[i].count() == 0) continue;
     text += ' ' + role_name(r, i) + ' ' + percent(share_of(by_role[i], r.step_time)) + ',';
@@ -106,7 +108,7 @@ std::string explain_critical_path(const Result& r, const TextStyle& style) {
   for (size_t i = 0; i < count; ++i) {
     if (count > kShownSegments && i == kShownSegments / 2) {
       const size_t skipped = count - kShownSegments;
-      s += "           ... " + std::to_string(skipped) + " more, all of them with --json ...\n";
+      s += fmt::format("           ... {} more, all of them with --json ...\n", skipped);
       i += skipped;
     }
     s += segment_line(r, r.critical_path[i]);
@@ -187,9 +189,9 @@ std::string explain_costs(const Result& r, const TextStyle& style) {
     s += pad_left(grouped(line.runs), 9) + " x " + pad_right(format_time(price.time), 12);
     const Work& work = r.graph->works[static_cast<size_t>(line.work)];
     s += "  " + pad_right(name_of(price.origin), 12) + "  ";
-    s += pairs == 1 ? escape_text(describe(work))
-                    : "send_recv between " + std::to_string(pairs) + " pairs of ranks, " +
-                          std::to_string(work.bytes.value) + " B";
+    s += pairs == 1
+             ? escape_text(describe(work))
+             : fmt::format("send_recv between {} pairs of ranks, {} B", pairs, work.bytes.value);
     s += '\n';
     if (!price.basis.empty())
       s += std::string(48, ' ') + paint(escape_text(price.basis), Tone::dim, style) + '\n';
@@ -281,7 +283,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// With the digits that it takes to go on from there.
+// With enough digits to continue the calculation by hand.
 std::string micros(double us) {
   return fixed(us, us < 100 ? 4 : 2) + " us";
 }

@@ -172,8 +172,9 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   return s + wrap(where, indent, style.width);
 }
 
-// Usually the critical rank has the least bubble: "on pp rank 7, which is critical; 5.1 to 5.7 % on
-// others".  Not where others are done before it (a forward alone), which is no bubble.
+// "on pp rank 7, which is critical; 5.1 to 5.7 % on others".  Says how large the bubbles of the
+// other ranks are, for the critical rank usually has the least.  In a forward alone ranks may be
+// done before it, which is no bubble, and nothing is said.
 std::string other_bubbles(const Result& r) {
   std::vector<double> others;
   for (uint32_t role = 0; role < r.account.by_role.size(); ++role)
@@ -252,7 +253,8 @@ std::string account_table(const Result& r, const TextStyle& style) {
   return s;
 }
 
-// "TP 8  PP 8  VPP 3  DP 1": what is 1, and ZeRO's stage 0, say nothing, but of TP, PP and DP.
+// "TP 8  PP 8  VPP 3  DP 1".  TP, PP and DP are always there; other sizes of 1 and ZeRO's stage 0
+// are left out.
 std::string layout_text(const ScenarioSummary& s) {
   std::string text = fmt::format("TP {}", s.tp);
   const auto add = [&](const char* name, int64_t value, int64_t silent) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -171,8 +173,7 @@ std::vector<Cell> row_of(const std::vector<DrawnAction>& lane, const ScheduleDra
 
 std::string escape_of(const Cell& cell) {
   const CellColor& color = kTerminalColors[static_cast<size_t>(cell.kind)];
-  return "\x1b[38;5;" + std::to_string(color.text) + ";48;5;" +
-         std::to_string(cell.odd ? color.odd : color.even) + 'm';
+  return fmt::format("\x1b[38;5;{};48;5;{}m", color.text, cell.odd ? color.odd : color.even);
 }
 
 // Columns [first, last) of a row; a change of colour only where it changes, and with colours
@@ -273,8 +274,7 @@ int64_t axis_step(int64_t least, int64_t per_unit) {
 std::string label_of(const Action& action, int64_t seq_splits) {
   if (seq_splits <= 1) return std::to_string(action.microbatch);
   const auto splits = static_cast<uint32_t>(seq_splits);
-  return std::to_string(action.microbatch / splits) + '.' +
-         std::to_string(action.microbatch % splits);
+  return fmt::format("{}.{}", action.microbatch / splits, action.microbatch % splits);
 }
 
 std::string draw_schedule(const ScheduleDrawing& d, const TextStyle& given) {

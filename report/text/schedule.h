@@ -34,10 +34,11 @@ struct ScheduleDrawing {
   Time makespan{};
 };
 
-// Title, one or several bands of lanes under a time axis, legend, facts.  Lines are at most
-// `style.width` columns (and that at least 40).  The shortest action is as wide as its label if
-// that makes no more than a screen or two, else narrower; schedules too long even for one column an
-// action are drawn whole, each column showing what takes most of it.  O(actions + what is printed).
+// Title, one or several bands of lanes under a time axis, legend, facts.  Lines have at most
+// `style.width` columns, or 40 if that is less.  The shortest action is as wide as its label where
+// the drawing then fills no more than a screen or two, else narrower.  A schedule that is too long
+// for one column an action is still drawn whole: each column shows what takes most of it. O(actions
+// + what is printed).
 std::string draw_schedule(const ScheduleDrawing& drawing, const TextStyle& style = {});
 
 // The kinds of action that occur, in the order of ActionKind, and their names for a legend.

@@ -146,7 +146,7 @@ std::vector<Share> shares_of(const ModelSize& s, const SizedLayout& l) {
           {"CUDA, NCCL", 0, real((s.gpu_memory - s.gpu_usable).value)}};
 }
 
-// Why, in the order of what it amounts to.
+// Why the fullest GPU holds more than the rule of thumb says.
 std::string reasons(const ModelSize& s, const SizedLayout& l) {
   std::string text;
   const double even = real(s.parameters) / real(l.tp * l.pp);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text/topology.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -168,7 +170,7 @@ std::string kind_name(const ViewDevice& device) {
     case 1: return "spine";
     case 2: return "core";
     case -1: return "switch";
-    default: return "tier " + std::to_string(device.tier);
+    default: return fmt::format("tier {}", device.tier);
   }
 }
 
@@ -266,7 +268,7 @@ std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kMost = 4;
   std::string text;
   for (size_t i = 0; i < std::min(kMost, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  if (names.size() > kMost) text += fmt::format(" and {} more", names.size() - kMost);
   return text;
 }
 
@@ -277,9 +279,9 @@ std::vector<ViewWarning> all_warnings(const TopologyView& view, const TopologySu
                    [](const ViewWarning& a, const ViewWarning& b) { return a.line < b.line; });
   if (!s.far_from_nics.empty())
     all.push_back({0, some_of(s.far_from_nics) + (s.far_from_nics.size() == 1 ? " has" : " have") +
-                          " no NIC on the same CPU: the way to the network crosses to another"});
+                          " no NIC on the same CPU: the route to the network crosses to another"});
   if (s.parts > 1)
-    all.push_back({0, "not connected: " + std::to_string(s.parts) + " parts without a link"});
+    all.push_back({0, fmt::format("not connected: {} parts without a link", s.parts)});
   return all;
 }
 
@@ -327,16 +329,16 @@ std::string topology_text(const TopologyView& view, const TextStyle& style) {
       ++left_out;
   }
   if (!notes.empty()) text += '\n' + notes;
-  if (left_out > 0) text += "  and " + std::to_string(left_out) + " more\n";
+  if (left_out > 0) text += fmt::format("  and {} more\n", left_out);
   const std::vector<ViewWarning> warnings = all_warnings(view, s);
   if (!warnings.empty()) text += '\n' + paint("looks wrong", Tone::warn, style) + '\n';
   for (size_t i = 0; i < std::min(kMostWarnings, warnings.size()); ++i) {
     const std::string place =
-        warnings[i].line > 0 ? "line " + std::to_string(warnings[i].line) + ": " : "";
+        warnings[i].line > 0 ? fmt::format("line {}: ", warnings[i].line) : "";
     text += wrap(place + escape_text(warnings[i].text), "  ! ", style.width);
   }
   if (warnings.size() > kMostWarnings)
-    text += "  and " + std::to_string(warnings.size() - kMostWarnings) + " more (--json has all)\n";
+    text += fmt::format("  and {} more (--json has all)\n", warnings.size() - kMostWarnings);
   return text;
 }
 

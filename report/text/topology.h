@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster graph as reports see it: plain devices and links with what was said about them, a
-// summary of it, and the answer of `stepcast topology show`.
+// A cluster graph as reports see it: plain devices and links, with the remarks that belong to them;
+// a summary of it; and the answer of `stepcast topology show`.
 #pragma once
 
 #include <cstdint>

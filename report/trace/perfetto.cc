@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/trace/perfetto.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -251,7 +253,7 @@ class TraceBuilder {
     next_track_.push_back(1);
   }
 
-  // Tracks of process p have the numbers (p+1) * 2^16 + 1, 2, ...; itself is number 0 of them.
+  // Process p has the uuid (p+1) * 2^16, its tracks have those that follow it.
   static uint64_t process_uuid(uint32_t number) { return (uint64_t{number} + 1) << 16; }
 
   void add_process(const Process& p) {
@@ -326,7 +328,7 @@ class TraceBuilder {
     STEPCAST_CHECK(at == times.op_start.size(), "as many starts as ops");
   }
 
-  // Of the ops of a pass, from number `at` of the role on.
+  // Begin and end of the ops of a pass, the first of which is op number `at` of the role.
   std::vector<ItemTime> op_times(const RoleTimeline& times, size_t at, const Pass& pass) const {
     std::vector<ItemTime> all;
     for (const Op& op : pass.ops) {
@@ -423,7 +425,7 @@ class TraceBuilder {
     return all;
   }
 
-  // A track of this name on which nothing runs at `begin` any more; slices of a track must nest.
+  // A track of this name that is free when `t` begins: slices of one track must not overlap.
   uint64_t free_track(uint32_t process, const std::string& track, const Transfer& t) {
     auto& alike = transfer_tracks_[{process, track}];
     for (auto& [uuid, busy_until] : alike) {
@@ -432,7 +434,7 @@ class TraceBuilder {
       return uuid;
     }
     std::string name = track;
-    if (!alike.empty()) name += ' ' + std::to_string(alike.size() + 1);
+    if (!alike.empty()) name += fmt::format(" {}", alike.size() + 1);
     alike.emplace_back(add_track(process, name, kStreams + (track == "pp receive" ? 1 : 0)), t.end);
     return alike.back().first;
   }

@@ -254,8 +254,7 @@ void ScenarioFiles::extend(Value& base, const Value& word, std::vector<SourceRef
     if (!cycle.empty() || s == source) cycle += shown(*s) + " -> ";
   incomplete_ = incomplete_ || !cycle.empty() || stack.size() >= kMostExtends;
   if (!cycle.empty()) {
-    problems_.add("E110", "'extends' goes round in a circle", word.mark, length, {},
-                  cycle + shown(*source));
+    problems_.add("E110", "'extends' forms a cycle", word.mark, length, {}, cycle + shown(*source));
   } else if (stack.size() >= kMostExtends) {
     problems_.add("E111", fmt::format("'extends' is more than {} files deep", kMostExtends),
                   word.mark, length);

@@ -35,8 +35,8 @@ class ScenarioFiles {
 
  private:
   Value load(const SourceRef& source, std::vector<SourceRef>& stack);
-  // Adds E107 for another tool's file that is taken for a scenario: of a text that is not parsed
-  // yet a script, of one that is a config.json.
+  // Adds E107 if the file is another tool's and no scenario.  A script is recognised by its text,
+  // before it is parsed (`parsed` is null), a config.json by its keys, after that.
   bool refuse_other_file(const SourceRef& source, const Value* parsed);
   // Merges the file that one word of `extends` names into `base`.
   void extend(Value& base, const Value& word, std::vector<SourceRef>& stack);
@@ -49,7 +49,7 @@ class ScenarioFiles {
   std::map<std::string, SourceRef> files_;  // that were read, by their absolute paths
   std::map<const Source*, Value> loaded_;   // of files_, with what they extend
   size_t bytes_ = 0;                        // of files_ together
-  int named_ = 0;                           // files by the scenario, each time that it does
+  int named_ = 0;                           // how often the scenario names a file
   bool incomplete_ = false;
 };
 

@@ -5,6 +5,8 @@
 // half up.
 #include "scenarios/document/number.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -192,7 +194,7 @@ std::optional<Scaled> scaled(const Decimal& d, int64_t multiplier) {
 
 double real(const Decimal& d, int power, double factor) {
   if (d.zero()) return 0;
-  const std::string text = d.digits + 'e' + std::to_string(d.exponent + power);
+  const std::string text = fmt::format("{}e{}", d.digits, d.exponent + power);
   double x = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
   if (error == std::errc::result_out_of_range)
@@ -217,7 +219,7 @@ std::string written_out(const Decimal& d) {
   const size_t power = unit.size() == 1 ? kThousands.find(unit[0]) : std::string_view::npos;
   if (power == std::string_view::npos) return {};
   const std::optional<Scaled> n = scaled(d, power_of_10(3 * (static_cast<int>(power) + 1)));
-  return n && n->exact ? "write " + std::to_string(n->value) : std::string();
+  return n && n->exact ? fmt::format("write {}", n->value) : std::string();
 }
 
 std::optional<Decimal> parse_plain(const NumberText& r) {
@@ -304,10 +306,10 @@ std::optional<int64_t> read_whole(const Value& value, std::string_view name, Pro
     return r.refuse("E123", r.quoted() + " must be a whole number, not " + r.written());
   if (!n || n->value > highest)
     return r.refuse("E123", r.quoted() + " is too large: " + r.written(),
-                    "at most " + std::to_string(highest));
+                    fmt::format("at most {}", highest));
   if (n->value < lowest)
-    return r.refuse("E121", r.quoted() + " must be at least " + std::to_string(lowest) + ", not " +
-                                r.written());
+    return r.refuse("E121",
+                    fmt::format("{} must be at least {}, not {}", r.quoted(), lowest, r.written()));
   return n->value;
 }
 
@@ -487,6 +489,10 @@ std::optional<IndexRange> parse_range(std::string_view text) {
   return IndexRange{*first, *last};
 }
 
+std::string gigabytes(Bandwidth bandwidth, int most_decimals) {
+  return short_decimal(bandwidth.value / 1e9, most_decimals) + "GB/s";
+}
+
 std::string divisors(int64_t n, int64_t most) {
   constexpr size_t kMostListed = 12;
   std::vector<std::string> all;
@@ -499,13 +505,13 @@ std::string nearest_divisors(int64_t whole, int64_t n) {
   int64_t below = n, above = n;
   while (whole % below != 0) --below;
   while (whole % above != 0) ++above;
-  return std::to_string(below) + " or " + std::to_string(above);
+  return fmt::format("{} or {}", below, above);
 }
 
 std::string nearest_multiples(int64_t n, int64_t unit) {
   const int64_t below = n / unit * unit, above = below + unit;
-  return below == 0 ? "the smallest is " + std::to_string(above)
-                    : "the nearest are " + std::to_string(below) + " and " + std::to_string(above);
+  return below == 0 ? fmt::format("the smallest is {}", above)
+                    : fmt::format("the nearest are {} and {}", below, above);
 }
 
 }  // namespace stepcast

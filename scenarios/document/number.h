@@ -71,6 +71,9 @@ struct IndexRange {
 };
 std::optional<IndexRange> parse_range(std::string_view text);
 
+// "62.5GB/s": without zeros at the end.
+std::string gigabytes(Bandwidth bandwidth, int most_decimals = 2);
+
 // For help lines, the numbers that would have been legal.  "1, 2, 4 or 8": the divisors of n up to
 // `most`, at most a dozen of them.  REQUIRES: n >= 1.
 std::string divisors(int64_t n, int64_t most = 1'000'000);

@@ -187,9 +187,9 @@ class TreeBuilder : public YAML::EventHandler {
       }
       repeated[order[i]] = true;
       const Mark& earlier = v.members[order[first]].key_mark;
-      problems_.add(
-          "E103", "'" + m.key + "' is given twice", m.key_mark, static_cast<int>(m.key.size()), {},
-          "first given at " + std::to_string(earlier.line) + ":" + std::to_string(earlier.column));
+      problems_.add("E103", "'" + m.key + "' is given twice", m.key_mark,
+                    static_cast<int>(m.key.size()), {},
+                    fmt::format("first given at {}:{}", earlier.line, earlier.column));
     }
     if (std::find(repeated.begin(), repeated.end(), true) == repeated.end()) return;
     std::vector<Member> kept;

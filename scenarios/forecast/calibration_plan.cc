@@ -15,7 +15,7 @@
 namespace stepcast {
 namespace {
 
-// Why a table does not answer for a work, as price_graph.cc and cost_table.cc decide it; empty: it
+// Why no table can answer for a work, as price_graph.cc and cost_table.cc decide it; empty if one
 // may.
 std::string beyond_tables(const Work& w) {
   if (w.kind == WorkKind::host_adam) return "Adam on the host";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/forecast/forecast.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -225,13 +227,14 @@ Time span_of(const PricedStep& step, const Schedule& schedule, const Result& res
 // Up to so many ops another simulation is a matter of milliseconds.
 constexpr int64_t kQuickOps = 4'000'000;
 
-// Whether each answer to "if it were free" takes longer than that: lanes as far as they differ.
+// Whether one answer to "if it were free" takes longer than that.  Lanes count as far as they
+// differ.
 bool has_long_what_ifs(const Scenario& scenario, const LaneSet& lanes, const LaneResult& ranks) {
   const int64_t simulated = scenario.perturb.empty() ? 1 : ranks.lanes_run;
   return ranks.rank_ops / std::max<int64_t>(1, lanes.lanes()) * simulated > kQuickOps;
 }
 
-// Puts the run of every rank in the place of that of equal ranks.
+// Replaces the result of the run with equal ranks by that of the run of every rank.
 void run_every_rank(const PricedStep& priced, const Schedule& schedule,
                     const ForecastOptions& options, const Program& program, const Account& levelled,
                     Result& result) {
@@ -307,13 +310,12 @@ void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOp
   result.critical_path = critical_path(program, result.timeline);
 }
 
-// The step is over before anything happens.
+// Warns of perturbations that begin only after the step has ended.
 void warn_late_windows(const Scenario& scenario, Result& result) {
   for (size_t i = 0; i < scenario.perturb.size(); ++i) {
     if (scenario.perturb[i].from < std::max(Time{1}, result.makespan)) continue;
-    result.scenario.warnings.push_back("item " + std::to_string(i) +
-                                       " of perturb begins after the end of the step and changes "
-                                       "nothing");
+    result.scenario.warnings.push_back(
+        fmt::format("item {} of perturb begins after the end of the step and changes nothing", i));
   }
 }
 

@@ -23,13 +23,14 @@ using Progress = std::function<void(int64_t done, int64_t total)>;
 constexpr size_t kMostTracedLanes = 16;
 
 struct ForecastOptions {
-  bool what_if = true;                 // re-simulate with each cost removed, where that is quick
-  bool every_what_if = false;          // also where so many ranks differ that it takes long
-  bool trace = false;                  // record start and end of every op
-  std::vector<int64_t> trace_ranks{};  // of these ranks of the job, ascending; empty: one of each
-                                       // stage, of ranks that differ those in the lane of the last
-  bool all_ranks = false;              // simulate each rank by itself, equal ones too
-  Progress progress{};                 // of replicas
+  bool what_if = true;         // re-simulate with each cost removed, where that is quick
+  bool every_what_if = false;  // also where so many ranks differ that it takes long
+  bool trace = false;          // record start and end of every op
+  // Which ranks of the job are traced, ascending.  Empty: one of each stage; where ranks differ,
+  // those in the lane of the rank that ends last.
+  std::vector<int64_t> trace_ranks{};
+  bool all_ranks = false;  // simulate each rank by itself, equal ones too
+  Progress progress{};     // of replicas
 };
 
 // Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not

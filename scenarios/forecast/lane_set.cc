@@ -122,7 +122,7 @@ class LinkClasses {
   // Adds the joins of all of them, by twos, threes, ...: those that meet in one group.
   void add_joins(std::vector<uint16_t> classes);
 
-  // Numbers them anew, by how bad they are; returns the new number of each.
+  // Numbers the states anew, the worse ones higher; returns the new number of each.
   std::vector<uint8_t> put_in_order();
   // By number, from 0.
   const std::vector<LinkState>& states() const { return states_; }
@@ -198,7 +198,7 @@ void LinkClasses::add_joins(std::vector<uint16_t> all) {
 std::vector<uint8_t> LinkClasses::put_in_order() {
   std::vector<uint8_t> now(states_.size());
   uint8_t next = 0;
-  for (auto& [state, number] : number_) {  // a sound state is the least of all
+  for (auto& [state, number] : number_) {  // in order: the sound state comes first
     states_[next] = state;
     now[number] = next;
     number = next++;
@@ -269,8 +269,8 @@ std::vector<std::vector<int64_t>> nodes_by_lane(const Scenario& s, const OpGraph
   return nodes;
 }
 
-// Fills the parts of a LaneSet in.  Until all states of links are known, classes are numbered as
-// they are met.
+// Fills in the parts of a LaneSet.  Until all states of links are known, classes are numbered in
+// the order in which they are found.
 class LaneSetBuilder {
  public:
   LaneSetBuilder(const Scenario& s, const OpGraph& graph, const Prices& prices, uint64_t seed)
@@ -326,8 +326,8 @@ class LaneSetBuilder {
     if (any) set_.slowness = std::move(all);
   }
 
-  // What lanes of a role and group have all the time: the worst of what any of them has, as far as
-  // the group uses it.
+  // The state that a group of a role has throughout the step: the worst of its lanes' states, as
+  // far as the group uses those links.
   void find_own_classes() {
     const auto slow = [](const RankKind& k) { return k.always.links != LinkState{}; };
     if (std::ranges::none_of(ranks_.kinds(), slow)) return;
@@ -352,7 +352,7 @@ class LaneSetBuilder {
     }
   }
 
-  // Of the windows of every kind, for each way in which ranks of the kind use links.
+  // The classes of the windows of every kind, for each set of links that ranks of the kind use.
   void find_window_classes() {
     std::vector<std::array<bool, 4>> occurs(ranks_.kinds().size());
     for (size_t axis = 0; axis < uses_.size(); ++axis) {

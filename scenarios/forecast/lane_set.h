@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of a scenario differ, in the form the lanes engine takes.
 //
-// A GPU that computes slower is a slowness of its lane.  Links that are slower put the groups that
+// A GPU that computes slower slows its lane.  Links that are slower put the groups that
 // use them into a class of their own, priced as if all NICs (or NVLinks) were like the slowest of
 // the group: rings and trees are as fast as their slowest link, and NCCL spreads a message evenly
 // over the NICs that it uses.  NICs slow only groups that leave the node, NVLink those that do not
@@ -21,7 +21,7 @@ namespace stepcast {
 // Lanes are numbered tp, cp, dp, innermost first; a role's pipeline rank is its fourth coordinate.
 // The digits are those of RankGrid::digits, so dp and cp may be cut in several.
 // REQUIRES: graph and prices are those of the scenario.  Throws InputError E130 if there are more
-// than 255 kinds of slow links, or any in a topology that is written out.  What is drawn is drawn
+// than 255 kinds of slow links, or any in a topology that is written out.  Random factors are drawn
 // from `seed`.
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed);

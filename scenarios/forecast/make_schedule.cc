@@ -17,6 +17,8 @@
 //    the least memory is sought with which it takes no more than one in a thousand longer.
 #include "scenarios/forecast/make_schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -102,7 +104,7 @@ std::vector<Schedule> families_with(const ScheduleParams& sizes,
       return s.rank_of_stage == rank_of_stage && !s.is_bidirectional() && s.seq_splits == 1 &&
              vocabulary_split(s) == VocabularySplit::none;
     };
-    // Families that are made for times take some to make: first whether the placement is right.
+    // Cost-driven families take time to generate, so the placement is checked first.
     ScheduleParams one = params;
     one.microbatches = 1;
     if (family.order_by == OrderBy::times &&
@@ -141,11 +143,9 @@ std::string least_memory(const PipelineCosts& costs) {
   size_t worst = 0;
   for (size_t r = 1; r < peak.size(); ++r)
     if (peak[r] - costs.memory_limit[r] > peak[worst] - costs.memory_limit[worst]) worst = r;
-  const auto mebibytes = [](int64_t b) {
-    return std::to_string((b + (1 << 20) - 1) >> 20) + "MiB";
-  };
-  return "one microbatch holds " + mebibytes(peak[worst]) + " of activations on stage " +
-         std::to_string(worst) + ", which may have " + mebibytes(costs.memory_limit[worst]);
+  const auto mebibytes = [](int64_t b) { return fmt::format("{}MiB", (b + (1 << 20) - 1) >> 20); };
+  return fmt::format("one microbatch holds {} of activations on stage {}, which may have {}",
+                     mebibytes(peak[worst]), worst, mebibytes(costs.memory_limit[worst]));
 }
 
 // One placement of the stages, and the problem of finding an order for it.
@@ -181,7 +181,7 @@ std::vector<PlacedProblem> placed_problems(const Scenario& scenario, const CostT
   return placed;
 }
 
-// By how much the step with this schedule is beyond the memory; 0 or less if it fits.
+// How many bytes the step with this schedule needs beyond the memory; 0 or less if it fits.
 Bytes beyond_memory(const Scenario& scenario, const Schedule& schedule) {
   return memory_of(lower_step(scenario, schedule)).reserved - usable_memory(scenario);
 }
@@ -335,7 +335,7 @@ class ScheduleSearch {
     return candidates_.size();
   }
 
-  // Where nothing fits: the best of those that were made to need little.
+  // The best of the candidates that were made to need little memory, for when nothing fits.
   size_t first_made() const {
     const auto at = std::find_if(candidates_.begin(), candidates_.end(),
                                  [](const Candidate& e) { return e.facts.has_value(); });

@@ -132,7 +132,7 @@ double PerturbedRanks::slowness(const Spell& spell, int64_t rank) const {
 }
 
 double PerturbedRanks::drawn(uint32_t item, int64_t rank) const {
-  // Instances of ops are counted from 0; these keys are out of their way.
+  // Instances of ops are counted from 0 upwards, so that these keys collide with none of them.
   const uint32_t key = jitter_instance_key(~static_cast<uint64_t>(item));
   const uint32_t i = jitter_index(jitter_rank_key(seed_, static_cast<uint64_t>(rank)), key);
   return static_cast<double>(tables_[item].factor[i]) / kNominal;

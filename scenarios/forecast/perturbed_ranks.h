@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the section `perturb` does to the ranks (stragglers) and to the links of a cluster: how much
-// slower a rank computes, and what has become of its links, all the time and for a while.  Ranks
-// that the same items of the list concern are of one kind.
+// slower a rank computes and how slow its links are, throughout the step and in windows of it.
+// Ranks that are concerned by the same items of the list are of one kind.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,18 @@
 
 namespace stepcast {
 
-// What has become of the links of a GPU, or of the slowest of a group.
+// How slow the links of a GPU are, or the slowest ones of a group.
 struct LinkState {
   double nic = 1, nvlink = 1;  // factors on the bandwidth
   Time nic_latency{}, nvlink_latency{};
   bool operator==(const LinkState&) const = default;
 };
 
-// A total order in which a state that is as bad in every respect, and worse in one, comes later.
+// A total order in which a state comes after those that it is worse than in one respect and better
+// than in none.
 bool operator<(const LinkState& a, const LinkState& b);
 
-// As bad as both in every respect.
+// The worse of the two in every respect.
 LinkState worse_of(const LinkState& a, const LinkState& b);
 
 // What a group communicates over, as bits: NICs if it has ranks on several nodes, NVLinks (or what
@@ -40,8 +41,8 @@ LinkState used_part(const LinkState& s, LinksUsed use);
 struct Spell {
   Time from{}, until = Time::max();
   std::vector<uint32_t> items;  // of the list, ascending
-  double slowness = 1;          // time of compute over that priced, without what is drawn
-  bool drawn = false;           // some of it is drawn for every rank
+  double slowness = 1;          // compute takes so many times its price; random factors not counted
+  bool drawn = false;           // a random factor for each rank comes on top
   LinkState links;              // in a window that touches links: with what holds all the time
 };
 
@@ -52,7 +53,7 @@ struct RankKind {
 
 class PerturbedRanks {
  public:
-  // What is drawn is drawn from `seed`.  The scenario must outlive this.
+  // Random factors are drawn from `seed`.  The scenario must outlive this.
   PerturbedRanks(const Scenario& scenario, uint64_t seed);
 
   const std::vector<RankKind>& kinds() const { return kinds_; }
@@ -60,7 +61,7 @@ class PerturbedRanks {
   int64_t node_of(int64_t rank) const { return s_.placement.gpu_of(rank) / s_.cluster.node.gpus; }
   // Whether a GPU of a node uses a NIC of it.
   bool uses(int64_t nic, int64_t gpu_of_node) const;
-  // Time of compute over that priced.  REQUIRES: a spell of the rank's kind.
+  // Compute of the rank takes so many times its price.  REQUIRES: a spell of the rank's kind.
   double slowness(const Spell& spell, int64_t rank) const;
 
  private:
@@ -76,11 +77,11 @@ class PerturbedRanks {
   std::vector<uint32_t> kind_of_;  // by rank
 };
 
-// The cluster graph of a scenario: as built, but for links that `perturb` slows all the time, which
-// have their bandwidth times the factors of the list.  Meant are the network links of slow NICs,
-// and the NVLinks of GPUs (where there are none, their PCIe).  An item counts once for a NIC,
-// however many of the GPUs that use it are concerned; between two GPUs the slower end decides. What
-// `from` and `until` limit is left out.
+// The cluster graph of a scenario, in which the links that `perturb` slows throughout the step have
+// their bandwidth multiplied by the factors of the list: the network links of slow NICs, and the
+// NVLinks of slow GPUs (their PCIe where they have no NVLink).  An item counts once for a NIC,
+// however many of the GPUs that use it are concerned; between two GPUs the slower end decides.
+// Items with `from` or `until` are left out.
 ClusterGraph perturbed_graph(const Scenario& scenario);
 
 }  // namespace stepcast

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/forecast/perturbed_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -87,12 +89,12 @@ std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane) {
   const Coordinates at = grid.coordinates(rank);
   std::string text = step.graph.roles[role].name;
   const auto add = [&](const char* axis, int64_t size, int64_t value) {
-    if (size > 1) text += std::string(", ") + axis + ' ' + std::to_string(value);
+    if (size > 1) text += fmt::format(", {} {}", axis, value);
   };
   add("tp", grid.tp, at.tp);
   add("cp", grid.cp, at.cp);
   add("dp", grid.dp, at.dp);
-  return "rank " + std::to_string(rank) + " (" + text + ')';
+  return fmt::format("rank {} ({})", rank, text);
 }
 
 TracedLane all_stages(const PricedStep& step, int64_t lane, Timeline timeline) {

@@ -2,8 +2,9 @@
 // The step of a scenario rank by rank, where ranks differ (stragglers) or get in each other's way
 // (contention), and how it compares with the step of equal ranks.
 //
-// Every rank is a lane of an engine: of the one in sim/lanes.h where ranks only differ, of that in
-// sim/contention.h where transfers share links or compute is slowed by communication beside it.
+// Every rank is a lane of an engine: of sim/lanes/lanes.h where ranks only differ, of
+// sim/contention/contention.h where transfers share links or communication slows the compute beside
+// it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 
 namespace stepcast {
 
-// Whether anything sets ranks apart or lets them get in each other's way.
+// Whether ranks differ, or slow each other down (contention).
 bool is_perturbed(const Scenario& scenario);
 
 struct RankRun {
@@ -32,8 +33,8 @@ struct RankRun {
   bool shared_links = false, interference = false;
 };
 
-// Runs a step with all ranks, under one seed or several: what does not depend on the seed is made
-// once.
+// Runs a step with all ranks, under one seed or several.  What does not depend on the seed is
+// computed once.
 class RankSimulation {
  public:
   enum class Contention : uint8_t { as_scenario, none };
@@ -41,9 +42,9 @@ class RankSimulation {
   // REQUIRES: `step` outlives this.  Throws InputError E130 as lane_set() does.
   explicit RankSimulation(const PricedStep& step, Contention contention = Contention::as_scenario);
 
-  // What is drawn is drawn from `seed`, routes through the fabric too.  Throws Deadlock, and
-  // InputError: E123 for a step of more than 19 minutes, E127 if interference is on and was not
-  // measured.
+  // All random numbers come from `seed`, the routes through the fabric among them.  Throws
+  // Deadlock, and InputError: E123 for a step of more than 19 minutes, E127 if interference is on
+  // and was not measured.
   RankRun run(uint64_t seed, const LaneOptions& options) const;
 
  private:
@@ -60,7 +61,7 @@ class RankSimulation {
   std::optional<Interference> interference_;  // if compute and communication slow each other down
 };
 
-// "rank 4711 (stage 9, tp 7, dp 36)": axes of one rank are left out.
+// "rank 4711 (stage 9, tp 7, dp 36)".  Axes that have a single rank are left out.
 std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane);
 
 // The ranks of one lane, as a trace has them.
@@ -72,27 +73,29 @@ std::vector<TracedLane> trace_ranks(const PricedStep& step, std::span<const int6
 
 // --------------------------------------------------------------- against the step of equal ranks
 
-// What a step costs, makespan or span, as how ranks differ and contention are taken away.
+// What a step costs (its makespan or its span): as it is, then without contention, then with equal
+// ranks too.
 struct StepTimes {
   Time now{};
   Time without_contention{};
   Time undisturbed{};  // of equal ranks
 };
-// `of`: what a step costs.  Simulates the second only if it is none of the others.
+// `of` is what a step costs.  The step without contention is simulated only where it is neither of
+// the other two.
 StepTimes step_times(const PricedStep& step, Time LaneResult::*of, Time undisturbed, Time now);
 
 // "If it were free", of the step without contention.
 std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& account,
                                      Time LaneResult::*of, const StepTimes& times);
 
-// What a run has to say against the step of equal ranks.  `undisturbed` is the account of that;
-// `now` and `before` are what the steps cost.
+// How a run compares with the step of equal ranks.  `undisturbed` is the account of that step,
+// `now` what the run costs and `before` what that step does.
 Disturbance compare_with_equal_ranks(const PricedStep& step, const RankRun& run,
                                      const Account& undisturbed, Time now, Time before);
 
-// Waits for other stages that the step of equal ranks does not have are the fault of what sets
-// ranks apart, `cause` (straggler, contention); so are, without stragglers, waits in a collective.
-// Moves time from fill, imbalance, drain and straggler; sums stay.
+// Books waits for other stages that the step of equal ranks does not have to `cause` (straggler or
+// contention), which is what made them; without stragglers, waits in a collective too.  The time
+// comes from fill, imbalance, drain and straggler, so the sums do not change.
 // REQUIRES: equal roles.
 void book_longer_waits(Account& account, const Account& undisturbed, Spend cause);
 

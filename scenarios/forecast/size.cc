@@ -107,7 +107,7 @@ bool is_config(const Value& root) {
 
 // Whether the file is a Hugging Face config.json.
 bool is_config_file(const std::string& path) {
-  Problems problems;  // reading it as a scenario says them
+  Problems problems;  // dropped: they are reported when the file is read as a scenario
   ScenarioFiles files(problems, {});
   const SourceRef first = files.open_first(path);
   return first != nullptr && is_config(parse_yaml(problems, first));
@@ -168,7 +168,7 @@ std::string set_text(const Layout& l) {
 class Subject {
  public:
   explicit Subject(ScenarioDocument document) : document_(std::move(document)) {
-    Problems problems;  // resolving says them
+    Problems problems;  // dropped: they are reported when the scenario is resolved
     Value root = document_.tree();
     apply_cluster_presets(root, problems);
     const FieldValues v(std::move(root), "", problems);
@@ -179,8 +179,9 @@ class Subject {
   int64_t gpus_of_node() const { return node_; }
   void set(const std::string& path, Value value) { document_.set(path, std::move(value)); }
 
-  // Trained, or decoded, with this layout, microbatches of one sequence, 1F1B, and no more than so
-  // many sequences a step (0: as many as it says).  Throws InputError if the layout is illegal.
+  // The subject trained (or decoded) with this layout, microbatches of one sequence, 1F1B, and at
+  // most this many sequences a step (0: as many as the subject says).  Throws InputError if the
+  // layout is illegal.
   Scenario with(const Layout& l, int64_t most_sequences = 0) const;
 
   // The same; nothing if the layout is illegal.  REQUIRES: with({}) is legal, so that whatever is
@@ -382,7 +383,7 @@ int64_t embedding_parameters(const Transformer& t) {
   return words + (t.positions == Positions::learned ? t.max_positions * t.hidden : 0);
 }
 
-// Of one more token of a decoder.
+// Bytes that one more token takes in the cache of a decoder.
 double cache_bytes_per_token(const Transformer& t) {
   if (t.bidirectional) return 0;
   const int64_t width = t.kv_rank > 0 ? t.kv_rank + t.qk_rope_dim : 2 * t.kv_heads * t.head_dim;
@@ -424,7 +425,8 @@ ModelSize size_model(const std::string& subject, const std::optional<std::string
     document.set(
         "cluster",
         scalar_value(cluster_with(options.gpu.empty() ? "h100-sxm" : options.gpu) + " x 1"));
-  // What positions the model has is known once it is resolved with sequences that any model takes.
+  // How many positions the model has is known only once it is resolved, so that is done first with
+  // sequences that are short enough for any model.
   constexpr int64_t kShortest = 16;
   const auto with_batch = [&](int64_t seq) {
     ScenarioDocument d = document;

@@ -30,8 +30,7 @@ struct LoweredStep {
 };
 
 // The scenario's step with this schedule, which need not be the scenario's own.  Throws InputError
-// E127 if the
-// scenario's transfers do not go with it, which check_transfers() says beforehand.
+// E127 if the scenario's transfers do not go with it, which check_transfers() tells beforehand.
 // REQUIRES: check_schedule(schedule) is empty; the sizes of the schedule are those of the plan.
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule);
 
@@ -69,8 +68,8 @@ Bytes usable_memory(const Scenario& scenario);
 // it from the device (reserved).
 struct StepMemory {
   std::vector<RoleMemory> by_role;  // allocated
-  // Reserved, of the stages whose peak comes within 2 % of the largest one: the others cannot
-  // reserve most, and the allocator is what a forecast's memory costs.
+  // Reserved, of the stages whose peak comes within 2 % of the largest one.  The others cannot
+  // reserve most, and simulating the allocator is the expensive part of a forecast's memory.
   std::vector<std::optional<Bytes>> reserved_by_role;
   uint32_t peak_role = 0;      // allocates most; the first of equal ones
   uint32_t reserved_role = 0;  // reserves most
@@ -81,7 +80,7 @@ struct StepMemory {
 StepMemory memory_of(const LoweredStep& step);
 StepMemory memory_of(const PricedStep& step);
 
-// Whether the step fits; sooner than memory_of() where already what is allocated does not.
+// Whether the step fits.  Faster than memory_of() where what is allocated is already too much.
 bool fits(const LoweredStep& step);
 
 }  // namespace stepcast

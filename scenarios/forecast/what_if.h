@@ -18,8 +18,9 @@ namespace stepcast {
 Variation level_stages(const PricedStep& step);
 
 // One answer for each line of `account` that an experiment can remove: communication of an axis,
-// recomputation, the optimizer, launches; for stage imbalance every stage gets the mean cost of
-// all, also where the account has none: it is of the slowest stage, which waits for nobody.
+// recomputation, the optimizer, launches.  For stage imbalance every stage gets the mean cost of
+// all; that is asked even where the account has no imbalance, for it may be that of the slowest
+// stage, which waits for nobody.
 // `time_of` says what the step takes under a variation, `now` what it does without one.
 std::vector<WhatIf> what_if(const PricedStep& step, const SpendTable& account, Time now,
                             const std::function<Time(const Variation&)>& time_of);

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -82,7 +80,7 @@ constexpr std::array<Key, 10> kRates{"cluster.node.gpu.mem_bw",    "cluster.node
 void note_changed_rates(const FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
   for (const Key rate : kRates) {
     const Value* value = v.value(rate);
-    if (value == nullptr || value->mark.in_preset()) continue;
+    if (value == nullptr || !v.has(rate) || value->mark.in_preset()) continue;
     warnings.push_back(fmt::format(
         "{} is not that of {}: measured tables do not apply, costs come from the roofline",
         rate.path(), gpu.name));
@@ -131,7 +129,7 @@ void resolve_inside(const FieldValues& v, Node& node) {
   v.read("cluster.node.pcie.bw", node.pcie_bandwidth);
   if (node.gpus % node.hosts != 0) {
     v.refuse("E127", "cluster.node.hosts",
-             "'hosts' must divide the " + std::to_string(node.gpus) + " GPUs of a node",
+             fmt::format("'hosts' must divide the {} GPUs of a node", node.gpus),
              "'hosts' can be " + divisors(node.gpus));
     node.hosts = 1;
   }
@@ -143,13 +141,6 @@ void resolve_inside(const FieldValues& v, Node& node) {
     node.pcie_switches = std::max<int64_t>(1, node.nics / node.hosts);
   node.pcie_switches = std::min<int64_t>(node.pcie_switches, kMostParts);
   v.read("cluster.node.pcie.switches", node.pcie_switches);
-}
-
-std::string gigabytes(double bytes_per_second) {
-  std::string text = std::to_string(bytes_per_second / 1e9);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + "GB/s";
 }
 
 // NICs are sold in bits a second.
@@ -173,12 +164,13 @@ void limit_nics(Node& node, int64_t nodes, bool written, std::vector<std::string
   if (nodes == 1 || node.pcie_bandwidth.value <= 0 || node.nics <= 0) return;
   const double of_gpu =
       written ? 1 : std::min(1.0, static_cast<double>(node.gpus) / static_cast<double>(node.nics));
-  const double most = node.pcie_bandwidth.value * of_gpu;
-  if (node.nic_bandwidth.value <= most) return;
-  warnings.push_back("a NIC of " + gigabytes(node.nic_bandwidth.value) + " moves " +
-                     gigabytes(most) + ": cluster.node.pcie.bw is " +
-                     gigabytes(node.pcie_bandwidth.value));
-  node.nic_bandwidth.value = most;
+  const Bandwidth most{node.pcie_bandwidth.value * of_gpu};
+  if (node.nic_bandwidth <= most) return;
+  constexpr int kDecimals = 6;
+  warnings.push_back(fmt::format(
+      "a NIC of {} moves {}: cluster.node.pcie.bw is {}", gigabytes(node.nic_bandwidth, kDecimals),
+      gigabytes(most, kDecimals), gigabytes(node.pcie_bandwidth, kDecimals)));
+  node.nic_bandwidth = most;
 }
 
 // A node with other GPUs than its preset's keeps the preset's NICs.
@@ -187,9 +179,10 @@ void warn_kept_count(const FieldValues& v, const Node& node, std::vector<std::st
   const Value* nics = v.value("cluster.node.nics.count");
   if (gpus == nullptr || nics == nullptr || v.value("cluster.preset") == nullptr) return;
   if (gpus->mark.in_preset() || !nics->mark.in_preset()) return;
-  warnings.push_back("nodes of " + std::to_string(node.gpus) + " GPUs keep the preset's " +
-                     std::to_string(node.nics) +
-                     " NICs: state cluster.node.nics.count if they grow with the GPUs");
+  warnings.push_back(
+      fmt::format("nodes of {} GPUs keep the preset's {} NICs: state cluster.node.nics.count if "
+                  "they grow with the GPUs",
+                  node.gpus, node.nics));
 }
 
 Node resolve_node(FieldValues& v, int64_t nodes, std::vector<std::string>& warnings) {
@@ -252,26 +245,26 @@ Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
                "tiers are listed once each, innermost first");
     } else if (!fabric.tiers.empty() && tier.size <= fabric.tiers.back().size) {
       t.refuse("E221", "cluster.fabric.tiers[].size",
-               "tier '" + tier.name + "' has " + std::to_string(tier.size) +
-                   " GPUs, no more than the tier inside it",
+               fmt::format("tier '{}' has {} GPUs, no more than the tier inside it", tier.name,
+                           tier.size),
                "tiers are listed innermost first");
     }
     fabric.tiers.push_back(std::move(tier));
   }
   if (fabric.tiers.size() > kMaxTiers)
-    problems.add("E221", "a fabric has at most " + std::to_string(kMaxTiers) + " tiers",
+    problems.add("E221", fmt::format("a fabric has at most {} tiers", kMaxTiers),
                  tiers->items[kMaxTiers].mark, 1, {},
                  "leave out tiers that no link of the cluster tells apart");
   if (!fabric.tiers.empty() && fabric.tiers.back().size < gpus)
     problems.add("E221",
-                 "the cluster has " + std::to_string(gpus) + " GPUs, its outermost tier only " +
-                     std::to_string(fabric.tiers.back().size),
+                 fmt::format("the cluster has {} GPUs, its outermost tier only {}", gpus,
+                             fabric.tiers.back().size),
                  tiers->mark, 1, {},
-                 "a last item {name: ..., size: " + std::to_string(gpus) + "} holds all of them");
+                 fmt::format("a last item {{name: ..., size: {}}} holds all of them", gpus));
   return fabric;
 }
 
-void resolve_ways(const FieldValues& v, Fabric& fabric) {
+void resolve_routing(const FieldValues& v, Fabric& fabric) {
   v.read("cluster.fabric.routing", fabric.adaptive);
   v.read("cluster.fabric.rail_aware", fabric.rail_aware);
   v.read("cluster.fabric.pxn", fabric.pxn);
@@ -325,10 +318,10 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   warn_two_way(v, cluster.node, warnings);
   if (!written) {
     cluster.fabric = resolve_fabric(v, cluster.gpus(), problems);
-    resolve_ways(v, cluster.fabric);
+    resolve_routing(v, cluster.fabric);
     return cluster;
   }
-  resolve_ways(v, cluster.fabric);
+  resolve_routing(v, cluster.fabric);
   cluster.fabric.kind = FabricKind::clos;
   cluster.fabric.tiers = {{"network", cluster.gpus(), 1}};
   double size = graph_size(cluster);
@@ -373,15 +366,14 @@ Placement resolve_placement(const FieldValues& v, Problems& problems, const Clus
     }
     if (range->last >= cluster.nodes) {
       problem(i, "E240",
-              "there is no node " +
-                  std::to_string(range->first < cluster.nodes ? range->last : range->first) +
-                  ": the cluster has " + std::to_string(cluster.nodes) + ", counted from 0",
-              "the nearest is node " + std::to_string(cluster.nodes - 1));
+              fmt::format("there is no node {}: the cluster has {}, counted from 0",
+                          range->first < cluster.nodes ? range->last : range->first, cluster.nodes),
+              fmt::format("the nearest is node {}", cluster.nodes - 1));
       continue;
     }
     for (int64_t node = range->first; node <= range->last; ++node) {
       if (taken[static_cast<size_t>(node)]) {
-        problem(i, "E127", "node " + std::to_string(node) + " is named twice");
+        problem(i, "E127", fmt::format("node {} is named twice", node));
         break;
       }
       taken[static_cast<size_t>(node)] = true;

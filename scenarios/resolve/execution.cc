@@ -82,8 +82,8 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
   const bool experts = in.model->experts > 0;
   const auto without = [&](bool asked, const char* word, const char* what) {
     if (asked)
-      in.warnings.push_back(std::string("recompute.modules: ") + word +
-                            " has no effect: the model has no " + what);
+      in.warnings.push_back(
+          fmt::format("recompute.modules: {} has no effect: the model has no {}", word, what));
   };
   without(m.mla_up_projection && in.model->kv_rank == 0, "mla_up_proj", "latent attention");
   without(m.moe && !experts, "moe", "experts");
@@ -110,9 +110,9 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
   for (const StageContent& s : plan.stages) most = std::max(most, s.layers);
   if (plan.recompute == Recompute::full && most > 0 && plan.recompute_layers > most)
     v.refuse("E127", "recompute.layers",
-             "recompute.layers = " + std::to_string(plan.recompute_layers) +
-                 ", but no stage has more than " + std::to_string(most) + " layers",
-             "layers of each stage: at most " + std::to_string(most));
+             fmt::format("recompute.layers = {}, but no stage has more than {} layers",
+                         plan.recompute_layers, most),
+             fmt::format("layers of each stage: at most {}", most));
 }
 
 // ----------------------------------------------------------------------------------------- overlap
@@ -129,7 +129,7 @@ void resolve_comm_sms(const PlanInputs& in, Plan& plan) {
     plan.overlap.comm_sms = static_cast<int>(taken);
     return;
   }
-  v.refuse("E127", "overlap.comm_sms", gpu.name + " has " + std::to_string(gpu.sms) + " SMs",
+  v.refuse("E127", "overlap.comm_sms", fmt::format("{} has {} SMs", gpu.name, gpu.sms),
            "DeepSeek-V3 used 20 of 132");
 }
 

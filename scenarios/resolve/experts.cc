@@ -74,29 +74,27 @@ class ExpertsResolver {
     const Transformer& m = *in_.model;
     if (m.experts % plan_.ep != 0)
       refuse("E206", "parallel.ep",
-             "ep = " + std::to_string(plan_.ep) +
-                 " does not divide num_experts = " + std::to_string(m.experts),
+             fmt::format("ep = {} does not divide num_experts = {}", plan_.ep, m.experts),
              "ep can be " + divisors(m.experts, std::min<int64_t>(ranks(), 1024)));
     if (m.moe_ffn % plan_.etp != 0)
-      refuse("E206", "parallel.etp",
-             "etp = " + std::to_string(plan_.etp) +
-                 " does not divide moe_intermediate_size = " + std::to_string(m.moe_ffn),
-             "etp can be " + divisors(m.moe_ffn, 8));
-    if (m.shared_ffn % plan_.tp != 0)
       refuse(
-          "E210", "parallel.tp",
-          "tp = " + std::to_string(plan_.tp) +
-              " does not divide the width of the shared experts = " + std::to_string(m.shared_ffn),
-          "tp can be " + divisors(m.shared_ffn, 8));
+          "E206", "parallel.etp",
+          fmt::format("etp = {} does not divide moe_intermediate_size = {}", plan_.etp, m.moe_ffn),
+          "etp can be " + divisors(m.moe_ffn, 8));
+    if (m.shared_ffn % plan_.tp != 0)
+      refuse("E210", "parallel.tp",
+             fmt::format("tp = {} does not divide the width of the shared experts = {}", plan_.tp,
+                         m.shared_ffn),
+             "tp can be " + divisors(m.shared_ffn, 8));
     if (plan_.tp > 1 && !plan_.sp && plan_.trains() && v_.has("parallel.tp"))
       refuse("E127", "parallel.sp", "layers with experts need sequence parallelism where tp > 1",
              "leave parallel.sp out: every rank would send the same tokens");
     const Wide product = static_cast<Wide>(plan_.ep) * plan_.etp;
     if (fits_ && in_.cluster != nullptr && (product > ranks() || ranks() % product != 0))
-      refuse("E201", v_.value("parallel.ep") != nullptr ? Key("parallel.ep") : Key("parallel.etp"),
-             "ep*etp = " + std::to_string(plan_.ep) + '*' + std::to_string(plan_.etp) +
-                 " does not divide tp*cp*dp = " + std::to_string(ranks()),
-             "experts are spread over the ranks of a pipeline stage");
+      refuse(
+          "E201", v_.value("parallel.ep") != nullptr ? Key("parallel.ep") : Key("parallel.etp"),
+          fmt::format("ep*etp = {}*{} does not divide tp*cp*dp = {}", plan_.ep, plan_.etp, ranks()),
+          "experts are spread over the ranks of a pipeline stage");
     if (!fits_) plan_.ep = plan_.etp = 1;
   }
 
@@ -155,9 +153,8 @@ class ExpertsResolver {
     Routing& routing = plan_.moe.routing;
     if (static_cast<int64_t>(words.size()) != in_.model->experts)
       return refuse("E127", "moe.routing.shares",
-                    "moe.routing.shares lists " +
-                        std::to_string(static_cast<int64_t>(words.size())) +
-                        " experts, the model has " + std::to_string(in_.model->experts),
+                    fmt::format("moe.routing.shares lists {} experts, the model has {}",
+                                static_cast<int64_t>(words.size()), in_.model->experts),
                     "one share for each expert, in any unit: they are put in proportion");
     double sum = 0;
     std::vector<double> shares;

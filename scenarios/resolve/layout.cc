@@ -32,11 +32,11 @@ bool kv_heads_fit(const Transformer& model, int64_t tp) {
 
 // What tp must divide and does not, in words; empty if it divides everything.
 std::string undivided(const Transformer& model, int64_t tp) {
-  if (model.heads % tp != 0) return "num_attention_heads = " + std::to_string(model.heads);
-  if (!kv_heads_fit(model, tp)) return "num_key_value_heads = " + std::to_string(model.kv_heads);
+  if (model.heads % tp != 0) return fmt::format("num_attention_heads = {}", model.heads);
+  if (!kv_heads_fit(model, tp)) return fmt::format("num_key_value_heads = {}", model.kv_heads);
   const bool dense = model.experts == 0 || model.dense_layers > 0 || !model.expert_layers.empty();
-  if (dense && model.ffn % tp != 0) return "intermediate_size = " + std::to_string(model.ffn);
-  if (model.hidden % tp != 0) return "hidden_size = " + std::to_string(model.hidden);
+  if (dense && model.ffn % tp != 0) return fmt::format("intermediate_size = {}", model.ffn);
+  if (model.hidden % tp != 0) return fmt::format("hidden_size = {}", model.hidden);
   return {};
 }
 
@@ -45,16 +45,15 @@ void check_tp(const PlanInputs& in, int64_t tp) {
   const FieldValues& v = in.values;
   const int64_t node = in.cluster != nullptr ? in.cluster->node.gpus : 8;
   if (const std::string what = undivided(*in.model, tp); !what.empty()) {
-    std::string why = "heads " + std::to_string(in.model->heads);
+    std::string why = fmt::format("heads {}", in.model->heads);
     if (in.model->kv_heads != in.model->heads)
-      why += ", KV heads " + std::to_string(in.model->kv_heads);
-    why += ", " + std::to_string(node) + " GPUs a node";
-    v.refuse("E210", "parallel.tp", "tp = " + std::to_string(tp) + " does not divide " + what,
+      why += fmt::format(", KV heads {}", in.model->kv_heads);
+    why += fmt::format(", {} GPUs a node", node);
+    v.refuse("E210", "parallel.tp", fmt::format("tp = {} does not divide {}", tp, what),
              "tp can be " + or_list(legal_tp(*in.model, node)) + " here (" + why + ")");
   } else if (in.cluster != nullptr && tp > node) {
-    in.warnings.push_back("tp = " + std::to_string(tp) + " spans " +
-                          std::to_string((tp + node - 1) / node) +
-                          " nodes: its collectives leave the node");
+    in.warnings.push_back(fmt::format("tp = {} spans {} nodes: its collectives leave the node", tp,
+                                      (tp + node - 1) / node));
   }
 }
 
@@ -80,44 +79,43 @@ void resolve_dp(const PlanInputs& in, Plan& plan) {
   const Wide one = static_cast<Wide>(plan.tp) * plan.cp * plan.pp;
   const int64_t gpus = in.gpus;
   const auto model_gpus = static_cast<int64_t>(std::min<Wide>(one, int64_t{1} << 62));
-  const std::string product = "tp*pp*cp = " + std::to_string(model_gpus);
+  const std::string product = fmt::format("tp*pp*cp = {}", model_gpus);
   if (model_gpus > gpus || gpus % model_gpus != 0) {
     const Key at = last_given(in, {"parallel.tp", "parallel.cp", "parallel.pp"});
-    v.refuse("E201", at,
-             std::to_string(gpus) +
-                 (model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ") +
-                 product,
-             "GPUs = tp * cp * pp * dp; tp*pp*cp can be " +
-                 (model_gpus > gpus ? "at most " + std::to_string(gpus)
-                                    : nearest_divisors(gpus, model_gpus)));
+    v.refuse(
+        "E201", at,
+        fmt::format("{}{}{}", gpus,
+                    model_gpus > gpus ? " GPUs are fewer than " : " GPUs are not a multiple of ",
+                    product),
+        "GPUs = tp * cp * pp * dp; tp*pp*cp can be " + (model_gpus > gpus
+                                                            ? fmt::format("at most {}", gpus)
+                                                            : nearest_divisors(gpus, model_gpus)));
     return;
   }
   const int64_t dp = gpus / model_gpus;
   if (!v.given("parallel.dp")) {
     v.derive<int64_t>("parallel.dp", dp,
-                      "derived: " + std::to_string(gpus) + " / (" + std::to_string(plan.tp) + '*' +
-                          std::to_string(plan.pp) + '*' + std::to_string(plan.cp) + ')');
+                      fmt::format("derived: {} / ({}*{}*{})", gpus, plan.tp, plan.pp, plan.cp));
   } else if (v.has("parallel.dp") && v.whole("parallel.dp") != dp) {
     const auto all = static_cast<Wide>(model_gpus) * v.whole("parallel.dp");
     const auto shown = static_cast<int64_t>(std::min<Wide>(all, int64_t{1} << 62));
     v.refuse("E201", "parallel.dp",
-             "tp*cp*pp*dp = " + std::to_string(shown) + ", but the cluster has " +
-                 std::to_string(gpus) + " GPUs",
-             "dp = " + std::to_string(dp) + " fits, or leave dp out");
+             fmt::format("tp*cp*pp*dp = {}, but the cluster has {} GPUs", shown, gpus),
+             fmt::format("dp = {} fits, or leave dp out", dp));
   }
   plan.dp = dp;
 }
 
-// Layers dealt out as evenly as they go, the stages with embedding and head first to have fewer:
-// "Et*11|(t*12|)*6t*11L".  REQUIRES: 1 < stages <= layers.
+// The layers spread over the stages as evenly as possible.  The stages with embedding and head are
+// the first to have one fewer: "Et*11|(t*12|)*6t*11L".  REQUIRES: 1 < stages <= layers.
 std::string layout_string(int64_t layers, int64_t stages) {
-  const int64_t few = layers / stages, more = layers % stages;
-  const int64_t inner = std::min(more, stages - 2);  // of the stages between, those with one more
+  const int64_t fewest = layers / stages, left = layers % stages;
+  const int64_t inner = std::min(left, stages - 2);  // inner stages with one layer more
   const auto run = [](int64_t count, int64_t of) {
-    return count == 0 ? "" : "(t*" + std::to_string(of) + "|)*" + std::to_string(count);
+    return count == 0 ? "" : fmt::format("(t*{}|)*{}", of, count);
   };
-  return "Et*" + std::to_string(few + (more > inner ? 1 : 0)) + '|' + run(inner, few + 1) +
-         run(stages - 2 - inner, few) + "t*" + std::to_string(few) + 'L';
+  return fmt::format("Et*{}|{}{}t*{}L", fewest + (left > inner ? 1 : 0), run(inner, fewest + 1),
+                     run(stages - 2 - inner, fewest), fewest);
 }
 
 // What splits layers that do not divide.
@@ -127,23 +125,22 @@ std::string uneven_splits(int64_t layers, Wide stages) {
          layout_string(layers, static_cast<int64_t>(stages)) + '\'';
 }
 
-// Whether the layers divide by the only number of chunks that the schedule runs, if there is one:
-// what is wrong with any other need not be said then.
+// Whether the layers divide by the only number of chunks that the schedule runs, if there is only
+// one.  If they do not, that is the problem to report, and not what is wrong with other numbers.
 bool suits_schedule(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const std::optional<int64_t> vpp = family_chunks(v).vpp;
   const int64_t layers = in.model->layers;
   if (!vpp || static_cast<Wide>(plan.pp) * *vpp > layers || layers % (plan.pp * *vpp) == 0)
     return true;
-  v.refuse(
-      "E202", "schedule.kind",
-      std::to_string(layers) + " layers are not a multiple of pp*vpp = " + std::to_string(plan.pp) +
-          '*' + std::to_string(*vpp) + ", and " + v.text("schedule.kind") + " runs " +
-          std::to_string(*vpp) + " chunks on each rank",
-      (layers % *vpp == 0
-           ? "with vpp = " + std::to_string(*vpp) + ", pp can be " + divisors(layers / *vpp) + "; "
-           : "") +
-          uneven_splits(layers, static_cast<Wide>(plan.pp) * *vpp));
+  v.refuse("E202", "schedule.kind",
+           fmt::format(
+               "{} layers are not a multiple of pp*vpp = {}*{}, and {} runs {} chunks on each rank",
+               layers, plan.pp, *vpp, v.text("schedule.kind"), *vpp),
+           (layers % *vpp == 0
+                ? fmt::format("with vpp = {}, pp can be {}; ", *vpp, divisors(layers / *vpp))
+                : "") +
+               uneven_splits(layers, static_cast<Wide>(plan.pp) * *vpp));
   return false;
 }
 
@@ -164,13 +161,12 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
   const bool pp_fits = plan.pp <= layers && layers % plan.pp == 0;
   const Key at =
       pp_fits || v.value("parallel.pp") == nullptr ? Key("parallel.vpp") : Key("parallel.pp");
-  const std::string product =
-      plan.vpp == 1 ? "pp = " + std::to_string(plan.pp)
-                    : "pp*vpp = " + std::to_string(plan.pp) + '*' + std::to_string(plan.vpp);
-  const std::string help = pp_fits ? "with pp = " + std::to_string(plan.pp) + ", vpp can be " +
-                                         divisors(layers / plan.pp)
-                                   : "pp can be " + divisors(layers);
-  v.refuse("E202", at, std::to_string(layers) + " layers are not a multiple of " + product,
+  const std::string product = plan.vpp == 1 ? fmt::format("pp = {}", plan.pp)
+                                            : fmt::format("pp*vpp = {}*{}", plan.pp, plan.vpp);
+  const std::string help =
+      pp_fits ? fmt::format("with pp = {}, vpp can be {}", plan.pp, divisors(layers / plan.pp))
+              : "pp can be " + divisors(layers);
+  v.refuse("E202", at, fmt::format("{} layers are not a multiple of {}", layers, product),
            help + "; " + uneven_splits(layers, stages));
 }
 
@@ -192,46 +188,44 @@ void resolve_written_stages(const PlanInputs& in, Plan& plan) {
     modules += s.predictions;
   }
   if (in.model != nullptr && layers != in.model->layers)
-    return refuse("E202", "the layout holds " + std::to_string(layers) + " layers, the model has " +
-                              std::to_string(in.model->layers));
+    return refuse("E202", fmt::format("the layout holds {} layers, the model has {}", layers,
+                                      in.model->layers));
   if (in.model != nullptr && modules > 0 && modules != in.model->mtp_layers)
     return refuse("E202",
-                  "the layout holds " + std::to_string(modules) +
-                      " prediction modules (m), the model " + "has " +
-                      std::to_string(in.model->mtp_layers),
+                  fmt::format("the layout holds {} prediction modules (m), the model has {}",
+                              modules, in.model->mtp_layers),
                   "model.num_nextn_predict_layers says how many");
   if (!v.has("parallel.pp")) return;
   // Written orders may put stages anywhere, also more on one rank than on another.
   const bool anywhere = v.value("schedule.file") != nullptr || v.value("schedule.steps") != nullptr;
   if (count % plan.pp != 0 && !(anywhere && count > plan.pp))
-    return refuse("E202", "the layout's " + std::to_string(count) +
-                              " stages are not a multiple of pp = " + std::to_string(plan.pp));
+    return refuse("E202", fmt::format("the layout's {} stages are not a multiple of pp = {}", count,
+                                      plan.pp));
   const FamilyChunks chunks = family_chunks(v);
   if (chunks.vpp && !chunks.replicas && count != plan.pp * *chunks.vpp) {
     const std::string needed = std::to_string(plan.pp * *chunks.vpp);
-    return refuse("E202", "the layout has " + std::to_string(count) + " stages, " +
-                              v.text("schedule.kind") + " needs " + needed + " (pp * " +
-                              std::to_string(*chunks.vpp) + "): write a layout of " + needed +
-                              " stages, or use parallel.split: products instead");
+    return refuse("E202",
+                  fmt::format("the layout has {} stages, {} needs {} (pp * {}): write a layout of "
+                              "{} stages, or use parallel.split: products instead",
+                              count, v.text("schedule.kind"), needed, *chunks.vpp, needed));
   }
-  if (chunks.replicas && count != plan.pp)
+  // An odd pp is the schedule's own problem, and is reported as that.
+  if (chunks.replicas && plan.pp % 2 == 0 && count != plan.pp)
     return refuse(
         "E202",
-        "the layout has " + std::to_string(count) + " stages, " + v.text("schedule.kind") +
-            " runs two replicas of a model of pp = " + std::to_string(plan.pp) + " stages",
-        "write a layout of " + std::to_string(plan.pp) +
-            " stages, each of which is on two ranks, or use parallel.split: products "
-            "instead");
+        fmt::format("the layout has {} stages, {} runs two replicas of a model of pp = {} stages",
+                    count, v.text("schedule.kind"), plan.pp),
+        fmt::format("write a layout of {} stages, each of which is on two ranks, or use "
+                    "parallel.split: products instead",
+                    plan.pp));
   const int64_t vpp = (count + plan.pp - 1) / plan.pp;
   if (v.value("parallel.vpp") != nullptr && v.has("parallel.vpp") && plan.vpp != vpp)
     return refuse("E202",
-                  "the layout's " + std::to_string(count) + " stages make vpp = " +
-                      std::to_string(vpp) + ", not " + std::to_string(plan.vpp),
+                  fmt::format("the layout's {} stages make vpp = {}, not {}", count, vpp, plan.vpp),
                   "leave vpp out, or make them agree");
   if (v.value("parallel.vpp") == nullptr)
     v.derive<int64_t>("parallel.vpp", vpp,
-                      "derived: " + std::to_string(count) +
-                          " stages of the layout / pp = " + std::to_string(plan.pp));
+                      fmt::format("derived: {} stages of the layout / pp = {}", count, plan.pp));
   plan.vpp = vpp;
   plan.stages = std::move(stages);
 }
@@ -243,8 +237,8 @@ void resolve_vpp(const PlanInputs& in, Plan& plan) {
   const FamilyChunks chunks = family_chunks(v);
   if (chunks.vpp && v.value("parallel.vpp") == nullptr && v.value("parallel.layout") == nullptr)
     v.derive<int64_t>("parallel.vpp", *chunks.vpp,
-                      "derived: schedule " + v.text("schedule.kind") + " runs " +
-                          std::to_string(*chunks.vpp) + " chunks on each rank");
+                      fmt::format("derived: schedule {} runs {} chunks on each rank",
+                                  v.text("schedule.kind"), *chunks.vpp));
   // With two replicas the stages are pp, and each is on two ranks.
   plan.vpp = chunks.replicas ? 1 : v.whole("parallel.vpp");
 }
@@ -330,10 +324,10 @@ void check_global_batch(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const int64_t unit = plan.micro_batch * plan.dp;  // < 1e9 * 1e7
   if (plan.global_batch % unit == 0) return;
-  v.refuse("E203", "batch.global",
-           "batch.global = " + std::to_string(plan.global_batch) +
-               " is not a multiple of micro*dp = " + std::to_string(unit),
-           nearest_multiples(plan.global_batch, unit));
+  v.refuse(
+      "E203", "batch.global",
+      fmt::format("batch.global = {} is not a multiple of micro*dp = {}", plan.global_batch, unit),
+      nearest_multiples(plan.global_batch, unit));
 }
 
 // Of the sequence whose length stands at `path`.
@@ -343,15 +337,16 @@ void check_sequence(const PlanInputs& in, const Plan& plan, Key key, int64_t tok
   const std::string shown = fmt::format("{} = {}", key.path(), tokens);
   const bool tp_fits = m == nullptr || divides(*m, plan.tp);
   if (plan.sp && v.has("parallel.tp") && tp_fits && tokens % plan.tp != 0)
-    v.refuse("E204", key,
-             shown + " is not a multiple of tp = " + std::to_string(plan.tp) +
-                 ", over which sequence parallelism splits it",
-             nearest_multiples(tokens, plan.tp) + "; or set parallel.sp to false");
+    v.refuse(
+        "E204", key,
+        fmt::format("{} is not a multiple of tp = {}, over which sequence parallelism splits it",
+                    shown, plan.tp),
+        nearest_multiples(tokens, plan.tp) + "; or set parallel.sp to false");
   if (m != nullptr && m->positions == Positions::learned && m->max_positions > 0 &&
       tokens > m->max_positions)
     v.refuse("E211", key,
-             shown + " exceeds the model's learned positions, max_position_embeddings = " +
-                 std::to_string(m->max_positions),
+             fmt::format("{} exceeds the model's learned positions, max_position_embeddings = {}",
+                         shown, m->max_positions),
              "set model.max_position_embeddings to train longer sequences");
 }
 
@@ -375,7 +370,7 @@ void resolve_encoder(const PlanInputs& in, Plan& plan) {
   if (v.value(kEncoderSeq) != nullptr) check_sequence(in, plan, kEncoderSeq, plan.encoder_seq);
 }
 
-// Sequences are mostly as long as a power of two, which K and M do not say.
+// Most sequences are as long as a power of two, but K and M are powers of 1000.
 void warn_thousands(const PlanInputs& in, KeyOf<int64_t> key) {
   const Value* written = in.values.value(key);
   if (written == nullptr || !in.values.has(key)) return;
@@ -423,10 +418,11 @@ void check_tensor_sizes(const PlanInputs& in, const Plan& plan) {
   const double bytes =
       seq * wide(plan.micro_batch) * row * 4 * wide(std::max<int64_t>(1, m.layers));
   if (bytes < 1e18) return;
-  in.values.refuse("E123", "batch.seq",
-                   "a microbatch of " + std::to_string(plan.micro_batch) + " x " +
-                       std::to_string(plan.seq) + " tokens needs more bytes than can be counted",
-                   "at most 10^18: take a smaller batch.seq, batch.micro or model");
+  in.values.refuse(
+      "E123", "batch.seq",
+      fmt::format("a microbatch of {} x {} tokens needs more bytes than can be counted",
+                  plan.micro_batch, plan.seq),
+      "at most 10^18: take a smaller batch.seq, batch.micro or model");
 }
 
 // ----------------------------------------------------------------------------- context parallelism
@@ -445,8 +441,7 @@ void resolve_inner(const PlanInputs& in, Plan& plan) {
   plan.cp_inner = v.whole("parallel.cp_inner");
   if (plan.cp % plan.cp_inner == 0) return;
   v.refuse("E210", "parallel.cp_inner",
-           "cp_inner = " + std::to_string(plan.cp_inner) +
-               " does not divide cp = " + std::to_string(plan.cp),
+           fmt::format("cp_inner = {} does not divide cp = {}", plan.cp_inner, plan.cp),
            "cp_inner can be " + divisors(plan.cp));
   plan.cp_inner = 1;
 }
@@ -462,13 +457,13 @@ void check_heads(const PlanInputs& in, const Plan& plan) {
   const bool heads = m.heads % (plan.tp * ranks) == 0;
   if (ranks == 1 || (heads && (latent || m.kv_heads % (plan.tp * ranks) == 0))) return;
   const bool inner = plan.cp_comm == CpComm::hierarchical;
-  const std::string what = heads ? "num_key_value_heads = " + std::to_string(m.kv_heads)
-                                 : "num_attention_heads = " + std::to_string(m.heads);
-  in.values.refuse("E210", inner ? Key("parallel.cp_inner") : Key("parallel.cp"),
-                   std::string("tp * ") + (inner ? "cp_inner" : "cp") + " = " +
-                       std::to_string(plan.tp * ranks) + " does not divide " + what +
-                       ", which an all-to-all spreads over these ranks",
-                   "cp_comm: p2p or allgather split no heads");
+  const std::string what = heads ? fmt::format("num_key_value_heads = {}", m.kv_heads)
+                                 : fmt::format("num_attention_heads = {}", m.heads);
+  in.values.refuse(
+      "E210", inner ? Key("parallel.cp_inner") : Key("parallel.cp"),
+      fmt::format("tp * {} = {} does not divide {}, which an all-to-all spreads over these ranks",
+                  inner ? "cp_inner" : "cp", plan.tp * ranks, what),
+      "cp_comm: p2p or allgather split no heads");
 }
 
 bool has_windows(const Transformer& m, int64_t seq) {
@@ -485,18 +480,19 @@ void check_parts(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   if (v.has("batch.seq") && plan.seq % (2 * plan.cp) != 0)
     v.refuse("E204", "batch.seq",
-             "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of 2 * cp = " +
-                 std::to_string(2 * plan.cp) + ", the parts of a sequence that ranks hold two of",
+             fmt::format("batch.seq = {} is not a multiple of 2 * cp = {}, the parts of a sequence "
+                         "that ranks hold two of",
+                         plan.seq, 2 * plan.cp),
              nearest_multiples(plan.seq, 2 * plan.cp));
   else if (v.has("batch.seq") && plan.sp && plan.seq % plan.tp == 0 &&
            plan.seq / plan.cp % plan.tp != 0)
     v.refuse("E204", "batch.seq",
-             "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of tp * cp = " +
-                 std::to_string(plan.tp * plan.cp) + ", over which it is split",
+             fmt::format("batch.seq = {} is not a multiple of tp * cp = {}, over which it is split",
+                         plan.seq, plan.tp * plan.cp),
              nearest_multiples(plan.seq, plan.tp * plan.cp) + "; or set parallel.sp to false");
   if (v.is("kernels.attention", false))
     v.refuse("E127", "kernels.attention",
-             "unfused attention does not go with cp = " + std::to_string(plan.cp),
+             fmt::format("unfused attention does not go with cp = {}", plan.cp),
              "kernels: {attention: flash}");
   const bool ring = plan.cp_comm == CpComm::p2p || plan.cp_comm == CpComm::hierarchical;
   if (in.model != nullptr && ring && has_windows(*in.model, plan.seq))

@@ -26,7 +26,7 @@ class ModeChecks {
     in_.values.refuse(code, key, std::move(message), std::move(help));
   }
 
-  // A key that says something about training alone, if it is `used`.
+  // Refuses a key that only means something in training, if it is `used`.
   void refuse_training(Key key, bool used) {
     const FieldValues& v = in_.values;
     if (v.value(key) == nullptr || !used) return;

@@ -4,6 +4,8 @@
 // one vocabulary (model_families.h); then the keys become a Transformer.
 #include "scenarios/resolve/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -102,7 +104,7 @@ class Collector {
 
   std::optional<Value> read_word(const Value& value, const char* key) {
     if (value.is_scalar() && !value.text.empty()) return value;
-    problems_.add("E107", std::string("'") + key + "' must be a name", value.mark);
+    problems_.add("E107", fmt::format("'{}' must be a name", key), value.mark);
     return {};
   }
 
@@ -571,15 +573,15 @@ class ModelReader {
       t_.head_dim = t_.hidden / t_.heads;
       if (t_.hidden % t_.heads != 0)
         refuse("E127",
-               "num_attention_heads = " + std::to_string(t_.heads) +
-                   " does not divide hidden_size = " + std::to_string(t_.hidden),
+               fmt::format("num_attention_heads = {} does not divide hidden_size = {}", t_.heads,
+                           t_.hidden),
                place({"num_attention_heads", "hidden_size"}),
                "give head_dim if the heads together are not as wide as the model");
     }
     if (t_.heads % t_.kv_heads != 0)
       refuse("E127",
-             "num_key_value_heads = " + std::to_string(t_.kv_heads) +
-                 " does not divide num_attention_heads = " + std::to_string(t_.heads),
+             fmt::format("num_key_value_heads = {} does not divide num_attention_heads = {}",
+                         t_.kv_heads, t_.heads),
              place({"num_key_value_heads", "num_attention_heads"}),
              "each key-value head serves the same number of query heads");
   }
@@ -588,13 +590,13 @@ class ModelReader {
     if (t_.experts == 0) return;
     if (t_.experts_per_token > t_.experts)
       refuse("E127",
-             "num_experts_per_tok = " + std::to_string(t_.experts_per_token) +
-                 " is more than the " + std::to_string(t_.experts) + " experts",
+             fmt::format("num_experts_per_tok = {} is more than the {} experts",
+                         t_.experts_per_token, t_.experts),
              place({"num_experts_per_tok", "num_experts"}));
     if (t_.dense_layers > t_.layers)
       refuse("E127",
-             std::to_string(t_.dense_layers) +
-                 " dense layers are more than num_hidden_layers = " + std::to_string(t_.layers),
+             fmt::format("{} dense layers are more than num_hidden_layers = {}", t_.dense_layers,
+                         t_.layers),
              place({"first_k_dense_replace", "mlp_only_layers", "num_hidden_layers"}));
   }
 
@@ -625,10 +627,10 @@ class ModelReader {
     if (types.kind != Value::Kind::sequence)
       return refuse("E107", "'layer_types' must be a list of words", types.mark);
     if (static_cast<int64_t>(types.items.size()) < t_.layers)
-      return refuse("E127",
-                    "layer_types names " + std::to_string(types.items.size()) + " of the " +
-                        std::to_string(t_.layers) + " layers",
-                    place({"layer_types", "num_hidden_layers"}));
+      return refuse(
+          "E127",
+          fmt::format("layer_types names {} of the {} layers", types.items.size(), t_.layers),
+          place({"layer_types", "num_hidden_layers"}));
     for (size_t i = 0; i < windows.size(); ++i) {
       const Value& type = types.items[i];
       if (type.text == "full_attention")

@@ -66,7 +66,7 @@ class PerturbItem {
 
  private:
   bool refuse_place(std::string why) {
-    add("E125", std::move(why), "perturb[].where", std::string("places are: ") + kPlaces);
+    add("E125", std::move(why), "perturb[].where", fmt::format("places are: {}", kPlaces));
     return false;
   }
   bool read_range(std::string_view text, Perturbation& p);
@@ -192,9 +192,9 @@ void PerturbItem::check_place(const Perturbation& p, const Plan& plan) {
     if (p.last < count) return;
     const int64_t wrong = p.first < count ? p.last : p.first;
     add("E240",
-        "there is no " + what + ' ' + std::to_string(wrong) + ": " + whose + " has " +
-            std::to_string(count) + (count == 1 ? "" : ", 0 to " + std::to_string(count - 1)),
-        "perturb[].where", "the nearest is " + what + ' ' + std::to_string(count - 1));
+        fmt::format("there is no {} {}: {} has {}{}", what, wrong, whose, count,
+                    count == 1 ? "" : fmt::format(", 0 to {}", count - 1)),
+        "perturb[].where", fmt::format("the nearest is {} {}", what, count - 1));
   };
   switch (p.place) {
     case Place::all: break;
@@ -205,10 +205,9 @@ void PerturbItem::check_place(const Perturbation& p, const Plan& plan) {
   }
   if (p.links == Links::nic && p.nic >= cluster.node.nics)
     add("E240",
-        "there is no nic " + std::to_string(p.nic) + ": a node has " +
-            std::to_string(cluster.node.nics) +
-            (cluster.node.nics == 1 ? "" : ", 0 to " + std::to_string(cluster.node.nics - 1)),
-        "perturb[].where", "the nearest is nic " + std::to_string(cluster.node.nics - 1));
+        fmt::format("there is no nic {}: a node has {}{}", p.nic, cluster.node.nics,
+                    cluster.node.nics == 1 ? "" : fmt::format(", 0 to {}", cluster.node.nics - 1)),
+        "perturb[].where", fmt::format("the nearest is nic {}", cluster.node.nics - 1));
 }
 
 // Sections inside a list are not written out with the others.
@@ -238,14 +237,15 @@ std::vector<Perturbation> resolve_perturb(const PlanInputs& in, const Plan& plan
     Perturbation p;
     if (!item.given("perturb[].where")) {
       in.problems.add("E126", "'where' is missing", written.mark, 1, {},
-                      std::string("places are: ") + kPlaces);
+                      fmt::format("places are: {}", kPlaces));
       continue;
     }
     if (!v.has("perturb[].where") || !item.read_place(p)) continue;
     if (item.given("perturb[].compute")) item.read_compute(p);
     item.read_links(p);
     item.read_window(p);
-    // Whoever they concern: what one rank may come to stays far from what a clock can count.
+    // The limit holds for all items together, whomever they concern, so that the times of a rank
+    // stay far below what can be counted.
     latencies += p.latency;
     if (latencies > kMostLatencies && latencies - p.latency <= kMostLatencies)
       item.add("E123", "the latencies of the list are above 2 s together", "perturb[].latency");

@@ -96,11 +96,11 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
 
   if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;
   const Gpu& gpu = in.cluster->node.gpu;
-  if (gpu.peak.count(p.params) == 0)
+  if (v.has("precision.params") && gpu.peak.count(p.params) == 0)
     v.refuse(
         "E230",
         v.value("precision.params") != nullptr ? Key("precision.params") : Key("precision.preset"),
-        gpu.name + " has no " + std::string(name_of(p.params)) + " rate",
+        fmt::format("{} has no {} rate", gpu.name, name_of(p.params)),
         gpu.peak.count(DType::fp16) != 0 ? "precision: fp16-mixed works on it"
                                          : "cluster.node.gpu.peak can state it");
   if (p.scaling == Scaling::none) return;
@@ -108,8 +108,8 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   const bool scales = p.scaling != Scaling::mxfp8 || architecture(gpu.arch).mxfp8;
   if (gpu.peak.count(low) == 0 || !scales)
     v.refuse("E230", "precision.preset",
-             gpu.name + (scales ? " has no " + std::string(name_of(low)) + " rate"
-                                : std::string(" has no tensor cores for mxfp8")),
+             scales ? fmt::format("{} has no {} rate", gpu.name, name_of(low))
+                    : fmt::format("{} has no tensor cores for mxfp8", gpu.name),
              "precision: bf16-mixed works on it");
 }
 

@@ -3,7 +3,8 @@
 //
 // Each part of a scenario is resolved by one function.  All of them add what is wrong to the
 // problems and go on, so that the user sees everything at once; remarks on what has no effect are
-// warnings. scenario.cc calls them in their order.  Internal to scenarios/.
+// warnings.  scenario.cc calls the functions, in the order in which they need each other's results.
+// Internal to scenarios/.
 #pragma once
 
 #include <optional>
@@ -100,8 +101,8 @@ int64_t gpus_of(const Placement& placement, const Cluster& cluster);
 
 // ---------------------------------------------------------------------------------------- schedule
 
-// What the named family does with chunks, as far as it leaves no choice: for the layout, which is
-// resolved before.
+// What the named family prescribes about chunks.  The layout needs it, and is resolved before the
+// schedule.
 struct FamilyChunks {
   std::optional<int64_t> vpp;  // the fewest chunks that it runs, where one is not enough
   bool replicas = false;       // two replicas of the model: pp stages, two on each rank
@@ -118,9 +119,9 @@ struct ResolvedSchedule {
 std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Plan& plan,
                                                  bool complete, ScenarioFiles& files);
 
-// The schedule that stands under schedule.steps, or in the file schedule.file; nothing if it is not
-// the plan's, incomplete or deadlocked.  REQUIRES: the plan is complete and
-// one of the two keys is there.
+// The schedule that stands under schedule.steps, or in the file schedule.file; nothing if it does
+// not fit the plan, is incomplete or deadlocks.  REQUIRES: the plan is complete and one of the two
+// keys is there.
 std::optional<Schedule> written_schedule(const PlanInputs& in, const Plan& plan,
                                          ScenarioFiles& files);
 
@@ -136,8 +137,8 @@ std::string schedule_title(const std::string& schedule_name);
 // otherwise.  Adds E127 for a style that does not go with the schedule.
 P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule);
 
-// Whether the schedule shares the vocabulary over the pipeline.  Adds E127
-// for what does not go with that.
+// Whether the schedule shares the vocabulary over the pipeline.  Adds E127 for what does not go
+// with that.
 VocabularySplit resolve_vocabulary(const PlanInputs& in, const Plan& plan,
                                    const Schedule& schedule);
 

@@ -99,7 +99,8 @@ bool read_params(const PlanInputs& in, std::string_view family,
   return ok;
 }
 
-// Where a sentence about the sizes or a parameter points to: the parameter it begins with.
+// The key that a message about sizes or a parameter points to: the one that the message begins
+// with.
 Key place_of_sentence(const FieldValues& v, const ScheduleParams& params,
                       std::string_view sentence) {
   for (const auto& [name, value] : params.more) {
@@ -130,8 +131,9 @@ bool wants_prices(const ScheduleFamily& family, const ScheduleParams& params) {
   return has("tF") && (open("tF") || open("tB_input") || open("tW") || open("tComm"));
 }
 
-// Exchanges of one microbatch beside the compute of another need pairs of passes: Megatron's own
-// order in place of its 1F1B, others have them anyway.  nullptr: the schedule has none.
+// Exchanging one microbatch's tokens beside the compute of another (overlap.ep) needs pairs of
+// passes. In place of 1F1B that is Megatron's order with pairs; some other families have pairs by
+// themselves. nullptr if the schedule has no pairs.
 const ScheduleFamily* family_with_pairs(const PlanInputs& in, const Plan& plan,
                                         const ScheduleFamily* family) {
   if (!plan.overlap.ep) return family;
@@ -262,7 +264,7 @@ std::optional<ResolvedSchedule> resolve_schedule(const PlanInputs& in, const Pla
     v.refuse("E127", "schedule.memory_limit", "'memory_limit' is for schedule: auto",
              "leave it out, or write schedule: {kind: auto, memory_limit: ...}");
   const auto stages = static_cast<int64_t>(plan.stages.size());
-  // Memory is spent on every action before anything is known to work.
+  // Every action takes memory before anything about the schedule is checked, hence the limit first.
   if (stages > kMostStages || plan.microbatches() > most_microbatches(stages)) {
     v.refuse("E123", place_of(v),
              fmt::format("a schedule of {} stages and {} microbatches is too large", stages,
@@ -352,25 +354,23 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
   const auto differs = [&](const char* what, int64_t theirs, int64_t ours, std::string help) {
     if (theirs == ours) return false;
     in.problems.add("E205",
-                    "the schedule has " + std::to_string(theirs) + ' ' + what + ", the scenario " +
-                        std::to_string(ours),
+                    fmt::format("the schedule has {} {}, the scenario {}", theirs, what, ours),
                     mark, length, {}, std::move(help));
     return true;
   };
-  const bool ranks = differs("pipeline ranks", s.pp, plan.pp,
-                             "parallel.pp = " + std::to_string(s.pp) + " goes with it");
+  const bool ranks =
+      differs("pipeline ranks", s.pp, plan.pp, fmt::format("parallel.pp = {} goes with it", s.pp));
   const bool chunks =
       !s.is_bidirectional() && differs("chunks a rank", s.vpp, plan.vpp,
-                                       "parallel.vpp = " + std::to_string(s.vpp) + " goes with it");
+                                       fmt::format("parallel.vpp = {} goes with it", s.vpp));
   const bool stages = !ranks && !chunks &&
                       differs("stages", static_cast<int64_t>(s.rank_of_stage.size()),
                               static_cast<int64_t>(plan.stages.size()),
                               "parallel.layout says what each stage holds");
   const int64_t unit = plan.micro_batch * plan.dp;
   const bool microbatches = differs("microbatches", s.microbatches, plan.microbatches(),
-                                    "batch.global / (micro*dp = " + std::to_string(unit) +
-                                        "): " + std::to_string(s.microbatches * unit) + " makes " +
-                                        std::to_string(s.microbatches));
+                                    fmt::format("batch.global / (micro*dp = {}): {} makes {}", unit,
+                                                s.microbatches * unit, s.microbatches));
   if (ranks || chunks || stages || microbatches) return false;
   if (!check_order) return check_pieces(in, plan, s, mark, length);
   const std::vector<ScheduleProblem> found = check_schedule(s);
@@ -392,8 +392,8 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
   const int64_t unit = s.seq_splits * (plan.sp ? plan.tp : 1);
   if (s.seq_splits > 1 && plan.cp > 1) {
     in.values.refuse("E127", "parallel.cp",
-                     s.name + " cuts sequences into pieces, which does not go with cp = " +
-                         std::to_string(plan.cp),
+                     fmt::format("{} cuts sequences into pieces, which does not go with cp = {}",
+                                 s.name, plan.cp),
                      "cp = 1, or a schedule of whole sequences such as 1f1b");
     return false;
   }
@@ -405,12 +405,13 @@ bool check_pieces(const PlanInputs& in, const Plan& plan, const Schedule& s, con
     return false;
   }
   if (s.seq_splits == 1 || plan.seq % unit == 0) return true;
-  in.problems.add("E205",
-                  "batch.seq = " + std::to_string(plan.seq) + " is not a multiple of " +
-                      (unit == s.seq_splits ? "the schedule's " + std::to_string(unit) + " pieces"
-                                            : "pieces * tp = " + std::to_string(unit)) +
-                      ", into which " + s.name + " cuts sequences",
-                  mark, length, {}, nearest_multiples(plan.seq, unit));
+  in.problems.add(
+      "E205",
+      fmt::format("batch.seq = {} is not a multiple of {}, into which {} cuts sequences", plan.seq,
+                  unit == s.seq_splits ? fmt::format("the schedule's {} pieces", unit)
+                                       : fmt::format("pieces * tp = {}", unit),
+                  s.name),
+      mark, length, {}, nearest_multiples(plan.seq, unit));
   return false;
 }
 

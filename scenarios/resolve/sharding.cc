@@ -2,6 +2,8 @@
 // ZeRO, FSDP, hybrid sharding; what lives in the memory of the host.
 #include "scenarios/resolve/resolve.h"
 
+#include <fmt/format.h>
+
 #include <string>
 
 namespace stepcast {
@@ -20,8 +22,7 @@ void resolve_copies(const PlanInputs& in, Plan& plan) {
   }
   if (in.cluster != nullptr && ranks % copies != 0) {
     v.refuse("E201", "parallel.dp_replicate",
-             "dp_replicate = " + std::to_string(copies) +
-                 " does not divide dp * cp = " + std::to_string(ranks),
+             fmt::format("dp_replicate = {} does not divide dp * cp = {}", copies, ranks),
              "each of dp_replicate groups of equal size shards one copy of the states");
     return;
   }
@@ -64,11 +65,10 @@ void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
   if (in.model == nullptr || plan.gather_bucket == 0 || plan.zero == 0) return;
   const int64_t all = parameters(*in.model);
   if (all / plan.gather_bucket <= kMostGathers) return;
-  v.refuse(
-      "E123", "overlap.gather_bucket",
-      "'overlap.gather_bucket' is too small: " + std::to_string(plan.gather_bucket) + " of " +
-          std::to_string(all) + " parameters",
-      "at least " + std::to_string(all / kMostGathers + 1) + ", or 0 for a whole stage at once");
+  v.refuse("E123", "overlap.gather_bucket",
+           fmt::format("'overlap.gather_bucket' is too small: {} of {} parameters",
+                       plan.gather_bucket, all),
+           fmt::format("at least {}, or 0 for a whole stage at once", all / kMostGathers + 1));
 }
 
 void resolve_offload(const PlanInputs& in, Plan& plan) {

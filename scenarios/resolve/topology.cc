@@ -4,11 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
 #include <map>
 
 #include "sim/rank_grid.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -107,13 +106,6 @@ void read_link(Reading& r, const Value& value, Problems& problems) {
   link.read("cluster.topology.links[].latency", read.latency);
   int64_t cables = 1;
   link.read("cluster.topology.links[].count", cables);
-  constexpr int64_t kMostCables = 1024;
-  if (cables > kMostCables) {
-    r.ok = false;
-    link.refuse("E121", "cluster.topology.links[].count",
-                fmt::format("'count' must be at most {}", kMostCables));
-    return;
-  }
   read.cables = static_cast<int32_t>(cables);
   r.joined[r.root(read.a)] = r.root(read.b);
   r.fabric.links.push_back(read);
@@ -159,19 +151,12 @@ std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   if (rank >= grid.world()) return {};
   const Coordinates there = grid.coordinates(rank);
   const auto path = [](const std::string& group, int64_t to) {
-    return group + " 0 -> " + std::to_string(to) + " needs a path";
+    return fmt::format("{} 0 -> {} needs a path", group, to);
   };
   if (there.pp != 0) return path("pp stage", there.pp);
   if (there.dp != 0) return path("dp replica", there.dp);
   if (there.cp != 0) return path("cp rank", there.cp);
   return path("tp rank", there.tp);
-}
-
-std::string in_gigabytes(double bytes_per_second) {
-  std::array<char, 32> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), bytes_per_second / 1e9).ptr;
-  return std::string(text.data(), end) + "GB/s";
 }
 
 void insert(Value& mapping, const std::string& key, const Value& value) {
@@ -212,8 +197,8 @@ std::optional<ExplicitFabric> read_topology(FieldValues& v, Problems& problems) 
   if (!r.ok) return {};
   const auto nodes = static_cast<int64_t>(r.fabric.nodes.size());
   if (v.given("cluster.nodes") && v.has("cluster.nodes") && v.whole("cluster.nodes") != nodes) {
-    complain(r, problems, "the topology has " + std::to_string(nodes) + " nodes",
-             v.mark("cluster.nodes"), v.length("cluster.nodes"), "leave 'nodes' out");
+    complain(r, problems, fmt::format("the topology has {} nodes", nodes), v.mark("cluster.nodes"),
+             v.length("cluster.nodes"), "leave 'nodes' out");
     return {};
   }
   const int64_t gpus = v.has("cluster.node.gpus") ? v.whole("cluster.node.gpus") : 8;
@@ -239,6 +224,7 @@ void derive_from_topology(FieldValues& v, const ExplicitFabric& fabric) {
     nics += link.cables;
   }
   if (nics == 0) return;  // one node
+  const std::string shown = exact_text(bandwidth / 1e9) + "GB/s";
   const auto check = [&](Key key, bool same, const std::string& there) {
     if (same || !v.given(key) || v.mark(key).in_preset()) return;
     v.refuse("E127", key,
@@ -251,10 +237,9 @@ void derive_from_topology(FieldValues& v, const ExplicitFabric& fabric) {
           std::to_string(nics));
   if (v.has("cluster.node.nics.bw"))
     check("cluster.node.nics.bw", v.get<Bandwidth>("cluster.node.nics.bw").value == bandwidth,
-          in_gigabytes(bandwidth));
+          shown);
   v.derive<int64_t>("cluster.node.nics.count", nics, origin);
-  v.derive<Bandwidth>("cluster.node.nics.bw", Bandwidth{bandwidth}, origin,
-                      in_gigabytes(bandwidth));
+  v.derive<Bandwidth>("cluster.node.nics.bw", Bandwidth{bandwidth}, origin, shown);
 }
 
 }  // namespace stepcast

@@ -27,8 +27,7 @@ struct Misfit {
 std::optional<Misfit> misfit_of_experts(const Transformer& teacher, const Plan& plan) {
   if (teacher.experts == 0) return {};
   const auto undivided = [](const char* key, int64_t ranks, const char* what, int64_t size) {
-    return std::string(key) + " = " + std::to_string(ranks) + " does not divide the teacher's " +
-           what + " = " + std::to_string(size);
+    return fmt::format("{} = {} does not divide the teacher's {} = {}", key, ranks, what, size);
   };
   if (teacher.experts % plan.ep != 0)
     return Misfit{"E206", undivided("ep", plan.ep, "num_experts", teacher.experts)};
@@ -43,12 +42,12 @@ std::optional<Misfit> misfit_of_experts(const Transformer& teacher, const Plan& 
   const Routing& routing = plan.moe.routing;
   const auto shares = static_cast<int64_t>(routing.shares.size());
   if (routing.kind == Routing::Kind::shares && shares != teacher.experts)
-    return Misfit{"E127", "moe.routing has shares of " + std::to_string(shares) +
-                              " experts, the teacher has " + std::to_string(teacher.experts)};
+    return Misfit{"E127", fmt::format("moe.routing has shares of {} experts, the teacher has {}",
+                                      shares, teacher.experts)};
   return {};
 }
 
-// As the student's, where it has passed.
+// What resolve_context() finds wrong with the teacher.  Asked only once the student has passed it.
 std::optional<Misfit> misfit_of_context(const PlanInputs& in, const Transformer& teacher,
                                         Plan plan) {
   if (in.problems.any()) return {};
@@ -65,17 +64,18 @@ std::optional<Misfit> misfit_of(const PlanInputs& in, const Transformer& teacher
                                 const Plan& plan) {
   const auto stages = static_cast<int64_t>(plan.stages.size());
   if (teacher.layers % stages != 0)
-    return Misfit{"E202", "the teacher's " + std::to_string(teacher.layers) +
-                              " layers are not a multiple of the " + std::to_string(stages) +
-                              " stages"};
+    return Misfit{"E202", fmt::format("the teacher's {} layers are not a multiple of the {} stages",
+                                      teacher.layers, stages)};
   if (!divides(teacher, plan.tp))
-    return Misfit{"E210", "tp = " + std::to_string(plan.tp) + " does not divide the teacher",
+    return Misfit{"E210", fmt::format("tp = {} does not divide the teacher", plan.tp),
                   "tp can be " + or_list(legal_tp(teacher, plan.tp)) + " with this teacher"};
   if (teacher.positions == Positions::learned && teacher.max_positions > 0 &&
       plan.seq > teacher.max_positions)
-    return Misfit{"E211", "batch.seq = " + std::to_string(plan.seq) +
-                              " exceeds the teacher's learned positions, " +
-                              "max_position_embeddings = " + std::to_string(teacher.max_positions)};
+    return Misfit{
+        "E211",
+        fmt::format(
+            "batch.seq = {} exceeds the teacher's learned positions, max_position_embeddings = {}",
+            plan.seq, teacher.max_positions)};
   if (std::optional<Misfit> experts = misfit_of_experts(teacher, plan)) return experts;
   return misfit_of_context(in, teacher, plan);
 }
@@ -124,8 +124,8 @@ void resolve_teacher(const PlanInputs& in, const FileReader& read_file, Plan& pl
     return refuse("E130", "teachers other than a decoder are not supported yet");
   if (teacher->vocab != in.model->vocab)
     return refuse("E127",
-                  "the teacher's vocabulary of " + std::to_string(teacher->vocab) +
-                      " is not the student's of " + std::to_string(in.model->vocab),
+                  fmt::format("the teacher's vocabulary of {} is not the student's of {}",
+                              teacher->vocab, in.model->vocab),
                   "both give every token of the same vocabulary a probability");
   if (const std::optional<Misfit> misfit = misfit_of(in, *teacher, plan))
     return refuse(misfit->code, misfit->message, misfit->help);

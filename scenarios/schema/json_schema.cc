@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/schema/keys.h"
 
+#include <fmt/format.h>
+
 namespace stepcast {
 namespace {
 
@@ -76,7 +78,7 @@ std::string names_type(const Field& field, size_t depth) {
 }
 
 std::string most(const Field& field) {
-  return field.most == 0 ? "" : ", \"maximum\": " + std::to_string(field.most);
+  return field.most == 0 ? "" : fmt::format(", \"maximum\": {}", field.most);
 }
 
 std::string type_of(const Field& field, size_t depth) {

@@ -12,7 +12,7 @@
 //   values.read("overlap.tp", plan.overlap.tp);  // a word, into the enumerator that it stands for
 //
 // The path is looked up here while the resolver is compiled (Key, KeyOf): a misspelt path, or one
-// whose row holds a value of another type, is an error of the compiler.
+// whose row holds a value of another type, does not compile.
 #pragma once
 
 #include <array>
@@ -515,7 +515,7 @@ inline constexpr Field kFields[] = {
      .reason = "NCCL leaves CollNet off"},
     {.path = "cluster.fabric.routing",
      .type = FieldType::choice,
-     .summary = "where links are shared (contention.links): ecmp draws one of several equal ways "
+     .summary = "where links are shared (contention.links): ecmp draws one of several equal routes "
                 "for each pair of GPUs, adaptive spreads over all of them",
      .fallback = "ecmp",
      .reason = "switches route so unless adaptive routing is configured",
@@ -572,6 +572,7 @@ inline constexpr Field kFields[] = {
     {.path = "cluster.topology.links[].latency", .type = FieldType::time},
     {.path = "cluster.topology.links[].count",
      .type = FieldType::count,
+     .most = 1024,
      .summary = "parallel cables"},
 
     {.path = "cluster.placement",

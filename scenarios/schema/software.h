@@ -9,8 +9,8 @@
 //       when: {precision.preset: fp16-mixed}    only where these have these values; may be left out
 //       source: where it is documented
 //
-// A profile stands between the defaults of the field table and what anybody writes: every key of
-// the user wins, and so does a hardware preset.  Later facts win over earlier ones.
+// A profile replaces defaults of the field table, and nothing else: whatever the user or a hardware
+// preset states wins over it.  Later facts win over earlier ones.
 #pragma once
 
 #include <span>

@@ -136,7 +136,8 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
     problems_.add("E102", std::move(message), m.key_mark, length, std::move(label));
     return;
   }
-  // A key of ours in the wrong place, `tp` at top level: where its value would do.
+  // It may be a key of ours in the wrong place, such as `tp` at top level: the keys of that name
+  // that could have this value.
   std::vector<std::string> elsewhere;
   for (const Field& field : scenario_fields()) {
     Problems none;
@@ -351,9 +352,11 @@ std::optional<Datum> read_choice(const Value& value, const Field& field, std::st
                  did_you_mean(value.text, words), "it is one of: " + choices_text(field.choices));
     return {};
   }
-  if (!word->modelled)
+  if (!word->modelled) {
     problems.add("E130", fmt::format("{} = {} is not supported yet", name, value.text), value.mark,
                  length, {}, "legal now: " + choices_text(field.choices, true));
+    return {};
+  }
   return value.text;
 }
 
@@ -402,7 +405,7 @@ std::optional<Datum> read_pairs(const Value& value, std::string_view name, Probl
 }
 
 constexpr int64_t kMostCount = 1'000'000'000;  // products of a few of them fit 128 bits
-// Of a link, a switch: a ring of 10^6 ranks at twice this stays countable.
+// The longest latency of a link or a switch: a ring of 10^6 ranks at twice this stays countable.
 constexpr Time kMostLatency = std::chrono::seconds(1);
 
 int64_t largest(const Field& field) {

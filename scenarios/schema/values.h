@@ -40,7 +40,8 @@ std::optional<Datum> read_datum(const Value& value, const Field& field, std::str
 // REQUIRES: is_leaf(field), and it has one.
 Datum default_datum(const Field& field);
 
-// The same for values that mean the same, however they were written: "true", "2", one word a line.
+// A text that is equal for values of equal meaning, however they were written: "true", "2", one
+// word a line.
 std::string plain_text(const Datum& datum);
 
 class FieldValues {
@@ -57,7 +58,7 @@ class FieldValues {
   bool has(Key key) const { return entries_[key.index()].has_value(); }
   // The user or a preset wrote something here, right or wrong; perhaps under a misspelt key.
   bool given(Key key) const;
-  // Somebody says what it is: the user, a preset or the profile of his software.
+  // The user, a preset or the profile of the software states a value.
   bool stated(Key key) const;
 
   // The value.  T is what the row holds: int64_t, double, bool, std::string, a list of strings,
@@ -82,7 +83,7 @@ class FieldValues {
       all.push_back(static_cast<Enum>(key.row().choices.find(word)->meaning));
     return all;
   }
-  // The types that messages need most.
+  // Short forms for the types that messages need most.
   int64_t whole(KeyOf<int64_t> key) const { return std::get<int64_t>(datum(key)); }
   double real(KeyOf<double> key) const { return std::get<double>(datum(key)); }
   bool flag(KeyOf<bool> key) const { return get<bool>(key); }
@@ -117,13 +118,13 @@ class FieldValues {
   // Profiles of software name keys by text.  Whether there is a value at `path` and its plain text
   // is `word`: "true", "2", "bf16-mixed".
   bool says(std::string_view path, std::string_view word) const;
-  // Puts `value` in the place of the row's default, unless a value was written.  Adds E102 if
-  // there is no such row that holds a value, and what wrong values have.
+  // Puts `value` in the place of the row's default, unless a value was written.  Adds E102 if no
+  // row of that path holds a value, and the problems of a wrong value.
   void assume(std::string_view path, const Value& value, std::string origin);
 
   // All rows that have a value, in the order of the table.
   std::vector<Setting> settings() const;
-  // All values in a form that does not depend on how they were written, but for the rows that
+  // All values in a form that does not depend on how they were written, without the rows that
   // `skip` is true for.
   std::string canonical(bool (*skip)(std::string_view path)) const;
   const std::vector<std::string>& warnings() const { return warnings_; }

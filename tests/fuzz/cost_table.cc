@@ -38,7 +38,7 @@ void read_plan(std::string_view text) {
 }  // namespace
 
 void cost_table(std::string_view text) {
-  takes([&] { read_calibration(std::string(text), "fuzz.csv"); });
+  takes([&] { read_calibration(std::string(text), "fuzz.csv", Gpu{}); });
   takes([&] { read_edited(text); });
   takes([&] { read_plan(text); });
 }

@@ -200,12 +200,15 @@ TEST(RunJson, ThePeakIsTheLargestOfTheRanksWhoeverReservesMost) {
   r.memory[0].memory.peak = Bytes{10'000'000};
   r.memory[1].memory.peak = Bytes{10'100'000};
   r.peak_role = 1;
+  r.memory[0].reserved = Bytes{16'000'000};
   const json memory = json::parse(run_json(r, "1.2.3"))["memory"];
   EXPECT_EQ(memory["peak_bytes"], 10'100'000);
   EXPECT_EQ(memory["peak_rank"], 1);
   EXPECT_EQ(memory["reserved_bytes"], 16'000'000);
   EXPECT_EQ(memory["reserved_rank"], 0);
   EXPECT_EQ(memory["by_rank"][1]["rank"], 1);
+  EXPECT_EQ(memory["by_rank"][0]["reserved_bytes"], 16'000'000);
+  EXPECT_EQ(memory["by_rank"][1]["reserved_bytes"], nullptr);
 }
 
 TEST(RunJson, TheCriticalPathCoversTheStep) {

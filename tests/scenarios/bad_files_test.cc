@@ -81,7 +81,7 @@ TEST(BadFiles, Deadlock) {
 
 TEST(BadFiles, ExtendsCycle) {
   const Failure f = load_bad("extends-cycle.yaml");
-  EXPECT_THAT(f.lines, ElementsAre("E110 1:10 'extends' goes round in a circle"));
+  EXPECT_THAT(f.lines, ElementsAre("E110 1:10 'extends' forms a cycle"));
   EXPECT_EQ(f.all[0].help, "extends-cycle.yaml -> extends-cycle.yaml");
 }
 

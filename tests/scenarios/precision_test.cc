@@ -48,6 +48,8 @@ TEST(LowPrecisionKeys, TheGpuMustHaveTheFormat) {
   EXPECT_EQ(failure_with({{"precision", "fp8-delayed"}, {"cluster", "dgx-a100-80g x 2"}}).codes,
             "E230");
   EXPECT_EQ(failure_with({{"precision", "nvfp4"}}).codes, "E230");
+  // What is not modelled is not looked for on the GPU.
+  EXPECT_EQ(failure_with({{"precision.params", "fp4"}}).codes, "E130");
   const Failure mx = failure_with({{"precision", "mxfp8"}});
   EXPECT_EQ(mx.codes, "E230");
   EXPECT_THAT(mx.lines, ElementsAre(HasSubstr("no tensor cores for mxfp8")));

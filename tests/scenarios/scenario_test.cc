@@ -384,6 +384,10 @@ TEST(Precision, TheGpuMustHaveIt) {
   const Failure f = failure(v100);
   EXPECT_EQ(f.codes, "E230");
   EXPECT_EQ(f.all[0].message, "v100-sxm2-32g has no bf16 rate");
+  // A rate that is wrong does not make another GPU of it.
+  const Failure wrong = failure_with({{"cluster.node.gpu.peak.bf16", "-1TFLOP/s"}});
+  EXPECT_EQ(wrong.codes, "E230 E122");
+  EXPECT_EQ(wrong.all[0].message, "h100-sxm has no bf16 rate");
   EXPECT_EQ(testing::load(v100, {{"precision", "fp16-mixed"}}).plan.precision.params, DType::fp16);
 }
 
@@ -562,6 +566,11 @@ TEST(Scenario, SchedulesWithChunksOfTheirOwnBringThem) {
     EXPECT_EQ(two.plan.stages.size(), 2u);
   }
   EXPECT_EQ(failure_with({{"schedule", "zb-v"}, {"parallel.vpp", "1"}}).codes, "E205");
+  // Not the layout: none goes with two replicas on an odd number of ranks.
+  EXPECT_EQ(
+      failure_with({{"schedule", "chimera"}, {"parallel.pp", "1"}, {"parallel.layout", "E|t*32|L"}})
+          .codes,
+      "E205");
 }
 
 TEST(Scenario, FamiliesTakeTheirParameters) {

@@ -13,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::failure;
 using testing::find_setting;
+using ::testing::HasSubstr;
 using testing::load;
 
 const std::string kJob =
@@ -64,6 +65,8 @@ TEST(Topology, OneItemOfAListIsSetByItsNumber) {
               ElementsAre("E102 1:24 'cluster.topology.links' is a list: first is no number"));
   EXPECT_EQ(failure(text, {{"cluster.topology.links.1.wb", "50Gb/s"}}).codes, "E102");
   EXPECT_EQ(failure(text, {{"cluster.topology.links.0", "null"}}).codes, "E107 E126");
+  EXPECT_THAT(failure(text, {{"cluster.topology.links.0.count", "1025"}}).lines,
+              ElementsAre(HasSubstr("E123")));
   EXPECT_THAT(failure(text, {{"perturb.0.compute", "0.5"}}).lines,
               ElementsAre("E102 1:9 'perturb' has no item 0: there are 0"));
   const std::string cases =
@@ -122,7 +125,7 @@ TEST(Topology, WhatIsUnsoundIsTold) {
   EXPECT_EQ(failure(topology(kN0 + ", {a: n1, b: s0, bw: 1GB/s, bw_back: 0GB/s}")).codes, "E121");
   EXPECT_EQ(failure(topology(kN0 + ", {a: n1, b: s0, bw: 1GB/s, latency: -1us}")).codes, "E122");
   EXPECT_EQ(failure(topology(kN0 + ", {a: n1, b: s0, bw: 1GB/s, count: 0}")).codes, "E121");
-  EXPECT_EQ(failure(topology(kN0 + ", {a: n1, b: s0, bw: 1GB/s, count: 9999}")).codes, "E121");
+  EXPECT_EQ(failure(topology(kN0 + ", {a: n1, b: s0, bw: 1GB/s, count: 9999}")).codes, "E123");
   EXPECT_EQ(failure(topology(kN0 + ", {a: n1, b: s0}")).codes, "E126");
   EXPECT_EQ(failure(topology(kN0, "[{id: n0}, {id: n0}]")).codes, "E221");
   EXPECT_EQ(failure(topology(kN0, "[{id: n0}, {id: s0}]")).codes, "E221");

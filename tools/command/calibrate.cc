@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast calibrate plan|run|fit|merge|show|diff: which shapes scenarios need, measuring them, and
 // cost tables of what was measured.
+#include <fmt/format.h>
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -65,9 +67,9 @@ std::string summary(const CalibrationPlan& plan, const TextStyle& style) {
     return percent(weight / static_cast<double>(plan.text.scenarios.size()));
   };
   const size_t count = plan.text.scenarios.size();
-  std::string s = grouped(static_cast<int64_t>(rows.size())) + " shapes of " +
-                  std::to_string(count) + (count == 1 ? " scenario" : " scenarios") + " on " +
-                  escape_text(plan.text.gpu) + "\n\n";
+  std::string s =
+      fmt::format("{} shapes of {}{} on {}\n\n", grouped(static_cast<int64_t>(rows.size())), count,
+                  count == 1 ? " scenario" : " scenarios", escape_text(plan.text.gpu));
   std::vector<std::vector<std::string>> table = {{"priced now", "shapes", "of the time"}};
   for (int o = 0; o < kOrigins; ++o) {
     int64_t shapes = 0;
@@ -134,7 +136,7 @@ std::string pass_on(const std::string& text) {
     rest.remove_prefix(static_cast<size_t>(n));
   }
   ::lseek(fd, 0, SEEK_SET);
-  return "/proc/self/fd/" + std::to_string(fd);
+  return fmt::format("/proc/self/fd/{}", fd);
 }
 
 int calibrate_plan_command(const Arguments& args, const Terminal& terminal) {
@@ -215,7 +217,7 @@ std::string summary(const TableView& view, std::span<const CalibrateInput> input
     for (size_t n = 0; n < std::min(kMostNotes, inputs[i].notes.size()); ++n)
       s += wrap(escape_text(inputs[i].notes[n]), "  ", style.width);
     if (inputs[i].notes.size() > kMostNotes)
-      s += "  and " + std::to_string(inputs[i].notes.size() - kMostNotes) + " more\n";
+      s += fmt::format("  and {} more\n", inputs[i].notes.size() - kMostNotes);
   }
   if (!remarks.empty()) s += '\n';
   for (const std::string& r : remarks) s += wrap(escape_text(r), "  ! ", style.width);
@@ -392,7 +394,7 @@ int calibrate_show_command(const Arguments& args, const Terminal& terminal) {
 
 int calibrate_diff_command(const Arguments& args, const Terminal& terminal) {
   if (args.files.size() != 2)
-    usage_error("E003", "two tables are compared, not " + std::to_string(args.files.size()));
+    usage_error("E003", fmt::format("two tables are compared, not {}", args.files.size()));
   const CalibrateInput first = read_table(args.files[0], false),
                        second = read_table(args.files[1], false);
   const TableDifference d = difference(first.table, second.table);

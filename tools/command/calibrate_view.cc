@@ -50,8 +50,8 @@ double bus_factor(WorkKind kind, int64_t ranks) {
 }
 
 std::string group_text(int64_t ranks, int64_t nodes, double nic_gbs) {
-  return std::to_string(ranks) + " ranks on " + std::to_string(nodes) +
-         (nodes == 1 ? " node" : " nodes") + (nodes > 1 ? ", " + rate_text(nic_gbs) + " GB/s" : "");
+  return fmt::format("{} ranks on {}{}{}", ranks, nodes, nodes == 1 ? " node" : " nodes",
+                     nodes > 1 ? ", " + rate_text(nic_gbs) + " GB/s" : "");
 }
 
 namespace {
@@ -344,9 +344,9 @@ FitPlot attention_plot(const TableText& t) {
   FitPlot plot{"Fused attention", "operations of one call", "FLOP", "rate", "FLOP/s", {}, ""};
   for (const AttentionRow& r : t.attentions) {
     const double flops = attention_flops(r).value;
-    const std::string name = std::string(r.backward ? "backward" : "forward") +
-                             (r.causal ? " causal" : "") + ", head dimension " +
-                             std::to_string(r.k);
+    const std::string name =
+        fmt::format("{}{}, head dimension {}", r.backward ? "backward" : "forward",
+                    r.causal ? " causal" : "", r.k);
     series_of(plot, name)
         .points.push_back(point(t, r, flops, flops / (r.us * 1e-6), fitted_us(t, r).value_or(0)));
   }

@@ -58,10 +58,10 @@ struct MeasuredArguments {
 enum class ColorChoice : uint8_t { automatic, always, never };
 enum class ProgressStyle : uint8_t { automatic, plain, none };
 
-// The command line: what was typed, read and checked as far as that takes nothing else; empty = not
+// The command line: what was typed, with numbers and words read and checked.  Empty means not
 // given.
 struct Arguments {
-  // of several commands
+  // Several commands have these.
   std::vector<std::string> files;  // "-" = standard input
   std::string file;                // of a command that takes one thing: a file, a name, "-"
   std::string kind;                // of it, or of presets
@@ -118,8 +118,8 @@ constexpr int kExitIo = 7;
 
 using Command = std::function<int(const Arguments&, const Terminal&)>;
 
-// Each adds one command, with its options and subcommands, to the command line; what the line says
-// is stored in `args`, the command that it names in `chosen`.  Named as they are typed.
+// Each adds the command of its name, with options and subcommands, to the command line.  When the
+// line is parsed, its values are stored in `args`, and the command that it names in `chosen`.
 void add_run(CLI::App& app, Arguments& args, Command& chosen);
 void add_validate(CLI::App& app, Arguments& args, Command& chosen);
 void add_explain(CLI::App& app, Arguments& args, Command& chosen);
@@ -135,7 +135,7 @@ void add_presets(CLI::App& app, Arguments& args, Command& chosen);
 void add_schema(CLI::App& app, Arguments& args, Command& chosen);
 void add_help(CLI::App& app, Arguments& args, Command& chosen);
 
-// --- shared by several commands (shared.cc) ---
+// --- shared by several commands ---
 
 std::string_view version();  // "0.1.0"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast compare A B..., one file with a `compare:` section, or one under several schedules:
 // results side by side.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -115,7 +117,7 @@ UnderSchedule under_schedule(const std::string& name, const Arguments& args) {
       check_dropped(name, vpp, dropped, args);
       UnderSchedule under{name, set, {}};
       const int64_t chunks = load(args.files.front(), args, set).plan.vpp;
-      if (chunks > 1) under.name += " vpp " + std::to_string(chunks);
+      if (chunks > 1) under.name += fmt::format(" vpp {}", chunks);
       for (size_t k = 0; k < kKeys.size(); ++k)
         if ((dropped >> k & 1) != 0) under.dropped.emplace_back(kKeys[k]);
       return under;
@@ -136,7 +138,7 @@ class Collector {
  public:
   void add(const InputError& e, const std::string& name) {
     for (Diagnostic d : e.diagnostics) {
-      const std::string key = d.code + d.message + d.file + std::to_string(d.line);
+      const std::string key = fmt::format("{}{}{}{}", d.code, d.message, d.file, d.line);
       if (!seen_.insert(key).second) continue;
       if (d.note.empty() && d.file != name) d.note = "in case '" + name + "'";
       found_.push_back(std::move(d));
@@ -158,7 +160,7 @@ using Refuse = std::function<void(const InputError&, const std::string& name)>;
 
 std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& refuse) {
   if (args.files.size() > 1)
-    usage_error("E003", "--schedules is for one scenario, not " + std::to_string(args.files.size()),
+    usage_error("E003", fmt::format("--schedules is for one scenario, not {}", args.files.size()),
                 "compare takes one of them at a time");
   check_own_schedule(args);
   std::vector<Case> cases;

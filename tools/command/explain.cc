@@ -3,6 +3,8 @@
 // --stages, --costs, --price, --links open up the result.
 #include "report/text/explain.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -120,9 +122,9 @@ std::string where_ranks_lie(const Scenario& scenario) {
   for (const Axis axis : scenario.plan.grid.order)
     order += (order.empty() ? "" : "-") + std::string(name_of(axis));
   const int64_t nodes = (world + gpus - 1) / gpus;
-  std::string text = "links crossed: " + grouped(world) + " ranks, order " + order + ", on " +
-                     grouped(nodes) + (nodes == 1 ? " node of " : " nodes of ") +
-                     std::to_string(gpus) + " GPUs";
+  std::string text =
+      fmt::format("links crossed: {} ranks, order {}, on {}{}{} GPUs", grouped(world), order,
+                  grouped(nodes), nodes == 1 ? " node of " : " nodes of ", gpus);
   if (!scenario.placement.in_order()) text += " as cluster.placement lists them";
   return text;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -117,8 +119,8 @@ int64_t parse_count(std::string_view option, std::string_view text, int64_t leas
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, value);
   if (read.ec != std::errc{} || read.ptr != end || value < least)
-    usage_error("E004", "'" + std::string(text) + "' in " + std::string(option) +
-                            " is not a whole number of at least " + std::to_string(least));
+    usage_error("E004", fmt::format("'{}' in {} is not a whole number of at least {}", text, option,
+                                    least));
   return value;
 }
 

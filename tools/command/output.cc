@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command/output.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -279,12 +281,12 @@ namespace {
 std::string progress_bar(int64_t done, int64_t total, const std::string& what, double seconds) {
   constexpr int64_t kWidth = 30;
   const int64_t filled = total > 0 ? done * kWidth / total : 0;
-  std::string s = '[' + std::string(static_cast<size_t>(filled), '#') +
-                  std::string(static_cast<size_t>(kWidth - filled), '-') + "] " +
-                  std::to_string(done) + '/' + std::to_string(total) + ' ' + what;
+  std::string s =
+      fmt::format("[{}{}] {}/{} {}", std::string(static_cast<size_t>(filled), '#'),
+                  std::string(static_cast<size_t>(kWidth - filled), '-'), done, total, what);
   if (done == 0 || done >= total) return s;
   const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
-  return s + ", " + std::to_string(static_cast<int64_t>(left + 0.5)) + " s left";
+  return fmt::format("{}, {} s left", s, static_cast<int64_t>(left + 0.5));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast presets [KIND] [--show NAME]: what has a name already.
+// stepcast presets [KIND] [--show NAME]: the models, GPUs, clusters, software and schedules that
+// have a name.
 #include "scenarios/presets.h"
 
 #include <CLI/App.hpp>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast run FILE: simulate, print the answer.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -70,16 +72,16 @@ std::vector<int64_t> ranks_to_trace(const Arguments& args, const Scenario& scena
   const RankGrid& grid = scenario.plan.grid;
   const auto ranks = parse_ranks(args.ranks, static_cast<uint32_t>(grid.world()));
   if (!ranks)
-    usage_error(
-        "E004", "'--ranks " + args.ranks + "' names no ranks of this job",
-        "all, or numbers from 0 to " + std::to_string(grid.world() - 1) + " such as 0,8-15");
+    usage_error("E004", "'--ranks " + args.ranks + "' names no ranks of this job",
+                fmt::format("all, or numbers from 0 to {} such as 0,8-15", grid.world() - 1));
   std::set<int64_t> lanes;
   for (const uint32_t rank : *ranks) lanes.insert(lane_of_rank(grid, rank));
   if (lanes.size() > kMostTracedLanes)
-    usage_error("E004",
-                "'--ranks " + args.ranks + "' names ranks of " + std::to_string(lanes.size()) +
-                    " pipelines, each to be simulated once more",
-                "a trace takes up to " + std::to_string(kMostTracedLanes));
+    usage_error(
+        "E004",
+        fmt::format("'--ranks {}' names ranks of {} pipelines, each to be simulated once more",
+                    args.ranks, lanes.size()),
+        fmt::format("a trace takes up to {}", kMostTracedLanes));
   return {ranks->begin(), ranks->end()};
 }
 
@@ -90,9 +92,9 @@ TraceOptions trace_options(const Arguments& args, const Scenario& scenario) {
   const int64_t count = scenario.plan.pp;
   const auto ranks = parse_ranks(args.trace_ranks, static_cast<uint32_t>(count));
   if (!ranks)
-    usage_error(
-        "E004", "'--trace-ranks " + args.trace_ranks + "' names no pipeline ranks of this scenario",
-        "all, slowest, or numbers from 0 to " + std::to_string(count - 1) + " such as 0-2,5");
+    usage_error("E004",
+                "'--trace-ranks " + args.trace_ranks + "' names no pipeline ranks of this scenario",
+                fmt::format("all, slowest, or numbers from 0 to {} such as 0-2,5", count - 1));
   return {*ranks};
 }
 
@@ -131,9 +133,9 @@ int run_command(const Arguments& args, const Terminal& terminal) {
   }
   write_stdout(args.json ? run_json(result, version()) : text_report(result, terminal.out));
   if (trace_file && !args.quiet) {
-    write_stderr("trace: " + escape_text(args.trace) + ", " + std::to_string(counts.ranks) +
-                 (counts.ranks == 1 ? " rank, " : " ranks, ") + grouped(counts.slices) +
-                 " slices; open it at https://ui.perfetto.dev\n");
+    write_stderr(fmt::format("trace: {}, {}{}{} slices; open it at https://ui.perfetto.dev\n",
+                             escape_text(args.trace), counts.ranks,
+                             counts.ranks == 1 ? " rank, " : " ranks, ", grouped(counts.slices)));
   }
   return args.fail_on_oom && !result.fits ? kExitOutOfMemory : 0;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast schedule show|check|export|eval|synth: pipeline schedules without a scenario.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -71,7 +73,7 @@ std::string eval_text(const ChosenSchedule& chosen, const ScheduleTiming& timing
       {"", "busy", "start", "end", "in flight", "... released at I"}};
   for (size_t r = 0; r < timing.ranks.size(); ++r) {
     const RankTiming& rank = timing.ranks[r];
-    rows.push_back({"rank " + std::to_string(r), time(rank.busy), time(rank.start), time(rank.end),
+    rows.push_back({fmt::format("rank {}", r), time(rank.busy), time(rank.start), time(rank.end),
                     std::to_string(rank.peak_in_flight), std::to_string(rank.peak_until_input)});
   }
   return wrap(escape_text(chosen.title) + ": " + sizes_of(chosen.schedule), "",
@@ -251,7 +253,7 @@ std::string answer_text(const ChosenSchedule& chosen, const Synthesis& s,
   int64_t peak = 0;
   for (const RankTiming& rank : timing.ranks) peak = std::max(peak, rank.peak_in_flight);
   facts.push_back("lower bound " + time(s.lower_bound) + ", gap " + percent(s.gap));
-  facts.push_back("in flight at most " + std::to_string(peak));
+  facts.push_back(fmt::format("in flight at most {}", peak));
   facts.push_back("begun with " + s.start + ", makespan " + time(s.start_time));
   return wrap(chosen.title + ": " + sizes_of(chosen.schedule), "", width) + flow(facts, width);
 }

@@ -85,9 +85,7 @@ std::vector<Decimal> four_decimals(std::string_view costs) {
   std::vector<Decimal> parsed = parse_decimals("--costs", costs);
   if (parsed.size() != 4)
     usage_error(
-        "E004",
-        "--costs " + std::string(costs) + " names " + std::to_string(parsed.size()) +
-            " times instead of 4",
+        "E004", fmt::format("--costs {} names {} times instead of 4", costs, parsed.size()),
         "tF,tI,tW,c: forward, input gradient, weight gradient, transfer; such as 10,12,7,1");
   return parsed;
 }
@@ -102,11 +100,11 @@ std::vector<std::vector<Decimal>> stage_lines(std::string_view text) {
     std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
     line.erase(std::min(line.find('#'), line.size()));
     if (line.empty()) continue;
-    const std::string where = "line " + std::to_string(number) + " of --stages";
+    const std::string where = fmt::format("line {} of --stages", number);
     lines.push_back(parse_decimals(where, line));
     const size_t numbers = lines.back().size();
     if (numbers != 3 && numbers != 5 && numbers != 6)
-      usage_error("E004", where + " has " + std::to_string(numbers) + " numbers",
+      usage_error("E004", fmt::format("{} has {} numbers", where, numbers),
                   "tF,tI,tW of a stage; or five, with what it holds after F and after I; or six, "
                   "with tB");
     if (lines.back().size() != lines.front().size())
@@ -174,10 +172,10 @@ ScheduleCosts parse_costs(std::string_view costs, std::string_view straggler,
 
 void require_stages(size_t stages, const ScheduleCosts& costs) {
   if (costs.by_stage.empty() || costs.by_stage.size() == stages) return;
-  usage_error("E004",
-              "--stages names " + std::to_string(costs.by_stage.size()) +
-                  " stages, the schedule has " + std::to_string(stages),
-              "one line a stage, the first one holds the embedding");
+  usage_error(
+      "E004",
+      fmt::format("--stages names {} stages, the schedule has {}", costs.by_stage.size(), stages),
+      "one line a stage, the first one holds the embedding");
 }
 
 OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyle style,
@@ -196,7 +194,8 @@ OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyl
     times.backward = Time{s.backward};
   }
   if (costs.slow_rank < 0) return lower_unit(schedule, unit, durations, style);
-  // Factors of 2 and 4 are exact in floating point: what differs is what the straggler does.
+  // Factors of 2 and 4 are exact in floating point.  The works whose times differ between the two
+  // are those of the straggler, and get its own factor.
   unit.slow_rank = costs.slow_rank;
   unit.slow_factor = 4;
   std::vector<Time> fourfold;
@@ -211,7 +210,8 @@ OpGraph lower_with(const Schedule& schedule, const ScheduleCosts& costs, P2pStyl
 }
 
 void require_countable(const Schedule& schedule, const ScheduleCosts& costs) {
-  // The makespan is at most all work on one rank, all of it slow, and every hop twice.
+  // The makespan is at most what all the work would take on one rank, at the straggler's speed,
+  // with two hops for each piece of it.
   __int128 piece = __int128{costs.forward} + costs.backward_input + costs.backward_weight;
   for (const StageCosts& s : costs.by_stage)
     piece = std::max(
@@ -386,7 +386,7 @@ std::string sizes_of(const Schedule& s) {
   std::string text = count(s.pp, "rank", "ranks") + ", " +
                      count(static_cast<int64_t>(s.rank_of_stage.size()), "stage", "stages") + ", " +
                      count(s.microbatches, "microbatch", "microbatches");
-  if (s.seq_splits > 1) text += " in " + std::to_string(s.seq_splits) + " splits";
+  if (s.seq_splits > 1) text += fmt::format(" in {} splits", s.seq_splits);
   return text + ", " + count(actions, "action", "actions");
 }
 
@@ -402,8 +402,8 @@ void write_schedule(JsonWriter& json, const ChosenSchedule& chosen) {
 
 void require_rank(const Schedule& schedule, const ScheduleCosts& costs) {
   if (costs.slow_rank >= schedule.pp)
-    usage_error("E004", "--straggler names rank " + std::to_string(costs.slow_rank) +
-                            ", and the schedule has ranks 0 to " + std::to_string(schedule.pp - 1));
+    usage_error("E004", fmt::format("--straggler names rank {}, and the schedule has ranks 0 to {}",
+                                    costs.slow_rank, schedule.pp - 1));
 }
 
 void remark_stalls(ChosenSchedule& chosen) {

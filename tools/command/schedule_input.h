@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a `stepcast schedule` command is about: its schedule (a family by name, a file, or that of a
-// scenario), and costs as the command line gives them: decimals in any unit, kept exactly.
+// The input of `stepcast schedule`: a schedule (a family by name, a file, or that of a scenario),
+// and costs as the command line gives them, decimals in any unit, kept exactly.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ ChosenSchedule choose_schedule(const Arguments& args, const ScheduleCosts& costs
 // Text of the --stages file; empty if there is none.
 std::string read_stages(const ScheduleArguments& a);
 
-// Throws InputError E205 for sizes that make more actions than anybody looks at.
+// Throws InputError E205 for sizes that make more actions than can be generated in reasonable time.
 void require_few_actions(const ScheduleParams& params);
 
 // "4 ranks, 8 stages, 10 microbatches, 160 actions"

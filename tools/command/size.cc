@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast size FILE|PRESET: what a model takes, asked before there is a layout.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -29,7 +31,8 @@ int size_command(const Arguments& args, const Terminal& terminal) {
   options.tokens = args.tokens.value_or(0);
   options.mfu = args.mfu;
   if (args.mfu && *args.mfu <= 0)
-    usage_error("E004", "--mfu is no utilization", "for example: --mfu 40%");
+    usage_error("E004", fmt::format("'--mfu {}' is no utilization", *args.mfu),
+                "for example: --mfu 40%");
   if (args.mfu && !args.tokens)
     usage_error("E003", "--mfu is for GPU-days, and --tokens says of how many tokens",
                 "for example: --tokens 15T --mfu 40%");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast topology show FILE: what a file says of a cluster, printed and drawn.
+// stepcast topology show FILE: what a file says about a cluster, printed and drawn.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>

@@ -80,6 +80,28 @@ TEST(Calibration, ATableOfAnotherGpuIsUsedWithAWarning) {
               ElementsAre(HasSubstr("is of a100-sxm-80g, the cluster has h100-sxm")));
 }
 
+TEST(Calibration, ATableOfAFasterGpuIsUsedWithAWarningThatHasTheNumber) {
+  const testing::TemporaryFolder folder;
+  folder.write("h100.csv", shipped_table_text("h100-sxm"));
+  const std::string a100 =
+      "model: llama3-8b\ncluster: dgx-a100-80g x 2\nparallel: {tp: 2, pp: 2}\n"
+      "batch: {global: 32, micro: 1, seq: 4096}\ncalibration: h100.csv\n";
+  EXPECT_THAT(
+      load_scenario(folder.write("a100.yaml", a100)).warnings,
+      ElementsAre(AllOf(HasSubstr("is of h100-sxm, the cluster has a100-sxm-80g; gemm,bf16,"),
+                        HasSubstr(" TFLOP/s, and the peak of a100-sxm-80g is 312 (the first "
+                                  "of "))));
+  // The same GPU, slower than its data sheet.
+  const std::string slower =
+      "model: llama3-8b\n"
+      "cluster: {preset: dgx-h100, nodes: 2, node: {gpu: {peak: {bf16: 400TFLOP/s}}}}\n"
+      "batch: {global: 32, micro: 1, seq: 4096}\ncalibration: h100.csv\n";
+  EXPECT_THAT(load_scenario(folder.write("slower.yaml", slower)).warnings,
+              ::testing::Contains(
+                  AllOf(HasSubstr("is of h100-sxm, the cluster has h100-sxm changed; gemm,bf16,"),
+                        HasSubstr("and the peak of h100-sxm changed is 400"))));
+}
+
 TEST(Calibration, FamiliesLeftToAShippedTableAreTakenFromIt) {
   const testing::TemporaryFolder folder;
   folder.write("thin.csv",
