@@ -102,10 +102,9 @@ class XmlReader {
 
   // Goes over the tags without reading what is in them: the parser comes after.
   void check_size() {
-    constexpr std::string_view kBlanks = " \t\r\n";
     size_t elements = 0, depth = 0;
     for (size_t at = text_.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text_.size();) {
-      const size_t text = text_.find_first_not_of(kBlanks, at);
+      const size_t text = text_.find_first_not_of(kBlankCharacters, at);
       const size_t tag = std::min(text_.find('<', at), text_.size());
       if (depth == 0 && text < tag) text_outside_ = std::min(text_outside_, text);
       if (elements == 0) check_text_outside();
