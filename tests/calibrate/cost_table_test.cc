@@ -12,7 +12,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/works.h"
 
-namespace stepcast {
+namespace stepcast::cost_table_test {
 namespace {
 
 using test::a100_cluster;
@@ -503,4 +503,4 @@ TEST(CostTable, NamesTheFileOfABadRow) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::cost_table_test

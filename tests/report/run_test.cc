@@ -10,13 +10,13 @@
 #include "report/text/account.h"
 #include "tests/report/sample.h"
 
-namespace stepcast {
+namespace stepcast::run_test {
 namespace {
 
 using namespace literals;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -348,4 +348,4 @@ TEST(TrustSentence, ShowsTinySharesAsTiny) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::run_test

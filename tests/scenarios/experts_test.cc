@@ -8,7 +8,7 @@
 #include "tests/scenarios/loading.h"
 #include "tests/temporary_folder.h"
 
-namespace stepcast {
+namespace stepcast::experts_test {
 namespace {
 
 using testing::Failure;
@@ -187,4 +187,4 @@ TEST(ExpertRun, LimitsNodesAsTheModelGroupsItsExperts) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::experts_test

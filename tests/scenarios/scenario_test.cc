@@ -12,7 +12,7 @@
 #include "scenarios/resolve/resolve.h"
 #include "tests/scenarios/loading.h"
 
-namespace stepcast {
+namespace stepcast::scenario_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -650,4 +650,4 @@ TEST(Scenario, OverlapThatCanDoNothingIsRemarkedOn) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::scenario_test

@@ -13,7 +13,7 @@
 #include "tests/schedules/random_pipelines.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::synthesis_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -281,4 +281,4 @@ TEST(Synthesis, TakesOneRankOneMicrobatchAndFreeActions) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::synthesis_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace stepcast {
+namespace stepcast::csv_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -88,4 +88,4 @@ TEST(CsvRecords, NameTheirCellsByTheFirstLine) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::csv_test

@@ -9,7 +9,7 @@
 
 #include "stepcast/stepcast.h"
 
-namespace stepcast {
+namespace stepcast::forecast_test {
 namespace {
 
 LoadedScenario small() {
@@ -38,4 +38,4 @@ TEST(Forecast, RefusesATraceOfWhatWasNotRecorded) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::forecast_test

@@ -7,7 +7,7 @@
 #include "tests/topology/components.h"
 #include "tests/topology/importing.h"
 
-namespace stepcast {
+namespace stepcast::import_nccl_xml_test {
 namespace {
 
 using test::devices;
@@ -276,4 +276,4 @@ TEST(ImportNcclXml, DepthAndNumberOfElementsAreLimited) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_nccl_xml_test

@@ -11,7 +11,7 @@
 #include "scenarios/forecast/lane_set.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::perturbed_step_test {
 namespace {
 
 // Four nodes of 8: tp 4 inside a node, two pipeline stages, dp 4.
@@ -465,4 +465,4 @@ TEST(PerturbedStep, SharedLinksNeverMakeAStepOfOneTransferAtATimeFaster) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::perturbed_step_test

@@ -11,7 +11,7 @@
 #include "sim/diagnostic.h"
 #include "tests/temporary_folder.h"
 
-namespace stepcast {
+namespace stepcast::size_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -292,4 +292,4 @@ TEST(Metric, HasFourDigitsAndAPrefix) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::size_test

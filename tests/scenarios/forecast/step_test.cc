@@ -13,7 +13,7 @@
 #include "schedules/transfers/transfers.h"
 #include "sim/diagnostic.h"
 
-namespace stepcast {
+namespace stepcast::step_test {
 namespace {
 
 using ::testing::AllOf;
@@ -124,4 +124,4 @@ TEST(Step, FarBeyondAnyGpuWhatIsReservedIsWhatIsAllocated) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::step_test
