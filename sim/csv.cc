@@ -42,29 +42,30 @@ std::vector<std::string_view> split_csv_lines(std::string_view text) {
   return lines;
 }
 
-std::optional<CsvField> next_field(std::string_view line, size_t& from) {
-  if (from > line.size()) return std::nullopt;
-  const size_t begin = from;
+std::optional<CsvField> next_field(std::string_view line, CsvPlace& place) {
+  if (place.from > line.size()) return std::nullopt;
+  const size_t begin = place.from;
   const size_t quote = std::min(line.find_first_not_of(" \t", begin), line.size());
-  if (quote < line.size() && line[quote] == '"') {
+  if (place.closes && quote < line.size() && line[quote] == '"') {
     // A quote closes the cell if nothing but blanks follows up to the next comma.
     for (size_t close = line.find('"', quote + 1); close != line.npos;
          close = line.find('"', close + 1)) {
       const size_t after = std::min(line.find_first_not_of(" \t", close + 1), line.size());
       if (after < line.size() && line[after] != ',') continue;
-      from = after + 1;
+      place.from = after + 1;
       return trimmed_field(line, quote + 1, close);
     }
+    place.closes = false;
   }
   const size_t end = std::min(line.find(',', begin), line.size());
-  from = end + 1;
+  place.from = end + 1;
   return trimmed_field(line, begin, end);
 }
 
 std::vector<std::string_view> csv_fields(std::string_view line) {
   std::vector<std::string_view> cells;
-  size_t from = 0;
-  while (const std::optional<CsvField> cell = next_field(line, from)) cells.push_back(cell->text);
+  CsvPlace place;
+  while (const std::optional<CsvField> cell = next_field(line, place)) cells.push_back(cell->text);
   return cells;
 }
 

@@ -27,9 +27,15 @@ struct CsvField {
 // The lines of a text without their ends, and without those at the end that are blank.
 std::vector<std::string_view> split_csv_lines(std::string_view text);
 
-// The cell that begins at byte `from` of the line; `from` moves behind the comma after it.  Nothing
-// after the last cell.  Start with from = 0; an empty line has one empty cell.
-std::optional<CsvField> next_field(std::string_view line, size_t& from);
+// How far a line is read.
+struct CsvPlace {
+  size_t from = 0;     // where the next cell begins
+  bool closes = true;  // a quote that closes a cell may still follow
+};
+
+// The cell at `place` of the line; `place` moves behind the comma after it.  Nothing after the last
+// cell.  Start with {}; an empty line has one empty cell.  O(line) for all cells together.
+std::optional<CsvField> next_field(std::string_view line, CsvPlace& place);
 
 // The texts of all cells of a line.
 std::vector<std::string_view> csv_fields(std::string_view line);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Public.  The forecast of one step of a scenario: figures as plain data, everything else as text,
-// JSON (docs/ names its keys) or a trace for ui.perfetto.dev.
+// JSON (docs/json.md has its keys) or a trace for ui.perfetto.dev.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,8 @@ class Forecast {
   std::string text(int width = 80) const;
   // What `stepcast run --json` prints.
   std::string json() const;
-  // Calls `sink` with the pieces of a trace file, in order.  REQUIRES: ForecastSettings::trace.
+  // Calls `sink` with the pieces of a trace file, in order.  Throws InputError if
+  // ForecastSettings::trace was not set.
   void write_trace(const std::function<void(std::string_view)>& sink) const;
 
  private:

@@ -8,7 +8,7 @@
 #include "report/trace/perfetto.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/scenario.h"
-#include "sim/check.h"
+#include "sim/diagnostic.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -105,8 +105,8 @@ std::string Forecast::json() const {
 }
 
 void Forecast::write_trace(const std::function<void(std::string_view)>& sink) const {
-  STEPCAST_CHECK(!result_->timeline.roles.empty() && !result_->timeline.roles[0].op_start.empty(),
-                 "a trace was not asked for");
+  if (result_->timeline.roles.empty() || result_->timeline.roles[0].op_start.empty())
+    refuse("nothing was recorded to write a trace of", "ForecastSettings::trace records it");
   write_perfetto(*result_, {}, sink);
 }
 

@@ -362,33 +362,49 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
   };
   const auto group = fmt::format("table {}: {} of {} ranks on {} node{}", name(), name_of(kind),
                                  shape.ranks, shape.nodes, shape.nodes == 1 ? "" : "s");
-  const Rows::CollectiveCurve* nearest = nullptr;
+  // The curves of the slower and of the faster NICs that are nearest to the cluster's.
+  const Rows::CollectiveCurve *below = nullptr, *above = nullptr;
   for (const Rows::CollectiveCurve& c : found->second) {
     if (!says_latency(c.curve)) continue;
-    if (shape.nodes == 1 || about(nic_gbs, c.nic_gbs)) {
-      // Its own NICs shape it between its points, so that it is the same for all that are about so.
-      const bool same = shape.nodes == 1 || std::abs(nic_gbs / c.nic_gbs - 1) < 1e-9;
-      const CurveValue v = collective_on(c.curve, kind, bytes, shape,
-                                         same ? cluster : at_nics(c.nic_gbs), c.curve.front().us);
+    if (shape.nodes == 1) {
+      const CurveValue v = collective_on(c.curve, kind, bytes, shape, cluster, c.curve.front().us);
       return Price{time_from_seconds(v.us * 1e-6), v.origin, group};
     }
-    const auto far = [&](double gbs) { return std::max(nic_gbs / gbs, gbs / nic_gbs); };
-    if (c.nic_gbs > 0 && (nearest == nullptr || far(c.nic_gbs) < far(nearest->nic_gbs)))
-      nearest = &c;
+    if (c.nic_gbs <= nic_gbs && (below == nullptr || c.nic_gbs > below->nic_gbs)) below = &c;
+    if (c.nic_gbs > nic_gbs && (above == nullptr || c.nic_gbs < above->nic_gbs)) above = &c;
   }
-  if (nearest == nullptr) return std::nullopt;
+  if (below == nullptr && above == nullptr) return std::nullopt;
+  const bool faster_is_nearer =
+      below == nullptr || (above != nullptr && above->nic_gbs / nic_gbs < nic_gbs / below->nic_gbs);
+  const Rows::CollectiveCurve* nearest = faster_is_nearer ? above : below;
+  // Its own NICs shape a curve between its points, so that it is the same for all that are about
+  // so.
+  const auto on = [&](const Rows::CollectiveCurve& c) {
+    const bool same = std::abs(nic_gbs / c.nic_gbs - 1) < 1e-9;
+    return collective_on(c.curve, kind, bytes, shape, same ? cluster : at_nics(c.nic_gbs),
+                         c.curve.front().us);
+  };
+  if (about(nic_gbs, nearest->nic_gbs)) {
+    const CurveValue v = on(*nearest);
+    return Price{time_from_seconds(v.us * 1e-6), v.origin, group};
+  }
+  if (below != nullptr && above != nullptr && above->nic_gbs / below->nic_gbs < kJoinedNics) {
+    const double us =
+        us_between({below->nic_gbs, on(*below).us}, {above->nic_gbs, on(*above).us}, nic_gbs);
+    return Price{time_from_seconds(us * 1e-6), Origin::interpolated,
+                 fmt::format("{} by NICs of {:g} and {:g} GB/s a GPU", group, below->nic_gbs,
+                             above->nic_gbs)};
+  }
   const auto modelled = [&](const Cluster& c) {
     return 1e6 * to_seconds(collective_cost(c, kind, bytes, shape).time);
   };
-  const Curve& curve = nearest->curve;
   const double model = modelled(cluster);
-  const double us = us_beside(
-      {.curve_gbs = nearest->nic_gbs,
-       .gbs = nic_gbs,
-       .curve_us =
-           collective_on(curve, kind, bytes, shape, at_nics(nearest->nic_gbs), curve.front().us).us,
-       .model_us = model,
-       .model_edge_us = modelled(at_nics(edge_beside(nearest->nic_gbs, nic_gbs)))});
+  const double us =
+      us_beside({.curve_gbs = nearest->nic_gbs,
+                 .gbs = nic_gbs,
+                 .curve_us = on(*nearest).us,
+                 .model_us = model,
+                 .model_edge_us = modelled(at_nics(edge_beside(nearest->nic_gbs, nic_gbs)))});
   if (us == model) return std::nullopt;
   return Price{time_from_seconds(us * 1e-6), Origin::extrapolated,
                fmt::format("{} by NICs of {:g} GB/s a GPU", group, nearest->nic_gbs)};

@@ -92,4 +92,11 @@ double us_beside(const NicsBeside& n) {
   return n.model_us * exact_exp2(exact_log2(factor) * (1 - std::max(0.0, away)));
 }
 
+double us_between(const NicsTime& slower, const NicsTime& faster, double gbs) {
+  const double from = exact_log2(edge_beside(slower.gbs, gbs));
+  const double to = exact_log2(edge_beside(faster.gbs, gbs));
+  const double share = (exact_log2(gbs) - from) / (to - from);
+  return slower.us * exact_exp2(exact_log2(faster.us / slower.us) * share);
+}
+
 }  // namespace stepcast

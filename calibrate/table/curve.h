@@ -62,4 +62,13 @@ struct NicsBeside {
 double edge_beside(double curve_gbs, double gbs);
 double us_beside(const NicsBeside& n);
 
+// Between two curves whose hand-overs to the model would meet there is no model: from the edge of
+// the one to that of the other time goes straight, both on logarithmic scales.
+constexpr double kJoinedNics = 1.72;
+struct NicsTime {
+  double gbs = 0, us = 0;
+};
+// REQUIRES: `gbs` beyond 5 % of both, and between them; all positive.
+double us_between(const NicsTime& slower, const NicsTime& faster, double gbs);
+
 }  // namespace stepcast

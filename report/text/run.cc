@@ -168,6 +168,8 @@ std::string memory_lines(const Result& r, const TextStyle& style) {
   const bool named = !r.fits && r.peak_role == r.reserved_role;
   std::string where = named ? "" : role_name(r, r.peak_role);
   if (!r.peak_op.empty()) where += (where.empty() ? "at " : ", at ") + escape_text(r.peak_op);
+  if (r.fits && r.peak_role != r.reserved_role)
+    where += "; most is reserved on " + role_name(r, r.reserved_role);
   if (where.empty()) return s;
   return s + wrap(where, indent, style.width);
 }

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
 #include "scenarios/forecast/make_schedule.h"
@@ -234,6 +236,22 @@ bool has_long_what_ifs(const Scenario& scenario, const LaneSet& lanes, const Lan
   return ranks.rank_ops / std::max<int64_t>(1, lanes.lanes()) * simulated > kQuickOps;
 }
 
+// Replicas that would run for much longer than a minute, as one step tells: in ops of lanes, of
+// which some 80 million a second run where kernel times vary, or what takes as long.
+void check_replicas(const Scenario& scenario, const RankRun& one) {
+  constexpr int64_t kMostOps = 5'000'000'000, kOpsAFlowEvent = 200, kOpsASlowedOp = 80;
+  const LaneResult& lanes = one.ranks.lanes;
+  const int64_t ops = lanes.rank_ops / std::max<int64_t>(1, one.lanes.lanes()) * lanes.lanes_run +
+                      kOpsAFlowEvent * one.ranks.flow_events + kOpsASlowedOp * one.ranks.shared_ops;
+  const int64_t most = std::max<int64_t>(1, kMostOps / std::max<int64_t>(1, ops));
+  if (scenario.replicas > most)
+    throw file_error("E123",
+                     fmt::format("{} replicas of this step are too many: at most {} are possible, "
+                                 "which take about a minute",
+                                 scenario.replicas, most),
+                     scenario.file, fmt::format("replicas: {}", most));
+}
+
 // Replaces the result of the run with equal ranks by that of the run of every rank.
 void run_every_rank(const PricedStep& priced, const Schedule& schedule,
                     const ForecastOptions& options, const Program& program, const Account& levelled,
@@ -242,6 +260,7 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
   const bool by_span = scenario.post_validation;
   const LaneOptions lane_options{.fold = !options.all_ranks, .record = true, .ops = options.trace};
   RankRun now = RankSimulation(priced).run(scenario.seed, lane_options);
+  check_replicas(scenario, now);
   LaneResult& ranks = now.ranks.lanes;
   const Account undisturbed = std::move(result.account);
   result.timeline = std::move(ranks.timeline);

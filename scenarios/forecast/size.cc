@@ -291,17 +291,34 @@ bool fits(const Subject& subject, const Layout& l, int64_t global_batch) {
   return s && fits(lower_step(*s, s->schedule));
 }
 
-// How long the whole step takes.
-Time step_time(const Scenario& s) {
-  if (!s.to_make && !is_perturbed(s)) {
-    const PricedStep step = price_step(lower_step(s, s.schedule), pricing_table(s).table);
-    if (const auto outcome = evaluate(step)) return outcome->time;
+// The forecast of the whole step; nothing if it is too long.  Where ranks or their transfers
+// differ, that shows only while they run.
+std::optional<Result> forecast_if_possible(const Scenario& s) {
+  try {
+    return forecast(s, {.what_if = false});
+  } catch (const InputError&) {
+    return {};
   }
-  return forecast(s, {.what_if = false}).step_time;
 }
 
-// The layout with its whole step; nothing if that does not fit.
+// How long the whole step takes; nothing if it is too long.
+std::optional<Time> step_time(const Scenario& s) {
+  if (s.to_make || is_perturbed(s)) {
+    const std::optional<Result> result = forecast_if_possible(s);
+    return result ? std::optional(result->step_time) : std::nullopt;
+  }
+  const PricingTable pricing = pricing_table(s);
+  const std::optional<PricedStep> step =
+      price_if_possible(lower_step(s, s.schedule), pricing.table);
+  if (!step) return {};
+  const std::optional<StepOutcome> outcome = evaluate(*step);
+  return outcome ? std::optional(outcome->time) : std::nullopt;
+}
+
+// The layout with its whole step; nothing if that does not fit, or takes too long.
 std::optional<SizedLayout> simulated(const Layout& l, const Scenario& s) {
+  std::optional<Result> result = forecast_if_possible(s);
+  if (!result || !result->fits) return {};
   SizedLayout out;
   out.gpus = l.gpus;
   out.tp = l.tp;
@@ -311,9 +328,8 @@ std::optional<SizedLayout> simulated(const Layout& l, const Scenario& s) {
   out.zero = l.zero;
   out.recompute = l.recompute;
   out.set = set_text(l);
-  out.result = forecast(s, {.what_if = false});
+  out.result = std::move(*result);
   out.parameters = stage_parameters(s.model, s.plan, s.plan.stages[out.result.reserved_role]);
-  if (!out.result.fits) return {};
   return out;
 }
 
@@ -331,8 +347,9 @@ std::optional<SizedLayout> fastest_on(const Subject& subject, const Scenario& ow
       l.recompute = less;
       if (l.recompute == "full" || fits(subject, l, own.plan.global_batch)) break;
     }
-    if (const std::optional<Scenario> s = subject.legal_with(l))
-      fitting.emplace_back(step_time(*s), std::move(l));
+    const std::optional<Scenario> s = subject.legal_with(l);
+    if (!s) continue;
+    if (const std::optional<Time> time = step_time(*s)) fitting.emplace_back(*time, std::move(l));
   }
   std::ranges::stable_sort(fitting, {}, &std::pair<Time, Layout>::first);
   for (const auto& [time, l] : fitting)

@@ -35,12 +35,16 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <variant>
+
+#include <fmt/format.h>
 
 #include "calibrate/price/price_graph.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
 #include "sim/graph/op_graph.h"
+#include "sim/graph/program.h"
 
 namespace stepcast {
 namespace {
@@ -62,6 +66,63 @@ double longest_seconds(const OpGraph& graph, const Prices& prices) {
   int64_t ranks = std::numeric_limits<int64_t>::max();  // alike, of a role
   for (const RoleOps& role : graph.roles) ranks = std::min<int64_t>(ranks, role.ranks);
   return sum / static_cast<double>(ranks);
+}
+
+// Nothing if the step takes longer than can be counted.
+std::optional<Prices> prices_if_countable(const Cluster& cluster, const OpGraph& graph,
+                                          const Scenario& scenario, const CostTable* table) {
+  constexpr double kLongestStep = 4e6;  // half of what is counted: stragglers take longer
+  try {
+    Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
+    if (longest_seconds(graph, prices) < kLongestStep) return prices;
+  } catch (const TimeTooLong&) {
+    // one op alone is longer
+  }
+  return {};
+}
+
+InputError too_long(const Scenario& scenario) {
+  return file_error(
+      "E123", "the step takes months, more than can be counted", scenario.file,
+      "a bandwidth or another rate of the cluster is far too low, or the batch too large");
+}
+
+// A step that would take much longer than a minute to run, or cannot be compiled.
+std::optional<InputError> check_size(const OpGraph& graph, const Scenario& scenario) {
+  constexpr size_t kMostOps = 500'000'000;  // 10 to 15 million a second, memory included
+  size_t ops = 0;
+  for (const RoleOps& role : graph.roles)
+    for (const Item& item : role.items)
+      if (item.kind == ItemKind::pass)
+        ops += graph.passes[static_cast<size_t>(item.pass)].ops.size();
+  if (ops > kMostOps)
+    return file_error("E123",
+                      fmt::format("the step has {} ops on the ranks of a pipeline: at most {} are "
+                                  "possible, which take about a minute",
+                                  ops, kMostOps),
+                      scenario.file, "fewer or larger microbatches (batch.global, batch.micro)");
+  for (const Pass& pass : graph.passes) {
+    const size_t slots = pass.ops.size() * 2 > kMostSlots ? slots_of(pass) : 0;
+    if (slots > kMostSlots)
+      return file_error(
+          "E123",
+          fmt::format("'{}' has {} ops that others wait for: at most {} are possible in one stage",
+                      pass.name, slots, kMostSlots),
+          scenario.file, "more pipeline stages (parallel.pp, parallel.vpp) have fewer layers each");
+  }
+  return {};
+}
+
+// The step with its prices, or why it cannot be run.
+std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const CostTable* table) {
+  const Scenario& scenario = *step.scenario;
+  std::optional<Prices> prices = prices_if_countable(scenario.cluster, step.graph, scenario, table);
+  if (!prices) return too_long(scenario);
+  PricedStep priced{&scenario, table, std::move(step.graph), std::move(*prices)};
+  launch_after_host_waits(priced.graph, priced.prices);
+  if (std::optional<InputError> wrong = check_size(priced.graph, scenario))
+    return std::move(*wrong);
+  return priced;
 }
 
 // `by_role` = trace_memory(graph).
@@ -101,24 +162,21 @@ LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& sche
 
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
                 const CostTable* table) {
-  constexpr double kLongestStep = 4e6;  // half of what is counted: stragglers take longer
-  try {
-    Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
-    if (longest_seconds(graph, prices) < kLongestStep) return prices;
-  } catch (const TimeTooLong&) {
-    // one op alone is longer
-  }
-  throw file_error(
-      "E123", "the step takes months, more than can be counted", scenario.file,
-      "a bandwidth or another rate of the cluster is far too low, or the batch too large");
+  std::optional<Prices> prices = prices_if_countable(cluster, graph, scenario, table);
+  if (!prices) throw too_long(scenario);
+  return std::move(*prices);
 }
 
 PricedStep price_step(LoweredStep step, const CostTable* table) {
-  const Scenario& scenario = *step.scenario;
-  PricedStep priced{&scenario, table, std::move(step.graph), {}};
-  priced.prices = price_on(scenario.cluster, priced.graph, scenario, table);
-  launch_after_host_waits(priced.graph, priced.prices);
-  return priced;
+  auto priced = price_or_refuse(std::move(step), table);
+  if (InputError* refused = std::get_if<InputError>(&priced)) throw std::move(*refused);
+  return std::move(std::get<PricedStep>(priced));
+}
+
+std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* table) {
+  auto priced = price_or_refuse(std::move(step), table);
+  if (std::holds_alternative<InputError>(priced)) return {};
+  return std::move(std::get<PricedStep>(priced));
 }
 
 std::optional<StepOutcome> evaluate(const PricedStep& step) {

@@ -30,7 +30,7 @@ struct LoweredStep {
 };
 
 // The scenario's step with this schedule, which need not be the scenario's own.  Throws InputError
-// E127 if the scenario's transfers do not go with it, which check_transfers() tells beforehand.
+// E127 if the scenario's transfers do not go with it, which check_transfers() says beforehand.
 // REQUIRES: check_schedule(schedule) is empty; the sizes of the schedule are those of the plan.
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule);
 
@@ -44,8 +44,13 @@ struct PricedStep {
   Prices prices;
 };
 
-// Throws InputError E123 if all that is done takes longer than can be counted in picoseconds.
+// Throws InputError E123 if all that is done takes longer than can be counted in picoseconds, if it
+// is more than 500,000,000 ops of one rank of each role, which take about a minute to run, or if a
+// stage has more layers than a program holds.
 PricedStep price_step(LoweredStep step, const CostTable* table);
+
+// The same; nothing where price_step() throws.
+std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* table);
 
 // Prices of a graph made of the scenario, on another cluster.  Throws as price_step().
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "scenarios/document/number.h"
+#include "sim/csv.h"
 #include "sim/text.h"
 
 namespace stepcast {
@@ -203,28 +204,26 @@ void resolve_experts(const PlanInputs& in, Plan& plan) {
 
 namespace {
 
-// The counts of a line.  E125 at the first word that is none.
+// The counts of a line, with commas or blanks between them.  E125 at the first word that is none.
 std::optional<std::vector<double>> read_counts(std::string_view row, const Mark& line,
                                                Problems& problems) {
   constexpr double kMostTokens = 1e15;
   std::vector<double> counts;
-  std::string_view rest = row.substr(0, row.find('#'));
-  while (rest.find_first_not_of(" \t\r,") != std::string_view::npos) {
-    rest.remove_prefix(rest.find_first_not_of(" \t\r,"));
-    const std::string_view word = rest.substr(0, rest.find_first_of(" \t\r,"));
-    double count = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-    if (error != std::errc{} || end != word.data() + word.size() ||
-        !(count >= 0 && count <= kMostTokens)) {
+  CsvPlace place;
+  row = row.substr(0, row.find('#'));
+  while (const std::optional<CsvField> cell = next_field(row, place))
+    for (const std::string_view word : split_words(cell->text)) {
+      const std::optional<double> count = parse_number<double>(word);
+      if (count && *count >= 0 && *count <= kMostTokens) {
+        counts.push_back(*count);
+        continue;
+      }
       Mark mark = line;
       mark.column = static_cast<int>(word.data() - row.data()) + 1;
       problems.add("E125", fmt::format("a count of tokens cannot be '{}'", word.substr(0, 40)),
                    mark, static_cast<int>(word.size()), {}, "counts are numbers from 0");
       return {};
     }
-    counts.push_back(count);
-    rest.remove_prefix(word.size());
-  }
   return counts;
 }
 

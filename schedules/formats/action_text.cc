@@ -222,9 +222,9 @@ std::string to_text(std::span<const Action> row, int64_t seq_splits, bool names_
   return text;
 }
 
-std::optional<CsvField> next_cell(std::string_view line, size_t& from) {
-  std::optional<CsvField> cell = next_field(line, from);
-  while (cell && cell->text.empty()) cell = next_field(line, from);
+std::optional<CsvField> next_cell(std::string_view line, CsvPlace& place) {
+  std::optional<CsvField> cell = next_field(line, place);
+  while (cell && cell->text.empty()) cell = next_field(line, place);
   return cell;
 }
 

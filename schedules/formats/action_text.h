@@ -97,6 +97,6 @@ std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_
 
 // The next cell of a line of a schedule file that is no idle slot; else as next_field() of
 // sim/csv.h.
-std::optional<CsvField> next_cell(std::string_view line, size_t& from);
+std::optional<CsvField> next_cell(std::string_view line, CsvPlace& place);
 
 }  // namespace stepcast

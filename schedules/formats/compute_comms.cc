@@ -272,9 +272,9 @@ Events make_events(size_t stages, size_t pieces) {
 
 std::vector<Cell> read_row(std::string_view line) {
   std::vector<Cell> row;
-  size_t from = 0;
+  CsvPlace place;
   uint32_t position = 0;
-  while (const std::optional<CsvField> at = next_cell(line, from)) {
+  while (const std::optional<CsvField> at = next_cell(line, place)) {
     Cell cell{*at, parse_comm_cell(at->text)};
     cell.position = position;
     if (!cell.comm) cell.actions = static_cast<uint32_t>(actions_in_cell(at->text));
@@ -551,8 +551,8 @@ std::optional<CommCell> parse_comm_cell(std::string_view text) {
 
 bool has_comm_cells(std::string_view text) {
   for (const std::string_view line : split_csv_lines(text)) {
-    size_t from = 0;
-    while (const std::optional<CsvField> cell = next_cell(line, from))
+    CsvPlace place;
+    while (const std::optional<CsvField> cell = next_cell(line, place))
       if (parse_comm_cell(cell->text)) return true;
   }
   return false;

@@ -48,9 +48,9 @@ void read_cell(CsvReader& reader, std::string_view text) {
 
 void read_line(CsvReader& reader, std::string_view line) {
   reader.rows.emplace_back();
-  size_t from = 0;
+  CsvPlace place;
   while (!reader.full()) {
-    const std::optional<CsvField> cell = next_cell(line, from);
+    const std::optional<CsvField> cell = next_cell(line, place);
     if (!cell) return;
     try {
       read_cell(reader, cell->text);
@@ -89,8 +89,9 @@ std::optional<std::vector<bool>> directions_of(const std::vector<std::vector<Act
 
 // The cell of the action at `position` of a rank.
 std::optional<CsvField> cell_of(std::string_view line, uint32_t position) {
-  size_t from = 0, actions = 0;
-  while (const std::optional<CsvField> cell = next_cell(line, from)) {
+  CsvPlace place;
+  size_t actions = 0;
+  while (const std::optional<CsvField> cell = next_cell(line, place)) {
     if (parse_comm_cell(cell->text)) continue;
     actions += actions_in_cell(cell->text);
     if (actions > position) return cell;

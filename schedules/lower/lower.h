@@ -14,9 +14,9 @@
 
 namespace stepcast {
 
-// Layers that a stage may have: a pass holds at most 65,535 ops that others wait for, and a layer
-// has up to some dozens of them.
-constexpr int64_t kMostStageLayers = 1'000;
+// Layers that a stage may have.  How many of them a pass can hold depends on how many of a layer's
+// ops others wait for (kMostSlots): from one or two thousand to about ten thousand.
+constexpr int64_t kMostStageLayers = 10'000;
 
 struct LowerOptions {
   P2pStyle p2p = P2pStyle::async;

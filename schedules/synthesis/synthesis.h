@@ -20,10 +20,10 @@
 
 namespace stepcast {
 
-// Most orders that a search over this many actions may be asked to try: what takes some minutes.
+// Most orders that a search over this many actions may be asked to try: what takes about a minute.
 constexpr int64_t most_effort(int64_t actions) {
   constexpr int64_t kMostOrders = 10'000'000, kFewestOrders = 1'000;
-  constexpr int64_t kActionsVisited = 30'000'000'000;  // about 200 million a second
+  constexpr int64_t kActionsVisited = 5'000'000'000;  // about 90 million a second
   return std::clamp(kActionsVisited / std::max<int64_t>(actions, 1), kFewestOrders, kMostOrders);
 }
 

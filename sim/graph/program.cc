@@ -34,7 +34,6 @@ Marks assign_slots(const Pass& pass) {
       marks.slot_op.push_back(op);
     }
   }
-  STEPCAST_CHECK(marks.slot_op.size() < 65536, "pass with more than 65,535 waited-for ops");
   return marks;
 }
 
@@ -106,6 +105,7 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
                           double scale, bool merged) {
   CompiledPass out;
   const Marks marks = assign_slots(pass);
+  STEPCAST_CHECK(marks.slot_op.size() <= kMostSlots, "pass with more slots than an op can name");
   out.slots = static_cast<uint32_t>(marks.slot_op.size());
   for (uint32_t op : marks.slot_op) {
     const Op& o = pass.ops[op];
@@ -221,6 +221,10 @@ Pass copy_of(const Pass& pass, const Variation& variation) {
 }
 
 }  // namespace
+
+size_t slots_of(const Pass& pass) {
+  return assign_slots(pass).slot_op.size();
+}
 
 int64_t varied_ps(int64_t ps, const Work& work, Phase phase, const Variation& v,
                   double pass_scale) {

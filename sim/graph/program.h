@@ -83,8 +83,13 @@ struct Program {
   bool merged = true;
 };
 
-// REQUIRES: check_graph(graph) passes; a price for each work, and a time for each launch or for
-// none. O(ops of the passes).
+// Slots that a pass may need: Instruction::slot has 16 bits.  An op that others wait for has one,
+// or two if they wait for both its start and its end.
+constexpr size_t kMostSlots = 65'535;
+size_t slots_of(const Pass& pass);
+
+// REQUIRES: check_graph(graph) passes; no pass needs more than kMostSlots; a price for each work,
+// and a time for each launch or for none. O(ops of the passes).
 Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation = {},
                 bool merged = true);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/table/cost_table.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -368,6 +369,47 @@ TEST(CollectiveLookup, AFasterNicNeverCostsMore) {
     }
     EXPECT_TRUE(extrapolated) << measured;
   }
+}
+
+TEST(CollectiveLookup, AFasterNicNeverCostsMoreBetweenTwoMeasuredOnes) {
+  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
+  const auto rows = [](const char* slower, const char* faster) {
+    return fmt::format(
+        "collective,all_reduce,16,2,8,40,1048576,{},m\n"
+        "collective,all_reduce,16,2,8,50,1048576,{},m\n",
+        slower, faster);
+  };
+  for (const auto& [slower, faster] :
+       {std::pair{"60", "50"}, {"60", "59"}, {"120", "100"}, {"300", "60"}}) {
+    const CostTable t = make(rows(slower, faster));
+    Cluster c = a100_cluster(2);
+    double before = 0;
+    for (double gbs = 38; gbs < 52.5; gbs *= 1.001) {
+      c.node.nic_bandwidth = {gbs * 1e9};
+      const auto found = t.collective(WorkKind::all_reduce, {1 << 20}, two, c);
+      ASSERT_TRUE(found) << gbs;
+      const double time = us(found->time);
+      if (before > 0) {
+        EXPECT_LE(time, before * (1 + 1e-9)) << slower << ", " << faster << ", " << gbs << " GB/s";
+        EXPECT_GT(time, before * 0.98) << slower << ", " << faster << ", " << gbs << " GB/s";
+      }
+      before = time;
+    }
+    c.node.nic_bandwidth = {45e9};
+    const auto between = t.collective(WorkKind::all_reduce, {1 << 20}, two, c);
+    EXPECT_EQ(between->origin, Origin::interpolated);
+    EXPECT_THAT(between->basis, ::testing::HasSubstr("by NICs of 40 and 50 GB/s a GPU"));
+  }
+}
+
+TEST(CollectiveLookup, TakesTheNearestOfNicsThatAreAboutAsFast) {
+  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
+  const CostTable t = make(
+      "collective,all_reduce,16,2,8,48,1048576,100,m\n"
+      "collective,all_reduce,16,2,8,50,1048576,90,m\n");
+  Cluster c = a100_cluster(2);
+  c.node.nic_bandwidth = {50e9};
+  EXPECT_DOUBLE_EQ(us(t.collective(WorkKind::all_reduce, {1 << 20}, two, c)->time), 90);
 }
 
 TEST(CollectiveLookup, IsSilentWhereTheMeasurementDoesNotApply) {

@@ -198,6 +198,14 @@ TEST(TextReport, WithoutWhatIfThereIsNoColumnForIt) {
   EXPECT_THAT(text_report(r), Not(HasSubstr("if it were free")));
 }
 
+TEST(TextReport, NamesTheStageThatReservesMostWhereAnotherAllocatesMost) {
+  Result r = sample_result();
+  r.peak_role = 0, r.reserved_role = 1;
+  EXPECT_THAT(text_report(r), HasSubstr("stage 0, at norm in 0F1; most is reserved on stage 1"));
+  r.reserved_role = 0;
+  EXPECT_THAT(text_report(r), Not(HasSubstr("most is reserved")));
+}
+
 TEST(TextReport, OutOfMemoryIsLoud) {
   Result r = sample_result();
   r.memory_usable = {int64_t{70} << 30};

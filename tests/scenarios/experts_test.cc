@@ -137,6 +137,15 @@ TEST(RoutingTrace, CountsAllLinesOfALongFile) {
   EXPECT_DOUBLE_EQ(r.shares.back(), 9.0 / 16);
 }
 
+TEST(RoutingTrace, ReadsCellsInQuotesAndBetweenBlanks) {
+  const testing::TemporaryFolder folder;
+  folder.write("quoted.csv", "\"3\", \"1\",1 1,1,1,\"1\",\"1\" # as a spreadsheet writes it\r\n");
+  const Routing r =
+      load_scenario_text(with_trace("quoted.csv"), folder.path() / "run.yaml").plan.moe.routing;
+  EXPECT_DOUBLE_EQ(r.shares.front(), 0.3);
+  EXPECT_DOUBLE_EQ(r.shares.back(), 0.1);
+}
+
 TEST(RoutingTrace, ThatCannotBeReadIsRefusedAtItsPlace) {
   const auto problem = [](const std::string& scenario) {
     const Failure f = testing::failure_of([&] { return load_scenario_text(scenario, kBeside); });

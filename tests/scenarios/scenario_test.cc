@@ -289,8 +289,8 @@ TEST(Limits, OfSchedulesAreStated) {
     const Failure f = failure_with(sets);
     return f.codes + ' ' + f.all[0].message + "; " + f.all[0].help;
   };
-  EXPECT_EQ(refused({{"model.num_hidden_layers", "20000"}}),
-            "E123 a stage of 10000 layers: at most 1000 are possible; more pipeline stages "
+  EXPECT_EQ(refused({{"model.num_hidden_layers", "40000"}}),
+            "E123 a stage of 20000 layers: at most 10000 are possible; more pipeline stages "
             "(parallel.pp, parallel.vpp) have fewer layers each");
   EXPECT_EQ(load_with({{"model.num_hidden_layers", "2000"}}).plan.stages[0].layers, 1000);
   EXPECT_EQ(

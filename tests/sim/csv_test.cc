@@ -32,12 +32,22 @@ TEST(CsvFields, AreWhatStandsBetweenCommasWithoutBlanksAndQuotes) {
 
 TEST(CsvFields, HaveTheirPlaceInTheLine) {
   const std::string_view line = " a,\tb, \" c\",";
-  size_t from = 0;
-  EXPECT_EQ(next_field(line, from)->offset, 1u);
-  EXPECT_EQ(next_field(line, from)->offset, 4u);
-  EXPECT_EQ(next_field(line, from)->offset, 9u);
-  EXPECT_EQ(next_field(line, from)->text, "");
-  EXPECT_FALSE(next_field(line, from));
+  CsvPlace place;
+  EXPECT_EQ(next_field(line, place)->offset, 1u);
+  EXPECT_EQ(next_field(line, place)->offset, 4u);
+  EXPECT_EQ(next_field(line, place)->offset, 9u);
+  EXPECT_EQ(next_field(line, place)->text, "");
+  EXPECT_FALSE(next_field(line, place));
+}
+
+// Would take hours if each of the quotes were looked for to the end of the line.
+TEST(CsvFields, TakeNoLongerWhereNoQuoteIsClosed) {
+  std::string line = "\"a\"";
+  for (int i = 0; i < 1'000'000; ++i) line += ",\"x";
+  const std::vector<std::string_view> cells = csv_fields(line);
+  ASSERT_EQ(cells.size(), 1'000'001u);
+  EXPECT_EQ(cells.front(), "a");
+  EXPECT_EQ(cells.back(), "\"x");
 }
 
 TEST(CsvLines, EndWithOrWithoutCarriageReturnsAndBeginBehindAByteOrderMark) {

@@ -244,6 +244,10 @@ TEST(ImportNcclXml, WhatIsNotWellFormedIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal("<a/><b/>"), "E321 1:5 a second outermost element\n");
   EXPECT_THAT(refusal("</a>"), StartsWith("E321 1:"));
   EXPECT_EQ(refusal("hello <a/>"), "E321 1:1 text outside of any element\n");
+  EXPECT_EQ(refusal("<a/>\n x"), "E321 2:2 text outside of any element\n");
+  EXPECT_EQ(refusal("<a>x</a><!-- > -->y"), "E321 1:19 text outside of any element\n");
+  EXPECT_EQ(refusal("<a/> x <b/>"), "E321 1:6 text outside of any element\n");
+  EXPECT_EQ(refusal("<a b='>x</a>'/>"), "E321 1:8 '<' inside a value: a quote is missing before\n");
   EXPECT_EQ(refusal("<a b='<'/>"), "E321 1:7 '<' inside a value: a quote is missing before\n");
   EXPECT_THAT(refusal("<a b='&x;'/>"), StartsWith("E321 1:7 '&' that begins none of"));
   EXPECT_THAT(refusal("<!DOCTYPE a [<!ENTITY x \"y\">]><a/>"), HasSubstr("not read"));
@@ -261,6 +265,9 @@ TEST(ImportNcclXml, DepthAndNumberOfElementsAreLimited) {
   std::string deep, close, many = "<a>";
   for (int i = 0; i < 65; ++i) deep += "<a>", close += "</a>";
   EXPECT_EQ(refusal(deep + close), "E321 1:193 more than 64 levels\n");
+  // At once, and where nothing is closed too.
+  for (int i = 0; i < 99'000 - 65; ++i) deep += "<a>";
+  EXPECT_EQ(refusal(deep), "E321 1:193 more than 64 levels\n");
   for (int i = 0; i < 100'000; ++i) many += "<b/>";
   EXPECT_THAT(refusal(many), HasSubstr("more than 100,000 elements"));
   std::string wide = "<a";

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "report/format.h"
 #include "sim/diagnostic.h"
 #include "tools/command/command.h"
@@ -25,7 +27,7 @@ namespace stepcast::cli {
 
 namespace {
 
-constexpr size_t kLargestInput = (size_t{16} << 20) + 1;
+constexpr size_t kLargestScenario = size_t{16} << 20;
 constexpr size_t kLargestFile = size_t{256} << 20;
 constexpr size_t kBuffer = size_t{1} << 18;
 
@@ -45,16 +47,30 @@ int write_all(int fd, std::string_view bytes) {
   return 0;
 }
 
-std::string read_standard_input() {
-  std::string text;
-  std::array<char, 65536> chunk;
-  while (text.size() < kLargestInput) {
-    const ssize_t n = ::read(STDIN_FILENO, chunk.data(), chunk.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) io_error("E500", std::string("cannot read standard input: ") + std::strerror(errno));
+// Appends what `fd` has to `text`, until that is longer than `most`.  0, or errno.
+int read_up_to(int fd, size_t most, std::string& text) {
+  while (text.size() <= most) {
+    const size_t old = text.size();
+    text.resize(old + kBuffer);
+    const ssize_t n = ::read(fd, text.data() + old, kBuffer);
+    const int error = n < 0 ? errno : 0;
+    text.resize(old + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    if (error != 0 && error != EINTR) return error;
     if (n == 0) break;
-    text.append(chunk.data(), static_cast<size_t>(n));
   }
+  return 0;
+}
+
+[[noreturn]] void refuse_size(const std::string& what, size_t most, const std::string& file) {
+  throw file_error("E106", fmt::format("{} is larger than {} MiB", what, most >> 20), file);
+}
+
+// All of standard input.  Kept, because a command may ask for it again, and for more of it.
+const std::string& standard_input_up_to(size_t most) {
+  static std::string text;
+  if (const int error = read_up_to(STDIN_FILENO, most, text); error != 0)
+    io_error("E500", std::string("cannot read standard input: ") + std::strerror(error));
+  if (text.size() > most) refuse_size("standard input", most, "<stdin>");
   return text;
 }
 
@@ -130,35 +146,25 @@ void prepare_standard_streams() {
 }
 
 const std::string& standard_input() {
-  static const std::string text = read_standard_input();
-  return text;
+  return standard_input_up_to(kLargestScenario);
 }
 
 std::string read_whole_file(const std::string& path) {
-  if (path == "-") return standard_input();
-  const auto fail = [&](const std::string& why) {
-    io_error("E101", "cannot read '" + path + "': " + why, path);
+  if (path == "-") return standard_input_up_to(kLargestFile);
+  const auto fail = [&](int error) {
+    io_error("E101", "cannot read '" + path + "': " + std::strerror(error), path);
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) fail(std::strerror(errno));
+  if (fd < 0) fail(errno);
   struct stat status {};
   // A file says how large it is before it is read; a pipe does not.
   const bool known = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   const bool large = known && static_cast<size_t>(status.st_size) > kLargestFile;
   std::string text;
-  ssize_t got = large ? 0 : 1;
-  int error = 0;
-  while (got > 0 && text.size() <= kLargestFile) {
-    const size_t old = text.size();
-    text.resize(old + kBuffer);
-    do got = ::read(fd, text.data() + old, kBuffer);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) error = errno;
-    text.resize(old + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  }
+  const int error = large ? 0 : read_up_to(fd, kLargestFile, text);
   ::close(fd);
-  if (error != 0) fail(std::strerror(error));
-  if (large || text.size() > kLargestFile) fail("it is larger than 256 MiB");
+  if (error != 0) fail(error);
+  if (large || text.size() > kLargestFile) refuse_size('\'' + path + '\'', kLargestFile, path);
   return text;
 }
 

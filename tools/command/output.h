@@ -20,12 +20,12 @@ struct ClosedPipe : std::exception {};
 // that a closed pipe or a file size limit is an error of write() instead of a signal.  Call first.
 void prepare_standard_streams();
 
-// All of standard input, read once (and given again when asked again).  Reads at most one byte more
-// than a scenario may have.  Throws InputError E500, status 7.
+// A scenario from standard input, read once (and given again when asked again).  Throws InputError:
+// E106 if it has more than 16 MiB, E500, status 7, if it cannot be read.
 const std::string& standard_input();
 
-// All of a file that is no scenario, of at most 256 MiB; standard input for "-".  Throws InputError
-// E101, status 7.
+// All of a file that is no scenario; standard input for "-".  Throws InputError: E106 if it has
+// more than 256 MiB, E101 or E500, status 7, if it cannot be read.
 std::string read_whole_file(const std::string& path);
 
 // What the command says.  Whatever found its way into `text`, no control character but colours, no

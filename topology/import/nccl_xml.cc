@@ -55,9 +55,9 @@ struct XmlElement {
   }
 };
 
-// A file from somewhere may be made to exhaust whoever reads it.  The number of elements is bounded
-// before the parser allocates any; document types, and with them entities that stand for more text,
-// are refused.
+// A file from somewhere may be made to exhaust whoever reads it.  The number of elements and of the
+// levels that they nest in are bounded before the parser allocates any; document types, and with
+// them entities that stand for more text, are refused.
 constexpr size_t kMostLevels = 64, kMostElements = 100'000, kMostAttributes = 64;
 
 class XmlReader {
@@ -73,11 +73,11 @@ class XmlReader {
   std::vector<XmlElement> read() {
     check_size();
     const pugi::xml_parse_result result = document_.load_buffer_inplace(
-        buffer_.data(), buffer_.size(),
-        pugi::parse_escapes | pugi::parse_cdata | pugi::parse_doctype, pugi::encoding_utf8);
+        buffer_.data(), buffer_.size(), pugi::parse_escapes, pugi::encoding_utf8);
     if (result.status == pugi::status_no_document_element)
       fail(text_.size(), "no element in this file", "E320");
     if (!result) refuse_malformed(result);
+    check_text_outside();
     for (const pugi::xml_node node : document_) add_subtree(node);
     return std::move(elements_);
   }
@@ -100,16 +100,48 @@ class XmlReader {
     return static_cast<size_t>(parsed - buffer_.data());
   }
 
+  // Goes over the tags without reading what is in them: the parser comes after.
   void check_size() {
-    const size_t first = text_.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-    if (first != std::string_view::npos && text_[first] != '<')
-      fail(first, "text outside of any element");
-    size_t elements = 0;
-    for (size_t at = text_.find('<'); at != std::string_view::npos; at = text_.find('<', at + 1)) {
-      const char next = at + 1 < text_.size() ? text_[at + 1] : ' ';
-      if (next == '/' || next == '!' || next == '?') continue;
-      if (++elements > kMostElements) fail(at, "more than 100,000 elements");
+    size_t elements = 0, depth = 0;
+    for (size_t at = text_.starts_with("\xEF\xBB\xBF") ? 3 : 0; at < text_.size();) {
+      const size_t text = text_.find_first_not_of(kBlankCharacters, at);
+      const size_t tag = std::min(text_.find('<', at), text_.size());
+      if (depth == 0 && text < tag) text_outside_ = std::min(text_outside_, text);
+      if (elements == 0) check_text_outside();
+      if (tag == text_.size()) break;
+      const std::string_view rest = text_.substr(tag);
+      at = tag + size_of_tag(rest);
+      if (rest.starts_with("<!--") || rest.starts_with("<?")) continue;
+      if (rest.starts_with("<!")) fail(tag, "document types and CDATA are not read");
+      if (rest.starts_with("</")) {
+        if (depth > 0) --depth;
+        continue;
+      }
+      if (elements++ == kMostElements) fail(tag, "more than 100,000 elements");
+      if (depth == kMostLevels) fail(tag, "more than 64 levels");
+      if (text_[at - 1] != '>' || text_[at - 2] != '/') ++depth;
     }
+  }
+
+  // From its '<' on; the rest of the text if it has no end.
+  static size_t size_of_tag(std::string_view rest) {
+    const auto up_to = [&](std::string_view end) {
+      const size_t found = rest.find(end);
+      return found == std::string_view::npos ? rest.size() : found + end.size();
+    };
+    if (rest.starts_with("<!--")) return up_to("-->");
+    if (rest.starts_with("<?")) return up_to("?>");
+    // A value in quotes may hold a '>'.
+    for (size_t at = 1; at < rest.size(); ++at) {
+      if (rest[at] == '>') return at + 1;
+      if (rest[at] == '"' || rest[at] == '\'')
+        at = std::min(rest.find(rest[at], at + 1), rest.size());
+    }
+    return rest.size();
+  }
+
+  void check_text_outside() {
+    if (text_outside_ < text_.size()) fail(text_outside_, "text outside of any element");
   }
 
   [[noreturn]] void refuse_malformed(const pugi::xml_parse_result& result) {
@@ -167,28 +199,19 @@ class XmlReader {
     return open;
   }
 
-  // Pre-order; the depth is bounded, so that nothing recurses deeply.
+  // Pre-order.
   void add_subtree(pugi::xml_node root) {
     std::vector<std::pair<pugi::xml_node, int32_t>> ahead{{root, -1}};
-    std::vector<size_t> level{0};
     while (!ahead.empty()) {
       const auto [node, parent] = ahead.back();
-      const size_t depth = level.back();
       ahead.pop_back();
-      level.pop_back();
-      if (node.type() == pugi::node_doctype || node.type() == pugi::node_cdata)
-        fail(static_cast<size_t>(std::max<ptrdiff_t>(0, node.offset_debug())),
-             "document types and CDATA are not read");
       if (node.type() != pugi::node_element) continue;
       const auto offset = static_cast<size_t>(node.offset_debug()) - 1;
       if (parent < 0 && !elements_.empty()) fail(offset, "a second outermost element");
-      if (depth == kMostLevels) fail(offset, "more than 64 levels");
       const auto number = static_cast<int32_t>(elements_.size());
       elements_.push_back(element_of(node, offset, parent));
-      for (pugi::xml_node child = node.last_child(); child; child = child.previous_sibling()) {
+      for (pugi::xml_node child = node.last_child(); child; child = child.previous_sibling())
         ahead.emplace_back(child, number);
-        level.push_back(depth + 1);
-      }
     }
   }
 
@@ -229,6 +252,7 @@ class XmlReader {
   const ImportText& lines_;
   std::string buffer_;  // pugixml parses in place
   std::vector<size_t> line_ends_;
+  size_t text_outside_ = std::string_view::npos;  // first text outside of the outermost element
   pugi::xml_document document_;
   std::vector<XmlElement> elements_;
 };

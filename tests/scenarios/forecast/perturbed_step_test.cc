@@ -189,6 +189,20 @@ TEST(PerturbedStep, ReplicasRunTheSeedsInARow) {
   EXPECT_EQ(r.replicas->mean, (single[0] + single[1] + single[2]) / 3);
 }
 
+TEST(Replicas, AreAsManyAsAMinuteRuns) {
+  LoadOptions load;
+  load.set = {{"batch.global", "256"}, {"replicas", "10000"}};
+  const Scenario scenario = load_scenario_text(
+      kBase + item("where: all, compute: {lognormal: {sigma: 0.05}}"), "run.yaml", load);
+  try {
+    forecast(scenario, {.what_if = false});
+    FAIL() << "minutes of replicas were run";
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.diagnostics.front().code, "E123");
+    EXPECT_EQ(e.diagnostics.front().message.find("10000 replicas of this step are too many"), 0u);
+  }
+}
+
 TEST(PerturbedStep, ProgressIsToldAfterEachReplica) {
   ForecastOptions options;
   options.what_if = false;

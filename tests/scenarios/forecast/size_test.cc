@@ -164,6 +164,21 @@ TEST(Size, SaysSoIfNothingFits) {
   EXPECT_EQ(size.most_gpus_tried, 8);
 }
 
+// Replicas would exchange gradients for months: only these layouts are left out.
+TEST(Size, LeavesOutLayoutsWhoseStepTakesTooLong) {
+  SizeOptions options;
+  options.load.set = {{"cluster.node.gpu.memory", "10GiB"}, {"cluster.node.nics.bw", "20Kb/s"}};
+  const ModelSize size = size_model("<stdin>",
+                                    "model: llama3-8b\n"
+                                    "cluster: dgx-h100 x 2\n"
+                                    "batch: {global: 32, micro: 1, seq: 8192}\n",
+                                    options);
+  ASSERT_TRUE(size.training.has_value());
+  EXPECT_EQ(size.training->gpus, 32);
+  EXPECT_EQ(size.training->tp, 8);
+  EXPECT_EQ(size.training->pp, 4);
+}
+
 TEST(Size, TakesAGpuByTheBeginningOfItsName) {
   SizeOptions options;
   options.search = false;

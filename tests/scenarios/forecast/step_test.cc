@@ -2,6 +2,7 @@
 // Time and peak of a step alone, against the forecast that explains them.
 #include "scenarios/forecast/step.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,9 @@
 
 namespace stepcast::step_test {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Scenario scenario(const std::string& rest) {
   return load_scenario_text(
@@ -72,6 +76,42 @@ TEST(Step, ThePeakIsThatOfTheStageThatAllocatesMost) {
   EXPECT_EQ(result.memory_reserved, reserved);
   EXPECT_EQ(result.memory[result.reserved_role].reserved, reserved);
   EXPECT_NE(result.peak_role, result.reserved_role);
+}
+
+std::string refusal_of(const Scenario& s) {
+  try {
+    price_step(lower_step(s, s.schedule), pricing_table(s).table);
+  } catch (const InputError& e) {
+    EXPECT_FALSE(price_if_possible(lower_step(s, s.schedule), pricing_table(s).table));
+    return e.what();
+  }
+  EXPECT_TRUE(price_if_possible(lower_step(s, s.schedule), pricing_table(s).table));
+  return "runs";
+}
+
+TEST(Step, OneStageHoldsAsManyLayersAsAProgramHasSlotsFor) {
+  const auto of_layers = [](const std::string& layers) {
+    return load_scenario_text("model: {preset: llama3-8b, num_hidden_layers: " + layers +
+                                  "}\ncluster: dgx-h100\nparallel: {tp: 2}\nbatch: {global: 8, "
+                                  "micro: 1, seq: 1024}\n",
+                              "layers.yaml");
+  };
+  EXPECT_EQ(refusal_of(of_layers("1200")), "runs");
+  EXPECT_THAT(refusal_of(of_layers("10000")),
+              AllOf(HasSubstr("E123"), HasSubstr("ops that others wait for: at most 65535")));
+}
+
+TEST(Step, HasNoMoreOpsThanAMinuteRuns) {
+  const auto of_batch = [](const char* batch) {
+    return load_scenario_text(std::string("model: {preset: llama3-8b, num_hidden_layers: 1000}\n"
+                                          "cluster: dgx-h100\nparallel: {tp: 2, pp: 2}\n"
+                                          "batch: {micro: 1, seq: 1024, global: ") +
+                                  batch + "}\n",
+                              "long.yaml");
+  };
+  EXPECT_EQ(refusal_of(of_batch("2000")), "runs");
+  EXPECT_THAT(refusal_of(of_batch("40000")),
+              AllOf(HasSubstr("E123"), HasSubstr("at most 500000000 are possible")));
 }
 
 TEST(Step, FarBeyondAnyGpuWhatIsReservedIsWhatIsAllocated) {

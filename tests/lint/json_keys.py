@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""usage: json_keys.py STEPCAST [ROOT]
+
+Every key that `run`, `compare` and `size` write with --json stands on docs/json.md, below the command's heading.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+SMALL = ["-s", "batch.global=16", "-s", "model.num_hidden_layers=4"]
+COMMANDS = {
+    "run": [
+        SMALL,
+        [*SMALL, "-s", "perturb=[{where: all, compute: {lognormal: {sigma: 0.05}}}]", "-s", "replicas=2"],
+        [*SMALL, "-s", "contention={links: on}"],
+        [*SMALL, "-s", "schedule={kind: auto, params: {effort: 20}}"],
+    ],
+    "compare": [[*SMALL, "--schedules", "1f1b,no-such-schedule"]],
+    "size": [["--tokens", "1T", "--mfu", "40%"]],
+}
+# What has a key for each item of a fixed list, which are words anywhere on the page.
+LISTS = ("account[].items", "account[].items_ps", "bubble.by_cause", "bubble.by_cause_ps", "memory.by_rank[].by_category")
+
+
+def paths(value, path=""):
+    """The place of each key: "account[].items.matmul"."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            inner = f"{path}.{key}" if path else key
+            yield inner
+            yield from paths(below, inner)
+    elif isinstance(value, list):
+        for below in value:
+            yield from paths(below, path + "[]")
+
+
+def shown_keys(section):
+    """The keys in the first cells of a section's tables; the second one of a cell has the place of the first."""
+    keys = set()
+    for cell in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
+        place = ""
+        for name in re.findall("`(.*?)`", cell):
+            if name == "_ps":
+                keys |= {re.sub("_s$", "_ps", key) for key in keys}
+                continue
+            keys.add(name if "." in name else place + name)
+            if "." in name:
+                place = name.rpartition(".")[0] + "."
+    return keys
+
+
+def is_shown(path, keys, words):
+    place, _, name = path.rpartition(".")
+    if place in LISTS:
+        return name in words
+    path = re.sub(r"(?<=^rules_of_thumb\.)\w+(?=\.)", "RULE", path)
+    return any(key == path or key == path + "[]" or key.startswith((path + ".", path + "[].")) for key in keys)
+
+
+def faults(command, root):
+    page = (root / "docs/json.md").read_text()
+    words = set(re.findall("`(.*?)`", page))
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    keys = {name: shown_keys(section) for name, section in sections.items()}
+    example = str(root / "scenarios/examples/00-minimal.yaml")
+    for name, runs in COMMANDS.items():
+        for arguments in runs:
+            # The exit status is 2 where a case is left out.
+            done = subprocess.run([command, name, "--json", example, *arguments], capture_output=True, text=True, check=False)
+            for path in sorted(set(paths(json.loads(done.stdout)))):
+                of_run = name == "compare" and path.startswith("cases[].")
+                known = is_shown(path, keys[name], words) or of_run and is_shown(path[len("cases[]."):], keys["run"], words)
+                if not known:
+                    yield f"docs/json.md: no '{path}' of `stepcast {name} --json`"
+
+
+def main(command, root=None):
+    root = pathlib.Path(root) if root else pathlib.Path(__file__).resolve().parents[2]
+    found = sorted(set(faults(command, root)))
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
