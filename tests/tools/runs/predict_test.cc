@@ -9,7 +9,7 @@
 #include "tests/calibrate/runs/records_sample.h"
 #include "tools/runs/run_report.h"
 
-namespace stepcast::accuracy {
+namespace stepcast::accuracy::predict_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST(Predict, ShippedSampleIsForecastWithoutDefects) {
 }
 
 }  // namespace
-}  // namespace stepcast::accuracy
+}  // namespace stepcast::accuracy::predict_test
