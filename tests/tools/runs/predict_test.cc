@@ -32,6 +32,18 @@ TEST(Predict, StepsFromMeasuredStageTimes) {
   EXPECT_EQ(profiled_step_s(record_with("", "").value), std::nullopt);
 }
 
+// dualpipe has two chunks a rank.
+TEST(Predict, StageTimesOfSchedulesThatDoNotFitTheSizesGiveNoStep) {
+  const auto step = [](const char* schedule) {
+    const std::string text =
+        replaced(sample_record(), "schedule: 1f1b", std::string("schedule: ") + schedule) +
+        "  profiled_ms: {T_F: 10, T_B: 20, T_W: 5, T_comm: 1}\n";
+    return profiled_step_s(parse_run_records(text, "sample.yaml").front().value);
+  };
+  EXPECT_TRUE(step("1f1b").has_value());
+  EXPECT_EQ(step("dualpipe"), std::nullopt);
+}
+
 TEST(Predict, WhatIsNoRecordIsListedWithItsPlace) {
   const std::vector<RunRecord> records =
       parse_run_records(sample_record() + "- {id: half, model: {}}\n", "sample.yaml");
