@@ -140,9 +140,9 @@ struct Pruning {
 
 // What is kept is rounded to the nearest whole number, widths from 1,024 on to the nearest multiple
 // of 128, as pruned models are cut for the sake of their GEMMs (Muralidharan et al. 2024, arXiv
-// 2407.14679); one is always left.  The first layers stay.  Refuses (sim/diagnostic.h)
-// to leave a token with fewer experts than it goes to, and to take layers from a model that has an
-// encoder and a decoder, where the share does not say which of the two loses them.
+// 2407.14679); one is always left.  The first layers stay.  Refuses (sim/diagnostic.h) to leave a
+// token with fewer experts than it goes to, and to take layers from a model that has an encoder and
+// a decoder, where the share does not say which of the two loses them.
 Transformer pruned(const Transformer& model, const Pruning& pruning);
 
 }  // namespace stepcast

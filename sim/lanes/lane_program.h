@@ -82,8 +82,8 @@ struct LaneTraits {
   bool merge = true;                // chains to one instruction
 };
 
-// Throws InputError if one instruction alone is longer than 2^50 ps.  O(ops of the
-// passes, times the length of chains where slowness varies).
+// Throws InputError if one instruction alone is longer than 2^50 ps.  O(ops of the passes, times
+// the length of chains where slowness varies).
 LaneProgram compile_lanes(const OpGraph& graph, const Prices& prices, const LaneTraits& traits);
 
 constexpr int64_t kLongestLaneTime = int64_t{1} << (50 + kLaneFractionBits);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a route is found.
 //
 // A route has up to three parts, and a class finds each kind: HostPaths those inside a host or an
 // NVLink domain, FabricPaths those from NIC to NIC; the Router puts them together.

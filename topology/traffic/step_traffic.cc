@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // From works to links in three steps, by the example of two nodes of 8 GPUs with one NIC each, tp 8
 // and dp 2.
 //
