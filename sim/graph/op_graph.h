@@ -117,7 +117,7 @@ struct Wait {
   uint32_t op = 0;
   uint32_t on = 0;
   bool from_start = false;  // for its start instead of its end
-  Time delay{};             // that much later, by the host (op_graph.h)
+  Time delay{};             // that much later, by the host (host waits, below)
 };
 
 // The waits of a pass, ordered by op.
@@ -225,10 +225,11 @@ struct OpGraph {
 // The launch of the graph that makes these calls; appended if there is none.  O(launches).
 LaunchId launch_of(OpGraph& graph, const Launch& launch);
 
-// Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly
+// Checks what the engines take for granted: indices in range, each rendezvous posted by exactly
 // `parties` roles and joined only by roles of the step, passes free of cycles of waits, every
 // tensor freed by the pass that allocates it or by a later pass of the same stage and microbatch,
-// at most once. Throws InternalError.  O(size).
+// at most once.  Throws InternalError.  O(size).  Runs do not call it: whoever lowers a graph keeps
+// to this, and tests hold every lowered graph to it.
 void check_graph(const OpGraph& graph);
 
 // -------------------------------------------------------------------------------------------------

@@ -83,8 +83,8 @@ struct Program {
   bool merged = true;
 };
 
-// REQUIRES: check_graph(graph) passes; a price for each work, and a time for each launch or for
-// none. O(ops of the passes).
+// REQUIRES: what check_graph(graph) checks; a price for each work, and a time for each launch or
+// for none.  O(ops of the passes).
 Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation = {},
                 bool merged = true);
 
