@@ -2,8 +2,9 @@
 // The step of a scenario rank by rank, where ranks differ (stragglers) or get in each other's way
 // (contention), and how it compares with the step of equal ranks.
 //
-// Every rank is a lane of an engine: of the one in sim/lanes.h where ranks only differ, of that in
-// sim/contention.h where transfers share links or compute is slowed by communication beside it.
+// Every rank is a lane of an engine: of the one in sim/lanes/lanes.h where ranks only differ, of
+// that in sim/contention/contention.h where transfers share links or compute is slowed by
+// communication beside it.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace stepcast {
 
 struct ModelFamily {
   std::string_view name;      // model_type of config.json; "gpt" and "llama" as presets
-  std::string_view defaults;  // a mapping in the vocabulary of config_keys.h
+  std::string_view defaults;  // a mapping in the vocabulary of config.json (model.h)
 };
 
 // By the `model_type` of a config.json; nullptr if unknown.

@@ -184,7 +184,8 @@ std::string report(const Study& s, const std::vector<Log>& logs) {
 std::string corrections_file(const Fitted& fitted, const std::vector<Log>& logs) {
   std::string text =
       "# SPDX-License-Identifier: Apache-2.0\n"
-      "# Factors on the terms of the collective model (topology/collective_time.h), by class.\n"
+      "# Factors on the terms of the collective model (topology/nccl/collective_time.h), by "
+      "class.\n"
       "# Written by accuracy_collectives --corrections; fitted to these logs of\n"
       "# tests/data/collectives, each with its source there:\n";
   std::string line = "#";

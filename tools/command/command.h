@@ -135,7 +135,7 @@ void add_presets(CLI::App& app, Arguments& args, Command& chosen);
 void add_schema(CLI::App& app, Arguments& args, Command& chosen);
 void add_help(CLI::App& app, Arguments& args, Command& chosen);
 
-// --- shared by several commands (shared.cc) ---
+// --- shared by several commands ---
 
 std::string_view version();  // "0.1.0"
 

@@ -63,7 +63,7 @@ void add_choice(CLI::App* sub, const char* names, std::vector<std::string_view> 
 }
 
 // An option whose value is a quantity, read as in a scenario: read(value, what, problems) is one of
-// scenarios/number.h, whose errors it has.
+// scenarios/document/number.h, whose errors it has.
 template <class Quantity, class Read>
 void add_quantity(CLI::App* sub, const char* name, std::optional<Quantity>& value, Read read,
                   const char* summary, const char* shown);

@@ -14,7 +14,7 @@
 // are left out.  All eight dp groups pass the same two NICs: if they ask for more together than a
 // NIC has, its links count.  Their PCIe links have the same users and are wider, so the NIC alone
 // stands for them.  What is left are numbered links with a capacity, and for every work and rank
-// the load it puts on them (sim/contention.h).
+// the load it puts on them (sim/contention/contention.h).
 #include "topology/traffic/step_traffic.h"
 
 #include <algorithm>
