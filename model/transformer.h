@@ -107,7 +107,8 @@ int64_t active_parameters(const Transformer& t);
 // Parameters of one layer, all its experts included.
 int64_t layer_parameters(const Transformer& t, int64_t layer);
 // Parameters of all multi-token-prediction modules.  Each has a layer, the projection of two
-// streams to one, and three norms; embedding and head are the model's.
+// streams to one, and three norms; embedding and head are the model's.  For tests, which count the
+// parameters of lowered stages against it.
 int64_t prediction_parameters(const Transformer& t);
 // Parameters that Transformer::masked_head adds, the head itself not counted.
 int64_t masked_head_parameters(const Transformer& t);

@@ -106,8 +106,8 @@ struct FlowDemand {
   int64_t cap = 0;
   std::span<const LinkUse> uses;
 };
-// Rates of these flows on links of these capacities, in bytes per second, rounded down.  What
-// FlowNetwork is tested against.  REQUIRES: capacities, caps and loads positive.
+// Rates of these flows on links of these capacities, in bytes per second, rounded down.  For tests,
+// which compare FlowNetwork with it.  REQUIRES: capacities, caps and loads positive.
 std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
                                    std::span<const FlowDemand> flows);
 
