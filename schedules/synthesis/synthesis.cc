@@ -24,11 +24,11 @@
 #include <utility>
 
 #include "schedules/check.h"
-#include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/list_scheduling.h"
 #include "schedules/synthesis/local_search.h"
 #include "schedules/synthesis/order_timing.h"
 #include "sim/check.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {

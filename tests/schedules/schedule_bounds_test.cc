@@ -11,8 +11,8 @@
 #include <string>
 
 #include "schedules/formats/action_text.h"
-#include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/synthesis.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {
