@@ -184,6 +184,23 @@ void check_memory(const OpGraph& graph, const RoleOps& role) {
 
 }  // namespace
 
+WaitSlots wait_slots(const Pass& pass) {
+  WaitSlots slots;
+  slots.end.assign(pass.ops.size(), -1);
+  slots.start = slots.end;
+  for (const Wait& w : pass.waits.all()) {
+    if (!is_implied(pass, w)) (w.from_start ? slots.start : slots.end)[w.on] = 0;
+  }
+  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
+    for (std::vector<int32_t>* of_op : {&slots.end, &slots.start}) {
+      if ((*of_op)[op] < 0) continue;
+      (*of_op)[op] = static_cast<int32_t>(slots.op.size());
+      slots.op.push_back(op);
+    }
+  }
+  return slots;
+}
+
 void check_graph(const OpGraph& graph) {
   for (const Pass& pass : graph.passes) check_pass(graph, pass);
   check_rendezvous(graph);

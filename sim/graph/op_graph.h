@@ -157,6 +157,16 @@ inline bool is_implied(const Pass& pass, const Wait& w) {
   return pass.ops[w.op].stream == pass.ops[w.on].stream && w.delay.count() == 0;
 }
 
+// Where the engines keep the times of ops that others wait for: a slot for each start and each end
+// that a wait names, unless the order of the stream implies it.
+struct WaitSlots {
+  std::vector<int32_t> end, start;  // op -> its slot; -1: none
+  std::vector<uint32_t> op;         // slot -> its op
+};
+
+// Slots are numbered in the order of ops; of one with both, the end comes first.
+WaitSlots wait_slots(const Pass& pass);
+
 // -------------------------------------------------------------------------------------------- role
 enum class ItemKind : uint8_t {
   pass,    // run `pass` as `action`
