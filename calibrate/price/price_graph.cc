@@ -246,6 +246,13 @@ Time host_time(const Launch& launch, const HostCosts& costs) {
   return sum;
 }
 
+std::string beyond_tables(const Work& work) {
+  if (work.kind == WorkKind::host_adam) return "Adam on the host";
+  if (in_two_hops(work)) return "exchange of experts' tokens in two hops";
+  if (reads_cache(work)) return "attention of one query to a cache";
+  return {};
+}
+
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
              const CostTable* table, const Placement& placement) {
   Prices prices;
