@@ -10,6 +10,7 @@
 #include "sim/check.h"
 #include "sim/csv.h"
 #include "sim/graph/op_graph.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 

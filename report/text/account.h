@@ -11,6 +11,7 @@
 
 #include "report/format.h"
 #include "report/json/writer.h"
+#include "sim/graph/spend.h"
 #include "sim/result.h"
 
 namespace stepcast {

@@ -40,6 +40,7 @@
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
+#include "sim/graph/host_waits.h"
 #include "sim/graph/op_graph.h"
 
 namespace stepcast {
@@ -117,7 +118,7 @@ PricedStep price_step(LoweredStep step, const CostTable* table) {
   const Scenario& scenario = *step.scenario;
   PricedStep priced{&scenario, table, std::move(step.graph), {}};
   priced.prices = price_on(scenario.cluster, priced.graph, scenario, table);
-  launch_after_host_waits(priced.graph, priced.prices);
+  add_host_wait_edges(priced.graph, priced.prices);
   return priced;
 }
 

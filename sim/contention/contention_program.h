@@ -16,6 +16,7 @@
 
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 constexpr size_t kHost = kStreams;  // where it waits for a rendezvous

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "sim/graph/program.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 

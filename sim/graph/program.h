@@ -18,6 +18,7 @@
 
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 // The engine keeps for each role the time t of each stream, the time h of the host, and event

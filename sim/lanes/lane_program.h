@@ -16,6 +16,7 @@
 
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
+#include "sim/graph/spend.h"
 #include "sim/lanes/lanes.h"
 
 namespace stepcast {
