@@ -180,8 +180,7 @@ class Synthesizer {
     effort_ = problem.effort > 0
                   ? problem.effort
                   : std::clamp(kActionsByDefault / actions_, kFewestOrders, kMostOrders);
-    const ScheduleBounds bounds = schedule_bounds(costs_, problem.split_backward);
-    bounds_ = {bounds.makespan, bounds.span};
+    bounds_ = schedule_bounds(costs_, problem.split_backward);
     const auto pays = [](const StageTimes& t) {
       return whole_backward(t) < t.backward_input + t.backward_weight;
     };
