@@ -30,11 +30,6 @@ struct AccountLine {
 // no time here but would save some.  REQUIRES: role < account.by_role.size().
 std::vector<AccountLine> account_lines(const Result& result, uint32_t role);
 
-// What a role computes (no communication, bubble, launch gap or idling).
-Time compute_time(const SpendTable& table);
-Time exposed_time(const SpendTable& table);
-Time bubble_time(const SpendTable& table);
-
 // The pipeline rank of a role: of the graph, or its number if there is no graph.
 uint32_t pipeline_rank(const Result& result, uint32_t role);
 // "stage 3" where each rank holds one stage, else "pp rank 3".

@@ -40,6 +40,13 @@ std::string_view title_of(Spend s) {
   return kTitles[static_cast<size_t>(s)];
 }
 
+Time sum_if(const SpendTable& table, bool (*counts)(Spend)) {
+  Time sum{};
+  for (size_t s = 0; s < table.size(); ++s)
+    if (counts(static_cast<Spend>(s))) sum += table[s];
+  return sum;
+}
+
 Spend spend_of(const Work& work, Phase phase) {
   if (is_communication(work.kind)) {
     switch (work.axis) {

@@ -45,12 +45,18 @@ std::string_view name_of(Spend s);
 // "TP exposed": for tables.
 std::string_view title_of(Spend s);
 
+constexpr bool is_compute(Spend s) {
+  return s < Spend::exposed_tp;
+}
 constexpr bool is_bubble(Spend s) {
   return s >= Spend::fill && s <= Spend::expert_imbalance;
 }
 constexpr bool is_exposed(Spend s) {
   return s >= Spend::exposed_tp && s <= Spend::exposed_other;
 }
+
+// What the items of this kind add up to: sum_if(table, is_bubble).
+Time sum_if(const SpendTable& table, bool (*counts)(Spend));
 
 // Where the time of an op on the compute stream is booked, or of a communication that holds the
 // compute stream up.
