@@ -9,7 +9,7 @@
 
 #include "calibrate/table/table_text.h"
 
-namespace stepcast {
+namespace stepcast::sweep_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -215,4 +215,4 @@ TEST(Sweep, NothingToMeasureIsNoTrouble) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::sweep_test

@@ -13,7 +13,7 @@
 #include "sim/diagnostic.h"
 #include "tests/calibrate/tables.h"
 
-namespace stepcast {
+namespace stepcast::table_text_test {
 namespace {
 
 const std::string kHeader =
@@ -344,4 +344,4 @@ TEST(TableText, CollectsProblemsButNotWithoutEnd) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::table_text_test

@@ -13,7 +13,7 @@
 #include "calibrate/table/write_table.h"
 #include "tests/calibrate/tables.h"
 
-namespace stepcast {
+namespace stepcast::unite_test {
 namespace {
 
 using test::empty_table;
@@ -242,4 +242,4 @@ TEST(Unite, RefusesRowsThatAreNoMeasurements) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::unite_test

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_network_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,4 +128,4 @@ TEST(CollectivesNetwork, SwitchesReduceUnlessSomethingSpeaksAgainstIt) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_network_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace stepcast::measure {
+namespace stepcast::measure::collectives_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -178,4 +178,4 @@ TEST(CollectivesPlan, GroupsOfThePlanThatAreNotHereAreToldOnce) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::collectives_plan_test

@@ -9,7 +9,7 @@
 
 #include "calibrate/table/table_text.h"
 
-namespace stepcast::measure {
+namespace stepcast::measure::sweep_points_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(SweepPoints, GraphsAreLaunchedToo) {
 }
 
 }  // namespace
-}  // namespace stepcast::measure
+}  // namespace stepcast::measure::sweep_points_test

@@ -8,7 +8,7 @@
 #include "sim/graph/op_graph.h"
 #include "tests/model/sample.h"
 
-namespace stepcast {
+namespace stepcast::host_calls_test {
 namespace {
 
 // The forward and the last backward of a stage with two layers, launches assigned.
@@ -396,4 +396,4 @@ TEST(SplitNorm, LayerNormStaysOneKernel) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::host_calls_test

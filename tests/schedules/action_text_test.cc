@@ -8,7 +8,7 @@
 
 #include "tests/schedules/written_actions.h"
 
-namespace stepcast {
+namespace stepcast::action_text_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -194,4 +194,4 @@ TEST(ActionRow, ErrorsPointAtTheWrongAction) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::action_text_test

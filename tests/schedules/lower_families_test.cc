@@ -13,7 +13,7 @@
 #include "tests/schedules/lower_sample.h"
 #include "tests/schedules/written_actions.h"
 
-namespace stepcast {
+namespace stepcast::lower_families_test {
 namespace {
 
 using testing::parse_actions;
@@ -289,4 +289,4 @@ TEST(LowerFamilies, RanksMayHoldDifferentNumbersOfStages) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::lower_families_test

@@ -9,7 +9,7 @@
 #include "tests/schedules/vectors.h"
 #include "tests/schedules/written_actions.h"
 
-namespace stepcast {
+namespace stepcast::order_timing_test {
 namespace {
 
 using testing::parse_actions;
@@ -70,4 +70,4 @@ TEST(OrderTiming, MemoryIsWhatTheListsAddAndFree) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::order_timing_test

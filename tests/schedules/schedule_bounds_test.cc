@@ -14,7 +14,7 @@
 #include "schedules/synthesis/synthesis.h"
 #include "sim/random.h"
 
-namespace stepcast {
+namespace stepcast::schedule_bounds_test {
 namespace {
 
 struct Enumeration {
@@ -235,4 +235,4 @@ TEST(ScheduleBounds, KnowThatMemoryLimitsTheWarmUp) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::schedule_bounds_test

@@ -19,7 +19,7 @@
 #include "sim/graph/program.h"
 #include "tests/schedules/vectors.h"
 
-namespace stepcast {
+namespace stepcast::transfers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -401,4 +401,4 @@ TEST(P2pStyle, OfAFamilyIsThatOfItsProgram) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::transfers_test

@@ -17,7 +17,7 @@
 #include "tests/schedules/vectors.h"
 #include "tests/schedules/written_actions.h"
 
-namespace stepcast {
+namespace stepcast::v_blocks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -252,4 +252,4 @@ TEST(Blocks, WeightGradientsFillTheFirstIdleSlotsOfTheRow) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::v_blocks_test

@@ -16,7 +16,7 @@
 #include "sim/memory/memory.h"
 #include "tests/schedules/written_actions.h"
 
-namespace stepcast {
+namespace stepcast::vocabulary_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST(Vocabulary, RefusesWhatItCannotRun) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::vocabulary_test

@@ -16,7 +16,7 @@
 #include "tests/schedules/vectors.h"
 #include "tests/schedules/written_actions.h"
 
-namespace stepcast {
+namespace stepcast::zb_auto_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -173,4 +173,4 @@ TEST(AutomaticSchedules, RefuseWithTheReason) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::zb_auto_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace stepcast {
+namespace stepcast::csv_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(CsvRows, WhatIsNoSuchTableIsRefusedByItsLine) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::csv_test

@@ -15,12 +15,12 @@
 #include "sim/graph/program.h"
 #include "tests/hand_graph.h"
 
-namespace stepcast {
+namespace stepcast::op_graph_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // --- waits --------------------------------------------------------------------------------------
 
@@ -248,4 +248,4 @@ TEST(HostWaits, NothingIsAddedWhereTheHostTakesNoTimeOrReadsNothing) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::op_graph_test

@@ -5,7 +5,7 @@
 
 #include "sim/units.h"
 
-namespace stepcast {
+namespace stepcast::statistics_test {
 namespace {
 
 TEST(Quantiles, AreLinearBetweenSamplesTheNearestRankOrTheUpperSample) {
@@ -31,4 +31,4 @@ TEST(Samples, AreSummedUpByMedianAndInterquartileRange) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::statistics_test

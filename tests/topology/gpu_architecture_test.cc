@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepcast {
+namespace stepcast::gpu_architecture_test {
 namespace {
 
 TEST(GpuArchitecture, NamesAreEntriesOfTheTable) {
@@ -43,4 +43,4 @@ TEST(GpuArchitecture, TraitsAreThoseOfTheTable) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::gpu_architecture_test
