@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/list_scheduling.h"
 #include "schedules/synthesis/local_search.h"
 #include "schedules/synthesis/order_timing.h"
 #include "schedules/synthesis/synthesis.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {

@@ -325,8 +325,8 @@ std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp);
 std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages);
 
 // Megatron's --pipeline-model-parallel-layout: '|' separates stages, E embedding, t layer, L loss,
-// m MTP, "(...)*n" and "x*n" repeat, ',' is decoration.  Refuses (sim/diagnostic.h)
-// what Megatron would, and more than 1,000,000 layers and stages.
+// m MTP, "(...)*n" and "x*n" repeat, ',' is decoration.  Refuses (sim/diagnostic.h) what Megatron
+// would, and more than 1,000,000 layers and stages.
 std::vector<StageContent> parse_layout(const std::string& text);
 
 }  // namespace stepcast

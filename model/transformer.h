@@ -107,7 +107,8 @@ int64_t active_parameters(const Transformer& t);
 // Parameters of one layer, all its experts included.
 int64_t layer_parameters(const Transformer& t, int64_t layer);
 // Parameters of all multi-token-prediction modules.  Each has a layer, the projection of two
-// streams to one, and three norms; embedding and head are the model's.
+// streams to one, and three norms; embedding and head are the model's.  For tests, which count the
+// parameters of lowered stages against it.
 int64_t prediction_parameters(const Transformer& t);
 // Parameters that Transformer::masked_head adds, the head itself not counted.
 int64_t masked_head_parameters(const Transformer& t);
@@ -140,9 +141,9 @@ struct Pruning {
 
 // What is kept is rounded to the nearest whole number, widths from 1,024 on to the nearest multiple
 // of 128, as pruned models are cut for the sake of their GEMMs (Muralidharan et al. 2024, arXiv
-// 2407.14679); one is always left.  The first layers stay.  Refuses (sim/diagnostic.h)
-// to leave a token with fewer experts than it goes to, and to take layers from a model that has an
-// encoder and a decoder, where the share does not say which of the two loses them.
+// 2407.14679); one is always left.  The first layers stay.  Refuses (sim/diagnostic.h) to leave a
+// token with fewer experts than it goes to, and to take layers from a model that has an encoder and
+// a decoder, where the share does not say which of the two loses them.
 Transformer pruned(const Transformer& model, const Pruning& pruning);
 
 }  // namespace stepcast

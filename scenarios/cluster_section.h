@@ -24,8 +24,8 @@ struct ClusterSource {
 // neither preset states are the defaults of scenarios.  Without any: a node of unknown GPUs.
 Node preset_node(const std::string& preset, const std::string& gpu);
 
-// Throws InputError: E320 where the file has no cluster that can be simulated (imported_node.h,
-// imported_fabric.h), anything of a scenario where the section would be wrong.
+// Throws InputError: E320 where the file has no cluster that can be simulated (imported_cluster.h),
+// anything of a scenario where the section would be wrong.
 // REQUIRES: a preset or a GPU, of which preset_node() says what there is.
 std::string cluster_section(const ImportedTopology& found, const ClusterSource& source);
 

@@ -74,12 +74,6 @@ std::string_view name_of(P2pStyle style) {
   return kNames[static_cast<size_t>(style)];
 }
 
-std::optional<P2pStyle> p2p_style_named(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == name) return static_cast<P2pStyle>(i);
-  return std::nullopt;
-}
-
 P2pStyle default_p2p_style(std::string_view family) {
   const ScheduleFamily* found = find_schedule_family(family);
   return found != nullptr && found->name == family ? found->p2p : P2pStyle::async;

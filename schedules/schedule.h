@@ -83,7 +83,6 @@ constexpr std::array<P2pStyle, kP2pStyles> kAllP2pStyles = {P2pStyle::async,
                                                             P2pStyle::deepspeed};
 
 std::string_view name_of(P2pStyle style);  // "async", "megatron", "megatron-overlap", ...
-std::optional<P2pStyle> p2p_style_named(std::string_view name);
 
 // ScheduleFamily::p2p of the family with this canonical name; async for a name that is none, such
 // as that of a schedule file.

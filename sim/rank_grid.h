@@ -59,7 +59,7 @@ struct RankGrid {
 };
 
 // "tp-cp-ep-dp-pp" (case-insensitive; every axis of tp, cp, dp, pp exactly once, ep may be named
-// and is ignored). Throws InputError.
+// and is ignored).  Throws InputError.
 std::array<Axis, 4> parse_order(std::string_view text);
 
 }  // namespace stepcast

@@ -13,7 +13,7 @@ namespace stepcast::measure {
 
 enum class Grid : uint8_t { none, small, full };
 
-// The plan's rows but collectives (collectives_plan.h), with its weights and origins.  A copy
+// The plan's rows but collectives (collectives/plan.h), with its weights and origins.  A copy
 // between host and device becomes two points, one each way.
 std::vector<SweepPoint> planned_points(const PlanText& plan);
 

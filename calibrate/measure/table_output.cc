@@ -86,8 +86,6 @@ std::string unfinished_text(const TableText& table) {
   return out;
 }
 
-constexpr TableReadOptions kUnfinished{.accept_edits = true};
-
 }  // namespace
 
 TableOutput::TableOutput(std::string path, const TableText& header) : path_(std::move(path)) {
@@ -119,7 +117,8 @@ void TableOutput::take_up(const TableText& header) {
     text = read_file(from);
     if (!text) return;
   }
-  TableText before = parse_table_text(*text, from, unfinished ? kUnfinished : TableReadOptions{});
+  TableText before =
+      parse_table_text(*text, from, unfinished ? TableFile::edited : TableFile::as_written);
   const auto refuse = [&](const std::string& what, const std::string& there,
                           const std::string& here) {
     fail("E310", from, "was measured " + what + " '" + there + "', this is '" + here + "'",
@@ -170,7 +169,7 @@ void TableOutput::add_condition(const std::string& line) {
 }
 
 std::string TableOutput::finish() {
-  TableText table = parse_table_text(text_, partial_, kUnfinished);
+  TableText table = parse_table_text(text_, partial_, TableFile::edited);
   drop_unused_sources(table);
   std::string text = write_table(table);
   if (partial_.empty()) return text;

@@ -19,9 +19,9 @@ namespace stepcast::measure {
 class TableOutput {
  public:
   // Opens `path` ("-": standard output at the end, nothing on disk).  `header`: gpu, about,
-  // software, nvlink_gbs, in_network_reduction and sources, the usual one first, no
-  // rows.  Rows of an earlier run are
-  // taken up from TABLE.partial, else from TABLE; a last line that was half written is dropped.
+  // software, nvlink_gbs, in_network_reduction and sources, the usual one first, no rows.  Rows of
+  // an earlier run are taken up from TABLE.partial, else from TABLE; a last line that was half
+  // written is dropped.
   //
   // Throws InputError: E310 the file was measured on another GPU, with other software, or its
   // collectives with another nvlink_gbs or in_network_reduction (`help` says how to go on); E3xx it

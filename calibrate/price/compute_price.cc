@@ -78,10 +78,7 @@ Price price_alone(const Work& work, const Gpu& gpu, const CostTable* table,
   if (work.flops.value <= 0 && work.bytes.value <= 0) {
     return {Time{}, Origin::measured, "nothing to do"};
   }
-  // Tables know attention of many queries, which is limited by arithmetic; that of one query to a
-  // cache is limited by reading it.
-  const bool cached = work.kind == WorkKind::attention_forward && work.bytes.value > 0;
-  if (table != nullptr && !cached) {
+  if (table != nullptr && !reads_cache(work)) {
     if (auto found = table->compute(work, gpu, parts)) return *found;
   }
   return {roofline_time(work, gpu, parts), Origin::roofline, "data sheet of " + gpu.name};
@@ -116,27 +113,42 @@ Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table, Pri
   return price;
 }
 
-// What the busiest rank does longer than this one.
-Price price_wait(const Work& work, const Gpu& gpu, const CostTable* table) {
-  Work mean = work;
-  mean.kind = work.kernel == Kernel::none ? WorkKind::grouped_gemm : WorkKind::memory_bound;
-  mean.busiest = 0;
-  Work most = mean;
-  if (mean.kind == WorkKind::memory_bound) {
-    most.bytes = {work.busiest};
-  } else {
-    (work.layout == GemmLayout::nt ? most.k : most.m) = work.busiest;
-    for (Work* w : {&mean, &most}) {
-      w->flops = {2.0 * static_cast<double>(w->batch) * static_cast<double>(w->m) *
-                  static_cast<double>(w->n) * static_cast<double>(w->k)};
-    }
+// The work that a wait's sizes say.
+Work mean_work(const Work& wait) {
+  Work w = wait;
+  w.busiest = 0;
+  if (wait.kernel != Kernel::none) {
+    w.kind = WorkKind::memory_bound;
+    return w;
   }
-  Price price = price_alone(most, gpu, table);
-  price.time = std::max(Time{}, price.time - price_alone(mean, gpu, table).time);
+  w.kind = WorkKind::grouped_gemm;
+  w.flops = {2.0 * static_cast<double>(w.batch) * static_cast<double>(w.m) *
+             static_cast<double>(w.n) * static_cast<double>(w.k)};
+  return w;
+}
+
+// What the busiest rank does longer than this one, which does the mean.
+Price price_wait(const Work& wait, const Gpu& gpu, const CostTable* table) {
+  Price price = price_alone(busiest_work(wait), gpu, table);
+  price.time = std::max(Time{}, price.time - price_alone(mean_work(wait), gpu, table).time);
   return price;
 }
 
 }  // namespace
+
+bool reads_cache(const Work& work) {
+  return work.kind == WorkKind::attention_forward && work.bytes.value > 0;
+}
+
+Work busiest_work(const Work& wait) {
+  Work most = wait;
+  if (wait.kernel != Kernel::none) {
+    most.bytes = {wait.busiest};
+  } else {
+    (wait.layout == GemmLayout::nt ? most.k : most.m) = wait.busiest;
+  }
+  return mean_work(most);
+}
 
 Price compute_price(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
   STEPCAST_CHECK(!is_communication(work.kind), describe(work));

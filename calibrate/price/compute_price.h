@@ -17,6 +17,13 @@ namespace stepcast {
 Price compute_price(const Work& work, const Gpu& gpu, const CostTable* table,
                     PriceParts* parts = nullptr);
 
+// Attention of one query to a cache, which reads the cache and hardly computes: tables measure
+// attention of many queries, so the data sheet prices it.
+bool reads_cache(const Work& work);
+
+// The work of the busiest rank, for which the others wait.  REQUIRES: WorkKind::expert_wait.
+Work busiest_work(const Work& wait);
+
 // What batched products of odd sizes cost beside those that cost tables measure.  cuBLAS loads 16
 // bytes at a time, 8 values of 16 bits, where every row of the operands begins on such a boundary.
 // Where the contiguous dimension of one is no multiple of 8 (a head of 150 values) it falls back to

@@ -10,6 +10,7 @@
 #include "sim/check.h"
 #include "sim/csv.h"
 #include "sim/graph/op_graph.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 
@@ -38,13 +39,9 @@ CostErrors read_errors(std::string_view text) {
 }
 
 // Of the critical rank.
-double seconds_of(const Account& account, bool (*covers)(Spend)) {
+double seconds_of(const Account& account, bool (*counts)(Spend)) {
   if (account.critical_role >= account.by_role.size()) return 0;
-  Time sum{};
-  for (int s = 0; s < kSpends; ++s)
-    if (covers(static_cast<Spend>(s)))
-      sum += account.by_role[account.critical_role][static_cast<size_t>(s)];
-  return to_seconds(sum);
+  return to_seconds(sum_if(account.by_role[account.critical_role], counts));
 }
 
 }  // namespace
@@ -81,7 +78,7 @@ StepCostError step_cost_error(const OpGraph& graph, const Prices& prices, const 
     time[family] += t;
     off[family] += t * errors[family][static_cast<size_t>(prices.by_work[i].origin)];
   }
-  const double compute = seconds_of(account, [](Spend s) { return s < Spend::exposed_tp; });
+  const double compute = seconds_of(account, is_compute);
   const double exposed = seconds_of(account, is_exposed);
   StepCostError step;
   if (compute + exposed <= 0) return step;

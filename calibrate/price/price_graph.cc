@@ -50,7 +50,7 @@ namespace {
 // Keeps what works of one axis have in common.  Refers to its arguments.
 class CommunicationPrices {
  public:
-  // `table` may be null: the communication model (topology/collectives.h) answers.
+  // `table` may be null: the communication model (topology/nccl/collectives.h) answers.
   CommunicationPrices(const Cluster& cluster, const RankGrid& grid, const CostTable* table,
                       const Placement& placement)
       : cluster_(cluster), grid_(grid), table_(table), placement_(placement) {}
@@ -182,7 +182,7 @@ GroupShape CommunicationPrices::pair_shape(const Work& work) const {
   return worst;
 }
 
-// What the groups of a work get of the links where these are written out (written_fabric.h).
+// What the groups of a work get of the links where these are written out (explicit_fabric.h).
 const Cluster& CommunicationPrices::seen_by_groups(const Work& work) {
   if (cluster_.graph == nullptr) return cluster_;
   const bool pairs = work.from != work.to;
@@ -244,6 +244,13 @@ Time host_time(const Launch& launch, const HostCosts& costs) {
   Time sum{};
   for (size_t call = 0; call < kHostCalls; ++call) sum += costs[call] * int64_t{launch.calls[call]};
   return sum;
+}
+
+std::string beyond_tables(const Work& work) {
+  if (work.kind == WorkKind::host_adam) return "Adam on the host";
+  if (in_two_hops(work)) return "exchange of experts' tokens in two hops";
+  if (reads_cache(work)) return "attention of one query to a cache";
+  return {};
 }
 
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "calibrate/table/cost_table.h"
 #include "sim/graph/op_graph.h"
@@ -18,6 +19,9 @@ namespace stepcast {
 // from `grid`, their GPUs from `placement`.
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
              const CostTable* table, const Placement& placement = {});
+
+// Why no row of a table can price this work, in words for a plan of measurements; empty: one may.
+std::string beyond_tables(const Work& work);
 
 // What the calls that a launch is made of cost the host, by HostCall (data/host_costs.csv has
 // figures and sources).

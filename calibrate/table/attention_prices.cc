@@ -12,6 +12,7 @@
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
+#include "sim/random.h"
 
 namespace stepcast {
 
@@ -33,12 +34,7 @@ Place coordinates(int64_t m, int64_t n, int64_t k, int64_t heads, int64_t batch,
 }
 
 uint64_t hash_of(const AttentionRow& r) {
-  uint64_t h = r.causal ? 1 : 0;
-  for (const int64_t x : {r.m, r.n, r.k, r.heads, r.kv_heads, r.batch}) {
-    h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 32;
-  }
-  return h;
+  return hash_of_sizes({r.m, r.n, r.k, r.heads, r.kv_heads, r.batch}, r.causal ? 1 : 0);
 }
 
 bool same_shape(const AttentionRow& a, const AttentionRow& b) {

@@ -30,6 +30,7 @@
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {
@@ -144,12 +145,7 @@ const FitRow* find_fit(const std::vector<FitRow>& fits, WorkKind kind, DType dty
 }
 
 size_t GemmPrices::Hash::operator()(const Weights& w) const {
-  uint64_t h = 0;
-  for (const int64_t x : {w.batch, w.n, w.k}) {
-    h = (h ^ static_cast<uint64_t>(x)) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 32;
-  }
-  return h;
+  return hash_of_sizes({w.batch, w.n, w.k});
 }
 
 GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {

@@ -45,7 +45,7 @@ namespace {
 // Reads one text.
 class TableReader {
  public:
-  TableReader(std::string_view text, const std::string& file, const TableReadOptions& options);
+  TableReader(std::string_view text, const std::string& file, TableFile state);
 
   // Throws InputError.
   TableText read();
@@ -99,7 +99,7 @@ class TableReader {
 
   std::string_view text_;
   std::string file_;
-  TableReadOptions options_;
+  TableFile state_;
   RowReader in_;
   size_t count_ = 0;  // of fields in the row
   std::array<Checked, kChecked.size()> checked_;
@@ -274,17 +274,17 @@ void TableReader::finish(const TableText& out, int64_t rows) {
   in_.line = {};
   if (format_ == 0) in_.problem("E303", {}, "the header has no '# format: 2'");
   if (out.gpu.empty()) in_.problem("E303", {}, "the header has no '# gpu: NAME'");
-  if (!announced_ && !options_.accept_edits) {
+  if (!announced_ && state_ == TableFile::as_written) {
     in_.problem("E303", {}, "the header has no '# rows: N'",
                 "'stepcast calibrate fit FILE --accept-edits' takes it as it is and counts");
-  } else if (!options_.accept_edits && *announced_ != rows) {
+  } else if (state_ == TableFile::as_written && *announced_ != rows) {
     in_.problem("E308", {},
                 fmt::format("the header announces {} rows, there are {}: truncated, or edited",
                             *announced_, rows),
                 "'stepcast calibrate fit FILE --accept-edits' takes it as it is and counts anew");
   }
   if (in_.has_problems()) return;
-  if (!options_.accept_edits) compare_checksums();
+  if (state_ == TableFile::as_written) compare_checksums();
   refuse_duplicates(out.gemms, "gemm");
   refuse_duplicates(out.attentions, "attention");
   refuse_duplicates(out.memories, "memory");
@@ -311,9 +311,8 @@ void TableReader::compare_checksums() {
   }
 }
 
-TableReader::TableReader(std::string_view text, const std::string& file,
-                         const TableReadOptions& options)
-    : text_(text), file_(file), options_(options), in_(text, file, "E305", "E306") {}
+TableReader::TableReader(std::string_view text, const std::string& file, TableFile state)
+    : text_(text), file_(file), state_(state), in_(text, file, "E305", "E306") {}
 
 int64_t TableReader::whole(size_t at, std::string_view what, int64_t least) {
   return in_.whole(in_.fields[at], what, least);
@@ -572,9 +571,8 @@ void TableReader::row(TableText& out) {
 
 }  // namespace
 
-TableText parse_table_text(std::string_view text, const std::string& file_name,
-                           const TableReadOptions& options) {
-  return TableReader(text, file_name, options).read();
+TableText parse_table_text(std::string_view text, const std::string& file_name, TableFile state) {
+  return TableReader(text, file_name, state).read();
 }
 
 }  // namespace stepcast

@@ -167,10 +167,11 @@ constexpr std::array<std::string_view, 11> kChecked{
     "header", "gemm",         "attention",    "memory", "copy", "collective",
     "launch", "graph_launch", "interference", "fit",    "ratio"};
 
-struct TableReadOptions {
-  // Takes a file whose rows were changed, added or removed since it was written, or that was never
-  // finished: the number of rows and the checksums are not looked at.
-  bool accept_edits = false;
+// What a file has to be.
+enum class TableFile : uint8_t {
+  as_written,
+  edited,  // rows may have been changed, added or removed since it was written, or it was never
+           // finished: the number of rows and the checksums are not looked at
 };
 
 // Reads formats 1 and 2.  Throws InputError with all problems (at most 20):
@@ -180,7 +181,7 @@ struct TableReadOptions {
 //   E304 a row of the wrong form  E309 edited since it was written
 //   E305 a number is missing, malformed or not positive
 TableText parse_table_text(std::string_view text, const std::string& file_name,
-                           const TableReadOptions& options = {});
+                           TableFile state = TableFile::as_written);
 
 // What a row of a cost table answers for: all of it but time, spread and source.  Two rows of one
 // shape answer the same question; rows are written in the order of their shapes, so that products

@@ -66,11 +66,11 @@ TableText rows_of(const TableText& from, const std::array<bool, kFamilies>& fami
 
 class Union {
  public:
-  Union(std::span<const TableText> inputs, const UniteOptions& options)
+  Union(std::span<const TableText> inputs, const std::string& gpu)
       : inputs_(inputs.begin(), inputs.end()), dropped_(inputs.size() + 1, 0) {
     STEPCAST_CHECK(!inputs.empty(), "nothing to unite");
     for (const TableText& t : inputs) check_rows(t);
-    take_gpu(options.gpu);
+    take_gpu(gpu);
     take_texts();
     take_fabric();
     take_share();
@@ -313,8 +313,8 @@ class Union {
 
 }  // namespace
 
-United unite(std::span<const TableText> inputs, const UniteOptions& options) {
-  return Union(inputs, options).result();
+United unite(std::span<const TableText> inputs, const std::string& gpu) {
+  return Union(inputs, gpu).result();
 }
 
 }  // namespace stepcast

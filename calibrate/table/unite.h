@@ -14,11 +14,6 @@
 
 namespace stepcast {
 
-struct UniteOptions {
-  // Not empty: the GPU of the result; what is of another one becomes derived.  Empty: they agree.
-  std::string gpu;
-};
-
 struct United {
   TableText table;              // rows sorted (write_table.h), sources without rows left out
   std::vector<size_t> dropped;  // by input: its rows that another one answers
@@ -26,6 +21,8 @@ struct United {
   std::vector<std::string> remarks;
 };
 
+// `gpu`: that of the result; rows of another one become derived.  Empty: the inputs are of one.
+//
 // Sources of one key with different texts: the later one's gets a suffix, "vidur-2".  `about` is
 // the first that is not empty; `software` and `conditions` are all different ones in order; the
 // fabric's conditions are those of the inputs with collectives.  Families that the result has rows
@@ -36,6 +33,6 @@ struct United {
 // Throws InputError E310: different GPUs; collectives of different NVLinks, of ones that are stated
 // and not, or with and without in-network reduction; different tables that families are shared
 // from, or one that is not shipped; rows that check_rows refuses.  REQUIRES: at least one input.
-United unite(std::span<const TableText> inputs, const UniteOptions& options = {});
+United unite(std::span<const TableText> inputs, const std::string& gpu = {});
 
 }  // namespace stepcast

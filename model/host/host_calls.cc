@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op gets a Launch: how many calls of which kind (sim/launch.h) the host makes for it.  Three
-// things are added up: the call of the framework that launches the kernel, what Python does around
-// it, and what happens at the beginning of a pass, a layer or an exchange.  The qkv projection of a
-// layer, for example, is one call of a module with Transformer Engine, norm included.  With
-// Megatron-LM's own modules it is a product, the autograd Function around it, and the views that
-// cut its output; its backward is the two products and the nodes of autograd for what surrounds
-// them, each parameter's accumulation and hook among these.
+// Every op gets a Launch: how many calls of which kind (sim/graph/work.h) the host makes for it.
+// Three things are added up: the call of the framework that launches the kernel, what Python does
+// around it, and what happens at the beginning of a pass, a layer or an exchange.  The qkv
+// projection of a layer, for example, is one call of a module with Transformer Engine, norm
+// included.  With Megatron-LM's own modules it is a product, the autograd Function around it, and
+// the views that cut its output; its backward is the two products and the nodes of autograd for
+// what surrounds them, each parameter's accumulation and hook among these.
 #include "model/host/host_calls.h"
 
 #include <algorithm>

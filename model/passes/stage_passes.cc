@@ -72,8 +72,8 @@ Bytes stream_bytes(const Shard& shard, int64_t streams) {
   return shard.bytes(streams * shard.own_tokens, shard.hidden);
 }
 
-// A layer of the stage of which the decoder begins (or goes on) with; the number of layers, if it
-// has none.
+// The layer of the stage with which the decoder begins or goes on; the number of layers if the
+// stage has none of the decoder.
 int64_t first_decoder_layer(const StageContent& content) {
   const auto it = std::find_if(content.kinds.begin(), content.kinds.end(),
                                [](const LayerKind& kind) { return kind.cross; });
@@ -93,8 +93,7 @@ void flush(const LayerContext& c) {
   if (c.buckets.ends_apart) reduce_rest(c.buckets.ends, c.shard, c.weights);
 }
 
-// --------------------------------------------------------------------------------- stream of a
-// pass
+// ------------------------------------------------------------------------------- stream of a pass
 
 // The residual stream through one pass of a stage, or its gradient back: what happens before,
 // between and after the layers.

@@ -12,10 +12,6 @@ namespace stepcast {
 
 namespace {
 
-bool is_compute(Spend s) {
-  return s < Spend::exposed_tp;
-}
-
 Tone tone_of(Spend s) {
   if (is_compute(s)) return Tone::good;
   return is_exposed(s) ? Tone::warn : Tone::bad;
@@ -35,14 +31,6 @@ void append_group(std::vector<AccountLine>& lines, std::vector<AccountLine> smal
   AccountLine group{std::move(title), Time{}, std::nullopt, tone};
   for (const AccountLine& l : small) group.time += l.time;
   lines.push_back(std::move(group));
-}
-
-template <class Keep>
-Time sum_if(const SpendTable& table, Keep keep) {
-  Time sum{};
-  for (int i = 0; i < kSpends; ++i)
-    if (keep(static_cast<Spend>(i))) sum += table[static_cast<size_t>(i)];
-  return sum;
 }
 
 }  // namespace
@@ -73,18 +61,6 @@ std::vector<AccountLine> account_lines(const Result& result, uint32_t role) {
   compute.insert(compute.end(), std::make_move_iterator(lost.begin()),
                  std::make_move_iterator(lost.end()));
   return compute;
-}
-
-Time compute_time(const SpendTable& table) {
-  return sum_if(table, is_compute);
-}
-
-Time exposed_time(const SpendTable& table) {
-  return sum_if(table, is_exposed);
-}
-
-Time bubble_time(const SpendTable& table) {
-  return sum_if(table, is_bubble);
 }
 
 uint32_t pipeline_rank(const Result& result, uint32_t role) {

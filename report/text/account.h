@@ -11,6 +11,7 @@
 
 #include "report/format.h"
 #include "report/json/writer.h"
+#include "sim/graph/spend.h"
 #include "sim/result.h"
 
 namespace stepcast {
@@ -28,11 +29,6 @@ struct AccountLine {
 // launch gaps and idling, each group largest first within the order of the account; also what takes
 // no time here but would save some.  REQUIRES: role < account.by_role.size().
 std::vector<AccountLine> account_lines(const Result& result, uint32_t role);
-
-// What a role computes (no communication, bubble, launch gap or idling).
-Time compute_time(const SpendTable& table);
-Time exposed_time(const SpendTable& table);
-Time bubble_time(const SpendTable& table);
 
 // The pipeline rank of a role: of the graph, or its number if there is no graph.
 uint32_t pipeline_rank(const Result& result, uint32_t role);

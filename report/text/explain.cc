@@ -152,9 +152,10 @@ std::string explain_bubble(const Result& r, const TextStyle& style) {
   for (uint32_t role = 0; role < r.account.by_role.size(); ++role) {
     const SpendTable& t = r.account.by_role[role];
     const auto cell = [&](Time time) { return fixed(share_of(time, r.step_time) * 100, 1); };
-    std::vector<std::string> row{role_name(r, role), cell(compute_time(t)), cell(exposed_time(t))};
+    std::vector<std::string> row{role_name(r, role), cell(sum_if(t, is_compute)),
+                                 cell(sum_if(t, is_exposed))};
     for (const int c : causes) row.push_back(cell(t[static_cast<size_t>(c)]));
-    row.push_back(cell(bubble_time(t)));
+    row.push_back(cell(sum_if(t, is_bubble)));
     if (role == r.account.critical_role) row[0] += " *";
     rows.push_back(std::move(row));
   }

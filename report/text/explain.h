@@ -14,6 +14,7 @@
 #include "report/json/writer.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
+#include "sim/link_loads.h"
 #include "sim/result.h"
 #include "sim/units.h"
 

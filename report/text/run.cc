@@ -181,10 +181,10 @@ std::string other_bubbles(const Result& r) {
   std::vector<double> others;
   for (uint32_t role = 0; role < r.account.by_role.size(); ++role)
     if (role != r.account.critical_role)
-      others.push_back(share_of(bubble_time(r.account.by_role[role]), r.step_time));
+      others.push_back(share_of(sum_if(r.account.by_role[role], is_bubble), r.step_time));
   if (others.empty()) return {};
   const auto [least, most] = std::ranges::minmax(others);
-  if (least < share_of(bubble_time(r.account.by_role[r.account.critical_role]), r.step_time))
+  if (least < share_of(sum_if(r.account.by_role[r.account.critical_role], is_bubble), r.step_time))
     return {};
   const std::string low = percent(least), high = percent(most);
   const std::string range = low == high ? low : low.substr(0, low.find(' ')) + " to " + high;
@@ -195,7 +195,7 @@ std::string other_bubbles(const Result& r) {
 
 std::string losses_line(const Result& r, const TextStyle& style) {
   if (r.account.critical_role >= r.account.by_role.size()) return {};
-  const Time exposed = exposed_time(r.account.by_role[r.account.critical_role]);
+  const Time exposed = sum_if(r.account.by_role[r.account.critical_role], is_exposed);
   return figure("bubble", percent(share_of(r.bubble, r.step_time)),
                 "exposed communication  " + percent(share_of(exposed, r.step_time)), style) +
          other_bubbles(r);
@@ -329,7 +329,7 @@ std::string next_step(const Result& r) {
   const auto& roles = r.account.by_role;
   if (roles.size() < 2 || r.account.critical_role >= roles.size()) return {};
   std::vector<std::pair<Time, uint32_t>> compute;
-  for (uint32_t i = 0; i < roles.size(); ++i) compute.emplace_back(compute_time(roles[i]), i);
+  for (uint32_t i = 0; i < roles.size(); ++i) compute.emplace_back(sum_if(roles[i], is_compute), i);
   const auto slowest = std::max_element(compute.begin(), compute.end(),
                                         [](auto& a, auto& b) { return a.first < b.first; });
   const uint32_t slow_role = slowest->second;

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "report/json/writer.h"
+#include "sim/check.h"
 
 namespace stepcast {
 
@@ -324,6 +326,11 @@ std::string size_json(const ModelSize& s, std::string_view version) {
     write_layouts(json, s);
     json.member("version", version);
   });
+}
+
+int64_t gpus_for(double bytes, double gpu_bytes) {
+  STEPCAST_CHECK(gpu_bytes > 0 && bytes >= 0, "no GPU memory");
+  return static_cast<int64_t>(std::ceil(bytes / gpu_bytes));
 }
 
 }  // namespace stepcast

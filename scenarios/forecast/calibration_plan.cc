@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 
+#include "calibrate/price/compute_price.h"
+#include "calibrate/price/price_graph.h"
 #include "scenarios/forecast/forecast.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
@@ -14,28 +16,6 @@
 
 namespace stepcast {
 namespace {
-
-// Why no table can answer for a work, as price_graph.cc and cost_table.cc decide it; empty if one
-// may.
-std::string beyond_tables(const Work& w) {
-  if (w.kind == WorkKind::host_adam) return "Adam on the host";
-  if (w.kind == WorkKind::all_to_all && w.m > 0) return "exchange of experts' tokens in two hops";
-  if (w.kind == WorkKind::attention_forward && w.bytes.value > 0)
-    return "attention of one query to a cache";
-  return {};
-}
-
-// What has to be measured for a wait: the work of the busiest rank.
-Work busiest_of(const Work& wait) {
-  Work w = wait;
-  w.kind = wait.kernel == Kernel::none ? WorkKind::grouped_gemm : WorkKind::memory_bound;
-  if (w.kind == WorkKind::memory_bound) {
-    w.bytes = {wait.busiest};
-  } else {
-    (w.layout == GemmLayout::nt ? w.k : w.m) = wait.busiest;
-  }
-  return w;
-}
 
 class GroupFinder {
  public:
@@ -129,7 +109,7 @@ void PlanMaker::add(const Scenario& scenario) {
     row.work = graph.works[i];
     row.weight = times[i] / all;
     row.origin = result.prices->by_work[i].origin;
-    if (row.work.kind == WorkKind::expert_wait) row.work = busiest_of(row.work);
+    if (row.work.kind == WorkKind::expert_wait) row.work = busiest_work(row.work);
     if (const std::string why = beyond_tables(row.work); !why.empty()) {
       left_out_[why] += row.weight;
       continue;

@@ -352,9 +352,7 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   result.step_time = scenario.post_validation ? result.span : result.makespan;
   cut_waiting(result.account, result.makespan - result.step_time);
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
-  for (int i = 0; i < kSpends; ++i) {
-    if (is_bubble(static_cast<Spend>(i))) result.bubble += critical[static_cast<size_t>(i)];
-  }
+  result.bubble = sum_if(critical, is_bubble);
   fill_memory(step, result);
   fill_rates(step, result);
   result.trust = trust_of(step);

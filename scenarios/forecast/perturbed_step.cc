@@ -133,13 +133,6 @@ std::vector<TracedLane> trace_ranks(const PricedStep& step, std::span<const int6
 // --------------------------------------------------------------- against the step of equal ranks
 namespace {
 
-Time compute_of(const SpendTable& table) {
-  Time sum{};
-  for (int s = 0; s < static_cast<int>(Spend::exposed_tp); ++s)
-    sum += table[static_cast<size_t>(s)];
-  return sum;
-}
-
 // What slowness adds to `compute`, rounded down.
 Time added(Time compute, Slowness slowness) {
   __extension__ using Wide = __int128;
@@ -156,7 +149,7 @@ ByLane own_delay(const LaneSet& lanes, const Account& undisturbed, Time step) {
                std::vector<Time>(static_cast<size_t>(lanes.lanes()), Time{}));
   for (size_t role = 0; role < delay.size(); ++role) {
     if (lanes.slowness.empty()) break;
-    const Time compute = compute_of(undisturbed.by_role[role]);
+    const Time compute = sum_if(undisturbed.by_role[role], is_compute);
     for (size_t lane = 0; lane < delay[role].size(); ++lane)
       delay[role][lane] = added(compute, lanes.slowness[role][lane]);
   }

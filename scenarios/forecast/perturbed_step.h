@@ -18,6 +18,7 @@
 #include "scenarios/scenario.h"
 #include "sim/account/account.h"
 #include "sim/contention/contention.h"
+#include "sim/graph/spend.h"
 #include "sim/lanes/lanes.h"
 #include "sim/result.h"
 #include "topology/cluster/cluster_graph.h"

@@ -43,6 +43,7 @@
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
+#include "sim/graph/host_waits.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/program.h"
 
@@ -102,7 +103,7 @@ std::optional<InputError> check_size(const OpGraph& graph, const Scenario& scena
                                   ops, kMostOps),
                       scenario.file, "fewer or larger microbatches (batch.global, batch.micro)");
   for (const Pass& pass : graph.passes) {
-    const size_t slots = pass.ops.size() * 2 > kMostSlots ? slots_of(pass) : 0;
+    const size_t slots = pass.ops.size() * 2 > kMostSlots ? wait_slots(pass).op.size() : 0;
     if (slots > kMostSlots)
       return file_error(
           "E123",
@@ -119,7 +120,7 @@ std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const Cos
   std::optional<Prices> prices = prices_if_countable(scenario.cluster, step.graph, scenario, table);
   if (!prices) return too_long(scenario);
   PricedStep priced{&scenario, table, std::move(step.graph), std::move(*prices)};
-  launch_after_host_waits(priced.graph, priced.prices);
+  add_host_wait_edges(priced.graph, priced.prices);
   if (std::optional<InputError> wrong = check_size(priced.graph, scenario))
     return std::move(*wrong);
   return priced;

@@ -9,6 +9,7 @@
 #include "scenarios/forecast/step.h"
 #include "sim/account/account.h"
 #include "sim/graph/program.h"
+#include "sim/graph/spend.h"
 #include "sim/result.h"
 
 namespace stepcast {

@@ -85,8 +85,8 @@ Schedule one_f_one_b_order(const ScheduleParams& params) {
 }
 
 // ------------------------------------------------------------------------------------ eager 1F1B
-// 1F1B with a warm-up twice as long, 2(p-r)-1 forwards before the first backward, so
-// that every message has the time of one action to arrive.
+// 1F1B with a warm-up twice as long, 2(p-r)-1 forwards before the first backward, so that every
+// message has the time of one action to arrive.
 
 constexpr std::string_view kEager = "eager-1f1b";
 constexpr std::string_view kEagerAliases[] = {"eager1f1b", "1f1b-eager", "scheduleeager1f1b"};

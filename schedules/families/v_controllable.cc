@@ -270,7 +270,7 @@ VRows slow_block(const VProblem& problem) {
 Order improved(const VProblem& problem, BestOrders best) {
   const auto most = static_cast<int64_t>(affordable(problem, kSearchEffort, 50));
   const int64_t tries = std::min(most, kTriesOfPass * 6 * problem.pp * problem.microbatches);
-  const ScheduleBounds bounds = schedule_bounds(problem.costs, true);
+  const OrderTimes bounds = schedule_bounds(problem.costs, true);
   BestOrders outcome;
   for (TimedOrder& c : best.all) {
     SearchGoal goal;

@@ -132,12 +132,6 @@ void parse_cell(std::string_view text, std::vector<WrittenAction>& to) {
     to.push_back(parse_one(text));
 }
 
-Action parse_action(std::string_view text) {
-  const WrittenAction a = parse_one(text);
-  if (a.bw || a.split != WrittenAction::kNoSplit) fail_form(text);
-  return a.action;
-}
-
 ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows) {
   uint32_t largest_split = 0, largest_microbatch = 0;
   bool some_split = false, some_whole = false, old_names = false;
@@ -193,14 +187,6 @@ ActionRows parse_rows(std::span<const std::string_view> rows, std::vector<Action
   }
   if (!errors.empty()) return {};
   return combine_rows(std::move(written));
-}
-
-std::vector<Action> parse_actions(std::string_view row) {
-  std::vector<ActionRowError> errors;
-  ActionRows rows = parse_rows({&row, 1}, errors);
-  if (!errors.empty()) throw errors.front().error;
-  if (rows.seq_splits != 1) fail(row, "sequence splits are a matter of all rows");
-  return std::move(rows.ranks.front());
 }
 
 std::string unit_text(std::span<const Action> row, size_t position, int64_t seq_splits,

@@ -54,9 +54,6 @@ void parse_cell(std::string_view text, std::vector<WrittenAction>& to);
 // Throws as parse_cell.  REQUIRES: the text is digits, then `name`, then anything.
 WrittenAction parse_numbers(std::string_view text, std::string_view name);
 
-// One action, not a pair and without a split.  Throws as parse_cell.
-Action parse_action(std::string_view text);
-
 // The actions of all ranks, once everything is read.
 struct ActionRows {
   std::vector<std::vector<Action>> ranks;
@@ -79,9 +76,6 @@ ActionRows combine_rows(std::vector<std::vector<WrittenAction>> rows);
 // kMostCellErrors.  Throws as combine_rows, if nothing is wrong with the single actions.
 // O(characters).
 ActionRows parse_rows(std::span<const std::string_view> rows, std::vector<ActionRowError>& errors);
-
-// One such row, without splits.  Throws as parse_cell, with the place in the row.
-std::vector<Action> parse_actions(std::string_view row);
 
 // The number of actions in a cell that parse_cell() accepts, without reading it: 1 or 2.
 inline size_t actions_in_cell(std::string_view text) {

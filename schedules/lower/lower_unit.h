@@ -35,8 +35,8 @@ struct UnitCosts {
 // Activations are counted in bytes: F and L allocate one, B, W and O free it.  The item of each
 // action has it as Item::action; both halves of a pair have an item of their own.
 // REQUIRES: check_schedule(schedule) is empty; by_stage is empty or has an entry for every stage.
-// Throws InputError with a sentence for the user if transfers of that style do not go
-// with the schedule (with_transfers() in transfers/transfers.h).
+// Throws InputError with a sentence for the user if transfers of that style do not go with the
+// schedule (with_transfers() in transfers/transfers.h).
 OpGraph lower_unit(const Schedule& schedule, const UnitCosts& costs,
                    std::vector<Time>& durations_by_work, P2pStyle style = P2pStyle::async);
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/order_timing.h"
+#include "sim/random.h"
 
 namespace stepcast {
 

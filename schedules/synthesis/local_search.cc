@@ -35,8 +35,8 @@
 #include <utility>
 #include <vector>
 
-#include "schedules/synthesis/counted_random.h"
 #include "sim/check.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {

@@ -189,14 +189,14 @@ class Bounds {
     turn_ = head_.back() + forward_.back();
   }
 
-  ScheduleBounds all() const {
-    ScheduleBounds bounds;
+  OrderTimes all() const {
+    OrderTimes bounds;
     for (size_t r = 0; r < static_cast<size_t>(costs_.pp); ++r) {
       std::vector<size_t> stages;
       for (size_t s = 0; s < forward_.size(); ++s)
         if (costs_.rank_of_stage[s] == r) stages.push_back(s);
       if (stages.empty()) continue;
-      const ScheduleBounds of_rank = of(r, stages);
+      const OrderTimes of_rank = of(r, stages);
       bounds.makespan = std::max(bounds.makespan, of_rank.makespan);
       bounds.span = std::max(bounds.span, of_rank.span);
     }
@@ -206,7 +206,7 @@ class Bounds {
  private:
   bool limited() const { return !costs_.memory_limit.empty(); }
 
-  ScheduleBounds of(size_t r, const std::vector<size_t>& stages) const {
+  OrderTimes of(size_t r, const std::vector<size_t>& stages) const {
     const size_t low = stages.front(), top = stages.back();
     int64_t forwards = 0, gradients = 0, weights = 0;
     for (const size_t s : stages) {
@@ -365,7 +365,7 @@ bool fits_memory(const PipelineCosts& costs, const Order& order) {
   return true;
 }
 
-ScheduleBounds schedule_bounds(const PipelineCosts& costs, bool split_backward) {
+OrderTimes schedule_bounds(const PipelineCosts& costs, bool split_backward) {
   return Bounds(costs, split_backward).all();
 }
 

@@ -77,12 +77,7 @@ bool fits_memory(const PipelineCosts& costs, const Order& order);
 // the last gradient back to stage 0.  And the memory times time that the microbatches occupy at
 // least, over the limit.  Proofs stand beside the terms.
 
-struct ScheduleBounds {
-  Time makespan{};
-  Time span{};
-};
-
 // REQUIRES: as synthesize().  O(stages^2).
-ScheduleBounds schedule_bounds(const PipelineCosts& costs, bool split_backward);
+OrderTimes schedule_bounds(const PipelineCosts& costs, bool split_backward);
 
 }  // namespace stepcast

@@ -24,11 +24,11 @@
 #include <utility>
 
 #include "schedules/check.h"
-#include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/list_scheduling.h"
 #include "schedules/synthesis/local_search.h"
 #include "schedules/synthesis/order_timing.h"
 #include "sim/check.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {
@@ -180,8 +180,7 @@ class Synthesizer {
     effort_ = problem.effort > 0
                   ? problem.effort
                   : std::clamp(kActionsByDefault / actions_, kFewestOrders, kMostOrders);
-    const ScheduleBounds bounds = schedule_bounds(costs_, problem.split_backward);
-    bounds_ = {bounds.makespan, bounds.span};
+    bounds_ = schedule_bounds(costs_, problem.split_backward);
     const auto pays = [](const StageTimes& t) {
       return whole_backward(t) < t.backward_input + t.backward_weight;
     };

@@ -197,12 +197,7 @@ class Accountant {
 };
 
 Time not_working(const SpendTable& table) {
-  Time sum{};
-  for (int s = 0; s < kSpends; ++s) {
-    const auto spend = static_cast<Spend>(s);
-    if (is_bubble(spend) || spend == Spend::idle_end) sum += table[static_cast<size_t>(s)];
-  }
-  return sum;
+  return sum_if(table, [](Spend s) { return is_bubble(s) || s == Spend::idle_end; });
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "sim/engine/run.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 

@@ -49,7 +49,7 @@ int64_t whole_factor(double factor) {
   if (!(factor >= 1) || factor > 1024) {
     refuse("a factor of interference is from 1 to 1024");
   }
-  return static_cast<int64_t>(factor * kOne + 0.5);
+  return static_cast<int64_t>(factor * kNominal + 0.5);
 }
 
 Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width) {
@@ -88,7 +88,7 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       merge_(options.merge && !options.ops),
       slow_compute_(whole_factor(interference.compute)),
       slow_communication_(whole_factor(interference.communication)),
-      coupled_(slow_compute_ != kOne || slow_communication_ != kOne),
+      coupled_(slow_compute_ != kNominal || slow_communication_ != kNominal),
       width_(static_cast<uint32_t>(lanes.lanes())),
       network_(traffic.capacity),
       ops_(options.record && options.ops) {
@@ -523,7 +523,7 @@ void Engine::book_chain(const Place& at, const ThreadInstruction& in, int64_t be
   if (ops_) book_op(at, in.first, after - ran, after);
   if (in.stream != kCompute) return;
   record_->book(at.block.role, Spend::launch, after - before - ran);
-  book_more(at, in.first, in.count, ran - in.ps * kOne);
+  book_more(at, in.first, in.count, ran - in.ps * kNominal);
 }
 
 // Ops of a chain that has run beside communication.
@@ -534,7 +534,7 @@ void Engine::book_slowed(const Place& at, const ThreadInstruction& in) {
   for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
   const uint32_t id = at.block.role * width_ + at.block.lane;
   const int64_t own = ps * (is_uneven(id) ? rank.pace : slowness_[id]);
-  book_more(at, in.first + rank.first_op, count, own - ps * kOne);
+  book_more(at, in.first + rank.first_op, count, own - ps * kNominal);
   record_->book(at.block.role, Spend::contention, now_ - rank.begin - own);
   if (ops_) book_op(at, in.first, rank.begin, now_);
 }
@@ -576,7 +576,8 @@ void Engine::book_collective(const Place& at, const ThreadInstruction& in, int64
   if (stream != kCompute) return;
   record_->book(at.block.role, Spend::launch, ready - before);
   record_->book(at.block.role, Spend::straggler, begin - ready);
-  record_->book(at.block.role, at.pass.ops[in.first].spend, alone - price_in(0, in.work) * kOne);
+  record_->book(at.block.role, at.pass.ops[in.first].spend,
+                alone - price_in(0, in.work) * kNominal);
   record_->book(at.block.role, Spend::contention, end - begin - alone);
 }
 

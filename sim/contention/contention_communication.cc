@@ -154,7 +154,7 @@ void Engine::complete(Occurrence& occurrence, uint32_t group) {
     const Time latency = traffic_.latency[occurrence.work];
     transfer.flows =
         graph_.works[occurrence.work].bytes.value > 0 && latency.count() < transfer.price;
-    transfer.latency = transfer.flows ? latency.count() * kOne : 0;
+    transfer.latency = transfer.flows ? latency.count() * kNominal : 0;
     transfer.uses = &traffic_.patterns[pattern];
   }
   if (transfer.flows || coupled_) return begin_decided(occurrence, group, std::move(transfer));
@@ -177,7 +177,7 @@ void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfe
   }
   transfer.on = true;
   transfer.version = transfers_[id].version + 1;  // events of its predecessor are void
-  transfer.left = Wide{transfer.price} * kOne * slow_communication_;
+  transfer.left = Wide{transfer.price} * kNominal * slow_communication_;
   if (transfer.flows) set_cap(transfer);
   transfers_[id] = std::move(transfer);
   const int64_t begin = occurrence.groups[group].begin;
@@ -230,14 +230,14 @@ void Engine::start_moving(uint32_t id) {
   }
   const int64_t cap = transfer.slowed ? slowed_cap(transfer) : transfer.cap;
   push_next_window(id, now_);
-  transfer.flow = network_.start(now_, bytes * kOne, cap, *transfer.uses, id);
+  transfer.flow = network_.start(now_, bytes * kNominal, cap, *transfer.uses, id);
   transfer.moving = true;
   ++flow_events_;
 }
 
 int64_t Engine::slowed_cap(const Transfer& transfer) const {
-  return std::max<int64_t>(1,
-                           static_cast<int64_t>(Wide{transfer.cap} * kOne / slow_communication_));
+  return std::max<int64_t>(
+      1, static_cast<int64_t>(Wide{transfer.cap} * kNominal / slow_communication_));
 }
 
 void Engine::end_transfer(uint32_t id) {
@@ -361,10 +361,10 @@ void Engine::add_link_spans(Axis axis, uint32_t role, uint32_t lane,
 // Of communication that begins at `begin`, on private links beside nothing.
 int64_t Engine::priced_end(int64_t begin, uint32_t work, uint8_t own,
                            std::span<const LaneSpan> spans) {
-  if (spans.empty()) return begin + price_in(own, work) * kOne;
+  if (spans.empty()) return begin + price_in(own, work) * kNominal;
   prices_by_class_.clear();
   for (size_t c = 0; c <= lanes_.class_ps.size(); ++c) {
-    prices_by_class_.push_back(price_in(c, work) * kOne);
+    prices_by_class_.push_back(price_in(c, work) * kNominal);
   }
   return end_of_communication(begin, prices_by_class_, own, spans, lanes_);
 }
@@ -400,7 +400,7 @@ void Engine::change_price(uint32_t id) {
       network_.set_cap(now_, transfer.flow, transfer.slowed ? slowed_cap(transfer) : transfer.cap);
     return;
   }
-  transfer.left -= (transfer.slowed ? kOne : slow_communication_) * Wide{now_ - transfer.last};
+  transfer.left -= (transfer.slowed ? kNominal : slow_communication_) * Wide{now_ - transfer.last};
   transfer.last = now_;
   transfer.left = rescaled(transfer.left, before, price, slow_communication_);
   transfer.restarted = true;

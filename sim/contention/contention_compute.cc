@@ -95,7 +95,7 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
     case ThreadCode::wait: {
       const auto slot = static_cast<size_t>(in.end_slot);
       const int64_t before = at.recorded ? recorded_time(at.block, stream) : 0;
-      raise(at.block, th, stream, &at.live.slots[slot * block_lanes_], in.ps * kOne);
+      raise(at.block, th, stream, &at.live.slots[slot * block_lanes_], in.ps * kNominal);
       if (at.recorded && stream == kCompute) {
         const int64_t after = recorded_time(at.block, kCompute);
         const int64_t waited = std::clamp(after - in.ps, before, std::max(before, after));
@@ -274,7 +274,7 @@ bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
 // Interference: compute and communication that slow each other.
 
 void Engine::advance_progress(Rank& rank) const {
-  rank.progress += Wide{now_ - rank.last} * (rank.slow ? kOne : slow_compute_);
+  rank.progress += Wide{now_ - rank.last} * (rank.slow ? kNominal : slow_compute_);
   rank.last = now_;
 }
 
@@ -315,7 +315,7 @@ void Engine::settle_rank(uint32_t id) {
   }
   if (rank.runs && rank.restarted) {
     advance_progress(rank);
-    const Wide rate = rank.slow ? kOne : slow_compute_;
+    const Wide rate = rank.slow ? kNominal : slow_compute_;
     const Wide time = (rank.target - rank.progress + rate - 1) / rate;
     push(now_ + static_cast<int64_t>(time), EventKind::compute_end, id, ++rank.version);
   }
@@ -327,7 +327,7 @@ void Engine::settle_transfer(uint32_t id) {
   transfer.dirty = false;
   const bool slowed = transfer.busy > 0;
   if (!transfer.on || (slowed == transfer.slowed && !transfer.restarted)) return;
-  const Wide rate_before = transfer.slowed ? kOne : slow_communication_;
+  const Wide rate_before = transfer.slowed ? kNominal : slow_communication_;
   const bool changes = slowed != transfer.slowed;
   transfer.slowed = slowed;
   transfer.restarted = false;
@@ -339,7 +339,7 @@ void Engine::settle_transfer(uint32_t id) {
   }
   transfer.left -= rate_before * (now_ - transfer.last);
   transfer.last = now_;
-  const Wide rate = slowed ? kOne : slow_communication_;
+  const Wide rate = slowed ? kNominal : slow_communication_;
   push(now_ + static_cast<int64_t>((transfer.left + rate - 1) / rate), EventKind::transfer_end, id,
        ++transfer.version);
   push_next_window(id, now_);

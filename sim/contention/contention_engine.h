@@ -38,7 +38,6 @@ __extension__ using Wide = __int128;
 constexpr int64_t kUnknown = INT64_MIN;
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint32_t kFreed = UINT32_MAX - 1;
-constexpr int64_t kOne = kNominal;
 constexpr auto kCompute = static_cast<size_t>(Stream::compute);
 
 // The lanes of one axis: groups of lanes that differ in its digits only.
@@ -316,7 +315,7 @@ class Engine {
   const Traffic& traffic_;
   bool merge_ = true;
   ContentionProgram program_;
-  int64_t slow_compute_ = kOne, slow_communication_ = kOne;
+  int64_t slow_compute_ = kNominal, slow_communication_ = kNominal;
   bool coupled_ = false;      // interference
   uint32_t width_ = 1;        // lanes
   uint32_t block_lanes_ = 1;  // lanes of a block

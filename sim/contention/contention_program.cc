@@ -45,25 +45,6 @@
 namespace stepcast {
 namespace {
 
-struct Slots {
-  std::vector<int32_t> end, start;  // op -> slot, -1 = none
-  std::vector<uint32_t> op;
-};
-
-Slots assign_slots(const Pass& pass) {
-  Slots slots;
-  slots.end.assign(pass.ops.size(), -1);
-  slots.start = slots.end;
-  for (const Wait& w : pass.waits.all()) {
-    if (is_implied(pass, w)) continue;
-    int32_t& slot = (w.from_start ? slots.start : slots.end)[w.on];
-    if (slot >= 0) continue;
-    slot = static_cast<int32_t>(slots.op.size());
-    slots.op.push_back(w.on);
-  }
-  return slots;
-}
-
 ThreadCode code_of(const OpGraph& graph, const Op& op) {
   if (is_communication(graph.works[static_cast<size_t>(op.work)].kind))
     return ThreadCode::collective;
@@ -76,7 +57,7 @@ class ThreadWriter {
   // `streams`: that the thread has; `ops`: where those of chains go.
   // `launched`: host time up to and including each op.
   ThreadWriter(const OpGraph& graph, const Prices& prices, const Pass& pass,
-               const std::vector<int64_t>& launched, const Slots& slots,
+               const std::vector<int64_t>& launched, const WaitSlots& slots,
                const std::array<bool, kStreams>& streams, std::vector<ThreadOp>& ops)
       : graph_(graph),
         prices_(prices),
@@ -161,7 +142,7 @@ class ThreadWriter {
   const Prices& prices_;
   const Pass& pass_;
   const std::vector<int64_t>& launched_;
-  const Slots& slots_;
+  const WaitSlots& slots_;
   const std::array<bool, kStreams>& streams_;
   std::vector<ThreadOp>& ops_;
   std::vector<ThreadInstruction> code_;
@@ -171,7 +152,7 @@ PassThreads compile_pass(const OpGraph& graph, const Prices& prices,
                          const std::vector<int64_t>& launches, const Pass& pass,
                          const std::array<bool, kStreams>& lockstep, bool merge) {
   PassThreads out;
-  const Slots slots = assign_slots(pass);
+  const WaitSlots slots = wait_slots(pass);
   out.slots = static_cast<uint32_t>(slots.op.size());
   for (const uint32_t i : slots.op) {
     const Op& op = pass.ops[i];

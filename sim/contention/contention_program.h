@@ -16,6 +16,7 @@
 
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 constexpr size_t kHost = kStreams;  // where it waits for a rendezvous
@@ -88,7 +89,7 @@ struct ContentionProgram {
   std::vector<RendezvousPlan> rendezvous;
 };
 
-// REQUIRES: check_graph(graph) passes.  `lockstep`: streams that the lockstep thread runs.
+// REQUIRES: what check_graph(graph) checks.  `lockstep`: streams that the lockstep thread runs.
 // `merge`: chains of ops become one instruction; otherwise each op is an instruction.
 ContentionProgram compile_threads(const OpGraph& graph, const Prices& prices,
                                   const std::array<bool, kStreams>& lockstep, bool merge);

@@ -106,18 +106,17 @@ struct FlowDemand {
   int64_t cap = 0;
   std::span<const LinkUse> uses;
 };
-// Rates of these flows on links of these capacities, in bytes per second, rounded down.  What
-// FlowNetwork is tested against.  REQUIRES: capacities, caps and loads positive.
+// Rates of these flows on links of these capacities, in bytes per second, rounded down.  For tests,
+// which compare FlowNetwork with it.  REQUIRES: capacities, caps and loads positive.
 std::vector<int64_t> max_min_rates(std::span<const int64_t> capacity,
                                    std::span<const FlowDemand> flows);
 
 // -------------------------------------------------------------------------------------------------
 // Max-min fair shares of flows that come, go and change what they can do at most.
 //
-// The shares are those that Filling (sim/contention/fair_shares.h) gives all flows from scratch, to
-// the last bit. They are found from the shares before, for most changes alter the share of no other
-// flow.  What is kept for it is what holds each flow back: its own limit, or a link.
-//
+// The shares are those that Filling (above) gives all flows from scratch, to the last bit.  They
+// are found from the shares before, for most changes alter the share of no other flow.  What is
+// kept for it is what holds each flow back: its own limit, or a link.
 // An allocation is the one that filling finds if and only if
 //   - no flow has more than its limit,
 //   - at each link and each share v that a flow has there, with

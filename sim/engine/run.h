@@ -18,12 +18,13 @@
 #include <vector>
 
 #include "sim/graph/program.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 
 enum class Record : uint8_t {
   nothing,  // only the end of the step: for what-if questions and searches
-  account,  // items and gaps: what account.h, critical_path.h need
+  account,  // items and gaps: what the account and the critical path need
   all,      // also the start of every op (REQUIRES: an unmerged Program): traces
 };
 

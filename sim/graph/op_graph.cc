@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -184,55 +183,27 @@ void check_memory(const OpGraph& graph, const RoleOps& role) {
 
 }  // namespace
 
+WaitSlots wait_slots(const Pass& pass) {
+  WaitSlots slots;
+  slots.end.assign(pass.ops.size(), -1);
+  slots.start = slots.end;
+  for (const Wait& w : pass.waits.all()) {
+    if (!is_implied(pass, w)) (w.from_start ? slots.start : slots.end)[w.on] = 0;
+  }
+  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
+    for (std::vector<int32_t>* of_op : {&slots.end, &slots.start}) {
+      if ((*of_op)[op] < 0) continue;
+      (*of_op)[op] = static_cast<int32_t>(slots.op.size());
+      slots.op.push_back(op);
+    }
+  }
+  return slots;
+}
+
 void check_graph(const OpGraph& graph) {
   for (const Pass& pass : graph.passes) check_pass(graph, pass);
   check_rendezvous(graph);
   for (const RoleOps& role : graph.roles) check_memory(graph, role);
-}
-
-Spend spend_of(const Work& work, Phase phase) {
-  if (is_communication(work.kind)) {
-    switch (work.axis) {
-      case Axis::tp: return Spend::exposed_tp;
-      case Axis::cp:
-      case Axis::cp_inner:
-      case Axis::cp_outer: return Spend::exposed_cp;
-      case Axis::ep:
-      case Axis::etp: return Spend::exposed_ep;
-      case Axis::dp:
-      case Axis::edp:
-      case Axis::data:
-      case Axis::shard:
-      case Axis::replica: return Spend::exposed_dp;
-      case Axis::pp: return Spend::exposed_pp;
-      default: return Spend::exposed_other;
-    }
-  }
-  if (work.kind == WorkKind::expert_wait) return Spend::expert_imbalance;
-  if (phase == Phase::optimizer) return Spend::optimizer;
-  if (phase == Phase::gradient_sync) return Spend::gradient_buffers;
-  if (phase == Phase::recompute) return Spend::recompute;
-  switch (work.kind) {
-    // The batched products of unfused attention carry their heads.
-    case WorkKind::gemm: return work.heads > 0 ? Spend::attention : Spend::matmul;
-    case WorkKind::grouped_gemm: return Spend::matmul;
-    case WorkKind::attention_forward:
-    case WorkKind::attention_backward: return Spend::attention;
-    default: break;
-  }
-  switch (work.kernel) {
-    case Kernel::softmax:
-    case Kernel::softmax_backward: return Spend::attention;
-    case Kernel::layer_norm:
-    case Kernel::layer_norm_backward:
-    case Kernel::rms_norm:
-    case Kernel::rms_norm_backward: return Spend::norm;
-    case Kernel::embedding:
-    case Kernel::embedding_backward:
-    case Kernel::cross_entropy:
-    case Kernel::cross_entropy_backward: return Spend::embedding_loss;
-    default: return Spend::elementwise;
-  }
 }
 
 std::vector<double> work_counts(const OpGraph& graph) {
@@ -251,33 +222,6 @@ std::vector<double> work_counts(const OpGraph& graph) {
       counts[static_cast<size_t>(op.work)] += static_cast<double>(runs[p]);
   }
   return counts;
-}
-
-void launch_after_host_waits(OpGraph& graph, const Prices& prices) {
-  if (prices.by_launch.empty()) return;
-  constexpr auto kReads = static_cast<size_t>(HostCall::synchronize);
-  for (Pass& pass : graph.passes) {
-    std::vector<Wait> added;
-    std::optional<uint32_t> computed;  // the last op on the compute stream
-    std::optional<uint32_t> read;      // what the host has waited for
-    Time since{};
-    for (uint32_t i = 0; i < pass.ops.size(); ++i) {
-      const auto launch = static_cast<size_t>(pass.ops[i].launch);
-      if (computed && graph.launches[launch].calls[kReads] > 0) {
-        read = computed;
-        since = {};
-      }
-      if (pass.ops[i].stream == Stream::compute) computed = i;
-      if (!read) continue;
-      since += prices.by_launch[launch];
-      added.push_back({.op = i, .on = *read, .delay = since});
-    }
-    if (added.empty()) continue;
-    const auto all = pass.waits.all();
-    std::vector<Wait> waits(all.begin(), all.end());
-    waits.insert(waits.end(), added.begin(), added.end());
-    pass.waits = WaitGraph(static_cast<uint32_t>(pass.ops.size()), std::move(waits));
-  }
 }
 
 }  // namespace stepcast

@@ -117,7 +117,7 @@ struct Wait {
   uint32_t op = 0;
   uint32_t on = 0;
   bool from_start = false;  // for its start instead of its end
-  Time delay{};             // that much later, by the host (op_graph.h)
+  Time delay{};             // that much later, by the host (host_waits.h)
 };
 
 // The waits of a pass, ordered by op.
@@ -156,6 +156,16 @@ struct Pass {
 inline bool is_implied(const Pass& pass, const Wait& w) {
   return pass.ops[w.op].stream == pass.ops[w.on].stream && w.delay.count() == 0;
 }
+
+// Where the engines keep the times of ops that others wait for: a slot for each start and each end
+// that a wait names, unless the order of the stream implies it.
+struct WaitSlots {
+  std::vector<int32_t> end, start;  // op -> its slot; -1: none
+  std::vector<uint32_t> op;         // slot -> its op
+};
+
+// Slots are numbered in the order of ops; of one with both, the end comes first.
+WaitSlots wait_slots(const Pass& pass);
 
 // -------------------------------------------------------------------------------------------- role
 enum class ItemKind : uint8_t {
@@ -225,82 +235,15 @@ struct OpGraph {
 // The launch of the graph that makes these calls; appended if there is none.  O(launches).
 LaunchId launch_of(OpGraph& graph, const Launch& launch);
 
-// Checks what the engine takes for granted: indices in range, each rendezvous posted by exactly
+// Checks what the engines take for granted: indices in range, each rendezvous posted by exactly
 // `parties` roles and joined only by roles of the step, passes free of cycles of waits, every
 // tensor freed by the pass that allocates it or by a later pass of the same stage and microbatch,
-// at most once. Throws InternalError.  O(size).
+// at most once.  Throws InternalError.  O(size).  Runs do not call it: whoever lowers a graph keeps
+// to this, and tests hold every lowered graph to it.
 void check_graph(const OpGraph& graph);
 
-// -------------------------------------------------------------------------------------------------
-// The items of the account: what a picosecond of a rank can be spent on.
-
-enum class Spend : uint8_t {
-  matmul,
-  attention,
-  norm,
-  elementwise,     // activation, dropout, bias, residual, rotary
-  embedding_loss,  // embedding lookup, cross-entropy
-  recompute,
-  gradient_buffers,  // zeroing, casting, scaling gradients
-  optimizer,         // Adam, gradient norm and clipping
-  exposed_tp,
-  exposed_cp,
-  exposed_ep,
-  exposed_pp,  // a pipeline transfer on the wire
-  exposed_dp,
-  exposed_other,  // collectives over first and last stage, over the model group; copies from host
-  fill,           // bubble: before the rank's first backward, waiting for other stages to compute
-  imbalance,      // bubble: between its first backward and its last forward, the same
-  drain,          // bubble: after its last forward, the same
-  blocked,        // bubble: waiting for a rank that is itself held up by a blocking send
-  straggler,      // bubble: in a collective, for slower ranks of the group
-  expert_imbalance,  // bubble: for the rank whose experts got most tokens
-  contention,        // ops that take longer than alone: shared links, slowed compute
-  launch,            // the device waits for the host
-  idle_end,          // this rank is done, other ranks still work
-};
-constexpr int kSpends = 23;
-using SpendTable = std::array<Time, kSpends>;
-
-// "matmul", "exposed_tp", ...: keys of the JSON account.
-std::string_view name_of(Spend s);
-// "TP exposed": for tables.
-std::string_view title_of(Spend s);
-
-constexpr bool is_bubble(Spend s) {
-  return s >= Spend::fill && s <= Spend::expert_imbalance;
-}
-constexpr bool is_exposed(Spend s) {
-  return s >= Spend::exposed_tp && s <= Spend::exposed_other;
-}
-
-// Where the time of an op on the compute stream is booked, or of a communication that holds the
-// compute stream up.
-Spend spend_of(const Work& work, Phase phase);
-
-// -------------------------------------------------------------------------------------------------
-// How often the ranks of a job do each work in one step.
-
-// By work: how often it is done, summed over the ranks; what a rendezvous does counts once for all
-// the ranks that take part in it.  O(size of the graph).
+// By work: how often one step does it, summed over the ranks of the job; what a rendezvous does
+// counts once for all the ranks that take part in it.  O(size of the graph).
 std::vector<double> work_counts(const OpGraph& graph);
-
-// -------------------------------------------------------------------------------------------------
-// Ops that a host launches only after it has read something from the device.
-//
-// A launch with HostCall::synchronize inside a pass waits for the last op before it on the compute
-// stream, which made what is read: what follows is launched from then on, on a device that has
-// nothing queued there.  Other streams go on.  That is a recurrence in the same terms as every
-// other: each op after it starts no earlier than that end plus the host's time for all launches
-// since.  The host itself may still run ahead into the next pass, so what it does there before it
-// reads again is hidden better than it would be.  What is waited beyond the end of the op is booked
-// as launch gaps.
-//
-// Waits are those of one pass: where no op of it on the compute stream comes before, as at its
-// first op, the call costs its time and waits for nothing.  A host that waits between passes is an
-// item of its role (ItemKind::sync).
-
-// Adds these waits to the passes of a priced graph.  O(ops).
-void launch_after_host_waits(OpGraph& graph, const Prices& prices);
 
 }  // namespace stepcast

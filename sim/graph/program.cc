@@ -12,35 +12,10 @@
 namespace stepcast {
 namespace {
 
-struct Marks {
-  std::vector<int32_t> end, start;  // op -> slot, -1 = none
-  std::vector<uint32_t> slot_op;
-};
-
-// Slots for the ops that a kept wait names.  An op with both marks gets two consecutive slots, end
-// first.
-Marks assign_slots(const Pass& pass) {
-  Marks marks;
-  marks.end.assign(pass.ops.size(), -1);
-  marks.start = marks.end;
-  for (const Wait& w : pass.waits.all()) {
-    if (is_implied(pass, w)) continue;
-    (w.from_start ? marks.start : marks.end)[w.on] = 0;
-  }
-  for (uint32_t op = 0; op < pass.ops.size(); ++op) {
-    for (std::vector<int32_t>* mark : {&marks.end, &marks.start}) {
-      if ((*mark)[op] < 0) continue;
-      (*mark)[op] = static_cast<int32_t>(marks.slot_op.size());
-      marks.slot_op.push_back(op);
-    }
-  }
-  return marks;
-}
-
-OpCode code_of(const Marks& marks, uint32_t op) {
-  if (marks.end[op] >= 0)
-    return marks.start[op] >= 0 ? OpCode::run_mark_both : OpCode::run_mark_end;
-  return marks.start[op] >= 0 ? OpCode::run_mark_start : OpCode::run;
+OpCode code_of(const WaitSlots& slots, uint32_t op) {
+  if (slots.end[op] >= 0)
+    return slots.start[op] >= 0 ? OpCode::run_mark_both : OpCode::run_mark_end;
+  return slots.start[op] >= 0 ? OpCode::run_mark_start : OpCode::run;
 }
 
 // Appends `next` to the chain `tail`, both on one stream and launched one after the other.
@@ -104,10 +79,10 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
                           const std::vector<int64_t>& launch_ps, const Variation& variation,
                           double scale, bool merged) {
   CompiledPass out;
-  const Marks marks = assign_slots(pass);
-  STEPCAST_CHECK(marks.slot_op.size() <= kMostSlots, "pass with more slots than an op can name");
-  out.slots = static_cast<uint32_t>(marks.slot_op.size());
-  for (uint32_t op : marks.slot_op) {
+  const WaitSlots slots = wait_slots(pass);
+  STEPCAST_CHECK(slots.op.size() <= kMostSlots, "pass with more slots than an op can name");
+  out.slots = static_cast<uint32_t>(slots.op.size());
+  for (const uint32_t op : slots.op) {
     const Op& o = pass.ops[op];
     out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(o.work)], o.phase));
   }
@@ -117,7 +92,7 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     const Op& o = pass.ops[op];
     for (const Wait& w : pass.waits.of(op)) {
       if (is_implied(pass, w)) continue;
-      const int32_t slot = w.from_start ? marks.start[w.on] : marks.end[w.on];
+      const int32_t slot = (w.from_start ? slots.start : slots.end)[w.on];
       out.code.push_back({.duration = varied_delay(w.delay, variation),
                           .code = OpCode::wait,
                           .stream = o.stream,
@@ -132,15 +107,15 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     Instruction in{.duration = ps,
                    .lead = launch + ps,
                    .launch = launch,
-                   .code = code_of(marks, op),
+                   .code = code_of(slots, op),
                    .stream = o.stream,
                    .op = op};
-    const int32_t slot = marks.end[op] >= 0 ? marks.end[op] : marks.start[op];
+    const int32_t slot = slots.end[op] >= 0 ? slots.end[op] : slots.start[op];
     if (slot >= 0) in.slot = static_cast<uint16_t>(slot);
     if (o.stream == Stream::compute) {
       out.busy[static_cast<size_t>(spend_of(work, o.phase))] += ps;
     }
-    const bool marks_start = marks.start[op] >= 0;
+    const bool marks_start = slots.start[op] >= 0;
     if (merged && open && !marks_start && out.code.back().stream == o.stream) {
       merge(out.code.back(), in);
     } else {
@@ -221,10 +196,6 @@ Pass copy_of(const Pass& pass, const Variation& variation) {
 }
 
 }  // namespace
-
-size_t slots_of(const Pass& pass) {
-  return assign_slots(pass).slot_op.size();
-}
 
 int64_t varied_ps(int64_t ps, const Work& work, Phase phase, const Variation& v,
                   double pass_scale) {

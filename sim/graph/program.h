@@ -18,6 +18,7 @@
 
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
+#include "sim/graph/spend.h"
 
 namespace stepcast {
 // The engine keeps for each role the time t of each stream, the time h of the host, and event
@@ -83,13 +84,11 @@ struct Program {
   bool merged = true;
 };
 
-// Slots that a pass may need: Instruction::slot has 16 bits.  An op that others wait for has one,
-// or two if they wait for both its start and its end.
+// Slots that a pass may need (wait_slots): Instruction::slot has 16 bits.
 constexpr size_t kMostSlots = 65'535;
-size_t slots_of(const Pass& pass);
 
-// REQUIRES: check_graph(graph) passes; no pass needs more than kMostSlots; a price for each work,
-// and a time for each launch or for none. O(ops of the passes).
+// REQUIRES: what check_graph(graph) checks; no pass needs more than kMostSlots; a price for each
+// work, and a time for each launch or for none.  O(ops of the passes).
 Program compile(const OpGraph& graph, const Prices& prices, const Variation& variation = {},
                 bool merged = true);
 

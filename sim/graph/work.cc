@@ -122,43 +122,6 @@ std::string_view name_of(MemoryCategory c) {
   return pick(kNames, c);
 }
 
-std::string_view name_of(Spend s) {
-  static constexpr std::array<std::string_view, kSpends> kNames{"matmul",
-                                                                "attention",
-                                                                "norm",
-                                                                "elementwise",
-                                                                "embedding_loss",
-                                                                "recompute",
-                                                                "gradient_buffers",
-                                                                "optimizer",
-                                                                "exposed_tp",
-                                                                "exposed_cp",
-                                                                "exposed_ep",
-                                                                "exposed_pp",
-                                                                "exposed_dp",
-                                                                "exposed_other",
-                                                                "fill",
-                                                                "imbalance",
-                                                                "drain",
-                                                                "blocked",
-                                                                "straggler",
-                                                                "expert_imbalance",
-                                                                "contention",
-                                                                "launch",
-                                                                "idle_end"};
-  return pick(kNames, s);
-}
-
-std::string_view title_of(Spend s) {
-  static constexpr std::array<std::string_view, kSpends> kTitles{
-      "matrix products", "attention",        "norms",          "elementwise",   "embedding, loss",
-      "recompute",       "gradient buffers", "optimizer",      "TP exposed",    "CP exposed",
-      "EP exposed",      "PP exposed",       "DP exposed",     "other exposed", "pipeline fill",
-      "stage imbalance", "pipeline drain",   "blocked sends",  "straggler",     "expert imbalance",
-      "contention",      "launch gaps",      "idle at the end"};
-  return pick(kTitles, s);
-}
-
 std::string_view name_of(HostCall c) {
   static constexpr std::array<std::string_view, kHostCalls> kNames{
       "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",

@@ -54,12 +54,6 @@ void raise(int64_t* __restrict t, const int64_t* __restrict other, int64_t n, in
 }
 
 STEPCAST_CLONES
-void raised(int64_t* __restrict out, const int64_t* __restrict t, const int64_t* __restrict other,
-            int64_t n, int64_t by) {
-  for (int64_t i = 0; i < n; ++i) out[i] = larger(t[i], other[i] + by);
-}
-
-STEPCAST_CLONES
 void raise_to(int64_t* t, int64_t n, int64_t by) {
   for (int64_t i = 0; i < n; ++i) t[i] = larger(t[i], by);
 }

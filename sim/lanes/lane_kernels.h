@@ -11,8 +11,6 @@ namespace stepcast::lane_kernels {
 
 // t = max(t, other + by)
 void raise(int64_t* t, const int64_t* other, int64_t n, int64_t by);
-// out = max(t, other + by)
-void raised(int64_t* out, const int64_t* t, const int64_t* other, int64_t n, int64_t by);
 // t = max(t, by)
 void raise_to(int64_t* t, int64_t n, int64_t by);
 // t += by

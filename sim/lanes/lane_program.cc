@@ -36,27 +36,6 @@ void throw_step_too_long() {
 
 namespace {
 
-// Slots of the ops that a wait names; -1: none.
-struct Slots {
-  std::vector<int32_t> end, start;
-  int32_t count = 0;
-};
-
-Slots assign_slots(const Pass& pass) {
-  Slots slots;
-  slots.end.assign(pass.ops.size(), -1);
-  slots.start = slots.end;
-  for (const Wait& w : pass.waits.all()) {
-    if (!is_implied(pass, w)) (w.from_start ? slots.start : slots.end)[w.on] = 0;
-  }
-  for (size_t op = 0; op < pass.ops.size(); ++op) {
-    for (std::vector<int32_t>* mark : {&slots.end, &slots.start}) {
-      if ((*mark)[op] == 0) (*mark)[op] = slots.count++;
-    }
-  }
-  return slots;
-}
-
 class PassCompiler {
  public:
   PassCompiler(const OpGraph& graph, const Prices& prices, const std::vector<int64_t>& launches,
@@ -66,10 +45,10 @@ class PassCompiler {
         launches_(launches),
         traits_(traits),
         pass_(pass),
-        slots_(assign_slots(pass)) {}
+        slots_(wait_slots(pass)) {}
 
   LanePass compile() {
-    out_.slots = slots_.count;
+    out_.slots = static_cast<int32_t>(slots_.op.size());
     out_.device_ops = static_cast<uint32_t>(pass_.ops.size());
     for (uint32_t op = 0; op < pass_.ops.size(); ++op) {
       add_waits(op);
@@ -220,7 +199,7 @@ class PassCompiler {
   // Where streams take turns, as compute and the collectives between its ops do, a stream that
   // waits for the other is never ahead of it, so the maximum with its own time can be left out.
   void find_followers() {
-    const auto places = static_cast<size_t>(slot_place(slots_.count));
+    const auto places = static_cast<size_t>(slot_place(out_.slots));
     // no_later[x][y]: x <= y, for all that is known so far
     std::vector<std::vector<bool>> no_later(places, std::vector<bool>(places));
     for (LaneInstruction& in : out_.code) {
@@ -246,7 +225,7 @@ class PassCompiler {
   const std::vector<int64_t>& launches_;
   const LaneTraits& traits_;
   const Pass& pass_;
-  Slots slots_;
+  WaitSlots slots_;
   std::vector<LaneLine> lines_;  // of the chain at the end
   bool open_ = false;            // it may be continued
   LanePass out_;

@@ -16,6 +16,7 @@
 
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
+#include "sim/graph/spend.h"
 #include "sim/lanes/lanes.h"
 
 namespace stepcast {
@@ -82,8 +83,8 @@ struct LaneTraits {
   bool merge = true;                // chains to one instruction
 };
 
-// Throws InputError if one instruction alone is longer than 2^50 ps.  O(ops of the
-// passes, times the length of chains where slowness varies).
+// Throws InputError if one instruction alone is longer than 2^50 ps.  O(ops of the passes, times
+// the length of chains where slowness varies).
 LaneProgram compile_lanes(const OpGraph& graph, const Prices& prices, const LaneTraits& traits);
 
 constexpr int64_t kLongestLaneTime = int64_t{1} << (50 + kLaneFractionBits);

@@ -28,6 +28,7 @@
 #include "sim/lanes/lane_kernels.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/log_exp.h"
+#include "sim/random.h"
 
 namespace stepcast {
 namespace {
@@ -51,13 +52,6 @@ double above_median(double z) {
   return density(z) * sum;
 }
 
-// SplitMix64's finalizer: every bit of the result depends on every bit of x.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 JitterTable jitter_table(double sigma) {
@@ -79,11 +73,11 @@ JitterTable jitter_table(double sigma) {
 }
 
 uint32_t jitter_rank_key(uint64_t seed, uint64_t rank) {
-  return static_cast<uint32_t>(mix(mix(seed + 0x9e3779b97f4a7c15ULL) + rank) >> 32);
+  return static_cast<uint32_t>(splitmix(splitmix(seed + kSplitMixStep) + rank) >> 32);
 }
 
 uint32_t jitter_instance_key(uint64_t instance) {
-  return static_cast<uint32_t>(mix(instance * 0x9e3779b97f4a7c15ULL) >> 32);
+  return static_cast<uint32_t>(splitmix(instance * kSplitMixStep) >> 32);
 }
 
 namespace {

@@ -97,7 +97,7 @@ class LaneEngine {
     std::vector<std::pair<uint32_t, int64_t>> posted;  // by whom, when
   };
 
-  // --- before the run, items (lanes.cc)
+  // --- before the run, items
 
   LaneTraits traits_of_lanes() const;
   // Which roles a rendezvous joins: those that post it or wait for it.
@@ -114,7 +114,7 @@ class LaneEngine {
   void complete(uint32_t id, const Work& work, RendezvousState& m);
   bool join(uint32_t r, RoleState& role, const Item& item, LaneClock& stream);
 
-  // --- clocks, passes (lanes.cc)
+  // --- clocks, passes
 
   void raise(LaneClock& c, const LaneClock& other, int64_t by);
   // c = max(c, host + lead), unless no lane can be that early.
@@ -148,7 +148,7 @@ class LaneEngine {
   void run_join(uint32_t r, RoleState& role, const LaneInstruction& in, LaneClock& c,
                 const LaneClock* other);
 
-  // --- what is recorded (lanes.cc)
+  // --- what is recorded
 
   StragglerWait& straggler_at(RoleState& role, LanePlace p);
   void book_wait(uint32_t r, RoleState& role, const LaneInstruction& in, const LaneClock& c,

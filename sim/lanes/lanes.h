@@ -113,9 +113,9 @@ struct LaneResult {
   Timeline timeline;
 };
 
-// REQUIRES: check_graph(graph) passes; prices.by_work.size() == graph.works.size(); every role has
-// lanes.lanes() ranks; lanes.slowness positive.  Throws Deadlock as `run` does, and
-// InputError if the step is longer than 2^50 ps (19 minutes).
+// REQUIRES: what check_graph(graph) checks; prices.by_work.size() == graph.works.size(); every role
+// has lanes.lanes() ranks; lanes.slowness positive.  Throws Deadlock as `run` does, and InputError
+// if the step is longer than 2^50 ps (19 minutes).
 // Memory: a few vectors of one entry a lane for each role and live event, whatever the ops.
 LaneResult run_lanes(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                      const LaneOptions& options = {});

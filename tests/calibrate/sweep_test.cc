@@ -93,7 +93,7 @@ TEST(Sweep, RowsAreReadAsATable) {
       "# stepcast cost table\n# format: 2\n# gpu: g\n# source: here measured x\n" +
       row_text(gemm_point(256), m, "here") + '\n' + row_text(launch, m, "here") + '\n' +
       row_text(copy, m, "here") + '\n';
-  const TableText table = parse_table_text(text, "t", {.accept_edits = true});
+  const TableText table = parse_table_text(text, "t", TableFile::edited);
   ASSERT_EQ(table.gemms.size(), 1U);
   EXPECT_DOUBLE_EQ(table.gemms[0].us, 41.25);
   EXPECT_DOUBLE_EQ(table.gemms[0].spread, 0.0123);

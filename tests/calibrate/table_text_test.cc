@@ -328,13 +328,13 @@ TEST(TableText, EveryTruncationOfAWrittenTableIsNoticed) {
 }
 
 TEST(TableText, TakesEditsWhereTheyAreAccepted) {
-  const TableReadOptions accept{.accept_edits = true};
+  constexpr TableFile kEdited = TableFile::edited;
   const std::string edited = replaced(kWritten, ",155.87,", ",155.88,");
-  EXPECT_EQ(parse_table_text(edited, "t.csv", accept).gemms.at(0).us, 155.88);
-  const TableText unfinished = parse_table_text(kHeader + "launch,4.1,bench\n", "t.csv", accept);
+  EXPECT_EQ(parse_table_text(edited, "t.csv", kEdited).gemms.at(0).us, 155.88);
+  const TableText unfinished = parse_table_text(kHeader + "launch,4.1,bench\n", "t.csv", kEdited);
   EXPECT_EQ(unfinished.launch_us, 4.1);
   // What a row says is checked all the same.
-  EXPECT_THROW(parse_table_text(kHeader + "launch,-4.1,bench\n", "t.csv", accept), InputError);
+  EXPECT_THROW(parse_table_text(kHeader + "launch,-4.1,bench\n", "t.csv", kEdited), InputError);
 }
 
 TEST(TableText, CollectsProblemsButNotWithoutEnd) {

@@ -20,8 +20,8 @@ using test::empty_table;
 using test::full_table;
 using test::problems_of;
 
-United united(const std::vector<TableText>& inputs, const UniteOptions& options = {}) {
-  return unite(inputs, options);
+United united(const std::vector<TableText>& inputs, const std::string& gpu = {}) {
+  return unite(inputs, gpu);
 }
 
 TableText with_gemm(int64_t m, double us, uint16_t source = 0) {
@@ -115,7 +115,7 @@ TEST(Unite, RowsOfAnotherGpuAreDerivedOnes) {
   TableText other = with_gemm(256, 7);
   other.gpu = "other-gpu";
   other.gemms.push_back(with_gemm(512, 8).gemms[0]);
-  const United u = united({other, with_gemm(512, 9)}, {.gpu = "test-gpu"});
+  const United u = united({other, with_gemm(512, 9)}, "test-gpu");
   EXPECT_EQ(u.table.gpu, "test-gpu");
   ASSERT_EQ(u.table.gemms.size(), 2u);
   const auto source = [&](size_t row) { return u.table.sources[u.table.gemms[row].source]; };
@@ -126,7 +126,7 @@ TEST(Unite, RowsOfAnotherGpuAreDerivedOnes) {
   EXPECT_EQ(u.dropped, (std::vector<size_t>{1, 0}));
   EXPECT_EQ(u.remarks, std::vector<std::string>{
                            "what is of other-gpu counts as derived in a table of test-gpu"});
-  EXPECT_TRUE(united({with_gemm(512, 9)}, {.gpu = "test-gpu"}).remarks.empty());
+  EXPECT_TRUE(united({with_gemm(512, 9)}, "test-gpu").remarks.empty());
 }
 
 TEST(Unite, CollectivesOfOneFabricOnly) {

@@ -19,7 +19,7 @@ namespace {
 
 // Changed bytes hardly ever fit their checksums: past them.
 void read_edited(std::string_view text) {
-  const TableText table = parse_table_text(text, "fuzz.csv", {.accept_edits = true});
+  const TableText table = parse_table_text(text, "fuzz.csv", TableFile::edited);
   CostTable::of(table);
   const TableText fitted = fit_table(table).table;
   const std::string written = write_table(fitted);

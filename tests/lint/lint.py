@@ -105,6 +105,30 @@ def check_links(root):
                     yield f"{path.relative_to(root)}:{number}: link to {target}, which is not there"
 
 
+# Files of other projects that comments name as sources of what they say.
+FOREIGN_SOURCES = {
+    "src/enqueue.cc", "src/graph/paths.cc", "src/graph/search.cc", "src/graph/topo.h", "src/graph/tuning.cc",  # NVIDIA/nccl
+    "src/util.cu",  # NVIDIA/nccl-tests
+    "transformer_engine/common/gemm/cublaslt_gemm.cu",  # NVIDIA/TransformerEngine
+}
+# What a file may say of itself: it takes its own path apart.
+NAMES_ITSELF = {"sim/check.cc"}
+
+
+def check_named_files(root):
+    """Headers and sources that comments name are there: "fabric.h", "cluster/fabric.h" or the whole path."""
+    every = [path.relative_to(root).as_posix() for path in files(root)]
+    endings = {name[i:] for name in every for i in range(len(name)) if i == 0 or name[i - 1] == "/"}
+    for name, number, line in numbered(root, lambda p: p.suffix in (".h", ".cc", ".cu", ".cuh", ".csv")):
+        comment = re.search(r"^#(.*)$" if name.endswith(".csv") else r"//(.*)$", line)
+        for named in re.findall(r"\w[\w/.-]*\.(?:h|cc|cuh?)\b", comment[1] if comment else ""):
+            if named not in endings | FOREIGN_SOURCES:
+                yield f"{name}:{number}: names {named}, which is not there"
+            elif name not in NAMES_ITSELF and ("/" + name).endswith("/" + named) and \
+                    sum(("/" + one).endswith("/" + named) for one in every) == 1:
+                yield f"{name}:{number}: names itself"
+
+
 def check_packages(root):
     """README.md's `apt-get install` lines and tools/dependencies name the same packages."""
     listed = subprocess.run([root / "tools/dependencies", "build", "test"], check=True,

@@ -156,6 +156,18 @@ class SourceText(TreeTest):
         self.write("docs/c.md", "# C\n[b](#x)\n")
         self.expect_complaint("docs/c.md:2: link to #x", *self.lint("links"))
 
+    def test_comments_that_name_files(self):
+        self.write("sim/lanes/a.h", SPDX + "// See b.cc, lanes/b.cc and sim/lanes/b.cc, and src/graph/topo.h.\n")
+        self.write("sim/lanes/b.cc", SPDX + '#include "sim/gone.h"\n')
+        self.expect_clean(*self.lint("named_files"))
+        self.write("sim/lanes/b.cc", SPDX + "int x;  // of sim/b.cc\n")
+        self.expect_complaint("sim/lanes/b.cc:2: names sim/b.cc, which is not there", *self.lint("named_files"))
+        self.write("sim/lanes/b.cc", SPDX + "// As in b.cc\n")
+        self.expect_complaint("sim/lanes/b.cc:2: names itself", *self.lint("named_files"))
+        self.write("sim/lanes/b.cc", SPDX)
+        self.write("sim/costs.csv", "# Of sim/gone.h\nname,value\n")
+        self.expect_complaint("sim/costs.csv:1: names sim/gone.h", *self.lint("named_files"))
+
     def test_packages_of_the_readme(self):
         self.write("tools/dependencies", "#!/bin/sh\necho cmake ninja-build\n", 0o755)
         self.write("README.md", "    apt-get install -y cmake \\\n      ninja-build\n")

@@ -26,13 +26,11 @@ class Adapters : public ::testing::Test {
   void TearDown() override { fs::remove_all(root_); }
 
   void add(const std::string& device, int port, const std::string& rate,
-           const std::string& state = "4: ACTIVE\n",
-           const std::string& link_layer = "InfiniBand\n") const {
+           const std::string& state = "4: ACTIVE\n") const {
     const fs::path folder = root_ / device / "ports" / std::to_string(port);
     fs::create_directories(folder);
     std::ofstream(folder / "rate") << rate;
     std::ofstream(folder / "state") << state;
-    std::ofstream(folder / "link_layer") << link_layer;
   }
 
   fs::path root_;
@@ -60,12 +58,11 @@ TEST(CollectivesNetwork, AnActivePortSaysSo) {
 TEST_F(Adapters, AreReadInTheOrderOfTheirNumbers) {
   add("mlx5_10", 1, "400 Gb/sec (4X NDR)\n");
   add("mlx5_2", 1, "400 Gb/sec (4X NDR)\n");
-  add("mlx5_0", 1, "100 Gb/sec (4X EDR)\n", "1: DOWN\n", "Ethernet\n");
+  add("mlx5_0", 1, "100 Gb/sec (4X EDR)\n", "1: DOWN\n");
   const auto ports = read_network_ports(root_);
   ASSERT_THAT(ports, SizeIs(3));
   EXPECT_EQ(ports[0].device, "mlx5_0");
   EXPECT_FALSE(ports[0].active);
-  EXPECT_EQ(ports[0].link_layer, "Ethernet");
   EXPECT_EQ(ports[0].gbits, 100);
   EXPECT_EQ(ports[1].device, "mlx5_2");
   EXPECT_TRUE(ports[1].active);
@@ -90,9 +87,9 @@ TEST_F(Adapters, CountIfTheyAreActiveAndSelected) {
 }
 
 TEST(CollectivesNetwork, SettingsOfNcclSelectPorts) {
-  const NetworkPort one{"mlx5_1", 1, "InfiniBand", true, 400};
-  const NetworkPort ten{"mlx5_10", 1, "InfiniBand", true, 400};
-  const NetworkPort second{"mlx5_1", 2, "InfiniBand", true, 400};
+  const NetworkPort one{"mlx5_1", 1, true, 400};
+  const NetworkPort ten{"mlx5_10", 1, true, 400};
+  const NetworkPort second{"mlx5_1", 2, true, 400};
   EXPECT_TRUE(is_selected(one, ""));
   EXPECT_TRUE(is_selected(one, " mlx5_0 , mlx5_1 "));
   EXPECT_TRUE(is_selected(ten, "mlx5_1"));  // the beginning of its name

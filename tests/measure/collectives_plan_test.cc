@@ -177,10 +177,5 @@ TEST(CollectivesPlan, GroupsOfThePlanThatAreNotHereAreToldOnce) {
                                     HasSubstr("6 ranks on 2 nodes are not here")));
 }
 
-TEST(CollectivesPlan, ACollectiveTakesAsLongAsItsSlowestRank) {
-  const std::vector<std::vector<double>> us{{3, 5, 4}, {6, 2, 1}};
-  EXPECT_THAT(slowest_rank(us), ElementsAre(5, 6));
-}
-
 }  // namespace
 }  // namespace stepcast::measure::collectives_plan_test

@@ -96,7 +96,7 @@ TEST(SweepPoints, AreAllReadBackAsRowsOfATable) {
   points = in_order(points);
   for (const SweepPoint& p : points) text += row_text(p, {{1.5}, 0.01, {}}, "here") + '\n';
   text += "interference,1.1,1.2,here\n";
-  const TableText table = parse_table_text(text, "t", {.accept_edits = true});
+  const TableText table = parse_table_text(text, "t", TableFile::edited);
   const size_t rows =
       table.gemms.size() + table.attentions.size() + table.memories.size() + table.copies.size();
   EXPECT_EQ(rows + 2, points.size());

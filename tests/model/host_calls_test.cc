@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/passes/stage_passes.h"
+#include "sim/graph/host_waits.h"
 #include "sim/graph/op_graph.h"
 #include "tests/model/sample.h"
 
@@ -286,7 +287,7 @@ TEST(HostCalls, TheBackwardOfAPairComputesBesideTheDispatchOfItsForward) {
     assign_launches(s.graph, p);
     Prices prices;
     prices.by_launch.assign(s.graph.launches.size(), Time{1});
-    launch_after_host_waits(s.graph, prices);
+    add_host_wait_edges(s.graph, prices);
     const Pass& pass = s.graph.passes[static_cast<size_t>(pair)];
     size_t read = 0;
     for (const Wait& wait : pass.waits.all()) {

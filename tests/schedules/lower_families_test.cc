@@ -11,9 +11,12 @@
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
 #include "tests/schedules/lower_sample.h"
+#include "tests/schedules/written_actions.h"
 
 namespace stepcast::lower_families_test {
 namespace {
+
+using testing::parse_actions;
 
 using sample::cost_of;
 using sample::only_products;

@@ -6,11 +6,13 @@
 
 #include <optional>
 
-#include "schedules/formats/action_text.h"
 #include "tests/schedules/vectors.h"
+#include "tests/schedules/written_actions.h"
 
 namespace stepcast::order_timing_test {
 namespace {
+
+using testing::parse_actions;
 
 constexpr double kUnit = 1000;  // ps
 

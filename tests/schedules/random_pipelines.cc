@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedules/synthesis/counted_random.h"
+#include "sim/random.h"
 
 namespace stepcast::testing {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "schedules/formats/action_text.h"
-#include "schedules/synthesis/counted_random.h"
 #include "schedules/synthesis/synthesis.h"
+#include "sim/random.h"
 
 namespace stepcast::schedule_bounds_test {
 namespace {
@@ -169,7 +169,7 @@ void compare(int64_t pp, int64_t m, const std::vector<uint16_t>& placement, bool
       continue;
     }
     ++feasible;
-    const ScheduleBounds bounds = schedule_bounds(problem.costs, split);
+    const OrderTimes bounds = schedule_bounds(problem.costs, split);
     EXPECT_LE(bounds.makespan, least->makespan);
     EXPECT_LE(bounds.span, least->span);
     const Synthesis made = synthesize(problem);
@@ -217,7 +217,7 @@ TEST(ScheduleBounds, AreReachedBySchedulesWithoutABubble) {
   times.forward = times.backward_input = times.backward_weight = Time{1};
   const PipelineCosts costs =
       level_costs(4, 8, {0, 1, 2, 3}, times, {10, -5, -5}, Time{0}, std::nullopt);
-  const ScheduleBounds bounds = schedule_bounds(costs, true);
+  const OrderTimes bounds = schedule_bounds(costs, true);
   EXPECT_EQ(bounds.makespan, Time{8 * 3 + 3});  // ZB-H2's: the ideal time and (p - 1) tF
   EXPECT_EQ(bounds.span, Time{8 * 3});
 }

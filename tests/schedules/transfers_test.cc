@@ -392,12 +392,6 @@ TEST(Messages, AreNumberedByHopAndMicrobatch) {
   EXPECT_THAT(seen, ::testing::Each(2));
 }
 
-TEST(P2pStyle, IsFoundByItsName) {
-  for (const P2pStyle style : kAllP2pStyles) EXPECT_EQ(p2p_style_named(name_of(style)), style);
-  EXPECT_EQ(p2p_style_named("blocking"), std::nullopt);
-  EXPECT_EQ(p2p_style_named(""), std::nullopt);
-}
-
 TEST(P2pStyle, OfAFamilyIsThatOfItsProgram) {
   EXPECT_EQ(default_p2p_style("1f1b"), P2pStyle::megatron);
   EXPECT_EQ(default_p2p_style("interleaved-1f1b"), P2pStyle::megatron_overlap);

@@ -15,11 +15,13 @@
 #include "schedules/schedule.h"
 #include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
+#include "tests/schedules/written_actions.h"
 
 namespace stepcast::v_blocks_test {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::parse_actions;
 using testing::Vector;
 
 Schedule generate(const std::string& name, const ScheduleParams& params) {

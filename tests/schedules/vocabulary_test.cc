@@ -14,11 +14,13 @@
 #include "schedules/transfers/transfers.h"
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
+#include "tests/schedules/written_actions.h"
 
 namespace stepcast::vocabulary_test {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::parse_actions;
 
 constexpr const char* kMethods[] = {"vocab-1", "vocab-2", "interlaced"};
 

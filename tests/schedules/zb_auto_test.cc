@@ -12,14 +12,15 @@
 
 #include "schedules/check.h"
 #include "schedules/families/families.h"
-#include "schedules/formats/action_text.h"
 #include "schedules/synthesis/order_timing.h"
 #include "tests/schedules/vectors.h"
+#include "tests/schedules/written_actions.h"
 
 namespace stepcast::zb_auto_test {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::parse_actions;
 
 constexpr double kUnit = 1000;  // ps
 

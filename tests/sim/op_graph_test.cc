@@ -11,6 +11,7 @@
 
 #include "sim/check.h"
 #include "sim/engine/run.h"
+#include "sim/graph/host_waits.h"
 #include "sim/graph/program.h"
 #include "tests/hand_graph.h"
 
@@ -204,7 +205,7 @@ struct Step {
   }
 
   Timeline timeline() {
-    launch_after_host_waits(graph, prices);
+    add_host_wait_edges(graph, prices);
     return run(compile(graph, prices), Record::account);
   }
 };
@@ -239,10 +240,10 @@ TEST(HostWaits, TheFirstOpOfAPassHasNothingToWaitFor) {
 TEST(HostWaits, NothingIsAddedWhereTheHostTakesNoTimeOrReadsNothing) {
   Step free(4, 2);
   free.prices.by_launch.clear();
-  launch_after_host_waits(free.graph, free.prices);
+  add_host_wait_edges(free.graph, free.prices);
   EXPECT_TRUE(free.graph.passes[0].waits.all().empty());
   Step never(4, {});
-  launch_after_host_waits(never.graph, never.prices);
+  add_host_wait_edges(never.graph, never.prices);
   EXPECT_TRUE(never.graph.passes[0].waits.all().empty());
 }
 

@@ -258,7 +258,7 @@ int make_table(const Arguments& args, const Terminal& terminal,
     check_times(in, args.gpu.empty() ? in.table.gpu : args.gpu);
     tables.push_back(in.table);
   }
-  const United united = unite(tables, {args.gpu});
+  const United united = unite(tables, args.gpu);
   FittedTable fitted = fit_table(united.table);
   fitted.remarks.insert(fitted.remarks.begin(), united.remarks.begin(), united.remarks.end());
   for (std::string r : {remark_on_gpu(fitted.table.gpu), remark_on_rows(fitted.table)})

@@ -82,7 +82,8 @@ void add_measurement_options(CLI::App* sub, MeasuredArguments& a) {
 
 CalibrateInput read_table(const std::string& input, bool accept_edits) {
   CalibrateInput in = read(input);
-  in.table = parse_table_text(in.text, in.name, {accept_edits});
+  in.table =
+      parse_table_text(in.text, in.name, accept_edits ? TableFile::edited : TableFile::as_written);
   return in;
 }
 
@@ -91,7 +92,8 @@ CalibrateInput read_measurements(const std::string& input, const Arguments& args
   const MeasurementOptions options = options_of(args);
   CalibrateInput in = read(input);
   if (is_table(in.text)) {
-    in.table = parse_table_text(in.text, in.name, {args.calibrate.accept_edits});
+    in.table = parse_table_text(
+        in.text, in.name, args.calibrate.accept_edits ? TableFile::edited : TableFile::as_written);
     return in;
   }
   if (args.kind.empty() && recognise_measurements(in.text).empty())

@@ -24,9 +24,10 @@ namespace {
 
 uint32_t slowest_role(const Result& result) {
   const auto& roles = result.account.by_role;
-  const auto most = std::max_element(
-      roles.begin(), roles.end(),
-      [](const SpendTable& a, const SpendTable& b) { return compute_time(a) < compute_time(b); });
+  const auto most =
+      std::max_element(roles.begin(), roles.end(), [](const SpendTable& a, const SpendTable& b) {
+        return sum_if(a, is_compute) < sum_if(b, is_compute);
+      });
   return static_cast<uint32_t>(most - roles.begin());
 }
 

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace stepcast {
@@ -220,12 +219,6 @@ constexpr const GpuArchitecture& architecture(GpuArch arch) {
 
 constexpr std::string_view name_of(GpuArch arch) {
   return architecture(arch).name;
-}
-
-constexpr std::optional<GpuArch> gpu_arch_named(std::string_view name) {
-  for (size_t i = 0; i < kGpuArchitectures.size(); ++i)
-    if (kGpuArchitectures[i].name == name) return static_cast<GpuArch>(i);
-  return std::nullopt;
 }
 
 // The newest whose compute capability is not above this one (times ten: 90 for sm_90); `other` for

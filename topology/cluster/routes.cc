@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a route is found.
 //
 // A route has up to three parts, and a class finds each kind: HostPaths those inside a host or an
 // NVLink domain, FabricPaths those from NIC to NIC; the Router puts them together.
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "sim/check.h"
+#include "sim/random.h"
 #include "topology/cluster/cluster_graph.h"
 
 namespace stepcast {
@@ -325,10 +327,7 @@ constexpr size_t kMostTiers = 6;
 }  // namespace
 
 uint64_t hash_of(uint64_t a, uint64_t b) {
-  uint64_t x = a + (b + 1) * 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
+  return splitmix(a + (b + 1) * kSplitMixStep);
 }
 
 FabricPaths::FabricPaths(const ClusterGraph& graph)

@@ -73,8 +73,7 @@ class Router {
   std::unique_ptr<Scratch> scratch_;
 };
 
-// A number that looks random for each pair: SplitMix64's finalizer of their sum (Steele, Lea and
-// Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+// A number that looks random for each pair (sim/random.h).
 uint64_t hash_of(uint64_t a, uint64_t b);
 
 }  // namespace stepcast

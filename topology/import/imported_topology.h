@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the importers make of files that describe a cluster as it was found.
 //
-// Three formats: `nvidia-smi topo -m`, NCCL's XML, ibnetdiscover.  Bandwidths of the
-// graph are those of the data sheet, one direction (link_speeds.h); devices have no latency, since
-// none of the files tells it.  Imports never guess silently: what is taken for granted is a fact of
-// its own, what does not fit is a warning with its line, and what cannot be read is an InputError:
+// Three formats: `nvidia-smi topo -m`, NCCL's XML, ibnetdiscover.  Bandwidths of the graph are
+// those of the data sheet, one direction (link_speeds.h); devices have no latency, since none of
+// the files tells it.  Imports never guess silently: what is taken for granted is a fact of its
+// own, what does not fit is a warning with its line, and what cannot be read is an InputError:
 //   E320 not a topology that can be read      E321 malformed, at a place      E322 cut off
 #pragma once
 

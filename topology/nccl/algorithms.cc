@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // How NCCL decides, by the example of one all-reduce over 2 nodes of 8 A100 (NVSwitch, 300 GB/s a
 // GPU and direction; one 200 Gb/s NIC a GPU).
 //

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
 // From works to links in three steps, by the example of two nodes of 8 GPUs with one NIC each, tp 8
 // and dp 2.
 //
@@ -15,7 +14,7 @@
 // are left out.  All eight dp groups pass the same two NICs: if they ask for more together than a
 // NIC has, its links count.  Their PCIe links have the same users and are wider, so the NIC alone
 // stands for them.  What is left are numbered links with a capacity, and for every work and rank
-// the load it puts on them (sim/contention.h).
+// the load it puts on them (sim/contention/contention.h).
 #include "topology/traffic/step_traffic.h"
 
 #include <algorithm>

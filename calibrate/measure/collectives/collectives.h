@@ -53,7 +53,7 @@ class Collectives {
   ~Collectives();  // process 0: sends the others home first
 
   // Process 0 only.  Skipped where memory is missing, or the group is not here, or the result of a
-  // checked size (collectives_pattern.h) is wrong.
+  // checked size (pattern.h) is wrong.
   PointResult measure(const SweepPoint& point);
 
   // Processes other than 0: take part in what process 0 measures, until it is done.

@@ -97,9 +97,8 @@ std::vector<NetworkPort> read_network_ports(const fs::path& root) {
       const auto number = leading_number(folder.filename().string());
       const auto gbits = gbits_of_rate(text_of(folder / "rate"));
       if (!number || !gbits) continue;
-      ports.push_back({device.filename().string(), *number,
-                       std::string(trimmed(text_of(folder / "link_layer"))),
-                       is_active(text_of(folder / "state")), *gbits});
+      ports.push_back(
+          {device.filename().string(), *number, is_active(text_of(folder / "state")), *gbits});
     }
   }
   std::sort(ports.begin(), ports.end(), [](const NetworkPort& a, const NetworkPort& b) {

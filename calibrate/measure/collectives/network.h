@@ -14,9 +14,8 @@ namespace stepcast::measure {
 
 // A port of an InfiniBand or RoCE adapter, as Linux shows it under /sys/class/infiniband.
 struct NetworkPort {
-  std::string device;      // "mlx5_0"
-  int port = 1;            // from 1
-  std::string link_layer;  // "InfiniBand", "Ethernet"
+  std::string device;  // "mlx5_0"
+  int port = 1;        // from 1
   bool active = false;
   double gbits = 0;  // one direction
 };

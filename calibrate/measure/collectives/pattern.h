@@ -18,7 +18,7 @@ uint16_t bf16_of(int value);
 
 // What `rank` of `ranks` puts into a collective of `bytes`, and what it should get; bf16.
 // broadcast: from rank 0 (the others' buffers hold other values before).
-// REQUIRES: one of kMeasuredCollectives (collectives_plan.h), a measurable size.
+// REQUIRES: one of kMeasuredCollectives (plan.h), a measurable size.
 std::vector<uint16_t> check_input(WorkKind kind, int64_t ranks, int64_t rank, int64_t bytes);
 std::vector<uint16_t> check_output(WorkKind kind, int64_t ranks, int64_t rank, int64_t bytes);
 

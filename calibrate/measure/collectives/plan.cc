@@ -165,12 +165,4 @@ std::vector<SweepPoint> planned_collectives(const PlanText& plan, std::span<cons
   return points;
 }
 
-std::vector<double> slowest_rank(std::span<const std::vector<double>> us) {
-  std::vector<double> slowest;
-  for (const std::vector<double>& ranks : us) {
-    slowest.push_back(*std::max_element(ranks.begin(), ranks.end()));
-  }
-  return slowest;
-}
-
 }  // namespace stepcast::measure

@@ -75,9 +75,4 @@ std::vector<SweepPoint> collective_points(int gpus, bool full);
 std::vector<SweepPoint> planned_collectives(const PlanText& plan, std::span<const RankPlace> ranks,
                                             double nic_gbs, std::vector<std::string>& left_out);
 
-// From the mean times of each repetition on each rank, us[repetition][rank]: a collective takes as
-// long as it does on the slowest rank.  REQUIRES: at least one repetition, each of one rank or
-// more.
-std::vector<double> slowest_rank(std::span<const std::vector<double>> us);
-
 }  // namespace stepcast::measure
