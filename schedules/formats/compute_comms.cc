@@ -10,6 +10,7 @@
 
 #include "schedules/formats/action_text.h"
 #include "schedules/in_order.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/check.h"
 
 namespace stepcast {
@@ -33,7 +34,7 @@ constexpr size_t kLookahead = 3;
 
 // ------------------------------------------------------------------------------------------ write
 // What a rank does, before it is known when its messages are sent and received.
-struct Step {
+struct RowStep {
   enum class Kind : uint8_t { unit, unshard, reshard, reduce_grad } kind = Kind::unit;
   uint32_t value = 0;  // of a unit its place in the rank's list, else the stage
 };
@@ -95,8 +96,8 @@ std::vector<std::optional<uint32_t>> last_gradients(const std::vector<Action>& l
   return last;
 }
 
-std::vector<Step> steps_of(const std::vector<Action>& list, size_t stages) {
-  std::vector<Step> steps;
+std::vector<RowStep> steps_of(const std::vector<Action>& list, size_t stages) {
+  std::vector<RowStep> steps;
   std::vector<uint16_t> active;  // unsharded, ascending
   const std::vector<Upcoming> upcoming = look_ahead(list);
   const std::vector<std::optional<uint32_t>> last = last_gradients(list, stages);
@@ -105,21 +106,21 @@ std::vector<Step> steps_of(const std::vector<Action>& list, size_t stages) {
     const std::vector<uint16_t> next = upcoming[unit].next();
     std::erase_if(active, [&](uint16_t stage) {
       if (std::find(next.begin(), next.end(), stage) != next.end()) return false;
-      steps.push_back({Step::Kind::reshard, stage});
+      steps.push_back({RowStep::Kind::reshard, stage});
       return true;
     });
     for (const uint16_t stage : next) {
       const auto where = std::lower_bound(active.begin(), active.end(), stage);
       if (where != active.end() && *where == stage) continue;
       active.insert(where, stage);
-      steps.push_back({Step::Kind::unshard, stage});
+      steps.push_back({RowStep::Kind::unshard, stage});
     }
-    steps.push_back({Step::Kind::unit, at});
+    steps.push_back({RowStep::Kind::unit, at});
     for (uint32_t i = at; i < at + unit_length(list, at); ++i)
       if (completes_gradient(list[i].kind) && last[list[i].stage] == i)
-        steps.push_back({Step::Kind::reduce_grad, list[i].stage});
+        steps.push_back({RowStep::Kind::reduce_grad, list[i].stage});
   }
-  for (const uint16_t stage : active) steps.push_back({Step::Kind::reshard, stage});
+  for (const uint16_t stage : active) steps.push_back({RowStep::Kind::reshard, stage});
   return steps;
 }
 
@@ -161,15 +162,19 @@ void hand_on(Turns& turns, size_t rank, const Action& a) {
 }
 
 // Runs the step if it can.
-bool take_turn(Turns& turns, size_t rank, const Step& step) {
+bool take_turn(Turns& turns, size_t rank, const RowStep& step) {
   const std::vector<Action>& list = turns.schedule.ranks[rank];
   switch (step.kind) {
-    case Step::Kind::unshard: turns.append(rank, fmt::format("{}UNSHARD", step.value)); return true;
-    case Step::Kind::reshard: turns.append(rank, fmt::format("{}RESHARD", step.value)); return true;
-    case Step::Kind::reduce_grad:
+    case RowStep::Kind::unshard:
+      turns.append(rank, fmt::format("{}UNSHARD", step.value));
+      return true;
+    case RowStep::Kind::reshard:
+      turns.append(rank, fmt::format("{}RESHARD", step.value));
+      return true;
+    case RowStep::Kind::reduce_grad:
       turns.append(rank, fmt::format("{}REDUCE_GRAD", step.value));
       return true;
-    case Step::Kind::unit: break;
+    case RowStep::Kind::unit: break;
   }
   const uint32_t end = step.value + unit_length(list, step.value);
   for (uint32_t i = step.value; i < end; ++i)
@@ -284,30 +289,20 @@ std::vector<Cell> read_row(std::string_view line) {
   return row;
 }
 
-// The message from the given stage to its neighbour, if there is one and it leaves the rank.
-std::optional<Message> message_from(const Schedule& schedule, bool forward, uint16_t stage,
-                                    uint32_t piece) {
-  const size_t stages = schedule.rank_of_stage.size();
-  if (stage >= stages || (forward ? stage + size_t{1} == stages : stage == 0)) return std::nullopt;
-  Message m{forward, stage, static_cast<uint16_t>(forward ? stage + 1 : stage - 1), piece};
-  m.from_rank = schedule.rank_of(m.from_stage, piece);
-  m.to_rank = schedule.rank_of(m.to_stage, piece);
-  if (m.from_rank == m.to_rank) return std::nullopt;
+// A transfer with both of its ends.
+std::optional<Message> message_of(const Schedule& schedule, const std::optional<Transfer>& t) {
+  if (!t) return std::nullopt;
+  const auto other = static_cast<uint16_t>(t->forward == t->sends ? t->stage + 1 : t->stage - 1);
+  Message m{t->forward, t->sends ? t->stage : other, t->sends ? other : t->stage, t->microbatch};
+  m.from_rank = schedule.rank_of(m.from_stage, m.piece);
+  m.to_rank = schedule.rank_of(m.to_stage, m.piece);
   return m;
 }
-
-// What an action of this kind sends, and what it receives.
-std::optional<Message> sent_by(const Schedule& schedule, const Action& a) {
-  if (a.kind != ActionKind::forward && !is_backward(a.kind)) return std::nullopt;
-  return message_from(schedule, a.kind == ActionKind::forward, a.stage, a.microbatch);
+std::optional<Message> message_out(const Schedule& schedule, const Action& a) {
+  return message_of(schedule, sent_by(schedule, a));
 }
-std::optional<Message> received_by(const Schedule& schedule, const Action& a) {
-  const bool forward = a.kind == ActionKind::forward;
-  if (!forward && !is_backward(a.kind)) return std::nullopt;
-  if (forward ? a.stage == 0 : a.stage + size_t{1} >= schedule.rank_of_stage.size())
-    return std::nullopt;
-  const auto from = static_cast<uint16_t>(forward ? a.stage - 1 : a.stage + 1);
-  return message_from(schedule, forward, from, a.microbatch);
+std::optional<Message> message_in(const Schedule& schedule, const Action& a) {
+  return message_of(schedule, received_by(schedule, a));
 }
 
 // The message that a send or receive names; reports those that do not exist.
@@ -328,8 +323,9 @@ std::optional<Message> named_message(CommChecker& c, size_t row, const Cell& cel
   const bool forward =
       comm.kind == CommKind::send_forward || comm.kind == CommKind::receive_forward;
   Action action{forward ? ActionKind::forward : ActionKind::backward, comm.stage, piece};
-  const std::optional<Message> m =
-      is_receive(comm.kind) ? received_by(c.schedule, action) : sent_by(c.schedule, action);
+  std::optional<Message> m;
+  if (comm.stage < c.schedule.rank_of_stage.size())
+    m = is_receive(comm.kind) ? message_in(c.schedule, action) : message_out(c.schedule, action);
   if (!m) {
     c.add(row, cell.at, quoted(cell) + ": this message does not leave its rank, or does not exist");
     return std::nullopt;
@@ -416,7 +412,7 @@ void check_left_out(CommChecker& c, size_t row) {
       const Action& a = c.schedule.ranks[row][i];
       if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight)
         last[a.stage] = &cell;
-      const std::optional<Message> out = sent_by(c.schedule, a), in = received_by(c.schedule, a);
+      const std::optional<Message> out = message_out(c.schedule, a), in = message_in(c.schedule, a);
       if (in && c.received.of(in->forward, in->to_stage, in->piece) == kNever)
         c.add(row, cell.at, c.receive_text(*in) + " is missing before " + quoted(cell));
       if (out && c.sent.of(out->forward, out->from_stage, out->piece) == kNever)
@@ -452,7 +448,8 @@ Message message_of(const CommChecker& c, const Cell& cell) {
   const bool forward =
       comm.kind == CommKind::send_forward || comm.kind == CommKind::receive_forward;
   const Action action{forward ? ActionKind::forward : ActionKind::backward, comm.stage, piece};
-  return *(is_receive(comm.kind) ? received_by(c.schedule, action) : sent_by(c.schedule, action));
+  return *(is_receive(comm.kind) ? message_in(c.schedule, action)
+                                 : message_out(c.schedule, action));
 }
 
 // The cells of the transfers of a row, by the other rank.
@@ -502,7 +499,7 @@ void check_progress(CommChecker& c) {
                            const std::vector<uint32_t>& next) -> std::optional<ListPlace> {
     const Cell& cell = c.rows[p.list][p.position];
     for (uint32_t i = cell.position; i < cell.position + cell.actions; ++i) {
-      const std::optional<Message> m = received_by(c.schedule, c.schedule.ranks[p.list][i]);
+      const std::optional<Message> m = message_in(c.schedule, c.schedule.ranks[p.list][i]);
       if (!m) continue;
       const uint32_t at = c.sent.of(m->forward, m->from_stage, m->piece);
       if (next[m->from_rank] <= at) return ListPlace{m->from_rank, at};
@@ -567,7 +564,7 @@ std::string write_compute_comms_csv(const Schedule& schedule) {
               std::vector<bool>(stages * pieces, false),
               std::vector<bool>(stages * pieces, false),
               std::vector<std::string>(schedule.ranks.size())};
-  std::vector<std::vector<Step>> steps;
+  std::vector<std::vector<RowStep>> steps;
   for (const std::vector<Action>& list : schedule.ranks) steps.push_back(steps_of(list, stages));
   std::vector<size_t> next(steps.size(), 0);
   for (size_t left = steps.size(); left > 0;) {
