@@ -37,7 +37,7 @@ InputError file_error(std::string code, std::string message, std::string file, s
   return InputError(std::move(d), exit_status);
 }
 
-InputError place(InputError error, const std::string& code, const std::string& file) {
+InputError with_code_and_file(InputError error, const std::string& code, const std::string& file) {
   for (Diagnostic& d : error.diagnostics) {
     if (d.code.empty()) d.code = code;
     if (d.file.empty()) d.file = file;

@@ -44,7 +44,7 @@ struct InputError : std::exception {
 
 // Refuses what the caller hands on from the user: throws an InputError of one Diagnostic that has
 // neither code nor place.  The layer that knows the file and the key that it came from adds them
-// (place()). A search that wants to know without a throw asks the check behind it, which returns
+// (with_code_and_file).  A search that wants to know without a throw asks the check behind it, which returns
 // the Diagnostic.
 [[noreturn]] void refuse(std::string message, std::string help = {});
 
@@ -54,6 +54,6 @@ InputError file_error(std::string code, std::string message, std::string file,
                       std::string help = {}, int exit_status = 2);
 
 // Gives `code` and `file` to each diagnostic of `error` that has none yet.
-InputError place(InputError error, const std::string& code, const std::string& file);
+InputError with_code_and_file(InputError error, const std::string& code, const std::string& file);
 
 }  // namespace stepcast

@@ -569,7 +569,7 @@ class KinetoRows {
     if (!trace_.nccl_version.empty())
       t.software += (t.software.empty() ? "NCCL " : ", NCCL ") + trace_.nccl_version;
     t.conditions.push_back("kernels of a real run, as the PyTorch profiler saw them");
-    const std::string file = file_stem(in_.file);
+    const std::string file = base_name_of(in_.file);
     t.sources.push_back({"kineto", false, "kernels of the PyTorch profiler's trace " + file});
     t.sources.push_back({"kineto-nt", true,
                          "weight gradients of the trace " + file +

@@ -150,11 +150,11 @@ class MamfOutput {
     const std::string what =
         "mamf-finder.py, best shapes of a search, one product in a loop: an "
         "upper bound of what other shapes reach: ";
-    t.sources.push_back({"mamf", false, what + file_stem(in_.file)});
+    t.sources.push_back({"mamf", false, what + base_name_of(in_.file)});
     t.sources.push_back({"mamf-fastest", true,
                          "mamf-finder.py, fastest iterations of the best shape, which no run "
                          "sustains: " +
-                             file_stem(in_.file)});
+                             base_name_of(in_.file)});
     bool measured = false, fastest = false;
     for (const auto& [shape, by_statistic] : rates_) {
       size_t which = 0;

@@ -131,7 +131,7 @@ std::string measured_gpu(const MeasurementInput& in, std::string_view device) {
                       "state it: --gpu NAME; `stepcast presets` lists them");
 }
 
-std::string file_stem(const std::string& file) {
+std::string base_name_of(const std::string& file) {
   return file.substr(file.find_last_of('/') + 1);
 }
 

@@ -61,7 +61,7 @@ TextPlace place_of(std::string_view text, size_t byte);
 std::string measured_gpu(const MeasurementInput& in, std::string_view device);
 
 // "run.json" of "logs/run.json": sources name the file, not where it lies.
-std::string file_stem(const std::string& file);
+std::string base_name_of(const std::string& file);
 
 // Names of number types as PyTorch, NCCL and the tables have them: "torch.bfloat16",
 // "c10::BFloat16", "bf16", "Half".

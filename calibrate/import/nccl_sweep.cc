@@ -110,7 +110,7 @@ const Collective* named(std::string_view program) {
 // Whether the name of the file names this collective and none that contains its name.
 bool named_by_file(const std::string& file, const Collective& c) {
   std::string name;
-  for (const char letter : file_stem(file))
+  for (const char letter : base_name_of(file))
     if (letter != '_' && letter != '-') name += letter;
   std::string word;
   for (const char letter : c.program)
@@ -425,7 +425,7 @@ void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, Ta
     const size_t number = table.sources.size() + 1;
     table.sources.push_back(
         {number == 1 ? "nccl-tests" : fmt::format("nccl-tests-{}", number), false,
-         fmt::format("nccl-tests {}{}: {}", programs, text_of(k), file_stem(in.file))});
+         fmt::format("nccl-tests {}{}: {}", programs, text_of(k), base_name_of(in.file))});
   }
   for (const auto& [key, row] : rows) table.collectives.push_back(row);
 }

@@ -400,11 +400,11 @@ std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const Gro
   };
   const double model = modelled(cluster);
   const double us =
-      us_beside({.curve_gbs = nearest->nic_gbs,
-                 .gbs = nic_gbs,
-                 .curve_us = on(*nearest).us,
-                 .model_us = model,
-                 .model_edge_us = modelled(at_nics(edge_beside(nearest->nic_gbs, nic_gbs)))});
+      blended_us({.curve_gbs = nearest->nic_gbs,
+                  .gbs = nic_gbs,
+                  .curve_us = on(*nearest).us,
+                  .model_us = model,
+                  .model_edge_us = modelled(at_nics(blend_edge_gbs(nearest->nic_gbs, nic_gbs)))});
   if (us == model) return std::nullopt;
   return Price{time_from_seconds(us * 1e-6), Origin::extrapolated,
                fmt::format("{} by NICs of {:g} GB/s a GPU", group, nearest->nic_gbs)};

@@ -76,17 +76,17 @@ CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const G
   return v;
 }
 
-double edge_beside(double curve_gbs, double gbs) {
+double blend_edge_gbs(double curve_gbs, double gbs) {
   return curve_gbs * (gbs > curve_gbs ? 1 + kSameNic : 1 - kSameNic);
 }
 
-double us_beside(const NicsBeside& n) {
+double blended_us(const NicBlend& n) {
   constexpr double kFadesOver = 1.25;
   const bool faster = n.gbs > n.curve_gbs;
   const double factor = n.curve_us / n.model_edge_us;
   if (faster && factor <= 1) return std::min(n.model_us, n.curve_us);
   if (!faster && factor >= 1) return std::max(n.model_us, n.curve_us);
-  const double edge = edge_beside(n.curve_gbs, n.gbs);
+  const double edge = blend_edge_gbs(n.curve_gbs, n.gbs);
   const double away = exact_log2(faster ? n.gbs / edge : edge / n.gbs) / exact_log2(kFadesOver);
   if (away >= 1) return n.model_us;
   return n.model_us * exact_exp2(exact_log2(factor) * (1 - std::max(0.0, away)));

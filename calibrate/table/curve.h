@@ -54,13 +54,13 @@ CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const G
 // curve's instead.  Both are monotone in the bandwidth if the model is, and meet curve and model.
 constexpr double kSameNic = 0.05;
 // Bandwidths in GB/s of a GPU, times in us; `model_edge_us` is the model's at the edge
-// (edge_beside).  REQUIRES: all positive.
-struct NicsBeside {
+// (blend_edge_gbs).  REQUIRES: all positive.
+struct NicBlend {
   double curve_gbs = 0, gbs = 0;
   double curve_us = 0, model_us = 0, model_edge_us = 0;
 };
-double edge_beside(double curve_gbs, double gbs);
-double us_beside(const NicsBeside& n);
+double blend_edge_gbs(double curve_gbs, double gbs);
+double blended_us(const NicBlend& n);
 
 // Between two curves whose hand-overs to the model would meet there is no model: from the edge of
 // the one to that of the other time goes straight, both on logarithmic scales.

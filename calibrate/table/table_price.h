@@ -19,7 +19,7 @@ struct TableBasis {
   int64_t low = 0, high = 0;  // rows_beside: m of the two rows
   int used = 0;               // nearest_rows: how many
   bool other_layout = false;  // of layout tn, by the ratio of layouts
-  int64_t groups = 0;         // of one matrix, in this many groups; 0 = no such thing
+  int64_t groups = 0;         // > 0: of one product with the rows of this many groups
   Kernel kernel{};            // kernel: whose rows
   CopyKind copy{};            // copies: which
   AttentionKernel attention = AttentionKernel::table;  // whose rows

@@ -29,7 +29,7 @@ void check_rows(const TableText& table);
 // without blanks and commas, each once; what check_rows accepts.
 std::string write_table(const TableText& table);
 
-// One number of a table under the name of what it is of.
+// One number of a table, with the row that it is in.
 struct NamedTime {
   std::string_view family;  // first word of the row
   std::string row;          // "gemm,bf16,tn,4096,576,5120,1": all before the time

@@ -79,7 +79,7 @@ RankRun RankSimulation::run(uint64_t seed, const LaneOptions& options) const {
                               interference_.value_or(Interference{}), options);
     return run;
   } catch (InputError& e) {
-    throw place(std::move(e), "E123", scenario().file);
+    throw with_code_and_file(std::move(e), "E123", scenario().file);
   }
 }
 

@@ -55,7 +55,7 @@ LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_valid
     return {&s,
             lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation})};
   } catch (InputError& e) {
-    throw place(std::move(e), "E127", s.file);
+    throw with_code_and_file(std::move(e), "E127", s.file);
   }
 }
 

@@ -168,7 +168,7 @@ Schedule read_schedule_csv(std::string_view text, const std::string& file_name) 
   } catch (InputError& e) {
     for (Diagnostic& d : e.diagnostics)
       d.help = "a schedule file has one line a pipeline rank, with cells such as 0F0,1F0,1B0,0B0";
-    throw place(std::move(e), "E403", file_name);
+    throw with_code_and_file(std::move(e), "E403", file_name);
   }
 }
 

@@ -309,7 +309,7 @@ int64_t Engine::end_of_op(const Place& at, uint32_t rank, const ThreadOp& op, in
   return end_of_compute(begin, op.ps, slowness_[rank], factor_of(at, rank, op), spans);
 }
 
-// At this moment, without jitter.
+// How slow the rank is at this moment, jitter left aside.
 uint32_t Engine::slowness_now(uint32_t rank) const {
   const auto own = static_cast<uint32_t>(slowness_[rank]);
   if (spans_.empty()) return own;

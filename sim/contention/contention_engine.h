@@ -351,8 +351,8 @@ class Engine {
   FlowNetwork network_;
   std::vector<FlowNetwork::Ended> ended_;
   std::vector<uint32_t> dirty_ranks_, dirty_transfers_;
-  int64_t recorded_ = -1;
-  bool ops_ = false;  // of it, each
+  int64_t recorded_ = -1;  // the lane of which a timeline is made; -1: none
+  bool ops_ = false;       // that timeline has the start and the end of each op
   std::optional<LaneRecorder> record_;
   std::vector<RoleRecord> role_records_;
   std::vector<RendezvousRecord> rendezvous_records_;

@@ -90,7 +90,7 @@ class Recorder {
          .id = item.kind == ItemKind::join ? static_cast<uint32_t>(item.rendezvous) : item.event});
   }
 
-  // It stood in [begin, end) at an item that waits for an event, of which book_wait's holds.
+  // It stood in [begin, end) at an item that waits for an event.  `wait` as in book_wait.
   void event_wait(uint32_t r, const Item& item, uint32_t index, int64_t begin, int64_t end,
                   const StragglerWait& wait) {
     if (end <= begin) return;

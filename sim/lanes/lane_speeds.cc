@@ -372,7 +372,7 @@ RoleSpeeds speeds_of(const FoldedLanes& folded, uint32_t r, const JitterTable& j
   RoleSpeeds s;
   s.slowness.assign(folded.original.size(), kNominal);
   take_slowness(s, folded.lanes, r);
-  s.real.assign(s.slowness.begin(), s.slowness.end());
+  s.slowness_as_double.assign(s.slowness.begin(), s.slowness.end());
   const auto [least, most] = std::minmax_element(s.slowness.begin(), s.slowness.end());
   s.same = *least == *most;
   Bounds bounds{*least, *most};

@@ -520,10 +520,10 @@ void LaneEngine::add_duration(const RoleSpeeds& speeds, const LaneInstruction& i
   } else if (same) {
     kernels::add(c.t.data(), n_, in.duration.at(speeds.slowness[0]));
   } else if (follows) {
-    kernels::set_scaled(c.t.data(), other->t.data(), speeds.real.data(), n_, in.duration.scaled,
+    kernels::set_scaled(c.t.data(), other->t.data(), speeds.slowness_as_double.data(), n_, in.duration.scaled,
                         in.delay + in.duration.constant);
   } else if (other != nullptr) {
-    kernels::raise_add_scaled(c.t.data(), other->t.data(), speeds.real.data(), n_, in.delay,
+    kernels::raise_add_scaled(c.t.data(), other->t.data(), speeds.slowness_as_double.data(), n_, in.delay,
                               in.duration.scaled, in.duration.constant);
   } else {
     add_scaled(speeds, c, in.duration);
@@ -533,7 +533,7 @@ void LaneEngine::add_duration(const RoleSpeeds& speeds, const LaneInstruction& i
 
 void LaneEngine::add_scaled(const RoleSpeeds& speeds, LaneClock& c, const LaneLine& line) {
   const auto kernel = speeds.wide(line.scaled) ? kernels::add_scaled_wide : kernels::add_scaled;
-  kernel(c.t.data(), speeds.real.data(), n_, line.scaled, line.constant);
+  kernel(c.t.data(), speeds.slowness_as_double.data(), n_, line.scaled, line.constant);
 }
 
 void LaneEngine::later(const RoleSpeeds& speeds, LaneClock& c, const LaneLine& duration) {
@@ -549,7 +549,7 @@ void LaneEngine::raise_by_line(const RoleSpeeds& speeds, const RoleState& role,
     return;
   }
   const auto kernel = speeds.wide(line.scaled) ? kernels::raise_scaled_wide : kernels::raise_scaled;
-  kernel(c.t.data(), role.host.t.data(), speeds.real.data(), n_, line.scaled,
+  kernel(c.t.data(), role.host.t.data(), speeds.slowness_as_double.data(), n_, line.scaled,
          role.host_offset + line.constant);
   c.lo = std::max(c.lo, role.host.lo + role.host_offset + line.at(speeds.fastest));
   c.hi = std::max(c.hi, role.host.hi + role.host_offset + line.at(speeds.slowest));
@@ -565,7 +565,7 @@ void LaneEngine::run_by_op(const RoleSpeeds& speeds, RoleState& role, const Lane
   begins_.clear();
   for (const LaneWindows& w : speeds.windows) begins_.push_back(c.t[static_cast<size_t>(w.lane)]);
   if (jitters) {
-    kernels::add_jittered(c.t.data(), speeds.real.data(), speeds.jitter_key.data(),
+    kernels::add_jittered(c.t.data(), speeds.slowness_as_double.data(), speeds.jitter_key.data(),
                           jitter_.factor.data(), key, n_, in.duration.scaled,
                           speeds.wide(in.duration.scaled));
   } else {

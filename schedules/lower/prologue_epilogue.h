@@ -21,12 +21,12 @@
 
 namespace stepcast {
 
-class StepEnds {
+class StepPrologueEpilogue {
  public:
   // Adds the rendezvous that happen once a step to the graph that `builder` writes, of which
   // `no_tensors` is an empty tensor table.  `post_validation` is that of LowerOptions.  Keeps the
   // references.
-  StepEnds(const RankParameters& held, bool post_validation, GraphBuilder& builder,
+  StepPrologueEpilogue(const RankParameters& held, bool post_validation, GraphBuilder& builder,
            TensorTableId no_tensors);
 
   // Appends what precedes the first action; returns the event that the first forward of a stage has

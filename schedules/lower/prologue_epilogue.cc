@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/lower/step_ends.h"
+#include "schedules/lower/prologue_epilogue.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 namespace stepcast {
 
-StepEnds::StepEnds(const RankParameters& held, bool post_validation, GraphBuilder& builder,
+StepPrologueEpilogue::StepPrologueEpilogue(const RankParameters& held, bool post_validation, GraphBuilder& builder,
                    TensorTableId no_tensors)
     : held_(held),
       shard_(held.shard()),
@@ -22,7 +22,7 @@ StepEnds::StepEnds(const RankParameters& held, bool post_validation, GraphBuilde
   add_step_rendezvous();
 }
 
-std::map<uint16_t, uint32_t> StepEnds::begin(RoleItems& items, int64_t rank) {
+std::map<uint16_t, uint32_t> StepPrologueEpilogue::begin(RoleItems& items, int64_t rank) {
   // Without a barrier the next step may begin on a rank while others are at this one: then what
   // precedes its first action is done at the end.
   if (post_validation_ || !plan_.trains()) return {};
@@ -30,7 +30,7 @@ std::map<uint16_t, uint32_t> StepEnds::begin(RoleItems& items, int64_t rank) {
   return add_parameter_gather(items, rank);
 }
 
-void StepEnds::finish(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::finish(RoleItems& items, int64_t rank) {
   if (!plan_.trains()) return;
   if (!reduces_in_passes()) add_replica_reduction(items, rank);
   add_gradient_reduction(items, rank);
@@ -48,11 +48,11 @@ void StepEnds::finish(RoleItems& items, int64_t rank) {
 }
 
 // The optimizer's result is gathered by the ranks that need it, at the begin of the next step.
-bool StepEnds::gathers_beside() const {
+bool StepPrologueEpilogue::gathers_beside() const {
   return (plan_.overlap.dp_param || keeps_gathered(plan_)) && !post_validation_;
 }
 
-void StepEnds::add_step_rendezvous() {
+void StepPrologueEpilogue::add_step_rendezvous() {
   if (!plan_.trains()) return;
   if (reduces_embedding()) {
     Work w;
@@ -83,13 +83,13 @@ void StepEnds::add_step_rendezvous() {
 }
 
 // Gradients are reduced over the data-parallel replicas in the backwards, or the last of them.
-bool StepEnds::reduces_in_passes() const {
+bool StepPrologueEpilogue::reduces_in_passes() const {
   return plan_.overlap.dp_grad || reduces_every_backward(model_, plan_);
 }
 
 // Both replicas of a stage have gradients of their own microbatches only; ranks r and p-1-r hold
 // the same two stages.  Where gradients are scattered by then, they have a share of them.
-void StepEnds::add_replica_rendezvous() {
+void StepPrologueEpilogue::add_replica_rendezvous() {
   for (int64_t r = 0; r < plan_.pp / 2; ++r) {
     Work w;
     w.kind = WorkKind::all_reduce;
@@ -105,20 +105,20 @@ void StepEnds::add_replica_rendezvous() {
   }
 }
 
-RendezvousId StepEnds::add_rendezvous(const std::string& label, const Work& work,
+RendezvousId StepPrologueEpilogue::add_rendezvous(const std::string& label, const Work& work,
                                       uint16_t parties) {
   graph_.rendezvous.push_back({builder_.work(work), parties, builder_.label(label)});
   return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
 }
 
-PassId StepEnds::single_pass(const std::string& name, const Work& work, Phase phase) {
+PassId StepPrologueEpilogue::single_pass(const std::string& name, const Work& work, Phase phase) {
   PassWriter pass(builder_, name, no_tensors_);
   pass.set_phase(phase);
   pass.compute(name, work);
   return pass.finish();
 }
 
-PassId StepEnds::collective_pass(const std::string& name, const Work& work, Phase phase,
+PassId StepPrologueEpilogue::collective_pass(const std::string& name, const Work& work, Phase phase,
                                  Stream stream) {
   PassWriter pass(builder_, name, no_tensors_);
   pass.set_phase(phase);
@@ -126,7 +126,7 @@ PassId StepEnds::collective_pass(const std::string& name, const Work& work, Phas
   return pass.finish();
 }
 
-void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::add_zero_gradients(RoleItems& items, int64_t rank) {
   int64_t count = 0;
   for (const ParameterPart& part : held_.parts_of(rank)) count += held_.gradients_of(part);
   const Work fill = shard_.memory_bound(Kernel::fill, bytes(count, plan_.precision.gradients));
@@ -135,7 +135,7 @@ void StepEnds::add_zero_gradients(RoleItems& items, int64_t rank) {
 
 // With overlapped parameter gather each chunk's parameters arrive beside the first forwards;
 // returns the event that the first forward of a stage waits for.
-std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, int64_t rank) {
+std::map<uint16_t, uint32_t> StepPrologueEpilogue::add_parameter_gather(RoleItems& items, int64_t rank) {
   std::map<uint16_t, uint32_t> events;
   if (!gathers_beside() || gathers_units(model_, plan_)) return events;
   for (uint16_t stage : held_.stages_of(rank)) {
@@ -150,7 +150,7 @@ std::map<uint16_t, uint32_t> StepEnds::add_parameter_gather(RoleItems& items, in
   return events;
 }
 
-PassId StepEnds::gather_pass(const ParameterPart& part) {
+PassId StepPrologueEpilogue::gather_pass(const ParameterPart& part) {
   PassWriter pass(builder_, "parameter gather", no_tensors_);
   pass.set_phase(Phase::optimizer);
   const ReplicaGroup& group = part.group;
@@ -173,14 +173,14 @@ PassId StepEnds::gather_pass(const ParameterPart& part) {
 }
 
 // ---------------------------------------------------------------------------- gradients, optimizer
-void StepEnds::add_replica_reduction(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::add_replica_reduction(RoleItems& items, int64_t rank) {
   if (replicas_.empty()) return;
   const RendezvousId id = replicas_[static_cast<size_t>(std::min(rank, plan_.pp - 1 - rank))];
   items.post(id, Stream::compute);
   items.join(id, Stream::compute);
 }
 
-void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::add_gradient_reduction(RoleItems& items, int64_t rank) {
   if (held_.dense().ranks == 1 && (model_.experts == 0 || held_.experts().ranks == 1)) return;
   if (reduces_in_passes()) {
     items.wait(Stream::compute, items.record(Stream::dp));
@@ -203,7 +203,7 @@ void StepEnds::add_gradient_reduction(RoleItems& items, int64_t rank) {
   }
 }
 
-PassId StepEnds::bucket_copy_pass(const std::string& name, int64_t parameters) {
+PassId StepPrologueEpilogue::bucket_copy_pass(const std::string& name, int64_t parameters) {
   const Precision& p = plan_.precision;
   return single_pass(name,
                      shard_.memory_bound(Kernel::cast, bytes(parameters, p.gradients) +
@@ -211,7 +211,7 @@ PassId StepEnds::bucket_copy_pass(const std::string& name, int64_t parameters) {
                      Phase::gradient_sync);
 }
 
-PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
+PassId StepPrologueEpilogue::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
   PassWriter pass(builder_, "gradient reduction", no_tensors_);
   pass.set_phase(Phase::gradient_sync);
   for (const Work& work : gradient_reduction(group, parameters, plan_.precision))
@@ -221,7 +221,7 @@ PassId StepEnds::reduction_pass(const ReplicaGroup& group, int64_t parameters) {
 
 // With sequence parallelism each rank has the gradients of the norms from its own tokens only
 // (Megatron-LM: finalize_model_grads, _allreduce_layernorm_grads).
-void StepEnds::add_shared_reduction(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::add_shared_reduction(RoleItems& items, int64_t rank) {
   if (plan_.tp == 1 || !plan_.sp) return;
   int64_t count = 0;
   for (uint16_t stage : held_.stages_of(rank)) count += shared_parameters(model_, content(stage));
@@ -236,7 +236,7 @@ void StepEnds::add_shared_reduction(RoleItems& items, int64_t rank) {
                    Stream::tp);
 }
 
-void StepEnds::add_embedding_reduction(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::add_embedding_reduction(RoleItems& items, int64_t rank) {
   if (!reduces_embedding()) return;
   const std::vector<int64_t> ranks = held_.embedding_ranks();
   if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
@@ -245,19 +245,19 @@ void StepEnds::add_embedding_reduction(RoleItems& items, int64_t rank) {
 }
 
 // With two replicas each rank that has one of the copies has the other too.
-bool StepEnds::reduces_embedding() const {
+bool StepPrologueEpilogue::reduces_embedding() const {
   return !schedule_.is_bidirectional() && plan_.vocabulary == VocabularySplit::none &&
          held_.embedding_ranks().size() > 1;
 }
 
-void StepEnds::add_optimizer(RoleItems& items, int64_t rank) {
+void StepPrologueEpilogue::add_optimizer(RoleItems& items, int64_t rank) {
   int64_t share = 0;
   for (const ParameterPart& part : held_.parts_of(rank)) share += part.share;
   add_update(items, share);
 }
 
 // Gradient norm and Adam on `share` parameters.
-void StepEnds::add_update(RoleItems& items, int64_t share) {
+void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share) {
   const Precision& p = plan_.precision;
   // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
   const DType wide = p.master ? DType::fp32 : p.gradients;
@@ -318,7 +318,7 @@ void StepEnds::add_update(RoleItems& items, int64_t share) {
 // Gradients go over, Adam runs there, parameters come back (ZeRO-Offload: Ren et al. 2021, arXiv
 // 2101.06840, section 4).  In fp32 it reads gradient, parameter and both moments and writes the
 // last three.
-void StepEnds::update_on_host(PassWriter& pass, int64_t count) {
+void StepPrologueEpilogue::update_on_host(PassWriter& pass, int64_t count) {
   const auto copy = [&](const char* label, DType type) {
     Work w;
     w.kind = WorkKind::host_copy;
@@ -334,7 +334,7 @@ void StepEnds::update_on_host(PassWriter& pass, int64_t count) {
 }
 
 // The squares of all gradients: over the replicas too where each holds a share of them.
-void StepEnds::add_norm_reduction(RoleItems& items) {
+void StepPrologueEpilogue::add_norm_reduction(RoleItems& items) {
   if (held_.dense().shards > 1) {
     Work w;
     w.kind = WorkKind::all_reduce;
