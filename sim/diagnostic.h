@@ -44,8 +44,8 @@ struct InputError : std::exception {
 
 // Refuses what the caller hands on from the user: throws an InputError of one Diagnostic that has
 // neither code nor place.  The layer that knows the file and the key that it came from adds them
-// (with_code_and_file).  A search that wants to know without a throw asks the check behind it, which returns
-// the Diagnostic.
+// (with_code_and_file).  A search that wants to know without a throw asks the check behind it,
+// which returns the Diagnostic.
 [[noreturn]] void refuse(std::string message, std::string help = {});
 
 // What is wrong with a file as a whole, or with what was asked of it: there is no line to show.  To

@@ -32,25 +32,23 @@ namespace stepcast {
 
 namespace {
 
-// Bus over algorithm bandwidth (NVIDIA/nccl-tests doc/PERFORMANCE.md): scale (n - 1) / n, or 1
-// where `scale` is 0.
 struct Collective {
   std::string_view program;  // without "_perf"
-  double scale;
+  WorkKind like;             // whose ratio of bandwidths it has (bus_scale)
+  bool in_tables;            // as rows of that kind
   bool reduces, root, in_place;
-  std::optional<WorkKind> kind;  // of the rows; none: tables have none
 };
 constexpr std::array<Collective, 10> kCollectives{{
-    {"all_reduce", 2, true, false, true, WorkKind::all_reduce},
-    {"all_gather", 1, false, false, true, WorkKind::all_gather},
-    {"reduce_scatter", 1, true, false, true, WorkKind::reduce_scatter},
-    {"alltoall", 1, false, false, false, WorkKind::all_to_all},
-    {"broadcast", 0, false, true, true, WorkKind::broadcast},
-    {"sendrecv", 0, false, false, false, std::nullopt},
-    {"reduce", 0, true, true, true, std::nullopt},
-    {"gather", 0, false, true, false, std::nullopt},
-    {"scatter", 0, false, true, false, std::nullopt},
-    {"alltoallv", 1, false, false, false, std::nullopt},
+    {"all_reduce", WorkKind::all_reduce, true, true, false, true},
+    {"all_gather", WorkKind::all_gather, true, false, false, true},
+    {"reduce_scatter", WorkKind::reduce_scatter, true, true, false, true},
+    {"alltoall", WorkKind::all_to_all, true, false, false, false},
+    {"broadcast", WorkKind::broadcast, true, false, true, true},
+    {"sendrecv", WorkKind::send_recv, false, false, false, false},
+    {"reduce", WorkKind::broadcast, false, true, true, true},
+    {"gather", WorkKind::broadcast, false, false, true, false},
+    {"scatter", WorkKind::broadcast, false, false, true, false},
+    {"alltoallv", WorkKind::all_to_all, false, false, false, false},
 }};
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr int64_t kMostPerNode = 1024;
@@ -131,7 +129,7 @@ std::string text_of(const RankRange& range) {
 std::vector<const Collective*> collectives_by_columns(const NcclSweep& sweep, int64_t ranks) {
   std::vector<const Collective*> possible;
   for (const Collective& c : kCollectives) {
-    const RankRange range = ranks_by_ratio(sweep, c.scale);
+    const RankRange range = ranks_by_ratio(sweep, bus_scale(c.like));
     if (range.empty() || (ranks > 0 && (ranks < range.least || ranks > range.most))) continue;
     if (c.reduces != sweep.reduces || c.root != sweep.has_root) continue;
     if (sweep.no_in_place && c.in_place) continue;
@@ -175,7 +173,7 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
     std::string fitting;
     for (const Collective* c : collectives_by_columns(sweep, 0))
       fitting += fmt::format("{}{} on {}", fitting.empty() ? "" : ", ", c->program,
-                             text_of(ranks_by_ratio(sweep, c->scale)));
+                             text_of(ranks_by_ratio(sweep, bus_scale(c->like))));
     if (!fitting.empty())
       refuse_measurements(in, "E333",
                           fmt::format("these bandwidths are not those of the {} ranks{}", ranks,
@@ -208,12 +206,12 @@ const Collective& collective_of(const MeasurementInput& in, const NcclSweep& swe
 // `ranks` as known_ranks has them.
 int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Collective& c,
                  int64_t ranks) {
-  const RankRange range = ranks_by_ratio(sweep, c.scale);
-  if (ranks == 0 && c.scale > 0 && range.least == range.most) ranks = range.least;
+  const RankRange range = ranks_by_ratio(sweep, bus_scale(c.like));
+  if (ranks == 0 && bus_scale(c.like) > 0 && range.least == range.most) ranks = range.least;
   if (ranks == 0)
     refuse_measurements(
         in, "E334", "the file does not say how many ranks took part",
-        range.empty() || c.scale == 0 || range.most == kMostRanks
+        range.empty() || bus_scale(c.like) == 0 || range.most == kMostRanks
             ? std::string("state it: --ranks N")
             : fmt::format("state it: --ranks N; its bandwidths fit {}", text_of(range)),
         sweep.place);
@@ -221,7 +219,7 @@ int64_t ranks_of(const MeasurementInput& in, const NcclSweep& sweep, const Colle
     refuse_measurements(
         in, "E333",
         fmt::format("these bandwidths are not those of {} on {} ranks", c.program, ranks),
-        range.empty() || c.scale == 0
+        range.empty() || bus_scale(c.like) == 0
             ? std::string("the ratio of bus to algorithm bandwidth tells")
             : fmt::format("the ratio of bus to algorithm bandwidth tells: it is that of {} ranks",
                           text_of(range)),
@@ -327,7 +325,7 @@ std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
                            CollectiveSamples& samples) {
   const int64_t known = known_ranks(in, sweep);
   const Collective& c = collective_of(in, sweep, known);
-  if (!c.kind) {
+  if (!c.in_tables) {
     in.note(fmt::format("{} rows of {} are not used: tables have none of it", sweep.results.size(),
                         c.program));
     return {};
@@ -343,7 +341,7 @@ std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
         sweep.place);
   const double nic = nodes > 1 ? in.options.nic_gbs : 0;
   for (const NcclResult& r : sweep.results)
-    samples[{*c.kind, ranks, nodes, per_node, nic, r.bytes}].push_back(r.us);
+    samples[{c.like, ranks, nodes, per_node, nic, r.bytes}].push_back(r.us);
   if (sweep.skipped > 0) in.note(fmt::format("{} rows of 0 bytes are not used", sweep.skipped));
   return c.program;
 }

@@ -17,9 +17,9 @@ enum class Grid : uint8_t { none, small, full };
 // between host and device becomes two points, one each way.
 std::vector<SweepPoint> planned_points(const PlanText& plan);
 
-// The points of a grid: products of usual shapes in all layouts and types, batched and grouped ones;
-// attention, fused and in parts; memory-bound kernels and copies by size.  Their weights sum to 1,
-// and each family has a fixed share of that.  None for Grid::none.
+// The points of a grid: products of usual shapes in all layouts and types, batched and grouped
+// ones; attention, fused and in parts; memory-bound kernels and copies by size.  Their weights sum
+// to 1, and each family has a fixed share of that.  None for Grid::none.
 std::vector<SweepPoint> grid_points(Grid grid);
 
 // Host times of launches, and interference: one point each, needed whatever is forecast.

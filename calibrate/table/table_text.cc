@@ -17,6 +17,22 @@
 
 namespace stepcast {
 
+double bus_scale(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::all_reduce: return 2;
+    case WorkKind::all_gather:
+    case WorkKind::reduce_scatter:
+    case WorkKind::all_to_all: return 1;
+    default: return 0;
+  }
+}
+
+double bus_factor(WorkKind kind, int64_t ranks) {
+  const double scale = bus_scale(kind);
+  const auto n = static_cast<double>(ranks);
+  return scale == 0 ? 1 : scale * (n - 1) / n;
+}
+
 std::string_view name_of(CopyKind k) {
   static constexpr std::array<std::string_view, 3> kNames{"h2d", "d2h", "d2d"};
   return kNames[static_cast<size_t>(k)];

@@ -75,6 +75,12 @@ struct CollectiveRow {
   bool operator==(const CollectiveRow&) const = default;
 };
 
+// nccl-tests gives each size two bandwidths, algorithm and bus (NVIDIA/nccl-tests
+// doc/PERFORMANCE.md).  The bus bandwidth of n ranks is the other times bus_scale (n - 1) / n;
+// times 1 where bus_scale is 0.
+double bus_scale(WorkKind kind);
+double bus_factor(WorkKind kind, int64_t ranks);
+
 // Copies by the copy engines: from pinned host memory to the device, back, within the device.
 enum class CopyKind : uint8_t { h2d, d2h, d2d };
 std::string_view name_of(CopyKind k);

@@ -18,9 +18,9 @@
 #include "model/passes/stage_passes.h"
 #include "model/replicas.h"
 #include "model/shard.h"
+#include "schedules/lower/prologue_epilogue.h"
 #include "schedules/lower/rank_parameters.h"
 #include "schedules/lower/role_items.h"
-#include "schedules/lower/prologue_epilogue.h"
 #include "schedules/lower/vocabulary.h"
 #include "schedules/transfers/transfers.h"
 #include "sim/check.h"
@@ -326,9 +326,9 @@ class Lowering {
   OpGraph graph_;
   GraphBuilder builder_;
   TensorTableId no_tensors_{};
-  std::optional<StepPrologueEpilogue> ends_;           // once the messages have their numbers
-  std::vector<StagePasses> passes_;        // by stage and piece
-  std::map<PassId, PassId> weight_casts_;  // of a forward pass
+  std::optional<StepPrologueEpilogue> ends_;  // once the messages have their numbers
+  std::vector<StagePasses> passes_;           // by stage and piece
+  std::map<PassId, PassId> weight_casts_;     // of a forward pass
   std::map<std::pair<PassId, PassId>, PassId> pairs_;
   std::optional<VocabularyExchanges> vocabulary_;
   const std::vector<RankProgram> programs_;  // by pipeline rank

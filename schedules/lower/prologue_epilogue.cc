@@ -8,8 +8,8 @@
 
 namespace stepcast {
 
-StepPrologueEpilogue::StepPrologueEpilogue(const RankParameters& held, bool post_validation, GraphBuilder& builder,
-                   TensorTableId no_tensors)
+StepPrologueEpilogue::StepPrologueEpilogue(const RankParameters& held, bool post_validation,
+                                           GraphBuilder& builder, TensorTableId no_tensors)
     : held_(held),
       shard_(held.shard()),
       model_(held.shard().model),
@@ -106,7 +106,7 @@ void StepPrologueEpilogue::add_replica_rendezvous() {
 }
 
 RendezvousId StepPrologueEpilogue::add_rendezvous(const std::string& label, const Work& work,
-                                      uint16_t parties) {
+                                                  uint16_t parties) {
   graph_.rendezvous.push_back({builder_.work(work), parties, builder_.label(label)});
   return static_cast<RendezvousId>(graph_.rendezvous.size() - 1);
 }
@@ -119,7 +119,7 @@ PassId StepPrologueEpilogue::single_pass(const std::string& name, const Work& wo
 }
 
 PassId StepPrologueEpilogue::collective_pass(const std::string& name, const Work& work, Phase phase,
-                                 Stream stream) {
+                                             Stream stream) {
   PassWriter pass(builder_, name, no_tensors_);
   pass.set_phase(phase);
   pass.communicate(stream, name, work);
@@ -135,7 +135,8 @@ void StepPrologueEpilogue::add_zero_gradients(RoleItems& items, int64_t rank) {
 
 // With overlapped parameter gather each chunk's parameters arrive beside the first forwards;
 // returns the event that the first forward of a stage waits for.
-std::map<uint16_t, uint32_t> StepPrologueEpilogue::add_parameter_gather(RoleItems& items, int64_t rank) {
+std::map<uint16_t, uint32_t> StepPrologueEpilogue::add_parameter_gather(RoleItems& items,
+                                                                        int64_t rank) {
   std::map<uint16_t, uint32_t> events;
   if (!gathers_beside() || gathers_units(model_, plan_)) return events;
   for (uint16_t stage : held_.stages_of(rank)) {

@@ -27,7 +27,7 @@ class StepPrologueEpilogue {
   // `no_tensors` is an empty tensor table.  `post_validation` is that of LowerOptions.  Keeps the
   // references.
   StepPrologueEpilogue(const RankParameters& held, bool post_validation, GraphBuilder& builder,
-           TensorTableId no_tensors);
+                       TensorTableId no_tensors);
 
   // Appends what precedes the first action; returns the event that the first forward of a stage has
   // to wait for, by stage, where parameters arrive beside the first forwards.

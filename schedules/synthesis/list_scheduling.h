@@ -38,8 +38,8 @@ struct ListRules {
   ChunkOrder forwards = ChunkOrder::later_stage;
   ChunkOrder backwards = ChunkOrder::later_stage;
   std::vector<RankRules> ranks;  // one a rank
-  // By stage, at least 1: how many microbatches may have begun their forward but not yet their input
-  // gradient.
+  // By stage, at least 1: how many microbatches may have begun their forward but not yet their
+  // input gradient.
   std::vector<int64_t> most_in_flight;
 };
 

@@ -104,7 +104,7 @@ struct LaneWindows {
 
 struct RoleSpeeds {
   std::vector<uint32_t> slowness;                   // by lane
-  std::vector<double> slowness_as_double;                         // the same
+  std::vector<double> slowness_as_double;           // the same
   bool same = true;                                 // on all lanes
   Slowness fastest = kNominal, slowest = kNominal;  // windows and jitter included
   std::vector<uint32_t> jitter_key;                 // by lane; empty: no jitter

@@ -520,11 +520,11 @@ void LaneEngine::add_duration(const RoleSpeeds& speeds, const LaneInstruction& i
   } else if (same) {
     kernels::add(c.t.data(), n_, in.duration.at(speeds.slowness[0]));
   } else if (follows) {
-    kernels::set_scaled(c.t.data(), other->t.data(), speeds.slowness_as_double.data(), n_, in.duration.scaled,
-                        in.delay + in.duration.constant);
+    kernels::set_scaled(c.t.data(), other->t.data(), speeds.slowness_as_double.data(), n_,
+                        in.duration.scaled, in.delay + in.duration.constant);
   } else if (other != nullptr) {
-    kernels::raise_add_scaled(c.t.data(), other->t.data(), speeds.slowness_as_double.data(), n_, in.delay,
-                              in.duration.scaled, in.duration.constant);
+    kernels::raise_add_scaled(c.t.data(), other->t.data(), speeds.slowness_as_double.data(), n_,
+                              in.delay, in.duration.scaled, in.duration.constant);
   } else {
     add_scaled(speeds, c, in.duration);
   }

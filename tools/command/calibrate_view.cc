@@ -38,17 +38,6 @@ std::optional<double> fitted_us(const TableText& table, const MemoryRow& row) {
   return fit->t0_us + static_cast<double>(row.bytes) / (fit->gbs * 1e3);
 }
 
-double bus_factor(WorkKind kind, int64_t ranks) {
-  const auto n = static_cast<double>(ranks);
-  switch (kind) {
-    case WorkKind::all_reduce: return 2 * (n - 1) / n;
-    case WorkKind::all_gather:
-    case WorkKind::reduce_scatter:
-    case WorkKind::all_to_all: return (n - 1) / n;
-    default: return 1;
-  }
-}
-
 std::string group_text(int64_t ranks, int64_t nodes, double nic_gbs) {
   return fmt::format("{} ranks on {}{}{}", ranks, nodes, nodes == 1 ? " node" : " nodes",
                      nodes > 1 ? ", " + rate_text(nic_gbs) + " GB/s" : "");
