@@ -24,6 +24,8 @@ bool reads_cache(const Work& work);
 // The work of the busiest rank, for which the others wait.  REQUIRES: WorkKind::expert_wait.
 Work busiest_work(const Work& wait);
 
+// ------------------------------------------------------------------------- parts of it, for tests
+
 // What batched products of odd sizes cost beside those that cost tables measure.  cuBLAS loads 16
 // bytes at a time, 8 values of 16 bits, where every row of the operands begins on such a boundary.
 // Where the contiguous dimension of one is no multiple of 8 (a head of 150 values) it falls back to

@@ -54,7 +54,7 @@ constexpr int64_t kSkinnySide = 256;
 // Multiplication Background User's Guide, "Tile Quantization" and "Wave Quantization", which also
 // lists the tile sizes).  Which size the library picks is not known, so a shape is described by
 // what each of several would leave idle: for tiles of 128x128, 128x256, 256x128 and 64x128 the
-// share of the multiprocessors' time, 0 to 1.  REQUIRES: all > 0.
+// share of the multiprocessors' time, 0 to 1.  Here for tests.  REQUIRES: all > 0.
 using IdleShares = std::array<double, 4>;
 IdleShares idle_shares(int64_t m, int64_t n, int64_t batch, int64_t sms);
 
