@@ -247,7 +247,7 @@ TEST(ImportNcclXml, WhatIsNotWellFormedIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal("<a/>\n x"), "E321 2:2 text outside of any element\n");
   EXPECT_EQ(refusal("<a>x</a><!-- > -->y"), "E321 1:19 text outside of any element\n");
   EXPECT_EQ(refusal("<a/> x <b/>"), "E321 1:6 text outside of any element\n");
-  EXPECT_EQ(refusal("<a b='>x</a>'/>"), "E321 1:8 '<' inside a value: a quote is missing before\n");
+  EXPECT_EQ(refusal("<a b='>x</a>'/>"), "E321 1:9 '<' inside a value: a quote is missing before\n");
   EXPECT_EQ(refusal("<a b='<'/>"), "E321 1:7 '<' inside a value: a quote is missing before\n");
   EXPECT_THAT(refusal("<a b='&x;'/>"), StartsWith("E321 1:7 '&' that begins none of"));
   EXPECT_THAT(refusal("<!DOCTYPE a [<!ENTITY x \"y\">]><a/>"), HasSubstr("not read"));
