@@ -20,13 +20,17 @@ constexpr uint32_t kSpines = 32;
 constexpr int64_t kCapacity = 50'000'000'000;
 constexpr int64_t kBytes = 16'000'000;
 
+uint32_t mixed(uint64_t x) {
+  return static_cast<uint32_t>(splitmix(x) >> 32);
+}
+
 using Route = std::vector<LinkUse>;
 
 // Links: out of each NIC, into each NIC, from each leaf to each spine, and back.
 Route route(uint32_t from, uint32_t to) {
   const uint32_t leaf = from / kOnLeaf, other = to / kOnLeaf;
   if (leaf == other) return {{from}, {kNics + to}};
-  const uint32_t spine = static_cast<uint32_t>(splitmix(uint64_t{from} << 32 | to) >> 32) % kSpines;
+  const uint32_t spine = mixed(uint64_t{from} << 32 | to) % kSpines;
   return {{from},
           {2 * kNics + leaf * kSpines + spine},
           {2 * kNics + kNics + other * kSpines + spine},
