@@ -93,8 +93,8 @@ double blended_us(const NicBlend& n) {
 }
 
 double us_between(const NicsTime& slower, const NicsTime& faster, double gbs) {
-  const double from = exact_log2(edge_beside(slower.gbs, gbs));
-  const double to = exact_log2(edge_beside(faster.gbs, gbs));
+  const double from = exact_log2(blend_edge_gbs(slower.gbs, gbs));
+  const double to = exact_log2(blend_edge_gbs(faster.gbs, gbs));
   const double share = (exact_log2(gbs) - from) / (to - from);
   return slower.us * exact_exp2(exact_log2(faster.us / slower.us) * share);
 }
