@@ -109,4 +109,21 @@ std::vector<CsvRow> csv_rows(std::string_view text, std::string_view header) {
   return rows;
 }
 
+std::vector<std::map<std::string, std::string, std::less<>>> csv_records(std::string_view text) {
+  std::vector<std::string_view> names;
+  std::vector<std::map<std::string, std::string, std::less<>>> records;
+  for_each_row(text, [&](int64_t number, std::string_view line) {
+    const std::vector<std::string_view> cells = csv_fields(line);
+    if (names.empty()) {
+      names = cells;
+      return;
+    }
+    if (cells.size() != names.size())
+      refuse(fmt::format("line {}: {} cells expected", number, names.size()));
+    auto& record = records.emplace_back();
+    for (size_t i = 0; i < cells.size(); ++i) record.emplace(names[i], cells[i]);
+  });
+  return records;
+}
+
 }  // namespace stepcast

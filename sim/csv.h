@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,5 +61,9 @@ struct CsvRow {
 // InputError, "line 3: a,b,c expected", if the header is another or missing, or a row has more or
 // fewer cells.
 std::vector<CsvRow> csv_rows(std::string_view text, std::string_view header);
+
+// The same for a table whose first line may name any columns: each row as column -> cell.  Throws
+// InputError, "line 3: 4 cells expected".
+std::vector<std::map<std::string, std::string, std::less<>>> csv_records(std::string_view text);
 
 }  // namespace stepcast

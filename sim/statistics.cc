@@ -28,6 +28,17 @@ double median(std::vector<double> samples) {
   return n % 2 == 1 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
 }
 
+double weighted_quantile(std::span<const WeightedSample> ascending, double share) {
+  STEPCAST_CHECK(!ascending.empty(), "a quantile of samples");
+  constexpr double kRounding = 1e-9;  // of the sum of weights
+  double sum = 0;
+  for (const WeightedSample& s : ascending) {
+    sum += s.weight;
+    if (sum >= share - kRounding) return s.value;
+  }
+  return ascending.back().value;
+}
+
 SampleSummary summarize_samples(std::vector<double> samples) {
   STEPCAST_CHECK(!samples.empty(), "samples to sum up");
   std::sort(samples.begin(), samples.end());

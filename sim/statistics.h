@@ -35,6 +35,16 @@ double upper_quantile(std::vector<double> samples, double share);
 // empty.
 double median(std::vector<double> samples);
 
+// A sample that counts `weight` times.
+struct WeightedSample {
+  double value = 0;
+  double weight = 0;
+};
+
+// The least value below which, with itself, `share` of the weight lies.  REQUIRES: ascending, not
+// empty; the weights sum to 1.
+double weighted_quantile(std::span<const WeightedSample> ascending, double share);
+
 // A measurement that was repeated.
 struct SampleSummary {
   double median = 0;

@@ -10,6 +10,7 @@ namespace stepcast::csv_test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
 
 std::string refusal(std::string_view text) {
   try {
@@ -77,6 +78,13 @@ TEST(CsvRows, WhatIsNoSuchTableIsRefusedByItsLine) {
   EXPECT_EQ(refusal("name,value\na,1\nb,\n"), "line 3: '' is no number");
   EXPECT_EQ(refusal("name,value\na,1x\n"), "line 2: '1x' is no number");
   EXPECT_EQ(refusal("name,value\na,inf\n"), "line 2: 'inf' is no number");
+}
+
+TEST(CsvRecords, NameTheirCellsByTheFirstLine) {
+  const auto records = csv_records("# of then\nname,value\na,\"1,5\"\n");
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_THAT(records[0], ElementsAre(Pair("name", "a"), Pair("value", "1,5")));
+  EXPECT_THROW(csv_records("name,value\na\n"), InputError);
 }
 
 }  // namespace

@@ -23,6 +23,13 @@ TEST(Quantiles, AreLinearBetweenSamplesTheNearestRankOrTheUpperSample) {
   EXPECT_EQ(nearest_rank<Time>(times, 95), Time{4});
 }
 
+TEST(Quantiles, OfWeightedSamplesCountTheWeight) {
+  const std::vector<WeightedSample> samples{{1, 0.2}, {2, 0.3}, {3, 0.5}};
+  EXPECT_EQ(weighted_quantile(samples, 0.5), 2);
+  EXPECT_EQ(weighted_quantile(samples, 0.51), 3);
+  EXPECT_EQ(weighted_quantile(samples, 0.1), 1);
+}
+
 TEST(Samples, AreSummedUpByMedianAndInterquartileRange) {
   const SampleSummary s = summarize_samples({4, 1, 2, 3, 5});
   EXPECT_EQ(s.median, 3);
