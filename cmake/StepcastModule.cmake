@@ -38,7 +38,7 @@ set(STEPCAST_INNER_MODULES scenarios/forecast scenarios/frameworks calibrate/mea
 # stepcast_unity(TARGET sources...): with STEPCAST_UNITY the sources of one folder are compiled as one,
 # which parses their headers once: a full build takes a third of the time.  So names in anonymous
 # namespaces are unique within a folder.
-set(STEPCAST_UNITY_READY calibrate forecast model report scenarios schedules sim stepcast topology)  # modules whose folders compile so
+set(STEPCAST_UNITY_READY calibrate forecast frameworks model report scenarios schedules sim stepcast topology)  # modules whose folders compile so
 
 function(stepcast_unity target)
   string(REPLACE "stepcast_" "" name ${target})
