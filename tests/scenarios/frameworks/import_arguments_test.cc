@@ -8,7 +8,7 @@
 #include "scenarios/document/value.h"
 #include "scenarios/frameworks/import_shell.h"
 
-namespace stepcast {
+namespace stepcast::import_arguments_test {
 namespace {
 
 // --- python ---
@@ -83,4 +83,4 @@ TEST(ShellArguments, TextThatGrowsWithoutEndIsCut) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_arguments_test

@@ -10,7 +10,7 @@
 #include "sim/text.h"
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast {
+namespace stepcast::import_run_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -254,4 +254,4 @@ TEST(ImportRun, TextOfAFileStaysInItsComment) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_run_test
