@@ -38,11 +38,9 @@ set(STEPCAST_INNER_MODULES scenarios/document scenarios/forecast scenarios/frame
 # stepcast_unity(TARGET sources...): with STEPCAST_UNITY the sources of one folder are compiled as one,
 # which parses their headers once: a full build takes a third of the time.  So names in anonymous
 # namespaces are unique within a folder.
-set(STEPCAST_UNITY_READY calibrate document forecast model report runs scenarios schedules sim stepcast topology)  # modules whose folders compile so
 
 function(stepcast_unity target)
-  string(REPLACE "stepcast_" "" name ${target})
-  if(NOT STEPCAST_UNITY OR NOT name IN_LIST STEPCAST_UNITY_READY)
+  if(NOT STEPCAST_UNITY)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

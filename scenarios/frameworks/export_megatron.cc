@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/frameworks/export_megatron.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -33,8 +35,8 @@ class ArgumentWriter {
     const int64_t per_node = std::max<int64_t>(1, s_.cluster.node.gpus);
     const int64_t world = p_.tp * p_.cp * p_.pp * p_.dp;
     std::string text = "#!/bin/bash\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
-    text += "torchrun --nproc_per_node " + std::to_string(std::min(per_node, world)) +
-            " --nnodes " + std::to_string((world + per_node - 1) / per_node) + " pretrain_gpt.py";
+    text += fmt::format("torchrun --nproc_per_node {} --nnodes {} pretrain_gpt.py",
+                        std::min(per_node, world), (world + per_node - 1) / per_node);
     for (const std::string& line : lines_) text += " \\\n  " + line;
     result_.text = text + '\n';
     return std::move(result_);
@@ -42,9 +44,7 @@ class ArgumentWriter {
 
  private:
   void add(const std::string& line) { lines_.push_back(line); }
-  void add(const char* name, int64_t value) {
-    add(std::string(name) + ' ' + std::to_string(value));
-  }
+  void add(const char* name, int64_t value) { add(fmt::format("{} {}", name, value)); }
   void flag(bool on, const char* name) {
     if (on) add(name);
   }
@@ -71,7 +71,7 @@ class ArgumentWriter {
         : m_.positions == Positions::rotary ? "--position-embedding-type rope"
                                             : "--position-embedding-type none");
     add("--max-position-embeddings", std::max(m_.max_positions, p_.seq));
-    // Padded already; the null tokenizer adds one.
+    // The vocabulary is padded already, and the null tokenizer adds one.
     add("--tokenizer-type NullTokenizer");
     add("--vocab-size", m_.vocab - 1);
     constexpr int64_t kMultiple = 128;  // Megatron's default
@@ -107,8 +107,8 @@ class ArgumentWriter {
     int64_t window = m_.sliding_window;
     for (const int64_t w : m_.windows) window = std::max(window, w);
     if (window == 0) return;
-    // Megatron counts the tokens before a query.
-    add("--window-size " + std::to_string(window - 1) + ",0");
+    // Megatron counts only the tokens before a query.
+    add(fmt::format("--window-size {},0", window - 1));
     if (m_.windows.empty()) return;
     std::string pattern;
     for (const int64_t w : m_.windows) {
@@ -159,8 +159,8 @@ class ArgumentWriter {
       add("--context-parallel-size", p_.cp);
       add(std::string("--cp-comm-type ") + kWays[static_cast<size_t>(p_.cp_comm)]);
       if (p_.cp_comm == CpComm::hierarchical && p_.cp_inner > 0)
-        add("--hierarchical-context-parallel-sizes " + std::to_string(p_.cp_inner) + ' ' +
-            std::to_string(p_.cp / p_.cp_inner));
+        add(fmt::format("--hierarchical-context-parallel-sizes {} {}", p_.cp_inner,
+                        p_.cp / p_.cp_inner));
     }
     if (m_.experts > 0) {
       if (p_.ep > 1) add("--expert-model-parallel-size", p_.ep);
@@ -200,7 +200,7 @@ class ArgumentWriter {
              s.head == (i + 1 == stages.size()) && (s.predictions == 0 || s.head);
       layout += i > 0 ? "|" : "";
       layout += s.embedding ? "E" : "";
-      if (s.layers > 0) layout += "t*" + std::to_string(s.layers);
+      if (s.layers > 0) layout += fmt::format("t*{}", s.layers);
       layout += std::string(static_cast<size_t>(s.predictions), 'm');
       layout += s.head ? "L" : "";
     }

@@ -14,8 +14,8 @@ struct ExportedArguments {
   std::vector<std::string> notes;  // what Megatron cannot be told, or does otherwise
 };
 
-// Defaults of Megatron are left out, so that what is written is what matters.  For what a scenario
-// says nothing about (data, tokenizer, length of the training) something stands that runs:
+// Megatron's defaults are left out, so that only what matters is written.  Where a scenario says
+// nothing (data, tokenizer, length of the training) the script has something that runs:
 // --mock-data, NullTokenizer, 50 iterations.
 ExportedArguments export_megatron(const Scenario& scenario);
 

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of another tool: names and values with their places, and tables that say which of them
-// change the cost of a training step.
+// Arguments of another tool: names and values with their places, and the tables that say which of
+// them change the cost of a training step and what each becomes in a scenario.
+//
+// A table has a row for each argument that changes the cost: its name, the key of the scenario, and
+// As, how the value is converted.  draft_rows() (importers.h) writes the rows of a table in their
+// order; a row that is no plain conversion calls a function of the importer when its turn comes. So
+// {"optimizer.clip_grad", "optimizer.clip", As::positive()} writes `clip: true` for clip_grad 1.0.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "scenarios/document/value.h"
+#include "scenarios/frameworks/import_draft.h"
 
 namespace stepcast {
 
@@ -25,14 +32,77 @@ struct Argument {
 // "--num-layers" -> "num_layers".
 std::string argument_name(std::string_view written);
 
+struct Importing;  // importers.h
+
+// What becomes of an argument's value.
+struct As {
+  enum class Kind : uint8_t {
+    input,     // nothing: the code of another row reads it
+    left_out,  // nothing: it is not modelled, and the user is told unless the value is in `words`
+    code,      // code_of_row() is called, whether or not the argument is given
+    whole,     // a number as it is
+    flag,      // true or false
+    positive,  // whether the number is above 0
+    word,      // the text as it is
+    lower,     // the text in lower case
+  };
+  Kind kind = Kind::input;
+  // What flags and words become: "afab=gpipe|1f1b|*=auto".  "*" stands for all other words; without
+  // it they are refused.  An empty right side writes nothing.  Without `words` a value stays as it
+  // is.
+  std::string_view words{};
+  int64_t most = 0;                 // whole: a size from 1 to this; 0: any number
+  bool above_one = false;           // whole: written only above 1
+  bool is_needed = false;           // a file without it is refused (E332)
+  std::string_view fallback{};      // the value where it is not given; empty: nothing is written
+  std::string_view fallback_why{};  // "nanotron's default"
+  std::string_view size{};          // the row counts only where the size of this name is above 1
+  void (*code_of_row)(Importing&) = nullptr;
+
+  static constexpr As input() { return {}; }
+  static constexpr As left_out(std::string_view neutral) { return {Kind::left_out, neutral}; }
+  static constexpr As code(void (*function)(Importing&)) {
+    As as{Kind::code};
+    as.code_of_row = function;
+    return as;
+  }
+  static constexpr As whole() { return {Kind::whole}; }
+  static constexpr As size_to(int64_t most) { return {Kind::whole, {}, most}; }
+  static constexpr As flag(std::string_view words = {}) { return {Kind::flag, words}; }
+  static constexpr As positive() { return {Kind::positive}; }
+  static constexpr As word(std::string_view words = {}) { return {Kind::word, words}; }
+  static constexpr As lower() { return {Kind::lower}; }
+
+  constexpr As if_above_one() const {
+    As as = *this;
+    as.above_one = true;
+    return as;
+  }
+  constexpr As needed() const {
+    As as = *this;
+    as.is_needed = true;
+    return as;
+  }
+  constexpr As otherwise(std::string_view value, std::string_view why) const {
+    As as = *this;
+    as.fallback = value;
+    as.fallback_why = why;
+    return as;
+  }
+  constexpr As with(std::string_view name) const {
+    As as = *this;
+    as.size = name;
+    return as;
+  }
+};
+
 // An argument that changes the cost.
 struct CostArgument {
-  std::string_view name;       // normal form
-  std::string_view path;       // what it sets, for people: "parallel.tp"
+  std::string_view name;  // normal form; empty: there is no such argument, code works the value out
+  std::string_view path;  // the key: "parallel.tp"; only for the reader where code writes it
+  As as{};
   std::string_view also{};     // other names of the same: "a|b"
   std::string_view inverse{};  // names of the opposite: "a|b"; no_NAME and disable_NAME always are
-  // Known, and not modelled: left out with a word to the user, but for these values ("false|0").
-  std::string_view neutral{};
 };
 
 // Whether `name` is on the list `list` of names without effect on the cost of a training step
@@ -54,7 +124,7 @@ class ArgumentReader {
   ArgumentReader(std::span<const CostArgument> table, std::string_view list,
                  const std::vector<Argument>& arguments, Problems& problems);
 
-  // All of them REQUIRE a name of the table.  Unset and absent are alike.
+  // All of them REQUIRE a name of the table.  An argument that is unset counts as absent.
   bool given(std::string_view name) const { return find(name) != nullptr; }
   const Value* value(std::string_view name) const;
   std::optional<int64_t> whole(std::string_view name) const;
@@ -67,11 +137,16 @@ class ArgumentReader {
 
   // "--num-layers 32", or "default" where it was not given: for comments.
   std::string why(std::string_view name) const;
+  // The same with its place; `otherwise` where it was not given.
+  Origin origin(std::string_view name, std::string_view otherwise = "default") const;
   Mark mark(std::string_view name) const;
+  // Adds E331 for an argument that is given, unless it has been refused before.
   void refuse(std::string_view name, const std::string& message, std::string help = {}) const;
 
-  // why() of all that is not modelled and has another value than a neutral one.
-  std::vector<std::string> left_out() const;
+  // Notes all arguments that are not modelled and have an effect (As::left_out).
+  void note_left_out(ScenarioDraft& draft) const;
+
+  std::span<const CostArgument> table() const { return table_; }
 
   int64_t used() const { return static_cast<int64_t>(given_.size()); }
   int64_t ignored() const { return ignored_; }
@@ -79,7 +154,8 @@ class ArgumentReader {
   Problems& problems() const { return problems_; }
 
  private:
-  // What an unknown argument may be meant for, of those that are not given; written as it is.
+  // The argument that an unknown one may be meant for, of those that are not given; in its
+  // notation.
   std::string suggestion(const std::string& written) const;
 
   struct Given {
@@ -87,13 +163,19 @@ class ArgumentReader {
     bool negated = false;
   };
   const Given* find(std::string_view name) const;
-  void refuse_value(const Given& g, const std::string& expected) const;
+  void refuse_value(std::string_view name, const std::string& expected) const;
 
   std::span<const CostArgument> table_;
   Problems& problems_;
   std::map<std::string, Given, std::less<>> given_;  // by the name in the table
   std::vector<UnknownArgument> unknown_;
+  mutable std::set<std::string, std::less<>> refused_;  // names, so that each is refused once
   int64_t ignored_ = 0;
 };
+
+// "([0]*3+[1]*58)", "[0, 1]".  Nothing if it is no list, or longer than 100,000.
+std::optional<std::vector<int64_t>> python_list(std::string_view text);
+// "8*4", "32/8".  Nothing if it is no whole number.
+std::optional<int64_t> python_whole(std::string_view text);
 
 }  // namespace stepcast

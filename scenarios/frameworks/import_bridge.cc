@@ -3,17 +3,18 @@
 //
 // Its sections hold Megatron's arguments under the same names; where two sections say one thing,
 // the one that is applied last counts: mixed_precision and comm_overlap.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/frameworks/python_list.h"
 
 namespace stepcast {
 namespace {
 
-// Sections in the order in which they are applied.  Of the others nothing changes the cost.
+// Sections in the order in which they are applied.  Nothing in the other sections changes the cost.
 constexpr std::string_view kSections[] = {
     "dist", "tokenizer", "checkpoint", "optimizer",  "model",           "dataset",
     "ddp",  "train",     "training",   "validation", "mixed_precision", "comm_overlap"};
@@ -32,9 +33,34 @@ constexpr std::string_view kIgnoredSections[] = {"scheduler",
                                                  "data",
                                                  "optimizer_config_override_provider"};
 
-bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(),
-                     [&](std::string_view e) { return name.ends_with(e); });
+// Names that differ from Megatron's.  '*' at one end of a name stands for anything.
+struct Renamed {
+  std::string_view section;  // empty: any
+  std::string_view name;
+  std::string_view megatron;  // empty: the same name
+};
+constexpr std::string_view kWithoutEffect = "hf_model_id";
+// The first row that fits counts.
+constexpr Renamed kRenamed[] = {
+    {"", "*_target_", kWithoutEffect},  // Python's own
+    {"", "*_call_", kWithoutEffect},       {"", "*_partial_", kWithoutEffect},
+    {"", "*_args_", kWithoutEffect},       {"dataset", "sequence_length", ""},
+    {"dataset", "seq_length", ""},         {"dataset", "*", "data_path"},
+    {"tokenizer", "vocab_size", ""},       {"tokenizer", "tokenizer_type", ""},
+    {"tokenizer", "*", "tokenizer_model"}, {"", "tp_comm_overlap_cfg.*", "tp_comm_overlap_cfg"},
+};
+
+bool fits(std::string_view pattern, std::string_view name) {
+  if (pattern.starts_with('*')) return name.ends_with(pattern.substr(1));
+  if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
+  return name == pattern;
+}
+
+std::string megatron_name(std::string_view section, const std::string& name) {
+  for (const Renamed& r : kRenamed)
+    if ((r.section.empty() || r.section == section) && fits(r.name, name))
+      return r.megatron.empty() ? name : std::string(r.megatron);
+  return name;
 }
 
 Value word_value(std::string text, const Mark& mark) {
@@ -64,7 +90,8 @@ void add_recipe(const Value& recipe, std::vector<Argument>& all) {
   const std::string& name = recipe.text;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   const auto add = [&](const char* argument, const char* value) {
-    all.push_back({argument, "mixed_precision " + name, word_value(value, recipe.mark)});
+    all.push_back(
+        {argument, fmt::format("mixed_precision {}", name), word_value(value, recipe.mark)});
   };
   add(has("bf16") ? "bf16" : "fp16", "true");
   if (has("nvfp4")) return add("fp4", "e2m1");
@@ -80,7 +107,7 @@ void add_recipe(const Value& recipe, std::vector<Argument>& all) {
 
 class BridgeFile {
  public:
-  // In the names of Megatron; "" stands for what is ignored whatever its name.
+  // The arguments of the file under Megatron's names.
   std::vector<Argument> read(const Value& file) {
     for (const std::string_view section : kSections)
       if (const Value* v = file.find(section)) add_section(section, *v);
@@ -106,19 +133,10 @@ class BridgeFile {
     if (section == "mixed_precision" && value.is_scalar() && value.text != "null")
       return add_recipe(value, all_);
     for (Argument& a : flatten(value)) {
-      a.written = std::string(section) + '.' + a.written;
-      if (ends_with_any(a.name, {"_target_", "_call_", "_partial_", "_args_"})) {
-        if (!is_value_of_enum(a)) a.name = "hf_model_id";  // Python's own, without effect
-      } else if (section == "dataset" && a.name != "sequence_length" && a.name != "seq_length") {
-        a.name = "data_path";
-      } else if (section == "tokenizer" && a.name != "vocab_size" && a.name != "tokenizer_type") {
-        a.name = "tokenizer_model";
-      } else if (a.name == "pipeline_model_parallel_layout" &&
-                 a.value.kind == Value::Kind::sequence) {
+      a.written = fmt::format("{}.{}", section, a.written);
+      if (a.name == "pipeline_model_parallel_layout" && a.value.kind == Value::Kind::sequence)
         a.value = word_value(layout_of(a.value), a.value.mark);
-      } else if (a.name.starts_with("tp_comm_overlap_cfg.")) {
-        a.name = "tp_comm_overlap_cfg";
-      }
+      if (!is_value_of_enum(a)) a.name = megatron_name(section, a.name);
       add(std::move(a));
     }
   }
@@ -143,8 +161,8 @@ class BridgeFile {
     const bool null = a.value.kind == Value::Kind::null || a.value.text == "null";
     const bool there =
         std::any_of(all_.begin(), all_.end(), [&](const Argument& b) { return b.name == a.name; });
-    if (null && there) return;                  // says nothing about what an earlier section states
-    if (a.name == "num_query_groups" && !null)  // no flag goes with it
+    if (null && there) return;                  // does not erase what an earlier section states
+    if (a.name == "num_query_groups" && !null)  // Megatron-Bridge has no flag for it
       all_.push_back({"group_query_attention", a.written, word_value("true", a.value.mark)});
     all_.push_back(std::move(a));
   }
@@ -157,7 +175,8 @@ class BridgeFile {
     section.kind = Value::Kind::mapping;
     section.members.push_back(m);
     for (Argument& a : flatten(section)) {
-      if (ignored || ends_with_any(a.name, {"_target_", "_call_"})) a.name = "hf_model_id";
+      if (ignored || a.name.ends_with("_target_") || a.name.ends_with("_call_"))
+        a.name = kWithoutEffect;
       all_.push_back(std::move(a));
     }
   }

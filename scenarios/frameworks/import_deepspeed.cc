@@ -2,234 +2,220 @@
 // import_deepspeed: DeepSpeed's JSON, with the model's config.json beside it.
 //
 // Names and defaults: https://www.deepspeed.ai/docs/config-json/
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "scenarios/frameworks/importers.h"
-#include "sim/text.h"
 
 namespace stepcast {
 namespace {
 
-constexpr CostArgument kArguments[] = {
-    {"train_batch_size", "batch.global"},
+constexpr int64_t kMostSequences = 1'000'000'000;  // of a step
+
+// "auto" is filled in by transformers' Trainer from its own arguments, which are not in the file.
+bool is_auto(const Importing& i, const char* name) {
+  return i.a.word(name) == "auto";
+}
+
+// A size; where the file leaves it to the Trainer, the user has to state it.
+int64_t size_or_auto(Importing& i, const char* name, const char* path, int64_t fallback) {
+  if (!i.a.given(name)) return fallback;
+  if (is_auto(i, name)) {
+    if (!i.in.states(path))
+      i.in.problems.add("E332",
+                        fmt::format("'{}': the file leaves it to the Trainer", i.a.why(name)),
+                        i.a.mark(name), 4, {}, fmt::format("state it: -s {}=N", path));
+    return fallback;
+  }
+  const std::optional<int64_t> n = i.a.whole(name);
+  if (n && (*n < 1 || *n > kMostSequences)) i.a.refuse(name, "must be from 1 to 10^9");
+  return n.value_or(fallback);
+}
+
+// The batch is micro batch x accumulation x replicas; the file gives two or three of the four
+// numbers.
+void deepspeed_batch(Importing& i) {
+  const ArgumentReader& a = i.a;
+  ScenarioDraft& draft = i.draft;
+  const int64_t tp = size_or_auto(i, "tensor_parallel.autotp_size", "parallel.tp", 1);
+  const int64_t cp = size_or_auto(i, "sequence_parallel_size", "parallel.cp", 1);
+  const int64_t steps = size_or_auto(i, "gradient_accumulation_steps", "batch.global", 1);
+  const int64_t global = size_or_auto(i, "train_batch_size", "batch.global", 0);
+  const int64_t stated = size_or_auto(i, "train_micro_batch_size_per_gpu", "batch.micro", 0);
+  if (i.in.problems.any()) return;
+  if (stated > 0 && steps > kMostSequences / stated)
+    return a.refuse("gradient_accumulation_steps", "is too large");
+  int64_t dp = 1, micro = stated;
+  std::string why = "train_batch_size = micro batch x accumulation x replicas";
+  if (global > 0 && stated > 0 && !is_auto(i, "gradient_accumulation_steps")) {
+    if (global % (stated * steps) != 0)
+      return a.refuse("train_batch_size",
+                      fmt::format("is no multiple of train_micro_batch_size_per_gpu x "
+                                  "gradient_accumulation_steps = {}",
+                                  stated * steps));
+    dp = global / (stated * steps);
+    if (!a.given("gradient_accumulation_steps"))
+      draft.note(
+          fmt::format("cluster.nodes: without gradient_accumulation_steps {} GPUs are "
+                      "assumed, one microbatch each",
+                      dp));
+  } else {
+    dp = 8;
+    why = "the file does not say how many GPUs there are";
+    draft.note(fmt::format("cluster.nodes: 8 GPUs a model replica are assumed: {}", why));
+  }
+  if (tp > kMostSequences / dp / cp)
+    return a.refuse(tp > 1 ? "tensor_parallel.autotp_size" : "sequence_parallel_size",
+                    "is too large");
+  draft_cluster(i.cluster, dp * tp * cp, {why, a.mark("train_batch_size")}, draft);
+  if (tp > 1) draft.set("parallel.tp", tp, a.origin("tensor_parallel.autotp_size"));
+  if (tp > 1) draft.set("parallel.sp", false, "DeepSpeed splits no sequences over tp");
+  if (cp > 1) {
+    draft.set("parallel.cp", cp, a.origin("sequence_parallel_size"));
+    draft.set_text("parallel.cp_comm", "a2a", "DeepSpeed-Ulysses");
+  }
+  if (micro == 0) micro = global > 0 ? std::max<int64_t>(1, global / (steps * dp)) : 1;
+  draft.set("batch.micro", micro,
+            a.origin("train_micro_batch_size_per_gpu", "what is left for one microbatch"));
+  draft.set(
+      "batch.global", global > 0 ? global : micro * steps * dp,
+      global > 0 ? a.origin("train_batch_size") : Origin("micro batch x accumulation x replicas"));
+  draft.assume("batch.seq", fmt::format("{}", usual_sequence(i.max_positions)),
+               "DeepSpeed's file does not say how long sequences are; -s batch.seq=N");
+}
+
+int64_t zero_stage(const Importing& i) {
+  return i.a.whole("zero_optimization.stage", 0);
+}
+
+// Overlap is on by default only with stage 3.
+void deepspeed_overlap(Importing& i) {
+  const char* name = "zero_optimization.overlap_comm";
+  const bool usual = zero_stage(i) == 3;
+  i.draft.set("overlap.dp_grad", is_auto(i, name) ? usual : i.a.flag(name, usual),
+              i.a.origin(name, "DeepSpeed's default"));
+}
+
+void deepspeed_bucket(Importing& i, const char* name, const char* path) {
+  if (is_auto(i, name)) return;
+  constexpr double kDefault = 500'000'000;
+  i.draft.set(path, static_cast<int64_t>(i.a.real(name).value_or(kDefault)),
+              i.a.origin(name, "DeepSpeed's default"));
+}
+
+void deepspeed_buckets(Importing& i) {
+  const int64_t stage = zero_stage(i);
+  if (stage > 0) deepspeed_bucket(i, "zero_optimization.reduce_bucket_size", "overlap.bucket");
+  if (stage == 3) i.draft.set_text("parallel.fsdp", "deepspeed", "ZeRO-3 of DeepSpeed");
+  if (stage == 1 || stage == 2)
+    deepspeed_bucket(i, "zero_optimization.allgather_bucket_size", "overlap.gather_bucket");
+  if (stage != 3) return;
+  for (const char* name :
+       {"zero_optimization.stage3_param_persistence_threshold",
+        "zero_optimization.stage3_max_live_parameters",
+        "zero_optimization.stage3_max_reuse_distance",
+        "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.allgather_bucket_size"})
+    if (i.a.given(name) && !is_auto(i, name)) i.draft.left_out(i.a.why(name));
+}
+
+void deepspeed_offload(Importing& i) {
+  const ArgumentReader& a = i.a;
+  const char* device = "zero_optimization.offload_optimizer.device";
+  const char* ratio = "zero_optimization.offload_optimizer.ratio";
+  const std::string optimizer = a.word(device, "none");
+  const bool cpu = optimizer == "cpu";
+  if (cpu || a.flag("zero_optimization.cpu_offload")) {
+    if (a.given(ratio)) a.real(ratio);  // refuses it if it is no number
+    i.draft.set("offload.optimizer", a.word(ratio, "1"),
+                a.origin(cpu ? device : "zero_optimization.cpu_offload"));
+  } else if (optimizer != "none") {
+    i.draft.left_out(a.why(device));
+  }
+  const char* parameters = "zero_optimization.offload_param.device";
+  const std::string where = a.word(parameters, "none");
+  if (where == "cpu" && zero_stage(i) == 3)
+    i.draft.set("offload.parameters", true, a.origin(parameters));
+  else if (where != "none")
+    i.draft.left_out(a.why(parameters));
+}
+
+void deepspeed_precision(Importing& i) {
+  const bool auto_bf16 = is_auto(i, "bf16.enabled"), auto_fp16 = is_auto(i, "fp16.enabled");
+  if ((auto_bf16 || auto_fp16) && !i.in.states("precision.preset") && !i.in.states("precision"))
+    i.draft.assume("precision.preset", "bf16-mixed",
+                   "the file leaves it to the Trainer; -s precision.preset=fp16-mixed");
+  const bool bf16 = !auto_bf16 && i.a.flag("bf16.enabled");
+  const bool fp16 = !auto_fp16 && i.a.flag("fp16.enabled");
+  if (bf16 || fp16)
+    i.draft.set_text("precision.preset", bf16 ? "bf16-mixed" : "fp16-mixed",
+                     i.a.origin(bf16 ? "bf16.enabled" : "fp16.enabled"));
+  else if (!auto_bf16 && !auto_fp16)
+    i.draft.set_text("precision.preset", "fp32", "neither bf16 nor fp16 is enabled");
+}
+
+// The code of the model says which layers are checkpointed, so the file only gives a hint.
+void deepspeed_checkpoints(Importing& i) {
+  const char* name = "activation_checkpointing.partition_activations";
+  if (i.a.flag(name))
+    i.draft.note(
+        fmt::format("{}: the file does not say what is checkpointed; if the layers are, "
+                    "-s 'recompute={{granularity: full, distribute: true}}'",
+                    i.a.why(name)));
+}
+
+void deepspeed_clip(Importing& i) {
+  const char* name = "gradient_clipping";
+  const bool clips = i.a.given(name) && (is_auto(i, name) || i.a.real(name).value_or(0) > 0);
+  i.draft.set("optimizer.clip", clips,
+              i.a.origin(name, "DeepSpeed's default: gradient_clipping 0"));
+}
+
+constexpr CostArgument kDeepSpeed[] = {
+    {"train_batch_size", "batch.global", As::code(deepspeed_batch)},
     {"train_micro_batch_size_per_gpu", "batch.micro"},
     {"gradient_accumulation_steps", "batch.global"},
-    {"fp16.enabled", "precision.preset"},
-    {"bf16.enabled", "precision.preset", "bfloat16.enabled"},
-    {"communication_data_type", "precision.reduce"},
-    {"data_types.grad_accum_dtype", "precision.grads"},
-    {"gradient_clipping", "optimizer.clip"},
-    {"optimizer.type", "optimizer.kind"},
-    {"zero_optimization.stage", "parallel.zero"},
-    {"zero_optimization.overlap_comm", "overlap.dp_grad"},
-    {"zero_optimization.reduce_bucket_size", "overlap.bucket"},
+    {"tensor_parallel.autotp_size", "parallel.tp"},
+    {"sequence_parallel_size", "parallel.cp"},
+
+    {"zero_optimization.stage", "parallel.zero",
+     As::word("0|1|2|3").otherwise("0", "DeepSpeed's default")},
+    {"zero_optimization.overlap_comm", "overlap.dp_grad", As::code(deepspeed_overlap)},
+    {"zero_optimization.reduce_bucket_size", "overlap.bucket", As::code(deepspeed_buckets)},
     {"zero_optimization.allgather_bucket_size", "overlap.gather_bucket"},
-    {"zero_optimization.stage3_prefetch_bucket_size", "overlap.fsdp_prefetch",
+    {"zero_optimization.stage3_prefetch_bucket_size", "overlap.fsdp_prefetch", As::input(),
      "zero_optimization.prefetch_bucket_size"},
-    {"zero_optimization.stage3_param_persistence_threshold", "parallel.zero",
+    {"zero_optimization.stage3_param_persistence_threshold", "parallel.zero", As::input(),
      "zero_optimization.param_persistence_threshold"},
-    {"zero_optimization.stage3_max_live_parameters", "parallel.zero",
+    {"zero_optimization.stage3_max_live_parameters", "parallel.zero", As::input(),
      "zero_optimization.max_live_parameters"},
-    {"zero_optimization.stage3_max_reuse_distance", "parallel.zero",
+    {"zero_optimization.stage3_max_reuse_distance", "parallel.zero", As::input(),
      "zero_optimization.max_reuse_distance"},
-    {"zero_optimization.offload_optimizer.device", "offload.optimizer"},
+    {"zero_optimization.offload_optimizer.device", "offload.optimizer",
+     As::code(deepspeed_offload)},
     {"zero_optimization.offload_optimizer.ratio", "offload.optimizer"},
     {"zero_optimization.cpu_offload", "offload.optimizer"},
     {"zero_optimization.offload_param.device", "offload.parameters"},
-    {"zero_optimization.zero_hpz_partition_size", "parallel.dp_replicate", "", "", "1"},
-    {"zero_optimization.mics_shard_size", "parallel.dp_replicate", "", "", "-1"},
-    {"zero_optimization.zero_quantized_weights", "precision", "", "", "false"},
-    {"zero_optimization.zero_quantized_gradients", "precision", "", "", "false"},
-    {"zero_optimization.zero_quantized_nontrainable_weights", "precision", "", "", "false"},
-    {"zero_optimization.round_robin_gradients", "overlap", "", "", "false"},
-    {"tensor_parallel.autotp_size", "parallel.tp"},
-    {"sequence_parallel_size", "parallel.cp"},
-    {"activation_checkpointing.partition_activations", "recompute.distribute"},
-    {"activation_checkpointing.cpu_checkpointing", "offload", "", "", "false"},
-    {"activation_checkpointing.number_checkpoints", "recompute", "", "", "null"},
-    {"compression_training", "precision", "", "", "false"},
-    {"sparse_attention.mode", "kernels", "", "", "dense"},
-    {"progressive_layer_drop.enabled", "model", "", "", "false"},
-};
+    {"zero_optimization.zero_hpz_partition_size", "parallel.dp_replicate", As::left_out("1")},
+    {"zero_optimization.mics_shard_size", "parallel.dp_replicate", As::left_out("-1")},
+    {"zero_optimization.zero_quantized_weights", "precision", As::left_out("false")},
+    {"zero_optimization.zero_quantized_gradients", "precision", As::left_out("false")},
+    {"zero_optimization.zero_quantized_nontrainable_weights", "precision", As::left_out("false")},
+    {"zero_optimization.round_robin_gradients", "overlap", As::left_out("false")},
 
-constexpr int64_t kMost = 1'000'000'000;
-
-class DeepSpeedDraft {
- public:
-  DeepSpeedDraft(const ArgumentReader& a, const ImportSources& in, const ImportCluster& cluster,
-                 ScenarioDraft& draft)
-      : a_(a), in_(in), cluster_(cluster), draft_(draft) {}
-
-  void write(int64_t max_positions) {
-    write_batch(max_positions);
-    write_zero();
-    write_precision();
-    if (a_.given("gradient_clipping"))
-      draft_.set("optimizer.clip", real("gradient_clipping") > 0, a_.why("gradient_clipping"));
-    else
-      draft_.set("optimizer.clip", false, "DeepSpeed's default: gradient_clipping 0");
-    if (a_.given("optimizer.type")) {
-      draft_.set_text("optimizer.kind", lower_case(a_.word("optimizer.type")),
-                      a_.why("optimizer.type"));
-    }
-    for (const std::string& why : a_.left_out()) draft_.note(why + ": not modelled, left out");
-  }
-
- private:
-  // "auto": transformers' Trainer fills it in from its own arguments, which are not here.
-  bool is_auto(const char* name) const { return a_.word(name) == "auto"; }
-
-  int64_t size(const char* name, const char* path, int64_t fallback) {
-    if (!a_.given(name)) return fallback;
-    if (is_auto(name)) {
-      if (!in_.states(path))
-        a_.problems().add("E332", '\'' + a_.why(name) + "': the file leaves it to the Trainer",
-                          a_.mark(name), 4, {}, std::string("state it: -s ") + path + "=N");
-      return fallback;
-    }
-    const std::optional<int64_t> n = a_.whole(name);
-    if (n && (*n < 1 || *n > kMost)) a_.refuse(name, "must be from 1 to 10^9");
-    return n.value_or(fallback);
-  }
-
-  double real(const char* name) { return is_auto(name) ? 1 : a_.real(name).value_or(0); }
-
-  void write_batch(int64_t max_positions) {
-    const int64_t tp = size("tensor_parallel.autotp_size", "parallel.tp", 1);
-    const int64_t cp = size("sequence_parallel_size", "parallel.cp", 1);
-    const int64_t steps = size("gradient_accumulation_steps", "batch.global", 1);
-    const int64_t global = size("train_batch_size", "batch.global", 0);
-    const int64_t stated = size("train_micro_batch_size_per_gpu", "batch.micro", 0);
-    if (a_.problems().any()) return;
-    // Three numbers and the replicas: the file gives two or three of the four.
-    int64_t dp = 1, micro = stated;
-    std::string why = "train_batch_size = micro batch x accumulation x replicas";
-    if (global > 0 && stated > 0 && !is_auto("gradient_accumulation_steps")) {
-      if (global % (stated * steps) != 0)
-        return a_.refuse("train_batch_size",
-                         "is no multiple of train_micro_batch_size_per_gpu x "
-                         "gradient_accumulation_steps = " +
-                             std::to_string(stated * steps));
-      dp = global / (stated * steps);
-      if (!a_.given("gradient_accumulation_steps"))
-        draft_.note("cluster.nodes: without gradient_accumulation_steps " + std::to_string(dp) +
-                    " GPUs are assumed, one microbatch each");
-    } else {
-      dp = 8;
-      why = "the file does not say how many GPUs there are";
-      draft_.note("cluster.nodes: 8 GPUs a model replica are assumed: " + why);
-    }
-    if (tp > kMost / dp / cp) return a_.refuse("tensor_parallel.autotp_size", "is too large");
-    draft_cluster(cluster_, dp * tp * cp, why, draft_);
-    if (tp > 1) draft_.set("parallel.tp", tp, a_.why("tensor_parallel.autotp_size"));
-    if (tp > 1) draft_.set("parallel.sp", false, "DeepSpeed splits no sequences over tp");
-    if (cp > 1) {
-      draft_.set("parallel.cp", cp, a_.why("sequence_parallel_size"));
-      draft_.set_text("parallel.cp_comm", "a2a", "DeepSpeed-Ulysses");
-    }
-    if (micro == 0) micro = global > 0 ? std::max<int64_t>(1, global / (steps * dp)) : 1;
-    draft_.set("batch.micro", micro,
-               a_.given("train_micro_batch_size_per_gpu") ? a_.why("train_micro_batch_size_per_gpu")
-                                                          : "what is left for one microbatch");
-    if (global > 0)
-      draft_.set("batch.global", global, a_.why("train_batch_size"));
-    else
-      draft_.set("batch.global", micro * steps * dp, "micro batch x accumulation x replicas");
-    constexpr int64_t kUsual = 4096;
-    draft_.assume("batch.seq",
-                  std::to_string(max_positions > 0 ? std::min(max_positions, kUsual) : kUsual),
-                  "DeepSpeed's file does not say how long sequences are; -s batch.seq=N");
-  }
-
-  void write_zero() {
-    const int64_t stage = a_.whole("zero_optimization.stage", 0);
-    if (stage < 0 || stage > 3) return a_.refuse("zero_optimization.stage", "must be 0, 1, 2 or 3");
-    draft_.set("parallel.zero", stage,
-               a_.given("zero_optimization.stage") ? a_.why("zero_optimization.stage")
-                                                   : "DeepSpeed's default");
-    // On by default with stage 3 alone.
-    const bool overlap = is_auto("zero_optimization.overlap_comm")
-                             ? stage == 3
-                             : a_.flag("zero_optimization.overlap_comm", stage == 3);
-    draft_.set("overlap.dp_grad", overlap,
-               a_.given("zero_optimization.overlap_comm") ? a_.why("zero_optimization.overlap_comm")
-                                                          : "DeepSpeed's default");
-    if (stage > 0 && !is_auto("zero_optimization.reduce_bucket_size")) {
-      constexpr int64_t kDefault = 500'000'000;
-      const double bucket =
-          a_.real("zero_optimization.reduce_bucket_size").value_or(static_cast<double>(kDefault));
-      draft_.set("overlap.bucket", static_cast<int64_t>(bucket),
-                 a_.given("zero_optimization.reduce_bucket_size")
-                     ? a_.why("zero_optimization.reduce_bucket_size")
-                     : "DeepSpeed's default");
-    }
-    if (stage == 3) draft_.set_text("parallel.fsdp", "deepspeed", "ZeRO-3 of DeepSpeed");
-    if ((stage == 1 || stage == 2) && !is_auto("zero_optimization.allgather_bucket_size"))
-      draft_.set("overlap.gather_bucket",
-                 static_cast<int64_t>(
-                     a_.real("zero_optimization.allgather_bucket_size").value_or(500'000'000.0)),
-                 a_.given("zero_optimization.allgather_bucket_size")
-                     ? a_.why("zero_optimization.allgather_bucket_size")
-                     : "DeepSpeed's default");
-    if (stage == 3)
-      for (const char* name : {"zero_optimization.stage3_param_persistence_threshold",
-                               "zero_optimization.stage3_max_live_parameters",
-                               "zero_optimization.stage3_max_reuse_distance",
-                               "zero_optimization.stage3_prefetch_bucket_size",
-                               "zero_optimization.allgather_bucket_size"})
-        if (a_.given(name) && !is_auto(name))
-          draft_.note(a_.why(name) + ": not modelled, left out");
-    write_offload(stage);
-  }
-
-  void write_offload(int64_t stage) {
-    const std::string device = a_.word("zero_optimization.offload_optimizer.device", "none");
-    if (device == "cpu" || a_.flag("zero_optimization.cpu_offload"))
-      draft_.set("offload.optimizer",
-                 a_.given("zero_optimization.offload_optimizer.ratio")
-                     ? a_.word("zero_optimization.offload_optimizer.ratio")
-                     : std::string("1"),
-                 a_.why(device == "cpu" ? "zero_optimization.offload_optimizer.device"
-                                        : "zero_optimization.cpu_offload"));
-    else if (device != "none")
-      draft_.note(a_.why("zero_optimization.offload_optimizer.device") +
-                  ": not modelled, left out");
-    const std::string parameters = a_.word("zero_optimization.offload_param.device", "none");
-    if (parameters == "cpu" && stage == 3)
-      draft_.set("offload.parameters", true, a_.why("zero_optimization.offload_param.device"));
-    else if (parameters != "none")
-      draft_.note(a_.why("zero_optimization.offload_param.device") + ": not modelled, left out");
-  }
-
-  void write_precision() {
-    const bool auto_bf16 = is_auto("bf16.enabled"), auto_fp16 = is_auto("fp16.enabled");
-    if ((auto_bf16 || auto_fp16) && !in_.states("precision.preset") && !in_.states("precision"))
-      draft_.assume("precision.preset", "bf16-mixed",
-                    "the file leaves it to the Trainer; -s precision.preset=fp16-mixed");
-    const bool bf16 = !auto_bf16 && a_.flag("bf16.enabled");
-    const bool fp16 = !auto_fp16 && a_.flag("fp16.enabled");
-    if (bf16 || fp16)
-      draft_.set_text("precision.preset", bf16 ? "bf16-mixed" : "fp16-mixed",
-                      a_.why(bf16 ? "bf16.enabled" : "fp16.enabled"));
-    else if (!auto_bf16 && !auto_fp16)
-      draft_.set_text("precision.preset", "fp32", "neither bf16 nor fp16 is enabled");
-    // Which layers are checkpointed the model's code says.
-    if (a_.flag("activation_checkpointing.partition_activations"))
-      draft_.note(a_.why("activation_checkpointing.partition_activations") +
-                  ": the file does not say what is checkpointed; if the layers are, -s "
-                  "'recompute={granularity: full, distribute: true}'");
-    if (a_.given("communication_data_type"))
-      draft_.set_text("precision.reduce", a_.word("communication_data_type"),
-                      a_.why("communication_data_type"));
-    if (a_.given("data_types.grad_accum_dtype"))
-      draft_.set_text("precision.grads", a_.word("data_types.grad_accum_dtype"),
-                      a_.why("data_types.grad_accum_dtype"));
-  }
-
-  const ArgumentReader& a_;
-  const ImportSources& in_;
-  const ImportCluster& cluster_;
-  ScenarioDraft& draft_;
+    {"bf16.enabled", "precision.preset", As::code(deepspeed_precision), "bfloat16.enabled"},
+    {"fp16.enabled", "precision.preset"},
+    {"activation_checkpointing.partition_activations", "recompute.distribute",
+     As::code(deepspeed_checkpoints)},
+    {"communication_data_type", "precision.reduce", As::word()},
+    {"data_types.grad_accum_dtype", "precision.grads", As::word()},
+    {"gradient_clipping", "optimizer.clip", As::code(deepspeed_clip)},
+    {"optimizer.type", "optimizer.kind", As::lower()},
+    {"activation_checkpointing.cpu_checkpointing", "offload", As::left_out("false")},
+    {"activation_checkpointing.number_checkpoints", "recompute", As::left_out("null")},
+    {"compression_training", "precision", As::left_out("false")},
+    {"sparse_attention.mode", "kernels", As::left_out("dense")},
+    {"progressive_layer_drop.enabled", "model", As::left_out("false")},
 };
 
 }  // namespace
@@ -238,7 +224,7 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
                       ImportCounts& counts) {
   const Value file = read_mapping(in, in.file, "a configuration of DeepSpeed");
   if (in.problems.any()) return;
-  const ArgumentReader reader(kArguments, "deepspeed", flatten(file), in.problems);
+  const ArgumentReader reader(kDeepSpeed, "deepspeed", flatten(file), in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of DeepSpeed in this file", {in.file, 1, 1}, 1,
                            {}, "its configuration has train_batch_size, zero_optimization, ...");
@@ -250,8 +236,11 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
   counts.add(reader);
   draft.set_text("software", "deepspeed-zero3", "");
   const auto model = draft_config_model(config, in.problems, draft, counts);
-  if (model) check_config_model(in, config);
-  if (model) DeepSpeedDraft(reader, in, cluster, draft).write(model->max_positions);
+  if (!model) return;
+  check_config_model(in, config);
+  Importing importing{reader, in, cluster, draft};
+  importing.max_positions = model->max_positions;
+  draft_rows(importing);
 }
 
 }  // namespace stepcast

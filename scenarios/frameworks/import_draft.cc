@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/frameworks/import_draft.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "scenarios/schema/keys.h"
@@ -27,7 +29,8 @@ bool is_below(std::string_view path, std::string_view above) {
   return path.size() > above.size() && path.starts_with(above) && path[above.size()] == '.';
 }
 
-// Whether a scenario may say so: the row is there, or one above it takes anything.
+// Whether a scenario has this key and, if it is a choice, this word; a key above it may take
+// anything.
 bool known(std::string_view path, const std::string& value) {
   if (const Field* f = find_field(path))
     return f->type != FieldType::choice || f->choices.find(value) != nullptr;
@@ -57,8 +60,8 @@ std::string yaml_text(std::string_view text) {
        {"true", "false", "null", "True", "False", "Null", "yes", "no", "on", "off", "nan", "inf"})
     quotes = quotes || text == word;
   if (!quotes) return std::string(text);
-  // What escape_text() makes of a control character or of a byte that is no UTF-8 is an escape of
-  // YAML.
+  // escape_text() writes control characters and bytes that are no UTF-8 as "\xNN", which is an
+  // escape in YAML too.
   std::string s = "\"";
   for (size_t at = 0; at < text.size();) {
     const size_t length = decode_utf8(text, at).length;
@@ -69,60 +72,57 @@ std::string yaml_text(std::string_view text) {
   return s + '"';
 }
 
-void ScenarioDraft::set(const std::string& path, std::string value, const std::string& why) {
-  if (!known(path, value)) return note(why + ": not modelled, left out");
-  put({path, std::move(value), escape_text(why)});
+void ScenarioDraft::set(const std::string& path, std::string value, const Origin& origin) {
+  if (!known(path, value)) return left_out(origin.text);
+  put({path, std::move(value), {escape_text(origin.text), origin.mark}});
 }
 
-void ScenarioDraft::put(Entry entry) {
-  const auto same = std::find_if(entries_.begin(), entries_.end(),
-                                 [&](const Entry& e) { return e.path == entry.path; });
-  if (same != entries_.end()) {
-    *same = std::move(entry);
+void ScenarioDraft::put(DraftValue value) {
+  const auto same = std::find_if(values_.begin(), values_.end(),
+                                 [&](const DraftValue& v) { return v.path == value.path; });
+  if (same != values_.end()) {
+    *same = std::move(value);
     return;
   }
-  // What is below it, or stood for all of it, is replaced.
-  std::erase_if(entries_, [&](const Entry& e) {
-    return is_below(e.path, entry.path) || is_below(entry.path, e.path);
+  // The value replaces those below its path, and one that stood for the whole section.
+  std::erase_if(values_, [&](const DraftValue& v) {
+    return is_below(v.path, value.path) || is_below(value.path, v.path);
   });
   size_t deepest = 0;
-  auto at = entries_.end();
-  for (auto e = entries_.begin(); e != entries_.end(); ++e)
-    if (const size_t depth = shared_depth(e->path, entry.path); depth > 0 && depth >= deepest) {
+  auto at = values_.end();
+  for (auto v = values_.begin(); v != values_.end(); ++v)
+    if (const size_t depth = shared_depth(v->path, value.path); depth > 0 && depth >= deepest) {
       deepest = depth;
-      at = e + 1;
+      at = v + 1;
     }
-  entries_.insert(at, std::move(entry));
+  values_.insert(at, std::move(value));
 }
 
-void ScenarioDraft::set(const std::string& path, int64_t value, const std::string& why) {
-  set(path, std::to_string(value), why);
+void ScenarioDraft::set(const std::string& path, int64_t value, const Origin& origin) {
+  set(path, fmt::format("{}", value), origin);
 }
 
-void ScenarioDraft::set(const std::string& path, bool value, const std::string& why) {
-  set(path, std::string(value ? "true" : "false"), why);
+void ScenarioDraft::set(const std::string& path, bool value, const Origin& origin) {
+  set(path, std::string(value ? "true" : "false"), origin);
 }
 
-void ScenarioDraft::set_text(const std::string& path, std::string_view text,
-                             const std::string& why) {
-  if (!known(path, std::string(text))) return note(why + ": not modelled, left out");
-  put({path, yaml_text(text), escape_text(why)});
+void ScenarioDraft::set_text(const std::string& path, std::string_view text, const Origin& origin) {
+  if (!known(path, std::string(text))) return left_out(origin.text);
+  put({path, yaml_text(text), {escape_text(origin.text), origin.mark}});
 }
 
 void ScenarioDraft::assume(const std::string& path, const std::string& value,
                            const std::string& why) {
-  set(path, value, "assumed: " + why);
-  note(path + ": " + value + " is assumed: " + why);
+  set(path, value, fmt::format("assumed: {}", why));
+  note(fmt::format("{}: {} is assumed: {}", path, value, why));
 }
 
 void ScenarioDraft::override_with(const std::string& path, const std::string& value) {
-  std::string line = value;  // YAML, for which a line break is a blank too
+  std::string line = value;  // to YAML a line break is a blank too
   std::ranges::replace_if(
       line, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
   put({path, escape_text(line), "-s"});
-  notes_.erase(std::remove_if(notes_.begin(), notes_.end(),
-                              [&](const std::string& n) { return n.starts_with(path + ": "); }),
-               notes_.end());
+  std::erase_if(notes_, [&](const std::string& n) { return n.starts_with(path + ": "); });
 }
 
 void ScenarioDraft::note(std::string text) {
@@ -131,40 +131,40 @@ void ScenarioDraft::note(std::string text) {
     notes_.push_back(std::move(text));
 }
 
-bool ScenarioDraft::has(std::string_view path) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const Entry& e) { return e.path == path; });
+void ScenarioDraft::left_out(const std::string& what) {
+  note(fmt::format("{}: not modelled, left out", what));
 }
 
-std::string ScenarioDraft::text(const std::string& head) const {
-  std::string text;
-  for (size_t at = 0; at < head.size();) {
-    const size_t end = std::min(head.find('\n', at), head.size());
-    text += "# " + escape_text(std::string_view(head).substr(at, end - at)) + '\n';
-    at = end + 1;
-  }
-  for (const std::string& note : notes_) text += "# - " + note + '\n';
+DraftText ScenarioDraft::text(const std::string& head) const {
+  DraftText written{{}, {nullptr}};
+  const auto add_line = [&](const std::string& line, const DraftValue* value = nullptr) {
+    written.text += line + '\n';
+    written.of_line.push_back(value);
+  };
+  for (const std::string_view line : split_lines(head)) add_line("# " + escape_text(line));
+  for (const std::string& note : notes_) add_line("# - " + note);
   std::string_view open;
-  for (const Entry& e : entries_) {
-    const size_t shared = shared_depth(e.path, open);
+  for (const DraftValue& v : values_) {
+    const size_t shared = shared_depth(v.path, open);
     if (shared == 0 &&
-        (open.find('.') != std::string_view::npos || e.path.find('.') != std::string::npos))
-      text += '\n';
-    open = e.path;
-    std::string_view rest = e.path;
+        (open.find('.') != std::string_view::npos || v.path.find('.') != std::string::npos))
+      add_line("");
+    open = v.path;
+    std::string_view rest = v.path;
     for (size_t depth = 0;; ++depth) {
       const size_t dot = rest.find('.');
       const std::string indent(2 * depth, ' ');
       if (dot == std::string_view::npos) {
-        text += indent + std::string(rest) + ": " + e.value;
-        text += (e.why.empty() ? "" : "  # " + e.why) + '\n';
+        const std::string& why = v.origin.text;
+        add_line(fmt::format("{}{}: {}{}{}", indent, rest, v.value, why.empty() ? "" : "  # ", why),
+                 &v);
         break;
       }
-      if (depth >= shared) text += indent + std::string(rest.substr(0, dot)) + ":\n";
+      if (depth >= shared) add_line(fmt::format("{}{}:", indent, rest.substr(0, dot)));
       rest.remove_prefix(dot + 1);
     }
   }
-  return text;
+  return written;
 }
 
 }  // namespace stepcast

@@ -5,38 +5,57 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "scenarios/document/value.h"
 
 namespace stepcast {
 
+// Where a value comes from: in words, which become a comment, and its place in the imported file.
+struct Origin {
+  Origin(const char* words) : text(words) {}
+  Origin(std::string words, Mark place = {}) : text(std::move(words)), mark(std::move(place)) {}
+  std::string text;
+  Mark mark;
+};
+
+struct DraftValue {
+  std::string path;
+  std::string value;  // YAML on one line
+  Origin origin;
+};
+
+struct DraftText {
+  std::string text;
+  std::vector<const DraftValue*> of_line;  // the value on each line, from 1; null: there is none
+};
+
 class ScenarioDraft {
  public:
-  // `value` is YAML on one line; `why` becomes a comment.  A path that no scenario has, or a value
-  // that its row does not know, becomes a note instead: "WHY: not modelled, left out".
-  void set(const std::string& path, std::string value, const std::string& why);
-  void set(const std::string& path, int64_t value, const std::string& why);
-  void set(const std::string& path, bool value, const std::string& why);
+  // `value` is YAML on one line.  A path that no scenario has, or a word that its key does not
+  // know, becomes a note instead: "ORIGIN: not modelled, left out".
+  void set(const std::string& path, std::string value, const Origin& origin);
+  void set(const std::string& path, int64_t value, const Origin& origin);
+  void set(const std::string& path, bool value, const Origin& origin);
   // Text that is no number and no word of YAML.
-  void set_text(const std::string& path, std::string_view text, const std::string& why);
+  void set_text(const std::string& path, std::string_view text, const Origin& origin);
   // As set(), for what the file does not say: a note tells the user, too.
   void assume(const std::string& path, const std::string& value, const std::string& why);
-  // What the user says himself: nothing is assumed about it any more.
+  // A value that the user states; the notes about what was assumed for it go.
   void override_with(const std::string& path, const std::string& value);
-  // What the user should know, once.
+  // Tells the user something, once.
   void note(std::string text);
+  void left_out(const std::string& what);  // the note "WHAT: not modelled, left out"
 
-  bool has(std::string_view path) const;
   const std::vector<std::string>& notes() const { return notes_; }
-  // Everything that changed hands, `head` as comments first.
-  std::string text(const std::string& head) const;
+  // The whole scenario, `head` and the notes as comments first.  Its values live in the draft.
+  DraftText text(const std::string& head) const;
 
  private:
-  struct Entry {
-    std::string path, value, why;
-  };
-  void put(Entry entry);
+  void put(DraftValue value);
 
-  std::vector<Entry> entries_;  // of a section one after the other
+  std::vector<DraftValue> values_;  // those of a section one after the other
   std::vector<std::string> notes_;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// import_hf: a config.json of Hugging Face.  It says the model and nothing about the run.
+// import_hf: a config.json of Hugging Face, which describes the model and says nothing about the
+// run.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "scenarios/frameworks/importers.h"
-#include "scenarios/frameworks/python_list.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/resolve/model_families.h"
 #include "scenarios/schema/tree.h"
@@ -23,17 +25,13 @@ const ModelFamily* family_of(const Value& config, Problems& problems) {
   }
   if (const ModelFamily* family = find_model_type(type->text)) return family;
   std::vector<std::string_view> known;
-  std::string list;
-  for (const ModelFamily& f : model_types()) {
-    known.push_back(f.name);
-    list += (list.empty() ? "" : ", ") + std::string(f.name);
-  }
-  problems.add("E125", "unknown model_type '" + type->text + '\'', type->mark,
+  for (const ModelFamily& f : model_types()) known.push_back(f.name);
+  problems.add("E125", fmt::format("unknown model_type '{}'", type->text), type->mark,
                static_cast<int>(std::max<size_t>(1, type->text.size())),
                did_you_mean(type->text, known),
-               "known: " + list +
-                   "; if it is a decoder like Llama or GPT, write `model: {preset: llama, hf: "
-                   "config.json}` in a scenario and go on");
+               fmt::format("known: {}; if it is a decoder like Llama or GPT, write `model: "
+                           "{{preset: llama, hf: config.json}}` in a scenario and go on",
+                           join(known)));
   return nullptr;
 }
 
@@ -44,7 +42,8 @@ std::optional<ConfigModel> draft_config_model(const Value& config, Problems& pro
   const ModelFamily* family = family_of(config, problems);
   if (family == nullptr) return {};
   ConfigModel model;
-  draft.set_text("model.model_type", family->name, "class defaults for what is not stated");
+  draft.set_text("model.model_type", family->name,
+                 {"class defaults for what is not stated", config.find("model_type")->mark});
   ++counts.used;
   for (const Member& m : config.members) {
     if (m.key == "model_type") continue;
@@ -56,7 +55,7 @@ std::optional<ConfigModel> draft_config_model(const Value& config, Problems& pro
       ++counts.ignored;
     } else {
       ++counts.used;
-      draft.set("model." + m.key, to_flow(m.value), "");
+      draft.set(fmt::format("model.{}", m.key), to_flow(m.value), {"", m.value.mark});
       if (key.name == "max_position_embeddings" && m.value.is_scalar())
         model.max_positions = python_whole(m.value.text).value_or(0);
     }
@@ -76,7 +75,7 @@ void check_config_model(const ImportSources& in, const Value& config) {
   root.members.push_back({"model", model.mark, std::move(model)});
   for (const auto& [path, text] : in.set) {
     if (!path.starts_with("model.")) continue;
-    const SourceRef source = in.problems.add_source({"--set " + path, text, false});
+    const SourceRef source = in.problems.add_source({fmt::format("--set {}", path), text, false});
     set_path(root, path, {source, 1, 1}, parse_yaml(in.problems, source), in.problems);
   }
   const FileReader no_file = [](const std::string&, const Mark&) { return SourceRef{}; };
@@ -102,9 +101,7 @@ void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDr
   const std::string says_nothing = "a config.json says nothing about the run; -s sets it";
   draft.assume("batch.global", "64", says_nothing);
   draft.assume("batch.micro", "1", says_nothing);
-  constexpr int64_t kUsual = 4096;
-  const int64_t seq = model->max_positions > 0 ? std::min(model->max_positions, kUsual) : kUsual;
-  draft.assume("batch.seq", std::to_string(seq), says_nothing);
+  draft.assume("batch.seq", fmt::format("{}", usual_sequence(model->max_positions)), says_nothing);
 }
 
 }  // namespace stepcast

@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+// Megatron's arguments: which of them cost, and the forms in which they are kept.
+//
+// import_megatron_args reads a script or command line, the list that Megatron prints, YAML or JSON;
+// import_megatron_log the list in a log, and what the log measured.  What the arguments become is
+// in import_megatron_scenario.cc.
 #include "scenarios/frameworks/import_megatron.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <charconv>
+#include <cmath>
 
-#include "scenarios/frameworks/import_megatron_parts.h"
-#include "scenarios/frameworks/python_list.h"
+#include "scenarios/frameworks/import_shell.h"
+#include "scenarios/frameworks/importers.h"
+#include "sim/text.h"
+#include "sim/units.h"
 
 namespace stepcast {
 namespace {
 
-constexpr CostArgument kArguments[] = {
+constexpr CostArgument kMegatron[] = {
     // The model.
     {"num_layers", "model.num_hidden_layers"},
     {"encoder_num_layers", "model.num_hidden_layers"},
@@ -23,20 +33,20 @@ constexpr CostArgument kArguments[] = {
     {"kv_channels", "model.head_dim"},
     {"group_query_attention", "model.num_key_value_heads"},
     {"num_query_groups", "model.num_key_value_heads"},
-    {"swiglu", "model.gated_mlp", "gated_linear_unit"},
+    {"swiglu", "model.gated_mlp", As::input(), "gated_linear_unit"},
     {"squared_relu", "model.hidden_act"},
     {"quick_geglu", "model.gated_mlp"},
     {"activation_func", "model.hidden_act"},
     {"normalization", "model.normalization"},
-    {"untie_embeddings_and_output_weights", "model.tie_word_embeddings", "",
+    {"untie_embeddings_and_output_weights", "model.tie_word_embeddings", As::input(), "",
      "share_embeddings_and_output_weights"},
-    {"add_bias_linear", "model.attention_bias", "bias_linear"},
+    {"add_bias_linear", "model.attention_bias", As::input(), "bias_linear"},
     {"add_qkv_bias", "model.qkv_bias"},
     {"qk_layernorm", "model.use_qk_norm"},
     {"qk_l2_norm", "model.use_qk_norm"},
     {"position_embedding_type", "model.position_embedding_type"},
     {"use_rotary_position_embeddings", "model.position_embedding_type"},
-    {"add_position_embedding", "model.position_embedding_type", "position_embedding"},
+    {"add_position_embedding", "model.position_embedding_type", As::input(), "position_embedding"},
     {"max_position_embeddings", "model.max_position_embeddings"},
     {"make_vocab_size_divisible_by", "model.vocab_size"},
     {"vocab_size", "model.vocab_size"},
@@ -54,12 +64,13 @@ constexpr CostArgument kArguments[] = {
     {"qk_pos_emb_head_dim", "model.qk_rope_head_dim"},
     {"v_head_dim", "model.v_head_dim"},
     {"mtp_num_layers", "model.num_nextn_predict_layers"},
-    {"num_experts", "model.num_experts", "num_moe_experts"},
+    {"num_experts", "model.num_experts", As::input(), "num_moe_experts"},
     {"moe_layer_freq", "model.mlp_only_layers"},
     {"moe_router_topk", "model.num_experts_per_tok"},
     {"moe_ffn_hidden_size", "model.moe_intermediate_size"},
     {"moe_shared_expert_intermediate_size", "model.shared_expert_intermediate_size"},
-    {"moe_shared_expert_gate", "model.shared_expert_gate", "moe_use_shared_expert_gate"},
+    {"moe_shared_expert_gate", "model.shared_expert_gate", As::input(),
+     "moe_use_shared_expert_gate"},
     {"moe_router_num_groups", "model.n_group"},
     {"moe_router_group_topk", "model.topk_group"},
     {"moe_router_enable_expert_bias", "model.router_bias"},
@@ -69,7 +80,7 @@ constexpr CostArgument kArguments[] = {
     {"heterogeneous_layers_config_path", "model"},
     {"heterogeneous_layers_config_encoded_json", "model"},
 
-    // Experts at work.
+    // How experts run.
     {"moe_token_dispatcher_type", "moe.dispatcher"},
     {"moe_flex_dispatcher_backend", "moe.dispatcher"},
     {"moe_enable_deepep", "moe.dispatcher"},
@@ -82,8 +93,8 @@ constexpr CostArgument kArguments[] = {
     {"delay_wgrad_compute", "moe.delay_wgrad"},
     {"moe_router_force_load_balancing", "moe.routing"},
 
-    {"moe_deepep_num_sms", "overlap.comm_sms", "moe_hybridep_num_sms", "", "20"},
-    {"moe_latent_size", "model", "", "", "0"},
+    {"moe_deepep_num_sms", "overlap.comm_sms", As::left_out("20"), "moe_hybridep_num_sms"},
+    {"moe_latent_size", "model", As::left_out("0")},
 
     // Layout.
     {"tensor_model_parallel_size", "parallel.tp"},
@@ -96,24 +107,26 @@ constexpr CostArgument kArguments[] = {
     {"num_virtual_stages_per_pipeline_rank", "parallel.vpp"},
     {"virtual_pipeline_model_parallel_size", "parallel.vpp"},
     {"pipeline_model_parallel_layout", "parallel.layout"},
-    {"decoder_first_pipeline_num_layers", "parallel.layout", "num_layers_in_first_pipeline_stage"},
-    {"decoder_last_pipeline_num_layers", "parallel.layout", "num_layers_in_last_pipeline_stage"},
+    {"decoder_first_pipeline_num_layers", "parallel.layout", As::input(),
+     "num_layers_in_first_pipeline_stage"},
+    {"decoder_last_pipeline_num_layers", "parallel.layout", As::input(),
+     "num_layers_in_last_pipeline_stage"},
     {"account_for_embedding_in_pipeline_split", "parallel.layout"},
     {"account_for_loss_in_pipeline_split", "parallel.layout"},
-    {"microbatch_group_size_per_virtual_pipeline_stage", "schedule.group",
+    {"microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", As::input(),
      "microbatch_group_size_per_vp_stage"},
     {"use_tp_pp_dp_mapping", "parallel.order"},
     {"cp_comm_type", "parallel.cp_comm"},
     {"hierarchical_context_parallel_sizes", "parallel.cp_inner"},
     {"world_size", "cluster.nodes"},
     {"data_parallel_size", "cluster.nodes"},
-    {"nnodes", "cluster.nodes", "num_nodes"},
-    {"nproc_per_node", "cluster.nodes", "num_gpus_per_node|gpus_per_node"},
+    {"nnodes", "cluster.nodes", As::input(), "num_nodes"},
+    {"nproc_per_node", "cluster.nodes", As::input(), "num_gpus_per_node|gpus_per_node"},
 
     // Batch.
     {"micro_batch_size", "batch.micro"},
     {"global_batch_size", "batch.global"},
-    {"seq_length", "batch.seq", "encoder_seq_length|sequence_length"},
+    {"seq_length", "batch.seq", As::input(), "encoder_seq_length|sequence_length"},
     {"decoder_seq_length", "batch.encoder_seq"},
     {"rampup_batch_size", "batch.global"},
     {"step_batch_size_schedule", "batch.global"},
@@ -121,9 +134,9 @@ constexpr CostArgument kArguments[] = {
     // Sharding and the optimizer.
     {"use_distributed_optimizer", "parallel.zero"},
     {"num_distributed_optimizer_instances", "parallel.dp_replicate"},
-    {"use_megatron_fsdp", "parallel.zero", "use_custom_fsdp"},
+    {"use_megatron_fsdp", "parallel.zero", As::input(), "use_custom_fsdp"},
     {"use_torch_fsdp2", "parallel.zero"},
-    {"torch_fsdp2_reshard_after_forward", "parallel.zero", "",
+    {"torch_fsdp2_reshard_after_forward", "parallel.zero", As::input(), "",
      "torch_fsdp2_no_reshard_after_forward"},
     {"data_parallel_sharding_strategy", "parallel.zero"},
     {"optimizer", "optimizer.kind"},
@@ -131,39 +144,40 @@ constexpr CostArgument kArguments[] = {
     {"optimizer_cpu_offload", "offload.optimizer"},
     {"optimizer_offload_fraction", "offload.optimizer"},
 
-    {"suggested_communication_unit_size", "overlap.fsdp_prefetch", "", "", "0"},
-    {"fsdp_double_buffer", "parallel.zero", "", "", "false"},
-    {"enable_full_sharding_in_hsdp", "parallel.zero", "", "", "false"},
-    {"outer_dp_sharding_strategy", "parallel.zero", "", "", "no_shard"},
-    {"expert_outer_dp_sharding_strategy", "parallel.zero", "", "", "no_shard"},
-    {"ddp_reduce_scatter_with_fp32_accumulation", "overlap.dp_grad", "", "", "false"},
-    {"overlap_cpu_optimizer_d2h_h2d", "offload.optimizer", "", "", "false"},
+    {"suggested_communication_unit_size", "overlap.fsdp_prefetch", As::left_out("0")},
+    {"fsdp_double_buffer", "parallel.zero", As::left_out("false")},
+    {"enable_full_sharding_in_hsdp", "parallel.zero", As::left_out("false")},
+    {"outer_dp_sharding_strategy", "parallel.zero", As::left_out("no_shard")},
+    {"expert_outer_dp_sharding_strategy", "parallel.zero", As::left_out("no_shard")},
+    {"ddp_reduce_scatter_with_fp32_accumulation", "overlap.dp_grad", As::left_out("false")},
+    {"overlap_cpu_optimizer_d2h_h2d", "offload.optimizer", As::left_out("false")},
 
     // Overlap.
     {"overlap_grad_reduce", "overlap.dp_grad"},
     {"overlap_param_gather", "overlap.dp_param"},
     {"overlap_param_gather_with_optimizer_step", "overlap.dp_param"},
-    {"ddp_bucket_size", "overlap.bucket", "bucket_size"},
+    {"ddp_bucket_size", "overlap.bucket", As::input(), "bucket_size"},
     {"ddp_num_buckets", "overlap.bucket"},
     {"tp_comm_overlap", "overlap.tp"},
-    {"tp_comm_overlap_ag", "overlap.tp", "tp_comm_split_ag"},
-    {"tp_comm_overlap_rs", "overlap.tp", "tp_comm_split_rs"},
+    {"tp_comm_overlap_ag", "overlap.tp", As::input(), "tp_comm_split_ag"},
+    {"tp_comm_overlap_rs", "overlap.tp", As::input(), "tp_comm_split_rs"},
     {"tp_comm_overlap_rs_dgrad", "overlap.tp"},
     {"tp_comm_bulk_dgrad", "overlap.tp"},
     {"tp_comm_bulk_wgrad", "overlap.tp"},
-    {"overlap_p2p_comm", "overlap.pp_p2p", "overlap_p2p_communication"},
-    {"overlap_p2p_comm_warmup_flush", "schedule.p2p", "overlap_p2p_communication_warmup_flush"},
+    {"overlap_p2p_comm", "overlap.pp_p2p", As::input(), "overlap_p2p_communication"},
+    {"overlap_p2p_comm_warmup_flush", "schedule.p2p", As::input(),
+     "overlap_p2p_communication_warmup_flush"},
 
-    {"defer_embedding_wgrad_compute", "overlap.pp_p2p", "", "", "false"},
-    {"scatter_gather_tensors_in_pipeline", "overlap.pp_p2p", "", "", "true"},
-    {"use_ring_exchange_p2p", "overlap.pp_p2p", "", "", "false"},
-    {"variable_seq_lengths", "batch.seq", "", "", "false"},
-    {"nccl_ub", "overlap", "use_nccl_ub", "", "false"},
-    {"use_sharp", "overlap", "", "", "false"},
-    {"sharp_enabled_group", "overlap", "", "", "none"},
+    {"defer_embedding_wgrad_compute", "overlap.pp_p2p", As::left_out("false")},
+    {"scatter_gather_tensors_in_pipeline", "overlap.pp_p2p", As::left_out("true")},
+    {"use_ring_exchange_p2p", "overlap.pp_p2p", As::left_out("false")},
+    {"variable_seq_lengths", "batch.seq", As::left_out("false")},
+    {"nccl_ub", "overlap", As::left_out("false"), "use_nccl_ub"},
+    {"use_sharp", "overlap", As::left_out("false")},
+    {"sharp_enabled_group", "overlap", As::left_out("none")},
 
-    // What is computed again, or moved away.
-    {"recompute_activations", "recompute.granularity", "checkpoint_activations"},
+    // Recomputation and offload.
+    {"recompute_activations", "recompute.granularity", As::input(), "checkpoint_activations"},
     {"recompute_granularity", "recompute.granularity"},
     {"recompute_method", "recompute.method"},
     {"recompute_num_layers", "recompute.layers"},
@@ -176,12 +190,12 @@ constexpr CostArgument kArguments[] = {
     // Number formats.
     {"fp16", "precision.preset"},
     {"bf16", "precision.preset"},
-    {"fp8", "precision.preset", "fp8_format"},
+    {"fp8", "precision.preset", As::input(), "fp8_format"},
     {"fp8_recipe", "precision.preset"},
-    {"fp4", "precision.preset", "fp4_format"},
-    {"fp8_param_gather", "precision.fp8_params", "fp8_param"},
+    {"fp4", "precision.preset", As::input(), "fp4_format"},
+    {"fp8_param_gather", "precision.fp8_params", As::input(), "fp8_param"},
     {"first_last_layers_bf16", "precision.first_last_bf16"},
-    {"accumulate_allreduce_grads_in_fp32", "precision.grads", "grad_reduce_in_fp32"},
+    {"accumulate_allreduce_grads_in_fp32", "precision.grads", As::input(), "grad_reduce_in_fp32"},
     {"grad_reduce_in_bf16", "precision.reduce"},
     {"use_precision_aware_optimizer", "precision.moments"},
     {"main_grads_dtype", "precision.grads"},
@@ -189,13 +203,13 @@ constexpr CostArgument kArguments[] = {
     {"exp_avg_dtype", "precision.moments"},
     {"exp_avg_sq_dtype", "precision.moments"},
 
-    {"fp32_residual_connection", "precision", "", "", "false"},
-    {"fp8_wgrad", "precision", "", "", "true"},
-    {"fp4_param_gather", "precision", "fp4_param", "", "false"},
-    {"reuse_grad_buf_for_mxfp8_param_ag", "precision", "", "", "false"},
-    {"keep_fp8_transpose_cache", "precision", "", "", "false"},
-    {"fp8_dot_product_attention", "precision", "", "", "false"},
-    {"fp8_multi_head_attention", "precision", "", "", "false"},
+    {"fp32_residual_connection", "precision", As::left_out("false")},
+    {"fp8_wgrad", "precision", As::left_out("true")},
+    {"fp4_param_gather", "precision", As::left_out("false"), "fp4_param"},
+    {"reuse_grad_buf_for_mxfp8_param_ag", "precision", As::left_out("false")},
+    {"keep_fp8_transpose_cache", "precision", As::left_out("false")},
+    {"fp8_dot_product_attention", "precision", As::left_out("false")},
+    {"fp8_multi_head_attention", "precision", As::left_out("false")},
 
     // Kernels.
     {"attention_backend", "kernels.attention"},
@@ -209,7 +223,7 @@ constexpr CostArgument kArguments[] = {
     {"bias_activation_fusion", "kernels.fused_activation"},
     {"bias_dropout_fusion", "kernels.fused_bias_dropout_add"},
     {"masked_softmax_fusion", "kernels.fused_softmax"},
-    {"apply_rope_fusion", "kernels.fused_rope", "rope_fusion"},
+    {"apply_rope_fusion", "kernels.fused_rope", As::input(), "rope_fusion"},
     {"cross_entropy_loss_fusion", "kernels.fused_cross_entropy"},
     {"cross_entropy_fusion_impl", "kernels.loss"},
     {"cuda_graph_impl", "kernels.cuda_graph"},
@@ -217,92 +231,261 @@ constexpr CostArgument kArguments[] = {
     {"enable_cuda_graph", "kernels.cuda_graph"},
     {"external_cuda_graph", "kernels.cuda_graph"},
 
-    {"deterministic_mode", "kernels", "", "", "false"},
-    {"batch_invariant_mode", "kernels", "", "", "false"},
-    {"use_fused_weighted_squared_relu", "kernels", "", "", "false"},
-    {"cpu_offloading", "offload", "", "", "true|false"},
-    {"cpu_offloading_activations", "offload", "", "", "true|false"},
-    {"cpu_offloading_weights", "offload", "", "", "false"},
-    {"offload_modules", "offload.activations", "", "", "none"},
+    {"deterministic_mode", "kernels", As::left_out("false")},
+    {"batch_invariant_mode", "kernels", As::left_out("false")},
+    {"use_fused_weighted_squared_relu", "kernels", As::left_out("false")},
+    {"cpu_offloading", "offload", As::left_out("true|false")},
+    {"cpu_offloading_activations", "offload", As::left_out("true|false")},
+    {"cpu_offloading_weights", "offload", As::left_out("false")},
+    {"offload_modules", "offload.activations", As::left_out("none")},
 
     // The job.
     {"save", "job.checkpoint"},
-    {"save_interval", "job.checkpoint", "persistent_save_interval"},
+    {"save_interval", "job.checkpoint", As::input(), "persistent_save_interval"},
     {"async_save", "job.checkpoint"},
     {"non_persistent_save_interval", "job.checkpoint"},
     {"non_persistent_ckpt_type", "job.checkpoint"},
 };
 
-// How many GPUs ran, and which argument says so.  `dp` is the fewest replicas the sizes allow.
-struct JobGpus {
-  int64_t gpus = 0;
-  std::string why;
-  bool assumed = false;
+// --- what Megatron prints
+
+// One line after the other, without its end.
+struct Lines {
+  std::string_view rest;
+  int number = 0;
+
+  std::optional<std::string_view> next() {
+    if (rest.empty()) return {};
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+  }
 };
 
-JobGpus job_gpus(const ArgumentReader& a, const MegatronSizes& s) {
-  const int64_t one = s.tp * s.cp * s.pp;
-  if (a.given("world_size")) return {a.whole("world_size", one), a.why("world_size")};
-  if (a.given("nnodes") || a.given("nproc_per_node")) {
-    const int64_t each = a.whole("nproc_per_node", 8);
-    return {a.whole("nnodes", 1) * each, a.why("nnodes") + ", " + a.why("nproc_per_node")};
-  }
-  if (a.given("data_parallel_size"))
-    return {one * a.whole("data_parallel_size", 1), a.why("data_parallel_size")};
-  // All experts need a place: tp * cp * dp = etp * ep * (a whole number).
-  int64_t dp = 1;
-  while (dp < s.ep * s.etp && s.tp * s.cp * dp % (s.ep * s.etp) != 0) ++dp;
-  return {one * dp, "the fewest that the sizes allow (tp, cp, pp, ep)", true};
+bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-bool sensible(const ArgumentReader& a, const MegatronSizes& s) {
-  constexpr int64_t kMost = 10'000'000;  // GPUs
-  int64_t product = 1;
-  for (const auto& [name, n] :
-       {std::pair{"tensor_model_parallel_size", s.tp}, std::pair{"context_parallel_size", s.cp},
-        std::pair{"pipeline_model_parallel_size", s.pp}}) {
-    if (n < 1 || n > kMost || product > kMost / n) {
-      a.problems().add("E332", "tp, cp and pp do not make a job of a sensible size", a.mark(name),
-                       1, {}, "each is at least 1, their product at most 10,000,000 GPUs");
-      return false;
+// "name ..... value"; a launcher may have put a prefix before it.
+std::optional<Argument> printed_argument(std::string_view line, const SourceRef& source,
+                                         int number) {
+  const size_t dots = line.find(" ...");
+  size_t begin = dots;
+  if (dots == std::string_view::npos) return {};
+  while (begin > 0 && is_name_char(line[begin - 1])) --begin;
+  if (begin == dots) return {};
+  size_t value = dots + 1;
+  while (value < line.size() && line[value] == '.') ++value;
+  if (value < line.size() && line[value] == ' ') ++value;
+  Argument a;
+  a.written = std::string(line.substr(begin, dots - begin));
+  a.name = argument_name(a.written);
+  std::string_view text = line.substr(value);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  a.value.kind = Value::Kind::scalar;
+  a.value.mark = {source, number, static_cast<int>(value) + 1};
+  a.value.text = std::string(text);
+  return a;
+}
+
+// The number after `label` in the line, and where it stands.
+struct Found {
+  double value = 0;
+  bool readable = false;
+  size_t at = 0, length = 0;
+};
+std::optional<Found> number_after(std::string_view line, std::string_view label) {
+  const size_t begin = line.find(label);
+  if (begin == std::string_view::npos) return {};
+  Found f;
+  f.at = begin + label.size();
+  while (f.at < line.size() && line[f.at] == ' ') ++f.at;
+  size_t end = f.at;
+  while (end < line.size() && line[end] != ' ' && line[end] != '|') ++end;
+  f.length = end - f.at;
+  const char* last = line.data() + end;
+  const auto [stop, error] = std::from_chars(line.data() + f.at, last, f.value);
+  constexpr double kMost = 1e9;
+  f.readable = error == std::errc() && stop == last && f.value > 0 && f.value < kMost;
+  return f;
+}
+
+struct Iteration {
+  double milliseconds = 0;
+  double batch = 0;  // 0: not printed
+};
+
+Time milliseconds(double ms) {
+  return time_from_seconds(ms / 1000);
+}
+
+struct MeasuredIterations {
+  int64_t printed = 0;                  // lines
+  int64_t used = 0;                     // of the last batch size, after the warm-up
+  Time median{}, low{}, high{};         // of those; low and high: quartiles
+  std::optional<Bytes> most_allocated;  // of all ranks that printed it
+};
+
+// The arguments of the first list "name ........ value" in the text.  Empty if there is none.
+std::vector<Argument> read_printed_arguments(const SourceRef& source) {
+  std::vector<Argument> all;
+  Lines lines{source->text};
+  bool inside = false;
+  while (const auto line = lines.next()) {
+    if (line->find("--- end of arguments ---") != std::string_view::npos) break;
+    if (line->find("--- arguments ---") != std::string_view::npos) {
+      inside = true;
+      all.clear();
+      continue;
     }
-    product *= n;
+    if (!inside && !all.empty()) {
+      // A list without a heading ends at the first line of another form.
+      if (auto a = printed_argument(*line, source, lines.number)) {
+        all.push_back(std::move(*a));
+        continue;
+      }
+      if (all.size() > 20) break;
+      all.clear();
+      continue;
+    }
+    if (auto a = printed_argument(*line, source, lines.number)) all.push_back(std::move(*a));
   }
-  if (s.ep >= 1 && s.etp >= 1 && s.ep <= kMost && s.etp <= kMost / s.ep) return true;
-  a.problems().add("E332", "ep and etp do not make a job of a sensible size",
-                   a.mark("expert_model_parallel_size"), 1, {},
-                   "each is at least 1, their product at most 10,000,000 GPUs");
-  return false;
+  return all;
 }
 
-// Without the number of experts all that is said about them would be dropped: an argument that
-// somebody wrote is refused then, the defaults that Megatron prints of a dense model are not.
-bool refuse_experts_without_number(const ArgumentReader& a) {
-  if (a.given("num_experts")) return false;
-  std::string_view dropped;
-  if (python_whole(a.word("expert_model_parallel_size", "1")).value_or(1) > 1)
-    dropped = "expert_model_parallel_size";
-  for (const CostArgument& row : kArguments) {
-    const bool of_experts = row.name.starts_with("moe_") && row.neutral.empty();
-    if (dropped.empty() && of_experts && a.given(row.name) && a.why(row.name).starts_with("--"))
-      dropped = row.name;
+// Lines "iteration N/ M | ... | elapsed time per iteration (ms): X | ... global batch size: B |"
+// and "(after N iterations) memory (MB) | ... | max allocated: X | ...".  Adds E331 for numbers
+// that cannot be read.  The first tenth of the lines, at least one if there are two, is warm-up.
+MeasuredIterations read_iterations(Problems& problems, const SourceRef& source) {
+  MeasuredIterations result;
+  std::vector<Iteration> all;
+  double most = 0;
+  Lines lines{source->text};
+  const auto readable = [&](const Found& f) {
+    if (f.readable) return true;
+    problems.add("E331", "this is no number that a measurement can be",
+                 {source, lines.number, static_cast<int>(f.at) + 1},
+                 static_cast<int>(std::max<size_t>(1, f.length)), {}, "was the log cut off?");
+    return false;
+  };
+  while (const auto line = lines.next()) {
+    if (const auto ms = number_after(*line, "elapsed time per iteration (ms):")) {
+      if (!readable(*ms)) continue;
+      Iteration i{ms->value, 0};
+      if (const auto batch = number_after(*line, "global batch size:"); batch && readable(*batch))
+        i.batch = batch->value;
+      all.push_back(i);
+    }
+    if (line->find("memory (MB)") == std::string_view::npos) continue;
+    if (const auto mib = number_after(*line, "max allocated:"); mib && readable(*mib))
+      most = std::max(most, mib->value);
   }
-  if (dropped.empty()) return false;
-  std::string help = "state it; of a dense model leave the arguments of experts out";
-  for (const UnknownArgument& u : a.unknown())
-    if (argument_name(u.near) == "num_experts")
-      help = "did you mean " + u.near + " by '" + u.written + "' in line " +
-             std::to_string(u.mark.line) + '?';
-  a.problems().add("E332",
-                   '\'' + a.why(dropped) + "' needs --num-experts, which the file does not say",
-                   a.mark(dropped), 1, {}, std::move(help));
-  return true;
+  constexpr double kMebibyte = 1024.0 * 1024.0;  // what Megatron calls MB
+  if (most > 0) result.most_allocated = Bytes{std::llround(most * kMebibyte)};
+  result.printed = static_cast<int64_t>(all.size());
+  if (all.empty()) return result;
+  const double batch = all.back().batch;
+  const size_t warm = all.size() < 2 ? 0 : std::max<size_t>(1, all.size() / 10);
+  std::vector<double> times;
+  for (size_t i = warm; i < all.size(); ++i)
+    if (all[i].batch == batch) times.push_back(all[i].milliseconds);
+  std::sort(times.begin(), times.end());
+  result.used = static_cast<int64_t>(times.size());
+  // Interpolates between the two values around the quartile.
+  const auto at = [&](size_t quarter) {
+    const size_t doubled = (times.size() - 1) * quarter;  // four times the place
+    const double below = times[doubled / 4];
+    const double above = times[std::min(doubled / 4 + 1, times.size() - 1)];
+    return milliseconds(below + (above - below) * static_cast<double>(doubled % 4) / 4);
+  };
+  result.low = at(1);
+  result.median = at(2);
+  result.high = at(3);
+  return result;
+}
+
+// --- the forms of arguments
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+bool is_mapping_text(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+// The arguments are keys of the file itself, or of a section with one of these names.
+std::vector<Argument> mapped_arguments(const Value& file, Environment& environment) {
+  const Value* arguments = &file;
+  for (const char* key : {"MODEL_ARGS", "args", "arguments", "model_args"})
+    if (const Value* v = file.find(key); v != nullptr && v->is_mapping()) arguments = v;
+  for (const char* key : {"ENV_VARS", "env", "env_vars"})
+    if (const Value* env = file.find(key); env != nullptr && env->is_mapping())
+      for (const Member& m : env->members) environment.emplace_back(m.key, m.value.text);
+  std::vector<Argument> all;
+  for (const Member& m : arguments->members) {
+    if (m.value.is_mapping()) continue;
+    all.push_back({argument_name(m.key), m.key, m.value});
+    if (all.back().value.mark.line == 0) all.back().value.mark = m.key_mark;
+  }
+  return all;
+}
+
+std::vector<Argument> shell_arguments(const ImportSources& in, Environment& environment) {
+  const ShellScript script = read_shell(in.file);
+  for (const auto& [name, word] : script.exported) environment.emplace_back(name, word.text);
+  std::vector<Argument> all;
+  for (const std::vector<ShellWord>& command : script.commands) {
+    std::vector<Argument> found = arguments_of(command);
+    all.insert(all.end(), std::make_move_iterator(found.begin()),
+               std::make_move_iterator(found.end()));
+  }
+  return all;
+}
+
+// Whether most lines are "name: value".
+bool looks_like_yaml(std::string_view text) {
+  size_t lines = 0, keys = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    ++lines;
+    const size_t colon = line.find(':');
+    if (colon != std::string_view::npos && line.find(' ', first) >= colon &&
+        (colon + 1 == line.size() || line[colon + 1] == ' ' || line[colon + 1] == '\r'))
+      ++keys;
+  }
+  return lines > 0 && keys * 2 >= lines;
+}
+
+void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
+               const ImportCluster& cluster, ScenarioDraft& draft, ImportCounts& counts) {
+  const ArgumentReader reader(megatron_arguments(), "megatron", arguments, in.problems);
+  if (reader.used() == 0)
+    return in.problems.add("E330", "there is no argument of Megatron in this file", {in.file, 1, 1},
+                           1, {},
+                           "read are a script or command line, the list that Megatron prints, and "
+                           "YAML or JSON of names and values");
+  counts.add(reader);
+  draft_megatron(reader, cluster, draft);
+}
+
+// "8.41"
+std::string seconds_text(Time t) {
+  constexpr int64_t kHundredth = 10'000'000'000;
+  const int64_t hundredths = (t.count() + kHundredth / 2) / kHundredth;
+  return fmt::format("{}.{:02}", hundredths / 100, hundredths % 100);
 }
 
 }  // namespace
 
 std::span<const CostArgument> megatron_arguments() {
-  return kArguments;
+  return kMegatron;
 }
 
 void draft_environment(const std::string& name, const std::string& value, ScenarioDraft& draft) {
@@ -311,32 +494,48 @@ void draft_environment(const std::string& name, const std::string& value, Scenar
   if (std::none_of(kPrefixes.begin(), kPrefixes.end(),
                    [&](std::string_view prefix) { return name.starts_with(prefix); }))
     return;
-  draft.set("env." + name, yaml_text(value), "");
+  draft.set(fmt::format("env.{}", name), yaml_text(value), "");
   if (name == "NCCL_NVLS_ENABLE" && value == "0")
-    draft.set("cluster.node.intra.sharp", false, name + " 0");
+    draft.set("cluster.node.intra.sharp", false, fmt::format("{} 0", name));
 }
 
-void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft) {
-  MegatronSizes sizes;
-  sizes.tp = a.whole("tensor_model_parallel_size", 1);
-  sizes.cp = a.whole("context_parallel_size", 1);
-  sizes.pp = a.whole("pipeline_model_parallel_size", 1);
-  const bool experts = a.given("num_experts");
-  sizes.ep = experts ? a.whole("expert_model_parallel_size", 1) : 1;
-  sizes.etp = experts ? a.whole("expert_tensor_parallel_size", sizes.tp) : 1;
-  if (refuse_experts_without_number(a) || !sensible(a, sizes)) return;
-  const JobGpus job = job_gpus(a, sizes);
-  sizes.dp = std::max<int64_t>(1, job.gpus / (sizes.tp * sizes.cp * sizes.pp));
+void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
+                          ScenarioDraft& draft, ImportCounts& counts) {
+  const std::string& text = in.file->text;
+  Environment environment;
+  std::vector<Argument> arguments = read_printed_arguments(in.file);
+  if (arguments.empty()) {
+    if (is_mapping_text(text) || looks_like_yaml(text)) {
+      const Value file = read_mapping(in, in.file, "a file of arguments");
+      if (in.problems.any()) return;
+      arguments = mapped_arguments(file, environment);
+    } else {
+      arguments = shell_arguments(in, environment);
+    }
+  }
+  draft_all(in, arguments, cluster, draft, counts);
+  for (const auto& [name, value] : environment) draft_environment(name, value, draft);
+}
 
-  draft.set_text("software", "megatron-core", "");
-  draft_megatron_model(a, sizes, draft);
-  draft_cluster(cluster, std::max<int64_t>(1, job.gpus), job.why, draft);
-  if (job.assumed)
-    draft.note("cluster.nodes: " + std::to_string(job.gpus) +
-               (job.gpus == 1 ? " GPU is" : " GPUs are") + " assumed, " + job.why);
-  draft_megatron_layout(a, sizes, draft);
-  draft_megatron_run(a, sizes, draft);
-  for (const std::string& why : a.left_out()) draft.note(why + ": not modelled, left out");
+void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
+                         ScenarioDraft& draft, ImportCounts& counts) {
+  const std::vector<Argument> arguments = read_printed_arguments(in.file);
+  if (arguments.empty())
+    return in.problems.add("E330", "the list of arguments is not in this log", {in.file, 1, 1}, 1,
+                           {}, "Megatron prints it when it starts: lines 'num_layers ..... 32'");
+  draft_all(in, arguments, cluster, draft, counts);
+  const MeasuredIterations m = read_iterations(in.problems, in.file);
+  if (m.used == 0)
+    return draft.note("the log has no iteration with its elapsed time: nothing is measured");
+  counts.measured =
+      fmt::format("{} of {} iterations (median {} s, IQR {})", m.used, m.printed,
+                  seconds_text(m.median), seconds_text(Time{m.high.count() - m.low.count()}));
+  constexpr int64_t kMicrosecond = 1'000'000;
+  draft.set("measured.step_time", fmt::format("{}us", m.median.count() / kMicrosecond),
+            counts.measured);
+  if (m.most_allocated)
+    draft.set("measured.peak_memory", fmt::format("{}B", m.most_allocated->value), "max allocated");
+  draft.set_text("measured.source", in.file->name, "");
 }
 
 }  // namespace stepcast

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "scenarios/frameworks/import_arguments.h"
-#include "scenarios/frameworks/import_cluster.h"
 #include "scenarios/frameworks/import_draft.h"
+#include "scenarios/frameworks/import_run.h"
 
 namespace stepcast {
 

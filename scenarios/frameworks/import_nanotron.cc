@@ -2,148 +2,106 @@
 // import_nanotron: nanotron's YAML.
 //
 // Names and defaults: src/nanotron/config/ of https://github.com/huggingface/nanotron
-#include <algorithm>
+#include <fmt/format.h>
 
 #include "scenarios/frameworks/importers.h"
 
 namespace stepcast {
 namespace {
 
-constexpr CostArgument kArguments[] = {
-    {"parallelism.dp", "parallel.dp"},
-    {"parallelism.pp", "parallel.pp"},
-    {"parallelism.tp", "parallel.tp"},
-    {"parallelism.expert_parallel_size", "parallel.ep"},
-    {"parallelism.context_parallel_size", "parallel.cp"},
-    {"parallelism.pp_engine", "schedule.kind"},
-    {"parallelism.tp_mode", "parallel.sp"},
-    {"parallelism.tp_linear_async_communication", "overlap.tp"},
-    {"parallelism.recompute_layer", "recompute.granularity"},
-    {"parallelism.tp_recompute_allgather", "recompute", "", "", "true"},
-    {"parallelism.moe_layer_recompute", "recompute.modules"},
-    {"tokens.sequence_length", "batch.seq"},
-    {"tokens.micro_batch_size", "batch.micro"},
-    {"tokens.batch_accumulation_per_replica", "batch.global"},
-    {"optimizer.zero_stage", "parallel.zero"},
-    {"optimizer.accumulate_grad_in_fp32", "precision.grads"},
-    {"optimizer.clip_grad", "optimizer.clip"},
-    {"optimizer.optimizer_factory.name", "optimizer.kind"},
-    {"model.dtype", "precision.preset"},
-    {"model.ddp_bucket_cap_mb", "overlap.bucket"},
-    {"model.make_vocab_size_divisible_by", "model.vocab_size", "", "", "1|128"},
-};
+constexpr int64_t kMostRanks = 1'000'000;  // of each kind of parallelism; also of microbatches
 
-class NanotronDraft {
- public:
-  NanotronDraft(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft)
-      : a_(a), cluster_(cluster), draft_(draft) {}
-
-  void write() {
-    write_layout();
-    write_batch();
-    write_run();
-    for (const std::string& why : a_.left_out()) draft_.note(why + ": not modelled, left out");
-  }
-
- private:
-  int64_t size(const char* name, const char* path, int64_t fallback) {
-    const int64_t n = a_.whole(name, fallback);
-    constexpr int64_t kMost = 1'000'000;
-    if (n < 1 || n > kMost) {
-      a_.refuse(name, "must be from 1 to 10^6");
-      return 1;
-    }
-    if (a_.given(name)) draft_.set(path, n, a_.why(name));
-    return n;
-  }
-
-  void write_layout() {
-    const int64_t tp = size("parallelism.tp", "parallel.tp", 1);
-    const int64_t pp = size("parallelism.pp", "parallel.pp", 1);
-    const int64_t cp = size("parallelism.context_parallel_size", "parallel.cp", 1);
-    dp_ = size("parallelism.dp", "parallel.dp", 1);
-    size("parallelism.expert_parallel_size", "parallel.ep", 1);
-    constexpr int64_t kMost = 10'000'000;
-    if (tp > kMost / pp || tp * pp > kMost / cp || tp * pp * cp > kMost / dp_)
-      return a_.problems().add("E332", "dp, pp, tp and cp do not make a job of a sensible size",
-                               a_.mark("parallelism.tp"), 1, {},
+void nanotron_cluster(Importing& i) {
+  if (i.in.problems.any()) return;
+  int64_t gpus = 1;
+  constexpr int64_t kMost = 10'000'000;
+  for (const char* name : {"parallelism.tp", "parallelism.pp", "parallelism.context_parallel_size",
+                           "parallelism.dp"}) {
+    const int64_t n = i.a.whole(name, 1);
+    if (gpus > kMost / n)
+      return i.in.problems.add("E332", "dp, pp, tp and cp do not make a job of a sensible size",
+                               i.a.mark("parallelism.tp"), 1, {},
                                "each is at least 1, their product at most 10,000,000 GPUs");
-    draft_cluster(cluster_, tp * pp * cp * dp_, "dp x pp x tp of `parallelism`", draft_);
-    if (tp > 1)
-      draft_.set("parallel.sp", a_.word("parallelism.tp_mode", "ALL_REDUCE") == "REDUCE_SCATTER",
-                 a_.given("parallelism.tp_mode") ? a_.why("parallelism.tp_mode")
-                                                 : "nanotron's default: ALL_REDUCE");
-    if (pp > 1) {
-      const std::string engine = a_.word("parallelism.pp_engine", "1f1b");
-      if (engine != "1f1b" && engine != "afab")
-        return a_.refuse("parallelism.pp_engine", "must be 1f1b or afab");
-      draft_.set_text("schedule.kind", engine == "afab" ? "gpipe" : "1f1b",
-                      a_.given("parallelism.pp_engine") ? a_.why("parallelism.pp_engine")
-                                                        : "nanotron's default");
-    }
-    if (tp > 1 && a_.given("parallelism.tp_linear_async_communication"))
-      draft_.set_text("overlap.tp",
-                      a_.flag("parallelism.tp_linear_async_communication") ? "backward" : "none",
-                      a_.why("parallelism.tp_linear_async_communication"));
+    gpus *= n;
   }
+  draft_cluster(i.cluster, gpus, {"dp x pp x tp of `parallelism`", i.a.mark("parallelism.dp")},
+                i.draft);
+}
 
-  void write_batch() {
-    const int64_t micro = size("tokens.micro_batch_size", "batch.micro", 1);
-    const int64_t steps = a_.whole("tokens.batch_accumulation_per_replica", 1);
-    if (steps < 1 || steps > 1'000'000)
-      return a_.refuse("tokens.batch_accumulation_per_replica", "must be from 1 to 10^6");
-    draft_.set("batch.global", micro * steps * dp_,
-               a_.why("tokens.batch_accumulation_per_replica") + " x micro_batch_size x dp");
-    if (a_.given("tokens.sequence_length"))
-      draft_.set("batch.seq", a_.whole("tokens.sequence_length", 1),
-                 a_.why("tokens.sequence_length"));
-    else
-      a_.problems().add("E332", "the file does not say tokens.sequence_length", {});
-  }
+void nanotron_global_batch(Importing& i) {
+  const char* name = "tokens.batch_accumulation_per_replica";
+  const int64_t steps = i.a.whole(name, 1);
+  if (steps < 1 || steps > kMostRanks)
+    return i.a.refuse(name, fmt::format("must be from 1 to {}", kMostRanks));
+  if (i.in.problems.any()) return;
+  i.draft.set("batch.global",
+              i.a.whole("tokens.micro_batch_size", 1) * steps * i.a.whole("parallelism.dp", 1),
+              {fmt::format("{} x micro_batch_size x dp", i.a.why(name)), i.a.mark(name)});
+}
 
-  void write_run() {
-    if (a_.given("optimizer.zero_stage"))
-      draft_.set("parallel.zero", a_.whole("optimizer.zero_stage", 0),
-                 a_.why("optimizer.zero_stage"));
-    const std::string dtype = a_.word("model.dtype", "bfloat16");
-    const bool half = dtype == "float16" || dtype == "torch.float16";
-    const bool full = dtype == "float32" || dtype == "torch.float32";
-    draft_.set_text("precision.preset",
-                    full   ? "fp32"
-                    : half ? "fp16-mixed"
-                           : "bf16-mixed",
-                    a_.given("model.dtype") ? a_.why("model.dtype") : "nanotron's default");
-    if (!full && a_.given("optimizer.accumulate_grad_in_fp32"))
-      draft_.set("precision.grads",
-                 std::string(a_.flag("optimizer.accumulate_grad_in_fp32") ? "fp32"
-                             : half                                       ? "fp16"
-                                                                          : "bf16"),
-                 a_.why("optimizer.accumulate_grad_in_fp32"));
-    draft_.set(
-        "optimizer.clip", a_.real("optimizer.clip_grad").value_or(0) > 0,
-        a_.given("optimizer.clip_grad") ? a_.why("optimizer.clip_grad") : "nanotron's default");
-    if (a_.given("optimizer.optimizer_factory.name")) {
-      const std::string kind = a_.word("optimizer.optimizer_factory.name");
-      draft_.set_text("optimizer.kind", kind == "adamW" ? "adamw" : kind,
-                      a_.why("optimizer.optimizer_factory.name"));
-    }
-    if (a_.flag("parallelism.recompute_layer"))
-      draft_.set_text("recompute.granularity", "full", a_.why("parallelism.recompute_layer"));
-    else if (a_.flag("parallelism.moe_layer_recompute"))
-      draft_.set("recompute", std::string("{granularity: selective, modules: [moe]}"),
-                 a_.why("parallelism.moe_layer_recompute"));
-    if (const auto mb = a_.whole("model.ddp_bucket_cap_mb"); mb && *mb > 0 && *mb < 1'000'000)
-      draft_.set("overlap.bucket", *mb * 1024 * 1024 / 4,  // fp32 gradients
-                 a_.why("model.ddp_bucket_cap_mb") + " of fp32");
-  }
+void nanotron_gradients(Importing& i) {
+  const char* name = "optimizer.accumulate_grad_in_fp32";
+  const std::string dtype = i.a.word("model.dtype", "bfloat16");
+  const bool half = dtype == "float16" || dtype == "torch.float16";
+  const bool full = dtype == "float32" || dtype == "torch.float32";
+  if (full || !i.a.given(name)) return;
+  i.draft.set_text("precision.grads",
+                   i.a.flag(name) ? "fp32"
+                   : half         ? "fp16"
+                                  : "bf16",
+                   i.a.origin(name));
+}
 
-  const ArgumentReader& a_;
-  const ImportCluster& cluster_;
-  ScenarioDraft& draft_;
-  int64_t dp_ = 1;
+void nanotron_recompute(Importing& i) {
+  if (i.a.flag("parallelism.recompute_layer"))
+    i.draft.set_text("recompute.granularity", "full", i.a.origin("parallelism.recompute_layer"));
+  else if (i.a.flag("parallelism.moe_layer_recompute"))
+    i.draft.set("recompute", std::string("{granularity: selective, modules: [moe]}"),
+                i.a.origin("parallelism.moe_layer_recompute"));
+}
+
+void nanotron_bucket(Importing& i) {
+  const char* name = "model.ddp_bucket_cap_mb";
+  if (const auto mib = i.a.whole(name); mib && *mib > 0 && *mib < 1'000'000)
+    i.draft.set("overlap.bucket", *mib * 1024 * 1024 / 4,
+                {fmt::format("{} of fp32", i.a.why(name)), i.a.mark(name)});
+}
+
+constexpr CostArgument kNanotron[] = {
+    {"parallelism.tp", "parallel.tp", As::size_to(kMostRanks)},
+    {"parallelism.pp", "parallel.pp", As::size_to(kMostRanks)},
+    {"parallelism.context_parallel_size", "parallel.cp", As::size_to(kMostRanks)},
+    {"parallelism.dp", "parallel.dp", As::size_to(kMostRanks)},
+    {"parallelism.expert_parallel_size", "parallel.ep", As::size_to(kMostRanks)},
+    {"", "cluster", As::code(nanotron_cluster)},
+    {"parallelism.tp_mode", "parallel.sp",
+     As::word("REDUCE_SCATTER=true|*=false")
+         .otherwise("ALL_REDUCE", "nanotron's default: ALL_REDUCE")
+         .with("parallelism.tp")},
+    {"parallelism.pp_engine", "schedule.kind",
+     As::word("1f1b|afab=gpipe").otherwise("1f1b", "nanotron's default").with("parallelism.pp")},
+    {"parallelism.tp_linear_async_communication", "overlap.tp",
+     As::flag("true=backward|false=none").with("parallelism.tp")},
+    {"tokens.micro_batch_size", "batch.micro", As::size_to(kMostRanks)},
+    {"tokens.batch_accumulation_per_replica", "batch.global", As::code(nanotron_global_batch)},
+    {"tokens.sequence_length", "batch.seq", As::whole().needed()},
+    {"optimizer.zero_stage", "parallel.zero", As::whole()},
+    {"model.dtype", "precision.preset",
+     As::word("float32=fp32|torch.float32=fp32|float16=fp16-mixed|torch.float16=fp16-mixed|"
+              "*=bf16-mixed")
+         .otherwise("bfloat16", "nanotron's default")},
+    {"optimizer.accumulate_grad_in_fp32", "precision.grads", As::code(nanotron_gradients)},
+    {"optimizer.clip_grad", "optimizer.clip",
+     As::positive().otherwise("false", "nanotron's default")},
+    {"optimizer.optimizer_factory.name", "optimizer.kind", As::word("adamW=adamw|*")},
+    {"parallelism.recompute_layer", "recompute.granularity", As::code(nanotron_recompute)},
+    {"parallelism.moe_layer_recompute", "recompute.modules"},
+    {"model.ddp_bucket_cap_mb", "overlap.bucket", As::code(nanotron_bucket)},
+    {"parallelism.tp_recompute_allgather", "recompute", As::left_out("true")},
+    {"model.make_vocab_size_divisible_by", "model.vocab_size", As::left_out("1|128")},
 };
 
-// model.model_config as a config.json: its kind is a flag of its own.
+// model.model_config as a config.json.  nanotron says the kind of model by a flag: is_llama_config.
 Value config_of(const Value& model_config) {
   Value config;
   config.kind = Value::Kind::mapping;
@@ -176,13 +134,16 @@ void import_nanotron(const ImportSources& in, const ImportCluster& cluster, Scen
                            1, {},
                            "a configuration of nanotron has model, parallelism, tokens, ...");
   draft.set_text("software", "nanotron", "");
-  if (!draft_config_model(config_of(*model_config), in.problems, draft, counts)) return;
+  const Value config = config_of(*model_config);
+  if (!draft_config_model(config, in.problems, draft, counts)) return;
+  check_config_model(in, config);
   std::vector<Argument> arguments = flatten(file);
   std::erase_if(arguments,
                 [](const Argument& a) { return a.name.starts_with("model.model_config."); });
-  const ArgumentReader reader(kArguments, "nanotron", arguments, in.problems);
+  const ArgumentReader reader(kNanotron, "nanotron", arguments, in.problems);
   counts.add(reader);
-  NanotronDraft(reader, cluster, draft).write();
+  Importing importing{reader, in, cluster, draft};
+  draft_rows(importing);
 }
 
 }  // namespace stepcast

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/frameworks/import_run.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 
+#include "scenarios/cluster_section.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/scenario.h"
 #include "sim/check.h"
 #include "sim/text.h"
 
@@ -26,17 +31,103 @@ std::string stem(const std::string& file) {
   return name.empty() || name == "<stdin>" ? "imported" : name;
 }
 
-// A value may be legal where it stood and still be too deep or too long in a scenario.
-void refuse_unreadable(Problems& problems, const SourceRef& file, const std::string& scenario) {
-  Problems written;
-  parse_yaml(written, written.add_source({"written", scenario, false}));
-  if (!written.any()) return;
-  problems.add("E331",
-               "what this file says cannot be written as a scenario: " +
-                   written.diagnostics().front().message,
-               {file, 0, 0});
-  problems.throw_if_any();
+// "inf", "-.Inf", "NaN": numbers to YAML, but to no key of a scenario.
+bool is_infinite_or_nan(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('.')) text.remove_prefix(1);
+  const std::string word = lower_case(text);
+  return word == "inf" || word == "infinity" || word == "nan";
 }
+
+// Loads the scenario that was written, and reports what is wrong with it as problems of the file
+// that was imported.
+class WrittenCheck {
+ public:
+  WrittenCheck(Problems& problems, SourceRef file, const ImportCluster& cluster,
+               const DraftText& written)
+      : problems_(problems), file_(std::move(file)), cluster_(cluster), written_(written) {}
+
+  void run() {
+    refuse_unreadable();
+    refuse_what_does_not_load();
+    problems_.throw_if_any();
+  }
+
+ private:
+  const DraftValue* value_at(int line) const {
+    const auto at = static_cast<size_t>(line);
+    return line > 0 && at < written_.of_line.size() ? written_.of_line[at] : nullptr;
+  }
+
+  // Where the value on this line comes from; for a line that opens a section ("model:"), the file
+  // that the section comes from.
+  Mark origin_of(int line) const {
+    if (const DraftValue* v = value_at(line))
+      return v->origin.mark.source == nullptr ? Mark{file_, 0, 0} : v->origin.mark;
+    for (size_t at = static_cast<size_t>(line); line > 0 && at < written_.of_line.size(); ++at)
+      if (const DraftValue* v = written_.of_line[at])
+        return {v->origin.mark.source == nullptr ? file_ : v->origin.mark.source, 1, 1};
+    return {file_, 0, 0};
+  }
+
+  // A value that was legal in its own file may be nested too deeply or be too long for a scenario.
+  void refuse_unreadable() {
+    Problems reading;
+    const Value tree = parse_yaml(reading, reading.add_source({"written", written_.text, false}));
+    if (reading.any())
+      problems_.add("E331",
+                    fmt::format("what this file says cannot be written as a scenario: {}",
+                                reading.diagnostics().front().message),
+                    {file_, 0, 0});
+    refuse_infinite(tree);
+    problems_.throw_if_any();
+  }
+
+  void refuse_infinite(const Value& value) {
+    if (value.is_scalar() && !value.quoted && is_infinite_or_nan(value.text)) {
+      const DraftValue* v = value_at(value.mark.line);
+      problems_.add("E331",
+                    fmt::format("'{}' must be a finite number, not '{}'",
+                                v == nullptr ? "a value" : v->path, value.text),
+                    origin_of(value.mark.line), static_cast<int>(value.text.size()));
+    }
+    for (const Value& item : value.items) refuse_infinite(item);
+    for (const Member& m : value.members) refuse_infinite(m.value);
+  }
+
+  void refuse_what_does_not_load() {
+    LoadOptions options;
+    options.root = "/nonexistent";  // files that the scenario names are not read
+    try {
+      load_scenario_text(written_.text, "imported", options);
+    } catch (const InputError& e) {
+      for (const Diagnostic& d : e.diagnostics) refuse(d);
+    }
+  }
+
+  void refuse(const Diagnostic& d) {
+    // A scenario may say what is not supported yet, and name files that lie beside its later place.
+    for (const std::string_view code : {"E130", "E101", "E106", "E111"})
+      if (d.code == code) return;
+    const DraftValue* v = value_at(d.line);
+    std::string note = d.note;
+    if (v != nullptr)
+      note = fmt::format("{}{}the scenario would say {}: {}", note, note.empty() ? "" : "; ",
+                         v->path, v->value);
+    std::string help = d.help;
+    if (d.code == "E230" && cluster_.assumed)
+      help = fmt::format("{} is assumed; --preset names the cluster", cluster_.preset);
+    else if (help.empty() && v != nullptr)
+      help = fmt::format("-s {}=VALUE states another value", v->path);
+    problems_.add(d.code, d.message, origin_of(d.line), d.length, d.label, std::move(help),
+                  std::move(note));
+  }
+
+  Problems& problems_;
+  const SourceRef file_;
+  const ImportCluster& cluster_;
+  const DraftText& written_;
+};
 
 }  // namespace
 
@@ -69,13 +160,78 @@ ImportedRun import_run(const ImportRequest& request) {
     run.unknown.push_back({u.written, u.mark.line, u.mark.column, u.near});
   run.notes = draft.notes();
   run.measured = counts.measured;
-  std::string head = "A scenario from " + escape_text(request.file) + " (" + request.kind + ").";
+  std::string head =
+      fmt::format("A scenario from {} ({}).", escape_text(request.file), request.kind);
   for (const UnknownPlace& u : run.unknown)
-    head += "\n- not understood: " + escape_text(u.name) + " in line " + std::to_string(u.line) +
-            (u.near.empty() ? "" : "; did you mean " + escape_text(u.near) + "?");
-  run.scenario = draft.text(head);
-  refuse_unreadable(problems, file, run.scenario);
+    head +=
+        fmt::format("\n- not understood: {} in line {}{}", escape_text(u.name), u.line,
+                    u.near.empty() ? "" : fmt::format("; did you mean {}?", escape_text(u.near)));
+  const DraftText written = draft.text(head);
+  WrittenCheck(problems, file, request.cluster, written).run();
+  run.scenario = written.text;
   return run;
+}
+
+// --- what several importers need
+
+void ImportCounts::add(const ArgumentReader& reader) {
+  used += reader.used();
+  ignored += reader.ignored();
+  unknown.insert(unknown.end(), reader.unknown().begin(), reader.unknown().end());
+}
+
+bool ImportSources::states(std::string_view path) const {
+  return std::any_of(set.begin(), set.end(), [&](const auto& s) { return s.first == path; });
+}
+
+Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what) {
+  const bool clean = !in.problems.any();
+  Value value = parse_yaml(in.problems, source);
+  if (value.is_mapping()) return value;
+  if (clean && !in.problems.any())
+    in.problems.add("E330",
+                    fmt::format("{} is a mapping of names to values, and this is none", what),
+                    {source, 1, 1});
+  value = {};
+  value.kind = Value::Kind::mapping;
+  return value;
+}
+
+std::vector<Argument> flatten(const Value& value) {
+  std::vector<Argument> all;
+  for (const Member& m : value.members) {
+    if (!m.value.is_mapping()) {
+      all.push_back({argument_name(m.key), m.key, m.value});
+      if (all.back().value.mark.line == 0) all.back().value.mark = m.key_mark;
+      continue;
+    }
+    for (Argument& inner : flatten(m.value)) {
+      inner.name = fmt::format("{}.{}", argument_name(m.key), inner.name);
+      inner.written = fmt::format("{}.{}", m.key, inner.written);
+      all.push_back(std::move(inner));
+    }
+  }
+  return all;
+}
+
+void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
+                   ScenarioDraft& draft) {
+  const Node node = preset_node(cluster.preset, cluster.gpu);
+  const std::string preset = yaml_text(cluster.preset);
+  if (cluster.assumed)
+    draft.assume("cluster.preset", preset, "the file names no hardware; --preset chooses it");
+  else
+    draft.set("cluster.preset", preset, "--preset");
+  const int64_t per_node = node.gpus;
+  draft.set("cluster.nodes", (gpus + per_node - 1) / per_node,
+            {fmt::format("{} {}: {}", gpus, gpus == 1 ? "GPU" : "GPUs", origin.text), origin.mark});
+  if (!cluster.gpu.empty()) draft.set("cluster.node.gpu", yaml_text(cluster.gpu), "--gpu");
+  if (gpus < per_node) draft.set("cluster.node.gpus", gpus, origin);
+}
+
+int64_t usual_sequence(int64_t max_positions) {
+  constexpr int64_t kUsual = 4096;
+  return max_positions > 0 ? std::min(max_positions, kUsual) : kUsual;
 }
 
 }  // namespace stepcast

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that other tools run with -> a scenario.
+// A file that another tool runs with, or its log -> a scenario.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include "scenarios/frameworks/import_cluster.h"
-
 namespace stepcast {
 
 // hf, megatron-args, megatron-log, bridge, torchtitan, deepspeed, nanotron.
 std::span<const std::string_view> import_kinds();
+
+// The cluster that an imported job ran on, of which its files say only the number of GPUs.
+struct ImportCluster {
+  std::string preset = "dgx-h100";
+  std::string gpu;      // another one than the preset's; may be empty
+  bool assumed = true;  // the preset was not chosen by the user
+};
 
 struct ImportRequest {
   std::string kind;
@@ -39,9 +44,11 @@ struct ImportedRun {
   std::string measured;            // "480 iterations (median 8.41 s, ...)", or empty
 };
 
-// Throws InputError: E100-E106 for files that are no YAML or JSON, E125 for an unknown model_type,
-// E330 for a file of another kind, E331 and E332 for arguments that cannot be.
-// REQUIRES: kind is one of import_kinds().
+// The scenario that is returned loads, unless it says what is not supported yet (E130) or names
+// files that are not where it will lie.  Throws InputError: E100-E106 for files that are no YAML or
+// JSON, E125 for an unknown model_type, E330 for a file of another kind, E331 and E332 for
+// arguments that cannot be; and everything that loading would refuse, with its own code, at the
+// place in the file that the value comes from. REQUIRES: kind is one of import_kinds().
 ImportedRun import_run(const ImportRequest& request);
 
 }  // namespace stepcast

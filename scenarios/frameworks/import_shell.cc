@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/frameworks/import_shell.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
 
-#include "scenarios/frameworks/python_list.h"
-
 namespace stepcast {
 namespace {
 
-constexpr size_t kMostWords = 50'000;  // variables that double each other end somewhere
+constexpr size_t kMostWords = 50'000;  // stops variables that double each other
 
 bool is_name_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -78,7 +78,7 @@ class ShellReader {
   void end_command() {
     if (at_ < text_.size()) {
       const bool redirect = peek() == '<' || peek() == '>';
-      // The number of a redirected stream is no argument.
+      // In "2>" the number is no argument.
       if (redirect && !command_.empty() && at_ > 0 && text_[at_ - 1] >= '0' &&
           text_[at_ - 1] <= '9' && command_.back().text.size() == 1)
         command_.pop_back();
@@ -96,7 +96,7 @@ class ShellReader {
     while (at_ < text_.size() && !is_blank(peek()) && !is_separator(peek())) step();
   }
 
-  // One word, or an assignment where a command may begin.
+  // Reads a word, or an assignment where a command may begin.
   void read_word() {
     if (command_.empty() && is_name_start(peek())) {
       size_t end = at_;
@@ -214,11 +214,13 @@ class ShellReader {
               const Mark& mark) {
     const size_t begin = at_;
     const std::optional<std::vector<ShellWord>> words = variable();
-    std::string text(text_.substr(begin, at_ - begin));  // as written, if nobody knows better
+    std::string text(
+        text_.substr(begin, at_ - begin));  // stays as written if the variable is unknown
     const bool ends = at_ >= text_.size() || is_blank(peek()) || is_separator(peek()) ||
                       peek() == '\\' || peek() == '"';
     if (words) {
-      for (const ShellWord& w : *words) words_ += w.text.size() / 64;  // text counts, too
+      for (const ShellWord& w : *words)
+        words_ += w.text.size() / 64;  // long text counts as several words
       if (words->empty() || full()) return;
     }
     if (words && (words->size() == 1 || (any && !current.text.empty()) || !ends ||
@@ -306,7 +308,7 @@ class ShellReader {
     }
     const std::optional<int64_t> value = python_whole(plain);
     if (!value) return {};
-    return std::vector<ShellWord>{{std::to_string(*value), mark}};
+    return std::vector<ShellWord>{{fmt::format("{}", *value), mark}};
   }
 
   std::string_view text_;

@@ -3,6 +3,8 @@
 //
 // Names, defaults and the rule of the pipeline's stages: torchtitan/config/job_config.py and
 // torchtitan/distributed/pipeline_parallel.py of https://github.com/pytorch/torchtitan
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "scenarios/frameworks/importers.h"
@@ -13,59 +15,16 @@
 namespace stepcast {
 namespace {
 
-constexpr CostArgument kArguments[] = {
-    {"model.name", "model", "model_spec.name"},
-    {"model.flavor", "model", "model_spec.flavor"},
-    {"model.converters", "precision.preset", "model.model_converters"},
-    {"parallelism.data_parallel_replicate_degree", "parallel.dp_replicate"},
-    {"parallelism.data_parallel_shard_degree", "parallel.dp"},
-    {"parallelism.fsdp_reshard_after_forward", "parallel.zero"},
-    {"parallelism.tensor_parallel_degree", "parallel.tp"},
-    {"parallelism.enable_sequence_parallel", "parallel.sp"},
-    {"parallelism.enable_async_tensor_parallel", "overlap.tp",
-     "compile.enable_async_tensor_parallel"},
-    {"parallelism.context_parallel_degree", "parallel.cp"},
-    {"parallelism.context_parallel_rotate_method", "parallel.cp_comm"},
-    {"parallelism.expert_parallel_degree", "parallel.ep"},
-    {"parallelism.expert_tensor_parallel_degree", "parallel.etp"},
-    {"parallelism.pipeline_parallel_degree", "parallel.pp"},
-    {"parallelism.pipeline_parallel_schedule", "schedule.kind"},
-    {"parallelism.pipeline_parallel_schedule_csv", "schedule.file"},
-    {"parallelism.pipeline_parallel_layers_per_stage", "parallel.layout"},
-    {"parallelism.pipeline_parallel_first_stage_less_layers", "parallel.layout"},
-    {"parallelism.pipeline_parallel_last_stage_less_layers", "parallel.layout"},
-    {"parallelism.pipeline_parallel_microbatch_size", "batch.micro"},
-    {"parallelism.num_pp_microbatches", "batch.global", "training.num_pp_microbatches"},
-    {"parallelism.module_fqns_per_model_part", "parallel.layout"},
-    {"training.num_tokens_per_microbatch_per_dp_rank", "batch.micro"},
-    {"training.num_tokens_per_train_step", "batch.global"},
-    {"training.max_context_length", "batch.seq", "training.seq_len"},
-    {"training.local_batch_size", "batch.micro"},
-    {"training.global_batch_size", "batch.global"},
-    {"training.mixed_precision_param", "precision.preset"},
-    {"training.mixed_precision_reduce", "precision.reduce"},
-    {"training.dtype", "precision.preset", "", "", "float32"},
-    {"training.max_norm", "optimizer.clip"},
-    {"training.enable_cpu_offload", "offload.parameters"},
-    {"optimizer.name", "optimizer.kind"},
-    {"optimizer.implementation", "optimizer.kernel"},
-    {"optimizer.fused", "optimizer.kernel"},
-    {"activation_checkpoint.mode", "recompute.granularity",
-     "activation_checkpoint.type|activation_checkpoint._type"},
-    {"activation_checkpoint.selective_ac_option", "recompute.method"},
-    {"compile.enable", "kernels", "training.compile", "", "false"},
-};
-
-// The row of a model's name and size in the presets: llama3 + 8B -> "llama3-8b".
+// The name of the preset for a model's name and size: llama3 + 8B -> "llama3-8b".
 std::string preset_of(std::string name, const std::string& flavor) {
-  name = lower_case(name + '-' + flavor);
+  name = lower_case(fmt::format("{}-{}", name, flavor));
   std::replace(name.begin(), name.end(), '_', '-');
   if (name == "deepseek-v3-671b") name = "deepseek-v3";
   return name;
 }
 
-// Stages of a pipeline: torchtitan counts the embedding and the head as so many layers, deals all
-// of them out evenly and gives what is left over to the first stages.
+// Layers of each stage.  torchtitan counts the embedding and the head as so many layers, deals all
+// of them out evenly and gives the remainder to the first stages.
 std::vector<int64_t> dealt(int64_t layers, int64_t stages, int64_t first_less, int64_t last_less) {
   const int64_t all = layers + first_less + last_less;
   std::vector<int64_t> of_stage;
@@ -76,286 +35,301 @@ std::vector<int64_t> dealt(int64_t layers, int64_t stages, int64_t first_less, i
   return of_stage;
 }
 
-class TorchtitanDraft {
- public:
-  TorchtitanDraft(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft)
-      : a_(a), cluster_(cluster), draft_(draft) {}
-
-  void write(int64_t layers) {
-    write_sizes();
-    if (a_.problems().any()) return;
-    write_pipeline(layers);
-    write_batch();
-    write_run();
-    for (const std::string& why : a_.left_out()) draft_.note(why + ": not modelled, left out");
-  }
-
- private:
-  int64_t size(const char* name, const char* path) {
-    const int64_t n = a_.whole(name, 1);
-    constexpr int64_t kMost = 100'000;
-    if (n < 1 || n > kMost) {
-      a_.refuse(name, "must be from 1 to 100000");
-      return 1;
-    }
-    if (a_.given(name) && n > 1) draft_.set(path, n, a_.why(name));
-    return n;
-  }
-
-  void write_sizes() {
-    tp_ = size("parallelism.tensor_parallel_degree", "parallel.tp");
-    cp_ = size("parallelism.context_parallel_degree", "parallel.cp");
-    pp_ = size("parallelism.pipeline_parallel_degree", "parallel.pp");
-    size("parallelism.expert_parallel_degree", "parallel.ep");
-    size("parallelism.expert_tensor_parallel_degree", "parallel.etp");
-    const int64_t replicate =
-        size("parallelism.data_parallel_replicate_degree", "parallel.dp_replicate");
-    const char* shard_name = "parallelism.data_parallel_shard_degree";
-    // -1: all GPUs that are left, and the file does not say how many there are.
-    const bool rest = !a_.given(shard_name) || a_.word(shard_name) == "-1";
-    int64_t shard = rest ? 1 : a_.whole(shard_name, 1);
-    constexpr int64_t kMost = 100'000;
-    if (shard < 1 || shard > kMost) return a_.refuse(shard_name, "must be -1, or from 1 to 100000");
-    if (tp_ > kMost / cp_ || tp_ * cp_ > kMost / pp_ || tp_ * cp_ * pp_ > kMost / replicate)
-      return a_.problems().add("E332", "the degrees do not make a job of a sensible size",
-                               a_.mark("parallelism.tensor_parallel_degree"), 1, {},
-                               "each is at least 1, their product at most 100,000 GPUs");
-    const int64_t one = tp_ * cp_ * pp_ * replicate;
-    if (rest) {
-      while (shard * one < 8) shard *= 2;
-      draft_.note("cluster.nodes: " + std::to_string(shard * one) +
-                  " GPUs are assumed: data_parallel_shard_degree -1 takes all there are; "
-                  "-s cluster.nodes=N");
-    }
-    dp_ = replicate * shard;
-    draft_cluster(
-        cluster_, one * shard,
-        rest ? "data_parallel_shard_degree takes what is there" : "the degrees of `parallelism`",
-        draft_);
-    if (tp_ > 1)
-      draft_.set("parallel.sp", a_.flag("parallelism.enable_sequence_parallel", true),
-                 a_.given("parallelism.enable_sequence_parallel")
-                     ? a_.why("parallelism.enable_sequence_parallel")
-                     : "torchtitan's default");
-    write_sharding(shard > 1 || rest);
-    if (cp_ > 1) {
-      const std::string way = a_.word("parallelism.context_parallel_rotate_method", "allgather");
-      draft_.set_text("parallel.cp_comm", way == "alltoall" ? "p2p" : way,
-                      a_.given("parallelism.context_parallel_rotate_method")
-                          ? a_.why("parallelism.context_parallel_rotate_method")
-                          : "torchtitan's default");
-    }
-  }
-
-  void write_sharding(bool sharded) {
-    if (!sharded) return;
-    const std::string policy = a_.word("parallelism.fsdp_reshard_after_forward", "default");
-    // `default`: as `always` without a pipeline, as `never` with one.
-    const bool reshard = policy == "always" || (policy == "default" && pp_ == 1);
-    if (policy != "always" && policy != "never" && policy != "default")
-      return a_.refuse("parallelism.fsdp_reshard_after_forward",
-                       "must be default, always or never");
-    const std::string why = "FSDP, fsdp_reshard_after_forward " + policy;
-    draft_.set("parallel.zero", std::string("3"), why);
-    if (!reshard) draft_.set("parallel.reshard_after_forward", false, why);
-    draft_.set("overlap.dp_grad", true, "FSDP");
-  }
-
-  void write_pipeline(int64_t layers) {
-    if (pp_ < 2) return;
-    const std::string kind = a_.word("parallelism.pipeline_parallel_schedule", "1F1B");
-    if (!a_.word("parallelism.pipeline_parallel_schedule_csv").empty())
-      draft_.set_text("schedule.file", a_.word("parallelism.pipeline_parallel_schedule_csv"),
-                      a_.why("parallelism.pipeline_parallel_schedule_csv"));
-    else
-      draft_.set_text("schedule.kind", kind,
-                      a_.given("parallelism.pipeline_parallel_schedule")
-                          ? a_.why("parallelism.pipeline_parallel_schedule")
-                          : "torchtitan's default");
-    if (const Value* parts = a_.value("parallelism.module_fqns_per_model_part");
-        parts != nullptr && !parts->items.empty())
-      return write_parts(*parts, layers);
-    const bool looped = kind != "1F1B" && kind != "GPipe" && kind != "1f1b" && kind != "gpipe";
-    const int64_t first = a_.whole("parallelism.pipeline_parallel_first_stage_less_layers", 1);
-    const int64_t last = a_.whole("parallelism.pipeline_parallel_last_stage_less_layers", 1);
-    if (first < 0 || last < 0 || first > layers || last > layers)
-      return a_.problems().add("E332", "the first or last stage has less than no layers",
-                               a_.mark("parallelism.pipeline_parallel_degree"));
-    int64_t stages = pp_ * (looped ? 2 : 1);
-    if (const auto each = a_.whole("parallelism.pipeline_parallel_layers_per_stage");
-        each && *each >= 1) {
-      const int64_t all = layers + first + last;
-      stages = (all + *each - 1) / *each;
-    }
-    if (stages % pp_ != 0 || stages > layers + 2)
-      return a_.problems().add("E332",
-                               std::to_string(stages) + " stages do not fit on " +
-                                   std::to_string(pp_) + " pipeline ranks",
-                               a_.mark("parallelism.pipeline_parallel_degree"));
-    const std::vector<int64_t> of_stage = dealt(layers, stages, first, last);
-    std::string text;
-    for (size_t s = 0; s < of_stage.size(); ++s) {
-      text += s == 0 ? "E" : "|";
-      if (of_stage[s] > 0) text += "t*" + std::to_string(of_stage[s]);
-    }
-    draft_.set_text("parallel.layout", text + 'L',
-                    "torchtitan deals " + std::to_string(layers) + " layers out to " +
-                        std::to_string(stages) + " stages");
-  }
-
-  // Stages written out as lists of module names: tok_embeddings, layers.0, ..., norm, output.
-  void write_parts(const Value& parts, int64_t layers) {
-    const char* name = "parallelism.module_fqns_per_model_part";
-    std::string text;
-    int64_t next = 0;
-    for (const Value& part : parts.items) {
-      int64_t here = 0;
-      bool embedding = false, head = false;
-      for (const Value& module : part.items) {
-        embedding = embedding || module.text == "tok_embeddings";
-        head = head || module.text == "output" || module.text == "lm_head";
-        if (!module.text.starts_with("layers.")) continue;
-        if (module.text != "layers." + std::to_string(next))
-          return a_.refuse(name, "names " + module.text + " where layers." + std::to_string(next) +
-                                     " comes next");
-        ++next;
-        ++here;
-      }
-      text += (&part == &parts.items.front() ? "" : "|") + std::string(embedding ? "E" : "") +
-              (here > 0 ? "t*" + std::to_string(here) : "") + (head ? "L" : "");
-    }
-    if (next != layers)
-      return a_.refuse(
-          name, "names " + std::to_string(next) + " of " + std::to_string(layers) + " layers");
-    if (static_cast<int64_t>(parts.items.size()) % pp_ != 0)
-      return a_.refuse(name, "has " + std::to_string(parts.items.size()) +
-                                 " stages, which do not fit on " + std::to_string(pp_) +
-                                 " pipeline ranks");
-    draft_.set_text("parallel.layout", text, "module_fqns_per_model_part");
-  }
-
-  void write_batch() {
-    const int64_t seq = a_.whole("training.max_context_length", 2048);
-    draft_.set("batch.seq", seq,
-               a_.given("training.max_context_length") ? a_.why("training.max_context_length")
-                                                       : "torchtitan's default");
-    if (seq < 1) return a_.refuse("training.max_context_length", "must be at least 1");
-    if (a_.given("training.local_batch_size"))
-      write_batch_in_sequences();
-    else
-      write_batch_in_tokens(seq);
-  }
-
-  void write_batch_in_sequences() {
-    const int64_t local = a_.whole("training.local_batch_size", 1);
-    const char* micro_name = "parallelism.pipeline_parallel_microbatch_size";
-    const int64_t micro = pp_ > 1 ? a_.whole(micro_name, 1) : local;
-    draft_.set("batch.micro", micro,
-               pp_ > 1 && a_.given(micro_name) ? a_.why(micro_name)
-               : pp_ > 1                       ? "torchtitan's default"
-                                               : a_.why("training.local_batch_size"));
-    const char* global = "training.global_batch_size";
-    if (a_.given(global) && a_.word(global) != "-1")
-      draft_.set("batch.global", a_.whole(global, 1), a_.why(global));
-    else if (local < 1'000'000'000)
-      draft_.set("batch.global", local * dp_, "local_batch_size on each of the dp ranks");
-  }
-
-  void write_batch_in_tokens(int64_t seq) {
-    const char* micro_name = "training.num_tokens_per_microbatch_per_dp_rank";
-    const char* step_name = "training.num_tokens_per_train_step";
-    constexpr int64_t kDefault = 16384;
-    const int64_t tokens = a_.whole(micro_name, kDefault);
-    if (tokens % seq != 0 || tokens < 1)
-      draft_.note("batch.micro: " + std::to_string(tokens) + " tokens are no whole number of " +
-                  std::to_string(seq) + " tokens long sequences");
-    const int64_t micro = std::max<int64_t>(1, tokens / seq);
-    draft_.set("batch.micro", micro,
-               (a_.given(micro_name) ? a_.why(micro_name) : "torchtitan's default: 16384 tokens") +
-                   " / " + std::to_string(seq));
-    if (a_.given(step_name) && a_.word(step_name) != "-1") {
-      const int64_t all = a_.whole(step_name, seq);
-      draft_.set("batch.global", std::max<int64_t>(1, all / seq),
-                 a_.why(step_name) + " / " + std::to_string(seq));
-    } else if (micro < 1'000'000) {
-      const int64_t microbatches =
-          pp_ > 1 ? std::max<int64_t>(1, a_.whole("parallelism.num_pp_microbatches", pp_)) : 1;
-      draft_.set("batch.global", micro * dp_ * microbatches, "one microbatch a replica and pass");
-    }
-  }
-
-  void write_run() {
-    write_precision();
-    write_recompute();
-    if (a_.given("training.max_norm"))
-      draft_.set("optimizer.clip", a_.real("training.max_norm").value_or(1) > 0,
-                 a_.why("training.max_norm"));
-    if (a_.given("optimizer.name")) {
-      draft_.set_text("optimizer.kind", lower_case(a_.word("optimizer.name")),
-                      a_.why("optimizer.name"));
-    }
-    write_optimizer_kernel();
-    if (a_.flag("training.enable_cpu_offload"))
-      draft_.set("offload.parameters", true, a_.why("training.enable_cpu_offload"));
-    if (tp_ > 1 && a_.flag("parallelism.enable_async_tensor_parallel"))
-      draft_.set_text("overlap.tp", "pipelined",
-                      a_.why("parallelism.enable_async_tensor_parallel"));
-  }
-
-  // A switch of its own until pull request 881 of February 2025, which made fused the default.
-  void write_optimizer_kernel() {
-    const bool older = a_.given("optimizer.fused");
-    const char* name = older ? "optimizer.fused" : "optimizer.implementation";
-    const std::string kind = older ? (a_.flag(name) ? "fused" : "foreach") : a_.word(name, "fused");
-    if (kind != "fused" && kind != "foreach" && kind != "for-loop")
-      return a_.refuse(name, "must be fused, foreach or for-loop");
-    if (kind == "for-loop")
-      draft_.note("optimizer.kernel: a launch for each parameter is not modelled");
-    draft_.set_text("optimizer.kernel", kind == "fused" ? "fused" : "foreach",
-                    a_.given(name) ? a_.why(name) : "torchtitan's default since February 2025");
-  }
-
-  void write_precision() {
-    std::string preset =
-        a_.word("training.mixed_precision_param", "bfloat16") == "float32" ? "fp32" : "bf16-mixed";
-    std::string why = a_.given("training.mixed_precision_param")
-                          ? a_.why("training.mixed_precision_param")
-                          : "torchtitan's default";
-    for (const std::string& converter : a_.words("model.converters")) {
-      if (converter.find("mx") != std::string::npos)
-        preset = "mxfp8";
-      else if (converter.find("float8") != std::string::npos)
-        preset = "fp8-tensorwise";
-      else
-        continue;
-      why = a_.why("model.converters");
-    }
-    draft_.set_text("precision.preset", preset, why);
-    if (a_.word("training.mixed_precision_reduce", "float32") == "bfloat16")
-      draft_.set_text("precision.reduce", "bf16", a_.why("training.mixed_precision_reduce"));
-  }
-
-  void write_recompute() {
-    const std::string mode = lower_case(a_.word("activation_checkpoint.mode", "selective"));
-    const std::string why = a_.given("activation_checkpoint.mode")
-                                ? a_.why("activation_checkpoint.mode")
-                                : "torchtitan's default";
-    if (mode.starts_with("full")) return draft_.set_text("recompute.granularity", "full", why);
-    if (!mode.starts_with("selective")) return;
-    const std::string option = a_.word("activation_checkpoint.selective_ac_option", "op");
-    if (option == "1") return draft_.set_text("recompute.granularity", "full", why);
-    // Per op: what matrix products give is kept, every second of them, and the rest computed again.
-    draft_.set_text("recompute.granularity", "per-op",
-                    why + (option == "op" ? ", op" : ", every " + option + " layers"));
-  }
-
-  const ArgumentReader& a_;
-  const ImportCluster& cluster_;
-  ScenarioDraft& draft_;
-  int64_t tp_ = 1, cp_ = 1, pp_ = 1, dp_ = 1;
+// The sizes of the job.  dp: replicas and shards together.
+struct TitanSizes {
+  int64_t tp = 1, cp = 1, pp = 1, replicate = 1, shard = 1;
+  bool takes_the_rest = false;  // `shard` takes all GPUs there are
+  int64_t dp() const { return replicate * shard; }
 };
 
-// How many layers the model has that the draft names; adds problems.
+constexpr int64_t kMostTitanGpus = 100'000;
+constexpr const char* kTitanDefault = "torchtitan's default";
+
+// REQUIRES: the rows of the sizes have been written, without a problem.
+TitanSizes titan_sizes(const Importing& i) {
+  const auto size = [&](const char* name) { return i.a.whole(name, 1); };
+  TitanSizes s;
+  s.tp = size("parallelism.tensor_parallel_degree");
+  s.cp = size("parallelism.context_parallel_degree");
+  s.pp = size("parallelism.pipeline_parallel_degree");
+  s.replicate = size("parallelism.data_parallel_replicate_degree");
+  const char* name = "parallelism.data_parallel_shard_degree";
+  // -1 takes all remaining GPUs, and the file does not say how many there are.
+  s.takes_the_rest = !i.a.given(name) || i.a.word(name) == "-1";
+  if (!s.takes_the_rest) s.shard = size(name);
+  if (s.takes_the_rest)
+    while (s.shard * s.tp * s.cp * s.pp * s.replicate < 8) s.shard *= 2;
+  return s;
+}
+
+void titan_cluster(Importing& i) {
+  if (i.in.problems.any()) return;
+  const TitanSizes s = titan_sizes(i);
+  const char* name = "parallelism.data_parallel_shard_degree";
+  if (s.shard < 1 || s.shard > kMostTitanGpus)
+    return i.a.refuse(name, fmt::format("must be -1, or from 1 to {}", kMostTitanGpus));
+  if (s.tp > kMostTitanGpus / s.cp || s.tp * s.cp > kMostTitanGpus / s.pp ||
+      s.tp * s.cp * s.pp > kMostTitanGpus / s.replicate ||
+      s.tp * s.cp * s.pp * s.replicate > kMostTitanGpus / s.shard)
+    return i.in.problems.add("E332", "the degrees do not make a job of a sensible size",
+                             i.a.mark("parallelism.tensor_parallel_degree"), 1, {},
+                             "each is at least 1, their product at most 100,000 GPUs");
+  const int64_t gpus = s.tp * s.cp * s.pp * s.dp();
+  if (s.takes_the_rest)
+    i.draft.note(
+        fmt::format("cluster.nodes: {} GPUs are assumed: data_parallel_shard_degree -1 "
+                    "takes all there are; -s cluster.nodes=N",
+                    gpus));
+  draft_cluster(i.cluster, gpus,
+                {s.takes_the_rest ? "data_parallel_shard_degree takes what is there"
+                                  : "the degrees of `parallelism`",
+                 i.a.mark(name)},
+                i.draft);
+}
+
+void titan_sharding(Importing& i) {
+  if (i.in.problems.any()) return;
+  const TitanSizes s = titan_sizes(i);
+  if (s.shard < 2 && !s.takes_the_rest) return;
+  const char* name = "parallelism.fsdp_reshard_after_forward";
+  const std::string policy = i.a.word(name, "default");
+  // `default` is `always` without a pipeline and `never` with one.
+  const bool reshard = policy == "always" || (policy == "default" && s.pp == 1);
+  if (policy != "always" && policy != "never" && policy != "default")
+    return i.a.refuse(name, "must be default, always or never");
+  const Origin origin{fmt::format("FSDP, fsdp_reshard_after_forward {}", policy), i.a.mark(name)};
+  i.draft.set("parallel.zero", int64_t{3}, origin);
+  if (!reshard) i.draft.set("parallel.reshard_after_forward", false, origin);
+  i.draft.set("overlap.dp_grad", true, "FSDP");
+}
+
+// Stages that are written out as lists of module names: tok_embeddings, layers.0, ..., norm,
+// output.
+void titan_written_stages(Importing& i, const Value& parts, int64_t pp) {
+  const char* name = "parallelism.module_fqns_per_model_part";
+  std::string text;
+  int64_t next = 0;
+  for (const Value& part : parts.items) {
+    int64_t here = 0;
+    bool embedding = false, head = false;
+    for (const Value& module : part.items) {
+      embedding = embedding || module.text == "tok_embeddings";
+      head = head || module.text == "output" || module.text == "lm_head";
+      if (!module.text.starts_with("layers.")) continue;
+      if (module.text != fmt::format("layers.{}", next))
+        return i.a.refuse(name,
+                          fmt::format("names {} where layers.{} comes next", module.text, next));
+      ++next;
+      ++here;
+    }
+    text += fmt::format("{}{}{}{}", &part == &parts.items.front() ? "" : "|", embedding ? "E" : "",
+                        here > 0 ? fmt::format("t*{}", here) : "", head ? "L" : "");
+  }
+  if (next != i.layers)
+    return i.a.refuse(name, fmt::format("names {} of {} layers", next, i.layers));
+  if (static_cast<int64_t>(parts.items.size()) % pp != 0)
+    return i.a.refuse(name, fmt::format("has {} stages, which do not fit on {} pipeline ranks",
+                                        parts.items.size(), pp));
+  i.draft.set_text("parallel.layout", text, {"module_fqns_per_model_part", i.a.mark(name)});
+}
+
+void titan_pipeline(Importing& i) {
+  if (i.in.problems.any()) return;
+  const ArgumentReader& a = i.a;
+  const int64_t pp = titan_sizes(i).pp;
+  if (pp < 2) return;
+  const char* schedule = "parallelism.pipeline_parallel_schedule";
+  const char* csv = "parallelism.pipeline_parallel_schedule_csv";
+  const std::string kind = a.word(schedule, "1F1B");
+  if (!a.word(csv).empty())
+    i.draft.set_text("schedule.file", a.word(csv), a.origin(csv));
+  else
+    i.draft.set_text("schedule.kind", kind, a.origin(schedule, kTitanDefault));
+  if (const Value* parts = a.value("parallelism.module_fqns_per_model_part");
+      parts != nullptr && !parts->items.empty())
+    return titan_written_stages(i, *parts, pp);
+  const Mark degree = a.mark("parallelism.pipeline_parallel_degree");
+  const bool looped = kind != "1F1B" && kind != "GPipe" && kind != "1f1b" && kind != "gpipe";
+  const int64_t first = a.whole("parallelism.pipeline_parallel_first_stage_less_layers", 1);
+  const int64_t last = a.whole("parallelism.pipeline_parallel_last_stage_less_layers", 1);
+  if (first < 0 || last < 0 || first > i.layers || last > i.layers)
+    return i.in.problems.add("E332", "the first or last stage has less than no layers", degree);
+  int64_t stages = pp * (looped ? 2 : 1);
+  if (const auto each = a.whole("parallelism.pipeline_parallel_layers_per_stage");
+      each && *each >= 1)
+    stages = (i.layers + first + last + *each - 1) / *each;
+  if (stages % pp != 0 || stages > i.layers + 2)
+    return i.in.problems.add(
+        "E332", fmt::format("{} stages do not fit on {} pipeline ranks", stages, pp), degree);
+  std::string text;
+  for (const int64_t layers : dealt(i.layers, stages, first, last)) {
+    text += text.empty() ? "E" : "|";
+    if (layers > 0) text += fmt::format("t*{}", layers);
+  }
+  i.draft.set_text(
+      "parallel.layout", text + 'L',
+      {fmt::format("torchtitan deals {} layers out to {} stages", i.layers, stages), degree});
+}
+
+void titan_batch_in_sequences(Importing& i, const TitanSizes& s) {
+  const ArgumentReader& a = i.a;
+  const char* local_name = "training.local_batch_size";
+  const int64_t local = a.whole(local_name, 1);
+  const char* micro_name = "parallelism.pipeline_parallel_microbatch_size";
+  i.draft.set("batch.micro", s.pp > 1 ? a.whole(micro_name, 1) : local,
+              s.pp > 1 ? a.origin(micro_name, kTitanDefault) : a.origin(local_name));
+  const char* global = "training.global_batch_size";
+  if (a.given(global) && a.word(global) != "-1")
+    i.draft.set("batch.global", a.whole(global, 1), a.origin(global));
+  else if (local < 1'000'000'000)
+    i.draft.set("batch.global", local * s.dp(),
+                {"local_batch_size on each of the dp ranks", a.mark(local_name)});
+}
+
+void titan_batch_in_tokens(Importing& i, const TitanSizes& s, int64_t seq) {
+  const ArgumentReader& a = i.a;
+  const char* micro_name = "training.num_tokens_per_microbatch_per_dp_rank";
+  const char* step_name = "training.num_tokens_per_train_step";
+  constexpr int64_t kDefault = 16384;
+  const int64_t tokens = a.whole(micro_name, kDefault);
+  if (tokens % seq != 0 || tokens < 1)
+    i.draft.note(fmt::format(
+        "batch.micro: {} tokens are no whole number of {} tokens long sequences", tokens, seq));
+  const int64_t micro = std::max<int64_t>(1, tokens / seq);
+  const Origin of_micro = a.origin(micro_name, "torchtitan's default: 16384 tokens");
+  i.draft.set("batch.micro", micro, {fmt::format("{} / {}", of_micro.text, seq), of_micro.mark});
+  if (a.given(step_name) && a.word(step_name) != "-1") {
+    i.draft.set("batch.global", std::max<int64_t>(1, a.whole(step_name, seq) / seq),
+                {fmt::format("{} / {}", a.why(step_name), seq), a.mark(step_name)});
+  } else if (micro < 1'000'000) {
+    const char* count_name = "parallelism.num_pp_microbatches";
+    const int64_t microbatches = s.pp > 1 ? a.whole(count_name, s.pp) : 1;
+    if (microbatches < 1 || microbatches > 1'000'000)
+      return a.refuse(count_name, "must be from 1 to 10^6");
+    i.draft.set("batch.global", micro * s.dp() * microbatches,
+                {"one microbatch a replica and pass", a.mark(micro_name)});
+  }
+}
+
+void titan_batch(Importing& i) {
+  if (i.in.problems.any()) return;
+  const char* name = "training.max_context_length";
+  const int64_t seq = i.a.whole(name, 2048);
+  i.draft.set("batch.seq", seq, i.a.origin(name, kTitanDefault));
+  if (seq < 1) return i.a.refuse(name, "must be at least 1");
+  const TitanSizes s = titan_sizes(i);
+  if (i.a.given("training.local_batch_size"))
+    titan_batch_in_sequences(i, s);
+  else
+    titan_batch_in_tokens(i, s, seq);
+}
+
+void titan_precision(Importing& i) {
+  const char* name = "training.mixed_precision_param";
+  std::string preset = i.a.word(name, "bfloat16") == "float32" ? "fp32" : "bf16-mixed";
+  Origin origin = i.a.origin(name, kTitanDefault);
+  for (const std::string& converter : i.a.words("model.converters")) {
+    if (converter.find("mx") != std::string::npos)
+      preset = "mxfp8";
+    else if (converter.find("float8") != std::string::npos)
+      preset = "fp8-tensorwise";
+    else
+      continue;
+    origin = i.a.origin("model.converters");
+  }
+  i.draft.set_text("precision.preset", preset, origin);
+}
+
+void titan_recompute(Importing& i) {
+  const char* name = "activation_checkpoint.mode";
+  const std::string mode = lower_case(i.a.word(name, "selective"));
+  const Origin origin = i.a.origin(name, kTitanDefault);
+  const std::string option = i.a.word("activation_checkpoint.selective_ac_option", "op");
+  const bool selective = mode.starts_with("selective");
+  if (mode.starts_with("full") || (selective && option == "1"))
+    return i.draft.set_text("recompute.granularity", "full", origin);
+  if (!selective) return;
+  // Per op: the result of every second matrix product is kept, and the rest is recomputed.
+  i.draft.set_text("recompute.granularity", "per-op",
+                   {fmt::format("{}, {}", origin.text,
+                                option == "op" ? option : fmt::format("every {} layers", option)),
+                    origin.mark});
+}
+
+// optimizer.fused was a switch until pull request 881 of February 2025, which made fused the
+// default.
+void titan_optimizer_kernel(Importing& i) {
+  const bool older = i.a.given("optimizer.fused");
+  const char* name = older ? "optimizer.fused" : "optimizer.implementation";
+  const std::string kind = older ? (i.a.flag(name) ? "fused" : "foreach") : i.a.word(name, "fused");
+  if (kind != "fused" && kind != "foreach" && kind != "for-loop")
+    return i.a.refuse(name, "must be fused, foreach or for-loop");
+  if (kind == "for-loop")
+    i.draft.note("optimizer.kernel: a launch for each parameter is not modelled");
+  i.draft.set_text("optimizer.kernel", kind == "fused" ? "fused" : "foreach",
+                   i.a.origin(name, "torchtitan's default since February 2025"));
+}
+
+constexpr CostArgument kTorchtitan[] = {
+    {"model.name", "model", As::input(), "model_spec.name"},
+    {"model.flavor", "model", As::input(), "model_spec.flavor"},
+
+    {"parallelism.tensor_parallel_degree", "parallel.tp",
+     As::size_to(kMostTitanGpus).if_above_one()},
+    {"parallelism.context_parallel_degree", "parallel.cp",
+     As::size_to(kMostTitanGpus).if_above_one()},
+    {"parallelism.pipeline_parallel_degree", "parallel.pp",
+     As::size_to(kMostTitanGpus).if_above_one()},
+    {"parallelism.expert_parallel_degree", "parallel.ep",
+     As::size_to(kMostTitanGpus).if_above_one()},
+    {"parallelism.expert_tensor_parallel_degree", "parallel.etp",
+     As::size_to(kMostTitanGpus).if_above_one()},
+    {"parallelism.data_parallel_replicate_degree", "parallel.dp_replicate",
+     As::size_to(kMostTitanGpus).if_above_one()},
+    {"parallelism.data_parallel_shard_degree", "cluster.nodes", As::code(titan_cluster)},
+    {"parallelism.enable_sequence_parallel", "parallel.sp",
+     As::flag().otherwise("true", kTitanDefault).with("parallelism.tensor_parallel_degree")},
+    {"parallelism.fsdp_reshard_after_forward", "parallel.zero", As::code(titan_sharding)},
+    {"parallelism.context_parallel_rotate_method", "parallel.cp_comm",
+     As::word("alltoall=p2p|*")
+         .otherwise("allgather", kTitanDefault)
+         .with("parallelism.context_parallel_degree")},
+
+    {"parallelism.pipeline_parallel_schedule", "schedule.kind", As::code(titan_pipeline)},
+    {"parallelism.pipeline_parallel_schedule_csv", "schedule.file"},
+    {"parallelism.pipeline_parallel_layers_per_stage", "parallel.layout"},
+    {"parallelism.pipeline_parallel_first_stage_less_layers", "parallel.layout"},
+    {"parallelism.pipeline_parallel_last_stage_less_layers", "parallel.layout"},
+    {"parallelism.module_fqns_per_model_part", "parallel.layout"},
+
+    {"training.max_context_length", "batch.seq", As::code(titan_batch), "training.seq_len"},
+    {"training.local_batch_size", "batch.micro"},
+    {"training.num_tokens_per_microbatch_per_dp_rank", "batch.micro"},
+    {"parallelism.pipeline_parallel_microbatch_size", "batch.micro"},
+    {"training.global_batch_size", "batch.global"},
+    {"training.num_tokens_per_train_step", "batch.global"},
+    {"parallelism.num_pp_microbatches", "batch.global", As::input(),
+     "training.num_pp_microbatches"},
+
+    {"training.mixed_precision_param", "precision.preset", As::code(titan_precision)},
+    {"model.converters", "precision.preset", As::input(), "model.model_converters"},
+    {"training.dtype", "precision.preset", As::left_out("float32")},
+    {"training.mixed_precision_reduce", "precision.reduce", As::word("bfloat16=bf16|*=")},
+    {"activation_checkpoint.mode", "recompute.granularity", As::code(titan_recompute),
+     "activation_checkpoint.type|activation_checkpoint._type"},
+    {"activation_checkpoint.selective_ac_option", "recompute.method"},
+    {"training.max_norm", "optimizer.clip", As::positive()},
+    {"optimizer.name", "optimizer.kind", As::lower()},
+    {"optimizer.implementation", "optimizer.kernel", As::code(titan_optimizer_kernel)},
+    {"optimizer.fused", "optimizer.kernel"},
+    {"training.enable_cpu_offload", "offload.parameters", As::flag("true|false=")},
+    {"parallelism.enable_async_tensor_parallel", "overlap.tp",
+     As::flag("true=pipelined|false=").with("parallelism.tensor_parallel_degree"),
+     "compile.enable_async_tensor_parallel"},
+    {"compile.enable", "kernels", As::left_out("false"), "training.compile"},
+};
+
+// How many layers the model has; adds the problems of the model.
 std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
   const std::optional<Transformer> t = resolve_model(
       model, in.problems, [](const std::string&, const Mark&) { return SourceRef{}; });
@@ -369,7 +343,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
                        ImportCounts& counts) {
   const Value file = read_mapping(in, in.file, "a configuration of torchtitan");
   if (in.problems.any()) return;
-  const ArgumentReader reader(kArguments, "torchtitan", flatten(file), in.problems);
+  const ArgumentReader reader(kTorchtitan, "torchtitan", flatten(file), in.problems);
   if (reader.used() == 0)
     return in.problems.add("E330", "there is nothing of torchtitan in this file", {in.file, 1, 1},
                            1, {}, "torchtitan writes it with --debug.save_config_file");
@@ -383,15 +357,20 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   } else {
     const std::string name = preset_of(reader.word("model.name"), reader.word("model.flavor"));
     if (!preset_text(PresetKind::model, name))
-      return in.problems.add("E332", "there is no preset '" + name + "' for the model of this file",
-                             {in.file, 1, 1}, 1, {}, "--model config.json names it");
+      return in.problems.add(
+          "E332", fmt::format("there is no preset '{}' for the model of this file", name),
+          {in.file, 1, 1}, 1, {}, "--model config.json names it");
     draft.set_text("model.preset", name,
-                   reader.why("model.name") + ", " + reader.why("model.flavor"));
+                   {fmt::format("{}, {}", reader.why("model.name"), reader.why("model.flavor")),
+                    reader.mark("model.name")});
     model.kind = Value::Kind::scalar;
     model.text = name;
   }
   const std::optional<int64_t> layers = layers_of(model, in);
-  if (layers) TorchtitanDraft(reader, cluster, draft).write(*layers);
+  if (!layers) return;
+  Importing importing{reader, in, cluster, draft};
+  importing.layers = *layers;
+  draft_rows(importing);
 }
 
 }  // namespace stepcast

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "scenarios/frameworks/import_arguments.h"
-#include "scenarios/frameworks/import_cluster.h"
 #include "scenarios/frameworks/import_draft.h"
+#include "scenarios/frameworks/import_run.h"
 
 namespace stepcast {
 
@@ -35,7 +35,7 @@ struct ImportCounts {
   void add(const ArgumentReader& reader);
 };
 
-// Each reads the source `file` into `draft`, and adds what ImportedRun says of errors.
+// Each reads the source `file` into `draft`, and adds the problems that import_run() names.
 void import_hf(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                ImportCounts& counts);
 void import_megatron_args(const ImportSources& in, const ImportCluster& cluster,
@@ -51,9 +51,21 @@ void import_deepspeed(const ImportSources& in, const ImportCluster& cluster, Sce
 void import_nanotron(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                      ImportCounts& counts);
 
-// The file as a mapping; a problem and an empty mapping if it is none.
+// An import by a table of rows.
+struct Importing {
+  const ArgumentReader& a;
+  const ImportSources& in;
+  const ImportCluster& cluster;
+  ScenarioDraft& draft;
+  int64_t layers = 0, max_positions = 0;  // of the model, where the importer needs them; 0: unknown
+};
+// Writes the rows of the table of `i.a` in their order, then notes what is not modelled.  Adds E331
+// and E332.
+void draft_rows(Importing& i);
+
+// The file as a mapping.  Adds a problem and returns an empty mapping if it is none.
 Value read_mapping(const ImportSources& in, const SourceRef& source, const std::string& what);
-// Every value below `value` that is no mapping, named by its keys: "parallelism.tp".
+// All values below `value` that are no mappings, named by their keys: "parallelism.tp".
 std::vector<Argument> flatten(const Value& value);
 
 // The model of a config.json, its keys as they are.  Adds E125 and E126.  Returns nothing if there
@@ -64,7 +76,17 @@ struct ConfigModel {
 std::optional<ConfigModel> draft_config_model(const Value& config, Problems& problems,
                                               ScenarioDraft& draft, ImportCounts& counts);
 // Adds what loading refuses in the model of a config.json, --set applied, but for what is not
-// supported yet (E130): scenarios may say that.  REQUIRES: draft_config_model returned something.
+// supported yet (E130).  It sees null, which a scenario does not have, and knows the exact places.
+// REQUIRES: draft_config_model returned something.
 void check_config_model(const ImportSources& in, const Value& config);
+
+// Writes the cluster as enough nodes for `gpus` GPUs; `origin` says where that number comes from.
+// Throws InputError E125 for presets that there are not.
+void draft_cluster(const ImportCluster& cluster, int64_t gpus, const Origin& origin,
+                   ScenarioDraft& draft);
+
+// The length of sequences to assume where the file does not say it: that of the model, at most
+// 4096.
+int64_t usual_sequence(int64_t max_positions);
 
 }  // namespace stepcast

@@ -42,7 +42,9 @@ class MegatronArgument : public ::testing::TestWithParam<Row> {};
 
 TEST_P(MegatronArgument, BecomesAValueOfTheScenario) {
   const Row& row = GetParam();
-  const ImportedRun run = with(row.arguments);
+  ImportRequest r = testing::request("megatron-args", "pretrain_gpt.py " + kSmall + row.arguments);
+  r.cluster = {"dgx-b200", "", false};  // has rates of all formats
+  const ImportedRun run = import_run(r);
   EXPECT_EQ(value_of(run, row.path), row.value) << run.scenario;
   EXPECT_EQ(unknown(run), "");
 }
@@ -149,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"--num-experts 8 --moe-token-dispatcher-type flex --moe-enable-deepep",
             "moe.dispatcher", "deepep"},
         Row{"--num-experts 8 --moe-expert-capacity-factor 1.5", "moe.capacity_factor", "1.5"},
-        Row{"--num-experts 8 --moe-pad-expert-input-to-capacity", "moe.pad_to_capacity", "true"},
+        Row{"--num-experts 8 --moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity",
+            "moe.pad_to_capacity", "true"},
         Row{"--num-experts 8", "moe.grouped_gemm", "false"},
         Row{"--num-experts 8 --moe-grouped-gemm", "moe.grouped_gemm", "true"},
         Row{"--num-experts 8 --moe-permute-fusion", "moe.permute_fusion", "true"},
@@ -164,9 +167,11 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"--pipeline-model-parallel-size 4", "parallel.pp", "4"},
         Row{"--context-parallel-size 2", "parallel.cp", "2"},
         Row{"--num-experts 8 --expert-model-parallel-size 8", "parallel.ep", "8"},
-        Row{"--num-experts 8 --expert-model-parallel-size 8 --tensor-model-parallel-size 2",
+        Row{"--num-experts 8 --expert-model-parallel-size 8 --tensor-model-parallel-size 2 "
+            "--sequence-parallel",
             "parallel.etp", "2"},
-        Row{"--num-experts 8 --expert-tensor-parallel-size 1 --tensor-model-parallel-size 2",
+        Row{"--num-experts 8 --expert-tensor-parallel-size 1 --tensor-model-parallel-size 2 "
+            "--sequence-parallel",
             "parallel.etp", "1"},
         Row{"--tensor-model-parallel-size 4", "parallel.sp", "false"},
         Row{"--tensor-model-parallel-size 4 --sequence-parallel", "parallel.sp", "true"},
@@ -522,6 +527,53 @@ TEST(ImportMegatron, JsonIsTheSameAsALine) {
   EXPECT_EQ(value_of(json, "model.mlp_bias"), "false");
   EXPECT_EQ(value_of(json, "precision.preset"), "bf16-mixed");
   EXPECT_EQ(value_of(json, "model.num_hidden_layers"), "24");
+}
+
+// --- megatron-log ---
+
+TEST(ImportLog, ArgumentsAndMeasuredIterations) {
+  const ImportedRun run = imported("megatron-log", import_sample("train.log"));
+  EXPECT_EQ(unknown(run), "");
+  // The first of five is warm-up; the others have the last batch size: 4.0, 4.1, 4.2, 6.0 s.
+  EXPECT_EQ(value_of(run, "measured.step_time"), "4150000us");
+  EXPECT_EQ(value_of(run, "measured.peak_memory"), "32212779008B");  // 30720.5 MiB
+  EXPECT_EQ(run.measured, "4 of 5 iterations (median 4.15 s, IQR 0.58)");
+  const Scenario s = testing::load(run.scenario);
+  EXPECT_EQ(s.plan.dp, 2);
+  EXPECT_EQ(s.plan.zero, 1);
+  EXPECT_EQ(s.model.attention_dropout, 0.1);
+  ASSERT_EQ(s.measured.size(), 1U);
+  EXPECT_NEAR(s.measured[0].step_time_s.value_or(0), 4.15, 1e-9);
+}
+
+TEST(ImportLog, ALauncherMayPutSomethingBeforeEachLine) {
+  std::string text;
+  std::istringstream lines(import_sample("train.log"));
+  for (std::string line; std::getline(lines, line);) text += "[default0]:" + line + "\r\n";
+  const ImportedRun run = imported("megatron-log", text);
+  EXPECT_EQ(value_of(run, "measured.step_time"), "4150000us");
+  EXPECT_EQ(value_of(run, "model.num_hidden_layers"), "40");
+}
+
+TEST(ImportLog, WithoutIterationsNothingIsMeasured) {
+  const std::string text = import_sample("train.log");
+  const ImportedRun run = imported("megatron-log", text.substr(0, text.find("> setting")));
+  EXPECT_EQ(value_of(run, "measured"), "");
+  EXPECT_THAT(notes(run), HasSubstr("nothing is measured"));
+}
+
+TEST(ImportLog, WhatCannotBeReadHasItsPlace) {
+  EXPECT_EQ(import_failure("megatron-log", "hello\n").codes, "E330");
+  std::string text = import_sample("train.log");
+  const size_t at = text.find("4100.0");
+  text.replace(at, 6, "41nan0");
+  EXPECT_THAT(import_failure("megatron-log", text).lines,
+              ElementsAre(HasSubstr("E331 62:120 this is no number")));
+}
+
+TEST(ImportLog, EveryBeginningOfALogIsReadOrRefused) {
+  const std::string text = import_sample("train.log");
+  for (size_t n = 0; n < text.size(); n += 97) import_failure("megatron-log", text.substr(0, n));
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of other tools than Megatron's arguments: what each row of the tables becomes, and what is
+// Configurations of other tools than Megatron: what each row of the tables becomes, and what is
 // said about broken ones.
-#include "scenarios/frameworks/import_run.h"
+#include "scenarios/frameworks/importers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scenarios/frameworks/import_log.h"
-#include "scenarios/frameworks/import_shell.h"
-#include "scenarios/frameworks/importers.h"
-#include "scenarios/frameworks/python_list.h"
 #include "scenarios/resolve/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
@@ -26,77 +22,6 @@ using testing::notes;
 using testing::request;
 using testing::unknown;
 using testing::value_of;
-
-// --- python ---
-
-TEST(PythonList, ReadsWhatPatternsOfLayersAreWrittenIn) {
-  using List = std::vector<int64_t>;
-  EXPECT_EQ(python_list("[0, 1]"), (List{0, 1}));
-  EXPECT_EQ(python_list("([0]*2+[1]*3)"), (List{0, 0, 1, 1, 1}));
-  EXPECT_EQ(python_list("3*[1,]"), (List{1, 1, 1}));
-  EXPECT_EQ(python_list("([1]+[0]*1)*2"), (List{1, 0, 1, 0}));
-  EXPECT_EQ(python_list("[]"), List{});
-  EXPECT_EQ(python_whole(" 8*4 + 1"), 33);
-  EXPECT_EQ(python_whole("32/8"), 4);
-}
-
-TEST(PythonList, RefusesEverythingElse) {
-  for (const char* text :
-       {"", "[0", "[0]*[1]", "[0]+1", "(1", "1 2", "__import__('os')", "[[0]]", "[0]*1000000",
-        "1/0", "-1", "[0]*1000*1000", "1.5", "0x10", "999999999*999999999*999999999"}) {
-    EXPECT_FALSE(python_list(text)) << text;
-    EXPECT_FALSE(python_whole(text)) << text;
-  }
-  EXPECT_FALSE(python_whole(std::string(10'000, '(') + "1"));
-}
-
-// --- shell ---
-
-std::string arguments_in(const std::string& script) {
-  Problems problems;
-  const ShellScript s = read_shell(problems.add_source({"file", script, false}));
-  std::string all;
-  for (const auto& command : s.commands)
-    for (const Argument& a : arguments_of(command)) {
-      all += a.name + '=' + to_flow(a.value) + '@' + std::to_string(a.value.mark.line) + ':' +
-             std::to_string(a.value.mark.column) + ' ';
-    }
-  return all;
-}
-
-TEST(ShellArguments, AreReadWithTheirPlaces) {
-  EXPECT_EQ(arguments_in("train --a 1 --b=2 --c\n"), "a=1@1:11 b=2@1:13 c=true@1:19 ");
-  EXPECT_EQ(arguments_in("train \\\n  --a 1 \\\n  --b-c 2 3\n"), "a=1@2:7 b_c=[2, 3]@3:9 ");
-  EXPECT_EQ(arguments_in("train --a '1 2' # --b 3\n"), "a=1 2@1:11 ");
-}
-
-TEST(ShellArguments, VariablesAreWhatTheFileSays) {
-  EXPECT_EQ(arguments_in("N=8\ntrain --a $N --b ${N} --c \"$N\""), "a=8@1:3 b=8@1:3 c=8@2:27 ");
-  EXPECT_EQ(arguments_in("A=(--x 1\n --y 2)\ntrain \"${A[@]}\""), "x=1@1:8 y=2@2:6 ");
-  EXPECT_EQ(arguments_in("A=\"--x 1 \\\n --y 2\"\nA+=\" --z\"\ntrain $A"),
-            "x=1@1:8 y=2@2:6 z=true@3:6 ");
-  EXPECT_EQ(arguments_in("N=2\nM=$((N * 4))\ntrain --a $M"), "a=8@2:3 ");
-  EXPECT_EQ(arguments_in("train --a ${N:-4}"), "a=4@1:11 ");
-  EXPECT_EQ(arguments_in("N=2\ntrain --a ${N:-4}"), "a=2@1:3 ");
-}
-
-TEST(ShellArguments, WhatIsNotKnownStaysAsItIsWritten) {
-  EXPECT_EQ(arguments_in("train --a $N --b $(nproc) --c x$N"),
-            "a=$N@1:11 b=$(nproc)@1:18 c=x$N@1:31 ");
-}
-
-TEST(ShellArguments, RedirectedStreamsAreNoArguments) {
-  EXPECT_EQ(arguments_in("train --a 1 2>&1 | tee --log x > y"), "a=1@1:11 log=x@1:30 ");
-}
-
-TEST(ShellArguments, TextThatGrowsWithoutEndIsCut) {
-  std::string script = "A=xxxxxxxxxxxxxxxx\n";
-  for (int i = 0; i < 60; ++i) script += "A=$A$A\n";
-  EXPECT_LT(arguments_in(script + "train --a $A").size(), size_t{100} << 20);
-  std::string list = "A=(1 2)\n";
-  for (int i = 0; i < 60; ++i) list += "A+=(\"${A[@]}\")\n";
-  EXPECT_LT(arguments_in(list + "train --a \"${A[@]}\"").size(), size_t{100} << 20);
-}
 
 // --- hf ---
 
@@ -135,7 +60,7 @@ ImportedRun of_config(const std::string& text) {
   EXPECT_TRUE(draft_config_model(config, problems, draft, counts));
   problems.throw_if_any();
   ImportedRun run;
-  run.scenario = draft.text("");
+  run.scenario = draft.text("").text;
   run.used = counts.used;
   return run;
 }
@@ -250,53 +175,6 @@ TEST(ImportHf, WhatLoadingRefusesIsRefusedInTheFile) {
             "true");
 }
 
-// --- megatron-log ---
-
-TEST(ImportLog, ArgumentsAndMeasuredIterations) {
-  const ImportedRun run = imported("megatron-log", import_sample("train.log"));
-  EXPECT_EQ(unknown(run), "");
-  // The first of five is warm-up; the others have the last batch size: 4.0, 4.1, 4.2, 6.0 s.
-  EXPECT_EQ(value_of(run, "measured.step_time"), "4150000us");
-  EXPECT_EQ(value_of(run, "measured.peak_memory"), "32212779008B");  // 30720.5 MiB
-  EXPECT_EQ(run.measured, "4 of 5 iterations (median 4.15 s, IQR 0.58)");
-  const Scenario s = testing::load(run.scenario);
-  EXPECT_EQ(s.plan.dp, 2);
-  EXPECT_EQ(s.plan.zero, 1);
-  EXPECT_EQ(s.model.attention_dropout, 0.1);
-  ASSERT_EQ(s.measured.size(), 1U);
-  EXPECT_NEAR(s.measured[0].step_time_s.value_or(0), 4.15, 1e-9);
-}
-
-TEST(ImportLog, ALauncherMayPutSomethingBeforeEachLine) {
-  std::string text;
-  std::istringstream lines(import_sample("train.log"));
-  for (std::string line; std::getline(lines, line);) text += "[default0]:" + line + "\r\n";
-  const ImportedRun run = imported("megatron-log", text);
-  EXPECT_EQ(value_of(run, "measured.step_time"), "4150000us");
-  EXPECT_EQ(value_of(run, "model.num_hidden_layers"), "40");
-}
-
-TEST(ImportLog, WithoutIterationsNothingIsMeasured) {
-  const std::string text = import_sample("train.log");
-  const ImportedRun run = imported("megatron-log", text.substr(0, text.find("> setting")));
-  EXPECT_EQ(value_of(run, "measured"), "");
-  EXPECT_THAT(notes(run), HasSubstr("nothing is measured"));
-}
-
-TEST(ImportLog, WhatCannotBeReadHasItsPlace) {
-  EXPECT_EQ(import_failure("megatron-log", "hello\n").codes, "E330");
-  std::string text = import_sample("train.log");
-  const size_t at = text.find("4100.0");
-  text.replace(at, 6, "41nan0");
-  EXPECT_THAT(import_failure("megatron-log", text).lines,
-              ElementsAre(HasSubstr("E331 62:120 this is no number")));
-}
-
-TEST(ImportLog, EveryBeginningOfALogIsReadOrRefused) {
-  const std::string text = import_sample("train.log");
-  for (size_t n = 0; n < text.size(); n += 97) import_failure("megatron-log", text.substr(0, n));
-}
-
 // --- bridge ---
 
 TEST(ImportBridge, HasMegatronsNamesInSections) {
@@ -336,10 +214,11 @@ TEST(ImportBridge, RecipesOfMixedPrecisionHaveNames) {
            {"bf16_with_fp8_current_scaling_mixed", "fp8-tensorwise"},
            {"bf16_with_fp8_subchannel_scaling_mixed", "fp8-blockwise"},
            {"bf16_with_mxfp8_mixed", "mxfp8"},
-           {"bf16_with_nvfp4_mixed", "nvfp4"}})
-    EXPECT_EQ(
-        value_of(imported("bridge", model + "mixed_precision: " + recipe), "precision.preset"),
-        preset);
+           {"bf16_with_nvfp4_mixed", "nvfp4"}}) {
+    ImportRequest r = request("bridge", model + "mixed_precision: " + recipe);
+    r.cluster = {"dgx-b200", "", false};  // has rates of all formats
+    EXPECT_EQ(value_of(import_run(r), "precision.preset"), preset);
+  }
 }
 
 TEST(ImportBridge, LayoutMayBeAListOfStages) {
@@ -488,14 +367,18 @@ TEST(ImportTorchtitan, BatchesAreTokensOrSequences) {
 }
 
 TEST(ImportTorchtitan, ContextExpertsAndScheduleFiles) {
-  const ImportedRun run =
-      imported("torchtitan", titan(R"("context_parallel_degree": 2, "expert_parallel_degree": 4,
+  const ImportedRun run = imported("torchtitan", titan(R"("context_parallel_degree": 2,
                "pipeline_parallel_degree": 2, "pipeline_parallel_schedule_csv": "s.csv",
                "enable_async_tensor_parallel": false, "num_pp_microbatches": 8)"));
   EXPECT_EQ(value_of(run, "parallel.cp"), "2");
-  EXPECT_EQ(value_of(run, "parallel.ep"), "4");
-  EXPECT_EQ(value_of(run, "schedule.file"), "s.csv");
+  EXPECT_EQ(value_of(run, "schedule.file"), "s.csv");  // is looked for beside the scenario
   EXPECT_EQ(unknown(run), "");
+  const ImportedRun experts =
+      imported("torchtitan", R"({"model": {"name": "deepseek_v3", "flavor": "671B"},
+               "parallelism": {"expert_parallel_degree": 8}})");
+  EXPECT_EQ(value_of(experts, "parallel.ep"), "8");
+  EXPECT_THAT(import_failure("torchtitan", titan("\"expert_parallel_degree\": 4")).lines,
+              ElementsAre(HasSubstr("parallel.ep > 1, but the model has no experts")));
 }
 
 TEST(ImportTorchtitan, WhatIsWrongIsRefusedWhereItStands) {
@@ -652,113 +535,6 @@ TEST(ImportNanotron, OtherValuesOfTheSameFields) {
   EXPECT_THAT(import_failure("nanotron", changed("  tp: 4", "  tp: many")).lines,
               ElementsAre(HasSubstr("'parallelism.tp' must be a whole number")));
   EXPECT_EQ(import_failure("nanotron", "parallelism: {dp: 2}").codes, "E330");
-}
-
-// --- all of them ---
-
-TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
-  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
-  r.cluster = {"dgx-a100-80g", "", false};
-  r.set = {{"batch.global", "512"}, {"parallel.tp", "2"}};
-  const ImportedRun run = import_run(r);
-  EXPECT_EQ(value_of(run, "batch.global"), "512");
-  EXPECT_EQ(value_of(run, "parallel.tp"), "2");
-  EXPECT_EQ(value_of(run, "cluster.preset"), "dgx-a100-80g");
-  EXPECT_THAT(notes(run), Not(HasSubstr("batch.global")));
-  EXPECT_THAT(notes(run), Not(HasSubstr("cluster.preset")));
-  EXPECT_EQ(testing::load(run.scenario).plan.tp, 2);
-}
-
-struct Sample {
-  const char *kind, *file;
-};
-constexpr Sample kSamples[] = {{"hf", "llama3_8b.config.json"},
-                               {"hf", "deepseek_v3.config.json"},
-                               {"megatron-args", "llama3_70b.args"},
-                               {"megatron-args", "deepseek_v3.yaml"},
-                               {"megatron-args", "train.log"},
-                               {"megatron-log", "train.log"},
-                               {"bridge", "bridge.yaml"},
-                               {"torchtitan", "torchtitan.json"},
-                               {"deepspeed", "deepspeed.json"},
-                               {"nanotron", "nanotron.yaml"}};
-
-ImportRequest sample_request(const Sample& sample) {
-  ImportRequest r = request(sample.kind, import_sample(sample.file));
-  if (r.kind == "deepspeed") {
-    r.model_file = "config.json";
-    r.model_text = import_sample("llama3_8b.config.json");
-  }
-  return r;
-}
-
-// Scenarios of models and layouts that are not modelled yet say so, and nothing else is wrong.
-TEST(ImportRun, WhatIsWrittenIsAScenario) {
-  for (const Sample& sample : kSamples) {
-    const ImportedRun run = import_run(sample_request(sample));
-    for (const std::string& line : testing::failure(run.scenario).lines)
-      EXPECT_THAT(line,
-                  ::testing::AnyOf(::testing::StartsWith("E130"), HasSubstr("not supported yet")))
-          << sample.file << '\n'
-          << run.scenario;
-  }
-}
-
-// Bytes of the samples replaced, dropped and doubled.
-TEST(ImportRun, DamagedFilesAreRefusedOrBecomeReadableScenarios) {
-  uint32_t state = 1;
-  const auto draw = [&](size_t below) {
-    state = state * 1664525u + 1013904223u;
-    return static_cast<size_t>(state >> 8) % below;
-  };
-  constexpr std::string_view kBytes = "{}[]:,\"'$\\\n -#0()*|&";
-  for (const Sample& sample : kSamples) {
-    ImportRequest r = sample_request(sample);
-    const std::string whole = r.text;
-    for (int i = 0; i < 25; ++i) {
-      r.text = whole;
-      for (size_t n = draw(4) + 1; n > 0; --n) {
-        const size_t at = draw(r.text.size()), length = draw(20);
-        if (draw(3) == 0)
-          r.text.erase(at, length);
-        else if (draw(2) == 0)
-          r.text[at] = kBytes[draw(kBytes.size())];
-        else
-          r.text.insert(at, whole.substr(draw(whole.size()), length));
-      }
-      testing::failure_of([&] {
-        const ImportedRun run = import_run(r);
-        Problems problems;
-        parse_yaml(problems, problems.add_source({"written", run.scenario, false}));
-        EXPECT_FALSE(problems.any()) << run.scenario;
-      });
-    }
-  }
-}
-
-TEST(ImportRun, StatedValuesMayLieDeep) {
-  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
-  r.set = {{"cluster.node.nics.count", "4"}, {"cluster.node.gpus", "4"}, {"precision", "fp32"}};
-  const ImportedRun run = import_run(r);
-  const Scenario s = testing::load(run.scenario);
-  EXPECT_EQ(s.cluster.node.nics, 4);
-  EXPECT_EQ(s.cluster.node.gpus, 4);
-  EXPECT_EQ(s.plan.precision.params, DType::fp32);
-}
-
-TEST(ImportRun, EveryKindRefusesWhatIsNoFileOfItsOwn) {
-  for (const std::string_view kind : import_kinds())
-    for (const char* text : {"", "\x01\x02", "just words\n", "[1, 2, 3]", "{", "a: &x 1"})
-      EXPECT_FALSE(import_failure(std::string(kind), text).codes.empty()) << kind << ' ' << text;
-}
-
-TEST(ImportRun, TextOfAFileStaysInItsComment) {
-  const ImportedRun run =
-      imported("megatron-args",
-               "{\"num_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4,"
-               "\"seq_length\": 128, \"vocab_size\": 1000, \"normalization\": "
-               "\"RMSNorm\\ncluster: dgx-a100-80g\", \"fp8\": null}");
-  EXPECT_EQ(value_of(run, "cluster.preset"), "dgx-h100");
 }
 
 }  // namespace

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds for every kind of file that is imported.
+#include "scenarios/frameworks/import_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "sim/text.h"
+#include "tests/scenarios/frameworks/imported.h"
+
+namespace stepcast::import_run_test {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::import_failure;
+using testing::import_sample;
+using testing::imported;
+using ::testing::Not;
+using testing::notes;
+using testing::request;
+using testing::value_of;
+
+TEST(ImportRun, WhatTheUserStatesIsNotAssumed) {
+  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
+  r.cluster = {"dgx-a100-80g", "", false};
+  r.set = {{"batch.global", "512"}, {"parallel.tp", "2"}};
+  const ImportedRun run = import_run(r);
+  EXPECT_EQ(value_of(run, "batch.global"), "512");
+  EXPECT_EQ(value_of(run, "parallel.tp"), "2");
+  EXPECT_EQ(value_of(run, "cluster.preset"), "dgx-a100-80g");
+  EXPECT_THAT(notes(run), Not(HasSubstr("batch.global")));
+  EXPECT_THAT(notes(run), Not(HasSubstr("cluster.preset")));
+  EXPECT_EQ(testing::load(run.scenario).plan.tp, 2);
+}
+
+struct Sample {
+  const char *kind, *file;
+};
+constexpr Sample kSamples[] = {{"hf", "llama3_8b.config.json"},
+                               {"hf", "deepseek_v3.config.json"},
+                               {"megatron-args", "llama3_70b.args"},
+                               {"megatron-args", "deepseek_v3.yaml"},
+                               {"megatron-args", "train.log"},
+                               {"megatron-log", "train.log"},
+                               {"bridge", "bridge.yaml"},
+                               {"torchtitan", "torchtitan.json"},
+                               {"deepspeed", "deepspeed.json"},
+                               {"nanotron", "nanotron.yaml"}};
+
+ImportRequest sample_request(const Sample& sample) {
+  ImportRequest r = request(sample.kind, import_sample(sample.file));
+  if (r.kind == "deepspeed") {
+    r.model_file = "config.json";
+    r.model_text = import_sample("llama3_8b.config.json");
+  }
+  return r;
+}
+
+// Scenarios of models and layouts that are not modelled yet say so, and nothing else is wrong.
+TEST(ImportRun, WhatIsWrittenIsAScenario) {
+  for (const Sample& sample : kSamples) {
+    const ImportedRun run = import_run(sample_request(sample));
+    for (const std::string& line : testing::failure(run.scenario).lines)
+      EXPECT_THAT(line,
+                  ::testing::AnyOf(::testing::StartsWith("E130"), HasSubstr("not supported yet")))
+          << sample.file << '\n'
+          << run.scenario;
+  }
+}
+
+// Bytes of the samples replaced, dropped and doubled.
+TEST(ImportRun, DamagedFilesAreRefusedOrBecomeReadableScenarios) {
+  uint32_t state = 1;
+  const auto draw = [&](size_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<size_t>(state >> 8) % below;
+  };
+  constexpr std::string_view kBytes = "{}[]:,\"'$\\\n -#0()*|&";
+  for (const Sample& sample : kSamples) {
+    ImportRequest r = sample_request(sample);
+    const std::string whole = r.text;
+    for (int i = 0; i < 25; ++i) {
+      r.text = whole;
+      for (size_t n = draw(4) + 1; n > 0; --n) {
+        const size_t at = draw(r.text.size()), length = draw(20);
+        if (draw(3) == 0)
+          r.text.erase(at, length);
+        else if (draw(2) == 0)
+          r.text[at] = kBytes[draw(kBytes.size())];
+        else
+          r.text.insert(at, whole.substr(draw(whole.size()), length));
+      }
+      testing::failure_of([&] {
+        const ImportedRun run = import_run(r);
+        Problems problems;
+        parse_yaml(problems, problems.add_source({"written", run.scenario, false}));
+        EXPECT_FALSE(problems.any()) << run.scenario;
+      });
+    }
+  }
+}
+
+// --- wrong values
+
+// One value after the other is replaced by a wrong one or left out.  The wrong values take turns:
+// all of them on all values would take minutes.
+constexpr std::array<const char*, 10> kWrongValues{
+    "0", "-1", "null", "1000000000", "1000000000000000000", "many", ".inf", "2.5", "[1, 2]", ""};
+
+// The texts of a mapping with one member after the other changed; "" leaves it out.
+std::vector<std::string> wrong_mappings(const std::string& text) {
+  Problems problems;
+  Value root = parse_yaml(problems, problems.add_source({"sample", text, false}));
+  problems.throw_if_any();
+  std::vector<std::string> all;
+  const auto change = [&](auto& self, Value& mapping) -> void {
+    for (size_t i = 0; i < mapping.members.size(); ++i) {
+      const std::vector<Member> whole = mapping.members;
+      const std::string wrong = kWrongValues[all.size() % kWrongValues.size()];
+      mapping.members[i].value = Value{};
+      mapping.members[i].value.kind = Value::Kind::scalar;
+      mapping.members[i].value.text = wrong;
+      if (wrong.empty())
+        mapping.members.erase(mapping.members.begin() + static_cast<std::ptrdiff_t>(i));
+      all.push_back(to_flow(root));
+      mapping.members = whole;
+      self(self, mapping.members[i].value);
+    }
+  };
+  change(change, root);
+  return all;
+}
+
+// The same of the words after "--name" in a script, and of what stands after the dots of a list
+// that Megatron prints.
+std::vector<std::string> wrong_words(const std::string& text) {
+  std::vector<std::string> all;
+  const auto change = [&](size_t begin, size_t value, size_t end) {
+    const std::string wrong = kWrongValues[all.size() % kWrongValues.size()];
+    all.push_back((wrong.empty() ? text.substr(0, begin) : text.substr(0, value) + ' ' + wrong) +
+                  text.substr(end));
+  };
+  size_t begin = 0;
+  for (const std::string_view line : split_lines(text)) {
+    const size_t dots = line.find(" ...");
+    if (dots != std::string_view::npos)
+      change(begin, begin + line.find_last_of('.', line.find(' ', dots + 1)) + 1,
+             begin + line.size());
+    for (size_t at = line.find("--"); dots == std::string_view::npos && at < line.size();
+         at = line.find("--", at + 1)) {
+      const size_t name = std::min(line.find_first_of(" \\)", at), line.size());
+      const size_t end = std::min(line.find_first_of(" \\)", name + 1), line.size());
+      const bool has_value = end > name + 1 && line[name + 1] != '-';
+      change(begin + at, begin + name, begin + (has_value ? end : name));
+    }
+    begin += line.size() + 1;
+  }
+  return all;
+}
+
+void expect_finite(const Value& value, const std::string& scenario) {
+  const std::string word = lower_case(value.text);
+  if (value.is_scalar() && !value.quoted) {
+    EXPECT_FALSE(word.ends_with("inf") || word.ends_with("nan")) << scenario;
+  }
+  for (const Value& item : value.items) expect_finite(item, scenario);
+  for (const Member& m : value.members) expect_finite(m.value, scenario);
+}
+
+class ImportWrongValues : public ::testing::TestWithParam<Sample> {};
+
+TEST_P(ImportWrongValues, AreRefusedOrBecomeAScenarioThatLoads) {
+  ImportRequest r = sample_request(GetParam());
+  const bool words = r.text.find("--num-layers ") != std::string::npos ||
+                     r.text.find(" .....") != std::string::npos;
+  size_t good = 0;
+  for (const std::string& text : words ? wrong_words(r.text) : wrong_mappings(r.text)) {
+    r.text = text;
+    testing::failure_of([&] {
+      const ImportedRun run = import_run(r);
+      ++good;
+      Problems problems;
+      expect_finite(parse_yaml(problems, problems.add_source({"written", run.scenario, false})),
+                    run.scenario);
+      EXPECT_FALSE(problems.any()) << run.scenario;
+      for (const std::string& line : testing::failure(run.scenario).lines) {
+        EXPECT_THAT(line, ::testing::StartsWith("E130")) << run.scenario;
+      }
+    });
+  }
+  EXPECT_GT(good, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Samples, ImportWrongValues, ::testing::ValuesIn(kSamples),
+                         [](const auto& sample) {
+                           std::string name =
+                               std::string(sample.param.kind) + '_' + sample.param.file;
+                           for (char& c : name)
+                             if (!is_digit(c) && (c < 'a' || c > 'z')) c = '_';
+                           return name;
+                         });
+
+TEST(ImportRun, WhatDoesNotLoadIsRefusedWhereTheValueStands) {
+  const auto nanotron = [](const std::string& from, const std::string& to) {
+    std::string text = import_sample("nanotron.yaml");
+    text.replace(text.find(from), from.size(), to);
+    return import_failure("nanotron", text);
+  };
+  const auto zero = nanotron("sequence_length: 4096", "sequence_length: 0");
+  ASSERT_EQ(zero.all.size(), 1U);
+  EXPECT_EQ(zero.lines[0], "E121 54:20 'seq' must be above 0, not 0");
+  EXPECT_EQ(zero.all[0].note, "the scenario would say batch.seq: 0");
+  EXPECT_EQ(zero.all[0].help, "-s batch.seq=VALUE states another value");
+  EXPECT_THAT(
+      nanotron("num_key_value_heads: 8", "num_key_value_heads: .inf").lines,
+      ::testing::ElementsAre(HasSubstr("E121 24:26 'num_key_value_heads' must be a finite")));
+  // What the user states instead is what counts.
+  ImportRequest r = request("nanotron", import_sample("nanotron.yaml"));
+  r.text.replace(r.text.find("sequence_length: 4096"), 21, "sequence_length: 0");
+  r.set = {{"batch.seq", "2048"}};
+  EXPECT_EQ(value_of(import_run(r), "batch.seq"), "2048");
+  // Neither may keys that loading passes on as they are be infinite.
+  r.set.emplace_back("env.NCCL_DEBUG", "-.INF");
+  EXPECT_THAT(
+      testing::failure_of([&] { import_run(r); }).lines,
+      ::testing::ElementsAre("E331 0:0 'env.NCCL_DEBUG' must be a finite number, not '-.INF'"));
+}
+
+TEST(ImportRun, StatedValuesMayLieDeep) {
+  ImportRequest r = request("hf", import_sample("llama3_8b.config.json"));
+  r.set = {{"cluster.node.nics.count", "4"}, {"cluster.node.gpus", "4"}, {"precision", "fp32"}};
+  const ImportedRun run = import_run(r);
+  const Scenario s = testing::load(run.scenario);
+  EXPECT_EQ(s.cluster.node.nics, 4);
+  EXPECT_EQ(s.cluster.node.gpus, 4);
+  EXPECT_EQ(s.plan.precision.params, DType::fp32);
+}
+
+TEST(ImportRun, EveryKindRefusesWhatIsNoFileOfItsOwn) {
+  for (const std::string_view kind : import_kinds())
+    for (const char* text : {"", "\x01\x02", "just words\n", "[1, 2, 3]", "{", "a: &x 1"})
+      EXPECT_FALSE(import_failure(std::string(kind), text).codes.empty()) << kind << ' ' << text;
+}
+
+TEST(ImportRun, TextOfAFileStaysInItsComment) {
+  const ImportedRun run =
+      imported("megatron-args",
+               "{\"num_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4,"
+               "\"seq_length\": 128, \"vocab_size\": 1000, \"optimizer\": "
+               "\"adam\\ncluster: dgx-a100-80g\", \"fp8\": null}");
+  EXPECT_EQ(value_of(run, "cluster.preset"), "dgx-h100");
+}
+
+}  // namespace
+}  // namespace stepcast::import_run_test
