@@ -9,7 +9,7 @@
 #include "scenarios/resolve/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast {
+namespace stepcast::import_configs_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -541,4 +541,4 @@ TEST(ImportNanotron, OtherValuesOfTheSameFields) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_configs_test

@@ -7,7 +7,7 @@
 
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast {
+namespace stepcast::import_megatron_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -590,4 +590,4 @@ TEST(ImportLog, EveryBeginningOfALogIsReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace stepcast
+}  // namespace stepcast::import_megatron_test
