@@ -9,7 +9,7 @@
 #include "scenarios/resolve/model_families.h"
 #include "tests/scenarios/frameworks/imported.h"
 
-namespace stepcast::import_files_test {
+namespace stepcast::import_configs_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -484,6 +484,9 @@ TEST(ImportDeepSpeed, WrongFilesAreRefused) {
                      "\"gradient_accumulation_steps\": 2}"),
               ElementsAre(HasSubstr("is no multiple of")));
   EXPECT_THAT(failed("{\"train_batch_size\": -1}"), ElementsAre(HasSubstr("E331 1:22")));
+  EXPECT_THAT(failed("{\"train_micro_batch_size_per_gpu\": 1, "
+                     "\"sequence_parallel_size\": 1000000000}"),
+              ElementsAre(HasSubstr("'sequence_parallel_size' is too large")));
 }
 
 // --- nanotron ---
@@ -538,4 +541,4 @@ TEST(ImportNanotron, OtherValuesOfTheSameFields) {
 }
 
 }  // namespace
-}  // namespace stepcast::import_files_test
+}  // namespace stepcast::import_configs_test

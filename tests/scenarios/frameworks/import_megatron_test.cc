@@ -408,6 +408,19 @@ TEST(ImportMegatron, WrongValuesAreRefusedWhereTheyStand) {
               ElementsAre(HasSubstr("E332 2:32 '--account-for-loss-in-pipeline-split' leaves 25")));
 }
 
+// Were internal errors, or overflows.
+TEST(ImportMegatron, SizesOfNoJobAreRefused) {
+  const std::string sizes = "--hidden-size 64 --num-attention-heads 4 --seq-length 64 ";
+  EXPECT_THAT(import_failure("megatron-args", sizes + "--encoder-num-layers 200000").lines,
+              ElementsAre(HasSubstr("'--encoder-num-layers' must be at most 100000")));
+  EXPECT_THAT(import_failure("megatron-args", sizes + "--num-layers 2 --nnodes 1000000000 "
+                                                      "--nproc_per_node 1000000000")
+                  .lines,
+              ElementsAre(HasSubstr("the job is of no sensible size")));
+  EXPECT_THAT(import_failure("megatron-args", sizes + "--num-layers 2*1000000000").lines,
+              ElementsAre(HasSubstr("'--num-layers' must be at most 10^9")));
+}
+
 TEST(ImportMegatron, ExpertsWithoutTheirNumberAreNotDropped) {
   const auto refused = [](const std::string& arguments) {
     return import_failure("megatron-args", "train " + kSmall + "\\\n" + arguments);
