@@ -271,7 +271,7 @@ TEST(CalibrationPlan, WhatIsMeasuredByItIsWhatTheForecastAsksFor) {
       "batch: {global: 32, micro: 1, seq: 4096}\n";
   const Scenario scenario = load_scenario_text(text, "run.yaml");
   const CalibrationPlan plan = calibration_plan({&scenario, 1});
-  const TableText rows = parse_table_text(table_of(plan.text), "rows.csv", {true});
+  const TableText rows = parse_table_text(table_of(plan.text), "rows.csv", TableFile::edited);
   folder.write("mine.csv", write_table(fit_table(rows).table));
   const std::string file = folder.write("run.yaml", text + "calibration: mine.csv\n");
   const Result r = forecast(load_scenario(file), {.what_if = false});
