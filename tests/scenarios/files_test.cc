@@ -105,7 +105,7 @@ TEST_F(ScenarioFilesTest, ExtendedIsTheSameAsFlattened) {
   EXPECT_EQ(s.hash, testing::load(kMinimal).hash);
 }
 
-TEST_F(ScenarioFilesTest, CirclesAreFoundAcrossFiles) {
+TEST_F(ScenarioFilesTest, CyclesAreFoundAcrossFiles) {
   write("a.yaml", "extends: b.yaml\n");
   write("b.yaml", "extends: c.yaml\n");
   write("c.yaml", "extends: ./b.yaml\n");
