@@ -77,7 +77,7 @@ class Layers(TreeTest):
         self.write("sim/step.cc", '#include "units.h"\n')
         self.expect_complaint('sim/step.cc:1: "units.h" is no file', *self.TOOL)
 
-    def test_circles_are_named(self):
+    def test_cycles_are_named(self):
         self.write("sim/a.h", '#include "sim/b.h"\n')
         self.write("sim/b.h", '#include "sim/c.h"\n')
         self.write("sim/c.h", '#include "sim/b.h"\n')
