@@ -38,7 +38,6 @@ set(STEPCAST_INNER_MODULES scenarios/document scenarios/forecast scenarios/frame
 # stepcast_unity(TARGET sources...): with STEPCAST_UNITY the sources of one folder are compiled as one,
 # which parses their headers once: a full build takes a third of the time.  So names in anonymous
 # namespaces are unique within a folder.
-
 function(stepcast_unity target)
   if(NOT STEPCAST_UNITY)
     return()

@@ -9,6 +9,7 @@
 
 #include "calibrate/runs/run_record.h"
 #include "sim/diagnostic.h"
+#include "tests/tools/runs/rows.h"
 #include "tools/runs/plots.h"
 #include "tools/runs/text_file.h"
 
@@ -16,20 +17,6 @@ namespace stepcast::accuracy::run_report_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-RunRow row(const std::string& id, double measured, double predicted) {
-  RunRow r;
-  r.id = id;
-  r.source = "some";
-  r.hardware = "A100";
-  r.group = "g";
-  r.tokens_per_gpu = 1000;
-  r.measured.step_time_s = measured;
-  r.measured.out_of_memory = false;
-  r.step_time_s = predicted;
-  r.out_of_memory = false;
-  return r;
-}
 
 TEST(Report, JsonHasARowForEachRecord) {
   RunRow missing = row("b", 3, 0);

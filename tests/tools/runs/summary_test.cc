@@ -11,26 +11,13 @@
 
 #include "calibrate/runs/run_record.h"
 #include "sim/diagnostic.h"
+#include "tests/tools/runs/rows.h"
 #include "tools/runs/text_file.h"
 
 namespace stepcast::accuracy::summary_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-RunRow row(const std::string& id, double measured, double predicted) {
-  RunRow r;
-  r.id = id;
-  r.source = "some";
-  r.hardware = "A100";
-  r.group = "g";
-  r.tokens_per_gpu = 1000;
-  r.measured.step_time_s = measured;
-  r.measured.out_of_memory = false;
-  r.step_time_s = predicted;
-  r.out_of_memory = false;
-  return r;
-}
 
 TEST(Summary, PercentilesByNearestRank) {
   const Errors e = errors_of({-0.1, 0.05, 0.2, -0.4});
