@@ -2,6 +2,8 @@
 #include "schedules/lower/role_items.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "sim/check.h"
 
@@ -23,15 +25,34 @@ void RoleItems::run(const OpGraph& graph, PassId pass) {
   items_.push_back(item);
 }
 
-// An embedding without layers behind it ends with a reduction that no op of the pass waits for.
-void RoleItems::end_with_compute(const Pass& pass, Stream stream) {
+namespace {
+
+// Whether the last op on a stream is one that no op of the pass waits for, as the reduction is that
+// ends an embedding without layers behind it.
+bool ends_alone(const Pass& pass, Stream stream) {
   for (auto i = static_cast<uint32_t>(pass.ops.size()); i-- > 0;) {
     if (pass.ops[i].stream != stream) continue;
     const auto waits_for_it = [&](const Wait& w) { return w.on == i; };
-    if (std::ranges::any_of(pass.waits.all(), waits_for_it)) return;
-    wait(Stream::compute, record(stream));
-    return;
+    return std::ranges::none_of(pass.waits.all(), waits_for_it);
   }
+  return false;
+}
+
+constexpr std::array kPartStreams = {Stream::tp, Stream::cp, Stream::ep};
+
+}  // namespace
+
+// A pass is run once for each microbatch, and searched once.
+const RoleItems::LooseEnds& RoleItems::loose_ends(const OpGraph& graph, PassId pass) {
+  const auto p = static_cast<size_t>(pass);
+  if (p >= loose_ends_.size()) loose_ends_.resize(graph.passes.size());
+  std::optional<LooseEnds>& ends = loose_ends_[p];
+  if (!ends) {
+    ends.emplace();
+    for (size_t i = 0; i < kPartStreams.size(); ++i)
+      (*ends)[i] = ends_alone(graph.passes[p], kPartStreams[i]);
+  }
+  return *ends;
 }
 
 void RoleItems::run(const OpGraph& graph, PassId pass, const Action& action, const Action* second) {
@@ -43,9 +64,9 @@ void RoleItems::run(const OpGraph& graph, PassId pass, const Action& action, con
     item.has_second = true;
     item.second = *second;
   }
-  for (const Stream stream : {Stream::tp, Stream::cp, Stream::ep}) {
-    end_with_compute(graph.passes[static_cast<size_t>(pass)], stream);
-  }
+  const LooseEnds& ends = loose_ends(graph, pass);
+  for (size_t i = 0; i < kPartStreams.size(); ++i)
+    if (ends[i]) wait(Stream::compute, record(kPartStreams[i]));
 }
 
 void RoleItems::run_beside(const OpGraph& graph, PassId pass, Stream stream) {

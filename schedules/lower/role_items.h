@@ -3,7 +3,9 @@
 // (transfers/transfers.h) become items.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedules/transfers/transfers.h"
@@ -41,9 +43,11 @@ class RoleItems {
 
  private:
   void start_after_compute(const OpGraph& graph, PassId pass);
-  void end_with_compute(const Pass& pass, Stream stream);
+  using LooseEnds = std::array<bool, 3>;  // of the tp, cp and ep stream
+  const LooseEnds& loose_ends(const OpGraph& graph, PassId pass);
 
   std::vector<Item>& items_;
+  std::vector<std::optional<LooseEnds>> loose_ends_;  // by pass
   uint32_t events_ = 0;
 };
 
