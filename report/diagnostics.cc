@@ -332,18 +332,7 @@ constexpr std::array kCodes{
               "The system's reason is in the message; what was printed is not complete."},
 };
 
-int exit_status_of_code(std::string_view code) {
-  if (code == "E101" || code.starts_with("E5")) return 7;
-  return code == "E401" ? 4 : 2;
-}
-
 }  // namespace
-
-int exit_status_of(std::span<const Diagnostic> problems) {
-  int status = 2;
-  for (const Diagnostic& d : problems) status = std::max(status, exit_status_of_code(d.code));
-  return status;
-}
 
 std::span<const ErrorCode> error_codes() {
   return kCodes;

@@ -45,10 +45,6 @@ struct ErrorCode {
   std::string_view explanation;  // why it is an error, and what to do
 };
 
-// What the command exits with for these problems: 7 if a file cannot be read or written, else 4 if
-// a schedule deadlocks, else 2.
-int exit_status_of(std::span<const Diagnostic> problems);
-
 // All of them, by code.
 std::span<const ErrorCode> error_codes();
 // nullptr if there is none.

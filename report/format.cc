@@ -136,6 +136,11 @@ std::string gib(Bytes b) {
   return fixed(static_cast<double>(b.value) / (1024.0 * 1024.0 * 1024.0), 1);
 }
 
+double share_of(Time part, Time whole) {
+  if (whole.count() == 0) return 0;
+  return static_cast<double>(part.count()) / static_cast<double>(whole.count());
+}
+
 std::string percent(double share) {
   if (share > 0 && share < 0.0005) return "<0.1 %";
   return fixed(share * 100, 1) + " %";

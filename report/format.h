@@ -57,6 +57,8 @@ std::string format_time(Time t);
 std::string format_bytes(Bytes b);
 // "58.9": in GiB.
 std::string gib(Bytes b);
+// Part / whole, 0 of nothing.
+double share_of(Time part, Time whole);
 // "8.1 %" of a share 0.081; a share that is not zero but would read 0.0 is "<0.1 %".
 std::string percent(double share);
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 
+#include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve/resolve.h"
+#include "scenarios/schema/tree.h"
 #include "scenarios/schema/values.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"

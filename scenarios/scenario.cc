@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -23,124 +22,6 @@
 #include "sim/text.h"
 
 namespace stepcast {
-
-// ------------------------------------------------------------------------------ explain
-
-namespace {
-
-struct ModelKey {
-  std::string_view key;  // config.json's
-  int64_t Transformer::*field;
-};
-constexpr std::array<ModelKey, 9> kModelKeys{
-    {{"num_hidden_layers", &Transformer::layers},
-     {"hidden_size", &Transformer::hidden},
-     {"num_attention_heads", &Transformer::heads},
-     {"num_key_value_heads", &Transformer::kv_heads},
-     {"head_dim", &Transformer::head_dim},
-     {"intermediate_size", &Transformer::ffn},
-     {"vocab_size", &Transformer::vocab},
-     {"max_position_embeddings", &Transformer::max_positions},
-     {"sliding_window", &Transformer::sliding_window}}};
-
-// What most models have nothing of: 0.  Dropout is that of kernels.dropout.
-std::vector<std::pair<std::string_view, int64_t>> rare_parts(const Transformer& m) {
-  return {{"attention_sinks", m.attention_sinks},
-          {"bidirectional", m.bidirectional},
-          {"parallel_block", m.parallel_block},
-          {"shared_norm", m.shared_norm},
-          {"encoder_layers", m.encoder_layers},
-          {"mtp_layers", m.mtp_layers},
-          {"relative_buckets", m.relative_buckets},
-          {"token_types", m.token_types},
-          {"embedding_norm", m.embedding_norm},
-          {"masked_head", m.masked_head},
-          {"experts", m.experts},
-          {"experts_per_token", m.experts_per_token},
-          {"moe_ffn", m.moe_ffn},
-          {"shared_ffn", m.shared_ffn},
-          {"dense_layers", m.dense_layers},
-          {"router_groups", m.router_groups},
-          {"router_top_groups", m.router_top_groups},
-          {"router_bias", m.router_bias},
-          {"shared_gate", m.shared_gate},
-          {"q_rank", m.q_rank},
-          {"kv_rank", m.kv_rank},
-          {"qk_nope_dim", m.qk_nope_dim},
-          {"qk_rope_dim", m.qk_rope_dim},
-          {"v_dim", m.v_dim}};
-}
-
-// Everything of the model that the result depends on.
-std::string model_text(const Transformer& m) {
-  std::string text;
-  for (const ModelKey& k : kModelKeys) text += fmt::format("{} ", m.*k.field);
-  for (const bool flag : {m.gated, m.tied, m.attention_bias, m.attention_output_bias, m.mlp_bias,
-                          m.norm_bias, m.qk_norm})
-    text += flag ? '1' : '0';
-  for (const int kind :
-       {static_cast<int>(m.norm), static_cast<int>(m.activation), static_cast<int>(m.positions)})
-    text += fmt::format(" {}", kind);
-  for (const auto& [key, value] : rare_parts(m))
-    if (value != 0) text += fmt::format(" {}={}", key, value);
-  for (const int64_t window : m.windows) text += fmt::format(" w{}", window);
-  for (const uint8_t experts : m.expert_layers) text += experts != 0 ? 'e' : 'd';
-  return text;
-}
-
-// `model` and its sizes, each with where it comes from.
-std::vector<Setting> model_settings(const Value& written, const Transformer& model,
-                                    const Transformer& unpruned, int64_t unit) {
-  std::string base = written.text;
-  if (const Value* preset = written.find("preset"); preset != nullptr) base = preset->text;
-  if (const Value* hf = written.find("hf"); hf != nullptr) base = hf->text;
-  const bool pasted = base.empty();
-  std::vector<Setting> all{{"model", pasted ? model.name : base, origin_of(written.mark)}};
-  for (const ModelKey& k : kModelKeys) {
-    const int64_t value = model.*k.field;
-    if (value == 0) continue;
-    const Value* own = written.find(k.key);
-    std::string origin = own != nullptr ? origin_of(own->mark)
-                         : pasted       ? "default: of this kind of model"
-                                        : "model " + base;
-    const int64_t before = unpruned.*k.field;
-    if (k.field != &Transformer::vocab && value != before)
-      origin = fmt::format("derived: {}, of which `prune` takes {}", before, before - value);
-    if (k.field == &Transformer::vocab && value != before)
-      origin = fmt::format("derived: {} padded to a multiple of parallel.vocab_multiple * tp = {}",
-                           before, unit);
-    all.push_back({"model." + std::string(k.key), std::to_string(value), std::move(origin)});
-  }
-  return all;
-}
-
-// Settings that say what the scenario is called, not what happens in it: of a software profile,
-// the keys that it fills in do.
-bool is_label(std::string_view path) {
-  for (const std::string_view label :
-       {"schema", "name", "description", "tags", "software", "measured", "compare", "env", "job",
-        "sweep", "objective", "constraints"})
-    if (path == label || (path.starts_with(label) && path[label.size()] == '.')) return true;
-  return false;
-}
-
-}  // namespace
-
-std::vector<Setting> settings_of(const FieldValues& v, const Scenario& s,
-                                 const Transformer& unpruned) {
-  std::vector<Setting> settings = v.settings();
-  const auto after_texts = std::find_if(settings.begin(), settings.end(),
-                                        [](const Setting& x) { return !is_label(x.path); });
-  const std::vector<Setting> sizes = model_settings(*v.value("model"), s.model, unpruned,
-                                                    s.plan.tp * v.whole("parallel.vocab_multiple"));
-  settings.insert(after_texts, sizes.begin(), sizes.end());
-  return settings;
-}
-
-std::string hash_of(const FieldValues& v, const Scenario& s) {
-  return hex_of(hash_text(v.canonical(is_label) + model_text(s.model) +
-                          (s.plan.teacher ? model_text(*s.plan.teacher) : "")));
-}
 
 // ------------------------------------------------------------------------------ plan
 

@@ -7,8 +7,7 @@
 
 namespace stepcast {
 
-InputError::InputError(std::vector<Diagnostic> all, int status)
-    : diagnostics(std::move(all)), exit_status(status) {
+InputError::InputError(std::vector<Diagnostic> all) : diagnostics(std::move(all)) {
   for (const Diagnostic& d : diagnostics) {
     if (!text_.empty()) text_ += '\n';
     if (!d.file.empty()) text_ += fmt::format("{}:{}:{}: ", d.file, d.line, d.column);
@@ -17,8 +16,16 @@ InputError::InputError(std::vector<Diagnostic> all, int status)
   }
 }
 
-InputError::InputError(Diagnostic one, int status)
-    : InputError(std::vector<Diagnostic>{std::move(one)}, status) {}
+InputError::InputError(Diagnostic one) : InputError(std::vector<Diagnostic>{std::move(one)}) {}
+
+int exit_status_of(std::span<const Diagnostic> problems) {
+  int status = 2;
+  for (const Diagnostic& d : problems) {
+    if (d.code == "E101" || d.code.starts_with("E5")) return 7;
+    if (d.code == "E401") status = 4;
+  }
+  return status;
+}
 
 void refuse(std::string message, std::string help) {
   Diagnostic d;
@@ -27,14 +34,13 @@ void refuse(std::string message, std::string help) {
   throw InputError(std::move(d));
 }
 
-InputError file_error(std::string code, std::string message, std::string file, std::string help,
-                      int exit_status) {
+InputError file_error(std::string code, std::string message, std::string file, std::string help) {
   Diagnostic d;
   d.code = std::move(code);
   d.message = std::move(message);
   d.file = std::move(file);
   d.help = std::move(help);
-  return InputError(std::move(d), exit_status);
+  return InputError(std::move(d));
 }
 
 InputError with_code_and_file(InputError error, const std::string& code, const std::string& file) {
@@ -42,7 +48,7 @@ InputError with_code_and_file(InputError error, const std::string& code, const s
     if (d.code.empty()) d.code = code;
     if (d.file.empty()) d.file = file;
   }
-  return InputError(std::move(error.diagnostics), error.exit_status);
+  return InputError(std::move(error.diagnostics));
 }
 
 }  // namespace stepcast

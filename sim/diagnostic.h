@@ -9,6 +9,7 @@
 #pragma once
 
 #include <exception>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,20 +28,22 @@ struct Diagnostic {
   std::string note;         // background: "Megatron's --global-batch-size is batch.global here"
 };
 
-// All problems of one input.  Exit status of the command: 2, or `exit_status` where the interface
-// names another one (3 out of memory, 4 deadlock, 7 input/output).
+// All problems of one input.
 struct InputError : std::exception {
-  explicit InputError(std::vector<Diagnostic> all, int status = 2);
-  explicit InputError(Diagnostic one, int status = 2);
+  explicit InputError(std::vector<Diagnostic> all);
+  explicit InputError(Diagnostic one);
   const char* what() const noexcept override { return text_.c_str(); }
 
   std::vector<Diagnostic> diagnostics;  // in order of file and position, at least one
-  int exit_status = 2;
 
  private:
   std::string
       text_;  // "file:line:col: CODE message", one line a problem; what is empty is left out
 };
+
+// What a command exits with for these problems: 7 if a file cannot be read or written, else 4 if a
+// schedule deadlocks, else 2.
+int exit_status_of(std::span<const Diagnostic> problems);
 
 // Refuses what the caller hands on from the user: throws an InputError of one Diagnostic that has
 // neither code nor place.  The layer that knows the file and the key that it came from adds them
@@ -51,7 +54,7 @@ struct InputError : std::exception {
 // What is wrong with a file as a whole, or with what was asked of it: there is no line to show.  To
 // be thrown.  `file` as the user named it; empty if none is at fault.
 InputError file_error(std::string code, std::string message, std::string file,
-                      std::string help = {}, int exit_status = 2);
+                      std::string help = {});
 
 // Gives `code` and `file` to each diagnostic of `error` that has none yet.
 InputError with_code_and_file(InputError error, const std::string& code, const std::string& file);

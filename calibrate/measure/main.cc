@@ -67,7 +67,7 @@ std::string text_of(const std::string& path) {
     d.code = "E101";
     d.message = "cannot be read";
     d.file = path;
-    throw InputError(d, 7);
+    throw InputError(d);
   }
   return text;
 }
@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
       complain((place + (d.code.empty() ? "" : d.code + ' ') + d.message).c_str());
       if (!d.help.empty()) std::fprintf(stderr, "  help: %s\n", d.help.c_str());
     }
-    return e.exit_status;
+    return stepcast::exit_status_of(e.diagnostics);
   } catch (const NoDevice& e) {
     complain(e.what());
     return kExitUsage;

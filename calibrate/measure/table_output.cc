@@ -29,7 +29,7 @@ namespace {
   d.message = std::move(message);
   d.file = path;
   d.help = std::move(help);
-  throw InputError(std::move(d), std::string_view(code) == "E502" ? 7 : 2);
+  throw InputError(std::move(d));
 }
 
 [[noreturn]] void fail_to_write(const std::string& path, int error) {

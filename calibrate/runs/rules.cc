@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "scenarios/document/files.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "scenarios/document/files.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
 
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 InputError unreadable(std::string message) {
-  return file_error("E101", std::move(message), {}, {}, 7);
+  return file_error("E101", std::move(message), {});
 }
 
 bool is_record_file(const fs::path& path) {

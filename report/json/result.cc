@@ -2,8 +2,8 @@
 #include "report/json/result.h"
 
 #include "report/diagnostics.h"
-#include "report/text/account.h"
 #include "report/text/explain.h"
+#include "report/text/roles.h"
 #include "sim/check.h"
 
 namespace stepcast {

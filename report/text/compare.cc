@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "report/diagnostics.h"
-#include "report/text/account.h"
 #include "report/text/explain.h"
+#include "report/text/roles.h"
 #include "sim/check.h"
 #include "sim/graph/price.h"
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "report/text/account.h"
+#include "report/text/roles.h"
 #include "report/text/run.h"
 
 namespace stepcast {

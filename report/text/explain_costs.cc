@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/text/account.h"
+#include "report/text/roles.h"
 #include "sim/check.h"
 
 namespace stepcast {

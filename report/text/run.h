@@ -2,7 +2,10 @@
 // The answer of `stepcast run` for people: one screen, 80 columns.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "report/format.h"
 #include "sim/result.h"
@@ -21,6 +24,20 @@ std::string memory_verdict(const Result& result);
 
 // "91 % of the time measured, 9 % interpolated": shares of device time by origin of its price.
 std::string trust_sentence(const Result& result);
+
+// The account of one role as text_report() shows it: lines of zero are left out, small ones
+// grouped.
+struct AccountLine {
+  std::string title;
+  Time time{};
+  std::optional<Time> saved;  // what-if: shorter step if this cost were removed
+  Tone tone = Tone::plain;    // of its bar
+};
+
+// Lines that add up to the account of `role`: compute by kind, then exposed communication, bubbles,
+// launch gaps and idling, each group largest first within the order of the account; also what takes
+// no time here but would save some.  REQUIRES: role < account.by_role.size().
+std::vector<AccountLine> account_lines(const Result& result, uint32_t role);
 
 // One sentence of advice that the result itself proves, or nothing.
 std::string next_step(const Result& result);

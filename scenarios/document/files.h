@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of one load: reading them, `extends`, and what a scenario may name.
+// From files and texts to trees of values: parsing, the files of one load, `extends`, and what a
+// scenario may name.
 #pragma once
 
 #include <map>
@@ -10,6 +11,10 @@
 
 namespace stepcast {
 
+// Parses the text of `source`.  Adds E100-E106 problems and returns a null value where it cannot go
+// on.
+Value parse_yaml(Problems& problems, const SourceRef& source);
+
 class ScenarioFiles {
  public:
   // Files that a scenario names must lie below `root`; empty: the folder of the first file.
@@ -17,7 +22,7 @@ class ScenarioFiles {
   // The same files; what is found wrong from here on is added to `problems`.
   ScenarioFiles(const ScenarioFiles& other, Problems& problems);
 
-  // The file the user named; null if it cannot be read: E101 and exit status 7.
+  // The file the user named; null if it cannot be read: E101.
   SourceRef open_first(const std::string& path);
   // The same for text that is in memory; `name` says where it would lie.
   SourceRef add_first(std::string text, const std::string& name);

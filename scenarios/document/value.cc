@@ -179,7 +179,7 @@ std::vector<Diagnostic> Problems::diagnostics() const {
 }
 
 void Problems::throw_if_any() const {
-  if (any()) throw InputError(diagnostics(), exit_status);
+  if (any()) throw InputError(diagnostics());
 }
 
 }  // namespace stepcast

@@ -80,7 +80,6 @@ class Problems {
   void add(std::string code, std::string message, const Mark& mark, int length = 1,
            std::string label = {}, std::string help = {}, std::string note = {});
   bool any() const { return !found_.empty(); }
-  int exit_status = 2;
   // The problems by place, at most 20.
   std::vector<Diagnostic> diagnostics() const;
   // Throws them as an InputError if there are any.
@@ -92,9 +91,5 @@ class Problems {
   std::vector<Diagnostic> found_;  // without their source lines yet
   std::vector<Mark> marks_;        // of each
 };
-
-// Parses the text of `source`.  Adds E100-E106 problems and returns a null value where it cannot go
-// on.
-Value parse_yaml(Problems& problems, const SourceRef& source);
 
 }  // namespace stepcast

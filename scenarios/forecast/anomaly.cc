@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "scenarios/schema/keys.h"
+
 namespace stepcast {
 namespace {
 
@@ -33,9 +35,7 @@ std::map<std::string, std::string, std::less<>> other_settings(const Scenario& s
   for (const Setting& x : s.settings) {
     const bool link =
         std::find(kLinkSettings.begin(), kLinkSettings.end(), x.path) != kLinkSettings.end();
-    const bool label = x.path == "name" || x.path == "description" || x.path == "tags" ||
-                       x.path.starts_with("measured") || x.path.starts_with("compare");
-    if (!link && !label) all[x.path] = x.value;
+    if (!link && !is_label(x.path)) all[x.path] = x.value;
   }
   return all;
 }

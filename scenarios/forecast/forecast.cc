@@ -184,9 +184,7 @@ InputError deadlock_error(const PricedStep& step, const Deadlock& deadlock) {
     const Rendezvous& r = graph.rendezvous[static_cast<size_t>(w.rendezvous)];
     help += graph.roles[w.role].name + " waits for '" + graph.text(r.label) + "'";
   }
-  constexpr int kExitDeadlock = 4;
-  return file_error("E401", "the schedule deadlocks", step.scenario->file, std::move(help),
-                    kExitDeadlock);
+  return file_error("E401", "the schedule deadlocks", step.scenario->file, std::move(help));
 }
 
 // Without a barrier the next step of a rank follows its own last action, so that a step costs the

@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "model/parameters.h"
+#include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/perturbed_step.h"
@@ -33,6 +34,7 @@
 #include "scenarios/resolve/resolve.h"
 #include "scenarios/scenario_document.h"
 #include "scenarios/schema/keys.h"
+#include "scenarios/schema/tree.h"
 #include "scenarios/schema/values.h"
 #include "sim/diagnostic.h"
 #include "sim/text.h"
@@ -44,9 +46,8 @@ namespace {
 
 [[noreturn]] void refuse_name(const std::string& subject) {
   const std::string near = did_you_mean(subject, preset_names(PresetKind::model));
-  constexpr int kExitIo = 7;
   throw file_error("E101", fmt::format("there is no model preset and no file '{}'", subject), {},
-                   near.empty() ? "`stepcast presets models` lists the presets" : near, kExitIo);
+                   near.empty() ? "`stepcast presets models` lists the presets" : near);
 }
 
 // Value of a key of a cluster preset, "" if it is not there.

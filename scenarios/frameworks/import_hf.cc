@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/resolve/model_families.h"

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "scenarios/cluster_section.h"
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/scenario.h"
 #include "sim/check.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The section `cluster`: presets, nodes, fabric, and which nodes the job runs on.
+// The section `cluster`: nodes, fabric, and which nodes the job runs on.
 #include "scenarios/resolve/resolve.h"
 
 #include <fmt/format.h>
@@ -11,8 +11,6 @@
 #include <string_view>
 
 #include "scenarios/document/number.h"
-#include "scenarios/presets.h"
-#include "scenarios/schema/tree.h"
 #include "sim/text.h"
 #include "topology/cluster/build_graph.h"
 #include "topology/cluster/fabric.h"
@@ -20,42 +18,6 @@
 namespace stepcast {
 
 namespace {
-
-// Merges `section` over the preset it names.  `path` is the section's.
-bool apply_preset(Value& section, PresetKind kind, const std::string& path, Problems& problems) {
-  const Value* named = section.find("preset");
-  if (named == nullptr || named->kind == Value::Kind::null) return true;
-  const std::string what = kind == PresetKind::gpu ? "GPU" : "cluster";
-  if (!named->is_scalar()) {
-    problems.add("E107", "'preset' must be the name of a " + what + " preset", named->mark);
-    return false;
-  }
-  const std::string name = named->text;
-  const std::optional<std::string_view> text = preset_text(kind, name);
-  if (!text) {
-    const std::vector<std::string_view> names = preset_names(kind);
-    problems.add("E125", "there is no " + what + " preset '" + name + '\'', named->mark,
-                 static_cast<int>(name.size()), did_you_mean(name, names),
-                 kind == PresetKind::gpu
-                     ? "`stepcast presets gpus` lists them"
-                     : "`stepcast presets clusters` lists them; two nodes: dgx-h100 x 2");
-    return false;
-  }
-  const SourceRef source = problems.add_source({"preset " + name, std::string(*text), true});
-  Value preset = parse_yaml(problems, source);
-  if (!preset.is_mapping()) return false;
-  merge_expanded(preset, std::move(section), path);
-  section = std::move(preset);
-  return true;
-}
-
-// The section at `key`, shorthand written out; nullptr if it is no mapping.
-Value* section_at(Value& around, const std::string& key, const std::string& path) {
-  Value* section = around.find(key);
-  if (section == nullptr) return nullptr;
-  expand_shorthand(*section, *find_field(path));
-  return section->is_mapping() ? section : nullptr;
-}
 
 struct Peak {
   KeyOf<FlopRate> key;
@@ -282,18 +244,6 @@ void warn_two_way(const FieldValues& v, const Node& node, std::vector<std::strin
 }
 
 }  // namespace
-
-bool apply_cluster_presets(Value& root, Problems& problems) {
-  Value* cluster = section_at(root, "cluster", "cluster");
-  if (cluster == nullptr) return true;
-  lift_node_kind(*cluster);
-  bool ok = apply_preset(*cluster, PresetKind::cluster, "cluster", problems);
-  Value* node = cluster->find("node");
-  if (node == nullptr || !node->is_mapping()) return ok;
-  Value* gpu = section_at(*node, "gpu", "cluster.node.gpu");
-  if (gpu == nullptr) return ok;
-  return apply_preset(*gpu, PresetKind::gpu, "cluster.node.gpu", problems) && ok;
-}
 
 std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
                                        std::vector<std::string>& warnings) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve/model_families.h"

@@ -73,17 +73,9 @@ int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple);
 
 // ----------------------------------------------------------------------------------------- cluster
 
-// Writes the presets that `cluster` and `cluster.node.gpu` name into the tree, below what is stated
-// beside them.  Adds E125 for unknown names; false if there was one.
-bool apply_cluster_presets(Value& root, Problems& problems);
-
 // Nothing if the cluster cannot be made out; the problems say why.  Adds to `warnings` what is odd.
 std::optional<Cluster> resolve_cluster(FieldValues& values, Problems& problems,
                                        std::vector<std::string>& warnings);
-
-// Takes what the first of `cluster.topology.nodes` says of itself (preset, gpu, gpus) for what all
-// nodes are, where `cluster` does not say so itself: in the tree, before presets are applied.
-void lift_node_kind(Value& cluster);
 
 // REQUIRES: the key is there.  Nothing if it is wrong: E220 where a node cannot be reached, E221
 // for ids and ends, E229 for nodes that differ.
@@ -181,5 +173,13 @@ std::vector<Measured> resolve_measured(FieldValues& values, Problems& problems);
 
 // Fills `compare` and `compare_baseline` (the first case if none is named).
 void resolve_compare(FieldValues& values, Problems& problems, Scenario& scenario);
+
+// All values, each with where it comes from; `unpruned`: the model before `prune` and padding.
+// REQUIRES: model and plan are resolved.
+std::vector<Setting> settings_of(const FieldValues& values, const Scenario& scenario,
+                                 const Transformer& unpruned);
+
+// Of everything that the result depends on: 16 hex digits.  REQUIRES: as settings_of.
+std::string hash_of(const FieldValues& values, const Scenario& scenario);
 
 }  // namespace stepcast

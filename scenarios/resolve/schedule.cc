@@ -334,7 +334,6 @@ std::optional<Schedule> read_file(const PlanInputs& in, ScenarioFiles& files) {
   const std::string& path = v.text("schedule.file");
   const SourceRef source = files.open(path, v.mark("schedule.file"));
   if (source == nullptr) return {};
-  const bool alone = !in.problems.any();
   try {
     return load_schedule_csv(source->text, source->name);
   } catch (const InputError& e) {
@@ -342,7 +341,6 @@ std::optional<Schedule> read_file(const PlanInputs& in, ScenarioFiles& files) {
       const Mark mark = d.line > 0 ? Mark{source, d.line, d.column} : v.mark("schedule.file");
       in.problems.add(d.code, d.message, mark, d.length, d.label, d.help, d.note);
     }
-    if (alone) in.problems.exit_status = e.exit_status;
     return {};
   }
 }
@@ -374,13 +372,11 @@ bool check_written(const PlanInputs& in, const Plan& plan, const Schedule& s, co
   if (ranks || chunks || stages || microbatches) return false;
   if (!check_order) return check_pieces(in, plan, s, mark, length);
   const std::vector<ScheduleProblem> found = check_schedule(s);
-  const bool alone = !in.problems.any();
   for (const ScheduleProblem& p : found) {
     const bool deadlock = p.kind == ScheduleProblem::Kind::deadlock;
     std::string help;
     for (const std::string& line : p.cycle) help += (help.empty() ? "" : "; ") + line;
     in.problems.add(deadlock ? "E401" : "E402", p.message, mark, length, {}, help);
-    if (deadlock && alone) in.problems.exit_status = 4;
   }
   return found.empty() && check_pieces(in, plan, s, mark, length);
 }

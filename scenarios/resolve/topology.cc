@@ -159,32 +159,7 @@ std::string need(const FieldValues& v, int64_t rank, int64_t gpus) {
   return path("tp rank", there.tp);
 }
 
-void insert(Value& mapping, const std::string& key, const Value& value) {
-  mapping.members.push_back({key, value.mark, value});
-}
-
 }  // namespace
-
-void lift_node_kind(Value& cluster) {
-  const Value* topology = cluster.find("topology");
-  const Value* nodes = topology == nullptr ? nullptr : topology->find("nodes");
-  if (nodes == nullptr || nodes->items.empty()) return;
-  const Value first = nodes->items.front();
-  if (const Value* preset = first.find("preset"); preset && cluster.find("preset") == nullptr)
-    insert(cluster, "preset", *preset);
-  for (const char* key : {"gpu", "gpus"}) {
-    const Value* said = first.find(key);
-    if (said == nullptr) continue;
-    if (cluster.find("node") == nullptr) {
-      Value node;
-      node.kind = Value::Kind::mapping;
-      node.mark = said->mark;
-      insert(cluster, "node", node);
-    }
-    Value& node = *cluster.find("node");
-    if (node.is_mapping() && node.find(key) == nullptr) insert(node, key, *said);
-  }
-}
 
 std::optional<ExplicitFabric> read_topology(FieldValues& v, Problems& problems) {
   Reading r = read_lists(v, problems);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/schema/keys.h"
 
+#include <algorithm>
+
 #include "sim/text.h"
 
 namespace stepcast {
@@ -13,6 +15,14 @@ std::string Key::path() const {
 
 std::string last_word(std::string_view path) {
   return std::string(path.substr(path.rfind('.') + 1));
+}
+
+bool is_label(std::string_view path) {
+  const std::string_view section = path.substr(0, path.find('.'));
+  constexpr std::array<std::string_view, 12> kLabels{
+      "schema",  "name", "description", "tags",  "software",  "measured",
+      "compare", "env",  "job",         "sweep", "objective", "constraints"};
+  return std::find(kLabels.begin(), kLabels.end(), section) != kLabels.end();
 }
 
 std::string choices_text(const Choices& choices, bool modelled) {

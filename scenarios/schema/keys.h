@@ -1284,6 +1284,10 @@ using Keys = std::initializer_list<Key>;
 // "tp" of "parallel.tp".
 std::string last_word(std::string_view path);
 
+// Whether what stands at `path` says what the scenario is called, was measured or is compared with,
+// and nothing of what happens in the step.  Of a software profile the keys that it fills in do.
+bool is_label(std::string_view path);
+
 // "a, b or c"; of those that are modelled alone, if `modelled`.
 std::string choices_text(const Choices& choices, bool modelled = false);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "scenarios/document/files.h"
 #include "scenarios/presets.h"
 #include "sim/text.h"
 

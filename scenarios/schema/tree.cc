@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
+#include <optional>
 
+#include "scenarios/document/files.h"
+#include "scenarios/presets.h"
 #include "sim/check.h"
+#include "sim/text.h"
 
 namespace stepcast {
 namespace {
@@ -62,6 +65,12 @@ void expand_shorthand(Value& value, const Field& field) {
   value = std::move(mapping);
 }
 
+// ----------------------------------------------------------------------------------------- presets
+
+namespace {
+
+// As merge for the value of the row `path`, but where one side is a shorthand scalar ("dgx-h100 x
+// 2") and the other a mapping, the scalar is written out first.
 void merge_expanded(Value& base, Value over, const std::string& path) {
   if (base.kind != over.kind) {
     if (const Field* field = find_field(path); field != nullptr) {
@@ -85,6 +94,85 @@ void merge_expanded(Value& base, Value over, const std::string& path) {
     }
   }
 }
+
+// Merges `section` over the preset it names.  `path` is the section's.
+bool apply_preset(Value& section, PresetKind kind, const std::string& path, Problems& problems) {
+  const Value* named = section.find("preset");
+  if (named == nullptr || named->kind == Value::Kind::null) return true;
+  const std::string what = kind == PresetKind::gpu ? "GPU" : "cluster";
+  if (!named->is_scalar()) {
+    problems.add("E107", "'preset' must be the name of a " + what + " preset", named->mark);
+    return false;
+  }
+  const std::string name = named->text;
+  const std::optional<std::string_view> text = preset_text(kind, name);
+  if (!text) {
+    const std::vector<std::string_view> names = preset_names(kind);
+    problems.add("E125", "there is no " + what + " preset '" + name + '\'', named->mark,
+                 static_cast<int>(name.size()), did_you_mean(name, names),
+                 kind == PresetKind::gpu
+                     ? "`stepcast presets gpus` lists them"
+                     : "`stepcast presets clusters` lists them; two nodes: dgx-h100 x 2");
+    return false;
+  }
+  const SourceRef source = problems.add_source({"preset " + name, std::string(*text), true});
+  Value preset = parse_yaml(problems, source);
+  if (!preset.is_mapping()) return false;
+  merge_expanded(preset, std::move(section), path);
+  section = std::move(preset);
+  return true;
+}
+
+// The section at `key`, shorthand written out; nullptr if it is no mapping.
+Value* section_at(Value& around, const std::string& key, const std::string& path) {
+  Value* section = around.find(key);
+  if (section == nullptr) return nullptr;
+  expand_shorthand(*section, *find_field(path));
+  return section->is_mapping() ? section : nullptr;
+}
+
+void insert(Value& mapping, const std::string& key, const Value& value) {
+  mapping.members.push_back({key, value.mark, value});
+}
+
+// Takes what the first of `cluster.topology.nodes` says of itself (preset, gpu, gpus) for what all
+// nodes are, where `cluster` does not say so itself.
+void lift_node_kind(Value& cluster) {
+  const Value* topology = cluster.find("topology");
+  const Value* nodes = topology == nullptr ? nullptr : topology->find("nodes");
+  if (nodes == nullptr || nodes->items.empty()) return;
+  const Value first = nodes->items.front();
+  if (const Value* preset = first.find("preset"); preset && cluster.find("preset") == nullptr)
+    insert(cluster, "preset", *preset);
+  for (const char* key : {"gpu", "gpus"}) {
+    const Value* said = first.find(key);
+    if (said == nullptr) continue;
+    if (cluster.find("node") == nullptr) {
+      Value node;
+      node.kind = Value::Kind::mapping;
+      node.mark = said->mark;
+      insert(cluster, "node", node);
+    }
+    Value& node = *cluster.find("node");
+    if (node.is_mapping() && node.find(key) == nullptr) insert(node, key, *said);
+  }
+}
+
+}  // namespace
+
+bool apply_cluster_presets(Value& root, Problems& problems) {
+  Value* cluster = section_at(root, "cluster", "cluster");
+  if (cluster == nullptr) return true;
+  lift_node_kind(*cluster);
+  bool ok = apply_preset(*cluster, PresetKind::cluster, "cluster", problems);
+  Value* node = cluster->find("node");
+  if (node == nullptr || !node->is_mapping()) return ok;
+  Value* gpu = section_at(*node, "gpu", "cluster.node.gpu");
+  if (gpu == nullptr) return ok;
+  return apply_preset(*gpu, PresetKind::gpu, "cluster.node.gpu", problems) && ok;
+}
+
+// ------------------------------------------------------------------------------------------- --set
 
 namespace {
 

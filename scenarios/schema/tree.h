@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on value trees: `extends` and presets merge, `--set` changes one place, shorthand is
-// written out.
+// What makes the tree of a scenario complete before its rows are read: presets are merged in,
+// `--set` changes one place, shorthand is written out.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace stepcast {
 
-// As merge for the value of the row `path`, but where one side is a shorthand scalar ("dgx-h100 x
-// 2") and the other a mapping, the scalar is written out first.
-void merge_expanded(Value& base, Value over, const std::string& path);
+// Writes the presets that `cluster` and `cluster.node.gpu` name into the tree, below what is stated
+// beside them.  Adds E125 for unknown names; false if there was one.
+bool apply_cluster_presets(Value& root, Problems& problems);
 
 // Writes a scalar that stands for a section out: `schedule: 1f1b` -> {kind: 1f1b}, `cluster:
 // dgx-h100 x 2` -> {preset: dgx-h100, nodes: 2}.  Anything else stays as it is.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <limits>
 
+#include "scenarios/document/files.h"
 #include "scenarios/document/number.h"
 #include "scenarios/schema/keys.h"
 #include "scenarios/schema/tree.h"

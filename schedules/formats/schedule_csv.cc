@@ -13,8 +13,6 @@
 namespace stepcast {
 namespace {
 
-constexpr int kDeadlockStatus = 4;
-
 // Reads the cells one by one, so that every wrong one is reported.
 struct CsvReader {
   const std::string& file_name;
@@ -179,8 +177,7 @@ Schedule load_schedule_csv(std::string_view text, const std::string& file_name) 
   if (problems.empty() && has_comm_cells(text))
     problems = check_compute_comms(text, file_name, schedule);
   if (problems.empty()) return schedule;
-  const bool stuck = problems.front().code == "E401";
-  throw InputError(std::move(problems), stuck ? kDeadlockStatus : 2);
+  throw InputError(std::move(problems));
 }
 
 std::vector<Diagnostic> schedule_diagnostics(std::span<const ScheduleProblem> problems,

@@ -38,8 +38,8 @@
 
 #include "sim/check.h"
 #include "sim/contention/contention_engine.h"
-#include "sim/engine/recorder.h"
 #include "sim/lanes/lane_program.h"
+#include "sim/lanes/lane_recorder.h"
 
 namespace stepcast {
 namespace contention {

@@ -28,7 +28,7 @@
 #include "sim/contention/contention.h"
 #include "sim/contention/contention_program.h"
 #include "sim/contention/flow_network.h"
-#include "sim/engine/recorder.h"
+#include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
 
 namespace stepcast::contention {

@@ -33,7 +33,6 @@
 #include <utility>
 
 #include "sim/check.h"
-#include "sim/engine/recorder.h"
 #include "sim/engine/role_queue.h"
 
 namespace stepcast {
@@ -69,8 +68,9 @@ class Engine {
         graph_(*program.graph),
         roles_(graph_.roles.size()),
         rendezvous_(graph_.rendezvous.size()),
-        queue_(graph_.roles.size()),
-        recorder_(graph_, kRecord) {
+        queue_(graph_.roles.size()) {
+    timeline_.roles.resize(roles_.size());
+    if constexpr (kRecord != Record::nothing) timeline_.rendezvous.resize(rendezvous_.size());
     uint32_t slots = 0;
     for (const CompiledPass& p : program.passes) slots = std::max(slots, p.slots);
     slot_.resize(slots + 1);
@@ -87,14 +87,14 @@ class Engine {
     while (!queue_.empty()) advance(queue_.take());
     throw_if_stuck(graph_, roles_);
     finish();
-    return std::move(recorder_.timeline);
+    return std::move(timeline_);
   }
 
  private:
   void prepare(size_t r, const std::vector<size_t>& waits) {
     const RoleOps& ops = graph_.roles[r];
     uint32_t events = 0;
-    size_t gaps = 0;  // about; what is not touched costs nothing
+    size_t gaps = 0, starts = 0;  // about, and exactly; what is not touched costs nothing
     for (const Item& item : ops.items) {
       if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
         events = std::max(events, item.event + 1);
@@ -102,13 +102,19 @@ class Engine {
       ++gaps;
       if (item.kind != ItemKind::pass) continue;
       gaps += waits[static_cast<size_t>(item.pass)];
+      starts += graph_.passes[static_cast<size_t>(item.pass)].ops.size();
     }
     roles_[r].events.assign(events, 0);
-    if constexpr (kRecord != Record::nothing) timeline(r).gaps.reserve(gaps);
-    if constexpr (kRecord == Record::all) roles_[r].next_start = timeline(r).op_start.data();
+    RoleTimeline& timeline = timeline_.roles[r];
+    if constexpr (kRecord != Record::nothing) {
+      timeline.items.reserve(ops.items.size());
+      timeline.gaps.reserve(gaps);
+    }
+    if constexpr (kRecord == Record::all) {
+      timeline.op_start.resize(starts);
+      roles_[r].next_start = timeline.op_start.data();
+    }
   }
-
-  RoleTimeline& timeline(size_t r) { return recorder_.timeline.roles[r]; }
 
   // Executes items of role r until it has to wait for another role or is done.
   void advance(uint32_t r) {
@@ -119,7 +125,7 @@ class Engine {
       const int64_t before = role.stream[kCompute];
       if (!execute(r, role, item)) return;
       if constexpr (kRecord != Record::nothing) {
-        recorder_.item(r, item, before, role.stream[kCompute]);
+        timeline_.roles[r].add_item(item, Time{before}, Time{role.stream[kCompute]});
       }
     }
   }
@@ -178,14 +184,14 @@ class Engine {
   void book_gap(uint32_t r, const Item& item, int64_t begin, int64_t end, Gap::Cause cause) {
     if constexpr (kRecord != Record::nothing) {
       if (item.stream == Stream::compute) {
-        recorder_.gap(r, item, roles_[r].item, begin, end, cause);
+        timeline_.roles[r].add_gap(item, roles_[r].item, Time{begin}, Time{end}, cause);
       }
     }
   }
 
   void run_pass(uint32_t r, RoleState& role, const Item& item) {
     const CompiledPass& pass = program_.passes[static_cast<size_t>(item.pass)];
-    recorder_.timeline.rank_ops += pass.device_ops;
+    timeline_.rank_ops += pass.device_ops;
     if (role.started && kRecord == Record::nothing && program_.merged) {
       run_whole(role, pass.whole);
     } else if (role.started) {
@@ -270,17 +276,20 @@ class Engine {
 
   // Stand-stills inside a pass are many and explained at once: they are summed, not listed.
   void book_inside(uint32_t r, Stream stream, Spend spend, int64_t ps) {
-    if (stream == Stream::compute) recorder_.book(r, spend, ps);
+    if (stream == Stream::compute)
+      timeline_.roles[r].inside[static_cast<size_t>(spend)] += Time{ps};
   }
 
   void finish() {
-    Timeline& out = recorder_.timeline;
+    Timeline& out = timeline_;
     for (size_t r = 0; r < roles_.size(); ++r) {
-      const RoleState& role = roles_[r];
-      const int64_t end = *std::max_element(role.stream.begin(), role.stream.end());
-      recorder_.finish_role(static_cast<uint32_t>(r), role.begin, role.stream[kCompute], end);
-      out.makespan = std::max(out.makespan, out.roles[r].end);
-      out.span = std::max(out.span, out.roles[r].end - out.roles[r].compute_begin);
+      const RoleState& state = roles_[r];
+      RoleTimeline& role = out.roles[r];
+      role.compute_begin = Time{state.begin};
+      role.compute_end = Time{state.stream[kCompute]};
+      role.end = Time{*std::max_element(state.stream.begin(), state.stream.end())};
+      out.makespan = std::max(out.makespan, role.end);
+      out.span = std::max(out.span, role.end - role.compute_begin);
     }
     for (size_t i = 0; i < out.rendezvous.size(); ++i) {
       const RendezvousState& m = rendezvous_[i];
@@ -297,7 +306,7 @@ class Engine {
   // Ends (or starts) of waited-for ops of the pass being run; passes never stop half-way, so one
   // set serves all.
   std::vector<int64_t> slot_;
-  Recorder<0> recorder_;  // times are whole picoseconds
+  Timeline timeline_;
 };
 
 }  // namespace

@@ -56,7 +56,30 @@ struct RoleTimeline {
   SpendTable inside{};  // Record::account; stand-stills inside passes, by what they waited for
   std::vector<Time> op_start;  // Record::all; every op of every pass item, in program order
   std::vector<Time> op_end;    // as op_start; empty: start + price
+
+  // The next item: the compute stream was at `from` before it, and at `until` after it.
+  void add_item(const Item& item, Time from, Time until);
+  // The compute stream stood still in [from, until) at item number `index`; nothing if that is
+  // empty.
+  void add_gap(const Item& item, uint32_t index, Time from, Time until, Gap::Cause cause);
 };
+
+inline void RoleTimeline::add_item(const Item& item, Time from, Time until) {
+  items.push_back({from, until});
+  if (item.kind != ItemKind::pass || !item.has_action) return;
+  if (item.action.kind == ActionKind::forward) last_forward = until;
+  const ActionKind last = item.has_second ? item.second.kind : item.action.kind;
+  const bool backward = last == ActionKind::backward || last == ActionKind::backward_input;
+  if (backward && first_backward == Time::max()) first_backward = from;
+}
+
+inline void RoleTimeline::add_gap(const Item& item, uint32_t index, Time from, Time until,
+                                  Gap::Cause cause) {
+  if (from >= until) return;
+  const uint32_t id =
+      item.kind == ItemKind::join ? static_cast<uint32_t>(item.rendezvous) : item.event;
+  gaps.push_back({from, until, cause, item.only_sends, index, id});
+}
 
 struct RendezvousTime {
   Time begin{}, end{};

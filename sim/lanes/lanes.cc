@@ -26,8 +26,8 @@
 // be later on any lane, that maximum is left out.  And where a stream follows another one, as
 // compute and the collectives between its ops do, the clock is set instead of compared.
 //
-// A step is recorded by a second run, which writes down what the wanted lane does (recorder.h).
-// All times are in 1/4096 ps, so that slowness in 1/4096 gives whole numbers.
+// A step is recorded by a second run, which writes down what the wanted lane does
+// (lane_recorder.h). All times are in 1/4096 ps, so that slowness in 1/4096 gives whole numbers.
 
 #include "sim/lanes/lanes.h"
 
@@ -39,11 +39,11 @@
 #include <vector>
 
 #include "sim/check.h"
-#include "sim/engine/recorder.h"
 #include "sim/engine/role_queue.h"
 #include "sim/lanes/lane_groups.h"
 #include "sim/lanes/lane_kernels.h"
 #include "sim/lanes/lane_program.h"
+#include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
 
 namespace stepcast {

@@ -498,7 +498,7 @@ TEST(CostTable, NamesTheFileOfABadRow) {
     FAIL();
   } catch (const InputError& e) {
     EXPECT_EQ(e.diagnostics[0].file, "mine.csv");
-    EXPECT_EQ(e.exit_status, 2);
+    EXPECT_EQ(exit_status_of(e.diagnostics), 2);
   }
 }
 

@@ -2,6 +2,7 @@
 // To each importer of runs: what is written is YAML, and loads or is refused as any scenario is.
 #include <string>
 
+#include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "scenarios/frameworks/import_run.h"
 #include "scenarios/scenario.h"

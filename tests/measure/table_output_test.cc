@@ -205,7 +205,7 @@ TEST_F(TableOutputFile, AFolderThatIsNotThereIsAnErrorOfOutput) {
     ADD_FAILURE() << "taken";
   } catch (const InputError& e) {
     EXPECT_EQ(code_of(e), "E502");
-    EXPECT_EQ(e.exit_status, 7);
+    EXPECT_EQ(exit_status_of(e.diagnostics), 7);
   }
 }
 

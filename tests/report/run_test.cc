@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "report/text/account.h"
+#include "report/text/roles.h"
 #include "tests/report/sample.h"
 
 namespace stepcast::run_test {

@@ -189,14 +189,14 @@ TEST(WrittenSchedule, ReplacesTheGenerator) {
   EXPECT_EQ(f.all[0].length, 2);
 }
 
-TEST(WrittenSchedule, ADeadlockIsExitStatusFourOnlyIfItIsTheOnlyProblem) {
+TEST(WrittenSchedule, ADeadlockIsExitStatusFourWhateverElseIsWrong) {
   const testing::Sets stuck{{"batch.global", "8"},
                             {"schedule.steps", "[\"0F0 0B0 0F1 0B1\", \"1F0 1F1 1B0 1B1\"]"}};
   EXPECT_EQ(failure_with(stuck).codes, "E401");
   EXPECT_EQ(failure_with(stuck).exit_status, 4);
   testing::Sets worse = stuck;
   worse.emplace_back("parallel.zero", "4");
-  EXPECT_EQ(failure_with(worse).exit_status, 2);
+  EXPECT_EQ(failure_with(worse).exit_status, 4);
 }
 
 TEST(WrittenSchedule, MayBeAPyTorchFile) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "scenarios/document/files.h"
 #include "scenarios/schema/keys.h"
 
 #include <gmock/gmock.h>

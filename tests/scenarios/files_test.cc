@@ -245,7 +245,7 @@ TEST_F(ScenarioFilesTest, ExtendsNamesRegularFilesThatAreThere) {
   EXPECT_EQ(fail("b.yaml").codes, "E111");
   write("c.yaml", "extends: nowhere.yaml\n");
   EXPECT_EQ(fail("c.yaml").codes, "E101");
-  EXPECT_EQ(fail("c.yaml").exit_status, 2);
+  EXPECT_EQ(fail("c.yaml").exit_status, 7);
   write("d.yaml", "extends: {a: b}\n" + kMinimal);
   EXPECT_EQ(fail("d.yaml").codes, "E107");
   write("e.yaml", "extends: [[x]]\n" + kMinimal);

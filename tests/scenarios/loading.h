@@ -42,7 +42,7 @@ Failure failure_of(Load&& attempt) {
     attempt();
   } catch (const InputError& e) {
     f.all = e.diagnostics;
-    f.exit_status = e.exit_status;
+    f.exit_status = exit_status_of(e.diagnostics);
     for (const Diagnostic& d : e.diagnostics) {
       f.lines.push_back(d.code + ' ' + std::to_string(d.line) + ':' + std::to_string(d.column) +
                         ' ' + d.message);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "tests/scenarios/loading.h"
 

@@ -127,7 +127,7 @@ Diagnostic problem_of(const std::string& text, int status = 2) {
   try {
     load_schedule_csv(text, "comms.csv");
   } catch (const InputError& e) {
-    EXPECT_EQ(e.exit_status, status) << e.what();
+    EXPECT_EQ(exit_status_of(e.diagnostics), status) << e.what();
     EXPECT_EQ(e.diagnostics.size(), 1u) << e.what();
     return e.diagnostics.front();
   }

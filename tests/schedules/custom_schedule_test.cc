@@ -139,7 +139,7 @@ Diagnostic first_problem(const std::string& text, int status = 2) {
   try {
     load_schedule_csv(text, "f.csv");
   } catch (const InputError& e) {
-    EXPECT_EQ(e.exit_status, status);
+    EXPECT_EQ(exit_status_of(e.diagnostics), status);
     return e.diagnostics.front();
   }
   ADD_FAILURE() << "accepted: " << text;

@@ -57,7 +57,7 @@ inline std::string problems(const std::function<void()>& import) {
   try {
     import();
   } catch (const InputError& e) {
-    EXPECT_EQ(e.exit_status, 2);
+    EXPECT_EQ(exit_status_of(e.diagnostics), 2);
     EXPECT_LE(e.diagnostics.size(), 20U);
     std::string all;
     for (const Diagnostic& d : e.diagnostics) {

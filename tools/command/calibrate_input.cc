@@ -42,7 +42,7 @@ CalibrateInput read(const std::string& input) {
   in.name = "shipped table " + input;
   if (!in.text.empty()) return in;
   throw file_error("E101", "there is no file '" + input + "', and no table of that name is shipped",
-                   {}, "shipped are " + shipped_names(), kExitIo);
+                   {}, "shipped are " + shipped_names());
 }
 
 MeasurementOptions options_of(const Arguments& args) {

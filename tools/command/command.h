@@ -112,7 +112,6 @@ struct Terminal {
 constexpr int kExitInternal = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitOutOfMemory = 3;
-constexpr int kExitDeadlock = 4;
 constexpr int kExitOutsideTolerance = 6;
 constexpr int kExitIo = 7;
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "tools/command/command.h"
 

@@ -33,7 +33,7 @@ constexpr size_t kBuffer = size_t{1} << 18;
 
 [[noreturn]] void io_error(const char* code, std::string message, std::string file = {},
                            std::string help = {}) {
-  throw file_error(code, std::move(message), std::move(file), std::move(help), kExitIo);
+  throw file_error(code, std::move(message), std::move(file), std::move(help));
 }
 
 // 0, or errno.

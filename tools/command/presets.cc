@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "report/json/writer.h"
+#include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "schedules/schedule.h"
 #include "sim/text.h"

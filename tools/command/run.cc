@@ -11,7 +11,7 @@
 #include <set>
 
 #include "report/json/result.h"
-#include "report/text/account.h"
+#include "report/text/roles.h"
 #include "report/text/run.h"
 #include "report/trace/perfetto.h"
 #include "scenarios/forecast/forecast.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "report/text/account.h"
+#include "report/text/roles.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
@@ -59,7 +59,7 @@ std::vector<std::vector<uint16_t>> chunks_of(const Schedule& s) {
         break;
       }
   }
-  throw InputError(std::move(d), kExitDeadlock);
+  throw InputError(std::move(d));
 }
 
 RankTiming timing_of(const OpGraph& graph, const RoleTimeline& times, uint32_t role,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations of other tools than Megatron: what each row of the tables becomes, and what is
 // said about broken ones.
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/importers.h"
 
 #include <gmock/gmock.h>

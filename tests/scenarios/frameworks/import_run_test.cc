@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds for every kind of file that is imported.
 #include "scenarios/frameworks/import_run.h"
+#include "scenarios/document/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "scenarios/document/files.h"
 #include "scenarios/frameworks/import_run.h"
 #include "scenarios/schema/tree.h"
 #include "tests/scenarios/loading.h"
