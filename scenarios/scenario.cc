@@ -32,6 +32,7 @@ int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple) {
 
 Plan resolve_plan(const PlanInputs& in) {
   Plan plan;
+  in.values.fill(plan);
   resolve_mode(in, plan);
   resolve_layout(in, plan);
   resolve_batch(in, plan);
@@ -103,11 +104,8 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& p
 
 // What a run is beside model, cluster, plan and schedule.
 void resolve_run(const FieldValues& v, Scenario& s) {
-  v.read("schedule.post_validation", s.post_validation);
-  v.read("contention.links", s.share_links);
-  v.read("contention.interference", s.interference);
+  v.fill(s);
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
-  v.read("replicas", s.replicas);
   if (s.replicas > 1 && !draws_something(s))
     s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   warn_unused_routing(v, s);
