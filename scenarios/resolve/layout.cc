@@ -62,7 +62,7 @@ Key last_given(const PlanInputs& in, Keys keys) {
   const FieldValues& v = in.values;
   const auto order = [&](Key key) {
     const Mark m = v.mark(key);
-    const bool set = m.source->name.starts_with("--set ");
+    const bool set = m.source->kind == Source::Kind::set;
     return std::tuple(set, set ? m.source->number : 0, m.line, m.column);
   };
   std::optional<Key> last;
