@@ -255,10 +255,10 @@ TEST(ScheduleNames, AliasesAndMistakes) {
   EXPECT_EQ(failure_with({{"schedule", "interleaved"}}).codes, "E205");  // vpp = 1
   EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, group: 4}"}}).codes, "E127");
   // A family by whose name one would think that it takes a group, and one by whose name not.
-  EXPECT_EQ(failure_with({{"schedule", "{kind: interleaved-1f1b-flex, group: 4}"},
-                          {"parallel.vpp", "2"}})
-                .codes,
-            "E127");
+  EXPECT_EQ(
+      failure_with({{"schedule", "{kind: interleaved-1f1b-flex, group: 4}"}, {"parallel.vpp", "2"}})
+          .codes,
+      "E127");
   EXPECT_EQ(load_with({{"schedule", "{kind: breadth-first, group: 4}"}, {"parallel.vpp", "2"}})
                 .schedule.ranks.size(),
             2u);
