@@ -208,7 +208,7 @@ class SectionWriter {
 // The cluster of a text that has nothing but that section.
 std::optional<Cluster> cluster_of(const std::string& name, std::string text) {
   Problems problems;
-  Value root = parse_yaml(problems, problems.add_source({name, std::move(text), false}));
+  Value root = parse_yaml(problems, problems.add_source({name, std::move(text)}));
   std::optional<Cluster> cluster;
   if (!problems.any() && apply_cluster_presets(root, problems)) {
     FieldValues values(std::move(root), "", problems);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <variant>
 
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
@@ -32,6 +33,7 @@ int64_t padded_vocab(int64_t vocab, int64_t tp, int64_t multiple) {
 
 Plan resolve_plan(const PlanInputs& in) {
   Plan plan;
+  in.values.fill(plan);
   resolve_mode(in, plan);
   resolve_layout(in, plan);
   resolve_batch(in, plan);
@@ -92,30 +94,28 @@ void warn_unused_routing(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
-void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Problems& problems,
-                         Scenario& s) {
+// The user's own cost table.  Throws InputError for what is wrong with it.
+void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s) {
   if (!v.has("calibration")) return;
   const SourceRef source = files.open(v.text("calibration"), v.mark("calibration"));
-  problems.throw_if_any();
+  if (source == nullptr) return;
   s.calibration = read_calibration(source->text, source->name, s.cluster.node.gpu);
   if (!s.calibration->warning.empty()) s.warnings.push_back(s.calibration->warning);
 }
 
 // What a run is beside model, cluster, plan and schedule.
 void resolve_run(const FieldValues& v, Scenario& s) {
-  v.read("schedule.post_validation", s.post_validation);
-  v.read("contention.links", s.share_links);
-  v.read("contention.interference", s.interference);
+  v.fill(s);
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
-  v.read("replicas", s.replicas);
   if (s.replicas > 1 && !draws_something(s))
     s.warnings.push_back("nothing is drawn from the seed, so all replicas are equal");
   warn_unused_routing(v, s);
 }
 
-// Problems are collected as far as anything can be made out; then they are thrown together.
-Scenario resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
-                      Problems& problems) {
+// Problems are collected as far as anything can be made out; nothing is returned if there are any.
+// Throws InputError for what is wrong with the cost table of `calibration`.
+std::optional<Scenario> resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
+                                     Problems& problems) {
   Scenario s;
   s.file = file;
   const bool presets_known = apply_cluster_presets(root, problems);
@@ -153,7 +153,7 @@ Scenario resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
     s.plan.vocabulary = resolve_vocabulary(in, s.plan, schedule->schedule);
   }
   s.perturb = resolve_perturb(in, s.plan, !problems.any());
-  problems.throw_if_any();
+  if (problems.any()) return {};
   STEPCAST_CHECK(model && cluster && schedule, "something is missing and nobody has said so");
 
   fill_texts(v, s);
@@ -162,7 +162,8 @@ Scenario resolve_tree(Value root, const std::string& file, ScenarioFiles& files,
   s.model = std::move(*model);
   s.cluster = std::move(*cluster);
   resolve_run(v, s);
-  resolve_calibration(v, files, problems, s);
+  resolve_calibration(v, files, s);
+  if (problems.any()) return {};
   s.schedule = std::move(schedule->schedule);
   s.to_make = std::move(schedule->to_make);
   s.schedule_title = s.plan.trains() ? schedule_title(s.schedule.name) : mode_title(s.plan);
@@ -201,7 +202,7 @@ void ScenarioDocument::read(SourceRef first) {
 }
 
 void ScenarioDocument::set(const std::string& path, Value value) {
-  const SourceRef source = problems_.add_source({"the value set for " + path, {}, false});
+  const SourceRef source = problems_.add_source({"the value set for " + path, {}});
   const auto place = [&](auto& self, Value& v) -> void {
     v.mark = {source, 1, 1};
     for (Value& item : v.items) self(self, item);
@@ -216,13 +217,14 @@ void ScenarioDocument::set(const std::string& path, Value value) {
 
 void ScenarioDocument::set(const LoadOptions& options) {
   for (const auto& [path, text] : options.set) {
-    const SourceRef source = problems_.add_source({"--set " + path, text, false});
+    const SourceRef source = problems_.add_source({"--set " + path, text, Source::Kind::set});
     Value value = parse_yaml(problems_, source);
     if (value.mark.line == 0) {  // nothing, or nothing that could be read
       if (text.find_first_not_of(" \t") != std::string::npos) continue;
       value.mark = Mark{source, 1, 1};
     }
-    const SourceRef whole = problems_.add_source({"--set " + path, path + '=' + text, false});
+    const SourceRef whole =
+        problems_.add_source({"--set " + path, path + '=' + text, Source::Kind::set});
     set_path(tree_, path, {whole, 1, 1}, std::move(value), problems_);
   }
   if (options.compare_case.empty()) return;
@@ -234,14 +236,30 @@ void ScenarioDocument::set(const LoadOptions& options) {
   for (const Member& m : members) set_path(tree_, m.key, m.key_mark, m.value, problems_);
 }
 
+std::variant<Scenario, InputError> ScenarioDocument::try_resolve() && {
+  if (!files_.incomplete() || !problems_.any()) {
+    try {
+      if (auto scenario = resolve_tree(std::move(tree_), first_->name, files_, problems_))
+        return std::move(*scenario);
+    } catch (InputError& e) {  // of the cost table
+      return std::move(e);
+    }
+  }
+  return InputError(problems_.diagnostics());
+}
+
+std::variant<Scenario, InputError> ScenarioDocument::try_resolve() const& {
+  return ScenarioDocument(*this).try_resolve();  // resolving reads files and finds problems
+}
+
 Scenario ScenarioDocument::resolve() && {
-  if (files_.incomplete()) problems_.throw_if_any();
-  const std::string file = first_->name;
-  return resolve_tree(std::move(tree_), file, files_, problems_);
+  auto resolved = std::move(*this).try_resolve();
+  if (InputError* refused = std::get_if<InputError>(&resolved)) throw std::move(*refused);
+  return std::move(std::get<Scenario>(resolved));
 }
 
 Scenario ScenarioDocument::resolve() const& {
-  return ScenarioDocument(*this).resolve();  // resolving reads files and finds problems
+  return ScenarioDocument(*this).resolve();
 }
 
 Value scalar_value(std::string text) {

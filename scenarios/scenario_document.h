@@ -6,11 +6,13 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
+#include "sim/diagnostic.h"
 
 namespace stepcast {
 
@@ -34,7 +36,10 @@ class ScenarioDocument {
   // What a command line sets, then what the compare case changes that it names.
   void set(const LoadOptions& options);
 
-  // The scenario that the tree describes.  Throws InputError with all problems found (at most 20).
+  // The scenario that the tree describes, or all problems found (at most 20).
+  std::variant<Scenario, InputError> try_resolve() const&;
+  std::variant<Scenario, InputError> try_resolve() &&;
+  // The same; throws the problems.
   Scenario resolve() const&;
   Scenario resolve() &&;
 

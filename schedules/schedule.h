@@ -123,6 +123,11 @@ struct ScheduleFamily {
   std::span<const ScheduleParameter> parameters = {};
   P2pStyle p2p = P2pStyle::async;  // how the framework that it comes from transfers
   OrderBy order_by = OrderBy::rule;
+  bool takes_group = false;  // ScheduleParams::group; else it has to be 0
+  // Units of a forward beside a backward (overlap.ep wants them): whether its order has them, or
+  // which family has, that takes its place where a rank has several chunks; empty: none.
+  bool has_pairs = false;
+  std::string_view paired{};
 };
 
 std::span<const ScheduleFamily> schedule_families();

@@ -223,14 +223,17 @@ void TableReader::refuse_duplicates(const std::vector<Row>& rows, std::string_vi
 void TableReader::find_duplicate(std::string_view family) {
   RowReader again(text_, file_, {}, {});
   const size_t least = least_fields(family);
-  std::map<std::string_view, int> seen;
+  std::map<std::string, int> seen;
   while (again.next()) {
     const size_t count = again.split();
     if (again.fields[0] != family || count < least) continue;
-    // All fields but time, source and spread.
-    const std::string_view key = again.line.substr(
-        0, static_cast<size_t>(again.fields[least - 2].data() - again.line.data()));
-    const auto [before, is_new] = seen.try_emplace(key, again.line_number);
+    // All fields but time, source and spread; 016 is 16.
+    std::string key;
+    for (size_t i = 0; i + 2 < least; ++i) {
+      const std::optional<double> number = parse_number<double>(again.fields[i]);
+      key += (number ? exact_text(*number) : std::string(again.fields[i])) + ',';
+    }
+    const auto [before, is_new] = seen.try_emplace(std::move(key), again.line_number);
     if (is_new) continue;
     in_.line = again.line;
     in_.line_number = again.line_number;

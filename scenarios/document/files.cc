@@ -427,7 +427,7 @@ bool is_script(const std::string& text) {
   }
   if (!found) return false;
   Problems none;
-  return !parse_yaml(none, none.add_source({{}, text, false})).is_mapping();
+  return !parse_yaml(none, none.add_source({{}, text})).is_mapping();
 }
 
 }  // namespace
@@ -447,7 +447,7 @@ SourceRef ScenarioFiles::add(std::string text, std::string name, std::string rea
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // byte order mark
   bytes_ += text.size();
   SourceRef source =
-      problems_.add_source({std::move(name), std::move(text), false, std::move(real)});
+      problems_.add_source({std::move(name), std::move(text), Source::Kind::file, std::move(real)});
   files_[source->path] = source;
   return source;
 }
@@ -461,7 +461,7 @@ SourceRef ScenarioFiles::add_first(std::string text, const std::string& name) {
 SourceRef ScenarioFiles::open_first(const std::string& path) {
   FileText file = read_regular(path);
   if (file.text) return add_first(std::move(*file.text), path);
-  const SourceRef source = problems_.add_source({path, {}, false});
+  const SourceRef source = problems_.add_source({path, {}});
   problems_.add(file.too_large > 0 ? "E106" : "E101",
                 fmt::format("cannot read '{}': {}", path, file.why), Mark{source, 0, 0});
   return {};

@@ -18,11 +18,13 @@
 
 namespace stepcast {
 
-// A text that values point into: a file, a preset, or the right side of a --set.
+// A text that values point into.
 struct Source {
+  enum class Kind : uint8_t { file, preset, set };  // set: the right side of a --set
+
   std::string name;  // as shown in messages: "run.yaml", "--set parallel.tp"
   std::string text;
-  bool is_preset = false;
+  Kind kind = Kind::file;
   std::string path{};   // of a file, absolute; empty: the text is of none
   uint32_t number = 0;  // sources are numbered as they are read: Problems::add_source
   std::string_view line(int n) const;  // from 1, without its end; empty if there is none
@@ -35,7 +37,7 @@ struct Mark {
   SourceRef source{};  // null: nowhere
   int line = 0;        // from 1; 0 = nowhere (a default)
   int column = 0;      // from 1
-  bool in_preset() const { return source != nullptr && source->is_preset; }
+  bool in_preset() const { return source != nullptr && source->kind == Source::Kind::preset; }
 };
 
 struct Member;

@@ -255,7 +255,6 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
                     const ForecastOptions& options, const Program& program, const Account& levelled,
                     Result& result) {
   const Scenario& scenario = *priced.scenario;
-  const bool by_span = scenario.post_validation;
   const LaneOptions lane_options{.fold = !options.all_ranks, .record = true, .ops = options.trace};
   RankRun now = RankSimulation(priced).run(scenario.seed, lane_options);
   check_replicas(scenario, now);
@@ -266,16 +265,15 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
   book_longer_waits(result.account, undisturbed,
                     scenario.perturb.empty() ? Spend::contention : Spend::straggler);
   separate_imbalance(result.account, levelled);
-  const Time before = by_span ? result.span : result.makespan;
+  const Time before = cost_of(scenario, result);
   result.makespan = ranks.makespan;
   result.span = ranks.span;
-  if (!by_span && splits_backward(schedule)) {
+  if (!scenario.post_validation && splits_backward(schedule)) {
     const PricedStep free = without_barrier(priced, schedule);
     result.span =
         RankSimulation(free).run(scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
   }
-  const auto step_of = by_span ? &LaneResult::span : &LaneResult::makespan;
-  const Time step = by_span ? result.span : result.makespan;
+  const Time step = cost_of(scenario, result);
   result.disturbance = compare_with_equal_ranks(priced, now, undisturbed, step, before);
   result.disturbance->critical_rank =
       rank_name(priced, result.account.critical_role, ranks.last_lane);
@@ -285,11 +283,10 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
                         : trace_ranks(priced, options.trace_ranks, lane_options);
   if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
-    const StepTimes times = step_times(priced, step_of, before, step);
+    const StepTimes times = step_times(priced, before, step);
     result.what_if_left_out =
         !options.every_what_if && has_long_what_ifs(scenario, now.lanes, ranks);
-    if (!result.what_if_left_out)
-      result.what_if = what_if_of_ranks(priced, critical, step_of, times);
+    if (!result.what_if_left_out) result.what_if = what_if_of_ranks(priced, critical, times);
     result.what_if_without_contention = now.shared_links || now.interference;
     if (result.what_if_without_contention)
       result.disturbance->without_contention = times.without_contention;
@@ -297,7 +294,7 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;
   result.event_ops = now.ranks.shared_ops;
-  if (scenario.replicas > 1) result.replicas = run_replicas(priced, step_of, options.progress);
+  if (scenario.replicas > 1) result.replicas = run_replicas(priced, options.progress);
 }
 
 // The run of equal ranks, then of those that differ.
@@ -314,15 +311,14 @@ void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOp
   result.makespan = result.timeline.makespan;
   result.rank_ops = result.timeline.rank_ops;
   result.span = span_of(step, schedule, result);
-  const auto step_time = scenario.post_validation ? &Timeline::span : &Timeline::makespan;
   if (is_perturbed(scenario) || options.all_ranks || !options.trace_ranks.empty()) {
     run_every_rank(step, schedule, options, program, levelled, result);
   } else if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
     const auto varied = [&](const Variation& v) {
-      return run(compile(step.graph, step.prices, v), Record::nothing).*step_time;
+      return cost_of(scenario, run(compile(step.graph, step.prices, v), Record::nothing));
     };
-    result.what_if = what_if(step, critical, result.timeline.*step_time, varied);
+    result.what_if = what_if(step, critical, cost_of(scenario, result.timeline), varied);
   }
   result.critical_path = critical_path(program, result.timeline);
 }
@@ -347,7 +343,7 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   result.scenario = summary_of(scenario);
   warn_late_windows(scenario, result);
   result.splits_backward = splits_backward(schedule);
-  result.step_time = scenario.post_validation ? result.span : result.makespan;
+  result.step_time = cost_of(scenario, result);
   cut_waiting(result.account, result.makespan - result.step_time);
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   result.bubble = sum_if(critical, is_bubble);

@@ -317,7 +317,7 @@ class ScheduleSearch {
     add(candidate_of(placed, std::move(found)));
   }
   Candidate candidate_of(size_t placed, Synthesis found) const {
-    const Time time = scenario_.post_validation ? found.span : found.makespan;
+    const Time time = cost_of(scenario_, found);
     SynthesisFacts facts;
     facts.objective = time;
     facts.start = found.start;
@@ -414,7 +414,7 @@ class ScheduleSearch {
     const auto times =
         time_order(placed_[candidate.placed].problem.costs, candidate.schedule.ranks);
     if (!times) return Time{};
-    return scenario_.post_validation ? times->span : times->makespan;
+    return cost_of(scenario_, *times);
   }
 
   const Scenario& scenario_;

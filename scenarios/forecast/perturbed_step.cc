@@ -186,30 +186,30 @@ std::pair<int64_t, int64_t> slower_and_faster_ranks(const LaneSet& lanes, size_t
   return count;
 }
 
-Time step_without_contention(const PricedStep& step, Time LaneResult::*of) {
+Time step_without_contention(const PricedStep& step) {
   const RankSimulation alone(step, RankSimulation::Contention::none);
-  return alone.run(step.scenario->seed, {}).ranks.lanes.*of;
+  return cost_of(*step.scenario, alone.run(step.scenario->seed, {}).ranks.lanes);
 }
 
 }  // namespace
 
-StepTimes step_times(const PricedStep& step, Time LaneResult::*of, Time undisturbed, Time now) {
+StepTimes step_times(const PricedStep& step, Time undisturbed, Time now) {
   const bool contended =
       step.scenario->share_links || step.scenario->interference != Scenario::Interference::off;
   StepTimes times{now, now, undisturbed};
   if (!contended) return times;
   times.without_contention =
-      step.scenario->perturb.empty() ? undisturbed : step_without_contention(step, of);
+      step.scenario->perturb.empty() ? undisturbed : step_without_contention(step);
   return times;
 }
 
 std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& account,
-                                     Time LaneResult::*of, const StepTimes& times) {
+                                     const StepTimes& times) {
   const Time before = times.without_contention;
   std::vector<WhatIf> answers = what_if(step, account, before, [&](const Variation& variation) {
     VariedStep varied = vary(step.graph, step.prices, variation);
     return step_without_contention(
-        {step.scenario, step.table, std::move(varied.graph), std::move(varied.prices)}, of);
+        {step.scenario, step.table, std::move(varied.graph), std::move(varied.prices)});
   });
   const auto add = [&](Spend spend, Time saved) {
     if (account[static_cast<size_t>(spend)] != Time{}) answers.push_back({spend, saved});
@@ -294,13 +294,13 @@ ReplicaTimes summary_of(std::vector<Time> times) {
   return r;
 }
 
-ReplicaTimes run_replicas(const PricedStep& step, Time LaneResult::*of, const Progress& progress) {
+ReplicaTimes run_replicas(const PricedStep& step, const Progress& progress) {
   const Scenario& scenario = *step.scenario;
   const RankSimulation simulation(step);
   std::vector<Time> times;
   for (int64_t i = 0; i < scenario.replicas; ++i) {
     const uint64_t seed = scenario.seed + static_cast<uint64_t>(i);
-    times.push_back(simulation.run(seed, {}).ranks.lanes.*of);
+    times.push_back(cost_of(scenario, simulation.run(seed, {}).ranks.lanes));
     if (progress) progress(i + 1, scenario.replicas);
   }
   ReplicaTimes r = summary_of(std::move(times));

@@ -74,20 +74,19 @@ std::vector<TracedLane> trace_ranks(const PricedStep& step, std::span<const int6
 
 // --------------------------------------------------------------- against the step of equal ranks
 
-// What a step costs (its makespan or its span): as it is, then without contention, then with equal
-// ranks too.
+// What a step costs (cost_of() in step.h): as it is, then without contention, then with equal ranks
+// too.
 struct StepTimes {
   Time now{};
   Time without_contention{};
   Time undisturbed{};  // of equal ranks
 };
-// `of` is what a step costs.  The step without contention is simulated only where it is neither of
-// the other two.
-StepTimes step_times(const PricedStep& step, Time LaneResult::*of, Time undisturbed, Time now);
+// The step without contention is simulated only where it is neither of the other two.
+StepTimes step_times(const PricedStep& step, Time undisturbed, Time now);
 
 // "If it were free", of the step without contention.
 std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& account,
-                                     Time LaneResult::*of, const StepTimes& times);
+                                     const StepTimes& times);
 
 // How a run compares with the step of equal ranks.  `undisturbed` is the account of that step,
 // `now` what the run costs and `before` what that step does.
@@ -102,9 +101,8 @@ void book_longer_waits(Account& account, const Account& undisturbed, Spend cause
 
 // -------------------------------------------------------------------------------------- replicas
 
-// Runs scenario.replicas steps with seeds scenario.seed, + 1, ...; `of` says what a step costs, the
-// makespan or the span.  Throws as RankSimulation::run().
-ReplicaTimes run_replicas(const PricedStep& step, Time LaneResult::*of, const Progress& progress);
+// Runs scenario.replicas steps with seeds scenario.seed, + 1, ...  Throws as RankSimulation::run().
+ReplicaTimes run_replicas(const PricedStep& step, const Progress& progress);
 
 // Mean (rounded down) and percentiles by nearest rank: the smallest time that p % of the times do
 // not exceed.  REQUIRES: at least one.

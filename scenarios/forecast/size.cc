@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "model/parameters.h"
 #include "scenarios/document/files.h"
@@ -54,7 +55,8 @@ namespace {
 std::string gpu_of_cluster(std::string_view cluster) {
   Problems problems;
   const std::string text(preset_text(PresetKind::cluster, cluster).value_or(""));
-  const Value root = parse_yaml(problems, problems.add_source({std::string(cluster), text, true}));
+  const Value root =
+      parse_yaml(problems, problems.add_source({std::string(cluster), text, Source::Kind::preset}));
   const Value* node = root.find("node");
   const Value* gpu = node != nullptr ? node->find("gpu") : nullptr;
   return gpu != nullptr ? gpu->text : "";
@@ -119,7 +121,7 @@ ScenarioDocument read_subject(const std::string& subject, const std::optional<st
                               const std::string& root) {
   if (text) {
     Problems problems;
-    if (is_config(parse_yaml(problems, problems.add_source({subject, *text, false}))))
+    if (is_config(parse_yaml(problems, problems.add_source({subject, *text}))))
       throw file_error("E004", "a config.json is read from a file, not from standard input", {},
                        "name the file: stepcast size config.json");
     return ScenarioDocument::of_text(*text, subject, root);
@@ -183,25 +185,27 @@ class Subject {
   // The subject trained (or decoded) with this layout, microbatches of one sequence, 1F1B, and at
   // most this many sequences a step (0: as many as the subject says).  Throws InputError if the
   // layout is illegal.
-  Scenario with(const Layout& l, int64_t most_sequences = 0) const;
+  Scenario with(const Layout& l, int64_t most_sequences = 0) const {
+    return changed_to(l, most_sequences).resolve();
+  }
 
   // The same; nothing if the layout is illegal.  REQUIRES: with({}) is legal, so that whatever is
   // wrong is wrong with the layout.
   std::optional<Scenario> legal_with(const Layout& l, int64_t most_sequences = 0) const {
-    try {
-      return with(l, most_sequences);
-    } catch (const InputError&) {
-      return {};
-    }
+    auto resolved = changed_to(l, most_sequences).try_resolve();
+    Scenario* legal = std::get_if<Scenario>(&resolved);
+    return legal != nullptr ? std::optional(std::move(*legal)) : std::nullopt;
   }
 
  private:
+  ScenarioDocument changed_to(const Layout& l, int64_t most_sequences) const;
+
   ScenarioDocument document_;
   int64_t node_ = 8;     // GPUs of a node
   bool infers_ = false;  // its mode is no training
 };
 
-Scenario Subject::with(const Layout& l, int64_t most_sequences) const {
+ScenarioDocument Subject::changed_to(const Layout& l, int64_t most_sequences) const {
   ScenarioDocument d = document_;
   if (most_sequences > 0) d.set("batch.global", scalar_value(fmt::to_string(most_sequences)));
   for (const char* section : {"parallel", "schedule", "recompute", "cluster.placement", "perturb"})
@@ -221,7 +225,7 @@ Scenario Subject::with(const Layout& l, int64_t most_sequences) const {
   }
   if (l.gpus < node_) d.set("cluster.node.gpus", scalar_value(fmt::to_string(l.gpus)));
   d.set("cluster.nodes", scalar_value(fmt::to_string(std::max<int64_t>(1, l.gpus / node_))));
-  return std::move(d).resolve();
+  return d;
 }
 
 // The sizes of clusters that are looked at: parts of a node, then nodes.

@@ -183,8 +183,7 @@ std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* t
 std::optional<StepOutcome> evaluate(const PricedStep& step) {
   StepOutcome out;
   try {
-    const Timeline timeline = run(compile(step.graph, step.prices), Record::nothing);
-    out.time = step.scenario->post_validation ? timeline.span : timeline.makespan;
+    out.time = cost_of(*step.scenario, run(compile(step.graph, step.prices), Record::nothing));
   } catch (const Deadlock&) {
     return {};
   }

@@ -58,8 +58,15 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
 
 // ------------------------------------------------------------------------------- time and memory
 
+// What a step costs, of a run that has both times: the makespan, or the span where the optimizer is
+// no barrier.
+template <class Run>
+Time cost_of(const Scenario& scenario, const Run& run) {
+  return scenario.post_validation ? run.span : run.makespan;
+}
+
 struct StepOutcome {
-  Time time{};   // makespan; the span with post-validation
+  Time time{};   // what it costs
   Bytes peak{};  // the most that any rank allocates
 };
 

@@ -76,7 +76,8 @@ void check_config_model(const ImportSources& in, const Value& config) {
   root.members.push_back({"model", model.mark, std::move(model)});
   for (const auto& [path, text] : in.set) {
     if (!path.starts_with("model.")) continue;
-    const SourceRef source = in.problems.add_source({fmt::format("--set {}", path), text, false});
+    const SourceRef source =
+        in.problems.add_source({fmt::format("--set {}", path), text, Source::Kind::set});
     set_path(root, path, {source, 1, 1}, parse_yaml(in.problems, source), in.problems);
   }
   const FileReader no_file = [](const std::string&, const Mark&) { return SourceRef{}; };

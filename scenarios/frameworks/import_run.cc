@@ -74,7 +74,7 @@ class WrittenCheck {
   // A value that was legal in its own file may be nested too deeply or be too long for a scenario.
   void refuse_unreadable() {
     Problems reading;
-    const Value tree = parse_yaml(reading, reading.add_source({"written", written_.text, false}));
+    const Value tree = parse_yaml(reading, reading.add_source({"written", written_.text}));
     if (reading.any())
       problems_.add("E331",
                     fmt::format("what this file says cannot be written as a scenario: {}",
@@ -142,10 +142,10 @@ ImportedRun import_run(const ImportRequest& request) {
   STEPCAST_CHECK(kind < kKinds.size(), "no such kind: " + request.kind);
 
   Problems problems;
-  const SourceRef file = problems.add_source({request.file, request.text, false});
+  const SourceRef file = problems.add_source({request.file, request.text});
   SourceRef config;
   if (!request.model_file.empty())
-    config = problems.add_source({request.model_file, request.model_text, false});
+    config = problems.add_source({request.model_file, request.model_text});
   ScenarioDraft draft;
   ImportCounts counts;
   draft.set("schema", int64_t{1}, "");

@@ -51,44 +51,29 @@ void note_changed_rates(const FieldValues& v, Gpu& gpu, std::vector<std::string>
   }
 }
 
-Gpu resolve_gpu(FieldValues& v, std::vector<std::string>& warnings) {
-  Gpu gpu;
+void resolve_gpu(FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
   gpu.name = "custom-gpu";
   v.read("cluster.node.gpu.preset", gpu.name);
-  v.read("cluster.node.gpu.arch", gpu.arch);
   const std::string help = "name a GPU preset (cluster.node.gpu) or state the GPU's data";
   if (!v.given("cluster.node.gpu")) {
     v.require("cluster.node.gpu", help);
-    return gpu;
+    return;
   }
-  if (v.require("cluster.node.gpu.memory", help)) v.read("cluster.node.gpu.memory", gpu.memory);
-  v.read("cluster.node.gpu.reserve", gpu.reserve);
+  v.require("cluster.node.gpu.memory", help);
   if (gpu.memory.value > 0 && gpu.reserve >= gpu.memory)
     v.refuse("E127", "cluster.node.gpu.reserve", "'reserve' must be smaller than 'memory'",
              "'memory' is " + to_flow(*v.value("cluster.node.gpu.memory")));
-  if (v.require("cluster.node.gpu.mem_bw", help))
-    v.read("cluster.node.gpu.mem_bw", gpu.memory_bandwidth);
-  v.read("cluster.node.gpu.host_bw", gpu.host_bandwidth);
-  v.read("cluster.node.gpu.host_mem_bw", gpu.host_memory);
-  v.read("cluster.node.gpu.sms", gpu.sms);
+  v.require("cluster.node.gpu.mem_bw", help);
   for (const auto& [key, dtype] : kPeaks)
     if (v.has(key)) gpu.peak[dtype] = v.get<FlopRate>(key);
   if (gpu.peak.empty()) v.require("cluster.node.gpu.peak", help);
   if (v.has("cluster.node.gpu.preset")) note_changed_rates(v, gpu, warnings);
-  return gpu;
 }
 
 constexpr int64_t kMostParts = 1024;  // of one kind in a node
 
 // What the graph of a node needs besides what costs do.
 void resolve_inside(const FieldValues& v, Node& node) {
-  v.read("cluster.node.intra.switches", node.nvswitches);
-  v.read("cluster.node.intra.links", node.nvlinks);
-  v.read("cluster.node.hosts", node.hosts);
-  v.read("cluster.node.cpus.count", node.cpus);
-  v.read("cluster.node.cpus.link", node.c2c);
-  v.read("cluster.node.cpus.bw", node.cpu_bandwidth);
-  v.read("cluster.node.pcie.bw", node.pcie_bandwidth);
   if (node.gpus % node.hosts != 0) {
     v.refuse("E127", "cluster.node.hosts",
              fmt::format("'hosts' must divide the {} GPUs of a node", node.gpus),
@@ -147,26 +132,17 @@ void warn_kept_count(const FieldValues& v, const Node& node, std::vector<std::st
                   node.gpus, node.nics));
 }
 
-Node resolve_node(FieldValues& v, int64_t nodes, std::vector<std::string>& warnings) {
-  Node node;
-  node.gpu = resolve_gpu(v, warnings);
-  v.read("cluster.node.gpus", node.gpus);
-  v.read("cluster.node.intra.kind", node.intra);
+void resolve_node(FieldValues& v, int64_t nodes, Node& node, std::vector<std::string>& warnings) {
+  resolve_gpu(v, node.gpu, warnings);
   // A single GPU, a single node: there is nothing to link.
-  v.read("cluster.node.intra.bw", node.intra_bandwidth);
   if (node.gpus > 1) v.require("cluster.node.intra.bw", "state it, or name a cluster preset");
   v.read("cluster.node.nics.bw", node.nic_bandwidth);
   if (nodes > 1) v.require("cluster.node.nics.bw", "state it, or name a cluster preset");
-  v.read("cluster.node.intra.latency", node.intra_latency);
-  v.read("cluster.node.intra.sharp", node.sharp);
   v.read("cluster.node.nics.count", node.nics);
-  v.read("cluster.node.nics.latency", node.nic_latency);
-  v.read("cluster.node.nics.driver", node.nic_driver);
   resolve_inside(v, node);
   warn_bytes_for_bits(v, warnings);
   limit_nics(node, nodes, v.value("cluster.topology") != nullptr, warnings);
   warn_kept_count(v, node, warnings);
-  return node;
 }
 
 double oversubscription(const FieldValues& v, KeyOf<double> key) {
@@ -178,18 +154,13 @@ double oversubscription(const FieldValues& v, KeyOf<double> key) {
   return 1;
 }
 
-Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
-  Fabric fabric;
-  v.read("cluster.fabric.kind", fabric.kind);
-  v.read("cluster.fabric.radix", fabric.radix);
+void resolve_fabric(const FieldValues& v, int64_t gpus, Fabric& fabric, Problems& problems) {
   if (fabric.radix < 2)
     v.refuse("E121", "cluster.fabric.radix", "'radix' must be at least 2",
              "ports of a switch, for example 64");
   fabric.oversubscription = oversubscription(v, "cluster.fabric.oversub");
-  v.read("cluster.fabric.latency_per_hop", fabric.hop_latency);
-  v.read("cluster.fabric.sharp", fabric.sharp);
   const Value* tiers = v.value("cluster.fabric.tiers");
-  if (tiers == nullptr) return fabric;
+  if (tiers == nullptr) return;
   if (tiers->kind != Value::Kind::sequence)
     problems.add("E107", "'tiers' must be a list", tiers->mark, 1, {},
                  "innermost first: [{name: leaf, size: 256}, {name: spine, size: 2048}]");
@@ -223,13 +194,6 @@ Fabric resolve_fabric(const FieldValues& v, int64_t gpus, Problems& problems) {
                              fabric.tiers.back().size),
                  tiers->mark, 1, {},
                  fmt::format("a last item {{name: ..., size: {}}} holds all of them", gpus));
-  return fabric;
-}
-
-void resolve_routing(const FieldValues& v, Fabric& fabric) {
-  v.read("cluster.fabric.routing", fabric.adaptive);
-  v.read("cluster.fabric.rail_aware", fabric.rail_aware);
-  v.read("cluster.fabric.pxn", fabric.pxn);
 }
 
 // Vendors state both directions of NVLink together.
@@ -258,8 +222,9 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   cluster.name = "custom";
   v.read("cluster.preset", cluster.name);
   if (!v.has("cluster.nodes") || !v.has("cluster.node.gpus")) return {};
+  v.fill(cluster);
   cluster.nodes = v.whole("cluster.nodes");
-  cluster.node = resolve_node(v, cluster.nodes, warnings);
+  resolve_node(v, cluster.nodes, cluster.node, warnings);
   constexpr int64_t kMostGpus = 10'000'000;  // each rank has at least a few bytes
   if (cluster.nodes > kMostGpus / cluster.node.gpus) {
     v.refuse("E123", "cluster.nodes", "a cluster of more than 10,000,000 GPUs is too large");
@@ -267,13 +232,17 @@ std::optional<Cluster> resolve_cluster(FieldValues& v, Problems& problems,
   }
   warn_two_way(v, cluster.node, warnings);
   if (!written) {
-    cluster.fabric = resolve_fabric(v, cluster.gpus(), problems);
-    resolve_routing(v, cluster.fabric);
+    resolve_fabric(v, cluster.gpus(), cluster.fabric, problems);
     return cluster;
   }
-  resolve_routing(v, cluster.fabric);
-  cluster.fabric.kind = FabricKind::clos;
-  cluster.fabric.tiers = {{"network", cluster.gpus(), 1}};
+  // Of the section `fabric` only how messages take their routes goes with a topology.
+  Fabric fabric;
+  fabric.kind = FabricKind::clos;
+  fabric.adaptive = cluster.fabric.adaptive;
+  fabric.rail_aware = cluster.fabric.rail_aware;
+  fabric.pxn = cluster.fabric.pxn;
+  fabric.tiers = {{"network", cluster.gpus(), 1}};
+  cluster.fabric = std::move(fabric);
   double size = graph_size(cluster);
   for (const ExplicitFabric::Link& link : written->links) size += 3.0 * link.cables;
   constexpr double kMostSize = 1e6;  // some 100 bytes each, always built

@@ -17,26 +17,6 @@ namespace stepcast {
 
 namespace {
 
-void read_kernels(const FieldValues& v, Plan& plan) {
-  Kernels& k = plan.kernels;
-  v.read("kernels.attention", k.flash_attention);
-  v.read("kernels.flash_kernel", k.fused_attention);
-  v.read("kernels.modules", k.modules);
-  v.read("kernels.loss", k.loss);
-  v.read("kernels.host_waits", k.host_waits);
-  v.read("kernels.cuda_graph", k.cuda_graph);
-  v.read("kernels.fused_bias", k.fused_bias);
-  v.read("kernels.fused_bias_dropout_add", k.fused_bias_dropout_add);
-  v.read("kernels.fused_activation", k.fused_activation);
-  v.read("kernels.fused_softmax", k.fused_softmax);
-  v.read("kernels.fused_cross_entropy", k.fused_cross_entropy);
-  v.read("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
-  v.read("kernels.fused_norm", k.fused_norm);
-  v.read("kernels.gradient_placeholders", k.gradient_placeholders);
-  v.read("optimizer.kernel", plan.optimizer_kernel);
-  v.read("optimizer.clip", plan.clip_gradients);
-}
-
 // What libraries keep for products depends on the GPU.
 void resolve_workspaces(const PlanInputs& in, Kernels& k) {
   constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
@@ -55,7 +35,7 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
 }  // namespace
 
 void resolve_kernels(const PlanInputs& in, Plan& plan) {
-  read_kernels(in.values, plan);
+  in.values.read("kernels.cuda_graph", plan.kernels.cuda_graph);
   resolve_workspaces(in, plan.kernels);
 }
 
@@ -95,7 +75,6 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
 
 void resolve_recompute(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
-  v.read("recompute.granularity", plan.recompute);
   resolve_modules(in, plan);
   if (v.is("recompute.distribute", true)) {
     plan.recompute_distribute = plan.recompute == Recompute::full && plan.tp > 1 && !plan.sp;
@@ -103,7 +82,6 @@ void resolve_recompute(const PlanInputs& in, Plan& plan) {
       in.warnings.push_back(
           "recompute.distribute has no effect: it needs recompute: full, tp > 1 and sp: false");
   }
-  v.read("recompute.method", plan.recompute_method);
   if (!v.has("recompute.layers")) return;
   plan.recompute_layers = v.whole("recompute.layers");
   int64_t most = 0;
@@ -149,12 +127,7 @@ void check_overlap(const PlanInputs& in, const Plan& plan) {
 }  // namespace
 
 void resolve_overlap(const PlanInputs& in, Plan& plan) {
-  const FieldValues& v = in.values;
-  v.read("overlap.tp", plan.overlap.tp);
-  v.read("overlap.ep", plan.overlap.ep);
-  v.read("overlap.dp_grad", plan.overlap.dp_grad);
-  v.read("overlap.dp_param", plan.overlap.dp_param);
-  v.read("overlap.bucket", plan.bucket_parameters);
+  in.values.read("overlap.dp_grad", plan.overlap.dp_grad);
   resolve_comm_sms(in, plan);
   check_overlap(in, plan);
 }

@@ -62,7 +62,7 @@ Key last_given(const PlanInputs& in, Keys keys) {
   const FieldValues& v = in.values;
   const auto order = [&](Key key) {
     const Mark m = v.mark(key);
-    const bool set = m.source->name.starts_with("--set ");
+    const bool set = m.source->kind == Source::Kind::set;
     return std::tuple(set, set ? m.source->number : 0, m.line, m.column);
   };
   std::optional<Key> last;
@@ -273,10 +273,6 @@ std::vector<std::string> legal_tp(const Transformer& model, int64_t most) {
 
 void resolve_layout(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
-  v.read("parallel.tp", plan.tp);
-  v.read("parallel.cp", plan.cp);
-  v.read("parallel.ep", plan.ep);
-  v.read("parallel.pp", plan.pp);
   resolve_vpp(in, plan);
   if (v.has("parallel.tp")) check_tp(in, plan.tp);
   resolve_dp(in, plan);
@@ -385,7 +381,6 @@ void warn_thousands(const PlanInputs& in, KeyOf<int64_t> key) {
 
 void resolve_batch(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
-  v.read("batch.micro", plan.micro_batch);
   const bool global = v.require("batch.global", "sequences of a step: batch: {global: 256, ...}");
   if (global && in_range(in, "batch.global")) {
     plan.global_batch = v.whole("batch.global");

@@ -66,7 +66,6 @@ class ModeChecks {
 
 void resolve_mode(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
-  v.read("mode", plan.mode);
   // As vLLM and TensorRT-LLM do: a step of one token a sequence is shorter than its launches.
   if (plan.mode == StepMode::decode && v.value("kernels.cuda_graph") == nullptr)
     v.derive<CudaGraph>("kernels.cuda_graph", CudaGraph::step,

@@ -110,8 +110,9 @@ class Collector {
   }
 
   Levels start(const ModelFamily& family) {
-    const SourceRef source = problems_.add_source(
-        {"defaults of " + std::string(family.name), std::string(family.defaults), true});
+    const SourceRef source =
+        problems_.add_source({"defaults of " + std::string(family.name),
+                              std::string(family.defaults), Source::Kind::preset});
     return {
         &family, std::string(family.name), {{WrittenIn::defaults, parse_yaml(problems_, source)}}};
   }
@@ -130,7 +131,7 @@ class Collector {
       return {};
     }
     const SourceRef source =
-        problems_.add_source({"preset " + name.text, std::string(*text), true});
+        problems_.add_source({"preset " + name.text, std::string(*text), Source::Kind::preset});
     const Value value = parse_yaml(problems_, source);
     STEPCAST_CHECK(value.is_mapping() && value.find("hf") == nullptr, "preset " + name.text);
     std::optional<Levels> levels = collect(value, WrittenIn::preset);

@@ -91,7 +91,6 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   const bool master = v.stated("precision.params") ? p.params != DType::fp32 : preset->master;
   if (!v.stated("precision.master")) v.derive<bool>("precision.master", master, origin);
   v.read("precision.master", p.master);
-  v.read("precision.own_grads", p.own_gradients);
   resolve_scaling(in, preset->scaling, plan);
 
   if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;

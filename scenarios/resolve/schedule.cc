@@ -114,9 +114,8 @@ bool read_group(const PlanInputs& in, const ScheduleFamily& family, SchedulePara
   const FieldValues& v = in.values;
   if (!v.has("schedule.group")) return v.value("schedule.group") == nullptr;
   params.group = v.whole("schedule.group");
-  if (family.name.starts_with("interleaved")) return true;
-  v.refuse("E127", "schedule.group",
-           "'group' is for interleaved schedules, not " + std::string(family.name),
+  if (family.takes_group) return true;
+  v.refuse("E127", "schedule.group", "'group' is not for " + std::string(family.name),
            "leave it out, or take schedule.kind: interleaved-1f1b");
   return false;
 }
@@ -142,9 +141,8 @@ const ScheduleFamily* family_with_pairs(const PlanInputs& in, const Plan& plan,
     return family;
   }
   const bool chunks = plan.vpp > 1 || plan.pp == 1;
-  if (chunks && (family->name == "1f1b" || family->name == "interleaved-1f1b"))
-    return find_schedule_family("interleaved-1f1b-ep-overlap");
-  if (family->name.starts_with("dualpipe") || family->name.ends_with("ep-overlap")) return family;
+  if (chunks && !family->paired.empty()) return find_schedule_family(family->paired);
+  if (family->has_pairs) return family;
   in.values.refuse("E127", "overlap.ep",
                    "overlap.ep needs a schedule that pairs forwards with backwards, which " +
                        std::string(family->name) + " does not",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `stepcast explain` lists of a scenario, and its hash: the values of the rows, and the sizes of
-// the model, which stand in presets and files of their own.
+// What `stepcast explain` lists of a scenario, and its hash: the values of the rows, and the sizes
+// of the model, which stand in presets and files of their own.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -38,9 +38,6 @@ void resolve_units(const PlanInputs& in, Plan& plan) {
     plan.sharding.copied_out = kind == FsdpKind::fsdp2 || kind == FsdpKind::deepspeed;
     plan.sharding.wide = kind == FsdpKind::fsdp1 || kind == FsdpKind::fsdp2;
   }
-  v.read("parallel.fsdp_unit", plan.sharding.unit_layers);
-  v.read("parallel.reshard_after_forward", plan.sharding.reshard_after_forward);
-  v.read("overlap.fsdp_prefetch", plan.sharding.prefetch);
   if (plan.zero == 3) return;
   for (const Key key : Keys{"parallel.fsdp", "parallel.fsdp_unit", "parallel.reshard_after_forward",
                             "overlap.fsdp_prefetch"})
@@ -50,7 +47,6 @@ void resolve_units(const PlanInputs& in, Plan& plan) {
 
 void resolve_zero_exchange(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
-  v.read("parallel.zero_exchange", plan.zero_exchange);
   if (plan.zero != 1 && v.value("parallel.zero_exchange") != nullptr)
     in.warnings.push_back("parallel.zero_exchange has no effect without parallel.zero: 1");
 }
@@ -73,9 +69,6 @@ void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
 
 void resolve_offload(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
-  v.read("offload.optimizer", plan.offload.optimizer);
-  v.read("offload.parameters", plan.offload.parameters);
-  v.read("offload.activation_layers", plan.offload.activation_layers);
   if (plan.offload.parameters && plan.zero != 3)
     v.refuse("E127", "offload.parameters", "offload.parameters needs parallel.zero: 3",
              "without it the GPU computes with parameters that it holds all the time");
@@ -85,7 +78,6 @@ void resolve_offload(const PlanInputs& in, Plan& plan) {
 
 void resolve_sharding(const PlanInputs& in, Plan& plan) {
   FieldValues& v = in.values;
-  v.read("parallel.zero", plan.zero);
   if (plan.zero == 3 && !v.stated("overlap.dp_grad"))
     v.derive<bool>("overlap.dp_grad", true, "derived: zero 3 reduces gradients unit by unit");
   resolve_copies(in, plan);

@@ -8,22 +8,28 @@
 //
 // A resolver binds a key by its path:
 //
-//   values.read("parallel.tp", plan.tp);         // a count, into an int64_t
-//   values.read("overlap.tp", plan.overlap.tp);  // a word, into the enumerator that it stands for
+//   values.read("parallel.etp", plan.etp);         // a count, into an int64_t
+//   values.read("parallel.cp_comm", plan.cp_comm);  // a word, into the enumerator that it stands
+//   for
 //
 // The path is looked up here while the resolver is compiled (Key, KeyOf): a misspelt path, or one
-// whose row holds a value of another type, does not compile.
+// whose row holds a value of another type, does not compile.  A value that only has to be put into
+// the plan or the cluster says so in its row (`into`), and no resolver mentions it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "model/plan.h"
@@ -66,6 +72,16 @@ struct Word {
   bool modelled = true;  // false: known, refused with E130 until it is
 };
 
+// The class that a member belongs to.
+template <class>
+struct WholeOfMember;
+template <class Whole, class Member>
+struct WholeOfMember<Member Whole::*> {
+  using type = Whole;
+};
+template <class Member>
+using WholeOf = typename WholeOfMember<Member>::type;
+
 // Its address tells types apart: it marks what type the meanings of a list have.
 template <class T>
 inline constexpr char type_mark = 0;
@@ -84,6 +100,20 @@ struct Choices {
   }
 };
 
+// One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
+// number, share, bandwidth and flop_rate as double; text and choice as a string; texts, choices and
+// pairs ("key=value") as strings.
+using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
+
+struct Field;
+
+// The member of a Plan, Cluster or Scenario that a value is put into as it is.
+struct Destination {
+  void (*put)(const Field& row, const Datum& datum, void* whole) = nullptr;  // nullptr: none
+  const void* whole = nullptr;                                               // &type_mark<Plan>
+  bool (*fits)(const Field& row) = nullptr;  // whether the row holds what the member is
+};
+
 struct Field {
   std::string_view path;  // "parallel.tp"; "[]" = each item, "*" = each name
   FieldType type = FieldType::text;
@@ -95,7 +125,76 @@ struct Field {
   Choices choices{};            // choice, choices
   std::string_view now{};       // whole: the only value that is modelled so far; empty = all are
   std::array<std::string_view, 2> shorthand{};  // section: the keys that a scalar sets
+  // Filled in before the resolvers run: for values that follow from no others, whose checks read
+  // the member.
+  Destination into{};
 };
+
+// Whether the row's value is a T: what value_as<T>() returns.
+template <class T>
+constexpr bool holds(const Field& row) {
+  using enum FieldType;
+  if constexpr (std::is_same_v<T, int64_t>)
+    return row.type == count || row.type == whole || row.type == tokens;
+  else if constexpr (std::is_same_v<T, double>)
+    return row.type == number || row.type == share;
+  else if constexpr (std::is_same_v<T, Bytes>)
+    return row.type == bytes;
+  else if constexpr (std::is_same_v<T, Time>)
+    return row.type == time;
+  else if constexpr (std::is_same_v<T, Bandwidth>)
+    return row.type == bandwidth;
+  else if constexpr (std::is_same_v<T, FlopRate>)
+    return row.type == flop_rate;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return row.type == text || row.type == choice;
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return row.type == texts || row.type == choices || row.type == pairs;
+  else if constexpr (std::is_same_v<T, bool>)
+    return row.type == flag || (row.type == choice && row.choices.type == &type_mark<T>);
+  else
+    return (row.type == choice || row.type == choices) && row.choices.type == &type_mark<T>;
+}
+
+// The value as a T: int64_t, double, bool, std::string, a list of strings, Bytes, Time, Bandwidth,
+// FlopRate, or the enum of the row's words.  REQUIRES: holds<T>(row).
+template <class T>
+T value_as(const Field& row, const Datum& d) {
+  if constexpr (std::is_same_v<T, Bytes> || std::is_same_v<T, Time>) {
+    return T{std::get<int64_t>(d)};
+  } else if constexpr (std::is_same_v<T, Bandwidth> || std::is_same_v<T, FlopRate>) {
+    return T{std::get<double>(d)};
+  } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
+                       std::is_same_v<T, std::string> ||
+                       std::is_same_v<T, std::vector<std::string>>) {
+    return std::get<T>(d);
+  } else {  // true or false, or a word and what it stands for
+    if constexpr (std::is_same_v<T, bool>)
+      if (const bool* flag = std::get_if<bool>(&d)) return *flag;
+    return static_cast<T>(row.choices.find(std::get<std::string>(d))->meaning);
+  }
+}
+
+template <class Object, class Member>
+constexpr auto& member_of(Object& object, Member at) {
+  return object.*at;
+}
+template <class Object, class Member, class... Below>
+constexpr auto& member_of(Object& object, Member at, Below... below) {
+  return member_of(object.*at, below...);
+}
+
+// {.into = into<&Plan::overlap, &Overlap::dp_param>}: Plan::overlap.dp_param.
+template <auto first, auto... below>
+inline constexpr Destination into = [] {
+  using Whole = WholeOf<decltype(first)>;
+  using Put = std::remove_reference_t<decltype(member_of(std::declval<Whole&>(), first, below...))>;
+  return Destination{[](const Field& row, const Datum& datum, void* whole) {
+                       member_of(*static_cast<Whole*>(whole), first, below...) =
+                           value_as<Put>(row, datum);
+                     },
+                     &type_mark<Whole>, &holds<Put>};
+}();
 
 // ------------------------------------------------------------------------------ words of lists
 
@@ -364,32 +463,41 @@ inline constexpr Field kFields[] = {
      .summary = "architecture: decides efficiencies",
      .fallback = "other",
      .reason = "unknown, modelled with cautious efficiencies",
-     .choices = kGpuArchs},
+     .choices = kGpuArchs,
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::arch>},
     {.path = "cluster.node.gpu.memory",
      .type = FieldType::bytes,
      .positive = true,
-     .summary = "what the device reports, not the label"},
+     .summary = "what the device reports, not the label",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::memory>},
     {.path = "cluster.node.gpu.reserve",
      .type = FieldType::bytes,
      .summary = "CUDA context and communication libraries",
      .fallback = "1GiB",
-     .reason = "CUDA context and NCCL buffers of a typical process"},
-    {.path = "cluster.node.gpu.mem_bw", .type = FieldType::bandwidth, .summary = "data sheet"},
+     .reason = "CUDA context and NCCL buffers of a typical process",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::reserve>},
+    {.path = "cluster.node.gpu.mem_bw",
+     .type = FieldType::bandwidth,
+     .summary = "data sheet",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::memory_bandwidth>},
     {.path = "cluster.node.gpu.host_bw",
      .type = FieldType::bandwidth,
      .summary = "to the host's memory, one way (offloading)",
      .fallback = "31.5GB/s",
-     .reason = "PCIe 4.0 x16"},
+     .reason = "PCIe 4.0 x16",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::host_bandwidth>},
     {.path = "cluster.node.gpu.host_mem_bw",
      .type = FieldType::bandwidth,
      .summary = "its share of the bandwidth of the host's own memory (offloaded optimizer)",
      .fallback = "51.2GB/s",
-     .reason = "an eighth of two sockets with eight channels of DDR4-3200"},
+     .reason = "an eighth of two sockets with eight channels of DDR4-3200",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::host_memory>},
     {.path = "cluster.node.gpu.sms",
      .type = FieldType::count,
      .summary = "streaming multiprocessors",
      .fallback = "108",
-     .reason = "as an A100"},
+     .reason = "as an A100",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::sms>},
     {.path = "cluster.node.gpu.peak",
      .type = FieldType::section,
      .summary = "dense rate by number format"},
@@ -404,7 +512,8 @@ inline constexpr Field kFields[] = {
      .type = FieldType::count,
      .summary = "GPUs of a node",
      .fallback = "8",
-     .reason = "the usual server"},
+     .reason = "the usual server",
+     .into = into<&Cluster::node, &Node::gpus>},
     {.path = "cluster.node.intra",
      .type = FieldType::section,
      .summary = "links between the GPUs of a node"},
@@ -412,30 +521,36 @@ inline constexpr Field kFields[] = {
      .type = FieldType::choice,
      .fallback = "nvswitch",
      .reason = "the usual server",
-     .choices = kIntraKinds},
+     .choices = kIntraKinds,
+     .into = into<&Cluster::node, &Node::intra>},
     {.path = "cluster.node.intra.bw",
      .type = FieldType::bandwidth,
-     .summary = "of one GPU, one direction (data sheets give both together)"},
+     .summary = "of one GPU, one direction (data sheets give both together)",
+     .into = into<&Cluster::node, &Node::intra_bandwidth>},
     {.path = "cluster.node.intra.latency",
      .type = FieldType::time,
      .summary = "between two GPUs",
      .fallback = "1us",
-     .reason = "nominal NVLink latency"},
+     .reason = "nominal NVLink latency",
+     .into = into<&Cluster::node, &Node::intra_latency>},
     {.path = "cluster.node.intra.sharp",
      .type = FieldType::flag,
      .summary = "the switch reduces in the network (NVLS)",
      .fallback = "false",
-     .reason = "no reduction in the switch unless it is stated"},
+     .reason = "no reduction in the switch unless it is stated",
+     .into = into<&Cluster::node, &Node::sharp>},
     {.path = "cluster.node.intra.switches",
      .type = FieldType::count,
      .most = 1024,
      .summary = "NVSwitch chips, each linked to every GPU",
      .fallback = "1",
-     .reason = "all of them as one"},
+     .reason = "all of them as one",
+     .into = into<&Cluster::node, &Node::nvswitches>},
     {.path = "cluster.node.intra.links",
      .type = FieldType::count,
      .most = 1024,
-     .summary = "NVLinks of a GPU, over all NVSwitches"},
+     .summary = "NVLinks of a GPU, over all NVSwitches",
+     .into = into<&Cluster::node, &Node::nvlinks>},
     {.path = "cluster.node.nics", .type = FieldType::section, .summary = "network cards of a node"},
     {.path = "cluster.node.nics.count",
      .type = FieldType::count,
@@ -448,13 +563,15 @@ inline constexpr Field kFields[] = {
      .type = FieldType::time,
      .summary = "end to end between two nodes' cards, switches not counted",
      .fallback = "2us",
-     .reason = "nominal InfiniBand latency"},
+     .reason = "nominal InfiniBand latency",
+     .into = into<&Cluster::node, &Node::nic_latency>},
     {.path = "cluster.node.nics.driver",
      .type = FieldType::choice,
      .summary = "what drives the cards: collectives reach more or less of them",
      .fallback = "verbs",
      .reason = "NCCL's own InfiniBand and RoCE",
-     .choices = kNicDrivers},
+     .choices = kNicDrivers,
+     .into = into<&Cluster::node, &Node::nic_driver>},
     {.path = "cluster.node.nics.affinity",
      .type = FieldType::choice,
      .summary = "which GPUs use a card",
@@ -466,22 +583,26 @@ inline constexpr Field kFields[] = {
      .most = 1024,
      .summary = "machines (trays) that share the node's NVLink domain",
      .fallback = "1",
-     .reason = "the usual server"},
+     .reason = "the usual server",
+     .into = into<&Cluster::node, &Node::hosts>},
     {.path = "cluster.node.cpus", .type = FieldType::section, .summary = "CPU sockets of a host"},
     {.path = "cluster.node.cpus.count",
      .type = FieldType::count,
      .most = 1024,
      .fallback = "2",
-     .reason = "the usual server"},
+     .reason = "the usual server",
+     .into = into<&Cluster::node, &Node::cpus>},
     {.path = "cluster.node.cpus.bw",
      .type = FieldType::bandwidth,
-     .summary = "between two sockets, one direction"},
+     .summary = "between two sockets, one direction",
+     .into = into<&Cluster::node, &Node::cpu_bandwidth>},
     {.path = "cluster.node.cpus.link",
      .type = FieldType::choice,
      .summary = "how a GPU reaches its CPU; its bandwidth is gpu.host_bw",
      .fallback = "pcie",
      .reason = "the usual server",
-     .choices = kCpuLinks},
+     .choices = kCpuLinks,
+     .into = into<&Cluster::node, &Node::c2c>},
     {.path = "cluster.node.pcie", .type = FieldType::section, .summary = "PCIe of a host"},
     {.path = "cluster.node.pcie.switches",
      .type = FieldType::whole,
@@ -491,18 +612,21 @@ inline constexpr Field kFields[] = {
          "if nics.affinity says so"},
     {.path = "cluster.node.pcie.bw",
      .type = FieldType::bandwidth,
-     .summary = "of one GPU or NIC, one direction"},
+     .summary = "of one GPU or NIC, one direction",
+     .into = into<&Cluster::node, &Node::pcie_bandwidth>},
     {.path = "cluster.fabric", .type = FieldType::section, .summary = "the network between nodes"},
     {.path = "cluster.fabric.kind",
      .type = FieldType::choice,
      .fallback = "rail-fat-tree",
      .reason = "the reference design of GPU clusters",
-     .choices = kFabricKinds},
+     .choices = kFabricKinds,
+     .into = into<&Cluster::fabric, &Fabric::kind>},
     {.path = "cluster.fabric.radix",
      .type = FieldType::count,
      .summary = "ports of a switch",
      .fallback = "64",
-     .reason = "Quantum-2 and Spectrum-4 switches"},
+     .reason = "Quantum-2 and Spectrum-4 switches",
+     .into = into<&Cluster::fabric, &Fabric::radix>},
     {.path = "cluster.fabric.oversub",
      .type = FieldType::number,
      .summary = "down : up of every tier",
@@ -512,29 +636,34 @@ inline constexpr Field kFields[] = {
      .type = FieldType::flag,
      .summary = "switches reduce in the network, and NCCL uses them (CollNet)",
      .fallback = "false",
-     .reason = "NCCL leaves CollNet off"},
+     .reason = "NCCL leaves CollNet off",
+     .into = into<&Cluster::fabric, &Fabric::sharp>},
     {.path = "cluster.fabric.routing",
      .type = FieldType::choice,
      .summary = "where links are shared (contention.links): ecmp draws one of several equal routes "
                 "for each pair of GPUs, adaptive spreads over all of them",
      .fallback = "ecmp",
      .reason = "switches route so unless adaptive routing is configured",
-     .choices = kFabricRoutings},
+     .choices = kFabricRoutings,
+     .into = into<&Cluster::fabric, &Fabric::adaptive>},
     {.path = "cluster.fabric.rail_aware",
      .type = FieldType::flag,
      .summary = "what leaves a NIC arrives at the NIC of the same rail, if the receiver has one",
      .fallback = "true",
-     .reason = "NCCL's channels stay on their rail where there is one"},
+     .reason = "NCCL's channels stay on their rail where there is one",
+     .into = into<&Cluster::fabric, &Fabric::rail_aware>},
     {.path = "cluster.fabric.pxn",
      .type = FieldType::flag,
      .summary = "what goes to another rail first crosses NVLink to the GPU beside it",
      .fallback = "true",
-     .reason = "NCCL 2.12 and later (NCCL_PXN_DISABLE=0)"},
+     .reason = "NCCL 2.12 and later (NCCL_PXN_DISABLE=0)",
+     .into = into<&Cluster::fabric, &Fabric::pxn>},
     {.path = "cluster.fabric.latency_per_hop",
      .type = FieldType::time,
      .summary = "of one switch",
      .fallback = "200ns",
-     .reason = "InfiniBand switch latency, rounded up"},
+     .reason = "InfiniBand switch latency, rounded up",
+     .into = into<&Cluster::fabric, &Fabric::hop_latency>},
     {.path = "cluster.fabric.tiers",
      .type = FieldType::list,
      .summary = "switch groups, innermost first"},
@@ -593,7 +722,8 @@ inline constexpr Field kFields[] = {
      .summary =
          "what a step is: training; or a forward alone, of whole prompts (prefill) or of one "
          "new token a sequence that sees batch.seq tokens in the cache (decode)",
-     .choices = kModes},
+     .choices = kModes,
+     .into = into<&Plan::mode>},
 
     {.path = "parallel",
      .type = FieldType::section,
@@ -602,17 +732,20 @@ inline constexpr Field kFields[] = {
      .type = FieldType::count,
      .summary = "tensor parallelism",
      .fallback = "1",
-     .reason = "no tensor parallelism"},
+     .reason = "no tensor parallelism",
+     .into = into<&Plan::tp>},
     {.path = "parallel.cp",
      .type = FieldType::count,
      .summary = "context parallelism",
      .fallback = "1",
-     .reason = "no context parallelism"},
+     .reason = "no context parallelism",
+     .into = into<&Plan::cp>},
     {.path = "parallel.ep",
      .type = FieldType::count,
      .summary = "expert parallelism",
      .fallback = "1",
-     .reason = "no expert parallelism"},
+     .reason = "no expert parallelism",
+     .into = into<&Plan::ep>},
     {.path = "parallel.etp",
      .type = FieldType::count,
      .summary = "tensor parallelism of the experts; default: tp, or 1 if tp * cp * dp would not be "
@@ -621,7 +754,8 @@ inline constexpr Field kFields[] = {
      .type = FieldType::count,
      .summary = "pipeline parallelism",
      .fallback = "1",
-     .reason = "no pipeline"},
+     .reason = "no pipeline",
+     .into = into<&Plan::pp>},
     {.path = "parallel.dp",
      .type = FieldType::count,
      .summary = "model replicas; follows from the number of GPUs"},
@@ -644,14 +778,16 @@ inline constexpr Field kFields[] = {
                 "parameters too (FSDP)",
      .fallback = "0",
      .reason = "replicated optimizer, Megatron's default without --use-distributed-optimizer",
-     .choices = kZeroStages},
+     .choices = kZeroStages,
+     .into = into<&Plan::zero>},
     {.path = "parallel.zero_exchange",
      .type = FieldType::choice,
      .summary = "zero 1: gradients reduce-scattered, or all-reduced; with 'broadcast' each tensor "
                 "then comes from its owner instead of a gather",
      .fallback = "scatter",
      .reason = "Megatron's distributed optimizer",
-     .choices = kZeroExchanges},
+     .choices = kZeroExchanges,
+     .into = into<&Plan::zero_exchange>},
     {.path = "parallel.fsdp",
      .type = FieldType::choice,
      .summary = "zero 3: whose way of gathering and keeping parameters",
@@ -662,12 +798,14 @@ inline constexpr Field kFields[] = {
      .type = FieldType::count,
      .summary = "zero 3: layers that are gathered together",
      .fallback = "1",
-     .reason = "each layer is wrapped by itself"},
+     .reason = "each layer is wrapped by itself",
+     .into = into<&Plan::sharding, &Sharding::unit_layers>},
     {.path = "parallel.reshard_after_forward",
      .type = FieldType::flag,
      .summary = "zero 3: gathered parameters are given back after a forward",
      .fallback = "true",
-     .reason = "the least memory; PyTorch's default"},
+     .reason = "the least memory; PyTorch's default",
+     .into = into<&Plan::sharding, &Sharding::reshard_after_forward>},
     {.path = "parallel.vocab_multiple",
      .type = FieldType::count,
      .summary = "the vocabulary is padded to a multiple of so many times tp",
@@ -705,7 +843,8 @@ inline constexpr Field kFields[] = {
      .type = FieldType::count,
      .summary = "sequences of a microbatch",
      .fallback = "1",
-     .reason = "the least memory and the smallest pipeline bubble"},
+     .reason = "the least memory and the smallest pipeline bubble",
+     .into = into<&Plan::micro_batch>},
     {.path = "batch.seq",
      .type = FieldType::tokens,
      .summary = "tokens of a sequence; of the decoder's, where there is an encoder too"},
@@ -743,7 +882,8 @@ inline constexpr Field kFields[] = {
      .summary = "each pipeline rank updates its parameters as soon as its own gradients are there; "
                 "the global norm is checked afterwards, so that a step costs the span",
      .fallback = "false",
-     .reason = "the global gradient norm is a barrier between the stages"},
+     .reason = "the global gradient norm is a barrier between the stages",
+     .into = into<&Scenario::post_validation>},
 
     {.path = "precision",
      .type = FieldType::section,
@@ -767,7 +907,8 @@ inline constexpr Field kFields[] = {
      .summary = "each backward's own gradients stay, in the format of the parameters, beside wider "
                 "main gradients",
      .fallback = "false",
-     .reason = "Megatron's products add into the main gradients"},
+     .reason = "Megatron's products add into the main gradients",
+     .into = into<&Plan::precision, &Precision::own_gradients>},
     {.path = "precision.reduce",
      .type = FieldType::choice,
      .summary = "what the gradient reduction sends",
@@ -823,13 +964,15 @@ inline constexpr Field kFields[] = {
      .type = FieldType::choice,
      .fallback = "none",
      .reason = "fastest if the activations fit",
-     .choices = kRecomputes},
+     .choices = kRecomputes,
+     .into = into<&Plan::recompute>},
     {.path = "recompute.method",
      .type = FieldType::choice,
      .summary = "full: uniform units, or the first layers of a stage",
      .fallback = "uniform",
      .reason = "every layer is recomputed",
-     .choices = kRecomputeMethods},
+     .choices = kRecomputeMethods,
+     .into = into<&Plan::recompute_method>},
     {.path = "recompute.layers",
      .type = FieldType::count,
      .summary = "uniform: layers of a unit; block: layers recomputed in a stage",
@@ -853,7 +996,8 @@ inline constexpr Field kFields[] = {
      .summary = "tensor-parallel collectives",
      .fallback = "backward",
      .reason = "Megatron overlaps them with the backward GEMMs",
-     .choices = kTpOverlaps},
+     .choices = kTpOverlaps,
+     .into = into<&Plan::overlap, &Overlap::tp>},
     {.path = "overlap.dp_grad",
      .type = FieldType::flag,
      .summary = "gradient reduction by bucket, beside the last backward",
@@ -863,7 +1007,8 @@ inline constexpr Field kFields[] = {
      .type = FieldType::flag,
      .summary = "parameter all-gather beside the first forward",
      .fallback = "false",
-     .reason = "off without Megatron's --overlap-param-gather"},
+     .reason = "off without Megatron's --overlap-param-gather",
+     .into = into<&Plan::overlap, &Overlap::dp_param>},
     {.path = "overlap.pp_p2p",
      .type = FieldType::flag,
      .summary =
@@ -872,12 +1017,14 @@ inline constexpr Field kFields[] = {
      .type = FieldType::whole,
      .summary = "parameters of a gradient bucket; 0 = Megatron's max(40e6, 1e6 dp)",
      .fallback = "0",
-     .reason = "Megatron's max(40e6, 1e6 dp)"},
+     .reason = "Megatron's max(40e6, 1e6 dp)",
+     .into = into<&Plan::bucket_parameters>},
     {.path = "overlap.ep",
      .type = FieldType::flag,
      .summary = "expert all-to-all of one microbatch beside the compute of another",
      .fallback = "false",
-     .reason = "off without Megatron's --overlap-moe-expert-parallel-comm"},
+     .reason = "off without Megatron's --overlap-moe-expert-parallel-comm",
+     .into = into<&Plan::overlap, &Overlap::ep>},
     {.path = "overlap.comm_sms",
      .type = FieldType::whole,
      .summary = "SMs that exchanges of experts keep to themselves in overlapped pairs",
@@ -887,7 +1034,8 @@ inline constexpr Field kFields[] = {
      .type = FieldType::whole,
      .summary = "zero 3: units gathered ahead",
      .fallback = "1",
-     .reason = "PyTorch gathers the next unit beside the compute of this one"},
+     .reason = "PyTorch gathers the next unit beside the compute of this one",
+     .into = into<&Plan::sharding, &Sharding::prefetch>},
     {.path = "overlap.gather_bucket",
      .type = FieldType::whole,
      .summary = "zero 1 and 2: parameters gathered at once after the optimizer; 0 = a stage",
@@ -906,12 +1054,14 @@ inline constexpr Field kFields[] = {
                 "(torch.optim's foreach), or two (torch.optim on one flat tensor)",
      .fallback = "fused",
      .reason = "apex and Transformer Engine",
-     .choices = kOptimizerKernels},
+     .choices = kOptimizerKernels,
+     .into = into<&Plan::optimizer_kernel>},
     {.path = "optimizer.clip",
      .type = FieldType::flag,
      .summary = "global gradient norm before the step",
      .fallback = "true",
-     .reason = "Megatron's --clip-grad 1.0"},
+     .reason = "Megatron's --clip-grad 1.0",
+     .into = into<&Plan::clip_gradients>},
 
     {.path = "kernels",
      .type = FieldType::section,
@@ -920,13 +1070,15 @@ inline constexpr Field kFields[] = {
      .type = FieldType::choice,
      .fallback = "flash",
      .reason = "fused attention, the default of today's frameworks",
-     .choices = kAttentions},
+     .choices = kAttentions,
+     .into = into<&Plan::kernels, &Kernels::flash_attention>},
     {.path = "kernels.flash_kernel",
      .type = FieldType::choice,
      .summary = "which fused attention; table: the one that was measured on the GPU",
      .fallback = "table",
      .reason = "FlashAttention 2 on Ampere, cuDNN on Hopper and Blackwell",
-     .choices = kFlashKernels},
+     .choices = kFlashKernels,
+     .into = into<&Plan::kernels, &Kernels::fused_attention>},
     {.path = "kernels.dropout",
      .type = FieldType::section,
      .summary = "probabilities",
@@ -943,56 +1095,66 @@ inline constexpr Field kFields[] = {
      .type = FieldType::flag,
      .summary = "bias in the GEMM's epilogue",
      .fallback = "false",
-     .reason = "Megatron adds biases in kernels of their own"},
+     .reason = "Megatron adds biases in kernels of their own",
+     .into = into<&Plan::kernels, &Kernels::fused_bias>},
     {.path = "kernels.fused_bias_dropout_add",
      .type = FieldType::flag,
      .summary = "bias, dropout and residual in one kernel",
      .fallback = "true",
-     .reason = "Megatron's default"},
+     .reason = "Megatron's default",
+     .into = into<&Plan::kernels, &Kernels::fused_bias_dropout_add>},
     {.path = "kernels.fused_activation",
      .type = FieldType::flag,
      .summary = "bias and GELU, or SiLU and product, in one kernel",
      .fallback = "true",
-     .reason = "Megatron's default"},
+     .reason = "Megatron's default",
+     .into = into<&Plan::kernels, &Kernels::fused_activation>},
     {.path = "kernels.fused_softmax",
      .type = FieldType::flag,
      .summary = "scale, mask and softmax in one kernel",
      .fallback = "true",
-     .reason = "Megatron's default"},
+     .reason = "Megatron's default",
+     .into = into<&Plan::kernels, &Kernels::fused_softmax>},
     {.path = "kernels.fused_cross_entropy",
      .type = FieldType::flag,
      .summary = "one kernel each way",
      .fallback = "false",
-     .reason = "off without Megatron's --cross-entropy-loss-fusion"},
+     .reason = "off without Megatron's --cross-entropy-loss-fusion",
+     .into = into<&Plan::kernels, &Kernels::fused_cross_entropy>},
     {.path = "kernels.loss",
      .type = FieldType::choice,
      .summary = "cross-entropy: Megatron's; over the logits (Transformer Engine, Liger-Kernel); "
                 "torch.nn.functional's in fp32, compiled, or with gathered logits",
      .fallback = "megatron",
      .reason = "Megatron's vocabulary-parallel cross-entropy",
-     .choices = kLosses},
+     .choices = kLosses,
+     .into = into<&Plan::kernels, &Kernels::loss>},
     {.path = "kernels.gradient_accumulation_fusion",
      .type = FieldType::flag,
      .summary = "weight-gradient GEMMs add into the main gradients",
      .fallback = "true",
-     .reason = "Megatron's default"},
+     .reason = "Megatron's default",
+     .into = into<&Plan::kernels, &Kernels::gradient_accumulation_fusion>},
     {.path = "kernels.fused_norm",
      .type = FieldType::flag,
      .summary = "norms in one kernel; false: RMSNorm by PyTorch's operators",
      .fallback = "true",
-     .reason = "kernels of apex or Transformer Engine"},
+     .reason = "kernels of apex or Transformer Engine",
+     .into = into<&Plan::kernels, &Kernels::fused_norm>},
     {.path = "kernels.modules",
      .type = FieldType::choice,
      .summary = "whose layers launch the kernels: what the host takes for it",
      .fallback = "transformer-engine",
      .reason = "Megatron-Core's --transformer-impl",
-     .choices = kModuleOwners},
+     .choices = kModuleOwners,
+     .into = into<&Plan::kernels, &Kernels::modules>},
     {.path = "kernels.gradient_placeholders",
      .type = FieldType::flag,
      .summary = "with Transformer Engine and gradient_accumulation_fusion: a tensor for each shape "
                 "of weights, which autograd takes for their gradient",
      .fallback = "true",
-     .reason = "Transformer Engine from 2.3"},
+     .reason = "Transformer Engine from 2.3",
+     .into = into<&Plan::kernels, &Kernels::gradient_placeholders>},
     {.path = "kernels.blas_workspace",
      .type = FieldType::bytes,
      .summary = "what PyTorch gives cuBLAS for each thread that multiplies"},
@@ -1007,7 +1169,8 @@ inline constexpr Field kFields[] = {
      .summary = "where the host waits for its device: before each forward pass, around all passes",
      .fallback = "none",
      .reason = "Megatron-Core does not wait there; for counts of experts, moe says",
-     .choices = kHostWaits},
+     .choices = kHostWaits,
+     .into = into<&Plan::kernels, &Kernels::host_waits>},
 
     {.path = "moe",
      .type = FieldType::section,
@@ -1079,17 +1242,20 @@ inline constexpr Field kFields[] = {
      .type = FieldType::share,
      .summary = "share of the optimizer states; their step runs on the CPUs",
      .fallback = "0",
-     .reason = "the GPU holds them"},
+     .reason = "the GPU holds them",
+     .into = into<&Plan::offload, &Offload::optimizer>},
     {.path = "offload.parameters",
      .type = FieldType::flag,
      .summary = "zero 3: shards of the parameters, which come over before each gather",
      .fallback = "false",
-     .reason = "the GPU holds them"},
+     .reason = "the GPU holds them",
+     .into = into<&Plan::offload, &Offload::parameters>},
     {.path = "offload.activation_layers",
      .type = FieldType::whole,
      .summary = "of each stage, whose activations go to the host until the backward",
      .fallback = "0",
-     .reason = "the GPU holds them"},
+     .reason = "the GPU holds them",
+     .into = into<&Plan::offload, &Offload::activation_layers>},
     {.path = "contention",
      .type = FieldType::section,
      .summary = "what changes while the step runs because ranks get in each other's way"},
@@ -1098,14 +1264,16 @@ inline constexpr Field kFields[] = {
      .summary = "transfers on one link share it",
      .fallback = "off",
      .reason = "prices contain the usual sharing",
-     .choices = kSwitch},
+     .choices = kSwitch,
+     .into = into<&Scenario::share_links>},
     {.path = "contention.interference",
      .type = FieldType::choice,
      .summary = "compute and communication beside each other slow each other down, as measured; "
                 "auto: where it was measured",
      .fallback = "off",
      .reason = "as if they used different parts of the GPU",
-     .choices = kInterferences},
+     .choices = kInterferences,
+     .into = into<&Scenario::interference>},
     {.path = "perturb",
      .type = FieldType::list,
      .summary = "GPUs and links that are slower than the others"},
@@ -1144,7 +1312,8 @@ inline constexpr Field kFields[] = {
      .most = 10'000,
      .summary = "runs with seeds seed, seed + 1, ...: mean and percentiles of the step time",
      .fallback = "1",
-     .reason = "one run"},
+     .reason = "one run",
+     .into = into<&Scenario::replicas>},
     {.path = "calibration",
      .type = FieldType::text,
      .summary = "a cost table of one's own, a file: instead of the shipped one of the GPU"},
@@ -1194,6 +1363,10 @@ inline constexpr Field kFields[] = {
     {.path = "constraints", .type = FieldType::later, .summary = "what a search must keep"},
 };
 
+static_assert(std::all_of(std::begin(kFields), std::end(kFields),
+                          [](const Field& f) { return !f.into.put || f.into.fits(f); }),
+              "a row is put into a member of its type");
+
 // ---------------------------------------------------------------------------------------- keys
 
 // All rows.
@@ -1211,32 +1384,6 @@ constexpr const Field* find_field(std::string_view path) {
 // Never defined: calling them where a constant is computed is what makes a wrong key an error.
 void the_table_of_keys_has_no_such_path();
 void the_row_of_this_key_holds_another_type();
-
-// Whether the row's value is a T: what FieldValues::get<T>() returns.
-template <class T>
-constexpr bool holds(const Field& row) {
-  using enum FieldType;
-  if constexpr (std::is_same_v<T, int64_t>)
-    return row.type == count || row.type == whole || row.type == tokens;
-  else if constexpr (std::is_same_v<T, double>)
-    return row.type == number || row.type == share;
-  else if constexpr (std::is_same_v<T, Bytes>)
-    return row.type == bytes;
-  else if constexpr (std::is_same_v<T, Time>)
-    return row.type == time;
-  else if constexpr (std::is_same_v<T, Bandwidth>)
-    return row.type == bandwidth;
-  else if constexpr (std::is_same_v<T, FlopRate>)
-    return row.type == flop_rate;
-  else if constexpr (std::is_same_v<T, std::string>)
-    return row.type == text || row.type == choice;
-  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
-    return row.type == texts || row.type == choices || row.type == pairs;
-  else if constexpr (std::is_same_v<T, bool>)
-    return row.type == flag || (row.type == choice && row.choices.type == &type_mark<T>);
-  else
-    return (row.type == choice || row.type == choices) && row.choices.type == &type_mark<T>;
-}
 
 // A key that a resolver names by its path.
 class Key {

@@ -58,8 +58,8 @@ void expand_all(Value& root) {
 
 std::string origin_of(const Mark& mark) {
   const Source& source = *mark.source;
-  if (source.is_preset) return source.name;
-  if (source.name.starts_with("--set ")) return "--set";
+  if (source.kind == Source::Kind::preset) return source.name;
+  if (source.kind == Source::Kind::set) return "--set";
   return fmt::format("{}:{}:{}", source.name, mark.line, mark.column);
 }
 

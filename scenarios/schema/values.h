@@ -13,19 +13,14 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "scenarios/document/value.h"
 #include "scenarios/scenario.h"
 #include "scenarios/schema/keys.h"
+#include "sim/check.h"
 
 namespace stepcast {
-
-// One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
-// number, share, bandwidth and flop_rate as double; text and choice as a string; texts, choices and
-// pairs ("key=value") as strings.
-using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
 
 // Whether rows of this type hold a Datum: not sections, lists, names, opaque, noted and later.
 bool is_leaf(const Field& field);
@@ -61,14 +56,21 @@ class FieldValues {
   // The user, a preset or the profile of the software states a value.
   bool stated(Key key) const;
 
-  // The value.  T is what the row holds: int64_t, double, bool, std::string, a list of strings,
-  // Bytes, Time, Bandwidth, FlopRate, or the enum of the row's words.  REQUIRES: has(key).
+  // The value, as value_as<T>().  REQUIRES: has(key).
   template <class T>
   T get(std::type_identity_t<KeyOf<T>> key) const;
   // Puts the value into `to`, which stays as it is if there is none.
   template <class T>
   void read(std::type_identity_t<KeyOf<T>> key, T& to) const {
     if (has(key)) to = get<T>(key);
+  }
+  // Puts the values of all rows that name a member of a Whole into it; members whose row has no
+  // value stay as they are.
+  template <class Whole>
+  void fill(Whole& whole) const {
+    for (const Field& field : scenario_fields())
+      if (field.into.whole == &type_mark<Whole> && has(Key(field)))
+        field.into.put(field, datum(Key(field)), &whole);
   }
   // Whether there is a value and it is this one.
   template <class T>
@@ -162,25 +164,13 @@ std::string origin_of(const Mark& mark);
 
 template <class T>
 T FieldValues::get(std::type_identity_t<KeyOf<T>> key) const {
-  const Datum& d = datum(key);
-  if constexpr (std::is_same_v<T, Bytes> || std::is_same_v<T, Time>) {
-    return T{std::get<int64_t>(d)};
-  } else if constexpr (std::is_same_v<T, Bandwidth> || std::is_same_v<T, FlopRate>) {
-    return T{std::get<double>(d)};
-  } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
-                       std::is_same_v<T, std::string> ||
-                       std::is_same_v<T, std::vector<std::string>>) {
-    return std::get<T>(d);
-  } else {  // true or false, or a word and what it stands for
-    if constexpr (std::is_same_v<T, bool>)
-      if (const bool* flag = std::get_if<bool>(&d)) return *flag;
-    return static_cast<T>(key.row().choices.find(std::get<std::string>(d))->meaning);
-  }
+  return value_as<T>(key.row(), datum(key));
 }
 
 template <class T>
 void FieldValues::derive(std::type_identity_t<KeyOf<T>> key, T value, std::string origin,
                          std::string shown) {
+  STEPCAST_CHECK(key.row().into.put == nullptr, "a derived value is put where it is derived");
   Datum d;
   if constexpr (std::is_same_v<T, Bytes> || std::is_same_v<T, Bandwidth>) {
     d = value.value;

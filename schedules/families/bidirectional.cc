@@ -221,29 +221,35 @@ ScheduleFamily chimera() {
 }
 
 ScheduleFamily dualpipe() {
-  return {kDual,
-          kDualAliases,
-          "two replicas in opposite directions, forwards and backwards as overlapped units; bubble "
-          "about (p/2-1)(tFB+tB-3tW), holds p+1 microbatches, twice the parameters; p even, m "
-          "even, m >= 2p, vpp = 2 (two stages a rank)",
-          "DeepSeek-AI 2024 (arXiv:2412.19437); deepseek-ai DualPipe",
-          check_dual,
-          dual_order,
-          {},
-          P2pStyle::dualpipe};
+  ScheduleFamily family{
+      kDual,
+      kDualAliases,
+      "two replicas in opposite directions, forwards and backwards as overlapped units; bubble "
+      "about (p/2-1)(tFB+tB-3tW), holds p+1 microbatches, twice the parameters; p even, m "
+      "even, m >= 2p, vpp = 2 (two stages a rank)",
+      "DeepSeek-AI 2024 (arXiv:2412.19437); deepseek-ai DualPipe",
+      check_dual,
+      dual_order,
+      {},
+      P2pStyle::dualpipe};
+  family.has_pairs = true;
+  return family;
 }
 
 ScheduleFamily dualpipev() {
-  return {kDualV,
-          kDualVAliases,
-          "DualPipe cut in half: two chunks a rank in a V, overlapped units; bubble about "
-          "(p-1)(tFB+tB-3tW) of a chunk, holds 2p+1 chunks; vpp = 2, m >= 2p",
-          "Qi et al. 2025, cut-in-half; deepseek-ai DualPipeV; torch.distributed.pipelining "
-          "ScheduleDualPipeV",
-          check_dualpipev,
-          dualpipev_order,
-          {},
-          P2pStyle::dualpipe};
+  ScheduleFamily family{
+      kDualV,
+      kDualVAliases,
+      "DualPipe cut in half: two chunks a rank in a V, overlapped units; bubble about "
+      "(p-1)(tFB+tB-3tW) of a chunk, holds 2p+1 chunks; vpp = 2, m >= 2p",
+      "Qi et al. 2025, cut-in-half; deepseek-ai DualPipeV; torch.distributed.pipelining "
+      "ScheduleDualPipeV",
+      check_dualpipev,
+      dualpipev_order,
+      {},
+      P2pStyle::dualpipe};
+  family.has_pairs = true;
+  return family;
 }
 
 }  // namespace stepcast

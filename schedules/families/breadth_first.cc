@@ -113,15 +113,18 @@ ScheduleFamily looped_bfs() {
 }
 
 ScheduleFamily breadth_first() {
-  return {kFastLlm,
-          kFastLlmAliases,
-          "chunk by chunk, backwards in ascending order, in depth-first rounds of `group` "
-          "microbatches (default: all, one round); holds v * group "
-          "chunks; bubble (p-1)(tF+tB) of a chunk and round; group must divide m",
-          "Lamy-Poirier 2022 (arXiv:2211.05953); Fast-LLM",
-          check_breadth_first,
-          breadth_first_order,
-          kFastLlmParameters};
+  ScheduleFamily family{
+      kFastLlm,
+      kFastLlmAliases,
+      "chunk by chunk, backwards in ascending order, in depth-first rounds of `group` "
+      "microbatches (default: all, one round); holds v * group "
+      "chunks; bubble (p-1)(tF+tB) of a chunk and round; group must divide m",
+      "Lamy-Poirier 2022 (arXiv:2211.05953); Fast-LLM",
+      check_breadth_first,
+      breadth_first_order,
+      kFastLlmParameters};
+  family.takes_group = true;
+  return family;
 }
 
 }  // namespace stepcast

@@ -97,7 +97,7 @@ Schedule gis_order(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily group_interleaved() {
-  return {
+  ScheduleFamily family{
       kGis,
       kGisAliases,
       "chunks in groups of g <= p microbatches, each weight gradient at once; for p even, g = p/2 "
@@ -107,6 +107,8 @@ ScheduleFamily group_interleaved() {
       check_gis,
       gis_order,
       kGisParameters};
+  family.takes_group = true;
+  return family;
 }
 
 }  // namespace stepcast

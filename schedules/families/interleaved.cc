@@ -184,29 +184,37 @@ Schedule flex_order(const ScheduleParams& params) {
 }  // namespace
 
 ScheduleFamily interleaved() {
-  return {kInterleaved,
-          kInterleavedAliases,
-          "v chunks a rank in groups of N microbatches; bubble (p-1)(tF+tB) of a chunk, holds "
-          "2(p-1)+(v-1)N+1 chunks; vpp >= 2, p <= N <= m, m % N = 0 or >= p",
-          "Narayanan et al. 2021 (arXiv:2104.04473); Megatron-LM "
-          "forward_backward_pipelining_with_interleaving",
-          check_interleaved,
-          plain_interleaved_order,
-          kInterleavedParameters,
-          P2pStyle::megatron_overlap};
+  ScheduleFamily family{
+      kInterleaved,
+      kInterleavedAliases,
+      "v chunks a rank in groups of N microbatches; bubble (p-1)(tF+tB) of a chunk, holds "
+      "2(p-1)+(v-1)N+1 chunks; vpp >= 2, p <= N <= m, m % N = 0 or >= p",
+      "Narayanan et al. 2021 (arXiv:2104.04473); Megatron-LM "
+      "forward_backward_pipelining_with_interleaving",
+      check_interleaved,
+      plain_interleaved_order,
+      kInterleavedParameters,
+      P2pStyle::megatron_overlap};
+  family.takes_group = true;
+  family.paired = kEpOverlap;
+  return family;
 }
 
 ScheduleFamily interleaved_ep_overlap() {
-  return {kEpOverlap,
-          kEpOverlapAliases,
-          "interleaved-1f1b with one more forward of warm-up and steady steps as overlapped units "
-          "of forward and backward, to hide all-to-all; bubble (p-1)(2tFB-tF-tB) of a chunk, holds "
-          "2(p-1)+(v-1)N+2 chunks; vpp >= 2 or pp = 1, p <= N <= m, m % N = 0 or >= p",
-          "Megatron-LM overlap_moe_expert_parallel_comm",
-          check_ep_overlap,
-          ep_overlap_order,
-          kInterleavedParameters,
-          P2pStyle::megatron_overlap};
+  ScheduleFamily family{
+      kEpOverlap,
+      kEpOverlapAliases,
+      "interleaved-1f1b with one more forward of warm-up and steady steps as overlapped units "
+      "of forward and backward, to hide all-to-all; bubble (p-1)(2tFB-tF-tB) of a chunk, holds "
+      "2(p-1)+(v-1)N+2 chunks; vpp >= 2 or pp = 1, p <= N <= m, m % N = 0 or >= p",
+      "Megatron-LM overlap_moe_expert_parallel_comm",
+      check_ep_overlap,
+      ep_overlap_order,
+      kInterleavedParameters,
+      P2pStyle::megatron_overlap};
+  family.takes_group = true;
+  family.has_pairs = true;
+  return family;
 }
 
 ScheduleFamily interleaved_flex() {

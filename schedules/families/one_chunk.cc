@@ -157,16 +157,19 @@ ScheduleFamily gpipe() {
 }
 
 ScheduleFamily one_f_one_b() {
-  return {kOneFOneB,
-          kOneFOneBAliases,
-          "one forward, one backward; bubble (p-1)(tF+tB), rank r holds min(p-r, m) microbatches; "
-          "vpp = 1",
-          "Narayanan et al. 2021 (arXiv:2006.09503); Megatron-LM "
-          "forward_backward_pipelining_without_interleaving",
-          check_one_f_one_b,
-          one_f_one_b_order,
-          kOneFOneBParameters,
-          P2pStyle::megatron};
+  ScheduleFamily family{
+      kOneFOneB,
+      kOneFOneBAliases,
+      "one forward, one backward; bubble (p-1)(tF+tB), rank r holds min(p-r, m) microbatches; "
+      "vpp = 1",
+      "Narayanan et al. 2021 (arXiv:2006.09503); Megatron-LM "
+      "forward_backward_pipelining_without_interleaving",
+      check_one_f_one_b,
+      one_f_one_b_order,
+      kOneFOneBParameters,
+      P2pStyle::megatron};
+  family.paired = "interleaved-1f1b-ep-overlap";
+  return family;
 }
 
 ScheduleFamily eager_1f1b() {

@@ -183,6 +183,7 @@ TEST(TableText, RefusesRowsThatWereThereBefore) {
                           3)),
             "E307 9:1");
   EXPECT_EQ(problem(table("memory,add,8,1,bench\nmemory,add,8,1,bench\n", 2)), "E307 8:1");
+  EXPECT_EQ(problem(table("memory,add,8,1,bench\nmemory,add,008,1,bench\n", 2)), "E307 8:1");
   EXPECT_EQ(problem(table("launch,1,bench\nlaunch,1,bench\n", 2)), "E307 8:1");
   EXPECT_EQ(problem(table("ratio,nt,1,bench\nratio,nt,1,bench\n", 2)), "E307 8:1");
   EXPECT_EQ(problem(table("interference,1,2,bench\ninterference,1,2,bench\n", 2)), "E307 8:1");

@@ -20,7 +20,7 @@ constexpr std::string_view kConfig =
 
 void check_yaml(const std::string& scenario, std::string_view kind) {
   Problems problems;
-  parse_yaml(problems, problems.add_source({"written", scenario, false}));
+  parse_yaml(problems, problems.add_source({"written", scenario}));
   try {
     problems.throw_if_any();
   } catch (const InputError& e) {

@@ -195,7 +195,8 @@ TEST(WrittenSchedule, ADeadlockIsExitStatusFourWhateverElseIsWrong) {
   EXPECT_EQ(failure_with(stuck).codes, "E401");
   EXPECT_EQ(failure_with(stuck).exit_status, 4);
   testing::Sets worse = stuck;
-  worse.emplace_back("parallel.zero", "4");
+  worse.emplace_back("perturb", "[{where: nowhere, compute: 0.5}]");
+  EXPECT_EQ(failure_with(worse).all.size(), 2u);
   EXPECT_EQ(failure_with(worse).exit_status, 4);
 }
 
@@ -253,6 +254,14 @@ TEST(ScheduleNames, AliasesAndMistakes) {
   EXPECT_EQ(f.all[0].help.substr(0, 10), "legal now:");
   EXPECT_EQ(failure_with({{"schedule", "interleaved"}}).codes, "E205");  // vpp = 1
   EXPECT_EQ(failure_with({{"schedule", "{kind: 1f1b, group: 4}"}}).codes, "E127");
+  // A family by whose name one would think that it takes a group, and one by whose name not.
+  EXPECT_EQ(
+      failure_with({{"schedule", "{kind: interleaved-1f1b-flex, group: 4}"}, {"parallel.vpp", "2"}})
+          .codes,
+      "E127");
+  EXPECT_EQ(load_with({{"schedule", "{kind: breadth-first, group: 4}"}, {"parallel.vpp", "2"}})
+                .schedule.ranks.size(),
+            2u);
   EXPECT_EQ(load_with({{"schedule", "{kind: interleaved, group: 4}"}, {"parallel.vpp", "2"}})
                 .schedule.microbatches,
             64);

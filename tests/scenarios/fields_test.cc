@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 Value parse(const std::string& text) {
   Problems problems;
-  Value v = parse_yaml(problems, problems.add_source({"t", text, false}));
+  Value v = parse_yaml(problems, problems.add_source({"t", text}));
   EXPECT_FALSE(problems.any()) << text;
   return v;
 }

@@ -29,7 +29,7 @@ struct Outcome {
 // Resolves the `model:` of a scenario text.
 Outcome resolve(const std::string& scenario, const Files& files = {}) {
   Problems problems;
-  const SourceRef source = problems.add_source({"run.yaml", scenario, false});
+  const SourceRef source = problems.add_source({"run.yaml", scenario});
   const Value root = parse_yaml(problems, source);
   const Value* model = root.find("model");
   Outcome outcome;
@@ -39,7 +39,7 @@ Outcome resolve(const std::string& scenario, const Files& files = {}) {
   }
   const FileReader read_file = [&](const std::string& path, const Mark& from) -> SourceRef {
     const auto file = files.find(path);
-    if (file != files.end()) return problems.add_source({path, file->second, false});
+    if (file != files.end()) return problems.add_source({path, file->second});
     problems.add("E101", "cannot read '" + path + "'", from);
     return {};
   };

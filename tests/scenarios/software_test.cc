@@ -141,7 +141,7 @@ TEST(FieldValuesAssume, TakesOnlyRowsThatHoldAValueAndRightOnes) {
   EXPECT_FALSE(problems.any());
   for (const char* wrong : {"overlap", "overlap.none", "overlap.dp_grad"}) {
     Problems found;
-    found.add_source({"profile", "pipelined", true});
+    found.add_source({"profile", "pipelined", Source::Kind::preset});
     FieldValues fresh(root, "", found);
     fresh.assume(wrong, word, "here");
     EXPECT_TRUE(found.any()) << wrong;

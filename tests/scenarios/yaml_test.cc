@@ -24,7 +24,7 @@ struct Parsed {
 
 Parsed parse(std::string text) {
   Problems problems;
-  const SourceRef source = problems.add_source({"t.yaml", std::move(text), false});
+  const SourceRef source = problems.add_source({"t.yaml", std::move(text)});
   Parsed p;
   p.value = parse_yaml(problems, source);
   p.failure = testing::failure_of([&] { problems.throw_if_any(); });
@@ -153,7 +153,7 @@ TEST(Yaml, ColumnsCountCharactersNotBytes) {
 }
 
 TEST(Yaml, ALineIsShownWithoutItsEnd) {
-  const Source s{"x", "one\r\ntwo\nthree", false};
+  const Source s{"x", "one\r\ntwo\nthree"};
   EXPECT_EQ(s.line(1), "one");
   EXPECT_EQ(s.line(3), "three");
   EXPECT_EQ(s.line(4), "");
@@ -162,8 +162,8 @@ TEST(Yaml, ALineIsShownWithoutItsEnd) {
 
 TEST(Problems, AreReportedByPlaceAndAtMostTwenty) {
   Problems problems;
-  const SourceRef a = problems.add_source({"a", "1\n2\n3\n", false});
-  const SourceRef b = problems.add_source({"b", "1\n", false});
+  const SourceRef a = problems.add_source({"a", "1\n2\n3\n"});
+  const SourceRef b = problems.add_source({"b", "1\n"});
   problems.add("E2", "second file", {b, 1, 1});
   for (int line = 30; line > 0; --line) problems.add("E1", "x", {a, line, 1});
   const Failure f = testing::failure_of([&] { problems.throw_if_any(); });

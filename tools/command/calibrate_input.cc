@@ -6,7 +6,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "calibrate/table/cost_table.h"
 #include "scenarios/document/number.h"
@@ -78,6 +80,23 @@ void add_measurement_options(CLI::App* sub, MeasuredArguments& a) {
   add_word(
       sub, "--nvls", {"no", "yes"}, [&a](size_t i) { a.nvls = i == 1; },
       "whether the NVSwitches reduced: yes or no", "yes|no");
+}
+
+void refuse_measurement_options(const MeasuredArguments& a, const std::string& kind) {
+  const std::array<std::pair<const char*, bool>, 8> options{
+      {{"--collective", !a.collective.empty()},
+       {"--dtype", !a.dtype.empty()},
+       {"--ranks", a.ranks.has_value()},
+       {"--nodes", a.nodes.has_value()},
+       {"--ranks-per-node", a.ranks_per_node.has_value()},
+       {"--nic", a.nic.has_value()},
+       {"--nvlink", a.nvlink.has_value()},
+       {"--nvls", a.nvls.has_value()}}};
+  for (const auto& [option, given] : options)
+    if (given)
+      usage_error("E003",
+                  std::string(option) + " is for files of measurements, and " + kind + " is none",
+                  "read are " + join(measurement_kinds()));
 }
 
 CalibrateInput read_table(const std::string& input, bool accept_edits) {

@@ -17,6 +17,8 @@ namespace stepcast::cli {
 
 // Options for what files of other tools may leave open.
 void add_measurement_options(CLI::App* sub, MeasuredArguments& a);
+// Throws InputError E003 if one was given for a file of `kind`, which holds no measurements.
+void refuse_measurement_options(const MeasuredArguments& a, const std::string& kind);
 
 struct CalibrateInput {
   std::string name;  // as messages call it

@@ -18,6 +18,7 @@
 
 #include "report/format.h"
 #include "scenarios/scenario.h"
+#include "scenarios/scenario_document.h"
 #include "schedules/schedule.h"
 #include "sim/result.h"
 
@@ -140,6 +141,9 @@ std::string_view version();  // "0.1.0"
 
 // The --set options as pairs.  Throws InputError E004 for one without '='.
 std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std::string> sets);
+
+// `file` as it is written, standard input for "-", with what --set says.
+ScenarioDocument read_scenario(const std::string& file, const Arguments& args);
 
 // Loads `file`, standard input for "-".  `extra` is applied after --set, then what the case of that
 // name changes.

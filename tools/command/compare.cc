@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <variant>
 
 #include "report/diagnostics.h"
 #include "report/json/result.h"
@@ -68,14 +69,16 @@ void forget_place(Diagnostic& d) {
   d.line = d.column = 0;
 }
 
-std::optional<InputError> problem_of(const Sets& set, const Arguments& args) {
-  try {
-    load(args.files.front(), args, set);
-    return {};
-  } catch (InputError& e) {
-    for (Diagnostic& d : e.diagnostics) forget_place(d);
-    return e;
-  }
+// The scenario with more set, or what is wrong with it then.
+std::variant<Scenario, InputError> try_with(const ScenarioDocument& document, const Sets& set) {
+  ScenarioDocument changed = document;
+  LoadOptions options;
+  options.set = set;
+  changed.set(options);
+  auto resolved = std::move(changed).try_resolve();
+  if (InputError* wrong = std::get_if<InputError>(&resolved))
+    for (Diagnostic& d : wrong->diagnostics) forget_place(d);
+  return resolved;
 }
 
 // Whether a key goes with some schedules only: its value may be wrong as well.
@@ -86,38 +89,43 @@ bool is_misplaced(const InputError& e) {
 
 // Each key goes because the schedule has no such key, not because its value is wrong.
 void check_dropped(const std::string& name, const char* vpp, unsigned dropped,
-                   const Arguments& args) {
+                   const ScenarioDocument& document) {
   for (size_t k = 0; k < kKeys.size(); ++k) {
     if ((dropped >> k & 1) == 0) continue;
-    const auto problem = problem_of(sets_for(name, vpp, dropped & ~(1u << k)), args);
-    if (problem && !is_misplaced(*problem)) throw InputError(*problem);
+    const auto tried = try_with(document, sets_for(name, vpp, dropped & ~(1u << k)));
+    const InputError* wrong = std::get_if<InputError>(&tried);
+    if (wrong != nullptr && !is_misplaced(*wrong)) throw InputError(*wrong);
   }
 }
 
 // Throws InputError if a key of the section `schedule` is wrong under the scenario's own schedule:
 // then no other is to blame.
-void check_own_schedule(const Arguments& args) {
-  const auto problem = problem_of({}, args);
-  if (problem && is_misplaced(*problem)) throw InputError(*problem);
+void check_own_schedule(const ScenarioDocument& document) {
+  const auto tried = try_with(document, {});
+  const InputError* wrong = std::get_if<InputError>(&tried);
+  if (wrong != nullptr && is_misplaced(*wrong)) throw InputError(*wrong);
 }
 
 // The scenario under the schedule `name`, with its own parallel.vpp if the schedule takes it, else
 // with one or two chunks, and with all keys of its section `schedule` but those that the schedule
-// cannot take: it is loaded with fewer and fewer of them until it can be.  Throws InputError with
+// cannot take: it is resolved with fewer and fewer of them until it can be.  Throws InputError with
 // the reason if it cannot be.
-UnderSchedule under_schedule(const std::string& name, const Arguments& args) {
+UnderSchedule under_schedule(const std::string& name, const ScenarioDocument& document) {
   std::optional<InputError> first;
   for (const char* vpp : {"", "null", "2"}) {
-    const std::optional<InputError> bare = problem_of(sets_for(name, vpp, kAll), args);
-    if (bare && !first) first = bare;
-    if (bare) continue;
+    auto bare = try_with(document, sets_for(name, vpp, kAll));
+    if (InputError* wrong = std::get_if<InputError>(&bare)) {
+      if (!first) first = std::move(*wrong);
+      continue;
+    }
     for (const unsigned dropped : attempts()) {
       const Sets set = sets_for(name, vpp, dropped);
-      if (problem_of(set, args)) continue;
-      check_dropped(name, vpp, dropped, args);
+      const auto tried = try_with(document, set);
+      const Scenario* scenario = std::get_if<Scenario>(&tried);
+      if (scenario == nullptr) continue;
+      check_dropped(name, vpp, dropped, document);
       UnderSchedule under{name, set, {}};
-      const int64_t chunks = load(args.files.front(), args, set).plan.vpp;
-      if (chunks > 1) under.name += fmt::format(" vpp {}", chunks);
+      if (scenario->plan.vpp > 1) under.name += fmt::format(" vpp {}", scenario->plan.vpp);
       for (size_t k = 0; k < kKeys.size(); ++k)
         if ((dropped >> k & 1) != 0) under.dropped.emplace_back(kKeys[k]);
       return under;
@@ -162,11 +170,12 @@ std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& ref
   if (args.files.size() > 1)
     usage_error("E003", fmt::format("--schedules is for one scenario, not {}", args.files.size()),
                 "compare takes one of them at a time");
-  check_own_schedule(args);
+  const ScenarioDocument document = read_scenario(args.files.front(), args);
+  check_own_schedule(document);
   std::vector<Case> cases;
   for (const std::string& name : args.schedules) {
     try {
-      UnderSchedule under = under_schedule(name, args);
+      UnderSchedule under = under_schedule(name, document);
       cases.push_back({under.name, args.files.front(), {}, std::move(under)});
     } catch (const InputError& e) {
       refuse(e, name);

@@ -167,9 +167,12 @@ int import_measured(const Arguments& args) {
 }
 
 int import_command(const Arguments& args, const Terminal&) {
-  if (among(args.kind, import_kinds())) return import_run_command(args);
+  const bool run = among(args.kind, import_kinds());
   const bool measured = among(args.kind, measurement_kinds());
-  if (measured || among(args.kind, kTopologies)) {
+  const bool topology = among(args.kind, kTopologies);
+  if (run || topology) refuse_measurement_options(args.measured, args.kind);
+  if (run) return import_run_command(args);
+  if (measured || topology) {
     refuse_scenario_options(args, args.file);
     if (!args.model.empty())
       usage_error("E003", "--model is for files of runs, and " + args.kind + " is none");

@@ -158,16 +158,25 @@ std::vector<std::pair<std::string, std::string>> parse_sets(std::span<const std:
   return pairs;
 }
 
+ScenarioDocument read_scenario(const std::string& file, const Arguments& args) {
+  LoadOptions options;
+  options.set = parse_sets(args.set);
+  ScenarioDocument document =
+      file == "-" ? ScenarioDocument::of_text(standard_input(), shown_name(file), args.root)
+                  : ScenarioDocument::of_file(file, args.root);
+  document.set(options);
+  return document;
+}
+
 Scenario load(const std::string& file, const Arguments& args,
               std::span<const std::pair<std::string, std::string>> extra,
               const std::string& compare_case) {
+  ScenarioDocument document = read_scenario(file, args);
   LoadOptions options;
-  options.set = parse_sets(args.set);
-  options.set.insert(options.set.end(), extra.begin(), extra.end());
+  options.set.assign(extra.begin(), extra.end());
   options.compare_case = compare_case;
-  options.root = args.root;
-  if (file == "-") return load_scenario_text(standard_input(), shown_name(file), options);
-  return load_scenario(file, options);
+  document.set(options);
+  return std::move(document).resolve();
 }
 
 std::string shown_name(const std::string& file) {

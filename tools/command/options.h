@@ -89,7 +89,7 @@ void add_quantity(CLI::App* sub, const char* name, std::optional<Quantity>& valu
                   const char* summary, const char* shown) {
   const auto take = [&value, read, name](const std::string& text) {
     Problems problems;
-    const Value written = parse_yaml(problems, problems.add_source({name, text, false}));
+    const Value written = parse_yaml(problems, problems.add_source({name, text}));
     const auto quantity = read(written, name, problems);
     problems.throw_if_any();
     value = static_cast<Quantity>(*quantity);

@@ -84,7 +84,8 @@ std::vector<Entry> files_of(PresetKind kind) {
   for (const std::string_view name : preset_names(kind)) {
     const std::string text(preset_text(kind, name).value_or(""));
     Problems problems;
-    const Value root = parse_yaml(problems, problems.add_source({std::string(name), text, true}));
+    const Value root =
+        parse_yaml(problems, problems.add_source({std::string(name), text, Source::Kind::preset}));
     entries.push_back({std::string(name), summary_of(root, figures_of(kind)), text});
   }
   return entries;

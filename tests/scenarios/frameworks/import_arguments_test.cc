@@ -38,7 +38,7 @@ TEST(PythonList, RefusesEverythingElse) {
 
 std::string arguments_in(const std::string& script) {
   Problems problems;
-  const ShellScript s = read_shell(problems.add_source({"file", script, false}));
+  const ShellScript s = read_shell(problems.add_source({"file", script}));
   std::string all;
   for (const auto& command : s.commands)
     for (const Argument& a : arguments_of(command)) {

@@ -57,7 +57,7 @@ ImportedRun of_config(const std::string& text) {
   Problems problems;
   ScenarioDraft draft;
   ImportCounts counts;
-  const Value config = parse_yaml(problems, problems.add_source({"config.json", text, false}));
+  const Value config = parse_yaml(problems, problems.add_source({"config.json", text}));
   EXPECT_TRUE(draft_config_model(config, problems, draft, counts));
   problems.throw_if_any();
   ImportedRun run;

@@ -96,7 +96,7 @@ TEST(ImportRun, DamagedFilesAreRefusedOrBecomeReadableScenarios) {
       testing::failure_of([&] {
         const ImportedRun run = import_run(r);
         Problems problems;
-        parse_yaml(problems, problems.add_source({"written", run.scenario, false}));
+        parse_yaml(problems, problems.add_source({"written", run.scenario}));
         EXPECT_FALSE(problems.any()) << run.scenario;
       });
     }
@@ -113,7 +113,7 @@ constexpr std::array<const char*, 10> kWrongValues{
 // The texts of a mapping with one member after the other changed; "" leaves it out.
 std::vector<std::string> wrong_mappings(const std::string& text) {
   Problems problems;
-  Value root = parse_yaml(problems, problems.add_source({"sample", text, false}));
+  Value root = parse_yaml(problems, problems.add_source({"sample", text}));
   problems.throw_if_any();
   std::vector<std::string> all;
   const auto change = [&](auto& self, Value& mapping) -> void {
@@ -183,7 +183,7 @@ TEST_P(ImportWrongValues, AreRefusedOrBecomeAScenarioThatLoads) {
       const ImportedRun run = import_run(r);
       ++good;
       Problems problems;
-      expect_finite(parse_yaml(problems, problems.add_source({"written", run.scenario, false})),
+      expect_finite(parse_yaml(problems, problems.add_source({"written", run.scenario})),
                     run.scenario);
       EXPECT_FALSE(problems.any()) << run.scenario;
       for (const std::string& line : testing::failure(run.scenario).lines) {

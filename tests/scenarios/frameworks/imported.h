@@ -38,7 +38,7 @@ inline ImportedRun imported(const std::string& kind, std::string text) {
 // The value of a path as YAML on one line; "" if it is not there.
 inline std::string value_of(const ImportedRun& run, const std::string& path) {
   Problems problems;
-  const Value root = parse_yaml(problems, problems.add_source({"written", run.scenario, false}));
+  const Value root = parse_yaml(problems, problems.add_source({"written", run.scenario}));
   problems.throw_if_any();
   const Value* at = &root;
   for (size_t begin = 0; at != nullptr && begin <= path.size();) {
