@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "calibrate/fit/fit.h"
+#include "calibrate/price/collective_price.h"
 #include "calibrate/runs/run_record.h"
 #include "calibrate/table/curve.h"
 #include "sim/csv.h"
@@ -107,18 +108,18 @@ void set_network(Node& node, Fabric& fabric, const std::string& text, int64_t ho
   struct Driver {
     const char* word;
     NicDriver driver;
-    int64_t us;
   };
-  // First match counts.  Latencies are those of the presets.
-  constexpr Driver kDrivers[] = {{"EFA v1", NicDriver::efa_v1, 75}, {"EFA", NicDriver::efa, 15},
-                                 {"TCPXO", NicDriver::tcpxo, 35},   {"TCP", NicDriver::tcpx, 300},
-                                 {"gIB", NicDriver::gib, 12},       {"", NicDriver::verbs, 2}};
+  // First match counts.
+  constexpr Driver kDrivers[] = {{"EFA v1", NicDriver::efa_v1}, {"EFA", NicDriver::efa},
+                                 {"TCPXO", NicDriver::tcpxo},   {"TCP", NicDriver::tcpx},
+                                 {"gIB", NicDriver::gib},       {"RoCE", NicDriver::roce},
+                                 {"", NicDriver::verbs}};
   const bool google = has(node.gpu.name, "GCP") && has(text, "RoCE");
   const std::string words = google ? text + " gIB" : text;
   for (const Driver& d : kDrivers) {
     if (!has(words, d.word)) continue;
     node.nic_driver = d.driver;
-    node.nic_latency = Time{d.us * 1'000'000};
+    node.nic_latency = nominal_latency(d.driver);
     break;
   }
   fabric.sharp = has(text, "SHARP");
@@ -381,8 +382,8 @@ void keep_some(const Log& log, size_t index, size_t every, LogErrors& errors) {
   for (size_t i = 0; i < log.points.size(); ++i) {
     if (i % every == 0) continue;
     const Point& p = log.points[i];
-    const CurveValue v = collective_on(kept, log.kind, {static_cast<int64_t>(p.bytes)}, log.shape,
-                                       log.cluster, kept.front().us);
+    const CurveValue v =
+        collective_on(kept, log.kind, {static_cast<int64_t>(p.bytes)}, log.shape, log.cluster);
     errors[index][size_class(p.bytes)].push_back(v.us * 1e-6 / p.seconds - 1);
   }
 }
