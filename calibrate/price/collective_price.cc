@@ -48,6 +48,17 @@ bool equal(double a, double b) {
   return std::abs(a / b - 1) < 1e-9;
 }
 
+// Below the first row of a sweep.  One that begins small shows the latency, and the model's factor
+// at that row holds for what is smaller.  One that begins with large messages says nothing about
+// latency: that stays the model's, and the factor is that of the rest, so that the time falls from
+// the row to the model's latency.
+double below(const CurvePoint& first, double at, double at_first, double latency) {
+  constexpr int64_t kShowsLatency = 64 << 10;
+  if (first.bytes <= kShowsLatency) return first.us * (at / at_first);
+  if (first.us <= latency || at_first <= latency) return first.us;
+  return latency + (at - latency) * ((first.us - latency) / (at_first - latency));
+}
+
 // ---- which rows fit
 
 // NCCL lets switches reduce all-reduces alone (the others need buffers registered with them).
@@ -89,11 +100,8 @@ std::string misfit(const CostTable& table, const Wires& rows, WorkKind kind,
   return {};
 }
 
-// nccl-tests puts call behind call (src/common.cu): where one thread calls for all GPUs in turn, a
-// collective takes what those calls take, however small it is, until the GPUs take longer.  From
-// twice the shortest time on they do.
+// The rows of one process that are the GPUs' times and not those of its calls.
 Curve without_calls(const Curve& curve) {
-  constexpr double kCallsAreHidden = 2;
   double shortest = curve.front().us;
   for (const CurvePoint& p : curve) shortest = std::min(shortest, p.us);
   const auto first = std::ranges::find_if(
@@ -156,6 +164,13 @@ struct Asked {
   // The cluster that rows were measured on, with NICs of that share: what a table does not state is
   // as here.
   Cluster measured_on(const Wires& wires, double row_nic_gbs) const;
+  // Whether the links at hand are those of the rows.
+  bool is_like(const Cluster& there) const {
+    const Node &a = cluster.node, &b = there.node;
+    return equal(a.intra_bandwidth.value, b.intra_bandwidth.value) &&
+           (shape.nodes == 1 || (equal(a.nic_bandwidth.value, b.nic_bandwidth.value) &&
+                                 a.nic_latency == b.nic_latency && here_us() == there_us(there)));
+  }
   double here_us() const { return modelled_us(kind, bytes, shape, cluster); }
   double there_us(const Cluster& there) const { return modelled_us(kind, bytes, alone(), there); }
 };
@@ -181,13 +196,14 @@ struct Measured {
   double us = 0;
   Origin origin = Origin::extrapolated;
   double carried = 1;  // factor of the model in it
+  bool same_links = false;
 };
 
 Measured carried_over(const CollectiveCurve& c, const Asked& asked) {
   const Cluster there = asked.measured_on(c.wires, c.nic_gbs);
   const CurveValue v = collective_on(c.curve, asked.kind, asked.bytes, asked.alone(), there);
   const double factor = asked.here_us() / asked.there_us(there);
-  return {v.us * factor, v.origin, factor};
+  return {v.us * factor, v.origin, factor, asked.is_like(there)};
 }
 
 // Between curves of slower and of faster NICs than those at hand.
@@ -201,17 +217,17 @@ Measured joined(const CollectiveCurve& slower, const CollectiveCurve& faster, co
   const double share =
       exact_log2(gbs / slower.nic_gbs) / exact_log2(faster.nic_gbs / slower.nic_gbs);
   const double factor = asked.here_us() / asked.there_us(asked.measured_on(slower.wires, gbs));
-  return {between(on(slower), on(faster), share) * factor, Origin::interpolated, factor};
+  return {between(on(slower), on(faster), share) * factor, Origin::interpolated, factor, false};
 }
 
 // What its links have to do with those of the rows.
 Origin origin_of(const Measured& m) {
   if (std::abs(m.carried - 1) > kSameLinks) return Origin::extrapolated;
-  return m.carried != 1 && m.origin == Origin::measured ? Origin::interpolated : m.origin;
+  return !m.same_links && m.origin == Origin::measured ? Origin::interpolated : m.origin;
 }
 
 Price price_of(const Measured& m, std::string basis) {
-  if (m.carried != 1) basis += fmt::format(", x {:.3g} by the model", m.carried);
+  if (!m.same_links) basis += fmt::format(", x {:.3g} by the model", m.carried);
   return {time_from_seconds(m.us * 1e-6), origin_of(m), std::move(basis)};
 }
 
@@ -232,10 +248,11 @@ CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const G
   if (next != curve.end() && next->bytes == bytes.value)
     return {next->us, next->derived ? Origin::extrapolated : Origin::measured};
   const double at = modelled(bytes.value);
-  if (next == curve.begin() || next == curve.end()) {
-    const CurvePoint& end = next == curve.begin() ? curve.front() : curve.back();
-    return {end.us * (at / modelled(end.bytes)), Origin::extrapolated};
-  }
+  if (next == curve.end())
+    return {curve.back().us * (at / modelled(curve.back().bytes)), Origin::extrapolated};
+  if (next == curve.begin())
+    return {below(curve.front(), at, modelled(curve.front().bytes), modelled(0)),
+            Origin::extrapolated};
   const CurvePoint& a = *(next - 1);
   const CurvePoint& b = *next;
   const double from = modelled(a.bytes), to = modelled(b.bytes);

@@ -37,13 +37,19 @@ std::optional<Price> measured_collective(const CostTable& table, WorkKind kind, 
                                          const GroupShape& shape, const Cluster& cluster,
                                          std::string* why = nullptr);
 
+// Where the calls of one process for all GPUs stop to count.  nccl-tests puts call behind call
+// (src/common.cu): where one thread calls for all GPUs in turn, a collective takes what those calls
+// take, however small it is, until the GPUs take longer.  From twice the shortest time on they do.
+constexpr double kCallsAreHidden = 2;
+
 // Time of a collective through sizes that were measured on this very cluster: exact at them, shaped
 // by the model between them.  Between two the measured time goes straight over the modelled one: if
 // the machine's latency is some factor off the model's and its bandwidth another, that is its time
 // exactly.  The model knows where NCCL changes protocol and how fast a pipeline fills, the points
 // how fast this machine is.  Where the modelled time does not grow with the size (all-to-all that
-// goes over to another protocol), and below the first and above the last point, it is the ratio of
-// measured to modelled time that goes straight over the logarithm of the size, or stays as it is.
+// goes over to another protocol) it is the ratio of measured to modelled time that goes straight
+// over the logarithm of the size.  Above the last point that ratio stays; below the first it does
+// if that is a small message, else time falls to the model's latency.
 // REQUIRES: points not empty, bytes > 0, and as collective_cost.
 CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const GroupShape& shape,
                          const Cluster& cluster);
