@@ -282,21 +282,20 @@ FittedTable fit_table(TableText table) {
 
 std::vector<CollectiveLine> collective_lines(const TableText& table) {
   TableText sorted;
+  sorted.sources = table.sources;
   sorted.collectives = table.collectives;
   sort_rows(sorted);
   std::vector<CollectiveLine> lines;
   std::vector<SizedTime> points;
   const auto& rows = sorted.collectives;
-  const auto curve = [](const CollectiveRow& r) {
-    return std::tuple(r.kind, r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs);
-  };
+  const auto curve = [&](const CollectiveRow& r) { return curve_of(sorted, r); };
   for (size_t i = 0; i < rows.size(); ++i) {
     const CollectiveRow& r = rows[i];
     points.push_back({static_cast<double>(r.bytes), r.us});
     if (i + 1 < rows.size() && curve(rows[i + 1]) == curve(r)) continue;
     if (points.front().bytes < points.back().bytes) {
-      lines.push_back({r.kind, r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs, std::ssize(points),
-                       fit_alpha_beta(points)});
+      lines.push_back({r.kind, r.ranks, r.nodes, r.ranks_per_node, r.nic_gbs,
+                       sorted.sources[r.source].wires, std::ssize(points), fit_alpha_beta(points)});
     }
     points.clear();
   }

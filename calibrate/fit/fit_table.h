@@ -42,10 +42,11 @@ struct CollectiveLine {
   WorkKind kind{};
   int64_t ranks = 0, nodes = 0, ranks_per_node = 0;
   double nic_gbs = 0;
+  Wires wires;
   int64_t rows = 0;
   AlphaBeta line;
 };
-// One for each group shape with at least two sizes, in the order of rows in a file.
+// One for each group shape and wires with at least two sizes, in the order of rows in a file.
 std::vector<CollectiveLine> collective_lines(const TableText& table);
 
 }  // namespace stepcast

@@ -29,6 +29,11 @@ struct MeasurementOptions {
   double nvlink_gbs = 0;                     // GB/s of one GPU, one direction
   std::string dtype;                         // of mamf-finder's products: "bf16"
   std::optional<bool> in_network_reduction;  // the NVSwitches reduced (NVLS)
+  // The wires (calibrate/table/wires.h).
+  std::optional<InsideLink> inside;
+  std::optional<NicDriver> network;
+  std::optional<bool> sharp;
+  std::optional<bool> one_process;
 };
 
 std::span<const std::string_view> measurement_kinds();

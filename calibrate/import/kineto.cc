@@ -536,7 +536,7 @@ class KinetoRows {
     key.ranks_per_node = on_node.begin()->second;
     for (const auto& [node, count] : on_node)
       if (count != key.ranks_per_node) return false;
-    return key.nodes == 1 || in_.options.nic_gbs > 0;
+    return key.nodes == 1 || (in_.options.nic_gbs > 0 && in_.options.network);
   }
 
   void report() const {
@@ -545,7 +545,7 @@ class KinetoRows {
     if (unplaced_ > 0)
       in_.note(
           fmt::format("{} collectives are not used: their nodes or the network between them are "
-                      "not stated (--ranks-per-node, --nic)",
+                      "not stated (--ranks-per-node, --nic, --network)",
                       unplaced_));
     std::vector<uint32_t> order;
     for (uint32_t i = 0; i < unused_.size(); ++i)
@@ -599,6 +599,11 @@ class KinetoRows {
           t.collectives.size()));
       t.collectives.clear();
     }
+    if (!t.collectives.empty())
+      t.sources[2].wires = {.inside = measured_inside(in_, t),
+                            .network = in_.options.network,
+                            .sharp = in_.options.sharp.value_or(false),
+                            .one_process = in_.options.one_process.value_or(false)};
     drop_unused_sources(t);
     return t;
   }

@@ -100,6 +100,10 @@ void refuse_measurements(const MeasurementInput& in, std::string code, std::stri
 bool take_link_conditions(const MeasurementInput& in, TableText& table) {
   table.nvlink_gbs = in.options.nvlink_gbs;
   table.in_network_reduction = in.options.in_network_reduction.value_or(false);
+  const auto inside = in.options.inside;
+  const bool nvlink = !inside || inside->kind == InsideLink::Kind::nvswitch ||
+                      inside->kind == InsideLink::Kind::nvlink_mesh;
+  if (!nvlink) return true;
   const std::string_view shipped = shipped_table_text(table.gpu);
   if (shipped.empty()) return table.nvlink_gbs > 0;
   const TableText known = parse_table_text(shipped, std::string(table.gpu));
@@ -112,6 +116,19 @@ bool take_link_conditions(const MeasurementInput& in, TableText& table) {
     table.conditions.push_back("reduction in the NVSwitches assumed: NCCL's default on this GPU");
   }
   return table.nvlink_gbs > 0;
+}
+
+std::optional<InsideLink> measured_inside(const MeasurementInput& in, TableText& table) {
+  if (in.options.inside) return in.options.inside;
+  const std::string_view shipped = shipped_table_text(table.gpu);
+  if (shipped.empty()) return std::nullopt;
+  for (const TableSource& s : parse_table_text(shipped, std::string(table.gpu)).sources) {
+    if (!s.wires.inside) continue;
+    table.conditions.push_back("links inside nodes assumed: " + text_of(*s.wires.inside) +
+                               ", as in the shipped table");
+    return s.wires.inside;
+  }
+  return std::nullopt;
 }
 
 std::string measured_gpu(const MeasurementInput& in, std::string_view device) {

@@ -76,6 +76,9 @@ nlohmann::json parse_json(const MeasurementInput& in);
 // conditions.  False where neither says the bandwidth: such collectives would answer nothing.
 bool take_link_conditions(const MeasurementInput& in, TableText& table);
 
+// The links inside a node, as take_link_conditions: as stated, else those of the shipped table.
+std::optional<InsideLink> measured_inside(const MeasurementInput& in, TableText& table);
+
 // One of each tool: whether `text` is what it writes, and its rows.  Throw InputError: E330 nothing
 // in it that tables have rows of, E333 broken, E334 it does not say what an option has to state,
 // E335 results that the tool itself found wrong.

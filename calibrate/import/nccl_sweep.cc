@@ -318,32 +318,124 @@ int64_t ranks_per_node_of(const MeasurementInput& in, const NcclSweep& sweep, in
 using CollectiveSamples =
     std::map<std::tuple<WorkKind, int64_t, int64_t, int64_t, double, int64_t>, std::vector<double>>;
 
-// Adds the samples of `sweep`.  Returns the collective, empty (with a note) if tables have no rows
-// of it.  Throws E334 if the collective, the ranks or the nodes cannot be told, E333 if what is
-// stated contradicts itself, the bandwidths, or the ranks and hosts that are listed.
-std::string_view add_sweep(const MeasurementInput& in, const NcclSweep& sweep,
-                           CollectiveSamples& samples) {
-  const int64_t known = known_ranks(in, sweep);
-  const Collective& c = collective_of(in, sweep, known);
-  if (!c.in_tables) {
-    in.note(fmt::format("{} rows of {} are not used: tables have none of it", sweep.results.size(),
-                        c.program));
-    return {};
+// Who called for the GPUs: the program's own line, else the processes of the devices listed.
+// Throws E334 where neither says it.
+bool one_process_of(const MeasurementInput& in, const NcclSweep& sweep) {
+  const std::optional<bool>& stated = in.options.one_process;
+  std::optional<bool> said;
+  if (sweep.gpus_per_thread) {
+    said = *sweep.gpus_per_thread > 1;
+  } else if (sweep.ranks_per_device_line > 1) {
+    said = true;
+  } else if (sweep.devices.size() > 1) {
+    std::set<std::pair<std::string, int64_t>> processes;
+    bool known = true;
+    for (const NcclRank& d : sweep.devices) {
+      known = known && d.process >= 0;
+      processes.emplace(d.host, d.process);
+    }
+    if (known) said = processes.size() < sweep.devices.size();
   }
-  const int64_t ranks = ranks_of(in, sweep, c, known);
-  const int64_t per_node = ranks_per_node_of(in, sweep, ranks);
-  const int64_t nodes = ranks / per_node;
-  if (nodes > 1 && in.options.nic_gbs <= 0)
+  if (stated && said && *stated != *said)
+    refuse_measurements(in, "E333",
+                        *said ? "the file says that one process called for several GPUs"
+                              : "the file says that each GPU had a process or thread of its own",
+                        "what the file says need not be stated", sweep.place);
+  if (said) return *said;
+  if (stated) return *stated;
+  refuse_measurements(
+      in, "E334", "the file does not say whether each GPU had a process of its own",
+      "state it: --processes each, or --processes one where one called for all GPUs of a host",
+      sweep.place);
+}
+
+// Throws E333 where the log names another network than the user, E334 where neither names one.
+NicDriver network_of(const MeasurementInput& in, const NcclSweep& sweep, int64_t nodes) {
+  const std::optional<NicDriver>& stated = in.options.network;
+  const std::optional<NicDriver>& said = sweep.said.network;
+  // The log of EFA does not tell its generations apart.
+  const bool same = stated == said || (said == NicDriver::efa && stated == NicDriver::efa_v1);
+  if (stated && said && !same)
+    refuse_measurements(in, "E333",
+                        fmt::format("NCCL's lines in the file say that {} drove the NICs, not {}",
+                                    name_of(*said), name_of(*stated)),
+                        "what the file says need not be stated", sweep.place);
+  if (sweep.said.sockets && !stated)
+    refuse_measurements(in, "E334", "NCCL's lines in the file say that it fell back to TCP sockets",
+                        "no cluster has such a network: measure with its NICs, or state --network",
+                        sweep.place);
+  if (stated) return *stated;
+  if (said) return *said;
+  refuse_measurements(
+      in, "E334", fmt::format("the file does not say what drove the NICs of its {} nodes", nodes),
+      "state it: --network NAME, one of " + nic_driver_words() +
+          " (verbs is InfiniBand); with NCCL_DEBUG=INFO a log says it itself",
+      sweep.place);
+}
+
+// A sweep and what its rows say of the group.
+struct Grouped {
+  const Collective* collective = nullptr;
+  int64_t ranks = 0, nodes = 0, per_node = 0;
+  Wires wires;  // without the links inside
+};
+
+// nullopt (with a note) if tables have no rows of its collective.  Throws E334 if the collective,
+// the ranks, the nodes or the wires cannot be told, E333 if what is stated contradicts itself, the
+// bandwidths, or the ranks and hosts that are listed.
+std::optional<Grouped> group_of(const MeasurementInput& in, const NcclSweep& sweep) {
+  const int64_t known = known_ranks(in, sweep);
+  Grouped g;
+  g.collective = &collective_of(in, sweep, known);
+  if (!g.collective->in_tables) {
+    in.note(fmt::format("{} rows of {} are not used: tables have none of it", sweep.results.size(),
+                        g.collective->program));
+    return std::nullopt;
+  }
+  g.ranks = ranks_of(in, sweep, *g.collective, known);
+  g.per_node = ranks_per_node_of(in, sweep, g.ranks);
+  g.nodes = g.ranks / g.per_node;
+  if (g.nodes > 1 && in.options.nic_gbs <= 0)
     refuse_measurements(
-        in, "E334", fmt::format("the file does not say what network its {} nodes have", nodes),
+        in, "E334", fmt::format("the file does not say what network its {} nodes have", g.nodes),
         "state one GPU's share of the NICs in one direction: --nic RATE (one NIC of 400 Gb/s a "
         "GPU: --nic 400Gb/s)",
         sweep.place);
-  const double nic = nodes > 1 ? in.options.nic_gbs : 0;
+  if (g.nodes > 1) {
+    g.wires.network = network_of(in, sweep, g.nodes);
+    g.wires.sharp = in.options.sharp.value_or(sweep.said.sharp);
+  }
+  g.wires.one_process = one_process_of(in, sweep);
+  return g;
+}
+
+void add_samples(const MeasurementInput& in, const NcclSweep& sweep, const Grouped& g,
+                 CollectiveSamples& samples) {
+  const double nic = g.nodes > 1 ? in.options.nic_gbs : 0;
   for (const NcclResult& r : sweep.results)
-    samples[{c.like, ranks, nodes, per_node, nic, r.bytes}].push_back(r.us);
+    samples[{g.collective->like, g.ranks, g.nodes, g.per_node, nic, r.bytes}].push_back(r.us);
   if (sweep.skipped > 0) in.note(fmt::format("{} rows of 0 bytes are not used", sweep.skipped));
-  return c.program;
+}
+
+// Notes rows that take more than twice as long as both their neighbours, or less than half as long
+// as either: where NCCL changes its algorithm times fall by a third at most in the logs that are
+// known (tests/data/collectives), so these are of something else that went on.  They are used all
+// the same: what the log says is for its owner to take out.
+void note_outliers(const MeasurementInput& in, const NcclSweep& sweep) {
+  constexpr double kFar = 2;
+  for (size_t i = 1; i + 1 < sweep.results.size(); ++i) {
+    const NcclResult &before = sweep.results[i - 1], &r = sweep.results[i],
+                     &after = sweep.results[i + 1];
+    if (before.bytes >= r.bytes || r.bytes >= after.bytes) continue;
+    const bool spike = r.us > kFar * std::max(before.us, after.us);
+    const bool dip = kFar * r.us < std::min(before.us, after.us);
+    if (!spike && !dip) continue;
+    std::string where = r.line > 0 ? fmt::format("line {}: ", r.line) : "";
+    in.note(fmt::format(
+        "{}{:g} us for {} bytes stand out between {:g} and {:g} us{}", where, r.us, r.bytes,
+        before.us, after.us,
+        r.in_place_us > 0 ? fmt::format("; in place it took {:g}", r.in_place_us) : ""));
+  }
 }
 
 // The one name of all devices; throws E334 if there are several.
@@ -379,14 +471,17 @@ void describe_software(const NcclSweep& sweep, TableText& table) {
 struct RunKind {
   bool graph = false, checked = true;  // as in NcclSweep
   int64_t aggregated = 1;
+  Wires wires;
   std::set<std::string> programs;
   CollectiveSamples samples;
 };
 
-RunKind& kind_of(std::vector<RunKind>& kinds, const NcclSweep& s) {
+RunKind& kind_of(std::vector<RunKind>& kinds, const NcclSweep& s, const Wires& wires) {
   for (RunKind& k : kinds)
-    if (k.graph == s.graph && k.checked == s.checked && k.aggregated == s.aggregated) return k;
-  return kinds.emplace_back(RunKind{s.graph, s.checked, s.aggregated, {}, {}});
+    if (k.graph == s.graph && k.checked == s.checked && k.aggregated == s.aggregated &&
+        k.wires == wires)
+      return k;
+  return kinds.emplace_back(RunKind{s.graph, s.checked, s.aggregated, wires, {}, {}});
 }
 
 // How they were run, for their source: "" or ", launched as CUDA graphs".
@@ -401,7 +496,8 @@ std::string text_of(const RunKind& kind) {
 
 // Rows by shape, and the sources that they name.
 void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, TableText& table) {
-  std::map<CollectiveSamples::key_type, CollectiveRow> rows;
+  const std::optional<InsideLink> inside = measured_inside(in, table);
+  std::map<std::pair<CollectiveSamples::key_type, Wires>, CollectiveRow> rows;
   for (const RunKind& k : kinds) {
     size_t repeated = 0;  // rows that a kind before has
     for (const auto& [key, times] : k.samples) {
@@ -411,7 +507,7 @@ void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, Ta
       row.us = s.median;
       row.spread = rounded(s.spread, 5);
       row.source = static_cast<uint16_t>(table.sources.size());
-      if (!rows.try_emplace(key, row).second) ++repeated;
+      if (!rows.try_emplace({key, k.wires}, row).second) ++repeated;
     }
     if (repeated > 0)
       in.note(fmt::format(
@@ -423,7 +519,8 @@ void take_rows(const MeasurementInput& in, const std::vector<RunKind>& kinds, Ta
     const size_t number = table.sources.size() + 1;
     table.sources.push_back(
         {number == 1 ? "nccl-tests" : fmt::format("nccl-tests-{}", number), false,
-         fmt::format("nccl-tests {}{}: {}", programs, text_of(k), base_name_of(in.file))});
+         fmt::format("nccl-tests {}{}: {}", programs, text_of(k), base_name_of(in.file)), k.wires});
+    table.sources.back().wires.inside = inside;
   }
   for (const auto& [key, row] : rows) table.collectives.push_back(row);
 }
@@ -458,13 +555,17 @@ void remark_on_nodes(const MeasurementInput& in, const TableText& table) {
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps) {
   TableText table;
   std::vector<RunKind> kinds;
+  bool no_nvls = false;
   for (const NcclSweep& s : sweeps) {
     if (s.results.empty()) continue;
-    RunKind& kind = kind_of(kinds, s);
-    const std::string_view program = add_sweep(in, s, kind.samples);
-    if (program.empty()) continue;
-    kind.programs.emplace(program);
+    const std::optional<Grouped> group = group_of(in, s);
+    if (!group) continue;
+    RunKind& kind = kind_of(kinds, s, group->wires);
+    add_samples(in, s, *group, kind.samples);
+    note_outliers(in, s);
+    kind.programs.emplace(group->collective->program);
     describe_software(s, table);
+    no_nvls = no_nvls || s.said.no_nvls;
   }
   if (std::all_of(kinds.begin(), kinds.end(), [](const RunKind& k) { return k.samples.empty(); }))
     refuse_measurements(in, "E330", "no results of nccl-tests that tables have rows of",
@@ -476,6 +577,7 @@ TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sw
                             " is shipped that says it, and rows answer for that NVLink alone",
                         "state it, of a GPU in one direction: --nvlink RATE");
   }
+  if (no_nvls && !in.options.in_network_reduction) table.in_network_reduction = false;
   take_rows(in, kinds, table);
   remark_on_nodes(in, table);
   return table;

@@ -4,14 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "calibrate/import/measurement_input.h"
+#include "calibrate/table/wires.h"
 
 namespace stepcast {
 
-// Out of place.
+// Out of place, unless the file has no such times.
 struct NcclResult {
   int64_t bytes = 0;
   double us = 0;
@@ -19,11 +21,23 @@ struct NcclResult {
   // logs that state neither.
   double alg_gbs = 0, bus_gbs = 0;
   double alg_tolerance = 0, bus_tolerance = 0;
+  double in_place_us = 0;  // 0: not told
+  int line = 0;            // of the text; 0: JSON
 };
 
 struct NcclRank {
   int64_t rank = 0, device = 0;
+  int64_t process = -1;    // its number on the host; -1: not told
   std::string host, name;  // of the node; of the GPU
+};
+
+// What NCCL's own lines say that stand in a log where NCCL_DEBUG was set.
+struct NcclSaid {
+  std::optional<NicDriver> network;
+  bool sockets = false;  // TCP by the kernel
+  bool sharp = false;    // NCCL_COLLNET_ENABLE
+  bool no_nvls = false;  // NCCL_NVLS_ENABLE=0
+  bool operator==(const NcclSaid&) const = default;
 };
 
 struct NcclSweep {
@@ -39,14 +53,16 @@ struct NcclSweep {
   bool checked = true;       // the program looked at the results
   bool graph = false;        // launched as CUDA graphs
   int64_t aggregated = 1;    // collectives in one launch
-  TextPlace place;           // of the first result
+  std::optional<int64_t> gpus_per_thread;
+  NcclSaid said;
+  TextPlace place;  // of the first result
 };
 
 // The table of all sweeps of a file: one row a shape, one source for each kind of run (launched as
-// CUDA graphs or not, several collectives in one launch, results checked or not).  Where two kinds
-// have one shape the first in the file counts, with a note.  Throws InputError: E330 no rows, E334
-// the collective, the ranks or the nodes cannot be told, E333 what is stated contradicts itself,
-// the bandwidths, or the ranks and hosts that are listed.
+// CUDA graphs or not, several collectives in one launch, results checked or not, wires).  Where two
+// kinds have one shape the first in the file counts, with a note.  Throws InputError: E330 no rows,
+// E334 the collective, the ranks or the nodes cannot be told, E333 what is stated contradicts
+// itself, the bandwidths, or the ranks and hosts that are listed.
 TableText nccl_rows(const MeasurementInput& in, const std::vector<NcclSweep>& sweeps);
 
 }  // namespace stepcast

@@ -11,8 +11,9 @@
 //     #       size    count   type redop root   time algbw busbw #wrong   time algbw busbw #wrong
 //         33554432  8388608  float   sum   -1  187.4 179.1 313.4      0  186.9 179.5 314.2      0
 //
-// Of each row the time out of place counts, the first of the two; several rows of one size give
-// their median and spread.
+// Of each row the time out of place counts, the first of the two (some programs print one alone);
+// several rows of one size give their median and spread.  Rows that are torn, that several
+// processes print in turns, or that stand out from their neighbours are noted with their lines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,22 +31,27 @@ namespace {
 
 constexpr int64_t kMostListed = 1 << 20;  // ranks
 
-// `line` without what launchers put before each: "0: " (srun --label), "[1,0]<stdout>:" (mpirun
+// What launchers put before each line, and the rest: "0: " (srun --label), "[1,0]<stdout>:" (mpirun
 // --tag-output).
-std::string_view without_prefix(std::string_view line) {
+struct LabelledLine {
+  std::string_view label, text;
+};
+
+LabelledLine without_label(std::string_view line) {
   const size_t begin = line.find_first_not_of(' ');
-  if (begin == std::string_view::npos) return line;
+  if (begin == std::string_view::npos) return {{}, line};
   const std::string_view rest = line.substr(begin);
   size_t digits = 0;
   while (digits < rest.size() && rest[digits] >= '0' && rest[digits] <= '9') ++digits;
-  if (digits > 0 && digits < rest.size() && rest[digits] == ':') return rest.substr(digits + 1);
+  if (digits > 0 && digits < rest.size() && rest[digits] == ':')
+    return {rest.substr(0, digits), rest.substr(digits + 1)};
   if (rest.starts_with('[')) {
     const size_t end = rest.find(">:");
     const size_t open = rest.find("]<");
     if (end != std::string_view::npos && open != std::string_view::npos && open < end)
-      return rest.substr(end + 2);
+      return {rest.substr(0, open + 1), rest.substr(end + 2)};
   }
-  return line;
+  return {{}, line};
 }
 
 bool is_whole(std::string_view word) {
@@ -79,8 +85,13 @@ class NcclText {
   explicit NcclText(const MeasurementInput& in) : in_(in), lines_(in.text) {}
 
   std::vector<NcclSweep> read() {
-    while (lines_.next()) line(without_prefix(lines_.line));
+    while (lines_.next()) {
+      const LabelledLine l = without_label(lines_.line);
+      label_ = l.label;
+      line(l.text);
+    }
     finish_sweep();
+    note_torn();
     return std::move(sweeps_);
   }
 
@@ -89,6 +100,8 @@ class NcclText {
     if (!sweep_.results.empty() || sweep_.skipped > 0) sweeps_.push_back(std::move(sweep_));
     sweep_ = {};
     last_columns_ = false;
+    sides_ = 0;
+    has_errors_ = true;
   }
 
   // What is true of the whole log stays: the devices and versions of a second run without a header.
@@ -102,7 +115,9 @@ class NcclText {
     if (words.empty()) return;
     if (is_result(words)) return result(words);
     if (words[0].starts_with('#')) return comment(text, words);
+    if (is_torn(words)) torn_.push_back(lines_.number);
     nccl_version(text);
+    nccl_says(text);
     program_in(words);
   }
 
@@ -118,6 +133,7 @@ class NcclText {
       sweep_.graph = after("graph: ") != "" && after("graph: ") != "0";
       sweep_.checked = after("validation: ") != "0";
       sweep_.aggregated = parse_number<int64_t>(after("agg iters: ")).value_or(1);
+      sweep_.gpus_per_thread = parse_number<int64_t>(after("nGpus "));
     } else if (text.find("# nccl-tests version ") != std::string_view::npos) {
       next_run();
       sweep_.tests_version = after("nccl-tests version ");
@@ -147,6 +163,8 @@ class NcclText {
     if (!sweep_.results.empty()) next_run();
     found.rank = *rank;
     for (size_t i = 3; i < words.size(); ++i) {
+      if (words[i] == "Pid" && i + 1 < words.size())
+        found.process = parse_number<int64_t>(words[i + 1]).value_or(-1);
       if (words[i] == "on" && i + 1 < words.size()) found.host = words[i + 1];
       if (words[i] == "device" && i + 1 < words.size())
         found.device =
@@ -167,6 +185,29 @@ class NcclText {
       refuse_measurements(in_, "E330", "these are times of the processor (nccl-tests -C 1)",
                           "measure without -C", place(words[0]));
     per_iteration_ = std::find(words.begin(), words.end(), "i_min") != words.end();
+    sides_ = static_cast<size_t>(std::count(words.begin(), words.end(), "busbw"));
+    has_errors_ = wrong_column_ || std::find(words.begin(), words.end(), "error") != words.end();
+  }
+
+  // src/transport/net_ib, net_socket.cc and src/misc/param.cc of NVIDIA/nccl; aws/aws-ofi-nccl
+  // src/nccl_ofi_net.cpp; Google's plugins name themselves.
+  void nccl_says(std::string_view text) {
+    if (text.find("NCCL INFO") == std::string_view::npos) return;
+    const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };
+    NcclSaid& said = sweep_.said;
+    if (has("NET/IB : Using [")) {
+      const bool ethernet = has("/RoCE");
+      if (!said.network || *said.network == NicDriver::verbs)
+        said.network = ethernet ? NicDriver::roce : NicDriver::verbs;
+    }
+    if (has("provider is efa") || has("Provider is efa")) said.network = NicDriver::efa;
+    if (has("NET/gIB") || has("Using network gIB")) said.network = NicDriver::gib;
+    if (has("NET/FasTrak") || has("Using network FasTrak")) said.network = NicDriver::tcpxo;
+    if (has("NET/GPUDirectTCPX") || has("Using network GPUDirectTCPX"))
+      said.network = NicDriver::tcpx;
+    if (has("Using network Socket")) said.sockets = true;
+    if (has("NCCL_COLLNET_ENABLE set by environment to 1")) said.sharp = true;
+    if (has("NCCL_NVLS_ENABLE set by environment to 0")) said.no_nvls = true;
   }
 
   void nccl_version(std::string_view text) {
@@ -213,21 +254,23 @@ class NcclText {
                         place(words.back()));
   }
 
-  // size count type [redop] [root] (time algbw busbw wrong [i_min i_max i_p99 i_cv%]) x 2
+  // size count type [redop] [root] (time algbw busbw [wrong] [i_min i_max i_p99 i_cv%]) x 1 or 2
   // [date time]
   void result(const std::vector<std::string_view>& words) {
     size_t at = 3;
     const bool named = at < words.size() && !parse_number<double>(words[at]) && words[at] != "N/A";
     if (named && words[at++] != "none") sweep_.reduces = true;
-    const size_t group = per_iteration_ ? 8 : 4;
+    const size_t group = 3 + (has_errors_ ? 1 : 0) + (per_iteration_ ? 4 : 0);
     size_t left = words.size() - at;
-    if (left >= 2 * group + 2 && words.back().find(':') != std::string_view::npos) left -= 2;
-    if (left == 2 * group + 1) {
+    if (left >= group + 2 && words.back().find(':') != std::string_view::npos) left -= 2;
+    // As many sides as the heading has, else the rows before; the first row says it itself.
+    if (sides_ == 0) sides_ = left >= 2 * group ? 2 : 1;
+    if (left == sides_ * group + 1) {
       const std::optional<int64_t> root = parse_number<int64_t>(words[at]);
       if (!root) broken(words, "a row whose root is no number");
       sweep_.has_root = sweep_.has_root || *root >= 0;
       ++at;
-    } else if (left != 2 * group) {
+    } else if (left != sides_ * group) {
       broken(words, fmt::format("a row with {} columns", words.size()));
     }
     const auto number = [&](size_t i) {
@@ -242,12 +285,16 @@ class NcclText {
     r.bus_gbs = number(at + 2);
     r.alg_tolerance = print_tolerance(words[at + 1]);
     r.bus_tolerance = print_tolerance(words[at + 2]);
-    const std::string_view errors = words[at + 3], errors_in_place = words[at + group + 3];
+    const bool both = sides_ == 2;
+    const std::string_view errors = has_errors_ ? words[at + 3] : "N/A";
+    const std::string_view errors_in_place = has_errors_ && both ? words[at + group + 3] : "N/A";
     // Old programs print the largest relative error there, far below 1.
     const double too_many = wrong_column_ && last_columns_ ? 0.5 : 1;
     if (errors != "N/A" && number(at + 3) >= too_many) wrong(errors);
     if (errors_in_place != "N/A" && number(at + group + 3) >= too_many) wrong(errors_in_place);
-    sweep_.no_in_place = sweep_.no_in_place || (errors != "N/A" && errors_in_place == "N/A");
+    if (both) r.in_place_us = parse_number<double>(words[at + group]).value_or(0);
+    sweep_.no_in_place =
+        sweep_.no_in_place || (both && errors != "N/A" && errors_in_place == "N/A");
     if (errors == "N/A") sweep_.checked = false;
     if (r.bytes < 0) broken(words, "a row with a negative size");
     if (r.bytes == 0) {
@@ -256,15 +303,62 @@ class NcclText {
     }
     if (!(r.us > 0)) broken(words, "a row that took no time");
     if (sweep_.results.empty()) sweep_.place = place(words[0]);
+    r.line = lines_.number;
+    note_interleaved(r.bytes);
     sweep_.results.push_back(r);
   }
 
+  // Whether other output was written into a row of results, or the row into it: sizes or a type
+  // are left of it.
+  bool is_torn(const std::vector<std::string_view>& words) const {
+    if (sweep_.results.empty() || words[0][0] < '0' || words[0][0] > '9') return false;
+    return (words.size() > 1 && is_whole(words[0]) && is_whole(words[1])) ||
+           std::ranges::any_of(words, is_type);
+  }
+
+  // Without MPI each process that a launcher starts measures by itself and prints a table of its
+  // own (nccl-tests' README); their rows then come in turns.
+  void note_interleaved(int64_t bytes) {
+    if (!label_.empty() && !row_label_.empty() && label_ != row_label_ && !noted_labels_) {
+      noted_labels_ = true;
+      in_.note(fmt::format(
+          "line {}: a row of process {} among those of {}: each printed a table of its own, which "
+          "nccl-tests does where it is built without MPI; then they are of single processes",
+          lines_.number, label_, row_label_));
+    }
+    if (row_label_.empty()) row_label_ = label_;
+    if (!sweep_.results.empty() && bytes < sweep_.results.back().bytes && !noted_order_) {
+      noted_order_ = true;
+      in_.note(
+          fmt::format("line {}: {} bytes after {} without a heading between them: rows of several "
+                      "runs in turns",
+                      lines_.number, bytes, sweep_.results.back().bytes));
+    }
+  }
+
+  void note_torn() const {
+    if (torn_.empty()) return;
+    std::string lines;
+    for (size_t i = 0; i < std::min(torn_.size(), kMostNamed); ++i)
+      lines += fmt::format("{}{}", i == 0 ? "" : ", ", torn_[i]);
+    if (torn_.size() > kMostNamed) lines += fmt::format(" and {} more", torn_.size() - kMostNamed);
+    in_.note(fmt::format("line{} {}: begin{} as a row and cannot be one: torn, not used",
+                         torn_.size() == 1 ? "" : "s", lines, torn_.size() == 1 ? "s" : ""));
+  }
+
+  static constexpr size_t kMostNamed = 8;
+
   const MeasurementInput& in_;
   TextLines lines_;
+  std::string_view label_, row_label_;
+  std::vector<int> torn_;  // lines that begin as rows of results do
+  bool noted_labels_ = false, noted_order_ = false;
   NcclSweep sweep_;
   std::vector<NcclSweep> sweeps_;
   bool last_columns_ = false;  // a line of column names was seen
   bool wrong_column_ = false, per_iteration_ = false;
+  size_t sides_ = 0;  // out of place and in place, or one alone; 0: not known yet
+  bool has_errors_ = true;
 };
 
 using nlohmann::json;
@@ -326,6 +420,7 @@ class NcclJson {
     sweep_.checked = whole(member(c, "validation"), 1) != 0;
     sweep_.graph = whole(member(c, "graph"), 0) != 0;
     sweep_.aggregated = whole(member(c, "aggregated_iterations"), 1);
+    if (const int64_t gpus = whole(member(c, "ngpus"), 0); gpus > 0) sweep_.gpus_per_thread = gpus;
     const json& devices = member(c, "devices");
     if (!devices.is_array()) return;
     for (const json& d : devices) {
@@ -366,6 +461,8 @@ class NcclJson {
     out.alg_gbs = number(member(measured, "alg_bw"), row, "alg_bw");
     out.bus_gbs = number(member(measured, "bus_bw"), row, "bus_bw");
     out.alg_tolerance = out.bus_tolerance = 0.5e-6;  // six places are written
+    const json& in_place = member(member(r, "in_place"), "time");
+    if (in_place.is_number()) out.in_place_us = in_place.get<double>();
     const json& errors = member(measured, "nwrong");
     if (errors.is_number() && errors.get<double>() > 0) wrong(fmt::format("results[{}]", row));
     const bool in_place_checked = member(member(r, "in_place"), "nwrong").is_number();
@@ -389,9 +486,8 @@ class NcclJson {
 bool is_nccl_tests_text(std::string_view text) {
   TextLines lines(text);
   while (lines.next()) {
-    const std::string_view line = without_prefix(lines.line);
-    const std::vector<std::string_view> words = split_words(line);
-    if (words.size() >= 11 && is_result(words)) return true;
+    const std::vector<std::string_view> words = split_words(without_label(lines.line).text);
+    if (words.size() >= 7 && is_result(words)) return true;
     if (words.size() > 6 && words[0] == "#" && words[1] == "size" && words[2] == "count")
       return true;
   }

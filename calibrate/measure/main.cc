@@ -140,7 +140,7 @@ TableText header_of(const MeasureOptions& options, const Device& device,
   head.in_network_reduction = facts.in_network_reduction;
   head.conditions = facts.conditions;
   head.conditions.push_back("begun " + today());
-  head.sources = {{"here", false, "stepcast-measure on " + device.name},
+  head.sources = {{"here", false, "stepcast-measure on " + device.name, facts.wires},
                   {"here-copies", true,
                    "stepcast-measure on " + device.name + ", copies in place of collectives"}};
   return head;

@@ -144,10 +144,16 @@ void TableOutput::take_up(const TableText& header) {
       before.sources.push_back(ours);
     } else if (there->text != ours.text) {
       refuse("by", there->text, ours.text);
+    } else if (before.collectives.empty()) {
+      there->wires = ours.wires;
+    } else if (there->wires != ours.wires) {
+      refuse("over", text_of(there->wires), text_of(ours.wires));
     }
   }
   for (const std::string& c : header.conditions) before.conditions.push_back(c);
   for (const NamedTime& t : named_times(before)) keys_.insert(t.row);
+  // One machine, one kind of wires: keys of points to measure go without them.
+  for (const CollectiveRow& r : before.collectives) keys_.insert(row_text(r));
   if (before.interference) keys_.insert("interference");  // two numbers in one row
   text_ = unfinished_text(before);
 }

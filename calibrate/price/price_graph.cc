@@ -5,8 +5,8 @@
 // its works:
 //
 //   compute         compute_price.h: the cost table, else the data sheet
-//   collectives     the cost table, where it has rows of this very group, else the model of
-//                   communication (topology/nccl/collectives.h)
+//   collectives     collective_price.h: the cost table, where it has rows of this very group on
+//                   these wires, else the model of communication (topology/nccl/collectives.h)
 //   transfers       always that model
 //   launches        what the framework's calls cost the host (data/host_costs.csv)
 //
@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/price/collective_price.h"
 #include "calibrate/price/compute_price.h"
 #include "calibrate/table/cost_table.h"
 #include "sim/check.h"
@@ -55,8 +56,7 @@ class CommunicationPrices {
                       const Placement& placement)
       : cluster_(cluster), grid_(grid), table_(table), placement_(placement) {}
 
-  // By the table, if it has the group's rows, else by the model, which has the latency and the name
-  // of the algorithm in either case.  REQUIRES: is_communication(work.kind).
+  // REQUIRES: is_communication(work.kind).
   Price of(const Work& work);
 
  private:
@@ -79,15 +79,12 @@ bool in_two_hops(const Work& work) {
   return work.kind == WorkKind::all_to_all && work.m > 0;
 }
 
-Price with_model(Price price, const CommunicationCost& model) {
-  price.latency = std::min(price.time, model.latency);
-  price.algorithm = model.algorithm;
-  price.protocol = model.protocol;
-  return price;
-}
-
 Price by_model(const CommunicationCost& cost) {
-  return with_model({cost.time, Origin::roofline, cost.basis}, cost);
+  Price price{cost.time, Origin::roofline, cost.basis};
+  price.latency = std::min(cost.time, cost.latency);
+  price.algorithm = cost.algorithm;
+  price.protocol = cost.protocol;
+  return price;
 }
 
 Price two_hops(const Work& work, const Cluster& cluster, const GroupShape& shape) {
@@ -108,12 +105,7 @@ Price CommunicationPrices::of(const Work& work) {
   if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
   const Cluster& cluster = shape.nodes > 1 ? seen_by_groups(work) : cluster_;
   if (in_two_hops(work)) return two_hops(work, cluster, shape);
-  const CommunicationCost cost = collective_cost(cluster, work.kind, work.bytes, shape);
-  if (table_ != nullptr) {
-    if (auto found = table_->collective(work.kind, work.bytes, shape, cluster))
-      return with_model(std::move(*found), cost);
-  }
-  return by_model(cost);
+  return collective_price(work.kind, work.bytes, shape, cluster, table_);
 }
 
 // The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.

@@ -6,7 +6,7 @@
 //   products            GemmPrices: groups of one type and layout, each with an index of neighbours
 //   attention           AttentionPrices: the same by pass and type
 //   kernels, copies     a curve of time over bytes for each kernel, and for each direction
-//   collectives         a curve for each collective, group shape and NIC bandwidth
+//   collectives         a curve for each collective, group shape, wires and NIC bandwidth
 //   launches, interference   single numbers
 //
 // and a work is handed to its family.  An example from the table of the H100: a layer norm of its
@@ -19,8 +19,8 @@
 // of m.  GemmPrices takes the smooth roofline of the table's fit, 1347 us, times the mean ratio of
 // the 16 nearest rows to theirs, 0.987; docs/costs.md goes through this one row by row.
 //
-// A collective is answered only where the rows were measured as it runs: the same ranks, nodes and
-// NVLink, and of several nodes the same NICs, which it shares with nobody.
+// Collectives are handed out as curves: which of them answers for a cluster, and how, is said in
+// calibrate/price/collective_price.cc.
 #include "calibrate/table/cost_table.h"
 
 #include <fmt/format.h>
@@ -84,9 +84,6 @@ std::string basis_text(const TableBasis& b, const Work& work) {
 namespace {
 
 constexpr double kDefaultKernelFloor = 2.5;  // us; the tables state it as fit of memory_bound
-// A sweep that begins above this says nothing about latency, hence nothing about smaller sizes.
-constexpr int64_t kLatencyBytes = 64 << 10;
-constexpr double kSameBandwidth = kSameNic;
 
 // The measured kernel that stands for another one of the same traffic pattern.
 Kernel stand_in(Kernel k) {
@@ -114,18 +111,10 @@ void mark_derived(Curve& c) {
   for (CurvePoint& p : c) p.derived = true;
 }
 
-bool about(double a, double b) {
-  return a >= b * (1 - kSameBandwidth) && a <= b * (1 + kSameBandwidth);
-}
-
 }  // namespace
 
 struct CostTable::Rows {
   using CollectiveKey = std::tuple<WorkKind, int64_t, int64_t, int64_t>;
-  struct CollectiveCurve {
-    double nic_gbs = 0;
-    Curve curve;
-  };
 
   std::string gpu;
   std::string share_from;
@@ -152,11 +141,13 @@ namespace {
 template <class Rows>
 void add_collectives(const TableText& text, Rows& rows) {
   for (const CollectiveRow& r : text.collectives) {
+    const Wires& wires = text.sources[r.source].wires;
     auto& curves = rows.collectives[{r.kind, r.ranks, r.nodes, r.ranks_per_node}];
-    auto curve = std::find_if(curves.begin(), curves.end(),
-                              [&](const auto& c) { return c.nic_gbs == r.nic_gbs; });
+    auto curve = std::find_if(curves.begin(), curves.end(), [&](const CollectiveCurve& c) {
+      return c.nic_gbs == r.nic_gbs && c.wires == wires;
+    });
     if (curve == curves.end()) {
-      curves.push_back({r.nic_gbs, {}});
+      curves.push_back({wires, r.nic_gbs, {}});
       curve = curves.end() - 1;
     }
     curve->curve.push_back({r.bytes, r.us, text.sources[r.source].derived});
@@ -336,78 +327,19 @@ std::optional<Price> CostTable::compute(const Work& work, const Gpu& gpu, PriceP
                fmt::format("table {}: {}", name(), basis_text(p->basis, work))};
 }
 
-std::optional<Price> CostTable::collective(WorkKind kind, Bytes bytes, const GroupShape& shape,
-                                           const Cluster& cluster) const {
-  const auto found =
-      rows_->collectives.find({kind, shape.ranks, shape.nodes, shape.ranks_per_node});
-  if (found == rows_->collectives.end() || bytes.value <= 0) return std::nullopt;
-  const Node& node = cluster.node;
-  if (node.intra != IntraKind::nvswitch ||
-      !about(node.intra_bandwidth.value * 1e-9, rows_->nvlink_gbs) ||
-      node.sharp != rows_->in_network_reduction) {
-    return std::nullopt;
-  }
-  // Several nodes: alone on its NICs, and within one leaf (or a fabric as good as one).
-  const bool alone =
-      shape.sharing <= 1 && (shape.tier <= 0 || cluster.fabric.oversubscription <= 1);
-  if (shape.nodes > 1 && !alone) return std::nullopt;
-  const double nic_gbs = node.nic_share().value * 1e-9;
-  const auto says_latency = [&](const Curve& curve) {
-    return bytes.value >= curve.front().bytes || curve.front().bytes <= kLatencyBytes;
-  };
-  const auto at_nics = [&](double gbs) {
-    Cluster other = cluster;
-    if (shape.nodes > 1) other.node.nic_bandwidth = node.nic_bandwidth * (gbs / nic_gbs);
-    return other;
-  };
-  const auto group = fmt::format("table {}: {} of {} ranks on {} node{}", name(), name_of(kind),
-                                 shape.ranks, shape.nodes, shape.nodes == 1 ? "" : "s");
-  // The curves of the slower and of the faster NICs that are nearest to the cluster's.
-  const Rows::CollectiveCurve *below = nullptr, *above = nullptr;
-  for (const Rows::CollectiveCurve& c : found->second) {
-    if (!says_latency(c.curve)) continue;
-    if (shape.nodes == 1) {
-      const CurveValue v = collective_on(c.curve, kind, bytes, shape, cluster, c.curve.front().us);
-      return Price{time_from_seconds(v.us * 1e-6), v.origin, group};
-    }
-    if (c.nic_gbs <= nic_gbs && (below == nullptr || c.nic_gbs > below->nic_gbs)) below = &c;
-    if (c.nic_gbs > nic_gbs && (above == nullptr || c.nic_gbs < above->nic_gbs)) above = &c;
-  }
-  if (below == nullptr && above == nullptr) return std::nullopt;
-  const bool faster_is_nearer =
-      below == nullptr || (above != nullptr && above->nic_gbs / nic_gbs < nic_gbs / below->nic_gbs);
-  const Rows::CollectiveCurve* nearest = faster_is_nearer ? above : below;
-  // Its own NICs shape a curve between its points, so that it is the same for all that are about
-  // so.
-  const auto on = [&](const Rows::CollectiveCurve& c) {
-    const bool same = std::abs(nic_gbs / c.nic_gbs - 1) < 1e-9;
-    return collective_on(c.curve, kind, bytes, shape, same ? cluster : at_nics(c.nic_gbs),
-                         c.curve.front().us);
-  };
-  if (about(nic_gbs, nearest->nic_gbs)) {
-    const CurveValue v = on(*nearest);
-    return Price{time_from_seconds(v.us * 1e-6), v.origin, group};
-  }
-  if (below != nullptr && above != nullptr && above->nic_gbs / below->nic_gbs < kJoinedNics) {
-    const double us =
-        us_between({below->nic_gbs, on(*below).us}, {above->nic_gbs, on(*above).us}, nic_gbs);
-    return Price{time_from_seconds(us * 1e-6), Origin::interpolated,
-                 fmt::format("{} by NICs of {:g} and {:g} GB/s a GPU", group, below->nic_gbs,
-                             above->nic_gbs)};
-  }
-  const auto modelled = [&](const Cluster& c) {
-    return 1e6 * to_seconds(collective_cost(c, kind, bytes, shape).time);
-  };
-  const double model = modelled(cluster);
-  const double us =
-      blended_us({.curve_gbs = nearest->nic_gbs,
-                  .gbs = nic_gbs,
-                  .curve_us = on(*nearest).us,
-                  .model_us = model,
-                  .model_edge_us = modelled(at_nics(blend_edge_gbs(nearest->nic_gbs, nic_gbs)))});
-  if (us == model) return std::nullopt;
-  return Price{time_from_seconds(us * 1e-6), Origin::extrapolated,
-               fmt::format("{} by NICs of {:g} GB/s a GPU", group, nearest->nic_gbs)};
+std::span<const CollectiveCurve> CostTable::collectives(WorkKind kind, int64_t ranks, int64_t nodes,
+                                                        int64_t ranks_per_node) const {
+  const auto found = rows_->collectives.find({kind, ranks, nodes, ranks_per_node});
+  if (found == rows_->collectives.end()) return {};
+  return found->second;
+}
+
+double CostTable::nvlink_gbs() const {
+  return rows_->nvlink_gbs;
+}
+
+bool CostTable::in_network_reduction() const {
+  return rows_->in_network_reduction;
 }
 
 std::optional<Interference> CostTable::interference() const {

@@ -10,19 +10,27 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "calibrate/table/curve.h"
 #include "calibrate/table/table_price.h"
 #include "calibrate/table/table_text.h"
 #include "sim/contention/contention.h"
 #include "sim/graph/price.h"
 #include "sim/graph/work.h"
 #include "topology/cluster/cluster.h"
-#include "topology/nccl/collectives.h"
 
 namespace stepcast {
+
+// Time over bytes of a collective on one group; `nic_gbs` as in CollectiveRow.
+struct CollectiveCurve {
+  Wires wires;
+  double nic_gbs = 0;
+  Curve curve;
+};
 
 class CostTable {
  public:
@@ -53,10 +61,14 @@ class CostTable {
   // The same without the text that says where the time comes from, for callers that ask often.
   std::optional<TablePrice> lookup(const Work& work, const Gpu& gpu,
                                    PriceParts* parts = nullptr) const;
-  // Time of a collective on a group of this shape, or nothing: only the exact shape, with the
-  // NVLink and NIC bandwidth of the measurement and no other group on the same NICs, is answered.
-  std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape,
-                                  const Cluster& cluster) const;
+  // The measured curves of a collective on so many ranks, one for each of the wires and NICs that
+  // it was measured on; calibrate/price/collective_price.h says which of them answers.
+  std::span<const CollectiveCurve> collectives(WorkKind kind, int64_t ranks, int64_t nodes,
+                                               int64_t ranks_per_node) const;
+  // The NVLink of a GPU that they were measured with (0: not stated), and whether the NVSwitches
+  // reduced.
+  double nvlink_gbs() const;
+  bool in_network_reduction() const;
   // Host time of launching one kernel, if measured.
   std::optional<Time> launch() const;
   // Host time of replaying one CUDA graph, if measured.

@@ -71,6 +71,7 @@ class TableReader {
   void header(TableText& out);
   void share(std::string_view value, TableText& out);
   void new_source(std::string_view value, TableText& out);
+  void wires(std::string_view value, TableText& out);
   void checksum(std::string_view value);
   void add_to_checksum(size_t checked);
 
@@ -91,8 +92,9 @@ class TableReader {
   void finish(const TableText& out, int64_t rows);
   void compare_checksums();
   template <class Row>
-  void refuse_duplicates(const std::vector<Row>& rows, std::string_view family);
-  void find_duplicate(std::string_view family);
+  void refuse_duplicates(const TableText& out, const std::vector<Row>& rows,
+                         std::string_view family);
+  void find_duplicate(const TableText& out, std::string_view family);
   struct Form;
   static std::span<const Form> forms();
   static size_t least_fields(std::string_view family);
@@ -150,6 +152,22 @@ void TableReader::new_source(std::string_view value, TableText& out) {
   out.sources.push_back({std::string(key), kind == "derived", std::string(text)});
 }
 
+// "KEY WORD...", as text_of(Wires) has the words.
+void TableReader::wires(std::string_view value, TableText& out) {
+  const std::string_view key = value.substr(0, value.find(' '));
+  const auto source = std::ranges::find(out.sources, key, &TableSource::key);
+  if (source == out.sources.end())
+    return in_.problem("E306", key, fmt::format("unknown source '{}'", key),
+                       "its '# source:' line stands before its '# wires:'");
+  if (source->wires != Wires{})
+    return in_.problem("E307", key, fmt::format("the wires of '{}' were stated before", key));
+  for (const std::string_view word : split_words(value.substr(key.size()))) {
+    if (!take_word(word, source->wires))
+      in_.problem("E306", word, fmt::format("unknown word '{}' of wires", word),
+                  fmt::format("{}; {}; sharp, one-process", kInsideLinkWords, nic_driver_words()));
+  }
+}
+
 // "FAMILY HEX"
 void TableReader::checksum(std::string_view value) {
   const size_t blank = std::min(value.find(' '), value.size());
@@ -199,6 +217,8 @@ void TableReader::header(TableText& out) {
     if (value != "yes" && value != "no") in_.problem("E306", value, "yes or no");
   } else if (key == "source") {
     new_source(value, out);
+  } else if (key == "wires") {
+    wires(value, out);
   } else if (key == "share") {
     share(value, out);
   } else {
@@ -208,22 +228,25 @@ void TableReader::header(TableText& out) {
 }
 
 template <class Row>
-void TableReader::refuse_duplicates(const std::vector<Row>& rows, std::string_view family) {
+void TableReader::refuse_duplicates(const TableText& out, const std::vector<Row>& rows,
+                                    std::string_view family) {
   // Written tables are sorted: seen at a glance.
-  const auto not_ascending = [](const Row& a, const Row& b) { return shape(a) >= shape(b); };
+  const auto not_ascending = [&](const Row& a, const Row& b) {
+    return row_key(out, a) >= row_key(out, b);
+  };
   if (std::ranges::adjacent_find(rows, not_ascending) == rows.end()) return;
-  std::vector<decltype(shape(rows[0]))> shapes;
-  shapes.reserve(rows.size());
-  for (const Row& r : rows) shapes.push_back(shape(r));
-  std::ranges::sort(shapes);
-  if (std::ranges::adjacent_find(shapes) != shapes.end()) find_duplicate(family);
+  std::vector<decltype(row_key(out, rows[0]))> keys;
+  keys.reserve(rows.size());
+  for (const Row& r : rows) keys.push_back(row_key(out, r));
+  std::ranges::sort(keys);
+  if (std::ranges::adjacent_find(keys) != keys.end()) find_duplicate(out, family);
 }
 
 // Names the line of the first repeated row of a family.  Only for the message.
-void TableReader::find_duplicate(std::string_view family) {
+void TableReader::find_duplicate(const TableText& out, std::string_view family) {
   RowReader again(text_, file_, {}, {});
   const size_t least = least_fields(family);
-  std::map<std::string, int> seen;
+  std::map<std::pair<std::string, Wires>, int> seen;
   while (again.next()) {
     const size_t count = again.split();
     if (again.fields[0] != family || count < least) continue;
@@ -233,7 +256,10 @@ void TableReader::find_duplicate(std::string_view family) {
       const std::optional<double> number = parse_number<double>(again.fields[i]);
       key += (number ? exact_text(*number) : std::string(again.fields[i])) + ',';
     }
-    const auto [before, is_new] = seen.try_emplace(std::move(key), again.line_number);
+    const auto source = std::ranges::find(out.sources, again.fields[least - 1], &TableSource::key);
+    const Wires wires =
+        family == "collective" && source != out.sources.end() ? source->wires : Wires{};
+    const auto [before, is_new] = seen.try_emplace({std::move(key), wires}, again.line_number);
     if (is_new) continue;
     in_.line = again.line;
     in_.line_number = again.line_number;
@@ -275,7 +301,7 @@ TableText TableReader::read() {
 
 void TableReader::finish(const TableText& out, int64_t rows) {
   in_.line = {};
-  if (format_ == 0) in_.problem("E303", {}, "the header has no '# format: 2'");
+  if (format_ == 0) in_.problem("E303", {}, "the header has no '# format: 3'");
   if (out.gpu.empty()) in_.problem("E303", {}, "the header has no '# gpu: NAME'");
   if (!announced_ && state_ == TableFile::as_written) {
     in_.problem("E303", {}, "the header has no '# rows: N'",
@@ -288,11 +314,11 @@ void TableReader::finish(const TableText& out, int64_t rows) {
   }
   if (in_.has_problems()) return;
   if (state_ == TableFile::as_written) compare_checksums();
-  refuse_duplicates(out.gemms, "gemm");
-  refuse_duplicates(out.attentions, "attention");
-  refuse_duplicates(out.memories, "memory");
-  refuse_duplicates(out.copies, "copy");
-  refuse_duplicates(out.collectives, "collective");
+  refuse_duplicates(out, out.gemms, "gemm");
+  refuse_duplicates(out, out.attentions, "attention");
+  refuse_duplicates(out, out.memories, "memory");
+  refuse_duplicates(out, out.copies, "copy");
+  refuse_duplicates(out, out.collectives, "collective");
 }
 
 void TableReader::compare_checksums() {

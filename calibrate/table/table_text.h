@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/table/wires.h"
 #include "sim/graph/work.h"
 
 namespace stepcast {
@@ -25,6 +26,7 @@ struct TableSource {
   std::string key;  // see is_source_key
   bool derived = false;
   std::string text;
+  Wires wires{};  // that its collectives ran on
   bool operator==(const TableSource&) const = default;
 };
 
@@ -161,7 +163,7 @@ void drop_unused_sources(TableText& table);
 
 // The first line of a file, and the newest version of the format.
 constexpr std::string_view kTableMagic = "# stepcast cost table";
-constexpr int64_t kNewestTableFormat = 2;
+constexpr int64_t kNewestTableFormat = 3;
 
 // Numbers that a row may have: a time above a picosecond, in microseconds; sizes from 1.
 constexpr double kLeastTime = 1e-6, kMostNumber = 1e15;
@@ -180,7 +182,7 @@ enum class TableFile : uint8_t {
            // finished: the number of rows and the checksums are not looked at
 };
 
-// Reads formats 1 and 2.  Throws InputError with all problems (at most 20):
+// Reads formats 1 to 3.  Throws InputError with all problems (at most 20):
 //   E301 not a cost table         E306 an unknown word
 //   E302 a newer format           E307 a row that was there before
 //   E303 the header is incomplete E308 truncated, or rows added without counting them
@@ -204,11 +206,25 @@ inline auto shape(const MemoryRow& r) {
 inline auto shape(const CopyRow& r) {
   return std::tuple(r.kind, r.bytes);
 }
+// The wires of a collective stand beside its source: see curve_of and row_key.
 inline auto shape(const CollectiveRow& r) {
   return std::tuple(r.kind, r.nodes, r.ranks, r.ranks_per_node, r.nic_gbs, r.bytes);
 }
 inline auto shape(const FitRow& r) {
   return std::tuple(r.kind, r.dtype);
+}
+
+// All that rows of one curve of time over bytes have in common, and what no two rows of a table do.
+inline auto curve_of(const TableText& t, const CollectiveRow& r) {
+  const Wires wires = r.source < t.sources.size() ? t.sources[r.source].wires : Wires{};
+  return std::tuple(r.kind, r.nodes, r.ranks, r.ranks_per_node, r.nic_gbs, wires);
+}
+inline auto row_key(const TableText& t, const CollectiveRow& r) {
+  return std::tuple_cat(curve_of(t, r), std::tuple(r.bytes));
+}
+template <class Row>
+auto row_key(const TableText&, const Row& r) {
+  return shape(r);
 }
 
 // Whether ranks = nodes x ranks_per_node.  REQUIRES: sizes from 1 to 2^50.

@@ -263,12 +263,12 @@ class Union {
       size_t row, input;
     };
     std::vector<Row>& rows = out_.*family;
-    std::map<decltype(shape(rows[0])), Place> seen;
+    std::map<decltype(row_key(out_, rows[0])), Place> seen;
     for (size_t input = 0; input < inputs_.size(); ++input) {
       for (Row r : inputs_[input].*family) {
         if (is_fitted(r, inputs_[input])) continue;
         r.source = source_of_[input][r.source];
-        const auto [at, is_new] = seen.try_emplace(shape(r), Place{rows.size(), input});
+        const auto [at, is_new] = seen.try_emplace(row_key(out_, r), Place{rows.size(), input});
         if (is_new) {
           rows.push_back(r);
           continue;

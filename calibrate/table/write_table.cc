@@ -98,17 +98,28 @@ class RowCheck {
 };
 
 template <class Row>
-void sort_by_shape(std::vector<Row>& rows) {
-  std::ranges::stable_sort(rows, {}, [](const Row& r) { return shape(r); });
+void sort_by_key(const TableText& table, std::vector<Row>& rows) {
+  std::ranges::stable_sort(rows, {}, [&](const Row& r) { return row_key(table, r); });
 }
 
 template <class Row>
-std::vector<const Row*> by_shape(const std::vector<Row>& rows) {
+std::vector<const Row*> by_key(const TableText& table, const std::vector<Row>& rows) {
   std::vector<const Row*> sorted;
   sorted.reserve(rows.size());
   for (const Row& r : rows) sorted.push_back(&r);
-  std::ranges::stable_sort(sorted, {}, [](const Row* r) { return shape(*r); });
+  std::ranges::stable_sort(sorted, {}, [&](const Row* r) { return row_key(table, *r); });
   return sorted;
+}
+
+template <class Row>
+std::string row_name(const TableText&, const Row& r) {
+  return row_text(r);
+}
+
+// With its wires: a table may have the same group on several.
+std::string row_name(const TableText& t, const CollectiveRow& r) {
+  const std::string wires = text_of(t.sources[r.source].wires);
+  return row_text(r) + (wires.empty() ? "" : ' ' + wires);
 }
 
 struct NamedRatio {
@@ -129,11 +140,11 @@ class Lines {
   explicit Lines(const TableText& table) : t_(table) {
     STEPCAST_CHECK(!t_.gpu.empty(), "a cost table without a GPU");
     add_header();
-    for (const GemmRow* r : by_shape(t_.gemms)) add_timed(*r);
-    for (const AttentionRow* r : by_shape(t_.attentions)) add_timed(*r);
-    for (const MemoryRow* r : by_shape(t_.memories)) add_timed(*r);
-    for (const CopyRow* r : by_shape(t_.copies)) add_timed(*r);
-    for (const CollectiveRow* r : by_shape(t_.collectives)) add_timed(*r);
+    for (const GemmRow* r : by_key(t_, t_.gemms)) add_timed(*r);
+    for (const AttentionRow* r : by_key(t_, t_.attentions)) add_timed(*r);
+    for (const MemoryRow* r : by_key(t_, t_.memories)) add_timed(*r);
+    for (const CopyRow* r : by_key(t_, t_.copies)) add_timed(*r);
+    for (const CollectiveRow* r : by_key(t_, t_.collectives)) add_timed(*r);
     add_single("launch", t_.launch_us, t_.launch_source, t_.launch_spread);
     add_single("graph_launch", t_.graph_launch_us, t_.graph_launch_source, t_.graph_launch_spread);
     if (t_.interference) {
@@ -141,7 +152,7 @@ class Lines {
               comma_joined({"interference", exact_text(t_.interference->first),
                             exact_text(t_.interference->second), key(t_.interference_source)}));
     }
-    for (const FitRow* r : by_shape(t_.fits)) add_fit(*r);
+    for (const FitRow* r : by_key(t_, t_.fits)) add_fit(*r);
     for (const NamedRatio& r : ratios(t_)) {
       if (r.value)
         add_row("ratio", comma_joined({"ratio", r.name, exact_text(*r.value), key(r.source)}));
@@ -192,6 +203,7 @@ class Lines {
       STEPCAST_CHECK(is_source_key(s.key), "the key of a source: '" + s.key + "'");
       add_key("source", s.key + (s.derived ? " derived" : " measured") +
                             (s.text.empty() ? "" : " " + s.text));
+      if (s.wires != Wires{}) add_key("wires", s.key + ' ' + text_of(s.wires));
     }
   }
 
@@ -242,12 +254,12 @@ void check_rows(const TableText& table) {
 }
 
 void sort_rows(TableText& table) {
-  sort_by_shape(table.gemms);
-  sort_by_shape(table.attentions);
-  sort_by_shape(table.memories);
-  sort_by_shape(table.copies);
-  sort_by_shape(table.collectives);
-  sort_by_shape(table.fits);
+  sort_by_key(table, table.gemms);
+  sort_by_key(table, table.attentions);
+  sort_by_key(table, table.memories);
+  sort_by_key(table, table.copies);
+  sort_by_key(table, table.collectives);
+  sort_by_key(table, table.fits);
 }
 
 std::string write_table(const TableText& table) {
@@ -257,7 +269,7 @@ std::string write_table(const TableText& table) {
 std::vector<NamedTime> named_times(const TableText& t) {
   std::vector<NamedTime> all;
   const auto add_rows = [&](std::string_view family, const auto& rows) {
-    for (const auto* r : by_shape(rows)) all.push_back({family, row_text(*r), r->us});
+    for (const auto* r : by_key(t, rows)) all.push_back({family, row_name(t, *r), r->us});
   };
   add_rows("gemm", t.gemms);
   add_rows("attention", t.attentions);
@@ -270,7 +282,7 @@ std::vector<NamedTime> named_times(const TableText& t) {
     all.push_back({"interference", "interference,compute", t.interference->first});
     all.push_back({"interference", "interference,communication", t.interference->second});
   }
-  for (const FitRow* r : by_shape(t.fits)) {
+  for (const FitRow* r : by_key(t, t.fits)) {
     for (const auto& [name, value] :
          {std::pair("t0_us", r->t0_us), std::pair("tflops", r->tflops), std::pair("gbs", r->gbs)}) {
       if (value > 0) all.push_back({"fit", row_text(*r) + ',' + name, value});

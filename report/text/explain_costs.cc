@@ -344,6 +344,7 @@ std::string explain_price(const Work& work, const Price& price, const PriceParts
   std::string s = paint(escape_text(describe(work)), Tone::strong, style) + '\n';
   s +=
       wrap(std::string(name_of(price.origin)) + ", " + escape_text(price.basis), "  ", style.width);
+  if (!price.remark.empty()) s += wrap(escape_text(price.remark), "  ", style.width);
   if (parts.row.us > 0)
     s += '\n' +
          titled_table(Rows{{"row", "time"}, {escape_text(parts.row.row), micros(parts.row.us)}},
@@ -366,6 +367,7 @@ void write_price(JsonWriter& json, const Work& work, const Price& price, const P
   json.member_time("time", price.time);
   json.member("origin", name_of(price.origin));
   json.member("basis", price.basis);
+  if (!price.remark.empty()) json.member("remark", price.remark);
   if (parts.row.us > 0)
     json.object("row", [&] {
       json.member("row", parts.row.row);

@@ -259,12 +259,14 @@ inline constexpr auto kIntraKinds = words_of<IntraKind>({{"nvswitch", IntraKind:
                                                          {"nvlink-mesh", IntraKind::nvlink_mesh},
                                                          {"pcie", IntraKind::pcie},
                                                          {"custom"}});
-inline constexpr auto kNicDrivers = words_of<NicDriver>({{"verbs", NicDriver::verbs},
-                                                         {"gib", NicDriver::gib},
-                                                         {"efa", NicDriver::efa},
-                                                         {"tcpxo", NicDriver::tcpxo},
-                                                         {"efa-v1", NicDriver::efa_v1},
-                                                         {"tcpx", NicDriver::tcpx}});
+inline constexpr auto kNicDrivers =
+    words_of<NicDriver>({{name_of(NicDriver::verbs), NicDriver::verbs},
+                         {name_of(NicDriver::roce), NicDriver::roce},
+                         {name_of(NicDriver::gib), NicDriver::gib},
+                         {name_of(NicDriver::efa), NicDriver::efa},
+                         {name_of(NicDriver::tcpxo), NicDriver::tcpxo},
+                         {name_of(NicDriver::efa_v1), NicDriver::efa_v1},
+                         {name_of(NicDriver::tcpx), NicDriver::tcpx}});
 inline constexpr auto kNicAffinities =
     words_of<NicAffinity>({{"per-gpu", NicAffinity::per_gpu},
                            {"per-switch", NicAffinity::per_switch},
@@ -569,7 +571,7 @@ inline constexpr Field kFields[] = {
      .type = FieldType::choice,
      .summary = "what drives the cards: collectives reach more or less of them",
      .fallback = "verbs",
-     .reason = "NCCL's own InfiniBand and RoCE",
+     .reason = "NCCL's own InfiniBand",
      .choices = kNicDrivers,
      .into = into<&Cluster::node, &Node::nic_driver>},
     {.path = "cluster.node.nics.affinity",

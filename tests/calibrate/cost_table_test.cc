@@ -15,7 +15,6 @@
 namespace stepcast::cost_table_test {
 namespace {
 
-using test::a100_cluster;
 using test::attention;
 using test::gemm;
 using test::kernel;
@@ -310,140 +309,6 @@ const std::string kCollectives =
     "collective,all_reduce,16,2,8,25,1048576,120,m\n"
     "collective,all_reduce,16,2,8,50,1048576,90,m\n";
 
-TEST(CollectiveLookup, AnswersTheExactGroupShape) {
-  const CostTable t = make(kCollectives);
-  const Cluster c = a100_cluster(2);
-  const GroupShape node{.ranks = 8, .nodes = 1, .ranks_per_node = 8, .tier = -1};
-  const auto p = t.collective(WorkKind::all_reduce, {1 << 20}, node, c);
-  ASSERT_TRUE(p.has_value());
-  EXPECT_DOUBLE_EQ(us(p->time), 60);
-  EXPECT_EQ(p->origin, Origin::measured);
-  EXPECT_EQ(p->basis, "table test: all_reduce of 8 ranks on 1 node");
-  EXPECT_DOUBLE_EQ(us(t.collective(WorkKind::all_reduce, {8}, node, c)->time), 20);  // latency
-  EXPECT_FALSE(t.collective(WorkKind::all_gather, {1 << 20}, node, c).has_value());
-  const GroupShape four{.ranks = 4, .nodes = 1, .ranks_per_node = 4, .tier = -1};
-  EXPECT_FALSE(t.collective(WorkKind::all_reduce, {1 << 20}, four, c).has_value());
-  EXPECT_FALSE(t.collective(WorkKind::all_reduce, {0}, node, c).has_value());
-}
-
-TEST(CollectiveLookup, TakesTheRowsOfTheClustersNics) {
-  const CostTable t = make(kCollectives);
-  Cluster c = a100_cluster(2);
-  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
-  const auto time = [&] { return t.collective(WorkKind::all_reduce, {1 << 20}, two, c); };
-  EXPECT_DOUBLE_EQ(us(time()->time), 120);
-  c.node.nic_bandwidth = {50e9};
-  EXPECT_DOUBLE_EQ(us(time()->time), 90);
-  c.node.nics = 4;  // 25 GB/s a GPU again
-  EXPECT_DOUBLE_EQ(us(time()->time), 120);
-  c.node.nics = 2;
-  EXPECT_FALSE(time().has_value());
-}
-
-// Where the NICs leave the measured ones the price goes over to the model's without a step back,
-// whether the measurement was faster than the model or slower.
-TEST(CollectiveLookup, AFasterNicNeverCostsMore) {
-  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
-  for (const char* measured : {"60", "100", "120", "150", "300"}) {
-    const CostTable t =
-        make(std::string("collective,all_reduce,16,2,8,25,1048576,") + measured + ",m\n");
-    Cluster c = a100_cluster(2);
-    double before = 0;
-    bool extrapolated = false;
-    for (double gbs = 10; gbs < 60; gbs *= 1.005) {
-      c.node.nic_bandwidth = {gbs * 1e9};
-      const auto found = t.collective(WorkKind::all_reduce, {1 << 20}, two, c);
-      const double time =
-          us(found ? found->time : collective_cost(c, WorkKind::all_reduce, {1 << 20}, two).time);
-      if (before > 0) {
-        EXPECT_LE(time, before * (1 + 1e-9)) << measured << " us, " << gbs << " GB/s";
-        EXPECT_GT(time, before * 0.9) << measured << " us, " << gbs << " GB/s";
-      }
-      before = time;
-      const bool outside = gbs < 25 * 0.95 || gbs > 25 * 1.05;
-      if (found && outside) {
-        extrapolated = true;
-        EXPECT_EQ(found->origin, Origin::extrapolated);
-        EXPECT_THAT(found->basis, ::testing::HasSubstr("by NICs of 25 GB/s a GPU"));
-      }
-    }
-    EXPECT_TRUE(extrapolated) << measured;
-  }
-}
-
-TEST(CollectiveLookup, AFasterNicNeverCostsMoreBetweenTwoMeasuredOnes) {
-  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
-  const auto rows = [](const char* slower, const char* faster) {
-    return fmt::format(
-        "collective,all_reduce,16,2,8,40,1048576,{},m\n"
-        "collective,all_reduce,16,2,8,50,1048576,{},m\n",
-        slower, faster);
-  };
-  for (const auto& [slower, faster] :
-       {std::pair{"60", "50"}, {"60", "59"}, {"120", "100"}, {"300", "60"}}) {
-    const CostTable t = make(rows(slower, faster));
-    Cluster c = a100_cluster(2);
-    double before = 0;
-    for (double gbs = 38; gbs < 52.5; gbs *= 1.001) {
-      c.node.nic_bandwidth = {gbs * 1e9};
-      const auto found = t.collective(WorkKind::all_reduce, {1 << 20}, two, c);
-      ASSERT_TRUE(found) << gbs;
-      const double time = us(found->time);
-      if (before > 0) {
-        EXPECT_LE(time, before * (1 + 1e-9)) << slower << ", " << faster << ", " << gbs << " GB/s";
-        EXPECT_GT(time, before * 0.98) << slower << ", " << faster << ", " << gbs << " GB/s";
-      }
-      before = time;
-    }
-    c.node.nic_bandwidth = {45e9};
-    const auto between = t.collective(WorkKind::all_reduce, {1 << 20}, two, c);
-    EXPECT_EQ(between->origin, Origin::interpolated);
-    EXPECT_THAT(between->basis, ::testing::HasSubstr("by NICs of 40 and 50 GB/s a GPU"));
-  }
-}
-
-TEST(CollectiveLookup, TakesTheNearestOfNicsThatAreAboutAsFast) {
-  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
-  const CostTable t = make(
-      "collective,all_reduce,16,2,8,48,1048576,100,m\n"
-      "collective,all_reduce,16,2,8,50,1048576,90,m\n");
-  Cluster c = a100_cluster(2);
-  c.node.nic_bandwidth = {50e9};
-  EXPECT_DOUBLE_EQ(us(t.collective(WorkKind::all_reduce, {1 << 20}, two, c)->time), 90);
-}
-
-TEST(CollectiveLookup, IsSilentWhereTheMeasurementDoesNotApply) {
-  const CostTable t = make(kCollectives);
-  const GroupShape two{.ranks = 16, .nodes = 2, .ranks_per_node = 8, .tier = 0};
-  const auto says = [&](const GroupShape& s, const Cluster& c, int64_t bytes = 1 << 20) {
-    return t.collective(WorkKind::all_reduce, {bytes}, s, c).has_value();
-  };
-  const Cluster good = a100_cluster(2);
-  EXPECT_TRUE(says(two, good));
-  GroupShape shared = two;
-  shared.sharing = 4;  // several groups on the same NICs
-  EXPECT_FALSE(says(shared, good));
-  GroupShape high = two;
-  high.tier = 1;
-  EXPECT_TRUE(says(high, good));
-  Cluster narrow = good;
-  narrow.fabric.oversubscription = 4;
-  EXPECT_FALSE(says(high, narrow));
-  EXPECT_TRUE(says(two, narrow));
-  Cluster links = good;
-  links.node.intra_bandwidth = {200e9};  // fewer NVLinks
-  EXPECT_FALSE(says(two, links));
-  Cluster mesh = good;
-  mesh.node.intra = IntraKind::nvlink_mesh;
-  EXPECT_FALSE(says(two, mesh));
-  Cluster sharp = good;
-  sharp.node.sharp = true;  // the rows were measured without
-  EXPECT_FALSE(says(two, sharp));
-  // A sweep that begins at 1 MiB knows no latency.
-  EXPECT_FALSE(says(two, good, 1024));
-  EXPECT_TRUE(says(two, good, 1 << 24));
-}
-
 TEST(CostTable, TakesOverWhatItSharesAndNothingElse) {
   const CostTable other =
       make(kFit + "gemm,bf16,tn,1024,4096,4096,1,200,m\n" + kAttention +
@@ -462,10 +327,9 @@ TEST(CostTable, TakesOverWhatItSharesAndNothingElse) {
   ASSERT_TRUE(t.interference().has_value());
   EXPECT_EQ(t.interference()->compute, 1.25);
   EXPECT_EQ(t.interference()->communication, 1.5);
-  const GroupShape node{.ranks = 8, .nodes = 1, .ranks_per_node = 8, .tier = -1};
-  const auto p = t.collective(WorkKind::all_reduce, {1 << 20}, node, a100_cluster(1));
-  ASSERT_TRUE(p.has_value());
-  EXPECT_EQ(p->origin, Origin::extrapolated);
+  const auto curves = t.collectives(WorkKind::all_reduce, 8, 1, 8);
+  ASSERT_EQ(curves.size(), 1u);
+  EXPECT_TRUE(curves[0].curve[0].derived);
 }
 
 TEST(CostTable, KeepsItsOwnInterferenceAndLaunches) {

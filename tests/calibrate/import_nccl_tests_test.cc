@@ -31,6 +31,16 @@ MeasurementOptions two_nodes(const std::string& gpu) {
   o.gpu = gpu;
   o.nodes = 2;
   o.nic_gbs = 25;
+  o.network = NicDriver::verbs;
+  o.one_process = false;
+  return o;
+}
+
+MeasurementOptions one_node() {
+  MeasurementOptions o;
+  o.gpu = "h100-sxm";
+  o.nodes = 1;
+  o.one_process = false;
   return o;
 }
 
@@ -76,6 +86,7 @@ TEST(ImportNcclTests, CurrentLayoutTellsGpuRanksAndNodes) {
   ASSERT_EQ(t.sources.size(), 1u);
   EXPECT_FALSE(t.sources[0].derived);
   EXPECT_THAT(t.sources[0].text, HasSubstr("h100_1n8_allreduce.txt"));
+  EXPECT_EQ(text_of(t.sources[0].wires), "nvlink4");
   EXPECT_THAT(t.fits, IsEmpty());
 }
 
@@ -91,6 +102,7 @@ TEST(ImportNcclTests, OldLayoutWithoutRootAndOperationIsReadAndTheFileNamesTheCo
                                  HasSubstr("5 rows of 0 bytes")));
   ASSERT_EQ(t.sources.size(), 1u);
   EXPECT_THAT(t.sources[0].text, HasSubstr("not checked"));
+  EXPECT_TRUE(t.sources[0].wires.one_process) << "nGpus 8";
 }
 
 TEST(ImportNcclTests, WhatTheColumnsDoNotTellHasToBeStated) {
@@ -123,6 +135,8 @@ TEST(ImportNcclTests, RanksFollowFromTheBandwidthsIfNoDeviceIsListed) {
 TEST(ImportNcclTests, WideWrongColumnAndTheLastDeviceLineAlone) {
   MeasurementOptions o;
   o.nic_gbs = 50;
+  o.network = NicDriver::roce;
+  o.one_process = false;  // one device line alone does not tell
   const TableText t = import("gb200_32n4_allreduce_wide_wrong_column.txt", o);
   EXPECT_EQ(t.gpu, "gb200");
   EXPECT_EQ(shape(t), "all_reduce 128 32x4");
@@ -134,6 +148,7 @@ TEST(ImportNcclTests, WideWrongColumnAndTheLastDeviceLineAlone) {
 TEST(ImportNcclTests, GapsInTheListOfRanks) {
   MeasurementOptions o;
   o.nic_gbs = 25;
+  o.network = NicDriver::roce;
   const TableText t = import("a100_2n8_allreduce_v2.17.9_truncated.txt", o);
   EXPECT_EQ(shape(t), "all_reduce 16 2x8");
   EXPECT_EQ(t.collectives.size(), 4u);
@@ -150,9 +165,7 @@ TEST(ImportNcclTests, LabelsOfSrun) {
 }
 
 TEST(ImportNcclTests, TagsOfMpirun) {
-  MeasurementOptions o;
-  o.gpu = "h100-sxm";
-  o.nodes = 1;
+  MeasurementOptions o = one_node();
   const TableText t = import("h100_1n8_allreduce_mpirun_tag_prefix.txt", o);
   EXPECT_EQ(shape(t), "all_reduce 8 1x8");
   EXPECT_EQ(t.collectives.size(), 32u);
@@ -171,6 +184,7 @@ TEST(ImportNcclTests, NoiseOfLaunchersGraphsAndOtherSizes) {
 TEST(ImportNcclTests, AllToAllIsKnownByItsUncheckedInPlaceResults) {
   MeasurementOptions o;
   o.nic_gbs = 50;
+  o.network = NicDriver::roce;
   const std::string text = sample("gb300_32n4_alltoall.txt");
   const TableText t = import_measurements(text, "log.txt", o);  // the name tells nothing
   EXPECT_EQ(t.gpu, "gb300");
@@ -219,13 +233,6 @@ std::string rows(const std::string& first, const std::string& second = "") {
          "    67108864      16777216     float     sum      -1    324.7  206.67  361.67      0    "
          "324.7  206.67  361.68      0\n" +
          first + second;
-}
-
-MeasurementOptions one_node() {
-  MeasurementOptions o;
-  o.gpu = "h100-sxm";
-  o.nodes = 1;
-  return o;
 }
 
 TEST(ImportNcclTests, SeveralTimesOfOneSizeGiveTheirMedianAndSpread) {
@@ -328,6 +335,7 @@ TEST(ImportNcclTests, HostsThatNvlinkJoinsAreStatedAsNodes) {
   const std::string text = sample("gb300_32n4_alltoall.txt");
   MeasurementOptions o;
   o.nic_gbs = 50;
+  o.network = NicDriver::roce;
   std::vector<std::string> notes;
   import_measurements(text, "log.txt", o, &notes);
   EXPECT_THAT(notes, ::testing::Contains(AllOf(HasSubstr("each host is taken as a node, with 4"),
@@ -340,6 +348,7 @@ TEST(ImportNcclTests, HostsThatNvlinkJoinsAreStatedAsNodes) {
   notes.clear();
   o = {};
   o.nic_gbs = 25;
+  o.network = NicDriver::roce;
   import_measurements(sample("a100_2n8_allreduce_v2.17.9_truncated.txt"), "log.txt", o, &notes);
   EXPECT_THAT(notes, IsEmpty());  // hosts of 8 are whole nodes
 }
@@ -348,9 +357,23 @@ TEST(ImportNcclTests, HostsThatNvlinkJoinsAreStatedAsNodes) {
 std::string listed(int ranks) {
   std::string text;
   for (int i = 0; i < ranks; ++i)
-    text += "#  Rank  " + std::to_string(i) + " Group  0 Pid 1 on    host1 device  " +
-            std::to_string(i) + " [0x1a] NVIDIA H100 80GB HBM3\n";
+    text += "#  Rank  " + std::to_string(i) + " Group  0 Pid " + std::to_string(100 + i) +
+            " on    host1 device  " + std::to_string(i) + " [0x1a] NVIDIA H100 80GB HBM3\n";
   return text + rows("");
+}
+
+std::string listed_on_two_hosts() {
+  std::string text;
+  for (int i = 0; i < 16; ++i)
+    text += "#  Rank  " + std::to_string(i) + " Group  0 Pid " + std::to_string(100 + i) +
+            " on host" + std::to_string(i / 8) + " device  " + std::to_string(i % 8) +
+            " [0x1a] NVIDIA H100 80GB HBM3\n";
+  return text;
+}
+
+std::string rows_of_16() {
+  return "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+         " 67108864 16777216 float sum -1 601.5 111.57 209.19 0 601.5 111.57 209.19 0\n";
 }
 
 TEST(ImportNcclTests, RanksThatTheBandwidthsAreNotOfAreSaid) {
@@ -372,7 +395,7 @@ TEST(ImportNcclTests, RanksThatTheBandwidthsAreNotOfAreSaid) {
 
 TEST(ImportNcclTests, EachKindOfRunHasItsSource) {
   const std::string graph =
-      "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 1 iters: 20 agg "
+      "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 1 iters: 20 agg "
       "iters: 1 validation: 1 graph: 2\n";
   const std::string meets =
       "    67108864      16777216     float     sum      -1    300.0  223.70  391.47      0    "
@@ -432,6 +455,102 @@ TEST(ImportNcclTests, CollectivesWithoutRowsAreCounted) {
   const TableText t = import_measurements(text, "log.txt", one_node(), &notes);
   EXPECT_EQ(t.collectives.size(), 1u);
   EXPECT_THAT(notes, ElementsAre(HasSubstr("1 rows of sendrecv are not used")));
+}
+
+TEST(ImportNcclTests, WiresThatTheFileDoesNotTellHaveToBeStated) {
+  const std::string text = sample("a100_2n8_allreduce_2021_no_header.txt");
+  MeasurementOptions o = two_nodes("a100-sxm-40g");
+  o.network.reset();
+  EXPECT_THAT(problem(text, o), AllOf(HasSubstr("E334"), HasSubstr("--network NAME"),
+                                      HasSubstr("verbs, roce, gib, efa")));
+  o = two_nodes("a100-sxm-40g");
+  o.one_process.reset();
+  EXPECT_THAT(problem(text, o), AllOf(HasSubstr("E334"), HasSubstr("--processes each")));
+  o.one_process = true;
+  o.sharp = true;
+  o.inside = InsideLink{InsideLink::Kind::nvlink_mesh, 3};
+  const TableText t = import_measurements(text, "log.txt", o);
+  EXPECT_EQ(text_of(t.sources.at(0).wires), "nvlink3-mesh verbs sharp one-process");
+  EXPECT_THAT(problem(sample("h100_1n8_allreduce.txt"), o),
+              AllOf(HasSubstr("E333")));  // nGpus 1, and hosts of 8
+}
+
+// NCCL's own lines, where NCCL_DEBUG was set.
+TEST(ImportNcclTests, NcclsLinesTellTheWires) {
+  const auto with = [](const std::string& said) {
+    return listed_on_two_hosts() + said + rows_of_16();
+  };
+  MeasurementOptions o;
+  o.nic_gbs = 50;
+  const auto wires = [&](const std::string& said) {
+    return text_of(import_measurements(with(said), "log.txt", o).sources.at(0).wires);
+  };
+  const std::string ib = "host1:9:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB\n";
+  const std::string roce = "host1:9:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE\n";
+  EXPECT_EQ(wires(ib), "nvlink4 verbs");
+  EXPECT_EQ(wires(roce), "nvlink4 roce");
+  EXPECT_EQ(wires("host1:9:9 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa\n"),
+            "nvlink4 efa");
+  EXPECT_EQ(wires(ib + "host1:9:9 [0] NCCL INFO NCCL_COLLNET_ENABLE set by environment to 1.\n"),
+            "nvlink4 verbs sharp");
+  EXPECT_TRUE(import_measurements(with(ib), "log.txt", o).in_network_reduction);
+  EXPECT_FALSE(import_measurements(
+                   with(ib + "host1:9:9 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"),
+                   "log.txt", o)
+                   .in_network_reduction);
+  EXPECT_THAT(problem(with("host1:9:9 [0] NCCL INFO Using network Socket\n"), o),
+              AllOf(HasSubstr("E334"), HasSubstr("TCP sockets")));
+  o.network = NicDriver::efa;
+  EXPECT_THAT(problem(with(roce), o), AllOf(HasSubstr("E333"), HasSubstr("roce drove the NICs")));
+}
+
+TEST(ImportNcclTests, TimesOfOneSideAlone) {
+  const std::string heading = "# size count type redop root time algbw busbw #wrong\n";
+  const TableText t =
+      import_measurements(heading +
+                              "67108864 16777216 float sum -1 324.7 206.67 361.67 0\n"
+                              "134217728 33554432 float sum -1 586.4 228.88 400.53 0\n",
+                          "log.txt", one_node());
+  EXPECT_EQ(shape(t), "all_reduce 8 1x8");
+  EXPECT_EQ(us(t, 134217728), 586.4);
+  // Without the column of errors, and without a heading.
+  EXPECT_EQ(us(import_measurements("# size count type redop root time algbw busbw\n"
+                                   "67108864 16777216 float sum -1 324.7 206.67 361.67\n",
+                                   "log.txt", one_node()),
+               67108864),
+            324.7);
+  EXPECT_EQ(us(import_measurements("67108864 16777216 float sum -1 324.7 206.67 361.67 0\n",
+                                   "log.txt", one_node()),
+               67108864),
+            324.7);
+  // A row that lacks what the heading has was cut.
+  EXPECT_THAT(problem(rows("134217728 33554432 float sum -1 586.4 228.88 400.53 0\n"), one_node()),
+              AllOf(HasSubstr("log.txt:3:"), HasSubstr("E333")));
+}
+
+TEST(ImportNcclTests, WhatStandsOutIsNotedWithItsLine) {
+  const auto notes_of = [](const std::string& text) {
+    std::vector<std::string> notes;
+    import_measurements(text, "log.txt", one_node(), &notes);
+    return notes;
+  };
+  std::vector<std::string> notes;
+  import_measurements(sample("h100_1n8_allreduce.txt"), "log.txt", {}, &notes);
+  EXPECT_THAT(notes,
+              ElementsAre(AllOf(HasSubstr("line 18: 68.14 us for 32 bytes"),
+                                HasSubstr("13 and 14.92"), HasSubstr("in place it took 13.52"))));
+  const std::string next =
+      "   134217728      33554432     float     sum      -1    586.4  228.88  400.53      0    "
+      "586.0  229.05  400.84      0\n";
+  EXPECT_THAT(notes_of(rows(next)), IsEmpty());
+  EXPECT_THAT(notes_of(rows(next, "   2684354[1,3]<stdout>:   56 67108864 float sum\n")),
+              ElementsAre(HasSubstr("line 4: begins as a row and cannot be one: torn")));
+  EXPECT_THAT(notes_of(rows(next, rows("").substr(rows("").find('\n') + 1))),
+              ElementsAre(HasSubstr("line 4: 67108864 bytes after 134217728 without a heading")));
+  const std::string heading = "0: # size count type redop root time algbw busbw #wrong\n";
+  EXPECT_THAT(notes_of(heading + "0: 67108864 16777216 float sum -1 324.7 206.67 361.67 0\n"
+                                 "1: 67108864 16777216 float sum -1 324.9 206.67 361.67 0\n"),
+              ElementsAre(HasSubstr("line 3: a row of process 1 among those of 0")));
 }
 
 TEST(ImportNcclTests, TheNvlinkHasToBeKnown) {

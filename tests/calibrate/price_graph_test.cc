@@ -8,6 +8,7 @@
 
 #include "calibrate/price/roofline.h"
 #include "tests/calibrate/works.h"
+#include "topology/nccl/collectives.h"
 
 namespace stepcast::price_graph_test {
 namespace {

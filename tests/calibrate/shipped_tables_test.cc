@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "calibrate/price/collective_price.h"
 #include "calibrate/table/cost_table.h"
 #include "calibrate/table/table_text.h"
 #include "tests/calibrate/works.h"
@@ -113,14 +114,15 @@ TEST(ShippedTables, AnswerTheCollectivesOfANodeOnlyOnItsLinks) {
   const Bytes bytes{2048 * 12288 * 2};
   for (const WorkKind kind : {WorkKind::all_reduce, WorkKind::all_gather, WorkKind::reduce_scatter,
                               WorkKind::all_to_all}) {
-    const auto p = shipped_table("a100-sxm-80g")->collective(kind, bytes, node, c);
+    const auto p = measured_collective(*shipped_table("a100-sxm-80g"), kind, bytes, node, c);
     ASSERT_TRUE(p.has_value()) << name_of(kind);
     EXPECT_GT(us(p->time), 150);
     EXPECT_LT(us(p->time), 800);
     EXPECT_EQ(p->origin,
               kind == WorkKind::reduce_scatter ? Origin::extrapolated : Origin::interpolated);
     // The A800 has fewer NVLinks, and its table no collectives.
-    EXPECT_FALSE(shipped_table("a800-sxm-80g")->collective(kind, bytes, node, c).has_value());
+    EXPECT_FALSE(
+        measured_collective(*shipped_table("a800-sxm-80g"), kind, bytes, node, c).has_value());
   }
 }
 

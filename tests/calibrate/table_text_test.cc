@@ -106,6 +106,27 @@ TEST(TableText, ReadsTheConditionsOfCollectivesAndWhatIsShared) {
   EXPECT_FALSE(t.shared[static_cast<size_t>(Family::collective)]);
 }
 
+TEST(TableText, SourcesSayWhichWiresTheirCollectivesRanOn) {
+  const std::string head = kHeader + "# source: other measured x\n# wires: bench nvlink4 efa\n";
+  const std::string row = "collective,all_reduce,16,2,8,50,1024,70,";
+  const auto with = [&](const std::string& wires, const std::string& rows) {
+    return head + wires + "# rows: 2\n" + rows;
+  };
+  // One group on two networks is two rows, on one it is the same twice.
+  const TableText t = parse_table_text(with("# wires: other nvlink4-mesh roce sharp one-process\n",
+                                            row + "bench\n" + row + "other\n"),
+                                       "t.csv");
+  EXPECT_EQ(t.collectives.size(), 2u);
+  EXPECT_EQ(text_of(t.sources[t.collectives[0].source].wires), "nvlink4 efa");
+  EXPECT_EQ(text_of(t.sources[t.collectives[1].source].wires),
+            "nvlink4-mesh roce sharp one-process");
+  const auto code = [](const std::string& text) { return problem(text).substr(0, 4); };
+  EXPECT_EQ(code(with("# wires: other nvlink4 efa\n", row + "bench\n" + row + "other\n")), "E307");
+  EXPECT_EQ(code(with("# wires: other nvlink44 efa\n", row + "bench\n" + row + "other\n")), "E306");
+  EXPECT_EQ(code(with("# wires: nobody efa\n", row + "bench\n" + row + "other\n")), "E306");
+  EXPECT_EQ(code(with("# wires: bench efa\n", row + "bench\n" + row + "other\n")), "E307");
+}
+
 TEST(TableText, RefusesForeignFiles) {
   EXPECT_EQ(problem(""), "E301 0:1");
   EXPECT_EQ(problem("gpu,op,M,N,K\n"), "E301 1:1");
@@ -116,7 +137,7 @@ TEST(TableText, RefusesForeignFiles) {
 }
 
 TEST(TableText, RefusesANewerFormatBeforeItsRows) {
-  EXPECT_EQ(problem("# stepcast cost table\n# format: 3\n# gpu: g\nwarp,1,2,3\n"), "E302 2:1");
+  EXPECT_EQ(problem("# stepcast cost table\n# format: 4\n# gpu: g\nwarp,1,2,3\n"), "E302 2:1");
 }
 
 TEST(TableText, RefusesAnIncompleteHeader) {

@@ -152,6 +152,20 @@ TEST(Unite, CollectivesOfOneFabricOnly) {
   EXPECT_EQ(united({a, b}).table.nvlink_gbs, 450);
 }
 
+TEST(Unite, RowsOfOtherWiresDoNotTakeEachOthersPlace) {
+  TableText a = empty_table();
+  a.sources[0].wires.network = NicDriver::verbs;
+  a.collectives = {{WorkKind::all_reduce, 16, 2, 8, 50, 1 << 20, 41, 0, 0}};
+  TableText b = a;
+  b.collectives[0].us = 70;
+  EXPECT_EQ(united({a, b}).table.collectives.size(), 1u);
+  EXPECT_EQ(united({a, b}).table.collectives[0].us, 41);
+  b.sources[0].wires.network = NicDriver::efa;
+  const TableText both = united({a, b}).table;
+  ASSERT_EQ(both.collectives.size(), 2u);
+  EXPECT_EQ(both.sources[both.collectives[1].source].wires.network, NicDriver::efa);
+}
+
 TEST(Unite, SharedRowsStayBesideOnesOwnAsDerived) {
   const TableText h100 = parse_table_text(shipped_table_text("h100-sxm"), "h100-sxm");
   TableText shares = empty_table();

@@ -35,7 +35,7 @@ TEST(WriteTable, LooksLikeThis) {
   t.fits = {{WorkKind::gemm, DType::bf16, 5, 230.5, 1695, 1, 1, 0.5, 0.25, FitFlag::partial}};
   EXPECT_EQ(write_table(t),
             "# stepcast cost table\n"
-            "# format: 2\n"
+            "# format: 3\n"
             "# gpu: test-gpu\n"
             "# conditions: SM clock 1410 MHz\n"
             "# source: bench measured a benchmark, 2 runs\n"
@@ -61,6 +61,28 @@ TEST(WriteTable, SortsRowsByShapeWhateverTheirOrder) {
   EXPECT_NE(t, full_table());
   sort_rows(t);
   EXPECT_EQ(t, full_table());
+}
+
+TEST(WriteTable, KeepsWiresAndCurvesTogether) {
+  TableText t = empty_table();
+  t.sources[0].wires = {.inside = InsideLink{InsideLink::Kind::nvswitch, 4},
+                        .network = NicDriver::roce};
+  t.sources[1].wires = {.inside = InsideLink{InsideLink::Kind::pcie, 5},
+                        .network = NicDriver::efa_v1,
+                        .sharp = true,
+                        .one_process = true};
+  for (const int64_t bytes : {4096, 1024})
+    for (const uint16_t source : {uint16_t{1}, uint16_t{0}})
+      t.collectives.push_back({WorkKind::all_reduce, 16, 2, 8, 50, bytes, 41, source, 0});
+  const std::string text = write_table(t);
+  EXPECT_NE(text.find("# wires: other pcie5 efa-v1 sharp one-process\n"), std::string::npos);
+  sort_rows(t);
+  EXPECT_EQ(t.collectives[0].source, t.collectives[1].source);
+  EXPECT_LT(t.collectives[0].bytes, t.collectives[1].bytes);
+  EXPECT_EQ(parse_table_text(text, "t.csv"), t);
+  std::set<std::string> names;
+  for (const NamedTime& n : named_times(t)) names.insert(n.row);
+  EXPECT_EQ(names.size(), 4u);
 }
 
 TEST(WriteTable, KeepsEveryDigitAndWritesNoExponents) {

@@ -15,6 +15,7 @@ void measurements(std::string_view text) {
   MeasurementOptions options;
   options.gpu = "h100-sxm";
   options.nic_gbs = 50;
+  options.network = NicDriver::verbs;
   options.dtype = "bf16";
   std::vector<std::string> kinds{""};
   for (const std::string_view kind : measurement_kinds()) kinds.emplace_back(kind);

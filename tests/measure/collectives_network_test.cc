@@ -104,6 +104,22 @@ TEST(CollectivesNetwork, SettingsOfNcclSelectPorts) {
   EXPECT_TRUE(is_selected(one, "^"));
 }
 
+TEST(CollectivesNetwork, LinkLayersTellWhatDrivesTheNics) {
+  const NetworkPort ib{"mlx5_0", 1, true, 400, "InfiniBand"};
+  const NetworkPort storage{"mlx5_9", 1, true, 200, "Ethernet"};
+  const NetworkPort down{"mlx5_8", 1, false, 200, "Ethernet"};
+  const NetworkPort efa{"rdmap16s27", 1, true, 100, "Unspecified"};
+  const auto driver = [](std::vector<NetworkPort> ports, const char* hca = "") {
+    return driver_of(ports, hca);
+  };
+  EXPECT_EQ(driver({ib, down}), NicDriver::verbs);
+  EXPECT_EQ(driver({storage}), NicDriver::roce);
+  EXPECT_EQ(driver({efa}), NicDriver::efa);
+  EXPECT_EQ(driver({ib, storage}), std::nullopt);
+  EXPECT_EQ(driver({ib, storage}, "^mlx5_9"), NicDriver::verbs);
+  EXPECT_EQ(driver({}), std::nullopt);
+}
+
 TEST(CollectivesNetwork, NvlinksAreThoseOfTheDataSheet) {
   EXPECT_EQ(12 * nvlink_gbs_per_link(8, 0), 300);
   EXPECT_EQ(18 * nvlink_gbs_per_link(9, 0), 450);

@@ -73,6 +73,8 @@ TEST(CollectiveOptions, EveryFlagIsRead) {
                                     "450",
                                     "--in-network-reduction",
                                     "no",
+                                    "--network",
+                                    "roce",
                                     "--list",
                                     "--nodes",
                                     "2",
@@ -91,12 +93,14 @@ TEST(CollectiveOptions, EveryFlagIsRead) {
   EXPECT_EQ(o.nic_gbs, 50);
   EXPECT_EQ(o.nvlink_gbs, 450);
   EXPECT_EQ(o.in_network_reduction, std::optional(false));
+  EXPECT_EQ(o.network, NicDriver::roce);
   EXPECT_TRUE(o.list);
   EXPECT_EQ(o.nodes, 2);
   EXPECT_EQ(o.hosts_per_node, 18);
 }
 
 TEST(CollectiveOptions, WrongOnesAreRefusedWithASentence) {
+  EXPECT_THAT(refusal({"--network", "ethernet"}), HasSubstr("one of verbs, roce"));
   EXPECT_THAT(refusal({"--fast"}), HasSubstr("there is no flag '--fast'"));
   EXPECT_THAT(refusal({"--plan"}), HasSubstr("--plan needs a value"));
   EXPECT_THAT(refusal({"--gpus", "0"}), HasSubstr("--gpus takes a whole number from 1, not '0'"));

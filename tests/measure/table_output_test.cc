@@ -162,6 +162,9 @@ TEST_F(TableOutputFile, CollectivesOfAnotherNetworkAreRefused) {
   other = header_;
   other.in_network_reduction = false;
   EXPECT_EQ(message_with(other), "E310 was measured with in_network_reduction 'yes', this is 'no'");
+  other = header_;
+  other.sources[0].wires.network = NicDriver::efa;
+  EXPECT_EQ(message_with(other), "E310 was measured over '', this is 'efa'");
 }
 
 TEST_F(TableOutputFile, WithoutCollectivesTheNetworkIsThatOfTheLastRun) {

@@ -60,6 +60,20 @@ MeasurementOptions options_of(const Arguments& args) {
   o.nic_gbs = a.nic.value_or(Bandwidth{}).value * 1e-9;
   o.nvlink_gbs = a.nvlink.value_or(Bandwidth{}).value * 1e-9;
   o.in_network_reduction = a.nvls;
+  o.sharp = a.sharp;
+  o.one_process = a.one_process;
+  if (!a.network.empty()) {
+    o.network = nic_driver(a.network);
+    if (!o.network)
+      usage_error("E004", "--network: there is no '" + a.network + "'",
+                  "one of " + nic_driver_words());
+  }
+  if (!a.inside.empty()) {
+    o.inside = inside_link(a.inside);
+    if (!o.inside)
+      usage_error("E004", "--inside: there is no '" + a.inside + "'",
+                  "one of " + std::string(kInsideLinkWords));
+  }
   return o;
 }
 
@@ -80,6 +94,18 @@ void add_measurement_options(CLI::App* sub, MeasuredArguments& a) {
   add_word(
       sub, "--nvls", {"no", "yes"}, [&a](size_t i) { a.nvls = i == 1; },
       "whether the NVSwitches reduced: yes or no", "yes|no");
+  sub->add_option("--network", a.network,
+                  "what drove the NICs: verbs (InfiniBand), roce, gib, efa, tcpxo, efa-v1, tcpx")
+      ->option_text("NAME");
+  sub->add_option("--inside", a.inside,
+                  "links inside a node: nvlink4 (through NVSwitches), nvlink3-mesh, pcie5, shm")
+      ->option_text("NAME");
+  add_word(
+      sub, "--sharp", {"no", "yes"}, [&a](size_t i) { a.sharp = i == 1; },
+      "whether network switches reduced: yes or no", "yes|no");
+  add_word(
+      sub, "--processes", {"each", "one"}, [&a](size_t i) { a.one_process = i == 1; },
+      "a process or thread for each GPU, or one for all of a host", "each|one");
 }
 
 void refuse_measurement_options(const MeasuredArguments& a, const std::string& kind) {

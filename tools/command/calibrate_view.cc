@@ -38,9 +38,15 @@ std::optional<double> fitted_us(const TableText& table, const MemoryRow& row) {
   return fit->t0_us + static_cast<double>(row.bytes) / (fit->gbs * 1e3);
 }
 
-std::string group_text(int64_t ranks, int64_t nodes, double nic_gbs) {
-  return fmt::format("{} ranks on {}{}{}", ranks, nodes, nodes == 1 ? " node" : " nodes",
-                     nodes > 1 ? ", " + rate_text(nic_gbs) + " GB/s" : "");
+// "16 ranks on 2 nodes, 50.0 GB/s efa", "4 ranks on 1 node, nvlink3-mesh".  NVSwitches go without
+// saying.
+std::string group_text(int64_t ranks, int64_t nodes, double nic_gbs, Wires wires) {
+  if (wires.inside && wires.inside->kind == InsideLink::Kind::nvswitch) wires.inside.reset();
+  const std::string on = text_of(wires);
+  std::string text = fmt::format("{} ranks on {}{}", ranks, nodes, nodes == 1 ? " node" : " nodes");
+  if (nodes > 1)
+    return fmt::format("{}, {} GB/s{}{}", text, rate_text(nic_gbs), on.empty() ? "" : " ", on);
+  return on.empty() ? text : text + ", " + on;
 }
 
 namespace {
@@ -154,7 +160,8 @@ void add_groups(const TableText& t, TableView& view) {
   Grouping collectives(t, "collective");
   for (const CollectiveRow& r : t.collectives)
     collectives
-        .add(r, std::string(name_of(r.kind)) + ", " + group_text(r.ranks, r.nodes, r.nic_gbs))
+        .add(r, std::string(name_of(r.kind)) + ", " +
+                    group_text(r.ranks, r.nodes, r.nic_gbs, t.sources[r.source].wires))
         .sides[0]
         .take(r.bytes);
   collectives.finish(view, bytes);
@@ -175,7 +182,7 @@ void add_fits(const TableText& t, TableView& view) {
                          t.sources[f.source].key});
   for (const CollectiveLine& l : collective_lines(t))
     view.lines.push_back(
-        {std::string(name_of(l.kind)) + ", " + group_text(l.ranks, l.nodes, l.nic_gbs),
+        {std::string(name_of(l.kind)) + ", " + group_text(l.ranks, l.nodes, l.nic_gbs, l.wires),
          l.line.alpha_us, 0,
          l.line.us_per_byte > 0 ? bus_factor(l.kind, l.ranks) / (l.line.us_per_byte * 1e3) : 0,
          l.rows, l.line.rms, 0, "", ""});
@@ -382,13 +389,13 @@ std::vector<FitPlot> collective_plots(const TableText& t) {
   };
   for (const CollectiveRow& r : t.collectives) {
     const double bytes = static_cast<double>(r.bytes);
-    series_of(plot_of(r.kind), group_text(r.ranks, r.nodes, r.nic_gbs))
+    series_of(plot_of(r.kind), group_text(r.ranks, r.nodes, r.nic_gbs, t.sources[r.source].wires))
         .points.push_back(
             point(t, r, bytes, bus_factor(r.kind, r.ranks) * bytes / (r.us * 1e-6), 0));
   }
   for (const CollectiveLine& l : collective_lines(t)) {
     FitPlot& plot = plot_of(l.kind);
-    PlotSeries& s = series_of(plot, group_text(l.ranks, l.nodes, l.nic_gbs));
+    PlotSeries& s = series_of(plot, group_text(l.ranks, l.nodes, l.nic_gbs, l.wires));
     if (!s.curve.empty()) continue;
     plot.curve_name = "alpha-beta, for comparison";
     for (const double bytes : steps(s))

@@ -53,7 +53,8 @@ struct MeasuredArguments {
   std::string collective, dtype;
   std::optional<int64_t> ranks, nodes, ranks_per_node;
   std::optional<Bandwidth> nic, nvlink;
-  std::optional<bool> nvls;
+  std::optional<bool> nvls, sharp, one_process;
+  std::string network, inside;
 };
 
 enum class ColorChoice : uint8_t { automatic, always, never };

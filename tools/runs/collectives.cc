@@ -8,11 +8,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <regex>
 #include <set>
 #include <tuple>
 
 #include "calibrate/fit/fit.h"
+#include "calibrate/price/collective_price.h"
 #include "calibrate/runs/run_record.h"
 #include "calibrate/table/curve.h"
 #include "sim/csv.h"
@@ -107,21 +109,27 @@ void set_network(Node& node, Fabric& fabric, const std::string& text, int64_t ho
   struct Driver {
     const char* word;
     NicDriver driver;
-    int64_t us;
   };
-  // First match counts.  Latencies are those of the presets.
-  constexpr Driver kDrivers[] = {{"EFA v1", NicDriver::efa_v1, 75}, {"EFA", NicDriver::efa, 15},
-                                 {"TCPXO", NicDriver::tcpxo, 35},   {"TCP", NicDriver::tcpx, 300},
-                                 {"gIB", NicDriver::gib, 12},       {"", NicDriver::verbs, 2}};
+  // First match counts.
+  constexpr Driver kDrivers[] = {{"EFA v1", NicDriver::efa_v1}, {"EFA", NicDriver::efa},
+                                 {"TCPXO", NicDriver::tcpxo},   {"TCP", NicDriver::tcpx},
+                                 {"gIB", NicDriver::gib},       {"RoCE", NicDriver::roce},
+                                 {"", NicDriver::verbs}};
   const bool google = has(node.gpu.name, "GCP") && has(text, "RoCE");
   const std::string words = google ? text + " gIB" : text;
   for (const Driver& d : kDrivers) {
     if (!has(words, d.word)) continue;
     node.nic_driver = d.driver;
-    node.nic_latency = Time{d.us * 1'000'000};
+    node.nic_latency = nominal_latency(d.driver);
     break;
   }
   fabric.sharp = has(text, "SHARP");
+}
+
+void leave_out_calls(std::vector<Point>& points) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const Point& p : points) shortest = std::min(shortest, p.seconds);
+  std::erase_if(points, [&](const Point& p) { return p.seconds < kCallsAreHidden * shortest; });
 }
 
 Log log_of(const Row& row, const std::string& folder) {
@@ -152,6 +160,7 @@ Log log_of(const Row& row, const std::string& folder) {
   log.shape.tier = nodes == 1 ? -1 : 0;
   log.points = read_points(
       fmt::format("{}/{}", folder, row.count("file") ? row.at("file") : log.id + ".csv"));
+  if (log.one_process) leave_out_calls(log.points);
   return log;
 }
 
@@ -202,12 +211,6 @@ struct Problem {
   std::vector<double> weights;
 };
 
-// Single processes that drive a whole node wait for each other at every call: their own matter,
-// which must not be taken for the links'.
-bool slow_harness(const Log& log) {
-  return log.one_process && log.shape.ranks == 8;
-}
-
 Problem problem_of(const std::vector<Observation>& all, const std::vector<Log>& logs,
                    size_t without) {
   Problem p;
@@ -226,9 +229,6 @@ Problem problem_of(const std::vector<Observation>& all, const std::vector<Log>& 
     std::vector<std::pair<size_t, double>> columns;
     for (const CorrectionClass& c : o.classes) columns.emplace_back(column(c, o.log), c.weight);
     const Log& log = logs[o.log];
-    if (slow_harness(log)) {
-      columns.emplace_back(column({Term::base, fmt::format("({})", log.id), 1.5}, o.log), 1);
-    }
     p.rows.push_back(&o);
     p.columns.push_back(std::move(columns));
     // A log's points say much the same; many of them count less each.
@@ -301,7 +301,6 @@ std::vector<Observation> observe(const std::vector<Log>& logs) {
 Corrections Fitted::corrections() const {
   Corrections c;
   for (size_t i = 0; i < classes.size(); ++i) {
-    if (classes[i].name.front() == '(') continue;  // of one harness
     c.set(classes[i].term, classes[i].name, std::exp(logarithms[i]));
   }
   return c;
@@ -381,8 +380,8 @@ void keep_some(const Log& log, size_t index, size_t every, LogErrors& errors) {
   for (size_t i = 0; i < log.points.size(); ++i) {
     if (i % every == 0) continue;
     const Point& p = log.points[i];
-    const CurveValue v = collective_on(kept, log.kind, {static_cast<int64_t>(p.bytes)}, log.shape,
-                                       log.cluster, kept.front().us);
+    const CurveValue v =
+        collective_on(kept, log.kind, {static_cast<int64_t>(p.bytes)}, log.shape, log.cluster);
     errors[index][size_class(p.bytes)].push_back(v.us * 1e-6 / p.seconds - 1);
   }
 }
@@ -394,6 +393,13 @@ std::string percent_or_dash(double x) {
 std::string cell(const LogErrors& errors, size_t log, size_t size_class) {
   const std::vector<double>& values = errors[log][size_class];
   return values.empty() ? "-" : fmt::format("{:.0f}", 100 * median_of(values));
+}
+
+// With the sign of the errors themselves: minus where predictions are mostly too short.
+std::string signed_cell(const LogErrors& errors, size_t log, size_t size_class) {
+  const std::vector<double>& values = errors[log][size_class];
+  if (values.empty()) return "-";
+  return (upper_quantile(values, 0.5) < 0 ? "-" : "+") + cell(errors, log, size_class);
 }
 
 }  // namespace
@@ -459,6 +465,33 @@ double target(LogPool pool, size_t size_class) {
   return pool == LogPool::exchanges ? 0.12 : kTargets[size_class];
 }
 
+LogCount logs_within(const LogErrors& errors, const std::vector<Log>& logs, size_t size_class) {
+  LogCount count;
+  for (size_t i = 0; i < logs.size(); ++i) {
+    if (!belongs(logs[i], LogPool::collectives) || errors[i][size_class].empty()) continue;
+    ++count.all;
+    if (median_of(errors[i][size_class]) <= target(LogPool::collectives, size_class))
+      ++count.within;
+  }
+  return count;
+}
+
+std::string held_out_logs(const Study& s, const std::vector<Log>& logs) {
+  std::string text =
+      "| collectives held out by log | points | pooled median error, % (target) | logs whose own "
+      "median is within the target (wanted: three quarters) |\n|---|---|---|---|\n";
+  for (size_t c = kSizeClasses; c-- > 1;) {
+    const double error = median(s.left_out, logs, LogPool::collectives, c);
+    const double most = target(LogPool::collectives, c);
+    const LogCount count = logs_within(s.left_out, logs, c);
+    text += fmt::format("| {} | {} | {} ({:.0f}{}) | {} of {}{} |\n", kClassNames[c],
+                        points(s.left_out, logs, LogPool::collectives, c), percent_or_dash(error),
+                        100 * most, error > most ? ", missed" : "", count.within, count.all,
+                        4 * count.within < 3 * count.all ? ", missed" : "");
+  }
+  return text;
+}
+
 std::string collectives_report(const Study& s, const std::vector<Log>& logs) {
   constexpr std::pair<LogPool, const char*> kPools[] = {
       {LogPool::collectives, "all but all-to-all"},
@@ -484,15 +517,17 @@ std::string collectives_report(const Study& s, const std::vector<Log>& logs) {
       "\nA log as its own table: every second row kept, the others are reproduced within {} % "
       "(median); every fourth row kept, within {} % (target 3).\n",
       percent_or_dash(median(s.half)), percent_or_dash(median(s.quarter)));
+  text += "\n" + held_out_logs(s, logs);
   text +=
-      "\nBy log, median error in %: factors of the other logs / NCCL's own model / alpha-beta of "
-      "the log itself.\n\n| log | 64 KiB to 1 MiB | 1 to 256 MiB | 256 MiB and more |\n"
+      "\nBy log, median error in %: factors of the other logs, minus where predictions are mostly "
+      "too short / NCCL's own model / alpha-beta of the log itself.\n\n| log | 64 KiB to 1 MiB | 1 "
+      "to 256 MiB | 256 MiB and more |\n"
       "|---|---|---|---|\n";
   for (size_t i = 0; i < logs.size(); ++i) {
     if (logs[i].transfer || !logs[i].scored) continue;
     text += fmt::format("| {} |", logs[i].id);
     for (size_t c = 1; c < kSizeClasses; ++c) {
-      text += fmt::format(" {} / {} / {} |", cell(s.left_out, i, c), cell(s.own, i, c),
+      text += fmt::format(" {} / {} / {} |", signed_cell(s.left_out, i, c), cell(s.own, i, c),
                           cell(s.alpha_beta, i, c));
     }
     text += "\n";
@@ -517,10 +552,8 @@ std::string corrections_file(const Fitted& fitted, const std::vector<Log>& logs)
     line += fmt::format(" {}", log.id);
   }
   text += fmt::format("{}\nterm,class,factor\n", line);
-  std::vector<size_t> order;
-  for (size_t i = 0; i < fitted.classes.size(); ++i) {
-    if (fitted.classes[i].name.front() != '(') order.push_back(i);
-  }
+  std::vector<size_t> order(fitted.classes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     const CorrectionClass &x = fitted.classes[a], &y = fitted.classes[b];
     return std::tie(x.term, x.name) < std::tie(y.term, y.name);

@@ -24,9 +24,10 @@ struct Point {
 
 struct Log {
   std::string id, gpu, network, source;
-  bool transfer = false;     // sendrecv: kind does not count
-  bool one_process = false;  // that drives all GPUs
-  bool scored = true;        // false: of large sizes alone; fitted, but not judged by
+  bool transfer = false;  // sendrecv: kind does not count
+  bool one_process =
+      false;           // that calls for all GPUs: points that only its calls make are left out
+  bool scored = true;  // false: of large sizes alone; fitted, but not judged by
   WorkKind kind = WorkKind::all_reduce;
   Cluster cluster;
   GroupShape shape;
@@ -100,6 +101,15 @@ double median(const LogErrors& errors);
 
 // What the model is meant to reach.
 double target(LogPool pool, size_t size_class);
+
+// Collectives (no all-to-all) whose own median is within that target, of those with points of the
+// size class.
+struct LogCount {
+  size_t within = 0, all = 0;
+};
+LogCount logs_within(const LogErrors& errors, const std::vector<Log>& logs, size_t size_class);
+// Those counts beside the pooled medians, Markdown.
+std::string held_out_logs(const Study& s, const std::vector<Log>& logs);
 
 // Markdown.
 std::string collectives_report(const Study& s, const std::vector<Log>& logs);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "calibrate/fit/fit_table.h"
+#include "calibrate/price/collective_price.h"
 #include "calibrate/price/roofline.h"
 #include "calibrate/runs/run_record.h"
 #include "calibrate/table/attention_prices.h"
@@ -183,8 +184,8 @@ HeldOutErrors thinned_collectives(const std::string& folder, int every) {
     for (size_t i = 0; i < log.points.size(); ++i) {
       if (i % step == 0) continue;
       const Point& p = log.points[i];
-      const CurveValue v = collective_on(kept, log.kind, {static_cast<int64_t>(p.bytes)}, log.shape,
-                                         log.cluster, kept.front().us);
+      const CurveValue v =
+          collective_on(kept, log.kind, {static_cast<int64_t>(p.bytes)}, log.shape, log.cluster);
       errors.table.push_back(std::fabs(v.us * 1e-6 / p.seconds - 1));
       const double straight = (fit.alpha_us + fit.us_per_byte * p.bytes) * 1e-6;
       errors.contrast.push_back(std::fabs(straight / p.seconds - 1));

@@ -152,7 +152,9 @@ int run_collectives(const FolderArguments& a) {
 }
 
 int run_held_out(const FolderArguments& a) {
-  print_or_put(held_out_report(a.folder), a.report, "held out");
+  const std::vector<Log> logs = read_logs(a.folder + "/collectives");
+  print_or_put(held_out_report(a.folder) + "\n" + held_out_logs(study(logs), logs), a.report,
+               "held out");
   return 0;
 }
 

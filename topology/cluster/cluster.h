@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/graph/work.h"
@@ -34,10 +35,42 @@ struct Gpu {
 
 enum class IntraKind : uint8_t { nvswitch, nvlink_mesh, pcie };
 
-// What drives the NICs: NCCL's own InfiniBand and RoCE; Google's plugin for RoCE; Amazon's for EFA
-// (p5 and later); Google's for Ethernet (a3-mega); Amazon's for the first EFA (p4d); Google's first
-// (a3-high).
-enum class NicDriver : uint8_t { verbs, gib, efa, tcpxo, efa_v1, tcpx };
+// What drives the NICs: NCCL's own InfiniBand; the same over Ethernet (RoCE); Google's plugin for
+// RoCE; Amazon's for EFA (p5 and later); Google's for Ethernet (a3-mega); Amazon's for the first
+// EFA (p4d); Google's first (a3-high).
+enum class NicDriver : uint8_t { verbs, roce, gib, efa, tcpxo, efa_v1, tcpx };
+constexpr int kNicDriverCount = 7;
+
+// The word of `cluster.node.nics.driver`, of cost tables and of --network.
+constexpr std::string_view name_of(NicDriver driver) {
+  switch (driver) {
+    case NicDriver::verbs: return "verbs";
+    case NicDriver::roce: return "roce";
+    case NicDriver::gib: return "gib";
+    case NicDriver::efa: return "efa";
+    case NicDriver::tcpxo: return "tcpxo";
+    case NicDriver::efa_v1: return "efa-v1";
+    case NicDriver::tcpx: return "tcpx";
+  }
+  return "";
+}
+
+// What `nics.latency` is where nobody says otherwise; the presets of those clusters have the
+// sources (scenarios/presets/clusters: dgx-h100, gcp-a3-ultra, p5, gcp-a3-mega, p4d), RoCE as
+// InfiniBand, and TCPX from the floor of a3-high's logs.
+constexpr Time nominal_latency(NicDriver driver) {
+  constexpr int64_t kMicrosecond = 1'000'000;
+  switch (driver) {
+    case NicDriver::verbs:
+    case NicDriver::roce: return Time{2 * kMicrosecond};
+    case NicDriver::gib: return Time{12 * kMicrosecond};
+    case NicDriver::efa: return Time{15 * kMicrosecond};
+    case NicDriver::tcpxo: return Time{35 * kMicrosecond};
+    case NicDriver::efa_v1: return Time{75 * kMicrosecond};
+    case NicDriver::tcpx: return Time{300 * kMicrosecond};
+  }
+  return Time{};
+}
 
 struct Node {
   Gpu gpu;

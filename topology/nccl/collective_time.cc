@@ -58,7 +58,8 @@ const char* class_of(Protocol p) {
 
 const char* class_of(NicDriver driver) {
   switch (driver) {
-    case NicDriver::verbs: return "NIC by verbs";
+    case NicDriver::verbs:
+    case NicDriver::roce: return "NIC by verbs";
     case NicDriver::gib:
     case NicDriver::efa: return "NIC by a plugin";
     case NicDriver::tcpxo: return "NIC by TCPXO";
@@ -134,7 +135,8 @@ void classify_wire(Classifier& c) {
   if (c.a.protocol != Protocol::simple) c.add(Term::wire, kLoose, c.protocol);
   const NicDriver driver = c.cluster.node.nic_driver;
   if (driver >= NicDriver::tcpxo) c.add(Term::wire, kWide, class_of(driver));
-  if (driver != NicDriver::verbs && c.shape.ranks_per_node == 1) {
+  const bool plugin = driver != NicDriver::verbs && driver != NicDriver::roce;
+  if (plugin && c.shape.ranks_per_node == 1) {
     c.add(Term::wire, 0.5, "one rank a node and NIC by a plugin");
   }
 }

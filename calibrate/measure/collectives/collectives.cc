@@ -96,6 +96,13 @@ CollectiveFacts collective_facts(const Variable& variable) {
                                (nvlinks.to_switches ? ", to NVSwitches" : ", not to NVSwitches") +
                                (per_link > 0 ? ", " + number(per_link) + " GB/s each" : ""));
   }
+  const GpuArch arch = gpu_arch_of_capability(10 * device.major + device.minor);
+  if (nvlinks.links > 0) {
+    facts.wires.inside =
+        InsideLink{nvlinks.to_switches ? InsideLink::Kind::nvswitch : InsideLink::Kind::nvlink_mesh,
+                   architecture(arch).nvlink_generation};
+  }
+  facts.wires.sharp = text_of(variable, "NCCL_COLLNET_ENABLE") == "1";
   const SwitchReduction reduction =
       switch_reduction(nvlinks.to_switches && has_multicast(index), version,
                        text_of(variable, "NCCL_NVLS_ENABLE"), text_of(variable, "NCCL_ALGO"));

@@ -15,6 +15,7 @@
 #include "calibrate/measure/collectives/processes.h"
 #include "calibrate/measure/families/interference_ratio.h"
 #include "calibrate/plan/sweep.h"
+#include "calibrate/table/wires.h"
 
 namespace stepcast::measure {
 
@@ -31,6 +32,7 @@ struct CollectiveFacts {
   std::string software;               // "NCCL 2.28.9"; empty without it
   double nvlink_gbs = 0;              // of one GPU in one direction; 0: no NVLink, or not known
   bool in_network_reduction = false;  // NVLS
+  Wires wires;                        // the links inside a node, and switches that reduce
   std::vector<std::string> conditions;
 };
 // Of the current device, from NVML and the environment `variable` (std::getenv).

@@ -70,6 +70,7 @@ struct Assembly {
   std::vector<ProcessRecord> records;
   std::vector<RankPlace> ranks;
   double nic_gbs = 0;
+  std::optional<NicDriver> network;  // nothing: not known
 
   bool leads() const { return gathering.place.rank == 0; }
 };
@@ -82,7 +83,10 @@ Assembly assemble(const CollectiveOptions& options) {
   mine.host = host_name();
   mine.devices = devices_here();
   const char* adapters = std::getenv("NCCL_IB_HCA");
-  mine.nic_gbs = nic_total_gbs(read_network_ports(), adapters == nullptr ? "" : adapters);
+  const std::vector<NetworkPort> ports = read_network_ports();
+  mine.nic_gbs = nic_total_gbs(ports, adapters == nullptr ? "" : adapters);
+  a.network =
+      options.network ? options.network : driver_of(ports, adapters == nullptr ? "" : adapters);
   if (a.leads() && mine.devices > 0) mine.token = new_collective_id();
   std::vector<std::string> said{write_record(mine)};
   if (a.gathering.meet == Meet::file) {
@@ -128,7 +132,9 @@ TableText head_of(const Assembly& a, const CollectiveOptions& options, const Dev
   if (options.in_network_reduction) {
     head.conditions.push_back("reduction in NVSwitches: as stated by the user");
   }
-  head.sources = {{"collectives", false, "stepcast-measure collectives on " + device.name}};
+  Wires wires = facts.wires;
+  if (a.ranks.back().node > 0) wires.network = a.network;
+  head.sources = {{"collectives", false, "stepcast-measure collectives on " + device.name, wires}};
   return head;
 }
 
@@ -209,6 +215,11 @@ int measure_all(const CollectiveOptions& options) {
   const Assembly a = assemble(options);
   const std::string nothing = why_no_collectives(static_cast<int>(a.ranks.size()));
   if (!nothing.empty()) refuse(nothing);
+  if (a.ranks.back().node > 0 && !a.network)
+    refuse(
+        "groups span nodes and what drives the NICs is not known: state it (--network NAME, one "
+        "of " +
+        nic_driver_words() + ")");
   // All processes refuse this alike, before any waits for the others.
   std::vector<std::string> left_out;
   static_cast<void>(chosen_points(options, "", a.ranks, a.nic_gbs, left_out));

@@ -97,8 +97,8 @@ std::vector<NetworkPort> read_network_ports(const fs::path& root) {
       const auto number = leading_number(folder.filename().string());
       const auto gbits = gbits_of_rate(text_of(folder / "rate"));
       if (!number || !gbits) continue;
-      ports.push_back(
-          {device.filename().string(), *number, is_active(text_of(folder / "state")), *gbits});
+      ports.push_back({device.filename().string(), *number, is_active(text_of(folder / "state")),
+                       *gbits, std::string(trimmed(text_of(folder / "link_layer")))});
     }
   }
   std::sort(ports.begin(), ports.end(), [](const NetworkPort& a, const NetworkPort& b) {
@@ -128,6 +128,24 @@ double nic_total_gbs(std::span<const NetworkPort> ports, std::string_view nccl_i
     if (port.active && is_selected(port, nccl_ib_hca)) gbits += port.gbits;
   }
   return gbits / 8;
+}
+
+std::optional<NicDriver> driver_of(std::span<const NetworkPort> ports,
+                                   std::string_view nccl_ib_hca) {
+  std::optional<NicDriver> all;
+  for (const NetworkPort& port : ports) {
+    if (!port.active || !is_selected(port, nccl_ib_hca)) continue;
+    std::optional<NicDriver> one;
+    if (port.device.starts_with("efa") || port.device.starts_with("rdmap"))
+      one = NicDriver::efa;
+    else if (port.link_layer == "InfiniBand")
+      one = NicDriver::verbs;
+    else if (port.link_layer == "Ethernet")
+      one = NicDriver::roce;
+    if (!one || (all && all != one)) return std::nullopt;
+    all = one;
+  }
+  return all;
 }
 
 double nvlink_gbs_per_link(int major, int minor) {

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "topology/cluster/cluster.h"
+
 namespace stepcast::measure {
 
 // A port of an InfiniBand or RoCE adapter, as Linux shows it under /sys/class/infiniband.
@@ -17,7 +19,8 @@ struct NetworkPort {
   std::string device;  // "mlx5_0"
   int port = 1;        // from 1
   bool active = false;
-  double gbits = 0;  // one direction
+  double gbits = 0;          // one direction
+  std::string link_layer{};  // "InfiniBand", "Ethernet"; EFA has "Unspecified"
 };
 
 // Of the file `rate`: "400 Gb/sec (4X NDR)" is 400.  Nothing if it is none.
@@ -37,6 +40,12 @@ bool is_selected(const NetworkPort& port, std::string_view nccl_ib_hca);
 
 // GB/s of one direction of all active, selected ports together; 0: there are none.
 double nic_total_gbs(std::span<const NetworkPort> ports, std::string_view nccl_ib_hca);
+
+// What drives the active, selected ports: InfiniBand or RoCE by their link layer, EFA by the names
+// of its devices (amzn/amzn-drivers: "efa_0", "rdmap16s27").  Nothing where there are none, or of
+// several kinds.
+std::optional<NicDriver> driver_of(std::span<const NetworkPort> ports,
+                                   std::string_view nccl_ib_hca);
 
 // GB/s of one NVLink in one direction by the GPU's compute capability, from NVIDIA's data sheets
 // (total of both directions over links: V100 300/6, A100 600/12, H100 900/18, B200 1800/18;

@@ -56,12 +56,18 @@ void check_processes(const CollectiveOptions& o, bool ranks, bool rank) {
   }
 }
 
+NicDriver network(const std::string& flag, const std::string& value) {
+  const std::optional<NicDriver> driver = nic_driver(value);
+  if (!driver) refuse(flag + " is one of " + nic_driver_words() + ", not '" + value + "'");
+  return *driver;
+}
+
 }  // namespace
 
 std::string_view collective_usage() {
   return "stepcast-measure collectives [--plan FILE] [--grid none|small|full] [--budget 5min]\n"
          "    [--largest 4G] [--gpus N] [-o TABLE] [--gpu NAME] [--nic-gbs X] [--nvlink-gbs X]\n"
-         "    [--in-network-reduction yes|no] [--hosts-per-node N]\n"
+         "    [--network NAME] [--in-network-reduction yes|no] [--hosts-per-node N]\n"
          "    [--ranks N --rank R --meeting FILE [--patience "
          "5min]]\n"
          "    [--list [--nodes N]]\n";
@@ -137,6 +143,8 @@ CollectiveOptions read_collective_options(std::span<const std::string> arguments
       o.nvlink_gbs = rate(flag, value());
     else if (flag == "--in-network-reduction")
       o.in_network_reduction = yes_or_no(flag, value());
+    else if (flag == "--network")
+      o.network = network(flag, value());
     else
       refuse("there is no flag '" + flag + "'");
   }

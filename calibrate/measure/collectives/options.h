@@ -13,6 +13,7 @@
 
 #include "calibrate/measure/collectives/plan.h"
 #include "calibrate/measure/collectives/processes.h"
+#include "calibrate/table/wires.h"
 
 namespace stepcast::measure {
 
@@ -35,6 +36,7 @@ struct CollectiveOptions {
   double nic_gbs = 0;     // --nic-gbs X, a GPU's share; 0: as the system says
   double nvlink_gbs = 0;  // --nvlink-gbs X of one GPU; 0: as NVML says
   std::optional<bool> in_network_reduction;  // --in-network-reduction yes|no; else as NCCL is set
+  std::optional<NicDriver> network;          // --network NAME; else as the system says
 };
 
 // The flags, for a message of help.

