@@ -32,6 +32,9 @@ void read_kernels(const FieldValues& v, Plan& plan) {
   v.read("kernels.fused_cross_entropy", k.fused_cross_entropy);
   v.read("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
   v.read("kernels.fused_norm", k.fused_norm);
+  v.read("kernels.fused_rotary", k.fused_rotary);
+  v.read("kernels.context_copies", k.context_copies);
+  v.read("kernels.held_logits", k.held_logits);
   v.read("kernels.gradient_placeholders", k.gradient_placeholders);
   v.read("optimizer.kernel", plan.optimizer_kernel);
   v.read("optimizer.clip", plan.clip_gradients);
