@@ -223,6 +223,17 @@ std::vector<StageContent> stages_by_products(const Transformer& model, int64_t s
   return out;
 }
 
+std::vector<StageContent> last_stages_fullest(int64_t layers, int64_t stages) {
+  STEPCAST_CHECK(stages > 0, "a model has stages");
+  std::vector<StageContent> out(static_cast<size_t>(stages));
+  for (int64_t i = 0; i < stages; ++i)
+    out[static_cast<size_t>(i)].layers =
+        layers / stages + (i >= stages - layers % stages ? 1 : 0);
+  out.front().embedding = true;
+  out.back().head = true;
+  return out;
+}
+
 std::vector<StageContent> stages_by_modules(int64_t layers, int64_t stages) {
   constexpr int64_t kBefore = 1, kAfter = 2;  // the embedding; the final norm and the head
   const int64_t modules = kBefore + layers + kAfter;

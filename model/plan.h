@@ -135,6 +135,7 @@ struct Kernels {
   bool fused_bias_dropout_add = true;
   bool fused_activation = true;  // bias + GELU, or SiLU + product, in one kernel
   bool fused_softmax = true;     // scale + mask + softmax
+  bool softmax_fp32 = false;     // of scores converted to fp32, where it is not fused
   Loss loss = Loss::megatron;
   bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
   // Weight gradient GEMMs add into the main gradients themselves.
@@ -330,6 +331,11 @@ std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp);
 // layer that takes it past its share of them (huggingface/nanotron, src/nanotron/models/base.py,
 // build_model).  Embedding on the first, head on the last stage.  REQUIRES: stages > 0.
 std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages);
+
+// As many layers on each stage, and one of those that are left on each of the last stages
+// (InternLM/InternEvo internlm/solver/pipeline_utils.py @7776693, partition_uniform).  Embedding on
+// the first, head on the last stage.  REQUIRES: stages > 0.
+std::vector<StageContent> last_stages_fullest(int64_t layers, int64_t stages);
 
 // As many modules on each stage, the embedding, every layer, the final norm and the head being one
 // each; the first stages have one more where they do not divide (Aleph-Alpha/scaling @01b9d21d,

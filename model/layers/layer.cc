@@ -276,7 +276,10 @@ void rotate_by_operators(const LayerContext& c, ForwardMode mode, SavedAttention
     temporary(name + " sine product", x);
     p.compute(name + " sum", s.memory_bound(Kernel::add, x * 3));
   }
-  t.rotated = p.allocate("rotated queries and keys", s.bytes(s.tokens, s.q + s.key), saved(mode));
+  // The products keep the cosines and sines that were looked up for each token, for queries and for
+  // keys; all heads share them.
+  t.rotated = p.allocate("rotated queries and keys",
+                         s.bytes(s.tokens, s.q + s.key + 4 * s.model.head_dim), saved(mode));
   for (TensorIndex& tensor : temporaries) p.free(tensor);
 }
 

@@ -226,6 +226,7 @@ void add_residual_gradient(const LayerContext& c, const std::string& label, Tens
 // From queries, keys and values to the context that the projection reads.
 struct SavedCore {
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
+  TensorIndex converted = kNoTensor;    // probabilities that were computed in fp32, in 16 bits
   TensorIndex log_sum_exp = kNoTensor;                                                   // fused
   TensorIndex exchanged = kNoTensor;  // some heads of more tokens, if heads are exchanged
   TensorIndex context = kNoTensor;

@@ -29,6 +29,7 @@ void read_kernels(const FieldValues& v, Plan& plan) {
   v.read("kernels.fused_bias_dropout_add", k.fused_bias_dropout_add);
   v.read("kernels.fused_activation", k.fused_activation);
   v.read("kernels.fused_softmax", k.fused_softmax);
+  v.read("kernels.softmax_fp32", k.softmax_fp32);
   v.read("kernels.fused_cross_entropy", k.fused_cross_entropy);
   v.read("kernels.gradient_accumulation_fusion", k.gradient_accumulation_fusion);
   v.read("kernels.fused_norm", k.fused_norm);

@@ -126,7 +126,7 @@ constexpr WordList<Enum, n> words_of(const WordOf<Enum> (&list)[n]) {
 // What only scenarios tell apart: resolvers turn it into other properties of the plan.
 enum class NicAffinity : uint8_t { per_gpu, per_switch, shared };
 enum class FsdpKind : uint8_t { fsdp1, fsdp2, deepspeed, megatron };
-enum class LayerSplit : uint8_t { even, products, modules };
+enum class LayerSplit : uint8_t { even, last, products, modules };
 enum class OptimizerKind : uint8_t { adam, adamw };
 enum class PrecisionPreset : uint8_t {
   fp32,
@@ -191,6 +191,7 @@ inline constexpr auto kFsdpKinds = words_of<FsdpKind>({{"fsdp1", FsdpKind::fsdp1
                                                        {"megatron", FsdpKind::megatron}});
 inline constexpr auto kLayerSplits =
     words_of<LayerSplit>({{"even", LayerSplit::even},
+                          {"last", LayerSplit::last},
                           {"products", LayerSplit::products},
                           {"modules", LayerSplit::modules}});
 inline constexpr auto kCpComms = words_of<CpComm>({{"p2p", CpComm::p2p},
@@ -685,9 +686,10 @@ inline constexpr Field kFields[] = {
      .summary = "layers of each stage in Megatron's notation, \"E|(t|)*30,tL\""},
     {.path = "parallel.split",
      .type = FieldType::choice,
-     .summary = "without layout: equally many layers a stage, equal shares of the products with "
-                "weights, the head's among them, or equally many modules, of which embedding, "
-                "final norm and head are one each",
+     .summary = "without layout: equally many layers a stage; the last stages one more each, where "
+                "layers do not divide; equal shares of the products with weights, the head's among "
+                "them; or equally many modules, of which embedding, final norm and head are one "
+                "each",
      .fallback = "even",
      .reason = "Megatron's split",
      .choices = kLayerSplits},
@@ -962,6 +964,12 @@ inline constexpr Field kFields[] = {
      .summary = "scale, mask and softmax in one kernel",
      .fallback = "true",
      .reason = "Megatron's default"},
+    {.path = "kernels.softmax_fp32",
+     .type = FieldType::flag,
+     .summary = "without fused_softmax: scores are converted to fp32 before they are scaled, and "
+                "the probabilities back",
+     .fallback = "false",
+     .reason = "off without Megatron's --attention-softmax-in-fp32"},
     {.path = "kernels.fused_cross_entropy",
      .type = FieldType::flag,
      .summary = "one kernel each way",
