@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -216,6 +217,34 @@ std::vector<StageContent> stages_by_products(const Transformer& model, int64_t s
     const double share =
         static_cast<double>(total) * static_cast<double>(stage + 1) / static_cast<double>(stages);
     if (static_cast<double>(done) > share && stage + 1 < out.size()) ++stage;
+  }
+  out.front().embedding = true;
+  out.back().head = true;
+  return out;
+}
+
+std::vector<StageContent> last_stages_fullest(int64_t layers, int64_t stages) {
+  STEPCAST_CHECK(stages > 0, "a model has stages");
+  std::vector<StageContent> out(static_cast<size_t>(stages));
+  for (int64_t i = 0; i < stages; ++i)
+    out[static_cast<size_t>(i)].layers =
+        layers / stages + (i >= stages - layers % stages ? 1 : 0);
+  out.front().embedding = true;
+  out.back().head = true;
+  return out;
+}
+
+std::vector<StageContent> stages_by_modules(int64_t layers, int64_t stages) {
+  constexpr int64_t kBefore = 1, kAfter = 2;  // the embedding; the final norm and the head
+  const int64_t modules = kBefore + layers + kAfter;
+  STEPCAST_CHECK(stages > 0 && stages <= modules, "a stage has a module");
+  std::vector<StageContent> out(static_cast<size_t>(stages));
+  int64_t begin = 0;
+  for (int64_t i = 0; i < stages; ++i) {
+    const int64_t end = begin + modules / stages + (i < modules % stages ? 1 : 0);
+    out[static_cast<size_t>(i)].layers = std::max<int64_t>(
+        0, std::min(end, kBefore + layers) - std::max(begin, kBefore));
+    begin = end;
   }
   out.front().embedding = true;
   out.back().head = true;

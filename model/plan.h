@@ -135,11 +135,19 @@ struct Kernels {
   bool fused_bias_dropout_add = true;
   bool fused_activation = true;  // bias + GELU, or SiLU + product, in one kernel
   bool fused_softmax = true;     // scale + mask + softmax
+  bool softmax_fp32 = false;     // of scores converted to fp32, where it is not fused
   Loss loss = Loss::megatron;
   bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
   // Weight gradient GEMMs add into the main gradients themselves.
   bool gradient_accumulation_fusion = true;
-  bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
+  bool fused_norm = true;    // RMSNorm in one kernel; else PyTorch's operators, in fp32
+  bool fused_rotary = true;  // rotates queries and keys in one kernel where they lie; else operators
+  // Between fused attention, whose tokens lie head by head within a sequence, and the projection
+  // the context is transposed; with several sequences in a microbatch a copy of it stays.
+  bool context_copies = false;
+  // Microbatches whose logits in Precision::params the framework refers to: the last one's until
+  // its backward ends, those of the ones before through the whole step.
+  int64_t held_logits = 0;
   Modules modules = Modules::transformer_engine;
   // What libraries keep through the step for products (library_memory.h).
   Bytes blas_workspace{};              // PyTorch's for cuBLAS, of each thread that multiplies
@@ -323,6 +331,17 @@ std::vector<StageContent> even_stages(int64_t layers, int64_t pp, int64_t vpp);
 // layer that takes it past its share of them (huggingface/nanotron, src/nanotron/models/base.py,
 // build_model).  Embedding on the first, head on the last stage.  REQUIRES: stages > 0.
 std::vector<StageContent> stages_by_products(const Transformer& model, int64_t stages);
+
+// As many layers on each stage, and one of those that are left on each of the last stages
+// (InternLM/InternEvo internlm/solver/pipeline_utils.py @7776693, partition_uniform).  Embedding on
+// the first, head on the last stage.  REQUIRES: stages > 0.
+std::vector<StageContent> last_stages_fullest(int64_t layers, int64_t stages);
+
+// As many modules on each stage, the embedding, every layer, the final norm and the head being one
+// each; the first stages have one more where they do not divide (Aleph-Alpha/scaling @01b9d21d,
+// src/scaling/core/nn/parallel_module/pipeline_partitioning.py, pipe_partition_uniform).
+// REQUIRES: 0 < stages <= layers + 3.
+std::vector<StageContent> stages_by_modules(int64_t layers, int64_t stages);
 
 // Megatron's --pipeline-model-parallel-layout: '|' separates stages, E embedding, t layer, L loss,
 // m MTP, "(...)*n" and "x*n" repeat, ',' is decoration.  Refuses (sim/diagnostic.h) what Megatron

@@ -99,6 +99,10 @@ Work Shard::memory_bound(Kernel kernel, Bytes moved) const {
   return w;
 }
 
+bool Shard::gathers_logits() const {
+  return split() && !plan.splits_vocabulary() && plan.kernels.loss == Loss::torch_gathered;
+}
+
 Work Shard::collective(WorkKind kind, int64_t width) const {
   Work w;
   w.kind = kind;

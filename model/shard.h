@@ -39,6 +39,9 @@ struct Shard {
   Bytes bytes(int64_t rows, int64_t width, DType dtype) const;
   bool split() const { return plan.tp > 1; }  // there is tensor-parallel communication
   bool sequence_split() const { return plan.tp > 1 && plan.sp; }
+  // The loss is made of the logits of all tensor-parallel ranks (Loss::torch_gathered).
+  bool gathers_logits() const;
+  int64_t logits() const { return gathers_logits() ? vocab * plan.tp : vocab; }  // of a token
 
   // C[rows, out] = X[rows, in] W[in, out] and its two gradients.
   Work forward_gemm(int64_t rows, int64_t out, int64_t in) const;

@@ -376,7 +376,7 @@ class Converter {
   void write_stages() {
     const int64_t pp = parallel("pp"), vpp = chunks(), layers = needed("model", "layers");
     if (pp == 1) return;
-    if (s_.has("parallel.layout")) return;  // by a rule
+    if (s_.has("parallel.layout") || s_.has("parallel.split")) return;  // by a rule
     const int64_t stages = pp * vpp;
     if (text_at(r_, "parallelism.vocab_method") == "Redis") {
       // Work of head and layer by the closed form of their FLOPs (Narayanan et al. 2021, eq. 2).

@@ -352,6 +352,14 @@ TensorIndex fused_core_backward(const LayerContext& c, SavedCore& t) {
 // ---------------------------------------------------------------------------------- unfused
 // kernels
 
+// Of the scores of all heads where the softmax is computed (Kernels::softmax_fp32).
+Bytes softmax_bytes(const Shard& s, int64_t rows, int64_t keys) {
+  const Kernels& kernels = s.plan.kernels;
+  const Bytes own = s.bytes(rows, keys);
+  if (kernels.fused_softmax || !kernels.softmax_fp32) return own;
+  return std::max(own, s.bytes(rows, keys, DType::fp32));
+}
+
 SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool keep) {
   const Shard& s = c.shard;
   PassWriter& p = c.pass;
@@ -363,22 +371,35 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   SavedCore t;
   p.compute("attention scores", s.head_gemm(seq, keys, dim, GemmLayout::tn));
   TensorIndex scores = p.allocate("attention scores", square, MemoryCategory::workspace);
-  if (!s.plan.kernels.fused_softmax) {
-    p.compute("scale and mask", s.memory_bound(Kernel::scale, square * 2));
+  const Bytes wide = softmax_bytes(s, rows, keys);
+  if (wide > square) {
+    p.compute("scores to fp32", s.memory_bound(Kernel::cast, square + wide));
+    TensorIndex converted = p.allocate("scores in fp32", wide, MemoryCategory::workspace);
+    p.free(scores);
+    scores = converted;
   }
-  p.compute("softmax", s.memory_bound(Kernel::softmax, square * 2));
-  t.probabilities = p.allocate("attention softmax", square, saved(mode));
+  if (!s.plan.kernels.fused_softmax) {
+    p.compute("scale and mask", s.memory_bound(Kernel::scale, wide * 2));
+  }
+  p.compute("softmax", s.memory_bound(Kernel::softmax, wide * 2));
+  t.probabilities = p.allocate("attention softmax", wide, saved(mode));
   p.free(scores);
+  if (wide > square) {
+    p.compute("probabilities from fp32", s.memory_bound(Kernel::cast, wide + square));
+    t.converted = p.allocate("attention probabilities", square, saved(mode));
+  }
   if (s.model.attention_dropout > 0) {
     const Bytes mask = s.bytes(rows, keys, DType::uint8);
     p.compute("attention dropout", s.memory_bound(Kernel::dropout, square * 2 + mask));
     t.dropped = p.allocate("attention dropout output", square, saved(mode));
     t.dropout_mask = p.allocate("attention dropout mask", mask, saved(mode));
+    p.free(t.converted);
   }
   p.compute("attention context", s.head_gemm(seq, value, keys, GemmLayout::nn));
   TensorIndex product = p.allocate("attention product", context_bytes, MemoryCategory::workspace);
   if (!keep) {
     p.free(t.probabilities);
+    p.free(t.converted);
     p.free(t.dropped);
     p.free(t.dropout_mask);
   }
@@ -405,16 +426,31 @@ TensorIndex unfused_core_backward(const LayerContext& c, SavedCore& t) {
   const TensorIndex gradient_qkv =
       p.allocate("qkv gradient", s.bytes(s.tokens, s.qkv), MemoryCategory::workspace);
   p.free(t.dropped);
+  p.free(t.converted);
   if (s.model.attention_dropout > 0) {
     p.compute(
         "attention dropout backward",
         s.memory_bound(Kernel::dropout_backward, square * 2 + s.bytes(rows, keys, DType::uint8)));
     p.free(t.dropout_mask);
   }
-  p.compute("softmax backward", s.memory_bound(Kernel::softmax_backward, square * 3));
+  const Bytes wide = softmax_bytes(s, rows, keys);
+  if (wide > square) {
+    p.compute("probability gradient to fp32", s.memory_bound(Kernel::cast, square + wide));
+    TensorIndex converted =
+        p.allocate("probability gradient in fp32", wide, MemoryCategory::workspace);
+    p.free(scores);
+    scores = converted;
+  }
+  p.compute("softmax backward", s.memory_bound(Kernel::softmax_backward, wide * 3));
   p.free(t.probabilities);
   if (!s.plan.kernels.fused_softmax) {
-    p.compute("scale and mask backward", s.memory_bound(Kernel::scale, square * 2));
+    p.compute("scale and mask backward", s.memory_bound(Kernel::scale, wide * 2));
+  }
+  if (wide > square) {
+    p.compute("score gradient from fp32", s.memory_bound(Kernel::cast, wide + square));
+    TensorIndex converted = p.allocate("score gradient", square, MemoryCategory::workspace);
+    p.free(scores);
+    scores = converted;
   }
   p.compute("query gradient", s.head_gemm(seq, dim, keys, GemmLayout::nn));
   p.compute("key gradient", s.head_gemm(keys, dim, seq, GemmLayout::nt));

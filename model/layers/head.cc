@@ -35,6 +35,15 @@ Loss loss_kind(const Shard& s) {
   return s.plan.splits_vocabulary() ? Loss::megatron : s.plan.kernels.loss;
 }
 
+// The loss has read the logits `low`.
+void done_with_logits(const LayerContext& c, SavedHead& t, TensorIndex& low) {
+  if (c.shard.plan.kernels.held_logits > 0) {
+    t.logits = std::exchange(low, kNoTensor);
+  } else {
+    c.pass.free(low);
+  }
+}
+
 void loss_kernel(const LayerContext& c, const std::string& label, Bytes moved) {
   c.pass.compute(label, c.shard.memory_bound(Kernel::cross_entropy, moved));
 }
@@ -55,7 +64,7 @@ void fused_loss_forward(const LayerContext& c, SavedHead& t, TensorIndex& low) {
   c.pass.free(copy);
   sum_over_shards(c, "loss sum all-reduce");
   loss_kernel(c, "loss normalization", wide * 2);
-  c.pass.free(low);
+  done_with_logits(c, t, low);
 }
 
 // Transformer Engine's parallel_cross_entropy (transformer_engine/pytorch/triton/cross_entropy.py)
@@ -73,8 +82,8 @@ void in_place_loss_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
 // the logits until the loss is there.
 void torch_loss_forward(const LayerContext& c, SavedHead& t, TensorIndex& low) {
   const Shard& s = c.shard;
-  const bool gathers = s.split() && loss_kind(c.shard) == Loss::torch_gathered;
-  const int64_t words = gathers ? s.vocab * s.plan.tp : s.vocab;
+  const bool gathers = s.gathers_logits();
+  const int64_t words = s.logits();
   const Bytes logits = s.bytes(s.tokens, words);
   const Bytes wide = s.bytes(s.tokens, words, DType::fp32);
   if (gathers) {
@@ -99,7 +108,7 @@ void torch_loss_forward(const LayerContext& c, SavedHead& t, TensorIndex& low) {
     sum_over_shards(c, "loss target all-reduce");
   }
   if (converted != low) c.pass.free(converted);
-  c.pass.free(low);
+  done_with_logits(c, t, low);
 }
 
 // Frees `low`, the logits; keeps what the backward reads.
@@ -124,7 +133,7 @@ void cross_entropy_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
     c.pass.compute("logits to fp32",
                    s.memory_bound(Kernel::cast, s.bytes(s.tokens, s.vocab) + wide));
     t.softmax = c.pass.allocate("loss softmax", wide, MemoryCategory::logits);
-    c.pass.free(low);
+    done_with_logits(c, t, low);
   }
   loss_kernel(c, "loss maximum", wide);
   sum_over_shards(c, "loss maximum all-reduce");
@@ -140,8 +149,8 @@ void cross_entropy_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
 // tensor of that size.
 TensorIndex torch_logit_gradient(const LayerContext& c, SavedHead& t) {
   const Shard& s = c.shard;
-  const bool gathers = s.split() && loss_kind(c.shard) == Loss::torch_gathered;
-  const int64_t words = gathers ? s.vocab * s.plan.tp : s.vocab;
+  const bool gathers = s.gathers_logits();
+  const int64_t words = s.logits();
   const Bytes all = s.bytes(s.tokens, words);
   const Bytes wide = s.bytes(s.tokens, words, DType::fp32);
   c.pass.compute("likelihood gradient", s.memory_bound(Kernel::fill, wide));

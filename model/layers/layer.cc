@@ -59,49 +59,81 @@ MemoryCategory saved(ForwardMode mode) {
 // ------------------------------------------------------------------------------------------- norms
 namespace {
 
-// RMSNorm by PyTorch's operators, as Aleph-Alpha/scaling has it
-// (src/scaling/core/nn/norm/rms_norm.py): x * rsqrt(mean(x^2) + eps), to fp32 and back, * weight.
-void split_norm_forward(PassWriter& p, const Shard& s, const std::string& label, int64_t count,
-                        int64_t width) {
-  const Bytes x = s.bytes(count, width), rows = s.bytes(count, 1);
-  const Bytes wide = s.bytes(count, width, DType::fp32);
-  const auto op = [&](const char* what, Kernel kernel, Bytes moved) {
-    p.compute(label + what, s.memory_bound(kernel, moved));
-  };
-  op(" square", Kernel::scale, x * 2);
-  op(" mean", Kernel::scale, x + rows);
-  op(" epsilon", Kernel::scale, rows * 2);
-  op(" inverse root", Kernel::scale, rows * 2);
-  op(" product", Kernel::scale, x * 2 + rows);
-  op(" to fp32", Kernel::cast, x + wide);
-  TensorIndex copy = p.allocate(label + " in fp32", wide, MemoryCategory::workspace);
-  op(" from fp32", Kernel::cast, wide + x);
-  p.free(copy);
-  op(" weight", Kernel::scale, x * 2);
-}
+// RMSNorm by PyTorch's operators, in fp32: norm(x.float()).type_as(x) * weight with
+// norm(x) = x * rsqrt(mean(x^2) + eps) (facebookresearch/llama llama/model.py; so do
+// transformers' LlamaRMSNorm and, before it had a kernel, torch.nn.RMSNorm).
+class SplitNorm {
+ public:
+  SplitNorm(PassWriter& pass, const Shard& s, const std::string& label, int64_t count,
+            int64_t width)
+      : p_(pass),
+        s_(s),
+        label_(label),
+        x(s.bytes(count, width)),
+        wide(s.bytes(count, width, DType::fp32)),
+        rows(s.bytes(count, 1, DType::fp32)) {}
 
-// Its gradient, operator by operator from the last to the first.
-void split_norm_backward(PassWriter& p, const Shard& s, const std::string& label, int64_t count,
-                         int64_t width) {
-  const Bytes x = s.bytes(count, width), rows = s.bytes(count, 1);
-  const Bytes wide = s.bytes(count, width, DType::fp32);
-  const auto op = [&](const char* what, Kernel kernel, Bytes moved) {
-    p.compute(label + what, s.memory_bound(kernel, moved));
-  };
-  op(" weight backward", Kernel::scale, x * 2);
-  op(" weight gradient", Kernel::add, x * 3);
-  op(" weight gradient sum", Kernel::bias_backward, x);
-  op(" from fp32 backward", Kernel::cast, x + wide);
-  op(" to fp32 backward", Kernel::cast, wide + x);
-  op(" product backward", Kernel::scale, x * 2 + rows);
-  op(" factor gradient", Kernel::add, x * 3);
-  op(" factor gradient sum", Kernel::scale, x + rows);
-  op(" inverse root backward", Kernel::scale, rows * 3);
-  op(" mean backward", Kernel::scale, rows + x);
-  op(" square backward twice", Kernel::scale, x * 2);
-  op(" square backward", Kernel::add, x * 3);
-  op(" gradient sum", Kernel::add, x * 3);
-}
+  // Returns what stays: the input in fp32, which square and product have read, the factor of each
+  // row, and the product in 16 bits, which the weights multiply.
+  Bytes forward() const {
+    op(" to fp32", Kernel::cast, x + wide);
+    op(" square", Kernel::scale, wide * 2);
+    TensorIndex square = temporary(" square");
+    op(" mean", Kernel::scale, wide + rows);
+    p_.free(square);
+    op(" epsilon", Kernel::scale, rows * 2);
+    op(" inverse root", Kernel::scale, rows * 2);
+    op(" product", Kernel::scale, wide * 2 + rows);
+    TensorIndex product = temporary(" product");
+    op(" from fp32", Kernel::cast, wide + x);
+    p_.free(product);
+    op(" weight", Kernel::scale, x * 2);
+    return (converts() ? wide : Bytes{}) + x + rows;
+  }
+
+  // Operator by operator from the last to the first.
+  void backward() const {
+    op(" weight backward", Kernel::scale, x * 2);
+    op(" weight gradient", Kernel::add, x * 3);
+    op(" weight gradient sum", Kernel::bias_backward, x);
+    op(" from fp32 backward", Kernel::cast, x + wide);
+    TensorIndex gradient = temporary(" gradient in fp32");
+    op(" product backward", Kernel::scale, wide * 2 + rows);
+    TensorIndex sum = temporary(" input gradient in fp32");
+    op(" factor gradient", Kernel::add, wide * 3);
+    op(" factor gradient sum", Kernel::scale, wide + rows);
+    p_.free(gradient);
+    op(" inverse root backward", Kernel::scale, rows * 3);
+    op(" mean backward", Kernel::scale, rows + wide);
+    TensorIndex mean = temporary(" mean gradient");
+    op(" square backward power", Kernel::copy, wide * 2);
+    op(" square backward twice", Kernel::scale, wide * 2);
+    TensorIndex twice = temporary(" square backward twice");
+    op(" square backward", Kernel::add, wide * 3);
+    TensorIndex square = temporary(" square gradient");
+    p_.free(mean);
+    p_.free(twice);
+    op(" gradient sum", Kernel::add, wide * 3);
+    p_.free(square);
+    op(" to fp32 backward", Kernel::cast, wide + x);
+    p_.free(sum);
+  }
+
+ private:
+  bool converts() const { return s_.plan.precision.params != DType::fp32; }
+  void op(const char* what, Kernel kernel, Bytes moved) const {
+    if (kernel == Kernel::cast && !converts()) return;
+    p_.compute(label_ + what, s_.memory_bound(kernel, moved));
+  }
+  TensorIndex temporary(const char* what) const {
+    return p_.allocate(label_ + what, wide, MemoryCategory::workspace);
+  }
+
+  PassWriter& p_;
+  const Shard& s_;
+  const std::string& label_;
+  const Bytes x, wide, rows;
+};
 
 }  // namespace
 
@@ -115,16 +147,15 @@ NormOutput norm_forward(const LayerContext& c, ForwardMode mode, const std::stri
   Bytes out = row_bytes;
   if (into_linear && norm_quantizes(c)) out = low_format(s.plan.precision).bytes(rows * width);
   const bool split = rms && !s.plan.kernels.fused_norm;
+  Bytes kept = s.bytes(rows, rms ? 1 : 2, DType::fp32);
   if (split) {
-    split_norm_forward(c.pass, s, label, rows, width);
+    kept = SplitNorm(c.pass, s, label, rows, width).forward();
   } else {
     c.pass.compute(label,
                    s.memory_bound(rms ? Kernel::rms_norm : Kernel::layer_norm, row_bytes + out));
   }
   NormOutput norm;
   norm.output = c.pass.allocate(label + " output", out, saved(mode));
-  // By operators the product with the weight keeps its other factor.
-  const Bytes kept = split ? row_bytes + s.bytes(rows, 1) : s.bytes(rows, rms ? 1 : 2, DType::fp32);
   norm.statistics = c.pass.allocate("norm statistics", kept, saved(mode));
   return norm;
 }
@@ -152,7 +183,7 @@ void norm_backward(const LayerContext& c, const std::string& label, int64_t rows
   const Shard& s = c.shard;
   const bool rms = s.model.norm == Norm::rms_norm;
   if (rms && !s.plan.kernels.fused_norm) {
-    split_norm_backward(c.pass, s, label, rows, width);
+    SplitNorm(c.pass, s, label, rows, width).backward();
   } else {
     // Reads the output gradient and the input, writes the input gradient.
     c.pass.compute(label + " backward",
@@ -222,6 +253,65 @@ void add_residual_gradient(const LayerContext& c, const std::string& label, Tens
 // --------------------------------------------------------------------------------------- attention
 namespace {
 
+// Positions of queries and keys by PyTorch's operators, x cos + half-turned(x) sin, into tensors of
+// their own: fills `t.rotated`.  Queries, keys and values were views of one projection's output,
+// which therefore stays for the values (Aleph-Alpha/scaling @01b9d21d,
+// src/scaling/core/nn/rotary.py, apply_rotary_pos_emb; core/nn/attention/attention.py).
+void rotate_by_operators(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  PassWriter& p = c.pass;
+  std::vector<TensorIndex> temporaries;
+  const auto temporary = [&](const std::string& what, Bytes bytes) {
+    temporaries.push_back(p.allocate(what, bytes, MemoryCategory::workspace));
+  };
+  for (const auto& [what, width] : {std::pair{"query", s.q}, {"key", s.key}}) {
+    const std::string name = std::string("rotary ") + what;
+    const Bytes x = s.bytes(s.tokens, width);
+    p.compute(name + " cosine product", s.memory_bound(Kernel::scale, x * 2));
+    temporary(name + " cosine product", x);
+    p.compute(name + " half negated", s.memory_bound(Kernel::scale, x));
+    p.compute(name + " halves side by side", s.memory_bound(Kernel::copy, x * 2));
+    temporary(name + " half turned", x);
+    p.compute(name + " sine product", s.memory_bound(Kernel::scale, x * 2));
+    temporary(name + " sine product", x);
+    p.compute(name + " sum", s.memory_bound(Kernel::add, x * 3));
+  }
+  // The products keep the cosines and sines that were looked up for each token, for queries and for
+  // keys; all heads share them.
+  t.rotated = p.allocate("rotated queries and keys",
+                         s.bytes(s.tokens, s.q + s.key + 4 * s.model.head_dim), saved(mode));
+  for (TensorIndex& tensor : temporaries) p.free(tensor);
+}
+
+void rotate_back_by_operators(const LayerContext& c) {
+  const Shard& s = c.shard;
+  PassWriter& p = c.pass;
+  for (const auto& [what, width] : {std::pair{"query", s.q}, {"key", s.key}}) {
+    const std::string name = std::string("rotary ") + what;
+    const Bytes x = s.bytes(s.tokens, width);
+    p.compute(name + " sine backward", s.memory_bound(Kernel::scale, x * 2));
+    TensorIndex sine = p.allocate(name + " sine gradient", x, MemoryCategory::workspace);
+    p.compute(name + " half negated backward", s.memory_bound(Kernel::scale, x));
+    // Each half's gradient goes into a tensor of zeros.
+    TensorIndex halves = p.allocate(name + " half gradients", x * 2, MemoryCategory::workspace);
+    p.compute(name + " half backward", s.memory_bound(Kernel::copy, x * 2));
+    p.compute(name + " other half backward", s.memory_bound(Kernel::copy, x * 2));
+    p.compute(name + " sum of halves", s.memory_bound(Kernel::add, x * 3));
+    p.free(sine);
+    p.compute(name + " cosine backward", s.memory_bound(Kernel::scale, x * 2));
+    p.compute(name + " gradient sum", s.memory_bound(Kernel::add, x * 3));
+    p.free(halves);
+  }
+  const Bytes all = s.bytes(s.tokens, s.qkv);
+  p.compute("qkv gradients side by side", s.memory_bound(Kernel::copy, all * 2));
+}
+
+void rotate(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  if (!s.plan.kernels.fused_rotary) return rotate_by_operators(c, mode, t);
+  c.pass.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
+}
+
 // Queries, keys and values of ordinary attention: fills `t.qkv`.
 void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
@@ -244,9 +334,7 @@ void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& 
     c.pass.compute("query and key norm", s.memory_bound(Kernel::rms_norm, qk * 2));
     t.qk_normed = c.pass.allocate("query and key norm output", qk, saved(mode));
   }
-  if (model.positions == Positions::rotary) {
-    c.pass.compute("rotary", s.memory_bound(Kernel::rotary, s.bytes(s.tokens, s.q + s.key) * 2));
-  }
+  if (model.positions == Positions::rotary) rotate(c, mode, t);
 }
 
 // The gradient of what queries, keys and values were projected from.
@@ -255,8 +343,10 @@ TensorIndex projected_backward(const LayerContext& c, SavedAttention& t, TensorI
   const Shard& s = c.shard;
   const Transformer& model = s.model;
   const Bytes qk = s.bytes(s.tokens, s.q + s.key);
-  if (model.positions == Positions::rotary) {
+  if (model.positions == Positions::rotary && s.plan.kernels.fused_rotary) {
     c.pass.compute("rotary backward", s.memory_bound(Kernel::rotary_backward, qk * 2));
+  } else if (model.positions == Positions::rotary) {
+    rotate_back_by_operators(c);
   }
   if (model.qk_norm) {
     c.pass.compute("query and key norm backward",
@@ -275,6 +365,30 @@ bool is_latent(const LayerContext& c) {
 // What the core works on, as far as exchanged heads take its place (core_forward).
 TensorIndex& replaced_by_exchange(const LayerContext& c, SavedAttention& t) {
   return c.shard.model.qk_norm ? t.qk_normed : t.qkv;
+}
+
+// Kernels::context_copies.  Of one sequence both transpositions are views.
+bool copies_context(const LayerContext& c) {
+  const Kernels& kernels = c.shard.plan.kernels;
+  return kernels.context_copies && kernels.flash_attention && c.shard.plan.micro_batch > 1;
+}
+
+// [b s, heads, d] -> [b heads, s, d] -> [b, s, heads d]: the first copy goes at once.
+void copy_context(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  const Bytes context = s.bytes(s.tokens, s.context);
+  c.pass.compute("context by head", s.memory_bound(Kernel::transpose, context * 2));
+  TensorIndex by_head = c.pass.allocate("context by head", context, MemoryCategory::workspace);
+  c.pass.compute("context by token", s.memory_bound(Kernel::transpose, context * 2));
+  t.context_copy = c.pass.allocate("attention context copy", context, saved(mode));
+  c.pass.free(by_head);
+}
+
+void copy_context_backward(const LayerContext& c) {
+  const Shard& s = c.shard;
+  const Work copy = s.memory_bound(Kernel::transpose, s.bytes(s.tokens, s.context) * 2);
+  c.pass.compute("context by token backward", copy);
+  c.pass.compute("context by head backward", copy);
 }
 
 // From the norm to the projection's partial output.
@@ -305,12 +419,16 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
     t.core = core_forward(c, mode, keep_core, replaced_by_exchange(c, t));
   done_with(t.qkv);
   done_with(t.qk_normed);
+  done_with(t.rotated);
   if (latent && drops(c, mode, &RecomputeModules::mla_up_projection)) c.pass.free(t.qkv);
 
   // Fused attention's backward reads its output as well.
   const bool read_twice = s.plan.kernels.flash_attention && keep_core;
-  const PartialSum branch = row_parallel_forward(c, mode, "projection", t.core.context, s.context,
+  if (copies_context(c)) copy_context(c, mode, t);
+  TensorIndex& projected = t.context_copy != kNoTensor ? t.context_copy : t.core.context;
+  const PartialSum branch = row_parallel_forward(c, mode, "projection", projected, s.context,
                                                  read_twice ? &t.context_low : nullptr);
+  done_with(t.context_copy);
   if (!keeps_alternate_products(c, mode)) done_with(t.core.context);
   return branch;
 }
@@ -345,16 +463,20 @@ TensorIndex attention_branch_backward(const LayerContext& c, SavedAttention& t,
   const bool recomputed = recompute_core_first || t.core.context_again != kNoTensor;
   const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !c.split();
   TensorIndex none = kNoTensor;
-  TensorIndex& projected = t.context_low != kNoTensor ? t.context_low
-                           : context_in_use           ? none
-                                                      : t.core.context;
+  TensorIndex& projected = t.context_low != kNoTensor    ? t.context_low
+                           : t.context_copy != kNoTensor ? t.context_copy
+                           : context_in_use              ? none
+                                                         : t.core.context;
   TensorIndex d = row_parallel_backward(c, "projection", branch, projected, s.context);
+  c.pass.free(t.context_copy);  // in low precision
+  if (copies_context(c)) copy_context_backward(c);
   c.pass.set_phase(Phase::recompute);
   need_queries(c, t);
   if (recompute_core_first) recompute_self_core(c, t);
   c.pass.set_phase(Phase::backward_input);
   TensorIndex d_qkv = core_backward(c, t.core, d, t.qkv);
   c.pass.free(t.kept_qkv);
+  c.pass.free(t.rotated);
   return is_latent(c) ? latent_backward(c, t, d_qkv) : projected_backward(c, t, d_qkv, input);
 }
 

@@ -226,6 +226,7 @@ void add_residual_gradient(const LayerContext& c, const std::string& label, Tens
 // From queries, keys and values to the context that the projection reads.
 struct SavedCore {
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
+  TensorIndex converted = kNoTensor;    // probabilities that were computed in fp32, in 16 bits
   TensorIndex log_sum_exp = kNoTensor;                                                   // fused
   TensorIndex exchanged = kNoTensor;  // some heads of more tokens, if heads are exchanged
   TensorIndex context = kNoTensor;
@@ -257,8 +258,10 @@ struct SavedAttention {
   SavedLatent latent{};
   TensorIndex qkv = kNoTensor;
   TensorIndex qk_normed = kNoTensor;
+  TensorIndex rotated = kNoTensor;  // queries and keys, if operators rotate them (Kernels)
   SavedCore core{};
-  TensorIndex context_low = kNoTensor;  // quantized for the projection, if both are needed
+  TensorIndex context_copy = kNoTensor;  // that the projection reads (Kernels::context_copies)
+  TensorIndex context_low = kNoTensor;   // quantized for the projection, if both are needed
   TensorIndex mask = kNoTensor;
   TensorIndex kept_qkv = kNoTensor;  // queries and values that per-op recomputation keeps
 };
@@ -365,7 +368,8 @@ Forward<SavedFinalNorm> final_norm_forward(const LayerContext& c, const std::str
 void final_norm_backward(const LayerContext& c, const std::string& label, SavedFinalNorm& t);
 
 struct SavedHead {
-  TensorIndex input = kNoTensor;  // what the head multiplies
+  TensorIndex input = kNoTensor;   // what the head multiplies
+  TensorIndex logits = kNoTensor;  // to the end of the backward: Kernels::held_logits
   // Of a masked head (BERT): the input of its dense layer, and that layer's outputs.
   TensorIndex dense_input = kNoTensor, transformed = kNoTensor, activated = kNoTensor;
   TensorIndex norm_statistics = kNoTensor;

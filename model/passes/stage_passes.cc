@@ -371,6 +371,8 @@ void StageFlow::embed_backward(TensorIndex& gradient) {
 
 void StageFlow::end_backward(TensorIndex& gradient) {
   pass_.free(gradient);
+  pass_.free(t_.head.logits);
+  for (SavedHead& head : t_.prediction_heads) pass_.free(head.logits);
   if (content_.encoded) {
     if (encoded_.gradient == kNoTensor) {  // no layer of this stage read it
       encoded_.gradient = pass_.allocate(

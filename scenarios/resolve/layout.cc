@@ -153,6 +153,14 @@ void resolve_even_stages(const PlanInputs& in, Plan& plan) {
     plan.stages = stages_by_products(*in.model, static_cast<int64_t>(stages));
     return;
   }
+  if (v.is("parallel.split", LayerSplit::last) && stages <= layers) {
+    plan.stages = last_stages_fullest(layers, static_cast<int64_t>(stages));
+    return;
+  }
+  if (v.is("parallel.split", LayerSplit::modules) && stages <= layers) {
+    plan.stages = stages_by_modules(layers, static_cast<int64_t>(stages));
+    return;
+  }
   if (!suits_schedule(in, plan)) return;
   if (stages <= layers && layers % static_cast<int64_t>(stages) == 0) {
     plan.stages = even_stages(layers, plan.pp, plan.vpp);

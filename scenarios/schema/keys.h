@@ -225,7 +225,7 @@ constexpr WordList<Enum, n> words_of(const WordOf<Enum> (&list)[n]) {
 // What only scenarios tell apart: resolvers turn it into other properties of the plan.
 enum class NicAffinity : uint8_t { per_gpu, per_switch, shared };
 enum class FsdpKind : uint8_t { fsdp1, fsdp2, deepspeed, megatron };
-enum class LayerSplit : uint8_t { even, products };
+enum class LayerSplit : uint8_t { even, last, products, modules };
 enum class OptimizerKind : uint8_t { adam, adamw };
 enum class PrecisionPreset : uint8_t {
   fp32,
@@ -291,7 +291,10 @@ inline constexpr auto kFsdpKinds = words_of<FsdpKind>({{"fsdp1", FsdpKind::fsdp1
                                                        {"deepspeed", FsdpKind::deepspeed},
                                                        {"megatron", FsdpKind::megatron}});
 inline constexpr auto kLayerSplits =
-    words_of<LayerSplit>({{"even", LayerSplit::even}, {"products", LayerSplit::products}});
+    words_of<LayerSplit>({{"even", LayerSplit::even},
+                          {"last", LayerSplit::last},
+                          {"products", LayerSplit::products},
+                          {"modules", LayerSplit::modules}});
 inline constexpr auto kCpComms = words_of<CpComm>({{"p2p", CpComm::p2p},
                                                    {"allgather", CpComm::all_gather},
                                                    {"a2a", CpComm::all_to_all},
@@ -823,8 +826,10 @@ inline constexpr Field kFields[] = {
      .summary = "layers of each stage in Megatron's notation, \"E|(t|)*30,tL\""},
     {.path = "parallel.split",
      .type = FieldType::choice,
-     .summary = "without layout: equally many layers a stage, or equal shares of the products with "
-                "weights, the head's among them",
+     .summary = "without layout: equally many layers a stage; the last stages one more each, where "
+                "layers do not divide; equal shares of the products with weights, the head's among "
+                "them; or equally many modules, of which embedding, final norm and head are one "
+                "each",
      .fallback = "even",
      .reason = "Megatron's split",
      .choices = kLayerSplits},
@@ -1117,6 +1122,13 @@ inline constexpr Field kFields[] = {
      .fallback = "true",
      .reason = "Megatron's default",
      .into = into<&Plan::kernels, &Kernels::fused_softmax>},
+    {.path = "kernels.softmax_fp32",
+     .type = FieldType::flag,
+     .summary = "without fused_softmax: scores are converted to fp32 before they are scaled, and "
+                "the probabilities back",
+     .fallback = "false",
+     .reason = "off without Megatron's --attention-softmax-in-fp32",
+     .into = into<&Plan::kernels, &Kernels::softmax_fp32>},
     {.path = "kernels.fused_cross_entropy",
      .type = FieldType::flag,
      .summary = "one kernel each way",
@@ -1139,10 +1151,31 @@ inline constexpr Field kFields[] = {
      .into = into<&Plan::kernels, &Kernels::gradient_accumulation_fusion>},
     {.path = "kernels.fused_norm",
      .type = FieldType::flag,
-     .summary = "norms in one kernel; false: RMSNorm by PyTorch's operators",
+     .summary = "norms in one kernel; false: RMSNorm by PyTorch's operators, in fp32",
      .fallback = "true",
      .reason = "kernels of apex or Transformer Engine",
      .into = into<&Plan::kernels, &Kernels::fused_norm>},
+    {.path = "kernels.fused_rotary",
+     .type = FieldType::flag,
+     .summary = "queries and keys are rotated in one kernel, where they lie; false: by PyTorch's "
+                "operators, out of the output of one projection, which stays for the values",
+     .fallback = "true",
+     .reason = "kernels of apex, Transformer Engine and flash-attn",
+     .into = into<&Plan::kernels, &Kernels::fused_rotary>},
+    {.path = "kernels.context_copies",
+     .type = FieldType::flag,
+     .summary = "with several sequences in a microbatch the context of fused attention is copied "
+                "for the projection, and both stay",
+     .fallback = "false",
+     .reason = "Transformer Engine hands on what the kernel wrote",
+     .into = into<&Plan::kernels, &Kernels::context_copies>},
+    {.path = "kernels.held_logits",
+     .type = FieldType::whole,
+     .summary = "microbatches whose 16-bit logits the framework refers to: 1, until the backward "
+                "ends; 2, those of the microbatch before too",
+     .fallback = "0",
+     .reason = "freed when the loss has read them",
+     .into = into<&Plan::kernels, &Kernels::held_logits>},
     {.path = "kernels.modules",
      .type = FieldType::choice,
      .summary = "whose layers launch the kernels: what the host takes for it",

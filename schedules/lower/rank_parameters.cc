@@ -44,6 +44,8 @@ class HeldBy {
     }
     const Bytes libraries = library_workspaces();
     if (libraries.value > 0) memory.push_back({MemoryCategory::workspace, libraries});
+    const Bytes logits = earlier_logits();
+    if (logits.value > 0) memory.push_back({MemoryCategory::logits, logits});
     return memory;
   }
 
@@ -142,6 +144,15 @@ class HeldBy {
       content.layers = static_cast<int64_t>(content.kinds.size());
     }
     return expert_parameters(weights, plan_, content);
+  }
+
+  // Of the microbatches before the one that is in the passes (Kernels::held_logits).
+  Bytes earlier_logits() const {
+    const int64_t held = std::min(plan_.kernels.held_logits, plan_.microbatches()) - 1;
+    const bool head = std::ranges::any_of(
+        stages_, [&](uint16_t stage) { return plan_.stages[stage].head; });
+    if (!plan_.trains() || held <= 0 || !head) return {};
+    return shard_.bytes(shard_.tokens, shard_.logits()) * held;
   }
 
   // Workspaces of libraries, and gradients that stand for those of the weights.

@@ -95,6 +95,22 @@ TEST(Loss, WithoutTensorParallelismNothingIsGathered) {
   EXPECT_EQ(shards.graph.passes[0].ops.size(), gathered.graph.passes[0].ops.size());
 }
 
+// Beside what the loss itself holds.
+TEST(HeldLogits, StayToTheEndOfTheirBackward) {
+  Plan plan = plan_of(Loss::torch);
+  plan.kernels.held_logits = 1;
+  EXPECT_DOUBLE_EQ(HeadStage(plan).sets_at_peak(kVocab), 3 * 2 + 1);
+  plan = plan_of(Loss::megatron);
+  plan.kernels.held_logits = 1;
+  EXPECT_DOUBLE_EQ(HeadStage(plan).sets_at_peak(kVocab), 1 + 2 + 1);
+}
+
+TEST(HeldLogits, AreOfTheWholeVocabularyWhereItIsGathered) {
+  Plan plan = plan_of(Loss::torch_gathered, 4);
+  plan.kernels.held_logits = 1;
+  EXPECT_DOUBLE_EQ(HeadStage(plan).sets_at_peak(kVocab), 3 * 2 + 1);
+}
+
 TEST(Loss, InFp32NothingIsConverted) {
   Plan plan = plan_of(Loss::torch);
   plan.precision.params = DType::fp32;

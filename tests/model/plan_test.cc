@@ -51,6 +51,27 @@ TEST(EvenStages, RefuseARestAsABug) {
   EXPECT_THROW(even_stages(8, 0, 1), InternalError);
 }
 
+// Embedding, norm and head are a module each: 43 of them on 4 stages are 11, 11, 11, 10.
+TEST(StagesByModules, CountWhatIsNoLayerToo) {
+  EXPECT_THAT(stages_by_modules(40, 4),
+              ElementsAre(stage(10, kE), stage(11), stage(11), stage(8, false, kL)));
+  EXPECT_THAT(stages_by_modules(40, 2), ElementsAre(stage(21, kE), stage(19, false, kL)));
+  EXPECT_THAT(stages_by_modules(40, 1), ElementsAre(stage(40, kE, kL)));
+  for (int64_t stages = 1; stages <= 13; ++stages)
+    EXPECT_EQ(layers_of(stages_by_modules(10, stages)), 10) << stages;
+}
+
+TEST(StagesByModules, MayLeaveTheLastStagesWithoutLayers) {
+  EXPECT_THAT(stages_by_modules(2, 5),
+              ElementsAre(stage(0, kE), stage(1), stage(1), stage(0), stage(0, false, kL)));
+}
+
+TEST(LastStagesFullest, TakeWhatIsLeft) {
+  EXPECT_THAT(last_stages_fullest(32, 5),
+              ElementsAre(stage(6, kE), stage(6), stage(6), stage(7), stage(7, false, kL)));
+  EXPECT_THAT(last_stages_fullest(8, 2), ElementsAre(stage(4, kE), stage(4, false, kL)));
+}
+
 TEST(Layout, OfLlama405bIsOneLayerAStage) {
   const auto stages = parse_layout("E|(t|)*126L");
   ASSERT_EQ(stages.size(), 128u);
