@@ -186,6 +186,12 @@ std::pair<int64_t, int64_t> slower_and_faster_ranks(const LaneSet& lanes, size_t
   return count;
 }
 
+// Of equal ranks.
+Time undisturbed_step(const PricedStep& step, Time LaneResult::*of, const Variation& variation) {
+  const Timeline all = run(compile(step.graph, step.prices, variation), Record::nothing);
+  return of == &LaneResult::span ? all.span : all.makespan;
+}
+
 Time step_without_contention(const PricedStep& step, Time LaneResult::*of) {
   const RankSimulation alone(step, RankSimulation::Contention::none);
   return alone.run(step.scenario->seed, {}).ranks.lanes.*of;
@@ -207,6 +213,7 @@ std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& a
                                      Time LaneResult::*of, const StepTimes& times) {
   const Time before = times.without_contention;
   std::vector<WhatIf> answers = what_if(step, account, before, [&](const Variation& variation) {
+    if (step.scenario->perturb.empty()) return undisturbed_step(step, of, variation);
     VariedStep varied = vary(step.graph, step.prices, variation);
     return step_without_contention(
         {step.scenario, step.table, std::move(varied.graph), std::move(varied.prices)}, of);
