@@ -524,6 +524,11 @@ int64_t lane_of_rank(const RankGrid& grid, int64_t rank) {
 
 LaneSet lane_set(const Scenario& scenario, const OpGraph& graph, const Prices& prices,
                  uint64_t seed) {
+  if (scenario.perturb.empty()) {
+    LaneSet equal;
+    equal.digits = lane_digits(scenario.plan.grid);
+    return equal;
+  }
   return LaneSetBuilder(scenario, graph, prices, seed).build();
 }
 

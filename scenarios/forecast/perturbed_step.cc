@@ -186,6 +186,12 @@ std::pair<int64_t, int64_t> slower_and_faster_ranks(const LaneSet& lanes, size_t
   return count;
 }
 
+// Of equal ranks.
+Time undisturbed_step(const PricedStep& step, const Variation& variation) {
+  return cost_of(*step.scenario,
+                 run(compile(step.graph, step.prices, variation), Record::nothing));
+}
+
 Time step_without_contention(const PricedStep& step) {
   const RankSimulation alone(step, RankSimulation::Contention::none);
   return cost_of(*step.scenario, alone.run(step.scenario->seed, {}).ranks.lanes);
@@ -207,6 +213,7 @@ std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& a
                                      const StepTimes& times) {
   const Time before = times.without_contention;
   std::vector<WhatIf> answers = what_if(step, account, before, [&](const Variation& variation) {
+    if (step.scenario->perturb.empty()) return undisturbed_step(step, variation);
     VariedStep varied = vary(step.graph, step.prices, variation);
     return step_without_contention(
         {step.scenario, step.table, std::move(varied.graph), std::move(varied.prices)});

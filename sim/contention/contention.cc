@@ -40,6 +40,7 @@
 #include "sim/contention/contention_engine.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
+#include "sim/lanes/lane_speeds.h"
 
 namespace stepcast {
 namespace contention {
@@ -80,7 +81,8 @@ Groups groups_of(Axis axis, const std::vector<LaneDigit>& digits, uint32_t width
 }  // namespace
 
 Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
-               const Traffic& traffic, const Interference& interference, const LaneOptions& options)
+               const Traffic& traffic, const Interference& interference, const LaneOptions& options,
+               const FoldedLanes* folded)
     : graph_(graph),
       prices_(prices),
       lanes_(lanes),
@@ -90,8 +92,13 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
       slow_communication_(whole_factor(interference.communication)),
       coupled_(slow_compute_ != kNominal || slow_communication_ != kNominal),
       width_(static_cast<uint32_t>(lanes.lanes())),
+      folded_(folded),
       network_(traffic.capacity),
       ops_(options.record && options.ops) {
+  stands_for_.assign(width_, folded == nullptr ? 1 : 0);
+  for (size_t lane = 0; folded != nullptr && lane < folded->of.size(); ++lane) {
+    ++stands_for_[static_cast<size_t>(folded->of[lane])];
+  }
   const size_t ranks = graph.roles.size() * width_;
   slowness_.assign(ranks, kNominal);
   for (size_t r = 0; r < lanes.slowness.size(); ++r) {
@@ -136,7 +143,11 @@ void Engine::choose_lockstep() {
   // Compute whose end depends on other ranks is walked by itself.
   if (!coupled_) lockstep_ = lockstep_streams(graph_, scopes);
   program_ = compile_threads(graph_, prices_, lockstep_, merge_);
-  together_ = plan_lockstep(graph_, program_, {lockstep_, scopes, whole, block_lanes_});
+  if (coupled_) {
+    together_.assign(graph_.roles.size(), false);
+  } else {
+    together_ = plan_lockstep(graph_, program_, {lockstep_, scopes, whole, block_lanes_});
+  }
   for (size_t r = 0; r < graph_.roles.size(); ++r) {
     own_.push_back(scopes);
     if (!together_[r]) std::ranges::replace(own_.back(), Scope::block, Scope::outside);
@@ -294,9 +305,13 @@ void Engine::throw_deadlock() const {
 ContentionResult Engine::result() const {
   ContentionResult out;
   LaneResult& r = out.lanes;
+  const auto given = static_cast<int64_t>(folded_ == nullptr ? width_ : folded_->of.size());
+  const auto as_given = [&](uint32_t lane) {
+    return folded_ == nullptr ? lane : folded_->original[lane];
+  };
   r.lanes_run = width_;
   r.end.assign(graph_.roles.size(), std::vector<Time>(width_));
-  for (const RoleThreads& role : program_.roles) r.rank_ops += role.device_ops * width_;
+  for (const RoleThreads& role : program_.roles) r.rank_ops += role.device_ops * given;
   int64_t last = kUnknown;
   for (const Block& block : blocks_) {
     for (uint32_t l = 0; l < block_lanes_; ++l) {
@@ -305,13 +320,21 @@ ContentionResult Engine::result() const {
       r.end[block.role][block.lane + l] = to_time(end);
       const int64_t first = first_start_[block.role * width_ + block.lane + l];
       r.span = std::max(r.span, to_time(end) - to_time(first == kUnknown ? 0 : first));
-      if (end <= last) continue;
+      const int64_t lane = as_given(block.lane + l);
+      const bool earlier_lane = end == last && r.last_role == block.role && lane < r.last_lane;
+      if (end <= last && !earlier_lane) continue;
       last = end;
       r.last_role = block.role;
-      r.last_lane = block.lane + l;
+      r.last_lane = lane;
     }
   }
   r.makespan = to_time(std::max<int64_t>(last, 0));
+  for (std::vector<Time>& of_role : r.end) {
+    if (folded_ == nullptr) break;
+    const std::vector<Time> merged = std::move(of_role);
+    of_role.clear();
+    for (const int64_t lane : folded_->of) of_role.push_back(merged[static_cast<size_t>(lane)]);
+  }
   out.shared_ops = shared_ops_;
   out.flow_events = flow_events_;
   return out;
@@ -637,24 +660,42 @@ void Engine::finish_record(LaneResult& result) {
                          busy);
   }
   result.timeline = std::move(record_->timeline);
-  result.timeline.rank_ops = result.rank_ops / width_;
+  result.timeline.rank_ops = 0;
+  for (const RoleThreads& role : program_.roles) result.timeline.rank_ops += role.device_ops;
   result.timeline.makespan = result.makespan;
   result.timeline.span = result.span;
 }
 }  // namespace contention
 
+namespace {
+
+bool is_private(const Traffic& traffic) {
+  return std::ranges::all_of(traffic.pattern_of, [](const auto& of_work) {
+    return std::ranges::all_of(of_work, [](uint32_t p) { return p == Traffic::kPrivate; });
+  });
+}
+
+}  // namespace
+
 ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
                                const Traffic& traffic, const Interference& interference,
                                const LaneOptions& options) {
   STEPCAST_CHECK(prices.by_work.size() == graph.works.size(), "one price for each work");
-  using contention::Engine;
+  // Equal lanes on links of their own begin and end alike, and what one op does to another does not
+  // depend on how many others do the same: one of them stands for all.
+  std::optional<FoldedLanes> folded;
+  if (options.fold && !lanes.jitter && is_private(traffic)) folded = fold_lanes(lanes, true);
+  const auto run = [&](int64_t lane) {
+    const bool folds = folded.has_value();
+    contention::Engine engine(graph, prices, folds ? folded->lanes : lanes, traffic, interference,
+                              options, folds ? &*folded : nullptr);
+    return engine.run(folds && lane >= 0 ? folded->of[static_cast<size_t>(lane)] : lane);
+  };
   int64_t lane = options.lane;
-  if (!options.record || lane < 0) {
-    ContentionResult out = Engine(graph, prices, lanes, traffic, interference, options).run();
-    if (!options.record) return out;
-    lane = out.lanes.last_lane;  // known at the end
-  }
-  return Engine(graph, prices, lanes, traffic, interference, options).run(lane);
+  if (!options.record) return run(-1);
+  if (lane < 0 && folded && folded->lanes.lanes() == 1) lane = 0;
+  if (lane < 0) lane = run(-1).lanes.last_lane;  // known at the end
+  return run(lane);
 }
 
 }  // namespace stepcast

@@ -164,10 +164,9 @@ void Engine::complete(Occurrence& occurrence, uint32_t group) {
 
 // Communication whose end is decided while it runs.
 void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfer transfer) {
-  const Groups& groups = groups_[static_cast<size_t>(graph_.works[occurrence.work].axis)];
-  const size_t roles =
-      occurrence.is_rendezvous ? program_.rendezvous[occurrence.source].parties.size() : 1;
-  shared_ops_ += static_cast<int64_t>(roles) * groups.size;
+  for_ranks(occurrence, group, [&](uint32_t, uint32_t lane) {
+    shared_ops_ += stands_for_[lane];
+  });
   uint32_t id = static_cast<uint32_t>(transfers_.size());
   if (free_transfers_.empty()) {
     transfers_.emplace_back();

@@ -188,7 +188,8 @@ struct Event {
 class Engine {
  public:
   Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes, const Traffic& traffic,
-         const Interference& interference, const LaneOptions& options);
+         const Interference& interference, const LaneOptions& options,
+         const FoldedLanes* folded);
   // `record`: the lane to record, or -1.
   ContentionResult run(int64_t record = -1);
 
@@ -318,6 +319,8 @@ class Engine {
   int64_t slow_compute_ = kNominal, slow_communication_ = kNominal;
   bool coupled_ = false;      // interference
   uint32_t width_ = 1;        // lanes
+  const FoldedLanes* folded_ = nullptr;  // from which the lanes came; null: from none
+  std::vector<int64_t> stands_for_;      // by lane: so many as given
   uint32_t block_lanes_ = 1;  // lanes of a block
 
   std::array<Groups, kAxes> groups_;

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "sim/account/account.h"
 #include "sim/contention/contention.h"
+#include "sim/graph/program.h"
 #include "sim/lanes/lane_speeds.h"
 #include "tests/oracle/contention.h"
 #include "tests/oracle/random_graph.h"
@@ -153,6 +155,32 @@ std::string compare_with_lanes(const ContendedCase& c) {
   return text;
 }
 
+// Each rank by itself and equal ones merged: all that is told of the step, its account included.
+std::string compare_folded(const ContendedCase& c) {
+  const auto run = [&](bool fold) {
+    return run_contended(c.base.graph, c.base.prices, c.lanes, c.traffic, c.interference,
+                         {.fold = fold, .record = true});
+  };
+  const ContentionResult want = run(false), got = run(true);
+  std::string text;
+  const auto expect = [&](bool same, const char* what) {
+    if (!same) text += std::string(what) + "\n";
+  };
+  expect(got.lanes.end == want.lanes.end, "ends");
+  expect(got.lanes.makespan == want.lanes.makespan, "makespan");
+  expect(got.lanes.span == want.lanes.span, "span");
+  expect(got.lanes.rank_ops == want.lanes.rank_ops, "rank_ops");
+  expect(got.lanes.last_role == want.lanes.last_role, "last role");
+  expect(got.lanes.last_lane == want.lanes.last_lane, "last lane");
+  expect(got.shared_ops == want.shared_ops, "shared_ops");
+  expect(got.lanes.timeline.rank_ops == want.lanes.timeline.rank_ops, "rank_ops of the lane");
+  const Program program = compile(c.base.graph, c.base.prices);
+  expect(make_account(program, got.lanes.timeline).by_role ==
+             make_account(program, want.lanes.timeline).by_role,
+         "account");
+  return text;
+}
+
 uint64_t cases() {
   const char* text = std::getenv("STEPCAST_ORACLE_CASES");
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 2000;
@@ -167,6 +195,18 @@ TEST_P(RandomContention, TakesTheSameTimeInTheEngineAndInTheOracle) {
     ASSERT_EQ(compare(c, {}), "") << "seed " << seed;
     if (seed % 4 > 0) continue;
     ASSERT_EQ(compare(c, {.merge = false}), "") << "unmerged, seed " << seed;
+    ASSERT_EQ(compare(c, {.fold = false}), "") << "unfolded, seed " << seed;
+  }
+}
+
+TEST(ContentionOfEqualLanes, IsThatOfEachByItself) {
+  for (uint64_t seed = 0; seed < cases() / 4; ++seed) {
+    ContendedCase c = draw_case(seed, Sharing::slowing);
+    c.lanes.jitter.reset();
+    ASSERT_EQ(compare_folded(c), "") << "seed " << seed;
+    c.lanes = {};
+    c.lanes.digits = {{Axis::tp, 2}, {Axis::cp, 1}, {Axis::dp, 3}};
+    ASSERT_EQ(compare_folded(c), "") << "equal lanes, seed " << seed;
   }
 }
 
