@@ -69,6 +69,8 @@ class CostTable {
   // reduced.
   double nvlink_gbs() const;
   bool in_network_reduction() const;
+  // The power limit that the rows were measured with; 0: the rating of the GPU.
+  Power power() const;
   // Host time of launching one kernel, if measured.
   std::optional<Time> launch() const;
   // Host time of replaying one CUDA graph, if measured.

@@ -52,6 +52,7 @@ enum class FieldType : uint8_t {
   bandwidth,  // "400Gb/s", "50GB/s"
   time,       // "2.5us"
   flop_rate,  // "989TFLOP/s"
+  power,      // "700W"
   share,      // "5%", 0.05
   tokens,     // 2048, "15T", "8Ki"
   choice,     // one of `choices`
@@ -101,7 +102,7 @@ struct Choices {
 };
 
 // One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
-// number, share, bandwidth and flop_rate as double; text and choice as a string; texts, choices and
+// number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts, choices and
 // pairs ("key=value") as strings.
 using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
 
@@ -146,6 +147,8 @@ constexpr bool holds(const Field& row) {
     return row.type == bandwidth;
   else if constexpr (std::is_same_v<T, FlopRate>)
     return row.type == flop_rate;
+  else if constexpr (std::is_same_v<T, Power>)
+    return row.type == power;
   else if constexpr (std::is_same_v<T, std::string>)
     return row.type == text || row.type == choice;
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
@@ -157,12 +160,13 @@ constexpr bool holds(const Field& row) {
 }
 
 // The value as a T: int64_t, double, bool, std::string, a list of strings, Bytes, Time, Bandwidth,
-// FlopRate, or the enum of the row's words.  REQUIRES: holds<T>(row).
+// FlopRate, Power, or the enum of the row's words.  REQUIRES: holds<T>(row).
 template <class T>
 T value_as(const Field& row, const Datum& d) {
   if constexpr (std::is_same_v<T, Bytes> || std::is_same_v<T, Time>) {
     return T{std::get<int64_t>(d)};
-  } else if constexpr (std::is_same_v<T, Bandwidth> || std::is_same_v<T, FlopRate>) {
+  } else if constexpr (std::is_same_v<T, Bandwidth> || std::is_same_v<T, FlopRate> ||
+                       std::is_same_v<T, Power>) {
     return T{std::get<double>(d)};
   } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
                        std::is_same_v<T, std::string> ||
@@ -503,6 +507,14 @@ inline constexpr Field kFields[] = {
      .fallback = "108",
      .reason = "as an A100",
      .into = into<&Cluster::node, &Node::gpu, &Gpu::sms>},
+    {.path = "cluster.node.gpu.power",
+     .type = FieldType::power,
+     .summary = "rating of the data sheet, which rates and measured tables are at",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::power>},
+    {.path = "cluster.node.gpu.power_limit",
+     .type = FieldType::power,
+     .summary = "what the host lets the GPU draw; products and attention slow down below its rating",
+     .into = into<&Cluster::node, &Node::gpu, &Gpu::power_limit>},
     {.path = "cluster.node.gpu.peak",
      .type = FieldType::section,
      .summary = "dense rate by number format"},
