@@ -225,6 +225,7 @@ void resolve_run(const FieldValues& v, Scenario& s) {
   v.read("schedule.post_validation", s.post_validation);
   v.read("contention.links", s.share_links);
   v.read("contention.interference", s.interference);
+  v.read("in_situ", s.in_situ);
   if (v.has("seed")) s.seed = static_cast<uint64_t>(v.whole("seed"));
   v.read("replicas", s.replicas);
   if (s.replicas > 1 && !draws_something(s))

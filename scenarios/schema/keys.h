@@ -1148,6 +1148,13 @@ inline constexpr Field kFields[] = {
     {.path = "calibration",
      .type = FieldType::text,
      .summary = "a cost table of one's own, a file: instead of the shipped one of the GPU"},
+    {.path = "in_situ",
+     .type = FieldType::choice,
+     .summary = "what kernels, collectives and the host take longer inside a step than measured "
+                "alone, as estimated from published runs",
+     .fallback = "on",
+     .reason = "the best estimate of what will be measured",
+     .choices = kSwitch},
     {.path = "env", .type = FieldType::noted, .summary = "environment variables of the run"},
     {.path = "seed",
      .type = FieldType::whole,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast_accuracy runs|collectives|held-out: what was measured beside what is forecast.  Each
+// stepcast_accuracy runs|estimate|collectives|held-out: what was measured beside what is forecast.  Each
 // command prints its figures, or writes them between its marks in a page (--report); `--help` has
 // the options. tools/accuracy is the first of them for everybody.
 //
@@ -20,6 +20,8 @@
 #include "calibrate/runs/rules.h"
 #include "calibrate/runs/run_record.h"
 #include "tools/runs/collectives.h"
+#include "calibrate/price/in_situ.h"
+#include "tools/runs/estimate.h"
 #include "tools/runs/held_out.h"
 #include "tools/runs/observed.h"
 #include "tools/runs/plots.h"
@@ -129,6 +131,43 @@ int run(const RunArguments& a) {
   return worse.empty() && stale.empty() ? 0 : kWorse;
 }
 
+// ---- in-situ parameters
+
+struct EstimateArguments {
+  std::vector<std::string> paths;
+  std::string rules, parameters, write, write_left_out, json;
+  int threads = 2;
+};
+
+void add_options(CLI::App& command, EstimateArguments& a) {
+  command.add_option("PATH", a.paths, "files and folders of records (calibrate/runs)")->required();
+  command.add_option("--rules", a.rules, "what words of records stand for (rules.yaml)")
+      ->required();
+  command.add_option("--parameters", a.parameters,
+                     "which there are, with their priors; default: the shipped file");
+  command.add_option("--write", a.write, "write the parameters (calibrate/in_situ.csv)");
+  command.add_option("--write-left-out", a.write_left_out,
+                     "write what they are without each source (tools/runs/in_situ_left_out.csv)");
+  command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
+}
+
+int run_estimate(const EstimateArguments& a) {
+  const RunRecords read = read_run_records(a.paths);
+  for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
+  const std::span<const InSituParameter> shipped = in_situ_parameters();
+  const std::vector<InSituParameter> start =
+      a.parameters.empty() ? std::vector(shipped.begin(), shipped.end())
+                           : parse_in_situ(read_text_file(a.parameters));
+  const std::vector<ModelledRun> runs =
+      modelled_runs(read.records, read_run_rules(a.rules), a.threads);
+  fmt::print(stderr, "{} runs are lowered and priced\n", runs.size());
+  const Estimate result = estimate(runs, start, a.threads);
+  fmt::print("{}", estimate_text(result));
+  if (!a.write.empty()) write_text_file(a.write, in_situ_csv(result.parameters));
+  if (!a.write_left_out.empty()) write_text_file(a.write_left_out, left_out_csv(result));
+  return read.problems.empty() ? 0 : kUsage;
+}
+
 // ---- collectives and rows held out
 
 void print_or_put(const std::string& text, const std::string& page, const char* marks) {
@@ -162,6 +201,10 @@ int run_command(int argc, char** argv) {
   RunArguments of_runs;
   CLI::App& runs = *app.add_subcommand("runs", "training runs");
   add_options(runs, of_runs);
+  EstimateArguments of_parameters;
+  CLI::App& parameters = *app.add_subcommand(
+      "estimate", "in-situ parameters from training runs, judged on sources left out");
+  add_options(parameters, of_parameters);
   FolderArguments of_collectives;
   CLI::App& collectives = *app.add_subcommand(
       "collectives", "the collective model, each log by factors fitted to the others");
@@ -181,6 +224,7 @@ int run_command(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kUsage;
   }
   if (runs.parsed()) return run(of_runs);
+  if (parameters.parsed()) return run_estimate(of_parameters);
   return collectives.parsed() ? run_collectives(of_collectives) : run_held_out(of_rows);
 }
 

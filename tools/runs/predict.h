@@ -10,7 +10,6 @@
 #include "calibrate/runs/convert.h"
 #include "calibrate/runs/measured_run.h"
 #include "calibrate/runs/run_record.h"
-#include "scenarios/scenario.h"
 #include "sim/graph/price.h"
 
 namespace stepcast::accuracy {
@@ -49,9 +48,6 @@ struct RunRow {
 // of order_timing.h: what is left for the order of actions to get wrong.  nullopt if there are no
 // such times, or the schedule is no family's or does not fit the sizes.
 std::optional<double> profiled_step_s(const Value& record);
-
-// The step of a scenario, for rates that were measured of it.
-StepSize step_size(const Scenario& scenario);
 
 RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules);
 // All of them, on `threads` threads; rows are in the order of the records.
