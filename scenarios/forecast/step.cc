@@ -162,9 +162,7 @@ LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule) {
 
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
                  Prices& prices) {
-  // Where the scenario says how the speeds of its ranks differ, nothing is left to be estimated.
-  const int64_t unknown = scenario.perturb.empty() ? scenario.plan.grid.world() : 1;
-  apply_in_situ(values, graph, unknown, prices);
+  apply_in_situ(values, graph, scenario.plan.grid.world(), prices);
 }
 
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule) {

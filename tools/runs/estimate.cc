@@ -90,7 +90,10 @@ class Estimator {
                    runs_[i].measured_s,
                    runs_[i].model.seconds(neutral_in_situ()),
                    std::exp(forecast_[static_cast<long>(i)]),
-                   runs_[i].model.seconds(values_of(i, left_out[s]))};
+                   runs_[i].model.seconds(values_of(i, left_out[s])),
+                   {}};
+      for (long k = 0; k < parameters(); ++k)
+        e.runs[i].derivatives.push_back(derivatives_(static_cast<long>(i), k));
     });
     return e;
   }
@@ -342,6 +345,20 @@ std::string in_situ_csv(const std::vector<InSituParameter>& parameters) {
   return text;
 }
 
+std::string stale_in_situ(std::span<const InSituParameter> shipped,
+                          const std::vector<InSituParameter>& now) {
+  constexpr double kTolerance = 0.2;
+  if (shipped.size() != now.size()) return "other parameters\n";
+  std::string stale;
+  for (size_t k = 0; k < now.size(); ++k) {
+    const bool same = shipped[k].term == now[k].term && shipped[k].scope == now[k].scope;
+    if (same && std::abs(shipped[k].value - now[k].value) <= kTolerance * now[k].sd) continue;
+    stale += fmt::format("{}: {:.4g}, in the file {} {:.4g}\n", label_of(now[k]), now[k].value,
+                         label_of(shipped[k]), shipped[k].value);
+  }
+  return stale;
+}
+
 std::string left_out_csv(const Estimate& e) {
   std::string text =
       "# Values of the in-situ parameters (calibrate/in_situ.csv) by all runs but those of one "
@@ -357,16 +374,28 @@ std::string left_out_csv(const Estimate& e) {
   return text;
 }
 
-std::map<std::string, std::vector<InSituParameter>> parse_left_out(
-    const std::string& text, std::vector<InSituParameter> parameters) {
+LeftOut parse_left_out(const std::string& text, std::vector<InSituParameter> parameters) {
   std::string header = "source";
   for (const InSituParameter& p : parameters) header += "," + label_of(p);
-  std::map<std::string, std::vector<InSituParameter>> sources;
+  LeftOut sources;
   for (const CsvRow& row : csv_rows(text, header)) {
     for (size_t k = 0; k < parameters.size(); ++k) parameters[k].value = row.number(k + 1);
     sources[std::string(row.cells[0])] = parameters;
   }
   return sources;
+}
+
+std::string estimated_runs_csv(const Estimate& e) {
+  std::string text = "id,source,measured_s,without_s,seen_s,left_out_s";
+  for (const InSituParameter& p : e.parameters) text += "," + label_of(p);
+  text += '\n';
+  for (const EstimatedRun& r : e.runs) {
+    text += fmt::format("\"{}\",{},{:.6g},{:.6g},{:.6g},{:.6g}", r.id, r.source, r.measured,
+                        r.without, r.seen, r.left_out);
+    for (const double d : r.derivatives) text += fmt::format(",{:.4g}", d);
+    text += '\n';
+  }
+  return text;
 }
 
 std::string estimate_text(const Estimate& e) {

@@ -20,10 +20,12 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "calibrate/price/in_situ.h"
+#include "tools/runs/predict.h"
 #include "tools/runs/run_model.h"
 
 namespace stepcast::accuracy {
@@ -35,6 +37,7 @@ struct EstimatedRun {
   double without = 0;   // parameters off
   double seen = 0;      // all runs made the values
   double left_out = 0;  // those of other sources did
+  std::vector<double> derivatives;  // of log(seen), by a parameter (a factor's logarithm)
 };
 
 struct Estimate {
@@ -50,11 +53,17 @@ Estimate estimate(const std::vector<ModelledRun>& runs, std::vector<InSituParame
 
 // calibrate/in_situ.csv.
 std::string in_situ_csv(const std::vector<InSituParameter>& parameters);
+// What keeps the shipped parameters from being those, a line each: others, or values that differ by
+// more than a fifth of their width.
+std::string stale_in_situ(std::span<const InSituParameter> shipped,
+                          const std::vector<InSituParameter>& now);
 // tools/runs/in_situ_left_out.csv: a row a source, a column a parameter.
 std::string left_out_csv(const Estimate& estimate);
-// Reads that; source -> parameters.  Throws InputError if it is none for these parameters.
-std::map<std::string, std::vector<InSituParameter>> parse_left_out(
-    const std::string& text, std::vector<InSituParameter> parameters);
+// Reads that.  Throws InputError if it is none for these parameters.
+LeftOut parse_left_out(const std::string& text, std::vector<InSituParameter> parameters);
+
+// A row a run: id, source, seconds measured, without parameters, seen, left out, derivatives.
+std::string estimated_runs_csv(const Estimate& estimate);
 
 // Parameters, then errors by source: off, seen, left out.
 std::string estimate_text(const Estimate& estimate);

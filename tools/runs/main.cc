@@ -39,7 +39,7 @@ constexpr int kWorse = 1, kUsage = 2;
 struct RunArguments {
   std::vector<std::string> paths;
   std::string rules, causes, markdown, json, scenarios, plots, report, reached, write_reached,
-      observed, write_observed;
+      observed, write_observed, left_out;
   int threads = 2;
 };
 
@@ -58,6 +58,8 @@ void add_options(CLI::App& command, RunArguments& a) {
   command.add_option("--observed", a.observed,
                      "compare with the errors by class that intervals are made of");
   command.add_option("--write-observed", a.write_observed, "write that table");
+  command.add_option("--left-out", a.left_out,
+                     "in-situ parameters by all sources but one (tools/runs/in_situ_left_out.csv)");
   command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
 }
 
@@ -100,7 +102,12 @@ void write_outputs(const RunArguments& a, const std::vector<RunRow>& rows) {
 std::vector<RunRow> rows_of(const RunArguments& a, const std::vector<RunRecord>& records) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  std::vector<RunRow> rows = predict_all(records, read_run_rules(a.rules), a.threads);
+  LeftOut left_out;
+  if (!a.left_out.empty()) {
+    const std::span<const InSituParameter> shipped = in_situ_parameters();
+    left_out = parse_left_out(read_text_file(a.left_out), {shipped.begin(), shipped.end()});
+  }
+  std::vector<RunRow> rows = predict_all(records, read_run_rules(a.rules), a.threads, left_out);
   if (!a.causes.empty()) {
     const std::vector<KnownCause> causes = read_known_causes(a.causes);
     for (size_t i = 0; i < rows.size(); ++i) rows[i].cause = cause_of(records[i], causes);
@@ -135,7 +142,8 @@ int run(const RunArguments& a) {
 
 struct EstimateArguments {
   std::vector<std::string> paths;
-  std::string rules, parameters, write, write_left_out, json;
+  std::string rules, parameters, write, write_left_out, write_runs;
+  bool check = false;
   int threads = 2;
 };
 
@@ -148,6 +156,10 @@ void add_options(CLI::App& command, EstimateArguments& a) {
   command.add_option("--write", a.write, "write the parameters (calibrate/in_situ.csv)");
   command.add_option("--write-left-out", a.write_left_out,
                      "write what they are without each source (tools/runs/in_situ_left_out.csv)");
+  command.add_flag("--check", a.check, "exit with 1 if the shipped values are others");
+  command.add_option("--write-runs", a.write_runs,
+                     "write the times of each run, measured and forecast, and the derivatives of "
+                     "their logarithms by the parameters");
   command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
 }
 
@@ -165,7 +177,11 @@ int run_estimate(const EstimateArguments& a) {
   fmt::print("{}", estimate_text(result));
   if (!a.write.empty()) write_text_file(a.write, in_situ_csv(result.parameters));
   if (!a.write_left_out.empty()) write_text_file(a.write_left_out, left_out_csv(result));
-  return read.problems.empty() ? 0 : kUsage;
+  if (!a.write_runs.empty()) write_text_file(a.write_runs, estimated_runs_csv(result));
+  if (!read.problems.empty()) return kUsage;
+  const std::string stale = a.check ? stale_in_situ(shipped, result.parameters) : "";
+  if (!stale.empty()) fmt::print("\nthe shipped parameters are stale:\n{}", stale);
+  return stale.empty() ? 0 : kWorse;
 }
 
 // ---- collectives and rows held out

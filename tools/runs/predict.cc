@@ -112,7 +112,18 @@ void note_step(const Scenario& scenario, const Result& result, double seconds, R
                   interval.level};
 }
 
-void forecast_row(const RunRecord& record, RunRow& row) {
+// What the parameters do to the step, where a time was measured.
+void note_parameters(const Scenario& scenario, const LeftOut& left_out, bool one_layer,
+                     RunRow& row) {
+  if (!row.measured.step_time_s) return;
+  const RunModel model(row.scenario, row.id + ".yaml", one_layer);
+  row.without_s = model.seconds(neutral_in_situ());
+  const auto values = left_out.find(row.source);
+  if (values == left_out.end()) return;
+  row.left_out_s = model.seconds(in_situ_values(values->second, scenario.cluster.node));
+}
+
+void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row) {
   const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
   const StepSize size = step_size(scenario);
   row.measured = measured_run(record, &size);
@@ -129,6 +140,7 @@ void forecast_row(const RunRecord& record, RunRow& row) {
   const bool one_layer = row.measured.basis == TimeBasis::layer;
   note_step(scenario, result,
             one_layer ? layer_time(row.scenario, plan) : to_seconds(result.step_time), row);
+  note_parameters(scenario, left_out, one_layer, row);
   if (one_layer) return;
   row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
   row.out_of_memory = !result.fits;
@@ -162,7 +174,8 @@ std::optional<double> profiled_step_s(const Value& record) {
   }
 }
 
-RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
+RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules,
+               const LeftOut& left_out) {
   RunRow row;
   row.id = record.id;
   row.source = record.source;
@@ -182,7 +195,7 @@ RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
     if (conversion.skipped) {
       row.skipped.push_back(std::move(*conversion.skipped));
     } else {
-      forecast_row(record, row);
+      forecast_row(record, left_out, row);
     }
   } catch (const InputError& e) {
     for (const Diagnostic& d : e.diagnostics)
@@ -194,10 +207,11 @@ RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
 }
 
 std::vector<RunRow> predict_all(const std::vector<RunRecord>& records,
-                                const std::vector<RunRule>& rules, int threads) {
+                                const std::vector<RunRule>& rules, int threads,
+                                const LeftOut& left_out) {
   std::vector<RunRow> rows(records.size());
   for_each_index(records.size(), threads,
-                 [&](size_t i) { rows[i] = predict(records[i], rules); });
+                 [&](size_t i) { rows[i] = predict(records[i], rules, left_out); });
   return rows;
 }
 
