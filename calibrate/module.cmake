@@ -9,6 +9,7 @@ embed_files(stepcast_calibrate alignment_files ${PROJECT_SOURCE_DIR}/calibrate/d
 embed_files(stepcast_calibrate roofline_files ${PROJECT_SOURCE_DIR}/calibrate/data/roofline.csv)
 embed_files(stepcast_calibrate power_limit_files ${PROJECT_SOURCE_DIR}/calibrate/data/power_limit.csv)
 embed_files(stepcast_calibrate cost_error_files ${PROJECT_SOURCE_DIR}/calibrate/data/cost_errors.csv)
+embed_files(stepcast_calibrate in_situ_files ${PROJECT_SOURCE_DIR}/calibrate/in_situ.csv)
 embed_files(stepcast_calibrate host_cost_files ${PROJECT_SOURCE_DIR}/calibrate/data/host_costs.csv)
 embed_files(stepcast_calibrate device_name_files ${PROJECT_SOURCE_DIR}/calibrate/data/device_names.csv)
 target_link_libraries(stepcast_calibrate PRIVATE fmt::fmt $<BUILD_INTERFACE:Eigen3::Eigen>

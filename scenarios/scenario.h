@@ -98,6 +98,7 @@ struct Scenario {
   bool share_links = false;           // transfers on one link share it
   // Compute and communication beside each other slow each other down: on asks for a measurement.
   enum class Interference : uint8_t { off, on, automatic } interference = Interference::off;
+  bool in_situ = true;  // prices have what in-situ parameters add (calibrate/price/in_situ.h)
   std::shared_ptr<const CalibrationTable> calibration;  // the user's own cost table; null: shipped
   uint64_t seed = 0;                                    // of what is drawn
   int64_t replicas = 1;                                 // runs with seeds seed, seed + 1, ...

@@ -60,6 +60,7 @@ class CommunicationPrices {
   Price of(const Work& work);
 
  private:
+  Price of_group(const Work& work, const Cluster& cluster, const GroupShape& shape) const;
   Price transfer(const Work& work) const;
   Price shift(const Work& work) const;
   GroupShape pair_shape(const Work& work) const;
@@ -104,6 +105,13 @@ Price CommunicationPrices::of(const Work& work) {
   const GroupShape shape = work.from != work.to ? pair_shape(work) : shape_of_axis(work.axis);
   if (shape.ranks <= 1) return {Time{}, Origin::measured, "nothing to send"};
   const Cluster& cluster = shape.nodes > 1 ? seen_by_groups(work) : cluster_;
+  Price price = of_group(work, cluster, shape);
+  price.crosses_nodes = shape.nodes > 1;
+  return price;
+}
+
+Price CommunicationPrices::of_group(const Work& work, const Cluster& cluster,
+                                    const GroupShape& shape) const {
   if (in_two_hops(work)) return two_hops(work, cluster, shape);
   return collective_price(work.kind, work.bytes, shape, cluster, table_);
 }
@@ -111,6 +119,7 @@ Price CommunicationPrices::of(const Work& work) {
 // The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.
 Price CommunicationPrices::transfer(const Work& work) const {
   std::optional<CommunicationCost> worst;
+  bool crosses_nodes = false;
   std::pair<int64_t, int64_t> nodes{-1, -1};
   for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
     const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
@@ -118,10 +127,13 @@ Price CommunicationPrices::transfer(const Work& work) const {
     const int64_t to = gpu_of({at.tp, at.cp, at.dp, work.to});
     const std::pair<int64_t, int64_t> here{cluster_.node_of(from), cluster_.node_of(to)};
     if (std::exchange(nodes, here) == here) continue;
+    crosses_nodes |= here.first != here.second;
     CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
     if (!worst || cost.time > worst->time) worst = std::move(cost);
   }
-  return by_model(*worst);
+  Price price = by_model(*worst);
+  price.crosses_nodes = crosses_nodes;
+  return price;
 }
 
 // The slowest of the pairs of neighbours along the axis: all ranks of a ring wait for it.
@@ -151,7 +163,9 @@ Price CommunicationPrices::shift(const Work& work) const {
     CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
     if (!worst || cost.time > worst->time) worst = std::move(cost);
   }
-  return by_model(*worst);
+  Price price = by_model(*worst);
+  price.crosses_nodes = std::ranges::any_of(seen, [](const auto& s) { return s[0] != s[1]; });
+  return price;
 }
 
 // The costliest of the pairs of ranks of two stages; all GPUs of a node are in some pair.

@@ -126,6 +126,22 @@ std::string explain_price(const Work& work, const Price& price, const PriceParts
 // Members of an object.
 void write_price(JsonWriter& json, const Work& work, const Price& price, const PriceParts& parts);
 
+// --- --in-situ: what in-situ parameters add to the step
+
+struct InSituLine {
+  std::string term, scope, unit, prior_source;
+  double value = 0, sd = 0, prior = 0, prior_sd = 0;
+  Time added{};  // the step less the step without this one
+};
+
+struct InSituAnswer {
+  std::vector<InSituLine> lines;  // none: no parameter holds
+  Time step{}, without{};         // with all of them, without any
+};
+
+std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style = {});
+void write_in_situ(JsonWriter& json, const InSituAnswer& answer);
+
 // --- --links: which groups cross which links, and the fullest link of each kind
 
 // `where`: how ranks lie on the cluster, one line.  Shares are of `step`.

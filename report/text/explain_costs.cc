@@ -355,6 +355,8 @@ std::string explain_price(const Work& work, const Price& price, const PriceParts
   if (parts.form.us > 0) rows.push_back({"form", micros(parts.form.us)});
   for (const PriceFactor& f : parts.factors)
     rows.push_back({"x " + escape_text(f.what), fixed(f.value, 5)});
+  if (price.in_situ != Time{})
+    rows.push_back({"in situ", micros(to_seconds(price.in_situ) * 1e6)});
   rows.push_back({"time", micros(to_seconds(price.time) * 1e6)});
   s += '\n' + titled_table(rows, "<>", style);
   for (const PriceFactor& f : parts.factors)
@@ -368,6 +370,7 @@ void write_price(JsonWriter& json, const Work& work, const Price& price, const P
   json.member("origin", name_of(price.origin));
   json.member("basis", price.basis);
   if (!price.remark.empty()) json.member("remark", price.remark);
+  json.member_time("in_situ", price.in_situ);
   if (parts.row.us > 0)
     json.object("row", [&] {
       json.member("row", parts.row.row);
@@ -488,6 +491,59 @@ void write_interval_basis(JsonWriter& json, const std::optional<Interval>& inter
     json.member("cost_error", i.cost_error);
     json.object("cost_parts", [&] {
       for (const auto& [family, error] : i.cost_parts) json.member(family, error);
+    });
+  });
+}
+
+// ---- in-situ parameters
+
+namespace {
+
+std::string signed_time(Time t) {
+  return (t < Time{} ? "-" : "+") + format_time(t < Time{} ? -t : t);
+}
+
+std::string with_width(double value, double sd) {
+  return constant(value) + " \u00b1 " + constant(sd);
+}
+
+}  // namespace
+
+std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style) {
+  if (answer.lines.empty())
+    return "no in-situ parameter holds for this step: in_situ is off, or it does not train\n";
+  Rows rows = {{"term", "of", "unit", "value", "prior", "adds to the step", ""}};
+  const auto add = [&](const InSituLine& l, std::string value, std::string prior) {
+    rows.push_back({l.term, l.scope, l.unit, std::move(value), std::move(prior),
+                    signed_time(l.added), whole_percent(excess(answer.step, answer.step + l.added))});
+  };
+  for (const InSituLine& l : answer.lines)
+    if (l.added != Time{}) add(l, with_width(l.value, l.sd), with_width(l.prior, l.prior_sd));
+  InSituLine all;
+  all.term = "all of them";
+  all.added = answer.step - answer.without;
+  add(all, "", "");
+  return wrap("in-situ parameters, estimated from published runs, and what the step of " +
+                  format_time(answer.step) + " is longer by for each; without any it takes " +
+                  format_time(answer.without),
+              "", style.width) +
+         '\n' + titled_table(rows, "<<<>>>>", style);
+}
+
+void write_in_situ(JsonWriter& json, const InSituAnswer& answer) {
+  json.object("in_situ", [&] {
+    json.member_time("step", answer.step);
+    json.member_time("without", answer.without);
+    json.objects("parameters", answer.lines, [&](const InSituLine& l) {
+      json.member("term", l.term);
+      json.member("scope", l.scope);
+      json.member("unit", l.unit);
+      json.member("value", l.value);
+      json.member("sd", l.sd);
+      json.member("prior", l.prior);
+      json.member("prior_sd", l.prior_sd);
+      json.member("prior_source", l.prior_source);
+      json.member_time("adds", l.added);
     });
   });
 }

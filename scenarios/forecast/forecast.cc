@@ -59,7 +59,9 @@ std::array<double, kOrigins> trust_of(const PricedStep& step) {
   const std::vector<double> counts = work_counts(step.graph);
   for (size_t i = 0; i < counts.size(); ++i) {
     const Price& p = step.prices.by_work[i];
-    sum[static_cast<size_t>(p.origin)] += counts[i] * static_cast<double>(p.time.count());
+    const Time fitted = std::max(Time{}, p.in_situ);
+    sum[static_cast<size_t>(p.origin)] += counts[i] * static_cast<double>((p.time - fitted).count());
+    sum[static_cast<size_t>(Origin::fitted)] += counts[i] * static_cast<double>(fitted.count());
   }
   double total = 0;
   for (double s : sum) total += s;

@@ -39,6 +39,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/price/in_situ.h"
 #include "calibrate/price/price_graph.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
@@ -75,6 +76,8 @@ std::optional<Prices> prices_if_countable(const Cluster& cluster, const OpGraph&
   constexpr double kLongestStep = 4e6;  // half of what is counted: stragglers take longer
   try {
     Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
+    if (scenario.in_situ && scenario.plan.trains())
+      add_in_situ(in_situ_values(in_situ_parameters(), cluster.node), scenario, graph, prices);
     if (longest_seconds(graph, prices) < kLongestStep) return prices;
   } catch (const TimeTooLong&) {
     // one op alone is longer
@@ -155,6 +158,11 @@ StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
 
 LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule) {
   return lowered(scenario, schedule, scenario.post_validation);
+}
+
+void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
+                 Prices& prices) {
+  apply_in_situ(values, graph, scenario.plan.grid.world(), prices);
 }
 
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "calibrate/price/in_situ.h"
 #include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
 #include "schedules/schedule.h"
@@ -55,6 +56,12 @@ std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* t
 // Prices of a graph made of the scenario, on another cluster.  Throws as price_step().
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
                 const CostTable* table);
+
+// Adds what in-situ parameters of these values say to prices that know nothing of them.  The
+// functions above do so with the shipped values, unless the scenario leaves them out or does not
+// train.
+void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
+                 Prices& prices);
 
 // ------------------------------------------------------------------------------- time and memory
 

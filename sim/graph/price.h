@@ -16,7 +16,7 @@ enum class Origin : uint8_t {
   interpolated,  // between measured points
   extrapolated,  // outside the measured hull, or from a sibling (other layout, other group size) by
                  // a fitted form
-  fitted,        // from parameters fitted to whole training runs, for lack of kernel measurements
+  fitted,        // from parameters estimated from whole training runs (Price::in_situ)
   roofline,      // data sheet and documented efficiencies only
 };
 constexpr int kOrigins = 5;
@@ -69,6 +69,10 @@ struct Price {
   Time latency{};                         // part of `time` before bytes flow
   Algorithm algorithm = Algorithm::none;  // of a collective
   Protocol protocol = Protocol::simple;
+  bool crosses_nodes = false;
+  // Part of `time` that in-situ parameters added (calibrate/price/in_situ.h): its origin is
+  // `fitted`, whatever that of the rest is.  Negative where they made the op shorter.
+  Time in_situ{};
 };
 
 // Prices of an OpGraph: one for each of its works, and host time for each of its launches, by

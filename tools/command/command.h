@@ -89,7 +89,7 @@ struct Arguments {
   std::vector<std::string> schedules;
   // explain
   bool memory = false, bubble = false, critical_path = false, costs = false, links = false;
-  bool stages = false;
+  bool stages = false, in_situ = false;
   std::string price;  // a work
   // presets
   std::string show;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stepcast explain FILE: every setting with its origin; --memory, --bubble, --critical-path,
-// --stages, --costs, --price, --links open up the result.
+// --stages, --costs, --price, --in-situ, --links open up the result.
 #include "report/text/explain.h"
 
 #include <fmt/format.h>
@@ -13,9 +13,11 @@
 #include <set>
 
 #include "calibrate/price/compute_price.h"
+#include "calibrate/price/in_situ.h"
 #include "report/json/result.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/in_situ_step.h"
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/stage_costs.h"
 #include "scenarios/pricing_table.h"
@@ -156,6 +158,28 @@ std::vector<PricedWork> works_called(const std::string& name, const Scenario& sc
               (near.empty() ? "" : near + ' ') + "--costs lists everything");
 }
 
+InSituAnswer in_situ_of(const Scenario& scenario) {
+  InSituAnswer answer;
+  if (!scenario.in_situ || !scenario.plan.trains()) return answer;
+  const InSituStep step(scenario);
+  const std::span<const InSituParameter> parameters = in_situ_parameters();
+  const Node& node = scenario.cluster.node;
+  const InSituValues values = in_situ_values(parameters, node);
+  const InSituRows rows = in_situ_rows(parameters, node);
+  answer.step = step.time(values);
+  answer.without = step.time(neutral_in_situ());
+  for (size_t t = 0; t < rows.size(); ++t) {
+    if (rows[t] < 0) continue;
+    InSituValues others = values;
+    others[t] = neutral_value(static_cast<InSituTerm>(t));
+    const InSituParameter& p = parameters[static_cast<size_t>(rows[t])];
+    answer.lines.push_back({std::string(name_of(p.term)), p.scope, std::string(unit_of(p.term)),
+                            p.prior_source, p.value, p.sd, p.prior, p.prior_sd,
+                            answer.step - step.time(others)});
+  }
+  return answer;
+}
+
 std::string as_json(const Arguments& args, const Scenario& scenario, const Result* result) {
   return json_document([&](JsonWriter& json) {
     json.member("schema_version", kResultSchemaVersion);
@@ -170,6 +194,7 @@ std::string as_json(const Arguments& args, const Scenario& scenario, const Resul
       json.member("origin", s.origin);
     });
     if (args.stages) write_stages(json, stages_of(scenario));
+    if (args.in_situ) write_in_situ(json, in_situ_of(scenario));
     if (result == nullptr) return;
     if (args.memory) write_memory(json, *result);
     if (args.bubble) write_bubble(json, *result);
@@ -199,7 +224,9 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
   }
   const TextStyle& style = terminal.out;
   if (args.stages) write_stdout(explain_stages(scenario.name, stages_of(scenario)));
-  if (!result && args.stages) return 0;
+  if (args.in_situ)
+    write_stdout((args.stages ? "\n" : "") + explain_in_situ(in_situ_of(scenario), style));
+  if (!result && (args.stages || args.in_situ)) return 0;
   if (!result) {
     std::string unused;
     const std::vector<SettingLine> lines = setting_lines(scenario, unused);
@@ -209,7 +236,7 @@ int explain_command(const Arguments& args, const Terminal& terminal) {
                    ". --json has them.\n");
     return 0;
   }
-  std::string text = (args.stages ? "\n" : "") + headline(result->scenario, style);
+  std::string text = (args.stages || args.in_situ ? "\n" : "") + headline(result->scenario, style);
   if (args.memory) text += '\n' + explain_memory(*result, activation_units(scenario), style);
   if (args.bubble) text += '\n' + explain_bubble(*result, style);
   if (args.critical_path) text += '\n' + explain_critical_path(*result, style);
@@ -242,6 +269,9 @@ void add_explain(CLI::App& app, Arguments& args, Command& chosen) {
   sub->add_option("--price", args.price,
                   "how one of these prices is made, to the last row of a table")
       ->option_text("WORK");
+  sub->add_flag("--in-situ", args.in_situ,
+                "what kernels, collectives and the host take longer inside a step than measured\n"
+                "alone: parameters estimated from published runs, and what each adds");
   sub->add_flag("--links", args.links, "which groups cross which links, and how full they are");
   sub->footer(
       "Without one of these the settings are listed, each with its value and its origin. WORK is "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast_accuracy runs|collectives|held-out: what was measured beside what is forecast.  Each
+// stepcast_accuracy runs|estimate|collectives|held-out: what was measured beside what is forecast.  Each
 // command prints its figures, or writes them between its marks in a page (--report); `--help` has
 // the options. tools/accuracy is the first of them for everybody.
 //
@@ -20,6 +20,8 @@
 #include "calibrate/runs/rules.h"
 #include "calibrate/runs/run_record.h"
 #include "tools/runs/collectives.h"
+#include "calibrate/price/in_situ.h"
+#include "tools/runs/estimate.h"
 #include "tools/runs/held_out.h"
 #include "tools/runs/observed.h"
 #include "tools/runs/plots.h"
@@ -37,7 +39,7 @@ constexpr int kWorse = 1, kUsage = 2;
 struct RunArguments {
   std::vector<std::string> paths;
   std::string rules, causes, markdown, json, scenarios, plots, report, reached, write_reached,
-      observed, write_observed;
+      observed, write_observed, left_out;
   int threads = 2;
 };
 
@@ -56,6 +58,8 @@ void add_options(CLI::App& command, RunArguments& a) {
   command.add_option("--observed", a.observed,
                      "compare with the errors by class that intervals are made of");
   command.add_option("--write-observed", a.write_observed, "write that table");
+  command.add_option("--left-out", a.left_out,
+                     "in-situ parameters by all sources but one (tools/runs/in_situ_left_out.csv)");
   command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
 }
 
@@ -98,7 +102,12 @@ void write_outputs(const RunArguments& a, const std::vector<RunRow>& rows) {
 std::vector<RunRow> rows_of(const RunArguments& a, const std::vector<RunRecord>& records) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  std::vector<RunRow> rows = predict_all(records, read_run_rules(a.rules), a.threads);
+  LeftOut left_out;
+  if (!a.left_out.empty()) {
+    const std::span<const InSituParameter> shipped = in_situ_parameters();
+    left_out = parse_left_out(read_text_file(a.left_out), {shipped.begin(), shipped.end()});
+  }
+  std::vector<RunRow> rows = predict_all(records, read_run_rules(a.rules), a.threads, left_out);
   if (!a.causes.empty()) {
     const std::vector<KnownCause> causes = read_known_causes(a.causes);
     for (size_t i = 0; i < rows.size(); ++i) rows[i].cause = cause_of(records[i], causes);
@@ -127,6 +136,52 @@ int run(const RunArguments& a) {
   if (!stale.empty()) fmt::print("\n{} is stale (--write-observed):\n{}", a.observed, stale);
   if (!read.problems.empty()) return kUsage;
   return worse.empty() && stale.empty() ? 0 : kWorse;
+}
+
+// ---- in-situ parameters
+
+struct EstimateArguments {
+  std::vector<std::string> paths;
+  std::string rules, parameters, write, write_left_out, write_runs;
+  bool check = false;
+  int threads = 2;
+};
+
+void add_options(CLI::App& command, EstimateArguments& a) {
+  command.add_option("PATH", a.paths, "files and folders of records (calibrate/runs)")->required();
+  command.add_option("--rules", a.rules, "what words of records stand for (rules.yaml)")
+      ->required();
+  command.add_option("--parameters", a.parameters,
+                     "which there are, with their priors; default: the shipped file");
+  command.add_option("--write", a.write, "write the parameters (calibrate/in_situ.csv)");
+  command.add_option("--write-left-out", a.write_left_out,
+                     "write what they are without each source (tools/runs/in_situ_left_out.csv)");
+  command.add_flag("--check", a.check, "exit with 1 if the shipped values are others");
+  command.add_option("--write-runs", a.write_runs,
+                     "write the times of each run, measured and forecast, and the derivatives of "
+                     "their logarithms by the parameters");
+  command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
+}
+
+int run_estimate(const EstimateArguments& a) {
+  const RunRecords read = read_run_records(a.paths);
+  for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
+  const std::span<const InSituParameter> shipped = in_situ_parameters();
+  const std::vector<InSituParameter> start =
+      a.parameters.empty() ? std::vector(shipped.begin(), shipped.end())
+                           : parse_in_situ(read_text_file(a.parameters));
+  const std::vector<ModelledRun> runs =
+      modelled_runs(read.records, read_run_rules(a.rules), a.threads);
+  fmt::print(stderr, "{} runs are lowered and priced\n", runs.size());
+  const Estimate result = estimate(runs, start, a.threads);
+  fmt::print("{}", estimate_text(result));
+  if (!a.write.empty()) write_text_file(a.write, in_situ_csv(result.parameters));
+  if (!a.write_left_out.empty()) write_text_file(a.write_left_out, left_out_csv(result));
+  if (!a.write_runs.empty()) write_text_file(a.write_runs, estimated_runs_csv(result));
+  if (!read.problems.empty()) return kUsage;
+  const std::string stale = a.check ? stale_in_situ(shipped, result.parameters) : "";
+  if (!stale.empty()) fmt::print("\nthe shipped parameters are stale:\n{}", stale);
+  return stale.empty() ? 0 : kWorse;
 }
 
 // ---- collectives and rows held out
@@ -164,6 +219,10 @@ int run_command(int argc, char** argv) {
   RunArguments of_runs;
   CLI::App& runs = *app.add_subcommand("runs", "training runs");
   add_options(runs, of_runs);
+  EstimateArguments of_parameters;
+  CLI::App& parameters = *app.add_subcommand(
+      "estimate", "in-situ parameters from training runs, judged on sources left out");
+  add_options(parameters, of_parameters);
   FolderArguments of_collectives;
   CLI::App& collectives = *app.add_subcommand(
       "collectives", "the collective model, each log by factors fitted to the others");
@@ -183,6 +242,7 @@ int run_command(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kUsage;
   }
   if (runs.parsed()) return run(of_runs);
+  if (parameters.parsed()) return run_estimate(of_parameters);
   return collectives.parsed() ? run_collectives(of_collectives) : run_held_out(of_rows);
 }
 

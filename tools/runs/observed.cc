@@ -151,7 +151,9 @@ std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows) {
   for (const RunRow& r : rows) {
     if (!is_step(r.step_time_s) || !is_step(r.measured.step_time_s) || r.run_class.empty())
       continue;
-    runs.push_back({r.source, r.run_class, time_from_seconds(*r.step_time_s),
+    // What forecasts of new runs are off by is what they are of sources that had no part in them.
+    const double forecast = r.left_out_s.value_or(*r.step_time_s);
+    runs.push_back({r.source, r.run_class, time_from_seconds(forecast),
                     time_from_seconds(*r.measured.step_time_s), r.cost_error});
   }
   return runs;

@@ -4,14 +4,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <thread>
 
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/observed_errors.h"
 #include "schedules/synthesis/order_timing.h"
 #include "sim/diagnostic.h"
+#include "tools/runs/run_model.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -55,19 +54,6 @@ Schedule schedule_of(const ScheduleFamily& family, ScheduleParams params, const 
 
 // ---- steps from the scenario
 
-// Sizes that do not give the number of parameters that is printed beside them are of another model.
-std::string contradiction(const Value& record, const Transformer& model) {
-  constexpr double kRounding = 0.1;  // printed with two digits, with or without embeddings
-  const auto printed = number_at(record, "model.params_b");
-  if (!printed) return {};
-  const double billions = static_cast<double>(parameters(model)) / 1e9;
-  if (std::abs(billions / *printed - 1) <= kRounding) return {};
-  return fmt::format(
-      "the record contradicts itself: its sizes make {:.3g} B parameters, it says "
-      "{:.3g} B",
-      billions, *printed);
-}
-
 double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
   switch (kind) {
     case MemoryKind::last_allocated:
@@ -102,16 +88,15 @@ Result step_of(const Scenario& scenario) {
   return forecast(scenario, options);
 }
 
-// What one more layer adds to one more microbatch: ends of the model, optimizer and gradient
-// reduction cancel out.
 double layer_time(const std::string& scenario, const Plan& plan) {
-  const auto step = [&](int layers, int64_t microbatches) {
+  double sum = 0;
+  for (const auto& [factor, changes] : layer_as_steps(plan)) {
     LoadOptions options;
-    options.set = {{"model.num_hidden_layers", fmt::format("{}", layers)},
-                   {"batch.global", fmt::format("{}", plan.micro_batch * plan.dp * microbatches)}};
-    return to_seconds(step_of(load_scenario_text(scenario, "layer.yaml", options)).step_time);
-  };
-  return step(2, 2) - step(2, 1) - step(1, 2) + step(1, 1);
+    options.set = changes;
+    const Scenario step = load_scenario_text(scenario, "layer.yaml", options);
+    sum += factor * to_seconds(step_of(step).step_time);
+  }
+  return sum;
 }
 
 // A time of the step, or of a layer of it, and how far it is to be trusted.
@@ -127,7 +112,18 @@ void note_step(const Scenario& scenario, const Result& result, double seconds, R
                   interval.level};
 }
 
-void forecast_row(const RunRecord& record, RunRow& row) {
+// What the parameters do to the step, where a time was measured.
+void note_parameters(const Scenario& scenario, const LeftOut& left_out, bool one_layer,
+                     RunRow& row) {
+  if (!row.measured.step_time_s) return;
+  const RunModel model(row.scenario, row.id + ".yaml", one_layer);
+  row.without_s = model.seconds(neutral_in_situ());
+  const auto values = left_out.find(row.source);
+  if (values == left_out.end()) return;
+  row.left_out_s = model.seconds(in_situ_values(values->second, scenario.cluster.node));
+}
+
+void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row) {
   const Scenario scenario = load_scenario_text(row.scenario, row.id + ".yaml");
   const StepSize size = step_size(scenario);
   row.measured = measured_run(record, &size);
@@ -144,6 +140,7 @@ void forecast_row(const RunRecord& record, RunRow& row) {
   const bool one_layer = row.measured.basis == TimeBasis::layer;
   note_step(scenario, result,
             one_layer ? layer_time(row.scenario, plan) : to_seconds(result.step_time), row);
+  note_parameters(scenario, left_out, one_layer, row);
   if (one_layer) return;
   row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
   row.out_of_memory = !result.fits;
@@ -177,21 +174,8 @@ std::optional<double> profiled_step_s(const Value& record) {
   }
 }
 
-StepSize step_size(const Scenario& scenario) {
-  const Plan& plan = scenario.plan;
-  StepSize size;
-  size.sequences = static_cast<double>(plan.global_batch);
-  size.sequence_length = static_cast<double>(plan.seq);
-  size.gpus = static_cast<double>(plan.tp * plan.cp * plan.dp * plan.pp);
-  size.forward_flops =
-      forward_matmul_flops(scenario.model, size.sequences, size.sequence_length, false);
-  const auto& peaks = scenario.cluster.node.gpu.peak;
-  const auto peak = peaks.find(plan.precision.params);
-  if (peak != peaks.end()) size.peak_flops = peak->second.value;
-  return size;
-}
-
-RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
+RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules,
+               const LeftOut& left_out) {
   RunRow row;
   row.id = record.id;
   row.source = record.source;
@@ -211,7 +195,7 @@ RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
     if (conversion.skipped) {
       row.skipped.push_back(std::move(*conversion.skipped));
     } else {
-      forecast_row(record, row);
+      forecast_row(record, left_out, row);
     }
   } catch (const InputError& e) {
     for (const Diagnostic& d : e.diagnostics)
@@ -223,16 +207,11 @@ RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules) {
 }
 
 std::vector<RunRow> predict_all(const std::vector<RunRecord>& records,
-                                const std::vector<RunRule>& rules, int threads) {
+                                const std::vector<RunRule>& rules, int threads,
+                                const LeftOut& left_out) {
   std::vector<RunRow> rows(records.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < records.size(); i = next++) rows[i] = predict(records[i], rules);
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) others.emplace_back(work);
-  work();
-  for (std::thread& t : others) t.join();
+  for_each_index(records.size(), threads,
+                 [&](size_t i) { rows[i] = predict(records[i], rules, left_out); });
   return rows;
 }
 

@@ -3,14 +3,15 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "calibrate/price/in_situ.h"
 #include "calibrate/runs/convert.h"
 #include "calibrate/runs/measured_run.h"
 #include "calibrate/runs/run_record.h"
-#include "scenarios/scenario.h"
 #include "sim/graph/price.h"
 
 namespace stepcast::accuracy {
@@ -35,6 +36,9 @@ struct RunRow {
   // Why there is no prediction, one entry a problem: "E130 parallel.cp = 2 is not supported yet".
   std::vector<std::string> skipped;
   std::optional<double> step_time_s;
+  // The same with values of the in-situ parameters that its source had no part in, and without any
+  // parameter.
+  std::optional<double> left_out_s, without_s;
   std::optional<RunInterval> interval;
   std::string run_class;                  // of the shipped table of observed errors; "" if of none
   double cost_error = 0;                  // Interval::cost_error
@@ -50,12 +54,14 @@ struct RunRow {
 // such times, or the schedule is no family's or does not fit the sizes.
 std::optional<double> profiled_step_s(const Value& record);
 
-// The step of a scenario, for rates that were measured of it.
-StepSize step_size(const Scenario& scenario);
+// In-situ parameters by all sources but one, by that source (estimate.h).
+using LeftOut = std::map<std::string, std::vector<InSituParameter>>;
 
-RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules);
+RunRow predict(const RunRecord& record, const std::vector<RunRule>& rules,
+               const LeftOut& left_out = {});
 // All of them, on `threads` threads; rows are in the order of the records.
 std::vector<RunRow> predict_all(const std::vector<RunRecord>& records,
-                                const std::vector<RunRule>& rules, int threads);
+                                const std::vector<RunRule>& rules, int threads,
+                                const LeftOut& left_out = {});
 
 }  // namespace stepcast::accuracy

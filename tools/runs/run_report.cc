@@ -33,6 +33,22 @@ std::string pool_line(const std::string& name, const PoolSummary& p) {
                      errors_line(p.time), errors_line(p.memory), oom_text(p.oom), p.oom.alarms);
 }
 
+// Errors of step times with the source seen, left out, and without any in-situ parameter.
+std::string in_situ_text(const std::vector<RunRow>& rows) {
+  std::string text;
+  const auto line = [](const std::string& name, const Pool& pool) -> std::string {
+    const PoolSummary s = summarize(pool);
+    if (s.left_out.count == 0) return "";
+    return fmt::format("{:<26}  {}  {}  {}\n", name, errors_line(s.time), errors_line(s.left_out),
+                       errors_line(s.without));
+  };
+  for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);
+  if (text.empty()) return "";
+  return fmt::format("\n{:<26}  {:<29}  {:<29}  {:<29}\n", "step times, errors in %",
+                     "seen: median, p90, bias", "source left out", "without parameters") +
+         text + line("all", all_of(rows));
+}
+
 std::string aims_text(const std::vector<RunRow>& rows) {
   std::string text;
   for (const Aim& aim : aims_of(rows))
@@ -56,6 +72,8 @@ void write_row(JsonWriter& json, const RunRow& row) {
   json.member("source", row.source);
   write_maybe(json, "measured_step_time_s", row.measured.step_time_s);
   write_maybe(json, "predicted_step_time_s", row.step_time_s);
+  write_maybe(json, "left_out_step_time_s", row.left_out_s);
+  write_maybe(json, "without_in_situ_step_time_s", row.without_s);
   write_maybe(json, "measured_peak_memory_bytes", row.measured.peak_memory);
   write_maybe(json, "predicted_peak_memory_bytes", row.peak_memory);
   write_maybe(json, "measured_oom", row.measured.out_of_memory);
@@ -237,6 +255,27 @@ std::string pools_table(const char* what, const std::vector<RunRow>& rows,
   return table({what, "records", "predicted", "times", "median", "p90", "bias", "memories",
                 "median", "p90", "bias"},
                text + line("all", all_of(rows)));
+}
+
+std::string in_situ_table(const std::vector<RunRow>& rows) {
+  std::string text;
+  const auto line = [](const std::string& name, const Pool& pool) -> std::string {
+    const PoolSummary s = summarize(pool);
+    if (s.left_out.count == 0) return "";
+    std::string cells = fmt::format("| {} | {} |", cell(name), s.time.count);
+    for (const Errors& e : {s.time, s.left_out, s.without})
+      cells += fmt::format(" {} | {} | {} |", percent(e.median), percent(e.p90),
+                           signed_percent(e.bias));
+    return cells + '\n';
+  };
+  for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);
+  text += line("all", all_of(rows));
+  if (text.empty()) return "";
+  return "Step times: by the shipped parameters, which all sources made; by values that all others "
+         "made (left out);\nand without any parameter (`in_situ: off`).\n\n" +
+         table({"source", "times", "seen: median", "p90", "bias", "left out: median", "p90", "bias",
+                "without: median", "p90", "bias"},
+               text);
 }
 
 std::string groups_table(const std::vector<RunRow>& rows) {
@@ -437,7 +476,7 @@ std::string runs_text(const std::vector<RunRow>& rows) {
       "p90", "bias", "OOM", "alarms");
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source))
     text += pool_line(name, summarize(pool));
-  text += pool_line("all", summarize(all_of(rows))) + aims_text(rows);
+  text += pool_line("all", summarize(all_of(rows))) + in_situ_text(rows) + aims_text(rows);
   if (const std::string covered = coverage_text(rows); !covered.empty()) text += '\n' + covered;
   const std::vector<Reason> why = reasons(rows);
   if (!why.empty()) text += "\nNot predicted: records, of these only for this reason, reason\n";
@@ -470,6 +509,7 @@ std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view head
                  "Errors are predicted / measured - 1 in %: median and 90th percentile of their "
                  "absolute values, and\nthe median with its sign (bias).\n\n" +
                      pools_table("source", rows, &RunRow::source)) +
+         section("By source, seen and left out", in_situ_table(rows)) +
          section("By GPU", pools_table("GPU", rows, &RunRow::hardware)) +
          section("Choice within groups", groups_table(rows)) +
          section("Out of memory", memory_calls_table(rows)) +

@@ -16,7 +16,8 @@ std::string scenario_text(const RunRow& row);
 // For a terminal: errors by source, aims, why records are missing.
 std::string runs_text(const std::vector<RunRow>& rows);
 // A list with one object a row:
-//   id, source, measured_step_time_s, predicted_step_time_s, measured_peak_memory_bytes,
+//   id, source, measured_step_time_s, predicted_step_time_s, left_out_step_time_s,
+//   without_in_situ_step_time_s, measured_peak_memory_bytes,
 //   predicted_peak_memory_bytes, measured_oom, predicted_oom, interval {low_s, high_s, level},
 //   cost_origins, skipped
 // What is not known is null; `skipped` is why there is no prediction.

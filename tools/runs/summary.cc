@@ -136,6 +136,14 @@ std::optional<double> time_error(const RunRow& row) {
   return relative_error(row.step_time_s, row.measured.step_time_s);
 }
 
+std::optional<double> left_out_error(const RunRow& row) {
+  return relative_error(row.left_out_s, row.measured.step_time_s);
+}
+
+std::optional<double> without_error(const RunRow& row) {
+  return relative_error(row.without_s, row.measured.step_time_s);
+}
+
 std::optional<double> memory_error(const RunRow& row) {
   return relative_error(row.peak_memory, row.measured.peak_memory);
 }
@@ -158,17 +166,21 @@ std::map<std::string, Pool> pools_by(const std::vector<RunRow>& rows, std::strin
 
 PoolSummary summarize(const Pool& pool) {
   PoolSummary s;
-  std::vector<double> times, memories, profiled;
+  std::vector<double> times, left_out, without, memories, profiled;
   for (const RunRow* row : pool) {
     ++s.records;
     if (row->step_time_s) ++s.predicted;
     if (const auto e = time_error(*row)) times.push_back(*e);
+    if (const auto e = left_out_error(*row)) left_out.push_back(*e);
+    if (const auto e = without_error(*row)) without.push_back(*e);
     if (const auto e = memory_error(*row)) memories.push_back(*e);
     if (const auto e = profiled_error(*row)) profiled.push_back(*e);
     count_call(*row, s.oom);
     count_interval(*row, s.coverage);
   }
   s.time = errors_of(std::move(times));
+  s.left_out = errors_of(std::move(left_out));
+  s.without = errors_of(std::move(without));
   s.memory = errors_of(std::move(memories));
   s.profiled = errors_of(std::move(profiled));
   s.rankings = rank_groups(pool);
@@ -252,10 +264,16 @@ Reached covered_unseen(const std::vector<RunRow>& rows) {
 }
 
 // Means of single sources: simulators that were published with these runs state means of them.
-constexpr std::array<Goal, 17> kGoals{{
+constexpr std::array<Goal, 20> kGoals{{
     {"step time, median error", "", "", error<&PoolSummary::time, &Errors::median>, 0, 5},
     {"step time, p90 of the error", "", "", error<&PoolSummary::time, &Errors::p90>, 0, 12},
     {"step time, bias", "", "", error<&PoolSummary::time, &Errors::bias>, -2, 2},
+    {"source left out: step time, median error", "", "",
+     error<&PoolSummary::left_out, &Errors::median>, 0, 11},
+    {"source left out: step time, p90 of the error", "", "",
+     error<&PoolSummary::left_out, &Errors::p90>, 0, 32},
+    {"source left out: step time, bias", "", "", error<&PoolSummary::left_out, &Errors::bias>, -4,
+     4},
     {"step time in the interval of 80 % that its source had no part in", "", "", nullptr, 75, 85},
     {"Korthikanti 22B and 175B, mean error", "korthikanti_recompute", "korthikanti-t5", kTimeMean,
      0, 3.65},
@@ -317,11 +335,14 @@ struct Column {
 };
 using Kind = Column::Kind;
 
-constexpr std::array<Column, 13> kColumns{{
+constexpr std::array<Column, 16> kColumns{{
     {"predicted", "runs predicted", Kind::more_is_better},
     {"time_median", "median error of step time", Kind::less_is_better},
     {"time_p90", "p90 error of step time", Kind::less_is_better},
     {"time_bias", "bias of step time", Kind::nearer_to_zero},
+    {"left_out_median", "median error of step time, source left out", Kind::less_is_better},
+    {"left_out_p90", "p90 error of step time, source left out", Kind::less_is_better},
+    {"left_out_bias", "bias of step time, source left out", Kind::nearer_to_zero},
     {"memory_median", "median error of peak memory", Kind::less_is_better},
     {"memory_p90", "p90 error of peak memory", Kind::less_is_better},
     {"ratio", "error of speeds within groups", Kind::less_is_better},
@@ -356,7 +377,9 @@ std::string row_text(const std::string& name, const PoolSummary& p, bool of_all)
   std::string text = fmt::format("{},{}", name, p.predicted);
   for (const std::string& cell :
        {error(p.time, &Errors::median), error(p.time, &Errors::p90), error(p.time, &Errors::bias),
-        error(p.memory, &Errors::median), error(p.memory, &Errors::p90),
+        error(p.left_out, &Errors::median), error(p.left_out, &Errors::p90),
+        error(p.left_out, &Errors::bias), error(p.memory, &Errors::median),
+        error(p.memory, &Errors::p90),
         error(p.rankings.ratio, &Errors::median), count(p.rankings.groups > 0, p.rankings.winners),
         count(p.oom.hit + p.oom.missed > 0, p.oom.hit),
         count(p.oom.fits + p.oom.alarms > 0, p.oom.alarms),

@@ -28,6 +28,9 @@ std::string signed_percent(double share);
 // nullopt where one of the two is not known.
 std::optional<double> time_error(const RunRow& row);
 std::optional<double> memory_error(const RunRow& row);
+// Of the step by in-situ parameters that its source had no part in, and without any.
+std::optional<double> left_out_error(const RunRow& row);
+std::optional<double> without_error(const RunRow& row);
 // Of the step with measured stage times (RunRow::profiled_step_s).
 std::optional<double> profiled_error(const RunRow& row);
 
@@ -56,7 +59,8 @@ struct Rankings {
 
 struct PoolSummary {
   size_t records = 0, predicted = 0;
-  Errors time, memory, profiled;
+  Errors time, left_out, without;  // of step times: see RunRow
+  Errors memory, profiled;
   OutOfMemory oom;
   InInterval coverage;
   Rankings rankings;
@@ -95,8 +99,8 @@ std::vector<Aim> aims_of(const std::vector<RunRow>& rows);
 // What accuracy was reached, so that it only gets better (reached.csv).
 //
 // A table, a row a source and one of "all".  Errors in % with one decimal: median and p90 of the
-// absolute errors of step time and peak memory, the bias of times, the median of the ratio of
-// speeds in a group; then counts: groups whose winner is named right, runs out of memory that are
+// absolute errors of step time, of step time with the source left out, and of peak memory, the
+// bias of times, the median of the ratio of speeds in a group; then counts: groups whose winner is named right, runs out of memory that are
 // called so, and runs called so that were not; of "all" the share of times in their intervals and
 // errors from measured stage times.  Empty where there is none.
 std::string reached_csv(const std::vector<RunRow>& rows);

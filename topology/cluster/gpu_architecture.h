@@ -76,6 +76,9 @@ struct GpuArchitecture {
   bool mxfp8 = false;
   // Group in observed_errors.csv (scenarios); "": none.
   std::string_view error_class;
+  // Scope of in-situ parameters (calibrate's in_situ.csv).  Volta: no run that was published has
+  // it; other: as Hopper, the generation that most of them have.
+  std::string_view in_situ;
 
   constexpr double nvlink_fraction() const { return nccl_nvlink_gbs / nvlink_gbs; }
 };
@@ -106,7 +109,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .engine_workspace_mib = 4,
      .fp8_any_layout = false,
      .mxfp8 = false,
-     .error_class = "Volta or Ampere"},
+     .error_class = "Volta or Ampere",
+     .in_situ = "Ampere"},
     {.name = "ampere",
      .compute_capability = 80,
      .nvlink_generation = 3,
@@ -132,7 +136,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .engine_workspace_mib = 4,
      .fp8_any_layout = false,
      .mxfp8 = false,
-     .error_class = "Volta or Ampere"},
+     .error_class = "Volta or Ampere",
+     .in_situ = "Ampere"},
     {.name = "hopper",
      .compute_capability = 90,
      .nvlink_generation = 4,
@@ -158,7 +163,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .engine_workspace_mib = 32,
      .fp8_any_layout = false,
      .mxfp8 = false,
-     .error_class = "Hopper or Blackwell"},
+     .error_class = "Hopper or Blackwell",
+     .in_situ = "Hopper"},
     {.name = "blackwell",
      .compute_capability = 100,
      .nvlink_generation = 5,
@@ -184,7 +190,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .engine_workspace_mib = 32,
      .fp8_any_layout = true,
      .mxfp8 = true,
-     .error_class = "Hopper or Blackwell"},
+     .error_class = "Hopper or Blackwell",
+     .in_situ = "Blackwell"},
     {.name = "other",
      .compute_capability = 0,
      .nvlink_generation = 0,
@@ -210,7 +217,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .engine_workspace_mib = 4,
      .fp8_any_layout = false,
      .mxfp8 = true,
-     .error_class = ""},
+     .error_class = "",
+     .in_situ = "Hopper"},
 });
 
 constexpr const GpuArchitecture& architecture(GpuArch arch) {

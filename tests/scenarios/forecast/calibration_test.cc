@@ -240,7 +240,7 @@ TEST(CalibrationPlan, HasEveryShapeOnceHeaviestFirst) {
 }
 
 TEST(CalibrationPlan, WeightsOfOriginsAreThoseOfTheForecast) {
-  const Scenario s = scenario_of();
+  const Scenario s = scenario_of("in_situ: off\n");
   const Result r = forecast(s, {.what_if = false});
   std::array<double, kOrigins> sums{};
   const CalibrationPlan plan = calibration_plan({&s, 1});
@@ -268,7 +268,7 @@ TEST(CalibrationPlan, WhatIsMeasuredByItIsWhatTheForecastAsksFor) {
   const testing::TemporaryFolder folder;
   const std::string text =
       "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {tp: 8}\n"
-      "batch: {global: 32, micro: 1, seq: 4096}\n";
+      "batch: {global: 32, micro: 1, seq: 4096}\nin_situ: off\n";
   const Scenario scenario = load_scenario_text(text, "run.yaml");
   const CalibrationPlan plan = calibration_plan({&scenario, 1});
   const TableText rows = parse_table_text(table_of(plan.text), "rows.csv", TableFile::edited);

@@ -32,7 +32,7 @@ TEST(Report, JsonHasARowForEachRecord) {
                           "measured_peak_memory_bytes", "predicted_peak_memory_bytes",
                           "measured_oom", "predicted_oom", "interval", "cost_origins", "skipped"})
     EXPECT_TRUE(json[0].contains(key)) << key;
-  EXPECT_EQ(json[0].size(), 11u);
+  EXPECT_EQ(json[0].size(), 13u);
   EXPECT_EQ(json[0]["predicted_step_time_s"], 2);
   EXPECT_EQ(json[0]["cost_origins"]["measured"], 1);
   EXPECT_EQ(json[0]["interval"]["low_s"], 1.5);

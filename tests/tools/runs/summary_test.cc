@@ -125,12 +125,12 @@ RunRow run(const char* source, double measured, double predicted) {
 
 TEST(Reached, TableHasErrorsBySourceAndOfAll) {
   EXPECT_THAT(reached_csv({run("a", 1, 1.1), run("b", 2, 1)}),
-              ::testing::EndsWith("source,predicted,time_median,time_p90,time_bias,memory_median,"
-                                  "memory_p90,ratio,winners,oom_found,false_alarms,covered,"
+              ::testing::EndsWith("source,predicted,time_median,time_p90,time_bias,left_out_median,"
+                                  "left_out_p90,left_out_bias,memory_median,memory_p90,ratio,winners,oom_found,false_alarms,covered,"
                                   "profiled_median,profiled_worst\n"
-                                  "a,1,10.0,10.0,10.0,,,,,,,,,\n"
-                                  "b,1,50.0,50.0,-50.0,,,,,,,,,\n"
-                                  "all,2,10.0,50.0,-50.0,,,,,,,,,\n"));
+                                  "a,1,10.0,10.0,10.0,,,,,,,,,,,,\n"
+                                  "b,1,50.0,50.0,-50.0,,,,,,,,,,,,\n"
+                                  "all,2,10.0,50.0,-50.0,,,,,,,,,,,,\n"));
 }
 
 TEST(Reached, TableHasMemoryCallsGroupsIntervalsAndStageTimes) {
@@ -142,11 +142,12 @@ TEST(Reached, TableHasMemoryCallsGroupsIntervalsAndStageTimes) {
     row->measured.peak_memory = 100;
     row->peak_memory = 90;
   }
+  a.left_out_s = 1.1;
   a.interval = RunInterval{0.9, 1.1, 0.8};
   a.profiled_step_s = 0.98;
   const std::string table = reached_csv({a, b});
-  EXPECT_THAT(table, HasSubstr("a,2,0.0,50.0,0.0,10.0,10.0,33.3,1,1,0,,,\n"));
-  EXPECT_THAT(table, HasSubstr("all,2,0.0,50.0,0.0,10.0,10.0,33.3,1,1,0,100.0,2.0,2.0\n"));
+  EXPECT_THAT(table, HasSubstr("a,2,0.0,50.0,0.0,10.0,10.0,10.0,10.0,10.0,33.3,1,1,0,,,\n"));
+  EXPECT_THAT(table, HasSubstr("all,2,0.0,50.0,0.0,10.0,10.0,10.0,10.0,10.0,33.3,1,1,0,100.0,2.0,2.0\n"));
 }
 
 TEST(Reached, OnlyWhatIsWorseIsNamed) {
@@ -168,25 +169,26 @@ std::string table_of(const std::string& cells) {
 }
 
 TEST(Reached, BiasMayChangeItsSignAndIntervalsMustHoldAboutFourInFive) {
-  const std::string before = table_of("2,,,-3.0,,,,1,1,1,81.0,,");
-  EXPECT_EQ(worse_than_reached(before, table_of("2,,,2.9,,,,1,1,1,85.0,,")), "");
-  EXPECT_EQ(worse_than_reached(before, table_of("2,,,3.0,,,,2,2,0,75.0,,")), "");
-  EXPECT_EQ(worse_than_reached(before, table_of("2,,,-3.1,,,,0,0,2,85.1,,")),
+  const std::string before = table_of("2,,,-3.0,,,,,,,1,1,1,81.0,,");
+  EXPECT_EQ(worse_than_reached(before, table_of("2,,,2.9,,,,,,,1,1,1,85.0,,")), "");
+  EXPECT_EQ(worse_than_reached(before, table_of("2,,,3.0,,,,,,,2,2,0,75.0,,")), "");
+  EXPECT_EQ(worse_than_reached(before, table_of("2,,,-3.1,,,,,,,0,0,2,85.1,,")),
             "x: bias of step time -3.1, was -3\n"
             "x: winners of groups named right 0, was 1\n"
             "x: runs out of memory called so 0, was 1\n"
             "x: false alarms of out of memory 2, was 1\n"
             "x: times in their intervals 85.1, was 81\n");
-  const std::string far = table_of("2,,,,,,,,,,60.0,,");
-  EXPECT_EQ(worse_than_reached(far, table_of("2,,,,,,,,,,100.0,,")), "");
-  EXPECT_NE(worse_than_reached(far, table_of("2,,,,,,,,,,59.9,,")), "");
+  const std::string far = table_of("2,,,,,,,,,,,,,60.0,,");
+  EXPECT_EQ(worse_than_reached(far, table_of("2,,,,,,,,,,,,,100.0,,")), "");
+  EXPECT_NE(worse_than_reached(far, table_of("2,,,,,,,,,,,,,59.9,,")), "");
 }
 
 TEST(Reached, WhatIsNoTableIsRefused) {
   const std::string good = reached_csv({run("a", 1, 1.1)});
   for (const std::string& bad :
        {std::string(), std::string("x\n"), good + "b\n", good + "b,1\n",
-        good + "b,1,2,3,4,5,6,7,8,9,10,11,12,x\n", good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14\n"})
+        good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,x\n",
+        good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17\n"})
     EXPECT_THROW(worse_than_reached(bad, good), InputError) << bad;
 }
 

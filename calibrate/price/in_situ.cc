@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/price/in_situ.h"
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "sim/csv.h"
+#include "sim/diagnostic.h"
+#include "sim/log_exp.h"
+#include "topology/cluster/gpu_architecture.h"
+
+namespace stepcast {
+
+std::span<const std::pair<std::string_view, std::string_view>> in_situ_files();
+
+namespace {
+
+constexpr std::string_view kInSituHeader =
+    "term,scope,unit,value,sd,prior,prior_sd,runs,sources,prior_source";
+constexpr std::string_view kEverywhere = "all", kGraceHosts = "Grace";
+
+struct TermFacts {
+  std::string_view name, unit;
+};
+constexpr std::array<TermFacts, kInSituTerms> kTerms{{{"products", "x"},
+                                                      {"expert products", "x"},
+                                                      {"memory kernels", "x"},
+                                                      {"kernel gap", "us"},
+                                                      {"host calls", "x"},
+                                                      {"count wait", "us"},
+                                                      {"collective start", "us"},
+                                                      {"bandwidth in a node", "x"},
+                                                      {"bandwidth of the network", "x"},
+                                                      {"spread of ranks", "%"}}};
+
+InSituTerm term_named(std::string_view name) {
+  for (size_t t = 0; t < kTerms.size(); ++t)
+    if (kTerms[t].name == name) return static_cast<InSituTerm>(t);
+  refuse("'" + std::string(name) + "': no term that in-situ parameters stand on");
+}
+
+InSituParameter read_parameter(const CsvRow& row) {
+  InSituParameter p;
+  p.term = term_named(row.cells[0]);
+  p.scope = row.cells[1];
+  p.value = row.number(3);
+  p.sd = row.number(4);
+  p.prior = row.number(5);
+  p.prior_sd = row.number(6);
+  p.runs = row.number<int64_t>(7);
+  p.sources = row.number<int64_t>(8);
+  p.prior_source = row.cells[9];
+  const bool finite = std::isfinite(p.value) && std::isfinite(p.sd) && std::isfinite(p.prior) &&
+                      std::isfinite(p.prior_sd);
+  const bool factor = neutral_value(p.term) == 1;
+  if (row.cells[2] != unit_of(p.term) || !finite || !(p.prior_sd > 0) || p.value < 0 ||
+      (factor && !(p.value > 0 && p.prior > 0)) || p.prior_source.empty())
+    refuse("'" + std::string(row.cells[0]) + "': not a parameter of its term");
+  return p;
+}
+
+// Compute that the kernels of a step spread over: what is limited by arithmetic, by memory, or
+// neither.
+enum class LimitedBy : uint8_t { none, arithmetic, memory };
+
+LimitedBy limit_of(const Work& work) {
+  switch (work.kind) {
+    case WorkKind::gemm:
+    case WorkKind::grouped_gemm:
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: return LimitedBy::arithmetic;
+    case WorkKind::memory_bound: return LimitedBy::memory;
+    case WorkKind::expert_wait:
+      return work.kernel == Kernel::none ? LimitedBy::arithmetic : LimitedBy::memory;
+    default: return LimitedBy::none;
+  }
+}
+
+bool has_many_experts(const Work& work) {
+  return work.kind == WorkKind::grouped_gemm ||
+         (work.kind == WorkKind::expert_wait && work.kernel == Kernel::none);
+}
+
+class InSitu {
+ public:
+  InSitu(const InSituValues& values, int64_t ranks)
+      : values_(values),
+        spread_(1 + of(InSituTerm::spread) / 100 * exact_log2(static_cast<double>(ranks))) {}
+
+  // What a work of this price takes, in ps.
+  double of_work(const Work& work, const Price& price) const {
+    const auto time = static_cast<double>(price.time.count());
+    if (time <= 0) return time;
+    if (is_communication(work.kind)) return of_communication(work, price);
+    const LimitedBy limit = limit_of(work);
+    if (limit == LimitedBy::none) return time;
+    double factor = spread_;
+    factor *= of(limit == LimitedBy::memory ? InSituTerm::memory_kernels : InSituTerm::products);
+    if (has_many_experts(work)) factor *= of(InSituTerm::expert_products);
+    const bool kernel = work.kind != WorkKind::expert_wait;
+    return time * factor + (kernel ? of(InSituTerm::kernel_gap) * kMicrosecond : 0);
+  }
+
+  double of_launch(const Launch& launch, Time time) const {
+    const int waits = launch.calls[static_cast<size_t>(HostCall::synchronize)];
+    return static_cast<double>(time.count()) * of(InSituTerm::host_calls) +
+           waits * of(InSituTerm::count_wait) * kMicrosecond;
+  }
+
+ private:
+  static constexpr double kMicrosecond = 1e6;  // ps
+
+  double of(InSituTerm t) const { return values_[static_cast<size_t>(t)]; }
+
+  double of_communication(const Work& work, const Price& price) const {
+    const auto start = static_cast<double>(price.latency.count());
+    const double flow = static_cast<double>(price.time.count()) - start;
+    const double factor =
+        of(price.crosses_nodes ? InSituTerm::network_bandwidth : InSituTerm::node_bandwidth);
+    const bool collective = work.kind != WorkKind::send_recv;
+    return start + flow * factor +
+           (collective ? of(InSituTerm::collective_start) * kMicrosecond : 0);
+  }
+
+  InSituValues values_;
+  double spread_;
+};
+
+Time rounded(double ps) {
+  return time_from_seconds(ps * 1e-12);
+}
+
+}  // namespace
+
+std::string_view name_of(InSituTerm t) {
+  return kTerms[static_cast<size_t>(t)].name;
+}
+
+std::string_view unit_of(InSituTerm t) {
+  return kTerms[static_cast<size_t>(t)].unit;
+}
+
+double neutral_value(InSituTerm t) {
+  return unit_of(t) == "x" ? 1 : 0;
+}
+
+std::vector<InSituParameter> parse_in_situ(std::string_view text) {
+  std::vector<InSituParameter> parameters;
+  for (const CsvRow& row : csv_rows(text, kInSituHeader)) parameters.push_back(read_parameter(row));
+  return parameters;
+}
+
+std::span<const InSituParameter> in_situ_parameters() {
+  static const std::vector<InSituParameter> shipped = parse_in_situ(in_situ_files()[0].second);
+  return shipped;
+}
+
+InSituRows in_situ_rows(std::span<const InSituParameter> parameters, const Node& node) {
+  InSituRows rows;
+  rows.fill(-1);
+  const std::string_view gpus = architecture(node.gpu.arch).in_situ;
+  const auto narrowness = [&](std::string_view scope) {
+    if (scope == kGraceHosts) return node.c2c ? 3 : 0;
+    if (scope == gpus) return 2;
+    return scope == kEverywhere ? 1 : 0;
+  };
+  std::array<int, kInSituTerms> best{};
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto term = static_cast<size_t>(parameters[i].term);
+    const int now = narrowness(parameters[i].scope);
+    if (now <= best[term]) continue;
+    best[term] = now;
+    rows[term] = static_cast<int>(i);
+  }
+  return rows;
+}
+
+InSituValues neutral_in_situ() {
+  InSituValues values;
+  for (size_t t = 0; t < values.size(); ++t)
+    values[t] = neutral_value(static_cast<InSituTerm>(t));
+  return values;
+}
+
+InSituValues in_situ_values(std::span<const InSituParameter> parameters, const Node& node) {
+  InSituValues values = neutral_in_situ();
+  const InSituRows rows = in_situ_rows(parameters, node);
+  for (size_t t = 0; t < values.size(); ++t)
+    if (rows[t] >= 0) values[t] = parameters[static_cast<size_t>(rows[t])].value;
+  return values;
+}
+
+void apply_in_situ(const InSituValues& values, const OpGraph& graph, int64_t ranks,
+                   Prices& prices) {
+  const InSitu in_situ(values, ranks);
+  for (size_t w = 0; w < prices.by_work.size(); ++w) {
+    Price& price = prices.by_work[w];
+    const Time time = rounded(in_situ.of_work(graph.works[w], price));
+    price.in_situ = time - price.time;
+    price.time = time;
+  }
+  for (size_t l = 0; l < prices.by_launch.size(); ++l)
+    prices.by_launch[l] = rounded(in_situ.of_launch(graph.launches[l], prices.by_launch[l]));
+}
+
+}  // namespace stepcast

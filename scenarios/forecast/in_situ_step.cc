@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast/in_situ_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "scenarios/forecast/make_schedule.h"
+#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/pricing_table.h"
+#include "sim/engine/run.h"
+#include "sim/graph/host_waits.h"
+#include "sim/graph/program.h"
+
+namespace stepcast {
+namespace {
+
+Schedule schedule_once(const Scenario& scenario, const CostTable* table) {
+  return scenario.to_make ? make_schedule(scenario, table).schedule : scenario.schedule;
+}
+
+bool reads_results(const Launch& launch) {
+  return launch.calls[static_cast<size_t>(HostCall::synchronize)] > 0;
+}
+
+std::unique_ptr<const Scenario> without_in_situ(Scenario scenario) {
+  scenario.in_situ = false;
+  return std::make_unique<const Scenario>(std::move(scenario));
+}
+
+}  // namespace
+
+InSituStep::InSituStep(Scenario scenario) {
+  table_ = pricing_table(scenario).table;
+  const Schedule schedule = schedule_once(scenario, table_);
+  scenario_ = without_in_situ(std::move(scenario));
+  step_ = lower_step(*scenario_, schedule);
+  prices_ = price_on(scenario_->cluster, step_.graph, *scenario_, table_);
+  for (Price& price : prices_.by_work) price.basis = {};
+  waits_depend_on_prices_ = std::ranges::any_of(step_.graph.launches, reads_results);
+  perturbed_ = is_perturbed(*scenario_);
+  // Times alone are asked for.
+  if (perturbed_) return;
+  for (Pass& pass : step_.graph.passes) pass.memory = {};
+  step_.graph.tensor_tables = {};
+}
+
+PricedStep InSituStep::priced(const InSituValues& values) const {
+  PricedStep now{scenario_.get(), table_, step_.graph, prices_};
+  add_in_situ(values, *scenario_, now.graph, now.prices);
+  add_host_wait_edges(now.graph, now.prices);
+  return now;
+}
+
+Time InSituStep::time(const InSituValues& values) const {
+  const bool by_span = scenario_->post_validation;
+  if (perturbed_) {
+    const PricedStep now = priced(values);
+    const RankRun ranks = RankSimulation(now).run(scenario_->seed, {});
+    return by_span ? ranks.ranks.lanes.span : ranks.ranks.lanes.makespan;
+  }
+  const auto time_of = [&](const OpGraph& graph, const Prices& prices) {
+    const Timeline timeline = run(compile(graph, prices), Record::nothing);
+    return by_span ? timeline.span : timeline.makespan;
+  };
+  if (waits_depend_on_prices_) {
+    const PricedStep now = priced(values);
+    return time_of(now.graph, now.prices);
+  }
+  Prices prices = prices_;
+  add_in_situ(values, *scenario_, step_.graph, prices);
+  return time_of(step_.graph, prices);
+}
+
+}  // namespace stepcast
