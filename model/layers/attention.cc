@@ -368,12 +368,15 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   }
   p.compute("softmax", s.memory_bound(Kernel::softmax, square * 2));
   t.probabilities = p.allocate("attention softmax", square, saved(mode));
-  p.free(scores);
   if (s.model.attention_dropout > 0) {
     const Bytes mask = s.bytes(rows, keys, DType::uint8);
     p.compute("attention dropout", s.memory_bound(Kernel::dropout, square * 2 + mask));
     t.dropped = p.allocate("attention dropout output", square, saved(mode));
     t.dropout_mask = p.allocate("attention dropout mask", mask, saved(mode));
+    if (!keep) {
+      p.free(t.probabilities);
+      p.free(t.dropout_mask);
+    }
   }
   p.compute("attention context", s.head_gemm(seq, value, keys, GemmLayout::nn));
   TensorIndex product = p.allocate("attention product", context_bytes, MemoryCategory::workspace);
@@ -386,6 +389,9 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   p.compute("attention transpose", s.memory_bound(Kernel::transpose, context_bytes * 2));
   t.context = p.allocate("attention context", context_bytes, saved(mode));
   p.free(product);
+  // Nobody reads them any more, but they are a variable of the function that ends here
+  // (Megatron-LM, megatron/model/transformer.py: attention_scores).
+  p.free(scores);
   return t;
 }
 

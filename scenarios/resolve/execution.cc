@@ -34,6 +34,8 @@ void read_kernels(const FieldValues& v, Plan& plan) {
   v.read("kernels.fused_norm", k.fused_norm);
   v.read("kernels.gradient_placeholders", k.gradient_placeholders);
   v.read("optimizer.kernel", plan.optimizer_kernel);
+  v.read("optimizer.gradient_copies", plan.gradient_copies);
+  v.read("optimizer.whole_master", plan.whole_master);
   v.read("optimizer.clip", plan.clip_gradients);
 }
 
