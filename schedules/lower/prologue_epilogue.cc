@@ -198,10 +198,26 @@ void StepPrologueEpilogue::add_gradient_reduction(RoleItems& items, int64_t rank
       // Bucket by bucket, one after the other: one copy of everything is as long.
       const bool copied = copies_gradients(part.group, plan_.precision);
       if (copied) items.run(graph_, bucket_copy_pass("gradient copy", part.parameters));
+      if (plan_.gradient_copies == GradientCopies::by_tensor)
+        items.run(graph_, bucket_pass(part.parameters));
       items.run_beside(graph_, reduction_pass(part.group, part.parameters), Stream::dp);
       if (copied) items.run(graph_, bucket_copy_pass("gradient copy back", part.parameters));
     }
   }
+}
+
+// Room for the largest bucket: what comes before and after the reduction is not timed.
+PassId StepPrologueEpilogue::bucket_pass(int64_t parameters) {
+  // reduce_bucket_size of microsoft/DeepSpeed, deepspeed/runtime/zero/constants.py.
+  constexpr int64_t kReductionBucket = 500'000'000;
+  PassWriter pass(builder_, "gradient bucket", no_tensors_);
+  pass.set_phase(Phase::gradient_sync);
+  pass.compute("gradient bucket", shard_.memory_bound(Kernel::none, {}));
+  TensorIndex bucket = pass.allocate(
+      "gradient bucket", bytes(std::min(parameters, kReductionBucket), plan_.precision.gradients),
+      MemoryCategory::workspace);
+  pass.free(bucket);
+  return pass.finish();
 }
 
 PassId StepPrologueEpilogue::bucket_copy_pass(const std::string& name, int64_t parameters) {
@@ -254,11 +270,29 @@ bool StepPrologueEpilogue::reduces_embedding() const {
 void StepPrologueEpilogue::add_optimizer(RoleItems& items, int64_t rank) {
   int64_t share = 0;
   for (const ParameterPart& part : held_.parts_of(rank)) share += part.share;
-  add_update(items, share);
+  int64_t largest = 0;
+  for (const uint16_t stage : held_.stages_of(rank))
+    largest = std::max(largest, parameter_tensors(model_, plan_, content(stage)).largest);
+  add_update(items, share, std::min(largest, share));
+}
+
+// DeepSpeed's ZeRO-1 (microsoft/DeepSpeed v0.5.10 deepspeed/runtime/zero/stage_1_and_2.py): each
+// gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct), then
+// all of them into one tensor (step).  `largest`: parameters of the largest.
+void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, int64_t share, int64_t largest) {
+  constexpr int64_t kFp64 = 8;
+  const auto copy = [&](const char* label, Bytes size) {
+    pass.compute(label, shard_.memory_bound(Kernel::none, {}));
+    TensorIndex tensor = pass.allocate(label, size, MemoryCategory::workspace);
+    pass.free(tensor);
+  };
+  copy("gradient in fp32", bytes(largest, DType::fp32));
+  copy("gradient in fp64", Bytes{largest * kFp64});
+  copy("flat gradients", bytes(share, plan_.precision.gradients));
 }
 
 // Gradient norm and Adam on `share` parameters.
-void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share) {
+void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share, int64_t largest) {
   const Precision& p = plan_.precision;
   // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
   const DType wide = p.master ? DType::fp32 : p.gradients;
@@ -267,11 +301,19 @@ void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share) {
   PassWriter before(builder_, "gradient norm", no_tensors_);
   before.set_phase(Phase::optimizer);
   TensorIndex copy = kNoTensor;
+  if (plan_.gradient_copies == GradientCopies::by_tensor) copy_by_tensor(before, share, largest);
+  TensorIndex apart = kNoTensor;
+  if (plan_.gradient_copies == GradientCopies::flat) {
+    // microsoft/DeepSpeed v0.5.10 deepspeed/runtime/fp16/fused_optimizer.py, step.
+    before.compute("gradients in fp32", shard_.memory_bound(Kernel::none, {}));
+    apart = before.allocate("gradients in fp32", gradients, MemoryCategory::workspace);
+  }
   if (copied) {
     before.compute("gradient copy",
                    shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
     copy = before.allocate("fp32 gradients", gradients, MemoryCategory::gradients);
   }
+  before.free(apart);
   if (p.params == DType::fp16) {
     // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
     // unscale_and_check_inf).

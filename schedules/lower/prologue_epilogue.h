@@ -54,12 +54,14 @@ class StepPrologueEpilogue {
   std::map<uint16_t, uint32_t> add_parameter_gather(RoleItems& items, int64_t rank);
   void add_replica_reduction(RoleItems& items, int64_t rank);
   void add_gradient_reduction(RoleItems& items, int64_t rank);
+  PassId bucket_pass(int64_t parameters);
   PassId bucket_copy_pass(const std::string& name, int64_t parameters);
   PassId reduction_pass(const ReplicaGroup& group, int64_t parameters);
   void add_shared_reduction(RoleItems& items, int64_t rank);
   void add_embedding_reduction(RoleItems& items, int64_t rank);
   void add_optimizer(RoleItems& items, int64_t rank);
-  void add_update(RoleItems& items, int64_t share);
+  void copy_by_tensor(PassWriter& pass, int64_t share, int64_t largest);
+  void add_update(RoleItems& items, int64_t share, int64_t largest);
   void update_on_host(PassWriter& pass, int64_t count);
   void add_norm_reduction(RoleItems& items);
 

@@ -58,6 +58,10 @@ double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
   switch (kind) {
     case MemoryKind::last_allocated:
       return static_cast<double>(result.memory.back().memory.peak.value);
+    case MemoryKind::first_reserved: {
+      const RankMemory& first = result.memory.front();
+      return static_cast<double>(first.reserved.value_or(first.memory.peak).value);
+    }
     case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
     case MemoryKind::device:
       return static_cast<double>(result.memory_reserved.value + gpu.reserve.value);
