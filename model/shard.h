@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank works on: the shapes of the model divided by tensor (and sequence) parallelism, and
-// the experts of a layer that lie on it, with the tokens they get.
+// What one rank works on: the shapes of the model divided by tensor (and sequence) parallelism.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "model/plan.h"
 #include "model/transformer.h"
@@ -53,33 +51,5 @@ struct Shard {
   // A tensor-parallel collective over [tokens, width] activations.
   Work collective(WorkKind kind, int64_t width) const;
 };
-
-// ----------------------------------------------------------------------------------------- experts
-// Each token goes to `experts_per_token` experts: that many copies of it are made.  Experts lie on
-// the ep ranks in blocks, each split over etp.  Copies are counted in rows of the matrix that an
-// expert multiplies.
-
-struct ExpertShard {
-  int64_t local = 1;    // experts that this rank holds
-  int64_t ffn = 0;      // width of each: 1 / etp of the expert
-  int64_t up = 0;       // output width of an expert's first product: ffn, or 2 ffn when gated
-  int64_t tokens = 0;   // that this rank's router sees
-  int64_t copies = 0;   // of these tokens that reach an expert (or pad its input)
-  int64_t sent = 0;     // rows that this rank sends: all copies, or with DeepEP one for each rank
-                        // that a token goes to
-  int64_t rows = 0;     // that the experts of a rank multiply, in the mean over the ranks
-  int64_t busiest = 0;  // ... on the rank that gets most
-  // Experts of a rank whose weights are read because some token chose them, in the mean over the
-  // ranks.  In training these are all.  A forward alone may have few tokens; each goes to an expert
-  // with a probability of experts_per_token times the expert's share, independently of the rest.
-  int64_t met = 1;
-};
-ExpertShard expert_shard(const Shard& shard);
-
-// The share of all copies that each expert gets; the shares sum to 1.  No expert gets more than one
-// copy of a token: what a share has above 1 / experts_per_token is spread over the other experts.
-// Routing::zipf deals the experts out in the order of their popularity, one to each rank in turn;
-// Routing::shares lists them as they lie on the ranks.
-std::vector<double> expert_shares(const Transformer& model, const Plan& plan);
 
 }  // namespace stepcast

@@ -6,14 +6,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include <embedded/observed_error_files.h>
+
 #include "calibrate/price/cost_errors.h"
 #include "sim/csv.h"
 #include "sim/graph/op_graph.h"
 #include "sim/log_exp.h"
 
 namespace stepcast {
-
-std::span<const std::pair<std::string_view, std::string_view>> observed_error_files();
 
 namespace {
 

@@ -4,11 +4,11 @@
 #include <span>
 #include <utility>
 
+#include <embedded/device_name_files.h>
+
 #include "sim/csv.h"
 
 namespace stepcast {
-
-std::span<const std::pair<std::string_view, std::string_view>> device_name_files();
 
 std::string_view gpu_of_device(std::string_view device) {
   for (const std::string_view maker : {"NVIDIA ", "Tesla "})

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <embedded/attention_files.h>
+
 #include "calibrate/table/gemm_prices.h"
 #include "calibrate/table/row_reader.h"
 #include "calibrate/table/table_text.h"
@@ -15,8 +17,6 @@
 #include "sim/random.h"
 
 namespace stepcast {
-
-std::span<const std::pair<std::string_view, std::string_view>> attention_files();
 
 namespace {
 

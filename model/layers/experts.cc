@@ -24,14 +24,160 @@
 // fp8 is converted to just before an exchange and from just after it.  Products in blockwise fp8
 // take what arrives as it is; the copy along columns is made of it (DeepSeek-V3, arXiv 2412.19437,
 // section 3.2.3).
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/layers/layers.h"
+#include "sim/check.h"
+#include "sim/log_exp.h"
 
 namespace stepcast {
+
+// ------------------------------------------------------------------------- experts and their
+// tokens
+namespace {
+
+double real(int64_t n) {
+  return static_cast<double>(n);
+}
+
+// Spreads what is above `most` over the rest, in proportion.
+void limit_shares(std::vector<double>& shares, double most) {
+  for (size_t round = 0; round < shares.size(); ++round) {
+    double fixed = 0, free = 0;
+    bool above = false;
+    for (const double s : shares) {
+      (s >= most ? fixed : free) += s >= most ? most : s;
+      above = above || s > most;
+    }
+    if (!above || free <= 0) break;
+    for (double& s : shares) s = s >= most ? most : s * (1 - fixed) / free;
+  }
+}
+
+// Popularity r^-exponent, dealt to the ranks in turn.
+std::vector<double> zipf_shares(int64_t experts, int64_t ep, double exponent) {
+  std::vector<double> shares(static_cast<size_t>(experts));
+  const int64_t local = experts / ep;
+  double sum = 0;
+  for (int64_t r = 0; r < experts; ++r) {
+    const double popularity = exact_exp2(-exponent * exact_log2(real(r + 1)));
+    shares[static_cast<size_t>(r % ep * local + r / ep)] = popularity;
+    sum += popularity;
+  }
+  for (double& s : shares) s /= sum;
+  return shares;
+}
+
+// A whole sequence chooses at once: as many choices as sequences times experts of a token, the
+// c-th of which takes the expert at (c + 1/2) / choices of the summed shares.
+std::vector<double> choices_of_sequences(const std::vector<double>& shares, int64_t choices) {
+  std::vector<double> chosen(shares.size());
+  size_t at = 0;
+  double below = 0;
+  for (int64_t c = 0; c < choices; ++c) {
+    const double middle = (real(c) + 0.5) / real(choices);
+    while (at + 1 < shares.size() && below + shares[at] <= middle) below += shares[at++];
+    chosen[at] += 1 / real(choices);
+  }
+  return chosen;
+}
+
+// Tokens that an expert takes at most, of those of one rank (Megatron-LM: get_capacity).
+int64_t capacity(const Shard& s, int64_t tokens) {
+  const double fair = real(tokens * s.model.experts_per_token) / real(s.model.experts);
+  return static_cast<int64_t>(std::ceil(fair * s.plan.moe.capacity_factor));
+}
+
+// What is left of 1 after `times` steps that each leave this share.
+double left_after(double one, int64_t times) {
+  double left = 1;
+  for (; times > 0; times /= 2, one *= one)
+    if (times % 2 != 0) left *= one;
+  return left;
+}
+
+// Experts of a rank that at least one of this many tokens goes to, in the mean over the ranks.
+int64_t experts_met(const Shard& s, const std::vector<double>& shares, int64_t tokens) {
+  double met = 0;
+  for (const double share : shares) {
+    const double chosen = std::min(1.0, real(s.model.experts_per_token) * share);
+    met += 1 - left_after(1 - chosen, tokens);
+  }
+  return std::clamp<int64_t>(std::llround(met / real(s.plan.ep)), 1, s.model.experts / s.plan.ep);
+}
+
+}  // namespace
+
+std::vector<double> expert_shares(const Transformer& model, const Plan& plan) {
+  const Routing& routing = plan.moe.routing;
+  const auto experts = static_cast<size_t>(model.experts);
+  std::vector<double> shares(experts, 1 / real(model.experts));
+  if (routing.kind == Routing::Kind::zipf) {
+    shares = zipf_shares(model.experts, plan.ep, routing.exponent);
+  } else if (routing.kind == Routing::Kind::shares) {
+    STEPCAST_CHECK(routing.shares.size() == experts, "a share for every expert");
+    shares = routing.shares;
+  }
+  limit_shares(shares, 1 / real(model.experts_per_token));
+  if (!routing.by_sequence) return shares;
+  const int64_t split = plan.sp ? plan.tp : 1;  // ranks that one sequence is on
+  const int64_t sequences =
+      std::max<int64_t>(1, plan.micro_batch * plan.ep * plan.etp / (split * plan.cp));
+  return choices_of_sequences(shares, sequences * model.experts_per_token);
+}
+
+ExpertShard expert_shard(const Shard& s) {
+  const Transformer& model = s.model;
+  const Plan& plan = s.plan;
+  STEPCAST_CHECK(model.experts > 0 && model.experts % plan.ep == 0 && model.moe_ffn % plan.etp == 0,
+                 "ep divides the experts, etp their width");
+  ExpertShard x;
+  x.local = model.experts / plan.ep;
+  x.ffn = model.moe_ffn / plan.etp;
+  x.up = model.gated ? 2 * x.ffn : x.ffn;
+  // Without sequence parallelism (a forward alone) each rank of tp takes its part of the tokens.
+  const bool split = plan.tp > 1 && !plan.sp;
+  x.tokens = split ? (s.own_tokens + plan.tp - 1) / plan.tp : s.own_tokens;
+  const std::vector<double> shares = expert_shares(model, plan);
+  // The largest part is the one to wait for; the experts get the parts of all ranks.
+  const double part = split ? real(s.own_tokens) / real(plan.tp) : real(s.own_tokens);
+  const double all = part * real(model.experts_per_token);
+  const bool limited = plan.moe.capacity_factor > 0;
+  const double most = limited ? real(capacity(s, x.tokens)) : all;
+  double sum = 0, busiest = 0;
+  for (int64_t rank = 0; rank < plan.ep; ++rank) {
+    double here = 0;
+    for (int64_t e = 0; e < x.local; ++e) {
+      const double load = all * shares[static_cast<size_t>(rank * x.local + e)];
+      here += limited && plan.moe.pad_to_capacity ? most : std::min(load, most);
+    }
+    sum += here;
+    busiest = std::max(busiest, here);
+  }
+  // Of the tokens of one rank; the experts of a rank get those of all ep * etp ranks.
+  x.copies = static_cast<int64_t>(std::llround(split ? sum * real(x.tokens) / part : sum));
+  x.rows = x.copies * plan.etp;
+  if (split) x.rows = std::max<int64_t>(1, std::llround(sum * real(plan.etp)));
+  x.met = x.local;
+  if (!plan.trains() && !(limited && plan.moe.pad_to_capacity))
+    x.met = experts_met(s, shares, std::llround(part * real(plan.ep * plan.etp)));
+  x.busiest = std::max(
+      x.rows, static_cast<int64_t>(std::llround(busiest * real(plan.ep) * real(plan.etp))));
+  x.sent = x.copies;
+  if (plan.moe.dispatcher == Dispatcher::deepep && plan.ep > 1) {
+    const double ranks = expected_destinations(plan.ep, model.experts, model.experts_per_token);
+    x.sent =
+        static_cast<int64_t>(std::llround(real(x.copies) * ranks / real(model.experts_per_token)));
+  }
+  return x;
+}
+
+// -------------------------------------------------------------------------------------- the passes
 namespace {
 
 // One pass through the experts of a layer, forward or backward.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include <embedded/import_lists.h>
+
 #include "scenarios/frameworks/importers.h"
 #include "scenarios/schema/keys.h"
 #include "sim/check.h"
@@ -14,8 +16,6 @@
 namespace stepcast {
 
 // Generated (cmake/EmbedFiles.cmake) from scenarios/frameworks/imports/*.txt.
-std::span<const std::pair<std::string_view, std::string_view>> import_lists();
-
 namespace {
 
 constexpr int64_t kMostWhole = 1'000'000'000;  // so that two of them can be multiplied

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "model/layers/layers.h"
 #include "model/parameters.h"
 #include "model/passes/stage_passes.h"
 #include "model/replicas.h"

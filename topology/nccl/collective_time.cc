@@ -28,14 +28,14 @@
 #include <cmath>
 #include <span>
 
+#include <embedded/correction_files.h>
+
 #include "sim/check.h"
 #include "sim/csv.h"
 #include "sim/diagnostic.h"
 #include "sim/log_exp.h"
 
 namespace stepcast {
-
-std::span<const std::pair<std::string_view, std::string_view>> correction_files();
 
 namespace {
 

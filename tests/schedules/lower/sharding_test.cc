@@ -10,7 +10,7 @@
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
-#include "tests/schedules/lower_sample.h"
+#include "tests/schedules/lower/lower_sample.h"
 
 namespace stepcast::sharding_test {
 namespace {

@@ -10,7 +10,7 @@
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
-#include "tests/schedules/lower_sample.h"
+#include "tests/schedules/lower/lower_sample.h"
 #include "tests/schedules/written_actions.h"
 
 namespace stepcast::lower_families_test {

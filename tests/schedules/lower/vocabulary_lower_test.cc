@@ -8,7 +8,7 @@
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
-#include "tests/schedules/lower_sample.h"
+#include "tests/schedules/lower/lower_sample.h"
 
 namespace stepcast::vocabulary_lower_test {
 namespace {
