@@ -229,6 +229,14 @@ enum class ZeroExchange : uint8_t {
                // ZeroRedundancyOptimizer)
 };
 
+// When ZeRO-2 reduces gradients.
+enum class ZeroReduce : uint8_t {
+  backward,  // in every backward, bucket by bucket
+  round,     // after the last of the backwards that a stage runs before another stage of the rank
+             // has its turn; until then they are summed unsharded (Llama Team, arXiv 2407.21783,
+             // section 3.3.2: gradients are sharded, and accumulate in fp32 over microbatches)
+};
+
 // ZeRO-3 and FSDP: parameters are gathered unit by unit.
 struct Sharding {
   int64_t unit_layers = 1;  // layers gathered together
@@ -262,6 +270,7 @@ struct Plan {
   bool sp = false;           // sequence parallelism in the tensor-parallel group
   int zero = 0;  // sharded over dp: 1 optimizer state, 2 gradients too, 3 parameters too
   ZeroExchange zero_exchange = ZeroExchange::scatter;  // zero = 1
+  ZeroReduce zero_reduce = ZeroReduce::backward;       // zero = 2
   Sharding sharding;                                   // zero = 3
   Offload offload;
   MoeRun moe;

@@ -185,6 +185,8 @@ inline constexpr auto kZeroExchanges =
     words_of<ZeroExchange>({{"scatter", ZeroExchange::scatter},
                             {"all-reduce", ZeroExchange::all_reduce},
                             {"broadcast", ZeroExchange::broadcast}});
+inline constexpr auto kZeroReduces =
+    words_of<ZeroReduce>({{"backward", ZeroReduce::backward}, {"round", ZeroReduce::round}});
 inline constexpr auto kFsdpKinds = words_of<FsdpKind>({{"fsdp1", FsdpKind::fsdp1},
                                                        {"fsdp2", FsdpKind::fsdp2},
                                                        {"deepspeed", FsdpKind::deepspeed},
@@ -652,6 +654,11 @@ inline constexpr Field kFields[] = {
      .fallback = "scatter",
      .reason = "Megatron's distributed optimizer",
      .choices = kZeroExchanges},
+    {.path = "parallel.zero_reduce",
+     .type = FieldType::choice,
+     .summary = "zero 2: gradients are reduced in every backward (the default), or after the last "
+                "of the backwards that a stage runs in a row, and summed unsharded until then",
+     .choices = kZeroReduces},
     {.path = "parallel.fsdp",
      .type = FieldType::choice,
      .summary = "zero 3: whose way of gathering and keeping parameters",
