@@ -75,6 +75,15 @@ enum class Scaling : uint8_t {
   int8,        // int8, one scale a row
 };
 
+// What an activation is kept in from the forward that makes it to the backward that reads it.  The
+// narrow ones have a scale for each 128 values (DeepSeek-V3, arXiv 2412.19437, sections 3.3.2 and
+// 3.3.3).
+enum class KeptFormat : uint8_t {
+  params,  // as it was computed
+  fp8,
+  e5m6,  // 12 bits
+};
+
 struct Precision {
   DType params = DType::bf16;     // what forward and backward compute with
   DType gradients = DType::fp32;  // main gradient buffer
@@ -90,6 +99,10 @@ struct Precision {
   int64_t wide_first_layers = 0;  // this many layers at either end compute in `params`
   int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
   double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
+  // Fused attention's output, which its own backward reads and, in low precision, the weight
+  // gradient of the projection after it: kept once, and converted in the backward.  Nothing: as it
+  // was computed, and a copy in the GEMMs' format beside it.
+  std::optional<KeptFormat> attention_output{};
   // Formats other than `params` in which some tensors are stored: weights of linear layers that are
   // not trained (inference, a teacher), which GEMMs convert as they read them, and the keys and
   // values of the cache.
@@ -200,7 +213,8 @@ struct MoeRun {
   bool grouped_gemm = true;  // all experts of a rank in one launch
   bool permute_fusion = true;
   bool shared_overlap = false;  // shared experts run beside dispatch and combine
-  int64_t node_limit = 0;       // deepep: nodes that a token may reach; 0 = any
+  KeptFormat activation_input = KeptFormat::params;  // of all experts: the output of fc1
+  int64_t node_limit = 0;  // deepep: nodes that a token may reach; 0 = any
   Routing routing;
 };
 

@@ -240,6 +240,8 @@ inline constexpr auto kPayloadFormats = words_of<DType>({{"fp32", DType::fp32},
                                                          {"int8"},
                                                          {"fp4"}});
 // What weights that are not trained and caches are stored in.
+inline constexpr auto kKeptFormats = words_of<KeptFormat>(
+    {{"params", KeptFormat::params}, {"fp8", KeptFormat::fp8}, {"e5m6", KeptFormat::e5m6}});
 inline constexpr auto kStoredFormats = words_of<DType>({{"fp32", DType::fp32},
                                                         {"fp16", DType::fp16},
                                                         {"bf16", DType::bf16},
@@ -813,6 +815,11 @@ inline constexpr Field kFields[] = {
      .fallback = "1",
      .reason = "Megatron's --num-layers-at-end-in-bf16 1"},
 
+    {.path = "precision.attention_output",
+     .type = FieldType::choice,
+     .summary = "low-precision presets: what fused attention's output is kept in for the backward, "
+                "alone; default: as computed, and quantized for the projection beside it",
+     .choices = kKeptFormats},
     {.path = "precision.weights",
      .type = FieldType::choice,
      .summary = "prefill, decode, teacher: what the weights of linear layers are stored in",
@@ -1058,6 +1065,11 @@ inline constexpr Field kFields[] = {
      .summary = "shared experts run beside dispatch and combine",
      .fallback = "false",
      .reason = "off without Megatron's --moe-shared-expert-overlap"},
+    {.path = "moe.activation_input",
+     .type = FieldType::choice,
+     .summary = "what the input of experts' activations is kept in for the backward; default: as "
+                "computed",
+     .choices = kKeptFormats},
     {.path = "moe.node_limit",
      .type = FieldType::whole,
      .summary = "deepep: nodes that a token may reach, 0 = any; default: the model's topk_group"},
