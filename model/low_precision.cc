@@ -55,6 +55,19 @@ Bytes quantize_bytes(const LowFormat& format, int64_t values, DType wide, int co
   return Bytes{read} + format.bytes(values) * copies;
 }
 
+Bytes kept_bytes(KeptFormat format, int64_t values, DType wide) {
+  const auto with_scales = [values](int64_t bits) {
+    constexpr int64_t kScaled = 128, kScaleBytes = 4;
+    return Bytes{(values * bits + 7) / 8 + (values + kScaled - 1) / kScaled * kScaleBytes};
+  };
+  switch (format) {
+    case KeptFormat::params: break;
+    case KeptFormat::fp8: return with_scales(8);
+    case KeptFormat::e5m6: return with_scales(1 + 5 + 6);
+  }
+  return {static_cast<int64_t>(static_cast<double>(values) * bytes_per_element(wide))};
+}
+
 // ---------------------------------------------------------------------------------------- weights
 std::vector<int64_t> low_weights(const OpGraph& graph, PassId forward) {
   std::vector<int64_t> values;

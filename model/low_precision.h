@@ -51,6 +51,9 @@ std::vector<int64_t> low_weights(const OpGraph& graph, PassId forward);
 // an update.  None for some recipes if parameters are kept in the format.
 std::vector<Work> weight_casts(const Shard& shard, int64_t values);
 
+// Bytes of `values` numbers that are kept for the backward; `wide` is what they were computed in.
+Bytes kept_bytes(KeptFormat format, int64_t values, DType wide);
+
 // Whether the weights of linear layers are gathered over replicas in the format.
 bool kept_low(const Precision& precision);
 

@@ -84,6 +84,15 @@ enum class ProductGradients : uint8_t {
              // added to it (PyTorch's autograd without a buffer of gradients)
 };
 
+// What an activation is kept in from the forward that makes it to the backward that reads it.  The
+// narrow ones have a scale for each 128 values (DeepSeek-V3, arXiv 2412.19437, sections 3.3.2 and
+// 3.3.3).
+enum class KeptFormat : uint8_t {
+  params,  // as it was computed
+  fp8,
+  e5m6,  // 12 bits
+};
+
 struct Precision {
   DType params = DType::bf16;     // what forward and backward compute with
   DType gradients = DType::fp32;  // main gradient buffer
@@ -100,6 +109,10 @@ struct Precision {
   int64_t wide_first_layers = 0;  // this many layers at either end compute in `params`
   int64_t wide_last_layers = 0;   // (--first-last-layers-bf16)
   double gradient_ratio = 1;      // bytes of the gradient reduction by those of its payload
+  // Fused attention's output, which its own backward reads and, in low precision, the weight
+  // gradient of the projection after it: kept once, and converted in the backward.  Nothing: as it
+  // was computed, and a copy in the GEMMs' format beside it.
+  std::optional<KeptFormat> attention_output{};
   // Formats other than `params` in which some tensors are stored: weights of linear layers that are
   // not trained (inference, a teacher), which GEMMs convert as they read them, and the keys and
   // values of the cache.
@@ -220,7 +233,8 @@ struct MoeRun {
   bool grouped_gemm = true;  // all experts of a rank in one launch
   bool permute_fusion = true;
   bool shared_overlap = false;  // shared experts run beside dispatch and combine
-  int64_t node_limit = 0;       // deepep: nodes that a token may reach; 0 = any
+  KeptFormat activation_input = KeptFormat::params;  // of all experts: the output of fc1
+  int64_t node_limit = 0;  // deepep: nodes that a token may reach; 0 = any
   Routing routing;
 };
 
@@ -257,6 +271,14 @@ enum class ZeroExchange : uint8_t {
                // ZeroRedundancyOptimizer)
 };
 
+// When ZeRO-2 reduces gradients.
+enum class ZeroReduce : uint8_t {
+  backward,  // in every backward, bucket by bucket
+  round,     // after the last of the backwards that a stage runs before another stage of the rank
+             // has its turn; until then they are summed unsharded (Llama Team, arXiv 2407.21783,
+             // section 3.3.2: gradients are sharded, and accumulate in fp32 over microbatches)
+};
+
 // ZeRO-3 and FSDP: parameters are gathered unit by unit.
 struct Sharding {
   int64_t unit_layers = 1;  // layers gathered together
@@ -291,6 +313,7 @@ struct Plan {
   bool sp = false;           // sequence parallelism in the tensor-parallel group
   int zero = 0;  // sharded over dp: 1 optimizer state, 2 gradients too, 3 parameters too
   ZeroExchange zero_exchange = ZeroExchange::scatter;  // zero = 1
+  ZeroReduce zero_reduce = ZeroReduce::backward;       // zero = 2
   Sharding sharding;                                   // zero = 3
   Offload offload;
   MoeRun moe;

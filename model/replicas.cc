@@ -93,9 +93,21 @@ bool gathers_units(const Transformer& model, const Plan& plan) {
   return dense_replicas(plan).shards > 1 || (model.experts > 0 && expert_replicas(plan).shards > 1);
 }
 
-bool reduces_every_backward(const Transformer& model, const Plan& plan) {
-  if (plan.zero < 2 || keeps_gathered(plan)) return false;
+namespace {
+
+bool has_replicas(const Transformer& model, const Plan& plan) {
   return dense_replicas(plan).ranks > 1 || (model.experts > 0 && expert_replicas(plan).ranks > 1);
+}
+
+}  // namespace
+
+bool reduces_every_round(const Transformer& model, const Plan& plan) {
+  return plan.zero == 2 && plan.zero_reduce == ZeroReduce::round && has_replicas(model, plan);
+}
+
+bool reduces_every_backward(const Transformer& model, const Plan& plan) {
+  if (plan.zero < 2 || keeps_gathered(plan) || reduces_every_round(model, plan)) return false;
+  return has_replicas(model, plan);
 }
 
 bool wide_shards(const Plan& plan) {

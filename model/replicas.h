@@ -57,6 +57,10 @@ bool copies_gradients(const ReplicaGroup& group, const Precision& precision);
 // those of all parameters (ZeRO-2 and 3).
 bool reduces_every_backward(const Transformer& model, const Plan& plan);
 
+// ... or in the last backward of each round of a stage (ZeroReduce::round), with a buffer for all
+// of the stage's gradients while the round lasts.
+bool reduces_every_round(const Transformer& model, const Plan& plan);
+
 // ZeRO-3 with pipeline stages that do not give the gathered parameters back after a forward keeps
 // them, and unreduced gradients, through the whole step (torchtitan).
 bool keeps_gathered(const Plan& plan);

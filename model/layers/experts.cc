@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "model/layers/layers.h"
+#include "model/low_precision.h"
 #include "sim/check.h"
 #include "sim/log_exp.h"
 
@@ -519,15 +520,45 @@ int64_t shared_up_width(const Shard& s) {
   return s.model.gated ? 2 * shared_width(s) : shared_width(s);
 }
 
-void shared_up(const LayerContext& c, ForwardMode mode, SavedExperts& t) {
+// Whether this forward keeps the input of experts' activations in a format of its own (DeepSeek-V3,
+// arXiv 2412.19437, section 3.3.3).
+bool compresses_activation_input(const LayerContext& c, ForwardMode mode) {
+  return mode == ForwardMode::keep && c.shard.plan.moe.activation_input != KeptFormat::params;
+}
+
+// Bytes of as many inputs of an activation; `kept`: in that format.
+Bytes activation_input_bytes(const Shard& s, int64_t rows, int64_t width, bool kept) {
+  const KeptFormat format = kept ? s.plan.moe.activation_input : KeptFormat::params;
+  return kept_bytes(format, rows * width, s.plan.precision.params);
+}
+
+void shared_activation(const LayerContext& c, ForwardMode mode, SavedExperts& t) {
   const Shard& s = c.shard;
   const int64_t ffn = shared_width(s), up = shared_up_width(s);
-  t.shared_up = column_parallel_forward(c, mode, "shared fc1", "shared fc1 output", t.norm_output,
-                                        up, {.copy = &t.shared_low});
-  c.pass.compute("shared activation",
-                 s.memory_bound(Kernel::activation, s.bytes(s.tokens, up + ffn)));
+  c.pass.compute(
+      "shared activation",
+      s.memory_bound(Kernel::activation, activation_input_bytes(s, s.tokens, up, t.shared_up_kept) +
+                                             s.bytes(s.tokens, ffn)));
   t.shared_activated =
       c.pass.allocate("shared activation output", s.bytes(s.tokens, ffn), saved(mode));
+}
+
+void shared_up(const LayerContext& c, ForwardMode mode, SavedExperts& t) {
+  const Shard& s = c.shard;
+  const int64_t up = shared_up_width(s);
+  t.shared_up = column_parallel_forward(c, mode, "shared fc1", "shared fc1 output", t.norm_output,
+                                        up, {.copy = &t.shared_low});
+  t.shared_up_kept = false;
+  shared_activation(c, mode, t);
+  if (!compresses_activation_input(c, mode)) return;
+  const Bytes kept = activation_input_bytes(s, s.tokens, up, true);
+  c.pass.compute("shared activation input compression",
+                 s.memory_bound(Kernel::quantize, s.bytes(s.tokens, up) + kept));
+  const TensorIndex compressed =
+      c.pass.allocate("shared activation input, compressed", kept, saved(mode));
+  c.pass.free(t.shared_up);
+  t.shared_up = compressed;
+  t.shared_up_kept = true;
 }
 
 TensorIndex shared_down(const LayerContext& c, ForwardMode mode, bool keep, SavedExperts& t) {
@@ -543,6 +574,8 @@ TensorIndex shared_down(const LayerContext& c, ForwardMode mode, bool keep, Save
   if (!keep) {
     c.pass.free(t.shared_low);
     c.pass.free(t.shared_up);
+    c.pass.free(t.shared_activated);
+  } else if (t.shared_up_kept && drops(c, mode, &RecomputeModules::moe_activation)) {
     c.pass.free(t.shared_activated);
   }
   out = reduce(c, "shared fc2", {out}, s.hidden, category);
@@ -571,9 +604,19 @@ TensorIndex shared_backward(const LayerContext& c, SavedExperts& t, BranchGradie
     c.pass.compute("shared gate input gradient", s.input_gemm(s.own_tokens, 1, s.hidden));
     weight_gradient(c, "shared gate", s.weight_gemm(s.own_tokens, 1, s.hidden), {.wide = true});
   }
+  if (t.shared_activated == kNoTensor) {
+    c.pass.set_phase(Phase::recompute);
+    shared_activation(c, ForwardMode::recompute, t);
+    TensorIndex again =
+        quantize_input(c, ForwardMode::recompute, "shared fc2", t.shared_activated, s.tokens, ffn);
+    c.pass.free(again);
+    c.pass.set_phase(Phase::backward_input);
+  }
   TensorIndex d = row_parallel_backward(c, "shared fc2", branch, t.shared_activated, ffn);
   c.pass.compute("shared activation backward",
-                 s.memory_bound(Kernel::activation_backward, s.bytes(s.tokens, 2 * up + ffn)));
+                 s.memory_bound(Kernel::activation_backward,
+                                activation_input_bytes(s, s.tokens, up, t.shared_up_kept) +
+                                    s.bytes(s.tokens, up + ffn)));
   TensorIndex d_up = c.pass.allocate("shared fc1 output gradient", s.bytes(s.tokens, up),
                                      MemoryCategory::workspace);
   c.pass.free(d);
@@ -588,10 +631,25 @@ void activate_experts(ExpertPass& e, ForwardMode mode, SavedExperts& t) {
   const Shard& s = e.c.shard;
   const ExpertShard& x = e.x;
   expert_kernel(e, "expert activation", Kernel::activation, [&](int64_t rows) {
-    return s.bytes(rows, x.up + x.ffn) + s.bytes(rows, 1, DType::fp32);
+    return activation_input_bytes(s, rows, x.up, t.up_kept) + s.bytes(rows, x.ffn) +
+           s.bytes(rows, 1, DType::fp32);
   });
   t.activated =
       e.c.pass.allocate("expert activation output", s.bytes(x.busiest, x.ffn), saved(mode));
+}
+
+void compress_activation_input(ExpertPass& e, ForwardMode mode, SavedExperts& t) {
+  const Shard& s = e.c.shard;
+  const int64_t width = e.x.up;
+  expert_kernel(e, "expert activation input compression", Kernel::quantize, [&](int64_t rows) {
+    return s.bytes(rows, width) + activation_input_bytes(s, rows, width, true);
+  });
+  const TensorIndex compressed =
+      e.c.pass.allocate("expert activation input, compressed",
+                        activation_input_bytes(s, e.x.busiest, width, true), saved(mode));
+  e.c.pass.free(t.up);
+  t.up = compressed;
+  t.up_kept = true;
 }
 
 // From `t.rows` to the experts' outputs, [rows, hidden].  `converted`: see ExpertRows.
@@ -610,7 +668,9 @@ TensorIndex products_forward(ExpertPass& e, ForwardMode mode, SavedExperts& t, b
   t.up = c.pass.allocate("expert fc1 output", s.bytes(x.busiest, x.up), saved(mode));
   c.pass.free(now);
   done_with(t.rows);
+  t.up_kept = false;
   activate_experts(e, mode, t);
+  if (compresses_activation_input(c, mode)) compress_activation_input(e, mode, t);
   done_with(t.up);
   how.converted = false;
   now = quantize_input(c, mode, "expert fc2", t.activated, x.rows, x.ffn, nullptr, how);
@@ -663,7 +723,8 @@ TensorIndex products_backward(ExpertPass& e, SavedExperts& t, ExpertRows d) {
   c.weights.free(t.activated);
   c.weights.free(d.tensor);
   expert_kernel(e, "expert activation backward", Kernel::activation_backward, [&](int64_t rows) {
-    return s.bytes(rows, 2 * x.up + x.ffn) + s.bytes(rows, 2, DType::fp32);
+    return activation_input_bytes(s, rows, x.up, t.up_kept) + s.bytes(rows, x.up + x.ffn) +
+           s.bytes(rows, 2, DType::fp32);
   });
   TensorIndex d_up = c.pass.allocate("expert fc1 output gradient", s.bytes(x.busiest, x.up),
                                      MemoryCategory::workspace);
@@ -725,19 +786,22 @@ TensorIndex mixture_forward(const LayerContext& c, ForwardMode mode, SavedExpert
 // What the forward dropped, as far as the backward needs it: norm, mixture, shared experts; the
 // activation of the experts is made again where it is needed.
 void need_mixture(const LayerContext& c, SavedExperts& t) {
+  const Shard& s = c.shard;
   need_norm(c, "norm 2", t.norm_output);
   const bool all = recomputes(c, &RecomputeModules::moe) && t.up == kNoTensor;
-  const bool shared = c.shard.model.shared_ffn > 0 && t.shared_up == kNoTensor;
-  if (!all && !shared) return;
+  const bool has_shared = s.model.shared_ffn > 0;
   const ForwardMode mode = ForwardMode::recompute;
   const Phase phase = c.pass.phase();
   c.pass.set_phase(Phase::recompute);
   TensorIndex out = kNoTensor;
   if (all) {
     out = mixture_forward(c, mode, t);
-  } else {
+  } else if (has_shared && t.shared_up == kNoTensor) {
     shared_up(c, mode, t);
     out = shared_down(c, mode, true, t);
+  } else if (has_shared && is_low(c) && t.shared_low == kNoTensor) {
+    out = quantize_input(c, mode, "shared fc1", t.norm_output, s.own_tokens, s.hidden,
+                         &t.shared_low, {.gathered = s.sequence_split()});
   }
   c.pass.free(out);
   c.pass.set_phase(phase);
@@ -757,8 +821,11 @@ Forward<SavedExperts> experts_forward(const LayerContext& c, ForwardMode mode, T
   done_with(t.norm_statistics);
   const bool dropped = drops(c, mode, &RecomputeModules::moe);
   TensorIndex branch = mixture_forward(c, dropped ? ForwardMode::discard : mode, t);
-  if (mode == ForwardMode::discard || drops(c, mode, &RecomputeModules::norms))
+  if (mode == ForwardMode::discard || drops(c, mode, &RecomputeModules::norms)) {
     c.pass.free(t.norm_output);
+    // Megatron-Core's moe_layer.py: set_for_recompute_pre_mlp_layernorm.
+    c.pass.free(t.shared_low);
+  }
   const TensorIndex out = add_residual(c, mode, "moe", branch, t.mask, false);
   done_with(t.mask);
   done_with(t.input);

@@ -121,6 +121,11 @@ void latent_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) 
   done_with(l.kv_statistics);
   TensorIndex& query_input = m.q_rank > 0 ? l.q_normed : t.norm_output;
   t.qkv = latent_up(c, mode, query_input, l.kv_normed);
+  // The norms of the latents are a part of the up projections (Megatron-Core's gpt_layer_specs.py:
+  // column_parallel_layer_norm_linear), and made again with them.
+  const bool again = drops(c, mode, &RecomputeModules::mla_up_projection);
+  if (again && m.q_rank > 0) c.pass.free(l.q_normed);
+  if (again) c.pass.free(l.kv_normed);
   done_with(query_input);
   done_with(l.kv_normed);
   done_with(l.position_key);
@@ -131,11 +136,42 @@ void need_queries(const LayerContext& c, SavedAttention& t) {
   const bool dropped =
       c.shard.model.kv_rank > 0 && recomputes(c, &RecomputeModules::mla_up_projection);
   if (!dropped || t.qkv != kNoTensor) return;
-  // The weight gradients read what the first forward kept; a copy in low precision is made again.
-  TensorIndex query_input = kNoTensor, kv_input = kNoTensor;
-  t.qkv = latent_up(c, ForwardMode::recompute, query_input, kv_input);
-  c.pass.free(query_input);
-  c.pass.free(kv_input);
+  const Shard& s = c.shard;
+  const ForwardMode mode = ForwardMode::recompute;
+  SavedLatent& l = t.latent;
+  const auto norm = [&](const char* label, int64_t width, TensorIndex& output) {
+    NormOutput again = norm_forward(c, mode, label, s.own_tokens, width, true);
+    output = again.output;
+    c.pass.free(again.statistics);  // they were kept
+  };
+  if (s.model.q_rank > 0) norm("query norm", s.model.q_rank, l.q_normed);
+  norm("key and value norm", s.model.kv_rank, l.kv_normed);
+  // Without a latent the weight gradient of queries reads what is kept of the layer's norm; a copy
+  // in low precision is made again.
+  TensorIndex of_layer = kNoTensor;
+  t.qkv = latent_up(c, mode, s.model.q_rank > 0 ? l.q_normed : of_layer, l.kv_normed);
+  c.pass.free(of_layer);
+}
+
+// Megatron-Core, multi_latent_attention.py: with a norm that is recomputed the down projections
+// save their input as it was instead of a quantized copy (set_for_recompute_input_layernorm), and
+// convert it again.
+void need_latent_input(const LayerContext& c, SavedAttention& t) {
+  if (t.norm_output != kNoTensor || !recomputes(c, &RecomputeModules::norms)) return;
+  need_norm(c, "norm 1", t.norm_output);
+  if (!is_low(c)) return;
+  const Shard& s = c.shard;
+  const bool low_rank = s.model.q_rank > 0;
+  const Phase phase = c.pass.phase();
+  c.pass.set_phase(Phase::recompute);
+  const auto convert = [&](const char* label, TensorIndex* copy) {
+    TensorIndex now = quantize_input(c, ForwardMode::recompute, label, t.norm_output, s.own_tokens,
+                                     s.hidden, copy);
+    c.pass.free(now);
+  };
+  convert(low_rank ? "query down" : "key and value down", &t.latent.input_low);
+  convert(low_rank ? "key and value down" : "query", nullptr);
+  c.pass.set_phase(phase);
 }
 
 TensorIndex latent_backward(const LayerContext& c, SavedAttention& t, TensorIndex& gradient_qkv) {

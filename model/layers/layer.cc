@@ -400,6 +400,36 @@ void copy_context_backward(const LayerContext& c) {
   c.pass.compute("context by head backward", copy);
 }
 
+// DeepSeek-V3 keeps the output of attention once, in a format of its own (arXiv 2412.19437, section
+// 3.3.3); Megatron-Core as attention wrote it (core/transformer/attention.py:
+// set_save_original_input(self.linear_proj)).
+void keep_context(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
+  const Shard& s = c.shard;
+  const KeptFormat format = *s.plan.precision.attention_output;
+  if (format == KeptFormat::params) return;
+  const Bytes kept = kept_bytes(format, s.tokens * s.context, s.plan.precision.params);
+  c.pass.compute("attention context compression",
+                 s.memory_bound(Kernel::quantize, s.bytes(s.tokens, s.context) + kept));
+  t.context_kept = c.pass.allocate("attention context, compressed", kept, saved(mode));
+  c.pass.free(t.core.context);
+}
+
+// What the backwards of attention and of the projection read.
+void restore_context(const LayerContext& c, SavedAttention& t) {
+  if (!t.context_alone) return;
+  const Shard& s = c.shard;
+  if (t.context_kept != kNoTensor) {
+    const Bytes wide = s.bytes(s.tokens, s.context), kept = c.pass.bytes_of(t.context_kept);
+    c.pass.compute("attention context decompression",
+                   s.memory_bound(Kernel::quantize, kept + wide));
+    t.core.context = c.pass.allocate("attention context", wide, MemoryCategory::workspace);
+    c.pass.free(t.context_kept);
+  }
+  TensorIndex now = quantize_input(c, ForwardMode::recompute, "projection", t.core.context,
+                                   s.tokens, s.context, &t.context_low);
+  c.pass.free(now);
+}
+
 // From the norm to the projection's partial output.
 PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, SavedAttention& t) {
   const Shard& s = c.shard;
@@ -418,9 +448,10 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
   } else {
     projected_forward(c, mode, t);
   }
-  // In low precision a latent keeps quantized copies instead.
-  if (drops(c, mode, &RecomputeModules::norms) && !s.model.parallel_block && !(latent && is_low(c)))
+  if (drops(c, mode, &RecomputeModules::norms) && !s.model.parallel_block) {
     c.pass.free(t.norm_output);
+    c.pass.free(t.latent.input_low);
+  }
   // Selective recomputation keeps only what goes into the core and what comes out of it.
   const bool keep_core = keeps_alternate_products(c, mode) ||
                          (keep && !recomputes(c, &RecomputeModules::core_attention));
@@ -433,10 +464,13 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
 
   // Fused attention's backward reads its output as well.
   const bool read_twice = s.plan.kernels.flash_attention && keep_core;
+  t.context_alone = read_twice && is_low(c) && s.plan.precision.attention_output.has_value();
   if (copies_context(c)) copy_context(c, mode, t);
   TensorIndex& projected = t.context_copy != kNoTensor ? t.context_copy : t.core.context;
-  const PartialSum branch = row_parallel_forward(c, mode, "projection", projected, s.context,
-                                                 read_twice ? &t.context_low : nullptr);
+  const PartialSum branch =
+      row_parallel_forward(c, t.context_alone ? ForwardMode::discard : mode, "projection", projected,
+                           s.context, read_twice ? &t.context_low : nullptr);
+  if (t.context_alone) keep_context(c, mode, t);
   done_with(t.context_copy);
   if (!keeps_alternate_products(c, mode)) done_with(t.core.context);
   return branch;
@@ -469,6 +503,7 @@ TensorIndex attention_branch_backward(const LayerContext& c, SavedAttention& t,
                                       BranchGradient branch, InputGather input,
                                       bool recompute_core_first) {
   const Shard& s = c.shard;
+  restore_context(c, t);
   // Fused attention needs its own output again; the one that is recomputed is another tensor.
   const bool recomputed = recompute_core_first || t.core.context_again != kNoTensor;
   const bool context_in_use = s.plan.kernels.flash_attention && !recomputed && !c.split();
@@ -494,7 +529,11 @@ void attention_backward(const LayerContext& c, SavedAttention& t, TensorIndex& g
                         bool recompute_core_first) {
   const Shard& s = c.shard;
   const bool latent = is_latent(c);
-  if (!(latent && is_low(c))) need_norm(c, "norm 1", t.norm_output, !latent);
+  if (latent) {
+    need_latent_input(c, t);
+  } else {
+    need_norm(c, "norm 1", t.norm_output, true);
+  }
   const InputGather input = gather_qkv_input_early(c);
   const BranchGradient branch =
       branch_gradient(c, "attention", gradient, t.mask, s.model.attention_output_bias);

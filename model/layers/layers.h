@@ -266,7 +266,10 @@ struct SavedAttention {
   TensorIndex rotated = kNoTensor;  // queries and keys, if operators rotate them (Kernels)
   SavedCore core{};
   TensorIndex context_copy = kNoTensor;  // that the projection reads (Kernels::context_copies)
-  TensorIndex context_low = kNoTensor;   // quantized for the projection, if both are needed
+  TensorIndex context_low = kNoTensor;  // quantized for the projection, if both are needed
+  TensorIndex context_kept =
+      kNoTensor;               // the context in Precision::attention_output, instead of it
+  bool context_alone = false;  // without context_low, which the backward makes
   TensorIndex mask = kNoTensor;
   TensorIndex kept_qkv = kNoTensor;  // queries and values that per-op recomputation keeps
   TensorIndex output = kNoTensor;    // of the projection, as long as the layer's forward runs
@@ -303,7 +306,8 @@ struct SavedExperts {
   TensorIndex up = kNoTensor, activated = kNoTensor;  // of the experts
   TensorIndex shared_low = kNoTensor;                 // quantized input of the shared experts
   TensorIndex shared_up = kNoTensor, shared_activated = kNoTensor;
-  TensorIndex shared_output = kNoTensor;  // of gated shared experts
+  bool up_kept = false, shared_up_kept = false;  // they are in MoeRun::activation_input
+  TensorIndex shared_output = kNoTensor;         // of gated shared experts
   TensorIndex mask = kNoTensor;
 };
 
@@ -336,6 +340,8 @@ TensorIndex latent_backward(const LayerContext& c, SavedAttention& t, TensorInde
 // Queries, keys and values that the forward did not keep, once more from the latents; does nothing
 // if they are there.
 void need_queries(const LayerContext& c, SavedAttention& t);
+// The input of the down projections that the forward did not keep; does nothing if it is there.
+void need_latent_input(const LayerContext& c, SavedAttention& t);
 
 // cross_attention.cc.  REQUIRES: c.encoder.
 Forward<SavedCrossAttention> cross_attention_forward(const LayerContext& c, ForwardMode mode,

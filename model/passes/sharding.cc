@@ -29,7 +29,8 @@ GradientBuckets gradient_buckets(const Transformer& model, const Plan& plan,
                                  const ReplicaGroup& group, bool last) {
   GradientBuckets buckets;
   const bool every = reduces_every_backward(model, plan);
-  if (group.ranks == 1 || !(every || (last && plan.overlap.dp_grad))) return buckets;
+  const bool of_last = plan.overlap.dp_grad || reduces_every_round(model, plan);
+  if (group.ranks == 1 || !(every || (last && of_last))) return buckets;
   buckets.group = group;
   buckets.buffered = every;
   buckets.beside = plan.overlap.dp_grad;

@@ -37,7 +37,8 @@ struct GradientBuckets {
   int64_t copied = 0;  // parameters in the payload whose sums are still to be copied back
 };
 
-// For the last backward of a stage, which completes its gradients, or for any other.
+// For a backward that completes the gradients of its stage (of the step, or of a round), or for any
+// other.
 GradientBuckets gradient_buckets(const Transformer& model, const Plan& plan,
                                  const ReplicaGroup& group, bool last);
 

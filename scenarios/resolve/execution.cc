@@ -45,7 +45,9 @@ namespace {
 
 void resolve_modules(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
-  if (v.value("recompute.modules") == nullptr || !v.has("recompute.modules")) return;
+  if (!v.has("recompute.modules")) return;
+  const bool stated =
+      v.value("recompute.modules") != nullptr;  // facts and defaults raise no remarks
   RecomputeModules& m = plan.recompute_modules;
   const std::vector<RecomputeModule> chosen = v.list<RecomputeModule>("recompute.modules");
   const auto has = [&](RecomputeModule one) { return std::ranges::count(chosen, one) > 0; };
@@ -56,6 +58,7 @@ void resolve_modules(const PlanInputs& in, Plan& plan) {
   m.moe = has(RecomputeModule::moe);
   m.moe_activation = has(RecomputeModule::moe_activation);
   m.shared_experts = has(RecomputeModule::shared_experts);
+  if (!stated) return;
   if (plan.recompute != Recompute::selective)
     in.warnings.push_back("recompute.modules has no effect without recompute: selective");
   if (in.model == nullptr) return;

@@ -54,8 +54,13 @@ void resolve_scaling(const PlanInputs& in, Scaling scaling, Plan& plan) {
          {KeyOf<bool>("precision.fp8_params"), KeyOf<bool>("precision.first_last_bf16")})
       if (v.value(key) != nullptr && v.is(key, true))
         in.warnings.push_back(key.path() + " has no effect: GEMMs are not in low precision");
+    if (v.value("precision.attention_output") != nullptr)
+      in.warnings.push_back(
+          "precision.attention_output has no effect: GEMMs are not in low precision");
     return;
   }
+  if (v.has("precision.attention_output"))
+    p.attention_output = v.get<KeptFormat>("precision.attention_output");
   if (v.is("precision.preset", PrecisionPreset::fp8_deepseek) && !v.stated("precision.fp8_params"))
     v.derive<bool>("precision.fp8_params", true,
                    "preset fp8-deepseek: weights in fp8, their master copy in the optimizer");

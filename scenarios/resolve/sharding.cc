@@ -49,6 +49,8 @@ void resolve_zero_exchange(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (plan.zero != 1 && v.value("parallel.zero_exchange") != nullptr)
     in.warnings.push_back("parallel.zero_exchange has no effect without parallel.zero: 1");
+  if (plan.zero != 2 && v.value("parallel.zero_reduce") != nullptr)
+    in.warnings.push_back("parallel.zero_reduce has no effect without parallel.zero: 2");
 }
 
 // A gather for each bucket is a pass of so many ops.

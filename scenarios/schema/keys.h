@@ -290,6 +290,8 @@ inline constexpr auto kZeroExchanges =
     words_of<ZeroExchange>({{"scatter", ZeroExchange::scatter},
                             {"all-reduce", ZeroExchange::all_reduce},
                             {"broadcast", ZeroExchange::broadcast}});
+inline constexpr auto kZeroReduces =
+    words_of<ZeroReduce>({{"backward", ZeroReduce::backward}, {"round", ZeroReduce::round}});
 inline constexpr auto kFsdpKinds = words_of<FsdpKind>({{"fsdp1", FsdpKind::fsdp1},
                                                        {"fsdp2", FsdpKind::fsdp2},
                                                        {"deepspeed", FsdpKind::deepspeed},
@@ -346,6 +348,8 @@ inline constexpr auto kPayloadFormats = words_of<DType>({{"fp32", DType::fp32},
                                                          {"int8"},
                                                          {"fp4"}});
 // What weights that are not trained and caches are stored in.
+inline constexpr auto kKeptFormats = words_of<KeptFormat>(
+    {{"params", KeptFormat::params}, {"fp8", KeptFormat::fp8}, {"e5m6", KeptFormat::e5m6}});
 inline constexpr auto kStoredFormats = words_of<DType>({{"fp32", DType::fp32},
                                                         {"fp16", DType::fp16},
                                                         {"bf16", DType::bf16},
@@ -814,6 +818,12 @@ inline constexpr Field kFields[] = {
      .reason = "Megatron's distributed optimizer",
      .choices = kZeroExchanges,
      .into = into<&Plan::zero_exchange>},
+    {.path = "parallel.zero_reduce",
+     .type = FieldType::choice,
+     .summary = "zero 2: gradients are reduced in every backward (the default), or after the last "
+                "of the backwards that a stage runs in a row, and summed unsharded until then",
+     .choices = kZeroReduces,
+     .into = into<&Plan::zero_reduce>},
     {.path = "parallel.fsdp",
      .type = FieldType::choice,
      .summary = "zero 3: whose way of gathering and keeping parameters",
@@ -984,6 +994,11 @@ inline constexpr Field kFields[] = {
      .fallback = "1",
      .reason = "Megatron's --num-layers-at-end-in-bf16 1"},
 
+    {.path = "precision.attention_output",
+     .type = FieldType::choice,
+     .summary = "low-precision presets: what fused attention's output is kept in for the backward, "
+                "alone; default: as computed, and quantized for the projection beside it",
+     .choices = kKeptFormats},
     {.path = "precision.weights",
      .type = FieldType::choice,
      .summary = "prefill, decode, teacher: what the weights of linear layers are stored in",
@@ -1294,6 +1309,11 @@ inline constexpr Field kFields[] = {
      .summary = "shared experts run beside dispatch and combine",
      .fallback = "false",
      .reason = "off without Megatron's --moe-shared-expert-overlap"},
+    {.path = "moe.activation_input",
+     .type = FieldType::choice,
+     .summary = "what the input of experts' activations is kept in for the backward; default: as "
+                "computed",
+     .choices = kKeptFormats},
     {.path = "moe.node_limit",
      .type = FieldType::whole,
      .summary = "deepep: nodes that a token may reach, 0 = any; default: the model's topk_group"},

@@ -148,7 +148,7 @@ void FieldValues::unknown_key(const Member& m, const std::string& section) {
       elsewhere.push_back('\'' + std::string(field.path) + '\'');
   }
   if (elsewhere.empty()) {
-    constexpr size_t kMostListed = 20;
+    constexpr size_t kMostListed = 24;
     problems_.add(
         "E102", std::move(message), m.key_mark, length, {},
         here.size() <= kMostListed ? "known here: " + list : "`stepcast schema` lists all keys");

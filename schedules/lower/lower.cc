@@ -21,6 +21,7 @@
 #include "schedules/lower/prologue_epilogue.h"
 #include "schedules/lower/rank_parameters.h"
 #include "schedules/lower/role_items.h"
+#include "schedules/lower/round_gradients.h"
 #include "schedules/lower/vocabulary.h"
 #include "schedules/transfers/transfers.h"
 #include "sim/check.h"
@@ -38,6 +39,7 @@ class Lowering {
         options_(options),
         shard_(model, plan_),
         held_(shard_, schedule),
+        by_round_(reduces_every_round(model, plan_)),
         builder_(graph_),
         programs_(with_transfers(schedule, options.p2p)),
         messages_(schedule),
@@ -214,8 +216,10 @@ class Lowering {
   // What a rank has to remember while its list is written.
   struct ListState {
     std::map<uint16_t, uint32_t> gathered;  // stage -> event of its parameters' arrival
-    std::map<uint16_t, size_t> last;        // stage -> position of its last B or W
-    std::set<uint16_t> cast;                // stages whose weights are in low precision
+    Rounds rounds;                          // with a round for the whole step, if gradients are not
+                                            // reduced by round: positions of B or W
+    RoundGradients buffers;
+    std::set<uint16_t> cast;  // stages whose weights are in low precision
     std::set<std::pair<uint16_t, uint32_t>> recomputed;
     std::map<std::pair<uint16_t, uint32_t>, uint32_t> reloaded;  // -> event
   };
@@ -223,7 +227,12 @@ class Lowering {
   void add_schedule(RoleItems& items, int64_t rank, std::map<uint16_t, uint32_t> gathered) {
     const std::vector<Action>& actions = schedule_.ranks[static_cast<size_t>(rank)];
     const RankProgram& program = programs_[static_cast<size_t>(rank)];
-    ListState state{std::move(gathered), last_backwards(actions), {}, {}, {}};
+    ListState state{std::move(gathered),
+                    by_round_ ? rounds_of(actions) : last_backwards(actions),
+                    RoundGradients(held_, builder_, no_tensors_, rank),
+                    {},
+                    {},
+                    {}};
     for (const Step& step : program.steps) {
       if (step.kind != Step::Kind::run) {
         items.transfer(program, step, messages_, first_message_);
@@ -236,6 +245,7 @@ class Lowering {
         run_pair(items, actions, step.first, state);
       }
     }
+    state.buffers.finish(items);
   }
 
   // Megatron-LM's timers synchronised the device as they were started and stopped around each pass
@@ -275,8 +285,8 @@ class Lowering {
       }
     }
     if (a.kind == ActionKind::recompute) state.recomputed.insert(key);
-    const auto last = state.last.find(a.stage);
-    const bool completes = last != state.last.end() && last->second == i;
+    if (state.rounds.first.contains(i)) state.buffers.begin(items, a.stage);
+    const bool completes = state.rounds.last.contains(i);
     const bool recomputed = !state.recomputed.empty() && state.recomputed.contains(key);
     return pass_of(passes_of(a), a.kind, completes, recomputed);
   }
@@ -287,6 +297,7 @@ class Lowering {
     if (vocabulary_) vocabulary_->before(items, a);
     wait_before(items, a.kind);
     items.run(graph_, prepare(items, actions, i, state), a);
+    if (state.rounds.last.contains(i)) state.buffers.end(items);
     if (vocabulary_) vocabulary_->after(items, a);
     wait_after(items, a.kind);
     if (a.kind == ActionKind::reload) {
@@ -303,10 +314,11 @@ class Lowering {
     const auto [pair, is_new] = pairs_.try_emplace({forward, backward});
     if (is_new) pair->second = add_pair_pass(builder_, forward, backward, plan_.overlap.comm_sms);
     items.run(graph_, pair->second, actions[f], &actions[b]);
+    if (state.rounds.last.contains(b)) state.buffers.end(items);
   }
 
-  // Position of the last B or W of each stage: gradients are complete after it.
-  static std::map<uint16_t, size_t> last_backwards(const std::vector<Action>& actions) {
+  // The last B or W of each stage: gradients are complete after it.
+  static Rounds last_backwards(const std::vector<Action>& actions) {
     std::map<uint16_t, size_t> last;
     for (size_t i = 0; i < actions.size(); ++i) {
       const ActionKind kind = actions[i].kind;
@@ -314,7 +326,9 @@ class Lowering {
         last[actions[i].stage] = i;
       }
     }
-    return last;
+    Rounds whole;
+    for (const auto& [stage, position] : last) whole.last.insert(position);
+    return whole;
   }
 
   const Transformer& model_;
@@ -323,6 +337,7 @@ class Lowering {
   const LowerOptions& options_;
   const Shard shard_;
   const RankParameters held_;
+  const bool by_round_;  // gradients are reduced
   OpGraph graph_;
   GraphBuilder builder_;
   TensorTableId no_tensors_{};

@@ -82,9 +82,11 @@ void StepPrologueEpilogue::add_step_rendezvous() {
   }
 }
 
-// Gradients are reduced over the data-parallel replicas in the backwards, or the last of them.
+// Gradients are reduced over the data-parallel replicas in the backwards, or the last of them (of
+// the step or of a round).
 bool StepPrologueEpilogue::reduces_in_passes() const {
-  return plan_.overlap.dp_grad || reduces_every_backward(model_, plan_);
+  return plan_.overlap.dp_grad || reduces_every_backward(model_, plan_) ||
+         reduces_every_round(model_, plan_);
 }
 
 // Both replicas of a stage have gradients of their own microbatches only; ranks r and p-1-r hold

@@ -87,7 +87,8 @@ struct Tensor {
 
 // `op` allocates `tensor` before it runs, or frees it after.  A tensor that a pass allocates and
 // does not free stays alive for its (stage, microbatch) until another pass of that stage and
-// microbatch frees it; then a later one may allocate it again.
+// microbatch frees it; then a later one may allocate it again.  Passes without an action have their
+// tensors in common.
 struct MemoryEvent {
   uint32_t op = 0;      // index into Pass::ops
   uint32_t tensor = 0;  // index into the pass's tensor table

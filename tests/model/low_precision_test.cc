@@ -189,6 +189,25 @@ TEST(LowPrecision, KeepsTheInputsOfLinearLayersInEightBits) {
   EXPECT_EQ(wide_unfused.kept() - low_unfused.kept(), Bytes{2 * kSeq * (3 * kHidden + kFfn)});
 }
 
+// By default as computed, and quantized for the projection: 2 + 1 bytes a value.
+TEST(LowPrecision, TheOutputOfAttentionCanBeKeptOnce) {
+  const int64_t values = kSeq * kHidden, scales = values / 128 * 4;
+  Plan plan = plan_of(Scaling::blockwise);
+  const Passes usual(llama(), plan, {.layers = 1});
+  const auto saved = [&](KeptFormat format) {
+    plan.precision.attention_output = format;
+    Passes p(llama(), plan, {.layers = 1}, {.split = true});
+    const StagePasses& s = p.passes;
+    p.check({s.forward, s.backward}, {ActionKind::forward, ActionKind::backward});
+    p.check({s.forward, s.input_gradient, s.weight_gradient},
+            {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight});
+    return (usual.kept() - p.kept()).value;
+  };
+  EXPECT_EQ(saved(KeptFormat::params), values + scales);
+  EXPECT_EQ(saved(KeptFormat::fp8), 2 * values);
+  EXPECT_EQ(saved(KeptFormat::e5m6), 2 * values - values / 2);
+}
+
 TEST(LowPrecision, FullRecomputationKeepsTheInputAloneAndCastsForTheProductOnly) {
   Plan plan = plan_of(Scaling::mxfp8);
   plan.recompute = Recompute::full;

@@ -170,6 +170,68 @@ TEST(Recomputation, EveryKindReturnsAllMemoryHoweverItRuns) {
   }
 }
 
+Transformer latent_mixture() {
+  Transformer model = llama();
+  model.kv_heads = model.heads;
+  model.q_rank = 96;
+  model.kv_rank = 64;
+  model.qk_nope_dim = model.v_dim = 32;
+  model.qk_rope_dim = 16;
+  model.experts = 4;
+  model.experts_per_token = 2;
+  model.moe_ffn = 512;
+  model.shared_ffn = 256;
+  return model;
+}
+
+// Megatron-Core: linear layers behind a norm that is recomputed keep no quantized input either
+// (set_save_original_input).
+TEST(RecomputeModules, NormsLeaveOutTheirQuantizedCopiesToo) {
+  const Transformer model = latent_mixture();
+  const StageContent content{.layers = 1, .kinds = {layer_kind(model, 0)}};
+  const auto kept = [&](bool norms) {
+    Plan plan = plan_of(Recompute::selective);
+    plan.recompute_modules.norms = norms;
+    plan.precision.scaling = Scaling::blockwise;
+    return Passes(model, plan, content).kept();
+  };
+  // Inputs of both down projections and of the shared experts, a byte a value and a scale for each
+  // 128; the router's in 16 bits.
+  EXPECT_EQ(kept(false) - kept(true),
+            3 * (kSeq * kHidden + kSeq * kHidden / 128 * 4) + kToken * kHidden);
+}
+
+// DeepSeek-V3, arXiv 2412.19437, sections 3.2.3 and 3.3.3: of a layer with experts stay the
+// residual stream, both latents, attention's output in 12 bits, tokens and the input of SwiGLU in
+// fp8, and what is small.
+TEST(RecomputeModules, OfDeepSeekV3KeepWhatItsReportSays) {
+  using enum ActionKind;
+  const Transformer model = latent_mixture();
+  const StageContent content{.layers = 1, .kinds = {layer_kind(model, 0)}};
+  Plan plan = plan_of(Recompute::selective);
+  plan.recompute_modules = {
+      .core_attention = false, .norms = true, .mla_up_projection = true, .moe_activation = true};
+  plan.precision.scaling = Scaling::blockwise;
+  plan.precision.attention_output = KeptFormat::e5m6;
+  plan.moe.activation_input = KeptFormat::fp8;
+  Passes p(model, plan, content, {.split = true, .recompute = true});
+  const auto scaled = [](int64_t values, int64_t bits) {
+    return values * bits / 8 + values / 128 * 4;
+  };
+  const int64_t rows = 2 * kSeq;
+  const int64_t streams = 2 * kToken * kHidden;
+  const int64_t latents = kToken * (96 + 64 + 16);
+  const int64_t context = scaled(kSeq * 8 * 32, 12);
+  const int64_t experts = scaled(rows * kHidden, 8) + scaled(rows * 2 * 512, 8);
+  const int64_t shared = scaled(kSeq * 2 * 256, 8);
+  const int64_t statistics = kSeq * 4 * (4 + 8);  // four norms; the log-sum-exp of each head
+  const int64_t router = kSeq * 4 * (4 + 1);
+  EXPECT_EQ(p.kept(), streams + latents + context + experts + shared + statistics + router);
+  p.check({forward, backward});
+  p.check({forward, backward_input, backward_weight});
+  p.check({forward, recompute, backward});
+}
+
 TEST(Recomputation, MixturesOfExpertsReturnAllMemoryToo) {
   using enum ActionKind;
   Transformer model = llama();
@@ -182,6 +244,10 @@ TEST(Recomputation, MixturesOfExpertsReturnAllMemoryToo) {
   for (const auto module : {&RecomputeModules::moe, &RecomputeModules::moe_activation,
                             &RecomputeModules::shared_experts, &RecomputeModules::norms})
     plans.push_back(with(module));
+  for (size_t i = 0, count = plans.size(); i < count; ++i) {
+    plans.push_back(plans[i]);
+    plans.back().moe.activation_input = KeptFormat::fp8;
+  }
   for (Plan plan : plans) {
     for (const Scaling scaling : {Scaling::none, Scaling::delayed, Scaling::mxfp8}) {
       plan.precision.scaling = scaling;

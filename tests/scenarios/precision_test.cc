@@ -55,6 +55,17 @@ TEST(LowPrecisionKeys, TheGpuMustHaveTheFormat) {
   EXPECT_THAT(mx.lines, ElementsAre(HasSubstr("no tensor cores for mxfp8")));
 }
 
+TEST(LowPrecisionKeys, WhatAttentionsOutputIsKeptIn) {
+  const auto kept = [](const char* precision) {
+    return load_with({{"precision", precision}}).plan.precision.attention_output;
+  };
+  EXPECT_EQ(kept("fp8-deepseek"), std::nullopt);
+  EXPECT_EQ(kept("{preset: fp8-deepseek, attention_output: e5m6}"), KeptFormat::e5m6);
+  EXPECT_EQ(kept("{preset: fp8-delayed, attention_output: params}"), KeptFormat::params);
+  EXPECT_THAT(load_with({{"precision", "{attention_output: e5m6}"}}).warnings,
+              ElementsAre(HasSubstr("precision.attention_output has no effect")));
+}
+
 TEST(LowPrecisionKeys, LayersAtTheEndsStayWide) {
   const Scenario s = load_with(
       {{"precision", "{preset: fp8-tensorwise, first_last_bf16: true, last_bf16_layers: 2}"}});

@@ -116,8 +116,8 @@ TEST(DidYouMean, WhatBeginsAlikeComesFirstAndWhatIsFarOffNot) {
   EXPECT_EQ(
       hint("parallel.xy"),
       "|known here: tp, cp, ep, etp, pp, dp, dp_replicate, vpp, sp, zero, zero_exchange, "
-      "fsdp, fsdp_unit, reshard_after_forward, vocab_multiple, order, layout, split, cp_comm, "
-      "cp_inner|");
+      "zero_reduce, fsdp, fsdp_unit, reshard_after_forward, vocab_multiple, order, layout, split, "
+      "cp_comm, cp_inner|");
   EXPECT_EQ(hint("xy"), "|`stepcast schema` lists all keys|");
 }
 

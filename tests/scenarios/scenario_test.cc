@@ -460,7 +460,7 @@ TEST(Examples, AreLegalAndSayWhatTheyAre) {
   EXPECT_EQ(llama.plan.grid.world(), 16'384);
   EXPECT_EQ(llama.plan.vpp, 8);
   EXPECT_EQ(llama.plan.microbatches(), 16);
-  EXPECT_EQ(llama.plan.zero, 1);
+  EXPECT_EQ(llama.plan.zero, 2);
   EXPECT_EQ(llama.cluster.fabric.tiers.size(), 3u);
   EXPECT_EQ(llama.cluster.fabric.tiers[2].oversubscription, 7);
   const Scenario gpt3 = load_example("gpt3-175b-64xa100.yaml");

@@ -67,6 +67,14 @@ TEST(ShardingKeys, HowTheFirstStageExchanges) {
               Contains(HasSubstr("parallel.zero_exchange has no effect")));
 }
 
+TEST(ShardingKeys, WhenTheSecondStageReduces) {
+  EXPECT_EQ(load_with({{"parallel.zero", "2"}}).plan.zero_reduce, ZeroReduce::backward);
+  EXPECT_EQ(load_with({{"parallel.zero", "2"}, {"parallel.zero_reduce", "round"}}).plan.zero_reduce,
+            ZeroReduce::round);
+  EXPECT_THAT(load_with({{"parallel.zero", "1"}, {"parallel.zero_reduce", "round"}}).warnings,
+              Contains(HasSubstr("parallel.zero_reduce has no effect")));
+}
+
 // What nanotron's documentation shows of Llama-3-8B on 8 ranks: five layers, then four.
 TEST(StageSplit, StagesGetEqualSharesOfProducts) {
   const auto layers = [](const char* pp) {

@@ -87,6 +87,15 @@ TEST(Software, LaterFactsAndOnesWithConditionsWin) {
   EXPECT_EQ(with("nemo", {{"precision.grads", "fp32"}}).plan.precision.gradients, DType::fp32);
 }
 
+TEST(Software, AProfileSaysWhatIsRecomputed) {
+  const Plan plan = with("deepseek").plan;
+  EXPECT_EQ(plan.recompute, Recompute::selective);
+  EXPECT_FALSE(plan.recompute_modules.core_attention);
+  EXPECT_TRUE(plan.recompute_modules.norms);
+  EXPECT_TRUE(with("deepseek").warnings.empty());  // that the model has no experts
+  EXPECT_EQ(with("deepseek", {{"recompute", "none"}}).plan.recompute, Recompute::none);
+}
+
 TEST(Software, ModulesOfPyTorchHaveItsOperatorsAndItsLoss) {
   for (const char* name : {"deepspeed-zero3", "pytorch-fsdp"}) {
     const Kernels k = with(name).plan.kernels;

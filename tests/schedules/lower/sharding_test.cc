@@ -3,10 +3,14 @@
 // (Rajbhandari et al. 2020, arXiv 1910.02054, table 1 and section 7), what gathers hide behind.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "model/parameters.h"
 #include "model/replicas.h"
 #include "schedules/families/families.h"
 #include "schedules/lower/lower.h"
+#include "schedules/lower/round_gradients.h"
 #include "sim/engine/run.h"
 #include "sim/memory/memory.h"
 #include "tests/model/sample.h"
@@ -104,6 +108,67 @@ TEST(Sharding, GradientsAreReducedInEveryMicrobatchFromStage2On) {
   EXPECT_EQ(elements_sent(lowered(fp16_plan(2, 4, 3))), 4 * psi);
   EXPECT_EQ(elements_sent(lowered(fp16_plan(3, 4, 3))),
             3 * elements_sent(lowered(fp16_plan(3, 4))));
+}
+
+// Stages 1 and 0 take turns, whatever forwards run between.
+TEST(Rounds, EndWhereAnotherStageHasItsTurn) {
+  std::vector<Action> actions;
+  for (const uint16_t stage : std::vector<uint16_t>{1, 1, 0, 0, 1, 1, 0, 0}) {
+    actions.push_back({ActionKind::forward, 0, 0});
+    actions.push_back({ActionKind::backward, stage, 0});
+  }
+  const Rounds rounds = rounds_of(actions);
+  EXPECT_EQ(rounds.first, (std::set<size_t>{1, 5, 9, 13}));
+  EXPECT_EQ(rounds.last, (std::set<size_t>{3, 7, 11, 15}));
+  EXPECT_TRUE(rounds_of({}).first.empty());
+}
+
+// Two chunks on each of two ranks, 8 microbatches in groups of 4.
+OpGraph by_round(bool overlapped, int zero = 2) {
+  Plan plan = fp16_plan(zero, 4, 8, 2);
+  plan.vpp = 2;
+  plan.stages = even_stages(8, 2, 2);
+  plan.zero_reduce = ZeroReduce::round;
+  plan.overlap.dp_grad = overlapped;
+  const Schedule schedule = find_schedule_family("interleaved-1f1b")
+                                ->generate({.pp = 2, .vpp = 2, .microbatches = 8, .group = 4});
+  OpGraph graph = lower(small_gpt(), plan, schedule);
+  check_graph(graph);
+  return graph;
+}
+
+// Between one reduction a step (stage 1) and one each microbatch: a gather of the parameters, and a
+// reduction of each chunk in each of two rounds.
+TEST(Rounds, ReduceOnceEach) {
+  Plan plan = fp16_plan(2, 4, 8, 2);
+  plan.stages = even_stages(8, 2, 2);
+  const int64_t psi = stage_parameters(small_gpt(), plan, plan.stages[0]) +
+                      stage_parameters(small_gpt(), plan, plan.stages[2]);
+  EXPECT_EQ(elements_sent(by_round(true)), (2 + 1) * psi);
+  EXPECT_EQ(elements_sent(by_round(false)), (2 + 1) * psi);
+  EXPECT_EQ(elements_sent(by_round(true, 1)), (1 + 1) * psi);
+}
+
+// Nothing but the shares is held throughout; at most two chunks have gradients at a time.
+TEST(Rounds, HoldTheGradientsOfTwoChunks) {
+  const OpGraph graph = by_round(true);
+  Plan plan = fp16_plan(2, 4, 8, 2);
+  plan.stages = even_stages(8, 2, 2);
+  const int64_t chunk = stage_parameters(small_gpt(), plan, plan.stages[1]);
+  int64_t held = 0, most = 0;
+  for (const Item& item : graph.roles[1].items) {
+    if (item.kind != ItemKind::pass || item.has_action) continue;
+    const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
+    for (const MemoryEvent& e : pass.memory) {
+      const Tensor& t = graph.tensor(pass, e);
+      if (graph.text(t.label) != "unsharded gradients") continue;
+      held += e.allocate ? t.bytes.value : -t.bytes.value;
+      most = std::max(most, held);
+    }
+  }
+  EXPECT_EQ(held, 0);
+  const int64_t with_head = stage_parameters(small_gpt(), plan, plan.stages[3]);
+  EXPECT_EQ(most, 2 * (chunk + with_head));
 }
 
 TEST(Sharding, CompressedGradientsSendTheirShareOfBytes) {
