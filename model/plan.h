@@ -306,6 +306,7 @@ struct Plan {
   int64_t gather_bucket = 0;   // parameters gathered at once after the optimizer; 0 = a stage
   bool clip_gradients = true;  // global gradient norm before the optimizer
   OptimizerKernel optimizer_kernel = OptimizerKernel::fused;
+  bool norm_copies = false;  // fp32 copies of all narrower gradients at once, for their norm
 
   // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside
   // those of the model.

@@ -912,6 +912,12 @@ inline constexpr Field kFields[] = {
      .fallback = "fused",
      .reason = "apex and Transformer Engine",
      .choices = kOptimizerKernels},
+    {.path = "optimizer.norm_copies",
+     .type = FieldType::flag,
+     .summary = "gradients narrower than fp32 are all copied to fp32 at once, a tensor each, for "
+                "their norm",
+     .fallback = "false",
+     .reason = "one kernel reads them as they are"},
     {.path = "optimizer.clip",
      .type = FieldType::flag,
      .summary = "global gradient norm before the step",

@@ -2,6 +2,8 @@
 #include "schedules/lower/prologue_epilogue.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "model/parameters.h"
 #include "model/passes/pass_writer.h"
@@ -252,36 +254,103 @@ bool StepPrologueEpilogue::reduces_embedding() const {
 }
 
 void StepPrologueEpilogue::add_optimizer(RoleItems& items, int64_t rank) {
-  int64_t share = 0;
-  for (const ParameterPart& part : held_.parts_of(rank)) share += part.share;
-  add_update(items, share);
+  add_update(items, optimizer_share(rank));
 }
 
-// Gradient norm and Adam on `share` parameters.
-void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share) {
+// A rank of ZeRO-1 has some of the tensors; with ZeRO-3 it has a part of each.
+StepPrologueEpilogue::OptimizerShare StepPrologueEpilogue::optimizer_share(int64_t rank) const {
+  OptimizerShare share;
+  int64_t parameters = 0, tensors = 0;
+  for (const ParameterPart& part : held_.parts_of(rank)) {
+    share.parameters += part.share;
+    parameters += part.parameters;
+  }
+  for (const uint16_t stage : held_.stages_of(rank)) {
+    tensors += parameter_tensors(model_, plan_, content(stage)).count;
+    tensors += expert_tensors(model_, plan_, content(stage)).count;
+  }
+  if (plan_.zero < 3 && parameters > 0)
+    tensors = static_cast<int64_t>(static_cast<double>(tensors) *
+                                   static_cast<double>(share.parameters) /
+                                   static_cast<double>(parameters));
+  share.tensors = std::max<int64_t>(1, tensors);
+  return share;
+}
+
+namespace {
+
+// As `pieces` tensors of one size.
+std::vector<TensorIndex> allocate_pieces(PassWriter& pass, const std::string& label, Bytes bytes,
+                                         int64_t pieces, MemoryCategory category) {
+  std::vector<TensorIndex> tensors;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t size = bytes.value * (i + 1) / pieces - bytes.value * i / pieces;
+    tensors.push_back(pass.allocate(label, Bytes{size}, category));
+  }
+  return tensors;
+}
+
+void free_pieces(PassWriter& pass, std::vector<TensorIndex>& tensors) {
+  for (TensorIndex& tensor : tensors) pass.free(tensor);
+}
+
+}  // namespace
+
+// To fp32.  torch.optim on one flat tensor takes its gradient from a flat copy in their own format
+// (InternLM/InternEvo internlm/solver/optimizer/hybrid_zero_optim.py @7776693, _step:
+// flat_fp16_avg_grads, flat_fp32_avg_grads), except of ZeRO-3's shards.
+std::vector<TensorIndex> StepPrologueEpilogue::copy_gradients(PassWriter& pass,
+                                                              OptimizerShare share) {
+  const Bytes own = bytes(share.parameters, plan_.precision.gradients);
+  const Bytes wide = bytes(share.parameters, DType::fp32);
+  TensorIndex flat = kNoTensor;
+  if (plan_.optimizer_kernel == OptimizerKernel::flat && plan_.zero < 3) {
+    pass.compute("gradients side by side", shard_.memory_bound(Kernel::copy, own * 2));
+    flat = pass.allocate("flat gradients", own, MemoryCategory::gradients);
+  }
+  pass.compute("gradient copy", shard_.memory_bound(Kernel::cast, own + wide));
+  std::vector<TensorIndex> copies = allocate_pieces(
+      pass, "fp32 gradients", wide, optimizer_tensors(share), MemoryCategory::gradients);
+  pass.free(flat);
+  return copies;
+}
+
+int64_t StepPrologueEpilogue::optimizer_tensors(OptimizerShare share) const {
+  return plan_.zero == 3 ? share.tensors : 1;
+}
+
+// Gradient norm and Adam on the rank's share of the parameters.
+void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   const Precision& p = plan_.precision;
+  const int64_t share = of.parameters;
   // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
   const DType wide = p.master ? DType::fp32 : p.gradients;
   const bool copied = wide != p.gradients;
   const Bytes gradients = bytes(share, wide);
   PassWriter before(builder_, "gradient norm", no_tensors_);
   before.set_phase(Phase::optimizer);
-  TensorIndex copy = kNoTensor;
-  if (copied) {
-    before.compute("gradient copy",
+  const bool norm_first = copied && plan_.norm_copies && plan_.clip_gradients;
+  if (norm_first) {
+    before.compute("gradients to fp32",
                    shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
-    copy = before.allocate("fp32 gradients", gradients, MemoryCategory::gradients);
+    std::vector<TensorIndex> read = allocate_pieces(before, "fp32 gradients for the norm",
+                                                    gradients, of.tensors,
+                                                    MemoryCategory::gradients);
+    before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
+    free_pieces(before, read);
   }
+  std::vector<TensorIndex> copies;
+  if (copied) copies = copy_gradients(before, of);
   if (p.params == DType::fp16) {
     // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
     // unscale_and_check_inf).
     before.compute("gradient unscaling", shard_.memory_bound(Kernel::scale, gradients * 2));
   }
-  if (plan_.clip_gradients) {
+  if (plan_.clip_gradients && !norm_first) {
     before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
   }
   if (!before.empty()) {
-    before.free(copy);  // held until Adam has run: allocated again there
+    free_pieces(before, copies);  // held until Adam has run: allocated again there
     items.run(graph_, before.finish());
   }
   if (plan_.clip_gradients) add_norm_reduction(items);
@@ -299,16 +368,19 @@ void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share) {
   if (host > 0) update_on_host(pass, host);
   pass.compute("adam",
                shard_.memory_bound(Kernel::adam, bytes(here, wide) + moments * 2 + own * 2));
-  TensorIndex held =
-      pass.allocate("fp32 gradients", copied ? gradients : Bytes{}, MemoryCategory::gradients);
+  std::vector<TensorIndex> held;
+  if (copied)
+    held = allocate_pieces(pass, "fp32 gradients", gradients, optimizer_tensors(of),
+                           MemoryCategory::gradients);
   const int64_t numbers = plan_.optimizer_kernel == OptimizerKernel::flat      ? 2
                           : plan_.optimizer_kernel == OptimizerKernel::foreach ? 1
                                                                                : 0;
-  TensorIndex between =
-      pass.allocate("optimizer's intermediate results", bytes(here, DType::fp32) * numbers,
-                    MemoryCategory::workspace);
-  pass.free(held);
-  pass.free(between);
+  std::vector<TensorIndex> between =
+      allocate_pieces(pass, "optimizer's intermediate results",
+                      bytes(here, DType::fp32) * numbers, numbers * optimizer_tensors(of),
+                      MemoryCategory::workspace);
+  free_pieces(pass, held);
+  free_pieces(pass, between);
   if (p.master && !wide_shards(plan_)) {
     pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
   }
