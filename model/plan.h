@@ -352,6 +352,7 @@ struct Plan {
   OptimizerKernel optimizer_kernel = OptimizerKernel::fused;
   GradientCopies gradient_copies = GradientCopies::none;
   bool whole_master = false;  // ZeRO-1: every rank has the fp32 copy of all of its parameters
+  bool norm_copies = false;  // fp32 copies of all narrower gradients at once, for their norm
 
   // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside
   // those of the model.

@@ -304,6 +304,10 @@ class ArgumentWriter {
       note("where the host waits follows from the version; kernels.host_waits is not written");
     if (k.flash_attention && k.fused_attention != AttentionKernel::table)
       note("the version of flash-attn is the one installed; kernels.flash_kernel is not written");
+    const bool operators = !k.fused_norm || !k.fused_rotary || k.softmax_fp32;
+    if (operators || k.context_copies || k.held_logits > 0)
+      note("what PyTorch's operators keep is another program's: kernels.fused_norm, fused_rotary, "
+           "softmax_fp32, context_copies and held_logits are not written");
     if (p_.precision.own_gradients)
       note("Megatron adds gradients to the main ones at once; precision.own_grads is not written");
   }

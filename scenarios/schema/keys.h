@@ -1123,6 +1123,13 @@ inline constexpr Field kFields[] = {
      .fallback = "false",
      .reason = "optimizer states are sharded",
      .into = into<&Plan::whole_master>},
+    {.path = "optimizer.norm_copies",
+     .type = FieldType::flag,
+     .summary = "gradients narrower than fp32 are all copied to fp32 at once, a tensor each, for "
+                "their norm",
+     .fallback = "false",
+     .reason = "one kernel reads them as they are",
+     .into = into<&Plan::norm_copies>},
     {.path = "optimizer.clip",
      .type = FieldType::flag,
      .summary = "global gradient norm before the step",

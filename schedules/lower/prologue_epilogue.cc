@@ -2,6 +2,8 @@
 #include "schedules/lower/prologue_epilogue.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "model/parameters.h"
 #include "model/passes/pass_writer.h"
@@ -270,62 +272,129 @@ bool StepPrologueEpilogue::reduces_embedding() const {
 }
 
 void StepPrologueEpilogue::add_optimizer(RoleItems& items, int64_t rank) {
-  int64_t share = 0;
-  for (const ParameterPart& part : held_.parts_of(rank)) share += part.share;
-  int64_t largest = 0;
-  for (const uint16_t stage : held_.stages_of(rank))
-    largest = std::max(largest, parameter_tensors(model_, plan_, content(stage)).largest);
-  add_update(items, share, std::min(largest, share));
+  add_update(items, optimizer_share(rank));
+}
+
+// A rank of ZeRO-1 has some of the tensors; with ZeRO-3 it has a part of each.
+StepPrologueEpilogue::OptimizerShare StepPrologueEpilogue::optimizer_share(int64_t rank) const {
+  OptimizerShare share;
+  int64_t parameters = 0, tensors = 0;
+  for (const ParameterPart& part : held_.parts_of(rank)) {
+    share.parameters += part.share;
+    parameters += part.parameters;
+  }
+  for (const uint16_t stage : held_.stages_of(rank)) {
+    const ParameterTensors here = parameter_tensors(model_, plan_, content(stage));
+    share.largest = std::max(share.largest, here.largest);
+    tensors += here.count;
+    tensors += expert_tensors(model_, plan_, content(stage)).count;
+  }
+  if (plan_.zero < 3 && parameters > 0)
+    tensors = static_cast<int64_t>(static_cast<double>(tensors) *
+                                   static_cast<double>(share.parameters) /
+                                   static_cast<double>(parameters));
+  share.tensors = std::max<int64_t>(1, tensors);
+  share.largest = std::min(share.largest, share.parameters);
+  return share;
+}
+
+namespace {
+
+// As `pieces` tensors of one size.
+std::vector<TensorIndex> allocate_pieces(PassWriter& pass, const std::string& label, Bytes bytes,
+                                         int64_t pieces, MemoryCategory category) {
+  std::vector<TensorIndex> tensors;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t size = bytes.value * (i + 1) / pieces - bytes.value * i / pieces;
+    tensors.push_back(pass.allocate(label, Bytes{size}, category));
+  }
+  return tensors;
+}
+
+void free_pieces(PassWriter& pass, std::vector<TensorIndex>& tensors) {
+  for (TensorIndex& tensor : tensors) pass.free(tensor);
+}
+
+}  // namespace
+
+// To fp32.  torch.optim on one flat tensor takes its gradient from a flat copy in their own format
+// (InternLM/InternEvo internlm/solver/optimizer/hybrid_zero_optim.py @7776693, _step:
+// flat_fp16_avg_grads, flat_fp32_avg_grads), except of ZeRO-3's shards.
+std::vector<TensorIndex> StepPrologueEpilogue::copy_gradients(PassWriter& pass,
+                                                              OptimizerShare share) {
+  const Bytes own = bytes(share.parameters, plan_.precision.gradients);
+  const Bytes wide = bytes(share.parameters, DType::fp32);
+  TensorIndex flat = kNoTensor;
+  if (plan_.optimizer_kernel == OptimizerKernel::flat && plan_.zero < 3) {
+    pass.compute("gradients side by side", shard_.memory_bound(Kernel::copy, own * 2));
+    flat = pass.allocate("flat gradients", own, MemoryCategory::gradients);
+  }
+  pass.compute("gradient copy", shard_.memory_bound(Kernel::cast, own + wide));
+  std::vector<TensorIndex> copies = allocate_pieces(
+      pass, "fp32 gradients", wide, optimizer_tensors(share), MemoryCategory::gradients);
+  pass.free(flat);
+  return copies;
+}
+
+int64_t StepPrologueEpilogue::optimizer_tensors(OptimizerShare share) const {
+  return plan_.zero == 3 ? share.tensors : 1;
 }
 
 // DeepSpeed's ZeRO-1 (microsoft/DeepSpeed v0.5.10 deepspeed/runtime/zero/stage_1_and_2.py): each
 // gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct), then
-// all of them into one tensor (step).  `largest`: parameters of the largest.
-void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, int64_t share, int64_t largest) {
+// all of them into one tensor (step).
+void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, OptimizerShare share) {
   constexpr int64_t kFp64 = 8;
   const auto copy = [&](const char* label, Bytes size) {
     pass.compute(label, shard_.memory_bound(Kernel::none, {}));
     TensorIndex tensor = pass.allocate(label, size, MemoryCategory::workspace);
     pass.free(tensor);
   };
-  copy("gradient in fp32", bytes(largest, DType::fp32));
-  copy("gradient in fp64", Bytes{largest * kFp64});
-  copy("flat gradients", bytes(share, plan_.precision.gradients));
+  copy("gradient in fp32", bytes(share.largest, DType::fp32));
+  copy("gradient in fp64", Bytes{share.largest * kFp64});
+  copy("flat gradients", bytes(share.parameters, plan_.precision.gradients));
 }
 
-// Gradient norm and Adam on `share` parameters.
-void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share, int64_t largest) {
+// Gradient norm and Adam on the rank's share of the parameters.
+void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   const Precision& p = plan_.precision;
+  const int64_t share = of.parameters;
   // Adam works on gradients as wide as its own parameters; narrower ones are copied first.
   const DType wide = p.master ? DType::fp32 : p.gradients;
   const bool copied = wide != p.gradients;
   const Bytes gradients = bytes(share, wide);
   PassWriter before(builder_, "gradient norm", no_tensors_);
   before.set_phase(Phase::optimizer);
-  TensorIndex copy = kNoTensor;
-  if (plan_.gradient_copies == GradientCopies::by_tensor) copy_by_tensor(before, share, largest);
+  if (plan_.gradient_copies == GradientCopies::by_tensor) copy_by_tensor(before, of);
+  const bool norm_first = copied && plan_.norm_copies && plan_.clip_gradients;
+  if (norm_first) {
+    before.compute("gradients to fp32",
+                   shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
+    std::vector<TensorIndex> read = allocate_pieces(before, "fp32 gradients for the norm",
+                                                    gradients, of.tensors,
+                                                    MemoryCategory::gradients);
+    before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
+    free_pieces(before, read);
+  }
   TensorIndex apart = kNoTensor;
   if (plan_.gradient_copies == GradientCopies::flat) {
     // microsoft/DeepSpeed v0.5.10 deepspeed/runtime/fp16/fused_optimizer.py, step.
     before.compute("gradients in fp32", shard_.memory_bound(Kernel::none, {}));
     apart = before.allocate("gradients in fp32", gradients, MemoryCategory::workspace);
   }
-  if (copied) {
-    before.compute("gradient copy",
-                   shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
-    copy = before.allocate("fp32 gradients", gradients, MemoryCategory::gradients);
-  }
+  std::vector<TensorIndex> copies;
+  if (copied) copies = copy_gradients(before, of);
   before.free(apart);
   if (p.params == DType::fp16) {
     // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
     // unscale_and_check_inf).
     before.compute("gradient unscaling", shard_.memory_bound(Kernel::scale, gradients * 2));
   }
-  if (plan_.clip_gradients) {
+  if (plan_.clip_gradients && !norm_first) {
     before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
   }
   if (!before.empty()) {
-    before.free(copy);  // held until Adam has run: allocated again there
+    free_pieces(before, copies);  // held until Adam has run: allocated again there
     items.run(graph_, before.finish());
   }
   if (plan_.clip_gradients) add_norm_reduction(items);
@@ -343,16 +412,19 @@ void StepPrologueEpilogue::add_update(RoleItems& items, int64_t share, int64_t l
   if (host > 0) update_on_host(pass, host);
   pass.compute("adam",
                shard_.memory_bound(Kernel::adam, bytes(here, wide) + moments * 2 + own * 2));
-  TensorIndex held =
-      pass.allocate("fp32 gradients", copied ? gradients : Bytes{}, MemoryCategory::gradients);
+  std::vector<TensorIndex> held;
+  if (copied)
+    held = allocate_pieces(pass, "fp32 gradients", gradients, optimizer_tensors(of),
+                           MemoryCategory::gradients);
   const int64_t numbers = plan_.optimizer_kernel == OptimizerKernel::flat      ? 2
                           : plan_.optimizer_kernel == OptimizerKernel::foreach ? 1
                                                                                : 0;
-  TensorIndex between =
-      pass.allocate("optimizer's intermediate results", bytes(here, DType::fp32) * numbers,
-                    MemoryCategory::workspace);
-  pass.free(held);
-  pass.free(between);
+  std::vector<TensorIndex> between =
+      allocate_pieces(pass, "optimizer's intermediate results",
+                      bytes(here, DType::fp32) * numbers, numbers * optimizer_tensors(of),
+                      MemoryCategory::workspace);
+  free_pieces(pass, held);
+  free_pieces(pass, between);
   if (p.master && !wide_shards(plan_)) {
     pass.compute("parameter copy", shard_.memory_bound(Kernel::cast, own + bytes(here, p.params)));
   }

@@ -60,8 +60,18 @@ class StepPrologueEpilogue {
   void add_shared_reduction(RoleItems& items, int64_t rank);
   void add_embedding_reduction(RoleItems& items, int64_t rank);
   void add_optimizer(RoleItems& items, int64_t rank);
-  void copy_by_tensor(PassWriter& pass, int64_t share, int64_t largest);
-  void add_update(RoleItems& items, int64_t share, int64_t largest);
+  // Parameters whose optimizer a rank runs, and how many tensors their gradients are.
+  struct OptimizerShare {
+    int64_t parameters = 0;
+    int64_t tensors = 1;
+    int64_t largest = 0;  // parameters of the largest of them
+  };
+  OptimizerShare optimizer_share(int64_t rank) const;
+  void add_update(RoleItems& items, OptimizerShare share);
+  // As many tensors as the optimizer works on: one of all, or with ZeRO-3 as the gradients are.
+  int64_t optimizer_tensors(OptimizerShare share) const;
+  std::vector<TensorIndex> copy_gradients(PassWriter& pass, OptimizerShare share);
+  void copy_by_tensor(PassWriter& pass, OptimizerShare share);
   void update_on_host(PassWriter& pass, int64_t count);
   void add_norm_reduction(RoleItems& items);
 

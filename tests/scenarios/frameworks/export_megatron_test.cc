@@ -127,6 +127,7 @@ TEST(ExportMegatron, WhatMegatronCannotDoIsSaid) {
   EXPECT_THAT(notes("kernels: {modules: torch}\n"), HasSubstr("modules of its own"));
   EXPECT_THAT(notes("kernels: {host_waits: passes}\n"), HasSubstr("kernels.host_waits"));
   EXPECT_THAT(notes("kernels: {flash_kernel: flash-2}\n"), HasSubstr("kernels.flash_kernel"));
+  EXPECT_THAT(notes("kernels: {held_logits: 2}\n"), HasSubstr("held_logits are not written"));
   EXPECT_THAT(notes("precision: {preset: bf16-mixed, own_grads: true}\n"),
               HasSubstr("precision.own_grads"));
   const Scenario s = testing::load(

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "model/parameters.h"
 #include "schedules/families/families.h"
 #include "sim/account/account.h"
 #include "sim/engine/run.h"
@@ -285,6 +288,29 @@ TEST(Lower, GradientsOfABackwardMayAllStayToItsEnd) {
   EXPECT_GT(memory(ProductGradients::backward), memory(ProductGradients::added));
 }
 
+// Kernels::held_logits: those of the microbatches before, through the whole step, where the head is.
+TEST(Lower, LogitsOfEarlierMicrobatchesMayStay) {
+  const auto logits = [](int64_t held, int64_t microbatches) {
+    Plan plan = sample::plan(2, 2, 1, microbatches, 1, 256);
+    plan.kernels.held_logits = held;
+    plan.kernels.loss = Loss::torch_gathered;
+    plan.stages = {{.layers = 4, .embedding = true}, {.layers = 4, .head = true}};
+    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    std::vector<double> sets;  // of each rank, of the whole vocabulary
+    for (const RoleOps& role : graph.roles) {
+      int64_t bytes = 0;
+      for (const StaticMemory& m : role.memory)
+        bytes += m.category == MemoryCategory::logits ? m.bytes.value : 0;
+      sets.push_back(static_cast<double>(bytes) /
+                     static_cast<double>(2 * 256 * small_gpt().vocab));
+    }
+    return sets;
+  };
+  EXPECT_EQ(logits(1, 4), (std::vector<double>{0, 0}));
+  EXPECT_EQ(logits(2, 4), (std::vector<double>{0, 1}));
+  EXPECT_EQ(logits(4, 3), (std::vector<double>{0, 2}));  // there are no more
+}
+
 int count_works(const OpGraph& graph, Axis axis, WorkKind kind) {
   int count = 0;
   for (const Pass& pass : graph.passes) {
@@ -393,6 +419,35 @@ TEST(Lower, TheOptimizerHoldsWideGradientsAndWhatItsKernelsNeed) {
   EXPECT_DOUBLE_EQ(optimizer_bytes(plan), 8);
   plan.precision.gradients = DType::bf16;
   EXPECT_DOUBLE_EQ(optimizer_bytes(plan), 8 + 4);
+}
+
+// What the pass "gradient norm" allocates, in bytes a parameter and as so many tensors.
+std::pair<double, int64_t> norm_copies(const Plan& plan) {
+  const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+  int64_t bytes = 0, tensors = 0;
+  for (const Pass& pass : graph.passes) {
+    if (pass.name != "gradient norm") continue;
+    for (const MemoryEvent& e : pass.memory) {
+      bytes += e.allocate ? graph.tensor(pass, e).bytes.value : 0;
+      tensors += e.allocate ? 1 : 0;
+    }
+  }
+  return {static_cast<double>(bytes) / static_cast<double>(parameters(small_gpt())), tensors};
+}
+
+TEST(Lower, TheNormMayBeOfCopiesInFp32) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  plan.precision.gradients = DType::bf16;
+  EXPECT_EQ(norm_copies(plan), std::pair(4.0, int64_t{1}));  // what Adam works on
+  plan.norm_copies = true;
+  const auto [bytes, tensors] = norm_copies(plan);
+  EXPECT_DOUBLE_EQ(bytes, 4 + 4);
+  EXPECT_EQ(tensors, 1 + parameter_tensors(small_gpt(), plan, plan.stages.front()).count);
+  plan.optimizer_kernel = OptimizerKernel::flat;
+  EXPECT_DOUBLE_EQ(norm_copies(plan).first, 4 + 4 + 2);  // side by side before they are widened
+  plan.precision.gradients = DType::fp32;
+  EXPECT_DOUBLE_EQ(norm_copies(plan).first, 0);
 }
 
 }  // namespace
