@@ -23,6 +23,7 @@
 
 #include "sim/check.h"
 #include "sim/log_exp.h"
+#include "topology/nccl/collective_time.h"
 #include "topology/nccl/collectives.h"
 
 namespace stepcast {
@@ -168,8 +169,8 @@ struct Asked {
   bool is_like(const Cluster& there) const {
     const Node &a = cluster.node, &b = there.node;
     return equal(a.intra_bandwidth.value, b.intra_bandwidth.value) &&
-           (shape.nodes == 1 || (equal(a.nic_bandwidth.value, b.nic_bandwidth.value) &&
-                                 a.nic_latency == b.nic_latency && here_us() == there_us(there)));
+           (shape.nodes == 1 || equal(a.nic_bandwidth.value, b.nic_bandwidth.value)) &&
+           here_us() == there_us(there);
   }
   double here_us() const { return modelled_us(kind, bytes, shape, cluster); }
   double there_us(const Cluster& there) const { return modelled_us(kind, bytes, alone(), there); }
@@ -180,13 +181,15 @@ Cluster Asked::measured_on(const Wires& wires, double row_nic_gbs) const {
   Node& node = there.node;
   const bool nvlink = node.intra != IntraKind::pcie;
   const double nvlink_rate = table.nvlink_gbs() * 1e9;
-  if (shape.ranks_per_node > 1 && nvlink && nvlink_rate > 0 &&
-      !equal(node.intra_bandwidth.value, nvlink_rate))
-    node.intra_bandwidth = {nvlink_rate};
+  if (shape.ranks_per_node > 1 && nvlink && nvlink_rate > 0) {
+    if (!equal(node.intra_bandwidth.value, nvlink_rate)) node.intra_bandwidth = {nvlink_rate};
+    node.intra_latency = nominal_intra_latency(wires_of(cluster).inside->generation);
+  }
   if (shape.nodes == 1) return there;
   if (!equal(row_nic_gbs, nic_gbs()))
     node.nic_bandwidth = node.nic_bandwidth * (row_nic_gbs / nic_gbs());
   node.nic_latency = nominal_latency(*wires.network);
+  there.fabric.hop_latency = nominal_hop_latency(*wires.network);
   there.fabric.oversubscription = 1;
   for (Tier& tier : there.fabric.tiers) tier.oversubscription = 1;
   return there;
@@ -235,6 +238,34 @@ std::string joined_reasons(const std::vector<std::string>& reasons) {
   std::string text;
   for (const std::string& reason : reasons) text += (text.empty() ? "" : "; ") + reason;
   return text;
+}
+
+// What of the wires makes no difference to the price.
+std::string indifferent(WorkKind kind, const GroupShape& shape, const Cluster& cluster,
+                        const Price& price) {
+  if (shape.nodes == 1) return "on one node neither NICs nor network switches take part";
+  std::vector<std::string> all;
+  const NicDriver here = cluster.node.nic_driver;
+  std::string alike;
+  for (int i = 0; i < kNicDriverCount; ++i) {
+    const auto other = static_cast<NicDriver>(i);
+    if (other != here && nic_class(other) == nic_class(here))
+      alike += fmt::format("{}{}", alike.empty() ? "" : ", ", name_of(other));
+  }
+  const bool by_model = price.origin == Origin::roofline;
+  if (by_model && !alike.empty())
+    all.push_back(
+        fmt::format("the model tells NICs driven by {} and by {} apart by nics.latency alone",
+                    name_of(here), alike));
+  const bool in_switches = price.algorithm == Algorithm::collnet_direct ||
+                           price.algorithm == Algorithm::collnet_chain ||
+                           price.algorithm == Algorithm::nvls;
+  if (!reduces_in_switches(kind)) {
+    all.emplace_back("network switches reduce all-reduces alone");
+  } else if (by_model && cluster.fabric.sharp && !in_switches) {
+    all.emplace_back("network switches that reduce would take longer");
+  }
+  return joined_reasons(all);
 }
 
 }  // namespace
@@ -300,24 +331,23 @@ std::optional<Price> measured_collective(const CostTable& table, WorkKind kind, 
           "longer",
           only.curve.front().bytes);
   }
-  Price price = price_of(m, std::move(basis));
-  if (why != nullptr) price.remark = *why;
-  return price;
+  return price_of(m, std::move(basis));
 }
 
 Price collective_price(WorkKind kind, Bytes bytes, const GroupShape& shape, const Cluster& cluster,
                        const CostTable* table) {
   const CommunicationCost cost = collective_cost(cluster, kind, bytes, shape);
   Price price{cost.time, Origin::roofline, cost.basis};
+  std::string why;
   if (table != nullptr) {
-    std::string why;
-    if (auto found = measured_collective(*table, kind, bytes, shape, cluster, &why))
-      price = std::move(*found);
-    price.remark = std::move(why);
+    if (auto measured = measured_collective(*table, kind, bytes, shape, cluster, &why))
+      price = std::move(*measured);
   }
   price.latency = std::min(price.time, cost.latency);
   price.algorithm = cost.algorithm;
   price.protocol = cost.protocol;
+  const std::string same = indifferent(kind, shape, cluster, price);
+  price.remark = why + (why.empty() || same.empty() ? "" : "; ") + same;
   return price;
 }
 

@@ -27,7 +27,8 @@
 namespace stepcast {
 
 // By the table's rows, if some fit, else by the model, which has the latency and the name of the
-// algorithm in either case.  `remark` of the price says why rows of this very group did not count.
+// algorithm in either case.  `remark` of the price says why rows of this very group did not count,
+// and what of the wires makes no difference to the model.
 // `table` may be null.  REQUIRES: as collective_cost (topology/nccl/collectives.h), bytes > 0.
 Price collective_price(WorkKind kind, Bytes bytes, const GroupShape& shape, const Cluster& cluster,
                        const CostTable* table);

@@ -86,7 +86,7 @@ TEST(CollectiveCurve, OfLargeMessagesAloneFallsToTheModelsLatency) {
       }
       last = us;
     }
-    EXPECT_NEAR(last / std::min(latency, curve[0].us), 1, 1e-3) << factor;
+    EXPECT_NEAR(last / std::min(latency, curve[0].us), 1, 1e-2) << factor;
   }
 }
 

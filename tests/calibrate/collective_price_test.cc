@@ -49,6 +49,12 @@ Price price(const CostTable& t, const Cluster& c, const GroupShape& shape, Bytes
   return collective_price(kind, bytes, shape, c, &t);
 }
 
+void drive(Cluster& c, NicDriver driver) {
+  c.node.nic_driver = driver;
+  c.node.nic_latency = nominal_latency(driver);
+  c.fabric.hop_latency = nominal_hop_latency(driver);
+}
+
 TEST(CollectivePrice, AnswersTheExactGroupShape) {
   const CostTable t = make(kRows);
   const Cluster c = a100_cluster(2);
@@ -56,12 +62,11 @@ TEST(CollectivePrice, AnswersTheExactGroupShape) {
   EXPECT_DOUBLE_EQ(us(p.time), 60);
   EXPECT_EQ(p.origin, Origin::measured);
   EXPECT_EQ(p.basis, "table test: all_reduce of 8 ranks on 1 node");
-  EXPECT_EQ(p.remark, "");
   EXPECT_NE(p.algorithm, Algorithm::none);
   EXPECT_EQ(price(t, c, kNode, kMiB, WorkKind::all_gather).origin, Origin::roofline);
   const GroupShape four{.ranks = 4, .nodes = 1, .ranks_per_node = 4, .tier = -1};
   EXPECT_EQ(price(t, c, four).origin, Origin::roofline);
-  EXPECT_EQ(price(t, c, four).remark, "");
+  EXPECT_EQ(price(t, c, four).remark, "on one node neither NICs nor network switches take part");
 }
 
 TEST(CollectivePrice, TakesTheRowsOfTheClustersNics) {
@@ -84,8 +89,7 @@ TEST(CollectivePrice, OfAnotherNetworkIsTheModels) {
   EXPECT_DOUBLE_EQ(us(p.time), modelled(c, kTwoNodes));
   EXPECT_THAT(p.remark, HasSubstr("over NICs driven by efa, here verbs"));
   EXPECT_EQ(price(t, c, kNode).origin, Origin::measured) << "in one node no NIC takes part";
-  c.node.nic_driver = NicDriver::efa;
-  c.node.nic_latency = nominal_latency(NicDriver::efa);
+  drive(c, NicDriver::efa);
   EXPECT_DOUBLE_EQ(us(price(t, c, kTwoNodes).time), 120);
 }
 
@@ -96,7 +100,7 @@ TEST(CollectivePrice, EachNetworkHasRowsOfItsOwn) {
       "nvlink3 verbs", "nvlink3 roce");
   Cluster c = a100_cluster(2);
   EXPECT_DOUBLE_EQ(us(price(t, c, kTwoNodes).time), 120);
-  c.node.nic_driver = NicDriver::roce;
+  drive(c, NicDriver::roce);
   EXPECT_DOUBLE_EQ(us(price(t, c, kTwoNodes).time), 200);
 }
 
@@ -157,7 +161,7 @@ TEST(CollectivePrice, RowsOfOneProcessCountWhereItsCallsDoNot) {
   EXPECT_THAT(at(one, 1024).remark, HasSubstr("below 2097152 bytes do not count: one process"));
   EXPECT_DOUBLE_EQ(us(at(one, 2 << 20).time), 80);
   EXPECT_EQ(at(one, 4 << 20).origin, Origin::measured);
-  EXPECT_EQ(at(one, 4 << 20).remark, "");
+  EXPECT_THAT(at(one, 4 << 20).remark, ::testing::Not(HasSubstr("one process")));
   // Rows of a process each go first.
   const CostTable both =
       make(rows + "collective,all_gather,8,1,8,0,1048576,40,n\n", "nvlink3 one-process", "nvlink3");
@@ -244,7 +248,38 @@ TEST(CollectivePrice, WithoutATableIsTheModels) {
   const Price p = collective_price(WorkKind::all_reduce, kMiB, kTwoNodes, c, nullptr);
   EXPECT_DOUBLE_EQ(us(p.time), modelled(c, kTwoNodes));
   EXPECT_EQ(p.origin, Origin::roofline);
-  EXPECT_EQ(p.remark, "");
+}
+
+// Where another driver, or switches that reduce, leave the price as it is, it says so.
+TEST(CollectivePrice, SaysWhatMakesNoDifference) {
+  const CostTable t = make(kRows);
+  for (const WorkKind kind : {WorkKind::all_reduce, WorkKind::all_gather}) {
+    for (const int64_t bytes : {int64_t{4096}, int64_t{1} << 30}) {
+      for (const GroupShape& shape : {kNode, kTwoNodes}) {
+        const auto at = [&](const Cluster& c) {
+          return collective_price(kind, {bytes}, shape, c, &t);
+        };
+        Cluster c = a100_cluster(2);
+        for (int i = 0; i < kNicDriverCount; ++i) {
+          c.node.nic_driver = static_cast<NicDriver>(i);
+          const Price before = at(c);
+          for (int k = 0; k < kNicDriverCount; ++k) {
+            Cluster other = c;
+            other.node.nic_driver = static_cast<NicDriver>(k);
+            const Price after = at(other);
+            if (k == i || after.time != before.time || shape.nodes == 1) continue;
+            EXPECT_THAT(after.remark, HasSubstr(std::string(name_of(c.node.nic_driver))))
+                << name_of(kind) << ' ' << bytes << ' ' << name_of(other.node.nic_driver);
+          }
+          Cluster sharp = c;
+          sharp.fabric.sharp = true;
+          if (at(sharp).time == before.time && shape.nodes > 1) {
+            EXPECT_THAT(at(sharp).remark, HasSubstr("network switches"));
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

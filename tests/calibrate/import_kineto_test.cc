@@ -109,7 +109,10 @@ TEST(ImportKineto, OfACollectiveTheFastestKernelCountsAndIsDerived) {
 TEST(ImportKineto, GroupsOverNodesNeedTheirNetwork) {
   MeasurementOptions o;
   o.nic_gbs = 50;
+  EXPECT_EQ(import_measurements(sample(), "trace.json", o).collectives.size(), 1u);
+  o.network = NicDriver::roce;
   const TableText t = import_measurements(sample(), "trace.json", o);
+  EXPECT_EQ(t.sources[t.collectives.at(0).source].wires.network, NicDriver::roce);
   ASSERT_EQ(t.collectives.size(), 2u);
   const CollectiveRow& r = t.collectives[1];
   EXPECT_EQ(r.kind, WorkKind::all_gather);

@@ -16,6 +16,7 @@ double us_of(const std::optional<Price>& p) {
 Cluster rack(int64_t racks) {
   Cluster c = test::a100_cluster(racks);
   c.node.gpu.arch = GpuArch::blackwell;
+  c.node.intra_latency = Time{900'000};
   c.node.gpus = 72;
   c.node.nics = 72;
   c.node.intra = IntraKind::nvswitch;

@@ -107,7 +107,7 @@ TEST(TableText, ReadsTheConditionsOfCollectivesAndWhatIsShared) {
 }
 
 TEST(TableText, SourcesSayWhichWiresTheirCollectivesRanOn) {
-  const std::string head = kHeader + "# source: other measured x\n# wires: bench nvlink4 efa\n";
+  const std::string head = kHeader + "# wires: bench nvlink4 efa\n";
   const std::string row = "collective,all_reduce,16,2,8,50,1024,70,";
   const auto with = [&](const std::string& wires, const std::string& rows) {
     return head + wires + "# rows: 2\n" + rows;

@@ -68,7 +68,7 @@ inline Cluster a100_cluster(int64_t nodes) {
   n.intra_latency = Time{1'000'000};
   n.nic_bandwidth = {25e9};
   n.nic_latency = Time{2'000'000};
-  c.fabric.hop_latency = Time{300'000};
+  c.fabric.hop_latency = Time{200'000};
   return c;
 }
 

@@ -74,6 +74,14 @@ constexpr Time nominal_latency(NicDriver driver) {
   return Time{};
 }
 
+// The same of `fabric.latency_per_hop` (InfiniBand or Ethernet switches) and `intra.latency`.
+constexpr Time nominal_hop_latency(NicDriver driver) {
+  return Time{driver == NicDriver::verbs ? 200'000 : 600'000};
+}
+constexpr Time nominal_intra_latency(int64_t nvlink_generation) {
+  return Time{nvlink_generation >= 4 ? 900'000 : 1'000'000};
+}
+
 struct Node {
   Gpu gpu;
   int64_t gpus = 8;

@@ -56,19 +56,6 @@ const char* class_of(Protocol p) {
   return "";
 }
 
-const char* class_of(NicDriver driver) {
-  switch (driver) {
-    case NicDriver::verbs:
-    case NicDriver::roce: return "NIC by verbs";
-    case NicDriver::gib:
-    case NicDriver::efa: return "NIC by a plugin";
-    case NicDriver::tcpxo: return "NIC by TCPXO";
-    case NicDriver::efa_v1:
-    case NicDriver::tcpx: return "NIC by an early plugin";
-  }
-  return "";
-}
-
 // Spreads, as natural logarithms.
 constexpr double kWide = 0.7;    // unlike its neighbours
 constexpr double kLoose = 0.3;   // latencies, ramps, efficiency of kinds of networks
@@ -103,7 +90,7 @@ void classify_latency(Classifier& c) {
   if (c.domain > 0) c.add(Term::intra, 0.5, "large domain", c.domain);
   if (!c.across) return;
   if (!c.pairwise) c.add(Term::network, 0.5, "all");
-  c.add(Term::network, kLoose, class_of(c.cluster.node.nic_driver));
+  c.add(Term::network, kLoose, std::string(nic_class(c.cluster.node.nic_driver)));
   c.add(Term::network, kLoose, c.protocol);
   if (c.domain > 0) c.add(Term::network, 0.5, "large domain", c.domain);
 }
@@ -134,7 +121,7 @@ void classify_wire(Classifier& c) {
   c.add(Term::wire, kTight, c.algorithm);
   if (c.a.protocol != Protocol::simple) c.add(Term::wire, kLoose, c.protocol);
   const NicDriver driver = c.cluster.node.nic_driver;
-  if (driver >= NicDriver::tcpxo) c.add(Term::wire, kWide, class_of(driver));
+  if (driver >= NicDriver::tcpxo) c.add(Term::wire, kWide, std::string(nic_class(driver)));
   const bool plugin = driver != NicDriver::verbs && driver != NicDriver::roce;
   if (plugin && c.shape.ranks_per_node == 1) {
     c.add(Term::wire, 0.5, "one rank a node and NIC by a plugin");
@@ -146,7 +133,7 @@ void classify_ramp(Classifier& c) {
   c.add(Term::ramp, 1, c.placed(c.algorithm));
   c.add(Term::ramp, kLoose, c.placed(c.protocol));
   c.add(Term::ramp, 0.5, c.placed(c.algorithm + " " + c.protocol));
-  if (c.across) c.add(Term::ramp, kLoose, class_of(c.cluster.node.nic_driver));
+  if (c.across) c.add(Term::ramp, kLoose, std::string(nic_class(c.cluster.node.nic_driver)));
   if (c.domain > 0) c.add(Term::ramp, 0.5, "large domain", c.domain);
   c.add(Term::copy, kLoose, "all");
 }
@@ -155,6 +142,19 @@ void classify_ramp(Classifier& c) {
 
 std::string_view name_of(Term t) {
   return kTermNames[static_cast<size_t>(t)];
+}
+
+std::string_view nic_class(NicDriver driver) {
+  switch (driver) {
+    case NicDriver::verbs:
+    case NicDriver::roce: return "NIC by verbs";
+    case NicDriver::gib:
+    case NicDriver::efa: return "NIC by a plugin";
+    case NicDriver::tcpxo: return "NIC by TCPXO";
+    case NicDriver::efa_v1:
+    case NicDriver::tcpx: return "NIC by an early plugin";
+  }
+  return "";
 }
 
 std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind kind,

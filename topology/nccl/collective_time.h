@@ -41,6 +41,9 @@ struct CorrectionClass {
 std::vector<CorrectionClass> correction_classes(const Cluster& cluster, WorkKind kind,
                                                 const GroupShape& shape, const Candidate& a);
 
+// The class of NICs: drivers of one class have the same factors.
+std::string_view nic_class(NicDriver driver);
+
 using Factors = std::array<double, kTerms>;  // by Term
 
 class Corrections {
