@@ -397,7 +397,8 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   const bool goes_on = rank.exact && time == now_ && launched(th.ops) < now_;
   const Wide begin = goes_on ? rank.exact_end : rank.progress;
   rank.fresh = begin == rank.progress;
-  note_launch(at, start, ops[in.count - 1].launched);
+  const int64_t late = std::max(ops[th.ops].launched, th.ops == 0 ? in.late : INT64_MIN);
+  note_launch(at, start, late);
   if (th.ops == 0) {
     book_start(at, 0, start);
     if (in.start_slot >= 0) {
@@ -416,7 +417,10 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
     return;
   }
   int64_t ps = 0;
-  if (th.ops == 0 && launched(in.count - 1) < before) {
+  const bool host_is_ahead =
+      launched(in.count - 1) < before ||
+      (slowness_[id] >= kNominal && at.host[0] + at.launched + in.late < start);
+  if (th.ops == 0 && host_is_ahead) {
     ps = in.ps;
     th.ops = in.count;
   } else {
