@@ -242,9 +242,8 @@ void check_replicas(const Scenario& scenario, const RankRun& one) {
   constexpr int64_t kMostOps = 5'000'000'000, kOpsAFlowEvent = 200, kOpsASlowedOp = 80;
   const LaneResult& lanes = one.ranks.lanes;
   const int64_t ops_of_lanes = lanes.rank_ops + kOpsASlowedOp * one.ranks.shared_ops;
-  const int64_t ops =
-      ops_of_lanes / std::max<int64_t>(1, one.lanes.lanes()) * lanes.lanes_run +
-      kOpsAFlowEvent * one.ranks.flow_events;
+  const int64_t ops = ops_of_lanes / std::max<int64_t>(1, one.lanes.lanes()) * lanes.lanes_run +
+                      kOpsAFlowEvent * one.ranks.flow_events;
   const int64_t most = std::max<int64_t>(1, kMostOps / std::max<int64_t>(1, ops));
   if (scenario.replicas > most)
     throw file_error("E123",

@@ -114,6 +114,7 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   choose_lockstep();
   prepare_blocks();
   prepare_windows();
+  prepare_quiet();
 }
 
 // What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
@@ -241,7 +242,7 @@ void Engine::process(int64_t time) {
 
 void Engine::handle(const Event& event) {
   switch (event.kind) {
-    case EventKind::begin: return begin_transfer(event.id);
+    case EventKind::begin: wait_to_begin(event.id, -1); return begin_transfer(event.id);
     case EventKind::move: return start_moving(event.id);
     case EventKind::price: return change_price(event.id);
     case EventKind::window: return change_window(event.id);
@@ -351,6 +352,7 @@ void Engine::run_thread(uint32_t id) {
   for (; th.at < items.size(); ++th.at) {
     if (recorded) book_item(block, th, items[th.at], false);
     if (!execute(block, th, items[th.at])) return;
+    disturb(block.role);
     if (recorded) book_item(block, th, items[th.at], true);
   }
 }
@@ -556,7 +558,8 @@ void Engine::book_slowed(const Place& at, const ThreadInstruction& in) {
   int64_t ps = 0;
   for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
   const uint32_t id = at.block.role * width_ + at.block.lane;
-  const int64_t own = ps * (is_uneven(id) ? rank.pace : slowness_[id]);
+  // Not the pace at its end: a window may begin or end at this very moment.
+  const int64_t own = ps * (is_uneven(id) ? rank.first_pace : slowness_[id]);
   book_more(at, in.first + rank.first_op, count, own - ps * kNominal);
   record_->book(at.block.role, Spend::contention, now_ - rank.begin - own);
   if (ops_) book_op(at, in.first, rank.begin, now_);

@@ -83,6 +83,7 @@ class ThreadWriter {
       const bool ends = code_[in].end_slot >= 0 || code_[in].start_slot >= 0;
       open[stream] = ends || code_[in].code == ThreadCode::collective ? kNone : in;
     }
+    for (ThreadInstruction& in : code_) add_late(in);
     return std::move(code_);
   }
 
@@ -112,6 +113,17 @@ class ThreadWriter {
       any = true;
     }
     return any;
+  }
+
+  // An op goes on from the one before if it has been launched by then: at the earliest when all
+  // before it have taken their price.  The end is rounded up from a fraction of 1/4096 ps at most.
+  void add_late(ThreadInstruction& in) const {
+    if (in.code != ThreadCode::compute) return;
+    int64_t before = 0;
+    for (uint32_t i = in.first + 1; i < in.first + in.count; ++i) {
+      before += ops_[i - 1].ps * kNominal;
+      in.late = std::max(in.late, ops_[i].launched - before + 1);
+    }
   }
 
   // Continues the chain at `open` if it can.  Returns the instruction.

@@ -35,8 +35,11 @@ struct ThreadInstruction {
   int64_t ps = 0;                 // sum of the chain; wait: delay
   uint32_t first = 0, count = 0;  // ops of the chain, in PassThreads::ops
   uint32_t work = 0;              // collective
-  int32_t end_slot = -1;          // takes the end; wait: the slot that is waited for
-  int32_t start_slot = -1;        // takes the start (chains of one op, collectives)
+  // Chain of compute: the host is ahead of every op but the first if `late` after the begin of the
+  // pass comes before the begin of the chain, and the lane is not faster than nominal.  1/4096 ps.
+  int64_t late = INT64_MIN / 2;
+  int32_t end_slot = -1;    // takes the end; wait: the slot that is waited for
+  int32_t start_slot = -1;  // takes the start (chains of one op, collectives)
   uint8_t stream = 0;
   ThreadCode code = ThreadCode::wait;
 };

@@ -59,6 +59,9 @@ class LaneRecorder {
     inside_[r][static_cast<size_t>(spend)] += time;
   }
 
+  // What has been booked of role r so far.  REQUIRES: something is recorded.
+  const std::array<int64_t, kSpends>& booked(uint32_t r) const { return inside_[r]; }
+
   // It stood still in [begin, end) for a collective that waited for a slower lane, and took longer
   // than alone, as `wait` says.
   void book_wait(uint32_t r, Spend spend, int64_t begin, int64_t end, const StragglerWait& wait) {
