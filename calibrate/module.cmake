@@ -7,6 +7,7 @@ file(GLOB stepcast_attention_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/calib
 embed_files(stepcast_calibrate attention_files ${stepcast_attention_files})
 embed_files(stepcast_calibrate alignment_files ${PROJECT_SOURCE_DIR}/calibrate/data/alignment.csv)
 embed_files(stepcast_calibrate roofline_files ${PROJECT_SOURCE_DIR}/calibrate/data/roofline.csv)
+embed_files(stepcast_calibrate power_limit_files ${PROJECT_SOURCE_DIR}/calibrate/data/power_limit.csv)
 embed_files(stepcast_calibrate cost_error_files ${PROJECT_SOURCE_DIR}/calibrate/data/cost_errors.csv)
 embed_files(stepcast_calibrate in_situ_files ${PROJECT_SOURCE_DIR}/calibrate/in_situ.csv)
 embed_files(stepcast_calibrate host_cost_files ${PROJECT_SOURCE_DIR}/calibrate/data/host_costs.csv)

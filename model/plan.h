@@ -238,6 +238,7 @@ struct Sharding {
                            // DeepSpeed); else they are views of it (FSDP1, Megatron-FSDP)
   bool wide = true;        // the shards are the optimizer's own fp32 parameters, cast before each
                            // gather (PyTorch); else the format of `params` beside them
+  bool fsdp2() const { return copied_out && wide; }
 };
 
 struct Overlap {

@@ -47,6 +47,7 @@ using Bytes = Quantity<struct BytesTag, int64_t>;
 using Flops = Quantity<struct FlopsTag, double>;          // a multiply-add counts two
 using Bandwidth = Quantity<struct BandwidthTag, double>;  // bytes per second, one direction
 using FlopRate = Quantity<struct FlopRateTag, double>;    // floating-point operations per second
+using Power = Quantity<struct PowerTag, double>;          // watts
 
 // A price or a sum that no Time can hold: the user gave a rate that is far too low, or far too much
 // work.

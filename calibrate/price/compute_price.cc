@@ -3,6 +3,7 @@
 //
 //   price_alone     the cost table; where it says nothing, the data sheet (roofline.h)
 //   price_aligned   x 2.5 or more, for batched products whose rows begin on odd bytes
+//   price_limited   x 1 or more, where the GPU may draw less power than it was measured with
 //   price_on_sms    x sms / (sms - held), while communication holds some multiprocessors
 //   price_wait      of the time that the experts of this rank wait for the busiest rank: the
 //                   difference of the prices of two works
@@ -22,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/price/power_limit.h"
 #include "calibrate/price/roofline.h"
 #include "sim/check.h"
 #include "sim/csv.h"
@@ -97,11 +99,27 @@ Price price_aligned(const Work& work, const Gpu& gpu, const CostTable* table, Pr
   return price;
 }
 
+// The same under the limit of the GPU's power.
+Price price_limited(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
+  Price price = price_aligned(work, gpu, table, parts);
+  const bool by_table = table != nullptr && price.origin != Origin::roofline;
+  const Power measured_at = by_table && table->power().value > 0 ? table->power() : gpu.power;
+  const double ratio = slower_at_limit(work, gpu, measured_at);
+  if (ratio <= 1) return price;
+  const std::string here =
+      fmt::format("at {:.0f} of {:.0f} W", gpu.power_limit.value, measured_at.value);
+  if (parts != nullptr) parts->factors.push_back({here + ": power_limit.csv", ratio, {}});
+  price.time = time_from_seconds(to_seconds(price.time) * ratio);
+  price.origin = std::max(price.origin, Origin::extrapolated);
+  price.basis += ", " + here;
+  return price;
+}
+
 // Arithmetic by the SMs that communication leaves it; whoever is limited by memory is not faster.
 Price price_on_sms(const Work& work, const Gpu& gpu, const CostTable* table, PriceParts* parts) {
   Work alone = work;
   alone.comm_sms = 0;
-  Price price = price_aligned(alone, gpu, table, parts);
+  Price price = price_limited(alone, gpu, table, parts);
   if (work.comm_sms == 0) return price;
   STEPCAST_CHECK(work.comm_sms < gpu.sms, "SMs are left for compute");
   const double left = static_cast<double>(gpu.sms - work.comm_sms);
@@ -129,8 +147,9 @@ Work mean_work(const Work& wait) {
 
 // What the busiest rank does longer than this one, which does the mean.
 Price price_wait(const Work& wait, const Gpu& gpu, const CostTable* table) {
-  Price price = price_alone(busiest_work(wait), gpu, table);
-  price.time = std::max(Time{}, price.time - price_alone(mean_work(wait), gpu, table).time);
+  Price price = price_limited(busiest_work(wait), gpu, table, nullptr);
+  const Price mean = price_limited(mean_work(wait), gpu, table, nullptr);
+  price.time = std::max(Time{}, price.time - mean.time);
   return price;
 }
 

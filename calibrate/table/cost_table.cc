@@ -130,6 +130,7 @@ struct CostTable::Rows {
   std::string gpu;
   std::string share_from;
   std::array<bool, kFamilies> shared{};
+  double power_watts = 0;
   double nvlink_gbs = 0;
   bool in_network_reduction = false;
   std::vector<FitRow> fits;  // of gemms and attentions
@@ -231,6 +232,7 @@ CostTable CostTable::of(const TableText& table) {
   rows->gpu = table.gpu;
   rows->share_from = table.share_from;
   rows->shared = table.shared;
+  rows->power_watts = table.power_watts;
   rows->nvlink_gbs = table.nvlink_gbs;
   rows->in_network_reduction = table.in_network_reduction;
   rows->fits = table.fits;
@@ -253,6 +255,10 @@ CostTable CostTable::of(const TableText& table) {
   if (table.interference)
     rows->interference = Interference{table.interference->first, table.interference->second};
   return CostTable(std::move(rows));
+}
+
+Power CostTable::power() const {
+  return {rows_->power_watts};
 }
 
 const std::string& CostTable::name() const {

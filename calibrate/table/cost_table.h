@@ -57,6 +57,8 @@ class CostTable {
   // NVLink and NIC bandwidth of the measurement and no other group on the same NICs, is answered.
   std::optional<Price> collective(WorkKind kind, Bytes bytes, const GroupShape& shape,
                                   const Cluster& cluster) const;
+  // The power limit that the rows were measured with; 0: the rating of the GPU.
+  Power power() const;
   // Host time of launching one kernel, if measured.
   std::optional<Time> launch() const;
   // Host time of replaying one CUDA graph, if measured.

@@ -71,6 +71,7 @@ class TableReader {
   void header(TableText& out);
   void share(std::string_view value, TableText& out);
   void new_source(std::string_view value, TableText& out);
+  void method(std::string_view value, TableText& out);
   void checksum(std::string_view value);
   void add_to_checksum(size_t checked);
 
@@ -150,6 +151,26 @@ void TableReader::new_source(std::string_view value, TableText& out) {
   out.sources.push_back({std::string(key), kind == "derived", std::string(text)});
 }
 
+// "KEY KIND DATA", behind the source's own line.
+void TableReader::method(std::string_view value, TableText& out) {
+  const size_t first = std::min(value.find(' '), value.size());
+  const size_t second = std::min(value.find(' ', first + 1), value.size());
+  const std::string_view key = value.substr(0, first);
+  const auto source = std::ranges::find(out.sources, key, &TableSource::key);
+  if (source == out.sources.end() || second == value.size())
+    return in_.problem("E303", value, "a method is a source's key, how it ran, and on what data");
+  const std::string_view kind = value.substr(first + 1, second - first - 1);
+  const std::string_view data = value.substr(second + 1);
+  for (size_t i = 0; i < kTimingKinds; ++i)
+    if (name_of(static_cast<TimingKind>(i)) == kind) source->kind = static_cast<TimingKind>(i);
+  for (size_t i = 0; i < kTimingData; ++i)
+    if (name_of(static_cast<TimingData>(i)) == data) source->data = static_cast<TimingData>(i);
+  if (name_of(source->kind) != kind)
+    in_.problem("E306", kind, "unstated, single, loop, layer, best or training");
+  if (name_of(source->data) != data)
+    in_.problem("E306", data, "unstated, random, low-entropy or constant");
+}
+
 // "FAMILY HEX"
 void TableReader::checksum(std::string_view value) {
   const size_t blank = std::min(value.find(' '), value.size());
@@ -192,6 +213,10 @@ void TableReader::header(TableText& out) {
     out.software = std::string(value);
   } else if (key == "conditions") {
     out.conditions.emplace_back(value);
+  } else if (key == "power") {
+    std::string_view watts = value;
+    if (watts.ends_with('W')) watts.remove_suffix(1);
+    out.power_watts = in_.number(watts, "power", NumberRange::positive);
   } else if (key == "nvlink_gbs") {
     out.nvlink_gbs = in_.number(value, "nvlink_gbs", NumberRange::positive);
   } else if (key == "in_network_reduction") {
@@ -199,6 +224,8 @@ void TableReader::header(TableText& out) {
     if (value != "yes" && value != "no") in_.problem("E306", value, "yes or no");
   } else if (key == "source") {
     new_source(value, out);
+  } else if (key == "method") {
+    method(value, out);
   } else if (key == "share") {
     share(value, out);
   } else {

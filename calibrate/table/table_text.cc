@@ -43,6 +43,18 @@ std::string_view name_of(FitFlag f) {
   return kNames[static_cast<size_t>(f)];
 }
 
+std::string_view name_of(TimingKind k) {
+  static constexpr std::array<std::string_view, kTimingKinds> kNames{"unstated", "single", "loop", "layer",
+                                                                     "best", "training"};
+  return kNames[static_cast<size_t>(k)];
+}
+
+std::string_view name_of(TimingData d) {
+  static constexpr std::array<std::string_view, kTimingData> kNames{"unstated", "random", "low-entropy",
+                                                          "constant"};
+  return kNames[static_cast<size_t>(d)];
+}
+
 std::string_view name_of(Family f) {
   static constexpr std::array<std::string_view, kFamilies> kNames{"gemm", "attention", "memory",
                                                                   "launch", "collective"};

@@ -21,10 +21,31 @@ namespace stepcast {
 
 // Where rows come from.  Derived: carried over from other hardware or computed from other rows; a
 // price that uses one is at best an extrapolation.
+//
+// How its runs were made says what its rates are of, and that differs by more than most of a
+// table's own errors: clocks rise on a GPU that rests between calls (A100: 278 TFLOP/s in single
+// calls, 254 in a loop), zeros draw less power than random data (H200: 894 and 788 TFLOP/s), and
+// the best of a hundred variants beats the library's choice (by 5 %: arXiv 2512.02551).
+enum class TimingKind : uint8_t {
+  unstated,
+  single,    // each call waited for: clocks of a GPU that rests
+  loop,      // back to back, the library's own choice of kernel
+  layer,     // the same in its place among the kernels of a layer
+  best,      // of many kernels, or of many shapes
+  training,  // kernels of a step
+};
+constexpr size_t kTimingKinds = 6;
+std::string_view name_of(TimingKind k);
+enum class TimingData : uint8_t { unstated, random, low_entropy, constant };
+constexpr size_t kTimingData = 4;
+std::string_view name_of(TimingData d);
+
 struct TableSource {
   std::string key;  // see is_source_key
   bool derived = false;
   std::string text;
+  TimingKind kind = TimingKind::unstated;
+  TimingData data = TimingData::unstated;
   bool operator==(const TableSource&) const = default;
 };
 
@@ -128,6 +149,7 @@ struct TableText {
   std::string about;
   std::string software;                 // "CUDA 12.4, cuBLAS 12.4.5, NCCL 2.21.5"; may be empty
   std::vector<std::string> conditions;  // clocks, temperature, driver, date: one line each
+  double power_watts = 0;               // limit of the GPU measured on; 0 = its rating
   double nvlink_gbs = 0;                // the collectives were measured with; 0 = not stated
   bool in_network_reduction = false;    // ... and whether the NVSwitches reduced (NVLS)
   std::string share_from;               // GPU whose table answers for `shared`; may be empty

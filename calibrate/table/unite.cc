@@ -72,6 +72,7 @@ class Union {
     for (const TableText& t : inputs) check_rows(t);
     take_gpu(gpu);
     take_texts();
+    take_power();
     take_fabric();
     take_share();
     for (const TableText& t : inputs) take_sources(t, !t.gpu.empty() && t.gpu != out_.gpu);
@@ -125,6 +126,18 @@ class Union {
           out_.conditions.push_back(c);
       }
     }
+  }
+
+  // Prices count a limit of the GPU's power against the one that the table was measured with.
+  void take_power() {
+    const TableText* first = nullptr;
+    for (const TableText& t : inputs_) {
+      if (t.gemms.empty() && t.attentions.empty()) continue;
+      if (first == nullptr) first = &t;
+      if (t.power_watts != first->power_watts)
+        remarks_.push_back("products of other power limits stand beside each other; the first counts");
+    }
+    if (first != nullptr) out_.power_watts = first->power_watts;
   }
 
   // Whole, between semicolons.

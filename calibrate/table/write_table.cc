@@ -179,6 +179,7 @@ class Lines {
     if (!t_.about.empty()) add_key("about", t_.about);
     if (!t_.software.empty()) add_key("software", t_.software);
     for (const std::string& c : t_.conditions) add_key("conditions", c);
+    if (t_.power_watts > 0) add_key("power", exact_text(t_.power_watts) + "W");
     if (t_.nvlink_gbs > 0) add_key("nvlink_gbs", exact_text(t_.nvlink_gbs));
     if (t_.nvlink_gbs > 0 || t_.in_network_reduction)
       add_key("in_network_reduction", t_.in_network_reduction ? "yes" : "no");
@@ -192,6 +193,8 @@ class Lines {
       STEPCAST_CHECK(is_source_key(s.key), "the key of a source: '" + s.key + "'");
       add_key("source", s.key + (s.derived ? " derived" : " measured") +
                             (s.text.empty() ? "" : " " + s.text));
+      if (s.kind != TimingKind::unstated || s.data != TimingData::unstated)
+        add_key("method", fmt::format("{} {} {}", s.key, name_of(s.kind), name_of(s.data)));
     }
   }
 

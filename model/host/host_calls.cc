@@ -104,7 +104,8 @@ void add_python_of_kernel(Launch& launch, const Op& op, const Work& work, Module
       if (megatron) launch.add(HostCall::script).add(HostCall::view);
       return;
     case Kernel::bias_dropout_add_backward:
-      if (megatron) launch.add(HostCall::node);
+      // The gradient of a function of torch.jit is one, too.
+      if (megatron) launch.add(HostCall::script).add(HostCall::node);
       return;
     case Kernel::activation:
     case Kernel::activation_backward:
@@ -222,11 +223,18 @@ class Launches {
   Launch of_communication(const Op& op) const {
     Launch launch;
     if (work_of(op).kind == WorkKind::send_recv) return launch.add(HostCall::transfer, 2);
+    // Pieces that a product is made beside are exchanged by the module itself, in C++: one kernel
+    // sends, one receives (Transformer Engine common/comm_gemm_overlap/comm_gemm_overlap.cpp).
+    if (in_te(op) && work_of(op).kind == WorkKind::shift && op.stream == Stream::tp)
+      return launch.add(HostCall::kernel, 2);
     launch.add(HostCall::collective);
     // Between PyTorch's modules the collective has a gradient of its own; Megatron-LM's linear
     // layers have it in the Function that is counted with their products.
     const bool own = op.phase == Phase::forward || op.phase == Phase::recompute;
     const bool inside = op.layer >= 0 && plan_.kernels.modules != Modules::torch;
+    const bool gathers = op.stream == Stream::dp && work_of(op).kind == WorkKind::all_gather;
+    if (gathers && op.phase == Phase::forward && plan_.zero == 3 && plan_.sharding.fsdp2())
+      launch.add(HostCall::unshard);
     if (own && !inside && op.stream != Stream::dp) launch.add(HostCall::function);
     return launch;
   }
@@ -236,6 +244,8 @@ class Launches {
     Launch launch;
     if (work.flops.value <= 0 && work.bytes.value <= 0) return launch;
     if (is_step_end(op.phase)) return launch.add(HostCall::eager_backward);
+    // One call of a module makes all pieces of its product.
+    if (in_te(op) && op.role == OpRole::later_piece) return launch.add(HostCall::kernel);
     if (op.layer >= 0) add_python(launch, op, work, plan_.kernels.modules);
     add_kernels(launch, op, work);
     return launch;
@@ -276,9 +286,15 @@ class Launches {
     if (linear && plan_.kernels.modules != Modules::torch) launch.add(HostCall::function);
   }
 
+  // Whether a function of torch.jit launches it, which add_python_of_kernel counts.
+  bool is_script(const Op& op, Kernel k) const {
+    return op.layer >= 0 && plan_.kernels.modules != Modules::torch &&
+           (k == Kernel::bias_dropout_add || k == Kernel::bias_dropout_add_backward);
+  }
+
   void add_kernel(Launch& launch, const Op& op, const Work& work) const {
     const Kernel k = work.kernel;
-    if (k == Kernel::quantize || (in_te(op) && is_norm(k))) {
+    if (k == Kernel::quantize || (in_te(op) && is_norm(k)) || is_script(op, k)) {
       launch.add(HostCall::kernel);
     } else if (has_function(k)) {
       launch.add(HostCall::function).add(HostCall::kernel);

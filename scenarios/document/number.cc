@@ -403,6 +403,19 @@ std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name
   return FlopRate{x};
 }
 
+std::optional<Power> read_power(const Value& value, std::string_view name, Problems& problems) {
+  const NumberText r{value, name, problems};
+  const std::optional<Decimal> d = read_decimal(r, true);
+  if (!d || !sign_ok(r, *d, false)) return {};
+  const std::optional<Prefix> p = prefix_of(d->unit, "W");
+  if (!p || p->binary != 0) return refuse_unit(r, *d, {"W", "", "of one GPU"});
+  const double x = real(*d, p->power);
+  if (!std::isfinite(x)) return refuse_range(r);
+  if (x <= 0)
+    return r.refuse("E121", r.quoted() + " must be a finite number above 0, not " + r.written());
+  return Power{x};
+}
+
 std::optional<double> read_share(const Value& value, std::string_view name, Problems& problems) {
   const NumberText r{value, name, problems};
   const std::optional<Decimal> d = read_decimal(r, !value.text.empty() && value.text.back() == '%');

@@ -49,6 +49,9 @@ std::optional<Time> read_time(const Value& value, std::string_view name, Problem
 std::optional<FlopRate> read_flop_rate(const Value& value, std::string_view name,
                                        Problems& problems);
 
+// "700W", above 0.
+std::optional<Power> read_power(const Value& value, std::string_view name, Problems& problems);
+
 // "5%" or 0.05, 0..1.
 std::optional<double> read_share(const Value& value, std::string_view name, Problems& problems);
 

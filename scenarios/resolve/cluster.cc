@@ -109,6 +109,11 @@ Gpu resolve_gpu(FieldValues& v, std::vector<std::string>& warnings) {
   v.read("cluster.node.gpu.host_bw", gpu.host_bandwidth);
   v.read("cluster.node.gpu.host_mem_bw", gpu.host_memory);
   v.read("cluster.node.gpu.sms", gpu.sms);
+  v.read("cluster.node.gpu.power", gpu.power);
+  if (v.has("cluster.node.gpu.power_limit")) {
+    v.read("cluster.node.gpu.power_limit", gpu.power_limit);
+    v.require("cluster.node.gpu.power", "a limit counts against the power that rates are at");
+  }
   for (const auto& [key, dtype] : kPeaks)
     if (v.has(key)) gpu.peak[dtype] = v.get<FlopRate>(key);
   if (gpu.peak.empty()) v.require("cluster.node.gpu.peak", help);

@@ -93,6 +93,7 @@ std::string type_of(const Field& field, size_t depth) {
     case FieldType::bandwidth: return pattern(regex("([kKMGTP]i?)?[bB]/s"));
     case FieldType::time: return pattern(regex("(ps|ns|us|ms|s|min|h|d)"));
     case FieldType::flop_rate: return pattern(regex("[kKMGTP]?(FLOP/s|FLOPS)"));
+    case FieldType::power: return pattern(regex("[kKMGTP]?W"));
     case FieldType::share:
       return any_of("\"type\": \"number\", \"minimum\": 0, \"maximum\": 1", pattern(regex("%")));
     case FieldType::tokens:

@@ -46,6 +46,7 @@ enum class FieldType : uint8_t {
   bandwidth,  // "400Gb/s", "50GB/s"
   time,       // "2.5us"
   flop_rate,  // "989TFLOP/s"
+  power,      // "700W"
   share,      // "5%", 0.05
   tokens,     // 2048, "15T", "8Ki"
   choice,     // one of `choices`
@@ -390,6 +391,12 @@ inline constexpr Field kFields[] = {
      .summary = "streaming multiprocessors",
      .fallback = "108",
      .reason = "as an A100"},
+    {.path = "cluster.node.gpu.power",
+     .type = FieldType::power,
+     .summary = "rating of the data sheet, which rates and measured tables are at"},
+    {.path = "cluster.node.gpu.power_limit",
+     .type = FieldType::power,
+     .summary = "what the host lets the GPU draw; products and attention slow down below its rating"},
     {.path = "cluster.node.gpu.peak",
      .type = FieldType::section,
      .summary = "dense rate by number format"},
@@ -1235,6 +1242,8 @@ constexpr bool holds(const Field& row) {
     return row.type == bandwidth;
   else if constexpr (std::is_same_v<T, FlopRate>)
     return row.type == flop_rate;
+  else if constexpr (std::is_same_v<T, Power>)
+    return row.type == power;
   else if constexpr (std::is_same_v<T, std::string>)
     return row.type == text || row.type == choice;
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)

@@ -450,6 +450,7 @@ std::optional<Datum> read_datum(const Value& value, const Field& field, std::str
     case FieldType::bytes: return value_of(read_bytes(value, name, problems, !field.positive));
     case FieldType::bandwidth: return value_of(read_bandwidth(value, name, problems));
     case FieldType::flop_rate: return value_of(read_flop_rate(value, name, problems));
+    case FieldType::power: return value_of(read_power(value, name, problems));
     case FieldType::time:
       return picoseconds(read_time(value, name, problems, false, longest(name)));
     case FieldType::choice: return read_choice(value, field, name, problems);

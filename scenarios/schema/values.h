@@ -23,7 +23,7 @@
 namespace stepcast {
 
 // One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
-// number, share, bandwidth and flop_rate as double; text and choice as a string; texts, choices and
+// number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts, choices and
 // pairs ("key=value") as strings.
 using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
 
@@ -165,7 +165,8 @@ T FieldValues::get(std::type_identity_t<KeyOf<T>> key) const {
   const Datum& d = datum(key);
   if constexpr (std::is_same_v<T, Bytes> || std::is_same_v<T, Time>) {
     return T{std::get<int64_t>(d)};
-  } else if constexpr (std::is_same_v<T, Bandwidth> || std::is_same_v<T, FlopRate>) {
+  } else if constexpr (std::is_same_v<T, Bandwidth> || std::is_same_v<T, FlopRate> ||
+                       std::is_same_v<T, Power>) {
     return T{std::get<double>(d)};
   } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> ||
                        std::is_same_v<T, std::string> ||

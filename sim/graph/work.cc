@@ -126,8 +126,8 @@ std::string_view name_of(HostCall c) {
   static constexpr std::array<std::string_view, kHostCalls> kNames{
       "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",
       "view",     "node",          "function",       "frame",           "script",
-      "fork",     "region",        "checkpoint",     "module",          "collective",
-      "transfer", "synchronize",   "graph"};
+      "fork",     "region",        "checkpoint",     "module",          "unshard",
+      "collective", "transfer",    "synchronize",    "graph"};
   return pick(kNames, c);
 }
 

@@ -178,12 +178,13 @@ enum class HostCall : uint8_t {
   region,            // a region that is recomputed: Megatron-LM's autograd.Function, both ways
   checkpoint,        // the same of torch.utils.checkpoint
   module,            // a linear layer or attention of Transformer Engine, one way
+  unshard,           // before a unit of PyTorch's FSDP2: its parameters are gathered and set up
   collective,        // on a process group
   transfer,          // a send or a receive between pipeline stages
   synchronize,       // the host asks the device whether it is done
   graph,             // a captured CUDA graph, whatever it holds
 };
-constexpr int kHostCalls = 18;
+constexpr int kHostCalls = 19;
 std::string_view name_of(HostCall c);
 
 // How often the host makes each call before the op can start.  No calls: it costs nothing.

@@ -106,6 +106,30 @@ TEST(TableText, ReadsTheConditionsOfCollectivesAndWhatIsShared) {
   EXPECT_FALSE(t.shared[static_cast<size_t>(Family::collective)]);
 }
 
+TEST(TableText, ReadsHowRowsWereMeasured) {
+  const TableText t = parse_table_text(
+      "# stepcast cost table\n# format: 1\n# gpu: g\n# power: 500W\n"
+      "# source: s measured x\n# method: s layer low-entropy\n# source: u measured y\n"
+      "# rows: 1\nlaunch,4,s\n",
+      "t.csv");
+  EXPECT_EQ(t.power_watts, 500);
+  ASSERT_EQ(t.sources.size(), 2u);
+  EXPECT_EQ(t.sources[0].kind, TimingKind::layer);
+  EXPECT_EQ(t.sources[0].data, TimingData::low_entropy);
+  EXPECT_EQ(t.sources[1].kind, TimingKind::unstated);
+  const std::string written = write_table(t);
+  EXPECT_NE(written.find("# method: s layer low-entropy\n"), std::string::npos) << written;
+  EXPECT_NE(written.find("# power: 500W\n"), std::string::npos) << written;
+  EXPECT_EQ(parse_table_text(written, "t.csv"), t);
+}
+
+TEST(TableText, RefusesMethodsThatItDoesNotKnow) {
+  const std::string source = "# source: s measured x\n";
+  EXPECT_EQ(problem(kHeader + source + "# method: nobody loop random\n# rows: 0\n"), "E303 7:11");
+  EXPECT_EQ(problem(kHeader + source + "# method: s often random\n# rows: 0\n"), "E306 7:13");
+  EXPECT_EQ(problem(kHeader + source + "# method: s loop nice\n# rows: 0\n"), "E306 7:18");
+}
+
 TEST(TableText, RefusesForeignFiles) {
   EXPECT_EQ(problem(""), "E301 0:1");
   EXPECT_EQ(problem("gpu,op,M,N,K\n"), "E301 1:1");

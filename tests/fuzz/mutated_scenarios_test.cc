@@ -41,6 +41,7 @@ std::string value_for(const Field& field, const Texts& words, Dice& dice) {
     case FieldType::bandwidth: return number(1, 50, 400) + "GB/s";
     case FieldType::time: return number(0, 1, 20) + "us";
     case FieldType::flop_rate: return number(1, 300, 989) + "TFLOP/s";
+    case FieldType::power: return number(100, 500, 700) + "W";
     case FieldType::share: return number(0, 1, 10, 50, 100) + "%";
     case FieldType::choice:
     case FieldType::choices: {

@@ -92,6 +92,48 @@ TEST(HostCalls, PyTorchsModulesMakeACallForEachOperator) {
   EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::function), 2 * 4);
 }
 
+TEST(HostCalls, AModuleMakesThePiecesOfItsProductInOneCall) {
+  Plan p = plan(Modules::transformer_engine, 4);
+  p.sp = true;
+  const Stage whole(model(), p);
+  p.overlap.tp = TpOverlap::pipelined;
+  const Stage pieces(model(), p);
+  for (const auto pass : {&StagePasses::forward, &StagePasses::last_backward})
+    EXPECT_EQ(pieces.calls(pieces.passes.*pass, HostCall::module),
+              whole.calls(whole.passes.*pass, HostCall::module));
+  // Four exchanges of all ranks' pieces forward: two products gather, two reduce.
+  EXPECT_EQ(pieces.calls(pieces.passes.forward, HostCall::collective), 0);
+  EXPECT_GE(pieces.calls(pieces.passes.forward, HostCall::kernel), 2 * 4 * 3 * (1 + 2));
+}
+
+// Bias, dropout and residual are compiled by torch.jit, twice a layer, and so is their gradient;
+// their kernels are launched by what was compiled and not as operators.
+TEST(HostCalls, FunctionsOfTorchJitLaunchTheirKernelsBothWays) {
+  Plan p = plan(Modules::megatron);
+  p.kernels.fused_bias_dropout_add = true;
+  const Stage s(model(), p);
+  const int activation = 1;
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::script), 2 * (2 + activation));
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::script), 2 * (2 + activation));
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::eager_forward), 0);
+  p.kernels.modules = Modules::torch;
+  const Stage torch(model(), p);
+  EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::script), 0);
+  EXPECT_EQ(torch.calls(torch.passes.forward, HostCall::eager_forward), 2 * 2);
+}
+
+TEST(HostCalls, FSDP2PreparesEachUnitBeforeItsForward) {
+  Plan p = spread(plan(Modules::torch));
+  p.ep = p.grid.ep = 1;
+  p.zero = 3;
+  const Stage s(model(), p);
+  EXPECT_EQ(s.calls(s.passes.forward, HostCall::unshard), 2);
+  EXPECT_EQ(s.calls(s.passes.last_backward, HostCall::unshard), 0);
+  p.sharding.copied_out = false;  // FSDP1
+  const Stage views(model(), p);
+  EXPECT_EQ(views.calls(views.passes.forward, HostCall::unshard), 0);
+}
+
 TEST(HostCalls, MegatronsLinearLayersAreFunctionsToo) {
   const Stage s(model(), plan(Modules::megatron));
   EXPECT_EQ(s.calls(s.passes.forward, HostCall::product_forward), 2 * 4);

@@ -223,8 +223,13 @@ void add_rows(const TableText& t, TableView& view) {
   add_single(t.ratio_nn.has_value(), t.ratio_nn_source);
   add_single(t.ratio_nt.has_value(), t.ratio_nt_source);
   add_single(t.ratio_skinny.has_value(), t.ratio_skinny_source);
-  for (size_t i = 0; i < used.size(); ++i)
-    view.sources.push_back({t.sources[i].key, t.sources[i].text, t.sources[i].derived, used[i]});
+  for (size_t i = 0; i < used.size(); ++i) {
+    const TableSource& s = t.sources[i];
+    std::string text = s.text;
+    if (s.kind != TimingKind::unstated) text += fmt::format(" [{}]", name_of(s.kind));
+    if (s.data != TimingData::unstated) text += fmt::format(" [{} data]", name_of(s.data));
+    view.sources.push_back({s.key, std::move(text), s.derived, used[i]});
+  }
 }
 
 std::string shared_text(const TableText& t) {

@@ -30,6 +30,8 @@ struct Gpu {
   Bandwidth host_memory{};         // its share of the host's own memory bandwidth
   std::map<DType, FlopRate> peak;  // dense, data sheet
   int64_t sms = 0;
+  Power power{};        // rating, data sheet; 0: not known
+  Power power_limit{};  // what it may draw; 0: its rating
 };
 
 enum class IntraKind : uint8_t { nvswitch, nvlink_mesh, pcie };
