@@ -23,7 +23,7 @@ constexpr std::string_view kEverywhere = "all", kGraceHosts = "Grace";
 struct TermFacts {
   std::string_view name, unit;
 };
-constexpr std::array<TermFacts, kInSituTerms> kTerms{{{"products", "x"},
+constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x"},
                                                       {"expert products", "x"},
                                                       {"memory kernels", "x"},
                                                       {"kernel gap", "us"},
@@ -35,8 +35,8 @@ constexpr std::array<TermFacts, kInSituTerms> kTerms{{{"products", "x"},
                                                       {"spread of ranks", "%"}}};
 
 InSituTerm term_named(std::string_view name) {
-  for (size_t t = 0; t < kTerms.size(); ++t)
-    if (kTerms[t].name == name) return static_cast<InSituTerm>(t);
+  for (size_t t = 0; t < kTermFacts.size(); ++t)
+    if (kTermFacts[t].name == name) return static_cast<InSituTerm>(t);
   refuse("'" + std::string(name) + "': no term that in-situ parameters stand on");
 }
 
@@ -134,11 +134,11 @@ Time rounded(double ps) {
 }  // namespace
 
 std::string_view name_of(InSituTerm t) {
-  return kTerms[static_cast<size_t>(t)].name;
+  return kTermFacts[static_cast<size_t>(t)].name;
 }
 
 std::string_view unit_of(InSituTerm t) {
-  return kTerms[static_cast<size_t>(t)].unit;
+  return kTermFacts[static_cast<size_t>(t)].unit;
 }
 
 double neutral_value(InSituTerm t) {
