@@ -306,8 +306,7 @@ class Launches {
       if (k == Kernel::router)
         launch.add(HostCall::eager_forward, kRouterForward - 1)
             .add(HostCall::eager_backward, kRouterCopies);
-      if (k == Kernel::router_backward)
-        launch.add(HostCall::eager_backward, kRouterBackward - 1);
+      if (k == Kernel::router_backward) launch.add(HostCall::eager_backward, kRouterBackward - 1);
     }
     if (k == Kernel::quantize || (in_te(op) && is_norm(k)) || is_script(op, k)) {
       launch.add(HostCall::kernel);

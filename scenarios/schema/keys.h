@@ -396,7 +396,8 @@ inline constexpr Field kFields[] = {
      .summary = "rating of the data sheet, which rates and measured tables are at"},
     {.path = "cluster.node.gpu.power_limit",
      .type = FieldType::power,
-     .summary = "what the host lets the GPU draw; products and attention slow down below its rating"},
+     .summary =
+         "what the host lets the GPU draw; products and attention slow down below its rating"},
     {.path = "cluster.node.gpu.peak",
      .type = FieldType::section,
      .summary = "dense rate by number format"},

@@ -460,8 +460,9 @@ TEST(ImportMegatron, ArgumentsOfVersion2AreOfItsSoftware) {
   EXPECT_EQ(value_of(old, "software"), "megatron-lm-2021");
   EXPECT_EQ(value_of(old, "recompute.granularity"), "full");
   EXPECT_EQ(value_of(old, "recompute.layers"), "2");
-  const ImportedRun later = with("--activations-checkpoint-method block "
-                                 "--activations-checkpoint-num-layers 3");
+  const ImportedRun later = with(
+      "--activations-checkpoint-method block "
+      "--activations-checkpoint-num-layers 3");
   EXPECT_EQ(value_of(later, "software"), "megatron-lm-2021");
   EXPECT_EQ(value_of(later, "recompute.method"), "block");
   EXPECT_EQ(value_of(later, "recompute.layers"), "3");
