@@ -232,6 +232,7 @@ struct MoeRun {
   bool pad_to_capacity = false;
   bool grouped_gemm = true;  // all experts of a rank in one launch
   bool permute_fusion = true;
+  bool router_fusion = false;
   bool shared_overlap = false;  // shared experts run beside dispatch and combine
   KeptFormat activation_input = KeptFormat::params;  // of all experts: the output of fc1
   int64_t node_limit = 0;  // deepep: nodes that a token may reach; 0 = any

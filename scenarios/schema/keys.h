@@ -102,8 +102,8 @@ struct Choices {
 };
 
 // One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
-// number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts, choices and
-// pairs ("key=value") as strings.
+// number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts,
+// choices and pairs ("key=value") as strings.
 using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
 
 struct Field;
@@ -526,7 +526,8 @@ inline constexpr Field kFields[] = {
      .into = into<&Cluster::node, &Node::gpu, &Gpu::power>},
     {.path = "cluster.node.gpu.power_limit",
      .type = FieldType::power,
-     .summary = "what the host lets the GPU draw; products and attention slow down below its rating",
+     .summary =
+         "what the host lets the GPU draw; products and attention slow down below its rating",
      .into = into<&Cluster::node, &Node::gpu, &Gpu::power_limit>},
     {.path = "cluster.node.gpu.peak",
      .type = FieldType::section,
@@ -746,7 +747,7 @@ inline constexpr Field kFields[] = {
      .summary = "name of a software profile: what a version of a framework launches and overlaps, "
                 "as defaults for the keys that are left out",
      .fallback = "megatron-core",
-     .reason = "what the defaults describe"},
+     .reason = "what the defaults describe; of runs of 2020 to 2023 see megatron-lm-2021 to -2023"},
     {.path = "mode",
      .type = FieldType::choice,
      .summary =
@@ -1311,6 +1312,11 @@ inline constexpr Field kFields[] = {
      .summary = "tokens are reordered by one kernel",
      .fallback = "true",
      .reason = "what Megatron's recipes set (--moe-permute-fusion)"},
+    {.path = "moe.router_fusion",
+     .type = FieldType::flag,
+     .summary = "scores, choice and auxiliary loss of the router in one kernel each way",
+     .fallback = "false",
+     .reason = "off without Megatron's --moe-router-fusion"},
     {.path = "moe.shared_overlap",
      .type = FieldType::flag,
      .summary = "shared experts run beside dispatch and combine",
