@@ -40,6 +40,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/price/price_graph.h"
+#include "scenarios/forecast/device_memory.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
@@ -193,8 +194,7 @@ std::optional<StepOutcome> evaluate(const PricedStep& step) {
 }
 
 Bytes usable_memory(const Scenario& scenario) {
-  const Gpu& gpu = scenario.cluster.node.gpu;
-  return gpu.memory - gpu.reserve;
+  return scenario.cluster.node.gpu.memory - device_reserve(scenario);
 }
 
 StepMemory memory_of(const LoweredStep& step) {

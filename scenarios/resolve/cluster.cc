@@ -100,8 +100,9 @@ Gpu resolve_gpu(FieldValues& v, std::vector<std::string>& warnings) {
     return gpu;
   }
   if (v.require("cluster.node.gpu.memory", help)) v.read("cluster.node.gpu.memory", gpu.memory);
-  v.read("cluster.node.gpu.reserve", gpu.reserve);
-  if (gpu.memory.value > 0 && gpu.reserve >= gpu.memory)
+  v.read("cluster.node.gpu.context", gpu.context);
+  if (v.has("cluster.node.gpu.reserve")) gpu.reserve = v.get<Bytes>("cluster.node.gpu.reserve");
+  if (gpu.memory.value > 0 && gpu.reserve && *gpu.reserve >= gpu.memory)
     v.refuse("E127", "cluster.node.gpu.reserve", "'reserve' must be smaller than 'memory'",
              "'memory' is " + to_flow(*v.value("cluster.node.gpu.memory")));
   if (v.require("cluster.node.gpu.mem_bw", help))

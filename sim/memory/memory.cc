@@ -252,6 +252,7 @@ class ReservedTrace {
     free_gradients();
     for (const Block block : late_) allocator_.free(block);
     late_.clear();
+    free_lagging(std::numeric_limits<uint64_t>::max());  // the host reads the loss
     live_.clear(allocator_);
   }
 
@@ -270,6 +271,7 @@ class ReservedTrace {
     for (const MemoryEvent& e : pass.memory) {
       Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
       const Tensor& tensor = graph_.tensor(pass, e);
+      free_lagging(ops_ + e.op);
       if (e.allocate) {
         block = allocator_.allocate(tensor.bytes);
         continue;
@@ -277,12 +279,15 @@ class ReservedTrace {
       const Block freed = std::exchange(block, CachingAllocator::kNone);
       if (tensor.becomes_gradient && !has_gradients(e.second ? item.second : item.action)) {
         gradients_.push_back(freed);
+      } else if (tensor.lags) {
+        lagging_.push_back({ops_ + e.op, freed});
       } else if (frees_later(pass, e)) {
         late_.push_back(freed);
       } else {
         allocator_.free(freed);
       }
     }
+    ops_ += pass.ops.size();
     if (gradients_.size() > gradients) {
       gradients_of_.insert(item.action.stage);
       if (item.has_second) gradients_of_.insert(item.second.stage);
@@ -305,6 +310,22 @@ class ReservedTrace {
     gradients_.clear();
   }
 
+  // What the device is done with when the host has come to op `now`: CUDA takes so many launches
+  // before the host has to wait.
+  void free_lagging(uint64_t now) {
+    constexpr uint64_t kLaunchesAhead = 1024;
+    while (!lagging_.empty() && now >= kLaunchesAhead &&
+           lagging_.front().op <= now - kLaunchesAhead) {
+      allocator_.free(lagging_.front().block);
+      lagging_.pop_front();
+    }
+  }
+
+  struct Lagging {
+    uint64_t op = 0;  // of the role
+    Block block = CachingAllocator::kNone;
+  };
+
   const OpGraph& graph_;
   const RoleOps& role_;
   CachingAllocator allocator_;
@@ -312,6 +333,8 @@ class ReservedTrace {
   std::vector<Block> late_;       // as in trace_role
   std::vector<Block> gradients_;  // by tensor, of this step
   std::set<uint16_t> gradients_of_;
+  std::deque<Lagging> lagging_;
+  uint64_t ops_ = 0;  // before the pass
 };
 
 }  // namespace

@@ -473,6 +473,22 @@ TEST(Reserved, TheSecondStepBeginsWithWhatTheFirstHasLeft) {
   EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(12 + 12 + 20) * kMiB}));
 }
 
+// What a collective has read is not free for the next microbatch, whose forward asks for a block of
+// the same size a few launches later.
+TEST(Reserved, BlocksThatLagBehindCollectivesAreNotReusedAtOnce) {
+  for (const bool lags : {false, true}) {
+    HandGraph g;
+    const PassId f = g.pass_of(1);
+    const uint32_t partial = g.tensor(12 * kMiB);
+    g.graph.tensor_tables[0][partial].lags = lags;
+    g.allocate(f, 0, partial);
+    g.free(f, 0, partial);
+    const uint32_t r = g.role();
+    for (uint32_t m = 0; m < 3; ++m) g.run(r, f, forward_of(0, m));
+    EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(lags ? 3 : 1) * 12 * kMiB}));
+  }
+}
+
 TEST(Reserved, TensorsOfTwoMicrobatchesAreDifferentBlocks) {
   HandGraph g;
   const PassId f = g.pass_of(1);
