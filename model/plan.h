@@ -159,6 +159,7 @@ struct Kernels {
   bool gradient_placeholders = false;  // Transformer Engine keeps one for each shape of weights
   bool eager_loading = false;    // CUDA loads all of PyTorch's kernels at once
   int64_t nccl_version = 22105;  // NCCL_VERSION_CODE
+  bool expandable_segments = false;  // of PyTorch's caching allocator
   bool record_streams = false;   // blocks that a collective has read are free when it has ended
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;

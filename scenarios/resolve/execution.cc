@@ -54,6 +54,7 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
   v.read("kernels.module_loading", k.eager_loading);
   v.read("kernels.nccl", k.nccl_version);
   v.read("kernels.record_streams", k.record_streams);
+  v.read("kernels.expandable_segments", k.expandable_segments);
   k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
 }
 

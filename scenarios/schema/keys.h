@@ -1043,6 +1043,12 @@ inline constexpr Field kFields[] = {
                 "buffers its communicators hold",
      .fallback = "22105",
      .reason = "what PyTorch 2.4 to 2.6 bring along"},
+    {.path = "kernels.expandable_segments",
+     .type = FieldType::flag,
+     .summary = "PyTorch's caching allocator has one segment that grows "
+                "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
+     .fallback = "false",
+     .reason = "PyTorch's default"},
     {.path = "kernels.record_streams",
      .type = FieldType::flag,
      .summary = "what a tensor-parallel collective has read is free again only when the device has "

@@ -239,8 +239,8 @@ namespace {
 // One role's steps, allocation by allocation.
 class ReservedTrace {
  public:
-  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room)
-      : graph_(graph), role_(role), allocator_(room) {
+  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments)
+      : graph_(graph), role_(role), allocator_(room, segments) {
     for (const StaticMemory& m : role.memory)
       if (!m.by_tensor) allocator_.allocate(m.bytes);
   }
@@ -341,8 +341,8 @@ class ReservedTrace {
 
 // What is free after a step is where the next one begins, so that the second may reserve more: the
 // blocks that gradients and the optimizer have left are not of the sizes of activations.
-Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room) {
-  ReservedTrace trace(graph, graph.roles[role], room);
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
+  ReservedTrace trace(graph, graph.roles[role], room, segments);
   trace.step();
   trace.step();
   return trace.peak();
@@ -432,7 +432,49 @@ void CachingAllocator::release_segments() {
   }
 }
 
+// What is unmapped is a hole in the segment that nobody uses again.
+void CachingAllocator::unmap_free_blocks() {
+  for (FreeList& list : free_) {
+    for (const Block b : list.blocks) {
+      reserved_ -= chunks_[static_cast<size_t>(b)].size;
+      chunks_[static_cast<size_t>(b)].in_use = true;
+    }
+    list = {};
+  }
+}
+
+CachingAllocator::Block CachingAllocator::expand(int64_t size, bool small) {
+  const size_t pool = small ? 1 : 0;
+  const int64_t page = small ? kSmallSegment : kLargeSegment;
+  const auto idle = [&] {
+    return last_[pool] != kNone && !chunks_[static_cast<size_t>(last_[pool])].in_use;
+  };
+  const auto lacking = [&] {
+    return round_up(size - (idle() ? chunks_[static_cast<size_t>(last_[pool])].size : 0), page);
+  };
+  if (lacking() > room_ - reserved_) unmap_free_blocks();
+  const int64_t more = lacking();
+  reserved_ += more;
+  peak_ = std::max(peak_, reserved_);
+  end_[pool] += more;
+  STEPCAST_CHECK(end_[pool] / kMinBlock < (int64_t{1} << 32), "more than 2 TiB on one GPU");
+  if (idle()) {
+    remove_free(last_[pool]);
+    chunks_[static_cast<size_t>(last_[pool])].size += more;
+    return last_[pool];
+  }
+  Chunk chunk;
+  chunk.size = more;
+  chunk.address = end_[pool] - more;
+  chunk.small = small;
+  chunk.previous = last_[pool];
+  const Block b = new_chunk(chunk);
+  if (last_[pool] != kNone) chunks_[static_cast<size_t>(last_[pool])].next = b;
+  return last_[pool] = b;
+}
+
 CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
+  if (segments_ == Segments::expandable) return expand(size, small);
   const int64_t segment = small              ? kSmallSegment
                           : size < kMinLarge ? kLargeSegment
                                              : round_up(size, kRoundLarge);
@@ -472,6 +514,7 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
     if (whole.next != kNone) chunks_[static_cast<size_t>(whole.next)].previous = t;
     chunks_[static_cast<size_t>(b)].size = size;
     chunks_[static_cast<size_t>(b)].next = t;
+    if (last_[small ? 1 : 0] == b) last_[small ? 1 : 0] = t;
     insert_free(t);
   }
   chunks_[static_cast<size_t>(b)].in_use = true;
@@ -486,6 +529,7 @@ void CachingAllocator::absorb_next(Block b) {
   c.size += n.size;
   c.next = n.next;
   if (c.next != kNone) chunks_[static_cast<size_t>(c.next)].previous = b;
+  if (last_[c.small ? 1 : 0] == gone) last_[c.small ? 1 : 0] = b;
   unused_.push_back(gone);
 }
 

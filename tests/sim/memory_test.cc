@@ -398,6 +398,33 @@ TEST(CachingAllocator, SegmentsInUseAreNot) {
   a.free(rest);
 }
 
+TEST(CachingAllocator, AnExpandableSegmentGrowsByWhatItsLastBlockLacks) {
+  CachingAllocator a(kEndlessRoom, Segments::expandable);
+  const auto first = a.allocate({30 * kMiB});  // two pages, of which 10 MiB are free
+  EXPECT_EQ(a.reserved(), (Bytes{40 * kMiB}));
+  const auto second = a.allocate({30 * kMiB});  // 10 MiB and one page more
+  EXPECT_EQ(a.reserved(), (Bytes{60 * kMiB}));
+  a.free(first);
+  a.free(second);
+  const auto all = a.allocate({60 * kMiB});  // neighbours, although asked for apart
+  EXPECT_EQ(a.reserved(), (Bytes{60 * kMiB}));
+  a.free(all);
+}
+
+TEST(CachingAllocator, AnExpandableSegmentGivesBackWhatIsFree) {
+  CachingAllocator a({60 * kMiB}, Segments::expandable);
+  const auto first = a.allocate({20 * kMiB});
+  const auto second = a.allocate({40 * kMiB});
+  a.free(first);
+  a.allocate({20 * kMiB});  // in the gap
+  EXPECT_EQ(a.peak_reserved(), (Bytes{60 * kMiB}));
+  a.free(second);
+  const auto small = a.allocate({5 * kMiB});
+  a.allocate({60 * kMiB});  // does not fit anyway
+  EXPECT_GT(a.peak_reserved(), (Bytes{60 * kMiB}));
+  a.free(small);
+}
+
 TEST(CachingAllocator, FreeingTwiceIsABug) {
   CachingAllocator a;
   const auto b = a.allocate({kKiB});
