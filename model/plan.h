@@ -178,6 +178,10 @@ struct Kernels {
   Bytes blas_workspace{};              // PyTorch's for cuBLAS, of each thread that multiplies
   Bytes engine_workspace{};            // Transformer Engine's for cuBLASLt, of each stream
   bool gradient_placeholders = false;  // Transformer Engine keeps one for each shape of weights
+  bool eager_loading = false;    // CUDA loads all of PyTorch's kernels at once
+  int64_t nccl_version = 22105;  // NCCL_VERSION_CODE
+  bool expandable_segments = false;  // of PyTorch's caching allocator
+  bool record_streams = false;   // blocks that a collective has read are free when it has ended
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;
 };

@@ -133,6 +133,13 @@ struct ReplicaTimes {
   Time mean{}, min{}, p5{}, p50{}, p95{}, max{};
 };
 
+// What a GPU holds beside the caching allocator: a context, a communicator.
+struct DeviceMemory {
+  std::string what;
+  Bytes bytes{};
+  std::string source;
+};
+
 struct Result {
   ScenarioSummary scenario;
 
@@ -162,7 +169,8 @@ struct Result {
   std::string peak_op;             // "fc1, forward of stage 0 microbatch 7"; its largest moment
   uint32_t reserved_role = 0;      // the one that reserves most, the gaps of the allocator counted
   Bytes memory_reserved{};         // of that role
-  Bytes memory_usable{};           // of a GPU, after the reserve
+  Bytes memory_usable{};           // of a GPU, without what is held beside the allocator
+  std::vector<DeviceMemory> device_memory;  // that
   bool fits = true;                // reserved <= usable
 
   std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1

@@ -416,6 +416,8 @@ class Converter {
       s_.set("measured.step_time", text_at(r_, "derived.step_time_s") + "s");
     if (find_at(r_, "measured.peak_memory_gb") != nullptr)
       s_.set("measured.peak_memory", text_at(r_, "measured.peak_memory_gb") + "GB");
+    if (find_at(r_, "measured.peak_memory_mib") != nullptr)
+      s_.set("measured.peak_memory", text_at(r_, "measured.peak_memory_mib") + "MiB");
     if (find_at(r_, "measured.peak_memory_gib") != nullptr)
       s_.set("measured.peak_memory", text_at(r_, "measured.peak_memory_gib") + "GiB");
     if (!s_.has("measured")) return;

@@ -7,7 +7,7 @@
 namespace stepcast {
 namespace {
 
-constexpr double kGB = 1e9, kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr double kGB = 1e9, kMiB = 1024.0 * 1024.0, kGiB = 1024.0 * 1024.0 * 1024.0;
 
 bool mentions(const std::string& text, const char* word) {
   return text.find(word) != std::string::npos;
@@ -79,6 +79,7 @@ MeasuredRun measured_run(const RunRecord& record, const StepSize* size) {
   MeasuredRun m;
   read_time(r, size, m);
   if (const auto gb = positive(r, "measured.peak_memory_gb")) m.peak_memory = *gb * kGB;
+  if (const auto mib = positive(r, "measured.peak_memory_mib")) m.peak_memory = *mib * kMiB;
   if (const auto gib = positive(r, "measured.peak_memory_gib")) m.peak_memory = *gib * kGiB;
   const std::string kind = text_at(r, "measured.peak_memory_kind");
   if (mentions(kind, "LAST rank")) {

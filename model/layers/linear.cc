@@ -74,6 +74,8 @@ TensorIndex reduce(const LayerContext& c, const std::string& label, PartialSum p
     c.pass.join(tp(c, label + " reduce-scatter", WorkKind::reduce_scatter, width));
   }
   const TensorIndex reduced = c.pass.allocate(label + " reduced", own, category);
+  // pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: recordStream of inputs.
+  if (s.plan.kernels.record_streams) c.pass.lags(partial.tensor);
   c.pass.free(partial.tensor);
   return reduced;
 }

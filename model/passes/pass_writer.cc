@@ -84,6 +84,11 @@ void PassWriter::becomes_gradient(TensorIndex tensor) {
   builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)][tensor].becomes_gradient = true;
 }
 
+void PassWriter::lags(TensorIndex tensor) {
+  if (tensor == kNoTensor) return;
+  builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)][tensor].lags = true;
+}
+
 void PassWriter::free(TensorIndex& tensor) {
   if (tensor == kNoTensor) return;
   STEPCAST_CHECK(!pass_.ops.empty(), "an op frees a tensor");

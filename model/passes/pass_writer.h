@@ -58,6 +58,7 @@ class PassWriter {
   void allocate_again(TensorIndex tensor);
   // See Tensor.
   void becomes_gradient(TensorIndex tensor);
+  void lags(TensorIndex tensor);
   // The op appended last frees it; kNoTensor is ignored and the argument becomes kNoTensor.
   void free(TensorIndex& tensor);
 

@@ -230,6 +230,11 @@ void write_memory(JsonWriter& json, const Result& r) {
       json.member("reserved_rank", pipeline_rank(r, r.reserved_role));
     }
     json.member("usable_bytes", r.memory_usable.value);
+    json.objects("device", r.device_memory, [&](const DeviceMemory& line) {
+      json.member("what", line.what);
+      json.member("bytes", line.bytes.value);
+      json.member("source", line.source);
+    });
     json.member("fits", r.fits);
     uint32_t role = 0;
     json.objects("by_rank", r.memory, [&](const RankMemory& stage) {

@@ -107,6 +107,30 @@ std::string explain_settings(std::span<const SettingLine> settings, const TextSt
   return s;
 }
 
+namespace {
+
+// Context and communicators, each with where it is counted from.
+std::string beside_the_allocator(const Result& r, const TextStyle& style) {
+  if (r.device_memory.empty()) return {};
+  constexpr int kWhat = 32;
+  std::string s;
+  const auto add = [&](const std::string& what, const std::string& size,
+                       const std::string& source) {
+    s += "  " + pad_right(escape_text(what), kWhat) + fmt::format("{:>6}", size);
+    s += source.empty() ? "\n" : "  " + paint(escape_text(source), Tone::dim, style) + '\n';
+  };
+  add("beside the allocator", "GiB", "counted from");
+  Bytes sum{};
+  for (const DeviceMemory& line : r.device_memory) {
+    add(line.what, gib(line.bytes), line.source);
+    sum += line.bytes;
+  }
+  add("sum", gib(sum), "");
+  return s + '\n';
+}
+
+}  // namespace
+
 std::string explain_memory(const Result& r, std::span<const ActivationUnit> units,
                            const TextStyle& style) {
   if (r.peak_role >= r.memory.size()) return "no memory was traced\n";
@@ -126,6 +150,7 @@ std::string explain_memory(const Result& r, std::span<const ActivationUnit> unit
   std::string s = "allocated memory by rank; " + gib(r.memory_usable) + " GiB are usable\n\n";
   s += table(rows, style);
   s += '\n';
+  s += beside_the_allocator(r, style);
   std::string peak = "peak: " + role_name(r, r.peak_role);
   if (!r.peak_op.empty()) peak += ", at " + escape_text(r.peak_op);
   peak += ": " + gib(r.memory[r.peak_role].memory.peak) + " GiB allocated, " +

@@ -145,7 +145,7 @@ std::vector<Share> shares_of(const ModelSize& s, const SizedLayout& l) {
   return {{"states", 18 * each, states},
           {"activations, buffers", 4.5 * each, real(m.peak.value) - states},
           {"gaps of the allocator", 0, real((l.result.memory_reserved - m.peak).value)},
-          {"CUDA, NCCL", 0, real((s.gpu_memory - s.gpu_usable).value)}};
+          {"CUDA, NCCL", 0, real((s.gpu_memory - l.result.memory_usable).value)}};
 }
 
 // Why the fullest GPU holds more than the rule of thumb says.

@@ -86,6 +86,7 @@ void fill_memory(const PricedStep& step, Result& result) {
   const OpGraph& graph = step.graph;
   StepMemory memory = memory_of(step);
   result.memory_usable = usable_memory(*step.scenario);
+  result.device_memory = device_memory(*step.scenario);
   result.peak_role = memory.peak_role;
   result.reserved_role = memory.reserved_role;
   result.memory_reserved = memory.reserved;

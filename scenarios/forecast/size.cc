@@ -465,7 +465,7 @@ ModelSize size_model(const std::string& subject, const std::optional<std::string
   const Gpu& gpu = own.cluster.node.gpu;
   size.gpu = gpu.name;
   size.gpu_memory = gpu.memory;
-  size.gpu_usable = gpu.memory - gpu.reserve;
+  size.gpu_usable = gpu.memory - device_reserve(own);
   const auto peak = gpu.peak.find(own.plan.precision.params);
   if (peak != gpu.peak.end()) size.gpu_peak = peak->second.value;
   fill_model(own, size);

@@ -41,6 +41,7 @@
 
 #include "calibrate/price/in_situ.h"
 #include "calibrate/price/price_graph.h"
+#include "scenarios/forecast/device_memory.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
@@ -145,7 +146,11 @@ StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
     if (step.by_role[r].peak.value < step.peak.value / 100 * 98) continue;
     // Far beyond any GPU the allocator's rounding is of no interest.
     const Bytes reserved =
-        step.peak.value > kTebibyte ? step.by_role[r].peak : trace_reserved(graph, r, room);
+        step.peak.value > kTebibyte ? step.by_role[r].peak
+                                    : trace_reserved(graph, r, room,
+                                                     scenario.plan.kernels.expandable_segments
+                                                         ? Segments::expandable
+                                                         : Segments::fixed);
     step.reserved_by_role[r] = reserved;
     if (reserved <= step.reserved) continue;
     step.reserved = reserved;
@@ -200,8 +205,7 @@ std::optional<StepOutcome> evaluate(const PricedStep& step) {
 }
 
 Bytes usable_memory(const Scenario& scenario) {
-  const Gpu& gpu = scenario.cluster.node.gpu;
-  return gpu.memory - gpu.reserve;
+  return scenario.cluster.node.gpu.memory - device_reserve(scenario);
 }
 
 StepMemory memory_of(const LoweredStep& step) {

@@ -60,7 +60,8 @@ void resolve_gpu(FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
     return;
   }
   v.require("cluster.node.gpu.memory", help);
-  if (gpu.memory.value > 0 && gpu.reserve >= gpu.memory)
+  if (v.has("cluster.node.gpu.reserve")) gpu.reserve = v.get<Bytes>("cluster.node.gpu.reserve");
+  if (gpu.memory.value > 0 && gpu.reserve && *gpu.reserve >= gpu.memory)
     v.refuse("E127", "cluster.node.gpu.reserve", "'reserve' must be smaller than 'memory'",
              "'memory' is " + to_flow(*v.value("cluster.node.gpu.memory")));
   v.require("cluster.node.gpu.mem_bw", help);

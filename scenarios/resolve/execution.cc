@@ -29,6 +29,10 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
                     kib == 8320 ? "PyTorch but on Hopper: ':4096:2:16:8'" : "PyTorch on Hopper",
                     kib % 1024 == 0 ? fmt::format("{}MiB", kib / 1024) : fmt::format("{}KiB", kib));
   v.read("kernels.blas_workspace", k.blas_workspace);
+  v.read("kernels.module_loading", k.eager_loading);
+  v.read("kernels.nccl", k.nccl_version);
+  v.read("kernels.record_streams", k.record_streams);
+  v.read("kernels.expandable_segments", k.expandable_segments);
   k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
 }
 

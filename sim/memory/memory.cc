@@ -239,8 +239,8 @@ namespace {
 // One role's steps, allocation by allocation.
 class ReservedTrace {
  public:
-  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room)
-      : graph_(graph), role_(role), allocator_(room) {
+  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments)
+      : graph_(graph), role_(role), allocator_(room, segments) {
     for (const StaticMemory& m : role.memory)
       if (!m.by_tensor) allocator_.allocate(m.bytes);
   }
@@ -252,6 +252,7 @@ class ReservedTrace {
     free_gradients();
     for (const Block block : late_) allocator_.free(block);
     late_.clear();
+    free_lagging(std::numeric_limits<uint64_t>::max());  // the host reads the loss
     live_.clear(allocator_);
   }
 
@@ -270,6 +271,7 @@ class ReservedTrace {
     for (const MemoryEvent& e : pass.memory) {
       Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
       const Tensor& tensor = graph_.tensor(pass, e);
+      free_lagging(ops_ + e.op);
       if (e.allocate) {
         block = allocator_.allocate(tensor.bytes);
         continue;
@@ -277,12 +279,15 @@ class ReservedTrace {
       const Block freed = std::exchange(block, CachingAllocator::kNone);
       if (tensor.becomes_gradient && !has_gradients(e.second ? item.second : item.action)) {
         gradients_.push_back(freed);
+      } else if (tensor.lags) {
+        lagging_.push_back({ops_ + e.op, freed});
       } else if (frees_later(pass, e)) {
         late_.push_back(freed);
       } else {
         allocator_.free(freed);
       }
     }
+    ops_ += pass.ops.size();
     if (gradients_.size() > gradients) {
       gradients_of_.insert(item.action.stage);
       if (item.has_second) gradients_of_.insert(item.second.stage);
@@ -305,6 +310,22 @@ class ReservedTrace {
     gradients_.clear();
   }
 
+  // What the device is done with when the host has come to op `now`: CUDA takes so many launches
+  // before the host has to wait.
+  void free_lagging(uint64_t now) {
+    constexpr uint64_t kLaunchesAhead = 1024;
+    while (!lagging_.empty() && now >= kLaunchesAhead &&
+           lagging_.front().op <= now - kLaunchesAhead) {
+      allocator_.free(lagging_.front().block);
+      lagging_.pop_front();
+    }
+  }
+
+  struct Lagging {
+    uint64_t op = 0;  // of the role
+    Block block = CachingAllocator::kNone;
+  };
+
   const OpGraph& graph_;
   const RoleOps& role_;
   CachingAllocator allocator_;
@@ -312,14 +333,16 @@ class ReservedTrace {
   std::vector<Block> late_;       // as in trace_role
   std::vector<Block> gradients_;  // by tensor, of this step
   std::set<uint16_t> gradients_of_;
+  std::deque<Lagging> lagging_;
+  uint64_t ops_ = 0;  // before the pass
 };
 
 }  // namespace
 
 // What is free after a step is where the next one begins, so that the second may reserve more: the
 // blocks that gradients and the optimizer have left are not of the sizes of activations.
-Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room) {
-  ReservedTrace trace(graph, graph.roles[role], room);
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
+  ReservedTrace trace(graph, graph.roles[role], room, segments);
   trace.step();
   trace.step();
   return trace.peak();
@@ -409,7 +432,49 @@ void CachingAllocator::release_segments() {
   }
 }
 
+// What is unmapped is a hole in the segment that nobody uses again.
+void CachingAllocator::unmap_free_blocks() {
+  for (FreeList& list : free_) {
+    for (const Block b : list.blocks) {
+      reserved_ -= chunks_[static_cast<size_t>(b)].size;
+      chunks_[static_cast<size_t>(b)].in_use = true;
+    }
+    list = {};
+  }
+}
+
+CachingAllocator::Block CachingAllocator::expand(int64_t size, bool small) {
+  const size_t pool = small ? 1 : 0;
+  const int64_t page = small ? kSmallSegment : kLargeSegment;
+  const auto idle = [&] {
+    return last_[pool] != kNone && !chunks_[static_cast<size_t>(last_[pool])].in_use;
+  };
+  const auto lacking = [&] {
+    return round_up(size - (idle() ? chunks_[static_cast<size_t>(last_[pool])].size : 0), page);
+  };
+  if (lacking() > room_ - reserved_) unmap_free_blocks();
+  const int64_t more = lacking();
+  reserved_ += more;
+  peak_ = std::max(peak_, reserved_);
+  end_[pool] += more;
+  STEPCAST_CHECK(end_[pool] / kMinBlock < (int64_t{1} << 32), "more than 2 TiB on one GPU");
+  if (idle()) {
+    remove_free(last_[pool]);
+    chunks_[static_cast<size_t>(last_[pool])].size += more;
+    return last_[pool];
+  }
+  Chunk chunk;
+  chunk.size = more;
+  chunk.address = end_[pool] - more;
+  chunk.small = small;
+  chunk.previous = last_[pool];
+  const Block b = new_chunk(chunk);
+  if (last_[pool] != kNone) chunks_[static_cast<size_t>(last_[pool])].next = b;
+  return last_[pool] = b;
+}
+
 CachingAllocator::Block CachingAllocator::grow(int64_t size, bool small) {
+  if (segments_ == Segments::expandable) return expand(size, small);
   const int64_t segment = small              ? kSmallSegment
                           : size < kMinLarge ? kLargeSegment
                                              : round_up(size, kRoundLarge);
@@ -449,6 +514,7 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
     if (whole.next != kNone) chunks_[static_cast<size_t>(whole.next)].previous = t;
     chunks_[static_cast<size_t>(b)].size = size;
     chunks_[static_cast<size_t>(b)].next = t;
+    if (last_[small ? 1 : 0] == b) last_[small ? 1 : 0] = t;
     insert_free(t);
   }
   chunks_[static_cast<size_t>(b)].in_use = true;
@@ -463,6 +529,7 @@ void CachingAllocator::absorb_next(Block b) {
   c.size += n.size;
   c.next = n.next;
   if (c.next != kNone) chunks_[static_cast<size_t>(c.next)].previous = b;
+  if (last_[c.small ? 1 : 0] == gone) last_[c.small ? 1 : 0] = b;
   unused_.push_back(gone);
 }
 

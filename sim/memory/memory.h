@@ -41,10 +41,17 @@ struct RoleMemory {
 // O(items + memory events of the passes).
 std::vector<RoleMemory> trace_memory(const OpGraph& graph);
 
+// What the caching allocator takes from the device (below).
+enum class Segments : uint8_t {
+  fixed,
+  expandable,  // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+};
+
 // Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
 // device with that much room; at least its peak of allocated bytes.  More than there is room for:
 // the role runs out of memory.  O(allocations of the role * log).
-Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room);
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room,
+                     Segments segments = Segments::fixed);
 
 // Which tensors hold how much of the role's peak (static memory apart), largest first.
 std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
@@ -60,6 +67,10 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
 // off if at least 512 B (small pool) or more than 1 MiB (large pool) remain.  A freed block merges
 // with free neighbours of its segment.  Segments that are free as a whole are returned only when
 // the device has no room for a new one (release_cached_blocks).
+//
+// Expandable segments: each pool has one, in which addresses follow each other.  It grows at its
+// end, by pages of 2 MiB (small pool) or 20 MiB, and only by what the free block there lacks.
+// Without room free blocks are given back to the device, whole here, by pages there.
 
 inline constexpr Bytes kEndlessRoom{std::numeric_limits<int64_t>::max()};
 
@@ -71,7 +82,8 @@ class CachingAllocator {
   CachingAllocator() = default;
   // On a device with `room` bytes.  Beyond that, segments are reserved all the same, and
   // peak_reserved() shows it.
-  explicit CachingAllocator(Bytes room) : room_(room.value) {}
+  explicit CachingAllocator(Bytes room, Segments segments = Segments::fixed)
+      : segments_(segments), room_(room.value) {}
 
   // kNone for 0 bytes.  O(free blocks) worst case, usually far less.
   Block allocate(Bytes bytes);
@@ -100,6 +112,8 @@ class CachingAllocator {
 
   Block new_chunk(const Chunk& chunk);
   Block grow(int64_t size, bool small);
+  Block expand(int64_t size, bool small);
+  void unmap_free_blocks();
   void release_segments();
   void insert_free(Block b);
   void remove_free(Block b);
@@ -108,6 +122,9 @@ class CachingAllocator {
   std::vector<Chunk> chunks_;
   std::vector<Block> unused_;  // indices of chunks_ to use again
   FreeList free_[2];           // [1] = small pool
+  Segments segments_ = Segments::fixed;
+  Block last_[2] = {kNone, kNone};  // at the end of an expandable segment
+  int64_t end_[2] = {0, 0};         // its end
   int64_t room_ = kEndlessRoom.value;
   int64_t reserved_ = 0, peak_ = 0, allocated_ = 0, next_address_ = 0;
 };

@@ -50,7 +50,7 @@ TEST(Presets, EveryClusterRunsAScenario) {
     EXPECT_EQ(s.cluster.nodes, 2);
     EXPECT_GT(s.cluster.node.intra_bandwidth.value, 0) << name;
     EXPECT_GT(s.cluster.node.nic_bandwidth.value, 0) << name;
-    EXPECT_GT(s.cluster.node.gpu.memory.value, s.cluster.node.gpu.reserve.value) << name;
+    EXPECT_GT(s.cluster.node.gpu.memory.value, s.cluster.node.gpu.context.value) << name;
     EXPECT_NE(s.cluster.node.gpu.arch, GpuArch::other) << name;
     EXPECT_THAT(s.warnings, IsEmpty()) << name;
   }

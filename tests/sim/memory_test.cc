@@ -398,6 +398,33 @@ TEST(CachingAllocator, SegmentsInUseAreNot) {
   a.free(rest);
 }
 
+TEST(CachingAllocator, AnExpandableSegmentGrowsByWhatItsLastBlockLacks) {
+  CachingAllocator a(kEndlessRoom, Segments::expandable);
+  const auto first = a.allocate({30 * kMiB});  // two pages, of which 10 MiB are free
+  EXPECT_EQ(a.reserved(), (Bytes{40 * kMiB}));
+  const auto second = a.allocate({30 * kMiB});  // 10 MiB and one page more
+  EXPECT_EQ(a.reserved(), (Bytes{60 * kMiB}));
+  a.free(first);
+  a.free(second);
+  const auto all = a.allocate({60 * kMiB});  // neighbours, although asked for apart
+  EXPECT_EQ(a.reserved(), (Bytes{60 * kMiB}));
+  a.free(all);
+}
+
+TEST(CachingAllocator, AnExpandableSegmentGivesBackWhatIsFree) {
+  CachingAllocator a({60 * kMiB}, Segments::expandable);
+  const auto first = a.allocate({20 * kMiB});
+  const auto second = a.allocate({40 * kMiB});
+  a.free(first);
+  a.allocate({20 * kMiB});  // in the gap
+  EXPECT_EQ(a.peak_reserved(), (Bytes{60 * kMiB}));
+  a.free(second);
+  const auto small = a.allocate({5 * kMiB});
+  a.allocate({60 * kMiB});  // does not fit anyway
+  EXPECT_GT(a.peak_reserved(), (Bytes{60 * kMiB}));
+  a.free(small);
+}
+
 TEST(CachingAllocator, FreeingTwiceIsABug) {
   CachingAllocator a;
   const auto b = a.allocate({kKiB});
@@ -471,6 +498,22 @@ TEST(Reserved, TheSecondStepBeginsWithWhatTheFirstHasLeft) {
   g.run(r, b, backward_of(0, 0));
   g.run(r, update);
   EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(12 + 12 + 20) * kMiB}));
+}
+
+// What a collective has read is not free for the next microbatch, whose forward asks for a block of
+// the same size a few launches later.
+TEST(Reserved, BlocksThatLagBehindCollectivesAreNotReusedAtOnce) {
+  for (const bool lags : {false, true}) {
+    HandGraph g;
+    const PassId f = g.pass_of(1);
+    const uint32_t partial = g.tensor(12 * kMiB);
+    g.graph.tensor_tables[0][partial].lags = lags;
+    g.allocate(f, 0, partial);
+    g.free(f, 0, partial);
+    const uint32_t r = g.role();
+    for (uint32_t m = 0; m < 3; ++m) g.run(r, f, forward_of(0, m));
+    EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(lags ? 3 : 1) * 12 * kMiB}));
+  }
 }
 
 TEST(Reserved, TensorsOfTwoMicrobatchesAreDifferentBlocks) {

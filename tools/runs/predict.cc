@@ -54,7 +54,9 @@ Schedule schedule_of(const ScheduleFamily& family, ScheduleParams params, const 
 
 // ---- steps from the scenario
 
-double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
+double memory_of(const Result& result, MemoryKind kind) {
+  Bytes beside{};
+  for (const DeviceMemory& line : result.device_memory) beside += line.bytes;
   switch (kind) {
     case MemoryKind::last_allocated:
       return static_cast<double>(result.memory.back().memory.peak.value);
@@ -64,7 +66,7 @@ double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
     }
     case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
     case MemoryKind::device:
-      return static_cast<double>(result.memory_reserved.value + gpu.reserve.value);
+      return static_cast<double>((result.memory_reserved + beside).value);
     case MemoryKind::allocated: break;
   }
   int64_t most = 0;
@@ -146,7 +148,7 @@ void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row)
             one_layer ? layer_time(row.scenario, plan) : to_seconds(result.step_time), row);
   note_parameters(scenario, left_out, one_layer, row);
   if (one_layer) return;
-  row.peak_memory = memory_of(result, row.measured.memory_kind, scenario.cluster.node.gpu);
+  row.peak_memory = memory_of(result, row.measured.memory_kind);
   row.out_of_memory = !result.fits;
 }
 

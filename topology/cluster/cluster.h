@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,7 +26,8 @@ struct Gpu {
   std::string name;  // "a100-sxm-80g": also names the cost tables
   GpuArch arch = GpuArch::other;
   Bytes memory{};                  // what the device reports
-  Bytes reserve{};                 // CUDA context and communication libraries
+  Bytes context{};                 // of CUDA, with the kernels that are in use
+  std::optional<Bytes> reserve;    // stated: context and communication libraries together
   Bandwidth memory_bandwidth{};    // data sheet
   Bandwidth host_bandwidth{};      // to the host's memory, one way: PCIe or NVLink-C2C, data sheet
   Bandwidth host_memory{};         // its share of the host's own memory bandwidth
