@@ -75,10 +75,20 @@ enum class Scaling : uint8_t {
   int8,        // int8, one scale a row
 };
 
+// What becomes of the gradient that a product of a backward has written, where products do not add
+// into the main gradients themselves.
+enum class ProductGradients : uint8_t {
+  added,     // to the main gradient at once
+  backward,  // ... when the backward has ended; all of them stay until then
+  tensors,   // the first of a step is the main gradient, until the optimizer has run; later ones are
+             // added to it (PyTorch's autograd without a buffer of gradients)
+};
+
 struct Precision {
   DType params = DType::bf16;     // what forward and backward compute with
   DType gradients = DType::fp32;  // main gradient buffer
   bool own_gradients = false;     // of each backward, in `params`, kept beside wider main ones
+  ProductGradients product_gradients = ProductGradients::added;
   DType reduce = DType::fp32;     // payload of the gradient reduction
   bool master = true;             // fp32 copy of the parameters in the optimizer
   DType moments = DType::fp32;    // Adam's two moments
@@ -120,6 +130,8 @@ enum class HostWaits : uint8_t {
 
 // How the loss of the tokens comes from the logits, and the gradient back.
 enum class Loss : uint8_t {
+  megatron_copied,  // as megatron, but the maximum is subtracted into a copy, while the caller holds
+                    // the logits in fp32 (nanotron)
   megatron,        // softmax over the shards of the vocabulary, in fp32
   in_place,        // logits are overwritten by their gradient (Transformer Engine, Liger-Kernel)
   torch,           // torch.nn.functional.cross_entropy of logits in fp32
@@ -226,6 +238,15 @@ enum class OptimizerKernel : uint8_t {
   flat,     // two (torch.optim on a flat tensor of all parameters, operator by operator)
 };
 
+// What the optimizer copies gradients to before it runs.
+enum class GradientCopies : uint8_t {
+  none,       // nothing but narrower gradients, to fp32
+  by_tensor,  // buckets for their reduction; each tensor to fp32 to look for infinities and to fp64
+              // to square it; and all of them into one, before that is widened (DeepSpeed's ZeRO-1)
+  flat,       // all tensors to fp32, and these into one (DeepSpeed's FP16_Optimizer)
+  for_norm,   // all of narrower ones to fp32 at once, a tensor each, for their norm (InternEvo)
+};
+
 // How ZeRO-1 sums gradients and spreads what the optimizer has written.
 enum class ZeroExchange : uint8_t {
   scatter,     // a rank gets the sums of its shard, and all gather the parameters (Megatron's
@@ -306,7 +327,8 @@ struct Plan {
   int64_t gather_bucket = 0;   // parameters gathered at once after the optimizer; 0 = a stage
   bool clip_gradients = true;  // global gradient norm before the optimizer
   OptimizerKernel optimizer_kernel = OptimizerKernel::fused;
-  bool norm_copies = false;  // fp32 copies of all narrower gradients at once, for their norm
+  GradientCopies gradient_copies = GradientCopies::none;
+  bool whole_master = false;  // ZeRO-1: every rank has the fp32 copy of all of its parameters
 
   // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside
   // those of the model.

@@ -85,6 +85,8 @@ MeasuredRun measured_run(const RunRecord& record, const StepSize* size) {
     m.memory_kind = MemoryKind::last_allocated;
   } else if (mentions(kind, "nvidia-smi")) {
     m.memory_kind = MemoryKind::device;
+  } else if (mentions(kind, "rank 0 alone")) {
+    m.memory_kind = MemoryKind::first_reserved;
   } else if (mentions(kind, "reserved") || mentions(kind, "torchtitan")) {
     m.memory_kind = MemoryKind::reserved;
   }

@@ -12,6 +12,7 @@ namespace stepcast {
 enum class MemoryKind : unsigned char {
   allocated,       // largest that the framework asked for, of any rank
   last_allocated,  // ... of the last pipeline rank
+  first_reserved,  // held by the caching allocator of the first pipeline rank
   reserved,        // held by the caching allocator, of any rank
   device,          // nvidia-smi: reserved, and the context
 };

@@ -383,7 +383,6 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   }
   p.compute("softmax", s.memory_bound(Kernel::softmax, wide * 2));
   t.probabilities = p.allocate("attention softmax", wide, saved(mode));
-  p.free(scores);
   if (wide > square) {
     p.compute("probabilities from fp32", s.memory_bound(Kernel::cast, wide + square));
     t.converted = p.allocate("attention probabilities", square, saved(mode));
@@ -394,6 +393,10 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
     t.dropped = p.allocate("attention dropout output", square, saved(mode));
     t.dropout_mask = p.allocate("attention dropout mask", mask, saved(mode));
     p.free(t.converted);
+    if (!keep) {
+      p.free(t.probabilities);
+      p.free(t.dropout_mask);
+    }
   }
   p.compute("attention context", s.head_gemm(seq, value, keys, GemmLayout::nn));
   TensorIndex product = p.allocate("attention product", context_bytes, MemoryCategory::workspace);
@@ -407,6 +410,9 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   p.compute("attention transpose", s.memory_bound(Kernel::transpose, context_bytes * 2));
   t.context = p.allocate("attention context", context_bytes, saved(mode));
   p.free(product);
+  // Nobody reads them any more, but they are a variable of the function that ends here
+  // (Megatron-LM, megatron/model/transformer.py: attention_scores).
+  p.free(scores);
   return t;
 }
 

@@ -33,16 +33,23 @@ void embedding_rows_backward(const LayerContext& c, TensorIndex full, TensorInde
   // A dense gradient of the whole shard is zeroed, scattered into, and added to the main gradient.
   const Bytes shard = s.bytes(s.vocab, s.hidden);
   c.weights.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
-  TensorIndex dense = c.weights.allocate("embedding gradient", shard, MemoryCategory::workspace);
+  const bool buffered = c.buckets.layers.buffered;
+  TensorIndex dense = c.weights.allocate(
+      "embedding gradient", buffered ? shard : unadded_gradient(c, s.vocab, s.hidden),
+      MemoryCategory::workspace);
   c.weights.compute("embedding gradient scatter",
                     s.memory_bound(Kernel::embedding_backward, s.bytes(s.tokens, s.hidden) * 3));
-  if (!c.buckets.layers.buffered) {
+  if (!buffered) {
     c.weights.compute(
         "embedding gradient accumulation",
         s.memory_bound(Kernel::add,
                        shard + s.bytes(s.vocab, s.hidden, s.plan.precision.gradients) * 2));
   }
-  c.weights.free(dense);
+  if (buffered) {
+    c.weights.free(dense);
+  } else {
+    hand_over_gradient(c, dense);
+  }
   c.weights.free(full);
   c.weights.free(gradient);
 }

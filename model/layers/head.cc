@@ -122,7 +122,8 @@ void cross_entropy_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
       return;
     case Loss::torch:
     case Loss::torch_gathered: return torch_loss_forward(c, t, low);
-    case Loss::megatron: break;
+    case Loss::megatron:
+    case Loss::megatron_copied: break;
   }
   if (c.shard.plan.kernels.fused_cross_entropy) return fused_loss_forward(c, t, low);
   const Shard& s = c.shard;
@@ -132,17 +133,25 @@ void cross_entropy_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
   } else {
     c.pass.compute("logits to fp32",
                    s.memory_bound(Kernel::cast, s.bytes(s.tokens, s.vocab) + wide));
-    t.softmax = c.pass.allocate("loss softmax", wide, MemoryCategory::logits);
+    const bool copied = loss_kind(s) == Loss::megatron_copied;
+    t.softmax = c.pass.allocate(copied ? "logits in fp32" : "loss softmax", wide,
+                                MemoryCategory::logits);
     done_with_logits(c, t, low);
   }
   loss_kernel(c, "loss maximum", wide);
   sum_over_shards(c, "loss maximum all-reduce");
   loss_kernel(c, "loss subtract maximum", wide * 2);
+  TensorIndex callers = kNoTensor;
+  if (loss_kind(s) == Loss::megatron_copied) {
+    callers = t.softmax;
+    t.softmax = c.pass.allocate("loss softmax", wide, MemoryCategory::logits);
+  }
   sum_over_shards(c, "loss target all-reduce");
   loss_kernel(c, "loss exponential", wide * 2);
   loss_kernel(c, "loss sum", wide);
   sum_over_shards(c, "loss sum all-reduce");
   loss_kernel(c, "loss normalization", wide * 2);
+  c.pass.free(callers);
 }
 
 // The gradient of the log-likelihood is zeros but for the targets, that of the log-softmax another

@@ -51,6 +51,14 @@ bool repeats_alternate_products(const LayerContext& c, ForwardMode mode) {
   return c.shard.plan.recompute == Recompute::per_op && mode == ForwardMode::recompute;
 }
 
+// Megatron-LM's layer is one Python function, whose variables hold what they name to its end or to
+// their next assignment, also where nobody reads it any more (megatron/model/transformer.py,
+// ParallelTransformerLayer.forward): layernorm_output to the second norm, attention_output to the
+// end.  That decides which blocks are free when the next tensors are allocated.
+bool holds_variables(const LayerContext& c) {
+  return c.shard.plan.kernels.modules == Modules::megatron;
+}
+
 MemoryCategory saved(ForwardMode mode) {
   return mode == ForwardMode::recompute ? MemoryCategory::recompute_workspace
                                         : MemoryCategory::activations;
@@ -325,7 +333,8 @@ void projected_forward(const LayerContext& c, ForwardMode mode, SavedAttention& 
   if (keeps_alternate_products(c, mode))
     t.kept_qkv =
         c.pass.allocate("queries and values", s.bytes(s.tokens, s.q + s.value), saved(mode));
-  if (mode == ForwardMode::discard && !model.shared_norm) c.pass.free(t.norm_output);
+  if (mode == ForwardMode::discard && !model.shared_norm && !holds_variables(c))
+    c.pass.free(t.norm_output);
   if (model.attention_bias && !kernels.fused_bias) {
     c.pass.compute("qkv bias", s.memory_bound(Kernel::bias_add, s.bytes(s.tokens, s.qkv) * 2));
   }
@@ -439,6 +448,7 @@ Forward<SavedAttention> attention_forward(const LayerContext& c, ForwardMode mod
   TensorIndex branch = repeats_alternate_products(c, mode)
                            ? partial.tensor
                            : reduce(c, "projection", partial, c.shard.hidden);
+  if (holds_variables(c)) t.output = std::exchange(branch, kNoTensor);
   const TensorIndex out =
       add_residual(c, mode, "attention", branch, t.mask, c.shard.model.attention_output_bias);
   if (mode == ForwardMode::discard) c.pass.free(t.mask);
@@ -511,7 +521,7 @@ PartialSum mlp_products_forward(const LayerContext& c, ForwardMode mode, SavedMl
                                  {.converted = converted});
   if (keeps_alternate_products(c, mode))
     t.kept_up = c.pass.allocate("fc1 kept output", s.bytes(s.tokens, gate), saved(mode));
-  done_with(input);
+  if (!holds_variables(c) || model.parallel_block) done_with(input);
   const Bytes up = s.bytes(s.tokens, s.up);
   const Bytes act = s.bytes(s.tokens, s.ffn);
   if (model.mlp_bias && !s.plan.kernels.fused_activation) {
@@ -535,13 +545,16 @@ PartialSum mlp_products_forward(const LayerContext& c, ForwardMode mode, SavedMl
   return branch;
 }
 
-// Norm, products and their sum over the ranks, without the residual.
-TensorIndex mlp_branch(const LayerContext& c, ForwardMode mode, SavedMlp& t) {
+// Norm, products and their sum over the ranks, without the residual.  `first_norm`: the output of
+// the norm before attention, which the one of this norm takes the place of.
+TensorIndex mlp_branch(const LayerContext& c, ForwardMode mode, SavedMlp& t,
+                       TensorIndex& first_norm) {
   const Shard& s = c.shard;
   const NormOutput norm = norm_forward(c, mode, "norm 2", s.own_tokens, s.hidden, true);
   t.norm_output = norm.output;
   t.norm_statistics = norm.statistics;
   if (mode == ForwardMode::discard) c.pass.free(t.norm_statistics);
+  c.pass.free(first_norm);
   const PartialSum partial = mlp_products_forward(c, mode, t, t.norm_output, norm_quantizes(c));
   if (drops(c, mode, &RecomputeModules::norms)) c.pass.free(t.norm_output);
   if (repeats_alternate_products(c, mode)) return partial.tensor;
@@ -552,14 +565,20 @@ TensorIndex mlp_branch(const LayerContext& c, ForwardMode mode, SavedMlp& t) {
   return branch;
 }
 
-Forward<SavedMlp> mlp_forward(const LayerContext& c, ForwardMode mode, SavedMlp t) {
+// `before`: the attention of the same layer, of which what only its variables hold is freed.
+Forward<SavedMlp> mlp_forward(const LayerContext& c, ForwardMode mode, SavedMlp t,
+                              SavedAttention& before) {
   const bool again = drops(c, mode, &RecomputeModules::mlp);
-  TensorIndex branch = mlp_branch(c, again ? ForwardMode::discard : mode, t);
+  TensorIndex none = kNoTensor;
+  TensorIndex& first_norm = mode == ForwardMode::discard ? before.norm_output : none;
+  TensorIndex branch = mlp_branch(c, again ? ForwardMode::discard : mode, t, first_norm);
   const TensorIndex out = add_residual(c, mode, "mlp", branch, t.mask, c.shard.model.mlp_bias);
+  if (again || mode == ForwardMode::discard) c.pass.free(t.norm_output);
   if (mode == ForwardMode::discard) {
     c.pass.free(t.mask);
     c.pass.free(t.input);
   }
+  c.pass.free(before.output);
   return {out, t};
 }
 
@@ -569,7 +588,8 @@ void need_mlp(const LayerContext& c, SavedMlp& t) {
   if (t.activated != kNoTensor || !recomputes(c, &RecomputeModules::mlp)) return;
   const Phase phase = c.pass.phase();
   c.pass.set_phase(Phase::recompute);
-  TensorIndex branch = mlp_branch(c, ForwardMode::recompute, t);
+  TensorIndex none = kNoTensor;
+  TensorIndex branch = mlp_branch(c, ForwardMode::recompute, t, none);
   c.pass.free(branch);
   c.pass.set_phase(phase);
 }
@@ -631,7 +651,10 @@ Forward<SavedLayer> parallel_forward(const LayerContext& c, ForwardMode mode, Sa
     const NormOutput norm = norm_forward(c, mode, "norm 2", s.own_tokens, s.hidden, true);
     t.mlp.norm_output = norm.output;
     t.mlp.norm_statistics = norm.statistics;
-    if (mode == ForwardMode::discard) c.pass.free(t.mlp.norm_statistics);
+    if (mode == ForwardMode::discard) {
+      c.pass.free(t.mlp.norm_statistics);
+      c.pass.free(t.attention.norm_output);
+    }
   }
   TensorIndex& input = shared ? t.attention.norm_output : t.mlp.norm_output;
   PartialSum mlp = mlp_products_forward(c, mode, t.mlp, input, !shared && norm_quantizes(c));
@@ -694,12 +717,14 @@ Forward<SavedLayer> layer_forward(const LayerContext& c, ForwardMode mode, Tenso
     stream = cross.output;
   }
   if (c.kind.experts) {
+    if (mode == ForwardMode::discard) c.pass.free(t.attention.norm_output);
+    c.pass.free(t.attention.output);
     const Forward<SavedExperts> experts = experts_forward(c, mode, stream);
     t.experts = experts.saved;
     return {experts.output, t};
   }
   t.mlp.input = stream;
-  const Forward<SavedMlp> mlp = mlp_forward(c, mode, t.mlp);
+  const Forward<SavedMlp> mlp = mlp_forward(c, mode, t.mlp, t.attention);
   t.mlp = mlp.saved;
   return {mlp.output, t};
 }

@@ -178,6 +178,11 @@ void product(const LayerContext& c, PassWriter& pass, const std::string& label, 
 Work linear_work(const LayerContext& c, Work gemm);
 void weight_gradient(const LayerContext& c, const std::string& label, const Work& gemm,
                      ProductTraits traits = {});
+// Bytes of a gradient of weights [rows, columns] on its way to the main one.
+Bytes unadded_gradient(const LayerContext& c, int64_t rows, int64_t columns);
+// Frees the gradient of weights that the weight pass has just added to the main one, or leaves it
+// to whoever holds it longer (ProductGradients).
+void hand_over_gradient(const LayerContext& c, TensorIndex& gradient);
 void bias_gradient(const LayerContext& c, const std::string& label, int64_t rows, int64_t width);
 // The op appended last to the weight pass has made gradients of this many parameters.
 void reduce_after(const LayerContext& c, int64_t parameters);
@@ -264,6 +269,7 @@ struct SavedAttention {
   TensorIndex context_low = kNoTensor;   // quantized for the projection, if both are needed
   TensorIndex mask = kNoTensor;
   TensorIndex kept_qkv = kNoTensor;  // queries and values that per-op recomputation keeps
+  TensorIndex output = kNoTensor;    // of the projection, as long as the layer's forward runs
 };
 
 // Of a decoder's layer to the output of the encoder.

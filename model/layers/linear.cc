@@ -157,15 +157,35 @@ void weight_gradient(const LayerContext& c, const std::string& label, const Work
   if (!buffered && !s.plan.kernels.gradient_accumulation_fusion) {
     // The GEMM wrote a gradient of its own, which is then added to the main gradient.
     const Bytes own = s.bytes(gemm.m, gemm.n);
-    TensorIndex gradient =
-        pass.allocate(label + " weight gradient", own, MemoryCategory::workspace);
+    TensorIndex gradient = pass.allocate(
+        label + " weight gradient", unadded_gradient(c, gemm.m, gemm.n), MemoryCategory::workspace);
     pass.compute(
         label + " gradient accumulation",
         s.memory_bound(Kernel::add, own + s.bytes(gemm.m, gemm.n, s.plan.precision.gradients) * 2));
-    pass.free(gradient);
+    hand_over_gradient(c, gradient);
   }
   pass.set_phase(phase);
   reduce_after(c, gemm.m * gemm.n);
+}
+
+// Gradients that stay through the step are in RankParameters; what is made here is their copy in the
+// format of the main ones (microsoft/DeepSpeed @15293139 deepspeed/runtime/bf16_optimizer.py,
+// update_hp_grads).
+Bytes unadded_gradient(const LayerContext& c, int64_t rows, int64_t columns) {
+  const Precision& p = c.shard.plan.precision;
+  const bool copied = p.own_gradients && p.product_gradients == ProductGradients::added;
+  return c.shard.bytes(rows, columns, copied ? p.gradients : p.params);
+}
+
+void hand_over_gradient(const LayerContext& c, TensorIndex& gradient) {
+  switch (c.shard.plan.precision.product_gradients) {
+    case ProductGradients::added: break;
+    case ProductGradients::backward:
+      c.buckets.unadded.push_back(std::exchange(gradient, kNoTensor));
+      return;
+    case ProductGradients::tensors: c.weights.becomes_gradient(gradient); break;
+  }
+  c.weights.free(gradient);
 }
 
 void bias_gradient(const LayerContext& c, const std::string& label, int64_t rows, int64_t width) {

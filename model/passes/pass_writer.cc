@@ -79,6 +79,11 @@ void PassWriter::allocate_again(TensorIndex tensor) {
   pass_.memory.push_back({.op = static_cast<uint32_t>(op), .tensor = tensor, .allocate = true});
 }
 
+void PassWriter::becomes_gradient(TensorIndex tensor) {
+  if (tensor == kNoTensor) return;
+  builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)][tensor].becomes_gradient = true;
+}
+
 void PassWriter::free(TensorIndex& tensor) {
   if (tensor == kNoTensor) return;
   STEPCAST_CHECK(!pass_.ops.empty(), "an op frees a tensor");

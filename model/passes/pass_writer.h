@@ -56,6 +56,8 @@ class PassWriter {
   TensorIndex allocate_apart(const std::string& label, Bytes bytes, MemoryCategory category);
   // ... one that another pass of the same microbatch has freed.
   void allocate_again(TensorIndex tensor);
+  // See Tensor.
+  void becomes_gradient(TensorIndex tensor);
   // The op appended last frees it; kNoTensor is ignored and the argument becomes kNoTensor.
   void free(TensorIndex& tensor);
 

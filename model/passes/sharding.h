@@ -55,6 +55,7 @@ struct StageBuckets {
   GradientBuckets experts;  // which have replica groups of their own
   GradientBuckets ends;     // embedding and head, where they are reduced apart: a unit of ZeRO-3
   bool ends_apart = false;
+  std::vector<TensorIndex> unadded{};  // ProductGradients::backward: freed at the end of the pass
   bool tied_counted = false;  // a tied head has added its parameters to `ends`, so that the
                               // embedding does not add them again
 

@@ -86,8 +86,11 @@ void end_unit(const LayerContext& c) {
   reduce_pending(c.buckets.experts, c.shard, c.weights);
 }
 
-// ... of the last buckets, at the end of a pass.
+// ... of the last buckets, at the end of a pass, which adds what has waited for it to the main
+// gradients.
 void flush(const LayerContext& c) {
+  for (TensorIndex& gradient : c.buckets.unadded) c.weights.free(gradient);
+  c.buckets.unadded.clear();
   reduce_rest(c.buckets.layers, c.shard, c.weights);
   reduce_rest(c.buckets.experts, c.shard, c.weights);
   if (c.buckets.ends_apart) reduce_rest(c.buckets.ends, c.shard, c.weights);
@@ -650,7 +653,9 @@ PassId write_vocabulary_pass(const Stage& s, const char* name, Phase phase,
   PassWriter pass(s.builder, name, s.table);
   StageBuckets buckets;
   pass.set_phase(phase);
-  write({s.shards.own, pass, pass, buckets});
+  const LayerContext c{s.shards.own, pass, pass, buckets};
+  write(c);
+  flush(c);
   return pass.finish();
 }
 

@@ -38,7 +38,8 @@ void read_kernels(const FieldValues& v, Plan& plan) {
   v.read("kernels.held_logits", k.held_logits);
   v.read("kernels.gradient_placeholders", k.gradient_placeholders);
   v.read("optimizer.kernel", plan.optimizer_kernel);
-  v.read("optimizer.norm_copies", plan.norm_copies);
+  v.read("optimizer.gradient_copies", plan.gradient_copies);
+  v.read("optimizer.whole_master", plan.whole_master);
   v.read("optimizer.clip", plan.clip_gradients);
 }
 

@@ -92,6 +92,7 @@ void resolve_precision(const PlanInputs& in, Plan& plan) {
   if (!v.stated("precision.master")) v.derive<bool>("precision.master", master, origin);
   v.read("precision.master", p.master);
   v.read("precision.own_grads", p.own_gradients);
+  v.read("precision.product_grads", p.product_gradients);
   resolve_scaling(in, preset->scaling, plan);
 
   if (in.cluster == nullptr || in.cluster->node.gpu.peak.empty()) return;

@@ -272,6 +272,15 @@ inline constexpr auto kOptimizerKernels =
     words_of<OptimizerKernel>({{"fused", OptimizerKernel::fused},
                                {"foreach", OptimizerKernel::foreach},
                                {"flat", OptimizerKernel::flat}});
+inline constexpr auto kGradientCopies = words_of<GradientCopies>(
+    {{"none", GradientCopies::none},
+     {"by-tensor", GradientCopies::by_tensor},
+     {"flat", GradientCopies::flat},
+     {"for-norm", GradientCopies::for_norm}});
+inline constexpr auto kProductGradients =
+    words_of<ProductGradients>({{"added", ProductGradients::added},
+                                {"backward", ProductGradients::backward},
+                                {"tensors", ProductGradients::tensors}});
 inline constexpr auto kAttentions = words_of<bool>({{"flash", true}, {"unfused", false}});
 inline constexpr auto kFlashKernels =
     words_of<AttentionKernel>({{"table", AttentionKernel::table},
@@ -279,6 +288,7 @@ inline constexpr auto kFlashKernels =
                                {"flash-1-triton", AttentionKernel::flash1_triton},
                                {"flash-2", AttentionKernel::flash2}});
 inline constexpr auto kLosses = words_of<Loss>({{"megatron", Loss::megatron},
+                                                {"megatron-copied", Loss::megatron_copied},
                                                 {"in-place", Loss::in_place},
                                                 {"torch", Loss::torch},
                                                 {"torch-compiled", Loss::torch_compiled},
@@ -773,6 +783,14 @@ inline constexpr Field kFields[] = {
                 "main gradients",
      .fallback = "false",
      .reason = "Megatron's products add into the main gradients"},
+    {.path = "precision.product_grads",
+     .type = FieldType::choice,
+     .summary = "gradients that products write, where these do not add into the main ones: added "
+                "at once; held to the end of the backward; or themselves the main gradients, a "
+                "tensor each, until the optimizer has run",
+     .fallback = "added",
+     .reason = "Megatron's hooks add a gradient as soon as autograd has it",
+     .choices = kProductGradients},
     {.path = "precision.reduce",
      .type = FieldType::choice,
      .summary = "what the gradient reduction sends",
@@ -912,12 +930,20 @@ inline constexpr Field kFields[] = {
      .fallback = "fused",
      .reason = "apex and Transformer Engine",
      .choices = kOptimizerKernels},
-    {.path = "optimizer.norm_copies",
+    {.path = "optimizer.gradient_copies",
+     .type = FieldType::choice,
+     .summary = "what gradients are copied to before Adam runs, beside fp32 if they are narrower: "
+                "buckets, each tensor to fp32 and fp64, and one flat tensor (DeepSpeed's ZeRO-1); "
+                "each to fp32 before these are flat (its FP16_Optimizer); or all narrower ones to "
+                "fp32 at once for their norm (InternEvo)",
+     .fallback = "none",
+     .reason = "Megatron's optimizers work on the buffer of gradients",
+     .choices = kGradientCopies},
+    {.path = "optimizer.whole_master",
      .type = FieldType::flag,
-     .summary = "gradients narrower than fp32 are all copied to fp32 at once, a tensor each, for "
-                "their norm",
+     .summary = "ZeRO-1: every rank has the fp32 copy of all of its parameters, not of its shard",
      .fallback = "false",
-     .reason = "one kernel reads them as they are"},
+     .reason = "optimizer states are sharded"},
     {.path = "optimizer.clip",
      .type = FieldType::flag,
      .summary = "global gradient norm before the step",

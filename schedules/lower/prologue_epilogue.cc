@@ -200,10 +200,26 @@ void StepPrologueEpilogue::add_gradient_reduction(RoleItems& items, int64_t rank
       // Bucket by bucket, one after the other: one copy of everything is as long.
       const bool copied = copies_gradients(part.group, plan_.precision);
       if (copied) items.run(graph_, bucket_copy_pass("gradient copy", part.parameters));
+      if (plan_.gradient_copies == GradientCopies::by_tensor)
+        items.run(graph_, bucket_pass(part.parameters));
       items.run_beside(graph_, reduction_pass(part.group, part.parameters), Stream::dp);
       if (copied) items.run(graph_, bucket_copy_pass("gradient copy back", part.parameters));
     }
   }
+}
+
+// Room for the largest bucket: what comes before and after the reduction is not timed.
+PassId StepPrologueEpilogue::bucket_pass(int64_t parameters) {
+  // reduce_bucket_size of microsoft/DeepSpeed, deepspeed/runtime/zero/constants.py.
+  constexpr int64_t kReductionBucket = 500'000'000;
+  PassWriter pass(builder_, "gradient bucket", no_tensors_);
+  pass.set_phase(Phase::gradient_sync);
+  pass.compute("gradient bucket", shard_.memory_bound(Kernel::none, {}));
+  TensorIndex bucket = pass.allocate(
+      "gradient bucket", bytes(std::min(parameters, kReductionBucket), plan_.precision.gradients),
+      MemoryCategory::workspace);
+  pass.free(bucket);
+  return pass.finish();
 }
 
 PassId StepPrologueEpilogue::bucket_copy_pass(const std::string& name, int64_t parameters) {
@@ -266,14 +282,16 @@ StepPrologueEpilogue::OptimizerShare StepPrologueEpilogue::optimizer_share(int64
     parameters += part.parameters;
   }
   for (const uint16_t stage : held_.stages_of(rank)) {
-    tensors += parameter_tensors(model_, plan_, content(stage)).count;
-    tensors += expert_tensors(model_, plan_, content(stage)).count;
+    const ParameterTensors dense = parameter_tensors(model_, plan_, content(stage));
+    tensors += dense.count + expert_tensors(model_, plan_, content(stage)).count;
+    share.largest = std::max(share.largest, dense.largest);
   }
   if (plan_.zero < 3 && parameters > 0)
     tensors = static_cast<int64_t>(static_cast<double>(tensors) *
                                    static_cast<double>(share.parameters) /
                                    static_cast<double>(parameters));
   share.tensors = std::max<int64_t>(1, tensors);
+  share.largest = std::min(share.largest, share.parameters);
   return share;
 }
 
@@ -295,6 +313,21 @@ void free_pieces(PassWriter& pass, std::vector<TensorIndex>& tensors) {
 }
 
 }  // namespace
+
+// DeepSpeed's ZeRO-1 (microsoft/DeepSpeed v0.5.10 deepspeed/runtime/zero/stage_1_and_2.py): each
+// gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct), then
+// all of them into one tensor (step).
+void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, OptimizerShare share) {
+  constexpr int64_t kFp64 = 8;
+  const auto copy = [&](const char* label, Bytes size) {
+    pass.compute(label, shard_.memory_bound(Kernel::none, {}));
+    TensorIndex tensor = pass.allocate(label, size, MemoryCategory::workspace);
+    pass.free(tensor);
+  };
+  copy("gradient in fp32", bytes(share.largest, DType::fp32));
+  copy("gradient in fp64", Bytes{share.largest * kFp64});
+  copy("flat gradients", bytes(share.parameters, plan_.precision.gradients));
+}
 
 // To fp32.  torch.optim on one flat tensor takes its gradient from a flat copy in their own format
 // (InternLM/InternEvo internlm/solver/optimizer/hybrid_zero_optim.py @7776693, _step:
@@ -329,7 +362,15 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   const Bytes gradients = bytes(share, wide);
   PassWriter before(builder_, "gradient norm", no_tensors_);
   before.set_phase(Phase::optimizer);
-  const bool norm_first = copied && plan_.norm_copies && plan_.clip_gradients;
+  if (plan_.gradient_copies == GradientCopies::by_tensor) copy_by_tensor(before, of);
+  TensorIndex apart = kNoTensor;
+  if (plan_.gradient_copies == GradientCopies::flat) {
+    // microsoft/DeepSpeed v0.5.10 deepspeed/runtime/fp16/fused_optimizer.py, step.
+    before.compute("gradients in fp32", shard_.memory_bound(Kernel::none, {}));
+    apart = before.allocate("gradients in fp32", gradients, MemoryCategory::workspace);
+  }
+  const bool for_norm = plan_.gradient_copies == GradientCopies::for_norm;
+  const bool norm_first = copied && for_norm && plan_.clip_gradients;
   if (norm_first) {
     before.compute("gradients to fp32",
                    shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
@@ -341,6 +382,7 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   }
   std::vector<TensorIndex> copies;
   if (copied) copies = copy_gradients(before, of);
+  before.free(apart);
   if (p.params == DType::fp16) {
     // Loss scaling: divide by the scale and look for overflow (Megatron-LM:
     // unscale_and_check_inf).

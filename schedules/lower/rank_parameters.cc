@@ -88,6 +88,8 @@ class HeldBy {
       hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
            wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
       hold(MemoryCategory::gradients, held_.gradients_of(part), p.gradients);
+      memory.back().by_tensor = !sharded && p.product_gradients == ProductGradients::tensors &&
+                                !plan_.kernels.gradient_accumulation_fusion && plan_.zero < 2;
       if (p.own_gradients && p.gradients != p.params && !sharded)
         hold(MemoryCategory::gradients, part.parameters, p.params);
       if (keeps_gathered(plan_)) {
@@ -96,7 +98,9 @@ class HeldBy {
       }
       const int64_t here = part.share - held_.host_share(part.share);
       hold(MemoryCategory::optimizer_state, 2 * here, p.moments);
-      if (p.master && !wide) hold(MemoryCategory::optimizer_state, here, DType::fp32);
+      if (p.master && !wide)
+        hold(MemoryCategory::optimizer_state, plan_.whole_master ? part.parameters : here,
+             DType::fp32);
       replaced = low.experts;
     }
     return memory;

@@ -80,6 +80,9 @@ struct Tensor {
   Bytes bytes{};
   MemoryCategory category = MemoryCategory::activations;
   LabelId label{};
+  // A gradient of weights that autograd hands over: the first one of a step is not freed but becomes
+  // the gradient, until the optimizer runs.  That memory is in StaticMemory too (`by_tensor`).
+  bool becomes_gradient = false;
 };
 
 // `op` allocates `tensor` before it runs, or frees it after.  A tensor that a pass allocates and
@@ -206,6 +209,7 @@ struct Rendezvous {
 struct StaticMemory {
   MemoryCategory category{};
   Bytes bytes{};
+  bool by_tensor = false;  // gradients that are tensors of their own: Tensor::becomes_gradient
 };
 
 struct RoleOps {

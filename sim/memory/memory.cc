@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <set>
 #include <utility>
 
 #include "sim/check.h"
@@ -164,6 +165,13 @@ class LiveSets {
     return *free;
   }
 
+  // Frees what no pass has freed.
+  void clear(CachingAllocator& allocator) {
+    for (const LiveSet& set : sets_)
+      for (const CachingAllocator::Block block : set.blocks) allocator.free(block);
+    sets_.clear();
+  }
+
  private:
   std::deque<LiveSet> sets_;
 };
@@ -226,37 +234,95 @@ std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint3
   return out;
 }
 
-Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room) {
-  const RoleOps& ops = graph.roles[role];
-  CachingAllocator allocator(room);
-  for (const StaticMemory& m : ops.memory) allocator.allocate(m.bytes);
-  LiveSets live;
-  std::vector<CachingAllocator::Block> late;  // as in trace_role
-  for (const Item& item : ops.items) {
-    if (item.kind != ItemKind::pass) continue;
-    const Pass& pass = graph.passes[static_cast<size_t>(item.pass)];
-    const size_t earlier = late.size();
-    const auto sets = pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph, item, live);
+namespace {
+
+// One role's steps, allocation by allocation.
+class ReservedTrace {
+ public:
+  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room)
+      : graph_(graph), role_(role), allocator_(room) {
+    for (const StaticMemory& m : role.memory)
+      if (!m.by_tensor) allocator_.allocate(m.bytes);
+  }
+
+  void step() {
+    gradients_of_.clear();
+    for (const Item& item : role_.items)
+      if (item.kind == ItemKind::pass) run(item);
+    free_gradients();
+    for (const Block block : late_) allocator_.free(block);
+    late_.clear();
+    live_.clear(allocator_);
+  }
+
+  Bytes peak() const { return allocator_.peak_reserved(); }
+
+ private:
+  using Block = CachingAllocator::Block;
+
+  void run(const Item& item) {
+    const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
+    if (pass.ops.front().phase == Phase::optimizer) free_gradients();
+    const size_t earlier = late_.size();
+    const auto sets =
+        pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph_, item, live_);
+    const size_t gradients = gradients_.size();
     for (const MemoryEvent& e : pass.memory) {
-      CachingAllocator::Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
+      Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
+      const Tensor& tensor = graph_.tensor(pass, e);
       if (e.allocate) {
-        block = allocator.allocate(graph.tensor(pass, e).bytes);
-      } else if (frees_later(pass, e)) {
-        late.push_back(std::exchange(block, CachingAllocator::kNone));
-      } else {
-        allocator.free(std::exchange(block, CachingAllocator::kNone));
+        block = allocator_.allocate(tensor.bytes);
+        continue;
       }
+      const Block freed = std::exchange(block, CachingAllocator::kNone);
+      if (tensor.becomes_gradient && !has_gradients(e.second ? item.second : item.action)) {
+        gradients_.push_back(freed);
+      } else if (frees_later(pass, e)) {
+        late_.push_back(freed);
+      } else {
+        allocator_.free(freed);
+      }
+    }
+    if (gradients_.size() > gradients) {
+      gradients_of_.insert(item.action.stage);
+      if (item.has_second) gradients_of_.insert(item.second.stage);
     }
     for (LiveSet* set : sets) {
       if (set == nullptr) continue;
       set->used = std::ranges::any_of(set->blocks,
                                       [](auto block) { return block != CachingAllocator::kNone; });
     }
-    if (earlier == 0 || !computes(pass)) continue;
-    for (size_t i = 0; i < earlier; ++i) allocator.free(late[i]);
-    late.erase(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(earlier));
+    if (earlier == 0 || !computes(pass)) return;
+    for (size_t i = 0; i < earlier; ++i) allocator_.free(late_[i]);
+    late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(earlier));
   }
-  return allocator.peak_reserved();
+
+  // Whether an earlier backward of this step has made those of the action's stage.
+  bool has_gradients(const Action& action) const { return gradients_of_.contains(action.stage); }
+
+  void free_gradients() {
+    for (const Block block : gradients_) allocator_.free(block);
+    gradients_.clear();
+  }
+
+  const OpGraph& graph_;
+  const RoleOps& role_;
+  CachingAllocator allocator_;
+  LiveSets live_;
+  std::vector<Block> late_;       // as in trace_role
+  std::vector<Block> gradients_;  // by tensor, of this step
+  std::set<uint16_t> gradients_of_;
+};
+
+}  // namespace
+
+// What is free after a step is where the next one begins, so that the second may reserve more: the
+// blocks that gradients and the optimizer have left are not of the sizes of activations.
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room) {
+  ReservedTrace trace(graph, graph.roles[role], room);
+  trace.step();
+  trace.step();
+  return trace.peak();
 }
 
 namespace {

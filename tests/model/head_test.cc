@@ -62,6 +62,10 @@ TEST(Loss, MegatronsHoldsTheLogitsAndTheirSoftmaxInFp32) {
   EXPECT_DOUBLE_EQ(HeadStage(plan_of(Loss::megatron)).sets_at_peak(kVocab), 1 + 2);
 }
 
+TEST(Loss, NanotronsHoldsTheLogitsInFp32BesideTheirSoftmax) {
+  EXPECT_DOUBLE_EQ(HeadStage(plan_of(Loss::megatron_copied)).sets_at_peak(kVocab), 2 + 2);
+}
+
 TEST(Loss, CompiledItHoldsASecondCopyInFp32ForAWhile) {
   Plan plan = plan_of(Loss::megatron);
   plan.kernels.fused_cross_entropy = true;

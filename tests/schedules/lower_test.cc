@@ -234,6 +234,83 @@ TEST(Lower, LogitsOfEarlierMicrobatchesMayStay) {
   EXPECT_EQ(logits(4, 3), (std::vector<double>{0, 2}));  // there are no more
 }
 
+TEST(Lower, TheFp32CopyOfAllParametersMayBeOnEveryRank) {
+  Plan plan = sample::plan(1, 1, 4, 2, 1, 256);
+  plan.zero = 1;
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  const auto states = [&](bool whole) {
+    plan.whole_master = whole;
+    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    int64_t bytes = 0;
+    for (const StaticMemory& m : graph.roles[0].memory)
+      bytes += m.category == MemoryCategory::optimizer_state ? m.bytes.value : 0;
+    return bytes;
+  };
+  const int64_t n = parameters(small_gpt()), share = (n + 3) / 4;
+  EXPECT_EQ(states(false), 12 * share);
+  EXPECT_EQ(states(true), 8 * share + 4 * n);
+}
+
+// What the optimizer's passes allocate, in bytes for each parameter of the share.
+double copied_by_optimizer(GradientCopies copies, DType main) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  plan.precision.gradients = main;
+  plan.gradient_copies = copies;
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+  int64_t most = 0;
+  for (const Pass& pass : graph.passes) {
+    if (pass.ops.front().phase != Phase::optimizer) continue;
+    int64_t now = 0;
+    for (const MemoryEvent& e : pass.memory) {
+      now += (e.allocate ? 1 : -1) * graph.tensor(pass, e).bytes.value;
+      most = std::max(most, now);
+    }
+  }
+  return static_cast<double>(most) / static_cast<double>(parameters(small_gpt()));
+}
+
+TEST(Lower, NarrowGradientsAreCopiedBeforeTheOptimizer) {
+  EXPECT_DOUBLE_EQ(copied_by_optimizer(GradientCopies::none, DType::fp32), 0);
+  EXPECT_DOUBLE_EQ(copied_by_optimizer(GradientCopies::none, DType::fp16), 4);
+  EXPECT_DOUBLE_EQ(copied_by_optimizer(GradientCopies::flat, DType::fp16), 4 + 4);
+  // Each tensor to fp64 takes less than all of them in fp32.
+  EXPECT_DOUBLE_EQ(copied_by_optimizer(GradientCopies::by_tensor, DType::fp16), 4);
+}
+
+TEST(Lower, GradientsByTensorAreNotPartOfAFlatBuffer) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  plan.kernels.gradient_accumulation_fusion = false;
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  const auto made = [&](ProductGradients how) {
+    plan.precision.product_gradients = how;
+    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    int64_t bytes = 0;
+    for (const std::vector<Tensor>& table : graph.tensor_tables)
+      for (const Tensor& tensor : table)
+        bytes += tensor.becomes_gradient ? tensor.bytes.value : 0;
+    EXPECT_EQ(graph.roles[0].memory[1].by_tensor, how == ProductGradients::tensors);
+    return bytes;
+  };
+  EXPECT_EQ(made(ProductGradients::added), 0);
+  EXPECT_GT(made(ProductGradients::tensors), parameters(small_gpt()));  // two bytes of nearly all
+}
+
+TEST(Lower, GradientsOfABackwardMayAllStayToItsEnd) {
+  Plan plan = sample::plan(1, 1, 1, 1, 1, 256);
+  plan.kernels.gradient_accumulation_fusion = false;
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  const auto memory = [&](ProductGradients how) {
+    plan.precision.product_gradients = how;
+    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    check_graph(graph);
+    const RoleMemory m = trace_memory(graph).front();
+    EXPECT_EQ(m.start, m.end);
+    return m.peak.value;
+  };
+  EXPECT_GT(memory(ProductGradients::backward), memory(ProductGradients::added));
+}
+
 int count_works(const OpGraph& graph, Axis axis, WorkKind kind) {
   int count = 0;
   for (const Pass& pass : graph.passes) {
@@ -363,7 +440,7 @@ TEST(Lower, TheNormMayBeOfCopiesInFp32) {
   plan.stages = {{.layers = 8, .embedding = true, .head = true}};
   plan.precision.gradients = DType::bf16;
   EXPECT_EQ(norm_copies(plan), std::pair(4.0, int64_t{1}));  // what Adam works on
-  plan.norm_copies = true;
+  plan.gradient_copies = GradientCopies::for_norm;
   const auto [bytes, tensors] = norm_copies(plan);
   EXPECT_DOUBLE_EQ(bytes, 4 + 4);
   EXPECT_EQ(tensors, 1 + parameter_tensors(small_gpt(), plan, plan.stages.front()).count);

@@ -425,6 +425,54 @@ TEST(Reserved, FollowsThePassesOfARole) {
   EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(64 + 12 + 12 + 30) * kMiB}));
 }
 
+// Gradients of weights that autograd hands over: of two microbatches the first stays.
+struct ByTensor {
+  HandGraph g;
+  PassId f, b, update;
+  uint32_t role;
+
+  ByTensor() : f(g.pass_of(1)), b(g.pass_of(1)), update(g.pass({{1, Stream::compute, Phase::optimizer}})), role(g.role()) {
+    const uint32_t kept = g.tensor(12 * kMiB), gradient = g.tensor(30 * kMiB);
+    g.graph.tensor_tables[0][gradient].becomes_gradient = true;
+    g.allocate(f, 0, kept);
+    g.allocate(b, 0, gradient);
+    g.free(b, 0, gradient);
+    g.free(b, 0, kept);
+    g.graph.roles[role].memory = {{MemoryCategory::gradients, {30 * kMiB}, true}};
+    for (uint32_t m = 0; m < 2; ++m) {
+      g.run(role, f, forward_of(0, m));
+      g.run(role, b, backward_of(0, m));
+    }
+    g.run(role, update);
+  }
+};
+
+TEST(Reserved, TheFirstGradientOfAStepIsKeptAndOthersAreAddedToIt) {
+  ByTensor t;
+  check_graph(t.g.graph);
+  EXPECT_EQ(trace_reserved(t.g.graph, t.role, kEndlessRoom), (Bytes{(12 + 30 + 30) * kMiB}));
+  EXPECT_EQ(trace_memory(t.g.graph)[t.role].peak, (Bytes{(12 + 30 + 30) * kMiB}));
+}
+
+// The optimizer's copy of 20 MiB is free when the next step begins, whose 12 MiB split it, so that
+// the next copy needs a segment of its own.
+TEST(Reserved, TheSecondStepBeginsWithWhatTheFirstHasLeft) {
+  HandGraph g;
+  const PassId f = g.pass_of(1), b = g.pass_of(1);
+  const PassId update = g.pass({{1, Stream::compute, Phase::optimizer}});
+  const uint32_t kept = g.tensor(12 * kMiB), copy = g.tensor(20 * kMiB), late = g.tensor(12 * kMiB);
+  g.allocate(f, 0, kept);
+  g.allocate(b, 0, late);
+  g.free(b, 0, kept);
+  g.allocate(update, 0, copy);
+  g.free(update, 0, copy);
+  const uint32_t r = g.role();
+  g.run(r, f, forward_of(0, 0));
+  g.run(r, b, backward_of(0, 0));
+  g.run(r, update);
+  EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(12 + 12 + 20) * kMiB}));
+}
+
 TEST(Reserved, TensorsOfTwoMicrobatchesAreDifferentBlocks) {
   HandGraph g;
   const PassId f = g.pass_of(1);

@@ -61,7 +61,9 @@ std::string contradiction(const Value& record, const Transformer& model) {
   const auto printed = number_at(record, "model.params_b");
   if (!printed) return {};
   const double billions = static_cast<double>(parameters(model)) / 1e9;
-  if (std::abs(billions / *printed - 1) <= kRounding) return {};
+  const double embedding = static_cast<double>(model.vocab * model.hidden) / 1e9;
+  for (const double counted : {billions, billions - embedding})
+    if (std::abs(counted / *printed - 1) <= kRounding) return {};
   return fmt::format(
       "the record contradicts itself: its sizes make {:.3g} B parameters, it says "
       "{:.3g} B",
@@ -72,6 +74,10 @@ double memory_of(const Result& result, MemoryKind kind, const Gpu& gpu) {
   switch (kind) {
     case MemoryKind::last_allocated:
       return static_cast<double>(result.memory.back().memory.peak.value);
+    case MemoryKind::first_reserved: {
+      const RankMemory& first = result.memory.front();
+      return static_cast<double>(first.reserved.value_or(first.memory.peak).value);
+    }
     case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
     case MemoryKind::device:
       return static_cast<double>(result.memory_reserved.value + gpu.reserve.value);

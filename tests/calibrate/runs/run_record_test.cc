@@ -158,6 +158,7 @@ TEST(MeasuredRuns, KindsOfMemory) {
   };
   EXPECT_EQ(kind("torch max_memory_allocated of the LAST rank"), MemoryKind::last_allocated);
   EXPECT_EQ(kind("nvidia-smi max"), MemoryKind::device);
+  EXPECT_EQ(kind("written by rank 0 alone, reserved"), MemoryKind::first_reserved);
   EXPECT_EQ(kind("peak reserved memory"), MemoryKind::reserved);
   EXPECT_EQ(kind("not stated"), MemoryKind::allocated);
   EXPECT_DOUBLE_EQ(measured("peak_memory_gb: 2").peak_memory.value(), 2e9);
