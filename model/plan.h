@@ -263,6 +263,7 @@ enum class GradientCopies : uint8_t {
   by_tensor,  // buckets for their reduction; each tensor to fp32 to look for infinities and to fp64
               // to square it; and all of them into one, before that is widened (DeepSpeed's ZeRO-1)
   flat,       // all tensors to fp32, and these into one (DeepSpeed's FP16_Optimizer)
+  for_norm,   // all of narrower ones to fp32 at once, a tensor each, for their norm (InternEvo)
 };
 
 // How ZeRO-1 sums gradients and spreads what the optimizer has written.
@@ -357,7 +358,6 @@ struct Plan {
   OptimizerKernel optimizer_kernel = OptimizerKernel::fused;
   GradientCopies gradient_copies = GradientCopies::none;
   bool whole_master = false;  // ZeRO-1: every rank has the fp32 copy of all of its parameters
-  bool norm_copies = false;  // fp32 copies of all narrower gradients at once, for their norm
 
   // Distillation: each microbatch runs forward through a teacher too, whose stages stand beside
   // those of the model.

@@ -384,7 +384,8 @@ inline constexpr auto kOptimizerKernels =
 inline constexpr auto kGradientCopies = words_of<GradientCopies>(
     {{"none", GradientCopies::none},
      {"by-tensor", GradientCopies::by_tensor},
-     {"flat", GradientCopies::flat}});
+     {"flat", GradientCopies::flat},
+     {"for-norm", GradientCopies::for_norm}});
 inline constexpr auto kProductGradients =
     words_of<ProductGradients>({{"added", ProductGradients::added},
                                 {"backward", ProductGradients::backward},
@@ -1115,7 +1116,8 @@ inline constexpr Field kFields[] = {
      .type = FieldType::choice,
      .summary = "what gradients are copied to before Adam runs, beside fp32 if they are narrower: "
                 "buckets, each tensor to fp32 and fp64, and one flat tensor (DeepSpeed's ZeRO-1); "
-                "or each to fp32 before these are flat (its FP16_Optimizer)",
+                "each to fp32 before these are flat (its FP16_Optimizer); or all narrower ones to "
+                "fp32 at once for their norm (InternEvo)",
      .fallback = "none",
      .reason = "Megatron's optimizers work on the buffer of gradients",
      .choices = kGradientCopies,
@@ -1126,13 +1128,6 @@ inline constexpr Field kFields[] = {
      .fallback = "false",
      .reason = "optimizer states are sharded",
      .into = into<&Plan::whole_master>},
-    {.path = "optimizer.norm_copies",
-     .type = FieldType::flag,
-     .summary = "gradients narrower than fp32 are all copied to fp32 at once, a tensor each, for "
-                "their norm",
-     .fallback = "false",
-     .reason = "one kernel reads them as they are",
-     .into = into<&Plan::norm_copies>},
     {.path = "optimizer.clip",
      .type = FieldType::flag,
      .summary = "global gradient norm before the step",

@@ -284,10 +284,9 @@ StepPrologueEpilogue::OptimizerShare StepPrologueEpilogue::optimizer_share(int64
     parameters += part.parameters;
   }
   for (const uint16_t stage : held_.stages_of(rank)) {
-    const ParameterTensors here = parameter_tensors(model_, plan_, content(stage));
-    share.largest = std::max(share.largest, here.largest);
-    tensors += here.count;
-    tensors += expert_tensors(model_, plan_, content(stage)).count;
+    const ParameterTensors dense = parameter_tensors(model_, plan_, content(stage));
+    tensors += dense.count + expert_tensors(model_, plan_, content(stage)).count;
+    share.largest = std::max(share.largest, dense.largest);
   }
   if (plan_.zero < 3 && parameters > 0)
     tensors = static_cast<int64_t>(static_cast<double>(tensors) *
@@ -316,6 +315,21 @@ void free_pieces(PassWriter& pass, std::vector<TensorIndex>& tensors) {
 }
 
 }  // namespace
+
+// DeepSpeed's ZeRO-1 (microsoft/DeepSpeed v0.5.10 deepspeed/runtime/zero/stage_1_and_2.py): each
+// gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct), then
+// all of them into one tensor (step).
+void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, OptimizerShare share) {
+  constexpr int64_t kFp64 = 8;
+  const auto copy = [&](const char* label, Bytes size) {
+    pass.compute(label, shard_.memory_bound(Kernel::none, {}));
+    TensorIndex tensor = pass.allocate(label, size, MemoryCategory::workspace);
+    pass.free(tensor);
+  };
+  copy("gradient in fp32", bytes(share.largest, DType::fp32));
+  copy("gradient in fp64", Bytes{share.largest * kFp64});
+  copy("flat gradients", bytes(share.parameters, plan_.precision.gradients));
+}
 
 // To fp32.  torch.optim on one flat tensor takes its gradient from a flat copy in their own format
 // (InternLM/InternEvo internlm/solver/optimizer/hybrid_zero_optim.py @7776693, _step:
@@ -366,7 +380,14 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   PassWriter before(builder_, "gradient norm", no_tensors_);
   before.set_phase(Phase::optimizer);
   if (plan_.gradient_copies == GradientCopies::by_tensor) copy_by_tensor(before, of);
-  const bool norm_first = copied && plan_.norm_copies && plan_.clip_gradients;
+  TensorIndex apart = kNoTensor;
+  if (plan_.gradient_copies == GradientCopies::flat) {
+    // microsoft/DeepSpeed v0.5.10 deepspeed/runtime/fp16/fused_optimizer.py, step.
+    before.compute("gradients in fp32", shard_.memory_bound(Kernel::none, {}));
+    apart = before.allocate("gradients in fp32", gradients, MemoryCategory::workspace);
+  }
+  const bool for_norm = plan_.gradient_copies == GradientCopies::for_norm;
+  const bool norm_first = copied && for_norm && plan_.clip_gradients;
   if (norm_first) {
     before.compute("gradients to fp32",
                    shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
@@ -375,12 +396,6 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
                                                     MemoryCategory::gradients);
     before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
     free_pieces(before, read);
-  }
-  TensorIndex apart = kNoTensor;
-  if (plan_.gradient_copies == GradientCopies::flat) {
-    // microsoft/DeepSpeed v0.5.10 deepspeed/runtime/fp16/fused_optimizer.py, step.
-    before.compute("gradients in fp32", shard_.memory_bound(Kernel::none, {}));
-    apart = before.allocate("gradients in fp32", gradients, MemoryCategory::workspace);
   }
   std::vector<TensorIndex> copies;
   if (copied) copies = copy_gradients(before, of);

@@ -64,14 +64,14 @@ class StepPrologueEpilogue {
   struct OptimizerShare {
     int64_t parameters = 0;
     int64_t tensors = 1;
-    int64_t largest = 0;  // parameters of the largest of them
+    int64_t largest = 0;  // parameters of the largest tensor
   };
   OptimizerShare optimizer_share(int64_t rank) const;
-  void add_update(RoleItems& items, OptimizerShare share);
+  void copy_by_tensor(PassWriter& pass, OptimizerShare share);
   // As many tensors as the optimizer works on: one of all, or with ZeRO-3 as the gradients are.
   int64_t optimizer_tensors(OptimizerShare share) const;
   std::vector<TensorIndex> copy_gradients(PassWriter& pass, OptimizerShare share);
-  void copy_by_tensor(PassWriter& pass, OptimizerShare share);
+  void add_update(RoleItems& items, OptimizerShare share);
   void update_on_host(PassWriter& pass, int64_t count);
   void add_norm_reduction(RoleItems& items);
 

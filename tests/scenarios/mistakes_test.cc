@@ -60,7 +60,7 @@ TEST(Mistakes, Spelling) {
       {"overlap: {dp_grads: true}", "E102 5:11 unknown key 'dp_grads' in 'overlap'",
        "did you mean 'dp_grad'?"},
       {"optimizer: {kind: adam, lr: 3e-4}", "E102 5:25 unknown key 'lr' in 'optimizer'",
-       "known here: kind, kernel, gradient_copies, whole_master, norm_copies, clip"},
+       "known here: kind, kernel, gradient_copies, whole_master, clip"},
       {"model: {preset: llama3-8b, num_layers: 16}",
        "E102 1:28 unknown key 'num_layers' in 'model'", "did you mean 'num_hidden_layers'?"},
       {"cluster: {preset: dgx-h100, nodes: 2, fabric: {bw: 400Gb/s}}",

@@ -211,6 +211,29 @@ TEST(Lower, GradientsOfTheBackwardsMayStayBesideTheMainOnes) {
   EXPECT_EQ(gradients(true, DType::bf16), 2);  // they are the main ones
 }
 
+// Kernels::held_logits: those of the microbatches before, through the whole step, where the head is.
+TEST(Lower, LogitsOfEarlierMicrobatchesMayStay) {
+  const auto logits = [](int64_t held, int64_t microbatches) {
+    Plan plan = sample::plan(2, 2, 1, microbatches, 1, 256);
+    plan.kernels.held_logits = held;
+    plan.kernels.loss = Loss::torch_gathered;
+    plan.stages = {{.layers = 4, .embedding = true}, {.layers = 4, .head = true}};
+    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    std::vector<double> sets;  // of each rank, of the whole vocabulary
+    for (const RoleOps& role : graph.roles) {
+      int64_t bytes = 0;
+      for (const StaticMemory& m : role.memory)
+        bytes += m.category == MemoryCategory::logits ? m.bytes.value : 0;
+      sets.push_back(static_cast<double>(bytes) /
+                     static_cast<double>(2 * 256 * small_gpt().vocab));
+    }
+    return sets;
+  };
+  EXPECT_EQ(logits(1, 4), (std::vector<double>{0, 0}));
+  EXPECT_EQ(logits(2, 4), (std::vector<double>{0, 1}));
+  EXPECT_EQ(logits(4, 3), (std::vector<double>{0, 2}));  // there are no more
+}
+
 TEST(Lower, TheFp32CopyOfAllParametersMayBeOnEveryRank) {
   Plan plan = sample::plan(1, 1, 4, 2, 1, 256);
   plan.zero = 1;
@@ -286,29 +309,6 @@ TEST(Lower, GradientsOfABackwardMayAllStayToItsEnd) {
     return m.peak.value;
   };
   EXPECT_GT(memory(ProductGradients::backward), memory(ProductGradients::added));
-}
-
-// Kernels::held_logits: those of the microbatches before, through the whole step, where the head is.
-TEST(Lower, LogitsOfEarlierMicrobatchesMayStay) {
-  const auto logits = [](int64_t held, int64_t microbatches) {
-    Plan plan = sample::plan(2, 2, 1, microbatches, 1, 256);
-    plan.kernels.held_logits = held;
-    plan.kernels.loss = Loss::torch_gathered;
-    plan.stages = {{.layers = 4, .embedding = true}, {.layers = 4, .head = true}};
-    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
-    std::vector<double> sets;  // of each rank, of the whole vocabulary
-    for (const RoleOps& role : graph.roles) {
-      int64_t bytes = 0;
-      for (const StaticMemory& m : role.memory)
-        bytes += m.category == MemoryCategory::logits ? m.bytes.value : 0;
-      sets.push_back(static_cast<double>(bytes) /
-                     static_cast<double>(2 * 256 * small_gpt().vocab));
-    }
-    return sets;
-  };
-  EXPECT_EQ(logits(1, 4), (std::vector<double>{0, 0}));
-  EXPECT_EQ(logits(2, 4), (std::vector<double>{0, 1}));
-  EXPECT_EQ(logits(4, 3), (std::vector<double>{0, 2}));  // there are no more
 }
 
 int count_works(const OpGraph& graph, Axis axis, WorkKind kind) {
@@ -440,7 +440,7 @@ TEST(Lower, TheNormMayBeOfCopiesInFp32) {
   plan.stages = {{.layers = 8, .embedding = true, .head = true}};
   plan.precision.gradients = DType::bf16;
   EXPECT_EQ(norm_copies(plan), std::pair(4.0, int64_t{1}));  // what Adam works on
-  plan.norm_copies = true;
+  plan.gradient_copies = GradientCopies::for_norm;
   const auto [bytes, tensors] = norm_copies(plan);
   EXPECT_DOUBLE_EQ(bytes, 4 + 4);
   EXPECT_EQ(tensors, 1 + parameter_tensors(small_gpt(), plan, plan.stages.front()).count);
