@@ -189,8 +189,8 @@ class NcclText {
     has_errors_ = wrong_column_ || std::find(words.begin(), words.end(), "error") != words.end();
   }
 
-  // src/transport/net_ib, net_socket.cc and src/misc/param.cc of NVIDIA/nccl; aws/aws-ofi-nccl
-  // src/nccl_ofi_net.cpp; Google's plugins name themselves.
+  // NVIDIA/nccl src/transport/net_ib, src/transport/net_socket.cc and src/misc/param.cc;
+  // aws/aws-ofi-nccl src/nccl_ofi_net.cpp; Google's plugins name themselves.
   void nccl_says(std::string_view text) {
     if (text.find("NCCL INFO") == std::string_view::npos) return;
     const auto has = [&](std::string_view part) { return text.find(part) != std::string::npos; };

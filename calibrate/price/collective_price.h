@@ -39,8 +39,9 @@ std::optional<Price> measured_collective(const CostTable& table, WorkKind kind, 
                                          std::string* why = nullptr);
 
 // Where the calls of one process for all GPUs stop to count.  nccl-tests puts call behind call
-// (src/common.cu): where one thread calls for all GPUs in turn, a collective takes what those calls
-// take, however small it is, until the GPUs take longer.  From twice the shortest time on they do.
+// (NVIDIA/nccl-tests src/common.cu): where one thread calls for all GPUs in turn, a collective
+// takes what those calls take, however small it is, until the GPUs take longer.  From twice the
+// shortest time on they do.
 constexpr double kCallsAreHidden = 2;
 
 // Time of a collective through sizes that were measured on this very cluster: exact at them, shaped

@@ -63,8 +63,8 @@ struct Price {
   Origin origin = Origin::roofline;
   // One line for `explain`: "table a100-sxm-80g: 4 nearest rows", "ring, 8 ranks, 1 node".
   std::string basis;
-  // Of a collective: why measured rows that are at hand did not count, and what of the links makes no
-  // difference.
+  // Of a collective: why measured rows that are at hand did not count, and what of the links makes
+  // no difference.
   std::string remark{};
   // Communication: what the model says of how it runs, whatever its time comes from.
   Time latency{};                         // part of `time` before bytes flow

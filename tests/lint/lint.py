@@ -108,7 +108,8 @@ def check_links(root):
 # Files of other projects that comments name as sources of what they say.
 FOREIGN_SOURCES = {
     "src/enqueue.cc", "src/graph/paths.cc", "src/graph/search.cc", "src/graph/topo.h", "src/graph/tuning.cc",  # NVIDIA/nccl
-    "src/util.cu",  # NVIDIA/nccl-tests
+    "src/misc/param.cc", "src/transport/net_socket.cc",  # NVIDIA/nccl
+    "src/common.cu", "src/util.cu",  # NVIDIA/nccl-tests
     "transformer_engine/common/gemm/cublaslt_gemm.cu",  # NVIDIA/TransformerEngine
 }
 # What a file may say of itself: it takes its own path apart.

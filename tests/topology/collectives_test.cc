@@ -43,8 +43,7 @@ TEST(CollectiveCost, SaysHowItRuns) {
   };
   EXPECT_EQ(basis(dgx_a100(1), 8, full(1)),
             "tree LL (NCCL: ring LL), 1 channel, 8 ranks on 1 node");
-  EXPECT_EQ(basis(dgx_a100(1), 1 << 30, full(1)),
-            "ring Simple, 24 channels, 8 ranks on 1 node");
+  EXPECT_EQ(basis(dgx_a100(1), 1 << 30, full(1)), "ring Simple, 24 channels, 8 ranks on 1 node");
   EXPECT_EQ(basis(dgx_h100(1), 1 << 30, full(1)), "NVLS, 16 channels, 8 ranks on 1 node");
   GroupShape shared = full(4, 1);
   shared.sharing = 8;
