@@ -199,6 +199,7 @@ struct MoeRun {
   bool pad_to_capacity = false;
   bool grouped_gemm = true;  // all experts of a rank in one launch
   bool permute_fusion = true;
+  bool router_fusion = false;
   bool shared_overlap = false;  // shared experts run beside dispatch and combine
   int64_t node_limit = 0;       // deepep: nodes that a token may reach; 0 = any
   Routing routing;

@@ -64,6 +64,9 @@ struct Utilization {
   double mfu_causal_attention = 0;  // only the keys a query sees
   double hfu = 0;                   // what the hardware executes, recomputation once
   double hfu_korthikanti = 0;       // their Table 5 form: selective recompute counted as s/3h
+  // Of the hardware's work too, but each format's against the peak of that format: the others hold
+  // work in 8 bits against a peak of 16 and may exceed 1.
+  double hfu_own_peaks = 0;
 };
 
 struct WhatIf {

@@ -16,8 +16,8 @@ namespace stepcast {
 // REQUIRES: both > 0.
 double rate_at_limit(Power limit, Power rating);
 
-// Time of a work at the GPU's limit over that at `measured_at`, by the data sheet's roofline: 1 of a
-// kernel that memory bounds, and of a GPU without a limit.
+// Time of a work at the GPU's limit over that at `measured_at`, by the data sheet's roofline: 1 of
+// a kernel that memory bounds, and of a GPU without a limit.
 double slower_at_limit(const Work& work, const Gpu& gpu, Power measured_at);
 
 }  // namespace stepcast

@@ -44,14 +44,14 @@ std::string_view name_of(FitFlag f) {
 }
 
 std::string_view name_of(TimingKind k) {
-  static constexpr std::array<std::string_view, kTimingKinds> kNames{"unstated", "single", "loop", "layer",
-                                                                     "best", "training"};
+  static constexpr std::array<std::string_view, kTimingKinds> kNames{
+      "unstated", "single", "loop", "layer", "best", "training"};
   return kNames[static_cast<size_t>(k)];
 }
 
 std::string_view name_of(TimingData d) {
-  static constexpr std::array<std::string_view, kTimingData> kNames{"unstated", "random", "low-entropy",
-                                                          "constant"};
+  static constexpr std::array<std::string_view, kTimingData> kNames{"unstated", "random",
+                                                                    "low-entropy", "constant"};
   return kNames[static_cast<size_t>(d)];
 }
 

@@ -135,7 +135,8 @@ class Union {
       if (t.gemms.empty() && t.attentions.empty()) continue;
       if (first == nullptr) first = &t;
       if (t.power_watts != first->power_watts)
-        remarks_.push_back("products of other power limits stand beside each other; the first counts");
+        remarks_.push_back(
+            "products of other power limits stand beside each other; the first counts");
     }
     if (first != nullptr) out_.power_watts = first->power_watts;
   }

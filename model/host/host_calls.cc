@@ -167,6 +167,14 @@ bool has_function(Kernel k) {
   }
 }
 
+// Operators of a router that is not fused, beyond the one of its kernel here (Megatron-LM
+// core/transformer/moe/router.py, aux_loss_load_balancing, and moe_utils.py).  Forward: the choice
+// (top-k, softmax, cast, scores and map of two and four operators, sum: 10), the same for the loss
+// (softmax, top-k, map: 6), the loss (two sums, product, sum, two scalings, two for the log: 8);
+// token_dispatcher.py, preprocess: five sums and casts of counts, three copies to the host.
+// Backward, of what has a gradient: two softmaxes, scatter, cast, sum, two products, scaling.
+constexpr int kRouterForward = 24 + 5, kRouterCopies = 3, kRouterBackward = 8;
+
 class Launches {
  public:
   Launches(OpGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
@@ -294,6 +302,12 @@ class Launches {
 
   void add_kernel(Launch& launch, const Op& op, const Work& work) const {
     const Kernel k = work.kernel;
+    if (!plan_.moe.router_fusion && plan_.kernels.modules != Modules::torch) {
+      if (k == Kernel::router)
+        launch.add(HostCall::eager_forward, kRouterForward - 1)
+            .add(HostCall::eager_backward, kRouterCopies);
+      if (k == Kernel::router_backward) launch.add(HostCall::eager_backward, kRouterBackward - 1);
+    }
     if (k == Kernel::quantize || (in_te(op) && is_norm(k)) || is_script(op, k)) {
       launch.add(HostCall::kernel);
     } else if (has_function(k)) {

@@ -69,6 +69,7 @@ void write_utilization(JsonWriter& json, const Result& r) {
   });
   json.member("hfu", u.hfu);
   json.member("hfu_korthikanti", u.hfu_korthikanti);
+  json.member("hfu_own_peaks", u.hfu_own_peaks);
 }
 
 void write_what_if(JsonWriter& json, const Result& r) {

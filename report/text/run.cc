@@ -64,6 +64,10 @@ std::string speed_lines(const Result& r, const TextStyle& style) {
   const std::string how =
       "(full attention; causal " + percent(u.mfu_causal_attention) + ")   HFU " + percent(u.hfu);
   s += figure("MFU", percent(u.mfu_full_attention), how, style);
+  // In low precision rates exceed the peak that the others are shares of.
+  if (u.hfu_own_peaks < u.hfu * 0.99)
+    s += std::string(kFigureColumn, ' ') + "HFU " + percent(u.hfu_own_peaks) +
+         " of the peaks of the formats that products are in\n";
   // Surprising, since HFU is known as MFU with recomputation.
   if (u.hfu < u.mfu_full_attention)
     s += std::string(kFigureColumn, ' ') + "HFU counts attention as executed, under its mask\n";

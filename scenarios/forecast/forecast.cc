@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/price/roofline.h"
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
 #include "scenarios/forecast/make_schedule.h"
@@ -117,13 +118,13 @@ struct StepFlops {
   double korthikanti = 0;
 };
 
-double executed_flops(const OpGraph& graph) {
+// The sum of a quantity of works over all ops of all ranks.
+template <class Quantity>
+double sum_over_ops(const OpGraph& graph, const Quantity& of) {
   std::vector<double> per_pass(graph.passes.size());
-  for (size_t p = 0; p < per_pass.size(); ++p) {
-    for (const Op& op : graph.passes[p].ops) {
-      per_pass[p] += graph.works[static_cast<size_t>(op.work)].flops.value;
-    }
-  }
+  for (size_t p = 0; p < per_pass.size(); ++p)
+    for (const Op& op : graph.passes[p].ops)
+      per_pass[p] += of(graph.works[static_cast<size_t>(op.work)]);
   double total = 0;
   for (const RoleOps& role : graph.roles) {
     double of_role = 0;
@@ -133,6 +134,18 @@ double executed_flops(const OpGraph& graph) {
     total += of_role * static_cast<double>(role.ranks);
   }
   return total;
+}
+
+double executed_flops(const OpGraph& graph) {
+  return sum_over_ops(graph, [](const Work& w) { return w.flops.value; });
+}
+
+// GPU-seconds of the same work at the peak of each work's own format.
+double seconds_at_peak(const OpGraph& graph, const Gpu& gpu) {
+  return sum_over_ops(graph, [&](const Work& w) {
+    const double peak = w.flops.value > 0 ? peak_rate(gpu, w.dtype) : 0;
+    return peak > 0 ? w.flops.value / peak : 0;
+  });
 }
 
 StepFlops step_flops(const Transformer& model, const Plan& plan, const OpGraph& graph) {
@@ -177,7 +190,8 @@ void fill_rates(const PricedStep& priced, Result& result) {
   if (step <= 0 || peak == s.cluster.node.gpu.peak.end()) return;
   const double available = step * world * peak->second.value;
   result.utilization = {flops.full_attention / available, flops.causal_attention / available,
-                        flops.executed / available, flops.korthikanti / available};
+                        flops.executed / available, flops.korthikanti / available,
+                        seconds_at_peak(priced.graph, s.cluster.node.gpu) / (step * world)};
 }
 
 InputError deadlock_error(const PricedStep& step, const Deadlock& deadlock) {

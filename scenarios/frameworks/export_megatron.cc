@@ -146,6 +146,7 @@ class ArgumentWriter {
     flag(r.pad_to_capacity, "--moe-pad-expert-input-to-capacity");
     flag(r.grouped_gemm, "--moe-grouped-gemm");
     flag(r.permute_fusion, "--moe-permute-fusion");
+    flag(r.router_fusion, "--moe-router-fusion");
     flag(r.shared_overlap, "--moe-shared-expert-overlap");
     flag(p_.overlap.ep, "--overlap-moe-expert-parallel-comm");
     if (r.routing.kind != Routing::Kind::balanced)

@@ -88,6 +88,7 @@ constexpr CostArgument kMegatron[] = {
     {"moe_pad_expert_input_to_capacity", "moe.pad_to_capacity"},
     {"moe_grouped_gemm", "moe.grouped_gemm"},
     {"moe_permute_fusion", "moe.permute_fusion"},
+    {"moe_router_fusion", "moe.router_fusion"},
     {"moe_shared_expert_overlap", "moe.shared_overlap"},
     {"overlap_moe_expert_parallel_comm", "overlap.ep"},
     {"delay_wgrad_compute", "moe.delay_wgrad"},
@@ -177,7 +178,12 @@ constexpr CostArgument kMegatron[] = {
     {"sharp_enabled_group", "overlap", As::left_out("none")},
 
     // Recomputation and offload.
-    {"recompute_activations", "recompute.granularity", As::input(), "checkpoint_activations"},
+    {"recompute_activations", "recompute.granularity"},
+    // Megatron-LM v2 (2021 and 2022): whole layers; v3.0 refuses them.
+    {"checkpoint_activations", "recompute.granularity"},
+    {"checkpoint_num_layers", "recompute.layers"},
+    {"activations_checkpoint_method", "recompute.method"},
+    {"activations_checkpoint_num_layers", "recompute.layers"},
     {"recompute_granularity", "recompute.granularity"},
     {"recompute_method", "recompute.method"},
     {"recompute_num_layers", "recompute.layers"},

@@ -16,6 +16,12 @@
 namespace stepcast {
 namespace {
 
+// Whether the arguments are of Megatron-LM v2: v3.0 of 2022 names them --recompute-* and refuses
+// the old ones (megatron/arguments.py).
+bool of_version_2(const ArgumentReader& a) {
+  return a.flag("checkpoint_activations") || a.given("activations_checkpoint_method");
+}
+
 // The sizes of the job that several parts need.  Each part fills in what it finds out.
 struct MegatronSizes {
   int64_t tp = 1, cp = 1, pp = 1, ep = 1, etp = 1, dp = 1;
@@ -681,6 +687,7 @@ class RunDraft {
       granularity = "selective";
       why = a_.origin("recompute_activations");
     }
+    if (granularity.empty() && of_version_2(a_)) return write_checkpoints();
     std::vector<std::string> modules = a_.words("recompute_modules");
     if (a_.flag("moe_layer_recompute")) {
       if (granularity.empty()) {
@@ -701,6 +708,19 @@ class RunDraft {
     } else if (!modules.empty()) {
       write_modules(modules);
     }
+    copy_if_on("distribute_saved_activations", "recompute.distribute");
+  }
+
+  // Megatron-LM v2: layers are recomputed whole, in units of --checkpoint-num-layers.
+  void write_checkpoints() {
+    const bool method = a_.given("activations_checkpoint_method");
+    draft_.set_text("recompute.granularity", "full",
+                    a_.origin(method ? "activations_checkpoint_method" : "checkpoint_activations"));
+    if (method)
+      draft_.set_text("recompute.method", a_.word("activations_checkpoint_method"),
+                      a_.origin("activations_checkpoint_method"));
+    for (const char* layers : {"checkpoint_num_layers", "activations_checkpoint_num_layers"})
+      if (const auto n = a_.whole(layers)) draft_.set("recompute.layers", *n, a_.origin(layers));
     copy_if_on("distribute_saved_activations", "recompute.distribute");
   }
 
@@ -788,6 +808,7 @@ class RunDraft {
                a_.origin("moe_grouped_gemm", "Megatron's default"));
     draft_.set("moe.permute_fusion", a_.flag("moe_permute_fusion"),
                a_.origin("moe_permute_fusion", "Megatron's default"));
+    copy_if_on("moe_router_fusion", "moe.router_fusion");
     copy_if_on("moe_shared_expert_overlap", "moe.shared_overlap");
     if (a_.flag("moe_router_force_load_balancing"))
       draft_.set_text("moe.routing", "balanced", a_.origin("moe_router_force_load_balancing"));
@@ -954,7 +975,12 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
                             "a job has at most 10,000,000 GPUs");
   sizes.dp = std::max<int64_t>(1, job.gpus / (sizes.tp * sizes.cp * sizes.pp));
 
-  draft.set_text("software", "megatron-core", "");
+  if (of_version_2(a))
+    draft.set_text("software", "megatron-lm-2021",
+                   a.origin(a.flag("checkpoint_activations") ? "checkpoint_activations"
+                                                             : "activations_checkpoint_method"));
+  else
+    draft.set_text("software", "megatron-core", "");
   ModelDraft(a, sizes, draft).write();
   draft_cluster(cluster, std::max<int64_t>(1, job.gpus), job.why, draft);
   if (job.assumed)

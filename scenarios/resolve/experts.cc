@@ -116,6 +116,7 @@ class ExpertsResolver {
     v_.read("moe.pad_to_capacity", moe.pad_to_capacity);
     v_.read("moe.grouped_gemm", moe.grouped_gemm);
     v_.read("moe.permute_fusion", moe.permute_fusion);
+    v_.read("moe.router_fusion", moe.router_fusion);
     v_.read("moe.shared_overlap", moe.shared_overlap);
     v_.read("moe.capacity_factor", moe.capacity_factor);
     if (moe.pad_to_capacity && moe.capacity_factor == 0)

@@ -23,8 +23,8 @@
 namespace stepcast {
 
 // One value of one row.  count, whole, tokens, bytes and time (picoseconds) are kept as int64_t;
-// number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts, choices and
-// pairs ("key=value") as strings.
+// number, share, bandwidth, flop_rate and power as double; text and choice as a string; texts,
+// choices and pairs ("key=value") as strings.
 using Datum = std::variant<int64_t, double, bool, std::string, std::vector<std::string>>;
 
 // Whether rows of this type hold a Datum: not sections, lists, names, opaque, noted and later.

@@ -123,11 +123,25 @@ std::string_view name_of(MemoryCategory c) {
 }
 
 std::string_view name_of(HostCall c) {
-  static constexpr std::array<std::string_view, kHostCalls> kNames{
-      "kernel",   "eager_forward", "eager_backward", "product_forward", "product_backward",
-      "view",     "node",          "function",       "frame",           "script",
-      "fork",     "region",        "checkpoint",     "module",          "unshard",
-      "collective", "transfer",    "synchronize",    "graph"};
+  static constexpr std::array<std::string_view, kHostCalls> kNames{"kernel",
+                                                                   "eager_forward",
+                                                                   "eager_backward",
+                                                                   "product_forward",
+                                                                   "product_backward",
+                                                                   "view",
+                                                                   "node",
+                                                                   "function",
+                                                                   "frame",
+                                                                   "script",
+                                                                   "fork",
+                                                                   "region",
+                                                                   "checkpoint",
+                                                                   "module",
+                                                                   "unshard",
+                                                                   "collective",
+                                                                   "transfer",
+                                                                   "synchronize",
+                                                                   "graph"};
   return pick(kNames, c);
 }
 

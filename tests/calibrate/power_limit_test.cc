@@ -47,7 +47,8 @@ TEST(PowerLimit, CountsOnceAndSaysSo) {
   const Work product = gemm(4096, 12288, 4096);
   const Gpu free = limited(400);
   const Gpu slow = limited(250);
-  for (const CostTable* table : {shipped_table("a100-sxm-80g"), static_cast<const CostTable*>(nullptr)}) {
+  for (const CostTable* table :
+       {shipped_table("a100-sxm-80g"), static_cast<const CostTable*>(nullptr)}) {
     const Price before = compute_price(product, free, table);
     const Price after = compute_price(product, slow, table);
     EXPECT_NEAR(us(after.time) / us(before.time), slower_at_limit(product, slow, {400}), 1e-6);

@@ -369,6 +369,19 @@ TEST(HostCalls, ProductsOfExpertsAreKernelsOfOneCall) {
   }
 }
 
+TEST(HostCalls, ARouterThatIsNotFusedIsAChainOfOperators) {
+  Plan p = spread(plan(Modules::transformer_engine));
+  const Stage chain(with_experts(), p);
+  p.moe.router_fusion = true;
+  const Stage fused(with_experts(), p);
+  const auto more = [&](PassId StagePasses::*pass, HostCall call) {
+    return chain.calls(chain.passes.*pass, call) - fused.calls(fused.passes.*pass, call);
+  };
+  EXPECT_EQ(more(&StagePasses::forward, HostCall::eager_forward), 2 * 28);
+  EXPECT_EQ(more(&StagePasses::forward, HostCall::eager_backward), 2 * 3);
+  EXPECT_EQ(more(&StagePasses::last_backward, HostCall::eager_backward), 2 * 7);
+}
+
 TEST(HostCalls, EachExpertsWeightsAreParametersOfTheirOwn) {
   Transformer experts = with_experts();
   const auto hooks = [&](Modules modules) {

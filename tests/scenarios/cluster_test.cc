@@ -18,6 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::kMinimal;
 using testing::load_with;
+using testing::Sets;
 
 const std::string kOwnNode =
     "{nodes: 2, node: {gpu: {memory: 40GiB, mem_bw: 1TB/s, peak: {bf16: 100TFLOP/s}}, gpus: 4, "
@@ -112,6 +113,19 @@ TEST(Cluster, CanBeStatedWithoutAPreset) {
   EXPECT_EQ(s.cluster.node.gpu.arch, GpuArch::other);
   EXPECT_EQ(s.cluster.node.gpu.peak.at(DType::bf16).value, 100e12);
   EXPECT_EQ(s.cluster.node.nic_latency.count(), 2'000'000);
+}
+
+TEST(Cluster, ALimitOfPowerCountsAgainstTheRating) {
+  const auto gpu_of = [](const Sets& sets) { return load_with(sets).cluster.node.gpu; };
+  const Gpu gpu = gpu_of({{"cluster.node.gpu.power_limit", "500W"}});
+  EXPECT_EQ(gpu.power.value, 700);
+  EXPECT_EQ(gpu.power_limit.value, 500);
+  EXPECT_EQ(gpu.name, "h100-sxm") << "measured tables apply";
+  EXPECT_EQ(gpu_of({}).power_limit.value, 0);
+  std::string own = kOwnNode;
+  own.insert(own.find("memory:"), "power_limit: 500W, ");
+  EXPECT_EQ(failure_with({{"cluster", "null"}, {"cluster", own}, {"parallel.pp", "1"}}).codes,
+            "E126");
 }
 
 TEST(Cluster, WhatIsMissingIsNamed) {

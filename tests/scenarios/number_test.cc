@@ -155,6 +155,14 @@ TEST(Number, FlopRates) {
   EXPECT_THAT(complaint(READER(read_flop_rate), "989TiFLOP/s"), HasSubstr("E120"));
 }
 
+TEST(Number, PowerIsInWatts) {
+  EXPECT_EQ(read(READER(read_power), scalar("700W"))->value, 700);
+  EXPECT_EQ(read(READER(read_power), scalar("1.4 kW"))->value, 1400);
+  EXPECT_THAT(complaint(READER(read_power), "700"), HasSubstr("write 700W"));
+  EXPECT_THAT(complaint(READER(read_power), "700V"), HasSubstr("E120"));
+  EXPECT_THAT(complaint(READER(read_power), "0W"), HasSubstr("E121"));
+}
+
 TEST(Number, SharesArePercentOrFraction) {
   EXPECT_EQ(read(READER(read_share), scalar("5%")), 0.05);
   EXPECT_EQ(read(READER(read_share), scalar("0.05")), 0.05);

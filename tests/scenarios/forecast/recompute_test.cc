@@ -61,6 +61,19 @@ TEST(Recompute, SelectiveAddsHalfAPercentOfOperationsOrOneAndAThirdByEquationEig
   EXPECT_LT(by_equation, 0.014);
 }
 
+// Products in 8 bits count half against a peak of twice as many operations; attention and the head
+// are in 16 bits and count whole.
+TEST(Utilization, OfTheFormatsOwnPeaksIsLessThanOfTheParameters) {
+  const std::string text =
+      "model: llama3-8b\ncluster: dgx-h100 x 1\nparallel: {zero: 1}\n"
+      "batch: {global: 8, micro: 1, seq: 4096}\nprecision: ";
+  const Utilization wide = result_of(text + "bf16-mixed\n").utilization;
+  EXPECT_NEAR(wide.hfu_own_peaks / wide.hfu, 1, 1e-9);
+  const Utilization narrow = result_of(text + "fp8-tensorwise\n").utilization;
+  EXPECT_LT(narrow.hfu_own_peaks, narrow.hfu * 0.7);
+  EXPECT_GT(narrow.hfu_own_peaks, narrow.hfu * 0.5);
+}
+
 // Split over the tensor-parallel group, what is kept of a layer is a share of its input.
 TEST(Recompute, DistributedCheckpointsTakeAShareOfTheMemory) {
   const auto peak = [](const std::string& recompute) {

@@ -453,6 +453,24 @@ TEST(ImportMegatron, ExpertsWithoutTheirNumberAreNotDropped) {
             "");
 }
 
+// --checkpoint-activations and its successor are of 2021 and early 2022: whole layers, and the
+// software of then.
+TEST(ImportMegatron, ArgumentsOfVersion2AreOfItsSoftware) {
+  const ImportedRun old = with("--checkpoint-activations --checkpoint-num-layers 2");
+  EXPECT_EQ(value_of(old, "software"), "megatron-lm-2021");
+  EXPECT_EQ(value_of(old, "recompute.granularity"), "full");
+  EXPECT_EQ(value_of(old, "recompute.layers"), "2");
+  const ImportedRun later = with(
+      "--activations-checkpoint-method block "
+      "--activations-checkpoint-num-layers 3");
+  EXPECT_EQ(value_of(later, "software"), "megatron-lm-2021");
+  EXPECT_EQ(value_of(later, "recompute.method"), "block");
+  EXPECT_EQ(value_of(later, "recompute.layers"), "3");
+  const ImportedRun now = with("--recompute-activations");
+  EXPECT_EQ(value_of(now, "software"), "megatron-core");
+  EXPECT_EQ(value_of(now, "recompute.granularity"), "selective");
+}
+
 TEST(ImportMegatron, UnknownArgumentsSuggestKnownOnes) {
   const ImportedRun run = with("--overlap-grad-reduc --frobnicate 3");
   ASSERT_EQ(run.unknown.size(), 2U);
