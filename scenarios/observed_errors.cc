@@ -56,6 +56,7 @@ ClassErrors read_row(const CsvRow& row) {
 std::string run_class(const Scenario& scenario, const Result& result) {
   if (!scenario.plan.trains()) return {};
   std::string name = "training / ";
+  if (scenario.model.experts > 0) return name + "experts";
   const double kernel = mean_kernel(*result.graph, *result.prices);
   if (kernel < kVeryShortKernel) return name + "short kernels / below 50 us";
   if (kernel < kShortKernel) return name + "short kernels / 50 to 100 us";

@@ -3,8 +3,9 @@
 // (observed_errors.csv; docs/trust.md).
 //
 // Runs are sorted into a few classes by what is known before anything runs, and errors of forecasts
-// depend on: how long a kernel takes on average, whether parameters are sharded, the generation of
-// the GPU.  A class has the ratios measured / forecast between which 80 % of its runs lie.
+// depend on: whether the model has experts, how long a kernel takes on average, whether parameters
+// are sharded, the generation of the GPU.  A class has the ratios measured / forecast between which
+// 80 % of its runs lie.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,6 @@ struct TermFacts {
   std::string_view name, unit;
 };
 constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x"},
-                                                      {"expert products", "x"},
                                                       {"memory kernels", "x"},
                                                       {"kernel gap", "us"},
                                                       {"host calls", "x"},
@@ -77,11 +76,6 @@ LimitedBy limit_of(const Work& work) {
   }
 }
 
-bool has_many_experts(const Work& work) {
-  return work.kind == WorkKind::grouped_gemm ||
-         (work.kind == WorkKind::expert_wait && work.kernel == Kernel::none);
-}
-
 class InSitu {
  public:
   InSitu(const InSituValues& values, int64_t ranks)
@@ -97,7 +91,6 @@ class InSitu {
     if (limit == LimitedBy::none) return time;
     double factor = spread_;
     factor *= of(limit == LimitedBy::memory ? InSituTerm::memory_kernels : InSituTerm::products);
-    if (has_many_experts(work)) factor *= of(InSituTerm::expert_products);
     const bool kernel = work.kind != WorkKind::expert_wait;
     return time * factor + (kernel ? of(InSituTerm::kernel_gap) * kMicrosecond : 0);
   }
@@ -178,8 +171,7 @@ InSituRows in_situ_rows(std::span<const InSituParameter> parameters, const Node&
 
 InSituValues neutral_in_situ() {
   InSituValues values;
-  for (size_t t = 0; t < values.size(); ++t)
-    values[t] = neutral_value(static_cast<InSituTerm>(t));
+  for (size_t t = 0; t < values.size(); ++t) values[t] = neutral_value(static_cast<InSituTerm>(t));
   return values;
 }
 

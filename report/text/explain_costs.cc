@@ -355,8 +355,7 @@ std::string explain_price(const Work& work, const Price& price, const PriceParts
   if (parts.form.us > 0) rows.push_back({"form", micros(parts.form.us)});
   for (const PriceFactor& f : parts.factors)
     rows.push_back({"x " + escape_text(f.what), fixed(f.value, 5)});
-  if (price.in_situ != Time{})
-    rows.push_back({"in situ", micros(to_seconds(price.in_situ) * 1e6)});
+  if (price.in_situ != Time{}) rows.push_back({"in situ", micros(to_seconds(price.in_situ) * 1e6)});
   rows.push_back({"time", micros(to_seconds(price.time) * 1e6)});
   s += '\n' + titled_table(rows, "<>", style);
   for (const PriceFactor& f : parts.factors)
@@ -515,7 +514,8 @@ std::string explain_in_situ(const InSituAnswer& answer, const TextStyle& style) 
   Rows rows = {{"term", "of", "unit", "value", "prior", "adds to the step", ""}};
   const auto add = [&](const InSituLine& l, std::string value, std::string prior) {
     rows.push_back({l.term, l.scope, l.unit, std::move(value), std::move(prior),
-                    signed_time(l.added), whole_percent(excess(answer.step, answer.step + l.added))});
+                    signed_time(l.added),
+                    whole_percent(excess(answer.step, answer.step + l.added))});
   };
   for (const InSituLine& l : answer.lines)
     if (l.added != Time{}) add(l, with_width(l.value, l.sd), with_width(l.prior, l.prior_sd));

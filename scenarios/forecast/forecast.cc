@@ -18,6 +18,7 @@
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/forecast/what_if.h"
+#include "scenarios/highest_mfu.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "sim/account/account.h"
@@ -61,7 +62,8 @@ std::array<double, kOrigins> trust_of(const PricedStep& step) {
   for (size_t i = 0; i < counts.size(); ++i) {
     const Price& p = step.prices.by_work[i];
     const Time fitted = std::max(Time{}, p.in_situ);
-    sum[static_cast<size_t>(p.origin)] += counts[i] * static_cast<double>((p.time - fitted).count());
+    sum[static_cast<size_t>(p.origin)] +=
+        counts[i] * static_cast<double>((p.time - fitted).count());
     sum[static_cast<size_t>(Origin::fitted)] += counts[i] * static_cast<double>(fitted.count());
   }
   double total = 0;
@@ -367,6 +369,8 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   result.bubble = sum_if(critical, is_bubble);
   fill_memory(step, result);
   fill_rates(step, result);
+  if (auto remark = remark_on_mfu(scenario, result.utilization.mfu_full_attention))
+    result.scenario.warnings.push_back(std::move(*remark));
   result.trust = trust_of(step);
   result.graph = std::make_shared<const OpGraph>(std::move(step.graph));
   result.prices = std::make_shared<const Prices>(std::move(step.prices));

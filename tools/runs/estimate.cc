@@ -136,8 +136,7 @@ class Estimator {
         const double step = kDifference * coordinates_[static_cast<size_t>(k)].width;
         Vector moved = u;
         moved[k] += step;
-        j(static_cast<long>(i), k) =
-            (log_seconds(i, moved) - f[static_cast<long>(i)]) / step;
+        j(static_cast<long>(i), k) = (log_seconds(i, moved) - f[static_cast<long>(i)]) / step;
       }
     });
     return j;
@@ -166,9 +165,9 @@ class Estimator {
     for (long i = 0; i < f.size(); ++i) {
       const int s = source_[static_cast<size_t>(i)];
       const double z = (measured_[static_cast<size_t>(i)] - f[i] - b[s]) / kRunSpread;
-      w[i] = s == left_out ? 0
-                           : weight_[static_cast<size_t>(i)] * student_weight(z) /
-                                 (kRunSpread * kRunSpread);
+      w[i] = s == left_out
+                 ? 0
+                 : weight_[static_cast<size_t>(i)] * student_weight(z) / (kRunSpread * kRunSpread);
     }
     return w;
   }
@@ -190,8 +189,7 @@ class Estimator {
     for (long i = 0; i < f.size(); ++i) {
       if (w[i] == 0) continue;
       const long s = parameters() + source_[static_cast<size_t>(i)];
-      const double residual =
-          measured_[static_cast<size_t>(i)] - f[i] - b[s - parameters()];
+      const double residual = measured_[static_cast<size_t>(i)] - f[i] - b[s - parameters()];
       const auto row = derivatives_.row(i);
       a.topLeftCorner(parameters(), parameters()) += w[i] * row.transpose() * row;
       a.col(s).head(parameters()) += w[i] * row.transpose();
@@ -321,6 +319,32 @@ class Estimator {
   Matrix derivatives_;
 };
 
+using BySource = std::map<std::string, std::vector<const EstimatedRun*>>;
+using TimeOfRun = double EstimatedRun::*;
+
+Errors errors_of_runs(const std::vector<const EstimatedRun*>& runs, TimeOfRun time) {
+  std::vector<double> relative;
+  for (const EstimatedRun* r : runs) relative.push_back(r->*time / r->measured - 1);
+  return errors_of(relative);
+}
+
+// Every source alike.
+std::string means_over_sources(const BySource& sources) {
+  std::string text = fmt::format("{:<32}", "mean over sources of medians");
+  for (const TimeOfRun t : {&EstimatedRun::without, &EstimatedRun::seen, &EstimatedRun::left_out}) {
+    double sum = 0, worst = 0;
+    for (const auto& [source, runs] : sources) {
+      const double median = errors_of_runs(runs, t).median;
+      sum += median;
+      worst = std::max(worst, median);
+    }
+    text += fmt::format("  {:>6} {:>6} {:>6}",
+                        percent(sum / static_cast<double>(std::max<size_t>(1, sources.size()))),
+                        percent(worst), "");
+  }
+  return text + "  (second: the worst)\n";
+}
+
 std::string label_of(const InSituParameter& p) {
   return fmt::format("{} / {}", name_of(p.term), p.scope);
 }
@@ -335,7 +359,8 @@ Estimate estimate(const std::vector<ModelledRun>& runs, std::vector<InSituParame
 std::string in_situ_csv(const std::vector<InSituParameter>& parameters) {
   std::string text =
       "# In-situ parameters (calibrate/price/in_situ.h; docs/trust.md): value and standard "
-      "deviation, estimated from\n# published runs by `tools/accuracy --estimate`, beside the prior "
+      "deviation, estimated from\n# published runs by `tools/accuracy --estimate`, beside the "
+      "prior "
       "and its source.\n"
       "term,scope,unit,value,sd,prior,prior_sd,runs,sources,prior_source\n";
   for (const InSituParameter& p : parameters)
@@ -405,21 +430,19 @@ std::string estimate_text(const Estimate& e) {
     text += fmt::format("{:<28}{:<10}{:>10.4g}{:>9.2g}{:>10.4g}{:>9.2g}{:>7}{:>5}\n",
                         fmt::format("{}, {}", name_of(p.term), unit_of(p.term)), p.scope, p.value,
                         p.sd, p.prior, p.prior_sd, p.runs, p.sources);
-  using Column = double EstimatedRun::*;
   const auto line = [&](const std::string& name, const std::vector<const EstimatedRun*>& runs) {
     std::string s = fmt::format("{:<26}{:>6}", name, runs.size());
-    for (const Column c : {&EstimatedRun::without, &EstimatedRun::seen, &EstimatedRun::left_out}) {
-      std::vector<double> relative;
-      for (const EstimatedRun* r : runs) relative.push_back(r->*c / r->measured - 1);
-      const Errors errors = errors_of(relative);
+    for (const TimeOfRun t :
+         {&EstimatedRun::without, &EstimatedRun::seen, &EstimatedRun::left_out}) {
+      const Errors errors = errors_of_runs(runs, t);
       s += fmt::format("  {:>6} {:>6} {:>6}", percent(errors.median), percent(errors.p90),
                        signed_percent(errors.bias));
     }
     return s;
   };
-  text += fmt::format("\n{:<26}{:>6}  {:<22}{:<22}{:<22} effect\n", "errors, %", "runs", "off: median p90 bias",
-                      "seen", "left out");
-  std::map<std::string, std::vector<const EstimatedRun*>> by_source;
+  text += fmt::format("\n{:<26}{:>6}  {:<22}{:<22}{:<22} effect\n", "errors, %", "runs",
+                      "off: median p90 bias", "seen", "left out");
+  BySource by_source;
   std::vector<const EstimatedRun*> all;
   for (const EstimatedRun& r : e.runs) {
     by_source[r.source].push_back(&r);
@@ -427,7 +450,7 @@ std::string estimate_text(const Estimate& e) {
   }
   for (const auto& [source, runs] : by_source)
     text += line(source, runs) + fmt::format("  {:>+7.3f}\n", e.effects.at(source));
-  return text + line("all", all) + '\n';
+  return text + line("all", all) + '\n' + means_over_sources(by_source);
 }
 
 }  // namespace stepcast::accuracy

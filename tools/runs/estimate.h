@@ -34,9 +34,9 @@ namespace stepcast::accuracy {
 struct EstimatedRun {
   std::string id, source;
   double measured = 0;
-  double without = 0;   // parameters off
-  double seen = 0;      // all runs made the values
-  double left_out = 0;  // those of other sources did
+  double without = 0;               // parameters off
+  double seen = 0;                  // all runs made the values
+  double left_out = 0;              // those of other sources did
   std::vector<double> derivatives;  // of log(seen), by a parameter (a factor's logarithm)
 };
 

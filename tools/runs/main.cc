@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast_accuracy runs|estimate|collectives|held-out: what was measured beside what is forecast.  Each
-// command prints its figures, or writes them between its marks in a page (--report); `--help` has
-// the options. tools/accuracy is the first of them for everybody.
+// stepcast_accuracy runs|estimate|collectives|held-out: what was measured beside what is forecast.
+// Each command prints its figures, or writes them between its marks in a page (--report); `--help`
+// has the options. tools/accuracy is the first of them for everybody.
 //
 // Exit status 1 if something is worse than was reached before, or a shipped table stale; 2 for
 // wrong arguments, and for files that cannot be read: what can is predicted all the same.
@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/price/in_situ.h"
 #include "calibrate/runs/rules.h"
 #include "calibrate/runs/run_record.h"
 #include "tools/runs/collectives.h"
-#include "calibrate/price/in_situ.h"
 #include "tools/runs/estimate.h"
 #include "tools/runs/held_out.h"
 #include "tools/runs/observed.h"
@@ -39,7 +39,7 @@ constexpr int kWorse = 1, kUsage = 2;
 struct RunArguments {
   std::vector<std::string> paths;
   std::string rules, causes, markdown, json, scenarios, plots, report, reached, write_reached,
-      observed, write_observed, left_out;
+      observed, write_observed, write_highest_mfu, left_out;
   int threads = 2;
 };
 
@@ -58,6 +58,8 @@ void add_options(CLI::App& command, RunArguments& a) {
   command.add_option("--observed", a.observed,
                      "compare with the errors by class that intervals are made of");
   command.add_option("--write-observed", a.write_observed, "write that table");
+  command.add_option("--write-highest-mfu", a.write_highest_mfu,
+                     "write the highest utilization that was measured, by GPU and format");
   command.add_option("--left-out", a.left_out,
                      "in-situ parameters by all sources but one (tools/runs/in_situ_left_out.csv)");
   command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
@@ -95,6 +97,7 @@ void write_outputs(const RunArguments& a, const std::vector<RunRow>& rows) {
   if (!a.report.empty())
     put_between_marks(a.report, "runs", runs_markdown(rows, "###", "accuracy"));
   if (!a.write_reached.empty()) write_text_file(a.write_reached, reached_csv(rows));
+  if (!a.write_highest_mfu.empty()) write_text_file(a.write_highest_mfu, highest_mfu_csv(rows));
   if (!a.write_observed.empty())
     write_text_file(a.write_observed, observed_csv(observed_runs(rows)));
 }
@@ -167,9 +170,9 @@ int run_estimate(const EstimateArguments& a) {
   const RunRecords read = read_run_records(a.paths);
   for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
   const std::span<const InSituParameter> shipped = in_situ_parameters();
-  const std::vector<InSituParameter> start =
-      a.parameters.empty() ? std::vector(shipped.begin(), shipped.end())
-                           : parse_in_situ(read_text_file(a.parameters));
+  const std::vector<InSituParameter> start = a.parameters.empty()
+                                                 ? std::vector(shipped.begin(), shipped.end())
+                                                 : parse_in_situ(read_text_file(a.parameters));
   const std::vector<ModelledRun> runs =
       modelled_runs(read.records, read_run_rules(a.rules), a.threads);
   fmt::print(stderr, "{} runs are lowered and priced\n", runs.size());

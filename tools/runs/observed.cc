@@ -169,8 +169,10 @@ std::vector<ClassErrors> class_errors(const std::vector<ObservedRun>& runs, doub
     std::set<std::string_view> sources;
     for (const ObservedRun* r : members) sources.insert(r->source);
     table.push_back({name, static_cast<int64_t>(members.size()),
-                     static_cast<int64_t>(sources.size()), weighted_quantile(pool, (1 - share) / 2),
-                     weighted_quantile(pool, (1 + share) / 2),
+                     static_cast<int64_t>(sources.size()),
+                     // The forecast is the best estimate: it lies in its own interval.
+                     std::min(1.0, weighted_quantile(pool, (1 - share) / 2)),
+                     std::max(1.0, weighted_quantile(pool, (1 + share) / 2)),
                      weighted_quantile(weighted_runs(members, cost_error_of, nullptr), 0.5)});
   }
   return table;
@@ -223,6 +225,24 @@ std::string observed_csv(const std::vector<ObservedRun>& runs) {
   for (const ClassErrors& c : class_errors(runs, share))
     text += fmt::format("{},{},{},{:.3f},{:.3f},{:.3f}\n", c.name, c.runs, c.sources, c.low, c.high,
                         c.cost_error);
+  return text;
+}
+
+std::string highest_mfu_csv(const std::vector<RunRow>& rows) {
+  std::map<std::pair<std::string, int64_t>, std::pair<double, int64_t>> highest;
+  for (const RunRow& row : rows) {
+    if (!row.measured_mfu || *row.measured_mfu >= 1) continue;
+    auto& [mfu, runs] = highest[{row.gpu_generation, -row.product_bits}];
+    mfu = std::max(mfu, *row.measured_mfu);
+    ++runs;
+  }
+  std::string text =
+      "# The highest model FLOPs utilization that published runs (calibrate/runs/records) reached: "
+      "full attention counted,\n# of the peak in the format of the parameters "
+      "(scenarios/highest_mfu.h).  tools/accuracy --update rewrites this.\n"
+      "gpus,bits,mfu,runs\n";
+  for (const auto& [key, found] : highest)
+    text += fmt::format("{},{},{:.3f},{}\n", key.first, -key.second, found.first, found.second);
   return text;
 }
 

@@ -49,6 +49,8 @@ Coverages coverages_at_level(const std::vector<ObservedRun>& runs);
 
 // The file: class_errors with that share and the level of an Interval.
 std::string observed_csv(const std::vector<ObservedRun>& runs);
+// scenarios/highest_mfu.csv: the highest measured utilization by generation of GPU and format.
+std::string highest_mfu_csv(const std::vector<RunRow>& rows);
 // How many measured steps lie in their intervals, for a terminal: those that were predicted, by the
 // shipped table, and what coverages() finds.  Empty without such runs.
 std::string coverage_text(const std::vector<RunRow>& rows);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/highest_mfu.h"
 #include "scenarios/observed_errors.h"
 #include "schedules/synthesis/order_timing.h"
 #include "sim/diagnostic.h"
@@ -148,6 +149,11 @@ void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row)
             one_layer ? layer_time(row.scenario, plan) : to_seconds(result.step_time), row);
   note_parameters(scenario, left_out, one_layer, row);
   if (one_layer) return;
+  row.gpu_generation = name_of(scenario.cluster.node.gpu.arch);
+  row.product_bits = product_bits(plan);
+  if (row.measured.step_time_s && result.utilization.mfu_full_attention > 0)
+    row.measured_mfu = result.utilization.mfu_full_attention * to_seconds(result.step_time) /
+                       *row.measured.step_time_s;
   row.peak_memory = memory_of(result, row.measured.memory_kind);
   row.out_of_memory = !result.fits;
 }

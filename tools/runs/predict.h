@@ -42,6 +42,9 @@ struct RunRow {
   std::optional<RunInterval> interval;
   std::string run_class;                  // of the shipped table of observed errors; "" if of none
   double cost_error = 0;                  // Interval::cost_error
+  std::string gpu_generation;             // name of its GpuArchitecture
+  int64_t product_bits = 0;               // scenarios/highest_mfu.h
+  std::optional<double> measured_mfu;     // with full attention, as Utilization has it
   std::optional<double> profiled_step_s;  // of measured stage times: profiled_step_s
   std::optional<double> peak_memory;      // bytes, of the kind that was measured
   std::optional<bool> out_of_memory;

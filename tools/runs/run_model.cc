@@ -84,9 +84,9 @@ std::optional<ModelledRun> modelled_run(const RunRecord& record,
     const MeasuredRun measured = measured_run(record, &size);
     if (!measured.step_time_s || !is_step_time(*measured.step_time_s)) return {};
     if (!contradiction(record.value, scenario.model).empty()) return {};
-    return ModelledRun{record.id, record.source, *measured.step_time_s,
-                       RunModel(conversion.scenario, record.id + ".yaml",
-                                measured.basis == TimeBasis::layer)};
+    return ModelledRun{
+        record.id, record.source, *measured.step_time_s,
+        RunModel(conversion.scenario, record.id + ".yaml", measured.basis == TimeBasis::layer)};
   } catch (const std::exception&) {  // `stepcast_accuracy runs` says why
     return {};
   }

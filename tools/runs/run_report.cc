@@ -264,8 +264,8 @@ std::string in_situ_table(const std::vector<RunRow>& rows) {
     if (s.left_out.count == 0) return "";
     std::string cells = fmt::format("| {} | {} |", cell(name), s.time.count);
     for (const Errors& e : {s.time, s.left_out, s.without})
-      cells += fmt::format(" {} | {} | {} |", percent(e.median), percent(e.p90),
-                           signed_percent(e.bias));
+      cells +=
+          fmt::format(" {} | {} | {} |", percent(e.median), percent(e.p90), signed_percent(e.bias));
     return cells + '\n';
   };
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source)) text += line(name, pool);

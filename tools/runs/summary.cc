@@ -379,8 +379,8 @@ std::string row_text(const std::string& name, const PoolSummary& p, bool of_all)
        {error(p.time, &Errors::median), error(p.time, &Errors::p90), error(p.time, &Errors::bias),
         error(p.left_out, &Errors::median), error(p.left_out, &Errors::p90),
         error(p.left_out, &Errors::bias), error(p.memory, &Errors::median),
-        error(p.memory, &Errors::p90),
-        error(p.rankings.ratio, &Errors::median), count(p.rankings.groups > 0, p.rankings.winners),
+        error(p.memory, &Errors::p90), error(p.rankings.ratio, &Errors::median),
+        count(p.rankings.groups > 0, p.rankings.winners),
         count(p.oom.hit + p.oom.missed > 0, p.oom.hit),
         count(p.oom.fits + p.oom.alarms > 0, p.oom.alarms),
         of_all && p.coverage.runs > 0 ? rounded(100.0 * static_cast<double>(p.coverage.inside) /

@@ -100,9 +100,10 @@ std::vector<Aim> aims_of(const std::vector<RunRow>& rows);
 //
 // A table, a row a source and one of "all".  Errors in % with one decimal: median and p90 of the
 // absolute errors of step time, of step time with the source left out, and of peak memory, the
-// bias of times, the median of the ratio of speeds in a group; then counts: groups whose winner is named right, runs out of memory that are
-// called so, and runs called so that were not; of "all" the share of times in their intervals and
-// errors from measured stage times.  Empty where there is none.
+// bias of times, the median of the ratio of speeds in a group; then counts: groups whose winner is
+// named right, runs out of memory that are called so, and runs called so that were not; of "all"
+// the share of times in their intervals and errors from measured stage times.  Empty where there is
+// none.
 std::string reached_csv(const std::vector<RunRow>& rows);
 
 // What is worse in `now` than in `before`, both such tables, a line each: a source that is gone,

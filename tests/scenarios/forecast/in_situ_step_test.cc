@@ -23,8 +23,7 @@ Time step_of(const Scenario& s) {
 
 // Perturbed ranks run in another engine.
 TEST(InSituStep, IsTheForecastWithTheShippedValuesAndWithoutAny) {
-  for (const char* more :
-       {"", "schedule: zb-h1\n", "perturb: [{where: rank 3, compute: 0.9}]\n"}) {
+  for (const char* more : {"", "schedule: zb-h1\n", "perturb: [{where: rank 3, compute: 0.9}]\n"}) {
     Scenario s = scenario_of(more);
     const InSituStep step(s);
     const Node& node = s.cluster.node;

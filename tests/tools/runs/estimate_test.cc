@@ -24,11 +24,11 @@ std::vector<ModelledRun> runs_of(const std::vector<InSituParameter>& truth,
           const size_t at = words.find(key) + key.size();
           return words.substr(at, words.find(',', at) - at);
         };
-        const std::string text =
-            fmt::format("model: {}\ncluster: {} x 1\nparallel: {{tp: {}}}\nbatch: {{global: {}, "
-                        "micro: {}, seq: {}}}\n",
-                        words.substr(0, words.find(',')), cluster, value("tp: "),
-                        16 * (source + 1), value("micro: "), value("seq: "));
+        const std::string text = fmt::format(
+            "model: {}\ncluster: {} x 1\nparallel: {{tp: {}}}\nbatch: {{global: {}, "
+            "micro: {}, seq: {}}}\n",
+            words.substr(0, words.find(',')), cluster, value("tp: "), 16 * (source + 1),
+            value("micro: "), value("seq: "));
         RunModel model(text, "run.yaml", false);
         const double measured = model.seconds(in_situ_values(truth, model.node())) * off[source];
         runs.push_back({fmt::format("{}-{}", source, runs.size()), fmt::format("source {}", source),

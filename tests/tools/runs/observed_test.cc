@@ -74,6 +74,30 @@ TEST(ObservedErrors, ANarrowClassLeansOnTheWiderOne) {
   EXPECT_GT(narrow->high, 1.1);  // its own runs alone would say 1.0
 }
 
+TEST(ObservedErrors, TheForecastLiesInItsOwnInterval) {
+  std::vector<ObservedRun> longer, shorter;
+  for (const char* source : {"a", "b", "c", "d"}) {
+    add(longer, source, "training", 20, 1.5, 1.8);
+    add(shorter, source, "training", 20, 0.5, 0.8);
+  }
+  EXPECT_EQ(class_errors(longer, 0.8)[0].low, 1);
+  EXPECT_GT(class_errors(longer, 0.8)[0].high, 1.5);
+  EXPECT_EQ(class_errors(shorter, 0.8)[0].high, 1);
+}
+
+// What a row is off by counts as it is with its source left out.
+TEST(ObservedErrors, RatiosAreThoseOfForecastsThatTheSourceHadNoPartIn) {
+  RunRow row;
+  row.source = "a";
+  row.run_class = "training";
+  row.step_time_s = 1;
+  row.left_out_s = 0.8;
+  row.measured.step_time_s = 1;
+  EXPECT_EQ(observed_runs({row}).front().forecast, time_from_seconds(0.8));
+  row.left_out_s.reset();
+  EXPECT_EQ(observed_runs({row}).front().forecast, time_from_seconds(1));
+}
+
 TEST(ObservedErrors, LargerSharesAreWider) {
   const auto most = class_errors(eight_sources(), 0.9), few = class_errors(eight_sources(), 0.5);
   for (size_t i = 0; i < most.size(); ++i) {

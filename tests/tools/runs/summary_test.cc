@@ -126,7 +126,8 @@ RunRow run(const char* source, double measured, double predicted) {
 TEST(Reached, TableHasErrorsBySourceAndOfAll) {
   EXPECT_THAT(reached_csv({run("a", 1, 1.1), run("b", 2, 1)}),
               ::testing::EndsWith("source,predicted,time_median,time_p90,time_bias,left_out_median,"
-                                  "left_out_p90,left_out_bias,memory_median,memory_p90,ratio,winners,oom_found,false_alarms,covered,"
+                                  "left_out_p90,left_out_bias,memory_median,memory_p90,ratio,"
+                                  "winners,oom_found,false_alarms,covered,"
                                   "profiled_median,profiled_worst\n"
                                   "a,1,10.0,10.0,10.0,,,,,,,,,,,,\n"
                                   "b,1,50.0,50.0,-50.0,,,,,,,,,,,,\n"
@@ -147,7 +148,8 @@ TEST(Reached, TableHasMemoryCallsGroupsIntervalsAndStageTimes) {
   a.profiled_step_s = 0.98;
   const std::string table = reached_csv({a, b});
   EXPECT_THAT(table, HasSubstr("a,2,0.0,50.0,0.0,10.0,10.0,10.0,10.0,10.0,33.3,1,1,0,,,\n"));
-  EXPECT_THAT(table, HasSubstr("all,2,0.0,50.0,0.0,10.0,10.0,10.0,10.0,10.0,33.3,1,1,0,100.0,2.0,2.0\n"));
+  EXPECT_THAT(table,
+              HasSubstr("all,2,0.0,50.0,0.0,10.0,10.0,10.0,10.0,10.0,33.3,1,1,0,100.0,2.0,2.0\n"));
 }
 
 TEST(Reached, OnlyWhatIsWorseIsNamed) {
@@ -185,10 +187,9 @@ TEST(Reached, BiasMayChangeItsSignAndIntervalsMustHoldAboutFourInFive) {
 
 TEST(Reached, WhatIsNoTableIsRefused) {
   const std::string good = reached_csv({run("a", 1, 1.1)});
-  for (const std::string& bad :
-       {std::string(), std::string("x\n"), good + "b\n", good + "b,1\n",
-        good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,x\n",
-        good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17\n"})
+  for (const std::string& bad : {std::string(), std::string("x\n"), good + "b\n", good + "b,1\n",
+                                 good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,x\n",
+                                 good + "b,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17\n"})
     EXPECT_THROW(worse_than_reached(bad, good), InputError) << bad;
 }
 

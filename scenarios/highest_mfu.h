@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The highest utilization that published runs reached (highest_mfu.csv), by generation of GPU and
+// format of the products: a forecast above it is more likely wrong than a record.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+
+struct HighestMfu {
+  std::string gpus;  // name of the GpuArchitecture
+  int64_t bits = 0;  // of the operands of products: 16, 8, 4
+  double mfu = 0;    // share of the peak of precision.params, full attention counted
+  int64_t runs = 0;
+};
+
+// Of the operands of the products of a plan's linear layers.
+int64_t product_bits(const Plan& plan);
+
+// Rows of a table.  Throws InputError if it is none.
+std::vector<HighestMfu> parse_highest_mfu(std::string_view text);
+// The shipped table.
+std::span<const HighestMfu> highest_mfu();
+
+// "an MFU of 61.2 % is more than any of 230 published runs on hopper GPUs reached (58.0 %)";
+// nullopt if it is not, or none is known.
+std::optional<std::string> remark_on_mfu(const Scenario& scenario, double mfu);
+
+}  // namespace stepcast
