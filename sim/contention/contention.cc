@@ -558,8 +558,9 @@ void Engine::book_slowed(const Place& at, const ThreadInstruction& in) {
   int64_t ps = 0;
   for (uint32_t i = 0; i < count; ++i) ps += at.pass.ops[in.first + rank.first_op + i].ps;
   const uint32_t id = at.block.role * width_ + at.block.lane;
-  // Not the pace at its end: a window may begin or end at this very moment.
-  const int64_t own = ps * (is_uneven(id) ? rank.first_pace : slowness_[id]);
+  // The pace of its begin, not of its end: a window may begin or end at this very moment.
+  const int64_t own = is_uneven(id) ? std::min(ps * rank.first_pace, now_ - rank.begin)
+                                    : ps * int64_t{slowness_[id]};
   book_more(at, in.first + rank.first_op, count, own - ps * kNominal);
   record_->book(at.block.role, Spend::contention, now_ - rank.begin - own);
   if (ops_) book_op(at, in.first, rank.begin, now_);
