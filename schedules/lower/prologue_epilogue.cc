@@ -354,21 +354,6 @@ int64_t StepPrologueEpilogue::optimizer_tensors(OptimizerShare share) const {
   return plan_.zero == 3 ? share.tensors : 1;
 }
 
-// DeepSpeed's ZeRO-1 (microsoft/DeepSpeed v0.5.10 deepspeed/runtime/zero/stage_1_and_2.py): each
-// gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct), then
-// all of them into one tensor (step).
-void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, OptimizerShare share) {
-  constexpr int64_t kFp64 = 8;
-  const auto copy = [&](const char* label, Bytes size) {
-    pass.compute(label, shard_.memory_bound(Kernel::none, {}));
-    TensorIndex tensor = pass.allocate(label, size, MemoryCategory::workspace);
-    pass.free(tensor);
-  };
-  copy("gradient in fp32", bytes(share.largest, DType::fp32));
-  copy("gradient in fp64", Bytes{share.largest * kFp64});
-  copy("flat gradients", bytes(share.parameters, plan_.precision.gradients));
-}
-
 // Gradient norm and Adam on the rank's share of the parameters.
 void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   const Precision& p = plan_.precision;
