@@ -142,8 +142,9 @@ struct Kernels {
   bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators
   Modules modules = Modules::transformer_engine;
   // What libraries keep through the step for products (library_memory.h).
-  Bytes blas_workspace{};              // PyTorch's for cuBLAS, of each thread that multiplies
-  Bytes engine_workspace{};            // Transformer Engine's for cuBLASLt, of each stream
+  int64_t libraries = 0;     // year of cuBLAS, cuDNN and Transformer Engine; 0: as young as can be
+  Bytes blas_workspace{};    // PyTorch's for cuBLAS, of each thread that multiplies
+  Bytes engine_workspace{};  // Transformer Engine's for cuBLASLt, of each stream
   bool gradient_placeholders = false;  // Transformer Engine keeps one for each shape of weights
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;

@@ -23,6 +23,7 @@ void read_kernels(const FieldValues& v, Plan& plan) {
   v.read("kernels.flash_kernel", k.fused_attention);
   v.read("kernels.modules", k.modules);
   v.read("kernels.loss", k.loss);
+  v.read("kernels.libraries", k.libraries);
   v.read("kernels.host_waits", k.host_waits);
   v.read("kernels.cuda_graph", k.cuda_graph);
   v.read("kernels.fused_bias", k.fused_bias);

@@ -1001,6 +1001,12 @@ inline constexpr Field kFields[] = {
                 "of weights, which autograd takes for their gradient",
      .fallback = "true",
      .reason = "Transformer Engine from 2.3"},
+    {.path = "kernels.libraries",
+     .type = FieldType::whole,
+     .summary = "year of CUDA's libraries and of Transformer Engine: those of a generation's first "
+                "years are slower",
+     .fallback = "0",
+     .reason = "as young as can be"},
     {.path = "kernels.blas_workspace",
      .type = FieldType::bytes,
      .summary = "what PyTorch gives cuBLAS for each thread that multiplies"},
