@@ -175,8 +175,9 @@ struct Kernels {
   int64_t held_logits = 0;
   Modules modules = Modules::transformer_engine;
   // What libraries keep through the step for products (library_memory.h).
-  Bytes blas_workspace{};              // PyTorch's for cuBLAS, of each thread that multiplies
-  Bytes engine_workspace{};            // Transformer Engine's for cuBLASLt, of each stream
+  int64_t libraries = 0;     // year of cuBLAS, cuDNN and Transformer Engine; 0: as young as can be
+  Bytes blas_workspace{};    // PyTorch's for cuBLAS, of each thread that multiplies
+  Bytes engine_workspace{};  // Transformer Engine's for cuBLASLt, of each stream
   bool gradient_placeholders = false;  // Transformer Engine keeps one for each shape of weights
   bool eager_loading = false;    // CUDA loads all of PyTorch's kernels at once
   int64_t nccl_version = 22105;  // NCCL_VERSION_CODE

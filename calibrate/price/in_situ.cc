@@ -24,11 +24,10 @@ struct TermFacts {
   std::string_view name, unit;
 };
 constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x"},
+                                                      {"first libraries", "x"},
                                                       {"memory kernels", "x"},
-                                                      {"kernel gap", "us"},
                                                       {"host calls", "x"},
                                                       {"count wait", "us"},
-                                                      {"collective start", "us"},
                                                       {"bandwidth in a node", "x"},
                                                       {"bandwidth of the network", "x"},
                                                       {"spread of ranks", "%"}}};
@@ -86,13 +85,13 @@ class InSitu {
   double of_work(const Work& work, const Price& price) const {
     const auto time = static_cast<double>(price.time.count());
     if (time <= 0) return time;
-    if (is_communication(work.kind)) return of_communication(work, price);
+    if (is_communication(work.kind)) return of_communication(price);
     const LimitedBy limit = limit_of(work);
     if (limit == LimitedBy::none) return time;
     double factor = spread_;
     factor *= of(limit == LimitedBy::memory ? InSituTerm::memory_kernels : InSituTerm::products);
-    const bool kernel = work.kind != WorkKind::expert_wait;
-    return time * factor + (kernel ? of(InSituTerm::kernel_gap) * kMicrosecond : 0);
+    if (limit == LimitedBy::arithmetic) factor *= of(InSituTerm::first_libraries);
+    return time * factor;
   }
 
   double of_launch(const Launch& launch, Time time) const {
@@ -106,14 +105,12 @@ class InSitu {
 
   double of(InSituTerm t) const { return values_[static_cast<size_t>(t)]; }
 
-  double of_communication(const Work& work, const Price& price) const {
+  double of_communication(const Price& price) const {
     const auto start = static_cast<double>(price.latency.count());
     const double flow = static_cast<double>(price.time.count()) - start;
     const double factor =
         of(price.crosses_nodes ? InSituTerm::network_bandwidth : InSituTerm::node_bandwidth);
-    const bool collective = work.kind != WorkKind::send_recv;
-    return start + flow * factor +
-           (collective ? of(InSituTerm::collective_start) * kMicrosecond : 0);
+    return start + flow * factor;
   }
 
   InSituValues values_;

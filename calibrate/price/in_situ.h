@@ -28,16 +28,15 @@ namespace stepcast {
 // The physical term that a parameter stands on.
 enum class InSituTerm : uint8_t {
   products,           // factor on the time of matrix products and attention
+  first_libraries,    // another on it, of libraries of a generation's first years
   memory_kernels,     // factor on the time of memory-bound kernels
-  kernel_gap,         // us that any kernel takes longer
   host_calls,         // factor on host time
   count_wait,         // us that a wait of the host for a result of its device takes longer
-  collective_start,   // us that a collective takes longer
   node_bandwidth,     // factor on the time that bytes flow inside a node or rack
   network_bandwidth,  // ... over the network
   spread,             // share of compute that each doubling of the ranks adds
 };
-constexpr int kInSituTerms = 9;
+constexpr int kInSituTerms = 8;
 std::string_view name_of(InSituTerm t);
 // "x" for a factor, "us", "%" of compute a doubling.
 std::string_view unit_of(InSituTerm t);

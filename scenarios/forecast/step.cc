@@ -48,6 +48,7 @@
 #include "sim/graph/host_waits.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/program.h"
+#include "topology/cluster/gpu_architecture.h"
 
 namespace stepcast {
 namespace {
@@ -167,7 +168,12 @@ LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule) {
 
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
                  Prices& prices) {
-  apply_in_situ(values, graph, scenario.plan.grid.world(), prices);
+  InSituValues here = values;
+  const int64_t mature = architecture(scenario.cluster.node.gpu.arch).mature_libraries;
+  const int64_t libraries = scenario.plan.kernels.libraries;
+  if (libraries == 0 || libraries >= mature)
+    here[static_cast<size_t>(InSituTerm::first_libraries)] = 1;
+  apply_in_situ(here, graph, scenario.plan.grid.world(), prices);
 }
 
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule) {

@@ -1255,6 +1255,13 @@ inline constexpr Field kFields[] = {
      .fallback = "true",
      .reason = "Transformer Engine from 2.3",
      .into = into<&Plan::kernels, &Kernels::gradient_placeholders>},
+    {.path = "kernels.libraries",
+     .type = FieldType::whole,
+     .summary = "year of CUDA's libraries and of Transformer Engine: those of a generation's first "
+                "years are slower",
+     .fallback = "0",
+     .reason = "as young as can be",
+     .into = into<&Plan::kernels, &Kernels::libraries>},
     {.path = "kernels.blas_workspace",
      .type = FieldType::bytes,
      .summary = "what PyTorch gives cuBLAS for each thread that multiplies"},

@@ -16,9 +16,9 @@
 namespace stepcast::accuracy {
 namespace {
 
-// Of the logarithm of a step time: the spread of runs of one source about its own mean, and of
-// sources; degrees of freedom of both.
-constexpr double kRunSpread = 0.08, kSourceSpread = 0.08, kFreedom = 4;
+// Of the logarithm of a step time: the spread of runs of one source about its own mean (the median
+// over sources, once host time is in), and of sources; degrees of freedom of both.
+constexpr double kRunSpread = 0.06, kSourceSpread = 0.08, kFreedom = 4;
 constexpr double kFull = 10;  // runs that a source of any number counts as, at most
 constexpr int kMostSteps = 12;
 constexpr double kConverged = 1e-4;  // of a step's objective

@@ -79,6 +79,10 @@ struct GpuArchitecture {
   // Scope of in-situ parameters (calibrate's in_situ.csv).  Volta: no run that was published has
   // it; other: as Hopper, the generation that most of them have.
   std::string_view in_situ;
+  // The year from which libraries' kernels for it are no longer its first: Hopper's GPUs came late
+  // in 2022, and the same layout ran 14 % faster with NeMo 25.02 than with 24.07 (NVIDIA's
+  // performance pages); 0: not known.
+  int64_t mature_libraries = 0;
 
   constexpr double nvlink_fraction() const { return nccl_nvlink_gbs / nvlink_gbs; }
 };
@@ -164,7 +168,8 @@ inline constexpr std::array kGpuArchitectures = std::to_array<GpuArchitecture>({
      .fp8_any_layout = false,
      .mxfp8 = false,
      .error_class = "Hopper or Blackwell",
-     .in_situ = "Hopper"},
+     .in_situ = "Hopper",
+     .mature_libraries = 2025},
     {.name = "blackwell",
      .compute_capability = 100,
      .nvlink_generation = 5,
