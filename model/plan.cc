@@ -227,8 +227,7 @@ std::vector<StageContent> last_stages_fullest(int64_t layers, int64_t stages) {
   STEPCAST_CHECK(stages > 0, "a model has stages");
   std::vector<StageContent> out(static_cast<size_t>(stages));
   for (int64_t i = 0; i < stages; ++i)
-    out[static_cast<size_t>(i)].layers =
-        layers / stages + (i >= stages - layers % stages ? 1 : 0);
+    out[static_cast<size_t>(i)].layers = layers / stages + (i >= stages - layers % stages ? 1 : 0);
   out.front().embedding = true;
   out.back().head = true;
   return out;
@@ -242,8 +241,8 @@ std::vector<StageContent> stages_by_modules(int64_t layers, int64_t stages) {
   int64_t begin = 0;
   for (int64_t i = 0; i < stages; ++i) {
     const int64_t end = begin + modules / stages + (i < modules % stages ? 1 : 0);
-    out[static_cast<size_t>(i)].layers = std::max<int64_t>(
-        0, std::min(end, kBefore + layers) - std::max(begin, kBefore));
+    out[static_cast<size_t>(i)].layers =
+        std::max<int64_t>(0, std::min(end, kBefore + layers) - std::max(begin, kBefore));
     begin = end;
   }
   out.front().embedding = true;

@@ -80,8 +80,8 @@ enum class Scaling : uint8_t {
 enum class ProductGradients : uint8_t {
   added,     // to the main gradient at once
   backward,  // ... when the backward has ended; all of them stay until then
-  tensors,   // the first of a step is the main gradient, until the optimizer has run; later ones are
-             // added to it (PyTorch's autograd without a buffer of gradients)
+  tensors,  // the first of a step is the main gradient, until the optimizer has run; later ones are
+            // added to it (PyTorch's autograd without a buffer of gradients)
 };
 
 // What an activation is kept in from the forward that makes it to the backward that reads it.  The
@@ -98,9 +98,9 @@ struct Precision {
   DType gradients = DType::fp32;  // main gradient buffer
   bool own_gradients = false;     // of each backward, in `params`, kept beside wider main ones
   ProductGradients product_gradients = ProductGradients::added;
-  DType reduce = DType::fp32;     // payload of the gradient reduction
-  bool master = true;             // fp32 copy of the parameters in the optimizer
-  DType moments = DType::fp32;    // Adam's two moments
+  DType reduce = DType::fp32;   // payload of the gradient reduction
+  bool master = true;           // fp32 copy of the parameters in the optimizer
+  DType moments = DType::fp32;  // Adam's two moments
   Scaling scaling = Scaling::none;
   bool low_params = false;        // parameters are kept and gathered in the GEMMs' format
                                   // (--fp8-param-gather)
@@ -143,8 +143,8 @@ enum class HostWaits : uint8_t {
 
 // How the loss of the tokens comes from the logits, and the gradient back.
 enum class Loss : uint8_t {
-  megatron_copied,  // as megatron, but the maximum is subtracted into a copy, while the caller holds
-                    // the logits in fp32 (nanotron)
+  megatron_copied,  // as megatron, but the maximum is subtracted into a copy, while the caller
+                    // holds the logits in fp32 (nanotron)
   megatron,        // softmax over the shards of the vocabulary, in fp32
   in_place,        // logits are overwritten by their gradient (Transformer Engine, Liger-Kernel)
   torch,           // torch.nn.functional.cross_entropy of logits in fp32
@@ -165,8 +165,9 @@ struct Kernels {
   bool fused_cross_entropy = false;  // Loss::megatron compiled; else a chain of kernels
   // Weight gradient GEMMs add into the main gradients themselves.
   bool gradient_accumulation_fusion = true;
-  bool fused_norm = true;    // RMSNorm in one kernel; else PyTorch's operators, in fp32
-  bool fused_rotary = true;  // rotates queries and keys in one kernel where they lie; else operators
+  bool fused_norm = true;  // RMSNorm in one kernel; else PyTorch's operators, in fp32
+  bool fused_rotary =
+      true;  // rotates queries and keys in one kernel where they lie; else operators
   // Between fused attention, whose tokens lie head by head within a sequence, and the projection
   // the context is transposed; with several sequences in a microbatch a copy of it stays.
   bool context_copies = false;
@@ -179,10 +180,10 @@ struct Kernels {
   Bytes blas_workspace{};    // PyTorch's for cuBLAS, of each thread that multiplies
   Bytes engine_workspace{};  // Transformer Engine's for cuBLASLt, of each stream
   bool gradient_placeholders = false;  // Transformer Engine keeps one for each shape of weights
-  bool eager_loading = false;    // CUDA loads all of PyTorch's kernels at once
-  int64_t nccl_version = 22105;  // NCCL_VERSION_CODE
-  bool expandable_segments = false;  // of PyTorch's caching allocator
-  bool record_streams = false;   // blocks that a collective has read are free when it has ended
+  bool eager_loading = false;          // CUDA loads all of PyTorch's kernels at once
+  int64_t nccl_version = 22105;        // NCCL_VERSION_CODE
+  bool expandable_segments = false;    // of PyTorch's caching allocator
+  bool record_streams = false;  // blocks that a collective has read are free when it has ended
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;
 };

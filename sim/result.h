@@ -171,7 +171,7 @@ struct Result {
   Bytes memory_reserved{};         // of that role
   Bytes memory_usable{};           // of a GPU, without what is held beside the allocator
   std::vector<DeviceMemory> device_memory;  // that
-  bool fits = true;                // reserved <= usable
+  bool fits = true;                         // reserved <= usable
 
   std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
   std::optional<Interval> interval;      // of step_time

@@ -24,13 +24,13 @@ struct TermFacts {
   std::string_view name, unit;
 };
 constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x"},
-                                                      {"first libraries", "x"},
-                                                      {"memory kernels", "x"},
-                                                      {"host calls", "x"},
-                                                      {"count wait", "us"},
-                                                      {"bandwidth in a node", "x"},
-                                                      {"bandwidth of the network", "x"},
-                                                      {"spread of ranks", "%"}}};
+                                                          {"first libraries", "x"},
+                                                          {"memory kernels", "x"},
+                                                          {"host calls", "x"},
+                                                          {"count wait", "us"},
+                                                          {"bandwidth in a node", "x"},
+                                                          {"bandwidth of the network", "x"},
+                                                          {"spread of ranks", "%"}}};
 
 InSituTerm term_named(std::string_view name) {
   for (size_t t = 0; t < kTermFacts.size(); ++t)

@@ -34,9 +34,9 @@ void embedding_rows_backward(const LayerContext& c, TensorIndex full, TensorInde
   const Bytes shard = s.bytes(s.vocab, s.hidden);
   c.weights.compute("embedding gradient zero", s.memory_bound(Kernel::fill, shard));
   const bool buffered = c.buckets.layers.buffered;
-  TensorIndex dense = c.weights.allocate(
-      "embedding gradient", buffered ? shard : unadded_gradient(c, s.vocab, s.hidden),
-      MemoryCategory::workspace);
+  TensorIndex dense = c.weights.allocate("embedding gradient",
+                                         buffered ? shard : unadded_gradient(c, s.vocab, s.hidden),
+                                         MemoryCategory::workspace);
   c.weights.compute("embedding gradient scatter",
                     s.memory_bound(Kernel::embedding_backward, s.bytes(s.tokens, s.hidden) * 3));
   if (!buffered) {

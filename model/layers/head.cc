@@ -134,8 +134,8 @@ void cross_entropy_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
     c.pass.compute("logits to fp32",
                    s.memory_bound(Kernel::cast, s.bytes(s.tokens, s.vocab) + wide));
     const bool copied = loss_kind(s) == Loss::megatron_copied;
-    t.softmax = c.pass.allocate(copied ? "logits in fp32" : "loss softmax", wide,
-                                MemoryCategory::logits);
+    t.softmax =
+        c.pass.allocate(copied ? "logits in fp32" : "loss softmax", wide, MemoryCategory::logits);
     done_with_logits(c, t, low);
   }
   loss_kernel(c, "loss maximum", wide);

@@ -468,8 +468,8 @@ PartialSum attention_branch_forward(const LayerContext& c, ForwardMode mode, Sav
   if (copies_context(c)) copy_context(c, mode, t);
   TensorIndex& projected = t.context_copy != kNoTensor ? t.context_copy : t.core.context;
   const PartialSum branch =
-      row_parallel_forward(c, t.context_alone ? ForwardMode::discard : mode, "projection", projected,
-                           s.context, read_twice ? &t.context_low : nullptr);
+      row_parallel_forward(c, t.context_alone ? ForwardMode::discard : mode, "projection",
+                           projected, s.context, read_twice ? &t.context_low : nullptr);
   if (t.context_alone) keep_context(c, mode, t);
   done_with(t.context_copy);
   if (!keeps_alternate_products(c, mode)) done_with(t.core.context);

@@ -232,8 +232,8 @@ void add_residual_gradient(const LayerContext& c, const std::string& label, Tens
 struct SavedCore {
   TensorIndex probabilities = kNoTensor, dropout_mask = kNoTensor, dropped = kNoTensor;  // unfused
   TensorIndex converted = kNoTensor;    // probabilities that were computed in fp32, in 16 bits
-  TensorIndex log_sum_exp = kNoTensor;                                                   // fused
-  TensorIndex exchanged = kNoTensor;  // some heads of more tokens, if heads are exchanged
+  TensorIndex log_sum_exp = kNoTensor;  // fused
+  TensorIndex exchanged = kNoTensor;    // some heads of more tokens, if heads are exchanged
   TensorIndex context = kNoTensor;
   TensorIndex context_again = kNoTensor;  // of a recomputed core; the projection reads the first
 };
@@ -266,7 +266,7 @@ struct SavedAttention {
   TensorIndex rotated = kNoTensor;  // queries and keys, if operators rotate them (Kernels)
   SavedCore core{};
   TensorIndex context_copy = kNoTensor;  // that the projection reads (Kernels::context_copies)
-  TensorIndex context_low = kNoTensor;  // quantized for the projection, if both are needed
+  TensorIndex context_low = kNoTensor;   // quantized for the projection, if both are needed
   TensorIndex context_kept =
       kNoTensor;               // the context in Precision::attention_output, instead of it
   bool context_alone = false;  // without context_low, which the backward makes

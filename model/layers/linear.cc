@@ -170,8 +170,8 @@ void weight_gradient(const LayerContext& c, const std::string& label, const Work
   reduce_after(c, gemm.m * gemm.n);
 }
 
-// Gradients that stay through the step are in RankParameters; what is made here is their copy in the
-// format of the main ones (microsoft/DeepSpeed @15293139 deepspeed/runtime/bf16_optimizer.py,
+// Gradients that stay through the step are in RankParameters; what is made here is their copy in
+// the format of the main ones (microsoft/DeepSpeed @15293139 deepspeed/runtime/bf16_optimizer.py,
 // update_hp_grads).
 Bytes unadded_gradient(const LayerContext& c, int64_t rows, int64_t columns) {
   const Precision& p = c.shard.plan.precision;

@@ -81,7 +81,8 @@ void PassWriter::allocate_again(TensorIndex tensor) {
 
 void PassWriter::becomes_gradient(TensorIndex tensor) {
   if (tensor == kNoTensor) return;
-  builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)][tensor].becomes_gradient = true;
+  builder_.graph().tensor_tables[static_cast<size_t>(pass_.tensors)][tensor].becomes_gradient =
+      true;
 }
 
 void PassWriter::lags(TensorIndex tensor) {

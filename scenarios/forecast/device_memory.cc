@@ -63,8 +63,8 @@ std::vector<DeviceMemory> device_memory(const Scenario& scenario) {
   if (plan.kernels.eager_loading)
     // huggingface/transformers docs/source/en/perf_train_gpu_one.md (4.26): 1,343 MiB on an A100
     // after one tensor, by PyTorch before 1.13.
-    lines.push_back({"kernels loaded at once", Bytes{int64_t{900} << 20},
-                     "kernels.module_loading: eager"});
+    lines.push_back(
+        {"kernels loaded at once", Bytes{int64_t{900} << 20}, "kernels.module_loading: eager"});
   const RankGrid& grid = plan.grid;
   Communicators to(scenario, lines);
   std::vector<int64_t> world(static_cast<size_t>(grid.world()));

@@ -188,8 +188,7 @@ std::pair<int64_t, int64_t> slower_and_faster_ranks(const LaneSet& lanes, size_t
 
 // Of equal ranks.
 Time undisturbed_step(const PricedStep& step, const Variation& variation) {
-  return cost_of(*step.scenario,
-                 run(compile(step.graph, step.prices, variation), Record::nothing));
+  return cost_of(*step.scenario, run(compile(step.graph, step.prices, variation), Record::nothing));
 }
 
 Time step_without_contention(const PricedStep& step) {

@@ -147,11 +147,11 @@ StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
     if (step.by_role[r].peak.value < step.peak.value / 100 * 98) continue;
     // Far beyond any GPU the allocator's rounding is of no interest.
     const Bytes reserved =
-        step.peak.value > kTebibyte ? step.by_role[r].peak
-                                    : trace_reserved(graph, r, room,
-                                                     scenario.plan.kernels.expandable_segments
-                                                         ? Segments::expandable
-                                                         : Segments::fixed);
+        step.peak.value > kTebibyte
+            ? step.by_role[r].peak
+            : trace_reserved(graph, r, room,
+                             scenario.plan.kernels.expandable_segments ? Segments::expandable
+                                                                       : Segments::fixed);
     step.reserved_by_role[r] = reserved;
     if (reserved <= step.reserved) continue;
     step.reserved = reserved;

@@ -307,8 +307,9 @@ class ArgumentWriter {
       note("the version of flash-attn is the one installed; kernels.flash_kernel is not written");
     const bool operators = !k.fused_norm || !k.fused_rotary || k.softmax_fp32;
     if (operators || k.context_copies || k.held_logits > 0)
-      note("what PyTorch's operators keep is another program's: kernels.fused_norm, fused_rotary, "
-           "softmax_fp32, context_copies and held_logits are not written");
+      note(
+          "what PyTorch's operators keep is another program's: kernels.fused_norm, fused_rotary, "
+          "softmax_fp32, context_copies and held_logits are not written");
     if (p_.precision.own_gradients)
       note("Megatron adds gradients to the main ones at once; precision.own_grads is not written");
   }

@@ -65,7 +65,8 @@ void resolve_gpu(FieldValues& v, Gpu& gpu, std::vector<std::string>& warnings) {
     v.refuse("E127", "cluster.node.gpu.reserve", "'reserve' must be smaller than 'memory'",
              "'memory' is " + to_flow(*v.value("cluster.node.gpu.memory")));
   v.require("cluster.node.gpu.mem_bw", help);
-  if (gpu.power_limit > Power{}) v.require("cluster.node.gpu.power", "a limit counts against the power that rates are at");
+  if (gpu.power_limit > Power{})
+    v.require("cluster.node.gpu.power", "a limit counts against the power that rates are at");
   for (const auto& [key, dtype] : kPeaks)
     if (v.has(key)) gpu.peak[dtype] = v.get<FlopRate>(key);
   if (gpu.peak.empty()) v.require("cluster.node.gpu.peak", help);

@@ -296,11 +296,10 @@ inline constexpr auto kFsdpKinds = words_of<FsdpKind>({{"fsdp1", FsdpKind::fsdp1
                                                        {"fsdp2", FsdpKind::fsdp2},
                                                        {"deepspeed", FsdpKind::deepspeed},
                                                        {"megatron", FsdpKind::megatron}});
-inline constexpr auto kLayerSplits =
-    words_of<LayerSplit>({{"even", LayerSplit::even},
-                          {"last", LayerSplit::last},
-                          {"products", LayerSplit::products},
-                          {"modules", LayerSplit::modules}});
+inline constexpr auto kLayerSplits = words_of<LayerSplit>({{"even", LayerSplit::even},
+                                                           {"last", LayerSplit::last},
+                                                           {"products", LayerSplit::products},
+                                                           {"modules", LayerSplit::modules}});
 inline constexpr auto kCpComms = words_of<CpComm>({{"p2p", CpComm::p2p},
                                                    {"allgather", CpComm::all_gather},
                                                    {"a2a", CpComm::all_to_all},
@@ -381,11 +380,11 @@ inline constexpr auto kOptimizerKernels =
     words_of<OptimizerKernel>({{"fused", OptimizerKernel::fused},
                                {"foreach", OptimizerKernel::foreach},
                                {"flat", OptimizerKernel::flat}});
-inline constexpr auto kGradientCopies = words_of<GradientCopies>(
-    {{"none", GradientCopies::none},
-     {"by-tensor", GradientCopies::by_tensor},
-     {"flat", GradientCopies::flat},
-     {"for-norm", GradientCopies::for_norm}});
+inline constexpr auto kGradientCopies =
+    words_of<GradientCopies>({{"none", GradientCopies::none},
+                              {"by-tensor", GradientCopies::by_tensor},
+                              {"flat", GradientCopies::flat},
+                              {"for-norm", GradientCopies::for_norm}});
 inline constexpr auto kProductGradients =
     words_of<ProductGradients>({{"added", ProductGradients::added},
                                 {"backward", ProductGradients::backward},
@@ -503,7 +502,9 @@ inline constexpr Field kFields[] = {
     {.path = "cluster.node.gpu.reserve",
      .type = FieldType::bytes,
      .summary = "CUDA context and communication libraries; default: counted (docs/memory.md)"},
-    {.path = "cluster.node.gpu.mem_bw", .type = FieldType::bandwidth, .summary = "data sheet",
+    {.path = "cluster.node.gpu.mem_bw",
+     .type = FieldType::bandwidth,
+     .summary = "data sheet",
      .into = into<&Cluster::node, &Node::gpu, &Gpu::memory_bandwidth>},
     {.path = "cluster.node.gpu.host_bw",
      .type = FieldType::bandwidth,

@@ -289,9 +289,9 @@ StepPrologueEpilogue::OptimizerShare StepPrologueEpilogue::optimizer_share(int64
     share.largest = std::max(share.largest, dense.largest);
   }
   if (plan_.zero < 3 && parameters > 0)
-    tensors = static_cast<int64_t>(static_cast<double>(tensors) *
-                                   static_cast<double>(share.parameters) /
-                                   static_cast<double>(parameters));
+    tensors =
+        static_cast<int64_t>(static_cast<double>(tensors) * static_cast<double>(share.parameters) /
+                             static_cast<double>(parameters));
   share.tensors = std::max<int64_t>(1, tensors);
   share.largest = std::min(share.largest, share.parameters);
   return share;
@@ -317,8 +317,8 @@ void free_pieces(PassWriter& pass, std::vector<TensorIndex>& tensors) {
 }  // namespace
 
 // DeepSpeed's ZeRO-1 (microsoft/DeepSpeed v0.5.10 deepspeed/runtime/zero/stage_1_and_2.py): each
-// gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct), then
-// all of them into one tensor (step).
+// gradient of the share is copied to fp32 (_has_inf_or_nan) and to fp64 (get_grad_norm_direct),
+// then all of them into one tensor (step).
 void StepPrologueEpilogue::copy_by_tensor(PassWriter& pass, OptimizerShare share) {
   constexpr int64_t kFp64 = 8;
   const auto copy = [&](const char* label, Bytes size) {
@@ -376,9 +376,8 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
   if (norm_first) {
     before.compute("gradients to fp32",
                    shard_.memory_bound(Kernel::cast, bytes(share, p.gradients) + gradients));
-    std::vector<TensorIndex> read = allocate_pieces(before, "fp32 gradients for the norm",
-                                                    gradients, of.tensors,
-                                                    MemoryCategory::gradients);
+    std::vector<TensorIndex> read = allocate_pieces(
+        before, "fp32 gradients for the norm", gradients, of.tensors, MemoryCategory::gradients);
     before.compute("gradient norm", shard_.memory_bound(Kernel::grad_norm, gradients));
     free_pieces(before, read);
   }
@@ -420,9 +419,8 @@ void StepPrologueEpilogue::add_update(RoleItems& items, OptimizerShare of) {
                           : plan_.optimizer_kernel == OptimizerKernel::foreach ? 1
                                                                                : 0;
   std::vector<TensorIndex> between =
-      allocate_pieces(pass, "optimizer's intermediate results",
-                      bytes(here, DType::fp32) * numbers, numbers * optimizer_tensors(of),
-                      MemoryCategory::workspace);
+      allocate_pieces(pass, "optimizer's intermediate results", bytes(here, DType::fp32) * numbers,
+                      numbers * optimizer_tensors(of), MemoryCategory::workspace);
   free_pieces(pass, held);
   free_pieces(pass, between);
   if (p.master && !wide_shards(plan_)) {

@@ -153,8 +153,8 @@ class HeldBy {
   // Of the microbatches before the one that is in the passes (Kernels::held_logits).
   Bytes earlier_logits() const {
     const int64_t held = std::min(plan_.kernels.held_logits, plan_.microbatches()) - 1;
-    const bool head = std::ranges::any_of(
-        stages_, [&](uint16_t stage) { return plan_.stages[stage].head; });
+    const bool head =
+        std::ranges::any_of(stages_, [&](uint16_t stage) { return plan_.stages[stage].head; });
     if (!plan_.trains() || held <= 0 || !head) return {};
     return shard_.bytes(shard_.tokens, shard_.logits()) * held;
   }

@@ -80,8 +80,9 @@ struct Tensor {
   Bytes bytes{};
   MemoryCategory category = MemoryCategory::activations;
   LabelId label{};
-  // A gradient of weights that autograd hands over: the first one of a step is not freed but becomes
-  // the gradient, until the optimizer runs.  That memory is in StaticMemory too (`by_tensor`).
+  // A gradient of weights that autograd hands over: the first one of a step is not freed but
+  // becomes the gradient, until the optimizer runs.  That memory is in StaticMemory too
+  // (`by_tensor`).
   bool becomes_gradient = false;
   bool lags = false;  // a collective reads it last, which the device ends long after the host
 };

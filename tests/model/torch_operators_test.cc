@@ -125,8 +125,7 @@ TEST(SoftmaxInFp32, DropsTheSecondCopyWhereDropoutWritesAnother) {
   model.attention_dropout = 0.1;
   const int64_t narrow = Layer(plan, model).kept();
   plan.kernels.softmax_fp32 = true;
-  EXPECT_EQ(Layer(plan, model).kept() - narrow,
-            kMicro * kHeads * kSeq * kSeq * (kFloat - kHalf));
+  EXPECT_EQ(Layer(plan, model).kept() - narrow, kMicro * kHeads * kSeq * kSeq * (kFloat - kHalf));
 }
 
 }  // namespace

@@ -458,7 +458,11 @@ struct ByTensor {
   PassId f, b, update;
   uint32_t role;
 
-  ByTensor() : f(g.pass_of(1)), b(g.pass_of(1)), update(g.pass({{1, Stream::compute, Phase::optimizer}})), role(g.role()) {
+  ByTensor()
+      : f(g.pass_of(1)),
+        b(g.pass_of(1)),
+        update(g.pass({{1, Stream::compute, Phase::optimizer}})),
+        role(g.role()) {
     const uint32_t kept = g.tensor(12 * kMiB), gradient = g.tensor(30 * kMiB);
     g.graph.tensor_tables[0][gradient].becomes_gradient = true;
     g.allocate(f, 0, kept);

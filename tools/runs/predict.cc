@@ -66,8 +66,7 @@ double memory_of(const Result& result, MemoryKind kind) {
       return static_cast<double>(first.reserved.value_or(first.memory.peak).value);
     }
     case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
-    case MemoryKind::device:
-      return static_cast<double>((result.memory_reserved + beside).value);
+    case MemoryKind::device: return static_cast<double>((result.memory_reserved + beside).value);
     case MemoryKind::allocated: break;
   }
   int64_t most = 0;

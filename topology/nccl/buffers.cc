@@ -49,8 +49,8 @@ Bytes nvls_buffers(const Cluster& cluster, const GroupShape& shape, NcclVersion 
   const bool reduces = cluster.node.sharp && cluster.node.intra == IntraKind::nvswitch;
   if (!reduces || version.code < kFirst || shape.nodes > 1 || shape.ranks <= 2) return {};
   const int64_t own = search_channels(cluster, shape, ChannelPattern::nvls).blocks;
-  const int64_t all = std::min(search_channels(cluster, shape, ChannelPattern::ring).blocks,
-                               kMostChannels);
+  const int64_t all =
+      std::min(search_channels(cluster, shape, ChannelPattern::ring).blocks, kMostChannels);
   const bool all_have = version.code >= kSmaller && version.code < kOwnChannels;
   const int64_t channels = all_have ? std::max(own, all) : own;
   const int64_t buffer = version.code < kSmaller ? kSimple : kChunk;
@@ -62,7 +62,8 @@ Bytes nvls_buffers(const Cluster& cluster, const GroupShape& shape, NcclVersion 
 // direction (src/transport/net.cc, sharedBuffersInit).
 Bytes exchange_buffers(int64_t inside, bool beyond) {
   constexpr int64_t kShared = 32 * 16 * 128 * 1024;
-  return Bytes{inside * kMostChannels * (kReceiveInside + kSendInside) + (beyond ? 2 * kShared : 0)};
+  return Bytes{inside * kMostChannels * (kReceiveInside + kSendInside) +
+               (beyond ? 2 * kShared : 0)};
 }
 
 }  // namespace stepcast

@@ -13,7 +13,8 @@ namespace {
 
 Scenario load(const std::string& more) {
   return load_scenario_text(
-      "model: llama3-8b\ncluster: dgx-a100-80g x 2\nbatch: {global: 32, micro: 1, seq: 4096}\n" + more,
+      "model: llama3-8b\ncluster: dgx-a100-80g x 2\nbatch: {global: 32, micro: 1, seq: 4096}\n" +
+          more,
       "device.yaml");
 }
 

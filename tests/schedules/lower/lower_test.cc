@@ -211,7 +211,8 @@ TEST(Lower, GradientsOfTheBackwardsMayStayBesideTheMainOnes) {
   EXPECT_EQ(gradients(true, DType::bf16), 2);  // they are the main ones
 }
 
-// Kernels::held_logits: those of the microbatches before, through the whole step, where the head is.
+// Kernels::held_logits: those of the microbatches before, through the whole step, where the head
+// is.
 TEST(Lower, LogitsOfEarlierMicrobatchesMayStay) {
   const auto logits = [](int64_t held, int64_t microbatches) {
     Plan plan = sample::plan(2, 2, 1, microbatches, 1, 256);
@@ -224,8 +225,7 @@ TEST(Lower, LogitsOfEarlierMicrobatchesMayStay) {
       int64_t bytes = 0;
       for (const StaticMemory& m : role.memory)
         bytes += m.category == MemoryCategory::logits ? m.bytes.value : 0;
-      sets.push_back(static_cast<double>(bytes) /
-                     static_cast<double>(2 * 256 * small_gpt().vocab));
+      sets.push_back(static_cast<double>(bytes) / static_cast<double>(2 * 256 * small_gpt().vocab));
     }
     return sets;
   };
@@ -287,8 +287,7 @@ TEST(Lower, GradientsByTensorAreNotPartOfAFlatBuffer) {
     const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
     int64_t bytes = 0;
     for (const std::vector<Tensor>& table : graph.tensor_tables)
-      for (const Tensor& tensor : table)
-        bytes += tensor.becomes_gradient ? tensor.bytes.value : 0;
+      for (const Tensor& tensor : table) bytes += tensor.becomes_gradient ? tensor.bytes.value : 0;
     EXPECT_EQ(graph.roles[0].memory[1].by_tensor, how == ProductGradients::tensors);
     return bytes;
   };
