@@ -16,10 +16,13 @@
 namespace stepcast::accuracy {
 namespace {
 
-// Of the logarithm of a step time: the spread of runs of one source about its own mean (the median
-// over sources, once host time is in), and of sources; degrees of freedom of both.
-constexpr double kRunSpread = 0.06, kSourceSpread = 0.08, kFreedom = 4;
+// Of the logarithm of a step time: the spread of runs of one source about its own mean, and of
+// sources; degrees of freedom of both.
+constexpr double kRunSpread = 0.08, kSourceSpread = 0.08, kFreedom = 4;
 constexpr double kFull = 10;  // runs that a source of any number counts as, at most
+// A run that the priors' forecast is off by more than that factor of has no say: most of what was
+// measured is something else than what is forecast.
+constexpr double kOtherProgram = 2;
 constexpr int kMostSteps = 12;
 constexpr double kConverged = 1e-4;  // of a step's objective
 // Of the prior's width, for forward differences.
@@ -64,9 +67,6 @@ class Estimator {
       rows_.push_back(in_situ_rows(parameters_, run.model.node()));
       measured_.push_back(std::log(run.measured_s));
     }
-    std::vector<double> count(names_.size());
-    for (const int s : source_) count[static_cast<size_t>(s)] += 1;
-    for (const int s : source_) weight_.push_back(kFull / (kFull + count[static_cast<size_t>(s)]));
   }
 
   Estimate result() {
@@ -140,6 +140,19 @@ class Estimator {
       }
     });
     return j;
+  }
+
+  // Every source alike, of runs that the forecasts `f` come near.
+  void set_weights(const Vector& f) {
+    std::vector<double> count(names_.size());
+    const auto is_near = [&](size_t i) {
+      return std::abs(measured_[i] - f[static_cast<long>(i)]) <= std::log(kOtherProgram);
+    };
+    for (size_t i = 0; i < runs_.size(); ++i)
+      if (is_near(i)) count[static_cast<size_t>(source_[i])] += 1;
+    weight_.clear();
+    for (size_t i = 0; i < runs_.size(); ++i)
+      weight_.push_back(is_near(i) ? kFull / (kFull + count[static_cast<size_t>(source_[i])]) : 0);
   }
 
   // -2 log of the posterior density, but for a constant, without the source `left_out`.
@@ -247,6 +260,7 @@ class Estimator {
     for (long k = 0; k < parameters(); ++k) u_[k] = coordinates_[static_cast<size_t>(k)].mean;
     b_ = Vector::Zero(sources());
     forecast_ = forecasts(u_);
+    set_weights(forecast_);
     double damping = 1e-3;
     double now = objective(forecast_, u_, b_, -1);
     bool fresh = false;
@@ -299,6 +313,7 @@ class Estimator {
     std::set<int> sources;
     p.runs = 0;
     for (long i = 0; i < derivatives_.rows(); ++i) {
+      if (weight_[static_cast<size_t>(i)] == 0) continue;
       if (std::abs(derivatives_(i, at)) * coordinates_[k].width < kSay) continue;
       ++p.runs;
       sources.insert(source_[static_cast<size_t>(i)]);

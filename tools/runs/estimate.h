@@ -8,11 +8,12 @@
 // b_s is what all forecasts of a source are off by for reasons of its own (its machines, what it
 // did not print), a random effect of mean zero (Kennedy and O'Hagan, J. R. Stat. Soc. B 63, 2001,
 // section 4), so that what one source alone has does not move the parameters far.  Effects and
-// errors are Student's, so that a run or a source which is something else has little weight.  A
-// source of n runs weighs as n kFull / (n + kFull) of them do.  Priors are normal, of factors in
-// their logarithm.  The forecast is simulated anew for each theta, with forward differences for its
-// derivatives (Gauss-Newton, damped); everything is summed in the order of the records, so that the
-// number of threads changes no bit.
+// errors are Student's, so that a run or a source which is something else has little weight; one
+// that the priors' forecast is off by more than a factor of two has none.  A source of n runs
+// weighs as n kFull / (n + kFull) of them do.  Priors are normal, of factors in their logarithm.
+// The forecast is simulated anew for each theta, with forward differences for its derivatives
+// (Gauss-Newton, damped); everything is summed in the order of the records, so that the number of
+// threads changes no bit.
 //
 // What judges the parameters is the forecast of each source with values that were estimated without
 // it.  For these the derivatives at the optimum of all runs are used again, and the forecasts of

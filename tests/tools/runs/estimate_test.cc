@@ -74,6 +74,15 @@ TEST(Estimate, OneSourceThatIsOffMovesItsEffectMoreThanTheParameters) {
   EXPECT_LT(std::abs(e.effects.at("source 0")), 0.06);
 }
 
+TEST(Estimate, ARunOfAnotherProgramHasNoSay) {
+  const Estimate with = estimate(runs_of(some(1.1, 1.5), {1, 1, 1, 4}), some(1, 1), 2);
+  const Estimate without = estimate(runs_of(some(1.1, 1.5), {1, 1, 1}), some(1, 1), 2);
+  for (size_t k = 0; k < with.parameters.size(); ++k) {
+    EXPECT_NEAR(value_of(with, k), value_of(without, k), 1e-3) << k;
+    EXPECT_EQ(with.parameters[k].sources, 3) << k;
+  }
+}
+
 TEST(Estimate, ALeftOutSourceHasNoPartInItsForecasts) {
   const Estimate e = estimate(runs_of(some(1.1, 1.5), {1, 1, 1.3}), some(1, 1), 2);
   const Estimate others = estimate(runs_of(some(1.1, 1.5), {1, 1}), some(1, 1), 2);
