@@ -56,11 +56,11 @@ ClassErrors read_row(const CsvRow& row) {
 std::string run_class(const Scenario& scenario, const Result& result) {
   if (!scenario.plan.trains()) return {};
   std::string name = "training / ";
-  if (scenario.model.experts > 0) return name + "experts";
   const double kernel = mean_kernel(*result.graph, *result.prices);
   if (kernel < kVeryShortKernel) return name + "short kernels / below 50 us";
   if (kernel < kShortKernel) return name + "short kernels / 50 to 100 us";
   name += "long kernels";
+  if (scenario.model.experts > 0) return name + " / experts";
   if (scenario.plan.zero == 3) return name + " / sharded parameters";
   const std::string_view gpus = architecture(scenario.cluster.node.gpu.arch).error_class;
   return gpus.empty() ? name : name + " / " + std::string(gpus);

@@ -26,7 +26,7 @@ const RankMemory* peak_stage(const Result& r) {
 std::string figure(std::string_view name, std::string_view value, std::string_view more,
                    const TextStyle& style) {
   std::string s = "  " + pad_right(name, 15);
-  s += pad_right(paint(value, Tone::strong, style), 12);
+  s += pad_right(paint(value, Tone::strong, style) + "  ", 12);
   s += more;
   return s + '\n';
 }

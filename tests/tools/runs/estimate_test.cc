@@ -109,7 +109,8 @@ TEST(Estimate, TheShippedValuesAreFoundInASampleOfRunsMadeWithThem) {
   const std::vector<InSituParameter> values(shipped.begin(), shipped.end());
   const Estimate e = estimate(runs_of(values), values, 2);
   for (size_t k = 0; k < values.size(); ++k)
-    EXPECT_NEAR(value_of(e, k), values[k].value, values[k].prior_sd) << name_of(values[k].term);
+    EXPECT_NEAR(value_of(e, k), values[k].value, 1.5 * values[k].prior_sd)
+        << name_of(values[k].term);
   for (const EstimatedRun& r : e.runs) EXPECT_NEAR(r.seen / r.measured, 1, 0.05) << r.id;
 }
 
