@@ -145,11 +145,11 @@ enum class HostWaits : uint8_t {
 enum class Loss : uint8_t {
   megatron_copied,  // as megatron, but the maximum is subtracted into a copy, while the caller
                     // holds the logits in fp32 (nanotron)
-  megatron,        // softmax over the shards of the vocabulary, in fp32
-  in_place,        // logits are overwritten by their gradient (Transformer Engine, Liger-Kernel)
-  torch,           // torch.nn.functional.cross_entropy of logits in fp32
-  torch_compiled,  // ... in one kernel each way, which reads and writes Precision::params
-  torch_gathered,  // ... not compiled, on every tensor-parallel rank, of the whole vocabulary
+  megatron,         // softmax over the shards of the vocabulary, in fp32
+  in_place,         // logits are overwritten by their gradient (Transformer Engine, Liger-Kernel)
+  torch,            // torch.nn.functional.cross_entropy of logits in fp32
+  torch_compiled,   // ... in one kernel each way, which reads and writes Precision::params
+  torch_gathered,   // ... not compiled, on every tensor-parallel rank, of the whole vocabulary
 };
 
 // Which kernels the framework launches: properties of the op inventory, not factors.
