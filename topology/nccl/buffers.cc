@@ -8,19 +8,20 @@
 namespace stepcast {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kLl = 8 * 512 * 8 * 16;
-constexpr int64_t kLl128 = 120 * 640 * 8 * 8;
-constexpr int64_t kSimple = 4 * kMiB;
-constexpr int64_t kGranule = 2 * kMiB;  // CUDA_IPC_MIN
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+constexpr int64_t kLlBuffer = 8 * 512 * 8 * 16;
+constexpr int64_t kLl128Buffer = 120 * 640 * 8 * 8;
+constexpr int64_t kSimpleBuffer = 4 * kMebibyte;
+constexpr int64_t kGranule = 2 * kMebibyte;  // CUDA_IPC_MIN
 
 constexpr int64_t rounded(int64_t bytes) {
   return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 
-constexpr int64_t kReceiveInside = rounded(kLl + kLl128 + kSimple), kSendInside = kGranule;
-constexpr int64_t kReceiveBeyond = rounded(kLl + kLl128 + kSimple);
-constexpr int64_t kSendBeyond = rounded(kLl128 + kSimple);
+constexpr int64_t kReceiveInside = rounded(kLlBuffer + kLl128Buffer + kSimpleBuffer),
+                  kSendInside = kGranule;
+constexpr int64_t kReceiveBeyond = rounded(kLlBuffer + kLl128Buffer + kSimpleBuffer);
+constexpr int64_t kSendBeyond = rounded(kLl128Buffer + kSimpleBuffer);
 
 constexpr int64_t kTreesAreLazy = 22200;
 constexpr int64_t kMostChannels = 32;  // MAXCHANNELS before 2.28
@@ -53,7 +54,7 @@ Bytes nvls_buffers(const Cluster& cluster, const GroupShape& shape, NcclVersion 
       std::min(search_channels(cluster, shape, ChannelPattern::ring).blocks, kMostChannels);
   const bool all_have = version.code >= kSmaller && version.code < kOwnChannels;
   const int64_t channels = all_have ? std::max(own, all) : own;
-  const int64_t buffer = version.code < kSmaller ? kSimple : kChunk;
+  const int64_t buffer = version.code < kSmaller ? kSimpleBuffer : kChunk;
   return Bytes{rounded(shape.ranks * 2 * channels * buffer)};
 }
 
