@@ -112,6 +112,7 @@ Interval make_interval(Time step, double cost_error, const ClassErrors& like) {
 }
 
 std::optional<Interval> interval_of(const Scenario& scenario, const Result& result) {
+  if (!scenario.in_situ) return {};  // the table is of forecasts with in-situ parameters
   const ClassErrors* like = errors_like(observed_errors(), run_class(scenario, result));
   if (like == nullptr) return {};
   const StepCostError costs = step_cost_error(*result.graph, *result.prices, result.account);

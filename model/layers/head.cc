@@ -35,6 +35,11 @@ Loss loss_kind(const Shard& s) {
   return s.plan.splits_vocabulary() ? Loss::megatron : s.plan.kernels.loss;
 }
 
+// Kernels::fused_cross_entropy is of Megatron's loss.
+bool is_fused(const Shard& s) {
+  return s.plan.kernels.fused_cross_entropy && loss_kind(s) == Loss::megatron;
+}
+
 // The loss has read the logits `low`.
 void done_with_logits(const LayerContext& c, SavedHead& t, TensorIndex& low) {
   if (c.shard.plan.kernels.held_logits > 0) {
@@ -125,7 +130,7 @@ void cross_entropy_forward(const LayerContext& c, SavedHead& t, TensorIndex& low
     case Loss::megatron:
     case Loss::megatron_copied: break;
   }
-  if (c.shard.plan.kernels.fused_cross_entropy) return fused_loss_forward(c, t, low);
+  if (is_fused(c.shard)) return fused_loss_forward(c, t, low);
   const Shard& s = c.shard;
   const Bytes wide = s.bytes(s.tokens, s.vocab, DType::fp32);
   if (s.plan.precision.params == DType::fp32) {
@@ -200,7 +205,7 @@ TensorIndex logit_gradient(const LayerContext& c, SavedHead& t) {
   if (kind == Loss::torch || kind == Loss::torch_gathered) return torch_logit_gradient(c, t);
   if (kind == Loss::torch_compiled) {
     backward(logits * 2);
-  } else if (!s.plan.kernels.fused_cross_entropy) {
+  } else if (!is_fused(s)) {
     backward(wide * 2);
     if (s.plan.precision.params != DType::fp32) {
       c.pass.compute("logit gradient to " + std::string(name_of(s.plan.precision.params)),

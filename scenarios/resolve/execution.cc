@@ -40,6 +40,10 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
 
 void resolve_kernels(const PlanInputs& in, Plan& plan) {
   in.values.read("kernels.cuda_graph", plan.kernels.cuda_graph);
+  constexpr int64_t kFirstYear = 2000;
+  if (plan.kernels.libraries > 0 && plan.kernels.libraries < kFirstYear)
+    in.values.refuse("E127", "kernels.libraries", "'libraries' is a year of four digits",
+                     "0 stands for the newest");
   resolve_workspaces(in, plan.kernels);
 }
 

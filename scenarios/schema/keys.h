@@ -346,9 +346,10 @@ inline constexpr auto kPayloadFormats = words_of<DType>({{"fp32", DType::fp32},
                                                          {"fp8", DType::fp8},
                                                          {"int8"},
                                                          {"fp4"}});
-// What weights that are not trained and caches are stored in.
+// What an activation is kept in for the backward.
 inline constexpr auto kKeptFormats = words_of<KeptFormat>(
     {{"params", KeptFormat::params}, {"fp8", KeptFormat::fp8}, {"e5m6", KeptFormat::e5m6}});
+// What weights that are not trained and caches are stored in.
 inline constexpr auto kStoredFormats = words_of<DType>({{"fp32", DType::fp32},
                                                         {"fp16", DType::fp16},
                                                         {"bf16", DType::bf16},

@@ -81,6 +81,7 @@ class HeldBy {
       memory.push_back({MemoryCategory::parameters, teacher});
     }
     Bytes replaced = low.dense;
+    bool is_dense = true;  // the first part
     for (const ParameterPart& part : held_.parts_of(rank_)) {
       const bool sharded = plan_.zero == 3;
       const bool wide = wide_shards(plan_);
@@ -88,7 +89,9 @@ class HeldBy {
       hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
            wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
       hold(MemoryCategory::gradients, held_.gradients_of(part), p.gradients);
-      memory.back().by_tensor = !sharded && p.product_gradients == ProductGradients::tensors &&
+      // Experts' gradients are added at once (model/layers/experts.cc).
+      memory.back().by_tensor = is_dense && !sharded &&
+                                p.product_gradients == ProductGradients::tensors &&
                                 !plan_.kernels.gradient_accumulation_fusion && plan_.zero < 2;
       if (p.own_gradients && p.gradients != p.params && !sharded)
         hold(MemoryCategory::gradients, part.parameters, p.params);
@@ -99,9 +102,10 @@ class HeldBy {
       const int64_t here = part.share - held_.host_share(part.share);
       hold(MemoryCategory::optimizer_state, 2 * here, p.moments);
       if (p.master && !wide)
-        hold(MemoryCategory::optimizer_state, plan_.whole_master ? part.parameters : here,
-             DType::fp32);
+        hold(MemoryCategory::optimizer_state,
+             plan_.whole_master && plan_.zero == 1 ? part.parameters : here, DType::fp32);
       replaced = low.experts;
+      is_dense = false;
     }
     return memory;
   }

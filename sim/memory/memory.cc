@@ -452,7 +452,9 @@ CachingAllocator::Block CachingAllocator::expand(int64_t size, bool small) {
   const auto lacking = [&] {
     return round_up(size - (idle() ? chunks_[static_cast<size_t>(last_[pool])].size : 0), page);
   };
-  if (lacking() > room_ - reserved_) unmap_free_blocks();
+  // Addresses of what is unmapped are not used again: those of one GPU's trace end at 2 TiB.
+  constexpr int64_t kMostUnmapped = int64_t{1} << 40;
+  if (lacking() > room_ - reserved_ && end_[pool] < kMostUnmapped) unmap_free_blocks();
   const int64_t more = lacking();
   reserved_ += more;
   peak_ = std::max(peak_, reserved_);

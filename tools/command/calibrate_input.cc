@@ -109,7 +109,7 @@ void add_measurement_options(CLI::App* sub, MeasuredArguments& a) {
 }
 
 void refuse_measurement_options(const MeasuredArguments& a, const std::string& kind) {
-  const std::array<std::pair<const char*, bool>, 8> options{
+  const std::array<std::pair<const char*, bool>, 12> options{
       {{"--collective", !a.collective.empty()},
        {"--dtype", !a.dtype.empty()},
        {"--ranks", a.ranks.has_value()},
@@ -117,7 +117,11 @@ void refuse_measurement_options(const MeasuredArguments& a, const std::string& k
        {"--ranks-per-node", a.ranks_per_node.has_value()},
        {"--nic", a.nic.has_value()},
        {"--nvlink", a.nvlink.has_value()},
-       {"--nvls", a.nvls.has_value()}}};
+       {"--nvls", a.nvls.has_value()},
+       {"--network", !a.network.empty()},
+       {"--inside", !a.inside.empty()},
+       {"--sharp", a.sharp.has_value()},
+       {"--processes", a.one_process.has_value()}}};
   for (const auto& [option, given] : options)
     if (given)
       usage_error("E003",

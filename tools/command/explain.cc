@@ -158,9 +158,11 @@ std::vector<PricedWork> works_called(const std::string& name, const Scenario& sc
               (near.empty() ? "" : near + ' ') + "--costs lists everything");
 }
 
+// Throws InputError as forecast() does.
 InSituAnswer in_situ_of(const Scenario& scenario) {
   InSituAnswer answer;
   if (!scenario.in_situ || !scenario.plan.trains()) return answer;
+  forecast(scenario, {.what_if = false});
   const InSituStep step(scenario);
   const std::span<const InSituParameter> parameters = in_situ_parameters();
   const Node& node = scenario.cluster.node;

@@ -19,7 +19,7 @@ namespace {
 // Of the logarithm of a step time: the spread of runs of one source about its own mean, and of
 // sources; degrees of freedom of both.
 constexpr double kRunSpread = 0.08, kSourceSpread = 0.08, kFreedom = 4;
-constexpr double kFull = 10;  // runs that a source of any number counts as, at most
+constexpr double kFull = 3;  // runs that a source of any number counts as, at most
 // A run that the priors' forecast is off by more than that factor of has no say: most of what was
 // measured is something else than what is forecast.
 constexpr double kOtherProgram = 2;
@@ -271,7 +271,7 @@ class Estimator {
       const Vector u = u_ + step.head(parameters()), b = b_ + step.tail(sources());
       const Vector f = forecasts(u);
       const double then = objective(f, u, b, -1);
-      if (then > now) {
+      if (!(then <= now)) {  // not a number either
         damping = std::max(damping, 1e-2) * 10;
         continue;
       }
