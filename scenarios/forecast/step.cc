@@ -173,10 +173,6 @@ void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpG
   const int64_t libraries = scenario.plan.kernels.libraries;
   if (libraries == 0 || libraries >= mature)
     here[static_cast<size_t>(InSituTerm::first_libraries)] = 1;
-  // What compute beside them takes from collectives is then simulated.
-  if (scenario.interference != Scenario::Interference::off)
-    here[static_cast<size_t>(InSituTerm::node_bandwidth)] =
-        neutral_value(InSituTerm::node_bandwidth);
   apply_in_situ(here, graph, scenario.plan.grid.world(), prices);
 }
 
