@@ -28,8 +28,9 @@ std::vector<HighestMfu> parse_highest_mfu(std::string_view text);
 // The shipped table.
 std::span<const HighestMfu> highest_mfu();
 
-// "an MFU of 61.2 % is more than any of 230 published runs on hopper GPUs reached (58.0 %)";
-// nullopt if it is not, or none is known.
+// A sentence that says that `mfu` (a share of the peak, full attention counted) is more than any
+// published run on GPUs of that generation and in that format reached, and by how many runs that is
+// known; nullopt if it is not more, or if fewer than 50 runs say so.
 std::optional<std::string> remark_on_mfu(const Scenario& scenario, double mfu);
 
 }  // namespace stepcast

@@ -22,15 +22,16 @@ constexpr std::string_view kEverywhere = "all", kGraceHosts = "Grace";
 
 struct TermFacts {
   std::string_view name, unit;
+  double neutral;
 };
-constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x"},
-                                                          {"first libraries", "x"},
-                                                          {"memory kernels", "x"},
-                                                          {"host calls", "x"},
-                                                          {"count wait", "us"},
-                                                          {"bandwidth in a node", "x"},
-                                                          {"bandwidth of the network", "x"},
-                                                          {"spread of ranks", "%"}}};
+constexpr std::array<TermFacts, kInSituTerms> kTermFacts{{{"products", "x", 1},
+                                                          {"first libraries", "x", 1},
+                                                          {"memory kernels", "x", 1},
+                                                          {"host calls", "x", 1},
+                                                          {"count wait", "us", 0},
+                                                          {"bandwidth in a node", "x", 1},
+                                                          {"bandwidth of the network", "x", 1},
+                                                          {"spread of ranks", "%", 0}}};
 
 InSituTerm term_named(std::string_view name) {
   for (size_t t = 0; t < kTermFacts.size(); ++t)
@@ -132,7 +133,7 @@ std::string_view unit_of(InSituTerm t) {
 }
 
 double neutral_value(InSituTerm t) {
-  return unit_of(t) == "x" ? 1 : 0;
+  return kTermFacts[static_cast<size_t>(t)].neutral;
 }
 
 std::vector<InSituParameter> parse_in_situ(std::string_view text) {

@@ -162,7 +162,7 @@ std::vector<PricedWork> works_called(const std::string& name, const Scenario& sc
 InSituAnswer in_situ_of(const Scenario& scenario) {
   InSituAnswer answer;
   if (!scenario.in_situ || !scenario.plan.trains()) return answer;
-  forecast(scenario, {.what_if = false});
+  forecast(scenario, {.what_if = false});  // refuses what cannot be run, with its place
   const InSituStep step(scenario);
   const std::span<const InSituParameter> parameters = in_situ_parameters();
   const Node& node = scenario.cluster.node;
