@@ -96,8 +96,9 @@ struct Scenario {
 
   std::vector<Perturbation> perturb;  // empty: all ranks are equal
   bool share_links = false;           // transfers on one link share it
-  // Compute and communication beside each other slow each other down: on asks for a measurement.
-  enum class Interference : uint8_t { off, on, automatic } interference = Interference::off;
+  // Compute and communication beside each other slow each other down: on asks for a measurement,
+  // automatic leaves it out where there is none or it is not combined (forecast/interference.h).
+  enum class Interference : uint8_t { off, on, automatic } interference = Interference::automatic;
   bool in_situ = true;  // prices have what in-situ parameters add (calibrate/price/in_situ.h)
   std::shared_ptr<const CalibrationTable> calibration;  // the user's own cost table; null: shipped
   uint64_t seed = 0;                                    // of what is drawn

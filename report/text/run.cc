@@ -177,11 +177,19 @@ bool ranks_differ(const Disturbance& d) {
   return d.slow_ranks > 0 || d.fast_ranks > 0 || d.slow_links > 0 || d.jitter;
 }
 
+// Equal ranks whose transfers share no links: one of them stands for all.
+bool only_interferes(const Disturbance& d) {
+  return d.interference && !d.shared_links && !ranks_differ(d);
+}
+
+// Of the undisturbed step.
+std::string more_than(Time from, Time to, const Disturbance& d) {
+  return fixed(share_of(to - from, d.undisturbed) * 100, 1) + " %";
+}
+
 // "ranks that differ cost 12.1 %, contention 0.8 %", of the undisturbed step.
 std::string cost_of_disturbance(const Result& r, const Disturbance& d) {
-  const auto more = [&](Time from, Time to) {
-    return fixed(share_of(to - from, d.undisturbed) * 100, 1) + " %";
-  };
+  const auto more = [&](Time from, Time to) { return more_than(from, to, d); };
   if (!is_contended(d)) return "ranks that differ cost " + more(d.undisturbed, r.step_time);
   if (!ranks_differ(d)) return "contention costs " + more(d.undisturbed, r.step_time);
   if (!d.without_contention)
@@ -194,7 +202,13 @@ std::string cost_of_disturbance(const Result& r, const Disturbance& d) {
 std::string disturbance_lines(const Result& r, const TextStyle& style) {
   std::string s;
   const std::string indent(kFigureColumn, ' ');
-  if (r.disturbance) {
+  if (r.disturbance && only_interferes(*r.disturbance)) {
+    const Disturbance& d = *r.disturbance;
+    if (r.step_time != d.undisturbed)
+      s += figure("undisturbed", format_time(d.undisturbed),
+                  "compute beside communication costs " + more_than(d.undisturbed, r.step_time, d),
+                  style);
+  } else if (r.disturbance) {
     const Disturbance& d = *r.disturbance;
     const bool differ = ranks_differ(d) || is_contended(d);
     const std::string costs =

@@ -65,9 +65,13 @@ std::string anomaly_note(const Scenario& slower, std::string_view slower_name,
   if (slower.share_links || faster.share_links)
     return note + "where links are shared, what ends sooner may get in the way of something else" +
            anomaly;
+  const bool interferes = slower.interference != Scenario::Interference::off ||
+                          faster.interference != Scenario::Interference::off;
   return note +
          "no order changed and no link is shared, so prices come from elsewhere, measured or "
-         "modelled, or from another algorithm: compare `stepcast explain --costs` of both";
+         "modelled, or from another algorithm: compare `stepcast explain --costs` of both" +
+         (interferes ? "; or other compute runs beside communication (contention.interference)"
+                     : "");
 }
 
 }  // namespace stepcast

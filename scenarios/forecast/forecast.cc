@@ -14,6 +14,7 @@
 #include "calibrate/price/roofline.h"
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
+#include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/forecast/step.h"
@@ -211,7 +212,8 @@ InputError deadlock_error(const PricedStep& step, const Deadlock& deadlock) {
 void cut_waiting(Account& account, Time cut) {
   constexpr std::array kOrder{Spend::idle_end,   Spend::fill,          Spend::exposed_pp,
                               Spend::blocked,    Spend::imbalance,     Spend::launch,
-                              Spend::exposed_dp, Spend::exposed_other, Spend::drain};
+                              Spend::exposed_dp, Spend::exposed_other, Spend::drain,
+                              Spend::straggler,  Spend::contention};
   for (SpendTable& table : account.by_role) {
     Time left = cut;
     for (const Spend spend : kOrder) {
@@ -271,12 +273,12 @@ void check_replicas(const Scenario& scenario, const RankRun& one) {
 }
 
 // Replaces the result of the run with equal ranks by that of the run of every rank.
-void run_every_rank(const PricedStep& priced, const Schedule& schedule,
-                    const ForecastOptions& options, const Program& program, const Account& levelled,
-                    Result& result) {
+void run_every_rank(const PricedStep& priced, const std::optional<Interference>& interference,
+                    const Schedule& schedule, const ForecastOptions& options,
+                    const Program& program, const Account& levelled, Result& result) {
   const Scenario& scenario = *priced.scenario;
   const LaneOptions lane_options{.fold = !options.all_ranks, .record = true, .ops = options.trace};
-  RankRun now = RankSimulation(priced).run(scenario.seed, lane_options);
+  RankRun now = RankSimulation(priced, interference).run(scenario.seed, lane_options);
   check_replicas(scenario, now);
   LaneResult& ranks = now.ranks.lanes;
   const Account undisturbed = std::move(result.account);
@@ -290,8 +292,9 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
   result.span = ranks.span;
   if (!scenario.post_validation && splits_backward(schedule)) {
     const PricedStep free = without_barrier(priced, schedule);
-    result.span =
-        RankSimulation(free).run(scenario.seed, {.fold = !options.all_ranks}).ranks.lanes.span;
+    result.span = RankSimulation(free, interference)
+                      .run(scenario.seed, {.fold = !options.all_ranks})
+                      .ranks.lanes.span;
   }
   const Time step = cost_of(scenario, result);
   result.disturbance = compare_with_equal_ranks(priced, now, undisturbed, step, before);
@@ -300,21 +303,21 @@ void run_every_rank(const PricedStep& priced, const Schedule& schedule,
   if (options.trace)
     result.traced = options.trace_ranks.empty()
                         ? std::vector{all_stages(priced, ranks.last_lane, result.timeline)}
-                        : trace_ranks(priced, options.trace_ranks, lane_options);
+                        : trace_ranks(priced, interference, options.trace_ranks, lane_options);
   if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
-    const StepTimes times = step_times(priced, before, step);
+    const bool contended = now.shared_links || now.interference;
+    const StepTimes times = step_times(priced, contended, before, step);
     result.what_if_left_out =
         !options.every_what_if && has_long_what_ifs(scenario, now.lanes, ranks);
     if (!result.what_if_left_out) result.what_if = what_if_of_ranks(priced, critical, times);
-    result.what_if_without_contention = now.shared_links || now.interference;
-    if (result.what_if_without_contention)
-      result.disturbance->without_contention = times.without_contention;
+    result.what_if_without_contention = contended;
+    if (contended) result.disturbance->without_contention = times.without_contention;
   }
   result.rank_ops = ranks.rank_ops;
   result.flow_events = now.ranks.flow_events;
   result.event_ops = now.ranks.shared_ops;
-  if (scenario.replicas > 1) result.replicas = run_replicas(priced, options.progress);
+  if (scenario.replicas > 1) result.replicas = run_replicas(priced, interference, options.progress);
 }
 
 // The run of equal ranks, then of those that differ.
@@ -330,10 +333,19 @@ void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOp
   separate_imbalance(result.account, levelled);
   result.makespan = result.timeline.makespan;
   result.rank_ops = result.timeline.rank_ops;
+  InterferenceChoice interference =
+      choose_interference(scenario, step.table, result.timeline.makespan);
+  if (!interference.left_out.empty())
+    result.scenario.warnings.push_back(std::move(interference.left_out));
+  if (is_perturbed(scenario) || interference.factors || options.all_ranks ||
+      !options.trace_ranks.empty()) {
+    result.span = result.timeline.span;
+    run_every_rank(step, interference.factors, schedule, options, program, levelled, result);
+    result.critical_path = critical_path(program, result.timeline);
+    return;
+  }
   result.span = span_of(step, schedule, result);
-  if (is_perturbed(scenario) || options.all_ranks || !options.trace_ranks.empty()) {
-    run_every_rank(step, schedule, options, program, levelled, result);
-  } else if (options.what_if) {
+  if (options.what_if) {
     const SpendTable& critical = result.account.by_role[result.account.critical_role];
     const auto varied = [&](const Variation& v) {
       return cost_of(scenario, run(compile(step.graph, step.prices, v), Record::nothing));
@@ -355,12 +367,12 @@ void warn_late_windows(const Scenario& scenario, Result& result) {
 Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions& options) {
   const Scenario& scenario = *step.scenario;
   Result result;
+  result.scenario = summary_of(scenario);
   try {
     run_step(step, schedule, options, result);
   } catch (const Deadlock& deadlock) {
     throw deadlock_error(step, deadlock);
   }
-  result.scenario = summary_of(scenario);
   warn_late_windows(scenario, result);
   result.splits_backward = splits_backward(schedule);
   result.step_time = cost_of(scenario, result);

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/pricing_table.h"
-#include "sim/engine/run.h"
 #include "sim/graph/host_waits.h"
-#include "sim/graph/program.h"
 
 namespace stepcast {
 namespace {
@@ -52,23 +51,19 @@ PricedStep InSituStep::priced(const InSituValues& values) const {
 }
 
 Time InSituStep::time(const InSituValues& values) const {
-  const bool by_span = scenario_->post_validation;
   if (perturbed_) {
     const PricedStep now = priced(values);
-    const RankRun ranks = RankSimulation(now).run(scenario_->seed, {});
-    return by_span ? ranks.ranks.lanes.span : ranks.ranks.lanes.makespan;
+    const InterferenceChoice choice = choose_interference(*scenario_, table_, Time{});
+    const RankRun ranks = RankSimulation(now, choice.factors).run(scenario_->seed, {});
+    return cost_of(*scenario_, ranks.ranks.lanes);
   }
-  const auto time_of = [&](const OpGraph& graph, const Prices& prices) {
-    const Timeline timeline = run(compile(graph, prices), Record::nothing);
-    return by_span ? timeline.span : timeline.makespan;
-  };
   if (waits_depend_on_prices_) {
     const PricedStep now = priced(values);
-    return time_of(now.graph, now.prices);
+    return step_time_of(*scenario_, table_, now.graph, now.prices);
   }
   Prices prices = prices_;
   add_in_situ(values, *scenario_, step_.graph, prices);
-  return time_of(step_.graph, prices);
+  return step_time_of(*scenario_, table_, step_.graph, prices);
 }
 
 }  // namespace stepcast

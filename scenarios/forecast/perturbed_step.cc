@@ -21,34 +21,17 @@
 #include "topology/traffic/step_traffic.h"
 
 namespace stepcast {
-bool is_perturbed(const Scenario& scenario) {
-  return !scenario.perturb.empty() || scenario.share_links ||
-         scenario.interference != Scenario::Interference::off;
-}
-
-RankSimulation::RankSimulation(const PricedStep& step, Contention contention)
-    : step_(step), shared_links_(contention == Contention::as_scenario && scenario().share_links) {
+RankSimulation::RankSimulation(const PricedStep& step,
+                               const std::optional<Interference>& interference, Links links)
+    : step_(step),
+      shared_links_(links == Links::as_scenario && scenario().share_links),
+      interference_(interference) {
   const Scenario& s = scenario();
   const auto drawn_for_ranks = [](const Perturbation& p) { return p.sigma > 0 && !p.each_op; };
   if (std::ranges::none_of(s.perturb, drawn_for_ranks))
     lanes_ = lane_set(s, step.graph, step.prices, s.seed);
   if (shared_links_) cluster_ = perturbed_graph(s);
   if (shared_links_ && s.cluster.fabric.adaptive && lanes_) traffic_ = traffic(*lanes_, s.seed);
-  if (contention == Contention::as_scenario) interference_ = interference();
-}
-
-std::optional<Interference> RankSimulation::interference() const {
-  using enum Scenario::Interference;
-  const Scenario& s = scenario();
-  if (s.interference == off) return {};
-  std::optional<Interference> measured;
-  if (step_.table != nullptr) measured = step_.table->interference();
-  if (!measured && s.interference == on)
-    throw file_error(
-        "E127",
-        "contention.interference is on, but nobody has measured it on " + s.cluster.node.gpu.name,
-        s.file, "auto leaves it out where it was not measured");
-  return measured;
 }
 
 Traffic RankSimulation::traffic(const LaneSet& lanes, uint64_t seed) const {
@@ -69,12 +52,7 @@ RankRun RankSimulation::run(uint64_t seed, const LaneOptions& options) const {
       return run;
     }
     Traffic own;
-    if (!run.shared_links) {
-      own.pattern_of.resize(step_.graph.works.size());
-      own.latency.resize(step_.graph.works.size());
-    } else if (!traffic_) {
-      own = traffic(run.lanes, seed);
-    }
+    if (run.shared_links && !traffic_) own = traffic(run.lanes, seed);
     run.ranks = run_contended(step_.graph, step_.prices, run.lanes, traffic_ ? *traffic_ : own,
                               interference_.value_or(Interference{}), options);
     return run;
@@ -97,6 +75,18 @@ std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane) {
   return fmt::format("rank {} ({})", rank, text);
 }
 
+Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
+                  const Prices& prices) {
+  const Time undisturbed =
+      cost_of(scenario, stepcast::run(compile(graph, prices), Record::nothing));
+  if (is_perturbed(scenario)) return undisturbed;
+  const InterferenceChoice choice = choose_interference(scenario, table, undisturbed);
+  if (!choice.factors) return undisturbed;
+  const ContentionResult contended =
+      run_contended(graph, prices, LaneSet{}, Traffic{}, *choice.factors);
+  return cost_of(scenario, contended.lanes);
+}
+
 TracedLane all_stages(const PricedStep& step, int64_t lane, Timeline timeline) {
   TracedLane traced;
   traced.timeline = std::move(timeline);
@@ -107,14 +97,15 @@ TracedLane all_stages(const PricedStep& step, int64_t lane, Timeline timeline) {
   return traced;
 }
 
-std::vector<TracedLane> trace_ranks(const PricedStep& step, std::span<const int64_t> ranks,
-                                    const LaneOptions& options) {
+std::vector<TracedLane> trace_ranks(const PricedStep& step,
+                                    const std::optional<Interference>& interference,
+                                    std::span<const int64_t> ranks, const LaneOptions& options) {
   const std::set<int64_t> wanted(ranks.begin(), ranks.end());
   const RankGrid& grid = step.scenario->plan.grid;
   std::set<int64_t> lanes;
   for (const int64_t rank : wanted) lanes.insert(lane_of_rank(grid, rank));
   std::vector<TracedLane> all;
-  const RankSimulation simulation(step);
+  const RankSimulation simulation(step, interference);
   for (const int64_t lane : lanes) {
     LaneOptions of_lane = options;
     of_lane.record = of_lane.ops = true;
@@ -192,15 +183,13 @@ Time undisturbed_step(const PricedStep& step, const Variation& variation) {
 }
 
 Time step_without_contention(const PricedStep& step) {
-  const RankSimulation alone(step, RankSimulation::Contention::none);
+  const RankSimulation alone(step, {}, RankSimulation::Links::not_shared);
   return cost_of(*step.scenario, alone.run(step.scenario->seed, {}).ranks.lanes);
 }
 
 }  // namespace
 
-StepTimes step_times(const PricedStep& step, Time undisturbed, Time now) {
-  const bool contended =
-      step.scenario->share_links || step.scenario->interference != Scenario::Interference::off;
+StepTimes step_times(const PricedStep& step, bool contended, Time undisturbed, Time now) {
   StepTimes times{now, now, undisturbed};
   if (!contended) return times;
   times.without_contention =
@@ -300,9 +289,10 @@ ReplicaTimes summary_of(std::vector<Time> times) {
   return r;
 }
 
-ReplicaTimes run_replicas(const PricedStep& step, const Progress& progress) {
+ReplicaTimes run_replicas(const PricedStep& step, const std::optional<Interference>& interference,
+                          const Progress& progress) {
   const Scenario& scenario = *step.scenario;
-  const RankSimulation simulation(step);
+  const RankSimulation simulation(step, interference);
   std::vector<Time> times;
   for (int64_t i = 0; i < scenario.replicas; ++i) {
     const uint64_t seed = scenario.seed + static_cast<uint64_t>(i);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/scenario.h"
 #include "sim/account/account.h"
@@ -25,9 +26,6 @@
 
 namespace stepcast {
 
-// Whether ranks differ, or slow each other down (contention).
-bool is_perturbed(const Scenario& scenario);
-
 struct RankRun {
   LaneSet lanes;
   ContentionResult ranks;
@@ -38,18 +36,18 @@ struct RankRun {
 // computed once.
 class RankSimulation {
  public:
-  enum class Contention : uint8_t { as_scenario, none };
+  enum class Links : uint8_t { as_scenario, not_shared };
 
+  // `interference`: by what compute and communication slow each other down; nothing: they do not.
   // REQUIRES: `step` outlives this.  Throws InputError E130 as lane_set() does.
-  explicit RankSimulation(const PricedStep& step, Contention contention = Contention::as_scenario);
+  RankSimulation(const PricedStep& step, const std::optional<Interference>& interference,
+                 Links links = Links::as_scenario);
 
   // All random numbers come from `seed`, the routes through the fabric among them.  Throws
-  // Deadlock, and InputError: E123 for a step of more than 19 minutes, E127 if interference is on
-  // and was not measured.
+  // Deadlock, and InputError E123 for a step of more than 19 minutes.
   RankRun run(uint64_t seed, const LaneOptions& options) const;
 
  private:
-  std::optional<Interference> interference() const;
   Traffic traffic(const LaneSet& lanes, uint64_t seed) const;
 
   const Scenario& scenario() const { return *step_.scenario; }
@@ -62,6 +60,13 @@ class RankSimulation {
   std::optional<Interference> interference_;  // if compute and communication slow each other down
 };
 
+// What a step of equal ranks whose transfers share no links costs, as forecast() has it; nothing is
+// recorded.  Of a scenario that says otherwise (is_perturbed): what it would cost without
+// perturbations and contention.  `graph` with its `prices` is the scenario's.  Throws Deadlock, and
+// InputError as choose_interference().
+Time step_time_of(const Scenario& scenario, const CostTable* table, const OpGraph& graph,
+                  const Prices& prices);
+
 // "rank 4711 (stage 9, tp 7, dp 36)".  Axes that have a single rank are left out.
 std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane);
 
@@ -69,8 +74,9 @@ std::string rank_name(const PricedStep& step, uint32_t role, int64_t lane);
 TracedLane all_stages(const PricedStep& step, int64_t lane, Timeline timeline);
 // Given ranks of the job, with the timelines of their lanes.  REQUIRES: ranks of the job.  Throws
 // as RankSimulation::run().
-std::vector<TracedLane> trace_ranks(const PricedStep& step, std::span<const int64_t> ranks,
-                                    const LaneOptions& options);
+std::vector<TracedLane> trace_ranks(const PricedStep& step,
+                                    const std::optional<Interference>& interference,
+                                    std::span<const int64_t> ranks, const LaneOptions& options);
 
 // --------------------------------------------------------------- against the step of equal ranks
 
@@ -81,8 +87,9 @@ struct StepTimes {
   Time without_contention{};
   Time undisturbed{};  // of equal ranks
 };
-// The step without contention is simulated only where it is neither of the other two.
-StepTimes step_times(const PricedStep& step, Time undisturbed, Time now);
+// The step without contention is simulated only where it is neither of the other two.  `contended`:
+// links were shared, or compute and communication slowed each other down.
+StepTimes step_times(const PricedStep& step, bool contended, Time undisturbed, Time now);
 
 // "If it were free", of the step without contention.
 std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& account,
@@ -102,7 +109,8 @@ void book_longer_waits(Account& account, const Account& undisturbed, Spend cause
 // -------------------------------------------------------------------------------------- replicas
 
 // Runs scenario.replicas steps with seeds scenario.seed, + 1, ...  Throws as RankSimulation::run().
-ReplicaTimes run_replicas(const PricedStep& step, const Progress& progress);
+ReplicaTimes run_replicas(const PricedStep& step, const std::optional<Interference>& interference,
+                          const Progress& progress);
 
 // Mean (rounded down) and percentiles by nearest rank: the smallest time that p % of the times do
 // not exceed.  REQUIRES: at least one.

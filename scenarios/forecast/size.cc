@@ -28,6 +28,7 @@
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/presets.h"
@@ -316,8 +317,11 @@ std::optional<Time> step_time(const Scenario& s) {
   const std::optional<PricedStep> step =
       price_if_possible(lower_step(s, s.schedule), pricing.table);
   if (!step) return {};
-  const std::optional<StepOutcome> outcome = evaluate(*step);
-  return outcome ? std::optional(outcome->time) : std::nullopt;
+  try {
+    return step_time_of(s, pricing.table, step->graph, step->prices);
+  } catch (const Deadlock&) {
+    return {};
+  }
 }
 
 // The layout with its whole step; nothing if that does not fit, or takes too long.

@@ -42,6 +42,7 @@
 #include "calibrate/price/in_situ.h"
 #include "calibrate/price/price_graph.h"
 #include "scenarios/forecast/device_memory.h"
+#include "scenarios/forecast/perturbed_step.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
@@ -202,7 +203,7 @@ std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* t
 std::optional<StepOutcome> evaluate(const PricedStep& step) {
   StepOutcome out;
   try {
-    out.time = cost_of(*step.scenario, run(compile(step.graph, step.prices), Record::nothing));
+    out.time = step_time_of(*step.scenario, step.table, step.graph, step.prices);
   } catch (const Deadlock&) {
     return {};
   }

@@ -77,7 +77,8 @@ struct StepOutcome {
   Bytes peak{};  // the most that any rank allocates
 };
 
-// std::nullopt if the step deadlocks.  O(instructions of all items); nothing is recorded.
+// Of equal ranks whose transfers share no links, with the interference of compute and communication
+// that the scenario has.  std::nullopt if the step deadlocks.  Nothing is recorded.
 std::optional<StepOutcome> evaluate(const PricedStep& step);
 
 // Memory of a GPU that a step may use: without the reserve.

@@ -1413,9 +1413,9 @@ inline constexpr Field kFields[] = {
     {.path = "contention.interference",
      .type = FieldType::choice,
      .summary = "compute and communication beside each other slow each other down, as measured; "
-                "auto: where it was measured",
-     .fallback = "off",
-     .reason = "as if they used different parts of the GPU",
+                "auto: where that was measured, links are not shared and nothing is perturbed",
+     .fallback = "auto",
+     .reason = "they use the same multiprocessors and the same memory",
      .choices = kInterferences,
      .into = into<&Scenario::interference>},
     {.path = "perturb",

@@ -38,6 +38,7 @@
 
 #include "sim/check.h"
 #include "sim/contention/contention_engine.h"
+#include "sim/contention/equal_ranks.h"
 #include "sim/lanes/lane_program.h"
 #include "sim/lanes/lane_recorder.h"
 #include "sim/lanes/lane_speeds.h"
@@ -114,7 +115,6 @@ Engine::Engine(const OpGraph& graph, const Prices& prices, const LaneSet& lanes,
   choose_lockstep();
   prepare_blocks();
   prepare_windows();
-  prepare_quiet();
 }
 
 // What is walked together: lanes of the innermost digit, and streams, where that changes nothing.
@@ -242,7 +242,7 @@ void Engine::process(int64_t time) {
 
 void Engine::handle(const Event& event) {
   switch (event.kind) {
-    case EventKind::begin: wait_to_begin(event.id, -1); return begin_transfer(event.id);
+    case EventKind::begin: return begin_transfer(event.id);
     case EventKind::move: return start_moving(event.id);
     case EventKind::price: return change_price(event.id);
     case EventKind::window: return change_window(event.id);
@@ -352,7 +352,6 @@ void Engine::run_thread(uint32_t id) {
   for (; th.at < items.size(); ++th.at) {
     if (recorded) book_item(block, th, items[th.at], false);
     if (!execute(block, th, items[th.at])) return;
-    disturb(block.role);
     if (recorded) book_item(block, th, items[th.at], true);
   }
 }
@@ -689,6 +688,13 @@ ContentionResult run_contended(const OpGraph& graph, const Prices& prices, const
   // depend on how many others do the same: one of them stands for all.
   std::optional<FoldedLanes> folded;
   if (options.fold && !lanes.jitter && is_private(traffic)) folded = fold_lanes(lanes, true);
+  const int64_t compute = contention::whole_factor(interference.compute);
+  const int64_t communication = contention::whole_factor(interference.communication);
+  if (folded && contention::are_equal(*folded) && !(options.record && options.ops) &&
+      (compute != kNominal || communication != kNominal)) {
+    return contention::run_equal_ranks(graph, prices, *folded, compute, communication,
+                                       options.merge, options.record);
+  }
   const auto run = [&](int64_t lane) {
     const bool folds = folded.has_value();
     contention::Engine engine(graph, prices, folds ? folded->lanes : lanes, traffic, interference,

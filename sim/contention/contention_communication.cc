@@ -181,7 +181,6 @@ void Engine::begin_decided(const Occurrence& occurrence, uint32_t group, Transfe
   if (!coupled_) {
     push(begin + transfers_[id].latency, EventKind::move, id, transfers_[id].version);
   } else if (begin > now_) {
-    wait_to_begin(id, 1);
     push(begin, EventKind::begin, id, transfers_[id].version);
   } else {
     begin_transfer(id);
@@ -198,13 +197,6 @@ void Engine::set_cap(Transfer& transfer) const {
   transfer.cap = std::max<int64_t>(1, static_cast<int64_t>(bytes / moving));
 }
 
-void Engine::wait_to_begin(uint32_t id, int32_t more) {
-  if (!quiet_) return;
-  const Transfer& transfer = transfers_[id];
-  for_ranks(occurrences_[transfer.occurrence], transfer.group,
-            [&](uint32_t role, uint32_t) { quiet_roles_[role].pending += more; });
-}
-
 // Interference: from now on it runs beside the compute of its ranks.
 void Engine::begin_transfer(uint32_t id) {
   Transfer& transfer = transfers_[id];
@@ -214,7 +206,6 @@ void Engine::begin_transfer(uint32_t id) {
   transfer.listed = true;
   for_ranks(occurrence, transfer.group, [&](uint32_t role, uint32_t lane) {
     const uint32_t rank = role * width_ + lane;
-    if (occurrence.is_rendezvous) disturb(role);
     ranks_[rank].transfers.push_back(id);
     transfer.busy += ranks_[rank].busy ? 1 : 0;
     mark_dirty(rank);

@@ -95,7 +95,6 @@ bool Engine::run_instruction(const Place& at, const ThreadInstruction& in) {
     case ThreadCode::wait: {
       const auto slot = static_cast<size_t>(in.end_slot);
       const int64_t before = at.recorded ? recorded_time(at.block, stream) : 0;
-      if (in.ps != 0) disturb(at.block.role);
       raise(at.block, th, stream, &at.live.slots[slot * block_lanes_], in.ps * kNominal);
       if (at.recorded && stream == kCompute) {
         const int64_t after = recorded_time(at.block, kCompute);
@@ -162,7 +161,6 @@ void Engine::run_chain(const Place& at, const ThreadInstruction& in) {
     if (in.start_slot >= 0)
       at.live.slots[static_cast<size_t>(in.start_slot) * block_lanes_ + l] = start;
   }
-  note_launch(at, times[th.lane], ops[in.count - 1].launched);
   int64_t ran = 0;  // of the recorded lane
   for (uint32_t l = th.lane; l < th.lane + th.lanes; ++l) {
     int64_t busy = in.ps * slowness[l];
@@ -251,7 +249,6 @@ bool Engine::run_collective(const Place& at, const ThreadInstruction& in) {
   const int64_t launched = at.host[th.lane] + at.launched + at.pass.ops[in.first].launched;
   if (th.state == 0) {
     th.state = 1;
-    note_launch(at, time, at.pass.ops[in.first].launched);
     arrive(occurrence, group, std::max(time, launched));
   }
   if (th.state == 1 && in.start_slot >= 0) {
@@ -318,7 +315,6 @@ void Engine::settle_rank(uint32_t id) {
   }
   if (rank.runs && rank.restarted) {
     advance_progress(rank);
-    if (quiet_) go_on_quietly(id);
     const Wide rate = rank.slow ? kNominal : slow_compute_;
     const Wide time = (rank.target - rank.progress + rate - 1) / rate;
     push(rank.last + static_cast<int64_t>(time), EventKind::compute_end, id, ++rank.version);
@@ -396,9 +392,6 @@ void Engine::start_slowed_ops(const Place& at, const ThreadInstruction& in, int6
   advance_progress(rank);
   const bool goes_on = rank.exact && time == now_ && launched(th.ops) < now_;
   const Wide begin = goes_on ? rank.exact_end : rank.progress;
-  rank.fresh = begin == rank.progress;
-  const int64_t late = std::max(ops[th.ops].launched, th.ops == 0 ? in.late : INT64_MIN);
-  note_launch(at, start, late);
   if (th.ops == 0) {
     book_start(at, 0, start);
     if (in.start_slot >= 0) {

@@ -14,7 +14,7 @@
 //   contention.cc                the clock, threads item by item, what is recorded, results
 //   contention_compute.cc        passes instruction by instruction; compute that is slowed
 //   contention_communication.cc  collectives and transfers from arrival to end; windows
-//   contention_undisturbed.cc    what a role does in a pass while no other role interferes
+//   equal_ranks.*                an engine of its own for equal ranks that only interfere
 //
 // All times are in 1/4096 ps, on the network too: bytes are multiplied by 4096 there.
 #pragma once
@@ -136,7 +136,6 @@ struct Rank {
   int64_t begin = 0;                // of the ops that run
   uint32_t first_op = 0;            // of the chain, of those
   uint32_t thread = 0;              // that runs it
-  bool fresh = false;               // those began with a whole 1/4096 ps
   uint32_t factor = kNominal;       // jitter of the op that runs
   int64_t pace = 0;                 // its slowness with that, now ...
   int64_t first_pace = 0;           // ... and when it began
@@ -177,46 +176,6 @@ struct RendezvousRecord {
   uint32_t last_role = kNone, last_item = 0;
   int64_t last = kUnknown;
   std::vector<std::pair<uint32_t, int64_t>> own;  // posts of the lane: by which role, when
-};
-
-// A place in a pass from which a role goes on by itself; see contention_undisturbed.cc.  Times are
-// from there.
-struct QuietPoint {
-  struct Slot {
-    uint32_t slot = 0;
-    int64_t time = 0;
-    StragglerWait straggler;
-  };
-
-  bool known = false;                              // what follows
-  uint32_t next = 0;                               // pc of the next quiet point
-  std::vector<uint32_t> pcs, next_pcs;             // of the other threads; kNone: not in the pass
-  int64_t length = 0;                              // up to the next
-  int64_t slack = INT64_MAX;                       // of what begins: its begin - its launch
-  std::vector<Slot> slots;                         // that become known
-  std::vector<std::pair<uint32_t, int64_t>> time;  // of streams
-  std::vector<std::pair<uint32_t, uint32_t>> collectives;  // how many, by thread of the block
-  std::vector<std::pair<Spend, int64_t>> booked;
-  std::vector<std::pair<uint32_t, StragglerWait>> straggler;  // by stream
-};
-
-// Of one role.
-struct QuietRole {
-  uint32_t thread = kNone;                      // of its compute
-  std::vector<uint32_t> peers;                  // whose posts may begin something in its passes
-  std::vector<std::vector<QuietPoint>> passes;  // by pass and pc
-  int32_t pending = 0;                          // communication of it that has not begun yet
-  uint32_t query = 0;                           // the last that asked it
-
-  // The last quiet point, if nothing has interfered since.
-  bool learns = false;
-  uint32_t item = 0, pc = 0;
-  int64_t begin = 0, slack = 0;
-  std::vector<uint32_t> pcs, sequences;
-  std::vector<int64_t> time;
-  std::vector<uint64_t> known;
-  std::array<StragglerWait, kStreams> straggler;
-  std::array<int64_t, kSpends> booked{};
 };
 
 enum class EventKind : uint8_t { begin, move, price, transfer_end, compute_end, window, wake };
@@ -276,22 +235,6 @@ class Engine {
   void push_next_window(uint32_t transfer, int64_t time);
   void change_price(uint32_t transfer);
 
-  // contention_undisturbed.cc
-  void prepare_quiet();
-  void find_peers(uint32_t role);
-  int64_t earliest_post_to(uint32_t asker);
-  std::optional<int64_t> earliest_post(uint32_t role) const;
-  bool parked_threads(const Place& at, uint32_t item, std::vector<uint32_t>& pcs) const;
-  void go_on_quietly(uint32_t role);
-  void remember(const Place& at, uint32_t item);
-  void learn(const Place& at, QuietPoint& point);
-  bool follow(const Place& at, const QuietPoint& point, int64_t until);
-  void disturb(uint32_t role) {
-    if (quiet_) quiet_roles_[role].learns = false;
-  }
-  // Something begins in a pass that was launched at `launched` after the begin of the pass.
-  void note_launch(const Place& at, int64_t begin, int64_t launched);
-
   // contention.cc
   void run_thread(uint32_t id);
   bool execute(Block& block, Thread& th, uint32_t item);
@@ -350,7 +293,6 @@ class Engine {
   uint8_t class_of(uint32_t role, uint32_t work, uint32_t lane) const;
   uint32_t pattern_of(const Occurrence& occurrence, uint32_t group) const;
   void begin_transfer(uint32_t id);
-  void wait_to_begin(uint32_t id, int32_t more);
   void start_moving(uint32_t id);
   void begin_decided(const Occurrence& occurrence, uint32_t group, Transfer transfer);
   void set_cap(Transfer& transfer) const;
@@ -419,11 +361,6 @@ class Engine {
   std::vector<RoleRecord> role_records_;
   std::vector<RendezvousRecord> rendezvous_records_;
   int64_t shared_ops_ = 0, flow_events_ = 0;
-  bool quiet_ = false;  // roles go on by themselves where they can
-  std::vector<QuietRole> quiet_roles_;
-  std::vector<std::vector<int64_t>> quiet_rest_;  // [pass][pc]: compute from there on, ps
-  std::vector<uint32_t> quiet_pcs_, quiet_stack_;
-  uint32_t quiet_query_ = 0;  // numbers queries, so that none asks a role twice
 };
 
 }  // namespace stepcast::contention

@@ -10,7 +10,7 @@
 #include "report/text/explain.h"
 #include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
-#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/forecast/interference.h"
 #include "sim/check.h"
 
 namespace stepcast::fuzz {
@@ -61,7 +61,8 @@ void check_figures(const Result& r) {
 
 bool is_small(const Scenario& s) {
   const Plan& p = s.plan;
-  const int64_t lanes = is_perturbed(s) ? p.grid.world() : p.pp;
+  const bool by_rank = is_perturbed(s) || s.interference == Scenario::Interference::on;
+  const int64_t lanes = by_rank ? p.grid.world() : p.pp;
   const int64_t layers = s.model.layers;
   return p.microbatches() * p.pp * p.vpp <= 2048 && layers <= 200 && lanes * s.replicas <= 1024;
 }

@@ -22,7 +22,7 @@ TEST(Perturb, NothingIsSlowUnlessItIsSaid) {
   EXPECT_TRUE(s.perturb.empty());
   EXPECT_EQ(s.replicas, 1);
   EXPECT_FALSE(s.share_links);
-  EXPECT_EQ(s.interference, Scenario::Interference::off);
+  EXPECT_EQ(s.interference, Scenario::Interference::automatic);
   EXPECT_TRUE(s.placement.in_order());
 }
 
@@ -175,10 +175,11 @@ TEST(Placement, RefusesNodesThatAreNotThereOrTwice) {
   EXPECT_EQ(first("[0, one]"), "E107 1:5 'one' is no node and no range of nodes");
 }
 
-TEST(Contention, IsOffUnlessItIsSaid) {
-  const Scenario s = load_with({{"contention.links", "on"}, {"contention.interference", "auto"}});
+TEST(Contention, OfLinksIsOffUnlessItIsSaid) {
+  EXPECT_FALSE(load_with({}).share_links);
+  const Scenario s = load_with({{"contention.links", "on"}, {"contention.interference", "off"}});
   EXPECT_TRUE(s.share_links);
-  EXPECT_EQ(s.interference, Scenario::Interference::automatic);
+  EXPECT_EQ(s.interference, Scenario::Interference::off);
   EXPECT_EQ(failure_with({{"contention.links", "perhaps"}}).codes, "E125");
   EXPECT_EQ(failure_with({{"contention.nodes", "on"}}).codes, "E102");
 }

@@ -38,7 +38,9 @@ class RandomLinks {
                              "p6-b200", "dgx-b300", "gb200-nvl72", "gb300-nvl72", "dgx-1-v100"});
     const bool rack = preset.ends_with("nvl72");
     const int nodes = one_of({1, 2, 2, 2, 4, 8});
-    Sets sets{{"cluster.preset", preset}, {"cluster.nodes", std::to_string(nodes)}};
+    Sets sets{{"contention.interference", "off"},
+              {"cluster.preset", preset},
+              {"cluster.nodes", std::to_string(nodes)}};
     if (rack) sets.emplace_back("cluster.node.gpus", one_of<std::string>({"64", "72"}));
     const int gpus = nodes * (rack ? (sets.back().second == "64" ? 64 : 72) : 8);
     const int tp = one_of({1, 2, 4, 8});

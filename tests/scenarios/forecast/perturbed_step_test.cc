@@ -9,6 +9,8 @@
 
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/forecast/lane_set.h"
+#include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/pricing_table.h"
 #include "sim/diagnostic.h"
 
 namespace stepcast::perturbed_step_test {
@@ -21,11 +23,21 @@ const std::string kBase =
     "parallel: {tp: 4, pp: 2, dp: 4, zero: 1}\n"
     "batch: {global: 16, micro: 1, seq: 2048}\n";
 
+LoadOptions without_interference() {
+  LoadOptions options;
+  options.set = {{"contention.interference", "off"}};
+  return options;
+}
+
+// Without interference, unless `more` asks for it.
 Result forecast_with(const std::string& more, bool all_ranks = false) {
   ForecastOptions options;
   options.what_if = false;
   options.all_ranks = all_ranks;
-  return forecast(load_scenario_text(kBase + more, "run.yaml"), options);
+  const bool interferes = more.find("interference") != std::string::npos;
+  return forecast(load_scenario_text(kBase + more, "run.yaml",
+                                     interferes ? LoadOptions{} : without_interference()),
+                  options);
 }
 
 std::string item(const std::string& text) {
@@ -115,7 +127,7 @@ TEST(PerturbedStep, NicsSlowWhatLeavesTheNodeAndNothingElse) {
   }
   // A job on one node does not use its NICs.
   LoadOptions options;
-  options.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
+  options.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}, {"contention.interference", "off"}};
   ForecastOptions quick;
   quick.what_if = false;
   const Result alone = forecast(load_scenario_text(kBase, "run.yaml", options), quick);
@@ -132,7 +144,8 @@ TEST(PerturbedStep, NvlinkSlowsGroupsInsideTheNode) {
 }
 
 TEST(PerturbedStep, ClassesAreThoseOfTheGroupsOnTheSlowNic) {
-  const Scenario s = load_scenario_text(kBase + item("where: node 1 nic 3, bw: 0.25"), "run.yaml");
+  const Scenario s = load_scenario_text(kBase + item("where: node 1 nic 3, bw: 0.25"), "run.yaml",
+                                        without_interference());
   const Result sound = forecast_with("");
   const OpGraph& graph = *sound.graph;
   const Prices& prices = *sound.prices;
@@ -211,9 +224,9 @@ TEST(PerturbedStep, ProgressIsToldAfterEachReplica) {
     EXPECT_EQ(total, 3);
     seen.push_back(done);
   };
-  forecast(
-      load_scenario_text(kBase + item("where: rank 1, compute: 0.9") + "replicas: 3\n", "run.yaml"),
-      options);
+  forecast(load_scenario_text(kBase + item("where: rank 1, compute: 0.9") + "replicas: 3\n",
+                              "run.yaml", without_interference()),
+           options);
   EXPECT_EQ(seen, (std::vector<int64_t>{1, 2, 3}));
 }
 
@@ -222,7 +235,7 @@ Result traced(const std::string& more, std::vector<int64_t> ranks = {}) {
   options.what_if = false;
   options.trace = true;
   options.trace_ranks = std::move(ranks);
-  return forecast(load_scenario_text(kBase + more, "run.yaml"), options);
+  return forecast(load_scenario_text(kBase + more, "run.yaml", without_interference()), options);
 }
 
 // Time in ops of compute on the compute stream, from the trace.
@@ -297,7 +310,7 @@ TEST(PerturbedStep, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
   base.replace(base.find("global: 16"), 10, "global: 2048");
   const std::string drawn = item("where: all, compute: {lognormal: {sigma: 0.02, per: rank}}");
   const auto answers = [&](const std::string& more, ForecastOptions options) {
-    return forecast(load_scenario_text(base + more, "run.yaml"), options);
+    return forecast(load_scenario_text(base + more, "run.yaml", without_interference()), options);
   };
   const Result quick = answers(drawn, {});
   EXPECT_TRUE(quick.what_if_left_out);
@@ -314,7 +327,7 @@ TEST(PerturbedStep, WhatIfsOfManyRanksThatDifferAreLeftOutUnlessAskedFor) {
 
 TEST(PerturbedStep, WhatIfsAreOfTheStepOfRanksThatDiffer) {
   const auto answers = [](const std::string& more) {
-    return forecast(load_scenario_text(kBase + more, "run.yaml"), {});
+    return forecast(load_scenario_text(kBase + more, "run.yaml", without_interference()), {});
   };
   const auto saved = [](const Result& r, Spend spend) {
     for (const WhatIf& w : r.what_if)
@@ -362,7 +375,7 @@ TEST(PerturbedStep, AccountsOfContentionSumToTheStep) {
 TEST(PerturbedStep, LinksThatNobodyElseUsesAreNoContention) {
   const std::string alone = "contention: {links: on}\n";
   LoadOptions one_node;
-  one_node.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}};
+  one_node.set = {{"cluster.nodes", "1"}, {"parallel.dp", "1"}, {"contention.interference", "off"}};
   ForecastOptions quick;
   quick.what_if = false;
   const Result r = forecast(load_scenario_text(kBase + alone, "run.yaml", one_node), quick);
@@ -377,7 +390,7 @@ TEST(PerturbedStep, LinksThatNobodyElseUsesAreNoContention) {
 
 TEST(PerturbedStep, WhatIfsOfContentionAreOfTheStepWithoutIt) {
   const Result r = forecast(load_scenario_text(kBase + kContended, "run.yaml"), {});
-  const Result plain = forecast(load_scenario_text(kBase, "run.yaml"), {});
+  const Result plain = forecast(load_scenario_text(kBase, "run.yaml", without_interference()), {});
   EXPECT_TRUE(r.what_if_without_contention);
   EXPECT_FALSE(plain.what_if_without_contention);
   for (const WhatIf& w : r.what_if) {
@@ -406,7 +419,70 @@ TEST(PerturbedStep, InterferenceNeedsAMeasurement) {
   options.set[1].second = "auto";
   const Result automatic =
       forecast(load_scenario_text(kBase + "precision: fp16-mixed\n", "run.yaml", options), quick);
-  EXPECT_FALSE(automatic.disturbance->interference);
+  EXPECT_FALSE(automatic.disturbance.has_value());
+  EXPECT_TRUE(automatic.scenario.warnings.empty());
+}
+
+const std::string kOverlap = "overlap: {dp_grad: true}\nschedule: {kind: 1f1b, p2p: async}\n";
+
+TEST(PerturbedStep, InterferenceIsOnUnlessItIsSaid) {
+  const Result by_default = forecast(load_scenario_text(kBase + kOverlap, "run.yaml"), {});
+  const Result on = forecast_with("contention: {interference: on}\n" + kOverlap);
+  const Result off = forecast_with(kOverlap);
+  EXPECT_EQ(by_default.step_time, on.step_time);
+  EXPECT_GT(by_default.step_time, off.step_time);
+  EXPECT_FALSE(off.disturbance.has_value());
+  ASSERT_TRUE(by_default.disturbance.has_value());
+  EXPECT_TRUE(by_default.disturbance->interference);
+  EXPECT_EQ(by_default.disturbance->undisturbed, off.step_time);
+  EXPECT_TRUE(by_default.scenario.warnings.empty());
+}
+
+TEST(PerturbedStep, AutoLeavesInterferenceOutWhereItIsNotCombined) {
+  for (const std::string& more :
+       {item("where: rank 5, compute: 0.8"), std::string("contention: {links: on}\n")}) {
+    const Result r = forecast(load_scenario_text(kBase + kOverlap + more, "run.yaml"), {});
+    EXPECT_EQ(r.step_time, forecast_with(kOverlap + more).step_time) << more;
+    EXPECT_FALSE(r.disturbance->interference) << more;
+    ASSERT_EQ(r.scenario.warnings.size(), 1u) << more;
+    EXPECT_NE(r.scenario.warnings[0].find("contention.interference: auto leaves out"),
+              std::string::npos);
+  }
+  // 2^50 ps are 19 minutes.
+  LoadOptions slow;
+  slow.set = {{"cluster.node.nics.bw", "0.3MB/s"}};
+  const Result r = forecast(load_scenario_text(kBase, "run.yaml", slow), {});
+  EXPECT_GT(to_seconds(r.step_time), 1000);
+  EXPECT_FALSE(r.disturbance.has_value());
+  ASSERT_FALSE(r.scenario.warnings.empty());
+  EXPECT_NE(r.scenario.warnings.back().find("2^50 ps"), std::string::npos);
+}
+
+// Without the barrier of the optimizer too, and of every rank as of one.
+TEST(PerturbedStep, InterferenceNeverMakesAStepShorter) {
+  for (const char* schedule : {"1f1b", "zb-h1", "gpipe"}) {
+    for (const char* overlap : {"true", "false"}) {
+      const std::string more = "schedule: {kind: " + std::string(schedule) +
+                               ", p2p: async}\noverlap: {dp_grad: " + overlap + "}\n";
+      const Result on = forecast_with("contention: {interference: on}\n" + more);
+      const Result each = forecast_with("contention: {interference: on}\n" + more, true);
+      const Result off = forecast_with(more);
+      EXPECT_GE(on.step_time, off.step_time) << more;
+      EXPECT_GE(on.span, off.span) << more;
+      EXPECT_EQ(each.step_time, on.step_time) << more;
+      EXPECT_EQ(each.span, on.span) << more;
+    }
+  }
+}
+
+TEST(PerturbedStep, TheTimeAloneIsThatOfTheForecast) {
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    const Scenario s = load_scenario_text(
+        kBase + "schedule: " + schedule + "\noverlap: {dp_grad: true}\n", "run.yaml");
+    const Result r = forecast(s, {});
+    ASSERT_TRUE(r.disturbance.has_value());
+    EXPECT_EQ(step_time_of(s, pricing_table(s).table, *r.graph, *r.prices), r.step_time);
+  }
 }
 
 // Groups that share a slow NIC divide what is left of it, not what it once had.

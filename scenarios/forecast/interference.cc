@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/forecast/interference.h"
+
+#include <algorithm>
+
+#include "sim/diagnostic.h"
+
+namespace stepcast {
+namespace {
+
+std::optional<Interference> measured_interference(const CostTable* table) {
+  if (table == nullptr) return {};
+  return table->interference();
+}
+
+// Nothing takes longer than by the larger factor, so the step does not either.
+bool can_be_counted(const Interference& factors, Time undisturbed) {
+  constexpr double kLongestPs = 1125899906842624.0;  // 2^50
+  return static_cast<double>(undisturbed.count()) *
+             std::max(factors.compute, factors.communication) <
+         kLongestPs;
+}
+
+std::string left_out_of(const char* which) {
+  return "contention.interference: auto leaves out that compute and communication slow each other "
+         "down " +
+         std::string(which);
+}
+
+}  // namespace
+
+bool is_perturbed(const Scenario& scenario) {
+  return !scenario.perturb.empty() || scenario.share_links;
+}
+
+InterferenceChoice choose_interference(const Scenario& scenario, const CostTable* table,
+                                       Time undisturbed) {
+  using enum Scenario::Interference;
+  if (scenario.interference == off) return {};
+  const std::optional<Interference> measured = measured_interference(table);
+  if (scenario.interference == on) {
+    if (!measured)
+      throw file_error("E127",
+                       "contention.interference is on, but nobody has measured it on " +
+                           scenario.cluster.node.gpu.name,
+                       scenario.file, "auto leaves it out where it was not measured");
+    return {measured, {}};
+  }
+  if (!measured) return {};
+  if (!scenario.perturb.empty())
+    return {{}, left_out_of("beside perturbations; on simulates both, which takes longer")};
+  if (scenario.share_links)
+    return {{}, left_out_of("beside shared links; on simulates both, which takes longer")};
+  if (!can_be_counted(*measured, undisturbed))
+    return {{}, left_out_of("in a step of more than 2^50 ps (19 minutes)")};
+  return {measured, {}};
+}
+
+}  // namespace stepcast

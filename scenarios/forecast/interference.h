@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether compute and communication of a step slow each other down (`contention.interference`).
+//
+// They do where the cost table of the GPU has measured factors.  `auto`, the default, leaves it out
+// where that would not be the folded run of equal ranks, which costs about as much as the run
+// without: beside perturbations and shared links every rank is simulated, and every op an event.
+// It also leaves out steps that are too long to be counted in fractions of picoseconds.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "calibrate/table/cost_table.h"
+#include "scenarios/scenario.h"
+#include "sim/contention/contention.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+// Ranks differ, or their transfers share links.
+bool is_perturbed(const Scenario& scenario);
+
+struct InterferenceChoice {
+  std::optional<Interference> factors;  // of the run; nothing: none
+  std::string left_out;  // a remark on why `auto` leaves out what was measured; empty: it does not
+};
+
+// `undisturbed`: what equal ranks take without.  Throws InputError E127 if interference is on and
+// was not measured.
+InterferenceChoice choose_interference(const Scenario& scenario, const CostTable* table,
+                                       Time undisturbed);
+
+}  // namespace stepcast
