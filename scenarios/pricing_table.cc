@@ -78,7 +78,7 @@ PricingTable pricing_table(const Scenario& scenario) {
   const std::string& gpu = scenario.cluster.node.gpu.name;
   const CostTable* shipped = shipped_table(gpu);
   if (shipped == nullptr) return {nullptr, "no table: roofline", ""};
-  return {shipped, "table " + gpu, hex_of(hash_text(shipped_table_text(gpu)))};
+  return {shipped, "table " + gpu, hex_of(shipped->text_hash())};
 }
 
 std::string remark_on_fits(const CostTable& table, const OpGraph& graph, const Prices& prices) {

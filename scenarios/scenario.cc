@@ -149,7 +149,9 @@ std::optional<Scenario> resolve_tree(Value root, const std::string& file, Scenar
   std::optional<ResolvedSchedule> schedule = resolve_schedule(in, s.plan, !problems.any(), files);
   if (schedule) {
     strip_schedule(in, s.plan, *schedule);
-    s.p2p = resolve_transfers(in, schedule->schedule);
+    ResolvedTransfers transfers = resolve_transfers(in, schedule->schedule);
+    s.p2p = transfers.style;
+    s.transfers = std::move(transfers.made);
     s.plan.vocabulary = resolve_vocabulary(in, s.plan, schedule->schedule);
   }
   s.perturb = resolve_perturb(in, s.plan, !problems.any());

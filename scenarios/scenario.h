@@ -12,6 +12,7 @@
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "schedules/schedule.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/units.h"
 #include "topology/cluster/cluster.h"
 
@@ -92,6 +93,7 @@ struct Scenario {
   std::optional<ScheduleToMake> to_make;
   std::string schedule_title;  // "interleaved 1F1B"
   P2pStyle p2p = P2pStyle::async;
+  std::shared_ptr<const MadeTransfers> transfers;  // of `schedule`, if they have been made
   bool post_validation = false;  // the optimizer is no barrier: a step costs the span
 
   std::vector<Perturbation> perturb;  // empty: all ranks are equal

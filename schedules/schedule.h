@@ -59,6 +59,7 @@ struct Schedule {
     return is_bidirectional() && reversed[microbatch] ? reverse_rank_of_stage[stage]
                                                       : rank_of_stage[stage];
   }
+  bool operator==(const Schedule&) const = default;
 };
 
 // What a check says: a Diagnostic that has no code and no place yet.

@@ -41,6 +41,7 @@
 #include "calibrate/table/table_text.h"
 #include "sim/check.h"
 #include "sim/diagnostic.h"
+#include "sim/text.h"
 
 namespace stepcast {
 
@@ -117,6 +118,7 @@ struct CostTable::Rows {
   using CollectiveKey = std::tuple<WorkKind, int64_t, int64_t, int64_t>;
 
   std::string gpu;
+  uint64_t text_hash = 0;
   std::string share_from;
   std::array<bool, kFamilies> shared{};
   double power_watts = 0;
@@ -215,7 +217,9 @@ CostTable& CostTable::operator=(CostTable&&) noexcept = default;
 CostTable::~CostTable() = default;
 
 CostTable CostTable::parse(std::string_view text, const std::string& file_name) {
-  return of(parse_table_text(text, file_name));
+  CostTable table = of(parse_table_text(text, file_name));
+  table.rows_->text_hash = hash_text(text);
+  return table;
 }
 
 CostTable CostTable::of(const TableText& table) {
@@ -254,6 +258,10 @@ Power CostTable::power() const {
 
 const std::string& CostTable::name() const {
   return rows_->gpu;
+}
+
+uint64_t CostTable::text_hash() const {
+  return rows_->text_hash;
 }
 
 const std::string& CostTable::share_from() const {

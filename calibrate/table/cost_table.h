@@ -43,6 +43,7 @@ class CostTable {
   ~CostTable();
 
   const std::string& name() const;  // "a100-sxm-80g"
+  uint64_t text_hash() const;       // hash_text() of the text that it was parsed from; 0: of none
   // Takes over the families of rows that the table's '# share:' line names, all of which then count
   // as extrapolated.  Interference and launches of its own stay.  `share_from` is empty if there
   // are none.

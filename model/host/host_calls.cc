@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -196,14 +199,20 @@ class Launches {
       for (const Item& item : role.items)
         if (item.kind == ItemKind::join && item.host_waits)
           read[static_cast<size_t>(item.rendezvous)] = true;
+    std::array<std::optional<LaunchId>, 4> known;  // by whether it sends, and whether it is read
     for (size_t i = 0; i < graph_.rendezvous.size(); ++i) {
       Rendezvous& r = graph_.rendezvous[i];
       const bool sends = graph_.works[static_cast<size_t>(r.work)].kind == WorkKind::send_recv;
+      std::optional<LaunchId>& id = known[(sends ? 2 : 0) + (read[i] ? 1 : 0)];
+      if (id) {
+        r.launch = *id;
+        continue;
+      }
       Launch launch;
       if (!sends) launch.add(HostCall::collective);
       if (sends && plan_.kernels.cuda_graph != CudaGraph::step) launch.add(HostCall::transfer);
       if (read[i]) launch.add(HostCall::synchronize);
-      r.launch = launch_of(graph_, launch);
+      id = r.launch = launch_of(graph_, launch);
     }
   }
 
@@ -217,15 +226,38 @@ class Launches {
     bool first = true;
     std::pair<Phase, int> last{Phase::forward, -1};
     for (Op& op : pass.ops) {
-      Launch launch = is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
-      if (work_of(op).kind == WorkKind::expert_wait) launch = {};  // nobody launches it
+      LaunchOfOp& own = launch_of_op(op);
       const std::pair<Phase, int> here{op.phase, op.layer};
-      if (op.phase == Phase::recompute && op.layer >= 0 && std::exchange(last, here) != here)
-        add_region(launch, plan_.kernels.modules);
+      const bool region =
+          op.phase == Phase::recompute && op.layer >= 0 && std::exchange(last, here) != here;
       last = here;
-      if (std::exchange(first, false) && reads_batch(pass)) add_batch(launch);
+      const bool batch = std::exchange(first, false) && reads_batch(pass);
+      if (!region && !batch) {
+        if (!own.id) own.id = launch_of(graph_, own.launch);
+        op.launch = *own.id;
+        continue;
+      }
+      Launch launch = own.launch;
+      if (region) add_region(launch, plan_.kernels.modules);
+      if (batch) add_batch(launch);
       op.launch = launch_of(graph_, launch);
     }
+  }
+
+  struct LaunchOfOp {
+    Launch launch;
+    std::optional<LaunchId> id;  // once an op has it
+  };
+
+  // Of the op by itself, wherever it stands.  A layer's ops are the next one's, and asked for once.
+  LaunchOfOp& launch_of_op(const Op& op) {
+    const auto [at, is_new] =
+        launches_.try_emplace({op.work, op.stream, op.phase, op.role, op.layer >= 0});
+    // Nobody launches a wait for experts.
+    if (is_new && work_of(op).kind != WorkKind::expert_wait)
+      at->second.launch =
+          is_communication(work_of(op).kind) ? of_communication(op) : of_compute(op);
+    return at->second;
   }
 
   Launch of_communication(const Op& op) const {
@@ -388,6 +420,8 @@ class Launches {
 
   OpGraph& graph_;
   const Plan& plan_;
+  // By all that of_communication() and of_compute() read of an op; `true`: in a layer.
+  std::map<std::tuple<WorkId, Stream, Phase, OpRole, bool>, LaunchOfOp> launches_;
 };
 
 }  // namespace

@@ -18,8 +18,11 @@
 #include <cerrno>
 #include <filesystem>
 #include <istream>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <streambuf>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -326,6 +329,46 @@ Value parse_yaml(Problems& problems, const SourceRef& source) {
     }
   }
   return {};
+}
+
+namespace {
+
+// Of a value without sources: that they are in.
+void place_in(const SourceRef& source, Value& value) {
+  if (value.mark.line > 0) value.mark.source = source;
+  for (Value& item : value.items) place_in(source, item);
+  for (Member& m : value.members) {
+    m.key_mark.source = source;
+    place_in(source, m.value);
+  }
+}
+
+// Nothing if something is wrong with the text.
+const Value* parsed_once(std::string_view text) {
+  static std::mutex mutex;
+  static std::map<std::string_view, Value> parsed;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = parsed.try_emplace(text);
+  if (is_new) {
+    Problems problems;
+    Value value =
+        parse_yaml(problems, problems.add_source({{}, std::string(text), Source::Kind::preset}));
+    place_in(nullptr, value);
+    if (!problems.any()) at->second = std::move(value);
+  }
+  return at->second.kind != Value::Kind::null ? &at->second : nullptr;
+}
+
+}  // namespace
+
+Value parse_embedded(Problems& problems, std::string name, std::string_view text) {
+  const SourceRef source =
+      problems.add_source({std::move(name), std::string(text), Source::Kind::preset});
+  const Value* known = parsed_once(text);
+  if (known == nullptr) return parse_yaml(problems, source);
+  Value value = *known;
+  place_in(source, value);
+  return value;
 }
 
 // --------------------------------------------------------------------------------- files of a load

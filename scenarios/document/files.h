@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scenarios/document/value.h"
@@ -14,6 +15,11 @@ namespace stepcast {
 // Parses the text of `source`.  Adds E100-E106 problems and returns a null value where it cannot go
 // on.
 Value parse_yaml(Problems& problems, const SourceRef& source);
+
+// Adds a text that is part of the library, of a preset or of defaults, as a source, and parses it.
+// That is done once in a process, as the text never changes: callers get copies.  Safe to call from
+// several threads.  REQUIRES: `text` lives as long as the process.
+Value parse_embedded(Problems& problems, std::string name, std::string_view text);
 
 class ScenarioFiles {
  public:

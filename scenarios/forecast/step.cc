@@ -56,8 +56,10 @@ namespace {
 
 LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
   try {
-    return {&s,
-            lower(s.model, s.plan, schedule, {.p2p = s.p2p, .post_validation = post_validation})};
+    return {
+        &s,
+        lower(s.model, s.plan, schedule,
+              {.p2p = s.p2p, .post_validation = post_validation, .transfers = s.transfers.get()})};
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E127", s.file);
   }

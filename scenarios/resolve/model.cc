@@ -110,11 +110,11 @@ class Collector {
   }
 
   Levels start(const ModelFamily& family) {
-    const SourceRef source =
-        problems_.add_source({"defaults of " + std::string(family.name),
-                              std::string(family.defaults), Source::Kind::preset});
     return {
-        &family, std::string(family.name), {{WrittenIn::defaults, parse_yaml(problems_, source)}}};
+        &family,
+        std::string(family.name),
+        {{WrittenIn::defaults,
+          parse_embedded(problems_, "defaults of " + std::string(family.name), family.defaults)}}};
   }
 
   std::optional<Levels> from_preset(const Value& name) {
@@ -130,9 +130,7 @@ class Collector {
                     "FILE}, or {preset: gpt} or {preset: llama} and its sizes");
       return {};
     }
-    const SourceRef source =
-        problems_.add_source({"preset " + name.text, std::string(*text), Source::Kind::preset});
-    const Value value = parse_yaml(problems_, source);
+    const Value value = parse_embedded(problems_, "preset " + name.text, *text);
     STEPCAST_CHECK(value.is_mapping() && value.find("hf") == nullptr, "preset " + name.text);
     std::optional<Levels> levels = collect(value, WrittenIn::preset);
     if (levels) levels->name = name.text;

@@ -7,6 +7,7 @@
 // Internal to scenarios/.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -127,7 +128,11 @@ std::string schedule_title(const std::string& schedule_name);
 
 // How pipeline transfers block: as in the framework that runs the schedule, unless the user says
 // otherwise.  Adds E127 for a style that does not go with the schedule.
-P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule);
+struct ResolvedTransfers {
+  P2pStyle style = P2pStyle::async;
+  std::shared_ptr<const MadeTransfers> made;  // null: async, or they do not go with it
+};
+ResolvedTransfers resolve_transfers(const PlanInputs& in, const Schedule& schedule);
 
 // Whether the schedule shares the vocabulary over the pipeline.  Adds E127 for what does not go
 // with that.

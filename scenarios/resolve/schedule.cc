@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "scenarios/document/number.h"
@@ -471,7 +473,7 @@ bool takes_software(const FieldValues& v, const Schedule& schedule) {
 
 }  // namespace
 
-P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
+ResolvedTransfers resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   FieldValues& v = in.values;
   const bool flagged = v.value("overlap.pp_p2p") != nullptr && v.has("overlap.pp_p2p");
   const bool stated =
@@ -495,8 +497,13 @@ P2pStyle resolve_transfers(const PlanInputs& in, const Schedule& schedule) {
   if (!stated)
     v.derive<P2pStyle>("schedule.p2p", style, flagged ? "derived: overlap.pp_p2p" : origin);
   if (v.value("overlap.pp_p2p") == nullptr) v.derive<bool>("overlap.pp_p2p", !waits(style), origin);
-  if (const auto wrong = check_transfers(schedule, style)) v.refuse("E127", at, wrong->message);
-  return style;
+  if (style == P2pStyle::async) return {style, nullptr};  // which goes with all
+  auto made = make_transfers(schedule, style);
+  if (const Diagnostic* wrong = std::get_if<Diagnostic>(&made)) {
+    v.refuse("E127", at, wrong->message);
+    return {style, nullptr};
+  }
+  return {style, std::get<std::shared_ptr<const MadeTransfers>>(std::move(made))};
 }
 
 // -------------------------------------------------------------------------------------- vocabulary

@@ -52,9 +52,7 @@ void add_facts(std::string_view name, const Mark& from, std::vector<std::string>
   if (std::find(open.begin(), open.end(), name) != open.end())
     return problems.add("E110", "software '" + std::string(name) + "' is its own base", from);
   open.emplace_back(name);
-  const SourceRef source = problems.add_source(
-      {"software " + std::string(name), std::string(*text), Source::Kind::preset});
-  const Value root = parse_yaml(problems, source);
+  const Value root = parse_embedded(problems, "software " + std::string(name), *text);
   if (const Value* base = root.find("base"); base != nullptr)
     add_facts(base->text, base->mark, open, problems, facts);
   for (const Member& m : root.members)

@@ -115,9 +115,7 @@ bool apply_preset(Value& section, PresetKind kind, const std::string& path, Prob
                      : "`stepcast presets clusters` lists them; two nodes: dgx-h100 x 2");
     return false;
   }
-  const SourceRef source =
-      problems.add_source({"preset " + name, std::string(*text), Source::Kind::preset});
-  Value preset = parse_yaml(problems, source);
+  Value preset = parse_embedded(problems, "preset " + name, *text);
   if (!preset.is_mapping()) return false;
   merge_expanded(preset, std::move(section), path);
   section = std::move(preset);

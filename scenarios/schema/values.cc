@@ -467,7 +467,7 @@ Datum default_datum(const Field& field) {
   Problems none;
   Value value;
   if (field.type == FieldType::choices || field.type == FieldType::texts) {
-    value = parse_yaml(none, none.add_source({"default", std::string(field.fallback)}));
+    value = parse_embedded(none, "default", field.fallback);
   } else {
     value.kind = Value::Kind::scalar;
     value.text = std::string(field.fallback);

@@ -41,7 +41,8 @@ class Lowering {
         held_(shard_, schedule),
         by_round_(reduces_every_round(model, plan_)),
         builder_(graph_),
-        programs_(with_transfers(schedule, options.p2p)),
+        made_(programs_of(schedule, options)),
+        programs_(is_made(schedule, options) ? options.transfers->ranks : made_),
         messages_(schedule),
         message_parties_(parties_of_message(options.p2p)) {}
 
@@ -58,6 +59,17 @@ class Lowering {
   }
 
  private:
+  static bool is_made(const Schedule& schedule, const LowerOptions& options) {
+    const MadeTransfers* made = options.transfers;
+    return made != nullptr && made->style == options.p2p && made->schedule == schedule;
+  }
+
+  static std::vector<RankProgram> programs_of(const Schedule& schedule,
+                                              const LowerOptions& options) {
+    if (is_made(schedule, options)) return {};
+    return with_transfers(schedule, options.p2p);
+  }
+
   // The plan with what the schedule says of it.
   static Plan step_plan(const Plan& plan, const Schedule& schedule) {
     Plan own = piece_of(plan, schedule, 0);
@@ -346,7 +358,8 @@ class Lowering {
   std::map<PassId, PassId> weight_casts_;     // of a forward pass
   std::map<std::pair<PassId, PassId>, PassId> pairs_;
   std::optional<VocabularyExchanges> vocabulary_;
-  const std::vector<RankProgram> programs_;  // by pipeline rank
+  const std::vector<RankProgram> made_;       // here
+  const std::vector<RankProgram>& programs_;  // by pipeline rank
   const Messages messages_;
   const uint16_t message_parties_;
   RendezvousId first_message_{};

@@ -10,6 +10,7 @@
 #include "model/plan.h"
 #include "model/transformer.h"
 #include "schedules/schedule.h"
+#include "schedules/transfers/transfers.h"
 #include "sim/graph/op_graph.h"
 
 namespace stepcast {
@@ -23,6 +24,8 @@ struct LowerOptions {
   // Each pipeline rank runs its optimizer as soon as its own gradients are reduced; no norm over
   // all stages holds it up (zero-bubble's optimizer post-validation).  A step then costs the span.
   bool post_validation = false;
+  // The transfers, if they have been made; those of another schedule or style are not used.
+  const MadeTransfers* transfers = nullptr;
 };
 
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp, microbatches and the number of

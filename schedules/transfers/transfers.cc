@@ -430,12 +430,28 @@ std::vector<P2pStyle> legal_p2p_styles(const Schedule& schedule) {
   return legal;
 }
 
+namespace {
+
+Diagnostic refused_transfers(const Schedule& schedule, P2pStyle style, const std::string& why) {
+  return refusal(fmt::format("transfers of style {} do not go with the schedule {}: {}",
+                             name_of(style), schedule.name, why));
+}
+
+}  // namespace
+
 std::optional<Diagnostic> check_transfers(const Schedule& schedule, P2pStyle style) {
   if (style == P2pStyle::async) return {};
   const RuleResult result = apply_rule(schedule, style);
   if (result.refusal.empty()) return {};
-  return refusal(fmt::format("transfers of style {} do not go with the schedule {}: {}",
-                             name_of(style), schedule.name, result.refusal));
+  return refused_transfers(schedule, style, result.refusal);
+}
+
+std::variant<std::shared_ptr<const MadeTransfers>, Diagnostic> make_transfers(
+    const Schedule& schedule, P2pStyle style) {
+  RuleResult result = apply_rule(schedule, style);
+  if (!result.refusal.empty()) return refused_transfers(schedule, style, result.refusal);
+  return std::make_shared<const MadeTransfers>(
+      MadeTransfers{schedule, style, std::move(result.ranks)});
 }
 
 std::vector<RankProgram> with_transfers(const Schedule& schedule, P2pStyle style) {

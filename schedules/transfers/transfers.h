@@ -18,8 +18,10 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "schedules/schedule.h"
@@ -58,6 +60,17 @@ struct RankProgram {
 // it; the sentence names the styles that do work.
 // REQUIRES: check_schedule(schedule) is empty.  O(actions).
 std::vector<RankProgram> with_transfers(const Schedule& schedule, P2pStyle style);
+
+// The programs of a schedule in a style, with what they are of: made once for all who want them.
+struct MadeTransfers {
+  Schedule schedule;
+  P2pStyle style = P2pStyle::async;
+  std::vector<RankProgram> ranks;
+};
+
+// The same as with_transfers(), or why there are none, without the styles that do work.
+std::variant<std::shared_ptr<const MadeTransfers>, Diagnostic> make_transfers(
+    const Schedule& schedule, P2pStyle style);
 
 // Nothing, or why with_transfers() has no programs, for searches over styles and schedules; async
 // always has.  REQUIRES and cost as there.
@@ -106,7 +119,7 @@ class ProgramWriter {
 
   ProgramWriter(const Schedule& schedule, size_t rank, RankProgram& program)
       : schedule_(schedule), actions_(schedule.ranks[rank]), program_(program) {
-    program_.steps.reserve(2 * actions_.size());
+    program_.steps.reserve(4 * actions_.size());
     program_.transfers.reserve(2 * actions_.size());
   }
 

@@ -24,8 +24,10 @@
 //
 // Inside a pass nothing sleeps, so it is a loop over instructions (program.h): each is an addition
 // and two maxima on the time of its stream, which stays in a register while the stream does not
-// change.  Where nothing is recorded, a pass need not even be walked: it is linear over (max,+),
-// and its matrix (PassStep) takes the times before it to those after it.
+// change.  Most passes need not even be walked.  Where nothing from before holds a pass up, all
+// that it does is a constant after the time at which it begins (UndisturbedPass); that is the rule,
+// as hosts run ahead of their devices.  Where something does and nothing is recorded, a pass is
+// linear over (max,+), and its matrix (PassStep) takes the times before it to those after it.
 
 #include "sim/engine/run.h"
 
@@ -192,13 +194,32 @@ class Engine {
   void run_pass(uint32_t r, RoleState& role, const Item& item) {
     const CompiledPass& pass = program_.passes[static_cast<size_t>(item.pass)];
     timeline_.rank_ops += pass.device_ops;
-    if (role.started && kRecord == Record::nothing && program_.merged) {
+    if (kRecord != Record::all && role.started && program_.merged &&
+        is_undisturbed(role, pass.undisturbed)) {
+      run_undisturbed(r, role, pass.undisturbed);
+    } else if (role.started && kRecord == Record::nothing && program_.merged) {
       run_whole(role, pass.whole);
     } else if (role.started) {
       run_instructions<false>(r, role, pass);
     } else {
       run_instructions<true>(r, role, pass);
     }
+  }
+
+  static bool is_undisturbed(const RoleState& role, const UndisturbedPass& pass) {
+    const int64_t t0 = role.stream[kCompute];
+    if (pass.slack == PassStep::kNever || role.host > t0 + pass.slack) return false;
+    return std::ranges::all_of(pass.ends, [&](const auto& end) {
+      return role.stream[static_cast<size_t>(end.first)] <= t0;
+    });
+  }
+
+  void run_undisturbed(uint32_t r, RoleState& role, const UndisturbedPass& pass) {
+    const int64_t t0 = role.stream[kCompute];
+    for (const auto& [stream, end] : pass.ends) role.stream[static_cast<size_t>(stream)] = t0 + end;
+    role.host += pass.launch;
+    if constexpr (kRecord != Record::nothing)
+      for (const auto& [spend, ps] : pass.inside) book_inside(r, Stream::compute, spend, ps);
   }
 
   static void run_whole(RoleState& role, const PassStep& whole) {

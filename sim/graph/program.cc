@@ -27,28 +27,42 @@ void merge(Instruction& tail, const Instruction& next) {
   tail.slot = next.slot;
 }
 
+// The streams that a pass uses, in order, and the place of each among them.
+struct UsedStreams {
+  std::vector<Stream> streams;
+  std::array<size_t, kStreams> place{};
+
+  explicit UsedStreams(const CompiledPass& pass) {
+    std::array<bool, kStreams> used{};
+    for (const Instruction& in : pass.code) used[static_cast<size_t>(in.stream)] = true;
+    for (size_t s = 0; s < kStreams; ++s) {
+      if (!used[s]) continue;
+      place[s] = streams.size();
+      streams.push_back(static_cast<Stream>(s));
+    }
+  }
+};
+
 // Runs the instructions on vectors of (max,+) coefficients instead of times.
-PassStep collapse(const CompiledPass& pass) {
-  constexpr size_t kAll = kStreams + 1;  // the host comes last
-  using Row = std::array<int64_t, kAll>;
+PassStep collapse(const CompiledPass& pass, const UsedStreams& used) {
+  const size_t all = used.streams.size() + 1;  // the host comes last
+  using Row = std::array<int64_t, kStreams + 1>;
   Row never;
   never.fill(PassStep::kNever);
-  std::array<Row, kAll> now;
+  std::array<Row, kStreams + 1> now;
   now.fill(never);
-  for (size_t i = 0; i < kAll; ++i) now[i][i] = 0;
-  Row& host = now[kStreams];
-  const auto later = [](Row row, int64_t by) {
-    for (int64_t& x : row) x = x == PassStep::kNever ? x : x + by;
+  for (size_t i = 0; i < all; ++i) now[i][i] = 0;
+  Row& host = now[all - 1];
+  const auto later = [&](Row row, int64_t by) {
+    for (size_t i = 0; i < all; ++i) row[i] = row[i] == PassStep::kNever ? row[i] : row[i] + by;
     return row;
   };
-  const auto raise = [](Row& row, const Row& to) {
-    for (size_t i = 0; i < kAll; ++i) row[i] = std::max(row[i], to[i]);
+  const auto raise = [&](Row& row, const Row& to) {
+    for (size_t i = 0; i < all; ++i) row[i] = std::max(row[i], to[i]);
   };
   std::vector<Row> slots(pass.slots, never);
-  std::array<bool, kStreams> used{};
   for (const Instruction& in : pass.code) {
-    Row& stream = now[static_cast<size_t>(in.stream)];
-    used[static_cast<size_t>(in.stream)] = true;
+    Row& stream = now[used.place[static_cast<size_t>(in.stream)]];
     if (in.code == OpCode::wait) {
       raise(stream, later(slots[in.slot], in.duration));
       continue;
@@ -62,16 +76,62 @@ PassStep collapse(const CompiledPass& pass) {
     if (in.code == OpCode::run_mark_start || in.code == OpCode::run_mark_both) slots[slot] = begin;
   }
   PassStep out;
-  std::vector<size_t> rows;
-  for (size_t s = 0; s < kStreams; ++s) {
-    if (!used[s]) continue;
-    out.streams.push_back(static_cast<Stream>(s));
-    rows.push_back(s);
+  out.streams = used.streams;
+  out.step.reserve(all * all);
+  for (size_t i = 0; i < all; ++i)
+    for (size_t j = 0; j < all; ++j) out.step.push_back(now[i][j]);
+  return out;
+}
+
+// Runs the instructions twice beside each other, with the other streams free since ever and since
+// 0, where the compute stream is free.  All that the engine does is monotone in these times: where
+// both agree, so does everything between.  The host is let out; how late it may be for that is the
+// slack.
+UndisturbedPass undisturbed(const CompiledPass& pass, const UsedStreams& used) {
+  constexpr int64_t kNever = PassStep::kNever;
+  using Both = std::array<int64_t, 2>;
+  std::array<Both, kStreams> now;
+  now.fill({kNever, 0});
+  now[static_cast<size_t>(Stream::compute)] = {0, 0};
+  std::vector<Both> slots(pass.slots, Both{kNever, kNever});
+  UndisturbedPass out;
+  std::array<int64_t, kSpends> inside{};
+  int64_t slack = INT64_MAX;
+  for (const Instruction& in : pass.code) {
+    Both& stream = now[static_cast<size_t>(in.stream)];
+    if (in.code == OpCode::wait) {
+      const Both& slot = slots[in.slot];
+      const Both until{slot[0] + in.duration, slot[1] + in.duration};
+      if (in.stream == Stream::compute) {
+        if (slot[0] != slot[1] || stream[0] != stream[1]) return {};
+        if (until[0] > stream[0]) {
+          const int64_t waited = std::clamp(slot[0], stream[0], until[0]);
+          inside[static_cast<size_t>(pass.slot_spend[in.slot])] += waited - stream[0];
+          inside[static_cast<size_t>(Spend::launch)] += until[0] - waited;
+        }
+      }
+      for (size_t i = 0; i < 2; ++i) stream[i] = std::max(stream[i], until[i]);
+      continue;
+    }
+    // What comes first on a stream that was free since ever is late for no host.
+    if (stream[0] <= kNever / 2) return {};
+    const Both begin = stream;
+    for (int64_t& t : stream) t += in.duration;
+    slack = std::min(slack, stream[0] - out.launch - in.lead);
+    out.launch += in.launch;
+    uint32_t slot = in.slot;
+    if (in.code == OpCode::run_mark_end || in.code == OpCode::run_mark_both) slots[slot++] = stream;
+    if (in.code == OpCode::run_mark_start || in.code == OpCode::run_mark_both) slots[slot] = begin;
   }
-  rows.push_back(kStreams);
-  for (size_t i : rows) {
-    for (size_t j : rows) out.step.push_back(now[i][j]);
+  if (used.streams.empty()) return {};
+  for (const Stream s : used.streams) {
+    const Both& end = now[static_cast<size_t>(s)];
+    if (end[0] != end[1]) return {};
+    out.ends.emplace_back(s, end[0]);
   }
+  for (size_t s = 0; s < inside.size(); ++s)
+    if (inside[s] != 0) out.inside.emplace_back(static_cast<Spend>(s), inside[s]);
+  out.slack = slack;
   return out;
 }
 
@@ -123,7 +183,9 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
     }
     open = in.code == OpCode::run;
   }
-  out.whole = collapse(out);
+  const UsedStreams used(out);
+  out.whole = collapse(out, used);
+  out.undisturbed = undisturbed(out, used);
   return out;
 }
 

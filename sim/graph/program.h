@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/graph/op_graph.h"
@@ -55,9 +56,22 @@ struct PassStep {
   static constexpr int64_t kNever = INT64_MIN / 4;
 };
 
+// A whole pass where nothing from before it holds it up: the host has launched each op in time, and
+// the other streams were done no later than the compute stream, from whose time t0 on everything
+// counts.  Most passes of a step run like this, and what they leave behind is a constant.
+struct UndisturbedPass {
+  // All of that decides only what it decides where host <= t0 + slack, and t <= t0 of the other
+  // streams.  kNever: there is no such moment.
+  int64_t slack = PassStep::kNever;
+  std::vector<std::pair<Stream, int64_t>> ends;   // of each stream that the pass uses, since t0
+  int64_t launch = 0;                             // what the host takes for it
+  std::vector<std::pair<Spend, int64_t>> inside;  // stand-stills of the compute stream
+};
+
 struct CompiledPass {
   std::vector<Instruction> code;
   PassStep whole;
+  UndisturbedPass undisturbed;
   std::vector<Spend> slot_spend;  // what a wait for it is booked as
   uint32_t slots = 0;
   uint32_t device_ops = 0;

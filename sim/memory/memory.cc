@@ -16,16 +16,28 @@
 // splits it: 5 in use, 15 free.  The next one, of 12 MiB, takes its place from those 15 and leaves
 // 3.  When both are freed they merge with their free neighbours, and the whole segment is free
 // again, but stays reserved until the device has no room for a new one.
+//
+// Most of a long list need not be played.  Say it repeats every two passes, F3 B0, F4 B1, F5 B2,
+// one microbatch later each time (repetition.h), and before F5 the allocator and all that is alive
+// in it are as they were before F4, with what microbatches 1 to 4 held there held by 2 to 5 here.
+// What an allocator does depends on its state and on what is asked of it alone, so that F5 B2 does
+// what F4 B1 did, and leaves that state again: the trace goes on behind the last repetition, with
+// the blocks handed to the microbatches that are alive there.  States are compared number by
+// number, the addresses of everything, at moments that Brent's algorithm picks (An improved Monte
+// Carlo factorization algorithm, 1980): a cycle of any number of repetitions is found by keeping
+// one of them.
 
 #include "sim/memory/memory.h"
 
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "sim/check.h"
+#include "sim/memory/repetition.h"
 
 namespace stepcast {
 namespace {
@@ -145,6 +157,8 @@ struct LiveSet {
   std::vector<CachingAllocator::Block> blocks;  // by tensor
 };
 
+constexpr uint64_t kNoAction = UINT64_MAX;  // key of what passes without an action hold
+
 uint64_t key_of(const Action& a) {
   return (uint64_t{a.stage} << 32U) | a.microbatch;
 }
@@ -172,6 +186,27 @@ class LiveSets {
     sets_.clear();
   }
 
+  // Hands what each microbatch holds to that which is so much higher.
+  void shift(uint64_t by) {
+    for (LiveSet& s : sets_)
+      if (s.key != kNoAction) s.key += by;
+  }
+
+  // Appends who holds which blocks, with microbatches that are so much lower.
+  void append_state(const CachingAllocator& allocator, uint64_t lower,
+                    std::vector<int64_t>& out) const {
+    std::vector<const LiveSet*> used;
+    for (const LiveSet& s : sets_)
+      if (s.used) used.push_back(&s);
+    std::ranges::sort(used, {}, &LiveSet::key);
+    out.push_back(static_cast<int64_t>(used.size()));
+    for (const LiveSet* s : used) {
+      out.push_back(static_cast<int64_t>(s->key == kNoAction ? s->key : s->key - lower));
+      out.push_back(static_cast<int64_t>(s->blocks.size()));
+      for (const CachingAllocator::Block b : s->blocks) allocator.append_place(b, out);
+    }
+  }
+
  private:
   std::deque<LiveSet> sets_;
 };
@@ -182,7 +217,7 @@ std::array<LiveSet*, 2> sets_of(const OpGraph& graph, const Item& item, LiveSets
   const auto tensors = [&](TensorTableId table) {
     return graph.tensor_tables[static_cast<size_t>(table)].size();
   };
-  const uint64_t first = item.has_action ? key_of(item.action) : UINT64_MAX;
+  const uint64_t first = item.has_action ? key_of(item.action) : kNoAction;
   return {&live.get(first, tensors(pass.tensors)),
           item.has_second ? &live.get(key_of(item.second), tensors(pass.second_tensors)) : nullptr};
 }
@@ -239,16 +274,23 @@ namespace {
 // One role's steps, allocation by allocation.
 class ReservedTrace {
  public:
-  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments)
-      : graph_(graph), role_(role), allocator_(room, segments) {
+  ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments,
+                bool in_full)
+      : graph_(graph), allocator_(room, segments) {
     for (const StaticMemory& m : role.memory)
       if (!m.by_tensor) allocator_.allocate(m.bytes);
+    for (const Item& item : role.items)
+      if (item.kind == ItemKind::pass) passes_.push_back(item);
+    if (!in_full) repetition_ = find_repetition(passes_);
   }
 
   void step() {
     gradients_of_.clear();
-    for (const Item& item : role_.items)
-      if (item.kind == ItemKind::pass) run(item);
+    cycle_ = {};
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      i += passes_to_skip(i);
+      if (i < passes_.size()) run(passes_[i]);
+    }
     free_gradients();
     for (const Block block : late_) allocator_.free(block);
     late_.clear();
@@ -326,8 +368,72 @@ class ReservedTrace {
     Block block = CachingAllocator::kNone;
   };
 
+  // ------------------------------------------------------------------- states that come again
+  // A state before a repetition, in numbers: the allocator's, and who holds what.
+  struct State {
+    std::vector<int64_t> allocator, holders;
+  };
+
+  // Brent's search for a state that comes again.
+  struct Cycle {
+    bool found = false;
+    size_t kept_at = 0;  // the repetition before which `kept` was the state
+    size_t reach = 0;    // so many later ones are compared with it; 0: none is kept
+    State kept;
+  };
+
+  // How many passes before the i-th one need not be played: whole repetitions.
+  size_t passes_to_skip(size_t i) {
+    if (!repetition_ || cycle_.found) return 0;
+    const Repetition& r = *repetition_;
+    if (i < r.begin || (i - r.begin) % r.length != 0 || i + r.length > r.end) return 0;
+    const size_t at = (i - r.begin) / r.length, left = (r.end - i) / r.length;
+    if (cycle_.reach > 0 && is_kept_state(at)) {
+      cycle_.found = true;
+      const size_t cycle = at - cycle_.kept_at, skipped = left / cycle * cycle;
+      live_.shift(static_cast<uint64_t>(r.shift * static_cast<int64_t>(skipped)));
+      return skipped * r.length;
+    }
+    if (at - cycle_.kept_at == cycle_.reach) {
+      cycle_.reach = std::max<size_t>(1, 2 * cycle_.reach);
+      cycle_.kept_at = at;
+      cycle_.kept = {allocator_state(), holders_state(at)};
+    }
+    return 0;
+  }
+
+  bool is_kept_state(size_t at) const {
+    return allocator_state() == cycle_.kept.allocator && holders_state(at) == cycle_.kept.holders;
+  }
+
+  std::vector<int64_t> allocator_state() const {
+    std::vector<int64_t> out;
+    allocator_.append_state(out);
+    return out;
+  }
+
+  std::vector<int64_t> holders_state(size_t repetition) const {
+    std::vector<int64_t> out;
+    live_.append_state(allocator_,
+                       static_cast<uint64_t>(repetition_->shift * static_cast<int64_t>(repetition)),
+                       out);
+    // The stages that have gradients only get more within a step.
+    out.push_back(static_cast<int64_t>(gradients_of_.size()));
+    out.push_back(static_cast<int64_t>(late_.size()));
+    for (const Block b : late_) allocator_.append_place(b, out);
+    out.push_back(static_cast<int64_t>(gradients_.size()));
+    for (const Block b : gradients_) allocator_.append_place(b, out);
+    for (const Lagging& l : lagging_) {
+      out.push_back(static_cast<int64_t>(ops_ - l.op));
+      allocator_.append_place(l.block, out);
+    }
+    return out;
+  }
+
   const OpGraph& graph_;
-  const RoleOps& role_;
+  std::vector<Item> passes_;  // of the role
+  std::optional<Repetition> repetition_;
+  Cycle cycle_;  // of this step
   CachingAllocator allocator_;
   LiveSets live_;
   std::vector<Block> late_;       // as in trace_role
@@ -337,15 +443,22 @@ class ReservedTrace {
   uint64_t ops_ = 0;  // before the pass
 };
 
-}  // namespace
-
 // What is free after a step is where the next one begins, so that the second may reserve more: the
 // blocks that gradients and the optimizer have left are not of the sizes of activations.
-Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
-  ReservedTrace trace(graph, graph.roles[role], room, segments);
+Bytes reserved_in_two_steps(ReservedTrace trace) {
   trace.step();
   trace.step();
   return trace.peak();
+}
+
+}  // namespace
+
+Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
+  return reserved_in_two_steps({graph, graph.roles[role], room, segments, false});
+}
+
+Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room, Segments segments) {
+  return reserved_in_two_steps({graph, graph.roles[role], room, segments, true});
 }
 
 namespace {
@@ -383,12 +496,12 @@ uint64_t CachingAllocator::key_of(const Chunk& c) {
 
 // A binary search without branches: they would be unpredictable, and most of the time that a
 // forecast's memory takes is spent here.
-size_t CachingAllocator::FreeList::first_at_least(uint64_t key) const {
+size_t CachingAllocator::first_at_least(const FreeList& list, uint64_t key) {
   size_t low = 0;
-  size_t n = keys.size();
+  size_t n = list.size();
   while (n > 0) {
     const size_t half = n / 2;
-    const bool right = keys[low + half] < key;
+    const bool right = list[low + half].key < key;
     low = right ? low + half + 1 : low;
     n = right ? n - half - 1 : half;
   }
@@ -399,47 +512,45 @@ void CachingAllocator::insert_free(Block b) {
   const Chunk& c = chunks_[static_cast<size_t>(b)];
   FreeList& list = free_[c.small ? 1 : 0];
   const uint64_t key = key_of(c);
-  const auto at = static_cast<std::ptrdiff_t>(list.first_at_least(key));
-  list.keys.insert(list.keys.begin() + at, key);
-  list.blocks.insert(list.blocks.begin() + at, b);
+  list.insert(list.begin() + static_cast<std::ptrdiff_t>(first_at_least(list, key)), {key, b});
 }
 
 void CachingAllocator::remove_free(Block b) {
   const Chunk& c = chunks_[static_cast<size_t>(b)];
   FreeList& list = free_[c.small ? 1 : 0];
-  const size_t at = list.first_at_least(key_of(c));
-  STEPCAST_CHECK(at < list.blocks.size() && list.blocks[at] == b,
-                 "free list of the caching allocator");
-  list.keys.erase(list.keys.begin() + static_cast<std::ptrdiff_t>(at));
-  list.blocks.erase(list.blocks.begin() + static_cast<std::ptrdiff_t>(at));
+  const size_t at = first_at_least(list, key_of(c));
+  STEPCAST_CHECK(at < list.size() && list[at].block == b, "free list of the caching allocator");
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// Takes the block at `at` out of the list and puts a smaller one in.
+void CachingAllocator::replace_free(FreeList& list, size_t at, Block smaller) {
+  const uint64_t key = key_of(chunks_[static_cast<size_t>(smaller)]);
+  for (; at > 0 && list[at - 1].key > key; --at) list[at] = list[at - 1];
+  list[at] = {key, smaller};
 }
 
 // Free blocks without neighbours are whole segments.
 void CachingAllocator::release_segments() {
   for (FreeList& list : free_) {
-    FreeList left;
-    for (size_t i = 0; i < list.blocks.size(); ++i) {
-      const Chunk& c = chunks_[static_cast<size_t>(list.blocks[i])];
-      if (c.previous == kNone && c.next == kNone) {
-        reserved_ -= c.size;
-        unused_.push_back(list.blocks[i]);
-      } else {
-        left.keys.push_back(list.keys[i]);
-        left.blocks.push_back(list.blocks[i]);
-      }
-    }
-    list = std::move(left);
+    std::erase_if(list, [&](const Free& f) {
+      const Chunk& c = chunks_[static_cast<size_t>(f.block)];
+      if (c.previous != kNone || c.next != kNone) return false;
+      reserved_ -= c.size;
+      unused_.push_back(f.block);
+      return true;
+    });
   }
 }
 
 // What is unmapped is a hole in the segment that nobody uses again.
 void CachingAllocator::unmap_free_blocks() {
   for (FreeList& list : free_) {
-    for (const Block b : list.blocks) {
-      reserved_ -= chunks_[static_cast<size_t>(b)].size;
-      chunks_[static_cast<size_t>(b)].in_use = true;
+    for (const Free& f : list) {
+      reserved_ -= chunks_[static_cast<size_t>(f.block)].size;
+      chunks_[static_cast<size_t>(f.block)].in_use = true;
     }
-    list = {};
+    list.clear();
   }
 }
 
@@ -496,15 +607,10 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
   if (bytes.value <= 0) return kNone;
   const int64_t size = round_up(bytes.value, kMinBlock);
   const bool small = size <= kSmallSize;
-  const FreeList& list = free_[small ? 1 : 0];
-  const size_t best = list.first_at_least(static_cast<uint64_t>(size / kMinBlock) << 32U);
-  Block b;
-  if (best < list.blocks.size()) {
-    b = list.blocks[best];
-    remove_free(b);
-  } else {
-    b = grow(size, small);
-  }
+  FreeList& list = free_[small ? 1 : 0];
+  const size_t best = first_at_least(list, static_cast<uint64_t>(size / kMinBlock) << 32U);
+  const bool found = best < list.size();
+  const Block b = found ? list[best].block : grow(size, small);
   const int64_t rest = chunks_[static_cast<size_t>(b)].size - size;
   if (small ? rest >= kMinBlock : rest > kSmallSize) {
     const Chunk whole = chunks_[static_cast<size_t>(b)];
@@ -517,11 +623,36 @@ CachingAllocator::Block CachingAllocator::allocate(Bytes bytes) {
     chunks_[static_cast<size_t>(b)].size = size;
     chunks_[static_cast<size_t>(b)].next = t;
     if (last_[small ? 1 : 0] == b) last_[small ? 1 : 0] = t;
-    insert_free(t);
+    if (found)
+      replace_free(list, best, t);
+    else
+      insert_free(t);
+  } else if (found) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(best));
   }
   chunks_[static_cast<size_t>(b)].in_use = true;
   allocated_ += chunks_[static_cast<size_t>(b)].size;
   return b;
+}
+
+// Segments get addresses that grow, and what is free is a part of one: where next_address_ and the
+// ends are the same, nothing was reserved in between, and where reserved_ is, too, nothing given
+// back.
+void CachingAllocator::append_state(std::vector<int64_t>& out) const {
+  out.insert(out.end(), {next_address_, end_[0], end_[1], reserved_});
+  for (const FreeList& list : free_) {
+    out.push_back(static_cast<int64_t>(list.size()));
+    for (const Free& f : list) out.push_back(static_cast<int64_t>(f.key));
+  }
+}
+
+void CachingAllocator::append_place(Block block, std::vector<int64_t>& out) const {
+  if (block == kNone) {
+    out.push_back(kNone);
+    return;
+  }
+  const Chunk& c = chunks_[static_cast<size_t>(block)];
+  out.insert(out.end(), {c.address, c.size, c.small ? 1 : 0});
 }
 
 void CachingAllocator::absorb_next(Block b) {

@@ -49,9 +49,14 @@ enum class Segments : uint8_t {
 
 // Peak of reserved bytes of one role, by running its allocations through the caching allocator of a
 // device with that much room; at least its peak of allocated bytes.  More than there is room for:
-// the role runs out of memory.  O(allocations of the role * log).
+// the role runs out of memory.  Where the role's list repeats itself (repetition.h) and the
+// allocator has come back to a state that it was in, what follows is not played again: the peak is
+// the same.  O(allocations of the passes that are played * log).
 Bytes trace_reserved(const OpGraph& graph, uint32_t role, Bytes room,
                      Segments segments = Segments::fixed);
+// The same, every pass played.
+Bytes trace_reserved_in_full(const OpGraph& graph, uint32_t role, Bytes room,
+                             Segments segments = Segments::fixed);
 
 // Which tensors hold how much of the role's peak (static memory apart), largest first.
 std::vector<std::pair<LabelId, Bytes>> peak_by_label(const OpGraph& graph, uint32_t role,
@@ -94,6 +99,12 @@ class CachingAllocator {
   Bytes peak_reserved() const { return {peak_}; }
   Bytes allocated() const { return {allocated_}; }  // after rounding
 
+  // Appends numbers that are equal for two moments of one allocator only if the same addresses were
+  // free at both and no segment was reserved or given back between them.
+  void append_state(std::vector<int64_t>& out) const;
+  // Appends where a block is, kNone too.
+  void append_place(Block block, std::vector<int64_t>& out) const;
+
  private:
   struct Chunk {
     int64_t size = 0;
@@ -102,12 +113,13 @@ class CachingAllocator {
     bool in_use = false;
     bool small = false;
   };
-  // Free blocks by size, then address, packed into one number each: 512 B units, 32 bits of either.
-  struct FreeList {
-    std::vector<uint64_t> keys;  // ascending
-    std::vector<Block> blocks;
-    size_t first_at_least(uint64_t key) const;
+  // A free block; size, then address, are packed into one number: 512 B units, 32 bits of either.
+  struct Free {
+    uint64_t key = 0;
+    Block block = kNone;
   };
+  using FreeList = std::vector<Free>;  // by key
+  static size_t first_at_least(const FreeList& list, uint64_t key);
   static uint64_t key_of(const Chunk& c);
 
   Block new_chunk(const Chunk& chunk);
@@ -117,6 +129,7 @@ class CachingAllocator {
   void release_segments();
   void insert_free(Block b);
   void remove_free(Block b);
+  void replace_free(FreeList& list, size_t at, Block smaller);
   void absorb_next(Block b);  // merges the free neighbour after b into b
 
   std::vector<Chunk> chunks_;
