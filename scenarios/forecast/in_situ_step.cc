@@ -33,6 +33,7 @@ InSituStep::InSituStep(Scenario scenario) {
   const Schedule schedule = schedule_once(scenario, table_);
   scenario_ = without_in_situ(std::move(scenario));
   step_ = lower_step(*scenario_, schedule);
+  require_runnable(step_.graph, *scenario_);
   prices_ = price_on(scenario_->cluster, step_.graph, *scenario_, table_);
   for (Price& price : prices_.by_work) price.basis = {};
   waits_depend_on_prices_ = std::ranges::any_of(step_.graph.launches, reads_results);

@@ -153,17 +153,24 @@ Cluster degraded(Cluster c, const LinkState& state) {
   return c;
 }
 
-std::vector<int64_t> prices_in(const Scenario& s, const OpGraph& graph, const Prices& prices,
+// `plain` leaves out in-situ parameters, and so does `modelled`: what they add to a price follows
+// the time that its bytes flow, as apply_in_situ() has it.
+std::vector<int64_t> prices_in(const Scenario& plain, const OpGraph& graph, const Prices& prices,
                                const Prices& modelled, const LinkState& state) {
-  const Prices slow = price_on(degraded(s.cluster, state), graph, s, nullptr);
+  const Prices slow = price_on(degraded(plain.cluster, state), graph, plain, nullptr);
+  const auto ps_of = [](Time t) { return static_cast<double>(t.count()); };
   std::vector<int64_t> ps;
   for (size_t w = 0; w < graph.works.size(); ++w) {
-    const auto now = static_cast<double>(prices.by_work[w].time.count());
-    const auto model = static_cast<double>(modelled.by_work[w].time.count());
-    const auto then = static_cast<double>(slow.by_work[w].time.count());
-    const bool changes = is_communication(graph.works[w].kind) && model > 0 && then > model;
-    ps.push_back(changes ? static_cast<int64_t>(now * (then / model) + 0.5)
-                         : prices.by_work[w].time.count());
+    const Price &now = prices.by_work[w], &model = modelled.by_work[w], &then = slow.by_work[w];
+    ps.push_back(now.time.count());
+    const bool slower = model.time > Time{} && then.time > model.time;
+    if (!is_communication(graph.works[w].kind) || !slower) continue;
+    const double sound = ps_of(now.time - now.in_situ);
+    const double time = sound * (ps_of(then.time) / ps_of(model.time));
+    const double flow = sound - ps_of(now.latency);
+    const double added =
+        flow > 0 ? ps_of(now.in_situ) * std::max(0.0, time - ps_of(then.latency)) / flow : 0;
+    ps.back() = static_cast<int64_t>(time + added + 0.5);
   }
   return ps;
 }
@@ -225,10 +232,12 @@ std::vector<uint8_t> LinkClasses::join_table() const {
 std::vector<std::vector<int64_t>> degraded_prices(const Scenario& s, const OpGraph& graph,
                                                   const Prices& prices,
                                                   const std::vector<LinkState>& states) {
-  const Prices modelled = price_on(s.cluster, graph, s, nullptr);
+  Scenario plain = s;
+  plain.in_situ = false;
+  const Prices modelled = price_on(plain.cluster, graph, plain, nullptr);
   std::vector<std::vector<int64_t>> all;
   for (size_t i = 1; i < states.size(); ++i) {
-    all.push_back(prices_in(s, graph, prices, modelled, states[i]));
+    all.push_back(prices_in(plain, graph, prices, modelled, states[i]));
     std::vector<int64_t>& ps = all.back();
     for (size_t k = 1; k < i; ++k) {
       if (worse_of(states[i], states[k]) != states[i]) continue;

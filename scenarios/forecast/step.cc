@@ -190,6 +190,10 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
   return std::move(*prices);
 }
 
+void require_runnable(const OpGraph& graph, const Scenario& scenario) {
+  if (std::optional<InputError> wrong = check_size(graph, scenario)) throw std::move(*wrong);
+}
+
 PricedStep price_step(LoweredStep step, const CostTable* table) {
   auto priced = price_or_refuse(std::move(step), table);
   if (InputError* refused = std::get_if<InputError>(&priced)) throw std::move(*refused);

@@ -57,6 +57,10 @@ std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* t
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
                 const CostTable* table);
 
+// Throws InputError E123 as price_step() does where there is more to run than a minute takes, or a
+// stage has more layers than a program holds.
+void require_runnable(const OpGraph& graph, const Scenario& scenario);
+
 // Adds what in-situ parameters of these values say to prices that know nothing of them.  The
 // functions above do so with the shipped values, unless the scenario leaves them out or does not
 // train.

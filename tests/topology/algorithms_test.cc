@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/topology/clusters.h"
@@ -70,6 +72,65 @@ TEST(Algorithms, SmallMessagesStartFewerThreadBlocks) {
   EXPECT_EQ(blocks_in_use(simple, s, 1), 1);
   EXPECT_EQ(blocks_in_use(simple, s, 1 << 17), 4);  // 512 threads, 64 bytes each
   EXPECT_EQ(blocks_in_use(simple, s, 1 << 30), 24);
+}
+
+constexpr uint32_t kRing = 1U << static_cast<uint32_t>(Algorithm::ring);
+
+// Software of NICs that cannot promise the order of stores leaves no LL, that of TCPX rings alone;
+// inside a node nothing changes.
+TEST(Algorithms, SoftwareOfTheNicsLeavesWhatItCanDo) {
+  Cluster c = dgx_h100(2);
+  const auto found = [&](const GroupShape& s, Algorithm algorithm, Protocol protocol) {
+    return std::ranges::any_of(candidates(c, all_reduce, s), [&](const Candidate& a) {
+      return a.algorithm == algorithm && a.protocol == protocol;
+    });
+  };
+  EXPECT_TRUE(found(full(2), Algorithm::tree, Protocol::ll));
+  c.node.nic_driver = NicDriver::efa_v1;
+  EXPECT_FALSE(found(full(2), Algorithm::tree, Protocol::ll));
+  EXPECT_FALSE(found(full(2), Algorithm::ring, Protocol::ll128));
+  EXPECT_TRUE(found(full(2), Algorithm::tree, Protocol::simple));
+  EXPECT_TRUE(found(full(1), Algorithm::tree, Protocol::ll));
+  c.node.nic_driver = NicDriver::tcpxo;
+  EXPECT_FALSE(found(full(2), Algorithm::tree, Protocol::ll));
+  EXPECT_TRUE(found(full(2), Algorithm::tree, Protocol::ll128));
+  c.node.nic_driver = NicDriver::tcpx;
+  EXPECT_FALSE(found(full(2), Algorithm::tree, Protocol::simple));
+  EXPECT_TRUE(found(full(2), Algorithm::ring, Protocol::simple));
+}
+
+TEST(Algorithms, AChoiceOfAlgorithmHoldsForAllReduces) {
+  const NcclSetup rings{.algorithms = kRing};
+  for (const Candidate& a : candidates(dgx_h100(2), all_reduce, full(2), rings))
+    EXPECT_EQ(a.algorithm, Algorithm::ring);
+  EXPECT_EQ(candidates(dgx_h100(2), all_gather, full(2, 1), rings).size(),
+            candidates(dgx_h100(2), all_gather, full(2, 1)).size());
+}
+
+// 16 NICs of 100 Gb/s beside 8 GPUs: 8 channels of 24 GB/s or 16 of 12, of one wire.
+TEST(Algorithms, PortsThatAreNotMergedHaveChannelsOfTheirOwn) {
+  Cluster c = dgx_a100(2);
+  c.node.nics = 16;
+  c.node.nic_bandwidth = {12.5e9};
+  const auto ring = [&](const NcclSetup& setup) {
+    return candidate_of(candidates(c, all_reduce, full(2), setup), Algorithm::ring);
+  };
+  const Candidate merged = ring({}), apart = ring({.merges_ports = false});
+  EXPECT_EQ(merged.blocks, 16);
+  EXPECT_EQ(apart.blocks, 32);
+  EXPECT_DOUBLE_EQ(apart.wire, merged.wire);
+}
+
+// Hopper needs no flush (NCCL), so that a slow NIC costs a hop by Simple as much as one by LL.
+TEST(Algorithms, AFlushIsPaidUpToAmpere) {
+  for (const auto& [c, times] : {std::pair{dgx_a100(2), 2.0}, std::pair{dgx_h100(2), 1.0}}) {
+    Cluster slow = c;
+    slow.node.nic_latency += test::microseconds(10);
+    const auto network = [](const Cluster& on) {
+      return candidate_of(candidates(on, all_gather, full(2)), Algorithm::ring).network;
+    };
+    EXPECT_NEAR(network(slow) - network(c), times * 10e-6, 1e-9);
+  }
 }
 
 TEST(Algorithms, NcclPicks) {

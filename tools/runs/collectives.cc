@@ -6,6 +6,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -20,6 +21,7 @@
 #include "sim/csv.h"
 #include "sim/diagnostic.h"
 #include "sim/statistics.h"
+#include "sim/text.h"
 
 namespace stepcast::accuracy {
 
@@ -28,6 +30,8 @@ namespace stepcast::accuracy {
 namespace {
 
 using Row = std::map<std::string, std::string, std::less<>>;
+
+constexpr double kLatencyOnly = 64 << 10;  // bytes: below, hardly anything else is seen
 
 bool has(const std::string& text, const std::string& word) {
   return text.find(word) != std::string::npos;
@@ -39,7 +43,13 @@ std::vector<Point> read_points(const std::string& path) {
     const std::string& bytes = row.at(row.count("bytes") ? "bytes" : "size_b");
     const std::string& us = row.at(row.count("time_us") ? "time_us" : "oop_time_us");
     if (us.empty()) continue;
-    points.push_back({std::stod(bytes), std::stod(us) * 1e-6});
+    double shorter = std::stod(us);
+    // An all-reduce does the same in place: two measurements of one thing, and what disturbs one
+    // only makes it longer.
+    if (const auto at = row.find("in_place_us"); at != row.end() && !at->second.empty()) {
+      shorter = std::min(shorter, std::stod(at->second));
+    }
+    points.push_back({std::stod(bytes), shorter * 1e-6});
   }
   return points;
 }
@@ -126,10 +136,77 @@ void set_network(Node& node, Fabric& fabric, const std::string& text, int64_t ho
   fabric.sharp = has(text, "SHARP");
 }
 
+using Version = std::pair<int64_t, int64_t>;  // "2.18.5": 2, 18
+
+// Of a log that does not say: a late one.
+Version version_of(const Row& row) {
+  Version v{0, 0};
+  const auto at = row.find("nccl_version");
+  if (at == row.end() || std::sscanf(at->second.c_str(), "%ld.%ld", &v.first, &v.second) != 2) {
+    return {99, 0};
+  }
+  return v;
+}
+
+// The model is of 2.28 to 2.30.  What ran on software from before PXN (2.12) is judged by it but
+// says nothing of today's factors.
+constexpr Version kFittedFrom{2, 12};
+
+// What NCCL takes: "Ring", "Ring,Tree", "^LL128" (all but it), in any case.
+uint32_t choice_of(std::string_view text, const std::map<std::string, uint32_t>& names) {
+  const bool all_but = text.starts_with('^');
+  uint32_t bits = 0;
+  for (std::string_view word : split(text.substr(all_but ? 1 : 0), ',')) {
+    const auto at = names.find(upper_case(word));
+    if (at == names.end()) refuse(fmt::format("unknown algorithm or protocol '{}'", word));
+    bits |= at->second;
+  }
+  return all_but ? ~bits : bits;
+}
+
+// The column `environment` ("NCCL_ALGO=Ring NCCL_PROTO=Simple") and the version.
+NcclSetup setup_of(const Row& row, NicDriver driver) {
+  constexpr auto bit = [](auto x) { return 1U << static_cast<uint32_t>(x); };
+  static const std::map<std::string, uint32_t> kAlgorithms{
+      {"RING", bit(Algorithm::ring)},
+      {"TREE", bit(Algorithm::tree)},
+      {"COLLNETDIRECT", bit(Algorithm::collnet_direct)},
+      {"COLLNETCHAIN", bit(Algorithm::collnet_chain)},
+      {"NVLS", bit(Algorithm::nvls)},
+      {"NVLSTREE", bit(Algorithm::nvls_tree)}};
+  static const std::map<std::string, uint32_t> kNames{{"LL", bit(Protocol::ll)},
+                                                      {"LL128", bit(Protocol::ll128)},
+                                                      {"SIMPLE", bit(Protocol::simple)}};
+  NcclSetup setup;
+  if (row.count("environment")) {
+    for (std::string_view set : split(row.at("environment"), ' ')) {
+      if (set.starts_with("NCCL_ALGO=")) setup.algorithms = choice_of(set.substr(10), kAlgorithms);
+      if (set.starts_with("NCCL_PROTO=")) setup.protocols = choice_of(set.substr(11), kNames);
+    }
+  }
+  // A plugin merges ports by itself.
+  if (driver == NicDriver::verbs || driver == NicDriver::roce) {
+    setup.merges_ports = version_of(row) >= Version{2, 24};
+  }
+  return setup;
+}
+
 void leave_out_calls(std::vector<Point>& points) {
   double shortest = std::numeric_limits<double>::infinity();
   for (const Point& p : points) shortest = std::min(shortest, p.seconds);
   std::erase_if(points, [&](const Point& p) { return p.seconds < kCallsAreHidden * shortest; });
+}
+
+// More bytes in two thirds of the time: no choice of algorithm does that, a network that is not
+// well does.
+bool falls(const std::vector<Point>& points) {
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (points[i].bytes > points[i - 1].bytes && points[i].bytes >= kLatencyOnly &&
+        3 * points[i].seconds < 2 * points[i - 1].seconds) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Log log_of(const Row& row, const std::string& folder) {
@@ -140,6 +217,7 @@ Log log_of(const Row& row, const std::string& folder) {
   log.source = row.at("source");
   log.kind = kind_of(row.at("collective"));
   log.scored = row.at("quality") == "ok";
+  log.fitted = version_of(row) >= kFittedFrom;
   log.one_process = has(row.at("notes"), "single process");
   log.transfer = log.kind == WorkKind::send_recv;
   int64_t hosts = std::stoll(row.at("nodes"));
@@ -152,6 +230,7 @@ Log log_of(const Row& row, const std::string& folder) {
   node.gpus = gpus / nodes;
   set_gpu(node, row);
   set_network(node, log.cluster.fabric, log.network, hosts / nodes);
+  log.setup = setup_of(row, node.nic_driver);
   log.cluster.nodes = nodes;
   log.cluster.fabric.hop_latency = Time{200'000};
   log.shape.ranks = gpus;
@@ -161,6 +240,8 @@ Log log_of(const Row& row, const std::string& folder) {
   log.points = read_points(
       fmt::format("{}/{}", folder, row.count("file") ? row.at("file") : log.id + ".csv"));
   if (log.one_process) leave_out_calls(log.points);
+  log.unwell = falls(log.points);
+  if (log.unwell) log.scored = log.fitted = false;
   return log;
 }
 
@@ -181,7 +262,6 @@ namespace {
 
 constexpr double kNoise = 0.1;         // natural logarithm, of one point
 constexpr double kSmallest = 4 << 10;  // below it latency alone is seen
-constexpr double kLatencyOnly = 64 << 10;
 constexpr int kRounds = 14;
 
 // Logarithm of the model and its derivatives by the logarithms of the six factors.
@@ -225,7 +305,7 @@ Problem problem_of(const std::vector<Observation>& all, const std::vector<Log>& 
     return at->second;
   };
   for (const Observation& o : all) {
-    if (o.log == without) continue;
+    if (o.log == without || !logs[o.log].fitted) continue;
     std::vector<std::pair<size_t, double>> columns;
     for (const CorrectionClass& c : o.classes) columns.emplace_back(column(c, o.log), c.weight);
     const Log& log = logs[o.log];
@@ -285,7 +365,7 @@ std::vector<Observation> observe(const std::vector<Log>& logs) {
   for (size_t i = 0; i < logs.size(); ++i) {
     const Log& log = logs[i];
     if (log.transfer) continue;
-    const std::vector<Candidate> ways = candidates(log.cluster, log.kind, log.shape);
+    const std::vector<Candidate> ways = candidates(log.cluster, log.kind, log.shape, log.setup);
     for (const Point& point : log.points) {
       if (point.bytes < kSmallest) continue;
       Observation o{
@@ -427,7 +507,7 @@ Study study(const std::vector<Log>& logs) {
       line = points.size() > 1 ? fit_alpha_beta(points) : AlphaBeta{};
     }
     const Log& log = logs[o.log];
-    const auto ways = candidates(log.cluster, log.kind, log.shape);
+    const auto ways = candidates(log.cluster, log.kind, log.shape, log.setup);
     note(s.left_out, o,
          cheapest_seconds(ways, factors_of(ways, log.cluster, log.kind, log.shape, others),
                           o.bytes));
@@ -518,6 +598,16 @@ std::string collectives_report(const Study& s, const std::vector<Log>& logs) {
       "(median); every fourth row kept, within {} % (target 3).\n",
       percent_or_dash(median(s.half)), percent_or_dash(median(s.quarter)));
   text += "\n" + held_out_logs(s, logs);
+  std::string unwell, old;
+  for (const Log& log : logs) {
+    std::string& of = log.unwell ? unwell : old;
+    if (log.unwell || !log.fitted) of += (of.empty() ? "" : ", ") + log.id;
+  }
+  text += fmt::format(
+      "\nNeither fitted nor judged, since more bytes took two thirds of the time or less: {}. "
+      "Judged "
+      "but not fitted, as NCCL was older than 2.12: {}.\n",
+      unwell.empty() ? "none" : unwell, old.empty() ? "none" : old);
   text +=
       "\nBy log, median error in %: factors of the other logs, minus where predictions are mostly "
       "too short / NCCL's own model / alpha-beta of the log itself.\n\n| log | 64 KiB to 1 MiB | 1 "
@@ -544,7 +634,7 @@ std::string corrections_file(const Fitted& fitted, const std::vector<Log>& logs)
       "# tests/data/collectives, each with its source there:\n";
   std::string line = "#";
   for (const Log& log : logs) {
-    if (log.transfer) continue;
+    if (log.transfer || !log.fitted) continue;
     if (line.size() + log.id.size() > 96) {
       text += fmt::format("{}\n", line);
       line = "#";

@@ -26,16 +26,20 @@ struct Log {
   std::string id, gpu, network, source;
   bool transfer = false;  // sendrecv: kind does not count
   bool one_process =
-      false;           // that calls for all GPUs: points that only its calls make are left out
-  bool scored = true;  // false: of large sizes alone; fitted, but not judged by
+      false;            // that calls for all GPUs: points that only its calls make are left out
+  bool scored = true;   // false: of large sizes alone; fitted, but not judged by
+  bool fitted = true;   // false: of software too old for the model; judged by, but not fitted
+  bool unwell = false;  // a larger message took far less time: neither fitted nor judged by
   WorkKind kind = WorkKind::all_reduce;
   Cluster cluster;
   GroupShape shape;
+  NcclSetup setup;
   std::vector<Point> points;
 };
 
 // A folder holds manifest.csv (id, collective, gpu, nodes, gpus_per_node, link_intra, network,
-// quality, ...; the columns `file`, notes and others may follow) and for each log <id>.csv with the
+// quality, ...; the columns `file`, nccl_version, environment (NCCL_ALGO=Ring NCCL_PROTO=Simple),
+// notes and others may be there) and for each log <id>.csv with the
 // columns bytes or size_b, and time_us or oop_time_us.  The cluster is told from the words of the
 // manifest by the same rules for every log.  Read are those of quality ok or large_only.  Throws
 // InputError: files that cannot be read, unknown words.

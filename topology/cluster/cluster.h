@@ -60,17 +60,17 @@ constexpr std::string_view name_of(NicDriver driver) {
 }
 
 // What `nics.latency` is where nobody says otherwise; the presets of those clusters have the
-// sources (scenarios/presets/clusters: dgx-h100, gcp-a3-ultra, p5, gcp-a3-mega, p4d), RoCE as
-// InfiniBand, and TCPX from the floor of a3-high's logs.
+// sources (scenarios/presets/clusters: dgx-h100, gcp-a3-ultra, p5, gcp-a3-mega), RoCE as
+// InfiniBand, the first EFA as the second, and TCPX from the floor of a3-high's logs.
 constexpr Time nominal_latency(NicDriver driver) {
   constexpr int64_t kMicrosecond = 1'000'000;
   switch (driver) {
     case NicDriver::verbs:
     case NicDriver::roce: return Time{2 * kMicrosecond};
     case NicDriver::gib: return Time{12 * kMicrosecond};
-    case NicDriver::efa: return Time{15 * kMicrosecond};
+    case NicDriver::efa:
+    case NicDriver::efa_v1: return Time{15 * kMicrosecond};
     case NicDriver::tcpxo: return Time{35 * kMicrosecond};
-    case NicDriver::efa_v1: return Time{75 * kMicrosecond};
     case NicDriver::tcpx: return Time{300 * kMicrosecond};
   }
   return Time{};

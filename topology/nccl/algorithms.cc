@@ -49,6 +49,10 @@ namespace {
 
 constexpr std::array kAllProtocols{Protocol::ll, Protocol::ll128, Protocol::simple};
 
+// What EFA's plugin tells NCCL of its NICs' latency, to keep it from algorithms of many hops
+// (aws/aws-ofi-nccl src/platform-aws.c): not what a hop takes.
+constexpr double kEfaReported = 75 * kUs;
+
 double log2_floor(int64_t n) {
   return static_cast<double>(std::bit_width(static_cast<uint64_t>(n)) - 1);
 }
@@ -58,12 +62,14 @@ struct Group {
   const Cluster* cluster = nullptr;
   const GpuArchitecture* arch = nullptr;
   const GroupShape* shape = nullptr;
+  const NcclSetup* setup = nullptr;
   double n = 0, nodes = 0, per_node = 0;
   size_t node_class = 0;  // index into ByNodes
   bool pcie = false, across = false;
   double intra_factor = 1;      // latency of the in-node link in units of the nominal one
   double network_excess = 0;    // seconds above the nominal latency of a network link
-  double reported_latency = 0;  // that EFA's plugin (aws/aws-ofi-nccl) tells NCCL of its NICs
+  double reported_latency = 0;  // that the NICs' software tells NCCL beside
+  bool flushes = true;          // what a Simple hop has written must be flushed before it is read
   double fabric_share = 1;  // of its NIC bandwidth that a ring gets through the tiers it crosses
 };
 
@@ -76,12 +82,13 @@ double ring_share(const std::vector<Tier>& tiers, const GroupShape& shape) {
   return share;
 }
 
-Group group_of(const Cluster& cluster, const GroupShape& shape) {
+Group group_of(const Cluster& cluster, const GroupShape& shape, const NcclSetup& setup) {
   const NcclLatencies& latencies = kNcclLatencies;
   Group g;
   g.cluster = &cluster;
   g.arch = &architecture(cluster.node.gpu.arch);
   g.shape = &shape;
+  g.setup = &setup;
   g.n = real(shape.ranks);
   g.nodes = real(shape.nodes);
   g.per_node = g.n / g.nodes;
@@ -92,18 +99,24 @@ Group group_of(const Cluster& cluster, const GroupShape& shape) {
   if (!g.across) return g;
   g.network_excess = to_seconds(network_latency(cluster, shape.tier)) - latencies.nominal_network;
   const NicDriver driver = cluster.node.nic_driver;
-  if (driver == NicDriver::efa || driver == NicDriver::efa_v1) {
-    g.reported_latency = to_seconds(cluster.node.nic_latency);
-  }
+  if (driver == NicDriver::efa || driver == NicDriver::efa_v1) g.reported_latency = kEfaReported;
+  // Hopper and later need no flush (src/graph/paths.cc); where EFA reads host memory, as beside
+  // GPUs on PCIe, there is nothing to flush.
+  const bool host_memory = g.pcie && driver == NicDriver::efa;
+  g.flushes = g.arch->compute_capability < 90 && !host_memory;
   g.fabric_share = ring_share(fabric_tiers(cluster), shape);
   return g;
+}
+
+Channels channels_of(const Group& g, ChannelPattern pattern) {
+  return search_channels(*g.cluster, *g.shape, pattern, *g.setup);
 }
 
 // Latencies of one alternative: NCCL's own and, with the links at hand, the cost's.
 struct Hops {
   double intra = 0, network = 0;  // how many
   double intra_hop = 0, network_hop = 0;
-  int wires = 1;  // times that a network hop crosses the wire: twice with a flush
+  int wires = 1;  // times that NCCL counts the wire of a network hop: twice by Simple
 };
 
 void set_latency(Candidate& a, const Group& g, double base, const Hops& h, double factor = 1) {
@@ -111,7 +124,8 @@ void set_latency(Candidate& a, const Group& g, double base, const Hops& h, doubl
                              h.network * (h.network_hop + h.wires * g.reported_latency));
   a.base = factor * base;
   a.intra = factor * h.intra * h.intra_hop * g.intra_factor;
-  a.network = factor * h.network * std::max(0.0, h.network_hop + h.wires * g.network_excess);
+  const int wires = g.flushes ? h.wires : 1;
+  a.network = factor * h.network * std::max(0.0, h.network_hop + wires * g.network_excess);
 }
 
 double intra_hop(const Group& g, const HopLatencies& hops, Protocol p) {
@@ -161,7 +175,7 @@ double ring_wire(const Group& g, const Channels& c) {
 
 void add_rings(const Group& g, WorkKind kind, std::vector<Candidate>& out) {
   const NcclLatencies& latencies = kNcclLatencies;
-  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::ring);
+  const Channels c = channels_of(g, ChannelPattern::ring);
   const RingWork work = ring_work(kind, g.n);
   const double own_bus = real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
   for (Protocol p : kAllProtocols) {
@@ -211,7 +225,7 @@ double tree_wire(const Group& g, const Channels& c) {
 
 void add_trees(const Group& g, std::vector<Candidate>& out) {
   const NcclLatencies& latencies = kNcclLatencies;
-  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::tree);
+  const Channels c = channels_of(g, ChannelPattern::tree);
   const double own_bus = real(c.count) * (g.nodes <= 2 ? c.found.intra : c.found.inter);
   const bool alone = g.shape->ranks_per_node == 1;
   const double inside = alone ? kUnlimited : real(c.count) * c.smooth.intra;
@@ -227,7 +241,9 @@ void add_trees(const Group& g, std::vector<Candidate>& out) {
     set_latency(a, g, latencies.tree.base[static_cast<size_t>(p)], h);
     a.nccl_bandwidth = tree_protocol(g, c, own_bus, p) / 2;
     a.bandwidth = tree_protocol(g, c, inside, p) / 2;
-    if (g.across) a.wire = tree_protocol(g, c, tree_wire(g, c), p) / 2;
+    // NCCL's shares of a tree are of what its thread blocks reach, not of the wire.
+    const double wire = g.across ? tree_wire(g, c) : 0;
+    if (g.across) a.wire = (p == Protocol::simple ? wire : tree_protocol(g, c, wire, p)) / 2;
     out.push_back(a);
   }
 }
@@ -238,7 +254,7 @@ void add_nvls(const Group& g, std::vector<Candidate>& out) {
   const GpuArchitecture& arch = *g.arch;
   const NcclLatencies& latencies = kNcclLatencies;
   if (!node.sharp || node.intra != IntraKind::nvswitch || arch.nvls_efficiency <= 0) return;
-  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::nvls);
+  const Channels c = channels_of(g, ChannelPattern::nvls);
   if (c.count < 2) return;
   const double count = real(c.count);
   const double part = arch.nvls_efficiency * 2 * (count - 1) / count;
@@ -281,7 +297,7 @@ void add_nvls(const Group& g, std::vector<Candidate>& out) {
 void add_collnet(const Group& g, std::vector<Candidate>& out) {
   if (!g.cluster->fabric.sharp || !g.across) return;
   const NcclLatencies& latencies = kNcclLatencies;
-  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::collnet);
+  const Channels c = channels_of(g, ChannelPattern::collnet);
   const double count = real(c.count);
   const double others = std::min(1.0, g.per_node - 1);
   double f = g.per_node / count;
@@ -297,7 +313,8 @@ void add_collnet(const Group& g, std::vector<Candidate>& out) {
   const double scale = (hopper_or_later ? 0.85 : 1) / f / 2;
   direct.nccl_bandwidth = count * c.found.intra * scale;
   direct.bandwidth = count * c.smooth.intra * scale;
-  direct.wire = ring_wire(g, c) * scale;
+  // The switches sum: each node's message crosses its NICs once.
+  direct.wire = ring_wire(g, c);
   out.push_back(direct);
   Candidate chain{.algorithm = Algorithm::collnet_chain, .blocks = c.blocks};
   h = {.intra = 2 * (g.per_node - 1),
@@ -308,7 +325,7 @@ void add_collnet(const Group& g, std::vector<Candidate>& out) {
   set_latency(chain, g, 0, h);
   chain.nccl_bandwidth = count * c.found.intra / 2;
   chain.bandwidth = count * c.smooth.intra / 2;
-  chain.wire = ring_wire(g, c) / 2;
+  chain.wire = ring_wire(g, c);
   out.push_back(chain);
 }
 
@@ -316,7 +333,7 @@ void add_collnet(const Group& g, std::vector<Candidate>& out) {
 void add_pat(const Group& g, std::vector<Candidate>& out) {
   if (!g.across || g.shape->ranks_per_node != 1) return;
   const NcclLatencies& latencies = kNcclLatencies;
-  const Channels c = search_channels(*g.cluster, *g.shape, ChannelPattern::ring);
+  const Channels c = channels_of(g, ChannelPattern::ring);
   Candidate a{.algorithm = Algorithm::pat, .blocks = c.blocks};
   Hops h{.network = log2_floor(g.shape->nodes) / 3.5,
          .network_hop = latencies.tree.network[static_cast<size_t>(Protocol::simple)],
@@ -326,6 +343,50 @@ void add_pat(const Group& g, std::vector<Candidate>& out) {
   a.bandwidth = kUnlimited;
   a.wire = 0.75 * ring_wire(g, c);
   out.push_back(a);
+}
+
+constexpr uint32_t bit(Algorithm a) {
+  return 1U << static_cast<uint32_t>(a);
+}
+constexpr uint32_t bit(Protocol p) {
+  return 1U << static_cast<uint32_t>(p);
+}
+
+// LL and LL128 poll flags beside the data, so they need NICs that store a line in order.  Where
+// that is not given, the NICs' software switches them off: EFA of the first kind (aws/aws-ofi-nccl
+// src/platform-aws.c, from 1.6.0 on), TCPXO leaves LL128, TCPX neither, and rings alone
+// (GoogleCloudPlatform/cluster-toolkit examples/gke-a3-highgpu/nccl-config.yaml,
+// examples/machine-learning/a3-megagpu-8g/nemo-framework/Dockerfile).
+NcclSetup left_by(NicDriver driver) {
+  constexpr uint32_t kSimple = bit(Protocol::simple);
+  switch (driver) {
+    case NicDriver::verbs:
+    case NicDriver::roce:
+    case NicDriver::gib:
+    case NicDriver::efa: return {.protocols = ~0U};
+    case NicDriver::tcpxo: return {.protocols = bit(Protocol::ll128) | kSimple};
+    case NicDriver::efa_v1: return {.protocols = kSimple};
+    case NicDriver::tcpx: return {.algorithms = bit(Algorithm::ring), .protocols = kSimple};
+  }
+  return {.protocols = ~0U};
+}
+
+// NCCL_ALGO holds for all-reduces: other collectives keep their rings whatever it says
+// (src/graph/tuning.cc).
+void keep_allowed(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
+                  const NcclSetup& setup, std::vector<Candidate>& all) {
+  NcclSetup left = setup;
+  if (shape.nodes > 1) {
+    const NcclSetup driver = left_by(cluster.node.nic_driver);
+    left.algorithms &= driver.algorithms;
+    if (left.protocols == 0) left.protocols = driver.protocols;
+  }
+  if (left.protocols == 0) left.protocols = ~0U;
+  std::erase_if(all, [&](const Candidate& a) {
+    return (left.protocols & bit(a.protocol)) == 0 ||
+           (kind == WorkKind::all_reduce && (left.algorithms & bit(a.algorithm)) == 0);
+  });
+  STEPCAST_CHECK(!all.empty(), "NCCL's set-up leaves a way to run");
 }
 
 // NCCL's factors on the bandwidth of trees, from 64 B on by powers of two.
@@ -339,13 +400,14 @@ constexpr std::array<std::array<double, kTreeSizes>, kProtocols> kTreeFactors{{
 
 }  // namespace
 
-std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape) {
+std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
+                                  const NcclSetup& setup) {
   STEPCAST_CHECK(shape.ranks > 1 && shape.nodes > 0 && shape.ranks_per_node > 0 &&
                      shape.sharing > 0 && shape.tier < kMaxTiers,
                  "the shape of a group");
   if (kind == WorkKind::all_to_all) return exchange_candidates(cluster, shape);
   std::vector<Candidate> out;
-  const Group g = group_of(cluster, shape);
+  const Group g = group_of(cluster, shape, setup);
   add_rings(g, kind, out);
   if (kind == WorkKind::all_reduce) {
     add_trees(g, out);
@@ -354,6 +416,7 @@ std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const G
   } else if (kind != WorkKind::broadcast) {
     add_pat(g, out);
   }
+  keep_allowed(cluster, kind, shape, setup, out);
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include "sim/graph/work.h"
 #include "topology/cluster/cluster.h"
 #include "topology/cluster/group_shape.h"
+#include "topology/nccl/channels.h"
 #include "topology/nccl/constants.h"
 
 namespace stepcast {
@@ -43,7 +44,8 @@ struct Candidate {
 
 // All that NCCL considers for a collective of `kind`, at least one.  REQUIRES: as collective_cost,
 // shape.ranks > 1.
-std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape);
+std::vector<Candidate> candidates(const Cluster& cluster, WorkKind kind, const GroupShape& shape,
+                                  const NcclSetup& setup = {});
 
 // How long NCCL takes it to last, with NCCL's correction of trees by size.
 double nccl_seconds(const Candidate& a, WorkKind kind, double bytes);

@@ -81,14 +81,15 @@ struct Nics {
   double shared = 0;  // usable bandwidth of all of them if the other groups of the axis send too
 };
 
-Nics nics_of(const Cluster& cluster, const GroupShape& shape) {
+Nics nics_of(const Cluster& cluster, const GroupShape& shape, bool merges_ports) {
   const Node& node = cluster.node;
   const double ranks =
       real(shape.fewest_per_node > 0 ? shape.fewest_per_node : shape.ranks_per_node);
   const double beside = real(node.nics) / real(node.gpus);  // NICs for each GPU
+  const double merged = merges_ports ? std::max(1.0, beside) : 1;
   Nics nics;
-  nics.speed = kNicFraction * node.nic_bandwidth.value * std::max(1.0, beside);
-  nics.count = beside >= 1 ? ranks : std::max(1.0, std::floor(ranks * beside));
+  nics.speed = kNicFraction * node.nic_bandwidth.value * merged;
+  nics.count = std::max(1.0, std::floor(ranks * beside / merged));
   const double all = kNicFraction * node.nic_bandwidth.value * real(node.nics);
   nics.shared = std::min(all / real(shape.sharing), nics.count * nics.speed);
   return nics;
@@ -168,13 +169,14 @@ double usable_intra(const Cluster& cluster, const GroupShape& shape) {
   return std::min(usable, node.cpu_bandwidth.value / real(shape.crossing));
 }
 
-Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern) {
+Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern,
+                         const NcclSetup& setup) {
   const int64_t capability = architecture(cluster.node.gpu.arch).compute_capability;
   const double usable = usable_intra(cluster, shape);
   STEPCAST_CHECK(shape.ranks_per_node == 1 || usable > 0, "a node needs an inner bandwidth");
   Nics nics;
   if (shape.nodes > 1) {
-    nics = nics_of(cluster, shape);
+    nics = nics_of(cluster, shape, setup.merges_ports);
     STEPCAST_CHECK(nics.speed > 0 && nics.shared > 0, "a group over several nodes needs NICs");
   }
   if (pattern == ChannelPattern::nvls) return nvls(usable, nics, shape, capability);

@@ -15,6 +15,13 @@
 
 namespace stepcast {
 
+// How NCCL is set up beside what the wires say.  No scenario states it; logs of benchmarks do.
+struct NcclSetup {
+  uint32_t algorithms = ~0U;  // NCCL_ALGO: bits by Algorithm, of an all-reduce
+  uint32_t protocols = 0;     // NCCL_PROTO: bits by Protocol; 0: all that the NICs' software leaves
+  bool merges_ports = true;   // the ports of a NIC are one device (2.24 and later)
+};
+
 enum class ChannelPattern : uint8_t { ring, tree, nvls, collnet };
 
 // Of one channel; bytes per second and direction.
@@ -32,7 +39,8 @@ struct Channels {
 
 // `sharing` counts for `smooth` only: a communicator does not know of others on its NICs.
 // REQUIRES: a group of several ranks; bandwidths of its links are positive.
-Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern);
+Channels search_channels(const Cluster& cluster, const GroupShape& shape, ChannelPattern pattern,
+                         const NcclSetup& setup = {});
 
 // Usable bandwidth of one GPU towards the rest of the group inside its node.
 double usable_intra(const Cluster& cluster, const GroupShape& shape);

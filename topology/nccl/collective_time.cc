@@ -100,6 +100,9 @@ void classify_bandwidth(Classifier& c) {
   c.add(Term::bandwidth, 0.1, c.placed(c.algorithm));
   c.add(Term::bandwidth, kTight,
         c.placed(fmt::format("{} {}", arch.correction_class, c.algorithm)));
+  if (c.across && (c.a.algorithm == Algorithm::tree || c.a.algorithm == Algorithm::collnet_chain)) {
+    c.add(Term::bandwidth, 0.1, "chain of a node's GPUs");
+  }
   if (c.a.protocol != Protocol::simple) c.add(Term::bandwidth, kLoose, c.placed(c.protocol));
   if (c.a.algorithm == Algorithm::nvls && arch.own_nvls_factor) {
     c.add(Term::bandwidth, 0.15, fmt::format("{} NVLS", arch.correction_class));
@@ -119,9 +122,12 @@ void classify_wire(Classifier& c) {
     return;
   }
   c.add(Term::wire, kTight, c.algorithm);
-  if (c.a.protocol != Protocol::simple) c.add(Term::wire, kLoose, c.protocol);
+  // LL128's share of a wire is known, 15 of 16 words: a factor could only hide something else.
+  if (c.a.protocol == Protocol::ll) c.add(Term::wire, kLoose, c.protocol);
   const NicDriver driver = c.cluster.node.nic_driver;
-  if (driver >= NicDriver::tcpxo) c.add(Term::wire, kWide, std::string(nic_class(driver)));
+  // What software makes of the wire is particular to each, even where latencies are alike.
+  if (driver == NicDriver::tcpx) c.add(Term::wire, kWide, "NIC by TCPX");
+  if (driver == NicDriver::tcpxo) c.add(Term::wire, kWide, "NIC by TCPXO");
   const bool plugin = driver != NicDriver::verbs && driver != NicDriver::roce;
   if (plugin && c.shape.ranks_per_node == 1) {
     c.add(Term::wire, 0.5, "one rank a node and NIC by a plugin");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "scenarios/forecast/forecast.h"
+#include "sim/diagnostic.h"
 #include "sim/graph/price.h"
 
 namespace stepcast::in_situ_step_test {
@@ -23,7 +24,8 @@ Time step_of(const Scenario& s) {
 
 // Perturbed ranks run in another engine.
 TEST(InSituStep, IsTheForecastWithTheShippedValuesAndWithoutAny) {
-  for (const char* more : {"", "schedule: zb-h1\n", "perturb: [{where: rank 3, compute: 0.9}]\n"}) {
+  for (const char* more : {"", "schedule: zb-h1\n", "perturb: [{where: rank 3, compute: 0.9}]\n",
+                           "perturb: [{where: rank 3, bw: 0.3, latency: 10us}]\n"}) {
     Scenario s = scenario_of(more);
     const InSituStep step(s);
     const Node& node = s.cluster.node;
@@ -33,6 +35,24 @@ TEST(InSituStep, IsTheForecastWithTheShippedValuesAndWithoutAny) {
     EXPECT_EQ(step.time(neutral_in_situ()), step_of(s)) << more;
     EXPECT_LT(step_of(s), on) << more;
   }
+}
+
+// The same E123 as of a forecast, not a failed check of the program's.
+TEST(InSituStep, RefusesWhatIsTooMuchToRun) {
+  const Scenario s = load_scenario_text(
+      "model: {preset: llama3-8b, num_hidden_layers: 10000}\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 8}\nbatch: {global: 1, micro: 1, seq: 16}\n",
+      "run.yaml");
+  const auto code_of = [](auto call) {
+    try {
+      call();
+    } catch (const InputError& e) {
+      return e.diagnostics.front().code;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(code_of([&] { step_of(s); }), "E123");
+  EXPECT_EQ(code_of([&] { InSituStep{s}; }), "E123");
 }
 
 TEST(InSituStep, WaitsOfTheHostFollowThePrices) {
