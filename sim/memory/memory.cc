@@ -22,7 +22,8 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <set>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "sim/check.h"
@@ -241,12 +242,19 @@ class ReservedTrace {
  public:
   ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments)
       : graph_(graph), role_(role), allocator_(room, segments) {
-    for (const StaticMemory& m : role.memory)
-      if (!m.by_tensor) allocator_.allocate(m.bytes);
+    Bytes by_tensor{};
+    for (const StaticMemory& m : role.memory) {
+      if (m.by_tensor) {
+        by_tensor += m.bytes;
+      } else {
+        allocator_.allocate(m.bytes);
+      }
+    }
+    if (by_tensor.value > 0) allocator_.allocate(by_tensor - kept_gradients(by_tensor));
   }
 
   void step() {
-    gradients_of_.clear();
+    for (auto& [gradient, made] : made_) made = false;
     for (const Item& item : role_.items)
       if (item.kind == ItemKind::pass) run(item);
     free_gradients();
@@ -267,7 +275,6 @@ class ReservedTrace {
     const size_t earlier = late_.size();
     const auto sets =
         pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph_, item, live_);
-    const size_t gradients = gradients_.size();
     for (const MemoryEvent& e : pass.memory) {
       Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
       const Tensor& tensor = graph_.tensor(pass, e);
@@ -277,7 +284,7 @@ class ReservedTrace {
         continue;
       }
       const Block freed = std::exchange(block, CachingAllocator::kNone);
-      if (tensor.becomes_gradient && !has_gradients(e.second ? item.second : item.action)) {
+      if (tensor.becomes_gradient && becomes_gradient(gradient_of(pass, item, e))) {
         gradients_.push_back(freed);
       } else if (tensor.lags) {
         lagging_.push_back({ops_ + e.op, freed});
@@ -288,10 +295,6 @@ class ReservedTrace {
       }
     }
     ops_ += pass.ops.size();
-    if (gradients_.size() > gradients) {
-      gradients_of_.insert(item.action.stage);
-      if (item.has_second) gradients_of_.insert(item.second.stage);
-    }
     for (LiveSet* set : sets) {
       if (set == nullptr) continue;
       set->used = std::ranges::any_of(set->blocks,
@@ -302,8 +305,36 @@ class ReservedTrace {
     late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(earlier));
   }
 
-  // Whether an earlier backward of this step has made those of the action's stage.
-  bool has_gradients(const Action& action) const { return gradients_of_.contains(action.stage); }
+  // A stage's tensor, in whichever pass of whichever microbatch.
+  using Gradient = std::tuple<uint16_t, TensorTableId, uint32_t>;
+
+  static Gradient gradient_of(const Pass& pass, const Item& item, const MemoryEvent& e) {
+    return {(e.second ? item.second : item.action).stage,
+            e.second ? pass.second_tensors : pass.tensors, e.tensor};
+  }
+
+  // Finds the tensors that become gradients, in the order of the step, and what they take of
+  // `all`.  There are no more gradients than parameters: of two tensors for the same ones, as a
+  // tied embedding has, the later one is added to the first.
+  Bytes kept_gradients(Bytes all) {
+    Bytes kept{};
+    for (const Item& item : role_.items) {
+      if (item.kind != ItemKind::pass) continue;
+      const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
+      for (const MemoryEvent& e : pass.memory) {
+        const Tensor& tensor = graph_.tensor(pass, e);
+        if (e.allocate || !tensor.becomes_gradient || kept + tensor.bytes > all) continue;
+        if (made_.emplace(gradient_of(pass, item, e), false).second) kept += tensor.bytes;
+      }
+    }
+    return kept;
+  }
+
+  // Whether it is the first of this step.
+  bool becomes_gradient(const Gradient& gradient) {
+    const auto at = made_.find(gradient);
+    return at != made_.end() && !std::exchange(at->second, true);
+  }
 
   void free_gradients() {
     for (const Block block : gradients_) allocator_.free(block);
@@ -330,9 +361,9 @@ class ReservedTrace {
   const RoleOps& role_;
   CachingAllocator allocator_;
   LiveSets live_;
-  std::vector<Block> late_;       // as in trace_role
-  std::vector<Block> gradients_;  // by tensor, of this step
-  std::set<uint16_t> gradients_of_;
+  std::vector<Block> late_;        // as in trace_role
+  std::vector<Block> gradients_;   // by tensor, of this step
+  std::map<Gradient, bool> made_;  // tensors that become gradients: whether in this step already
   std::deque<Lagging> lagging_;
   uint64_t ops_ = 0;  // before the pass
 };
