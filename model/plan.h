@@ -344,6 +344,13 @@ struct Plan {
   int64_t microbatches() const { return global_batch / (micro_batch * dp); }
 
   Precision precision;
+  // Whether gradients are the tensors that autograd has made, which have the format of the
+  // parameters: products that add into the main gradients make none, shards are copied out of them.
+  bool gradients_are_tensors() const {
+    const Precision& p = precision;
+    return p.product_gradients == ProductGradients::tensors && zero < 2 &&
+           !kernels.gradient_accumulation_fusion && (p.gradients == p.params || p.own_gradients);
+  }
   Recompute recompute = Recompute::none;
   RecomputeModules recompute_modules;  // selective
   RecomputeMethod recompute_method = RecomputeMethod::uniform;

@@ -185,7 +185,9 @@ void hand_over_gradient(const LayerContext& c, TensorIndex& gradient) {
     case ProductGradients::backward:
       c.buckets.unadded.push_back(std::exchange(gradient, kNoTensor));
       return;
-    case ProductGradients::tensors: c.weights.becomes_gradient(gradient); break;
+    case ProductGradients::tensors:
+      if (c.shard.plan.gradients_are_tensors()) c.weights.becomes_gradient(gradient);
+      break;
   }
   c.weights.free(gradient);
 }

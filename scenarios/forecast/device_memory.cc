@@ -2,6 +2,7 @@
 #include "scenarios/forecast/device_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -24,15 +25,16 @@ class Communicators {
         ring_buffers(s_.cluster, shape, version_));
     add(name + ", NVLS", "NVIDIA/nccl src/transport/nvls.cc",
         nvls_buffers(s_.cluster, shape, version_));
+    add(name + ", slots", "NVIDIA/nccl src/transport/net.cc, sharedBuffersInit",
+        slot_buffers(s_.cluster, shape, version_));
   }
 
   // `peers`: of the group, that a rank exchanges with.
   void exchanges(const std::string& name, const std::vector<int64_t>& ranks, int64_t peers) {
     if (ranks.size() < 2) return;
-    const GroupShape shape = shape_on(ranks);
-    const int64_t inside = std::min(peers, shape.ranks_per_node - 1);
-    add(name, "send and receive, NVIDIA/nccl src/transport/p2p.cc and net.cc",
-        exchange_buffers(inside, shape.nodes > 1 && peers > inside));
+    if (connects_at_start(version_)) collectives(name, ranks);
+    add(name + ", exchange", "send and receive, NVIDIA/nccl src/transport/p2p.cc and net.cc",
+        exchange_buffers(s_.cluster, shape_on(ranks), peers, version_));
   }
 
  private:
@@ -52,6 +54,41 @@ class Communicators {
   const NcclVersion version_;
   std::vector<DeviceMemory>& lines_;
 };
+
+// What DeepEP takes for each group size: tokens that a buffer for NVLink and one for the network
+// hold on a channel, the larger of dispatch and combine (deep_ep/buffer.py v1.2.1,
+// get_dispatch_config and get_combine_config).
+struct DeepEpSizes {
+  int64_t ranks, nvlink_tokens, network_tokens;
+};
+constexpr std::array<DeepEpSizes, 7> kDeepEpSizes{{{8, 256, 132},
+                                                   {16, 288, 140},
+                                                   {32, 288, 128},
+                                                   {64, 288, 140},
+                                                   {128, 560, 132},
+                                                   {144, 720, 132},
+                                                   {160, 720, 132}}};
+
+// deepseek-ai/DeepEP v1.2.1 csrc/config.hpp, get_nvl_buffer_size_hint and
+// get_rdma_buffer_size_hint, as Megatron-Core asks for them (fused_a2a.py, get_buffer);
+// csrc/kernels/configs.cuh, the workspace.  NVSHMEM takes whole granules of 512 MiB, and 256 MiB
+// for itself (buffer.py).
+Bytes deepep_buffers(int64_t hidden, int64_t ranks) {
+  constexpr int64_t kMebibyte = int64_t{1} << 20;
+  constexpr int64_t kChannels = 20 / 2, kPeers = 8, kWorkspace = 32 * kMebibyte;
+  constexpr int64_t kGranule = 512 * kMebibyte, kOfNvshmem = 256 * kMebibyte;
+  // Beside the token its source, and room for 128 experts, weights and scales.
+  const int64_t token = 2 * hidden + 8 + 128 * (8 + 4 + 4);
+  const auto row = std::ranges::find_if(
+      kDeepEpSizes, [&](const DeepEpSizes& sizes) { return ranks <= sizes.ranks; });
+  const DeepEpSizes& sizes = row == kDeepEpSizes.end() ? kDeepEpSizes.back() : *row;
+  int64_t bytes = kWorkspace + kChannels * std::min(ranks, kPeers) * sizes.nvlink_tokens * token;
+  if (ranks > kPeers) {
+    const int64_t network = kChannels * (ranks / kPeers) * sizes.network_tokens * (token + 16) * 2;
+    bytes += (kOfNvshmem + network + kGranule - 1) / kGranule * kGranule;
+  }
+  return Bytes{bytes};
+}
 
 }  // namespace
 
@@ -79,7 +116,14 @@ std::vector<DeviceMemory> device_memory(const Scenario& scenario) {
     to.exchanges("communicator of cp", group(Axis::cp), plan.cp_comm == CpComm::p2p ? 2 : plan.cp);
   }
   if (plan.ep > 1) {
-    to.exchanges("communicator of ep", group(Axis::ep), plan.ep - 1);
+    if (plan.moe.dispatcher == Dispatcher::all_to_all) {
+      to.exchanges("communicator of ep", group(Axis::ep), plan.ep - 1);
+    } else {
+      to.collectives("communicator of ep", group(Axis::ep));
+    }
+    if (plan.moe.dispatcher == Dispatcher::deepep)
+      lines.push_back({"DeepEP", deepep_buffers(scenario.model.hidden, plan.ep),
+                       "deepseek-ai/DeepEP csrc/config.hpp"});
     if (plan.trains()) to.collectives("communicator of edp", group(Axis::edp));
   }
   to.exchanges("communicator of pp", group(Axis::pp), 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a GPU holds beside the caching allocator of PyTorch: the CUDA context, with the kernels that
-// are loaded into it, and the communicators of the groups that a rank is in.
+// are loaded into it, the communicators of the groups that a rank is in, and DeepEP's buffers.
 //
 // PyTorch makes a communicator for a group when it communicates first: for the world (the barrier
 // after init_process_group), for each axis along which more than one rank lies, for the model group

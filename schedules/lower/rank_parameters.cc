@@ -89,12 +89,10 @@ class HeldBy {
       hold(MemoryCategory::parameters, sharded ? part.share : part.parameters,
            wide ? DType::fp32 : p.params, apart ? Bytes{} : replaced);
       hold(MemoryCategory::gradients, held_.gradients_of(part), p.gradients);
-      // Experts' gradients are added at once (model/layers/experts.cc).
-      memory.back().by_tensor = is_dense && !sharded &&
-                                p.product_gradients == ProductGradients::tensors &&
-                                !plan_.kernels.gradient_accumulation_fusion && plan_.zero < 2;
       if (p.own_gradients && p.gradients != p.params && !sharded)
         hold(MemoryCategory::gradients, part.parameters, p.params);
+      // Autograd's own; experts' gradients are added at once (model/layers/experts.cc).
+      memory.back().by_tensor = is_dense && plan_.gradients_are_tensors();
       if (keeps_gathered(plan_)) {
         hold(MemoryCategory::parameters, part.parameters, p.params, replaced);
         hold(MemoryCategory::gradients, part.parameters, p.params);

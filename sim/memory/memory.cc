@@ -32,8 +32,9 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <map>
 #include <optional>
-#include <set>
+#include <tuple>
 #include <utility>
 
 #include "sim/check.h"
@@ -277,15 +278,22 @@ class ReservedTrace {
   ReservedTrace(const OpGraph& graph, const RoleOps& role, Bytes room, Segments segments,
                 bool in_full)
       : graph_(graph), allocator_(room, segments) {
-    for (const StaticMemory& m : role.memory)
-      if (!m.by_tensor) allocator_.allocate(m.bytes);
     for (const Item& item : role.items)
       if (item.kind == ItemKind::pass) passes_.push_back(item);
     if (!in_full) repetition_ = find_repetition(passes_);
+    Bytes by_tensor{};
+    for (const StaticMemory& m : role.memory) {
+      if (m.by_tensor) {
+        by_tensor += m.bytes;
+      } else {
+        allocator_.allocate(m.bytes);
+      }
+    }
+    if (by_tensor.value > 0) allocator_.allocate(by_tensor - kept_gradients(by_tensor));
   }
 
   void step() {
-    gradients_of_.clear();
+    for (auto& [gradient, made] : made_) made = false;
     cycle_ = {};
     for (size_t i = 0; i < passes_.size(); ++i) {
       i += passes_to_skip(i);
@@ -309,7 +317,6 @@ class ReservedTrace {
     const size_t earlier = late_.size();
     const auto sets =
         pass.memory.empty() ? std::array<LiveSet*, 2>{} : sets_of(graph_, item, live_);
-    const size_t gradients = gradients_.size();
     for (const MemoryEvent& e : pass.memory) {
       Block& block = sets[e.second ? 1 : 0]->blocks[e.tensor];
       const Tensor& tensor = graph_.tensor(pass, e);
@@ -319,7 +326,7 @@ class ReservedTrace {
         continue;
       }
       const Block freed = std::exchange(block, CachingAllocator::kNone);
-      if (tensor.becomes_gradient && !has_gradients(e.second ? item.second : item.action)) {
+      if (tensor.becomes_gradient && becomes_gradient(gradient_of(pass, item, e))) {
         gradients_.push_back(freed);
       } else if (tensor.lags) {
         lagging_.push_back({ops_ + e.op, freed});
@@ -330,10 +337,6 @@ class ReservedTrace {
       }
     }
     ops_ += pass.ops.size();
-    if (gradients_.size() > gradients) {
-      gradients_of_.insert(item.action.stage);
-      if (item.has_second) gradients_of_.insert(item.second.stage);
-    }
     for (LiveSet* set : sets) {
       if (set == nullptr) continue;
       set->used = std::ranges::any_of(set->blocks,
@@ -344,8 +347,35 @@ class ReservedTrace {
     late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(earlier));
   }
 
-  // Whether an earlier backward of this step has made those of the action's stage.
-  bool has_gradients(const Action& action) const { return gradients_of_.contains(action.stage); }
+  // A stage's tensor, in whichever pass of whichever microbatch.
+  using Gradient = std::tuple<uint16_t, TensorTableId, uint32_t>;
+
+  static Gradient gradient_of(const Pass& pass, const Item& item, const MemoryEvent& e) {
+    return {(e.second ? item.second : item.action).stage,
+            e.second ? pass.second_tensors : pass.tensors, e.tensor};
+  }
+
+  // Finds the tensors that become gradients, in the order of the step, and what they take of
+  // `all`.  There are no more gradients than parameters: of two tensors for the same ones, as a
+  // tied embedding has, the later one is added to the first.
+  Bytes kept_gradients(Bytes all) {
+    Bytes kept{};
+    for (const Item& item : passes_) {
+      const Pass& pass = graph_.passes[static_cast<size_t>(item.pass)];
+      for (const MemoryEvent& e : pass.memory) {
+        const Tensor& tensor = graph_.tensor(pass, e);
+        if (e.allocate || !tensor.becomes_gradient || kept + tensor.bytes > all) continue;
+        if (made_.emplace(gradient_of(pass, item, e), false).second) kept += tensor.bytes;
+      }
+    }
+    return kept;
+  }
+
+  // Whether it is the first of this step.
+  bool becomes_gradient(const Gradient& gradient) {
+    const auto at = made_.find(gradient);
+    return at != made_.end() && !std::exchange(at->second, true);
+  }
 
   void free_gradients() {
     for (const Block block : gradients_) allocator_.free(block);
@@ -417,8 +447,8 @@ class ReservedTrace {
     live_.append_state(allocator_,
                        static_cast<uint64_t>(repetition_->shift * static_cast<int64_t>(repetition)),
                        out);
-    // The stages that have gradients only get more within a step.
-    out.push_back(static_cast<int64_t>(gradients_of_.size()));
+    // The gradients that are made only get more within a step.
+    out.push_back(std::ranges::count_if(made_, [](const auto& g) { return g.second; }));
     out.push_back(static_cast<int64_t>(late_.size()));
     for (const Block b : late_) allocator_.append_place(b, out);
     out.push_back(static_cast<int64_t>(gradients_.size()));
@@ -436,9 +466,9 @@ class ReservedTrace {
   Cycle cycle_;  // of this step
   CachingAllocator allocator_;
   LiveSets live_;
-  std::vector<Block> late_;       // as in trace_role
-  std::vector<Block> gradients_;  // by tensor, of this step
-  std::set<uint16_t> gradients_of_;
+  std::vector<Block> late_;        // as in trace_role
+  std::vector<Block> gradients_;   // by tensor, of this step
+  std::map<Gradient, bool> made_;  // tensors that become gradients: whether in this step already
   std::deque<Lagging> lagging_;
   uint64_t ops_ = 0;  // before the pass
 };

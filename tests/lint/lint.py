@@ -110,6 +110,7 @@ FOREIGN_SOURCES = {
     "src/enqueue.cc", "src/include/device.h", "src/init.cc", "src/transport/net.cc", "src/transport/nvls.cc", "src/transport/p2p.cc",
     "src/graph/paths.cc", "src/graph/search.cc", "src/graph/topo.h", "src/graph/tuning.cc",  # NVIDIA/nccl
     "src/misc/param.cc", "src/transport/net_socket.cc",  # NVIDIA/nccl
+    "csrc/kernels/configs.cuh",  # deepseek-ai/DeepEP
     "src/common.cu", "src/util.cu",  # NVIDIA/nccl-tests
     "transformer_engine/common/gemm/cublaslt_gemm.cu",  # NVIDIA/TransformerEngine
 }

@@ -485,6 +485,44 @@ TEST(Reserved, TheFirstGradientOfAStepIsKeptAndOthersAreAddedToIt) {
   EXPECT_EQ(trace_memory(t.g.graph)[t.role].peak, (Bytes{(12 + 30 + 30) * kMiB}));
 }
 
+// The rest of the gradients, of norms and biases, is a buffer.
+TEST(Reserved, OnlyGradientsThatTensorsHoldAreNotInTheBuffer) {
+  ByTensor t;
+  t.g.graph.roles[t.role].memory = {{MemoryCategory::gradients, {40 * kMiB}, true}};
+  EXPECT_EQ(trace_reserved(t.g.graph, t.role, kEndlessRoom), (Bytes{(10 + 12 + 30 + 30) * kMiB}));
+}
+
+// A tied embedding and head have one gradient: the second is added to the first.
+TEST(Reserved, TwoTensorsForTheSameParametersBecomeOneGradient) {
+  ByTensor t;
+  const uint32_t again = t.g.tensor(30 * kMiB);
+  t.g.graph.tensor_tables[0][again].becomes_gradient = true;
+  t.g.allocate(t.b, 0, again);
+  t.g.free(t.b, 0, again);
+  EXPECT_EQ(trace_reserved(t.g.graph, t.role, kEndlessRoom), (Bytes{(12 + 30 + 30) * kMiB}));
+}
+
+// In 0B0 with 1F0 beside it only stage 0 makes gradients; those of stage 1 are made later.
+TEST(Reserved, AnOverlappedForwardHasNoGradients) {
+  HandGraph g;
+  const PassId f = g.pass_of(1), b = g.pass_of(1), pair = g.pass_of(1);
+  const uint32_t gradient = g.tensor(30 * kMiB);
+  g.graph.tensor_tables[0][gradient].becomes_gradient = true;
+  for (const PassId pass : {b, pair}) {
+    g.allocate(pass, 0, gradient);
+    g.free(pass, 0, gradient);
+  }
+  const uint32_t r = g.role();
+  g.graph.roles[r].memory = {{MemoryCategory::gradients, {60 * kMiB}, true}};
+  g.run(r, f, forward_of(0, 0));
+  g.run(r, pair, backward_of(0, 0));
+  g.graph.roles[r].items.back().has_second = true;
+  g.graph.roles[r].items.back().second = forward_of(1, 0);
+  g.run(r, b, backward_of(1, 0));
+  g.run(r, b, backward_of(1, 1));
+  EXPECT_EQ(trace_reserved(g.graph, r, kEndlessRoom), (Bytes{(30 + 30 + 30) * kMiB}));
+}
+
 // The optimizer's copy of 20 MiB is free when the next step begins, whose 12 MiB split it, so that
 // the next copy needs a segment of its own.
 TEST(Reserved, TheSecondStepBeginsWithWhatTheFirstHasLeft) {

@@ -42,8 +42,37 @@ TEST(Buffers, SwitchesThatReduceHoldTheirsByVersion) {
 
 // NVIDIA/nccl issue 1685: 32 channels to each of 7 peers.
 TEST(Buffers, AnAllToAllOfEightHasThemForEachPeer) {
-  EXPECT_EQ(exchange_buffers(7, false).value, 32 * 7 * 12 * kMiB);
-  EXPECT_EQ(exchange_buffers(0, true).value, 128 * kMiB);
+  EXPECT_EQ(exchange_buffers(test::dgx_h100(2), inside(8), 7, {22602}).value, 32 * 7 * 12 * kMiB);
+}
+
+// NVIDIA/nccl issue 964: two A100 take 544 MiB.
+TEST(Buffers, ACommunicatorHasSlotsFromItsStart) {
+  const Cluster a100 = test::dgx_a100(2);
+  EXPECT_EQ((ring_buffers(a100, inside(2), {21803}) + slot_buffers(a100, inside(2), {21803})).value,
+            544 * kMiB);
+  EXPECT_EQ(slot_buffers(a100, inside(2), {21403}).value, 64 * kMiB);
+  EXPECT_EQ(slot_buffers(a100, inside(2), {21003}).value, 0);
+  EXPECT_EQ(slot_buffers(a100, inside(2), {22200}).value, 0);
+  EXPECT_EQ(slot_buffers(a100, inside(1), {21803}).value, 0);
+}
+
+// 16 channels x 16 x 128 KiB, for each GPU of the node that sends by way of this one.
+TEST(Buffers, AGpuHasSlotsForAllThatSendByWayOfIt) {
+  Cluster a100 = test::dgx_a100(2);
+  const GroupShape all{.ranks = 16, .nodes = 2, .ranks_per_node = 8};
+  EXPECT_EQ(slot_buffers(a100, all, {21803}).value, 8 * 32 * kMiB);
+  a100.fabric.pxn = false;
+  EXPECT_EQ(slot_buffers(a100, all, {21803}).value, 32 * kMiB);
+}
+
+// To a rank beyond the node go two channels at most, and as many then to those of the node.
+TEST(Buffers, GroupsOfSeveralNodesHaveFewChannelsForAPeer) {
+  const Cluster a100 = test::dgx_a100(2);
+  const GroupShape all{.ranks = 16, .nodes = 2, .ranks_per_node = 8};
+  const int64_t come = 32 * kMiB, go = 8 * come;
+  EXPECT_EQ(exchange_buffers(a100, all, 15, {21803}).value, 7 * 2 * 12 * kMiB + come);
+  EXPECT_EQ(exchange_buffers(a100, all, 15, {21003}).value, 7 * 12 * kMiB + come + go);
+  EXPECT_EQ(exchange_buffers(a100, all, 15, {22602}).value, 7 * 2 * 12 * kMiB + come + go);
 }
 
 }  // namespace

@@ -14,11 +14,20 @@
 // (src/transport/p2p.cc, CUDA_IPC_MIN): 10 and 2 MiB, which are the sizes that NCCL_DEBUG=INFO
 // prints (NVIDIA/nccl issue 1685).  Over the network both ends have LL128 and Simple in the GPU's
 // memory, the receiver LL too (src/transport/net.cc, NCCL_NET_MAP_ADD_POINTER with GPUDirect).  A
-// ring has one connection in and one out on each channel, trees have as many again; from 2.22 on
-// (runtimeConn in src/init.cc) trees have them only where they are used, which is taken to be rare.
+// ring has one connection in and one out on each channel.  A tree inside a node is the ring's chain
+// in both directions, so that its middle has as many again and its ends share them.
+//
+// Beside them a communicator has slots for what send and receive bring over the network: 16 on each
+// channel (src/transport/net.cc, sharedBuffersInit), 128 KiB each, or 512 KiB inside a node of
+// NVLinks, which never uses them.
+//
+// Up to 2.21 all of this is there from a communicator's start, whatever it is used for
+// (initTransportsRank in src/init.cc); from 2.22 on (runtimeConn) only what is used.
 //
 // For example eight A100 of one node have 24 channels: 24 x (10 + 2) MiB for rings and as much for
-// trees, 576 MiB.
+// trees, 576 MiB, and 32 x 16 x 512 KiB of slots, 256 MiB.  Measured (NVIDIA/nccl issue 964): 544
+// MiB by two A100, which need no connections for trees (288 + 256); 688 by rank 0 of three or four,
+// an end of each chain, which on average has 10 + 2 MiB for two channels (288 + 144 + 256).
 #pragma once
 
 #include <cstdint>
@@ -34,11 +43,18 @@ struct NcclVersion {
   int64_t code = 22105;
 };
 
-// Of rings and trees.
+// Whether a communicator connects all that it may need when it is made.
+bool connects_at_start(NcclVersion version);
+
+// Of rings, and of trees where they are connected at once.
 Bytes ring_buffers(const Cluster& cluster, const GroupShape& shape, NcclVersion version);
 // Of NVLS, for a group on one node whose switches reduce; 0 otherwise.
 Bytes nvls_buffers(const Cluster& cluster, const GroupShape& shape, NcclVersion version);
-// Of send and receive with `inside` peers of the same node, and with others or none beyond it.
-Bytes exchange_buffers(int64_t inside, bool beyond);
+// Slots for what is sent over the network, which a communicator has from its start.
+Bytes slot_buffers(const Cluster& cluster, const GroupShape& shape, NcclVersion version);
+// What send and receive take with `peers` others of the group, those of the node first; without the
+// slots above.
+Bytes exchange_buffers(const Cluster& cluster, const GroupShape& shape, int64_t peers,
+                       NcclVersion version);
 
 }  // namespace stepcast

@@ -36,6 +36,30 @@ TEST(DeviceMemory, HasACommunicatorForEachGroupThatTheRankIsIn) {
   EXPECT_GT(device_reserve(both), device_reserve(dp));
 }
 
+// DeepEP's buffers are its own: an exchange by NCCL has none of them, and the other way round.
+TEST(DeviceMemory, DispatchersOfExpertsHaveTheirOwnBuffers) {
+  const auto with = [](const std::string& dispatcher) {
+    return load_scenario_text(
+        "model: qwen3-30b-a3b\ncluster: dgx-h100 x 4\nbatch: {global: 64, micro: 1, seq: 4096}\n"
+        "parallel: {ep: 16}\nmoe: {dispatcher: " +
+            dispatcher + "}\n",
+        "device.yaml");
+  };
+  EXPECT_TRUE(has(with("alltoall"), "communicator of ep, exchange"));
+  EXPECT_FALSE(has(with("alltoall"), "DeepEP"));
+  EXPECT_TRUE(has(with("deepep"), "DeepEP"));
+  EXPECT_FALSE(has(with("deepep"), "communicator of ep, exchange"));
+  EXPECT_TRUE(has(with("allgather"), "communicator of ep"));
+  EXPECT_FALSE(has(with("allgather"), "communicator of ep, exchange"));
+  // Hidden size 2,048: 32 MiB, 10 channels x 8 peers x 288 tokens x (4,096 + 2,056) B for NVLink,
+  // and one granule of 512 MiB.
+  const std::vector<DeviceMemory> lines = device_memory(with("deepep"));
+  const auto deepep =
+      std::ranges::find_if(lines, [](const DeviceMemory& line) { return line.what == "DeepEP"; });
+  ASSERT_NE(deepep, lines.end());
+  EXPECT_EQ(deepep->bytes.value, (int64_t{32 + 512} << 20) + int64_t{10} * 8 * 288 * 6152);
+}
+
 TEST(DeviceMemory, IsWhatTheStepCannotUse) {
   const Scenario s = load("parallel: {tp: 4}\n");
   EXPECT_EQ(usable_memory(s), s.cluster.node.gpu.memory - device_reserve(s));

@@ -278,21 +278,45 @@ TEST(Lower, NarrowGradientsAreCopiedBeforeTheOptimizer) {
   EXPECT_DOUBLE_EQ(copied_by_optimizer(GradientCopies::by_tensor, DType::fp16), 4);
 }
 
+// Bytes of the tensors that become gradients, and whether the main gradients are those.
+std::pair<int64_t, bool> gradients_by_tensor(const Plan& plan) {
+  const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+  int64_t bytes = 0;
+  for (const std::vector<Tensor>& table : graph.tensor_tables)
+    for (const Tensor& tensor : table) bytes += tensor.becomes_gradient ? tensor.bytes.value : 0;
+  return {bytes, graph.roles[0].memory[1].by_tensor};
+}
+
 TEST(Lower, GradientsByTensorAreNotPartOfAFlatBuffer) {
   Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
   plan.kernels.gradient_accumulation_fusion = false;
+  plan.precision.gradients = plan.precision.params;
   plan.stages = {{.layers = 8, .embedding = true, .head = true}};
-  const auto made = [&](ProductGradients how) {
-    plan.precision.product_gradients = how;
-    const OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
-    int64_t bytes = 0;
-    for (const std::vector<Tensor>& table : graph.tensor_tables)
-      for (const Tensor& tensor : table) bytes += tensor.becomes_gradient ? tensor.bytes.value : 0;
-    EXPECT_EQ(graph.roles[0].memory[1].by_tensor, how == ProductGradients::tensors);
-    return bytes;
-  };
-  EXPECT_EQ(made(ProductGradients::added), 0);
-  EXPECT_GT(made(ProductGradients::tensors), parameters(small_gpt()));  // two bytes of nearly all
+  EXPECT_EQ(gradients_by_tensor(plan), std::pair(int64_t{0}, false));
+  plan.precision.product_gradients = ProductGradients::tensors;
+  const auto [bytes, main] = gradients_by_tensor(plan);
+  EXPECT_GT(bytes, parameters(small_gpt()));  // two bytes of nearly all
+  EXPECT_TRUE(main);
+}
+
+// Products add into the main gradients, which are wider, or shards.
+TEST(Lower, GradientsThatAutogradDoesNotMakeAreNoTensors) {
+  Plan plan = sample::plan(1, 1, 1, 2, 1, 256);
+  plan.kernels.gradient_accumulation_fusion = false;
+  plan.precision.gradients = plan.precision.params;
+  plan.precision.product_gradients = ProductGradients::tensors;
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  Plan fused = plan, wide = plan, sharded = plan;
+  fused.kernels.gradient_accumulation_fusion = true;
+  wide.precision.gradients = DType::fp32;
+  sharded.zero = 2;
+  for (const Plan& other : {fused, wide, sharded})
+    EXPECT_EQ(gradients_by_tensor(other), std::pair(int64_t{0}, false));
+  // Beside wider main ones they are those of each backward.
+  wide.precision.own_gradients = true;
+  const auto [bytes, main] = gradients_by_tensor(wide);
+  EXPECT_GT(bytes, parameters(small_gpt()));
+  EXPECT_FALSE(main);
 }
 
 TEST(Lower, GradientsOfABackwardMayAllStayToItsEnd) {
