@@ -183,6 +183,7 @@ struct Kernels {
   bool eager_loading = false;          // CUDA loads all of PyTorch's kernels at once
   int64_t nccl_version = 22105;        // NCCL_VERSION_CODE
   bool expandable_segments = false;    // of PyTorch's caching allocator
+  bool keep_gathered = false;          // inputs of column-parallel layers, until their backward
   bool record_streams = false;  // blocks that a collective has read are free when it has ended
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;

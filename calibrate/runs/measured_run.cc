@@ -84,6 +84,8 @@ MeasuredRun measured_run(const RunRecord& record, const StepSize* size) {
   const std::string kind = text_at(r, "measured.peak_memory_kind");
   if (mentions(kind, "LAST rank")) {
     m.memory_kind = MemoryKind::last_allocated;
+  } else if (mentions(kind, "allocated of rank 0")) {
+    m.memory_kind = MemoryKind::first_allocated;
   } else if (mentions(kind, "nvidia-smi")) {
     m.memory_kind = MemoryKind::device;
   } else if (mentions(kind, "rank 0 alone")) {

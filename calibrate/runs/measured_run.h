@@ -10,11 +10,12 @@ namespace stepcast {
 
 // Which memory a source reports.
 enum class MemoryKind : unsigned char {
-  allocated,       // largest that the framework asked for, of any rank
-  last_allocated,  // ... of the last pipeline rank
-  first_reserved,  // held by the caching allocator of the first pipeline rank
-  reserved,        // held by the caching allocator, of any rank
-  device,          // nvidia-smi: reserved, and the context
+  allocated,        // largest that the framework asked for, of any rank
+  first_allocated,  // ... of the first pipeline rank
+  last_allocated,   // ... of the last
+  first_reserved,   // held by the caching allocator of the first pipeline rank
+  reserved,         // held by the caching allocator, of any rank
+  device,           // nvidia-smi: reserved, and the context
 };
 
 // Where a step time comes from.

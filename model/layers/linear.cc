@@ -45,6 +45,17 @@ uint32_t tp(const LayerContext& c, const std::string& label, WorkKind kind, int6
   return c.pass.communicate(Stream::tp, label, tp_work(c, kind, width));
 }
 
+// Whether the input of a column-parallel layer is kept as it was gathered.  Nothing but the layer
+// may read it: not a router, nor a second branch, and it is not made again.
+bool keeps_gathered_input(const LayerContext& c) {
+  const Transformer& model = c.shard.model;
+  const Plan& plan = c.shard.plan;
+  const bool alone = model.experts == 0 && model.kv_rank == 0 && !model.parallel_block &&
+                     !c.kind.cross && !plan.recompute_modules.norms;
+  return plan.kernels.keep_gathered && alone && c.in_layer && c.shard.sequence_split() &&
+         plan.overlap.tp == TpOverlap::none && !is_low(c);
+}
+
 }  // namespace
 
 uint32_t start_gather(const LayerContext& c, PassWriter& pass, const std::string& label,
@@ -223,7 +234,14 @@ TensorIndex column_parallel_forward(const LayerContext& c, ForwardMode mode,
   if (is_pipelined(c)) {
     gathered = gathered_product(c, label, label + " all-gather", gemm);
   } else {
-    if (s.sequence_split()) gathered = gather(c, label + " all-gather", s.hidden);
+    if (keeps_gathered_input(c)) {
+      const std::string what = label + " all-gather";
+      c.pass.join(start_gather(c, c.pass, what, s.hidden));
+      gathered = c.pass.allocate(what, s.bytes(s.tokens, s.hidden), saved(mode));
+      std::swap(gathered, input);
+    } else if (s.sequence_split()) {
+      gathered = gather(c, label + " all-gather", s.hidden);
+    }
     product(c, c.pass, label, gemm);
   }
   const TensorIndex output = c.pass.allocate(output_label, s.bytes(s.tokens, out), saved(mode));
@@ -333,8 +351,9 @@ TensorIndex column_parallel_backward(const LayerContext& c, const std::string& l
   const Shard& s = c.shard;
   const bool split = c.split();
   const bool beside = s.plan.overlap.tp != TpOverlap::none && !split;
+  const bool gathers = s.sequence_split() && !keeps_gathered_input(c);
   TensorIndex now = quantize_gradient(c, label, gradient, true, s.tokens, out);
-  if (s.sequence_split() && !split) {
+  if (gathers && !split) {
     gathered = gather_input(c, label);
     if (!beside) c.pass.join(gathered.op);
   }
@@ -355,9 +374,8 @@ TensorIndex column_parallel_backward(const LayerContext& c, const std::string& l
     }
     if (!beside) c.pass.join(reduce_op);
   }
-  if (s.sequence_split() && split && gathered.tensor == kNoTensor)
-    gathered = gather_input(c, label);
-  if (s.sequence_split() && (beside || split)) c.weights.join(gathered.op);
+  if (gathers && split && gathered.tensor == kNoTensor) gathered = gather_input(c, label);
+  if (gathers && (beside || split)) c.weights.join(gathered.op);
   if (gathered.tensor != kNoTensor) {
     TensorIndex turned = transpose_gathered(c, c.weights, label + " input", s.hidden);
     if (turned != kNoTensor) std::swap(turned, gathered.tensor);

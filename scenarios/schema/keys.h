@@ -1229,6 +1229,14 @@ inline constexpr Field kFields[] = {
      .fallback = "true",
      .reason = "kernels of apex, Transformer Engine and flash-attn",
      .into = into<&Plan::kernels, &Kernels::fused_rotary>},
+    {.path = "kernels.keep_gathered",
+     .type = FieldType::flag,
+     .summary =
+         "with sequence parallelism the inputs of column-parallel layers stay gathered until "
+         "their backward; without tensor-parallel overlap, experts and low precision",
+     .fallback = "false",
+     .reason = "Megatron keeps a rank's part and gathers it again",
+     .into = into<&Plan::kernels, &Kernels::keep_gathered>},
     {.path = "kernels.context_copies",
      .type = FieldType::flag,
      .summary = "with several sequences in a microbatch the context of fused attention is copied "

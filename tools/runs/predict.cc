@@ -59,6 +59,8 @@ double memory_of(const Result& result, MemoryKind kind) {
   Bytes beside{};
   for (const DeviceMemory& line : result.device_memory) beside += line.bytes;
   switch (kind) {
+    case MemoryKind::first_allocated:
+      return static_cast<double>(result.memory.front().memory.peak.value);
     case MemoryKind::last_allocated:
       return static_cast<double>(result.memory.back().memory.peak.value);
     case MemoryKind::first_reserved: {

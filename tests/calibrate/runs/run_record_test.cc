@@ -157,6 +157,7 @@ TEST(MeasuredRuns, KindsOfMemory) {
     return measured("peak_memory_gb: 2, peak_memory_kind: '" + words + '\'').memory_kind;
   };
   EXPECT_EQ(kind("torch max_memory_allocated of the LAST rank"), MemoryKind::last_allocated);
+  EXPECT_EQ(kind("max_memory_allocated of rank 0"), MemoryKind::first_allocated);
   EXPECT_EQ(kind("nvidia-smi max"), MemoryKind::device);
   EXPECT_EQ(kind("written by rank 0 alone, reserved"), MemoryKind::first_reserved);
   EXPECT_EQ(kind("peak reserved memory"), MemoryKind::reserved);

@@ -345,6 +345,31 @@ int count_works(const OpGraph& graph, Axis axis, WorkKind kind) {
   return count;
 }
 
+// The two inputs of a layer whole instead of half, and no gathers in the backward.
+TEST(Lower, GatheredInputsMayStayUntilTheirBackward) {
+  Plan plan = sample::plan(2, 1, 1, 1, 1, 256);
+  plan.overlap.tp = TpOverlap::none;
+  plan.stages = {{.layers = 8, .embedding = true, .head = true}};
+  const auto of = [&](bool keep) {
+    plan.kernels.keep_gathered = keep;
+    OpGraph graph = lower(small_gpt(), plan, schedule_of("1f1b", plan));
+    check_graph(graph);
+    return graph;
+  };
+  const OpGraph again = of(false), kept = of(true);
+  EXPECT_EQ(count_works(again, Axis::tp, WorkKind::all_gather) -
+                count_works(kept, Axis::tp, WorkKind::all_gather),
+            2 * 8);
+  const auto after_forward = [](const OpGraph& graph) {
+    const RoleMemory memory = trace_memory(graph).front();
+    EXPECT_EQ(memory.start, memory.end);
+    int64_t most = 0;
+    for (const MemoryPoint& point : memory.curve) most = std::max(most, point.allocated.value);
+    return most;
+  };
+  EXPECT_EQ(after_forward(kept) - after_forward(again), 2 * 8 * 256 / 2 * small_gpt().hidden * 2);
+}
+
 TEST(Lower, DataParallelCollectivesFollowTheZeroStage) {
   const Transformer model = small_gpt();
   Plan plan = sample::plan(1, 1, 4, 2, 1, 256);
