@@ -676,7 +676,7 @@ void CachingAllocator::absorb_next(Block b) {
   unused_.push_back(gone);
 }
 
-// Most of what is freed has been split off a block that is free, and goes back to it.
+// What goes back to the free block that it was split off takes its place in the list.
 void CachingAllocator::free(Block block) {
   if (block == kNone) return;
   const Chunk& freed = chunks_[static_cast<size_t>(block)];
