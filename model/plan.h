@@ -61,6 +61,7 @@ struct RecomputeModules {
   bool moe = false;  // the whole of it, dispatch and combine too
   bool moe_activation = false;
   bool shared_experts = false;
+  bool operator==(const RecomputeModules&) const = default;
 };
 
 // Number formats and scaling of the GEMMs of linear layers; attention, head and router stay in
@@ -118,6 +119,7 @@ struct Precision {
   // values of the cache.
   std::optional<DType> weights{};
   std::optional<DType> kv_cache{};
+  bool operator==(const Precision&) const = default;
 };
 
 // Whose modules launch the kernels, which decides how many calls of the host an op takes.
@@ -187,6 +189,7 @@ struct Kernels {
   bool record_streams = false;  // blocks that a collective has read are free when it has ended
   CudaGraph cuda_graph = CudaGraph::none;
   HostWaits host_waits = HostWaits::none;
+  bool operator==(const Kernels&) const = default;
 };
 
 enum class TpOverlap : uint8_t {
@@ -230,6 +233,7 @@ struct Routing {
   double exponent = 0;
   std::vector<double> shares;  // of the experts, their sum is 1
   bool by_sequence = false;    // all tokens of a sequence choose alike (hard gating by group)
+  bool operator==(const Routing&) const = default;
 };
 
 struct MoeRun {
@@ -244,6 +248,7 @@ struct MoeRun {
   KeptFormat activation_input = KeptFormat::params;  // of all experts: the output of fc1
   int64_t node_limit = 0;  // deepep: nodes that a token may reach; 0 = any
   Routing routing;
+  bool operator==(const MoeRun&) const = default;
 };
 
 // What lives in host memory and comes over PCIe or C2C when it is needed.
@@ -251,6 +256,7 @@ struct Offload {
   double optimizer = 0;           // share of the optimizer states; their step runs on the CPU
   bool parameters = false;        // ZeRO-3: shards
   int64_t activation_layers = 0;  // of each stage: what the first this many keep
+  bool operator==(const Offload&) const = default;
 };
 
 // How Adam is launched, which decides what its kernels hold beside the state while they run.
@@ -298,6 +304,7 @@ struct Sharding {
   bool wide = true;        // the shards are the optimizer's own fp32 parameters, cast before each
                            // gather (PyTorch); else the format of `params` beside them
   bool fsdp2() const { return copied_out && wide; }
+  bool operator==(const Sharding&) const = default;
 };
 
 struct Overlap {
@@ -306,6 +313,7 @@ struct Overlap {
   int comm_sms = 0;  // SMs that exchanges keep to themselves in such pairs
   bool dp_grad = false;   // gradient reduction by bucket, beside the last backward
   bool dp_param = false;  // parameter all-gather beside the first forward
+  bool operator==(const Overlap&) const = default;
 };
 
 struct Plan {
@@ -373,6 +381,7 @@ struct Plan {
   // those of the model.
   std::optional<Transformer> teacher{};
   std::vector<StageContent> teacher_stages{};
+  bool operator==(const Plan&) const = default;
 };
 
 // Fills in what kinds of layers the stages hold, in the order of the model, and what comes into

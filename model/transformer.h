@@ -87,6 +87,7 @@ struct Transformer {
   int64_t q_rank = 0;  // 0: queries are projected directly
   int64_t kv_rank = 0;
   int64_t qk_nope_dim = 0, qk_rope_dim = 0, v_dim = 0;
+  bool operator==(const Transformer&) const = default;
 };
 
 // Width of a head's queries and keys, and of its values.

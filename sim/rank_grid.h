@@ -56,6 +56,7 @@ struct RankGrid {
   std::vector<GridDigit> digits() const;
   // Global ranks of the group along `axis` that contains `rank`, ascending.
   std::vector<int64_t> group(Axis axis, int64_t rank) const;
+  bool operator==(const RankGrid&) const = default;
 };
 
 // "tp-cp-ep-dp-pp" (case-insensitive; every axis of tp, cp, dp, pp exactly once, ep may be named

@@ -40,6 +40,7 @@
 #include "sim/rank_grid.h"
 #include "topology/cluster/cluster.h"
 #include "topology/cluster/explicit_fabric.h"
+#include "topology/cluster/fabric.h"
 #include "topology/nccl/collectives.h"
 
 namespace stepcast {
@@ -61,18 +62,24 @@ class CommunicationPrices {
 
  private:
   Price of_group(const Work& work, const Cluster& cluster, const GroupShape& shape) const;
-  Price transfer(const Work& work) const;
-  Price shift(const Work& work) const;
+  Price transfer(const Work& work);
+  Price shift(const Work& work);
   GroupShape pair_shape(const Work& work) const;
   const Cluster& seen_by_groups(const Work& work);
   const GroupShape& shape_of_axis(Axis axis);
   int64_t gpu_of(const Coordinates& c) const { return placement_.gpu_of(grid_.rank(c)); }
+  const std::vector<int64_t>& first_stage();
+  // What the route between two GPUs depends on (fabric.h); nothing where links are listed, as each
+  // may be another.
+  std::optional<int64_t> kind_of_route(int64_t from, int64_t to);
 
   const Cluster& cluster_;
   const RankGrid& grid_;
   const CostTable* table_;
   const Placement& placement_;
   std::array<std::optional<GroupShape>, kAxes> shapes_;
+  std::vector<int64_t> first_stage_;  // ranks, tp innermost, then cp, then dp
+  std::vector<Tier> tiers_;
   std::map<std::array<int64_t, 3>, Cluster> seen_;  // by axis or pair of stages
 };
 
@@ -116,18 +123,43 @@ Price CommunicationPrices::of_group(const Work& work, const Cluster& cluster,
   return collective_price(work.kind, work.bytes, shape, cluster, table_);
 }
 
-// The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same.
-Price CommunicationPrices::transfer(const Work& work) const {
+const std::vector<int64_t>& CommunicationPrices::first_stage() {
+  if (!first_stage_.empty()) return first_stage_;
+  const int64_t ranks = grid_.tp * grid_.cp * grid_.dp;
+  first_stage_.reserve(static_cast<size_t>(ranks));
+  for (int64_t i = 0; i < ranks; ++i)
+    first_stage_.push_back(
+        grid_.rank({i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0}));
+  return first_stage_;
+}
+
+std::optional<int64_t> CommunicationPrices::kind_of_route(int64_t from, int64_t to) {
+  if (cluster_.graph != nullptr) return {};
+  if (from == to) return -2;
+  if (cluster_.node_of(from) == cluster_.node_of(to)) return -1;
+  if (tiers_.empty()) tiers_ = fabric_tiers(cluster_);
+  const bool other_rail = from % cluster_.node.gpus != to % cluster_.node.gpus;
+  return 2 * tier_between(tiers_, from, to) + (other_rail ? 1 : 0);
+}
+
+// The slowest of the pairs of ranks of the two stages; pairs of the same two nodes cost the same,
+// and so do those with routes of one kind.
+Price CommunicationPrices::transfer(const Work& work) {
   std::optional<CommunicationCost> worst;
   bool crosses_nodes = false;
   std::pair<int64_t, int64_t> nodes{-1, -1};
-  for (int64_t i = 0; i < grid_.tp * grid_.cp * grid_.dp; ++i) {
-    const Coordinates at{i % grid_.tp, i / grid_.tp % grid_.cp, i / (grid_.tp * grid_.cp), 0};
-    const int64_t from = gpu_of({at.tp, at.cp, at.dp, work.from});
-    const int64_t to = gpu_of({at.tp, at.cp, at.dp, work.to});
+  std::vector<int64_t> kinds;
+  const int64_t stage = grid_.rank({0, 0, 0, 1}) - grid_.rank({0, 0, 0, 0});  // to the next one
+  for (const int64_t rank : first_stage()) {
+    const int64_t from = placement_.gpu_of(rank + work.from * stage);
+    const int64_t to = placement_.gpu_of(rank + work.to * stage);
     const std::pair<int64_t, int64_t> here{cluster_.node_of(from), cluster_.node_of(to)};
     if (std::exchange(nodes, here) == here) continue;
     crosses_nodes |= here.first != here.second;
+    if (const std::optional<int64_t> kind = kind_of_route(from, to)) {
+      if (std::ranges::find(kinds, *kind) != kinds.end()) continue;
+      kinds.push_back(*kind);
+    }
     CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
     if (!worst || cost.time > worst->time) worst = std::move(cost);
   }
@@ -137,7 +169,7 @@ Price CommunicationPrices::transfer(const Work& work) const {
 }
 
 // The slowest of the pairs of neighbours along the axis: all ranks of a ring wait for it.
-Price CommunicationPrices::shift(const Work& work) const {
+Price CommunicationPrices::shift(const Work& work) {
   struct Digit {
     int64_t stride, size;
   };
@@ -150,6 +182,8 @@ Price CommunicationPrices::shift(const Work& work) const {
   if (places.empty()) return {Time{}, Origin::measured, "nothing to send"};
   std::optional<CommunicationCost> worst;
   std::set<std::array<int64_t, 3>> seen;  // nodes, and whether both GPUs are on one rail
+  std::vector<int64_t> kinds;             // of routes
+  bool crosses_nodes = false;
   for (int64_t rank = 0; rank < grid_.world(); ++rank) {
     int64_t next = rank;
     for (const Digit& p : places) {
@@ -158,13 +192,18 @@ Price CommunicationPrices::shift(const Work& work) const {
       if (at + 1 < p.size) break;
     }
     const int64_t from = placement_.gpu_of(rank), to = placement_.gpu_of(next);
+    crosses_nodes |= cluster_.node_of(from) != cluster_.node_of(to);
+    if (const std::optional<int64_t> kind = kind_of_route(from, to)) {
+      if (std::ranges::find(kinds, *kind) != kinds.end()) continue;
+      kinds.push_back(*kind);
+    }
     const bool rail = (to - from) % cluster_.node.gpus == 0;
     if (!seen.insert({cluster_.node_of(from), cluster_.node_of(to), rail ? 1 : 0}).second) continue;
     CommunicationCost cost = transfer_cost(cluster_, from, to, work.bytes);
     if (!worst || cost.time > worst->time) worst = std::move(cost);
   }
   Price price = by_model(*worst);
-  price.crosses_nodes = std::ranges::any_of(seen, [](const auto& s) { return s[0] != s[1]; });
+  price.crosses_nodes = crosses_nodes;
   return price;
 }
 
@@ -259,6 +298,25 @@ std::string beyond_tables(const Work& work) {
   return {};
 }
 
+namespace {
+
+std::vector<Time> launch_times(const OpGraph& graph, const Cluster& cluster,
+                               const CostTable* table) {
+  HostCosts costs = host_costs(cluster.node);
+  if (table != nullptr) {
+    Time& kernel = costs[static_cast<size_t>(HostCall::kernel)];
+    kernel = table->launch().value_or(kernel);
+    Time& graph_replay = costs[static_cast<size_t>(HostCall::graph)];
+    graph_replay = table->graph_launch().value_or(graph_replay);
+  }
+  std::vector<Time> times;
+  times.reserve(graph.launches.size());
+  for (const Launch& launch : graph.launches) times.push_back(host_time(launch, costs));
+  return times;
+}
+
+}  // namespace
+
 Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
              const CostTable* table, const Placement& placement) {
   Prices prices;
@@ -269,14 +327,35 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
                                  ? communication.of(work)
                                  : compute_price(work, cluster.node.gpu, table));
   }
-  HostCosts costs = host_costs(cluster.node);
-  if (table != nullptr) {
-    Time& kernel = costs[static_cast<size_t>(HostCall::kernel)];
-    kernel = table->launch().value_or(kernel);
-    Time& graph_replay = costs[static_cast<size_t>(HostCall::graph)];
-    graph_replay = table->graph_launch().value_or(graph_replay);
+  prices.by_launch = launch_times(graph, cluster, table);
+  return prices;
+}
+
+Prices PriceCache::price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
+                         const CostTable* table, const Placement& placement) {
+  constexpr size_t kMostGrids = 64;
+  auto known = std::ranges::find(grids_, grid, &OfGrid::grid);
+  if (known == grids_.end()) {
+    if (grids_.size() == kMostGrids) grids_.erase(grids_.begin());
+    known = grids_.insert(grids_.end(), OfGrid{grid, {}});
   }
-  for (const Launch& launch : graph.launches) prices.by_launch.push_back(host_time(launch, costs));
+  CommunicationPrices communication(cluster, grid, table, placement);
+  Prices prices;
+  prices.by_work.reserve(graph.works.size());
+  for (const Work& work : graph.works) {
+    const bool communicates = is_communication(work.kind);
+    std::map<Work, Price>& of = communicates ? known->prices : compute_;
+    auto at = of.find(work);
+    if (at == of.end()) {
+      Price price =
+          communicates ? communication.of(work) : compute_price(work, cluster.node.gpu, table);
+      price.basis = {};
+      price.remark = {};
+      at = of.emplace(work, std::move(price)).first;
+    }
+    prices.by_work.push_back(at->second);
+  }
+  prices.by_launch = launch_times(graph, cluster, table);
   return prices;
 }
 

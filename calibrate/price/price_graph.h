@@ -3,7 +3,9 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "calibrate/table/cost_table.h"
 #include "sim/graph/op_graph.h"
@@ -14,6 +16,24 @@
 #include "topology/cluster/cluster.h"
 
 namespace stepcast {
+
+// Prices of works that have been asked for, for the graphs of many steps on one cluster, with one
+// table and one placement of ranks: those of compute by work, those of communication by work and
+// grid.  They have no text: neither basis nor remark.
+class PriceCache {
+ public:
+  // REQUIRES: for all calls the same cluster, table and placement.
+  Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
+               const CostTable* table, const Placement& placement);
+
+ private:
+  struct OfGrid {
+    RankGrid grid;
+    std::map<Work, Price> prices;
+  };
+  std::map<Work, Price> compute_;
+  std::vector<OfGrid> grids_;  // last ones
+};
 
 // `table` may be null: the data sheet and the communication model answer.  Groups of ranks follow
 // from `grid`, their GPUs from `placement`.

@@ -21,6 +21,7 @@ struct PassChoice {
   bool split = false;      // I and W
   bool recompute = false;  // R, and the backward passes that find everything recomputed
   bool offload = false;    // O and L
+  bool operator==(const PassChoice&) const = default;
 };
 
 constexpr PassId kNoPass{UINT32_MAX};

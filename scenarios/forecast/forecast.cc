@@ -328,7 +328,8 @@ void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOp
   const Program program = compile(step.graph, step.prices, {}, !options.trace);
   result.timeline = run(program, options.trace ? Record::all : Record::account);
   result.account = make_account(program, result.timeline);
-  const Program equal_stages = compile(step.graph, step.prices, level_stages(step));
+  const Variation levels = level_stages(step, program);
+  const Program equal_stages = compile(step.graph, step.prices, levels);
   const Account levelled = make_account(equal_stages, run(equal_stages));
   separate_imbalance(result.account, levelled);
   result.makespan = result.timeline.makespan;
@@ -350,7 +351,7 @@ void run_step(const PricedStep& step, const Schedule& schedule, const ForecastOp
     const auto varied = [&](const Variation& v) {
       return cost_of(scenario, run(compile(step.graph, step.prices, v), Record::nothing));
     };
-    result.what_if = what_if(step, critical, cost_of(scenario, result.timeline), varied);
+    result.what_if = what_if(critical, levels, cost_of(scenario, result.timeline), varied);
   }
   result.critical_path = critical_path(program, result.timeline);
 }

@@ -200,7 +200,8 @@ StepTimes step_times(const PricedStep& step, bool contended, Time undisturbed, T
 std::vector<WhatIf> what_if_of_ranks(const PricedStep& step, const SpendTable& account,
                                      const StepTimes& times) {
   const Time before = times.without_contention;
-  std::vector<WhatIf> answers = what_if(step, account, before, [&](const Variation& variation) {
+  const Variation levels = level_stages(step, compile(step.graph, step.prices));
+  std::vector<WhatIf> answers = what_if(account, levels, before, [&](const Variation& variation) {
     if (step.scenario->perturb.empty()) return undisturbed_step(step, variation);
     VariedStep varied = vary(step.graph, step.prices, variation);
     return step_without_contention(

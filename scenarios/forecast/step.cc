@@ -54,12 +54,14 @@
 namespace stepcast {
 namespace {
 
-LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_validation) {
+LoweredStep lowered(const Scenario& s, const Schedule& schedule, bool post_validation,
+                    StagePassCache* passes = nullptr) {
   try {
-    return {
-        &s,
-        lower(s.model, s.plan, schedule,
-              {.p2p = s.p2p, .post_validation = post_validation, .transfers = s.transfers.get()})};
+    return {&s, lower(s.model, s.plan, schedule,
+                      {.p2p = s.p2p,
+                       .post_validation = post_validation,
+                       .transfers = s.transfers.get(),
+                       .passes = passes})};
   } catch (InputError& e) {
     throw with_code_and_file(std::move(e), "E127", s.file);
   }
@@ -77,10 +79,13 @@ double longest_seconds(const OpGraph& graph, const Prices& prices) {
 
 // Nothing if the step takes longer than can be counted.
 std::optional<Prices> prices_if_countable(const Cluster& cluster, const OpGraph& graph,
-                                          const Scenario& scenario, const CostTable* table) {
+                                          const Scenario& scenario, const CostTable* table,
+                                          PriceCache* cache = nullptr) {
   constexpr double kLongestStep = 4e6;  // half of what is counted: stragglers take longer
   try {
-    Prices prices = price(graph, cluster, scenario.plan.grid, table, scenario.placement);
+    const RankGrid& grid = scenario.plan.grid;
+    Prices prices = cache != nullptr ? cache->price(graph, cluster, grid, table, scenario.placement)
+                                     : price(graph, cluster, grid, table, scenario.placement);
     if (scenario.in_situ && scenario.plan.trains())
       add_in_situ(in_situ_values(in_situ_parameters(), cluster.node), scenario, graph, prices);
     if (longest_seconds(graph, prices) < kLongestStep) return prices;
@@ -123,9 +128,11 @@ std::optional<InputError> check_size(const OpGraph& graph, const Scenario& scena
 }
 
 // The step with its prices, or why it cannot be run.
-std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const CostTable* table) {
+std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const CostTable* table,
+                                                     PriceCache* cache = nullptr) {
   const Scenario& scenario = *step.scenario;
-  std::optional<Prices> prices = prices_if_countable(scenario.cluster, step.graph, scenario, table);
+  std::optional<Prices> prices =
+      prices_if_countable(scenario.cluster, step.graph, scenario, table, cache);
   if (!prices) return too_long(scenario);
   PricedStep priced{&scenario, table, std::move(step.graph), std::move(*prices)};
   add_host_wait_edges(priced.graph, priced.prices);
@@ -165,8 +172,8 @@ StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
 
 }  // namespace
 
-LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule) {
-  return lowered(scenario, schedule, scenario.post_validation);
+LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule, StagePassCache* passes) {
+  return lowered(scenario, schedule, scenario.post_validation, passes);
 }
 
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
@@ -181,6 +188,11 @@ void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpG
 
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule) {
   return lowered(scenario, schedule, true);
+}
+
+std::optional<Prices> prices_of_parts(const OpGraph& graph, const Scenario& scenario,
+                                      const CostTable* table, PriceCache& cache) {
+  return prices_if_countable(scenario.cluster, graph, scenario, table, &cache);
 }
 
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,
@@ -200,8 +212,9 @@ PricedStep price_step(LoweredStep step, const CostTable* table) {
   return std::move(std::get<PricedStep>(priced));
 }
 
-std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* table) {
-  auto priced = price_or_refuse(std::move(step), table);
+std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* table,
+                                            PriceCache* cache) {
+  auto priced = price_or_refuse(std::move(step), table, cache);
   if (std::holds_alternative<InputError>(priced)) return {};
   return std::move(std::get<PricedStep>(priced));
 }

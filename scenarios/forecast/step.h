@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "calibrate/price/in_situ.h"
+#include "calibrate/price/price_graph.h"
 #include "calibrate/table/cost_table.h"
 #include "scenarios/scenario.h"
+#include "schedules/lower/stage_pass_cache.h"
 #include "schedules/schedule.h"
 #include "sim/graph/op_graph.h"
 #include "sim/graph/price.h"
@@ -33,7 +35,9 @@ struct LoweredStep {
 // The scenario's step with this schedule, which need not be the scenario's own.  Throws InputError
 // E127 if the scenario's transfers do not go with it, which check_transfers() says beforehand.
 // REQUIRES: check_schedule(schedule) is empty; the sizes of the schedule are those of the plan.
-LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule);
+// `passes` may be null: where passes are kept from one step to the next (stage_pass_cache.h).
+LoweredStep lower_step(const Scenario& scenario, const Schedule& schedule,
+                       StagePassCache* passes = nullptr);
 
 // As if every rank ran its optimizer as soon as its own gradients are reduced.
 LoweredStep lower_without_barrier(const Scenario& scenario, const Schedule& schedule);
@@ -50,8 +54,15 @@ struct PricedStep {
 // stage has more layers than a program holds.
 PricedStep price_step(LoweredStep step, const CostTable* table);
 
-// The same; nothing where price_step() throws.
-std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* table);
+// The same; nothing where price_step() throws.  `cache` may be null; with one the prices have no
+// text.
+std::optional<PricedStep> price_if_possible(LoweredStep step, const CostTable* table,
+                                            PriceCache* cache = nullptr);
+
+// Prices of passes alone, without the step that runs them; nothing if one op takes longer than can
+// be counted.
+std::optional<Prices> prices_of_parts(const OpGraph& graph, const Scenario& scenario,
+                                      const CostTable* table, PriceCache& cache);
 
 // Prices of a graph made of the scenario, on another cluster.  Throws as price_step().
 Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& scenario,

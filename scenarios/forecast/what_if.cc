@@ -8,7 +8,7 @@
 namespace stepcast {
 namespace {
 
-std::optional<Variation> without(const PricedStep& step, Spend spend) {
+std::optional<Variation> without(const Variation& levelled, Spend spend) {
   Variation v;
   const auto free = [&](Axis axis) { v.axis_scale[static_cast<size_t>(axis)] = 0; };
   switch (spend) {
@@ -32,7 +32,7 @@ std::optional<Variation> without(const PricedStep& step, Spend spend) {
     case Spend::recompute: v.recompute_scale = 0; return v;
     case Spend::optimizer: v.optimizer_scale = 0; return v;
     case Spend::launch: v.launch_scale = 0; return v;
-    case Spend::imbalance: return level_stages(step);
+    case Spend::imbalance: return levelled;
     default: return std::nullopt;
   }
 }
@@ -46,9 +46,8 @@ bool changes_nothing(const Variation& levelled) {
 
 }  // namespace
 
-Variation level_stages(const PricedStep& step) {
+Variation level_stages(const PricedStep& step, const Program& program) {
   const OpGraph& graph = step.graph;
-  const Program program = compile(graph, step.prices);
   std::vector<double> cost(graph.passes.size());
   for (size_t p = 0; p < cost.size(); ++p) {
     for (int64_t ps : program.passes[p].busy) cost[p] += static_cast<double>(ps);
@@ -78,7 +77,7 @@ Variation level_stages(const PricedStep& step) {
   return levelled;
 }
 
-std::vector<WhatIf> what_if(const PricedStep& step, const SpendTable& account, Time now,
+std::vector<WhatIf> what_if(const SpendTable& account, const Variation& levelled, Time now,
                             const std::function<Time(const Variation&)>& time_of) {
   std::vector<WhatIf> answers;
   for (int i = 0; i < kSpends; ++i) {
@@ -86,7 +85,7 @@ std::vector<WhatIf> what_if(const PricedStep& step, const SpendTable& account, T
     const bool none = account[static_cast<size_t>(i)] == Time{0};
     // The slowest stage waits for no other: unequal stages cost most where the account has nothing.
     if (none && spend != Spend::imbalance) continue;
-    const std::optional<Variation> variation = without(step, spend);
+    const std::optional<Variation> variation = without(levelled, spend);
     if (!variation || (none && changes_nothing(*variation))) continue;
     answers.push_back({spend, now - time_of(*variation)});
   }

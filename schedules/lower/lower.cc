@@ -29,6 +29,58 @@
 namespace stepcast {
 namespace {
 
+// The plan of one piece of a schedule that cuts sequences.
+Plan piece_of(const Plan& plan, const Schedule& schedule, int64_t piece) {
+  Plan own = plan;
+  own.seq_pieces = schedule.seq_splits;
+  own.piece = piece;
+  return own;
+}
+
+// The plan with what the schedule says of it.
+Plan step_plan(const Plan& plan, const Schedule& schedule) {
+  Plan own = piece_of(plan, schedule, 0);
+  own.vocabulary = vocabulary_split(schedule);
+  return own;
+}
+
+// Of all that a stage can do, what this schedule makes it do.
+PassChoice choice_of(const Schedule& schedule) {
+  PassChoice choice;
+  for (const std::vector<Action>& list : schedule.ranks) {
+    for (const Action& a : list) {
+      choice.split = choice.split || a.kind == ActionKind::backward_weight;
+      choice.recompute = choice.recompute || a.kind == ActionKind::recompute;
+      choice.offload = choice.offload || a.kind == ActionKind::offload;
+    }
+  }
+  return choice;
+}
+
+// Stages of equal content, of the teacher's too, share their passes; each piece of a cut sequence
+// has its own, because it sees more keys than the one before.  `cache` may be null.
+std::vector<StagePasses> add_passes(GraphBuilder& builder, const Transformer& model,
+                                    const Plan& plan, const Schedule& schedule,
+                                    StagePassCache* cache) {
+  const PassChoice choice = choice_of(schedule);
+  std::map<std::tuple<StageContent, StageContent, int64_t>, StagePasses> made;
+  std::vector<StagePasses> passes;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const StageContent& content = plan.stages[stage];
+    const StageContent teacher = plan.teacher ? plan.teacher_stages[stage] : StageContent{};
+    for (int64_t piece = 0; piece < schedule.seq_splits; ++piece) {
+      const auto [it, is_new] = made.try_emplace({content, teacher, piece});
+      if (is_new) {
+        const Plan own = with_teacher_of(piece_of(plan, schedule, piece), stage);
+        it->second = cache != nullptr ? cache->add(builder, model, own, content, choice)
+                                      : add_stage_passes(builder, model, own, content, choice);
+      }
+      passes.push_back(it->second);
+    }
+  }
+  return passes;
+}
+
 class Lowering {
  public:
   Lowering(const Transformer& model, const Plan& plan, const Schedule& schedule,
@@ -50,7 +102,7 @@ class Lowering {
     builder_.label("");  // label 0: no text
     no_tensors_ = static_cast<TensorTableId>(graph_.tensor_tables.size());
     graph_.tensor_tables.emplace_back();
-    add_passes();
+    passes_ = add_passes(builder_, model_, plan_, schedule_, options_.passes);
     add_messages();
     if (plan_.vocabulary != VocabularySplit::none) add_vocabulary_exchanges();
     ends_.emplace(held_, options_.post_validation, builder_, no_tensors_);
@@ -70,53 +122,6 @@ class Lowering {
     return with_transfers(schedule, options.p2p);
   }
 
-  // The plan with what the schedule says of it.
-  static Plan step_plan(const Plan& plan, const Schedule& schedule) {
-    Plan own = piece_of(plan, schedule, 0);
-    own.vocabulary = vocabulary_split(schedule);
-    return own;
-  }
-
-  // The plan of one piece of a schedule that cuts sequences.
-  static Plan piece_of(const Plan& plan, const Schedule& schedule, int64_t piece) {
-    Plan own = plan;
-    own.seq_pieces = schedule.seq_splits;
-    own.piece = piece;
-    return own;
-  }
-
-  // Of all that a stage can do, what this schedule makes it do.
-  PassChoice choice_of_schedule() const {
-    PassChoice choice;
-    for (const std::vector<Action>& list : schedule_.ranks) {
-      for (const Action& a : list) {
-        choice.split = choice.split || a.kind == ActionKind::backward_weight;
-        choice.recompute = choice.recompute || a.kind == ActionKind::recompute;
-        choice.offload = choice.offload || a.kind == ActionKind::offload;
-      }
-    }
-    return choice;
-  }
-
-  // Stages of equal content, of the teacher's too, share their passes; each piece of a cut sequence
-  // has its own, because it sees more keys than the one before.
-  void add_passes() {
-    const PassChoice choice = choice_of_schedule();
-    std::map<std::tuple<StageContent, StageContent, int64_t>, StagePasses> made;
-    for (size_t stage = 0; stage < plan_.stages.size(); ++stage) {
-      const StageContent& content = plan_.stages[stage];
-      const StageContent teacher = plan_.teacher ? plan_.teacher_stages[stage] : StageContent{};
-      for (int64_t piece = 0; piece < schedule_.seq_splits; ++piece) {
-        const auto [it, is_new] = made.try_emplace({content, teacher, piece});
-        if (is_new) {
-          const Plan own = with_teacher_of(piece_of(plan_, schedule_, piece), stage);
-          it->second = add_stage_passes(builder_, model_, own, content, choice);
-        }
-        passes_.push_back(it->second);
-      }
-    }
-  }
-
   const StagePasses& passes_of(const Action& a) const {
     const auto splits = static_cast<size_t>(schedule_.seq_splits);
     return passes_[a.stage * splits + a.microbatch % splits];
@@ -128,6 +133,10 @@ class Lowering {
     role.pipeline_rank = static_cast<uint32_t>(rank);
     role.ranks = plan_.tp * plan_.cp * plan_.dp;
     role.memory = static_memory(graph_, held_, passes_, rank);
+    size_t about = 64;  // items before and after the list
+    for (const Step& step : programs_[static_cast<size_t>(rank)].steps)
+      about += step.kind == Step::Kind::run ? 2 : 2 * step.count;
+    role.items.reserve(about);
     RoleItems items(role.items);
     add_schedule(items, rank, ends_->begin(items, rank));
     ends_->finish(items, rank);
@@ -375,6 +384,22 @@ OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedu
   OpGraph graph = Lowering(model, plan, schedule, options).lower();
   assign_launches(graph, plan);
   return graph;
+}
+
+StepParts lower_parts(const Transformer& model, const Plan& plan, const Schedule& schedule,
+                      StagePassCache* passes) {
+  const Plan own = step_plan(plan, schedule);
+  const Shard shard(model, own);
+  const RankParameters held(shard, schedule);
+  StepParts parts;
+  GraphBuilder builder(parts.graph);
+  parts.passes = add_passes(builder, model, own, schedule, passes);
+  for (int64_t r = 0; r < schedule.pp; ++r) {
+    Bytes sum{};
+    for (const StaticMemory& m : static_memory(parts.graph, held, parts.passes, r)) sum += m.bytes;
+    parts.held.push_back(sum);
+  }
+  return parts;
 }
 
 }  // namespace stepcast

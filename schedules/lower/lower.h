@@ -7,8 +7,12 @@
 // all-reduce, gradient norm, optimizer.
 #pragma once
 
+#include <vector>
+
+#include "model/passes/stage_passes.h"
 #include "model/plan.h"
 #include "model/transformer.h"
+#include "schedules/lower/stage_pass_cache.h"
 #include "schedules/schedule.h"
 #include "schedules/transfers/transfers.h"
 #include "sim/graph/op_graph.h"
@@ -26,6 +30,9 @@ struct LowerOptions {
   bool post_validation = false;
   // The transfers, if they have been made; those of another schedule or style are not used.
   const MadeTransfers* transfers = nullptr;
+  // Where passes of stages are kept from one step to the next; null: nowhere.  The graph is the
+  // same.
+  StagePassCache* passes = nullptr;
 };
 
 // REQUIRES: check_schedule(schedule) is empty; schedule.pp, vpp, microbatches and the number of
@@ -33,5 +40,16 @@ struct LowerOptions {
 // sentence for the user if transfers of that style do not go with the schedule (with_transfers()).
 OpGraph lower(const Transformer& model, const Plan& plan, const Schedule& schedule,
               const LowerOptions& options = {});
+
+// What a step is made of, without the step: for bounds.
+struct StepParts {
+  OpGraph graph;                    // works and passes of the stages; no roles
+  std::vector<StagePasses> passes;  // of every stage, and of each every piece of a sequence
+  std::vector<Bytes> held;          // by each rank, through the whole step
+};
+
+// REQUIRES: as lower().  `passes` may be null.
+StepParts lower_parts(const Transformer& model, const Plan& plan, const Schedule& schedule,
+                      StagePassCache* passes);
 
 }  // namespace stepcast

@@ -77,10 +77,13 @@ class Engine {
     for (const CompiledPass& p : program.passes) slots = std::max(slots, p.slots);
     slot_.resize(slots + 1);
     std::vector<size_t> waits;  // of each pass, on the compute stream
-    for (const CompiledPass& p : program.passes) {
-      waits.push_back(static_cast<size_t>(std::ranges::count_if(p.code, [](const Instruction& in) {
-        return in.code == OpCode::wait && in.stream == Stream::compute;
-      })));
+    if constexpr (kRecord != Record::nothing) {
+      for (const CompiledPass& p : program.passes) {
+        waits.push_back(
+            static_cast<size_t>(std::ranges::count_if(p.code, [](const Instruction& in) {
+              return in.code == OpCode::wait && in.stream == Stream::compute;
+            })));
+      }
     }
     for (size_t r = 0; r < roles_.size(); ++r) prepare(r, waits);
   }
@@ -101,6 +104,7 @@ class Engine {
       if (item.kind == ItemKind::record || item.kind == ItemKind::wait) {
         events = std::max(events, item.event + 1);
       }
+      if constexpr (kRecord == Record::nothing) continue;
       ++gaps;
       if (item.kind != ItemKind::pass) continue;
       gaps += waits[static_cast<size_t>(item.pass)];

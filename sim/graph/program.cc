@@ -124,6 +124,7 @@ UndisturbedPass undisturbed(const CompiledPass& pass, const UsedStreams& used) {
     if (in.code == OpCode::run_mark_start || in.code == OpCode::run_mark_both) slots[slot] = begin;
   }
   if (used.streams.empty()) return {};
+  out.ends.reserve(used.streams.size());
   for (const Stream s : used.streams) {
     const Both& end = now[static_cast<size_t>(s)];
     if (end[0] != end[1]) return {};
@@ -142,11 +143,13 @@ CompiledPass compile_pass(const OpGraph& graph, const Pass& pass, const Prices& 
   const WaitSlots slots = wait_slots(pass);
   STEPCAST_CHECK(slots.op.size() <= kMostSlots, "pass with more slots than an op can name");
   out.slots = static_cast<uint32_t>(slots.op.size());
+  out.slot_spend.reserve(slots.op.size());
   for (const uint32_t op : slots.op) {
     const Op& o = pass.ops[op];
     out.slot_spend.push_back(spend_of(graph.works[static_cast<size_t>(o.work)], o.phase));
   }
   out.device_ops = static_cast<uint32_t>(pass.ops.size());
+  out.code.reserve(pass.ops.size() + pass.waits.all().size());
   bool open = false;  // the last instruction may be continued
   for (uint32_t op = 0; op < pass.ops.size(); ++op) {
     const Op& o = pass.ops[op];

@@ -34,6 +34,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -526,7 +527,7 @@ uint64_t CachingAllocator::key_of(const Chunk& c) {
 
 // A binary search without branches: they would be unpredictable, and most of the time that a
 // forecast's memory takes is spent here.
-size_t CachingAllocator::first_at_least(const FreeList& list, uint64_t key) {
+size_t CachingAllocator::first_at_least(std::span<const Free> list, uint64_t key) {
   size_t low = 0;
   size_t n = list.size();
   while (n > 0) {
@@ -553,11 +554,20 @@ void CachingAllocator::remove_free(Block b) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// Takes the block at `at` out of the list and puts a smaller one in.
-void CachingAllocator::replace_free(FreeList& list, size_t at, Block smaller) {
-  const uint64_t key = key_of(chunks_[static_cast<size_t>(smaller)]);
-  for (; at > 0 && list[at - 1].key > key; --at) list[at] = list[at - 1];
-  list[at] = {key, smaller};
+// Puts another block, or the same of another size, in the place of the one at `at`.
+void CachingAllocator::replace_free(FreeList& list, size_t at, Block block) {
+  const uint64_t key = key_of(chunks_[static_cast<size_t>(block)]);
+  const std::span<Free> all(list);
+  if (at > 0 && list[at - 1].key > key) {
+    const size_t place = first_at_least(all.first(at), key);
+    std::ranges::move_backward(all.subspan(place, at - place),
+                               all.begin() + static_cast<std::ptrdiff_t>(at + 1));
+    list[place] = {key, block};
+  } else {
+    const size_t smaller = first_at_least(all.subspan(at + 1), key);
+    std::ranges::move(all.subspan(at + 1, smaller), all.begin() + static_cast<std::ptrdiff_t>(at));
+    list[at + smaller] = {key, block};
+  }
 }
 
 // Free blocks without neighbours are whole segments.
@@ -696,22 +706,31 @@ void CachingAllocator::absorb_next(Block b) {
   unused_.push_back(gone);
 }
 
+// What goes back to the free block that it was split off takes its place in the list.
 void CachingAllocator::free(Block block) {
   if (block == kNone) return;
-  STEPCAST_CHECK(chunks_[static_cast<size_t>(block)].in_use, "freeing a block twice");
-  chunks_[static_cast<size_t>(block)].in_use = false;
-  allocated_ -= chunks_[static_cast<size_t>(block)].size;
+  const Chunk& freed = chunks_[static_cast<size_t>(block)];
+  STEPCAST_CHECK(freed.in_use, "freeing a block twice");
+  allocated_ -= freed.size;
   const auto idle = [&](Block b) { return b != kNone && !chunks_[static_cast<size_t>(b)].in_use; };
-  if (const Block next = chunks_[static_cast<size_t>(block)].next; idle(next)) {
-    remove_free(next);
-    absorb_next(block);
+  const Block next = freed.next, previous = freed.previous;
+  const bool joins_next = idle(next), joins_previous = idle(previous);
+  chunks_[static_cast<size_t>(block)].in_use = false;
+  if (!joins_next && !joins_previous) {
+    insert_free(block);
+    return;
   }
-  if (const Block previous = chunks_[static_cast<size_t>(block)].previous; idle(previous)) {
-    remove_free(previous);
+  if (joins_next && joins_previous) remove_free(next);
+  FreeList& list = free_[freed.small ? 1 : 0];
+  const Block grows = joins_previous ? previous : next;
+  const size_t at = first_at_least(list, key_of(chunks_[static_cast<size_t>(grows)]));
+  STEPCAST_CHECK(at < list.size() && list[at].block == grows, "free list of the caching allocator");
+  if (joins_next) absorb_next(block);
+  if (joins_previous) {
     absorb_next(previous);
     block = previous;
   }
-  insert_free(block);
+  replace_free(list, at, block);
 }
 
 }  // namespace stepcast

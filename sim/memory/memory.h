@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,7 +120,7 @@ class CachingAllocator {
     Block block = kNone;
   };
   using FreeList = std::vector<Free>;  // by key
-  static size_t first_at_least(const FreeList& list, uint64_t key);
+  static size_t first_at_least(std::span<const Free> list, uint64_t key);
   static uint64_t key_of(const Chunk& c);
 
   Block new_chunk(const Chunk& chunk);
@@ -129,7 +130,7 @@ class CachingAllocator {
   void release_segments();
   void insert_free(Block b);
   void remove_free(Block b);
-  void replace_free(FreeList& list, size_t at, Block smaller);
+  void replace_free(FreeList& list, size_t at, Block block);
   void absorb_next(Block b);  // merges the free neighbour after b into b
 
   std::vector<Chunk> chunks_;

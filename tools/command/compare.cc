@@ -11,6 +11,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -21,7 +22,9 @@
 #include "report/text/compare.h"
 #include "scenarios/forecast/anomaly.h"
 #include "scenarios/forecast/forecast.h"
+#include "scenarios/scenario_document.h"
 #include "sim/diagnostic.h"
+#include "sim/graph/op_graph.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
 
@@ -141,6 +144,50 @@ struct Case {
   UnderSchedule under;  // of --schedules
 };
 
+// The files of the cases, each read once, with what --set says.
+class Documents {
+ public:
+  explicit Documents(const Arguments& args) : args_(args) {}
+
+  const ScenarioDocument& of(const std::string& file) {
+    std::unique_ptr<const ScenarioDocument>& document = read_[file];
+    if (document == nullptr)
+      document = std::make_unique<const ScenarioDocument>(read_scenario(file, args_));
+    return *document;
+  }
+
+  Scenario resolve(const Case& c) {
+    ScenarioDocument changed = of(c.file);
+    LoadOptions options;
+    options.set = c.under.set;
+    options.compare_case = c.of_file;
+    changed.set(options);
+    return std::move(changed).resolve();
+  }
+
+ private:
+  const Arguments& args_;
+  std::map<std::string, std::unique_ptr<const ScenarioDocument>> read_;
+};
+
+// Drops what no comparison shows: ops, their prices and times, which are most of a result.
+void forget_ops(Result& result) {
+  auto names = std::make_shared<OpGraph>();
+  names->labels = result.graph->labels;
+  names->works = result.graph->works;
+  names->rendezvous = result.graph->rendezvous;
+  for (const RoleOps& role : result.graph->roles) {
+    RoleOps& own = names->roles.emplace_back();
+    own.name = role.name;
+    own.pipeline_rank = role.pipeline_rank;
+    own.ranks = role.ranks;
+  }
+  result.graph = std::move(names);
+  result.prices = nullptr;
+  result.timeline = {};
+  for (RankMemory& rank : result.memory) rank.memory.curve = {};
+}
+
 // Problems of all cases, each said once.
 class Collector {
  public:
@@ -166,11 +213,12 @@ class Collector {
 // Called with what keeps a case from running.
 using Refuse = std::function<void(const InputError&, const std::string& name)>;
 
-std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& refuse) {
+std::vector<Case> cases_under_schedules(const Arguments& args, Documents& documents,
+                                        const Refuse& refuse) {
   if (args.files.size() > 1)
     usage_error("E003", fmt::format("--schedules is for one scenario, not {}", args.files.size()),
                 "compare takes one of them at a time");
-  const ScenarioDocument document = read_scenario(args.files.front(), args);
+  const ScenarioDocument& document = documents.of(args.files.front());
   check_own_schedule(document);
   std::vector<Case> cases;
   for (const std::string& name : args.schedules) {
@@ -184,14 +232,15 @@ std::vector<Case> cases_under_schedules(const Arguments& args, const Refuse& ref
   return cases;
 }
 
-std::vector<Case> cases_of(const Arguments& args, const Refuse& refuse, std::string& baseline) {
+std::vector<Case> cases_of(const Arguments& args, Documents& documents, const Refuse& refuse,
+                           std::string& baseline) {
   std::vector<Case> cases;
-  if (!args.schedules.empty()) return cases_under_schedules(args, refuse);
+  if (!args.schedules.empty()) return cases_under_schedules(args, documents, refuse);
   if (args.files.size() > 1) {
     for (const std::string& file : args.files) cases.push_back({file, file, {}, {}});
     return cases;
   }
-  const Scenario scenario = load(args.files.front(), args);
+  const Scenario scenario = documents.of(args.files.front()).resolve();
   if (scenario.compare.empty())
     usage_error("E005",
                 "'" + args.files.front() +
@@ -256,15 +305,19 @@ int compare_command(const Arguments& args, const Terminal& terminal) {
     left_out.push_back({name, e.diagnostics});
   };
   std::string baseline_name;
+  Documents documents(args);
   std::vector<Case> cases;
   std::vector<Scenario> scenarios;
   std::vector<Result> results;
-  for (Case& c : cases_of(args, refuse, baseline_name)) {
+  for (Case& c : cases_of(args, documents, refuse, baseline_name)) {
     try {
       ForecastOptions options;
       options.what_if = false;
-      Scenario scenario = load(c.file, args, c.under.set, c.of_file);
+      Scenario scenario = documents.resolve(c);
       results.push_back(forecast(scenario, options));
+      forget_ops(results.back());
+      scenario.schedule = {};
+      scenario.transfers = nullptr;
       scenarios.push_back(std::move(scenario));
       cases.push_back(std::move(c));
     } catch (const InputError& e) {

@@ -35,6 +35,7 @@ struct Gpu {
   int64_t sms = 0;
   Power power{};        // rating, data sheet; 0: not known
   Power power_limit{};  // what it may draw; 0: its rating
+  bool operator==(const Gpu&) const = default;
 };
 
 enum class IntraKind : uint8_t { nvswitch, nvlink_mesh, pcie };
@@ -109,6 +110,7 @@ struct Node {
   Bandwidth pcie_bandwidth{};  // of one device; 0: not known, never the narrowest
   Bandwidth cpu_bandwidth{};   // between two sockets; 0: not known, never the narrowest
   bool c2c = false;            // GPUs reach their CPU over NVLink-C2C, not PCIe
+  bool operator==(const Node&) const = default;
 };
 
 enum class FabricKind : uint8_t { fat_tree, rail_fat_tree, clos };
@@ -117,6 +119,7 @@ struct Tier {
   std::string name;
   int64_t size = 0;             // GPUs under one switch group
   double oversubscription = 1;  // down : up
+  bool operator==(const Tier&) const = default;
 };
 
 struct Fabric {
@@ -130,6 +133,7 @@ struct Fabric {
   bool rail_aware = true;
   bool pxn = true;
   std::vector<Tier> tiers;  // innermost first; empty: derived from radix
+  bool operator==(const Fabric&) const = default;
 };
 
 struct Cluster {
@@ -143,6 +147,7 @@ struct Cluster {
 
   int64_t gpus() const { return nodes * node.gpus; }
   int64_t node_of(int64_t rank) const { return rank / node.gpus; }
+  bool operator==(const Cluster&) const = default;
 };
 
 // Which GPU each rank runs on.
@@ -163,6 +168,7 @@ struct Placement {
   bool holds(int64_t ranks) const {
     return in_order() || ranks <= static_cast<int64_t>(nodes.size()) * gpus_per_node;
   }
+  bool operator==(const Placement&) const = default;
 };
 
 }  // namespace stepcast

@@ -49,14 +49,14 @@ std::vector<Tier> derived_tiers(const Cluster& cluster) {
   return tiers;
 }
 
+}  // namespace
+
 int64_t tier_between(const std::vector<Tier>& tiers, int64_t from, int64_t to) {
   for (size_t t = 0; t + 1 < tiers.size(); ++t) {
     if (from / tiers[t].size == to / tiers[t].size) return static_cast<int64_t>(t);
   }
   return static_cast<int64_t>(tiers.size()) - 1;
 }
-
-}  // namespace
 
 std::vector<Tier> fabric_tiers(const Cluster& cluster) {
   std::vector<Tier> tiers = cluster.fabric.tiers;

@@ -30,6 +30,9 @@ constexpr int kMaxTiers = 4;
 // the whole cluster, whatever size was given.  At least one, at most kMaxTiers.
 std::vector<Tier> fabric_tiers(const Cluster& cluster);
 
+// The smallest one with a block that holds both GPUs.
+int64_t tier_between(const std::vector<Tier>& tiers, int64_t from, int64_t to);
+
 // Bandwidth that leaves a block of tier t-1 is 1 / oversubscription_into(tiers, t) of what its NICs
 // have.
 double oversubscription_into(const std::vector<Tier>& tiers, int64_t tier);

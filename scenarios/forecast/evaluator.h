@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// One forecast after another, at the level of answer that is asked for:
+//
+//   bound   no less than the step takes and holds; nothing is lowered but passes
+//   step    what it takes and the most that a rank allocates, to the picosecond and byte
+//   full    all that `stepcast run` says
+//
+// What scenarios of one model and cluster have in common is worked out once: passes of stages
+// (stage_pass_cache.h) and prices of works (PriceCache).  Answers are those of an evaluator that
+// has seen nothing before.  An evaluator belongs to one thread; others share nothing with it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "calibrate/price/price_graph.h"
+#include "scenarios/forecast/forecast.h"
+#include "scenarios/forecast/step.h"
+#include "scenarios/scenario.h"
+#include "schedules/lower/lower.h"
+#include "schedules/lower/stage_pass_cache.h"
+#include "sim/result.h"
+#include "sim/units.h"
+
+namespace stepcast {
+
+class Evaluator {
+ public:
+  Evaluator();
+  ~Evaluator();
+
+  // The step of the scenario takes no less time, and its peak is no lower.  Nothing if an op takes
+  // longer than can be counted.  O(actions) where the plan is known, as it is for another schedule
+  // of as many chunks.  REQUIRES: no schedule that has still to be made.
+  std::optional<StepOutcome> bound(const Scenario& scenario);
+
+  // Time and peak of the scenario's own schedule, all ranks equal and undisturbed, as evaluate() of
+  // step.h: nothing if the step deadlocks or cannot be priced.  Throws InputError E127 if its
+  // transfers do not go with it.  REQUIRES: no schedule that has still to be made.
+  std::optional<StepOutcome> step(const Scenario& scenario);
+
+  // As forecast().
+  static Result full(const Scenario& scenario, const ForecastOptions& options = {}) {
+    return forecast(scenario, options);
+  }
+
+ private:
+  // What bound() needs of a plan with stages in these places.
+  struct KnownPlan;
+
+  void begin(const Scenario& scenario);
+  const KnownPlan* known_plan(const Scenario& scenario);
+
+  // What all that is kept is of.
+  std::optional<Cluster> cluster_;
+  Placement placement_;
+  const CostTable* table_ = nullptr;
+  std::shared_ptr<const CalibrationTable> calibration_;  // keeps a table of the user's own
+  bool in_situ_ = true;
+
+  StagePassCache passes_;
+  PriceCache prices_;
+  std::deque<KnownPlan> plans_;  // the last ones
+};
+
+}  // namespace stepcast

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is shared from layout to layout changes no answer, and bounds are none too high.
+#include "scenarios/forecast/evaluator.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "scenarios/forecast/step.h"
+#include "scenarios/pricing_table.h"
+#include "tests/scenarios/forecast/random_layouts.h"
+
+namespace stepcast::evaluator_test {
+namespace {
+
+using stepcast::testing::RandomLayouts;
+
+std::optional<StepOutcome> fresh(const Scenario& s) {
+  const auto priced = price_if_possible(lower_step(s, s.schedule), pricing_table(s).table);
+  return priced ? evaluate(*priced) : std::nullopt;
+}
+
+// Random layouts of one model, one after the other through one evaluator.
+void compare_random_layouts(size_t model, int layouts) {
+  RandomLayouts random(static_cast<uint32_t>(1000 + model));
+  Evaluator evaluator;
+  for (int i = 0; i < layouts; ++i) {
+    const Scenario s = random.next(model);
+    const std::string what = s.schedule.name + ", layout " + std::to_string(i);
+    const std::optional<StepOutcome> want = fresh(s), got = evaluator.step(s),
+                                     least = evaluator.bound(s);
+    ASSERT_EQ(got.has_value(), want.has_value()) << what;
+    if (!want) continue;
+    ASSERT_EQ(got->time, want->time) << what;
+    ASSERT_EQ(got->peak, want->peak) << what;
+    ASSERT_TRUE(least.has_value()) << what;
+    ASSERT_LE(least->time, want->time) << what;
+    ASSERT_LE(least->peak, want->peak) << what;
+    ASSERT_GT(least->time, Time{0}) << what;
+  }
+}
+
+// Of each of four models; under sanitizers, which take many times as long, fewer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
+constexpr int kLayouts = 200;
+#else
+constexpr int kLayouts = 2500;
+#endif
+
+TEST(Evaluator, AgreesWithFreshForecastsOfADenseModel) {
+  compare_random_layouts(0, kLayouts);
+}
+TEST(Evaluator, AgreesWithFreshForecastsOfAGatedModel) {
+  compare_random_layouts(1, kLayouts);
+}
+TEST(Evaluator, AgreesWithFreshForecastsOfAModelWithExperts) {
+  compare_random_layouts(2, kLayouts);
+}
+TEST(Evaluator, AgreesWithFreshForecastsOfUnevenStages) {
+  compare_random_layouts(3, kLayouts);
+}
+
+// Models and clusters may change as they like.
+TEST(Evaluator, TellsModelsAndClustersApart) {
+  RandomLayouts random(7);
+  Evaluator evaluator;
+  for (int i = 0; i < 200; ++i) {
+    const Scenario s = random.next();
+    const std::optional<StepOutcome> want = fresh(s), got = evaluator.step(s);
+    ASSERT_EQ(got.has_value(), want.has_value());
+    if (want) {
+      ASSERT_EQ(got->time, want->time);
+    }
+  }
+}
+
+// Everything in the graph, as text.
+std::string text_of(const OpGraph& g) {
+  std::string t;
+  const auto add = [&](auto... x) { ((t += std::to_string(x) + ' '), ...); };
+  const auto number = [](auto id) { return static_cast<uint32_t>(id); };
+  for (const std::string& label : g.labels) t += label + '\n';
+  for (const Work& w : g.works) t += describe(w) + '\n';
+  for (const Launch& l : g.launches) t += describe(l) + '\n';
+  for (const auto& table : g.tensor_tables) {
+    for (const Tensor& x : table)
+      add(x.bytes.value, static_cast<int>(x.category), number(x.label), x.becomes_gradient, x.lags);
+    t += '\n';
+  }
+  for (const Pass& p : g.passes) {
+    t += p.name + ' ';
+    add(number(p.tensors), number(p.second_tensors));
+    for (const Op& o : p.ops)
+      add(number(o.work), static_cast<int>(o.stream), static_cast<int>(o.phase), number(o.label),
+          o.layer, number(o.launch), static_cast<int>(o.role));
+    for (const Wait& w : p.waits.all()) add(w.op, w.on, w.from_start, w.delay.count());
+    for (const MemoryEvent& e : p.memory) add(e.op, e.tensor, e.allocate, e.second);
+    t += '\n';
+  }
+  for (const Rendezvous& r : g.rendezvous)
+    add(number(r.work), r.parties, number(r.label), number(r.launch));
+  for (const RoleOps& r : g.roles) {
+    t += r.name + ' ';
+    add(r.ranks);
+    for (const StaticMemory& m : r.memory)
+      add(static_cast<int>(m.category), m.bytes.value, m.by_tensor);
+    for (const Item& i : r.items)
+      add(static_cast<int>(i.kind), static_cast<int>(i.stream), i.host_waits, i.only_sends,
+          number(i.pass), number(i.rendezvous), i.event);
+    t += '\n';
+  }
+  return t;
+}
+
+TEST(Evaluator, KeptPassesMakeTheSameGraph) {
+  RandomLayouts random(11);
+  StagePassCache cache;
+  for (int i = 0; i < 300; ++i) {
+    const Scenario s = random.next();
+    ASSERT_EQ(text_of(lower_step(s, s.schedule, &cache).graph),
+              text_of(lower_step(s, s.schedule).graph))
+        << s.schedule.name << ", layout " << i;
+  }
+}
+
+TEST(Evaluator, WritesPassesOnceForAllSchedulesChunksAndReplicas) {
+  const auto layout = [](const std::string& rest) {
+    return load_scenario_text(
+        "model: {preset: llama3-8b, num_hidden_layers: 16}\ncluster: dgx-h100 x 2\n" + rest,
+        "run.yaml");
+  };
+  StagePassCache cache;
+  const auto written = [&](const std::string& rest) {
+    const Scenario s = layout(rest);
+    lower_step(s, s.schedule, &cache);
+    return cache.written();
+  };
+  const size_t first = written("parallel: {tp: 2, pp: 4}\nbatch: {global: 32, seq: 2048}\n");
+  EXPECT_EQ(first, 3u);  // the first stage, those between, the last
+  EXPECT_EQ(written("parallel: {tp: 2, pp: 4}\nbatch: {global: 64, seq: 2048}\n"), first);
+  EXPECT_EQ(written("parallel: {tp: 2, pp: 4}\nbatch: {global: 32, seq: 2048}\n"
+                    "schedule: gpipe\n"),
+            first);
+  EXPECT_EQ(written("parallel: {tp: 2, pp: 2, vpp: 2}\nbatch: {global: 32, seq: 2048}\n"
+                    "schedule: {kind: interleaved, p2p: async}\n"),
+            first);
+  EXPECT_EQ(written("parallel: {tp: 4, pp: 4}\nbatch: {global: 32, seq: 2048}\n"), first + 3);
+}
+
+// Two ranks with equal stages that lack embedding and head, about: the bound is close.
+TEST(Evaluator, BoundsComeCloseToAPipelineThatIsAlwaysFull) {
+  const Scenario s = load_scenario_text(
+      "model: {preset: llama3-8b, num_hidden_layers: 16}\ncluster: dgx-h100\n"
+      "parallel: {tp: 4, pp: 2}\nbatch: {global: 128, seq: 4096}\n",
+      "run.yaml");
+  Evaluator evaluator;
+  const auto bound = evaluator.bound(s), step = evaluator.step(s);
+  ASSERT_TRUE(bound && step);
+  EXPECT_GT(to_seconds(bound->time), 0.9 * to_seconds(step->time));
+  EXPECT_GT(bound->peak.value, step->peak.value / 10 * 9);
+}
+
+}  // namespace
+}  // namespace stepcast::evaluator_test
