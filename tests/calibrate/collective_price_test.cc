@@ -180,8 +180,8 @@ TEST(CollectivePrice, AFasterNicNeverCostsMore) {
       const Price p = price(t, c, kTwoNodes);
       if (before > 0) {
         EXPECT_LE(us(p.time), before * (1 + 1e-9)) << measured << " us, " << gbs << " GB/s";
-        // The model itself falls by some percent where NCCL finds more channels.
-        EXPECT_GT(us(p.time), before * 0.94) << measured << " us, " << gbs << " GB/s";
+        // The model itself falls by up to a tenth where NCCL finds twice the channels (29 GB/s).
+        EXPECT_GT(us(p.time), before * 0.9) << measured << " us, " << gbs << " GB/s";
       }
       before = us(p.time);
       EXPECT_NE(p.origin, Origin::measured);
@@ -206,7 +206,7 @@ TEST(CollectivePrice, AFasterNicNeverCostsMoreBetweenTwoMeasuredOnes) {
         const double time = us(price(t, c, kTwoNodes).time);
         if (before > 0) {
           EXPECT_LE(time, before * (1 + 1e-9)) << slower << ", " << faster << ", " << gbs;
-          EXPECT_GT(time, before * 0.94) << slower << ", " << faster << ", " << gbs;
+          EXPECT_GT(time, before * 0.9) << slower << ", " << faster << ", " << gbs;
         }
         before = time;
       }
@@ -236,8 +236,8 @@ TEST(CollectivePrice, TheModelCarriesRowsToOtherLinks) {
   high.block_nodes[0] = 1;
   EXPECT_GT(carried(narrow, high), 121);
   Cluster links = c;
-  links.node.intra_bandwidth = {200e9};
-  EXPECT_GT(carried(links, kTwoNodes), 120);
+  links.node.intra_bandwidth = {100e9};
+  EXPECT_GT(carried(links, kTwoNodes), 121);
   Cluster nearly = c;
   nearly.node.intra_bandwidth = {297e9};
   EXPECT_EQ(price(t, nearly, kNode).origin, Origin::interpolated);
