@@ -34,6 +34,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -102,12 +103,14 @@ struct Walker {
   uint8_t code = 0;   // a stream, or kHost
   uint8_t state = 0;  // collective: 1 begun; chain: 2 its ops have ended
   Until parked = Until::compute;
-  uint32_t slot = 0;    // that it waits for
-  uint32_t at = 0;      // in RoleThreads::items
-  uint32_t pc = 0;      // in the code of the pass
-  uint32_t ops = 0;     // of the chain at pc that are done or run
-  uint32_t visit = 0;   // of the pass that it is in
-  bool inside = false;  // it is in one
+  uint32_t slot = 0;  // that it waits for
+  uint32_t at = 0;    // in RoleThreads::items
+  uint32_t pc = 0;    // in the code of the pass
+  uint32_t ops = 0;   // of the chain at pc that are done or run
+  // Of the pass that it is in; null: it is in none.
+  const PassThreads* pass = nullptr;
+  Visit* visit = nullptr;
+  int64_t launched = 0;  // when the host came to it
 };
 
 // From one quiet point of a pass to the next (see below).  Times are from the first.
@@ -162,7 +165,7 @@ struct Role {
   std::array<int64_t, kStreams> time{};
   std::vector<int64_t> host;  // by segment: at its begin
   uint32_t segments = 1;      // known
-  std::vector<Visit> visits;
+  std::deque<Visit> visits;   // a deque, so that references stay valid
   std::vector<EventRecord> records;
   int64_t first_start = kNotYet;  // of compute
 
@@ -196,11 +199,12 @@ class EqualRanks {
         program_(compile_threads(graph, prices, {}, merge)),
         given_(given),
         slow_compute_(slow_compute),
-        slow_communication_(slow_communication) {
+        slow_communication_(slow_communication),
+        first_meeting_(static_cast<uint32_t>(graph.roles.size() * kStreams)) {
     const size_t roles = graph.roles.size();
     roles_.resize(roles);
     next_.assign(roles, kNever);
-    flights_.resize(roles * kStreams + graph.rendezvous.size());
+    flights_.resize(first_meeting_ + graph.rendezvous.size());
     meetings_.resize(graph.rendezvous.size());
     for (uint32_t r = 0; r < roles; ++r) prepare(r);
     prepare_quiet();
@@ -212,10 +216,12 @@ class EqualRanks {
     for (;;) {
       drain();
       settle();
-      const int64_t next = *std::ranges::min_element(next_);
+      int64_t next = kNever;
+      for (const int64_t time : next_) next = std::min(next, time);
       if (next == kNever) break;
       now_ = next;
-      for (uint32_t r = 0; r < roles_.size(); ++r) {
+      const auto roles = static_cast<uint32_t>(next_.size());
+      for (uint32_t r = 0; r < roles; ++r) {
         if (next_[r] == next) process(r);
       }
     }
@@ -381,10 +387,8 @@ class EqualRanks {
 
   // ---- communication
 
-  bool is_meeting(uint32_t f) const { return f >= roles_.size() * kStreams; }
-  uint32_t meeting_of(uint32_t f) const {
-    return f - static_cast<uint32_t>(roles_.size() * kStreams);
-  }
+  bool is_meeting(uint32_t f) const { return f >= first_meeting_; }
+  uint32_t meeting_of(uint32_t f) const { return f - first_meeting_; }
   // The role that has its begin and its end among its events.
   uint32_t owner(uint32_t f) const {
     return is_meeting(f) ? program_.rendezvous[meeting_of(f)].parties.front()
@@ -444,7 +448,6 @@ class EqualRanks {
     for_parties(f, [&](uint32_t r) {
       if (was_on) std::erase(roles_[r].beside, f);
       wake(roles_[r], is_meeting(f) ? Until::meeting : Until::flight);
-      touch(r);
       queue(r);
     });
     if (!is_meeting(f)) return;
@@ -456,16 +459,25 @@ class EqualRanks {
   // ---- threads, item by item
 
   void walk(uint32_t r, Walker& w) {
+    Role& role = roles_[r];
     const std::vector<uint32_t>& items = program_.roles[r].items[w.code];
     const bool booked = recorder_ && w.code == kComputing;
-    for (; w.at < items.size(); ++w.at) {
-      if (booked) book_item(r, items[w.at], false);
-      if (!execute(r, w, items[w.at])) return;
-      roles_[r].quiet.learns = false;
-      if (booked) book_item(r, items[w.at], true);
+    for (;;) {
+      if (w.pass != nullptr) {
+        if (!run_pass(r, role, w)) return;
+      } else {
+        if (w.at == items.size()) return;
+        if (booked) book_item(role, items[w.at], false);
+        if (!execute(r, w, items[w.at])) return;
+        if (w.pass != nullptr) continue;
+      }
+      role.quiet.learns = false;
+      if (booked) book_item(role, items[w.at], true);
+      ++w.at;
     }
   }
 
+  // All of it, or what begins a pass.
   bool execute(uint32_t r, Walker& w, uint32_t item) {
     Role& role = roles_[r];
     const RoleThreads& threads = program_.roles[r];
@@ -474,7 +486,12 @@ class EqualRanks {
     const uint32_t segment = threads.segment[item];
     const int64_t launched = threads.launched[item];
     switch (it.kind) {
-      case ItemKind::pass: return run_pass(r, w, item);
+      case ItemKind::pass:
+        if (role.segments <= segment) return park(role, w, Until::host);
+        w.pass = &program_.passes[static_cast<size_t>(it.pass)];
+        w.launched = role.host[segment] + launched;
+        w.visit = &enter(role, item, *w.pass);
+        return true;
       case ItemKind::post: {
         if (role.segments <= segment) return park(role, w, Until::host);
         const int64_t time = std::max(role.time[stream], role.host[segment] + launched);
@@ -544,64 +561,44 @@ class EqualRanks {
     }
     meeting.begin = std::max(meeting.begin, time);
     if (++meeting.arrived < program_.rendezvous[id].posts.size()) return;
-    decide(static_cast<uint32_t>(roles_.size() * kStreams) + id,
-           static_cast<uint32_t>(graph_.rendezvous[id].work), meeting.begin);
+    decide(first_meeting_ + id, static_cast<uint32_t>(graph_.rendezvous[id].work), meeting.begin);
   }
 
   // ---- passes, instruction by instruction
 
-  Visit& enter(uint32_t r, Walker& w, uint32_t item, const PassThreads& pass) {
-    Role& role = roles_[r];
-    if (w.inside) return role.visits[w.visit];
-    w.inside = true;
-    uint32_t place = Visit::kFree;
-    for (uint32_t v = 0; v < role.visits.size(); ++v) {
-      if (role.visits[v].item == item) {
-        w.visit = v;
-        return role.visits[v];
-      }
-      if (role.visits[v].item == Visit::kFree) place = v;
+  Visit& enter(Role& role, uint32_t item, const PassThreads& pass) const {
+    Visit* free = nullptr;
+    for (Visit& visit : role.visits) {
+      if (visit.item == item) return visit;
+      if (visit.item == Visit::kFree) free = &visit;
     }
-    if (place == Visit::kFree) {
-      place = static_cast<uint32_t>(role.visits.size());
-      role.visits.emplace_back();
-    }
-    w.visit = place;
-    Visit& visit = role.visits[place];
+    Visit& visit = free != nullptr ? *free : role.visits.emplace_back();
     visit.item = item;
     visit.threads = 0;
-    for (const Walker& other : role.walkers) {
-      if (other.code < kStreams && !pass.code[other.code].empty()) ++visit.threads;
+    for (const Walker& w : role.walkers) {
+      if (w.code < kStreams && !pass.code[w.code].empty()) ++visit.threads;
     }
     visit.slots.assign(pass.slots, kNotYet);
     if (recorder_) visit.straggler.assign(pass.slots, {});
     return visit;
   }
 
-  bool run_pass(uint32_t r, Walker& w, uint32_t item) {
-    Role& role = roles_[r];
-    const RoleThreads& threads = program_.roles[r];
-    const uint32_t segment = threads.segment[item];
-    if (role.segments <= segment) return park(role, w, Until::host);
-    const PassThreads& pass =
-        program_.passes[static_cast<size_t>(graph_.roles[r].items[item].pass)];
-    Visit& visit = enter(r, w, item, pass);
-    const std::vector<ThreadInstruction>& code = pass.code[w.code];
-    const int64_t launched = role.host[segment] + threads.launched[item];
-    for (; w.pc < code.size(); ++w.pc) {
-      if (!run_instruction(r, w, code[w.pc], pass, visit, launched)) return false;
+  bool run_pass(uint32_t r, Role& role, Walker& w) {
+    const std::vector<ThreadInstruction>& code = w.pass->code[w.code];
+    const auto size = static_cast<uint32_t>(code.size());
+    for (; w.pc < size; ++w.pc) {
+      if (!run_instruction(r, role, w, code[w.pc], *w.pass, *w.visit, w.launched)) return false;
     }
     counted(role.time[w.code]);
     w.pc = 0;
-    w.inside = false;
-    if (--visit.threads == 0) visit.item = Visit::kFree;
+    w.pass = nullptr;
+    if (--w.visit->threads == 0) w.visit->item = Visit::kFree;
     return true;
   }
 
   // `launched`: when the host came to the pass.
-  bool run_instruction(uint32_t r, Walker& w, const ThreadInstruction& in, const PassThreads& pass,
-                       Visit& visit, int64_t launched) {
-    Role& role = roles_[r];
+  bool run_instruction(uint32_t r, Role& role, Walker& w, const ThreadInstruction& in,
+                       const PassThreads& pass, Visit& visit, int64_t launched) {
     const size_t stream = in.stream;
     switch (in.code) {
       case ThreadCode::watch:
@@ -618,15 +615,16 @@ class EqualRanks {
         return true;
       }
       case ThreadCode::compute:
-        if (!run_compute(r, w, in, pass, visit, launched)) return false;
+        if (!run_compute(r, role, w, in, pass, visit, launched)) return false;
         break;
       case ThreadCode::fixed: run_fixed(role, in, pass, visit, launched); break;
       case ThreadCode::collective:
-        if (!run_collective(r, w, in, pass, visit, launched)) return false;
+        if (!run_collective(r, role, w, in, pass, visit, launched)) return false;
         break;
     }
-    // Chains that went together: that of the last.
-    const int32_t end_slot = pass.code[w.code][w.pc].end_slot;
+    // Of chains that went together: that of the last.
+    const int32_t end_slot =
+        in.code == ThreadCode::compute ? pass.code[kComputing][w.pc].end_slot : in.end_slot;
     if (end_slot >= 0) mark(role, visit, stream, end_slot, role.time[stream]);
     return true;
   }
@@ -638,8 +636,7 @@ class EqualRanks {
     for (uint32_t rest = role.parked[static_cast<size_t>(Until::slot)]; rest != 0;
          rest &= rest - 1) {
       const Walker& w = role.walkers[static_cast<size_t>(std::countr_zero(rest))];
-      if (w.slot == static_cast<uint32_t>(slot) && &role.visits[w.visit] == &visit)
-        role.runnable |= rest & -rest;
+      if (w.slot == static_cast<uint32_t>(slot) && w.visit == &visit) role.runnable |= rest & -rest;
     }
   }
 
@@ -660,9 +657,8 @@ class EqualRanks {
       time = std::max(time, launched + ops[i].launched) + ops[i].ps * kNominal;
   }
 
-  bool run_collective(uint32_t r, Walker& w, const ThreadInstruction& in, const PassThreads& pass,
-                      Visit& visit, int64_t launched) {
-    Role& role = roles_[r];
+  bool run_collective(uint32_t r, Role& role, Walker& w, const ThreadInstruction& in,
+                      const PassThreads& pass, Visit& visit, int64_t launched) {
     const auto f = static_cast<uint32_t>(r * kStreams + in.stream);
     int64_t& time = role.time[in.stream];
     const int64_t ready = std::max(time, launched + pass.ops[in.first].launched);
@@ -704,9 +700,8 @@ class EqualRanks {
     role.walkers[role.computes].state = 2;
   }
 
-  bool run_compute(uint32_t r, Walker& w, const ThreadInstruction& in, const PassThreads& pass,
-                   Visit& visit, int64_t launched) {
-    Role& role = roles_[r];
+  bool run_compute(uint32_t r, Role& role, Walker& w, const ThreadInstruction& in,
+                   const PassThreads& pass, Visit& visit, int64_t launched) {
     if (role.runs) return park(role, w, Until::compute);
     int64_t& time = role.time[kComputing];
     uint32_t count = in.count;
@@ -725,7 +720,7 @@ class EqualRanks {
         role.event = counted(start);
         return park(role, w, Until::compute);
       }
-      start_ops(r, w, in, pass, visit, launched, start);
+      start_ops(r, role, w, in, pass, visit, launched, start);
       if (role.runs) return park(role, w, Until::compute);
     }
     w.ops = 0;
@@ -733,9 +728,8 @@ class EqualRanks {
   }
 
   // Starts the ops of the chain that nothing but their predecessors holds up.
-  void start_ops(uint32_t r, Walker& w, const ThreadInstruction& in, const PassThreads& pass,
-                 Visit& visit, int64_t pass_launched, int64_t start) {
-    Role& role = roles_[r];
+  void start_ops(uint32_t r, Role& role, Walker& w, const ThreadInstruction& in,
+                 const PassThreads& pass, Visit& visit, int64_t pass_launched, int64_t start) {
     int64_t& time = role.time[kComputing];
     const ThreadOp* const ops = &pass.ops[in.first];
     const auto launched = [&](uint32_t i) { return pass_launched + ops[i].launched; };
@@ -950,7 +944,7 @@ class EqualRanks {
     if (role.first_op != 0 || role.last_pc != w.pc || w.ops != pass.code[kComputing][w.pc].count)
       return;
     if (std::ranges::any_of(role.time, [&](int64_t t) { return t > now_; })) return;
-    Visit& visit = role.visits[w.visit];
+    Visit& visit = *w.visit;
     if (!find_parked(r, item, pass, visit)) return;
     std::vector<Stretch>& stretches = quiet.passes[pass_id];
     if (stretches.empty()) stretches.resize(pass.code[kComputing].size());
@@ -993,7 +987,7 @@ class EqualRanks {
     quiet.slack = INT64_MAX;
     quiet.collectives = 0;
     quiet.slots.clear();
-    find_parked(r, item, pass, role.visits[w.visit]);
+    find_parked(r, item, pass, *w.visit);
     quiet.pcs = pcs_;
     quiet.time = role.time;
     quiet.straggler = role.straggler;
@@ -1111,10 +1105,10 @@ class EqualRanks {
 
   // ---- the record
 
-  void book_item(uint32_t r, uint32_t item, bool ends) {
-    auto& [begin, end] = roles_[r].items[item];
-    if (begin == kNotYet) begin = roles_[r].time[kComputing];
-    if (ends) end = roles_[r].time[kComputing];
+  static void book_item(Role& role, uint32_t item, bool ends) {
+    auto& [begin, end] = role.items[item];
+    if (begin == kNotYet) begin = role.time[kComputing];
+    if (ends) end = role.time[kComputing];
   }
 
   void book_wait(uint32_t r, const ThreadInstruction& in, const PassThreads& pass,
@@ -1178,7 +1172,8 @@ class EqualRanks {
   const int64_t given_;
   const int64_t slow_compute_, slow_communication_;
   std::vector<Role> roles_;
-  std::vector<int64_t> next_;    // by role: its next event
+  std::vector<int64_t> next_;  // by role: its next event
+  const uint32_t first_meeting_;
   std::vector<Flight> flights_;  // [role][stream], then by rendezvous
   std::vector<Meeting> meetings_;
   std::optional<LaneRecorder> recorder_;
