@@ -81,8 +81,8 @@ enum class Scaling : uint8_t {
 enum class ProductGradients : uint8_t {
   added,     // to the main gradient at once
   backward,  // ... when the backward has ended; all of them stay until then
-  tensors,  // the first of a step is the main gradient, until the optimizer has run; later ones are
-            // added to it (PyTorch's autograd without a buffer of gradients)
+  tensors,   // the first of a step is the main gradient, until the optimizer runs; later ones are
+             // added to it (PyTorch's autograd without a buffer of gradients)
 };
 
 // What an activation is kept in from the forward that makes it to the backward that reads it.  The

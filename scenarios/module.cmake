@@ -8,4 +8,5 @@ file(GLOB presets CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/scenarios/presets/software/*.yaml)
 embed_files(stepcast_scenarios preset_files ${presets})
 embed_files(stepcast_scenarios highest_mfu_files ${PROJECT_SOURCE_DIR}/scenarios/highest_mfu.csv)
+embed_files(stepcast_scenarios memory_error_files ${PROJECT_SOURCE_DIR}/scenarios/memory_errors.csv)
 embed_files(stepcast_scenarios observed_error_files ${PROJECT_SOURCE_DIR}/scenarios/observed_errors.csv)

@@ -41,6 +41,16 @@ struct Interval {
   double like_cost_error = 0;          // their median
 };
 
+// Where `level` of what such steps were measured to hold lies, around the forecast.
+struct MemoryInterval {
+  double level = 0.8;
+  Bytes low{}, high{};
+  // Published runs whose memory of this kind was measured and forecast.
+  std::string like;  // "memory / reserved"
+  int64_t runs = 0, sources = 0;
+  double like_low = 1, like_high = 1;  // measured / forecast of `level` of them
+};
+
 // -------------------------------------------------------------------------------------------------
 // The result.
 
@@ -77,9 +87,8 @@ struct WhatIf {
 struct RankMemory {
   std::string name;  // "stage 0"
   RoleMemory memory;
-  // What the caching allocator takes from the device.  It is only worked out for roles that
-  // allocate within 2 % of the most, since no other role can reserve the most.
-  std::optional<Bytes> reserved;
+  std::string peak_at;  // "fc1, forward of stage 0 microbatch 7": its largest moment
+  Bytes reserved{};     // what the caching allocator takes from the device
   // Bytes at the peak by tensor label, largest first.
   std::vector<std::pair<std::string, Bytes>> activation_terms;
 };
@@ -166,12 +175,16 @@ struct Result {
 
   std::vector<RankMemory> memory;  // by role
   uint32_t peak_role = 0;          // the one that allocates most
-  std::string peak_op;             // "fc1, forward of stage 0 microbatch 7"; its largest moment
-  uint32_t reserved_role = 0;      // the one that reserves most, the gaps of the allocator counted
+  uint32_t reserved_role = 0;      // the one that reserves most, the gaps of the allocator counted:
+                                   // the fullest
   Bytes memory_reserved{};         // of that role
   Bytes memory_usable{};           // of a GPU, without what is held beside the allocator
-  std::vector<DeviceMemory> device_memory;  // that
-  bool fits = true;                         // reserved <= usable
+  std::vector<DeviceMemory> device_memory;                              // that
+  bool fits = true;                                                     // reserved <= usable
+  std::optional<MemoryInterval> reserved_interval, allocated_interval;  // of the most
+  double memory_room = 1;            // all tensors could be that many times as large, and it fits;
+                                     // as far as kLeastMemoryRoom and kMostMemoryRoom
+  std::optional<double> fits_share;  // of steps with such a forecast: do not run out of memory
 
   std::array<double, kOrigins> trust{};  // share of device time by Origin; sums to 1
   std::optional<Interval> interval;      // of step_time

@@ -222,10 +222,10 @@ void write_critical_path(JsonWriter& json, const Result& r) {
 
 void write_memory(JsonWriter& json, const Result& r) {
   json.object("memory", [&] {
-    if (r.peak_role < r.memory.size()) {
+    if (r.peak_role < r.memory.size() && r.reserved_role < r.memory.size()) {
       json.member("peak_bytes", r.memory[r.peak_role].memory.peak.value);
       json.member("peak_rank", pipeline_rank(r, r.peak_role));
-      json.member("peak_op", r.peak_op);
+      json.member("peak_op", r.memory[r.peak_role].peak_at);
       json.member("reserved_bytes", r.memory_reserved.value);
       json.member("reserved_rank", pipeline_rank(r, r.reserved_role));
     }
@@ -236,13 +236,15 @@ void write_memory(JsonWriter& json, const Result& r) {
       json.member("source", line.source);
     });
     json.member("fits", r.fits);
+    json.member("fits_share", r.fits_share);
+    write_interval(json, r.reserved_interval);
     uint32_t role = 0;
     json.objects("by_rank", r.memory, [&](const RankMemory& stage) {
       json.member("rank", pipeline_rank(r, role++));
       json.member("name", stage.name);
       json.member("peak_bytes", stage.memory.peak.value);
-      json.key("reserved_bytes");
-      stage.reserved ? json.value(stage.reserved->value) : json.null();
+      json.member("peak_op", stage.peak_at);
+      json.member("reserved_bytes", stage.reserved.value);
       write_categories(json, stage.memory.at_peak);
       json.member("peak_in_flight", stage.memory.peak_in_flight);
       json.objects("activation_terms", stage.activation_terms, [&](const auto& term) {

@@ -10,6 +10,7 @@
 #include "report/diagnostics.h"
 #include "report/text/explain.h"
 #include "report/text/roles.h"
+#include "report/text/run.h"
 #include "sim/check.h"
 #include "sim/graph/price.h"
 
@@ -47,8 +48,20 @@ std::string shortened(const std::string& name) {
   return kept + "...";
 }
 
-Bytes peak_of(const Result& r) {
-  return r.peak_role < r.memory.size() ? r.memory[r.peak_role].memory.peak : Bytes{};
+Tone tone_of_line(const Result& r) {
+  const Fit fit = fit_of(r);
+  return fit == Fit::fits ? Tone::plain : tone_of(fit);
+}
+
+// What marks a case whose memory is short.
+std::string_view mark_of(const Result& r) {
+  switch (fit_of(r)) {
+    case Fit::fits: return "  ";
+    case Fit::probably:
+    case Fit::may_run_out: return " ?";
+    case Fit::does_not: break;
+  }
+  return " !";
 }
 
 // "fastest" of results that all do the same work; else the one with the highest rate.
@@ -162,7 +175,7 @@ std::string winner_lines(std::span<const Result> results, std::span<const std::s
     const Result& r = results[*w.fastest];
     std::string text = name(*w.fastest);
     if (*w.fastest != baseline && same_work) text += ", " + versus(r, results[baseline], means);
-    const Bytes more = peak_of(r) - peak_of(results[baseline]);
+    const Bytes more = r.memory_reserved - results[baseline].memory_reserved;
     if (*w.fastest != baseline && more.value != 0)
       text += ", " + gib(Bytes{std::max(more.value, -more.value)}) + " GiB " +
               (more.value > 0 ? "more" : "less") + " than " + name(baseline);
@@ -170,18 +183,26 @@ std::string winner_lines(std::span<const Result> results, std::span<const std::s
   }
   if (w.smallest)
     s += winner_line("least memory",
-                     name(*w.smallest) + ", " + gib(peak_of(results[*w.smallest])) + " GiB",
+                     name(*w.smallest) + ", " + gib(results[*w.smallest].memory_reserved) + " GiB",
                      Tone::good, style);
   if (w.best_per_gib)
     s += winner_line("best per GiB",
-                     name(*w.best_per_gib) + ", most steps a second for each GiB of its peak",
+                     name(*w.best_per_gib) + ", most steps a second for each GiB of its memory",
                      Tone::good, style);
-  std::string over;
+  std::string open, over;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].fits) continue;
-    over += (over.empty() ? "" : ", ") + name(i) + " by " +
-            gib(results[i].memory_reserved - results[i].memory_usable) + " GiB";
+    const Result& r = results[i];
+    const Fit fit = fit_of(r);
+    if (fit == Fit::fits) continue;
+    if (fit == Fit::does_not) {
+      over += (over.empty() ? "" : ", ") + name(i) + " by " +
+              gib(r.memory_reserved - r.memory_usable) + " GiB";
+    } else {
+      open += (open.empty() ? "" : ", ") + name(i) + ": " + fixed(100 * *r.fits_share, 0) +
+              " % of such steps fit";
+    }
   }
+  if (!open.empty()) s += wrap(open, pad_right("may run out", 15), style.width);
   if (!over.empty()) s += wrap(over, pad_right("does not fit", 15), style.width);
   return s.empty() ? s : '\n' + s;
 }
@@ -212,14 +233,15 @@ Winners compare_winners(std::span<const Result> results) {
     if (!best || is_better(results[i], results[*best])) best = i;
   };
   const auto rate = [means](const Result& r) {
-    const double bytes = static_cast<double>(std::max<int64_t>(1, peak_of(r).value));
+    const double bytes = static_cast<double>(std::max<int64_t>(1, r.memory_reserved.value));
     return 1 / (bytes * std::max(1e-12, to_seconds(told(r, means))));
   };
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].fits) continue;
     better(w.fastest, i,
            [&](const Result& a, const Result& b) { return is_faster(a, b, same_work, means); });
-    better(w.smallest, i, [](const Result& a, const Result& b) { return peak_of(a) < peak_of(b); });
+    better(w.smallest, i,
+           [](const Result& a, const Result& b) { return a.memory_reserved < b.memory_reserved; });
     if (same_work)
       better(w.best_per_gib, i,
              [&](const Result& a, const Result& b) { return rate(a) > rate(b); });
@@ -251,13 +273,14 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
          of_seeds(&ReplicaTimes::p5), of_seeds(&ReplicaTimes::p95),
          i == baseline ? "-" : versus(r, results[baseline], means),
          spans ? in_scale(r.span, scale) : "", same_work ? "" : rate_text(r.tokens_per_s_per_gpu),
-         percent(share_of(r.bubble, r.step_time)), gib(peak_of(r)) + (r.fits ? "  " : " !"),
-         std::to_string(pipeline_rank(r, r.peak_role)), percent(r.utilization.mfu_full_attention)});
+         percent(share_of(r.bubble, r.step_time)), gib(r.memory_reserved).append(mark_of(r)),
+         std::to_string(pipeline_rank(r, r.reserved_role)),
+         percent(r.utilization.mfu_full_attention)});
   }
   const std::vector<std::string> lines = align_columns(rows, kSides);
   std::string s = paint(lines[0], Tone::dim, style) + '\n';
   for (size_t i = 0; i < results.size(); ++i)
-    s += paint(lines[i + 1], results[i].fits ? Tone::plain : Tone::bad, style) + '\n';
+    s += paint(lines[i + 1], tone_of_line(results[i]), style) + '\n';
   s += left_out_lines(names, left_out, style);
   s += cause_table(results, names, style);
   s += winner_lines(results, names, baseline, style);
@@ -366,9 +389,11 @@ std::string check_json(std::span<const CheckedFigure> figures, std::span<const D
       json.member("within", f.within());
       json.member("source", f.source);
       json.optional_object("interval", f.interval, [&](const FigureInterval& i) {
-        const bool seconds = f.figure == Figure::step_time;
-        json.member(seconds ? "low_s" : "low", i.low);
-        json.member(seconds ? "high_s" : "high", i.high);
+        const std::string_view unit = f.figure == Figure::step_time     ? "_s"
+                                      : f.figure == Figure::peak_memory ? "_bytes"
+                                                                        : "";
+        json.member("low" + std::string(unit), i.low);
+        json.member("high" + std::string(unit), i.high);
         json.member("level", i.level);
       });
       json.member("in_interval", f.interval ? std::optional(f.in_interval()) : std::nullopt);

@@ -29,8 +29,8 @@ bool shows_span(const Result& result);
 // nothing.
 struct Winners {
   std::optional<size_t> fastest;       // most tokens a second and GPU if steps do not compare
-  std::optional<size_t> smallest;      // least peak memory
-  std::optional<size_t> best_per_gib;  // most steps a second for each GiB of the peak
+  std::optional<size_t> smallest;      // least memory, of the fullest rank
+  std::optional<size_t> best_per_gib;  // most steps a second for each GiB of it
 };
 Winners compare_winners(std::span<const Result> results);
 
@@ -43,10 +43,10 @@ struct LeftOut {
 // A table with one line a case, then what the critical rank of each case waits for, then the
 // winners. The columns are the step time; mean, p5 and p95 if any case has several seeds; the
 // difference to the baseline; the span if shows_span() is true for any case; bubble, peak memory
-// (with '!' if it does not fit), the rank with the peak, MFU.  Where all cases have a mean, it is
-// the mean that is compared.  Where step times do not compare, there are tokens per second and GPU
-// and a remark.  A case that was left out has a line that says why. REQUIRES: as many names as
-// results, baseline < results.size().
+// as reserved (with '!' if it does not fit, '?' if it may not), the fullest rank, MFU.  Where all
+// cases have a mean, it is the mean that is compared.  Where step times do not compare, there are
+// tokens per second and GPU and a remark.  A case that was left out has a line that says why.
+// REQUIRES: as many names as results, baseline < results.size().
 std::string compare_table(std::span<const Result> results, std::span<const std::string> names,
                           size_t baseline, const TextStyle& style = {},
                           std::span<const LeftOut> left_out = {});
@@ -55,7 +55,8 @@ std::string compare_table(std::span<const Result> results, std::span<const std::
 
 enum class Figure : uint8_t { step_time, tokens_per_gpu_s, peak_memory };
 
-// Where a figure is expected to be measured, in its unit: Interval of the step time.
+// Where a figure is expected to be measured, in its unit: Interval of the step time, MemoryInterval
+// of what is allocated.
 struct FigureInterval {
   double low = 0, high = 0, level = 0;
 };
@@ -64,10 +65,10 @@ struct FigureInterval {
 struct CheckedFigure {
   std::string run;  // name of the scenario, with that of its variant
   Figure figure = Figure::step_time;
-  double predicted = 0, measured = 0;                     // > 0
-  double tolerance = 0;                                   // share
-  std::string source;                                     // where it was published; may be empty
-  std::optional<FigureInterval> interval = std::nullopt;  // memory has none
+  double predicted = 0, measured = 0;  // > 0
+  double tolerance = 0;                // share
+  std::string source;                  // where it was published; may be empty
+  std::optional<FigureInterval> interval = std::nullopt;
 
   double error() const { return predicted / measured - 1; }
   bool within() const { return error() <= tolerance && error() >= -tolerance; }
@@ -94,7 +95,8 @@ std::vector<Doubt> largest_doubts(const std::string& run, size_t run_index, cons
 std::string check_table(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,
                         const TextStyle& style = {});
 // {"figures": [{run, figure, predicted, measured, error, tolerance, within, source,
-//               interval {low_s, high_s, level}, in_interval}],   of a rate: {low, high, level}
+//               interval {low_s, high_s, level}, in_interval}],   of a rate: {low, high, level}, of
+//               memory {low_bytes, ...}
 //  "doubts": [{run, work, origin, basis, share}], "within": whether all figures are,
 //  "errors": [...]}   why other files could not be checked, as in diagnostics_json
 std::string check_json(std::span<const CheckedFigure> figures, std::span<const Doubt> doubts,

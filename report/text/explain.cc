@@ -56,9 +56,10 @@ std::vector<int> used_categories(const Result& r) {
 
 std::string activation_terms(const Result& r, std::span<const ActivationUnit> units,
                              const TextStyle& style) {
-  const RankMemory& stage = r.memory[r.peak_role];
+  const RankMemory& stage = r.memory[r.reserved_role];
   if (stage.activation_terms.empty()) return {};
-  const ActivationUnit unit = r.peak_role < units.size() ? units[r.peak_role] : ActivationUnit{};
+  const ActivationUnit unit =
+      r.reserved_role < units.size() ? units[r.reserved_role] : ActivationUnit{};
   const double divisor =
       unit.elements * unit.layers_per_chunk * static_cast<double>(stage.memory.peak_in_flight);
   std::vector<std::vector<std::string>> rows{{"tensor", "bytes at the peak", "GiB", "share"}};
@@ -77,7 +78,7 @@ std::string activation_terms(const Result& r, std::span<const ActivationUnit> un
   if (divisor > 0) rows.back().push_back(fixed(coefficients, 3));
   std::string s = fmt::format(
       "\nactivations and workspaces of {} at its peak ({} passes in flight at most)\n\n",
-      role_name(r, r.peak_role), stage.memory.peak_in_flight);
+      role_name(r, r.reserved_role), stage.memory.peak_in_flight);
   return s + table(rows, style);
 }
 
@@ -133,31 +134,34 @@ std::string beside_the_allocator(const Result& r, const TextStyle& style) {
 
 std::string explain_memory(const Result& r, std::span<const ActivationUnit> units,
                            const TextStyle& style) {
-  if (r.peak_role >= r.memory.size()) return "no memory was traced\n";
+  if (r.reserved_role >= r.memory.size()) return "no memory was traced\n";
   const std::vector<int> used = used_categories(r);
   std::vector<std::vector<std::string>> rows{{"GiB at the peak"}};
   for (const int c : used) rows.front().emplace_back(short_title(static_cast<MemoryCategory>(c)));
   rows.front().emplace_back("peak");
+  rows.front().emplace_back("reserved");
   rows.front().emplace_back("in flight");
   for (uint32_t i = 0; i < r.memory.size(); ++i) {
     const RoleMemory& m = r.memory[i].memory;
     std::vector<std::string> row{role_name(r, i)};
     for (const int c : used) row.push_back(gib(m.at_peak[static_cast<size_t>(c)]));
     row.push_back(gib(m.peak));
+    row.push_back(gib(r.memory[i].reserved));
     row.push_back(std::to_string(m.peak_in_flight));
     rows.push_back(std::move(row));
   }
-  std::string s = "allocated memory by rank; " + gib(r.memory_usable) + " GiB are usable\n\n";
+  std::string s = "memory by rank; " + gib(r.memory_usable) + " GiB are usable\n\n";
   s += table(rows, style);
   s += '\n';
   s += beside_the_allocator(r, style);
-  std::string peak = "peak: " + role_name(r, r.peak_role);
-  if (!r.peak_op.empty()) peak += ", at " + escape_text(r.peak_op);
-  peak += ": " + gib(r.memory[r.peak_role].memory.peak) + " GiB allocated, " +
-          gib(r.memory_reserved) + " GiB reserved by the caching allocator" +
-          (r.reserved_role == r.peak_role ? "" : " of " + role_name(r, r.reserved_role)) + "; " +
-          memory_verdict(r);
+  const RankMemory& fullest = r.memory[r.reserved_role];
+  std::string peak = "fullest: " + role_name(r, r.reserved_role);
+  if (!fullest.peak_at.empty()) peak += ", at " + escape_text(fullest.peak_at);
+  peak += ": " + gib(fullest.memory.peak) + " GiB allocated, " + gib(r.memory_reserved) +
+          " GiB reserved by the caching allocator; " + memory_verdict(r);
   s += wrap(peak, "", style.width);
+  if (const std::string trust = explain_memory_interval(r, style); !trust.empty())
+    s += '\n' + trust;
   return s + activation_terms(r, units, style);
 }
 

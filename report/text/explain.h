@@ -37,8 +37,8 @@ struct ActivationUnit {
   double layers_per_chunk = 0;  // of this role; 0 if its chunks differ
 };
 
-// Bytes at the peak of each role by category, then the tensors that the passes of the fullest one
-// hold there.  `units`: one for each role, or empty.
+// Bytes at the peak of each role by category and what is reserved, how far that of the fullest one
+// is to be trusted, then the tensors that its passes hold.  `units`: one for each role, or empty.
 std::string explain_memory(const Result& result, std::span<const ActivationUnit> units,
                            const TextStyle& style = {});
 
@@ -62,7 +62,7 @@ std::vector<CostLine> cost_lines(const Result& result);
 std::string explain_costs(const Result& result, const TextStyle& style = {});
 void write_costs(JsonWriter& json, const Result& result);
 
-// --- The interval of a step time
+// --- The intervals of a step time and of memory
 
 // "13.62 s ± 4 %", where both ends are as far from the step time, to a percent; else "13.62 s".
 std::string step_text(Time step, const Interval& interval);
@@ -70,12 +70,19 @@ std::string step_text(Time step, const Interval& interval);
 // "80 % interval" (interval_name).
 std::string interval_text(Time step, const Interval& interval);
 std::string interval_name(const Interval& interval);
+// The same of memory: "64.0 to 69.3 GiB   -3 % to +5 %, as 115 runs of 4 sources".
+std::string interval_text(Bytes forecast, const MemoryInterval& interval);
+std::string interval_name(const MemoryInterval& interval);
 
 // How it came about, or that there is none, in lines.
 std::string explain_interval(Time step, const std::optional<Interval>& interval,
                              const TextStyle& style = {});
+// How far what the fullest rank reserves is to be trusted, in lines; "" if it has no interval.
+std::string explain_memory_interval(const Result& result, const TextStyle& style = {});
 // {low_s, high_s, level}, or null
 void write_interval(JsonWriter& json, const std::optional<Interval>& interval);
+// {low_bytes, high_bytes, level, like, runs, sources, like_low, like_high}, or null
+void write_interval(JsonWriter& json, const std::optional<MemoryInterval>& interval);
 // The same with all it is made from: like, runs, sources, like_low, like_high, like_cost_error,
 // cost_error, cost_parts.
 void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval);

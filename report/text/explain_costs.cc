@@ -407,7 +407,9 @@ std::string whole_percent(double percent) {
   return (percent >= 0.5 ? "+" : "") + fixed(percent, 0) + " %";
 }
 
-std::string runs_text(const Interval& i) {
+// Of an Interval or a MemoryInterval.
+template <class AnyInterval>
+std::string runs_text(const AnyInterval& i) {
   return grouped(i.runs) + (i.runs == 1 ? " run" : " runs") + " of " + grouped(i.sources) +
          (i.sources == 1 ? " source" : " sources");
 }
@@ -435,6 +437,19 @@ std::string step_text(Time step, const Interval& i) {
 
 std::string interval_name(const Interval& i) {
   return fixed(100 * i.level, 0) + " % interval";
+}
+
+std::string interval_name(const MemoryInterval& i) {
+  return fixed(100 * i.level, 0) + " % interval";
+}
+
+std::string interval_text(Bytes forecast, const MemoryInterval& i) {
+  const auto more = [&](Bytes end) {
+    const auto whole = static_cast<double>(std::max<int64_t>(1, forecast.value));
+    return whole_percent(100 * static_cast<double>((end - forecast).value) / whole);
+  };
+  return gib(i.low) + " to " + gib(i.high) + " GiB   " + more(i.low) + " to " + more(i.high) +
+         ", as " + runs_text(i);
 }
 
 std::string interval_text(Time step, const Interval& i) {
@@ -474,8 +489,53 @@ std::string explain_interval(Time step, const std::optional<Interval>& interval,
   return s;
 }
 
+namespace {
+
+// The table ends at one step of twenty: runs of a few sources say no more.
+std::string fits_text(const Result& r) {
+  constexpr double kEnd = 0.05;
+  const double share = *r.fits_share;
+  const std::string open = share >= 1 - kEnd ? " or more" : share <= kEnd ? " or less" : "";
+  return fixed(100 * share, 0) + " %" + open + " of such steps fit in " + gib(r.memory_usable) +
+         " GiB, going by how much larger all tensors could be";
+}
+
+}  // namespace
+
+std::string explain_memory_interval(const Result& r, const TextStyle& style) {
+  if (!r.reserved_interval) return {};
+  const MemoryInterval& i = *r.reserved_interval;
+  const std::string level = fixed(100 * i.level, 0) + " %";
+  std::string s = paint("how far to trust " + gib(r.memory_reserved) + " GiB: " + level +
+                            " of such steps reserve " + gib(i.low) + " to " + gib(i.high) + " GiB",
+                        Tone::dim, style) +
+                  '\n';
+  const auto paragraph = [&](const std::string& name, const std::string& text) {
+    s += wrap(text, pad_right("  " + name, 13), style.width);
+  };
+  paragraph("like runs", escape_text(i.like) + ": " + level + " of " + runs_text(i) +
+                             " were measured at " + fixed(i.like_low, 2) + " to " +
+                             fixed(i.like_high, 2) +
+                             " of what was forecast, every source weighing about alike");
+  if (r.fits_share) paragraph("fits", fits_text(r));
+  return s;
+}
+
 void write_interval(JsonWriter& json, const std::optional<Interval>& interval) {
   json.optional_object("interval", interval, [&](const Interval& i) { write_members(json, i); });
+}
+
+void write_interval(JsonWriter& json, const std::optional<MemoryInterval>& interval) {
+  json.optional_object("interval", interval, [&](const MemoryInterval& i) {
+    json.member("low_bytes", i.low.value);
+    json.member("high_bytes", i.high.value);
+    json.member("level", i.level);
+    json.member("like", i.like);
+    json.member("runs", i.runs);
+    json.member("sources", i.sources);
+    json.member("like_low", i.like_low);
+    json.member("like_high", i.like_high);
+  });
 }
 
 void write_interval_basis(JsonWriter& json, const std::optional<Interval>& interval) {

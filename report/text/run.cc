@@ -72,10 +72,6 @@ constexpr size_t kFigureColumn = 17;
 constexpr int kTitleWidth = 18;  // of the account's first column
 constexpr int kBarWidth = 24;
 
-const RankMemory* peak_stage(const Result& r) {
-  return r.peak_role < r.memory.size() ? &r.memory[r.peak_role] : nullptr;
-}
-
 // "  step time      13.62 s     tokens/s/GPU  150.4": a name, the figure, what else belongs to it.
 std::string figure(std::string_view name, std::string_view value, std::string_view more,
                    const TextStyle& style) {
@@ -227,24 +223,23 @@ std::string disturbance_lines(const Result& r, const TextStyle& style) {
   return s;
 }
 
+// Of the fullest rank.
 std::string memory_lines(const Result& r, const TextStyle& style) {
-  const RankMemory* stage = peak_stage(r);
-  if (stage == nullptr) return {};
-  const std::string verdict = paint(memory_verdict(r), r.fits ? Tone::good : Tone::bad, style);
-  std::string more =
-      "of " + gib(r.memory_usable) + " usable (reserved " + gib(r.memory_reserved) + ")";
-  if (r.fits) more += ": " + verdict;
-  std::string s = figure("peak memory", gib(stage->memory.peak) + " GiB", more, style);
+  if (r.reserved_role >= r.memory.size()) return {};
+  const RankMemory& stage = r.memory[r.reserved_role];
+  const Fit fit = fit_of(r);
+  const std::string verdict = paint(memory_verdict(r), tone_of(fit), style);
   const std::string indent(kFigureColumn, ' ');
-  if (!r.fits) s += indent + verdict + '\n';
-  // The verdict of a step that does not fit names the rank already.
-  const bool named = !r.fits && r.peak_role == r.reserved_role;
-  std::string where = named ? "" : role_name(r, r.peak_role);
-  if (!r.peak_op.empty()) where += (where.empty() ? "at " : ", at ") + escape_text(r.peak_op);
-  if (r.fits && r.peak_role != r.reserved_role)
-    where += "; most is reserved on " + role_name(r, r.reserved_role);
-  if (where.empty()) return s;
-  return s + wrap(where, indent, style.width);
+  std::string more = "of " + gib(r.memory_usable) + " usable on " + role_name(r, r.reserved_role);
+  if (fit == Fit::fits) more += ": " + verdict;
+  std::string s = figure("peak memory", gib(r.memory_reserved) + " GiB", more, style);
+  if (fit != Fit::fits) s += indent + verdict + '\n';
+  if (r.reserved_interval)
+    s += "  " + pad_right(interval_name(*r.reserved_interval), 15) +
+         interval_text(r.memory_reserved, *r.reserved_interval) + '\n';
+  std::string allocated = "reserved, of which " + gib(stage.memory.peak) + " allocated";
+  if (!stage.peak_at.empty()) allocated += " at " + escape_text(stage.peak_at);
+  return s + wrap(allocated, indent, style.width);
 }
 
 // "on pp rank 7, which is critical; 5.1 to 5.7 % on others".  Says how large the bubbles of the
@@ -367,11 +362,37 @@ std::string headline(const ScenarioSummary& s, const TextStyle& style) {
   return flow(pieces, style.width);
 }
 
+Fit fit_of(const Result& r) {
+  constexpr double kSure = 0.9;
+  if (!r.fits_share) return r.fits ? Fit::fits : Fit::does_not;
+  if (r.fits && *r.fits_share >= kSure) return Fit::fits;
+  if (r.fits && *r.fits_share >= 0.5) return Fit::probably;
+  return r.fits || *r.fits_share > 1 - kSure ? Fit::may_run_out : Fit::does_not;
+}
+
+Tone tone_of(Fit fit) {
+  switch (fit) {
+    case Fit::fits: return Tone::good;
+    case Fit::probably:
+    case Fit::may_run_out: return Tone::warn;
+    case Fit::does_not: break;
+  }
+  return Tone::bad;
+}
+
 std::string memory_verdict(const Result& r) {
   const Bytes left = r.memory_usable - r.memory_reserved;
-  if (!r.fits)
-    return "does NOT fit: out of memory by " + gib(-left) + " GiB on " +
-           role_name(r, r.reserved_role);
+  const auto of_steps = [&] {
+    return fixed(100 * r.fits_share.value_or(0), 0) + " % of such steps";
+  };
+  switch (fit_of(r)) {
+    case Fit::probably: return "probably fits: " + of_steps() + " do";
+    case Fit::may_run_out: return "may run out of memory: " + of_steps() + " fit";
+    case Fit::does_not:
+      return "does NOT fit: out of memory by " + gib(-left) + " GiB on " +
+             role_name(r, r.reserved_role);
+    case Fit::fits: break;
+  }
   if (r.memory_usable.value <= 0) return "fits";
   const double free = static_cast<double>(left.value) / static_cast<double>(r.memory_usable.value);
   return "fits, " + fixed(free * 100, 0) + " % free";
@@ -397,7 +418,7 @@ std::string trust_sentence(const Result& r) {
 
 std::string next_step(const Result& r) {
   if (!r.fits) {
-    return "`stepcast explain --memory` lists what fills " + role_name(r, r.peak_role);
+    return "`stepcast explain --memory` lists what fills " + role_name(r, r.reserved_role);
   }
   const auto& roles = r.account.by_role;
   if (roles.size() < 2 || r.account.critical_role >= roles.size()) return {};

@@ -19,7 +19,19 @@ std::string text_report(const Result& result, const TextStyle& style = {});
 // "gpt3-175b   64 x A100-SXM-80G   TP 8  PP 8 ...", one or two lines.
 std::string headline(const ScenarioSummary& scenario, const TextStyle& style = {});
 
-// "fits, 24 % free" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
+// How surely a step fits, by the share of such steps that do; where no run like it was compared, by
+// the forecast alone.
+enum class Fit : uint8_t {
+  fits,         // at least 90 %
+  probably,     // less, but most
+  may_run_out,  // less than half, or the forecast is beyond the memory but more than 10 % fit
+  does_not,
+};
+Fit fit_of(const Result& result);
+Tone tone_of(Fit fit);
+
+// "fits, 24 % free", "probably fits: 80 % of such steps do", "may run out of memory: 35 % of such
+// steps fit" or "does NOT fit: out of memory by 3.2 GiB on stage 0"
 std::string memory_verdict(const Result& result);
 
 // "91 % of the time measured, 9 % interpolated": shares of device time by origin of its price.

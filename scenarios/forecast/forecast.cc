@@ -14,12 +14,14 @@
 #include "calibrate/price/roofline.h"
 #include "calibrate/table/cost_table.h"
 #include "model/passes/forward_only.h"
+#include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/interference.h"
 #include "scenarios/forecast/make_schedule.h"
 #include "scenarios/forecast/perturbed_step.h"
 #include "scenarios/forecast/step.h"
 #include "scenarios/forecast/what_if.h"
 #include "scenarios/highest_mfu.h"
+#include "scenarios/memory_errors.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/pricing_table.h"
 #include "sim/account/account.h"
@@ -85,11 +87,24 @@ std::string place_of_peak(const OpGraph& graph, uint32_t role, const RoleMemory&
   return op + " in " + (item.has_action ? action_text(item) : pass.name);
 }
 
-void fill_memory(const PricedStep& step, Result& result) {
-  const OpGraph& graph = step.graph;
-  StepMemory memory = memory_of(step);
-  result.memory_usable = usable_memory(*step.scenario);
-  result.device_memory = device_memory(*step.scenario);
+// How surely the step fits, as far as runs like it were compared: those that train.
+void trust_memory(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
+                  Result& result) {
+  if (!scenario.plan.trains()) return;
+  if (const MemoryErrors* like = memory_errors_like(memory_errors(), kAllocatedMemory))
+    result.allocated_interval = make_memory_interval(memory.peak, *like);
+  const MemoryErrors* like = memory_errors_like(memory_errors(), kReservedMemory);
+  if (like == nullptr) return;
+  result.reserved_interval = make_memory_interval(memory.reserved, *like);
+  result.memory_room = room_to_grow(scenario, graph, memory, kLeastMemoryRoom, kMostMemoryRoom);
+  result.fits_share = share_that_fits(*like, result.memory_room);
+}
+
+void fill_memory(const Scenario& scenario, const OpGraph& graph, Result& result) {
+  StepMemory memory = memory_of(scenario, graph);
+  trust_memory(scenario, graph, memory, result);
+  result.memory_usable = usable_memory(scenario);
+  result.device_memory = device_memory(scenario);
   result.peak_role = memory.peak_role;
   result.reserved_role = memory.reserved_role;
   result.memory_reserved = memory.reserved;
@@ -100,10 +115,10 @@ void fill_memory(const PricedStep& step, Result& result) {
       stage.activation_terms.emplace_back(graph.text(label), bytes);
     }
     stage.memory = std::move(memory.by_role[r]);
+    stage.peak_at = place_of_peak(graph, r, stage.memory);
     stage.reserved = memory.reserved_by_role[r];
     result.memory.push_back(std::move(stage));
   }
-  result.peak_op = place_of_peak(graph, result.peak_role, result.memory[result.peak_role].memory);
   result.fits = result.memory_reserved <= result.memory_usable;
 }
 
@@ -380,7 +395,7 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   cut_waiting(result.account, result.makespan - result.step_time);
   const SpendTable& critical = result.account.by_role[result.account.critical_role];
   result.bubble = sum_if(critical, is_bubble);
-  fill_memory(step, result);
+  fill_memory(scenario, step.graph, result);
   fill_rates(step, result);
   if (auto remark = remark_on_mfu(scenario, result.utilization.mfu_full_attention))
     result.scenario.warnings.push_back(std::move(*remark));
@@ -392,6 +407,17 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
 }
 
 }  // namespace
+
+std::optional<Result> forecast_memory(const Scenario& scenario) {
+  if (scenario.to_make) return {};
+  LoweredStep step = lower_step(scenario, scenario.schedule);
+  if (is_too_large(step)) return {};
+  Result result;
+  result.scenario = summary_of(scenario);
+  fill_memory(scenario, step.graph, result);
+  result.graph = std::make_shared<const OpGraph>(std::move(step.graph));
+  return result;
+}
 
 Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   const PricingTable pricing = pricing_table(scenario);

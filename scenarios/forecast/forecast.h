@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "scenarios/scenario.h"
@@ -36,5 +37,11 @@ struct ForecastOptions {
 // Throws InputError if the step cannot be simulated (a schedule that deadlocks, a model that is not
 // supported yet).  REQUIRES: trace_ranks in the job, of at most kMostTracedLanes lanes.
 Result forecast(const Scenario& scenario, const ForecastOptions& options = {});
+
+// What the step holds alone, which needs neither prices nor a run: everything else of the result
+// but the summary is empty.  Nothing for a schedule that is made for its costs, and for steps that
+// forecast() refuses as too large.  Throws InputError as forecast() does where a step cannot be
+// written out.
+std::optional<Result> forecast_memory(const Scenario& scenario);
 
 }  // namespace stepcast

@@ -34,6 +34,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -141,33 +142,23 @@ std::variant<PricedStep, InputError> price_or_refuse(LoweredStep step, const Cos
   return priced;
 }
 
-// `by_role` = trace_memory(graph).
-StepMemory with_reserved(const Scenario& scenario, const OpGraph& graph,
-                         std::vector<RoleMemory> by_role) {
+// By the role on a GPU with that much room; `peak`: what it allocates.
+Bytes reserved_by(const Scenario& scenario, const OpGraph& graph, uint32_t role, Bytes peak,
+                  Bytes room) {
   constexpr int64_t kTebibyte = int64_t{1} << 40;
-  StepMemory step;
-  step.by_role = std::move(by_role);
-  step.reserved_by_role.resize(step.by_role.size());
-  for (uint32_t r = 0; r < step.by_role.size(); ++r)
-    if (step.by_role[r].peak > step.by_role[step.peak_role].peak) step.peak_role = r;
-  step.peak = step.by_role[step.peak_role].peak;
-  step.reserved_role = step.peak_role;
-  const Bytes room = usable_memory(scenario);
-  for (uint32_t r = 0; r < step.by_role.size(); ++r) {
-    if (step.by_role[r].peak.value < step.peak.value / 100 * 98) continue;
-    // Far beyond any GPU the allocator's rounding is of no interest.
-    const Bytes reserved =
-        step.peak.value > kTebibyte
-            ? step.by_role[r].peak
-            : trace_reserved(graph, r, room,
-                             scenario.plan.kernels.expandable_segments ? Segments::expandable
-                                                                       : Segments::fixed);
-    step.reserved_by_role[r] = reserved;
-    if (reserved <= step.reserved) continue;
-    step.reserved = reserved;
-    step.reserved_role = r;
-  }
-  return step;
+  // Far beyond any GPU the allocator's rounding is of no interest.
+  if (peak.value > kTebibyte) return peak;
+  return trace_reserved(
+      graph, role, room,
+      scenario.plan.kernels.expandable_segments ? Segments::expandable : Segments::fixed);
+}
+
+// The roles, fullest first; of equal ones in their order.
+std::vector<uint32_t> largest_first(const std::vector<Bytes>& by_role) {
+  std::vector<uint32_t> roles(by_role.size());
+  std::iota(roles.begin(), roles.end(), uint32_t{0});
+  std::ranges::stable_sort(roles, [&](uint32_t a, uint32_t b) { return by_role[a] > by_role[b]; });
+  return roles;
 }
 
 }  // namespace
@@ -234,20 +225,64 @@ Bytes usable_memory(const Scenario& scenario) {
   return scenario.cluster.node.gpu.memory - device_reserve(scenario);
 }
 
-StepMemory memory_of(const LoweredStep& step) {
-  return with_reserved(*step.scenario, step.graph, trace_memory(step.graph));
+StepMemory memory_of(const Scenario& scenario, const OpGraph& graph) {
+  StepMemory step;
+  step.by_role = trace_memory(graph);
+  const Bytes room = usable_memory(scenario);
+  for (uint32_t r = 0; r < step.by_role.size(); ++r) {
+    const Bytes peak = step.by_role[r].peak;
+    const Bytes reserved = reserved_by(scenario, graph, r, peak, room);
+    step.reserved_by_role.push_back(reserved);
+    if (peak > step.by_role[step.peak_role].peak) step.peak_role = r;
+    if (reserved > step.reserved_by_role[step.reserved_role]) step.reserved_role = r;
+  }
+  step.peak = step.by_role[step.peak_role].peak;
+  step.reserved = step.reserved_by_role[step.reserved_role];
+  return step;
 }
 
-StepMemory memory_of(const PricedStep& step) {
-  return with_reserved(*step.scenario, step.graph, trace_memory(step.graph));
+StepMemory memory_of(const LoweredStep& step) {
+  return memory_of(*step.scenario, step.graph);
+}
+
+bool is_too_large(const LoweredStep& step) {
+  return check_size(step.graph, *step.scenario).has_value();
 }
 
 bool fits(const LoweredStep& step) {
   const Bytes usable = usable_memory(*step.scenario);
-  std::vector<RoleMemory> by_role = trace_memory(step.graph);
-  if (std::ranges::any_of(by_role, [&](const RoleMemory& r) { return r.peak > usable; }))
-    return false;
-  return with_reserved(*step.scenario, step.graph, std::move(by_role)).reserved <= usable;
+  const std::vector<RoleMemory> by_role = trace_memory(step.graph);
+  std::vector<Bytes> peaks;
+  for (const RoleMemory& role : by_role) peaks.push_back(role.peak);
+  return std::ranges::all_of(largest_first(peaks), [&](uint32_t r) {
+    return peaks[r] <= usable &&
+           reserved_by(*step.scenario, step.graph, r, peaks[r], usable) <= usable;
+  });
+}
+
+double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
+                    double least, double most) {
+  constexpr double kPrecision = 0.01;
+  const double usable = static_cast<double>(usable_memory(scenario).value);
+  const auto fits_larger = [&](uint32_t role, double ratio) {
+    const Bytes room{static_cast<int64_t>(usable / ratio)};
+    const Bytes peak = memory.by_role[role].peak;
+    return peak <= room && reserved_by(scenario, graph, role, peak, room) <= room;
+  };
+  double ratio = most;
+  for (const uint32_t r : largest_first(memory.reserved_by_role)) {
+    // With what it takes where there is room it fits too.
+    if (static_cast<double>(memory.reserved_by_role[r].value) * ratio <= usable) continue;
+    if (fits_larger(r, ratio)) continue;
+    double low = least, high = ratio;
+    if (!fits_larger(r, low)) return least;
+    while (high - low > kPrecision) {
+      const double middle = (low + high) / 2;
+      (fits_larger(r, middle) ? low : high) = middle;
+    }
+    ratio = low;
+  }
+  return ratio;
 }
 
 }  // namespace stepcast

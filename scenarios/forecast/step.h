@@ -102,20 +102,29 @@ Bytes usable_memory(const Scenario& scenario);
 // What the stages hold, as the framework asks for it (allocated) and as the caching allocator takes
 // it from the device (reserved).
 struct StepMemory {
-  std::vector<RoleMemory> by_role;  // allocated
-  // Reserved, of the stages whose peak comes within 2 % of the largest one.  The others cannot
-  // reserve most, and simulating the allocator is the expensive part of a forecast's memory.
-  std::vector<std::optional<Bytes>> reserved_by_role;
-  uint32_t peak_role = 0;      // allocates most; the first of equal ones
-  uint32_t reserved_role = 0;  // reserves most
-  Bytes peak{}, reserved{};    // of these
+  std::vector<RoleMemory> by_role;      // allocated
+  std::vector<Bytes> reserved_by_role;  // at least the peak
+  uint32_t peak_role = 0;               // allocates most; the first of equal ones
+  uint32_t reserved_role = 0;           // reserves most; of equal ones the first
+  Bytes peak{}, reserved{};             // of these
 };
 
 // On a GPU with the scenario's usable memory: the step does not fit if more is reserved.
+StepMemory memory_of(const Scenario& scenario, const OpGraph& graph);
 StepMemory memory_of(const LoweredStep& step);
-StepMemory memory_of(const PricedStep& step);
 
-// Whether the step fits.  Faster than memory_of() where what is allocated is already too much.
+// Whether the step fits.  Faster than memory_of() where it does not.
 bool fits(const LoweredStep& step);
+
+// How many times as large all tensors could be for the step to fit still, to a hundredth: `least`
+// if it would not fit even then, `most` if it would.  That may be more than usable / reserved, for
+// where room is short the allocator gives free segments back.  REQUIRES: memory =
+// memory_of(scenario, graph); 0 < least <= most.
+double room_to_grow(const Scenario& scenario, const OpGraph& graph, const StepMemory& memory,
+                    double least, double most);
+
+// Whether it would take longer than a minute to run, or cannot be compiled: price_step() refuses
+// it.
+bool is_too_large(const LoweredStep& step);
 
 }  // namespace stepcast

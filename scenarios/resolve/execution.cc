@@ -36,15 +36,28 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
   k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
 }
 
+// A digit too few: years before CUDA, versions of NCCL that were counted otherwise (10000 X + 100 Y
+// + Z from 2.9 on: NCCL_VERSION of NVIDIA/nccl's public header) and of which no buffers are known.
+void check_versions(FieldValues& v, const Kernels& k) {
+  constexpr int64_t kFirstYear = 2007, kFirstNccl = 20900;
+  if (k.libraries > 0 && k.libraries < kFirstYear)
+    v.refuse("E127", "kernels.libraries",
+             fmt::format("'libraries' is a year: CUDA had none in {}", k.libraries),
+             fmt::format("{} or later; 0 stands for the newest", kFirstYear));
+  if (k.nccl_version < kFirstNccl)
+    v.refuse(
+        "E127", "kernels.nccl",
+        fmt::format("'nccl' is NCCL_VERSION_CODE: {} is no version from 2.9 on", k.nccl_version),
+        "10000 X + 100 Y + Z stands for version X.Y.Z: 20900 to 29999, such as 22105 for "
+        "2.21.5");
+}
+
 }  // namespace
 
 void resolve_kernels(const PlanInputs& in, Plan& plan) {
   in.values.read("kernels.cuda_graph", plan.kernels.cuda_graph);
-  constexpr int64_t kFirstYear = 2000;
-  if (plan.kernels.libraries > 0 && plan.kernels.libraries < kFirstYear)
-    in.values.refuse("E127", "kernels.libraries", "'libraries' is a year of four digits",
-                     "0 stands for the newest");
   resolve_workspaces(in, plan.kernels);
+  check_versions(in.values, plan.kernels);
 }
 
 // --------------------------------------------------------------------------------------- recompute
@@ -145,6 +158,25 @@ void resolve_overlap(const PlanInputs& in, Plan& plan) {
 
 // ----------------------------------------------------------------------------------------- remarks
 
+namespace {
+
+// Logits that stay without being held, and microbatches that there are not.
+void remark_logits(const PlanInputs& in, const Plan& plan) {
+  const Kernels& k = plan.kernels;
+  if (in.values.value("kernels.held_logits") == nullptr || k.held_logits == 0) return;
+  const bool stay = k.loss == Loss::in_place || k.loss == Loss::torch_compiled;
+  if (k.held_logits == 1 && stay)
+    in.warnings.push_back("kernels.held_logits has no effect: kernels.loss: " +
+                          in.values.text("kernels.loss") + " keeps them for its backward");
+  if (plan.micro_batch < 1 || plan.dp < 1) return;  // which is refused elsewhere
+  const int64_t microbatches = plan.microbatches();
+  if (k.held_logits > std::max<int64_t>(1, microbatches))
+    in.warnings.push_back(fmt::format(
+        "kernels.held_logits has no effect beyond {}, the microbatches of a step", microbatches));
+}
+
+}  // namespace
+
 void remark_overridden(const PlanInputs& in, const Plan& plan) {
   const FieldValues& v = in.values;
   const Kernels& k = plan.kernels;
@@ -164,6 +196,26 @@ void remark_overridden(const PlanInputs& in, const Plan& plan) {
          " without kernels.attention: flash");
   remark(k.modules != Modules::transformer_engine && k.gradient_placeholders,
          "kernels.gradient_placeholders", " without kernels.modules: transformer-engine");
+  const Precision& p = plan.precision;
+  const bool widens = p.master && p.gradients != DType::fp32;
+  remark(plan.gradient_copies == GradientCopies::for_norm && !(widens && plan.clip_gradients),
+         "optimizer.gradient_copies",
+         widens ? " without optimizer.clip" : ": gradients are as wide as the optimizer's already");
+  remark(plan.whole_master && plan.zero != 1, "optimizer.whole_master",
+         " without parallel.zero: 1");
+  remark(p.product_gradients != ProductGradients::added && k.gradient_accumulation_fusion,
+         "precision.product_grads", " without kernels.gradient_accumulation_fusion: false");
+  remark(p.own_gradients && p.gradients == p.params, "precision.own_grads",
+         ": the main gradients are in the format of the parameters");
+  remark(k.softmax_fp32 && k.flash_attention, "kernels.softmax_fp32",
+         " without kernels.attention: unfused");
+  remark(k.softmax_fp32 && !k.flash_attention && k.fused_softmax, "kernels.softmax_fp32",
+         " without kernels.fused_softmax: false");
+  remark(k.context_copies && !k.flash_attention, "kernels.context_copies",
+         " without kernels.attention: flash");
+  remark(k.context_copies && k.flash_attention && plan.micro_batch == 1, "kernels.context_copies",
+         ": batch.micro = 1");
+  remark_logits(in, plan);
 }
 
 }  // namespace stepcast

@@ -69,6 +69,18 @@ void resolve_gather_bucket(const PlanInputs& in, Plan& plan) {
            fmt::format("at least {}, or 0 for a whole stage at once", all / kMostGathers + 1));
 }
 
+// DeepSpeed's ZeRO-1 and its optimizer without ZeRO: what ZeRO-2 and 3 copy is not modelled.
+void resolve_gradient_copies(const PlanInputs& in, Plan& plan) {
+  const bool copies = plan.gradient_copies == GradientCopies::by_tensor ||
+                      plan.gradient_copies == GradientCopies::flat;
+  if (plan.zero < 2 || !copies) return;
+  plan.gradient_copies = GradientCopies::none;
+  if (in.values.value("optimizer.gradient_copies") != nullptr)
+    in.warnings.push_back(
+        fmt::format("optimizer.gradient_copies: {} has no effect with parallel.zero: {}",
+                    in.values.text("optimizer.gradient_copies"), plan.zero));
+}
+
 void resolve_offload(const PlanInputs& in, Plan& plan) {
   const FieldValues& v = in.values;
   if (plan.offload.parameters && plan.zero != 3)
@@ -85,6 +97,7 @@ void resolve_sharding(const PlanInputs& in, Plan& plan) {
   resolve_copies(in, plan);
   resolve_units(in, plan);
   resolve_zero_exchange(in, plan);
+  resolve_gradient_copies(in, plan);
   resolve_offload(in, plan);
   resolve_gather_bucket(in, plan);
   if (v.has("precision.gradient_ratio")) {

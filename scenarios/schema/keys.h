@@ -957,7 +957,7 @@ inline constexpr Field kFields[] = {
      .type = FieldType::choice,
      .summary = "gradients that products write, where these do not add into the main ones: added "
                 "at once; held to the end of the backward; or themselves the main gradients, a "
-                "tensor each, until the optimizer has run",
+                "tensor each, until the optimizer runs",
      .fallback = "added",
      .reason = "Megatron's hooks add a gradient as soon as autograd has it",
      .choices = kProductGradients,
@@ -1204,8 +1204,10 @@ inline constexpr Field kFields[] = {
      .into = into<&Plan::kernels, &Kernels::fused_cross_entropy>},
     {.path = "kernels.loss",
      .type = FieldType::choice,
-     .summary = "cross-entropy: Megatron's; over the logits (Transformer Engine, Liger-Kernel); "
-                "torch.nn.functional's in fp32, compiled, or with gathered logits",
+     .summary =
+         "cross-entropy: Megatron's; the same beside a copy of the logits in fp32 (nanotron); "
+         "over the logits (Transformer Engine, Liger-Kernel); torch.nn.functional's in "
+         "fp32, compiled, or with gathered logits",
      .fallback = "megatron",
      .reason = "Megatron's vocabulary-parallel cross-entropy",
      .choices = kLosses,
@@ -1267,6 +1269,7 @@ inline constexpr Field kFields[] = {
      .into = into<&Plan::kernels, &Kernels::gradient_placeholders>},
     {.path = "kernels.libraries",
      .type = FieldType::whole,
+     .most = 2099,
      .summary = "year of CUDA's libraries and of Transformer Engine: those of a generation's first "
                 "years are slower",
      .fallback = "0",
@@ -1283,9 +1286,9 @@ inline constexpr Field kFields[] = {
      .choices = kModuleLoadings},
     {.path = "kernels.nccl",
      .type = FieldType::count,
-     .most = 99999,
-     .summary = "version of NCCL as NCCL_VERSION_CODE has it (22105 is 2.21.5), which decides what "
-                "buffers its communicators hold",
+     .most = 29999,
+     .summary = "version of NCCL, from 2.9 on, as NCCL_VERSION_CODE has it (22105 is 2.21.5), "
+                "which decides what buffers its communicators hold",
      .fallback = "22105",
      .reason = "what PyTorch 2.4 to 2.6 bring along"},
     {.path = "kernels.expandable_segments",

@@ -2,6 +2,7 @@
 // Tables of a few columns: those a scenario names, and those compiled in.
 #include <string>
 
+#include "scenarios/memory_errors.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/scenario.h"
 #include "tests/fuzz/readers.h"
@@ -27,6 +28,7 @@ void read_routing_trace(std::string_view text) {
 void small_tables(std::string_view text) {
   takes([&] { read_routing_trace(text); });
   takes([&] { parse_observed_errors(text); });
+  takes([&] { parse_memory_errors(text); });
   takes([&] { Corrections::parse(text); });
 }
 

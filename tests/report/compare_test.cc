@@ -40,8 +40,19 @@ TEST(CompareTable, ShowsEachCaseAgainstTheBaselineAndWhoWins) {
             "\n"
             "fastest        interleaved-3, -8.7 %, 9.0 GiB more than 1f1b\n"
             "least memory   1f1b, 49.0 GiB\n"
-            "best per GiB   1f1b, most steps a second for each GiB of its peak\n"
+            "best per GiB   1f1b, most steps a second for each GiB of its memory\n"
             "does not fit   zb-h2 by 13.0 GiB\n");
+}
+
+TEST(CompareTable, MarksWhatMayRunOutOfMemory) {
+  std::array results{result(1000, 60), result(900, 76)};
+  results[0].fits_share = 0.95;
+  results[1].fits_share = 0.35;
+  const std::array<std::string, 2> names{"1f1b", "zb-1p"};
+  const std::string table = compare_table(results, names, 0);
+  EXPECT_THAT(table, HasSubstr("  60.0          0"));
+  EXPECT_THAT(table, HasSubstr("  76.0 ?        0"));
+  EXPECT_THAT(table, HasSubstr("may run out    zb-1p: 35 % of such steps fit\n"));
 }
 
 TEST(CompareTable, WhatIsLeftOutHasALineThatSaysWhy) {

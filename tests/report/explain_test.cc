@@ -39,9 +39,35 @@ TEST(ExplainMemory, BreaksThePeakOfEachRankDown) {
   EXPECT_THAT(text, HasSubstr("activ"));
   EXPECT_THAT(text, Not(HasSubstr("logits")));  // nobody has any
   EXPECT_THAT(text, HasSubstr("stage 1"));
-  EXPECT_THAT(text, HasSubstr("peak: stage 0, at norm in 0F1"));
+  EXPECT_THAT(text, HasSubstr("fullest: stage 0, at norm in 0F1"));
   EXPECT_THAT(text, HasSubstr("2,000,000"));
   EXPECT_THAT(text, Not(HasSubstr("s*b*h")));
+}
+
+TEST(ExplainMemory, HasWhatIsReservedBesideThePeakOfEachRank) {
+  Result r = sample_result();
+  r.memory[0].reserved = {int64_t{3} << 30};
+  r.memory[1].reserved = {int64_t{2} << 30};
+  r.memory_reserved = r.memory[0].reserved;
+  const std::string text = explain_memory(r, {});
+  EXPECT_THAT(text, HasSubstr("peak  reserved  in flight"));
+  EXPECT_THAT(text, HasSubstr(" 3.0          2\n"));
+  EXPECT_THAT(text, HasSubstr(" 2.0          1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("how far to trust")));
+  r.reserved_interval = MemoryInterval{.low = Bytes{int64_t{2} << 30},
+                                       .high = Bytes{int64_t{4} << 30},
+                                       .like = "memory / reserved",
+                                       .runs = 113,
+                                       .sources = 4,
+                                       .like_low = 0.67,
+                                       .like_high = 1.33};
+  r.fits_share = 0.95;
+  r.memory_usable = {int64_t{16} << 30};
+  const std::string trusted = explain_memory(r, {}, {.width = 1000});
+  EXPECT_THAT(trusted,
+              HasSubstr("how far to trust 3.0 GiB: 80 % of such steps reserve 2.0 to 4.0"));
+  EXPECT_THAT(trusted, HasSubstr("memory / reserved: 80 % of 113 runs of 4 sources"));
+  EXPECT_THAT(trusted, HasSubstr("95 % or more of such steps fit in 16.0 GiB"));
 }
 
 TEST(ExplainMemory, GivesTheCoefficientALayer) {
@@ -289,6 +315,9 @@ TEST(CheckTable, SaysWhetherWhatWasMeasuredLiesInTheInterval) {
   CheckedFigure rate = in;
   rate.figure = Figure::tokens_per_gpu_s;
   EXPECT_THAT(check_json(std::vector{rate}, {}, {}), HasSubstr("\"high\": 1.2,"));
+  CheckedFigure memory = in;
+  memory.figure = Figure::peak_memory;
+  EXPECT_THAT(check_json(std::vector{memory}, {}, {}), HasSubstr("\"high_bytes\": 1.2,"));
 }
 
 LinkLoads sample() {

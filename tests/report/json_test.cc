@@ -208,7 +208,28 @@ TEST(RunJson, ThePeakIsTheLargestOfTheRanksWhoeverReservesMost) {
   EXPECT_EQ(memory["reserved_rank"], 0);
   EXPECT_EQ(memory["by_rank"][1]["rank"], 1);
   EXPECT_EQ(memory["by_rank"][0]["reserved_bytes"], 16'000'000);
-  EXPECT_EQ(memory["by_rank"][1]["reserved_bytes"], nullptr);
+  EXPECT_EQ(memory["by_rank"][1]["reserved_bytes"], 15'000'000);
+  EXPECT_EQ(memory["by_rank"][1]["peak_op"], "norm in 0F1");
+  EXPECT_EQ(memory["interval"], nullptr);
+  EXPECT_EQ(memory["fits_share"], nullptr);
+}
+
+TEST(RunJson, MemoryHasItsIntervalAndHowSurelyItFits) {
+  Result r = sample_result();
+  r.fits_share = 0.7;
+  r.reserved_interval = MemoryInterval{.low = Bytes{15'500'000},
+                                       .high = Bytes{18'000'000},
+                                       .like = "memory / reserved",
+                                       .runs = 113,
+                                       .sources = 4,
+                                       .like_low = 0.97,
+                                       .like_high = 1.12};
+  const json memory = json::parse(run_json(r, "1.2.3"))["memory"];
+  EXPECT_EQ(memory["fits_share"], 0.7);
+  EXPECT_EQ(memory["interval"]["low_bytes"], 15'500'000);
+  EXPECT_EQ(memory["interval"]["high_bytes"], 18'000'000);
+  EXPECT_EQ(memory["interval"]["level"], 0.8);
+  EXPECT_EQ(memory["interval"]["runs"], 113);
 }
 
 TEST(RunJson, TheCriticalPathCoversTheStep) {

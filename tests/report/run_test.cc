@@ -44,7 +44,8 @@ TEST(TextReport, AnswersTheFirstQuestions) {
   EXPECT_THAT(text, HasSubstr("tokens/s/GPU  150.4"));
   EXPECT_THAT(text, HasSubstr("MFU            51.9 %"));
   EXPECT_THAT(text, HasSubstr("fits, 50 % free"));
-  EXPECT_THAT(text, HasSubstr("stage 0, at norm in 0F1"));
+  EXPECT_THAT(text, HasSubstr("usable on stage 0: fits, 50 % free\n"));
+  EXPECT_THAT(text, HasSubstr("allocated at norm in 0F1"));
   EXPECT_THAT(text, HasSubstr("91 % of the time measured, 7 % interpolated, 2 % roofline"));
   EXPECT_THAT(text, HasSubstr("(table test)"));
 }
@@ -201,9 +202,45 @@ TEST(TextReport, WithoutWhatIfThereIsNoColumnForIt) {
 TEST(TextReport, NamesTheStageThatReservesMostWhereAnotherAllocatesMost) {
   Result r = sample_result();
   r.peak_role = 0, r.reserved_role = 1;
-  EXPECT_THAT(text_report(r), HasSubstr("stage 0, at norm in 0F1; most is reserved on stage 1"));
-  r.reserved_role = 0;
-  EXPECT_THAT(text_report(r), Not(HasSubstr("most is reserved")));
+  r.memory[1].peak_at = "loss in 1F0";
+  EXPECT_THAT(text_report(r), HasSubstr("usable on stage 1: fits"));
+  EXPECT_THAT(text_report(r), HasSubstr("allocated at loss in 1F0"));
+}
+
+MemoryInterval around_memory(const Result& r) {
+  return {.low = Bytes{r.memory_reserved.value / 10 * 9},
+          .high = Bytes{r.memory_reserved.value / 10 * 12},
+          .like = "memory / reserved",
+          .runs = 113,
+          .sources = 4,
+          .like_low = 0.9,
+          .like_high = 1.2};
+}
+
+TEST(TextReport, SaysHowSurelyAStepFits) {
+  Result r = sample_result();
+  r.memory_usable = {int64_t{70} << 30};
+  r.memory_reserved = {int64_t{60} << 30};
+  r.reserved_interval = around_memory(r);
+  const auto verdict = [&](double share, bool fits) {
+    r.fits = fits;
+    r.fits_share = share;
+    return memory_verdict(r);
+  };
+  EXPECT_EQ(verdict(0.95, true), "fits, 14 % free");
+  EXPECT_EQ(verdict(0.7, true), "probably fits: 70 % of such steps do");
+  EXPECT_EQ(verdict(0.45, true), "may run out of memory: 45 % of such steps fit");
+  EXPECT_EQ(verdict(0.3, false), "may run out of memory: 30 % of such steps fit");
+  EXPECT_THAT(verdict(0.05, false), StartsWith("does NOT fit: out of memory by"));
+  for (const double share : {0.95, 0.7, 0.3}) {
+    r.fits_share = share;
+    r.fits = share > 0.5;
+    for (const std::string& line : lines_of(text_report(r)))
+      EXPECT_LE(display_width(line), 80) << line;
+  }
+  EXPECT_THAT(text_report(r),
+              HasSubstr("\n  80 % interval  54.0 to 72.0 GiB   -10 % to +20 %, as 113 runs of 4 "
+                        "sources\n"));
 }
 
 TEST(TextReport, OutOfMemoryIsLoud) {

@@ -184,10 +184,10 @@ Result sample_result() {
   for (uint32_t i = 0; i < 2; ++i)
     r.memory.push_back({.name = graph->roles[i].name,
                         .memory = trace_memory(*graph)[i],
-                        .reserved = {},
+                        .peak_at = "norm in 0F1",
+                        .reserved = {i == 0 ? 16'000'000 : 15'000'000},
                         .activation_terms = {{"qkv input", {2'000'000}}, {"mask", {1'000'000}}}});
   r.peak_role = r.reserved_role = 0;
-  r.peak_op = "norm in 0F1";
   r.memory_reserved = {16'000'000};
   r.memory_usable = {32'000'000};
   r.trust = {0.91, 0.07, 0, 0, 0.02};

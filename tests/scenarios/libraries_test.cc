@@ -91,5 +91,92 @@ TEST(Libraries, WhatIsStatedInVainIsRemarkedOn) {
   }
 }
 
+// Keys of what frameworks keep, in a scenario that keeps nothing of the kind, and in one that does.
+TEST(Libraries, WhatIsKeptInVainIsRemarkedOn) {
+  using ::testing::Contains;
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  struct Case {
+    std::pair<std::string, std::string> key;
+    Sets vain, useful;
+  };
+  const Sets nothing{}, unfused{{"kernels.attention", "unfused"}};
+  const Sets by_operators{{"kernels.attention", "unfused"}, {"kernels.fused_softmax", "false"}};
+  const Case cases[] = {
+      {{"kernels.softmax_fp32", "true"}, nothing, by_operators},
+      {{"kernels.softmax_fp32", "true"}, unfused, by_operators},
+      {{"kernels.context_copies", "true"}, nothing, {{"batch.micro", "2"}}},
+      {{"kernels.context_copies", "true"},
+       {{"kernels.attention", "unfused"}, {"batch.micro", "2"}},
+       {{"batch.micro", "2"}}},
+      {{"kernels.held_logits", "1"}, {{"kernels.loss", "in-place"}}, nothing},
+      {{"kernels.held_logits", "1"}, {{"kernels.loss", "torch-compiled"}}, nothing},
+      {{"kernels.held_logits", "2"}, {{"batch.global", "4"}}, {{"batch.global", "8"}}},
+      {{"optimizer.whole_master", "true"}, {{"parallel.zero", "0"}}, {{"parallel.zero", "1"}}},
+      {{"optimizer.gradient_copies", "for-norm"},
+       {{"precision.grads", "fp32"}},
+       {{"precision.grads", "bf16"}}},
+      {{"optimizer.gradient_copies", "for-norm"},
+       {{"precision.grads", "bf16"}, {"optimizer.clip", "false"}},
+       {{"precision.grads", "bf16"}}},
+      {{"precision.product_grads", "tensors"},
+       nothing,
+       {{"kernels.gradient_accumulation_fusion", "false"}}},
+      {{"precision.own_grads", "true"},
+       {{"precision.grads", "bf16"}},
+       {{"precision.grads", "fp32"}}},
+  };
+  for (Case c : cases) {
+    const std::string remark = c.key.first + " has no effect";
+    c.vain.push_back(c.key);
+    c.useful.push_back(c.key);
+    EXPECT_THAT(load(kMinimal, c.vain).warnings, Contains(HasSubstr(remark)));
+    EXPECT_THAT(load(kMinimal, c.useful).warnings, Not(Contains(HasSubstr(remark)))) << remark;
+  }
+}
+
+// They are of DeepSpeed's ZeRO-1 and of its optimizer without ZeRO.
+TEST(Libraries, CopiesOfGradientsAreNotThoseOfZero2And3) {
+  using ::testing::Contains;
+  using ::testing::Not;
+  for (const char* copies : {"by-tensor", "flat"}) {
+    for (const char* zero : {"0", "1", "2", "3"}) {
+      const bool vain = *zero >= '2';
+      const Scenario s = load(
+          kMinimal,
+          {{"parallel.pp", "1"}, {"parallel.zero", zero}, {"optimizer.gradient_copies", copies}});
+      const std::string remark = std::string("optimizer.gradient_copies: ") + copies +
+                                 " has no effect with parallel.zero: " + zero;
+      if (vain) {
+        EXPECT_THAT(s.warnings, Contains(remark));
+        EXPECT_EQ(s.plan.gradient_copies, GradientCopies::none);
+      } else {
+        EXPECT_THAT(s.warnings, Not(Contains(remark)));
+        EXPECT_NE(s.plan.gradient_copies, GradientCopies::none);
+      }
+    }
+  }
+}
+
+TEST(Libraries, AVersionOfNcclIsOneFromTwoPointNineOn) {
+  EXPECT_EQ(load(kMinimal, {{"kernels.nccl", "20900"}}).plan.kernels.nccl_version, 20900);
+  EXPECT_EQ(load(kMinimal, {{"kernels.nccl", "23007"}}).plan.kernels.nccl_version, 23007);
+  for (const char* wrong : {"2215", "221", "2804", "20899"}) {
+    const testing::Failure f = failure_with({{"kernels.nccl", wrong}});
+    EXPECT_EQ(f.codes, "E127") << wrong;
+    EXPECT_THAT(f.all.front().help, ::testing::HasSubstr("22105 for 2.21.5"));
+  }
+  for (const char* wrong : {"30000", "221005", "0", "2.21.5"})
+    EXPECT_EQ(failure_with({{"kernels.nccl", wrong}}).all.size(), 1u) << wrong;
+}
+
+TEST(Libraries, AYearOfLibrariesIsOneThatCudaHas) {
+  for (const char* year : {"0", "2007", "2023", "2099"})
+    EXPECT_EQ(load(kMinimal, {{"kernels.libraries", year}}).plan.kernels.libraries,
+              std::stoll(year));
+  for (const char* wrong : {"23", "1999", "2006", "2100", "20235", "-1"})
+    EXPECT_EQ(failure_with({{"kernels.libraries", wrong}}).all.size(), 1u) << wrong;
+}
+
 }  // namespace
 }  // namespace stepcast::libraries_test

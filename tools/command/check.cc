@@ -53,6 +53,10 @@ void add_figures(const std::string& name, const Measured& m, const Result& r,
   if (m.peak_memory)
     add(Figure::peak_memory, static_cast<double>(r.memory[r.peak_role].memory.peak.value),
         static_cast<double>(m.peak_memory->value));
+  if (m.peak_memory && r.allocated_interval)
+    figures.back().interval = {static_cast<double>(r.allocated_interval->low.value),
+                               static_cast<double>(r.allocated_interval->high.value),
+                               r.allocated_interval->level};
 }
 
 // What is known of all files.

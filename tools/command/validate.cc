@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast validate FILE...: read, resolve and check only.
+// stepcast validate FILE...: read, resolve, check, and say whether it fits: nothing takes time.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <optional>
 
 #include "report/diagnostics.h"
+#include "report/json/result.h"
 #include "report/json/writer.h"
+#include "report/text/run.h"
 #include "scenarios/forecast/forecast.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -19,6 +22,7 @@ struct Verdict {
   int status = 0;
   std::string name;
   int64_t gpus = 0;
+  std::optional<Result> memory;
   std::vector<std::string> warnings;
   std::vector<Diagnostic> errors;
 };
@@ -30,6 +34,7 @@ Verdict check(const std::string& file, const Arguments& args) {
     Scenario scenario = load(file, args);
     v.name = scenario.name;
     v.gpus = scenario.plan.grid.world();
+    v.memory = forecast_memory(scenario);
     v.warnings = std::move(scenario.warnings);
   } catch (const InputError& e) {
     v.status = exit_status_of(e.diagnostics);
@@ -46,11 +51,25 @@ std::string as_json(std::span<const Verdict> verdicts) {
       if (v.status == 0) {
         json.member("name", v.name);
         json.member("gpus", v.gpus);
+        if (v.memory) {
+          write_memory(json, *v.memory);
+        } else {
+          json.key("memory");
+          json.null();
+        }
       }
       json.values("warnings", v.warnings);
       json.objects("errors", v.errors, [&](const Diagnostic& d) { write_diagnostic(json, d); });
     });
   });
+}
+
+// "; 66.1 of 76.3 GiB: fits, 13 % free"
+std::string memory_text(const Verdict& v, const TextStyle& style) {
+  if (!v.memory) return "";
+  const Result& r = *v.memory;
+  return "; " + gib(r.memory_reserved) + " of " + gib(r.memory_usable) +
+         " GiB: " + paint(memory_verdict(r), tone_of(fit_of(r)), style);
 }
 
 int validate_command(const Arguments& args, const Terminal& terminal) {
@@ -69,7 +88,8 @@ int validate_command(const Arguments& args, const Terminal& terminal) {
     }
     if (!args.quiet)
       write_stdout(escape_text(v.file) + ": " + paint("ok", Tone::good, terminal.out) + "  (" +
-                   escape_text(v.name) + ", " + grouped(v.gpus) + " GPUs)\n");
+                   escape_text(v.name) + ", " + grouped(v.gpus) + " GPUs" +
+                   memory_text(v, terminal.out) + ")\n");
     for (const std::string& w : v.warnings)
       if (!args.quiet)
         write_stderr(wrap(escape_text(w), escape_text(v.file) + ": warning: ", terminal.err.width));
@@ -80,11 +100,15 @@ int validate_command(const Arguments& args, const Terminal& terminal) {
 }  // namespace
 
 void add_validate(CLI::App& app, Arguments& args, Command& chosen) {
-  CLI::App* sub = add_command(app, "validate", "Read and check scenarios, simulate nothing", chosen,
-                              validate_command);
+  CLI::App* sub = add_command(app, "validate", "Read and check scenarios, and whether they fit",
+                              chosen, validate_command);
   add_files(sub, args, "FILE", "scenarios; - is standard input");
   add_scenario_options(sub, args);
-  sub->footer("All mistakes of a file are printed at once, with what would be legal.");
+  sub->footer(
+      "All mistakes of a file are printed at once, with what would be legal.  Of a legal one: "
+      "what\n"
+      "the fullest rank reserves, of what is usable, and how surely that fits (docs/trust.md).\n"
+      "No time is simulated.  Schedules that are made for their costs are known to `run` alone.");
   add_common(sub, args);
 }
 

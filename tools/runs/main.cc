@@ -24,6 +24,7 @@
 #include "tools/runs/estimate.h"
 #include "tools/runs/held_out.h"
 #include "tools/runs/observed.h"
+#include "tools/runs/observed_memory.h"
 #include "tools/runs/plots.h"
 #include "tools/runs/run_report.h"
 #include "tools/runs/summary.h"
@@ -39,7 +40,7 @@ constexpr int kWorse = 1, kUsage = 2;
 struct RunArguments {
   std::vector<std::string> paths;
   std::string rules, causes, markdown, json, scenarios, plots, report, reached, write_reached,
-      observed, write_observed, write_highest_mfu, left_out;
+      observed, write_observed, memory_errors, write_memory_errors, write_highest_mfu, left_out;
   int threads = 2;
 };
 
@@ -58,6 +59,9 @@ void add_options(CLI::App& command, RunArguments& a) {
   command.add_option("--observed", a.observed,
                      "compare with the errors by class that intervals are made of");
   command.add_option("--write-observed", a.write_observed, "write that table");
+  command.add_option("--memory-errors", a.memory_errors,
+                     "compare with the errors of memory that its intervals are made of");
+  command.add_option("--write-memory-errors", a.write_memory_errors, "write that table");
   command.add_option("--write-highest-mfu", a.write_highest_mfu,
                      "write the highest utilization that was measured, by GPU and format");
   command.add_option("--left-out", a.left_out,
@@ -100,6 +104,8 @@ void write_outputs(const RunArguments& a, const std::vector<RunRow>& rows) {
   if (!a.write_highest_mfu.empty()) write_text_file(a.write_highest_mfu, highest_mfu_csv(rows));
   if (!a.write_observed.empty())
     write_text_file(a.write_observed, observed_csv(observed_runs(rows)));
+  if (!a.write_memory_errors.empty())
+    write_text_file(a.write_memory_errors, memory_csv(observed_memories(rows)));
 }
 
 std::vector<RunRow> rows_of(const RunArguments& a, const std::vector<RunRecord>& records) {
@@ -137,8 +143,14 @@ int run(const RunArguments& a) {
   if (!a.observed.empty())
     stale = stale_errors(read_text_file(a.observed), observed_csv(observed_runs(rows)));
   if (!stale.empty()) fmt::print("\n{} is stale (--write-observed):\n{}", a.observed, stale);
+  std::string stale_memory;
+  if (!a.memory_errors.empty())
+    stale_memory =
+        stale_memory_errors(read_text_file(a.memory_errors), memory_csv(observed_memories(rows)));
+  if (!stale_memory.empty())
+    fmt::print("\n{} is stale (--write-memory-errors):\n{}", a.memory_errors, stale_memory);
   if (!read.problems.empty()) return kUsage;
-  return worse.empty() && stale.empty() ? 0 : kWorse;
+  return worse.empty() && stale.empty() && stale_memory.empty() ? 0 : kWorse;
 }
 
 // ---- in-situ parameters

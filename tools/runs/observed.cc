@@ -32,34 +32,11 @@ void scale(Weighted& pool, double to) {
 
 using Runs = std::vector<const ObservedRun*>;
 
-// Runs with the weights of their sources; returns how many sources they count as.
-double weigh(const Runs& runs, double (*value)(const ObservedRun&), Weighted& pool) {
-  std::map<std::string_view, double> counts;
-  for (const ObservedRun* r : runs) ++counts[r->source];
-  double sources = 0;
-  for (const auto& [source, n] : counts) sources += n / (n + kHalfASource);
-  for (const ObservedRun* r : runs) {
-    const double n = counts[r->source];
-    pool.push_back({value(*r), 1 / (n + kHalfASource)});
-  }
-  return sources;
-}
-
 Weighted weighted_runs(const Runs& runs, double (*value)(const ObservedRun&),
                        const Weighted* wider) {
-  Weighted pool;
-  const double sources = weigh(runs, value, pool);
-  scale(pool, sources);
-  if (wider != nullptr) {
-    Weighted prior = *wider;
-    scale(prior, kWiderSources);
-    pool.insert(pool.end(), prior.begin(), prior.end());
-  }
-  std::stable_sort(pool.begin(), pool.end(), [](const WeightedSample& a, const WeightedSample& b) {
-    return a.value < b.value;
-  });
-  scale(pool, 1);
-  return pool;
+  std::vector<SourceSample> samples;
+  for (const ObservedRun* r : runs) samples.push_back({r->source, value(*r)});
+  return weigh_by_source(samples, wider);
 }
 
 double ratio_of(const ObservedRun& r) {
@@ -144,6 +121,28 @@ double least_share(const std::vector<ObservedRun>& runs, double level,
 }
 
 }  // namespace
+
+std::vector<WeightedSample> weigh_by_source(const std::vector<SourceSample>& samples,
+                                            const std::vector<WeightedSample>* wider) {
+  std::map<std::string_view, double> counts;
+  for (const SourceSample& sample : samples) ++counts[sample.source];
+  double sources = 0;
+  for (const auto& [source, n] : counts) sources += n / (n + kHalfASource);
+  Weighted pool;
+  for (const SourceSample& sample : samples)
+    pool.push_back({sample.value, 1 / (counts[sample.source] + kHalfASource)});
+  scale(pool, sources);
+  if (wider != nullptr) {
+    Weighted prior = *wider;
+    scale(prior, kWiderSources);
+    pool.insert(pool.end(), prior.begin(), prior.end());
+  }
+  std::stable_sort(pool.begin(), pool.end(), [](const WeightedSample& a, const WeightedSample& b) {
+    return a.value < b.value;
+  });
+  scale(pool, 1);
+  return pool;
+}
 
 std::vector<ObservedRun> observed_runs(const std::vector<RunRow>& rows) {
   std::vector<ObservedRun> runs;

@@ -9,12 +9,24 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "scenarios/observed_errors.h"
+#include "sim/statistics.h"
 #include "tools/runs/predict.h"
 
 namespace stepcast::accuracy {
+
+// One figure of a run.
+struct SourceSample {
+  std::string_view source;
+  double value = 0;
+};
+// Sorted by value, with weights that sum to 1: every source weighs about alike, however many
+// samples it has, and `wider`, if there is one, as much as two sources.
+std::vector<WeightedSample> weigh_by_source(const std::vector<SourceSample>& samples,
+                                            const std::vector<WeightedSample>* wider = nullptr);
 
 struct ObservedRun {
   std::string source, run_class;

@@ -8,6 +8,7 @@
 
 #include "scenarios/forecast/forecast.h"
 #include "scenarios/highest_mfu.h"
+#include "scenarios/memory_errors.h"
 #include "scenarios/observed_errors.h"
 #include "schedules/synthesis/order_timing.h"
 #include "sim/diagnostic.h"
@@ -63,10 +64,8 @@ double memory_of(const Result& result, MemoryKind kind) {
       return static_cast<double>(result.memory.front().memory.peak.value);
     case MemoryKind::last_allocated:
       return static_cast<double>(result.memory.back().memory.peak.value);
-    case MemoryKind::first_reserved: {
-      const RankMemory& first = result.memory.front();
-      return static_cast<double>(first.reserved.value_or(first.memory.peak).value);
-    }
+    case MemoryKind::first_reserved:
+      return static_cast<double>(result.memory.front().reserved.value);
     case MemoryKind::reserved: return static_cast<double>(result.memory_reserved.value);
     case MemoryKind::device: return static_cast<double>((result.memory_reserved + beside).value);
     case MemoryKind::allocated: break;
@@ -74,6 +73,18 @@ double memory_of(const Result& result, MemoryKind kind) {
   int64_t most = 0;
   for (const RankMemory& m : result.memory) most = std::max(most, m.memory.peak.value);
   return static_cast<double>(most);
+}
+
+// The class of the shipped table of errors (scenarios/memory_errors.h).
+std::string_view memory_class_of(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::allocated:
+    case MemoryKind::last_allocated: return kAllocatedMemory;
+    case MemoryKind::first_reserved:
+    case MemoryKind::reserved:
+    case MemoryKind::device: break;
+  }
+  return kReservedMemory;
 }
 
 // What the model is split over, beside the data.
@@ -156,7 +167,9 @@ void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row)
     row.measured_mfu = result.utilization.mfu_full_attention * to_seconds(result.step_time) /
                        *row.measured.step_time_s;
   row.peak_memory = memory_of(result, row.measured.memory_kind);
+  row.memory_class = memory_class_of(row.measured.memory_kind);
   row.out_of_memory = !result.fits;
+  row.memory_room = result.memory_room;
 }
 
 }  // namespace

@@ -47,7 +47,9 @@ struct RunRow {
   std::optional<double> measured_mfu;     // with full attention, as Utilization has it
   std::optional<double> profiled_step_s;  // of measured stage times: profiled_step_s
   std::optional<double> peak_memory;      // bytes, of the kind that was measured
+  std::string memory_class;               // of the shipped table of errors: that kind's
   std::optional<bool> out_of_memory;
+  std::optional<double> memory_room;       // Result::memory_room
   std::array<double, kOrigins> origins{};  // shares of device time
 };
 

@@ -9,6 +9,7 @@
 
 #include "report/json/writer.h"
 #include "tools/runs/observed.h"
+#include "tools/runs/observed_memory.h"
 #include "tools/runs/summary.h"
 
 namespace stepcast::accuracy {
@@ -78,6 +79,8 @@ void write_row(JsonWriter& json, const RunRow& row) {
   write_maybe(json, "predicted_peak_memory_bytes", row.peak_memory);
   write_maybe(json, "measured_oom", row.measured.out_of_memory);
   write_maybe(json, "predicted_oom", row.out_of_memory);
+  json.member("memory_class", row.memory_class);
+  write_maybe(json, "memory_room", row.memory_room);
   json.optional_object("interval", row.interval, [&](const RunInterval& i) {
     json.member("low_s", i.low_s);
     json.member("high_s", i.high_s);
@@ -477,7 +480,8 @@ std::string runs_text(const std::vector<RunRow>& rows) {
   for (const auto& [name, pool] : pools_by(rows, &RunRow::source))
     text += pool_line(name, summarize(pool));
   text += pool_line("all", summarize(all_of(rows))) + in_situ_text(rows) + aims_text(rows);
-  if (const std::string covered = coverage_text(rows); !covered.empty()) text += '\n' + covered;
+  for (const std::string& covered : {coverage_text(rows), memory_trust_text(rows)})
+    if (!covered.empty()) text += '\n' + covered;
   const std::vector<Reason> why = reasons(rows);
   if (!why.empty()) text += "\nNot predicted: records, of these only for this reason, reason\n";
   for (const Reason& r : why)
@@ -502,8 +506,9 @@ std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view head
   const auto section = [&](const char* title, const std::string& text) {
     return text.empty() ? "" : fmt::format("\n{} {}\n\n{}", heading, title, text);
   };
-  std::string coverage = coverage_text(rows);
-  if (!coverage.empty()) coverage = "```\n" + coverage + "```\n";
+  const auto shown = [](const std::string& figures) {
+    return figures.empty() ? "" : "```\n" + figures + "```\n";
+  };
   return in_short(rows) + '\n' + aims_table(rows) + pictures_of(pictures) +
          section("By source",
                  "Errors are predicted / measured - 1 in %: median and 90th percentile of their "
@@ -515,7 +520,9 @@ std::string runs_markdown(const std::vector<RunRow>& rows, std::string_view head
          section("Out of memory", memory_calls_table(rows)) +
          section("By size and layout", trends(rows)) +
          section("By origin of the prices", origins_table(rows)) +
-         section("Measured times in their intervals", coverage) +
+         section("Measured times in their intervals", shown(coverage_text(rows))) +
+         section("Measured memory in its interval, and how surely runs fit",
+                 shown(memory_trust_text(rows))) +
          section("Furthest off, by factor", worst_runs(rows)) +
          section("Furthest off of each source", worst_of_sources(rows)) +
          section("Causes that are known and not modelled", causes_table(rows)) +

@@ -12,6 +12,7 @@
 #include "sim/csv.h"
 #include "sim/statistics.h"
 #include "tools/runs/observed.h"
+#include "tools/runs/observed_memory.h"
 
 namespace stepcast::accuracy {
 namespace {
@@ -232,8 +233,9 @@ Reached share(size_t part, size_t whole) {
 // What is aimed at: the figures `low` to `high`, of the runs of a source whose id begins so.
 struct Goal {
   std::string_view what, source, id;      // source "": all
-  Reached (*figure)(const PoolSummary&);  // null: covered_unseen, of all rows
+  Reached (*figure)(const PoolSummary&);  // null: of_rows, of all rows
   double low = 0, high = 0;
+  Reached (*of_rows)(const std::vector<RunRow>&) = nullptr;
 };
 
 template <auto kErrors, auto kFigure>
@@ -263,8 +265,24 @@ Reached covered_unseen(const std::vector<RunRow>& rows) {
   return {100 * coverages_at_level(runs).source_unseen.mean(), runs.size()};
 }
 
+Reached memory_covered_unseen(const std::vector<RunRow>& rows) {
+  const std::vector<ObservedMemory> runs = observed_memories(rows);
+  if (runs.empty()) return {};
+  return {100 * memory_coverages(runs).source_unseen.mean(), runs.size()};
+}
+Reached surely_ran(const std::vector<RunRow>& rows) {
+  constexpr double kSure = 0.9;
+  size_t runs = 0, ran = 0;
+  for (const Surely& s : surely_fits(rows)) {
+    if (s.from < kSure) continue;
+    runs += s.runs;
+    ran += s.ran;
+  }
+  return share(ran, runs);
+}
+
 // Means of single sources: simulators that were published with these runs state means of them.
-constexpr std::array<Goal, 20> kGoals{{
+constexpr std::array<Goal, 22> kGoals{{
     {"step time, median error", "", "", error<&PoolSummary::time, &Errors::median>, 0, 5},
     {"step time, p90 of the error", "", "", error<&PoolSummary::time, &Errors::p90>, 0, 12},
     {"step time, bias", "", "", error<&PoolSummary::time, &Errors::bias>, -2, 2},
@@ -274,7 +292,8 @@ constexpr std::array<Goal, 20> kGoals{{
      error<&PoolSummary::left_out, &Errors::p90>, 0, 32},
     {"source left out: step time, bias", "", "", error<&PoolSummary::left_out, &Errors::bias>, -4,
      4},
-    {"step time in the interval of 80 % that its source had no part in", "", "", nullptr, 75, 85},
+    {"step time in the interval of 80 % that its source had no part in", "", "", nullptr, 75, 85,
+     covered_unseen},
     {"Korthikanti 22B and 175B, mean error", "korthikanti_recompute", "korthikanti-t5", kTimeMean,
      0, 3.65},
     {"vTrain on one node, mean error", "vtrain_single_node_bulk", "", kTimeMean, 0, 8.37},
@@ -290,6 +309,9 @@ constexpr std::array<Goal, 20> kGoals{{
     {"peak memory, p90 of the error", "", "", error<&PoolSummary::memory, &Errors::p90>, 0, 8},
     {"SimuMax on B200, mean error of peak memory", "simumax", "simumax-b200",
      error<&PoolSummary::memory, &Errors::mean>, 0, 0.5},
+    {"peak memory in the interval of 80 % that its source had no part in", "", "", nullptr, 75, 85,
+     memory_covered_unseen},
+    {"runs said to fit nine times of ten or more that ran", "", "", nullptr, 99, 100, surely_ran},
     {"runs out of memory called so", "", "", found, 95, 100},
     {"runs that fit called so", "", "", fitting, 95, 100},
 }};
@@ -316,7 +338,7 @@ std::vector<Aim> aims_of(const std::vector<RunRow>& rows) {
   for (const Goal& goal : kGoals) {
     const Reached r =
         goal.figure == nullptr
-            ? covered_unseen(rows)
+            ? goal.of_rows(rows)
             : goal.figure(goal.source.empty() ? whole : summarize(pool_of(rows, goal)));
     if (r.of == 0) continue;
     aims.push_back({std::string(goal.what), range_text(goal), r.value, r.of,

@@ -70,7 +70,8 @@ TEST(Step, ThePeakIsThatOfTheStageThatAllocatesMost) {
   Bytes most{}, reserved{};
   for (const RankMemory& rank : result.memory) {
     most = std::max(most, rank.memory.peak);
-    if (rank.reserved) reserved = std::max(reserved, *rank.reserved);
+    reserved = std::max(reserved, rank.reserved);
+    EXPECT_GE(rank.reserved, rank.memory.peak);
   }
   EXPECT_EQ(result.memory[result.peak_role].memory.peak, most);
   EXPECT_EQ(result.memory_reserved, reserved);
@@ -121,6 +122,69 @@ TEST(Step, FarBeyondAnyGpuWhatIsReservedIsWhatIsAllocated) {
   const StepMemory memory = memory_of(lower_step(s, s.schedule));
   EXPECT_EQ(memory.reserved, memory.peak);
   EXPECT_FALSE(fits(lower_step(s, s.schedule)));
+}
+
+Scenario four_stages(const char* memory) {
+  LoadOptions options;
+  options.set = {{"cluster.node.gpu.memory", memory}};
+  return load_scenario_text(
+      "model: {preset: llama3-8b, num_hidden_layers: 8}\ncluster: dgx-h100 x 1\n"
+      "parallel: {tp: 2, pp: 4}\nbatch: {global: 8, micro: 1, seq: 4096}\n",
+      "four.yaml", options);
+}
+
+// The larger the GPU, the more all tensors could grow.
+TEST(Step, RoomToGrowIsWhatTheTensorsLeave) {
+  const auto room = [](const char* gpu) {
+    const Scenario s = four_stages(gpu);
+    const LoweredStep step = lower_step(s, s.schedule);
+    const StepMemory memory = memory_of(step);
+    const double grown = room_to_grow(s, step.graph, memory, 0.5, 2);
+    const double usable = static_cast<double>(usable_memory(s).value);
+    EXPECT_GE(grown, std::min(2.0, usable / static_cast<double>(memory.reserved.value)) - 0.01);
+    EXPECT_LE(grown, std::max(0.5, usable / static_cast<double>(memory.peak.value)) + 0.01);
+    EXPECT_EQ(grown >= 1, fits(step)) << gpu;
+    return grown;
+  };
+  EXPECT_EQ(room("80GiB"), 2);
+  EXPECT_EQ(room("8GiB"), 0.5);
+  const double less = room("15GiB"), more = room("18GiB");
+  EXPECT_LT(less, more);
+}
+
+TEST(Step, SaysHowSurelyItFits) {
+  const auto share = [](const char* gpu) {
+    const Result r = forecast(four_stages(gpu), {.what_if = false});
+    EXPECT_LE(r.reserved_interval->low, r.memory_reserved);
+    EXPECT_GE(r.reserved_interval->high, r.memory_reserved);
+    EXPECT_LE(r.allocated_interval->low, r.memory[r.peak_role].memory.peak);
+    return *r.fits_share;
+  };
+  EXPECT_EQ(share("80GiB"), 0.95);  // as much as so few sources can say
+  EXPECT_EQ(share("8GiB"), 0.05);
+  EXPECT_LE(share("15GiB"), share("18GiB"));
+}
+
+// No time is needed for it, and it is that of the whole forecast.
+TEST(Step, MemoryAloneIsThatOfTheForecast) {
+  const Scenario s = four_stages("80GiB");
+  const std::optional<Result> alone = forecast_memory(s);
+  ASSERT_TRUE(alone.has_value());
+  const Result whole = forecast(s, {.what_if = false});
+  EXPECT_EQ(alone->memory_reserved, whole.memory_reserved);
+  EXPECT_EQ(alone->reserved_role, whole.reserved_role);
+  EXPECT_EQ(alone->fits_share, whole.fits_share);
+  EXPECT_EQ(alone->memory_usable, whole.memory_usable);
+}
+
+TEST(Step, WhatDoesNotTrainHasNoIntervalOfMemory) {
+  const Scenario s = load_scenario_text(
+      "model: llama3-8b\ncluster: dgx-h100 x 1\nmode: prefill\nbatch: {global: 8, micro: 1, seq: "
+      "4096}\n",
+      "prefill.yaml");
+  const Result r = forecast(s, {.what_if = false});
+  EXPECT_FALSE(r.reserved_interval.has_value());
+  EXPECT_FALSE(r.fits_share.has_value());
 }
 
 }  // namespace
