@@ -276,7 +276,15 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
     Time& graph_replay = costs[static_cast<size_t>(HostCall::graph)];
     graph_replay = table->graph_launch().value_or(graph_replay);
   }
-  for (const Launch& launch : graph.launches) prices.by_launch.push_back(host_time(launch, costs));
+  HostCosts measured{};
+  if (table != nullptr) {
+    measured[static_cast<size_t>(HostCall::kernel)] = table->launch().value_or(Time{});
+    measured[static_cast<size_t>(HostCall::graph)] = table->graph_launch().value_or(Time{});
+  }
+  for (const Launch& launch : graph.launches) {
+    prices.by_launch.push_back(host_time(launch, costs));
+    prices.measured_launches.push_back(host_time(launch, measured));
+  }
   return prices;
 }
 
