@@ -328,6 +328,10 @@ struct Plan {
   int64_t dp_replicate = 1;  // ZeRO shards over dp * cp / dp_replicate ranks (HSDP)
   int64_t vpp = 1;           // chunks of each pipeline rank
   bool sp = false;           // sequence parallelism in the tensor-parallel group
+  // Pipeline transfers of tensors that all tensor-parallel ranks hold: each sends its part, which
+  // the receivers gather.
+  bool scatter_gather = false;
+  bool splits_transfers() const { return scatter_gather && tp > 1 && !sp; }
   int zero = 0;  // sharded over dp: 1 optimizer state, 2 gradients too, 3 parameters too
   ZeroExchange zero_exchange = ZeroExchange::scatter;  // zero = 1
   ZeroReduce zero_reduce = ZeroReduce::backward;       // zero = 2

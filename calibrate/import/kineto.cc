@@ -604,6 +604,10 @@ class KinetoRows {
                             .network = in_.options.network,
                             .sharp = in_.options.sharp.value_or(false),
                             .one_process = in_.options.one_process.value_or(false)};
+    for (TableSource& s : t.sources) {
+      s.kind = TimingKind::training;
+      s.data = TimingData::random;
+    }
     drop_unused_sources(t);
     return t;
   }

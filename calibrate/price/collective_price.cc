@@ -200,13 +200,14 @@ struct Measured {
   Origin origin = Origin::extrapolated;
   double carried = 1;  // factor of the model in it
   bool same_links = false;
+  bool in_training = false;
 };
 
 Measured carried_over(const CollectiveCurve& c, const Asked& asked) {
   const Cluster there = asked.measured_on(c.wires, c.nic_gbs);
   const CurveValue v = collective_on(c.curve, asked.kind, asked.bytes, asked.alone(), there);
   const double factor = asked.here_us() / asked.there_us(there);
-  return {v.us * factor, v.origin, factor, asked.is_like(there)};
+  return {v.us * factor, v.origin, factor, asked.is_like(there), v.in_training};
 }
 
 // Between curves of slower and of faster NICs than those at hand.
@@ -231,7 +232,9 @@ Origin origin_of(const Measured& m) {
 
 Price price_of(const Measured& m, std::string basis) {
   if (!m.same_links) basis += fmt::format(", x {:.3g} by the model", m.carried);
-  return {time_from_seconds(m.us * 1e-6), origin_of(m), std::move(basis)};
+  Price price{time_from_seconds(m.us * 1e-6), origin_of(m), std::move(basis)};
+  price.in_training = m.in_training;
+  return price;
 }
 
 std::string joined_reasons(const std::vector<std::string>& reasons) {
@@ -277,13 +280,14 @@ CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const G
   const auto next = std::lower_bound(curve.begin(), curve.end(), bytes.value,
                                      [](const CurvePoint& p, int64_t b) { return p.bytes < b; });
   if (next != curve.end() && next->bytes == bytes.value)
-    return {next->us, next->derived ? Origin::extrapolated : Origin::measured};
+    return {next->us, next->derived ? Origin::extrapolated : Origin::measured, next->in_training};
   const double at = modelled(bytes.value);
   if (next == curve.end())
-    return {curve.back().us * (at / modelled(curve.back().bytes)), Origin::extrapolated};
+    return {curve.back().us * (at / modelled(curve.back().bytes)), Origin::extrapolated,
+            curve.back().in_training};
   if (next == curve.begin())
     return {below(curve.front(), at, modelled(curve.front().bytes), modelled(0)),
-            Origin::extrapolated};
+            Origin::extrapolated, curve.front().in_training};
   const CurvePoint& a = *(next - 1);
   const CurvePoint& b = *next;
   const double from = modelled(a.bytes), to = modelled(b.bytes);
@@ -291,7 +295,8 @@ CurveValue collective_on(const Curve& curve, WorkKind kind, Bytes bytes, const G
       (log_size(bytes.value) - log_size(a.bytes)) / (log_size(b.bytes) - log_size(a.bytes));
   const double us = from < at && at < to ? a.us + (b.us - a.us) * ((at - from) / (to - from))
                                          : at * between(a.us / from, b.us / to, share);
-  return {us, a.derived || b.derived ? Origin::extrapolated : Origin::interpolated};
+  return {us, a.derived || b.derived ? Origin::extrapolated : Origin::interpolated,
+          a.in_training && b.in_training};
 }
 
 std::optional<Price> measured_collective(const CostTable& table, WorkKind kind, Bytes bytes,

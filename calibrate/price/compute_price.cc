@@ -2,7 +2,7 @@
 // How one compute work is priced: each function asks the one before it.
 //
 //   price_alone     the cost table; where it says nothing, the data sheet (roofline.h)
-//   price_aligned   x 2.5 or more, for batched products whose rows begin on odd bytes
+//   price_aligned   x 1.5 or more, for batched products whose rows begin on odd bytes
 //   price_limited   x 1 or more, where the GPU may draw less power than it was measured with
 //   price_on_sms    x sms / (sms - held), while communication holds some multiprocessors
 //   price_wait      of the time that the experts of this rank wait for the busiest rank: the
@@ -10,8 +10,8 @@
 //
 // A batched bf16 product of an A100 with heads of 108 values: the table says 100 us for a product
 // of its size.  108 values are 216 bytes, whose rows begin on 8 bytes and not on 16, and
-// alignment.csv has a ratio of 10.9 for that, so it is priced at 1.09 ms.  Beside a collective that
-// holds 8 of the 108 multiprocessors it takes 1.09 x 108 / 100 = 1.18 ms.
+// alignment.csv has a ratio of 1.5 for that, so it is priced at 0.15 ms.  Beside a collective that
+// holds 8 of the 108 multiprocessors it takes 0.15 x 108 / 100 = 0.17 ms.
 #include "calibrate/price/compute_price.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/price/in_situ.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::string_view kInSituHeader =
     "term,scope,unit,value,sd,prior,prior_sd,runs,sources,prior_source";
-constexpr std::string_view kEverywhere = "all", kGraceHosts = "Grace";
+constexpr std::string_view kEverywhere = "all", kGraceHosts = "Grace", kUntil = "until ";
 
 struct TermFacts {
   std::string_view name, unit;
@@ -39,6 +40,15 @@ InSituTerm term_named(std::string_view name) {
   refuse("'" + std::string(name) + "': no term that in-situ parameters stand on");
 }
 
+// Of "until 2022"; 0 of other scopes.
+int64_t last_year(std::string_view scope) {
+  if (!scope.starts_with(kUntil)) return 0;
+  int64_t year = 0;
+  const std::string_view digits = scope.substr(kUntil.size());
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), year);
+  return read.ptr == digits.data() + digits.size() ? year : 0;
+}
+
 InSituParameter read_parameter(const CsvRow& row) {
   InSituParameter p;
   p.term = term_named(row.cells[0]);
@@ -53,7 +63,8 @@ InSituParameter read_parameter(const CsvRow& row) {
   const bool finite = std::isfinite(p.value) && std::isfinite(p.sd) && std::isfinite(p.prior) &&
                       std::isfinite(p.prior_sd);
   const bool factor = neutral_value(p.term) == 1;
-  if (row.cells[2] != unit_of(p.term) || !finite || !(p.prior_sd > 0) || p.value < 0 ||
+  const bool no_year = p.scope.starts_with(kUntil) && last_year(p.scope) == 0;
+  if (row.cells[2] != unit_of(p.term) || no_year || !finite || !(p.prior_sd > 0) || p.value < 0 ||
       (factor && !(p.value > 0 && p.prior > 0)) || p.prior_source.empty())
     refuse("'" + std::string(row.cells[0]) + "': not a parameter of its term");
   return p;
@@ -89,15 +100,18 @@ class InSitu {
     if (is_communication(work.kind)) return of_communication(price);
     const LimitedBy limit = limit_of(work);
     if (limit == LimitedBy::none) return time;
+    if (price.in_training) return time * spread_;
     double factor = spread_;
     factor *= of(limit == LimitedBy::memory ? InSituTerm::memory_kernels : InSituTerm::products);
     if (limit == LimitedBy::arithmetic) factor *= of(InSituTerm::first_libraries);
     return time * factor;
   }
 
-  double of_launch(const Launch& launch, Time time) const {
+  // `measured`: the part of it that the table has rows of, whose calls are not Python's.
+  double of_launch(const Launch& launch, Time time, Time measured) const {
     const int waits = launch.calls[static_cast<size_t>(HostCall::synchronize)];
-    return static_cast<double>(time.count()) * of(InSituTerm::host_calls) +
+    return static_cast<double>((time - measured).count()) * of(InSituTerm::host_calls) +
+           static_cast<double>(measured.count()) +
            waits * of(InSituTerm::count_wait) * kMicrosecond;
   }
 
@@ -107,6 +121,7 @@ class InSitu {
   double of(InSituTerm t) const { return values_[static_cast<size_t>(t)]; }
 
   double of_communication(const Price& price) const {
+    if (price.in_training) return static_cast<double>(price.time.count());
     const auto start = static_cast<double>(price.latency.count());
     const double flow = static_cast<double>(price.time.count()) - start;
     const double factor =
@@ -147,12 +162,15 @@ std::span<const InSituParameter> in_situ_parameters() {
   return shipped;
 }
 
-InSituRows in_situ_rows(std::span<const InSituParameter> parameters, const Node& node) {
+InSituRows in_situ_rows(std::span<const InSituParameter> parameters, const Node& node,
+                        int64_t libraries) {
   InSituRows rows;
   rows.fill(-1);
   const std::string_view gpus = architecture(node.gpu.arch).in_situ;
   const auto narrowness = [&](std::string_view scope) {
-    if (scope == kGraceHosts) return node.c2c ? 3 : 0;
+    if (scope == kGraceHosts) return node.c2c ? 4 : 0;
+    if (const int64_t year = last_year(scope); year > 0)
+      return libraries > 0 && libraries <= year ? 3 : 0;
     if (scope == gpus) return 2;
     return scope == kEverywhere ? 1 : 0;
   };
@@ -173,9 +191,10 @@ InSituValues neutral_in_situ() {
   return values;
 }
 
-InSituValues in_situ_values(std::span<const InSituParameter> parameters, const Node& node) {
+InSituValues in_situ_values(std::span<const InSituParameter> parameters, const Node& node,
+                            int64_t libraries) {
   InSituValues values = neutral_in_situ();
-  const InSituRows rows = in_situ_rows(parameters, node);
+  const InSituRows rows = in_situ_rows(parameters, node, libraries);
   for (size_t t = 0; t < values.size(); ++t)
     if (rows[t] >= 0) values[t] = parameters[static_cast<size_t>(rows[t])].value;
   return values;
@@ -190,8 +209,11 @@ void apply_in_situ(const InSituValues& values, const OpGraph& graph, int64_t ran
     price.in_situ = time - price.time;
     price.time = time;
   }
-  for (size_t l = 0; l < prices.by_launch.size(); ++l)
-    prices.by_launch[l] = rounded(in_situ.of_launch(graph.launches[l], prices.by_launch[l]));
+  for (size_t l = 0; l < prices.by_launch.size(); ++l) {
+    const Time measured = prices.measured_launches.empty() ? Time{} : prices.measured_launches[l];
+    prices.by_launch[l] =
+        rounded(in_situ.of_launch(graph.launches[l], prices.by_launch[l], measured));
+  }
 }
 
 }  // namespace stepcast

@@ -45,7 +45,9 @@ double neutral_value(InSituTerm t);
 
 struct InSituParameter {
   InSituTerm term{};
-  std::string scope;  // "all", a class of GPUs (GpuArchitecture::in_situ), or "Grace"
+  // "all", a class of GPUs (GpuArchitecture::in_situ), "Grace", or "until 2022": software of that
+  // year and before (`kernels.libraries`).
+  std::string scope;
   double value = 0, sd = 0;
   double prior = 0, prior_sd = 0;
   int64_t runs = 0, sources = 0;  // that it was estimated from
@@ -57,17 +59,21 @@ std::vector<InSituParameter> parse_in_situ(std::string_view text);
 // The shipped file.
 std::span<const InSituParameter> in_situ_parameters();
 
-// For each term the index of the parameter that holds on a cluster, the narrowest scope first;
-// -1: none.
+// For each term the index of the parameter that holds on a cluster with software of the year
+// `libraries` (0: as young as can be), the narrowest scope first; -1: none.
 using InSituRows = std::array<int, kInSituTerms>;
-InSituRows in_situ_rows(std::span<const InSituParameter> parameters, const Node& node);
+InSituRows in_situ_rows(std::span<const InSituParameter> parameters, const Node& node,
+                        int64_t libraries);
 
 // A value for each term.
 using InSituValues = std::array<double, kInSituTerms>;
 InSituValues neutral_in_situ();
-InSituValues in_situ_values(std::span<const InSituParameter> parameters, const Node& node);
+InSituValues in_situ_values(std::span<const InSituParameter> parameters, const Node& node,
+                            int64_t libraries);
 
-// Changes the prices of a graph, which price() made.  `ranks`: of the job, whose speeds differ.
+// Changes the prices of a graph, which price() made, but for what was measured in training
+// (Price::in_training) and for launches that the table has rows of.  `ranks`: of the job, whose
+// speeds differ.
 void apply_in_situ(const InSituValues& values, const OpGraph& graph, int64_t ranks, Prices& prices);
 
 }  // namespace stepcast

@@ -300,19 +300,24 @@ std::string beyond_tables(const Work& work) {
 
 namespace {
 
-std::vector<Time> launch_times(const OpGraph& graph, const Cluster& cluster,
-                               const CostTable* table) {
+void price_launches(const OpGraph& graph, const Cluster& cluster, const CostTable* table,
+                    Prices& prices) {
   HostCosts costs = host_costs(cluster.node);
+  HostCosts measured{};
+  const auto take = [&](HostCall call, std::optional<Time> time) {
+    if (!time) return;
+    costs[static_cast<size_t>(call)] = measured[static_cast<size_t>(call)] = *time;
+  };
   if (table != nullptr) {
-    Time& kernel = costs[static_cast<size_t>(HostCall::kernel)];
-    kernel = table->launch().value_or(kernel);
-    Time& graph_replay = costs[static_cast<size_t>(HostCall::graph)];
-    graph_replay = table->graph_launch().value_or(graph_replay);
+    take(HostCall::kernel, table->launch());
+    take(HostCall::graph, table->graph_launch());
   }
-  std::vector<Time> times;
-  times.reserve(graph.launches.size());
-  for (const Launch& launch : graph.launches) times.push_back(host_time(launch, costs));
-  return times;
+  prices.by_launch.reserve(graph.launches.size());
+  prices.measured_launches.reserve(graph.launches.size());
+  for (const Launch& launch : graph.launches) {
+    prices.by_launch.push_back(host_time(launch, costs));
+    prices.measured_launches.push_back(host_time(launch, measured));
+  }
 }
 
 }  // namespace
@@ -327,7 +332,7 @@ Prices price(const OpGraph& graph, const Cluster& cluster, const RankGrid& grid,
                                  ? communication.of(work)
                                  : compute_price(work, cluster.node.gpu, table));
   }
-  prices.by_launch = launch_times(graph, cluster, table);
+  price_launches(graph, cluster, table, prices);
   return prices;
 }
 
@@ -355,7 +360,7 @@ Prices PriceCache::price(const OpGraph& graph, const Cluster& cluster, const Ran
     }
     prices.by_work.push_back(at->second);
   }
-  prices.by_launch = launch_times(graph, cluster, table);
+  price_launches(graph, cluster, table, prices);
   return prices;
 }
 

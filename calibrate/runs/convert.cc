@@ -288,7 +288,8 @@ class Converter {
     }
     const int64_t count = std::max<int64_t>(1, nics->count * node / host);
     s_.set("cluster.node.nics.count", count);
-    s_.set("cluster.node.nics.bw", fmt::format("{}Gb/s", static_cast<int64_t>(nics->gbit)));
+    if (!s_.has("cluster.node.nics.bw"))  // else by a rule
+      s_.set("cluster.node.nics.bw", fmt::format("{}Gb/s", static_cast<int64_t>(nics->gbit)));
   }
 
   // Names of families are taken over, without what stands in brackets behind them.

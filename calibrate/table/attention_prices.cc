@@ -91,7 +91,8 @@ AttentionPrices::AttentionPrices(const TableText& table) {
     }
     group->by_shape.emplace_back(hash_of(r), static_cast<uint32_t>(group->rows.size()));
     group->rows.push_back(r);
-    group->points.push_back({at, exact_log2(r.us / smooth), table.sources[r.source].derived});
+    const TableSource& source = table.sources[r.source];
+    group->points.push_back({at, exact_log2(r.us / smooth), source.derived, source.in_training()});
   }
   for (Group& g : groups_) {
     g.index = NeighborIndex(g.points);
@@ -122,10 +123,11 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w, PriceParts* parts
     auto at = std::lower_bound(group->by_shape.begin(), group->by_shape.end(), std::pair(hash, 0u));
     for (; at != group->by_shape.end() && at->first == hash; ++at) {
       if (!same_shape(group->rows[at->second], shape)) continue;
-      const bool derived = group->points[at->second].derived;
+      const Neighbor& point = group->points[at->second];
       const AttentionRow& row = group->rows[at->second];
       if (parts != nullptr) parts->row = {.row = row_text(row), .us = row.us};
-      return TablePrice{row.us, derived ? Origin::extrapolated : Origin::measured, {}};
+      return TablePrice{
+          row.us, point.derived ? Origin::extrapolated : Origin::measured, {}, point.in_training};
     }
   }
   auto at = coordinates(w.m, w.n, k, w.heads, w.batch, w.causal);
@@ -154,7 +156,8 @@ std::optional<TablePrice> AttentionPrices::time(const Work& w, PriceParts* parts
   }
   return TablePrice{smooth * exact_exp2(r.value),
                     inside && !r.derived ? Origin::interpolated : Origin::extrapolated,
-                    {.from = TableBasis::From::nearest_rows, .used = r.used}};
+                    {.from = TableBasis::From::nearest_rows, .used = r.used},
+                    r.in_training};
 }
 
 const AttentionPrices* shipped_attention(AttentionKernel kernel, std::string_view gpu_name) {

@@ -153,7 +153,8 @@ void add_collectives(const TableText& text, Rows& rows) {
       curves.push_back({wires, r.nic_gbs, {}});
       curve = curves.end() - 1;
     }
-    curve->curve.push_back({r.bytes, r.us, text.sources[r.source].derived});
+    const TableSource& source = text.sources[r.source];
+    curve->curve.push_back({r.bytes, r.us, source.derived, source.in_training()});
   }
   for (auto& [key, curves] : rows.collectives) {
     for (auto& c : curves) sort_curve(c.curve);
@@ -194,7 +195,8 @@ std::optional<TablePrice> CostTable::Rows::memory(const Work& work) const {
   }
   if (found == kernels.end()) return std::nullopt;
   const CurveValue v = value_on(found->second, work.bytes.value, kernel_floor_us);
-  TablePrice price{v.us, v.origin, {.from = TableBasis::From::kernel, .kernel = kernel}};
+  TablePrice price{
+      v.us, v.origin, {.from = TableBasis::From::kernel, .kernel = kernel}, v.in_training};
   if (kernel != work.kernel) price.origin = Origin::extrapolated;
   return price;
 }
@@ -234,7 +236,8 @@ CostTable CostTable::of(const TableText& table) {
   rows->gemms = GemmPrices(table);
   rows->attentions = AttentionPrices(table);
   for (const MemoryRow& r : table.memories) {
-    rows->kernels[r.kernel].push_back({r.bytes, r.us, table.sources[r.source].derived});
+    const TableSource& source = table.sources[r.source];
+    rows->kernels[r.kernel].push_back({r.bytes, r.us, source.derived, source.in_training()});
   }
   for (auto& [kernel, curve] : rows->kernels) sort_curve(curve);
   if (const FitRow* fit = find_fit(table.fits, WorkKind::memory_bound, DType::bf16)) {
@@ -337,8 +340,10 @@ std::optional<TablePrice> CostTable::lookup(const Work& work, const Gpu& gpu,
 std::optional<Price> CostTable::compute(const Work& work, const Gpu& gpu, PriceParts* parts) const {
   const std::optional<TablePrice> p = lookup(work, gpu, parts);
   if (!p) return std::nullopt;
-  return Price{time_from_seconds(p->us * 1e-6), p->origin,
-               fmt::format("table {}: {}", name(), basis_text(p->basis, work))};
+  Price price{time_from_seconds(p->us * 1e-6), p->origin,
+              fmt::format("table {}: {}", name(), basis_text(p->basis, work))};
+  price.in_training = p->in_training;
+  return price;
 }
 
 std::span<const CollectiveCurve> CostTable::collectives(WorkKind kind, int64_t ranks, int64_t nodes,

@@ -36,17 +36,20 @@ CurveValue value_on(const Curve& curve, int64_t bytes, double floor_us) {
   const auto size = static_cast<double>(bytes);
   const auto next = std::lower_bound(curve.begin(), curve.end(), bytes,
                                      [](const CurvePoint& p, int64_t b) { return p.bytes < b; });
-  if (next == curve.end()) return {above(curve, size), Origin::extrapolated};
+  if (next == curve.end())
+    return {above(curve, size), Origin::extrapolated, curve.back().in_training};
   if (next->bytes == bytes) {
-    return {next->us, next->derived ? Origin::extrapolated : Origin::measured};
+    return {next->us, next->derived ? Origin::extrapolated : Origin::measured, next->in_training};
   }
-  if (next == curve.begin()) return {below(*next, size, floor_us), Origin::extrapolated};
+  if (next == curve.begin())
+    return {below(*next, size, floor_us), Origin::extrapolated, next->in_training};
   const CurvePoint& a = *(next - 1);
   const CurvePoint& b = *next;
   const auto from = static_cast<double>(a.bytes);
   const double x = exact_log2(size / from) / exact_log2(static_cast<double>(b.bytes) / from);
   return {a.us * exact_exp2(exact_log2(b.us / a.us) * x),
-          a.derived || b.derived ? Origin::extrapolated : Origin::interpolated};
+          a.derived || b.derived ? Origin::extrapolated : Origin::interpolated,
+          a.in_training && b.in_training};
 }
 
 }  // namespace stepcast

@@ -14,6 +14,7 @@ struct CurvePoint {
   int64_t bytes = 0;
   double us = 0;
   bool derived = false;
+  bool in_training = false;  // measured in a training step
 };
 
 // Points ascending in bytes, no size twice.
@@ -22,6 +23,7 @@ using Curve = std::vector<CurvePoint>;
 struct CurveValue {
   double us = 0;
   Origin origin = Origin::extrapolated;
+  bool in_training = false;  // all points that it is made of were measured in a training step
 };
 
 // Below the first point time falls linearly to `floor_us` at no bytes; a floor above the first

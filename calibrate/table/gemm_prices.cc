@@ -163,18 +163,19 @@ GemmPrices::GemmPrices(const TableText& table) : fits_(table.fits) {
       group->layout = r.layout;
       group->batched = r.batch > 1;
     }
-    add(*group, r, find_fit(fits_, WorkKind::gemm, dtype), table.sources[r.source].derived);
+    add(*group, r, find_fit(fits_, WorkKind::gemm, dtype), table.sources[r.source]);
   }
   for (Group& g : groups_) finish(g);
 }
 
-void GemmPrices::add(Group& g, const GemmRow& r, const FitRow* fit, bool derived) {
+void GemmPrices::add(Group& g, const GemmRow& r, const FitRow* fit, const TableSource& source) {
   const Work w = work_of(r);
   const double ratio = fit == nullptr ? 1 : r.us / smooth_time(w, *fit);
   const Place at = coordinates(w);
   const double log_m = at[0] / (r.batch > 1 ? 1 : kScaleOfM);
-  g.rows.push_back({r.m, r.n, r.k, r.batch, log_m, r.us, ratio, derived, r.dtype});
-  g.points.push_back({at, exact_log2(ratio), derived});
+  const bool derived = source.derived, in_training = source.in_training();
+  g.rows.push_back({r.m, r.n, r.k, r.batch, log_m, r.us, ratio, derived, in_training, r.dtype});
+  g.points.push_back({at, exact_log2(ratio), derived, in_training});
 }
 
 void GemmPrices::finish(Group& g) {
@@ -257,7 +258,8 @@ std::optional<TablePrice> GemmPrices::exact(const Group& group, Beside rows, con
   const Row& row = group.rows[static_cast<size_t>(rows.from)];
   if (row.m != w.m) return std::nullopt;
   if (parts != nullptr) parts->row = part_of(group, rows.from);
-  return TablePrice{row.us, row.derived ? Origin::extrapolated : Origin::measured, {}};
+  return TablePrice{
+      row.us, row.derived ? Origin::extrapolated : Origin::measured, {}, row.in_training};
 }
 
 std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, const Work& w,
@@ -278,6 +280,7 @@ std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, c
     tell(b.ratio, 1);
     price.us = smooth * b.ratio;
     price.origin = b.derived ? Origin::extrapolated : Origin::measured;
+    price.in_training = b.in_training;
     return price;
   }
   if (rows.below < 0) return std::nullopt;
@@ -288,6 +291,7 @@ std::optional<TablePrice> GemmPrices::along_m(const Group& group, Beside rows, c
   tell(ratio, x);
   price.us = smooth * ratio;
   price.origin = a.derived || b.derived ? Origin::extrapolated : Origin::interpolated;
+  price.in_training = a.in_training && b.in_training;
   price.basis = {.from = TableBasis::From::rows_beside, .low = a.m, .high = b.m};
   return price;
 }
@@ -362,7 +366,7 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
     at[i] = clamped;
   }
   const double log_m = exact_log2(static_cast<double>(w.m));
-  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0, false, w.dtype};
+  const Row shape{w.m, w.n, w.k, w.batch, log_m, 0, 0, false, false, w.dtype};
   Residual r = residual(group, at, shape, prior(w.m, w.n, w.k), sms, NeighborIndex::kNone, parts);
   if (rows.below >= 0 && rows.from >= 0) {
     r.value += own_residual(group, rows, log_m, sms, parts);
@@ -372,6 +376,7 @@ TablePrice GemmPrices::from_neighbors(const Group& group, Beside rows, const Wor
   TablePrice price;
   price.us = smooth * exact_exp2(r.value);
   price.origin = inside && !r.derived ? Origin::interpolated : Origin::extrapolated;
+  price.in_training = r.in_training;
   price.basis = {.from = TableBasis::From::nearest_rows, .used = r.used};
   return price;
 }

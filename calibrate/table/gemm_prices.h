@@ -80,6 +80,7 @@ class GemmPrices {
     double us = 0;
     double ratio = 0;  // to the smooth roofline
     bool derived = false;
+    bool in_training = false;
     DType dtype{};
   };
   struct RowAt {
@@ -112,7 +113,7 @@ class GemmPrices {
 
   const Group* find(DType dtype, GemmLayout layout, bool batched) const;
   // Without a fit its time alone counts.
-  static void add(Group& group, const GemmRow& row, const FitRow* fit, bool derived);
+  static void add(Group& group, const GemmRow& row, const FitRow* fit, const TableSource& source);
   static void finish(Group& group);
   // Whether batched rows say something of this product.
   static bool is_near(const Group& group, Beside rows, const Work& work);

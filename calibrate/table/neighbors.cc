@@ -119,17 +119,19 @@ Residual mean_residual(std::span<const Near> near, std::span<const Neighbor> poi
   Residual result;
   double weights = kPriorWeight;
   double sum = kPriorWeight * prior;
-  double derived = 0, measured = 0;
+  double derived = 0, measured = 0, in_training = 0;
   for (const Near& n : near) {
     const Neighbor& point = points[n.index];
     const double weight = weight_of(n);
     weights += weight;
     sum += weight * point.residual;
     (point.derived ? derived : measured) += weight;
+    if (point.in_training) in_training += weight;
   }
   result.used = static_cast<int>(near.size());
   result.value = sum / weights;
   result.derived = derived > measured;
+  result.in_training = in_training > (derived + measured) / 2;
   return result;
 }
 

@@ -22,8 +22,9 @@ using Place = std::array<double, 4>;  // coordinates: log2 of sizes, scaled
 
 struct Neighbor {
   Place at{};
-  double residual = 0;   // log2(measured / smooth form)
-  bool derived = false;  // carried over from other hardware or another op
+  double residual = 0;       // log2(measured / smooth form)
+  bool derived = false;      // carried over from other hardware or another op
+  bool in_training = false;  // measured in a training step
 };
 
 // One of the nearest points.
@@ -61,9 +62,10 @@ class NeighborIndex {
 };
 
 struct Residual {
-  double value = 0;      // log2
-  int used = 0;          // neighbours that entered
-  bool derived = false;  // derived ones carry more than half of the weight
+  double value = 0;          // log2
+  int used = 0;              // neighbours that entered
+  bool derived = false;      // derived ones carry more than half of the weight
+  bool in_training = false;  // those that were measured in a training step do
 };
 
 // Mean over `near`, of weight 1/(d^2 + 0.05)^2, together with `prior` at weight 0.01, that

@@ -30,6 +30,7 @@ struct TablePrice {
   double us = 0;
   Origin origin = Origin::extrapolated;
   TableBasis basis;
+  bool in_training = false;  // Price::in_training
 };
 
 // "rows 1024x4096x4096 and m = 2048": without the table's name.

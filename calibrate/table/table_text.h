@@ -48,6 +48,7 @@ struct TableSource {
   Wires wires{};  // that its collectives ran on
   TimingKind kind = TimingKind::unstated;
   TimingData data = TimingData::unstated;
+  bool in_training() const { return kind == TimingKind::training; }
   bool operator==(const TableSource&) const = default;
 };
 

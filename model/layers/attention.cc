@@ -360,6 +360,15 @@ Bytes softmax_bytes(const Shard& s, int64_t rows, int64_t keys) {
   return std::max(own, s.bytes(rows, keys, DType::fp32));
 }
 
+// Of a tensor of scores, what a softmax reads.  Fused kernels for causal masks read what a query
+// sees, half of it, and write zeros for the rest (Megatron-LM megatron/fused_kernels/
+// scaled_upper_triang_masked_softmax.h, which Transformer Engine took over).
+Bytes read_by_softmax(const LayerContext& c, Bytes scores) {
+  const Shard& s = c.shard;
+  const bool half = s.plan.kernels.fused_softmax && !c.kind.bidirectional && s.seq == s.keys;
+  return half ? Bytes{scores.value / 2} : scores;
+}
+
 SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool keep) {
   const Shard& s = c.shard;
   PassWriter& p = c.pass;
@@ -380,7 +389,7 @@ SavedCore unfused_core_forward(const LayerContext& c, ForwardMode mode, bool kee
   if (!s.plan.kernels.fused_softmax) {
     p.compute("scale and mask", s.memory_bound(Kernel::scale, wide * 2));
   }
-  p.compute("softmax", s.memory_bound(Kernel::softmax, wide * 2));
+  p.compute("softmax", s.memory_bound(Kernel::softmax, read_by_softmax(c, wide) + wide));
   t.probabilities = p.allocate("attention softmax", wide, saved(mode));
   if (wide > square) {
     p.free(converted);
@@ -447,7 +456,8 @@ TensorIndex unfused_core_backward(const LayerContext& c, SavedCore& t) {
     p.free(scores);
     scores = converted;
   }
-  p.compute("softmax backward", s.memory_bound(Kernel::softmax_backward, wide * 3));
+  p.compute("softmax backward",
+            s.memory_bound(Kernel::softmax_backward, read_by_softmax(c, wide) * 2 + wide));
   p.free(t.probabilities);
   if (!s.plan.kernels.fused_softmax) {
     p.compute("scale and mask backward", s.memory_bound(Kernel::scale, wide * 2));

@@ -170,7 +170,7 @@ constexpr CostArgument kMegatron[] = {
      "overlap_p2p_communication_warmup_flush"},
 
     {"defer_embedding_wgrad_compute", "overlap.pp_p2p", As::left_out("false")},
-    {"scatter_gather_tensors_in_pipeline", "overlap.pp_p2p", As::left_out("true")},
+    {"scatter_gather_tensors_in_pipeline", "schedule.scatter_gather", As::left_out("true")},
     {"use_ring_exchange_p2p", "overlap.pp_p2p", As::left_out("false")},
     {"variable_seq_lengths", "batch.seq", As::left_out("false")},
     {"nccl_ub", "overlap", As::left_out("false"), "use_nccl_ub"},

@@ -918,6 +918,14 @@ inline constexpr Field kFields[] = {
      .summary = "how pipeline transfers block the ranks that make them; default: as the framework "
                 "that runs the schedule",
      .choices = kP2pStyleWords},
+    {.path = "schedule.scatter_gather",
+     .type = FieldType::flag,
+     .summary =
+         "pipeline transfers without parallel.sp: each tensor-parallel rank sends its part of "
+         "a tensor, and the receivers gather it",
+     .fallback = "false",
+     .reason = "Megatron-Core sends whole tensors",
+     .into = into<&Plan::scatter_gather>},
     {.path = "schedule.memory_limit",
      .type = FieldType::bytes,
      .summary = "auto: most bytes of activations on a rank; default: what the GPU has left"},
@@ -1270,8 +1278,8 @@ inline constexpr Field kFields[] = {
     {.path = "kernels.libraries",
      .type = FieldType::whole,
      .most = 2099,
-     .summary = "year of CUDA's libraries and of Transformer Engine: those of a generation's first "
-                "years are slower",
+     .summary = "year of the software: kernels of a generation's first years are slower, and so "
+                "are hosts with Python of 2022 and before",
      .fallback = "0",
      .reason = "as young as can be",
      .into = into<&Plan::kernels, &Kernels::libraries>},

@@ -191,6 +191,7 @@ class Lowering {
       const std::vector<uint16_t>& reverse = schedule_.reverse_rank_of_stage;
       Bytes bytes = received_bytes(model_, plan_, plan_.stages[std::max(hop.from, hop.to)]);
       if (hop.to > hop.from) bytes += teacher_stream(plan_);
+      if (plan_.splits_transfers()) bytes = {bytes.value / plan_.tp};
       const WorkId work = transfer(ranks[hop.from], ranks[hop.to], bytes);
       const WorkId reversed =
           schedule_.is_bidirectional() ? transfer(reverse[hop.from], reverse[hop.to], bytes) : work;
@@ -232,6 +233,35 @@ class Lowering {
     of(head_gradient) = {one(activations, "head input gradient all-reduce over the pipeline")};
     of(embedding_gradient) = {one(broadcast, "embedding gradient broadcast")};
     vocabulary_.emplace(schedule_, graph_, std::move(all));
+  }
+
+  // Gathers what was received in parts, before the pass that reads it.
+  void gather_received(RoleItems& items, const Action& a) {
+    const bool forward = a.kind == ActionKind::forward;
+    if (!plan_.splits_transfers() ||
+        (!forward && a.kind != ActionKind::backward && a.kind != ActionKind::backward_input))
+      return;
+    const size_t stage = a.stage, last = plan_.stages.size() - 1;
+    if (forward ? stage == 0 : stage == last) return;
+    const size_t from = forward ? stage - 1 : stage + 1;
+    if (schedule_.rank_of_stage[from] == schedule_.rank_of_stage[stage]) return;
+    Bytes bytes = received_bytes(model_, plan_, plan_.stages[std::max(from, stage)]);
+    if (forward) bytes += teacher_stream(plan_);
+    const auto [made, is_new] = gathers_.try_emplace({forward, bytes.value}, kNoPass);
+    if (is_new) {
+      Work w;
+      w.kind = WorkKind::all_gather;
+      w.axis = Axis::tp;
+      w.dtype = plan_.precision.params;
+      w.bytes = bytes;
+      const char* name =
+          forward ? "received activation all-gather" : "received gradient all-gather";
+      PassWriter pass(builder_, name, no_tensors_);
+      pass.set_phase(forward ? Phase::forward : Phase::backward_input);
+      pass.communicate(Stream::tp, name, w);
+      made->second = pass.finish();
+    }
+    items.run_beside(graph_, made->second, Stream::tp);
   }
 
   // What a rank has to remember while its list is written.
@@ -291,6 +321,7 @@ class Lowering {
   // What has to be there before an action's pass, and which pass that is.
   PassId prepare(RoleItems& items, const std::vector<Action>& actions, size_t i, ListState& state) {
     const Action& a = actions[i];
+    gather_received(items, a);
     if (const auto event = state.gathered.find(a.stage);
         event != state.gathered.end() &&
         (a.kind == ActionKind::forward || a.kind == ActionKind::embedding_forward)) {
@@ -362,9 +393,10 @@ class Lowering {
   OpGraph graph_;
   GraphBuilder builder_;
   TensorTableId no_tensors_{};
-  std::optional<StepPrologueEpilogue> ends_;  // once the messages have their numbers
-  std::vector<StagePasses> passes_;           // by stage and piece
-  std::map<PassId, PassId> weight_casts_;     // of a forward pass
+  std::optional<StepPrologueEpilogue> ends_;            // once the messages have their numbers
+  std::vector<StagePasses> passes_;                     // by stage and piece
+  std::map<PassId, PassId> weight_casts_;               // of a forward pass
+  std::map<std::pair<bool, int64_t>, PassId> gathers_;  // of activations or gradients, by bytes
   std::map<std::pair<PassId, PassId>, PassId> pairs_;
   std::optional<VocabularyExchanges> vocabulary_;
   const std::vector<RankProgram> made_;       // here

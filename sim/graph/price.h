@@ -71,6 +71,9 @@ struct Price {
   Algorithm algorithm = Algorithm::none;  // of a collective
   Protocol protocol = Protocol::simple;
   bool crosses_nodes = false;
+  // By rows that were measured in a training step, more than by others: what a step adds is in
+  // them.
+  bool in_training = false;
   // Part of `time` that in-situ parameters added (calibrate/price/in_situ.h): its origin is
   // `fitted`, whatever that of the rest is.  Negative where they made the op shorter.
   Time in_situ{};
@@ -81,6 +84,8 @@ struct Price {
 struct Prices {
   std::vector<Price> by_work;
   std::vector<Time> by_launch;  // empty: the host takes no time
+  // Part of these times that rows of the cost table measured; empty: none.
+  std::vector<Time> measured_launches;
 };
 
 // -------------------------------------------------------------------------------------------------

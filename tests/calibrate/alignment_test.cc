@@ -31,8 +31,8 @@ TEST(Alignment, IsOfTheContiguousDimensions) {
 // The rates of the source of alignment.csv.
 TEST(Alignment, RatioIsThatOfTheMeasuredRates) {
   const Work odd = gemm(1024, 140, 1024, GemmLayout::nn, 384);
-  EXPECT_NEAR(misalignment_ratio(of_type(DType::fp16, odd), GpuArch::ampere), 132.48 / 53.89, 1e-3);
-  EXPECT_NEAR(misalignment_ratio(of_type(DType::bf16, odd), GpuArch::ampere), 132.71 / 12.21, 1e-2);
+  EXPECT_NEAR(misalignment_ratio(of_type(DType::fp16, odd), GpuArch::ampere), 132.46 / 85.82, 1e-3);
+  EXPECT_NEAR(misalignment_ratio(of_type(DType::bf16, odd), GpuArch::ampere), 132.32 / 85.55, 1e-3);
 }
 
 TEST(Alignment, SaysNothingOfWhatWasNotMeasured) {
@@ -41,10 +41,14 @@ TEST(Alignment, SaysNothingOfWhatWasNotMeasured) {
   EXPECT_EQ(misalignment_ratio(of_type(DType::fp32, odd), GpuArch::ampere), 1);
   EXPECT_EQ(misalignment_ratio(gemm(1024, 50257, 1024), GpuArch::ampere), 1);
   EXPECT_EQ(misalignment_ratio(gemm(1024, 144, 1024, GemmLayout::nn, 384), GpuArch::ampere), 1);
-  // Rows on 4 and on 2 bytes.
-  for (const int64_t n : {150, 1023}) {
-    EXPECT_EQ(misalignment_ratio(gemm(1024, n, 1024, GemmLayout::nn, 384), GpuArch::ampere), 1);
-  }
+}
+
+TEST(Alignment, ShorterRowsAreNoFaster) {
+  const auto ratio = [](int64_t n) {
+    return misalignment_ratio(gemm(1024, n, 1024, GemmLayout::nn, 384), GpuArch::ampere);
+  };
+  EXPECT_GE(ratio(150), ratio(140));
+  EXPECT_GE(ratio(1023), ratio(150));
 }
 
 TEST(Alignment, SlowsDownTheHeadsOfUnfusedAttention) {
@@ -53,7 +57,7 @@ TEST(Alignment, SlowsDownTheHeadsOfUnfusedAttention) {
   graph.works = {of_type(DType::fp16, gemm(1024, 152, 1024, GemmLayout::nn, 64)),
                  of_type(DType::fp16, gemm(1024, 148, 1024, GemmLayout::nn, 64))};
   const Prices p = price(graph, c, RankGrid{}, shipped_table("a100-sxm-80g"));
-  EXPECT_NEAR(us(p.by_work[1].time) / us(p.by_work[0].time), 2.458, 0.1);
+  EXPECT_NEAR(us(p.by_work[1].time) / us(p.by_work[0].time), 1.543, 0.1);
   EXPECT_EQ(p.by_work[1].origin, Origin::extrapolated);
   EXPECT_NE(p.by_work[1].basis.find("not on 16 bytes"), std::string::npos);
   EXPECT_EQ(p.by_work[0].basis.find("not on 16 bytes"), std::string::npos);

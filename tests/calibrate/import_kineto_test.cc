@@ -66,6 +66,12 @@ TEST(ImportKineto, ProductsTakeTheirLayoutFromTheStridesAndAllTheirKernels) {
   EXPECT_FALSE(t.sources[tn->source].derived);
 }
 
+TEST(ImportKineto, RowsAreOfATrainingStep) {
+  const TableText t = import_measurements(sample(), "trace.json", {});
+  ASSERT_FALSE(t.sources.empty());
+  for (const TableSource& s : t.sources) EXPECT_EQ(s.kind, TimingKind::training) << s.key;
+}
+
 TEST(ImportKineto, TheKernelTellsTf32FromFp32) {
   const TableText t = import_measurements(sample(), "trace.json", {});
   int found = 0;

@@ -104,16 +104,57 @@ TEST(InSitu, TheNarrowestScopeHolds) {
       "count wait,all,us,2,0,1,1,0,0,s\nproducts,Ampere,x,1.3,0,1,1,0,0,s\n");
   Node node;
   node.gpu.arch = GpuArch::hopper;
-  EXPECT_EQ(in_situ_values(all, node)[static_cast<size_t>(InSituTerm::host_calls)], 1.2);
-  EXPECT_EQ(in_situ_values(all, node)[static_cast<size_t>(InSituTerm::count_wait)], 2);
-  EXPECT_EQ(in_situ_values(all, node)[static_cast<size_t>(InSituTerm::products)], 1);
+  const auto value_of = [&](InSituTerm t) {
+    return in_situ_values(all, node, 0)[static_cast<size_t>(t)];
+  };
+  EXPECT_EQ(value_of(InSituTerm::host_calls), 1.2);
+  EXPECT_EQ(value_of(InSituTerm::count_wait), 2);
+  EXPECT_EQ(value_of(InSituTerm::products), 1);
   node.c2c = true;
-  EXPECT_EQ(in_situ_values(all, node)[static_cast<size_t>(InSituTerm::host_calls)], 1.1);
+  EXPECT_EQ(value_of(InSituTerm::host_calls), 1.1);
+}
+
+TEST(InSitu, TheAgeOfHostsIsThatOfTheirSoftwareAndNotOfTheGpu) {
+  const auto all =
+      parameters("host calls,until 2022,x,2,0,1,1,0,0,s\nhost calls,all,x,1.2,0,1,1,0,0,s\n");
+  for (const GpuArch arch : {GpuArch::volta, GpuArch::ampere, GpuArch::hopper}) {
+    Node node;
+    node.gpu.arch = arch;
+    const auto of_year = [&](int64_t libraries) {
+      return in_situ_values(all, node, libraries)[static_cast<size_t>(InSituTerm::host_calls)];
+    };
+    EXPECT_EQ(of_year(0), 1.2);
+    EXPECT_EQ(of_year(2021), 2);
+    EXPECT_EQ(of_year(2022), 2);
+    EXPECT_EQ(of_year(2023), 1.2);
+  }
+}
+
+TEST(InSitu, WhatWasMeasuredInTrainingTakesNoLonger) {
+  for (const WorkKind kind : {WorkKind::gemm, WorkKind::memory_bound, WorkKind::all_reduce}) {
+    OpGraph graph = graph_of(kind);
+    Prices prices = priced(graph);
+    prices.by_work[0].in_training = true;
+    InSituValues values;
+    values.fill(1.5);
+    values[static_cast<size_t>(InSituTerm::spread)] = 0;
+    apply_in_situ(values, graph, 1, prices);
+    EXPECT_EQ(prices.by_work[0].time, Time{1'000'000'000});
+  }
+}
+
+TEST(InSitu, MeasuredLaunchesStayAsTheyAre) {
+  OpGraph graph = graph_of(WorkKind::gemm);
+  graph.launches.push_back(Launch{});
+  Prices prices = priced(graph);
+  prices.measured_launches.assign(prices.by_launch.size(), Time{4'000'000});
+  apply_in_situ(with(InSituTerm::host_calls, 2), graph, 1, prices);
+  EXPECT_EQ(prices.by_launch.back(), Time{16'000'000});
 }
 
 TEST(InSitu, ShippedParametersAreFewAndHoldForEveryGeneration) {
   EXPECT_LE(in_situ_parameters().size(), 16u);
-  std::set<std::string> known{"all", "Grace"};
+  std::set<std::string> known{"all", "Grace", "until 2022"};
   for (const GpuArchitecture& arch : kGpuArchitectures) {
     EXPECT_FALSE(arch.in_situ.empty()) << arch.name;
     known.insert(std::string(arch.in_situ));
@@ -132,6 +173,7 @@ TEST(InSitu, WhatIsNoParameterIsRefused) {
   EXPECT_THROW(parameters("count wait,all,us,-1,0,1,1,0,0,s\n"), InputError);
   EXPECT_THROW(parameters("products,all,x,1,0,1,0,0,0,s\n"), InputError);
   EXPECT_THROW(parameters("products,all,x,1,0,1,1,0,0,\n"), InputError);
+  EXPECT_THROW(parameters("products,until then,x,1,0,1,1,0,0,s\n"), InputError);
 }
 
 }  // namespace

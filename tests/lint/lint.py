@@ -113,6 +113,7 @@ FOREIGN_SOURCES = {
     "csrc/kernels/configs.cuh",  # deepseek-ai/DeepEP
     "src/common.cu", "src/util.cu",  # NVIDIA/nccl-tests
     "transformer_engine/common/gemm/cublaslt_gemm.cu",  # NVIDIA/TransformerEngine
+    "scaled_upper_triang_masked_softmax.h",  # NVIDIA/Megatron-LM
 }
 # What a file may say of itself: it takes its own path apart.
 NAMES_ITSELF = {"sim/check.cc"}

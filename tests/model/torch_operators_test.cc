@@ -49,6 +49,16 @@ class Layer {
   }
   // After the forward, for the backward.
   int64_t kept() const { return kept_; }
+  // That a kernel of a pass reads and writes.
+  int64_t moved(ActionKind kind, Kernel kernel) const {
+    int64_t bytes = 0;
+    for (const Op& op :
+         graph_.passes[static_cast<size_t>(pass_of(passes_, kind, false, false))].ops) {
+      const Work& work = graph_.works[static_cast<size_t>(op.work)];
+      if (work.kind == WorkKind::memory_bound && work.kernel == kernel) bytes += work.bytes.value;
+    }
+    return bytes;
+  }
   size_t ops(ActionKind kind) const {
     return graph_.passes[static_cast<size_t>(pass_of(passes_, kind, false, false))].ops.size();
   }
@@ -106,6 +116,20 @@ TEST(ContextCopies, AreRecomputedWithTheLayer) {
   const size_t without = Layer(plan).ops(ActionKind::backward);
   plan.kernels.context_copies = true;
   EXPECT_EQ(Layer(plan).ops(ActionKind::backward), without + 2 + 2);
+}
+
+// A query sees half of all keys; the other half is written as zeros, both ways.
+TEST(FusedSoftmax, OfACausalMaskReadsHalf) {
+  Plan plan = plan_of();
+  plan.kernels.flash_attention = false;
+  plan.kernels.fused_softmax = true;
+  const int64_t scores = kMicro * kHeads * kSeq * kSeq * kHalf;
+  EXPECT_EQ(Layer(plan).moved(ActionKind::forward, Kernel::softmax), scores / 2 + scores);
+  EXPECT_EQ(Layer(plan).moved(ActionKind::backward, Kernel::softmax_backward),
+            2 * scores / 2 + scores);
+  plan.kernels.fused_softmax = false;
+  EXPECT_EQ(Layer(plan).moved(ActionKind::forward, Kernel::softmax), 2 * scores);
+  EXPECT_EQ(Layer(plan).moved(ActionKind::backward, Kernel::softmax_backward), 3 * scores);
 }
 
 // Probabilities in fp32 for the softmax's backward, and in 16 bits for the product with the values.

@@ -166,8 +166,9 @@ InSituAnswer in_situ_of(const Scenario& scenario) {
   const InSituStep step(scenario);
   const std::span<const InSituParameter> parameters = in_situ_parameters();
   const Node& node = scenario.cluster.node;
-  const InSituValues values = in_situ_values(parameters, node);
-  const InSituRows rows = in_situ_rows(parameters, node);
+  const int64_t libraries = scenario.plan.kernels.libraries;
+  const InSituValues values = in_situ_values(parameters, node, libraries);
+  const InSituRows rows = in_situ_rows(parameters, node, libraries);
   answer.step = step.time(values);
   answer.without = step.time(neutral_in_situ());
   for (size_t t = 0; t < rows.size(); ++t) {

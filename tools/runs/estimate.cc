@@ -64,7 +64,7 @@ class Estimator {
       const auto [at, fresh] = known.try_emplace(run.source, static_cast<int>(names_.size()));
       if (fresh) names_.push_back(run.source);
       source_.push_back(at->second);
-      rows_.push_back(in_situ_rows(parameters_, run.model.node()));
+      rows_.push_back(in_situ_rows(parameters_, run.model.node(), run.model.libraries()));
       measured_.push_back(std::log(run.measured_s));
     }
   }

@@ -139,7 +139,8 @@ void note_parameters(const Scenario& scenario, const LeftOut& left_out, bool one
   row.without_s = model.seconds(neutral_in_situ());
   const auto values = left_out.find(row.source);
   if (values == left_out.end()) return;
-  row.left_out_s = model.seconds(in_situ_values(values->second, scenario.cluster.node));
+  row.left_out_s = model.seconds(
+      in_situ_values(values->second, scenario.cluster.node, scenario.plan.kernels.libraries));
 }
 
 void forecast_row(const RunRecord& record, const LeftOut& left_out, RunRow& row) {

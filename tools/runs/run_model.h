@@ -37,6 +37,8 @@ class RunModel {
   RunModel(const std::string& text, const std::string& name, bool one_layer);
 
   const Node& node() const { return parts_.front().second.scenario().cluster.node; }
+  // Year of its software: Kernels::libraries.
+  int64_t libraries() const { return parts_.front().second.scenario().plan.kernels.libraries; }
   double seconds(const InSituValues& values) const;
 
  private:

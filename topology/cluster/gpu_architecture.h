@@ -79,9 +79,9 @@ struct GpuArchitecture {
   // Scope of in-situ parameters (calibrate's in_situ.csv).  Volta: no run that was published has
   // it; other: as Hopper, the generation that most of them have.
   std::string_view in_situ;
-  // The year from which libraries' kernels for it are no longer its first: Hopper's GPUs came late
-  // in 2022, and the same layout ran 14 % faster with NeMo 25.02 than with 24.07 (NVIDIA's
-  // performance pages); 0: not known.
+  // The year from which libraries' kernels for it are no longer its first; 0: not known.  Hopper's
+  // GPUs came late in 2022, and cuBLAS of then chose badly for some shapes (pytorch/pytorch issue
+  // 100850).  When that ended is not measured: two years after are taken.
   int64_t mature_libraries = 0;
 
   constexpr double nvlink_fraction() const { return nccl_nvlink_gbs / nvlink_gbs; }

@@ -30,7 +30,7 @@ TEST(InSituStep, IsTheForecastWithTheShippedValuesAndWithoutAny) {
     const InSituStep step(s);
     const Node& node = s.cluster.node;
     const Time on = step_of(s);
-    EXPECT_EQ(step.time(in_situ_values(in_situ_parameters(), node)), on) << more;
+    EXPECT_EQ(step.time(in_situ_values(in_situ_parameters(), node, 0)), on) << more;
     s.in_situ = false;
     EXPECT_EQ(step.time(neutral_in_situ()), step_of(s)) << more;
     EXPECT_LT(step_of(s), on) << more;
@@ -60,7 +60,8 @@ TEST(InSituStep, WaitsOfTheHostFollowThePrices) {
       "model: mixtral-8x7b\ncluster: dgx-h100 x 1\nparallel: {ep: 8}\n"
       "batch: {global: 16, micro: 1, seq: 4096}\n",
       "run.yaml");
-  EXPECT_EQ(InSituStep(s).time(in_situ_values(in_situ_parameters(), s.cluster.node)), step_of(s));
+  EXPECT_EQ(InSituStep(s).time(in_situ_values(in_situ_parameters(), s.cluster.node, 0)),
+            step_of(s));
 }
 
 TEST(InSitu, TheTrustLineHasWhatTheyAddAndNoMore) {

@@ -67,6 +67,37 @@ TEST(Distillation, EveryStageRunsItsOwnLayersOfTheTeacher) {
   EXPECT_GT(flops[3], flops[2]);  // and its head
 }
 
+// Each of 4 ranks sends a quarter over the network, and what was received is gathered before the
+// pass that reads it: activations by stages 1 to 3, gradients by stages 0 to 2.
+TEST(ScatterGather, SendsPartsAndGathersEachTensorOnce) {
+  const Transformer model = small_gpt();
+  Plan plan = equal_stages(4, 1, 4);
+  plan.tp = 4;
+  const auto lowered = [&](bool split) {
+    plan.scatter_gather = split;
+    const OpGraph graph = lower(model, plan, schedule_of("1f1b", plan));
+    check_graph(graph);
+    return graph;
+  };
+  const auto sent = [](const OpGraph& graph) {
+    return graph.works[static_cast<size_t>(graph.rendezvous.front().work)].bytes.value;
+  };
+  const auto gathered = [](const OpGraph& graph) {
+    int count = 0;
+    for (const RoleOps& role : graph.roles)
+      for (const Item& item : role.items)
+        count += item.kind == ItemKind::pass &&
+                 graph.passes[static_cast<size_t>(item.pass)].name.starts_with("received");
+    return count;
+  };
+  const OpGraph whole = lowered(false), split = lowered(true);
+  EXPECT_EQ(sent(whole), 4 * sent(split));
+  EXPECT_EQ(gathered(whole), 0);
+  EXPECT_EQ(gathered(split), 2 * 3 * 4);
+  plan.sp = true;  // parts of the sequence are sent
+  EXPECT_EQ(gathered(lowered(true)), 0);
+}
+
 class EqualStages : public ::testing::TestWithParam<StepCase> {};
 
 // (v m + p - 1)(tF + tB) in times of one chunk: GPipe and 1F1B with v = 1, interleaved 1F1B.

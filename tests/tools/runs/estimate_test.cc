@@ -30,7 +30,8 @@ std::vector<ModelledRun> runs_of(const std::vector<InSituParameter>& truth,
             words.substr(0, words.find(',')), cluster, value("tp: "), 16 * (source + 1),
             value("micro: "), value("seq: "));
         RunModel model(text, "run.yaml", false);
-        const double measured = model.seconds(in_situ_values(truth, model.node())) * off[source];
+        const double measured =
+            model.seconds(in_situ_values(truth, model.node(), model.libraries())) * off[source];
         runs.push_back({fmt::format("{}-{}", source, runs.size()), fmt::format("source {}", source),
                         measured, std::move(model)});
       }
