@@ -12,6 +12,7 @@
 
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
+#include "scenarios/older_software.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/resolve/resolve.h"
@@ -255,9 +256,17 @@ std::variant<Scenario, InputError> ScenarioDocument::try_resolve() const& {
 }
 
 Scenario ScenarioDocument::resolve() && {
+  ScenarioDocument written(*this);
   auto resolved = std::move(*this).try_resolve();
   if (InputError* refused = std::get_if<InputError>(&resolved)) throw std::move(*refused);
-  return std::move(std::get<Scenario>(resolved));
+  Scenario scenario = std::move(std::get<Scenario>(resolved));
+  if (const auto profile = older_software(written.tree(), scenario)) {
+    written.set("software", scalar_value(std::string(*profile)));
+    auto older = std::move(written).try_resolve();
+    if (Scenario* found = std::get_if<Scenario>(&older))
+      scenario.with_older_software = std::make_shared<const Scenario>(std::move(*found));
+  }
+  return scenario;
 }
 
 Scenario ScenarioDocument::resolve() const& {

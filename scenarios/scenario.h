@@ -112,6 +112,10 @@ struct Scenario {
   std::vector<Measured> measured;
   std::string compare_baseline;
   std::vector<CompareCase> compare;
+
+  // The same with software of another time (older_software.h), whose step is worth a remark; null:
+  // there is none.
+  std::shared_ptr<const Scenario> with_older_software;
 };
 
 struct LoadOptions {

@@ -39,7 +39,7 @@ class ScenarioDocument {
   // The scenario that the tree describes, or all problems found (at most 20).
   std::variant<Scenario, InputError> try_resolve() const&;
   std::variant<Scenario, InputError> try_resolve() &&;
-  // The same; throws the problems.
+  // The same, with Scenario::with_older_software; throws the problems.
   Scenario resolve() const&;
   Scenario resolve() &&;
 

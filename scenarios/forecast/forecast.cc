@@ -23,6 +23,7 @@
 #include "scenarios/highest_mfu.h"
 #include "scenarios/memory_errors.h"
 #include "scenarios/observed_errors.h"
+#include "scenarios/older_software.h"
 #include "scenarios/pricing_table.h"
 #include "sim/account/account.h"
 #include "sim/diagnostic.h"
@@ -406,6 +407,22 @@ Result explain(PricedStep step, const Schedule& schedule, const ForecastOptions&
   return result;
 }
 
+// What the same step takes with software of another time, if that is worth a remark.
+std::optional<std::string> compare_with_older_software(const PricedStep& step) {
+  if (!step.scenario->with_older_software || is_perturbed(*step.scenario)) return {};
+  const Scenario& older = *step.scenario->with_older_software;
+  try {
+    const PricingTable pricing = pricing_table(older);
+    const auto then = evaluate(price_step(lower_step(older, older.schedule), pricing.table));
+    const auto now = evaluate(step);
+    if (!then || !now) return {};
+    return remark_on_older_software(older.software, now->time, then->time,
+                                    then->peak <= usable_memory(older));
+  } catch (const InputError&) {  // it cannot be simulated: there is nothing to compare with
+    return {};
+  }
+}
+
 }  // namespace
 
 std::optional<Result> forecast_memory(const Scenario& scenario) {
@@ -424,8 +441,9 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   MadeSchedule made;
   if (scenario.to_make) made = make_schedule(scenario, pricing.table);
   const Schedule& schedule = scenario.to_make ? made.schedule : scenario.schedule;
-  Result result =
-      explain(price_step(lower_step(scenario, schedule), pricing.table), schedule, options);
+  PricedStep priced = price_step(lower_step(scenario, schedule), pricing.table);
+  std::optional<std::string> remark_on_software = compare_with_older_software(priced);
+  Result result = explain(std::move(priced), schedule, options);
   result.calibration = pricing.title;
   if (pricing.table != nullptr) {
     const std::string remark = remark_on_fits(*pricing.table, *result.graph, *result.prices);
@@ -434,6 +452,7 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   result.calibration_hash = pricing.hash;
   result.synthesis = std::move(made.synthesis);
   for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
+  if (remark_on_software) result.scenario.warnings.push_back(std::move(*remark_on_software));
   return result;
 }
 

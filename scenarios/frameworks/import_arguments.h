@@ -126,6 +126,8 @@ class ArgumentReader {
 
   // All of them REQUIRE a name of the table.  An argument that is unset counts as absent.
   bool given(std::string_view name) const { return find(name) != nullptr; }
+  // The file has it, if only as unset: a list of all arguments names those of its version.
+  bool named(std::string_view name) const { return given_.contains(name); }
   const Value* value(std::string_view name) const;
   std::optional<int64_t> whole(std::string_view name) const;
   int64_t whole(std::string_view name, int64_t fallback) const;

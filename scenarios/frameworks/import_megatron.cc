@@ -140,6 +140,7 @@ constexpr CostArgument kMegatron[] = {
     {"torch_fsdp2_reshard_after_forward", "parallel.zero", As::input(), "",
      "torch_fsdp2_no_reshard_after_forward"},
     {"data_parallel_sharding_strategy", "parallel.zero"},
+    {"zero_stage", "parallel.zero"},
     {"optimizer", "optimizer.kind"},
     {"clip_grad", "optimizer.clip"},
     {"optimizer_cpu_offload", "offload.optimizer"},
@@ -190,6 +191,7 @@ constexpr CostArgument kMegatron[] = {
     {"recompute_modules", "recompute.modules"},
     {"moe_layer_recompute", "recompute.modules"},
     {"distribute_saved_activations", "recompute.distribute"},
+    {"distribute_checkpointed_activations", "recompute.distribute"},
     {"cpu_offloading_num_layers", "offload.activation_layers"},
     {"fine_grained_activation_offloading", "offload.activations"},
 
@@ -216,6 +218,10 @@ constexpr CostArgument kMegatron[] = {
     {"keep_fp8_transpose_cache", "precision", As::left_out("false")},
     {"fp8_dot_product_attention", "precision", As::left_out("false")},
     {"fp8_multi_head_attention", "precision", As::left_out("false")},
+
+    // Of which software the file is.
+    {"DDP_impl", "software"},
+    {"deepspeed", "software"},
 
     // Kernels.
     {"attention_backend", "kernels.attention"},

@@ -16,10 +16,44 @@
 namespace stepcast {
 namespace {
 
-// Whether the arguments are of Megatron-LM v2: v3.0 of 2022 names them --recompute-* and refuses
-// the old ones (megatron/arguments.py).
-bool of_version_2(const ArgumentReader& a) {
-  return a.flag("checkpoint_activations") || a.given("activations_checkpoint_method");
+// The argument that says that others are of Megatron-LM v2, of 2021 and early 2022; empty: none.
+// v3.0 names them --recompute-* and refuses the old ones (megatron/arguments.py); a list of all
+// arguments has those of its version, set or not.
+std::string_view sign_of_version_2(const ArgumentReader& a) {
+  for (const std::string_view name : {"checkpoint_activations", "activations_checkpoint_method",
+                                      "distribute_checkpointed_activations"})
+    if (a.named(name)) return name;
+  return {};
+}
+
+// Whose software a file is of, and the argument that says so.
+struct SoftwareOfFile {
+  std::string_view profile = "megatron-core";
+  std::string_view sign{};   // empty: nothing speaks for another
+  std::string_view until{};  // when Megatron-LM or its fork dropped the argument
+  bool old() const { return !sign.empty(); }
+};
+
+// Signs are arguments that later versions do not have: --checkpoint-activations and what went with
+// it until May 2022 (v3.0), --DDP-impl until August 2023 (megatron/arguments.py).  Of files with
+// the latter those that name what came with December 2022 (--transformer-impl, flash attention), or
+// in 2023, are of 2023; those that name --recompute-* or --sequence-parallel of 2022.
+SoftwareOfFile software_of(const ArgumentReader& a) {
+  if (a.flag("deepspeed")) return {"megatron-deepspeed-2022", "deepspeed", ""};
+  if (const std::string_view sign = sign_of_version_2(a); !sign.empty())
+    return {"megatron-lm-2021", sign, "v3.0, in May 2022"};
+  if (!a.named("DDP_impl") || a.word("transformer_impl") == "transformer_engine") return {};
+  const auto names_one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return a.named(name); });
+  };
+  const std::string_view until = "August 2023";
+  if (names_one_of({"transformer_impl", "use_flash_attn", "swiglu", "group_query_attention",
+                    "use_rotary_position_embeddings"}))
+    return {"megatron-lm-2023", "DDP_impl", until};
+  if (names_one_of({"recompute_granularity", "recompute_activations", "sequence_parallel"}))
+    return {"megatron-lm-2022", "DDP_impl", until};
+  return {"megatron-lm-2021", "DDP_impl", until};
 }
 
 // The sizes of the job that several parts need.  Each part fills in what it finds out.
@@ -569,6 +603,11 @@ class LayoutDraft {
       if (a_.given("data_parallel_sharding_strategy"))
         why.text += fmt::format(", {}", a_.why("data_parallel_sharding_strategy"));
     }
+    if (a_.flag("deepspeed") && a_.given("zero_stage")) {
+      zero = fmt::format("{}", a_.whole("zero_stage", 0));
+      why = a_.origin("zero_stage");
+      if (zero == "3") draft_.set_text("parallel.fsdp", "deepspeed", why);
+    }
     if (!why.text.empty()) draft_.set("parallel.zero", zero, why);
     const int64_t instances = a_.whole("num_distributed_optimizer_instances", 1);
     if (instances > 1)
@@ -687,7 +726,7 @@ class RunDraft {
       granularity = "selective";
       why = a_.origin("recompute_activations");
     }
-    if (granularity.empty() && of_version_2(a_)) return write_checkpoints();
+    if (granularity.empty() && !sign_of_version_2(a_).empty()) return write_checkpoints();
     std::vector<std::string> modules = a_.words("recompute_modules");
     if (a_.flag("moe_layer_recompute")) {
       if (granularity.empty()) {
@@ -714,6 +753,7 @@ class RunDraft {
   // Megatron-LM v2: layers are recomputed whole, in units of --checkpoint-num-layers.
   void write_checkpoints() {
     const bool method = a_.given("activations_checkpoint_method");
+    if (!method && !a_.flag("checkpoint_activations")) return;
     draft_.set_text("recompute.granularity", "full",
                     a_.origin(method ? "activations_checkpoint_method" : "checkpoint_activations"));
     if (method)
@@ -722,6 +762,7 @@ class RunDraft {
     for (const char* layers : {"checkpoint_num_layers", "activations_checkpoint_num_layers"})
       if (const auto n = a_.whole(layers)) draft_.set("recompute.layers", *n, a_.origin(layers));
     copy_if_on("distribute_saved_activations", "recompute.distribute");
+    copy_if_on("distribute_checkpointed_activations", "recompute.distribute");
   }
 
   void write_modules(const std::vector<std::string>& modules) {
@@ -958,6 +999,14 @@ bool refuse_experts_without_number(const ArgumentReader& a) {
   return true;
 }
 
+void draft_software(const ArgumentReader& a, const SoftwareOfFile& of, ScenarioDraft& draft) {
+  if (!of.old()) return draft.set_text("software", of.profile, "");
+  const std::string sign = a.given(of.sign) ? a.why(of.sign) : std::string(of.sign);
+  draft.assume("software", std::string(of.profile),
+               of.until.empty() ? fmt::format("{} is of Megatron-DeepSpeed", sign)
+                                : fmt::format("Megatron-LM had {} until {}", sign, of.until));
+}
+
 }  // namespace
 
 void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, ScenarioDraft& draft) {
@@ -975,14 +1024,12 @@ void draft_megatron(const ArgumentReader& a, const ImportCluster& cluster, Scena
                             "a job has at most 10,000,000 GPUs");
   sizes.dp = std::max<int64_t>(1, job.gpus / (sizes.tp * sizes.cp * sizes.pp));
 
-  if (of_version_2(a))
-    draft.set_text("software", "megatron-lm-2021",
-                   a.origin(a.flag("checkpoint_activations") ? "checkpoint_activations"
-                                                             : "activations_checkpoint_method"));
-  else
-    draft.set_text("software", "megatron-core", "");
+  const SoftwareOfFile software = software_of(a);
+  draft_software(a, software, draft);
   ModelDraft(a, sizes, draft).write();
-  draft_cluster(cluster, std::max<int64_t>(1, job.gpus), job.why, draft);
+  ImportCluster of_its_time = cluster;
+  if (cluster.assumed && software.old()) of_its_time.preset = "dgx-a100-80g";
+  draft_cluster(of_its_time, std::max<int64_t>(1, job.gpus), job.why, draft);
   if (job.assumed)
     draft.note(fmt::format("cluster.nodes: {} {} assumed, {}", job.gpus,
                            job.gpus == 1 ? "GPU is" : "GPUs are", job.why.text));

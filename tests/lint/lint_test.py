@@ -216,6 +216,13 @@ class Shown(TreeTest):
         self.write("stepcast", "#!/bin/sh\nexit 2\n", 0o755)
         self.expect_complaint("exit status 2", *self.shown("output"))
 
+    def test_what_a_program_writes_is_left_out_and_nothing_between(self):
+        written = "<!-- {0}: begin -->\n```\n$ stepcast run {0}\n```\n<!-- {0}: end -->\n"
+        self.write("docs/a.md", written.format("runs") + written.format("collectives"))
+        self.expect_clean(*self.shown("output"))
+        self.write("docs/a.md", written.format("runs") + "```\n$ stepcast run c\n```\n" + written.format("collectives"))
+        self.expect_complaint("+run c", *self.shown("output"))
+
     def test_commands_of_blocks(self):
         self.write("docs/a.md", "```\nstepcast run my.yaml -o out.csv   # made\ncat \\\n  my.yaml\n```\n```text\nno command\n```\n")
         self.expect_clean(*self.shown("commands"))

@@ -5,7 +5,7 @@ import re
 import typing
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-GENERATED = re.compile(r"^<!-- .*: begin -->$.*?^<!-- .*: end -->$", re.MULTILINE | re.DOTALL)
+GENERATED = re.compile(r"^<!-- [^\n]*: begin -->$.*?^<!-- [^\n]*: end -->$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Published groups of measurements: what the schedules take with the stage times measured beside
-// them, and that synthesis finds nothing worse than the best of them.  The figures
-// that docs/accuracy.md shows are properties of the tests: --gtest_output=json writes them.
+// them, and that synthesis finds nothing worse than the best of them.  Single figures are
+// properties of the tests: --gtest_output=json writes them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -98,7 +98,7 @@ void check_file(const std::string& file, const Arguments& args, Checked& checked
     add_figures(name, m, result, checked.figures);
     for (Doubt& d : largest_doubts(name, checked.runs, result, kDoubts))
       checked.doubts.push_back(std::move(d));
-    checked.warnings.insert(run.warnings.begin(), run.warnings.end());
+    checked.warnings.insert(result.scenario.warnings.begin(), result.scenario.warnings.end());
     ++checked.runs;
   }
   if (checked.figures.size() == before)

@@ -24,6 +24,29 @@ TEST(Forecast, AModelManyTimesTooLargeIsOutOfMemoryNotABug) {
   EXPECT_GT(result.memory_reserved.value, 2'000'000'000'000);
 }
 
+// A GPT on A100 without `software` is today's; the remark says how much longer the step of 2021 is.
+TEST(Forecast, OlderSoftwareIsRemarkedOnByWhatItsOwnForecastTakes) {
+  const std::string text =
+      "model: gpt3-13b\ncluster: dgx-a100-80g x 2\nparallel: {tp: 8, pp: 2}\n"
+      "batch: {global: 32, micro: 1, seq: 2048}\n";
+  const auto remarks = [](const Result& result) {
+    std::string found;
+    for (const std::string& warning : result.scenario.warnings)
+      if (warning.find("no software is named") != std::string::npos) found += warning;
+    return found;
+  };
+  const Result today = forecast_text(text);
+  const Result then = forecast_text(text + "software: megatron-lm-2021\n");
+  const std::string said = remarks(today);
+  ASSERT_NE(said.find("(software: megatron-lm-2021) the step takes "), std::string::npos) << said;
+  const double percent = std::stod(said.substr(said.find("takes ") + 6));
+  EXPECT_GT(percent, 5);
+  EXPECT_NEAR(percent, 100 * (to_seconds(then.step_time) / to_seconds(today.step_time) - 1), 1.5);
+  EXPECT_EQ(remarks(then), "");
+  EXPECT_EQ(remarks(forecast_text(text + "software: megatron-core\n")), "");
+  EXPECT_EQ(remarks(forecast_text(text + "perturb: [{where: rank 3, compute: 0.9}]\n")), "");
+}
+
 TEST(Forecast, AStepOfMonthsIsAMistakeOfTheUser) {
   const auto refusal = [](const std::string& rate, const std::string& oversub) {
     try {

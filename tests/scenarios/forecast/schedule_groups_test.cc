@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole forecasts beside published groups of runs that differ in the pipeline schedule alone.
 // Nothing is fitted to them: which schedule needs more memory, which one is faster and by how much,
-// has to come out of the scenario as one would write it down from the publication.  The figures
-// that docs/accuracy.md shows are properties of the tests: --gtest_output=json writes them.
+// has to come out of the scenario as one would write it down from the publication.  Single figures
+// are properties of the tests: --gtest_output=json writes them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

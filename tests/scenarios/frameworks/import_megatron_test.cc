@@ -471,6 +471,60 @@ TEST(ImportMegatron, ArgumentsOfVersion2AreOfItsSoftware) {
   EXPECT_EQ(value_of(now, "recompute.granularity"), "selective");
 }
 
+// The profile that a file gets by arguments which later versions do not have, said aloud.
+TEST(ImportMegatron, FilesOfOldVersionsNameTheirSoftware) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"--DDP-impl local", "megatron-lm-2021"},
+      {"--distribute-checkpointed-activations --checkpoint-activations", "megatron-lm-2021"},
+      {"--DDP-impl local --recompute-activations", "megatron-lm-2022"},
+      {"--DDP-impl local --use-flash-attn", "megatron-lm-2023"},
+      {"--DDP-impl local --transformer-impl local", "megatron-lm-2023"},
+      {"--DDP-impl local --transformer-impl transformer_engine", "megatron-core"},
+      {"--deepspeed --zero-stage 1 --checkpoint-activations", "megatron-deepspeed-2022"},
+      {"--transformer-impl local", "megatron-core"},
+      {"--use-flash-attn", "megatron-core"},
+  };
+  for (const auto& [arguments, software] : rows) {
+    const ImportedRun run = with(arguments);
+    EXPECT_EQ(value_of(run, "software"), software) << arguments;
+    EXPECT_EQ(unknown(run), "") << arguments;
+    const bool now = std::string_view(software) == "megatron-core";
+    EXPECT_EQ(value_of(run, "cluster.preset"), now ? "dgx-h100" : "dgx-a100-80g") << arguments;
+    const std::string said = std::string("software: ") + software + " is assumed: ";
+    EXPECT_EQ(notes(run).find(said) != std::string::npos, !now) << arguments;
+  }
+  EXPECT_THAT(notes(with("--DDP-impl local")),
+              HasSubstr("is assumed: Megatron-LM had --DDP-impl local until August 2023\n"));
+  EXPECT_EQ(value_of(with("--deepspeed --zero-stage 1"), "parallel.zero"), "1");
+  EXPECT_EQ(value_of(with("--zero-stage 1"), "parallel.zero"), "");
+  // The user's cluster stays.
+  ImportRequest r =
+      testing::request("megatron-args", "pretrain_gpt.py " + kSmall + "--DDP-impl local");
+  r.cluster = {"dgx-b200", "", false};
+  EXPECT_EQ(value_of(import_run(r), "cluster.preset"), "dgx-b200");
+}
+
+// A list of all arguments names those of its version, set or not.
+TEST(ImportMegatron, ListsOfOldVersionsNameTheirSoftware) {
+  const std::string list =
+      "num_layers: 4\nhidden_size: 64\nseq_length: 64\nnum_attention_heads: 4\nbf16: true\n";
+  const ImportedRun old =
+      imported("megatron-args", list + "activations_checkpoint_method: null\nDDP_impl: local\n");
+  EXPECT_EQ(value_of(old, "software"), "megatron-lm-2021");
+  EXPECT_EQ(value_of(old, "recompute.granularity"), "");
+  EXPECT_THAT(notes(old), HasSubstr("Megatron-LM had activations_checkpoint_method until v3.0"));
+  EXPECT_EQ(value_of(imported("megatron-args", list + "DDP_impl: local\ntransformer_impl: local\n"
+                                                      "recompute_granularity: null\n"),
+                     "software"),
+            "megatron-lm-2023");
+  EXPECT_EQ(
+      value_of(imported("megatron-args", list + "DDP_impl: local\nrecompute_granularity: null\n"),
+               "software"),
+      "megatron-lm-2022");
+  EXPECT_EQ(value_of(imported("megatron-args", list + "recompute_granularity: null\n"), "software"),
+            "megatron-core");
+}
+
 TEST(ImportMegatron, UnknownArgumentsSuggestKnownOnes) {
   const ImportedRun run = with("--overlap-grad-reduc --frobnicate 3");
   ASSERT_EQ(run.unknown.size(), 2U);

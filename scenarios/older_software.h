@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What GPUs of 2017 to 2020 ran when they were new.  A scenario that names no software is about
+// today's, on such GPUs too: people train on them today.  Who looks at a run of that time means
+// another step, so `stepcast run` says what its profile would make of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "scenarios/document/value.h"
+#include "scenarios/scenario.h"
+
+namespace stepcast {
+
+// The profile that a scenario may have meant: it names no software, its GPUs are of that time, and
+// Megatron-LM of then could have run its model, layout and schedule.  std::nullopt: it states more
+// than that software had.  `tree` is the scenario as written.
+std::optional<std::string_view> older_software(const Value& tree, const Scenario& scenario);
+
+// A sentence that says how much longer or shorter the step is with the profile; std::nullopt if it
+// is by less than a twentieth.  `fits`: in memory, with the profile.
+std::optional<std::string> remark_on_older_software(std::string_view profile, Time today, Time then,
+                                                    bool fits);
+
+}  // namespace stepcast
