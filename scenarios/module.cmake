@@ -9,3 +9,4 @@ file(GLOB presets CONFIGURE_DEPENDS
 embed_files(stepcast_scenarios preset_files ${presets})
 embed_files(stepcast_scenarios highest_mfu_files ${PROJECT_SOURCE_DIR}/scenarios/highest_mfu.csv)
 embed_files(stepcast_scenarios observed_error_files ${PROJECT_SOURCE_DIR}/scenarios/observed_errors.csv)
+embed_files(stepcast_scenarios own_run_error_files ${PROJECT_SOURCE_DIR}/scenarios/own_run_errors.csv)

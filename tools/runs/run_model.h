@@ -36,7 +36,8 @@ class RunModel {
   // `text` is the record's scenario.
   RunModel(const std::string& text, const std::string& name, bool one_layer);
 
-  const Node& node() const { return parts_.front().second.scenario().cluster.node; }
+  const Scenario& scenario() const { return parts_.front().second.scenario(); }
+  const Node& node() const { return scenario().cluster.node; }
   double seconds(const InSituValues& values) const;
 
  private:
