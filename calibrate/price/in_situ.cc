@@ -147,9 +147,9 @@ std::vector<InSituParameter> parse_in_situ(std::string_view text) {
 std::string in_situ_text(std::span<const InSituParameter> parameters) {
   std::string text = std::string(kInSituHeader) + '\n';
   for (const InSituParameter& p : parameters)
-    text += fmt::format("{},{},{},{:.4g},{:.2g},{:g},{:g},{},{},\"{}\"\n", name_of(p.term),
-                        p.scope, unit_of(p.term), p.value, p.sd, p.prior, p.prior_sd, p.runs,
-                        p.sources, p.prior_source);
+    text += fmt::format("{},{},{},{:.4g},{:.2g},{:g},{:g},{},{},\"{}\"\n", name_of(p.term), p.scope,
+                        unit_of(p.term), p.value, p.sd, p.prior, p.prior_sd, p.runs, p.sources,
+                        p.prior_source);
   return text;
 }
 
