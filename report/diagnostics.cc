@@ -271,6 +271,18 @@ constexpr std::array kCodes{
     ErrorCode{"E311", "times that the GPU of a cost table cannot have",
               "A row is faster than the data sheet allows, or a hundred times slower; the message "
               "says what is plausible. Times are in microseconds."},
+    ErrorCode{
+        "E312", "not a file of own runs",
+        "`stepcast calibrate runs` writes one; a later version may write another form, or have "
+        "other parameters: then it makes the file anew."},
+    ErrorCode{
+        "E313", "own runs that do not go together",
+        "What is learnt holds for one generation of GPUs and hosts: runs of others have a file "
+        "of their own, and a scenario names that of its cluster."},
+    ErrorCode{"E314", "runs that nothing can be learnt from",
+              "A run that took more than twice as long as forecast, or less than half of it, is "
+              "doubtful and has no say: most of what was measured is something else than what the "
+              "scenario describes."},
     ErrorCode{"E320", "not a topology that can be read",
               "Read are the matrix of `nvidia-smi topo -m`, NCCL's topology XML "
               "(NCCL_TOPO_DUMP_FILE), the output of ibnetdiscover and scenarios; docs/topology.md "

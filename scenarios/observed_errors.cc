@@ -7,8 +7,10 @@
 #include <utility>
 
 #include <embedded/observed_error_files.h>
+#include <embedded/own_run_error_files.h>
 
 #include "calibrate/price/cost_errors.h"
+#include "scenarios/own_runs.h"
 #include "sim/csv.h"
 #include "sim/graph/op_graph.h"
 #include "sim/log_exp.h"
@@ -78,6 +80,19 @@ std::span<const ClassErrors> observed_errors() {
   return table;
 }
 
+std::span<const ClassErrors> own_run_errors() {
+  static const std::vector<ClassErrors> table =
+      parse_observed_errors(own_run_error_files()[0].second);
+  return table;
+}
+
+std::string own_run_class(int64_t own_runs, std::string_view run_class) {
+  if (run_class.empty()) return {};
+  const size_t cut = run_class.find(" / ");
+  return std::string(own_runs < 3 ? "one own run" : "three own runs") +
+         (cut == run_class.npos ? "" : std::string(run_class.substr(cut)));
+}
+
 const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class) {
   while (!run_class.empty()) {
     for (const ClassErrors& c : table)
@@ -113,10 +128,18 @@ Interval make_interval(Time step, double cost_error, const ClassErrors& like) {
 
 std::optional<Interval> interval_of(const Scenario& scenario, const Result& result) {
   if (!scenario.in_situ) return {};  // the table is of forecasts with in-situ parameters
-  const ClassErrors* like = errors_like(observed_errors(), run_class(scenario, result));
+  const std::string name = run_class(scenario, result);
+  const int64_t own = scenario.own_runs != nullptr ? scenario.own_runs->runs : 0;
+  const ClassErrors* like = errors_like(observed_errors(), name);
+  const ClassErrors* with_own =
+      own > 0 ? errors_like(own_run_errors(), own_run_class(own, name)) : nullptr;
+  // Own runs make nothing less certain: in a class that they say little of, the interval stays.
+  const auto width = [](const ClassErrors& c) { return c.high / c.low; };
+  if (with_own != nullptr && (like == nullptr || width(*with_own) < width(*like))) like = with_own;
   if (like == nullptr) return {};
   const StepCostError costs = step_cost_error(*result.graph, *result.prices, result.account);
   Interval i = make_interval(result.step_time, costs.whole, *like);
+  i.own_runs = like == with_own ? own : 0;
   for (size_t f = 0; f < costs.parts.size(); ++f)
     i.cost_parts.emplace_back(name_of(static_cast<CostFamily>(f)), costs.parts[f]);
   return i;

@@ -35,6 +35,11 @@ std::string run_class(const Scenario& scenario, const Result& result);
 std::vector<ClassErrors> parse_observed_errors(std::string_view text);
 // The shipped table.
 std::span<const ClassErrors> observed_errors();
+// The same of forecasts that some of the source's other runs had a part in (own_run_errors.csv).
+std::span<const ClassErrors> own_run_errors();
+// The class in that table of a run of this class, where so many own runs are known: "one own run /
+// long kernels", "three own runs / ..." from three on.
+std::string own_run_class(int64_t own_runs, std::string_view run_class);
 // The class of that name, else the next wider one that is in the table; nullptr if none is.
 const ClassErrors* errors_like(std::span<const ClassErrors> table, std::string_view run_class);
 

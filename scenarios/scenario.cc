@@ -10,9 +10,12 @@
 #include <utility>
 #include <variant>
 
+#include "calibrate/fit/own_runs_text.h"
+#include "calibrate/table/cost_table.h"
 #include "scenarios/document/files.h"
 #include "scenarios/document/value.h"
 #include "scenarios/older_software.h"
+#include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "scenarios/resolve/model.h"
 #include "scenarios/resolve/resolve.h"
@@ -95,13 +98,45 @@ void warn_unused_routing(const FieldValues& v, Scenario& s) {
                            " matters only to what shares links: contention: {links: on}");
 }
 
-// The user's own cost table.  Throws InputError for what is wrong with it.
+// The user's own cost table and runs.  Throws InputError for what is wrong with them.
 void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s) {
   if (!v.has("calibration")) return;
-  const SourceRef source = files.open(v.text("calibration"), v.mark("calibration"));
-  if (source == nullptr) return;
-  s.calibration = read_calibration(source->text, source->name, s.cluster.node.gpu);
-  if (!s.calibration->warning.empty()) s.warnings.push_back(s.calibration->warning);
+  const Gpu& gpu = s.cluster.node.gpu;
+  bool table = false;
+  const auto once = [&](bool there, const char* what) {
+    if (there)
+      v.refuse("E127", "calibration", fmt::format("there are two {}", what),
+               "at most one cost table and one file of own runs");
+    return !there;
+  };
+  for (const std::string& name : v.texts("calibration")) {
+    // A name without a dot is that of a shipped table.
+    const bool shipped =
+        name.find_first_of("./") == std::string::npos && !shipped_table_text(name).empty();
+    if (shipped) {
+      if (!once(table, "cost tables")) return;
+      table = true;
+      if (name == gpu.name) continue;
+      s.calibration = read_calibration(std::string(shipped_table_text(name)), name, gpu);
+    } else {
+      const SourceRef source = files.open(name, v.mark("calibration"));
+      if (source == nullptr) return;
+      if (is_own_runs(source->text)) {
+        if (!once(s.own_runs != nullptr, "files of own runs")) return;
+        s.own_runs = read_own_runs(source->text, source->name, s.cluster.node);
+        continue;
+      }
+      if (!once(table, "cost tables")) return;
+      table = true;
+      s.calibration = read_calibration(source->text, source->name, gpu);
+    }
+    if (!s.calibration->warning.empty()) s.warnings.push_back(s.calibration->warning);
+  }
+  if (s.own_runs == nullptr) return;
+  if (!s.in_situ)
+    s.warnings.push_back("in_situ: off leaves out what the own runs " + s.own_runs->file + " say");
+  for (std::string w : {s.own_runs->warning, warning_of_other_prices(s)})
+    if (!w.empty()) s.warnings.push_back(std::move(w));
 }
 
 // What a run is beside model, cluster, plan and schedule.

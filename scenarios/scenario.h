@@ -40,6 +40,7 @@ struct Perturbation {
 };
 
 struct CalibrationTable;  // pricing_table.h
+struct OwnRuns;           // own_runs.h
 
 // One resolved value and why it has it: the lines of `stepcast explain`.
 struct Setting {
@@ -103,8 +104,9 @@ struct Scenario {
   enum class Interference : uint8_t { off, on, automatic } interference = Interference::automatic;
   bool in_situ = true;  // prices have what in-situ parameters add (calibrate/price/in_situ.h)
   std::shared_ptr<const CalibrationTable> calibration;  // the user's own cost table; null: shipped
-  uint64_t seed = 0;                                    // of what is drawn
-  int64_t replicas = 1;                                 // runs with seeds seed, seed + 1, ...
+  std::shared_ptr<const OwnRuns> own_runs;  // parameters of this cluster; null: the published ones
+  uint64_t seed = 0;                        // of what is drawn
+  int64_t replicas = 1;                     // runs with seeds seed, seed + 1, ...
 
   std::vector<Setting> settings;  // in schema order
   std::vector<std::string>

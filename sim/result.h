@@ -37,6 +37,7 @@ struct Interval {
   // Published runs that were forecast and are like this one; without any there is no interval.
   std::string like;  // "training / long kernels / Hopper or Blackwell"
   int64_t runs = 0, sources = 0;
+  int64_t own_runs = 0;  // of this cluster that the forecast learnt from; as of those runs
   double like_low = 1, like_high = 1;  // measured / forecast of `level` of them
   double like_cost_error = 0;          // their median
 };
@@ -190,6 +191,7 @@ struct Result {
   std::optional<Interval> interval;      // of step_time
   std::string calibration;               // "table a100-sxm-80g", or "no table: roofline"
   std::string calibration_hash;          // 16 hex digits over the table; empty: none
+  std::string own_runs_hash;             // ... over the file of own runs; empty: none
 
   Timeline timeline;
   std::vector<TracedLane> traced;  // what a trace is of; empty: `timeline`

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/price/in_situ.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -155,6 +157,15 @@ std::vector<InSituParameter> parse_in_situ(std::string_view text) {
   std::vector<InSituParameter> parameters;
   for (const CsvRow& row : csv_rows(text, kInSituHeader)) parameters.push_back(read_parameter(row));
   return parameters;
+}
+
+std::string in_situ_text(std::span<const InSituParameter> parameters) {
+  std::string text = std::string(kInSituHeader) + '\n';
+  for (const InSituParameter& p : parameters)
+    text += fmt::format("{},{},{},{:.4g},{:.2g},{:g},{:g},{},{},\"{}\"\n", name_of(p.term), p.scope,
+                        unit_of(p.term), p.value, p.sd, p.prior, p.prior_sd, p.runs, p.sources,
+                        p.prior_source);
+  return text;
 }
 
 std::span<const InSituParameter> in_situ_parameters() {

@@ -56,6 +56,8 @@ struct InSituParameter {
 
 // Rows of a file of parameters.  Throws InputError if it is none.
 std::vector<InSituParameter> parse_in_situ(std::string_view text);
+// The header and the rows of such a file.
+std::string in_situ_text(std::span<const InSituParameter> parameters);
 // The shipped file.
 std::span<const InSituParameter> in_situ_parameters();
 

@@ -88,6 +88,7 @@ void write_trust(JsonWriter& json, const Result& r) {
   });
   json.member("calibration", r.calibration);
   json.member("calibration_hash", r.calibration_hash);
+  json.member("own_runs_hash", r.own_runs_hash);
 }
 
 // null unless the schedule was made for the scenario.

@@ -411,7 +411,10 @@ std::string whole_percent(double percent) {
 template <class AnyInterval>
 std::string runs_text(const AnyInterval& i) {
   return grouped(i.runs) + (i.runs == 1 ? " run" : " runs") + " of " + grouped(i.sources) +
-         (i.sources == 1 ? " source" : " sources");
+         (i.sources == 1 ? " source" : " sources") +
+         (i.own_runs == 0  ? ""
+          : i.own_runs < 3 ? " of which one was known"
+                           : " of which three were known");
 }
 
 std::string ends(const Interval& i) {
@@ -544,6 +547,7 @@ void write_interval_basis(JsonWriter& json, const std::optional<Interval>& inter
     json.member("like", i.like);
     json.member("runs", i.runs);
     json.member("sources", i.sources);
+    json.member("own_runs", i.own_runs);
     json.member("like_low", i.like_low);
     json.member("like_high", i.like_high);
     json.member("like_cost_error", i.like_cost_error);

@@ -24,6 +24,7 @@
 #include "scenarios/memory_errors.h"
 #include "scenarios/observed_errors.h"
 #include "scenarios/older_software.h"
+#include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/account/account.h"
 #include "sim/diagnostic.h"
@@ -445,11 +446,16 @@ Result forecast(const Scenario& scenario, const ForecastOptions& options) {
   std::optional<std::string> remark_on_software = compare_with_older_software(priced);
   Result result = explain(std::move(priced), schedule, options);
   result.calibration = pricing.title;
+  if (scenario.own_runs != nullptr)
+    result.calibration +=
+        fmt::format("; {} own {} in {}", scenario.own_runs->runs,
+                    scenario.own_runs->runs == 1 ? "run" : "runs", scenario.own_runs->file);
   if (pricing.table != nullptr) {
     const std::string remark = remark_on_fits(*pricing.table, *result.graph, *result.prices);
     if (!remark.empty()) result.calibration += "; " + remark;
   }
   result.calibration_hash = pricing.hash;
+  if (scenario.own_runs != nullptr) result.own_runs_hash = scenario.own_runs->hash;
   result.synthesis = std::move(made.synthesis);
   for (std::string& w : made.warnings) result.scenario.warnings.push_back(std::move(w));
   if (remark_on_software) result.scenario.warnings.push_back(std::move(*remark_on_software));

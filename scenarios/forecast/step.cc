@@ -44,6 +44,7 @@
 #include "calibrate/price/price_graph.h"
 #include "scenarios/forecast/device_memory.h"
 #include "scenarios/forecast/perturbed_step.h"
+#include "scenarios/own_runs.h"
 #include "schedules/lower/lower.h"
 #include "sim/diagnostic.h"
 #include "sim/engine/run.h"
@@ -88,9 +89,9 @@ std::optional<Prices> prices_if_countable(const Cluster& cluster, const OpGraph&
     Prices prices = cache != nullptr ? cache->price(graph, cluster, grid, table, scenario.placement)
                                      : price(graph, cluster, grid, table, scenario.placement);
     if (scenario.in_situ && scenario.plan.trains())
-      add_in_situ(
-          in_situ_values(in_situ_parameters(), cluster.node, scenario.plan.kernels.libraries),
-          scenario, graph, prices);
+      add_in_situ(in_situ_values(in_situ_parameters_of(scenario), cluster.node,
+                                 scenario.plan.kernels.libraries),
+                  scenario, graph, prices);
     if (longest_seconds(graph, prices) < kLongestStep) return prices;
   } catch (const TimeTooLong&) {
     // one op alone is longer

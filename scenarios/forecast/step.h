@@ -73,8 +73,8 @@ Prices price_on(const Cluster& cluster, const OpGraph& graph, const Scenario& sc
 void require_runnable(const OpGraph& graph, const Scenario& scenario);
 
 // Adds what in-situ parameters of these values say to prices that know nothing of them.  The
-// functions above do so with the shipped values, unless the scenario leaves them out or does not
-// train.
+// functions above do so with the values of in_situ_parameters_of(), unless the scenario leaves them
+// out or does not train.
 void add_in_situ(const InSituValues& values, const Scenario& scenario, const OpGraph& graph,
                  Prices& prices);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// import_bridge: the configuration that Megatron-Bridge (and NeMo) writes as YAML.
+// import_bridge: the configuration that Megatron-Bridge (and NeMo) writes as YAML, or a log with
+// it and the steps.
 //
 // Its sections hold Megatron's arguments under the same names; where two sections say one thing,
 // the one that is applied last counts: mixed_precision and comm_overlap.
@@ -10,6 +11,7 @@
 
 #include "scenarios/frameworks/import_megatron.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/run_log.h"
 
 namespace stepcast {
 namespace {
@@ -189,7 +191,9 @@ class BridgeFile {
 
 void import_bridge(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                    ImportCounts& counts) {
-  const Value file = read_mapping(in, in.file, "a configuration of Megatron-Bridge");
+  const SourceRef written = bridge_configuration(in);
+  if (written == nullptr) return;
+  const Value file = read_mapping(in, written, "a configuration of Megatron-Bridge");
   if (in.problems.any()) return;
   if (file.find("model") == nullptr || !file.find("model")->is_mapping())
     return in.problems.add("E330", "there is no section 'model' in this file", {in.file, 1, 1}, 1,
@@ -200,6 +204,7 @@ void import_bridge(const ImportSources& in, const ImportCluster& cluster, Scenar
   counts.add(reader);
   draft_megatron(reader, cluster, draft);
   for (const auto& [name, value] : bridge.environment()) draft_environment(name, value, draft);
+  if (written != in.file) draft_measured(in, draft, counts);
 }
 
 }  // namespace stepcast

@@ -2,8 +2,8 @@
 // Megatron's arguments: which of them cost, and the forms in which they are kept.
 //
 // import_megatron_args reads a script or command line, the list that Megatron prints, YAML or JSON;
-// import_megatron_log the list in a log, and what the log measured.  What the arguments become is
-// in import_megatron_scenario.cc.
+// import_megatron_log the list in a log, and what the log measured (run_log.h).  What the arguments
+// become is in import_megatron_scenario.cc.
 #include "scenarios/frameworks/import_megatron.h"
 
 #include <fmt/format.h>
@@ -15,6 +15,7 @@
 
 #include "scenarios/frameworks/import_shell.h"
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/run_log.h"
 #include "sim/text.h"
 #include "sim/units.h"
 
@@ -261,22 +262,6 @@ constexpr CostArgument kMegatron[] = {
 
 // --- what Megatron prints
 
-// One line after the other, without its end.
-struct Lines {
-  std::string_view rest;
-  int number = 0;
-
-  std::optional<std::string_view> next() {
-    if (rest.empty()) return {};
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    return line;
-  }
-};
-
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -303,48 +288,10 @@ std::optional<Argument> printed_argument(std::string_view line, const SourceRef&
   return a;
 }
 
-// The number after `label` in the line, and where it stands.
-struct Found {
-  double value = 0;
-  bool readable = false;
-  size_t at = 0, length = 0;
-};
-std::optional<Found> number_after(std::string_view line, std::string_view label) {
-  const size_t begin = line.find(label);
-  if (begin == std::string_view::npos) return {};
-  Found f;
-  f.at = begin + label.size();
-  while (f.at < line.size() && line[f.at] == ' ') ++f.at;
-  size_t end = f.at;
-  while (end < line.size() && line[end] != ' ' && line[end] != '|') ++end;
-  f.length = end - f.at;
-  const char* last = line.data() + end;
-  const auto [stop, error] = std::from_chars(line.data() + f.at, last, f.value);
-  constexpr double kMost = 1e9;
-  f.readable = error == std::errc() && stop == last && f.value > 0 && f.value < kMost;
-  return f;
-}
-
-struct Iteration {
-  double milliseconds = 0;
-  double batch = 0;  // 0: not printed
-};
-
-Time milliseconds(double ms) {
-  return time_from_seconds(ms / 1000);
-}
-
-struct MeasuredIterations {
-  int64_t printed = 0;                  // lines
-  int64_t used = 0;                     // of the last batch size, after the warm-up
-  Time median{}, low{}, high{};         // of those; low and high: quartiles
-  std::optional<Bytes> most_allocated;  // of all ranks that printed it
-};
-
 // The arguments of the first list "name ........ value" in the text.  Empty if there is none.
 std::vector<Argument> read_printed_arguments(const SourceRef& source) {
   std::vector<Argument> all;
-  Lines lines{source->text};
+  LogLines lines{source->text};
   bool inside = false;
   while (const auto line = lines.next()) {
     if (line->find("--- end of arguments ---") != std::string_view::npos) break;
@@ -366,57 +313,6 @@ std::vector<Argument> read_printed_arguments(const SourceRef& source) {
     if (auto a = printed_argument(*line, source, lines.number)) all.push_back(std::move(*a));
   }
   return all;
-}
-
-// Lines "iteration N/ M | ... | elapsed time per iteration (ms): X | ... global batch size: B |"
-// and "(after N iterations) memory (MB) | ... | max allocated: X | ...".  Adds E331 for numbers
-// that cannot be read.  The first tenth of the lines, at least one if there are two, is warm-up.
-MeasuredIterations read_iterations(Problems& problems, const SourceRef& source) {
-  MeasuredIterations result;
-  std::vector<Iteration> all;
-  double most = 0;
-  Lines lines{source->text};
-  const auto readable = [&](const Found& f) {
-    if (f.readable) return true;
-    problems.add("E331", "this is no number that a measurement can be",
-                 {source, lines.number, static_cast<int>(f.at) + 1},
-                 static_cast<int>(std::max<size_t>(1, f.length)), {}, "was the log cut off?");
-    return false;
-  };
-  while (const auto line = lines.next()) {
-    if (const auto ms = number_after(*line, "elapsed time per iteration (ms):")) {
-      if (!readable(*ms)) continue;
-      Iteration i{ms->value, 0};
-      if (const auto batch = number_after(*line, "global batch size:"); batch && readable(*batch))
-        i.batch = batch->value;
-      all.push_back(i);
-    }
-    if (line->find("memory (MB)") == std::string_view::npos) continue;
-    if (const auto mib = number_after(*line, "max allocated:"); mib && readable(*mib))
-      most = std::max(most, mib->value);
-  }
-  constexpr double kMebibyte = 1024.0 * 1024.0;  // what Megatron calls MB
-  if (most > 0) result.most_allocated = Bytes{std::llround(most * kMebibyte)};
-  result.printed = static_cast<int64_t>(all.size());
-  if (all.empty()) return result;
-  const double batch = all.back().batch;
-  const size_t warm = all.size() < 2 ? 0 : std::max<size_t>(1, all.size() / 10);
-  std::vector<double> times;
-  for (size_t i = warm; i < all.size(); ++i)
-    if (all[i].batch == batch) times.push_back(all[i].milliseconds);
-  std::sort(times.begin(), times.end());
-  result.used = static_cast<int64_t>(times.size());
-  // Interpolates between the two values around the quartile.
-  const auto at = [&](size_t quarter) {
-    const size_t doubled = (times.size() - 1) * quarter;  // four times the place
-    const double below = times[doubled / 4];
-    const double above = times[std::min(doubled / 4 + 1, times.size() - 1)];
-    return milliseconds(below + (above - below) * static_cast<double>(doubled % 4) / 4);
-  };
-  result.low = at(1);
-  result.median = at(2);
-  result.high = at(3);
-  return result;
 }
 
 // --- the forms of arguments
@@ -487,13 +383,6 @@ void draft_all(const ImportSources& in, const std::vector<Argument>& arguments,
   draft_megatron(reader, cluster, draft);
 }
 
-// "8.41"
-std::string seconds_text(Time t) {
-  constexpr int64_t kHundredth = 10'000'000'000;
-  const int64_t hundredths = (t.count() + kHundredth / 2) / kHundredth;
-  return fmt::format("{}.{:02}", hundredths / 100, hundredths % 100);
-}
-
 }  // namespace
 
 std::span<const CostArgument> megatron_arguments() {
@@ -536,18 +425,7 @@ void import_megatron_log(const ImportSources& in, const ImportCluster& cluster,
     return in.problems.add("E330", "the list of arguments is not in this log", {in.file, 1, 1}, 1,
                            {}, "Megatron prints it when it starts: lines 'num_layers ..... 32'");
   draft_all(in, arguments, cluster, draft, counts);
-  const MeasuredIterations m = read_iterations(in.problems, in.file);
-  if (m.used == 0)
-    return draft.note("the log has no iteration with its elapsed time: nothing is measured");
-  counts.measured =
-      fmt::format("{} of {} iterations (median {} s, IQR {})", m.used, m.printed,
-                  seconds_text(m.median), seconds_text(Time{m.high.count() - m.low.count()}));
-  constexpr int64_t kMicrosecond = 1'000'000;
-  draft.set("measured.step_time", fmt::format("{}us", m.median.count() / kMicrosecond),
-            counts.measured);
-  if (m.most_allocated)
-    draft.set("measured.peak_memory", fmt::format("{}B", m.most_allocated->value), "max allocated");
-  draft.set_text("measured.source", in.file->name, "");
+  draft_measured(in, draft, counts);
 }
 
 }  // namespace stepcast

@@ -14,6 +14,10 @@ namespace stepcast {
 // hf, megatron-args, megatron-log, bridge, torchtitan, deepspeed, nanotron.
 std::span<const std::string_view> import_kinds();
 
+// The kind that reads a text, if it is a log with measured steps: megatron-log, bridge (of NeMo
+// too), torchtitan; else empty.
+std::string_view kind_of_log(std::string_view text);
+
 // The cluster that an imported job ran on, of which its files say only the number of GPUs.
 struct ImportCluster {
   std::string preset = "dgx-h100";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// import_torchtitan: the JSON that torchtitan writes (--debug.save_config_file, --print_config).
+// import_torchtitan: the JSON that torchtitan writes (--debug.save_config_file), or a log with it
+// (--debug.print_config) and the steps.
 //
 // Names, defaults and the rule of the pipeline's stages: torchtitan/config/job_config.py and
 // torchtitan/distributed/pipeline_parallel.py of https://github.com/pytorch/torchtitan
@@ -8,6 +9,7 @@
 #include <algorithm>
 
 #include "scenarios/frameworks/importers.h"
+#include "scenarios/frameworks/run_log.h"
 #include "scenarios/presets.h"
 #include "scenarios/resolve/model.h"
 #include "sim/text.h"
@@ -341,7 +343,9 @@ std::optional<int64_t> layers_of(const Value& model, const ImportSources& in) {
 
 void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, ScenarioDraft& draft,
                        ImportCounts& counts) {
-  const Value file = read_mapping(in, in.file, "a configuration of torchtitan");
+  const SourceRef written = torchtitan_configuration(in);
+  if (written == nullptr) return;
+  const Value file = read_mapping(in, written, "a configuration of torchtitan");
   if (in.problems.any()) return;
   const ArgumentReader reader(kTorchtitan, "torchtitan", flatten(file), in.problems);
   if (reader.used() == 0)
@@ -371,6 +375,7 @@ void import_torchtitan(const ImportSources& in, const ImportCluster& cluster, Sc
   Importing importing{reader, in, cluster, draft};
   importing.layers = *layers;
   draft_rows(importing);
+  if (written != in.file) draft_measured(in, draft, counts);
 }
 
 }  // namespace stepcast

@@ -1478,8 +1478,9 @@ inline constexpr Field kFields[] = {
      .reason = "one run",
      .into = into<&Scenario::replicas>},
     {.path = "calibration",
-     .type = FieldType::text,
-     .summary = "a cost table of one's own, a file: instead of the shipped one of the GPU"},
+     .type = FieldType::texts,
+     .summary = "files of one's own: a cost table instead of the shipped one of the GPU, own runs "
+                "that `stepcast calibrate runs` learnt from; or the name of a shipped table"},
     {.path = "in_situ",
      .type = FieldType::choice,
      .summary = "what kernels, collectives and the host take longer inside a step than measured "

@@ -21,7 +21,7 @@ NOT_RUN = {
     "cmake": "builds, as this test's own build did",
     "mpirun": "several GPUs",
     "srun": "several nodes",
-    "stepcast calibrate run": "a GPU",
+    "stepcast calibrate run ": "a GPU",
     "stepcast-measure": "a GPU",
     "stepcast_accuracy": "a test of its own (ctest -R accuracy)",
     "tools/accuracy": "minutes; a test of its own (ctest -R accuracy)",

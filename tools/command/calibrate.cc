@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast calibrate plan|run|fit|merge|show|diff: which shapes scenarios need, measuring them, and
-// cost tables of what was measured.
+// stepcast calibrate plan|run|fit|merge|show|diff|runs: which shapes scenarios need, measuring
+// them, cost tables of what was measured, and what whole runs say (calibrate_runs.h).
 #include <fmt/format.h>
 
 #include <sys/mman.h>
@@ -28,6 +28,7 @@
 #include "scenarios/presets.h"
 #include "sim/text.h"
 #include "tools/command/calibrate_input.h"
+#include "tools/command/calibrate_runs.h"
 #include "tools/command/calibrate_view.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
@@ -512,6 +513,31 @@ void define_show(CLI::App& calibrate, Arguments& args, Command& chosen) {
   add_common(sub, args);
 }
 
+void define_runs(CLI::App& calibrate, Arguments& args, Command& chosen) {
+  CLI::App* sub = add_command(calibrate, "runs",
+                              "Learn from runs of your own what their cluster adds to a step",
+                              chosen, calibrate_runs_command);
+  sub->footer(
+      "The in-situ parameters that published runs gave (docs/trust.md) are the prior; your own\n"
+      "runs make them those of your cluster: the rate of products and of memory, host calls and\n"
+      "networks apart. RUN is a scenario that says under measured: what its step took, or a log\n"
+      "of Megatron-LM, Megatron-Bridge, NeMo or torchtitan with its configuration; all on one\n"
+      "generation of GPUs. A run that is off by more than a factor of two is named as doubtful,\n"
+      "and not used. Without -o the file itself is printed; with it, what was learnt.\n\n"
+      "  stepcast calibrate runs train.log run.yaml --preset dgx-h100 -o own.csv\n"
+      "  stepcast run next.yaml -s calibration=[h100-sxm,own.csv]");
+  add_files(sub, args, "RUN", "scenarios with measured:, logs of training; - is standard input");
+  sub->add_option("--preset", args.preset,
+                  "cluster that the runs of logs were on: a preset, by default dgx-h100")
+      ->option_text("NAME");
+  add_gpu(sub, args, "GPU preset of logs, if it is not that of the cluster preset");
+  sub->add_option("--model", args.model, "config.json, for logs that do not say the model")
+      ->option_text("FILE");
+  add_output(sub, args);
+  add_scenario_options(sub, args);
+  add_common(sub, args);
+}
+
 void define_diff(CLI::App& calibrate, Arguments& args, Command& chosen) {
   CLI::App* sub = add_command(calibrate, "diff", "Put two cost tables side by side", chosen,
                               calibrate_diff_command);
@@ -523,11 +549,11 @@ void define_diff(CLI::App& calibrate, Arguments& args, Command& chosen) {
 }  // namespace
 
 void add_calibrate(CLI::App& app, Arguments& args, Command& chosen) {
-  CLI::App* calibrate =
-      app.add_subcommand("calibrate", "Make, show and compare the cost tables of GPUs");
+  CLI::App* calibrate = app.add_subcommand(
+      "calibrate", "Make, show and compare the cost tables of GPUs, and learn from runs");
   calibrate->group("Commands")->require_subcommand(0, 1);
   for (const auto add :
-       {define_plan, define_run, define_fit, define_merge, define_show, define_diff})
+       {define_plan, define_run, define_fit, define_merge, define_show, define_diff, define_runs})
     add(*calibrate, args, chosen);
 }
 

@@ -12,25 +12,14 @@
 #include "report/text/compare.h"
 #include "scenarios/document/number.h"
 #include "scenarios/forecast/forecast.h"
-#include "tools/command/import.h"
 #include "tools/command/options.h"
 #include "tools/command/output.h"
+#include "tools/command/run_input.h"
 
 namespace stepcast::cli {
 namespace {
 
 constexpr size_t kDoubts = 2;  // of each run
-
-using Sets = std::vector<std::pair<std::string, std::string>>;
-
-// A file as a scenario, with more set.  `imported`: the text of a log's; empty for others.
-Scenario load_run(const std::string& file, const std::string& imported, const Arguments& args,
-                  const Sets& extra) {
-  if (imported.empty()) return load(file, args, extra);
-  LoadOptions options;
-  options.set = extra;  // --set went into the import
-  return load_scenario_text(imported, file, options);
-}
 
 void add_figures(const std::string& name, const Measured& m, const Result& r,
                  std::vector<CheckedFigure>& figures) {
@@ -67,43 +56,19 @@ struct Checked {
   size_t runs = 0;
 };
 
-// Several runs may have one name; the file tells them apart.
-std::string name_of(const Scenario& run, const Measured& m, const std::string& file,
-                    std::set<std::string>& taken) {
-  std::string name =
-      (run.name.empty() ? file : run.name) + (m.variant.empty() ? "" : ", " + m.variant);
-  if (taken.contains(name)) name += " (" + file + ')';
-  taken.insert(name);
-  return name;
-}
-
 // Throws InputError; what was known before stays in `checked`.
 void check_file(const std::string& file, const Arguments& args, Checked& checked) {
-  std::string imported;
-  if (file.ends_with(".log")) {
-    const ImportedRun run = import_run(import_request(args, "megatron-log", file));
-    imported = run.scenario;
-    if (!args.quiet) write_stderr(imported_summary(run));
-  }
-  const Scenario scenario = load_run(file, imported, args, {});
-  const size_t before = checked.figures.size();
-  for (Measured m : scenario.measured) {
-    if (args.tolerance) m.tolerance = *args.tolerance;
-    if (!m.step_time_s && !m.tokens_per_gpu_s && !m.peak_memory) continue;
+  for (MeasuredScenario& run : read_measured_runs(file, args, checked.names)) {
+    if (args.tolerance) run.measured.tolerance = *args.tolerance;
     ForecastOptions options;
     options.what_if = false;
-    const Scenario run = load_run(file, imported, args, m.set);
-    const Result result = forecast(run, options);
-    const std::string name = name_of(run, m, file, checked.names);
-    add_figures(name, m, result, checked.figures);
-    for (Doubt& d : largest_doubts(name, checked.runs, result, kDoubts))
+    const Result result = forecast(run.scenario, options);
+    add_figures(run.name, run.measured, result, checked.figures);
+    for (Doubt& d : largest_doubts(run.name, checked.runs, result, kDoubts))
       checked.doubts.push_back(std::move(d));
     checked.warnings.insert(result.scenario.warnings.begin(), result.scenario.warnings.end());
     ++checked.runs;
   }
-  if (checked.figures.size() == before)
-    usage_error("E008", "'" + file + "' does not say what was measured",
-                "add measured: {step_time: 13.75s, source: where} to it");
 }
 
 int check_command(const Arguments& args, const Terminal& terminal) {
@@ -134,7 +99,7 @@ int check_command(const Arguments& args, const Terminal& terminal) {
 void add_check(CLI::App& app, Arguments& args, Command& chosen) {
   CLI::App* sub = add_command(app, "check", "Put predicted figures beside measured ones", chosen,
                               check_command);
-  add_files(sub, args, "FILE", "scenarios, logs of Megatron-LM (.log); - is standard input");
+  add_files(sub, args, "FILE", "scenarios, logs of training; - is standard input");
   add_scenario_options(sub, args);
   sub->add_option("--preset", args.preset,
                   "cluster that the runs of logs were on: a preset, by default dgx-h100")
@@ -142,11 +107,12 @@ void add_check(CLI::App& app, Arguments& args, Command& chosen) {
   add_quantity(sub, "--tolerance", args.tolerance, read_share,
                "largest error, 10% or 0.1, for all files; else what each says, or 10 %", "SHARE");
   sub->footer(
-      "Scenarios say what was measured under measured:.  A file that ends in .log is "
-      "Megatron-LM's:\n"
-      "its arguments and iterations are imported first.  Doubts are the works that take longest\n"
-      "among those whose prices were not measured.  Files that cannot be checked are named after\n"
-      "the others are.  Exit status 6: an error is larger than the tolerance.");
+      "Scenarios say what was measured under measured:.  Logs of Megatron-LM, Megatron-Bridge, "
+      "NeMo\n"
+      "and torchtitan that have their configuration are imported first.  Doubts are the works "
+      "that\n"
+      "take longest among those whose prices were not measured.  Files that cannot be checked are\n"
+      "named after the others are.  Exit status 6: an error is larger than the tolerance.");
   add_common(sub, args);
 }
 

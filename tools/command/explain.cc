@@ -20,6 +20,7 @@
 #include "scenarios/forecast/in_situ_step.h"
 #include "scenarios/forecast/perturbed_ranks.h"
 #include "scenarios/forecast/stage_costs.h"
+#include "scenarios/own_runs.h"
 #include "scenarios/pricing_table.h"
 #include "sim/text.h"
 #include "tools/command/options.h"
@@ -164,7 +165,7 @@ InSituAnswer in_situ_of(const Scenario& scenario) {
   if (!scenario.in_situ || !scenario.plan.trains()) return answer;
   forecast(scenario, {.what_if = false});  // refuses what cannot be run, with its place
   const InSituStep step(scenario);
-  const std::span<const InSituParameter> parameters = in_situ_parameters();
+  const std::span<const InSituParameter> parameters = in_situ_parameters_of(scenario);
   const Node& node = scenario.cluster.node;
   const int64_t libraries = scenario.plan.kernels.libraries;
   const InSituValues values = in_situ_values(parameters, node, libraries);

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "calibrate/fit/in_situ_fit.h"
 #include "sim/csv.h"
 #include "sim/diagnostic.h"
 #include "tools/runs/summary.h"
@@ -17,38 +18,11 @@ namespace stepcast::accuracy {
 namespace {
 
 // Of the logarithm of a step time: the spread of runs of one source about its own mean, and of
-// sources; degrees of freedom of both.
-constexpr double kRunSpread = 0.08, kSourceSpread = 0.08, kFreedom = 4;
+// sources.
+constexpr double kRunSpread = 0.08, kSourceSpread = 0.08;
 constexpr double kFull = 3;  // runs that a source of any number counts as, at most
-// A run that the priors' forecast is off by more than that factor of has no say: most of what was
-// measured is something else than what is forecast.
-constexpr double kOtherProgram = 2;
 constexpr int kMostSteps = 12;
 constexpr double kConverged = 1e-4;  // of a step's objective
-// Of the prior's width, for forward differences.
-constexpr double kDifference = 0.25;
-// A run has a say in a parameter whose prior width moves its forecast by that share.
-constexpr double kSay = 0.002;
-
-// A parameter as the number that is estimated: factors by their logarithm.
-struct Coordinate {
-  bool factor = false;
-  double mean = 0, width = 0;  // of the prior
-
-  explicit Coordinate(const InSituParameter& p) : factor(neutral_value(p.term) == 1) {
-    mean = factor ? std::log(p.prior) : p.prior;
-    width = factor ? p.prior_sd / p.prior : p.prior_sd;
-  }
-  double value(double u) const { return factor ? std::exp(u) : u; }
-  double lowest() const { return factor ? -10 : 0; }
-};
-
-double student_loss(double z) {
-  return (kFreedom + 1) * std::log1p(z * z / kFreedom);
-}
-double student_weight(double z) {
-  return (kFreedom + 1) / (kFreedom + z * z);
-}
 
 using Vector = Eigen::VectorXd;
 using Matrix = Eigen::MatrixXd;
@@ -309,7 +283,7 @@ class Estimator {
   void describe_parameter(size_t k, const Matrix& inverse, InSituParameter& p) const {
     const auto at = static_cast<long>(k);
     const double width = std::sqrt(inverse(at, at));
-    p.sd = coordinates_[k].factor ? p.value * width : width;
+    p.sd = coordinates_[k].sd_of_value(p.value, width);
     std::set<int> sources;
     p.runs = 0;
     for (long i = 0; i < derivatives_.rows(); ++i) {
@@ -372,17 +346,10 @@ Estimate estimate(const std::vector<ModelledRun>& runs, std::vector<InSituParame
 }
 
 std::string in_situ_csv(const std::vector<InSituParameter>& parameters) {
-  std::string text =
-      "# In-situ parameters (calibrate/price/in_situ.h; docs/trust.md): value and standard "
-      "deviation, estimated from\n# published runs by `tools/accuracy --estimate`, beside the "
-      "prior "
-      "and its source.\n"
-      "term,scope,unit,value,sd,prior,prior_sd,runs,sources,prior_source\n";
-  for (const InSituParameter& p : parameters)
-    text += fmt::format("{},{},{},{:.4g},{:.2g},{:g},{:g},{},{},\"{}\"\n", name_of(p.term), p.scope,
-                        unit_of(p.term), p.value, p.sd, p.prior, p.prior_sd, p.runs, p.sources,
-                        p.prior_source);
-  return text;
+  return "# In-situ parameters (calibrate/price/in_situ.h; docs/trust.md): value and standard "
+         "deviation, estimated from\n# published runs by `tools/accuracy --estimate`, beside the "
+         "prior and its source.\n" +
+         in_situ_text(parameters);
 }
 
 std::string stale_in_situ(std::span<const InSituParameter> shipped,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// stepcast_accuracy runs|estimate|collectives|held-out: what was measured beside what is forecast.
-// Each command prints its figures, or writes them between its marks in a page (--report); `--help`
-// has the options. tools/accuracy is the first of them for everybody.
+// stepcast_accuracy runs|estimate|own-runs|collectives|held-out: what was measured beside what is
+// forecast. Each command prints its figures, or writes them between its marks in a page (--report);
+// `--help` has the options. tools/accuracy is the first of them for everybody.
 //
 // Exit status 1 if something is worse than was reached before, or a shipped table stale; 2 for
 // wrong arguments, and for files that cannot be read: what can is predicted all the same.
@@ -25,6 +25,7 @@
 #include "tools/runs/held_out.h"
 #include "tools/runs/observed.h"
 #include "tools/runs/observed_memory.h"
+#include "tools/runs/own_run_study.h"
 #include "tools/runs/plots.h"
 #include "tools/runs/run_report.h"
 #include "tools/runs/summary.h"
@@ -199,6 +200,52 @@ int run_estimate(const EstimateArguments& a) {
   return stale.empty() ? 0 : kWorse;
 }
 
+// ---- own runs
+
+struct OwnRunArguments {
+  std::vector<std::string> paths;
+  std::string rules, left_out, report, write_errors;
+  int64_t draws = 100;
+  int threads = 2;
+};
+
+void add_options(CLI::App& command, OwnRunArguments& a) {
+  command.add_option("PATH", a.paths, "files and folders of records (calibrate/runs)")->required();
+  command.add_option("--rules", a.rules, "what words of records stand for (rules.yaml)")
+      ->required();
+  command
+      .add_option("--left-out", a.left_out,
+                  "in-situ parameters by all sources but one (tools/runs/in_situ_left_out.csv)")
+      ->required();
+  command.add_option("--draws", a.draws, "of each source")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command.add_option("--report", a.report,
+                     "put the tables between the marks \"own runs\" of a page");
+  command.add_option("--write-errors", a.write_errors,
+                     "write the errors that intervals with own runs are made of "
+                     "(scenarios/own_run_errors.csv)");
+  command.add_option("--threads", a.threads)->check(CLI::Range(1, 256))->capture_default_str();
+}
+
+int run_own_runs(const OwnRunArguments& a) {
+  const RunRecords read = read_run_records(a.paths);
+  for (const std::string& problem : read.problems) fmt::print(stderr, "{}\n", problem);
+  const std::span<const InSituParameter> shipped = in_situ_parameters();
+  const LeftOut left_out =
+      parse_left_out(read_text_file(a.left_out), {shipped.begin(), shipped.end()});
+  const std::vector<RunRule> rules = read_run_rules(a.rules);
+  const std::vector<RunRow> rows = predict_all(read.records, rules, a.threads);
+  const std::vector<ModelledRun> runs = modelled_runs(read.records, rules, a.threads);
+  fmt::print(stderr, "{} runs are lowered and priced\n", runs.size());
+  const OwnRunStudy study = own_run_study(runs, rows, left_out, a.draws, a.threads);
+  const std::string text = own_runs_markdown(study);
+  if (a.report.empty()) fmt::print("{}", text);
+  if (!a.report.empty()) put_between_marks(a.report, "own runs", text);
+  if (!a.write_errors.empty()) write_text_file(a.write_errors, own_run_errors_csv(study));
+  return read.problems.empty() ? 0 : kUsage;
+}
+
 // ---- collectives and rows held out
 
 void print_or_put(const std::string& text, const std::string& page, const char* marks) {
@@ -238,6 +285,10 @@ int run_command(int argc, char** argv) {
   CLI::App& parameters = *app.add_subcommand(
       "estimate", "in-situ parameters from training runs, judged on sources left out");
   add_options(parameters, of_parameters);
+  OwnRunArguments of_own;
+  CLI::App& own =
+      *app.add_subcommand("own-runs", "what one or three runs of a source say of its others");
+  add_options(own, of_own);
   FolderArguments of_collectives;
   CLI::App& collectives = *app.add_subcommand(
       "collectives", "the collective model, each log by factors fitted to the others");
@@ -258,6 +309,7 @@ int run_command(int argc, char** argv) {
   }
   if (runs.parsed()) return run(of_runs);
   if (parameters.parsed()) return run_estimate(of_parameters);
+  if (own.parsed()) return run_own_runs(of_own);
   return collectives.parsed() ? run_collectives(of_collectives) : run_held_out(of_rows);
 }
 

@@ -79,6 +79,7 @@ double memory_of(const Result& result, MemoryKind kind) {
 std::string_view memory_class_of(MemoryKind kind) {
   switch (kind) {
     case MemoryKind::allocated:
+    case MemoryKind::first_allocated:
     case MemoryKind::last_allocated: return kAllocatedMemory;
     case MemoryKind::first_reserved:
     case MemoryKind::reserved:

@@ -36,9 +36,10 @@ class RunModel {
   // `text` is the record's scenario.
   RunModel(const std::string& text, const std::string& name, bool one_layer);
 
-  const Node& node() const { return parts_.front().second.scenario().cluster.node; }
+  const Scenario& scenario() const { return parts_.front().second.scenario(); }
+  const Node& node() const { return scenario().cluster.node; }
   // Year of its software: Kernels::libraries.
-  int64_t libraries() const { return parts_.front().second.scenario().plan.kernels.libraries; }
+  int64_t libraries() const { return scenario().plan.kernels.libraries; }
   double seconds(const InSituValues& values) const;
 
  private:

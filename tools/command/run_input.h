@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of runs that were measured: scenarios with `measured`, and logs of what is imported.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scenarios/scenario.h"
+#include "tools/command/command.h"
+
+namespace stepcast::cli {
+
+struct MeasuredScenario {
+  std::string name;  // of the scenario and its variant, with the file where `names` has it already
+  Scenario scenario;
+  Measured measured;
+};
+
+// The runs of one file that say what was measured.  A log is imported first, with a line on
+// standard error.  Throws InputError: E008 if nothing was measured; what importing and loading
+// throw.
+std::vector<MeasuredScenario> read_measured_runs(const std::string& file, const Arguments& args,
+                                                 std::set<std::string>& names);
+
+}  // namespace stepcast::cli
