@@ -16,11 +16,11 @@
 namespace stepcast {
 
 std::shared_ptr<const OwnRuns> read_own_runs(const std::string& text, const std::string& file,
-                                             const Node& node) {
+                                             const Node& node, int64_t libraries) {
   const OwnRunsText own = parse_own_runs(text, file);
   OwnRuns runs{file, hex_of(hash_text(text)), own.prices, own.runs, {}, {}};
   runs.parameters.assign(in_situ_parameters().begin(), in_situ_parameters().end());
-  const InSituRows rows = in_situ_rows(in_situ_parameters(), node);
+  const InSituRows rows = in_situ_rows(in_situ_parameters(), node, libraries);
   for (const InSituParameter& p : own.parameters) {
     const auto shared = std::ranges::find_if(runs.parameters, [&](const InSituParameter& s) {
       return s.term == p.term && s.scope == p.scope;

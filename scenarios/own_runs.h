@@ -23,11 +23,12 @@ struct OwnRuns {
   std::vector<InSituParameter> parameters;  // the shipped ones with the runs' in their places
 };
 
-// The file of own runs `text`, for a cluster of such nodes.  Throws InputError: E312 for what is no
+// The file of own runs `text`, for a cluster of such nodes and software of the year `libraries`
+// (Kernels::libraries).  Throws InputError: E312 for what is no
 // such file, or has parameters that this version does not have; E313 if other parameters hold for
 // the cluster: its GPUs are of another generation, or its hosts of another kind.
 std::shared_ptr<const OwnRuns> read_own_runs(const std::string& text, const std::string& file,
-                                             const Node& node);
+                                             const Node& node, int64_t libraries);
 
 // The parameters that hold for a scenario: those of its own runs, else the shipped ones.
 std::span<const InSituParameter> in_situ_parameters_of(const Scenario& scenario);

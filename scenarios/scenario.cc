@@ -123,7 +123,8 @@ void resolve_calibration(const FieldValues& v, ScenarioFiles& files, Scenario& s
       if (source == nullptr) return;
       if (is_own_runs(source->text)) {
         if (!once(s.own_runs != nullptr, "files of own runs")) return;
-        s.own_runs = read_own_runs(source->text, source->name, s.cluster.node);
+        s.own_runs =
+            read_own_runs(source->text, source->name, s.cluster.node, s.plan.kernels.libraries);
         continue;
       }
       if (!once(table, "cost tables")) return;

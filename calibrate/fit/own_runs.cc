@@ -201,9 +201,10 @@ std::vector<InSituParameter> described(const OwnFit& fit, std::span<const OwnEvi
 
 }  // namespace
 
-std::vector<InSituParameter> own_prior(std::span<const InSituParameter> shared, const Node& node) {
+std::vector<InSituParameter> own_prior(std::span<const InSituParameter> shared, const Node& node,
+                                       int64_t libraries) {
   std::vector<InSituParameter> own;
-  for (const int row : in_situ_rows(shared, node)) {
+  for (const int row : in_situ_rows(shared, node, libraries)) {
     if (row < 0) continue;
     InSituParameter p = shared[static_cast<size_t>(row)];
     const bool factor = neutral_value(p.term) == 1;

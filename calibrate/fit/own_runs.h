@@ -32,7 +32,8 @@ struct OwnRun {
 
 // The parameters that hold on a cluster, as priors of its own values: `prior` and `value` are the
 // shared value, `prior_sd` and `sd` what a cluster's own may differ from that by.
-std::vector<InSituParameter> own_prior(std::span<const InSituParameter> shared, const Node& node);
+std::vector<InSituParameter> own_prior(std::span<const InSituParameter> shared, const Node& node,
+                                       int64_t libraries);
 
 // The values that such parameters have; neutral where none holds.
 InSituValues values_of(std::span<const InSituParameter> own);

@@ -407,14 +407,20 @@ std::string whole_percent(double percent) {
   return (percent >= 0.5 ? "+" : "") + fixed(percent, 0) + " %";
 }
 
+// An Interval may be of runs of which some were known; a MemoryInterval never is.
+std::string known_text(const Interval& i) {
+  if (i.own_runs == 0) return "";
+  return i.own_runs < 3 ? " of which one was known" : " of which three were known";
+}
+std::string known_text(const MemoryInterval&) {
+  return "";
+}
+
 // Of an Interval or a MemoryInterval.
 template <class AnyInterval>
 std::string runs_text(const AnyInterval& i) {
   return grouped(i.runs) + (i.runs == 1 ? " run" : " runs") + " of " + grouped(i.sources) +
-         (i.sources == 1 ? " source" : " sources") +
-         (i.own_runs == 0  ? ""
-          : i.own_runs < 3 ? " of which one was known"
-                           : " of which three were known");
+         (i.sources == 1 ? " source" : " sources") + known_text(i);
 }
 
 std::string ends(const Interval& i) {

@@ -40,11 +40,12 @@ double products_of(const std::vector<InSituParameter>& own) {
 }
 
 double learnt(const std::vector<OwnRun>& runs) {
-  return products_of(estimate_own_values(runs, own_prior(shared(), Node{})).parameters) / 1.1 - 1;
+  return products_of(estimate_own_values(runs, own_prior(shared(), Node{}, 0)).parameters) / 1.1 -
+         1;
 }
 
 TEST(OwnRuns, ThePriorIsWhatPublishedRunsSayAndHowFarClustersLieApart) {
-  const std::vector<InSituParameter> prior = own_prior(shared(), Node{});
+  const std::vector<InSituParameter> prior = own_prior(shared(), Node{}, 0);
   ASSERT_EQ(prior.size(), 3u);
   EXPECT_EQ(prior[0].value, 1.1);
   EXPECT_EQ(prior[0].prior, 1.1);
@@ -85,7 +86,7 @@ TEST(OwnRuns, WhatTheHostHoldsUpSaysNothingOfTheDevice) {
     return std::max(of(v, InSituTerm::products) / 1.1, 2 * of(v, InSituTerm::host_calls) / 1.5);
   };
   const OwnEstimate e =
-      estimate_own_values(std::vector<OwnRun>{{2.2, "a", seconds}}, own_prior(shared(), Node{}));
+      estimate_own_values(std::vector<OwnRun>{{2.2, "a", seconds}}, own_prior(shared(), Node{}, 0));
   EXPECT_EQ(products_of(e.parameters), 1.1);
   EXPECT_EQ(e.parameters[0].runs, 0);
   EXPECT_GT(e.parameters[1].value, 1.55);
@@ -95,7 +96,7 @@ TEST(OwnRuns, WhatTheHostHoldsUpSaysNothingOfTheDevice) {
 }
 
 TEST(OwnRuns, LeavingARunOutNeedsNoSimulation) {
-  const std::vector<InSituParameter> prior = own_prior(shared(), Node{});
+  const std::vector<InSituParameter> prior = own_prior(shared(), Node{}, 0);
   const std::vector<OwnRun> runs = {device_run(0.06, "a"), device_run(0.04, "b")};
   const OwnEstimate both = estimate_own_values(runs, prior);
   const OwnEstimate first = estimate_own_values(std::span(runs).first(1), prior);

@@ -70,15 +70,18 @@ TrainedRun trained(MeasuredScenario run, const std::string& file) {
 
 // The same parameters hold for all runs.  Throws InputError E313 if they do not.
 void check_alike(std::span<const TrainedRun> runs) {
-  const Node& first = runs.front().step.scenario().cluster.node;
+  const auto rows_of = [](const Scenario& s) {
+    return in_situ_rows(in_situ_parameters(), s.cluster.node, s.plan.kernels.libraries);
+  };
+  const Scenario& first = runs.front().step.scenario();
   for (const TrainedRun& run : runs) {
     const Node& node = run.step.scenario().cluster.node;
-    if (in_situ_rows(in_situ_parameters(), node) == in_situ_rows(in_situ_parameters(), first))
-      continue;
-    throw file_error("E313",
-                     fmt::format("'{}' was on {}, '{}' on {}: other parameters hold for them",
-                                 run.name, node.gpu.name, runs.front().name, first.gpu.name),
-                     run.file, "runs of each generation of GPUs make a file of their own");
+    if (rows_of(run.step.scenario()) == rows_of(first)) continue;
+    throw file_error(
+        "E313",
+        fmt::format("'{}' was on {}, '{}' on {}: other parameters hold for them", run.name,
+                    node.gpu.name, runs.front().name, first.cluster.node.gpu.name),
+        run.file, "runs of each generation of GPUs make a file of their own");
   }
 }
 
@@ -132,7 +135,7 @@ OwnAnswer learn(std::vector<TrainedRun> trained_runs) {
   answer.runs = std::move(trained_runs);
   std::vector<TrainedRun>& runs = answer.runs;
   const Scenario& first = runs.front().step.scenario();
-  answer.prior = own_prior(in_situ_parameters(), first.cluster.node);
+  answer.prior = own_prior(in_situ_parameters(), first.cluster.node, first.plan.kernels.libraries);
   for (TrainedRun& run : runs) {
     run.before_s = run.seconds(values_of(answer.prior));
     run.doubtful = is_other_program(run.measured_s, run.before_s);

@@ -65,11 +65,12 @@ std::vector<ClusterRuns> clusters_of(const std::vector<ModelledRun>& runs,
     if (values == left_out.end() || row == by_id.end()) continue;
     // GPUs and hosts that other parameters hold for are another cluster.
     std::string kind;
-    for (const int k : in_situ_rows(values->second, run.model.node()))
+    for (const int k : in_situ_rows(values->second, run.model.node(), run.model.libraries()))
       kind += fmt::format(" {}", k);
     ClusterRuns& cluster = found[{run.source, kind}];
     cluster.source = run.source;
-    if (cluster.prior.empty()) cluster.prior = own_prior(values->second, run.model.node());
+    if (cluster.prior.empty())
+      cluster.prior = own_prior(values->second, run.model.node(), run.model.libraries());
     cluster.runs.push_back({&run, row->second, run.model.scenario().plan.grid.world(), 0, {}});
   }
   std::vector<ClusterRuns> clusters;

@@ -36,7 +36,7 @@ std::string own_text(double factor, const std::string& cluster = "dgx-h100 x 2")
                   prices_key(s),
                   3,
                   {},
-                  own_prior(in_situ_parameters(), s.cluster.node)};
+                  own_prior(in_situ_parameters(), s.cluster.node, s.plan.kernels.libraries)};
   for (InSituParameter& p : own.parameters)
     if (p.term == InSituTerm::products) p.value *= factor;
   return write_own_runs(own);

@@ -31,7 +31,7 @@ Sample sample(const std::vector<double>& slower) {
               "{}, seq: 4096}}\n",
               model, nodes, 16 * nodes, micro);
           RunModel run(text, "run.yaml", false);
-          InSituValues own = in_situ_values(in_situ_parameters(), run.node());
+          InSituValues own = in_situ_values(in_situ_parameters(), run.node(), run.libraries());
           own[static_cast<size_t>(InSituTerm::products)] *= slower[source];
           const std::string id = fmt::format("{} {} {} {}", name, nodes, model, micro);
           RunRow row;
