@@ -25,16 +25,17 @@ thread_local int64_t allocations = 0;
 
 }  // namespace
 
-// Counts what a benchmark allocates.
-void* operator new(size_t size) {
+// Counts what a benchmark allocates.  Not inlined: g++ would see free() beside a new that it does
+// not take for these.
+[[gnu::noinline]] void* operator new(size_t size) {
   ++allocations;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
-void operator delete(void* p, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
   std::free(p);
 }
 

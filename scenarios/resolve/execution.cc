@@ -36,20 +36,22 @@ void resolve_workspaces(const PlanInputs& in, Kernels& k) {
   k.engine_workspace = Bytes{arch.engine_workspace_mib * kMiB};
 }
 
-// A digit too few: years before CUDA, versions of NCCL that were counted otherwise (10000 X + 100 Y
-// + Z from 2.9 on: NCCL_VERSION of NVIDIA/nccl's public header) and of which no buffers are known.
+// A digit too few, as years before CUDA have, or too old.  NCCL_VERSION of NVIDIA/nccl's public
+// header counts 1000 X + 100 Y + Z up to 2.8 and 10000 X + 100 Y + Z from 2.9 on.
 void check_versions(FieldValues& v, const Kernels& k) {
-  constexpr int64_t kFirstYear = 2007, kFirstNccl = 20900;
+  constexpr int64_t kFirstYear = 2007;
+  const int64_t nccl = k.nccl_version;
+  const bool is_nccl = (nccl >= 2700 && nccl < 2900) || nccl >= 20900;
   if (k.libraries > 0 && k.libraries < kFirstYear)
     v.refuse("E127", "kernels.libraries",
              fmt::format("'libraries' is a year: CUDA had none in {}", k.libraries),
              fmt::format("{} or later; 0 stands for the newest", kFirstYear));
-  if (k.nccl_version < kFirstNccl)
+  if (!is_nccl)
     v.refuse(
         "E127", "kernels.nccl",
-        fmt::format("'nccl' is NCCL_VERSION_CODE: {} is no version from 2.9 on", k.nccl_version),
-        "10000 X + 100 Y + Z stands for version X.Y.Z: 20900 to 29999, such as 22105 for "
-        "2.21.5");
+        fmt::format("'nccl' is NCCL_VERSION_CODE: {} is no version from 2.7 on", nccl),
+        "20900 to 29999, 10000 X + 100 Y + Z for version X.Y.Z, such as 22105 for 2.21.5; 2700 to "
+        "2899 for 2.7 and 2.8");
 }
 
 }  // namespace

@@ -1295,7 +1295,7 @@ inline constexpr Field kFields[] = {
     {.path = "kernels.nccl",
      .type = FieldType::count,
      .most = 29999,
-     .summary = "version of NCCL, from 2.9 on, as NCCL_VERSION_CODE has it (22105 is 2.21.5), "
+     .summary = "version of NCCL, from 2.7 on, as NCCL_VERSION_CODE has it (22105 is 2.21.5), "
                 "which decides what buffers its communicators hold",
      .fallback = "22105",
      .reason = "what PyTorch 2.4 to 2.6 bring along"},

@@ -158,10 +158,11 @@ TEST(Libraries, CopiesOfGradientsAreNotThoseOfZero2And3) {
   }
 }
 
-TEST(Libraries, AVersionOfNcclIsOneFromTwoPointNineOn) {
+TEST(Libraries, AVersionOfNcclIsOneThatWasReleased) {
   EXPECT_EQ(load(kMinimal, {{"kernels.nccl", "20900"}}).plan.kernels.nccl_version, 20900);
+  EXPECT_EQ(load(kMinimal, {{"kernels.nccl", "2804"}}).plan.kernels.nccl_version, 2804);
   EXPECT_EQ(load(kMinimal, {{"kernels.nccl", "23007"}}).plan.kernels.nccl_version, 23007);
-  for (const char* wrong : {"2215", "221", "2804", "20899"}) {
+  for (const char* wrong : {"2215", "221", "2900", "20803", "20899"}) {
     const testing::Failure f = failure_with({{"kernels.nccl", wrong}});
     EXPECT_EQ(f.codes, "E127") << wrong;
     EXPECT_THAT(f.all.front().help, ::testing::HasSubstr("22105 for 2.21.5"));
