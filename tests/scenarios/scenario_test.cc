@@ -143,7 +143,7 @@ TEST(Scenario, AllProblemsAreReportedInOneGo) {
       "parallel: {tp: two, zero: 3, ordr: tp-pp}\n"
       "batch: {micro: 1.5, seq: 8192}\n"
       "schedule: 1f2b\n"
-      "calibration: [x]\n");
+      "calibration: {x: 1}\n");
   EXPECT_THAT(f.codes, HasSubstr("E125 E121 E120 E107 E102"));
   EXPECT_EQ(f.codes, "E125 E121 E120 E107 E102 E126 E123 E125 E107");
 }
